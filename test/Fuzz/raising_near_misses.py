@@ -45,7 +45,7 @@ def forms(seed, count):
             texts.append(of_pattern(name, pattern, sizes[2:4], suffix, commuted=len(texts) % 2 == 1))
     for number in range(max(count // 20, 40)):
         texts.append(RandomForm(f"random__{number}", f"{seed}.{number // 2}", commuted=number % 2 == 1).text)
-    for number in range(max(count // 2, 300)):
+    for number in range(max(count, 600)):
         miss = RandomForm.MISSES[number % len(RandomForm.MISSES)]
         name = f"miss__{miss.replace(' ', '_')}__{number}"
         texts.append(RandomForm(name, f"{seed}.miss.{number}", commuted=number % 2 == 1, miss=miss).text)

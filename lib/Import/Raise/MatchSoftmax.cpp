@@ -298,6 +298,7 @@ Node saccade::raise::dropGuards(Graph &graph, Tracer &tracer, Node weight, Softm
     if (!guard)
       return weight;
     match.isGuarded = true;
+    match.replacesNaN |= isNaN((*guard)[0]);
     if (match.guardedScore)
       match.score = match.guardedScore;
     weight = graph.replace(weight, guard, softmax);

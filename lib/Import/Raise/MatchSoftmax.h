@@ -13,6 +13,7 @@ struct SoftmaxMatch {
   mlir::Operation *anchor;     ///< the op that remarks are attached to: the softmax or its sum
   Node guardedScore = nullptr; ///< the score with terms that are the same for all keys, which can be −∞; null if equal
   bool isStable = true;        ///< whether a maximum is subtracted before the exponential
+  bool replacesNaN = false;    ///< whether a guard selects 0 for weights that are NaN
   bool isGuarded = false;      ///< whether the graph handles fully masked rows
 };
 

@@ -122,13 +122,12 @@ bool Raising::run(Reasons &reasons) {
     std::optional<SoftmaxMatch> match = findSoftmax(graph, tracer, weight, loops.key);
     if (!match)
       continue;
-    Node guarded = weight;
     weight = dropGuards(graph, tracer, weight, *match, loops.key);
     MaskedScore masked = splitMask(graph, match->score, loops.key);
-    // NaN in a score is NaN in all weights of the row, for a guard to replace.
-    if (masked.mayBeNaN && weight != guarded) {
-      weight = guarded;
-      masked = {match->score, {}};
+    // Such a score makes all weights of its row NaN, also if its key is hidden.
+    if (masked.mayBeNaN && match->replacesNaN) {
+      reasons[match->anchor] = "its scores may be NaN, which a guard replaces";
+      return false;
     }
     if (replace(*match, weight, masked)) {
       if (lints)

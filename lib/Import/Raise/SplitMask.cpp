@@ -226,21 +226,32 @@ public:
       return false; // known, or the answer would have been found
     if (node->kind == Expr::Element && (node->dependsOn(key) || std::isinf(limit))) {
       auto op = node->access.tensor.getDefiningOp<linalg::LinalgOp>();
-      return op && op.getNumReductionLoops() != 0 && !isContraction(op);
+      // A bias may be −∞ for some keys.
+      return op ? op.getNumReductionLoops() != 0 && !isContraction(op) : std::isinf(limit) && sign < 0;
     }
     if (node->kind == Expr::Number)
       return sign * node->number >= limit;
-    if (std::isinf(limit) && (node->is("math.log") || node->is("arith.divf") || node->is("math.powf")))
+    // Functions that are finite for all numbers that are realistic.
+    static const StringRef finite[] = {"math.tanh", "math.erf", "math.absf", "math.sin",
+                                       "math.cos",  "math.exp", "math.exp2", "math.expm1"};
+    bool isFunction = node->is("arith.divf") || node->is("arith.remf") ||
+                      (node->name.starts_with("math.") && !llvm::is_contained(finite, node->name));
+    if (std::isinf(limit) && isFunction)
       return true;
     if (node->is("arith.addf") || node->is("arith.subf"))
       return isIn((*node)[0], sign) || isIn((*node)[1], node->is("arith.subf") ? -sign : sign);
     if (node->is("arith.mulf") && (*node)[1]->kind == Expr::Number) {
       int inner = (*node)[1]->number < 0 ? -sign : sign;
+      if (std::isinf(limit) && (*node)[1]->isNumber(0) && isIn((*node)[0], -sign))
+        return true; // ∞ · 0 is NaN
       return isIn((*node)[0], inner) || isIn((*node)[1], sign) || (!isFlag((*node)[0]) && isIn((*node)[1], -sign));
     }
     if (node->is("arith.select"))
       return isIn((*node)[1], sign) || isIn((*node)[2], sign);
-    return llvm::any_of(node->operands, [&](Node each) { return each->isReal() && (isIn(each, 1) || isIn(each, -1)); });
+    return llvm::any_of(node->operands, [&](Node each) {
+      bool isFactor = each->kind == Expr::Element && !each->access.tensor.getDefiningOp<linalg::LinalgOp>();
+      return each->isReal() && !isFactor && (isIn(each, 1) || isIn(each, -1));
+    });
   }
 
 private:

@@ -245,7 +245,7 @@ Node Tracer::reduced(Node leaf, ArrayRef<StringRef> combiners, unsigned key, Ope
   SmallVector<int64_t> extents = getLoopExtents(op);
   for (auto [loop, kind, extent] : llvm::zip_equal(*loops, op.getIteratorTypesArray(), extents)) {
     bool isReduction = kind == utils::IteratorType::reduction;
-    if (isReduction == bool(loop) || (isReduction && graph.getExtent(key) != extent))
+    if (isReduction == bool(loop) || (isReduction && !graph.hasExtent(key, extent)))
       return nullptr;
     if (isReduction)
       loop = getAffineDimExpr(key, graph.getContext());
@@ -362,27 +362,42 @@ bool saccade::raise::isContraction(linalg::LinalgOp op) {
          (lhs == block.getArgument(1) && rhs == block.getArgument(0));
 }
 
-/// The extent of a dimension, looked up in the tensors that `tensor` is computed from if its type does not have it.
-static int64_t getExtent(Value tensor, int64_t dim, unsigned steps) {
-  int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(dim);
-  if (!ShapedType::isDynamic(extent) || steps == 0)
-    return extent;
-  if (auto recast = tensor.getDefiningOp<tensor::CastOp>();
-      recast && isa<RankedTensorType>(recast.getSource().getType()))
-    return getExtent(recast.getSource(), dim, steps - 1);
-  auto op = tensor.getDefiningOp<linalg::LinalgOp>();
-  if (!op)
-    return extent;
-  auto loop = dyn_cast<AffineDimExpr>(op.getIndexingMapMatchingResult(cast<OpResult>(tensor)).getResult(dim));
-  return loop ? getLoopExtents(op, steps - 1)[loop.getPosition()] : extent;
-}
+namespace {
+/// Looks up extents in the tensors that a tensor is computed from if its type does not have them.
+class ExtentFinder {
+public:
+  int64_t find(Value tensor, int64_t dim) {
+    int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(dim);
+    if (!ShapedType::isDynamic(extent) || seen.size() > 64 || !seen.insert({tensor, dim}).second)
+      return extent;
+    if (auto recast = tensor.getDefiningOp<tensor::CastOp>();
+        recast && isa<RankedTensorType>(recast.getSource().getType()))
+      return find(recast.getSource(), dim);
+    auto op = tensor.getDefiningOp<linalg::LinalgOp>();
+    if (!op)
+      return extent;
+    auto loop = dyn_cast<AffineDimExpr>(op.getIndexingMapMatchingResult(cast<OpResult>(tensor)).getResult(dim));
+    return loop ? find(op, loop) : extent;
+  }
 
-SmallVector<int64_t> saccade::raise::getLoopExtents(linalg::LinalgOp op, unsigned steps) {
+  int64_t find(linalg::LinalgOp op, AffineDimExpr loop) {
+    for (OpOperand &operand : op->getOpOperands())
+      if (std::optional<unsigned> dim = op.getMatchingIndexingMap(&operand).getResultPosition(loop))
+        if (int64_t extent = find(operand.get(), *dim); !ShapedType::isDynamic(extent))
+          return extent;
+    return ShapedType::kDynamic;
+  }
+
+private:
+  DenseSet<std::pair<Value, int64_t>> seen;
+};
+} // namespace
+
+SmallVector<int64_t> saccade::raise::getLoopExtents(linalg::LinalgOp op) {
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
-  for (OpOperand &operand : op->getOpOperands())
-    for (auto [dim, expr] : llvm::enumerate(op.getMatchingIndexingMap(&operand).getResults()))
-      if (auto loop = dyn_cast<AffineDimExpr>(expr); loop && ShapedType::isDynamic(extents[loop.getPosition()]))
-        extents[loop.getPosition()] = getExtent(operand.get(), dim, steps);
+  for (auto [loop, extent] : llvm::enumerate(extents))
+    if (ShapedType::isDynamic(extent))
+      extent = ExtentFinder().find(op, cast<AffineDimExpr>(getAffineDimExpr(loop, op.getContext())));
   return extents;
 }
 

@@ -36,8 +36,8 @@ private:
   unsigned depth = 0;
 };
 
-/// The trip counts of the loops of `op`. Those that its types do not have are looked up `steps` ops before it.
-llvm::SmallVector<int64_t> getLoopExtents(mlir::linalg::LinalgOp op, unsigned steps = 4);
+/// The trip counts of the loops of `op`. Those that its types do not have are looked up in the ops before it.
+llvm::SmallVector<int64_t> getLoopExtents(mlir::linalg::LinalgOp op);
 
 /// Whether `op` is a contraction of two operands whose body contains only casts, a multiplication and an addition.
 bool isContraction(mlir::linalg::LinalgOp op);

@@ -66,12 +66,14 @@ class RandomForm:
     """One graph; all of it follows from the seed. `commuted` gives its twin with other names and commuted operands. `miss`
     names a step by which the graph differs from one that is raised."""
 
-    MISSES = ("mask of the sum", "mask of the numerator", "shift of the sum", "guard of the sum", "guard of the weights",
-              "maximum for the sum", "mask by the score", "guard of the row", "guard of the row", "integer flags",
-              "integer flags", "positions", "positions", "table of positions", "keys of more heads", "keys of more heads",
-              "order of groups", "part of the operands", "part of the operands", "repeated sum", "part of the sum",
-              "another contraction", "another contraction")
-    STATIC = ("part of the operands", "repeated sum", "part of the sum", "another contraction", "table of positions")
+    MISSES = ("mask of the sum", "mask of the numerator", "shift of the sum", "guard of the sum", "guard of the sum",
+              "guard of the weights", "maximum for the sum", "mask by the score", "guard of the row", "guard of the row",
+              "integer flags", "integer flags", "integer flags", "positions", "positions", "positions",
+              "table of positions", "keys of more heads", "order of groups", "part of the operands", "part of the operands",
+              "repeated sum", "part of the sum", "another contraction", "another contraction", "numbers that cancel",
+              "numbers that cancel", "not a number", "part of a result")
+    STATIC = ("part of the operands", "repeated sum", "part of the sum", "another contraction", "table of positions",
+              "part of a result")
 
     def __init__(self, name, seed, commuted=False, miss=None):
         self.miss = miss
@@ -107,7 +109,7 @@ class RandomForm:
         self.query_heads = "hg" if "g" in self.rows else "x" if self.grouping == "mapped" else "h"
         self.row = self.shuffled(rows + "i").replace("h", self.query_heads)
         self.pair = self.row + "j" if rng.random() < 0.7 else self.insert(self.row, "j")
-        self.conditions = []
+        self.subtracts = False
         self.text = g.text(self.build())
 
     def shuffled(self, letters):
@@ -122,7 +124,7 @@ class RandomForm:
         shape = [None if letter in self.dynamic else extent for letter, extent in zip(letters, extents)]
         return self.g.argument(shape, extents, element, values)
 
-    def einsum(self, operands, out, init=None):
+    def einsum(self, operands, out, init=None, lost=None):
         g = self.g
         if g.commuted:
             operands = operands[::-1]
@@ -134,7 +136,10 @@ class RandomForm:
             x, y = (g.op("arith.extf", each, to="f32") if each[1] == "f16" else each for each in (x, y))
             return g.add(c, g.mul(x, y))
 
-        return g.generic(operands, out, into, loops, set(loops) - set(out), body)
+        reduced = set(loops) - set(out)
+        if lost:
+            out = out.replace(lost, "d")
+        return g.generic(operands, out, into, loops, reduced, body)
 
     def on_scores(self, s, body, others=()):
         """A pointwise op on the scores and other tensors."""
@@ -186,7 +191,20 @@ class RandomForm:
     def condition(self):
         """How to tell that a key is visible: other operands, and a body that gives a truth value from their elements."""
         g, rng = self.g, self.rng
-        kind = rng.choice(["position", "position", "flags", "integers", "window"])
+        kind = rng.choice(["position", "position", "flags", "integers", "window", "either"])
+        if kind == "either":
+            # All of two conditions, or "not any of their opposites".
+            (others, test, _), (more, test_more, _) = self.condition(), self.condition()
+
+            def both(*c):
+                tests = test(*c[: len(others)]), test_more(*c[len(others) :])
+                if is_all:
+                    return g.op("arith.andi", *tests, commutes=True)
+                true = g.line("arith.constant true"), "i1"
+                return g.op("arith.xori", g.op("arith.ori", *(g.op("arith.xori", t, true) for t in tests)), true)
+
+            is_all = rng.random() < 0.5
+            return others + more, both, kind
         if kind == "position":
             predicate = rng.choice(["sle", "sge"])
             to = rng.choice([None, "i32", "i64"])
@@ -245,6 +263,7 @@ class RandomForm:
         if kind in ("bias", "lows"):
             bias = self.captured("j" if rng.random() < 0.8 else "", values="lows" if kind == "lows" else "normal")
             combine = rng.choice([g.add, g.add, g.sub]) if kind == "bias" else g.add
+            self.subtracts |= combine == g.sub
             return self.on_scores(s, combine, [bias])
         if kind == "cap":
             return self.on_scores(s, lambda x: g.mul(g.op("math.tanh", g.mul(x, g.const(0.5))), g.const(2.0)))
@@ -328,21 +347,25 @@ class RandomForm:
         kv = "".join(each for each in self.rows if each != "g" and (each != "h" or self.grouping != "shared"))
         part = None
         if self.miss == "part of the operands":
-            part = rng.choice("jjd" + "".join(each for each in kv)), rng.randrange(8)
+            part = rng.choice("jjd" + "".join(each for each in kv)), rng.randrange(11)
         q = self.operand(self.shuffled(rows + "id").replace("h", self.query_heads), part)
         k = self.heads(self.operand(self.shuffled(kv + "jd"), part), "d")
         v = self.heads(self.operand(self.shuffled(kv + "je"), part), "e")
-        contracted = rng.choice("qkp") if self.miss == "another contraction" else ""
+        contracted = rng.choice("qkps") if self.miss == "another contraction" else ""
         if contracted in ("q", "k"):
             tensor, letters = q if contracted == "q" else k
             other = tensor, self.swapped(letters, "d")
             q, k = (other, k) if contracted == "q" else (q, other)
         init = self.argument(self.pair) if rng.random() < 0.08 else None
-        s = self.einsum([q, k], self.pair, init)
+        if contracted == "s":
+            # A loop that the result has is contracted, and one that it lacks is not.
+            s = self.einsum([q, k], self.pair, init, rng.choice(self.pair))
+        else:
+            s = self.einsum([q, k], self.pair, init)
         for _ in range(rng.choice([0, 1, 1, 2, 3])):
             s = self.masked(s) if rng.random() < 0.4 else self.scored(s)
         guardsRows = self.miss == "guard of the row"
-        if self.miss in ("mask by the score", "integer flags", "positions", "table of positions"):
+        if hasattr(misses, (self.miss or "").replace(" ", "_")) and not guardsRows and self.miss != "guard of the sum":
             s = getattr(misses, self.miss.replace(" ", "_"))(self, s)
         elif guardsRows or (not self.miss and rng.random() < 0.1):
             others, test, _ = self.condition()
@@ -351,7 +374,9 @@ class RandomForm:
         p, _ = self.softmax(s)
         if guardsRows:
             p = misses.guard_of_the_row(self, s, p, number)
-        if rng.random() < 0.15 or self.miss == "guard of the weights":
+        # A bias that is subtracted may be −∞: only then would the guard find NaN in other rows than those without keys.
+        isGuarded = rng.random() < 0.15 and not self.subtracts
+        if isGuarded or self.miss in ("guard of the weights", "not a number"):
             def body(x):
                 isNaN = g.op("arith.cmpf", x, x, attribute="uno, ")[0], "i1"
                 return g.select(isNaN, g.const(1.0 if self.miss == "guard of the weights" else 0.0), x)

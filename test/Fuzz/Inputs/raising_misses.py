@@ -23,7 +23,7 @@ def drawn_integer(form, x):
         value = (value + (1 << width - 1)) % (1 << width) - (1 << width - 1)
         return g.line(f"arith.constant {value} : {x[1]}"), x[1]
 
-    other = rng.choice([0, 1, 1, 2, 3, -1, rng.getrandbits(width)])
+    other = rng.choice([0, 1, 1, 2, 3, -1, rng.getrandbits(width), (1 << width - 1) - 1])
     kind = rng.choice(["arithmetic", "arithmetic", "reversed", "shift", "quotient", "cast", "cast", "select"])
     if width == 1 or kind == "cast":
         wider = [each for each in WIDTHS if WIDTHS[each] > width]
@@ -41,7 +41,10 @@ def drawn_integer(form, x):
     if kind == "quotient":
         return g.op(rng.choice(["arith.divsi", "arith.remsi", "arith.divui", "arith.remui"]), x, const(rng.choice([2, 3, 5])))
     names = ["addi", "subi", "muli", "andi", "ori", "xori", "maxsi", "minsi"]
-    return g.op("arith." + rng.choice(names), x, const(other))
+    y = const(other)
+    if rng.random() < 0.2:  # a constant that is computed
+        y = g.op(rng.choice(["arith.addi", "arith.muli"]), y, const(rng.choice([1, 2, 3])))
+    return g.op("arith." + rng.choice(names), x, y)
 
 
 def integer_flags(form, s):
@@ -51,10 +54,10 @@ def integer_flags(form, s):
     low = rng.choice([-1e9, -10000.0, -1e5])
 
     def body(x):
-        for _ in range(rng.choice([0, 1, 1, 2, 3])):
+        for _ in range(rng.choice([0, 0, 1, 1, 2, 3])):
             x = drawn_integer(form, x)
         f = g.op(rng.choice(["arith.sitofp", "arith.uitofp"]), x, to="f32")
-        if rng.random() < 0.2:
+        if rng.random() < 0.15:
             f = rng.choice([g.add, g.mul, g.sub])(f, g.const(rng.choice([2.0, -1.0, 0.5])))
         return g.mul(g.sub(g.const(1.0), f) if rng.random() < 0.7 else f, g.const(low))
 
@@ -144,7 +147,8 @@ def guard_of_the_sum(form, t):
     g, rng = form.g, form.rng
     equals = ["oeq", "oeq", "ueq", "une", "one", "ogt", "ugt"]
     others = ["olt", "ole", "oge", "ult", "ule", "uge", "uno", "ord"]
-    test = compare_reals(form, t, g.const(rng.choice([0.0, 0.0, 0.0, 1.0, -1.0, 1.5])), rng.choice([equals, equals, others]))
+    number = g.const(rng.choice([0.0] * 6 + [1.0, -1.0, 1.5]))
+    test = compare_reals(form, t, number, rng.choice([equals, equals, equals, others]))
     arms = [t, g.const(rng.choice([1.0, 0.0, -1.0, 2.0, 1e-9]))]
     rng.shuffle(arms)
     return g.select(test, *arms)
@@ -177,6 +181,59 @@ def guard_of_the_row(form, s, p, number):
     return form.on_scores(p, body, [(found, row)])
 
 
+def numbers_that_cancel(form, s):
+    """Two keys are hidden by numbers, and shown by others, or by a number that the scale makes small."""
+    g, rng = form.g, form.rng
+    low = rng.choice([-1e9, -10000.0])
+    if rng.random() < 0.3:
+        others, test, _ = form.condition()
+        s = form.on_scores(s, lambda x, *c: g.select(test(*c), x, g.const(-10000.0)), others)
+        return form.on_scores(s, lambda x: g.mul(x, g.const(rng.choice([0.0005, 0.001]))))
+    for sign in (1.0, rng.choice([-1.0, -1.0, -2.0])):
+        others, test, _ = form.condition()
+        how, number = rng.choice(["select", "add", "sub"]), low * sign
+
+        def body(x, *c):
+            hidden = g.select(test(*c), g.const(0.0), g.const(number if how == "add" else -number))
+            return g.select(test(*c), x, g.const(number)) if how == "select" else getattr(g, how)(x, hidden)
+
+        s = form.on_scores(s, body, others)
+    return s
+
+
+def not_a_number(form, s):
+    """Scores that are NaN where a key is hidden, before a guard against NaN."""
+    g, rng = form.g, form.rng
+    others, test, _ = form.condition()
+    hidden = form.on_scores(s, lambda x, *c: g.select(test(*c), x, g.const(LOW)), others)
+    kind = rng.choice(["difference", "product", "quotient"])
+    if kind == "difference":
+        return form.on_scores(hidden, g.sub, [(hidden if rng.random() < 0.5 else s, form.pair)])
+    if kind == "product":
+        return form.on_scores(hidden, lambda x: g.mul(x, g.const(rng.choice([0.0, -1.0]))))
+    return form.on_scores(hidden, lambda x, y: g.div(x, y), [(hidden, form.pair)])
+
+
+def part_of_a_result(form, s):
+    """A bias that an op writes in part, into a tensor of numbers: a diagonal, or one index of a dimension."""
+    g, rng, pair = form.g, form.rng, form.pair
+    others = [each for each in pair if each != "j"]
+    other = rng.choice([each for each in others if form.extents[each] == form.extents["j"]] or ["2"])
+    if other == "2" or rng.random() < 0.5:
+        # [j] -> [j, n] at index 0; all of it if n is 1.
+        n = rng.choice([1, 2, 3])
+        into = g.filled("jn", [(Tensor(None, [form.extents["j"], n]), "jn")], "f32", rng.choice([0.0, 1.0, LOW]))
+        source = form.argument("j")
+        written = g.generic([(source, "j")], "j0", into, ["j"], set(), lambda x, c: x)
+        at = str(rng.randrange(n))
+        like = [(Tensor(None, [form.extents["j"]]), "j")]
+        read = g.pointwise([(written, "j" + at)], "j", lambda x: x, like=like)
+        return form.on_scores(s, g.add, [(read, "j")])
+    into = g.filled("ij", [(Tensor(None, [form.extents["j"]] * 2), "ij")], "f32", rng.choice([0.0, 1.0, LOW]))
+    written = g.generic([(form.argument("j"), "j")], "jj", into, ["j"], set(), lambda x, c: x)
+    return form.on_scores(s, g.add, [(written, other + "j")])
+
+
 def readings(form, letter):
     """Ways to read a part of a dimension that is twice as long, as subscripts."""
     n = form.extents[letter]
@@ -187,6 +244,9 @@ def part(form, letters, at, how, element):
     """A tensor with `letters`, read from one that is twice as long along position `at`."""
     g = form.g
     extents = [form.extents[letter] for letter in letters]
+    like = [(Tensor(None, [extent]), letter) for extent, letter in zip(extents, letters)]
+    if how >= 8:
+        return repeated_or_diagonal(form, letters, at, how, element, like)
     wide = [extent * (1 + (i == at)) for i, extent in enumerate(extents)]
     source = g.argument(wide, wide, element)
     subscript = list(letters)
@@ -198,8 +258,22 @@ def part(form, letters, at, how, element):
         subscript.insert(at + (how >= 2), str(how % 2))
     else:
         subscript[at] = readings(form, letters[at])[how - 4]
-    like = [(Tensor(None, [extent]), letter) for extent, letter in zip(extents, letters)]
     return g.pointwise([(source, subscript)], letters, lambda x: x, element, like=like)
+
+
+def repeated_or_diagonal(form, letters, at, how, element, like):
+    """A tensor of which the elements along position `at` are repeated, or are a diagonal of two dimensions."""
+    extents = [form.extents[letter] for letter in letters]
+    n, subscript = extents[at], list(letters)
+    group = next(each for each in (2, 3, 5, n) if n % each == 0)
+    if how < 10:
+        extents[at] = n // group
+        subscript[at] = f"{letters[at]} floordiv {group}" if how == 8 else f"{letters[at]} mod {n // group}"
+    else:
+        extents.insert(at, n)
+        subscript.insert(at, letters[at])
+    source = form.g.argument(extents, extents, element)
+    return form.g.pointwise([(source, subscript)], letters, lambda x: x, element, like=like)
 
 
 def split_keys(letters):
