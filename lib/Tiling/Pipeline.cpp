@@ -21,8 +21,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   pm.addNestedPass<func::FuncOp>(createTileQueries(plan));
   pm.addNestedPass<func::FuncOp>(createTileKeys());
   // Before TileLinalg, which tiles the tables.
-  if (!forGPU)
-    pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles());
+  pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createFoldBias());
   pm.addNestedPass<func::FuncOp>(createTileLinear());
   // Tiles only ops outside of the tasks of attention.

@@ -1,7 +1,8 @@
 //===- SkipMaskedTiles.cpp - Skip empty key tiles -----------------------------===//
 //
-// Guards each key tile by a run-time test if the loop bounds do not express the whole mask. It runs after TileKeys,
-// which creates the tiles, and before TileLinalg, which tiles the tables that the tests read.
+// Guards each key tile by a run-time test if the loop bounds do not express the whole mask. Kernels of GPUs cut the key
+// tile further and emit their own tests, so there the op captures the tables that the tests read. The pass runs after
+// TileKeys, which creates the tiles, and before TileLinalg, which tiles the tables.
 //
 //===----------------------------------------------------------------------===//
 #include "MaskTables.h"
@@ -12,6 +13,7 @@
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
 #include "saccade/Tiling/Passes.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/Debug.h"
 
 namespace saccade {
@@ -34,20 +36,23 @@ static Interval extent(StagedIntBuilder &numbers, Value operand, DimsAttr dims, 
   return {at, numbers.add(at, numbers.sub(number, 1))};
 }
 
-static void test(AccumulateOp op, MaskTables &tables) {
-  Location loc = op.getLoc();
-  OpBuilder b(op);
-  auto loop = op->getParentOfType<scf::ForOp>();
-  StagedIntBuilder numbers(b, loc, loop);
+/// Emits the classification of the key tile of `op`.
+static Coverage classify(AccumulateOp op, StagedIntBuilder &numbers, RuntimeMaskInputs::BlockMinMax tables) {
   StagedInt at[4];
   for (auto [i, position] : llvm::enumerate(op.getAt()))
     at[i] = numbers.fromValue(position);
   MaskBox box{at[0], extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Head, at[1]),
               extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Seq, at[2]),
               extent(numbers, op.getKey(), op.getKeyDims(), Dim::Seq, at[3])};
-  RuntimeMaskInputs inputs(op, [&](Value capture) { return tables.of(capture, op); });
-  Coverage coverage = analyzeMask(op.getMask(), box, inputs, numbers);
+  RuntimeMaskInputs inputs(op, std::move(tables));
+  return analyzeMask(op.getMask(), box, inputs, numbers);
+}
 
+static void test(AccumulateOp op, MaskTables &tables) {
+  Location loc = op.getLoc();
+  OpBuilder b(op);
+  StagedIntBuilder numbers(b, loc, op->getParentOfType<scf::ForOp>());
+  Coverage coverage = classify(op, numbers, [&](Value capture) { return tables.of(capture, op); });
   if (coverage.mayHold.isConstant(1))
     return;
   Value mayHold = numbers.materialize(coverage.mayHold, /*isTruth=*/true);
@@ -62,9 +67,34 @@ static void test(AccumulateOp op, MaskTables &tables) {
   scf::YieldOp::create(b, loc, before);
 }
 
+/// Adds the tables that a test of `op` reads to its captures.
+static void captureTables(AccumulateOp op, MaskTables &tables) {
+  // Emits the test, and erases it, to see which captures it reads.
+  OpBuilder b(op);
+  auto scratch = scf::ExecuteRegionOp::create(b, op.getLoc(), TypeRange());
+  b.createBlock(&scratch.getRegion());
+  StagedIntBuilder numbers(b, op.getLoc());
+  llvm::SmallSetVector<Value, 4> read;
+  Coverage coverage = classify(op, numbers, [&](Value capture) {
+    read.insert(capture);
+    return std::pair(capture, capture);
+  });
+  bool isKnown = !coverage.mayHold.isConstant(1) || !coverage.mayFail.isConstant(1);
+  scratch.erase();
+  if (read.empty() || !isKnown)
+    return;
+  SmallVector<unsigned> captures;
+  for (auto [i, capture] : llvm::enumerate(op.getCaptures()))
+    if (read.remove(capture))
+      captures.push_back(i);
+  RuntimeMaskInputs::attachTables(op, captures, [&](Value capture) { return tables.of(capture, op); });
+}
+
 namespace {
 
 struct SkipMaskedTiles : saccade::impl::SkipMaskedTilesBase<SkipMaskedTiles> {
+  using SkipMaskedTilesBase::SkipMaskedTilesBase;
+
   void runOnOperation() override {
     SmallVector<AccumulateOp> ops;
     getOperation().walk([&](AccumulateOp op) {
@@ -75,7 +105,7 @@ struct SkipMaskedTiles : saccade::impl::SkipMaskedTilesBase<SkipMaskedTiles> {
     DEBUG_WITH_TYPE("attn-skip-masked-tiles", llvm::dbgs() << "testing the tiles of " << ops.size() << " key loops\n");
     MaskTables tables;
     for (AccumulateOp op : ops)
-      test(op, tables);
+      (gpu ? captureTables : test)(op, tables);
   }
 };
 

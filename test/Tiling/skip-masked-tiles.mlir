@@ -1,5 +1,17 @@
 // RUN: saccade-opt %s --attn-tile-keys --attn-skip-masked-tiles -canonicalize -cse | FileCheck %s
 // RUN: saccade-opt %s --attn-tile-keys --attn-skip-masked-tiles -canonicalize -cse | FileCheck %s --check-prefix=TABLE
+// RUN: saccade-opt %s --attn-tile-keys --attn-skip-masked-tiles=gpu=true -canonicalize -cse | FileCheck %s --check-prefix=GPU
+
+// On a GPU code generation tests the tiles, and finds the tables among the captures. Unless a test reads it, a tensor has
+// no table.
+// GPU-NOT: scf.if
+// GPU-LABEL: @unsupported_mask
+// GPU-NOT: mask_tables
+// GPU-LABEL: @documents
+// GPU-SAME: %{{.*}}: tensor<?x64xf32>, %[[IDS:.*]]: tensor<?xi32>
+// GPU: %[[TABLES:.*]]:2 = linalg.generic
+// GPU: captures(%[[IDS]], %[[TABLES]]#0, %[[TABLES]]#1 : tensor<?xi32>, tensor<?xi32>, tensor<?xi32>)
+// GPU: attn.mask_tables = array<i64: 0>
 
 // An empty tile leaves the state unchanged.
 // CHECK-LABEL: @blocks_on_the_diagonal

@@ -45,8 +45,12 @@ public:
       launch.approximations = ptxsim::Approximations::Noisy;
     }
     launch.threads = std::max(1u, std::thread::hardware_concurrency());
-    finding = program->run(name, launch).finding;
-    launches[name.str()] += ctas;
+    ptxsim::Report report = program->run(name, launch);
+    finding = report.finding;
+    Launched &launched = launches[name.str()];
+    launched.ctas += ctas;
+    launched.instructions += report.instructions;
+    launched.matrixProducts += report.byMnemonic["mma"];
     memory.endLaunch();
   }
   void *allocate(int64_t bytes) override { return pointer(memory.allocate(static_cast<uint64_t>(bytes), "temporary")); }

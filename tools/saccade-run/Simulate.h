@@ -8,8 +8,14 @@
 
 namespace saccade::run {
 
-/// The number of CTAs that a call launched, by kernel name.
-using Launches = std::map<std::string, int64_t>;
+/// What a call launched of a kernel.
+struct Launched {
+  int64_t ctas = 0;
+  uint64_t instructions = 0, matrixProducts = 0; ///< executed by warps; the latter are `mma.sync`
+};
+
+/// What a call launched, by kernel name.
+using Launches = std::map<std::string, Launched>;
 
 /// The arithmetic of the simulator; see docs/guides/ptxsim.md.
 enum class Arithmetic {

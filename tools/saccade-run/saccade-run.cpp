@@ -271,8 +271,10 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   }
   if (options.explain)
     for (const KernelInfo &kernel : executable->kernels())
-      if (int64_t ctas = launches[kernel.name])
-        llvm::outs() << kernel.name << ": kernel family " << kernel.family << ", ran " << ctas << " CTAs\n";
+      if (Launched launched = launches[kernel.name]; launched.ctas)
+        llvm::outs() << kernel.name << ": kernel family " << kernel.family << ", ran " << launched.ctas << " CTAs, "
+                     << launched.instructions << " instructions of warps, " << launched.matrixProducts
+                     << " of them mma\n";
   int64_t memoryOfRun = canReset ? std::max<int64_t>(peakMemory() - before, 0) : -1;
 
   if (ExitCode code = writeResults(options.outputs, results))

@@ -54,7 +54,10 @@ def SkipMaskedTiles : Pass<"attn-skip-masked-tiles", "::mlir::func::FuncOp"> {
     test that analyzes the mask over the tile (`analyzeMask`) and skips an empty tile. Full tiles are detected by code
     generation, in smaller blocks. Tensors that the mask reads get tables of the minimum and maximum of each block,
     computed once in time and memory linear in the tensors.
+
+    With `gpu`, code generation tests all tiles, and the op only captures the tables.
   }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "leave the test to code generation and capture its tables">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::scf::SCFDialect",
                            "::mlir::tensor::TensorDialect"];
 }

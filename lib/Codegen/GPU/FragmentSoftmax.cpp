@@ -84,9 +84,8 @@ KeyRange FragmentSoftmax::getTiles(Emitter &e, int64_t width) {
   return {e.toI32(begin), visibleToAny.end};
 }
 
-Value FragmentSoftmax::isFull(Emitter &e, Value first, int64_t width) {
-  if (!bounds.isExact())
-    return arith::ConstantIntOp::create(e.b, e.loc, 0, 1);
+Value FragmentSoftmax::isFull(Emitter &e, Value first, int64_t width) const {
+  assert(!testsTiles() && "bounds are only a part of the mask");
   return e.andi(e.isAtMost(visibleToAll.begin, first), e.isAtMost(e.add(first, width), visibleToAll.end));
 }
 

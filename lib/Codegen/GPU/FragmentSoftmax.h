@@ -51,8 +51,11 @@ public:
   /// may start before key 0.
   attn::KeyRange getTiles(Emitter &e, int64_t width);
 
-  /// Whether every row attends to all keys in [first, first + width); `first` is i32.
-  Value isFull(Emitter &e, Value first, int64_t width);
+  /// Whether the tiles between the bounds are to be tested, with `forEachVisibleTile`.
+  bool testsTiles() const { return !bounds.isExact(); }
+  /// For bounds that are the whole mask: whether every row attends to all keys in [first, first + width); `first` is
+  /// i32.
+  Value isFull(Emitter &e, Value first, int64_t width) const;
 
   /// Converts the thread's `scores` (query · key) of the tile at key `first` to softmax weights in place and updates
   /// `state` except its accumulator. Returns the factor of each row by which the accumulator must be rescaled.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# REQUIRES: numpy
 # RUN: %python %s --first-seed 0 --count 60 --expect-tensor-cores
 """Random forward attention on the GPU simulator against the float64 reference.
 
@@ -20,6 +21,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "Fuzz" / "Inputs"))
+import numpy as np
 from seeds import chosen_seeds, print_coverage, seed_options
 
 LAYOUTS = {"bhsd": "b,h,s,d", "bshd": "b,s,h,d", "bhds": "b,h,d,s"}
@@ -48,6 +50,27 @@ MASKS = {
       %early = arith.cmpi slt, %j, %count : index
       %before = arith.cmpi sle, %j, %i : index
       %holds = arith.ori %early, %before : i1
+      attn.yield %holds : i1
+    }""",
+    # Documents of a captured tensor, which is read by the test of tiles.
+    "documents": """mask(%b, %h, %i, %j, %ids) {
+      %x = tensor.extract %ids[%i] : tensor<?xi32>
+      %y = tensor.extract %ids[%j] : tensor<?xi32>
+      %holds = arith.cmpi eq, %x, %y : i32
+      attn.yield %holds : i1
+    }""",
+    # The same, causal in odd heads only.
+    "causal documents": """mask(%b, %h, %i, %j, %ids) {
+      %x = tensor.extract %ids[%i] : tensor<?xi32>
+      %y = tensor.extract %ids[%j] : tensor<?xi32>
+      %same = arith.cmpi eq, %x, %y : i32
+      %two = arith.constant 2 : index
+      %zero = arith.constant 0 : index
+      %rest = arith.remui %h, %two : index
+      %even = arith.cmpi eq, %rest, %zero : index
+      %early = arith.cmpi sle, %j, %i : index
+      %allowed = arith.ori %early, %even : i1
+      %holds = arith.andi %same, %allowed : i1
       attn.yield %holds : i1
     }""",
 }
@@ -125,6 +148,7 @@ class Case:
         self.portable = self.type == "f32" or self.target == "sm_75"
         self.layout = rng.choice(["bhsd", "bhsd", "bshd", "bhds"])
         self.mask = rng.choice(list(MASKS))
+        self.reads_ids = "%ids" in MASKS[self.mask]
         self.region = rng.choice(list(REGIONS) + ["none"])
         self.lengths = rng.random() < 0.25
         self.lse = rng.random() < 0.3
@@ -186,9 +210,15 @@ class Case:
         extra, others = EXTRAS[self.extra]
         extra = extra.replace("{captures}", ", %unused" if captures else "")
         results = [self.tensor(self.value_depth)] + (["tensor<?x?x?xf32>"] if self.lse else []) + others
-        # Every region takes the captures.
-        mask = MASKS[self.mask].replace("%j)", "%j, %unused)") if captures else MASKS[self.mask]
-        clauses = [f"captures({', '.join(captures)})" if captures else "",
+        # Every region takes all captures.
+        mask = MASKS[self.mask].replace("%j", "%j, %unused", 1) if captures else MASKS[self.mask]
+        if self.reads_ids:
+            arguments.append("%ids: tensor<?xi32>")
+            captures = [*captures, "%ids : tensor<?xi32>"]
+            region = region.replace(") {", ", %unused_ids) {", 1)
+            extra = extra.replace(") {", ", %unused_ids) {")
+        read, types = zip(*(capture.split(" : ") for capture in captures)) if captures else ((), ())
+        clauses = [f"captures({', '.join(read)} : {', '.join(types)})" if captures else "",
                    "kv_len(%lengths : tensor<?xi32>)" if self.lengths else "", mask, region,
                    extra if self.extra != "largest" else "", "lse" if self.lse else "",
                    extra if self.extra == "largest" else ""]
@@ -201,7 +231,7 @@ class Case:
                 + f"    : ({', '.join(operands)}) -> {returned}\n"
                 f"  return {values} : {', '.join(results)}\n}}\n")
 
-    def arguments(self):
+    def arguments(self, folder):
         """What saccade-run takes."""
         heads = self.kv_heads * self.group
         shapes = [self.shape(heads, self.queries, self.depth), self.shape(self.kv_heads, self.keys, self.depth),
@@ -213,16 +243,28 @@ class Case:
             line.append(f"--arg={self.queries}x{self.keys}:f32:{self.values}")
         if self.lengths:
             line.append(f"--arg={self.batch}:i32:={random.Random(self.values).randint(0, self.keys)}")
+        if self.reads_ids:
+            line.append(f"--arg={folder / f'ids-{self.seed}.npy'}")
         return line
+
+    def write(self, folder):
+        """Writes the program and the documents of the tokens to a folder; returns the path of the program."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.reads_ids:
+            rng = np.random.default_rng(self.values)
+            length = max(self.queries, self.keys)
+            ids = np.cumsum(rng.random(length) < 1 / rng.integers(8, 120)).astype(np.int32)
+            np.save(folder / f"ids-{self.seed}.npy", ids if self.seed % 2 else ids.max() - ids)
+        program = folder / f"case-{self.seed}.mlir"
+        program.write_text(self.program())
+        return program
 
 
 def run(case, folder, keep, wants_family):
     """The text of the failure of a case, or None."""
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / f"case-{case.seed}.mlir"
-    program.write_text(case.program())
+    program = case.write(folder)
     line = ["saccade-run", str(program), "--device=ptxsim", f"--target={case.target}",
-            f"--arithmetic={case.arithmetic}", "--check", "--explain", *case.arguments()]
+            f"--arithmetic={case.arithmetic}", "--check", "--explain", *case.arguments(folder)]
     try:
         result = subprocess.run(line, capture_output=True, text=True, timeout=300)
         code, output = result.returncode, result.stdout + result.stderr
@@ -230,10 +272,8 @@ def run(case, folder, keep, wants_family):
         code, output = "no", "still running after 300 s"
     if code == 0 and (not wants_family or f"kernel family {case.family}, ran" in output):
         return None
-    keep.mkdir(parents=True, exist_ok=True)
-    kept = keep / program.name
-    kept.write_text(case.program())
-    line[1] = str(kept)
+    line[1] = str(case.write(keep))
+    line = [part.replace(str(folder), str(keep)) for part in line]
     shown = "\n".join(f"    {text}" for text in output.strip().split("\n")[-6:])
     return f"FAIL forward_cases.py --seed {case.seed}: exit code {code}\n{shown}\n    {shlex.join(line)}"
 

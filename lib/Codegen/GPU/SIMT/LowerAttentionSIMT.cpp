@@ -8,6 +8,7 @@
 #include "../Exponential.h"
 #include "../GlobalMatrix.h"
 #include "../SharedMemory.h"
+#include "../VisibleTiles.h"
 #include "saccade/Codegen/GPU/Passes.h"
 #include "saccade/Support/Kernels.h"
 
@@ -113,8 +114,7 @@ private:
       if (!op.getFinal())
         e.store(e.scalar(0.0), section.sum, 0);
       Value before = e.load(state.max, 0);
-      e.loop(e.max(begin, tiles.begin), e.min(e.add(begin, sectionKeys), tiles.end), width,
-             [&](Value first) { computeTile(softmax, first, section); });
+      computeTiles(softmax, {e.max(begin, tiles.begin), e.min(e.add(begin, sectionKeys), tiles.end)}, section);
       Value factor = exp2(e, e.subf(before, e.zeroIfMinusInfinity(e.load(state.max, 0))));
       if (!op.getFinal())
         e.store(e.fma(e.load(state.sum, 0), factor, e.load(section.sum, 0)), state.sum, 0);
@@ -123,6 +123,17 @@ private:
           e.store(e.fma(e.load(state.acc, {c}), factor, e.load(section.acc, {c})), state.acc, {c});
         });
     });
+  }
+
+  void computeTiles(FragmentSoftmax &softmax, KeyRange tiles, const PrivateState &section) {
+    if (softmax.testsTiles())
+      forEachVisibleTile(
+          e, op, {query.rows, key.rows, query.heads, tiles, width}, [](Value) {},
+          [&](const KeyTile &tile) { computeTile(softmax, tile.first, tile.isFull, section); });
+    else
+      e.loop(tiles.begin, tiles.end, width, [&](Value first) {
+        computeTile(softmax, first, [&] { return softmax.isFull(e, first, width); }, section);
+      });
   }
 
   Value allocatePrivate(int64_t elements) {
@@ -136,7 +147,7 @@ private:
   }
 
   /// Adds the tile of `width` keys from `first` on to `section`.
-  void computeTile(FragmentSoftmax &softmax, Value first, const PrivateState &section) {
+  void computeTile(FragmentSoftmax &softmax, Value first, function_ref<Value()> isFull, const PrivateState &section) {
     e.barrier();
     loadToShared(key, depth, e.toIndex(first), sharedKeys);
     if (hasResult)
@@ -154,7 +165,7 @@ private:
       return next;
     });
     Value factor =
-        softmax.apply(e, scores, first, softmax.isFull(e, first, width), section,
+        softmax.apply(e, scores, first, isFull(), section,
                       [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceThreads(x, combine); })[0];
     if (!hasResult)
       return;

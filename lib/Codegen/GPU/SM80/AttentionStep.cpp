@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "AttentionStep.h"
 #include "../SharedMemory.h"
+#include "../VisibleTiles.h"
 #include "MMA.h"
 
 using namespace mlir;
@@ -40,25 +41,29 @@ public:
     Value isKeyAligned = key.isAligned(e, 16), isValueAligned = value.isAligned(e, 16);
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
       queryTile.copy(e, query, query.heads ? Value() : query.isAligned(e, 16), e.index(0));
-      keyTile.copy(e, key, isKeyAligned, e.toIndex(tiles.begin));
-      SharedTile::commit(e);
       SmallVector<SmallVector<Value>> kept;
-      if (shape.keepsQueries()) {
+      auto copyKeys = [&](Value first) {
+        keyTile.copy(e, key, isKeyAligned, e.toIndex(first));
+        SharedTile::commit(e);
+      };
+      auto keepQueries = [&] {
+        if (!shape.keepsQueries())
+          return;
         SharedTile::wait(e);
         e.barrier();
         kept = loadQueries(queryTile);
-      }
-      e.loop(tiles.begin, tiles.end, shape.keys(), [&](Value first) {
+      };
+      auto computeTile = [&](const KeyTile &tile) {
         // The copy of the values overlaps with the scores, that of the next keys with the accumulation of the values.
         SharedTile::wait(e);
         e.barrier();
         if (hasResult) {
-          valueTile.copy(e, value, isValueAligned, e.toIndex(first));
+          valueTile.copy(e, value, isValueAligned, e.toIndex(tile.first));
           SharedTile::commit(e);
         }
         SmallVector<Value> scores = computeScores(queryTile, keyTile, kept);
         SmallVector<Value> factors = softmax.apply(
-            e, scores, first, softmax.isFull(e, first, shape.keys()), state,
+            e, scores, tile.first, tile.isFull(), state,
             [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
         // Packed before the copy, which needs registers for addresses.
         SmallVector<SmallVector<Value>> weights;
@@ -66,13 +71,27 @@ public:
           weights = packWeights(scores);
         SharedTile::wait(e);
         e.barrier();
-        Value next = e.add(first, shape.keys());
-        e.ifElse(e.isLess(next, tiles.end), [&] {
-          keyTile.copy(e, key, isKeyAligned, e.toIndex(next));
-          SharedTile::commit(e);
-        });
+        tile.ifNext(copyKeys);
         if (hasResult)
           addValues(valueTile, weights, factors);
+      };
+      if (softmax.testsTiles()) {
+        SharedTile::commit(e);
+        keepQueries();
+        forEachVisibleTile(e, op, {query.rows, key.rows, query.heads, tiles, shape.keys()}, copyKeys, computeTile);
+        // There may be no tile that has waited for the queries.
+        SharedTile::wait(e);
+        e.barrier();
+        return;
+      }
+      copyKeys(tiles.begin);
+      keepQueries();
+      e.loop(tiles.begin, tiles.end, shape.keys(), [&](Value first) {
+        auto isFull = [&] { return softmax.isFull(e, first, shape.keys()); };
+        computeTile({first, isFull, [&](function_ref<void(Value)> then) {
+                       Value next = e.add(first, shape.keys());
+                       e.ifElse(e.isLess(next, tiles.end), [&] { then(next); });
+                     }});
       });
       // No barrier: a following step first overwrites queries and keys, which are not read after the last barrier.
     });

@@ -17,6 +17,35 @@ using namespace saccade::attn;
 /// The maximum number of reads for a box.
 static constexpr int64_t maxElementReads = 4096;
 
+/// On an attn.accumulate: the numbers of the captures whose tables are the last captures, two for each.
+static constexpr llvm::StringLiteral tablesAttr = "attn.mask_tables";
+
+void RuntimeMaskInputs::attachTables(AccumulateOp op, ArrayRef<unsigned> captures, const BlockMinMax &tables) {
+  SmallVector<int64_t> numbers(captures.begin(), captures.end());
+  for (unsigned capture : captures) {
+    auto [lows, highs] = tables(op.getCaptures()[capture]);
+    for (Value table : {lows, highs}) {
+      op.getCapturesMutable().append(table);
+      for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation())))
+        named.region->addArgument(table.getType(), op.getLoc());
+    }
+  }
+  op->setAttr(tablesAttr, DenseI64ArrayAttr::get(op.getContext(), numbers));
+}
+
+RuntimeMaskInputs::BlockMinMax RuntimeMaskInputs::attachedTables(AccumulateOp op) {
+  return [op](Value source) mutable -> std::pair<Value, Value> {
+    auto numbers = op->getAttrOfType<DenseI64ArrayAttr>(tablesAttr);
+    if (!numbers)
+      return {};
+    OperandRange tables = op.getCaptures().take_back(2 * numbers.size());
+    for (auto [i, capture] : llvm::enumerate(numbers.asArrayRef()))
+      if (op.getCaptures()[capture] == source)
+        return {tables[2 * i], tables[2 * i + 1]};
+    return {};
+  };
+}
+
 StagedInt RuntimeMaskInputs::length(StagedIntBuilder &b, Role role) {
   return b.fromValue(role == Role::Query ? op.getQLen() : op.getKvLen());
 }
@@ -90,6 +119,7 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
     return Interval(b.fromValue(Search{*b.getBuilder(), b.getLoc()}.read(source, {})));
   }
 
+  auto [lows, highs] = blockMinMax ? blockMinMax(source) : std::pair<Value, Value>();
   // [begin, end) along every dimension, clamped to the extents.
   SmallVector<StagedInt> begins, ends;
   StagedInt count = 1;
@@ -98,7 +128,7 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
     begins.push_back(b.max(b.min(interval.low, last), 0));
     ends.push_back(b.add(b.max(b.min(interval.high, last), 0), 1));
     StagedInt extent = b.sub(ends.back(), begins.back());
-    if (blockMinMax && dim + 1 == rank) // whole blocks, and the elements before and after them
+    if (lows && dim + 1 == rank) // whole blocks, and the elements before and after them
       extent = b.add(b.floorDiv(extent, minMaxBlock), 2 * minMaxBlock);
     // Clamped, so that the product does not overflow.
     count = b.mul(count, b.min(extent, int64_t(1) << 20));
@@ -111,7 +141,7 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
 
   StagedInt firstBlock = b.floorDiv(b.add(begins.back(), minMaxBlock - 1), minMaxBlock);
   StagedInt endBlock = b.floorDiv(ends.back(), minMaxBlock);
-  StagedInt hasBlocks = blockMinMax ? b.isLess(firstBlock, endBlock) : StagedInt(0);
+  StagedInt hasBlocks = lows ? b.isLess(firstBlock, endBlock) : StagedInt(0);
   StagedInt headEnd = b.select(hasBlocks, b.mul(firstBlock, minMaxBlock), ends.back());
   StagedInt tailBegin = b.select(hasBlocks, b.mul(endBlock, minMaxBlock), ends.back());
   endBlock = b.select(hasBlocks, endBlock, firstBlock);
@@ -122,7 +152,6 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
     for (StagedInt number : numbers)
       operands.push_back(number.getValue());
   b.setInsertionPointFor(operands);
-  auto [lows, highs] = blockMinMax ? blockMinMax(source) : std::pair<Value, Value>();
   Search search{*b.getBuilder(), b.getLoc()};
   unsigned width = type.getElementType().isIndex() ? 64 : type.getElementTypeBitWidth();
   SmallVector<Value> position;
@@ -131,7 +160,8 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
     full.push_back(last);
     return full;
   };
-  std::function<SmallVector<Value>(unsigned, ValueRange)> along = [&](unsigned dim, ValueRange before) {
+  std::function<SmallVector<Value>(unsigned, ValueRange)> along = [&, lows = lows, highs = highs](unsigned dim,
+                                                                                                  ValueRange before) {
     if (dim + 1 < rank)
       return search.over(integer(begins[dim]), integer(ends[dim]), before, [&](Value i, ValueRange inner) {
         position.push_back(i);
@@ -144,7 +174,7 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
       return search.join(inner, number, number);
     };
     SmallVector<Value> found = search.over(integer(begins.back()), integer(headEnd), before, readOne);
-    if (!blockMinMax)
+    if (!lows)
       return found;
     found = search.over(integer(firstBlock), integer(endBlock), found,
                         [&, lows = lows, highs = highs](Value i, ValueRange inner) {

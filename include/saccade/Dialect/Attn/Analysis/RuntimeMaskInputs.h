@@ -21,7 +21,12 @@ public:
   /// divided by `minMaxBlock`.
   using BlockMinMax = std::function<std::pair<mlir::Value, mlir::Value>(mlir::Value capture)>;
 
-  /// Without `blockMinMax`, all elements are read.
+  /// Adds the tables of captures of `op` to its captures, for `attachedTables`.
+  static void attachTables(AccumulateOp op, llvm::ArrayRef<unsigned> captures, const BlockMinMax &tables);
+  /// The tables among the captures of `op`; null for a capture without tables.
+  static BlockMinMax attachedTables(AccumulateOp op);
+
+  /// All elements of captures without tables are read.
   explicit RuntimeMaskInputs(AccumulateOp op, BlockMinMax blockMinMax = nullptr)
       : op(op), blockMinMax(std::move(blockMinMax)) {}
 
