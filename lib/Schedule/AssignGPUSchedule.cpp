@@ -15,8 +15,8 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// The maximum head size for split-KV: the state must fit in a CTA together with a key tile.
-static constexpr int64_t maxSplitHeadSize = 256;
+/// The maximum sum of head sizes for split-KV: eight keys with their values must fit in the shared memory of a CTA.
+static int64_t maxSplitHeadSizes(Type element) { return 48 * 1024 / 8 / (element.isF64() ? 8 : 4); }
 
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t valueDepth, const GPUTarget &target) {
   // In the tensor-core kernel four threads share the accumulator of a row, with at most 128 elements per thread.
@@ -51,9 +51,9 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
         op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), valueDepth, *gpu));
       attn::SplitKVAttr splitKV = scheduleSplitKVForGPU(&getContext());
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
-      bool hasRegions = !op.getWeight().empty() || !op.getTallies().empty() || op.getRowMax() || op.getArgmax();
-      bool fits = std::max(depth, valueDepth) <= maxSplitHeadSize && !hasRegions;
-      bool isSplitKV = queries <= splitKV.getQueries();
+      bool fits = depth + valueDepth <= maxSplitHeadSizes(getElementTypeOrSelf(op.getQuery()));
+      // The extent of ragged queries is the sum over all sequences.
+      bool isSplitKV = op.getCuSeqlensQ() || queries <= splitKV.getQueries();
       if (!op.getSplitKvAttr() && fits && (isSplitKV || ShapedType::isDynamic(queries)))
         op.setSplitKvAttr(splitKV);
     });

@@ -11,35 +11,47 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-Sequences::Sequences(OpBuilder &b, AttentionOp op) : op(op) {
+Sequences::Sequences(OpBuilder &b, AttentionOp op, bool onDevice) : op(op) {
   TableEmitter e{b, op.getLoc()};
   sequenceCount = getValueOrCreateConstantIndexOp(b, e.loc, op.getBatches(b, Role::Query));
   bool hasPaddingRows = op.getCuSeqlensQ() != nullptr;
   count = hasPaddingRows ? e.add(sequenceCount, e.index(1)) : sequenceCount;
-  auto total = [&](Value operand, DimsAttr dims) {
-    return getValueOrCreateConstantIndexOp(b, e.loc, getDimSize(b, e.loc, operand, dims, Dim::Seq));
-  };
   if (op.getCuSeqlensQ())
-    queryStarts = normalize(b, Role::Query, total(op.getQuery(), op.getQueryDims()), hasPaddingRows);
+    queryStarts = normalize(b, Role::Query, hasPaddingRows, onDevice);
   if (op.getCuSeqlensK())
-    keyStarts = normalize(b, Role::Key, total(op.getKey(), op.getKeyDims()), hasPaddingRows);
+    keyStarts = normalize(b, Role::Key, hasPaddingRows, onDevice);
 }
 
-/// Returns the offsets of `role`, clamped to [0, total] and ascending from 0. With `hasPaddingRows` there is one
-/// additional sequence of the remaining queries, without keys.
-Value Sequences::normalize(OpBuilder &b, Role role, Value total, bool hasPaddingRows) {
+/// The extent of the queries or keys of a tensor.
+Value Sequences::extent(OpBuilder &b, Role role) {
+  bool isQuery = role == Role::Query;
+  OpFoldResult size = getDimSize(b, op.getLoc(), isQuery ? op.getQuery() : op.getKey(),
+                                 isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq);
+  return getValueOrCreateConstantIndexOp(b, op.getLoc(), size);
+}
+
+Value Sequences::total(OpBuilder &b, Role role) {
   TableEmitter e{b, op.getLoc()};
-  Value offsets = op.getCuSeqlens(role);
+  return op.getCuSeqlens(role) ? extent(b, role) : e.mul(count, extent(b, role));
+}
+
+/// Returns the offsets of `role`, clamped to the tensor and ascending from 0. With `hasPaddingRows` there is one
+/// additional sequence of the remaining queries, without keys.
+Value Sequences::normalize(OpBuilder &b, Role role, bool hasPaddingRows, bool onDevice) {
+  TableEmitter e{b, op.getLoc()};
+  Value offsets = op.getCuSeqlens(role), all = extent(b, role);
   Value zero = e.index(0), one = e.index(1), end = e.add(sequenceCount, one);
-  Value starts = e.set(e.table(e.add(count, one)), zero, zero);
-  SmallVector<Value> result =
-      e.loop(one, end, 1, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
-        Value offset = e.min(e.max(e.get(offsets, i), carried[1]), total);
-        return {e.set(carried[0], i, offset), offset};
-      });
-  if (!hasPaddingRows)
-    return result[0];
-  return e.set(result[0], end, role == Role::Query ? total : result[1]);
+  return e.fillTables(e.add(count, one), onDevice, [&](ValueRange tables) -> SmallVector<Value> {
+    Value starts = e.set(tables[0], zero, zero);
+    SmallVector<Value> result =
+        e.loop(one, end, 1, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+          Value offset = e.min(e.max(e.get(offsets, i), carried[1]), all);
+          return {e.set(carried[0], i, offset), offset};
+        });
+    if (!hasPaddingRows)
+      return {result[0]};
+    return {e.set(result[0], end, role == Role::Query ? all : result[1])};
+  })[0];
 }
 
 Value Sequences::start(OpBuilder &b, Role role, Value number) {
@@ -53,11 +65,9 @@ Value Sequences::length(OpBuilder &b, Role role, Value number) {
   bool isQuery = role == Role::Query;
   if (Value starts = isQuery ? queryStarts : keyStarts)
     return e.sub(e.get(starts, e.add(number, e.index(1))), e.get(starts, number));
-  Value extent = getValueOrCreateConstantIndexOp(b, e.loc,
-                                                 getDimSize(b, e.loc, isQuery ? op.getQuery() : op.getKey(),
-                                                            isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
   // The padding rows have no keys.
-  return queryStarts ? arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), e.index(0), extent) : extent;
+  return queryStarts ? arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), e.index(0), extent(b, role))
+                     : extent(b, role);
 }
 
 /// `q_len` or `kv_len` of a sequence; `rest` for the padding rows.

@@ -13,8 +13,8 @@ namespace saccade {
 /// The sequences of an attention op.
 struct Sequences {
   /// Emits the start offsets of ragged sequences of `op`. Offsets are clamped to be ascending and within the operands,
-  /// so that invalid ones cause no out-of-bounds access.
-  Sequences(mlir::OpBuilder &b, attn::AttentionOp op);
+  /// so that invalid ones cause no out-of-bounds access. `onDevice`: a task computes them.
+  Sequences(mlir::OpBuilder &b, attn::AttentionOp op, bool onDevice);
 
   /// The number of sequences, index. If queries are ragged, the last sequence consists of the padding rows that belong
   /// to none.
@@ -22,6 +22,8 @@ struct Sequences {
   /// The start of each sequence and, last, the end of the last one; null if the queries or keys are not ragged.
   mlir::Value queryStarts, keyStarts;
 
+  /// Emits the number of queries or keys of all sequences together, at most.
+  mlir::Value total(mlir::OpBuilder &b, attn::Role role);
   /// Emits the number of queries or keys of sequence `number`.
   mlir::Value length(mlir::OpBuilder &b, attn::Role role, mlir::Value number);
   /// Emits the start offset of sequence `number` in the tensor.
@@ -30,7 +32,8 @@ struct Sequences {
   attn::AttentionOp extract(mlir::OpBuilder &b, mlir::Value number);
 
 private:
-  mlir::Value normalize(mlir::OpBuilder &b, attn::Role role, mlir::Value total, bool hasPaddingRows);
+  mlir::Value extent(mlir::OpBuilder &b, attn::Role role);
+  mlir::Value normalize(mlir::OpBuilder &b, attn::Role role, bool hasPaddingRows, bool onDevice);
   mlir::Value lengthOperand(mlir::OpBuilder &b, mlir::Value length, mlir::Value number, mlir::Value rest);
 
   attn::AttentionOp op;

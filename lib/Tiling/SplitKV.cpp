@@ -22,8 +22,8 @@ static constexpr int64_t rowBlock = 4;
 namespace {
 
 struct SplitKVTiler {
-  SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool hasTables)
-      : e(b, op.getLoc()), op(op), sequences(sequences), plan(b, op, sequences, hasTables), whole(b, op),
+  SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool onDevice)
+      : e(b, op.getLoc()), op(op), sequences(sequences), plan(b, op, sequences, onDevice), whole(b, op),
         stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)) {
     if (isUsed)
       plan.items = e.select(isUsed, plan.items, e.index(0));
@@ -45,7 +45,7 @@ struct SplitKVTiler {
     Heads heads;
     Value rows; ///< of the state, rounded up
   };
-  Task makeTask(const SplitPlan::Group &group, Value tile);
+  Task makeTask(SplitPlan::Group group, Value tile, Value isItem = nullptr);
 
   /// Emits a parallel loop over `extents`. `body` returns the value to insert into each of `outs`, and where.
   using Insertions = SmallVector<std::pair<Value, Slice>>;
@@ -77,9 +77,14 @@ struct SplitKVTiler {
   }
 };
 
-SplitKVTiler::Task SplitKVTiler::makeTask(const SplitPlan::Group &group, Value tile) {
+/// The task of a head tile; without queries if `isItem` (null means true) is false.
+SplitKVTiler::Task SplitKVTiler::makeTask(SplitPlan::Group group, Value tile, Value isItem) {
   AttentionSteps steps(e.b, sequences.extract(e.b, group.sequence));
   Heads heads = plan.heads(e.b, group, tile);
+  if (isItem) {
+    group.queries = e.select(isItem, group.queries, e.index(0));
+    steps.validQueries = e.select(isItem, steps.validQueries, e.index(0));
+  }
   Value block = e.index(rowBlock);
   return {steps, group, heads, e.mul(e.ceilDiv(e.mul(heads.count, group.queries), block), block)};
 }
@@ -203,7 +208,7 @@ State SplitKVTiler::accumulateChunk(Task &task, const State &state, Value chunk,
 SmallVector<Value> SplitKVTiler::accumulateChunks(ArrayRef<Value> outs, bool finalizesSingle) {
   return forTasks(plan.items, outs, [&](ValueRange indices, ValueRange all) {
     SplitPlan::Item item = plan.item(e.b, indices[0]);
-    Task task = makeTask(item.group, item.tile);
+    Task task = makeTask(item.group, item.tile, item.isItem);
     unsigned parts = finalizesSingle ? all.size() - op->getNumResults() : all.size();
     Insertions insertions;
     SmallVector<Value> slices;
@@ -261,7 +266,7 @@ Value SplitKVTiler::accumulateFinal(ValueRange merged) {
   Value accs = makeStates(plan.items)[0];
   return forTasks(plan.items, accs, [&](ValueRange indices, ValueRange all) {
     SplitPlan::Item item = plan.item(e.b, indices[0]);
-    Task task = makeTask(item.group, item.tile);
+    Task task = makeTask(item.group, item.tile, item.isItem);
     // A step owns its state, so it takes a copy of the merged one.
     State whole = merge(stateAt(merged, placeOf(item.group, item.tile), task.rows), localState(task)), state;
     Slice slice = partSlice(all[0], indices[0], task.rows);
@@ -297,8 +302,8 @@ SmallVector<Value> SplitKVTiler::mergeFinal(ValueRange merged, Value accs, Value
 } // namespace
 
 SmallVector<Value> saccade::tileSplitKV(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed,
-                                        ValueRange inits, bool hasTables) {
-  SplitKVTiler tiler(b, op, sequences, isUsed, hasTables);
+                                        ValueRange inits, bool onDevice) {
+  SplitKVTiler tiler(b, op, sequences, isUsed, onDevice);
   SmallVector<Value> results = tiler.whole.orderedResults();
   SmallVector<Value> outs =
       llvm::map_to_vector(results, [&](Value result) { return inits[cast<OpResult>(result).getResultNumber()]; });

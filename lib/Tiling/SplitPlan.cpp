@@ -42,8 +42,8 @@ static BoundReads findReads(AttentionOp op) {
   return reads;
 }
 
-SplitPlan::SplitPlan(OpBuilder &b, AttentionOp op, Sequences &sequences, bool hasTables)
-    : op(op), sequences(sequences), schedule(op.getSplitKvAttr()) {
+SplitPlan::SplitPlan(OpBuilder &b, AttentionOp op, Sequences &sequences, bool onDevice)
+    : op(op), sequences(sequences), schedule(op.getSplitKvAttr()), onDevice(onDevice) {
   TableEmitter e{b, op.getLoc()};
   AttentionSteps whole(b, op);
   kvHeads = whole.sizeOf(op.getKey(), op.getKeyDims(), Dim::Head);
@@ -53,10 +53,12 @@ SplitPlan::SplitPlan(OpBuilder &b, AttentionOp op, Sequences &sequences, bool ha
   bool hasLengths = llvm::any_of(ValueRange{op.getQLen(), op.getKvLen()},
                                  [](Value length) { return length && isa<RankedTensorType>(length.getType()); });
   BoundReads reads = findReads(op);
+  // A list of dense sequences would cost a GPU more than the chunks that it saves.
+  bool hasTables = op.isRagged() || (!onDevice && (hasLengths || reads.head || reads.tensor));
   dependsOnHead = reads.head && hasTables;
   slots = dependsOnHead ? kvHeads : one;
   maxTiles = tilesOf(b, op.getCuSeqlensQ() ? e.index(schedule.getQueries()) : queriesOf(b, e.index(0)));
-  if (hasTables && (op.isRagged() || hasLengths || reads.head || reads.tensor)) {
+  if (hasTables) {
     listItems(b);
     return;
   }
@@ -119,27 +121,44 @@ SplitPlan::Chunks SplitPlan::chunksOf(OpBuilder &b, AttentionOp sequence, Value 
   return {first, steps.max(one, steps.sub(last, first))};
 }
 
+/// An upper bound of the number of items that follows from shapes: n keys touch at most ⌊n / cols⌋ + 2 chunks.
+Value SplitPlan::capacity(OpBuilder &b) {
+  IndexEmitter e{b, op.getLoc()};
+  Value chunks = e.add(e.div(sequences.total(b, Role::Key), schedule.getCols()), e.mul(sequences.count, 2));
+  Value isSome = e.isLess(e.index(0), sequences.count);
+  return e.select(isSome, e.mul(e.mul(chunks, kvHeads), maxTiles), e.index(0));
+}
+
 void SplitPlan::listItems(OpBuilder &b) {
   TableEmitter e{b, op.getLoc()};
   Value zero = e.index(0), all = e.mul(sequences.count, slots), headsPerSlot = e.div(kvHeads, e.max(e.index(1), slots));
   // The first pass computes the chunks of each slot, the second one lists the items.
-  SmallVector<Value> tables = {e.table(all), e.table(all), e.table(all), zero};
-  tables = e.loop(zero, all, 1, tables, [&](Value slot, ValueRange carried) -> SmallVector<Value> {
-    Value number = e.div(slot, slots);
-    AttentionOp sequence = sequences.extract(b, number);
-    Chunks chunks = chunksOf(b, sequence, e.rem(slot, slots), /*readsBounds=*/true);
-    sequence.erase();
-    Value count = e.select(isSplit(b, number), chunks.count, zero);
-    Value more = e.mul(e.mul(count, tilesOf(b, queriesOf(b, number))), headsPerSlot);
-    return {e.set(carried[0], slot, chunks.first), e.set(carried[1], slot, count), e.set(carried[2], slot, carried[3]),
-            e.add(carried[3], more)};
+  SmallVector<Value> sizes = {all, all, all, e.index(1)};
+  SmallVector<Value> tables = e.fillTables(sizes, onDevice, [&](ValueRange empty) -> SmallVector<Value> {
+    SmallVector<Value> carried(empty.drop_back());
+    carried.push_back(zero);
+    carried = e.loop(zero, all, 1, carried, [&](Value slot, ValueRange carried) -> SmallVector<Value> {
+      Value number = e.div(slot, slots);
+      AttentionOp sequence = sequences.extract(b, number);
+      Chunks chunks = chunksOf(b, sequence, e.rem(slot, slots), /*readsBounds=*/true);
+      sequence.erase();
+      Value count = e.select(isSplit(b, number), chunks.count, zero);
+      Value more = e.mul(e.mul(count, tilesOf(b, queriesOf(b, number))), headsPerSlot);
+      return {e.set(carried[0], slot, chunks.first), e.set(carried[1], slot, count),
+              e.set(carried[2], slot, carried[3]), e.add(carried[3], more)};
+    });
+    carried[3] = e.set(empty[3], zero, carried[3]);
+    return carried;
   });
-  firstChunks = tables[0], chunkCounts = tables[1], firstItems = tables[2], items = tables[3];
-  slotOfItem = e.loop(zero, all, 1, e.table(items), [&](Value slot, ValueRange carried) -> SmallVector<Value> {
-    Value isLast = e.isEqual(e.add(slot, e.index(1)), all), begin = e.get(firstItems, slot);
-    Value next = e.get(firstItems, e.select(isLast, slot, e.add(slot, e.index(1))));
-    return e.loop(begin, e.select(isLast, items, next), 1, carried,
-                  [&](Value item, ValueRange inner) { return SmallVector<Value>{e.set(inner[0], item, slot)}; });
+  firstChunks = tables[0], chunkCounts = tables[1], firstItems = tables[2], total = tables[3];
+  items = onDevice ? capacity(b) : e.get(total, zero);
+  slotOfItem = e.fillTables(items, onDevice, [&](ValueRange empty) -> SmallVector<Value> {
+    return e.loop(zero, all, 1, empty, [&](Value slot, ValueRange carried) -> SmallVector<Value> {
+      Value isLast = e.isEqual(e.add(slot, e.index(1)), all), begin = e.get(firstItems, slot);
+      Value next = e.get(firstItems, e.select(isLast, slot, e.add(slot, e.index(1))));
+      return e.loop(begin, e.select(isLast, e.get(total, zero), next), 1, carried,
+                    [&](Value item, ValueRange inner) { return SmallVector<Value>{e.set(inner[0], item, slot)}; });
+    });
   })[0];
 }
 
@@ -162,11 +181,21 @@ SplitPlan::Group SplitPlan::group(OpBuilder &b, Value sequence, Value kvHead) {
 
 SplitPlan::Item SplitPlan::item(OpBuilder &b, Value number) {
   TableEmitter e{b, op.getLoc()};
-  Value sequence, kvHead;
+  Value sequence, kvHead, isItem;
   if (slotOfItem) {
-    Value slot = e.get(slotOfItem, number), rest = e.sub(number, e.get(firstItems, slot));
+    Value slot = e.get(slotOfItem, number);
+    if (onDevice) {
+      isItem = e.isLess(number, e.get(total, e.index(0)));
+      slot = e.select(isItem, slot, e.index(0));
+      number = e.select(isItem, number, e.get(firstItems, slot));
+    }
+    Value rest = e.sub(number, e.get(firstItems, slot));
     sequence = e.div(slot, slots);
-    Value perHead = e.mul(e.get(chunkCounts, slot), tilesOf(b, queriesOf(b, sequence)));
+    // Slot 0 of an item that does not exist may have no chunk.
+    Value chunks = e.get(chunkCounts, slot);
+    if (isItem)
+      chunks = e.max(chunks, e.index(1));
+    Value perHead = e.mul(chunks, tilesOf(b, queriesOf(b, sequence)));
     kvHead = dependsOnHead ? e.rem(slot, slots) : e.div(rest, perHead);
   } else {
     Value head = e.div(number, e.mul(common.count, maxTiles));
@@ -179,6 +208,7 @@ SplitPlan::Item SplitPlan::item(OpBuilder &b, Value number) {
   item.chunk = e.add(item.group.firstChunk, chunk);
   item.tile = e.rem(rest, item.group.tiles);
   item.isFirst = e.isEqual(chunk, e.index(0));
+  item.isItem = isItem;
   return item;
 }
 

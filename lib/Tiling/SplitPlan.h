@@ -18,9 +18,10 @@ namespace saccade {
 /// serial code lists them in tables.
 class SplitPlan {
 public:
-  /// Plans `op`. Sequences with more queries than the schedule of split-KV states have no items. With `hasTables` false
-  /// the plan reads no tensor and may contain chunks that are not visible.
-  SplitPlan(mlir::OpBuilder &b, attn::AttentionOp op, Sequences &sequences, bool hasTables);
+  /// Plans `op`. Sequences with more queries than the schedule of split-KV states have no items. `onDevice`: a task
+  /// lists the items of ragged sequences, so `items` is the capacity of the list; dense sequences have a closed form,
+  /// which may contain chunks that are not visible.
+  SplitPlan(mlir::OpBuilder &b, attn::AttentionOp op, Sequences &sequences, bool onDevice);
 
   mlir::Value items;    ///< number of items, index
   mlir::Value kvHeads;  ///< KV heads of each sequence
@@ -41,6 +42,7 @@ public:
     Group group;
     mlir::Value chunk, tile;
     mlir::Value isFirst; ///< whether the chunk is the first of its group
+    mlir::Value isItem;  ///< whether the item exists; null means true
   };
   Item item(mlir::OpBuilder &b, mlir::Value number);
   /// The query heads of tile `tile` of a group; none if `tile` is out of bounds.
@@ -55,17 +57,20 @@ private:
   mlir::Value tilesOf(mlir::OpBuilder &b, mlir::Value queries);
   mlir::Value isSplit(mlir::OpBuilder &b, mlir::Value sequence);
   void listItems(mlir::OpBuilder &b);
+  mlir::Value capacity(mlir::OpBuilder &b);
 
   attn::AttentionOp op;
   Sequences &sequences;
   attn::SplitKVAttr schedule;
+  bool onDevice;
   mlir::Value headsPerKVHead; ///< query heads that share a KV head
   /// A slot is the KV heads of a sequence that have the same chunks: one head if the mask depends on the head, else
   /// all.
   bool dependsOnHead = false;
-  mlir::Value slots;                                            ///< of each sequence
-  Chunks common;                                                ///< of all slots, in closed form
-  mlir::Value slotOfItem, firstItems, firstChunks, chunkCounts; ///< tables; null in closed form
+  mlir::Value slots; ///< of each sequence
+  Chunks common;     ///< of all slots, in closed form
+  /// Tables; null in closed form. `total` has one element, the number of items.
+  mlir::Value slotOfItem, firstItems, firstChunks, chunkCounts, total;
 };
 
 } // namespace saccade

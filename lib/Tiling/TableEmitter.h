@@ -26,6 +26,24 @@ struct TableEmitter : IndexEmitter {
     return number.getType().isIndex() ? number
                                       : mlir::arith::IndexCastOp::create(b, loc, b.getIndexType(), number).getResult();
   }
+  /// Emits `body`, which fills the tables of the sizes `sizes` that it is given and returns them. `onDevice`: it is a
+  /// task of its own, because only tasks access the memory of a device.
+  using FillBody = llvm::function_ref<llvm::SmallVector<Value>(mlir::ValueRange tables)>;
+  llvm::SmallVector<Value> fillTables(llvm::ArrayRef<Value> sizes, bool onDevice, FillBody body) {
+    llvm::SmallVector<Value> tables = llvm::map_to_vector(sizes, [&](Value size) { return table(size); });
+    if (!onDevice)
+      return body(tables);
+    llvm::SmallVector<mlir::OpFoldResult> one = {b.getIndexAttr(1)}, zero = {b.getIndexAttr(0)};
+    auto task = mlir::scf::ForallOp::create(b, loc, one, tables, std::nullopt);
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(task.getBody());
+    tables = body(task.getRegionIterArgs());
+    b.setInsertionPointToStart(task.getTerminator().getBody());
+    for (auto [filled, size, all] : llvm::zip_equal(tables, sizes, task.getRegionIterArgs()))
+      mlir::tensor::ParallelInsertSliceOp::create(
+          b, loc, filled, all, zero, llvm::ArrayRef<mlir::OpFoldResult>{mlir::getAsOpFoldResult(size)}, one);
+    return llvm::SmallVector<Value>(task.getResults());
+  }
   Value set(Value table, Value i, Value number) { return mlir::tensor::InsertOp::create(b, loc, number, table, i); }
 };
 

@@ -79,8 +79,8 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     SmallVector<Value> inits;
     if (failed(tensor::getOrCreateDestinations(rewriter, op.getLoc(), op, inits)))
       return op.emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
-    Sequences sequences(rewriter, op);
-    rewriter.replaceOp(op, tileSplitKV(rewriter, op, sequences, /*isUsed=*/nullptr, inits, /*hasTables=*/!gpu));
+    Sequences sequences(rewriter, op, gpu);
+    rewriter.replaceOp(op, tileSplitKV(rewriter, op, sequences, /*isUsed=*/nullptr, inits, /*onDevice=*/gpu));
     return success();
   }
 
@@ -114,12 +114,14 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     AffineExpr x, y;
     bindSymbols(b.getContext(), x, y);
 
-    Sequences sequences(b, op);
+    Sequences sequences(b, op, gpu);
     auto sizeOfChunk = [&](OpBuilder &b, Value queries) {
       return getValueOrCreateConstantIndexOp(b, loc, chunkSize(b, loc, queries, rows));
     };
+    // A sequence has at most one chunk that is not full.
+    Value capacity = apply(b, x.floorDiv(rows) + y, {sequences.total(b, attn::Role::Query), sequences.count});
     WorkList list = listItems(
-        b, loc, sequences.count,
+        b, loc, sequences.count, capacity, gpu,
         [&](OpBuilder &b, Value i) -> Value {
           Value queries = sequences.length(b, attn::Role::Query, i);
           Value chunks = apply(b, x.ceilDiv(y), {queries, sizeOfChunk(b, queries)});
@@ -145,12 +147,24 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     // unbalance the load. Chunks of a sequence are consecutive, because they read the same keys.
     Value head = arith::DivUIOp::create(b, loc, task, list.count);
     Value item = arith::RemUIOp::create(b, loc, task, list.count);
-    Value number = tensor::ExtractOp::create(b, loc, list.sequences, item);
+    Value number = tensor::ExtractOp::create(b, loc, list.sequences, item), isItem;
+    if (gpu) {
+      // The last items of the list do not exist. They have no queries of sequence 0.
+      Value zero = arith::ConstantIndexOp::create(b, loc, 0),
+            total = tensor::ExtractOp::create(b, loc, list.total, zero);
+      isItem = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, item, total);
+      number = arith::SelectOp::create(b, loc, isItem, number, zero);
+    }
     Value first = tensor::ExtractOp::create(b, loc, list.itemOffsets, number);
     Value queries = sequences.length(b, attn::Role::Query, number), size = sizeOfChunk(b, queries);
     Value chunk = arith::SubIOp::create(b, loc, item, first);
     Value position = arith::MulIOp::create(b, loc, chunk, size);
     size = arith::MinSIOp::create(b, loc, size, arith::SubIOp::create(b, loc, queries, position));
+    if (isItem) {
+      Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+      position = arith::SelectOp::create(b, loc, isItem, position, zero);
+      size = arith::SelectOp::create(b, loc, isItem, size, zero);
+    }
 
     // The result offsets are emitted before the ops that compute the results, so that these can be written in place.
     Value row = apply(b, x + y, {position, sequences.start(b, attn::Role::Query, number)});
@@ -180,7 +194,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     b.setInsertionPointAfter(loop);
     SmallVector<Value> results(loop.getResults());
     if (op.getSplitKvAttr())
-      results = tileSplitKV(b, op, sequences, /*isUsed=*/nullptr, results, /*hasTables=*/!gpu);
+      results = tileSplitKV(b, op, sequences, /*isUsed=*/nullptr, results, /*onDevice=*/gpu);
     b.replaceOp(op, results);
     return success();
   }
@@ -203,8 +217,8 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (isSplitKV) {
       auto loop = results[0].getDefiningOp<scf::ForallOp>();
       rewriter.setInsertionPointAfter(loop);
-      Sequences sequences(rewriter, op);
-      results = tileSplitKV(rewriter, op, sequences, isSplitKV, results, /*hasTables=*/!gpu);
+      Sequences sequences(rewriter, op, gpu);
+      results = tileSplitKV(rewriter, op, sequences, isSplitKV, results, /*onDevice=*/gpu);
       rewriter.setInsertionPoint(loop);
       Value none = arith::ConstantIndexOp::create(rewriter, op.getLoc(), 0);
       for (OpOperand &bound : loop.getDynamicUpperBoundMutable())

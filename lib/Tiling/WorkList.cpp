@@ -10,42 +10,43 @@
 using namespace mlir;
 using namespace saccade;
 
-WorkList saccade::listItems(OpBuilder &b, Location loc, Value count, function_ref<Value(OpBuilder &, Value)> partsOf,
+/// The number of leading zeros of a cost of 64 bits is one of these.
+static constexpr int64_t buckets = 65;
+
+WorkList saccade::listItems(OpBuilder &b, Location loc, Value count, Value capacity, bool onDevice,
+                            function_ref<Value(OpBuilder &, Value)> partsOf,
                             function_ref<Value(OpBuilder &, Value)> costOf) {
   TableEmitter e{b, loc};
-  // Counting sort by the number of leading zeros of the cost.
-  constexpr int64_t buckets = 65;
   Value zero = e.index(0), bucketCount = e.index(buckets);
   auto bucketOf = [&](Value i) -> Value {
     Value cost = arith::IndexCastOp::create(b, loc, b.getI64Type(), costOf(b, i));
     Value zeros = math::CountLeadingZerosOp::create(b, loc, cost);
     return arith::IndexCastOp::create(b, loc, b.getIndexType(), zeros);
   };
-  Value places = e.table(bucketCount);
-  places = e.loop(zero, bucketCount, 1, places,
-                  [&](Value i, ValueRange carried) -> SmallVector<Value> { return {e.set(carried[0], i, zero)}; })[0];
-  places = e.loop(zero, count, 1, places, [&](Value i, ValueRange carried) -> SmallVector<Value> {
-    Value bucket = bucketOf(i);
-    return {e.set(carried[0], bucket, e.add(e.get(carried[0], bucket), partsOf(b, i)))};
-  })[0];
-  SmallVector<Value> prefixSums =
-      e.loop(zero, bucketCount, 1, {places, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
-        Value here = e.get(carried[0], i);
-        return {e.set(carried[0], i, carried[1]), e.add(carried[1], here)};
-      });
-  WorkList list;
-  list.count = prefixSums[1];
-  SmallVector<Value> filled =
-      e.loop(zero, count, 1, {prefixSums[0], e.table(count), e.table(list.count)},
-             [&](Value i, ValueRange carried) -> SmallVector<Value> {
-               Value bucket = bucketOf(i), first = e.get(carried[0], bucket), end = e.add(first, partsOf(b, i));
-               Value sequences =
-                   e.loop(first, end, 1, carried[2], [&](Value item, ValueRange inner) -> SmallVector<Value> {
-                     return {e.set(inner[0], item, i)};
-                   })[0];
-               return {e.set(carried[0], bucket, end), e.set(carried[1], i, first), sequences};
-             });
-  list.itemOffsets = filled[1];
-  list.sequences = filled[2];
-  return list;
+  // Counting sort by the number of leading zeros of the cost.
+  auto fill = [&](ValueRange tables) -> SmallVector<Value> {
+    Value places = e.loop(zero, bucketCount, 1, tables[3], [&](Value i, ValueRange carried) -> SmallVector<Value> {
+      return {e.set(carried[0], i, zero)};
+    })[0];
+    places = e.loop(zero, count, 1, places, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+      Value bucket = bucketOf(i);
+      return {e.set(carried[0], bucket, e.add(e.get(carried[0], bucket), partsOf(b, i)))};
+    })[0];
+    SmallVector<Value> prefixSums =
+        e.loop(zero, bucketCount, 1, {places, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+          Value here = e.get(carried[0], i);
+          return {e.set(carried[0], i, carried[1]), e.add(carried[1], here)};
+        });
+    SmallVector<Value> filled = e.loop(
+        zero, count, 1, {prefixSums[0], tables[1], tables[0]}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+          Value bucket = bucketOf(i), first = e.get(carried[0], bucket), end = e.add(first, partsOf(b, i));
+          Value sequences = e.loop(first, end, 1, carried[2], [&](Value item, ValueRange inner) -> SmallVector<Value> {
+            return {e.set(inner[0], item, i)};
+          })[0];
+          return {e.set(carried[0], bucket, end), e.set(carried[1], i, first), sequences};
+        });
+    return {filled[2], filled[1], e.set(tables[2], zero, prefixSums[1]), filled[0]};
+  };
+  SmallVector<Value> tables = e.fillTables({capacity, count, e.index(1), bucketCount}, onDevice, fill);
+  return {tables[0], tables[1], onDevice ? capacity : e.get(tables[2], zero), tables[2]};
 }

@@ -16,12 +16,14 @@ namespace saccade {
 struct WorkList {
   mlir::Value sequences;   ///< tensor<?xindex>: the sequence of each item
   mlir::Value itemOffsets; ///< tensor<?xindex>: the first item of each sequence
-  mlir::Value count;       ///< number of items, index
+  mlir::Value count;       ///< number of items, index. On a device the capacity of the list
+  mlir::Value total;       ///< tensor<1xindex>: the number of items
 };
 
 /// Emits a list with `partsOf(i)` items for each sequence i < `count`. `costOf(i)`, at least 0, is the cost of one
-/// item; the list is sorted by the bit width of the cost, descending.
-WorkList listItems(mlir::OpBuilder &b, mlir::Location loc, mlir::Value count,
+/// item; the list is sorted by the bit width of the cost, descending. There are at most `capacity` items. `onDevice`: a
+/// task lists them, and the host does not know their number.
+WorkList listItems(mlir::OpBuilder &b, mlir::Location loc, mlir::Value count, mlir::Value capacity, bool onDevice,
                    llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Value)> partsOf,
                    llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Value)> costOf);
 

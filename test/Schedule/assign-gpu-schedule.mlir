@@ -29,12 +29,22 @@ func.func @existing_schedule_is_kept(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>,
   return %o : tensor<?x64xf32>
 }
 
-// No split-KV schedule for many queries or for heads whose state does not fit in a CTA.
+// No split-KV schedule for many queries, or if eight keys and values do not fit in the shared memory of a CTA. Ragged
+// queries may be few of each sequence.
 // CHECK-LABEL: @no_split_kv
 // CHECK: attn.attention
 // CHECK-NOT: split_kv =
-func.func @no_split_kv(%q: tensor<17x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>, %x: tensor<?x320xf32>) -> (tensor<17x64xf32>, tensor<?x320xf32>) {
+func.func @no_split_kv(%q: tensor<17x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>, %x: tensor<?x800xf32>) -> (tensor<17x64xf32>, tensor<?x800xf32>) {
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<17x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<17x64xf32>
-  %p = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x320xf32>, tensor<?x320xf32>, tensor<?x320xf32>) -> tensor<?x320xf32>
-  return %o, %p : tensor<17x64xf32>, tensor<?x320xf32>
+  %p = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x800xf32>, tensor<?x800xf32>, tensor<?x800xf32>) -> tensor<?x800xf32>
+  return %o, %p : tensor<17x64xf32>, tensor<?x800xf32>
+}
+
+// CHECK-LABEL: @large_heads_and_ragged_queries
+// CHECK: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
+// CHECK: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
+func.func @large_heads_and_ragged_queries(%x: tensor<?x320xf32>, %q: tensor<99x64xf32>, %cu: tensor<?xi32>) -> (tensor<?x320xf32>, tensor<99x64xf32>) {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x320xf32>, tensor<?x320xf32>, tensor<?x320xf32>) -> tensor<?x320xf32>
+  %p = attn.attention %q[s,d], %q[s,d], %q[s,d] cu_seqlens_q(%cu : tensor<?xi32>) cu_seqlens_k(%cu : tensor<?xi32>) : (tensor<99x64xf32>, tensor<99x64xf32>, tensor<99x64xf32>) -> tensor<99x64xf32>
+  return %o, %p : tensor<?x320xf32>, tensor<99x64xf32>
 }

@@ -36,6 +36,10 @@ static memref::AllocOp bufferOf(Value value) {
   return value.getDefiningOp<memref::AllocOp>();
 }
 
+/// Buffers up to this size are initialized by unrolled stores. The accumulator, which is promoted to registers, is not
+/// larger.
+static constexpr int64_t maxUnrolled = 256;
+
 namespace {
 
 /// Collects the buffers and ops of a state.
@@ -162,10 +166,6 @@ public:
   }
 
 private:
-  /// Buffers up to this size are initialized by unrolled stores. The accumulator, which is promoted to registers, is
-  /// not larger.
-  static constexpr int64_t maxUnrolled = 256;
-
   const ThreadRows &rows;
   memref::AllocOp sum;
   const llvm::DenseMap<Operation *, Value> &parts;
@@ -234,19 +234,50 @@ bool device::hasStateInMemory(func::FuncOp kernel) {
   return isInMemory && !isPrivate;
 }
 
-PrivateState device::emptyPrivateState(Emitter &e, func::FuncOp kernel, int64_t accElements, int64_t rows) {
-  auto filled = [&](int64_t count, double value) {
+PrivateState device::emptyPrivateState(Emitter &e, func::FuncOp kernel, AccumulateOp op, int64_t accElements,
+                                       int64_t rows) {
+  auto filled = [&](int64_t count, TypedAttr value) {
     OpBuilder atStart = OpBuilder::atBlockBegin(&kernel.getBody().front());
-    Value memory = memref::AllocaOp::create(atStart, e.loc, MemRefType::get({count}, e.type));
-    for (int64_t i = 0; i < count; ++i)
-      e.store(e.scalar(value), memory, i);
+    Value memory = memref::AllocaOp::create(atStart, e.loc, MemRefType::get({count}, value.getType()));
+    Value scalar = arith::ConstantOp::create(e.b, e.loc, value);
+    // Bins are indexed dynamically, so they stay in memory and need no unrolling.
+    if (count > maxUnrolled)
+      e.loop(e.index(0), e.index(count), 1, [&](Value i) { e.store(scalar, memory, {i}); });
+    else
+      for (int64_t i = 0; i < count; ++i)
+        e.store(scalar, memory, i);
     return memory;
   };
+  TypedAttr zero = e.b.getFloatAttr(e.type, 0.0);
+  TypedAttr minusInfinity = e.b.getFloatAttr(e.type, -std::numeric_limits<double>::infinity());
   PrivateState state;
-  state.acc = filled(accElements, 0.0);
-  state.max = filled(rows, -std::numeric_limits<double>::infinity());
-  state.sum = filled(rows, 0.0);
+  state.acc = filled(accElements, zero);
+  state.max = filled(rows, minusInfinity);
+  state.sum = filled(rows, zero);
+  for (Value tally : op.getTallies())
+    state.tallies.push_back(filled(rows * cast<MemRefType>(tally.getType()).getDimSize(1), zero));
+  if (op.getRowMax())
+    state.rowMax = filled(rows, minusInfinity);
+  if (op.getArgmax())
+    state.argmax = filled(rows, e.b.getI64IntegerAttr(-1));
   return state;
+}
+
+std::pair<Value, Value> device::reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads) {
+  Value max = e.load(state.rowMax, row), position = state.argmax ? e.load(state.argmax, row) : Value();
+  for (int64_t mask = 1; mask < threads; mask *= 2) {
+    Value other = e.shuffleXor(max, mask);
+    if (position) {
+      Value otherPosition = e.shuffleXor(position, mask);
+      Value isEqual = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, other, max);
+      Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, other, max);
+      Value isEarlier = e.compare(arith::CmpIPredicate::slt, otherPosition, position);
+      Value takesOther = arith::OrIOp::create(e.b, e.loc, isLarger, e.andi(isEqual, isEarlier));
+      position = e.select(takesOther, otherPosition, position);
+    }
+    max = e.maxf(max, other);
+  }
+  return {max, position};
 }
 
 MergedRow device::mergeRow(Emitter &e, Value max, Value sum, Value otherMax, Value otherSum) {

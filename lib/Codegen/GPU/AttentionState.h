@@ -44,8 +44,14 @@ mlir::FailureOr<llvm::SmallVector<AttentionState>> findStates(mlir::func::FuncOp
 /// Returns whether the states of a kernel are stored in global memory, as partial states of split-KV are.
 bool hasStateInMemory(mlir::func::FuncOp kernel);
 
-/// Allocates the private memory of a thread for a state without keys: acc 0, max −∞, sum 0.
-PrivateState emptyPrivateState(Emitter &e, mlir::func::FuncOp kernel, int64_t accElements, int64_t rows);
+/// Allocates the private memory of a thread for the state of `op` without keys: acc, sum and tallies 0, maxima −∞,
+/// argmax −1.
+PrivateState emptyPrivateState(Emitter &e, mlir::func::FuncOp kernel, attn::AccumulateOp op, int64_t accElements,
+                               int64_t rows);
+
+/// The row maximum of row `row` over `threads` consecutive lanes that share it, and the first key that attains it (null
+/// if not requested).
+std::pair<mlir::Value, mlir::Value> reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads);
 
 /// The merged state (max, sum) of a row over two disjoint sets of keys.
 struct MergedRow {

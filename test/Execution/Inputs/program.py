@@ -9,12 +9,12 @@ import numpy as np
 EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 
 
-def run(file, entry, *arguments, results=1, check=True):
+def run(file, entry, *arguments, results=1, check=True, options=()):
     """The results of an entry, checked against the float64 reference. Arguments are arrays, (array, element type) pairs
-    that are rounded to the type, or scalars."""
+    that are rounded to the type, or scalars. `options` are further options of saccade-run."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        line = ["saccade-run", EXAMPLES / file, f"--entry={entry}"] + ["--check"] * check
+        line = ["saccade-run", EXAMPLES / file, f"--entry={entry}", *options] + ["--check"] * check
         for i, argument in enumerate(arguments):
             if np.isscalar(argument):
                 line.append(f"--arg={argument}")

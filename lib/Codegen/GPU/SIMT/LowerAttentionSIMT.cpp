@@ -63,6 +63,8 @@ public:
       columns.push_back(j * threadsPerRow);
     Fragment fragment{e.toI32(row), part, {0}, columns, SmallVector<unsigned>(columns.size(), 0)};
     FragmentSoftmax softmax(e, op, fragment, query.rows, key.rows, query.heads);
+    if (op.getFinal() && threadsPerRow > 1)
+      loadMaxAndSum();
     computeSections(softmax);
     if (threadsPerRow == 1)
       softmax.clearRows(e, state);
@@ -186,23 +188,64 @@ private:
     return x;
   }
 
+  /// Loads final maxima and sums from memory. The first thread of a row has its sum, since sums are partial.
+  void loadMaxAndSum() {
+    e.ifElse(e.isLess(row, query.rows), [&] {
+      Value isFirst = e.compare(arith::CmpIPredicate::eq, part, e.i32(0));
+      e.store(e.load(op.getMax(), {row}), state.max, 0);
+      e.store(e.select(isFirst, e.load(op.getSum(), {row}), e.scalar(0.0)), state.sum, 0);
+    });
+  }
+
+  Value totalOfThreads(Value x) {
+    return reduceThreads(x, [&](Value x, Value y) { return e.addf(x, y); });
+  }
+
+  /// Replaces each element of private memory by its total over the threads that share a row.
+  void addOverThreads(Value memory) {
+    e.loop(e.index(0), e.index(cast<MemRefType>(memory.getType()).getDimSize(0)), 1,
+           [&](Value i) { e.store(totalOfThreads(e.load(memory, {i})), memory, {i}); });
+  }
+
+  /// row[i] = row[i] · stateFactor + memory[i] · otherFactor for a row of a part of the state in memory.
+  void mergeRowOf(Value part, Value memory, const MergedRow &merged) {
+    e.loop(e.index(0), e.index(cast<MemRefType>(memory.getType()).getDimSize(0)), 1, [&](Value i) {
+      Value before = e.mulf(e.load(part, {row, i}), merged.stateFactor);
+      e.storeShared(e.fma(e.load(memory, {i}), merged.otherFactor, before), part, {row, i});
+    });
+  }
+
   /// Merges the partial states of the threads of a row into the state in memory, which one of them writes.
   void mergeThreads() {
-    auto total = [&](Value x) { return reduceThreads(x, [&](Value x, Value y) { return e.addf(x, y); }); };
-    Value max = e.load(state.max, 0), sum = total(e.load(state.sum, 0));
-    e.loop(e.index(0), e.index(valueDepth), 1,
-           [&](Value c) { e.store(total(e.load(state.acc, {c})), state.acc, {c}); });
+    Value max = e.load(state.max, 0), sum = totalOfThreads(e.load(state.sum, 0)), rowMax, argmax;
+    addOverThreads(state.acc);
+    for (Value tally : state.tallies)
+      addOverThreads(tally);
+    if (state.rowMax)
+      std::tie(rowMax, argmax) = reduceRowMax(e, state, 0, threadsPerRow);
     Value isFirst = e.compare(arith::CmpIPredicate::eq, part, e.i32(0));
     e.ifElse(e.andi(isFirst, e.isLess(row, query.rows)), [&] {
+      if (op.getFinal())
+        return mergeRowOf(op.getAcc(), state.acc, {Value(), Value(), e.scalar(1.0), e.scalar(1.0)});
       MergedRow merged = mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum);
       e.storeShared(merged.max, op.getMax(), {row});
       e.storeShared(merged.sum, op.getSum(), {row});
-      e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
-        Value before = e.mulf(e.load(op.getAcc(), {row, c}), merged.stateFactor);
-        e.storeShared(e.fma(e.load(state.acc, {c}), merged.otherFactor, before), op.getAcc(), {row, c});
-      });
+      mergeRowOf(op.getAcc(), state.acc, merged);
+      for (auto [tally, own] : llvm::zip_equal(op.getTallies(), state.tallies))
+        mergeRowOf(tally, own, merged);
+      if (rowMax)
+        mergeRowMax(rowMax, argmax);
     });
     e.barrier();
+  }
+
+  /// Keeps the larger row maximum; of equal ones that in memory, which is of earlier keys.
+  void mergeRowMax(Value rowMax, Value argmax) {
+    Value before = e.load(op.getRowMax(), {row});
+    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, rowMax, before);
+    e.storeShared(e.select(isLarger, rowMax, before), op.getRowMax(), {row});
+    if (argmax)
+      e.storeShared(e.select(isLarger, argmax, e.load(op.getArgmax(), {row})), op.getArgmax(), {row});
   }
 
   Emitter e;
@@ -285,7 +328,7 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
       Emitter e{b, op.getLoc(), cast<FloatType>(getElementTypeOrSelf(op.getAcc()))};
       int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
       int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
-      PrivateState privateState = emptyPrivateState(e, getOperation(), valueDepth, /*rows=*/1);
+      PrivateState privateState = emptyPrivateState(e, getOperation(), op, valueDepth, /*rows=*/1);
       if (failed(Step(e, op, privateState, depth, valueDepth, /*hasResult=*/true, lanesPerRow).run()))
         return failure();
       op.erase();

@@ -71,6 +71,18 @@ static void lowerFinalize(Emitter &e, FinalizeOp op) {
     x = e.truncate(e.select(result.isEmpty, e.scalar(0.0), x), output.element);
     LLVM::StoreOp::create(e.b, e.loc, x, output.address(e, row, column));
   });
+  for (auto [from, to] : llvm::zip_equal(op.getOthers(), op.getOtherOutputs())) {
+    GlobalMatrix part(e, to);
+    bool isTally = cast<MemRefType>(from.getType()).getRank() == 2;
+    forElements(e, output.rows, isTally ? part.columns : 1, [&, from = from](Value row, Value column) {
+      Value x = isTally ? e.load(from, {row, column}) : e.load(from, {row});
+      if (isTally) {
+        RowResult result = resultOf(row);
+        x = e.select(result.isEmpty, e.scalar(0.0), e.mulf(x, result.inverse));
+      }
+      LLVM::StoreOp::create(e.b, e.loc, x, part.address(e, row, column));
+    });
+  }
   if (!op.getLse())
     return;
   GlobalMatrix lse(e, op.getLse());

@@ -65,28 +65,10 @@ private:
           store(to[i], bin, e.truncate(x, to[i].element));
         });
       } else {
-        auto [max, position] = reduceArgmax(r);
+        auto [max, position] = reduceRowMax(e, state, r, /*threads=*/4);
         store(to[i], e.index(0), part == state.argmax ? position : max);
       }
     }
-  }
-
-  /// The row maximum and, if requested, the first key that attains it.
-  std::pair<Value, Value> reduceArgmax(int64_t r) {
-    Value max = e.load(state.rowMax, r), position = state.argmax ? e.load(state.argmax, r) : Value();
-    for (int64_t mask : {1, 2}) {
-      Value other = e.shuffleXor(max, mask);
-      if (position) {
-        Value otherPosition = e.shuffleXor(position, mask);
-        Value isEqual = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, other, max);
-        Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, other, max);
-        Value isEarlier = e.compare(arith::CmpIPredicate::slt, otherPosition, position);
-        Value takesOther = arith::OrIOp::create(e.b, e.loc, isLarger, e.andi(isEqual, isEarlier));
-        position = e.select(takesOther, otherPosition, position);
-      }
-      max = e.maxf(max, other);
-    }
-    return {max, position};
   }
 
   void storeRow(Value row, int64_t r, const RowResult &result, bool inPairs) {

@@ -54,11 +54,13 @@ struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttention
     getOperation().walk([&](AccumulateOp op) { steps.push_back(op); });
     for (AccumulateOp step : steps) {
       AttentionShape shape(step);
-      if (!shape.fits())
+      // The SIMT kernel merges the other parts of a state, and has the second pass of a two-pass softmax.
+      if (!shape.fits() || step.getFinal() || step.getDpsInits().size() > 3)
         continue;
       OpBuilder b(step);
       Emitter e{b, step.getLoc(), b.getF32Type()};
-      PrivateState privateState = emptyPrivateState(e, getOperation(), shape.accElements(), shape.rowsPerThread());
+      PrivateState privateState =
+          emptyPrivateState(e, getOperation(), step, shape.accElements(), shape.rowsPerThread());
       computeStep(e, step, privateState, shape, /*hasResult=*/true);
       mergeWarps(e, step, privateState, shape);
       step.erase();
