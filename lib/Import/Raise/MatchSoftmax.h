@@ -13,8 +13,8 @@ struct SoftmaxMatch {
   mlir::Operation *anchor;     ///< the op that remarks are attached to: the softmax or its sum
   Node guardedScore = nullptr; ///< the score with terms that are the same for all keys, which can be −∞; null if equal
   bool isStable = true;        ///< whether a maximum is subtracted before the exponential
-  bool replacesNaN = false;    ///< whether a guard selects 0 for weights that are NaN
   bool isGuarded = false;      ///< whether the graph handles fully masked rows
+  bool replacesNaN = false;    ///< whether a guard selects 0 for weights that are NaN
 };
 
 /// Finds the softmax over loop `key` in `weight`, which may be a function of it. Recognises linalg.softmax, exp(s) / Σ
