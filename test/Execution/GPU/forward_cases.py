@@ -166,11 +166,13 @@ class Case:
         if self.extra == "squared" and self.region == "dropout":
             self.extra = "none"
         # Split-KV tasks have 256 keys.
-        is_cut = self.queries <= 16 and self.extra in ("none", "long") and self.region != "dropout"
+        is_cut = self.queries <= 16
         if self.extra == "long" and is_cut:
             self.keys = rng.randint(257, 700)
         self.arithmetic = "hardware" if self.seed % 3 == 2 else "rounded"
-        self.family = ("simt" if self.portable else "sm_80") + (", split-KV" if is_cut else "")
+        # The SIMT kernel of split-KV has the other parts of a state, and the second pass.
+        is_simt = self.portable or (is_cut and self.extra in ("largest", "tallies", "squared"))
+        self.family = ("simt" if is_simt else "sm_80") + (", split-KV" if is_cut else "")
 
     @property
     def features(self):
