@@ -42,6 +42,11 @@ static BoundReads findReads(AttentionOp op) {
   return reads;
 }
 
+Value saccade::usesSplitKV(OpBuilder &b, AttentionOp op, Value queries) {
+  IndexEmitter e{b, op.getLoc()};
+  return e.compare(arith::CmpIPredicate::sle, queries, e.index(op.getSplitKvAttr().getQueries()));
+}
+
 SplitPlan::SplitPlan(OpBuilder &b, AttentionOp op, Sequences &sequences, bool onDevice)
     : op(op), sequences(sequences), schedule(op.getSplitKvAttr()), onDevice(onDevice) {
   TableEmitter e{b, op.getLoc()};
@@ -80,12 +85,6 @@ Value SplitPlan::tilesOf(OpBuilder &b, Value queries) {
   IndexEmitter e{b, op.getLoc()};
   Value one = e.index(1), maxHeads = e.max(one, e.div(e.index(schedule.getRows()), e.max(one, queries)));
   return e.ceilDiv(headsPerKVHead, maxHeads);
-}
-
-Value SplitPlan::isSplit(OpBuilder &b, Value sequence) {
-  IndexEmitter e{b, op.getLoc()};
-  return e.compare(arith::CmpIPredicate::sle, sequences.length(b, Role::Query, sequence),
-                   e.index(schedule.getQueries()));
 }
 
 /// The chunks of `slot` that are visible to some query. There is at least one, which has the results of a row without
@@ -142,7 +141,7 @@ void SplitPlan::listItems(OpBuilder &b) {
       AttentionOp sequence = sequences.extract(b, number);
       Chunks chunks = chunksOf(b, sequence, e.rem(slot, slots), /*readsBounds=*/true);
       sequence.erase();
-      Value count = e.select(isSplit(b, number), chunks.count, zero);
+      Value count = e.select(usesSplitKV(b, op, sequences.length(b, Role::Query, number)), chunks.count, zero);
       Value more = e.mul(e.mul(count, tilesOf(b, queriesOf(b, number))), headsPerSlot);
       return {e.set(carried[0], slot, chunks.first), e.set(carried[1], slot, count),
               e.set(carried[2], slot, carried[3]), e.add(carried[3], more)};

@@ -13,6 +13,10 @@
 
 namespace saccade {
 
+/// Emits the i1 condition that the split-KV schedule of `op` applies to a sequence of `queries` queries; a constant if
+/// these are.
+mlir::Value usesSplitKV(mlir::OpBuilder &b, attn::AttentionOp op, mlir::Value queries);
+
 /// The split-KV items of all sequences. The items of a KV head are consecutive, by chunk, then by head tile, so that
 /// consecutive tasks read the same keys. If all sequences have the same chunks, the plan is a closed form; otherwise
 /// serial code lists them in tables.
@@ -55,7 +59,6 @@ private:
   Chunks chunksOf(mlir::OpBuilder &b, attn::AttentionOp sequence, mlir::Value slot, bool readsBounds);
   mlir::Value queriesOf(mlir::OpBuilder &b, mlir::Value sequence);
   mlir::Value tilesOf(mlir::OpBuilder &b, mlir::Value queries);
-  mlir::Value isSplit(mlir::OpBuilder &b, mlir::Value sequence);
   void listItems(mlir::OpBuilder &b);
   mlir::Value capacity(mlir::OpBuilder &b);
 

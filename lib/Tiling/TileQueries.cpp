@@ -90,13 +90,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (!op.getSplitKvAttr() || op.getCuSeqlensQ())
       return nullptr;
     OpFoldResult queries = attn::getDimSize(b, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
-    return isSplit(b, op, getValueOrCreateConstantIndexOp(b, op.getLoc(), queries));
-  }
-
-  /// Emits the i1 condition that split-KV applies to a sequence of `queries` queries; a constant if these are.
-  Value isSplit(OpBuilder &b, attn::AttentionOp op, Value queries) {
-    Value limit = arith::ConstantIndexOp::create(b, op.getLoc(), op.getSplitKvAttr().getQueries());
-    return b.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::sle, queries, limit);
+    return usesSplitKV(b, op, getValueOrCreateConstantIndexOp(b, op.getLoc(), queries));
   }
 
   /// Emits one task for every head and every item of the work list, a chunk of queries of one sequence. Sequences that
@@ -128,7 +122,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
           if (!op.getSplitKvAttr())
             return chunks;
           Value none = arith::ConstantIndexOp::create(b, loc, 0);
-          return arith::SelectOp::create(b, loc, isSplit(b, op, queries), none, chunks).getResult();
+          return arith::SelectOp::create(b, loc, usesSplitKV(b, op, queries), none, chunks).getResult();
         },
         [&](OpBuilder &b, Value i) -> Value {
           Value queries = sequences.length(b, attn::Role::Query, i), maxQueries = sizeOfChunk(b, queries);

@@ -119,7 +119,7 @@ class Tool:
     # --- tests -------------------------------------------------------------------------------------------------------
 
     def tests(self, workspace: Workspace, kind: str, key: str) -> tuple[Suite, dict[str, list[Item]]]:
-        """The suite, and its tests by component. What is known of the tests is kept while `key` is the same."""
+        """The suite, and its tests by component. Their times and results are kept while `key` is unchanged."""
         path = OUT / f"tests-{kind}.json"
         saved = json.loads(path.read_text()) if path.exists() else {}
         known = saved["items"] if saved.get("key") == key else {}

@@ -22,8 +22,8 @@ std::unique_ptr<mlir::Pass> createTaskKeepingCanonicalizer();
 int64_t queriesPerTask(mlir::MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule);
 
 /// Adds the passes of the tiling stage. Afterwards there is no attn.attention, and no temporary as large as a whole key
-/// or value tensor. With `forGPU`, tiles are smaller, because temporaries are stored in shared memory, and key tiles
-/// are not tested against the mask, because kernels subdivide them.
+/// or value tensor. With `forGPU`, tiles are smaller, because temporaries are stored in shared memory, and the test of
+/// key tiles against the mask is left to the kernels, which subdivide them.
 void buildTilingPipeline(mlir::OpPassManager &pm, bool forGPU = false);
 
 } // namespace saccade

@@ -31,7 +31,7 @@ def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
     sequence, longest sequences first. A task extracts its sequence from the ragged tensors; all ops inside of it are
     dense. Short sequences are split, the others are tiled by queries.
   }];
-  let options = [Option<"gpu", "gpu", "bool", "false", "plan without reading tensors, which are in device memory">];
+  let options = [Option<"gpu", "gpu", "bool", "false", "tasks list the items of ragged sequences, and nothing else reads a tensor">];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::math::MathDialect",
                            "::mlir::tensor::TensorDialect"];
 }

@@ -280,6 +280,14 @@ std::pair<Value, Value> device::reduceRowMax(Emitter &e, const PrivateState &sta
   return {max, position};
 }
 
+void device::mergeRowMax(Emitter &e, const State &state, Value row, Value rowMax, Value argmax) {
+  Value before = e.load(state.rowMax, {row});
+  Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, rowMax, before);
+  e.storeShared(e.select(isLarger, rowMax, before), state.rowMax, {row});
+  if (argmax)
+    e.storeShared(e.select(isLarger, argmax, e.load(state.argmax, {row})), state.argmax, {row});
+}
+
 MergedRow device::mergeRow(Emitter &e, Value max, Value sum, Value otherMax, Value otherSum) {
   MergedRow merged;
   merged.max = e.maxf(max, otherMax);

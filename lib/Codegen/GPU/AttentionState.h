@@ -53,6 +53,10 @@ PrivateState emptyPrivateState(Emitter &e, mlir::func::FuncOp kernel, attn::Accu
 /// if not requested).
 std::pair<mlir::Value, mlir::Value> reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads);
 
+/// Merges a row maximum and its position (null if not requested) into a row of the state in memory. The larger one is
+/// kept; of equal ones that in memory, which is of earlier keys.
+void mergeRowMax(Emitter &e, const attn::State &state, mlir::Value row, mlir::Value rowMax, mlir::Value argmax);
+
 /// The merged state (max, sum) of a row over two disjoint sets of keys.
 struct MergedRow {
   mlir::Value max, sum;

@@ -234,18 +234,9 @@ private:
       for (auto [tally, own] : llvm::zip_equal(op.getTallies(), state.tallies))
         mergeRowOf(tally, own, merged);
       if (rowMax)
-        mergeRowMax(rowMax, argmax);
+        mergeRowMax(e, State(op.getDpsInits()), row, rowMax, argmax);
     });
     e.barrier();
-  }
-
-  /// Keeps the larger row maximum; of equal ones that in memory, which is of earlier keys.
-  void mergeRowMax(Value rowMax, Value argmax) {
-    Value before = e.load(op.getRowMax(), {row});
-    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, rowMax, before);
-    e.storeShared(e.select(isLarger, rowMax, before), op.getRowMax(), {row});
-    if (argmax)
-      e.storeShared(e.select(isLarger, argmax, e.load(op.getArgmax(), {row})), op.getArgmax(), {row});
   }
 
   Emitter e;

@@ -50,13 +50,8 @@ static void lowerMerge(Emitter &e, MergeOp op) {
     MergedRow merged = mergedRow(row);
     e.storeShared(merged.max, state.max, {row});
     e.storeShared(merged.sum, state.sum, {row});
-    if (!state.rowMax)
-      return;
-    Value max = e.load(state.rowMax, {row}), otherMax = e.load(other.rowMax, {row});
-    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, otherMax, max);
-    e.storeShared(e.select(isLarger, otherMax, max), state.rowMax, {row});
-    if (state.argmax)
-      e.storeShared(e.select(isLarger, e.load(other.argmax, {row}), e.load(state.argmax, {row})), state.argmax, {row});
+    if (state.rowMax)
+      mergeRowMax(e, state, row, e.load(other.rowMax, {row}), state.argmax ? e.load(other.argmax, {row}) : Value());
   });
   e.barrier();
 }

@@ -218,7 +218,6 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
       unsigned first = getAccMutable().getOperandNumber();
       return ::mlir::MutableOperandRange(*this, first, getNumOperands() - first);
     }
-    State getState() { return State(getDpsInits()); }
   }];
 }
 
@@ -245,7 +244,7 @@ def Attn_MergeOp : Attn_Op<"merge", [SameVariadicOperandSize, DestinationStyleOp
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() { return getPartsMutable(); }
-    /// The state that is merged into the other one, and the latter.
+    /// The state that is merged into the state.
     State getOtherState() { return State(getOtherParts()); }
     State getState() { return State(getParts()); }
   }];
@@ -278,7 +277,6 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, Destination
       unsigned first = getOutputMutable().getOperandNumber();
       return ::mlir::MutableOperandRange(*this, first, getNumOperands() - first);
     }
-    State getState() { return State(getOperands().take_front(3 + getOthers().size())); }
   }];
 }
 
