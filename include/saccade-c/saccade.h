@@ -62,12 +62,12 @@ typedef struct SaccadeOption {
 /* The names and descriptions of the options, one per line. */
 SACCADE_API const char *saccade_option_help(void);
 
-/* Compiles MLIR text or bytecode of `size` bytes for this machine: for its processor, or with the option "target" for an
- * NVIDIA GPU ("sm_80", or "cuda:0" for the newest target that this GPU runs). Only "cuda" requires the NVIDIA driver.
- * `name` is the file name in diagnostics and messages
- * (NULL: "program"). The context caches up to 1024 modules by source, name and options, with LRU eviction; a cached
- * module produces no diagnostics. Concurrent requests for the same program compile it once. The caller owns one
- * reference to *module, which is NULL unless the result is SACCADE_OK. */
+/* Compiles MLIR text or bytecode of `size` bytes for this machine: for its processor, or with the option "target" for
+ * an NVIDIA GPU ("sm_80", or "cuda:0" for the newest target that this GPU runs). Only "cuda" requires the NVIDIA
+ * driver. `name` is the file name in diagnostics and messages (NULL: "program"). The context caches up to 1024 modules
+ * by source, name and options, with LRU eviction; a cached module produces no diagnostics. Concurrent requests for the
+ * same program compile it once. The caller owns one reference to *module, which is NULL unless the result is
+ * SACCADE_OK. */
 SACCADE_API SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
                                           const SaccadeOption *options, size_t num_options, SaccadeModule **module);
 /* Prints the program after a stage of the pipeline ("transforms", "schedule", ..., "llvm", "asm"; for a GPU "llvm" and
@@ -138,9 +138,9 @@ SACCADE_API SaccadeResult saccade_function_result_shapes(const SaccadeFunction *
  * passed through TVM-FFI), or the default stream. */
 SACCADE_API SaccadeResult saccade_function_call(const SaccadeFunction *function, const SaccadeValue *values,
                                                 size_t num_values);
-/* The same for a program for a GPU, on `stream`: a CUstream or cudaStream_t of the tensors' device, NULL for the default
- * stream. The call may be captured into a CUDA graph, which may be launched as long as the module exists. For a CPU
- * program only NULL is valid. */
+/* The same for a program for a GPU, on `stream`: a CUstream or cudaStream_t of the tensors' device, NULL for the
+ * default stream. The call may be captured into a CUDA graph, which may be launched as long as the module exists. For a
+ * CPU program only NULL is valid. */
 SACCADE_API SaccadeResult saccade_function_call_on_stream(const SaccadeFunction *function, const SaccadeValue *values,
                                                           size_t num_values, void *stream);
 /* The TVM-FFI wrapper of a function, int(void *, const TVMFFIAny *, int32_t, TVMFFIAny *), which takes inputs, then

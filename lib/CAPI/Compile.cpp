@@ -225,8 +225,7 @@ SaccadeResult saccade_print_stage(SaccadeContext *context, const char *source, s
   if (!llvm::is_contained(stages, stage))
     return refuse(SACCADE_VALUE_ERROR,
                   "there is no stage '" + llvm::Twine(stage) + "', expected one of " + llvm::join(stages, ", "));
-  return makeText(context, request, text,
-                  [&](llvm::raw_pwrite_stream &os) { return printStage(request, stage, os); });
+  return makeText(context, request, text, [&](llvm::raw_pwrite_stream &os) { return printStage(request, stage, os); });
 }
 
 static llvm::Error printExplanation(Request &request, std::vector<GivenSize> sizes, llvm::raw_pwrite_stream &os) {

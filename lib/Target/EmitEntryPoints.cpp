@@ -26,11 +26,13 @@ constexpr llvm::StringLiteral interfacePrefix = "_mlir_ciface_";
 
 /// The symbols that the runtime exports or compiled code calls, which entries must not define.
 constexpr llvm::StringLiteral runtimeSymbols[] = {
-    "saccade_parallel_for",     "saccade_allocate",           "saccade_release",    "saccade_set_threads",
-    "saccade_threads",          "saccade_set_parallel_for",   "saccade_entry_call", "saccade_entry_shapes",
-    "saccade_entry_last_error", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1", "saccade_launch",
-    "saccade_cuda_call",        "saccade_cuda_unload",        "saccade_set_stream", "saccade_device_allocate",
-    "saccade_device_release",   "saccade_cuda_capability",    "saccade_entry_call_on_stream"};
+    "saccade_parallel_for",        "saccade_allocate",       "saccade_release",
+    "saccade_set_threads",         "saccade_threads",        "saccade_set_parallel_for",
+    "saccade_entry_call",          "saccade_entry_shapes",   "saccade_entry_last_error",
+    "saccade_entry_call_tvm_ffi",  "saccade_runtime_v1",     "saccade_launch",
+    "saccade_cuda_call",           "saccade_cuda_unload",    "saccade_set_stream",
+    "saccade_device_allocate",     "saccade_device_release", "saccade_cuda_capability",
+    "saccade_entry_call_on_stream"};
 
 /// The symbols that an entry exports.
 struct Exports {

@@ -1,5 +1,5 @@
-/* Compiles for GPUs and calls on tensors in GPU memory and on streams, with the fake driver of test/Support/FakeCUDA, and
- * without a driver.
+/* Compiles for GPUs and calls on tensors in GPU memory and on streams, with the fake driver of test/Support/FakeCUDA,
+ * and without a driver.
  *
  * RUN: %c99 %s -o %t && env LD_LIBRARY_PATH=%build/test/Support/FakeCUDA %t
  * RUN: %t no-driver
@@ -66,7 +66,8 @@ static void makeProblem(Problem *problem, int32_t device) {
     shape[2] = width;
     for (j = 0; i == 2 && j < keys * width; ++j)
       contents[j] = (float)j;
-    CHECK(driver.allocate(&memory, sizeof(contents)) == 0 && driver.copyToDevice(memory, contents, sizeof(contents)) == 0);
+    CHECK(driver.allocate(&memory, sizeof(contents)) == 0 &&
+          driver.copyToDevice(memory, contents, sizeof(contents)) == 0);
     problem->tensors[i] = floats((float *)(uintptr_t)memory, 3, shape, NULL);
     problem->tensors[i].device.device_type = kDLCUDA;
     problem->tensors[i].device.device_id = device;
@@ -157,8 +158,11 @@ static void targetsOfGPUsAreSelected(void) {
     const char *target;
     int32_t capability;
     const char *ptx;
-  } rows[] = {{"sm_75", 80, ".target sm_75"}, {"sm_80", 75, ".target sm_80"}, {"cuda", 75, ".target sm_75"},
-              {"cuda:0", 80, ".target sm_80"}, {"cuda", 90, ".target sm_80"}};
+  } rows[] = {{"sm_75", 80, ".target sm_75"},
+              {"sm_80", 75, ".target sm_80"},
+              {"cuda", 75, ".target sm_75"},
+              {"cuda:0", 80, ".target sm_80"},
+              {"cuda", 90, ".target sm_80"}};
   SaccadeOption options[2] = {{"target", "cuda:9"}, {"target", NULL}};
   char *text = NULL;
   size_t i;

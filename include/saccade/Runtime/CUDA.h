@@ -39,8 +39,8 @@ void saccade_device_release(void *memory);
  */
 SACCADE_EXPORTED void saccade_set_stream(void *stream);
 
-/* As saccade_entry_call of a GPU program, on `stream` (a CUstream or cudaStream_t; NULL: the default stream) in place of
- * the stream that saccade_set_stream or TVM-FFI has set. */
+/* As saccade_entry_call of a GPU program, on `stream` (a CUstream or cudaStream_t; NULL: the default stream) in place
+ * of the stream that saccade_set_stream or TVM-FFI has set. */
 SaccadeStatus saccade_entry_call_on_stream(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
                                            void *stream);
 
