@@ -53,6 +53,9 @@ static FailureOr<GatherDims> readGatherDims(FrontendOp &op) {
   dropped.append(numbers.batches);
   SmallVector<int64_t> gathered(numbers.starts);
   gathered.append(numbers.batches);
+  if (numbers.vector < 0 || numbers.vector > depth)
+    return op.error() << "index_vector_dim: dimension " << numbers.vector << " is outside of "
+                      << op.operand(1).getType();
   int64_t outer = depth - (numbers.vector < depth);
   if (failed(requireDims(op, dropped, rank, "collapsed_slice_dims")) ||
       failed(requireDims(op, gathered, rank, "start_index_map")) ||
@@ -60,8 +63,8 @@ static FailureOr<GatherDims> readGatherDims(FrontendOp &op) {
       failed(requireDims(op, numbers.offsets, outer + numbers.offsets.size(), "offset_dims")))
     return failure();
   int64_t count = numbers.vector < depth ? typeOf(op.operand(1)).getDimSize(numbers.vector) : 1;
-  if (numbers.vector < 0 || numbers.vector > depth || count != static_cast<int64_t>(numbers.starts.size()) ||
-      static_cast<int64_t>(numbers.sizes.size()) != rank || numbers.batches.size() != numbers.indexBatches.size() ||
+  if (count != static_cast<int64_t>(numbers.starts.size()) || static_cast<int64_t>(numbers.sizes.size()) != rank ||
+      numbers.batches.size() != numbers.indexBatches.size() ||
       llvm::is_contained(numbers.indexBatches, numbers.vector) ||
       static_cast<int64_t>(numbers.offsets.size() + dropped.size()) != rank)
     return op.error() << "the dimension numbers do not fit " << op.operand(0).getType() << " and "
