@@ -155,3 +155,26 @@ func.func @other_weights_need_two_passes(%x: tensor<?x64xf32>)
       -> (tensor<?x64xf32>, tensor<?xf32>, tensor<?xi64>, tensor<?x3xf32>)
   return %o, %m, %a, %t : tensor<?x64xf32>, tensor<?xf32>, tensor<?xi64>, tensor<?x3xf32>
 }
+
+// Results that are declared with other static extents than the tile are cast.
+// CHECK-LABEL: @results_of_less_static_types
+// CHECK: %[[R:.*]]:2 = attn.finalize {{.*}} : tensor<8x16xf32>, %{{.*}} : tensor<8xf32>)
+// CHECK-DAG: %[[O:.*]] = tensor.cast %[[R]]#0 : tensor<8x16xf32> to tensor<?x16xf32>
+// CHECK-DAG: %[[L:.*]] = tensor.cast %[[R]]#1 : tensor<8xf32> to tensor<?xf32>
+// CHECK: return %[[O]], %[[L]]
+func.func @results_of_less_static_types(%q: tensor<8x16xf32>, %k: tensor<?x16xf32>) -> (tensor<?x16xf32>, tensor<?xf32>) {
+  %o, %l = attn.attention %q[s,d], %k[s,d], %k[s,d] lse {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<8x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> (tensor<?x16xf32>, tensor<?xf32>)
+  return %o, %l : tensor<?x16xf32>, tensor<?xf32>
+}
+
+// CHECK-LABEL: @results_of_more_static_types
+// CHECK: %[[R:.*]]:2 = attn.finalize {{.*}} : tensor<?x16xf32>, %{{.*}} : tensor<?xf32>)
+// CHECK-DAG: %[[O:.*]] = tensor.cast %[[R]]#0 : tensor<?x16xf32> to tensor<8x16xf32>
+// CHECK-DAG: %[[L:.*]] = tensor.cast %[[R]]#1 : tensor<?xf32> to tensor<8xf32>
+// CHECK: return %[[O]], %[[L]]
+func.func @results_of_more_static_types(%q: tensor<?x16xf32>, %k: tensor<?x16xf32>) -> (tensor<8x16xf32>, tensor<8xf32>) {
+  %o, %l = attn.attention %q[s,d], %k[s,d], %k[s,d] lse {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> (tensor<8x16xf32>, tensor<8xf32>)
+  return %o, %l : tensor<8x16xf32>, tensor<8xf32>
+}

@@ -3,6 +3,8 @@
 #include "saccade/Support/ElementType.h"
 #include "gtest/gtest.h"
 #include <cmath>
+#include <string>
+#include <vector>
 
 using namespace saccade;
 
@@ -38,6 +40,31 @@ TEST(GuardedMemory, IsReadOnlyOnceProtected) {
   memory.protect();
   EXPECT_EQ(1, memory.data()[0]);
   EXPECT_DEATH(memory.data()[0] = 2, "error: compiled code accesses argument 'x', which is read-only");
+}
+
+TEST(GuardedMemory, AsManyBlocksAsAreRegisteredAreNamed) {
+  constexpr int most = 256;
+  auto access = [](int count, int number, int64_t offset) {
+    std::vector<GuardedMemory> blocks;
+    for (int i = 0; i < count; ++i)
+      blocks.emplace_back(16, 4, Guard::End, "block " + std::to_string(i) + "!");
+    *const_cast<volatile char *>(blocks[number].data() + offset) = 1;
+  };
+  for (int number : {0, 1, most / 2, most - 2, most - 1})
+    EXPECT_DEATH(access(most, number, 16 + number), "accesses block " + std::to_string(number) + "! out of bounds, " +
+                                                        std::to_string(number) + " bytes after its end");
+  // Those beyond have guard pages, but no name. Released blocks make room.
+  EXPECT_DEATH(access(most + 1, most, 16), "^$");
+  access(most, most - 1, 15);
+  access(most, most - 1, 15);
+  EXPECT_DEATH(access(most, most - 1, 16), "accesses block 255! out of bounds, 0 bytes after its end");
+}
+
+TEST(GuardedMemory, LongNamesAreCut) {
+  std::string name(100, 'n');
+  GuardedMemory memory(16, 4, Guard::End, name);
+  EXPECT_DEATH(*const_cast<volatile char *>(memory.data() + 16) = 1,
+               "accesses " + std::string(63, 'n') + " out of bounds");
 }
 
 TEST(GuardedMemory, ShowsWritesToTheRestOfItsPages) {

@@ -87,6 +87,21 @@ TEST(Npy, SaysWhatIsWrongWithAFile) {
   EXPECT_NE(std::string::npos, errorOf(makeFile(plainHeader, "", 9)).find("version 9"));
 }
 
+TEST(Npy, HasAtMost32Dimensions) {
+  for (unsigned rank : {1, 31, 32, 33, 34, 64}) {
+    std::string extents;
+    for (unsigned i = 0; i < rank; ++i)
+      extents += "1,";
+    std::string file =
+        makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': (" + extents + "), }", bytesOf({1.5f}));
+    std::string error = errorOf(file);
+    if (rank <= 32)
+      EXPECT_EQ("", error) << rank;
+    else
+      EXPECT_NE(std::string::npos, error.find("it has " + std::to_string(rank) + " dimensions")) << error;
+  }
+}
+
 TEST(Npy, EveryPrefixAndEveryFlippedByteIsSurvived) {
   std::string file = makeFile(plainHeader, bytesOf({1, 2, 3, 4, 5, 6}));
   for (size_t length = 0; length < file.size(); ++length)
