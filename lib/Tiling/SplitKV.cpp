@@ -77,13 +77,14 @@ struct SplitKVTiler {
   }
 };
 
-/// The task of a head tile; without queries if `isItem` (null means true) is false.
+/// The task of a head tile; without queries and keys if `isItem` (null means true) is false.
 SplitKVTiler::Task SplitKVTiler::makeTask(SplitPlan::Group group, Value tile, Value isItem) {
   AttentionSteps steps(e.b, sequences.extract(e.b, group.sequence));
   Heads heads = plan.heads(e.b, group, tile);
   if (isItem) {
     group.queries = e.select(isItem, group.queries, e.index(0));
     steps.validQueries = e.select(isItem, steps.validQueries, e.index(0));
+    steps.keys = e.select(isItem, steps.keys, e.index(0));
   }
   Value block = e.index(rowBlock);
   return {steps, group, heads, e.mul(e.ceilDiv(e.mul(heads.count, group.queries), block), block)};

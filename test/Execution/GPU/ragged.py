@@ -12,6 +12,7 @@ simulator reports no access out of bounds.
 
 import argparse
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -64,14 +65,24 @@ def search(count, seed):
 
 
 def show_families():
-    """A mixed batch runs the kernels of both forms."""
-    with tempfile.TemporaryDirectory() as folder:
-        np.save(f"{folder}/cu.npy", np.array([0, 1, 41, 42], np.int32))
-        line = ["saccade-run", PROGRAM, "--entry=ragged", "--device=ptxsim", "--explain", "--arg=42x4x64:f16:1",
-                "--arg=42x2x64:f16:2", "--arg=42x2x64:f16:3", *[f"--arg={folder}/cu.npy"] * 2]
-        done = subprocess.run(line, capture_output=True, text=True)
+    """A mixed batch runs the kernels of both forms; items that the plan does not have compute nothing."""
+    mixed = report_of([0, 1, 41, 42])
     for family in ("kernel family sm_80, ran", "kernel family sm_80, split-KV, ran", "kernel family simt, states merged"):
-        assert family in done.stdout, f"{family} not in {done.stdout}{done.stderr}"
+        assert family in mixed, f"{family} not in {mixed}"
+    # The offsets are those of queries and keys, so a sequence of 40 queries has 40 keys.
+    for cu, idle in (([0, 40, 80], "sm_80, split-KV"), ([0, 3, 4], "sm_80")):
+        done = report_of(cu)
+        assert re.search(rf"kernel family {idle}, ran [1-9]\d* CTAs, \d+ instructions of warps, 0 of them mma", done), done
+
+
+def report_of(cu):
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(f"{folder}/cu.npy", np.array(cu, np.int32))
+        line = ["saccade-run", PROGRAM, "--entry=ragged", "--device=ptxsim", "--explain", f"--arg={cu[-1]}x4x64:f16:1",
+                f"--arg={cu[-1]}x2x64:f16:2", f"--arg={cu[-1]}x2x64:f16:3", *[f"--arg={folder}/cu.npy"] * 2]
+        done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def clamp():
