@@ -99,3 +99,34 @@ func.func @documents(%x: tensor<?x64xf32>, %ids: tensor<?xi32>) -> tensor<?x64xf
   }
   return %r : tensor<?x64xf32>
 }
+
+// The table of a tensor that an iteration makes is made in that iteration, after the tensor and outside of the key loop.
+// TABLE-LABEL: @tensor_of_an_iteration
+// TABLE-SAME: %{{.*}}: tensor<?x64xf32>, %[[ALL:.*]]: tensor<?x?xi32>
+func.func @tensor_of_an_iteration(%x: tensor<?x64xf32>, %all: tensor<?x?xi32>) -> tensor<?x64xf32> {
+  // TABLE-NOT: linalg.generic
+  // TABLE: scf.for %[[N:.*]] = %{{.*}} to %{{.*}} step %{{.*}} iter_args(
+  // TABLE: %[[IDS:.*]] = tensor.extract_slice %[[ALL]][%[[N]], 0]
+  // TABLE: linalg.generic {{.*}} outs(%{{.*}}, %{{.*}} : tensor<?xi32>, tensor<?xi32>)
+  // TABLE: tensor.extract %[[IDS]]
+  // TABLE: scf.for
+  // TABLE-NOT: linalg.generic
+  // TABLE: attn.accumulate
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %rows = tensor.dim %all, %zero : tensor<?x?xi32>
+  %keys = tensor.dim %all, %one : tensor<?x?xi32>
+  %r = scf.for %n = %zero to %rows step %one iter_args(%y = %x) -> tensor<?x64xf32> {
+    %ids = tensor.extract_slice %all[%n, 0] [1, %keys] [1, 1] : tensor<?x?xi32> to tensor<?xi32>
+    %o = attn.attention %y[s,d], %x[s,d], %x[s,d] captures(%ids : tensor<?xi32>)
+        mask(%b, %h, %i, %j, %t) {
+          %mine = tensor.extract %t[%i] : tensor<?xi32>
+          %theirs = tensor.extract %t[%j] : tensor<?xi32>
+          %holds = arith.cmpi eq, %mine, %theirs : i32
+          attn.yield %holds : i1
+        } {schedule = #attn.schedule<rows = 384, cols = 512>}
+        : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+    scf.yield %o : tensor<?x64xf32>
+  }
+  return %r : tensor<?x64xf32>
+}
