@@ -96,6 +96,7 @@ private:
   bool runsReversed(unsigned loop);
   Box imageOf(AffineMap map, ArrayRef<int64_t> shape) const;
   bool readsOut(OpOperand *init);
+  LogicalResult checkBounds(OpOperand &operand);
   LogicalResult demandOperands();
   bool isFloatContraction();
   void runContraction();
@@ -181,6 +182,33 @@ bool StructuredOp::readsOut(OpOperand *init) {
   return isRead || loops.size() == 0 || !maps[number].isProjectedPermutation();
 }
 
+/// Maps such as (i, j) -> (i + j) do not determine an extent, so the latest access, that of `operand`, is checked.
+LogicalResult StructuredOp::checkBounds(OpOperand &operand) {
+  const Access &access = accesses.back();
+  ArrayRef<int64_t> shape = access.cells->getShape();
+  std::optional<unsigned> beyond;
+  auto check = [&](unsigned dim, int64_t low, int64_t high) {
+    if (low < 0 || high >= shape[dim])
+      beyond = dim;
+  };
+  for (auto [dim, expr] : llvm::enumerate(access.map.getResults())) {
+    if (loops.size() == 0 || isa<AffineDimExpr>(expr))
+      continue;
+    auto [low, high] = rangeOf(expr, loops);
+    if (access.isLinear)
+      check(dim, low, high);
+    else if (low < 0 || high >= shape[dim]) // The range may be too large.
+      forEachPoint(loops, [&](ArrayRef<int64_t> point) {
+        int64_t index = evaluateAffine(expr, point);
+        check(dim, index, index);
+      });
+  }
+  if (beyond)
+    return op->emitOpError() << "accesses elements beyond dimension " << *beyond << " of operand "
+                             << operand.getOperandNumber();
+  return success();
+}
+
 /// Computes the elements of the operands that the loops access, and initialises the results from the inits.
 LogicalResult StructuredOp::demandOperands() {
   for (OpOperand *input : op.getDpsInputOperands()) {
@@ -189,10 +217,8 @@ LogicalResult StructuredOp::demandOperands() {
     if (failed(cells) || (loops.size() && failed(frame.demand(input->get(), imageOf(map, (*cells)->getShape())))))
       return failure();
     accesses.emplace_back(*cells, map);
-    // Maps such as (i, j) -> (i + j) do not determine an extent, so they are checked for bounds.
-    for (auto [dim, expr] : llvm::enumerate(map.getResults()))
-      if (loops.size() && rangeOf(expr, loops).second >= (*cells)->getShape()[dim] && accesses.back().isLinear)
-        return op->emitOpError() << "reads beyond dimension " << dim << " of operand " << input->getOperandNumber();
+    if (failed(checkBounds(*input)))
+      return failure();
   }
   for (OpOperand &init : op.getDpsInitsMutable()) {
     AffineMap map = maps[init.getOperandNumber()];
@@ -200,6 +226,8 @@ LogicalResult StructuredOp::demandOperands() {
     if (failed(result))
       return failure();
     accesses.emplace_back(*result, map);
+    if (failed(checkBounds(init)))
+      return failure();
     Box box = map.isProjectedPermutation() ? imageOf(map, (*result)->getShape()) : Box::whole((*result)->getShape());
     if (readsOut(&init)) {
       FailureOr<Cells *> from = frame.demand(init.get(), box);

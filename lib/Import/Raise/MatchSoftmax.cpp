@@ -278,6 +278,22 @@ static bool testsForEmptyRow(Graph &graph, Tracer &tracer, Node condition, Node 
   return other->isNumber(-INFINITY) && (isInverted ? isUnequal : isEqual);
 }
 
+/// Whether an op of `weight` may give a number where `softmax` is NaN.
+static bool comparesSoftmax(Node weight, Node softmax) {
+  static const StringRef names[] = {"arith.cmpf",   "arith.maxnumf", "arith.minnumf", "arith.fptosi",
+                                    "arith.fptoui", "math.isnan",    "math.isinf",    "math.isfinite",
+                                    "math.powf",    "math.isnormal", "math.fpowi",    "math.clampf"};
+  DenseSet<Node> depends;
+  bool found = false;
+  forEachNode(weight, [&](Node node) {
+    if (node == softmax || llvm::any_of(node->operands, [&](Node each) { return depends.contains(each); }))
+      depends.insert(node);
+    found |=
+        node != softmax && depends.contains(node) && node->kind == Expr::Apply && llvm::is_contained(names, node->name);
+  });
+  return found;
+}
+
 Node saccade::raise::dropGuards(Graph &graph, Tracer &tracer, Node weight, SoftmaxMatch &match, unsigned key) {
   Node softmax = match.weight;
   auto isNaN = [&](Node condition) {
@@ -296,13 +312,20 @@ Node saccade::raise::dropGuards(Graph &graph, Tracer &tracer, Node weight, Softm
         guard = node;
     });
     if (!guard)
-      return weight;
+      break;
     match.isGuarded = true;
     match.replacesNaN |= isNaN((*guard)[0]);
     if (match.guardedScore)
       match.score = match.guardedScore;
     weight = graph.replace(weight, guard, softmax);
   }
+  // Terms that are the same for all keys, as −∞, make a row NaN, which such a weight may replace.
+  if (comparesSoftmax(weight, softmax)) {
+    match.replacesNaN = true;
+    if (match.guardedScore)
+      match.score = match.guardedScore;
+  }
+  return weight;
 }
 
 bool saccade::raise::sumsExponentials(linalg::LinalgOp op) {

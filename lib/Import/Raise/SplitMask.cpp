@@ -224,6 +224,9 @@ public:
   bool isIn(Node node, int sign) {
     if (!seen.insert({node, sign}).second)
       return false; // known, or the answer would have been found
+    if (node->kind == Expr::Element)
+      if (DenseElementsAttr constant; matchPattern(node->access.tensor, m_Constant(&constant)))
+        return hasLarge(constant, sign);
     if (node->kind == Expr::Element && (node->dependsOn(key) || std::isinf(limit))) {
       auto op = node->access.tensor.getDefiningOp<linalg::LinalgOp>();
       // A bias may be −∞ for some keys.
@@ -249,12 +252,20 @@ public:
     if (node->is("arith.select"))
       return isIn((*node)[1], sign) || isIn((*node)[2], sign);
     return llvm::any_of(node->operands, [&](Node each) {
-      bool isFactor = each->kind == Expr::Element && !each->access.tensor.getDefiningOp<linalg::LinalgOp>();
+      Operation *op = each->kind == Expr::Element ? each->access.tensor.getDefiningOp() : nullptr;
+      bool isFactor = each->kind == Expr::Element && (!op || !isa<linalg::LinalgOp, arith::ConstantOp>(op));
       return each->isReal() && !isFactor && (isIn(each, 1) || isIn(each, -1));
     });
   }
 
 private:
+  /// Whether an element of `constant`, or its negative, is large, or NaN.
+  bool hasLarge(DenseElementsAttr constant, int sign) const {
+    return isa<FloatType>(constant.getElementType()) &&
+           llvm::any_of(constant.getValues<APFloat>(),
+                        [&](const APFloat &each) { return !(sign * each.convertToDouble() < limit); });
+  }
+
   unsigned key;
   double limit;
   DenseSet<std::pair<Node, int>> seen;

@@ -71,9 +71,9 @@ class RandomForm:
               "integer flags", "integer flags", "integer flags", "positions", "positions", "positions",
               "table of positions", "keys of more heads", "order of groups", "part of the operands", "part of the operands",
               "repeated sum", "part of the sum", "another contraction", "another contraction", "numbers that cancel",
-              "numbers that cancel", "not a number", "part of a result")
+              "numbers that cancel", "not a number", "part of a result", "constant numbers")
     STATIC = ("part of the operands", "repeated sum", "part of the sum", "another contraction", "table of positions",
-              "part of a result")
+              "part of a result", "constant numbers")
 
     def __init__(self, name, seed, commuted=False, miss=None):
         self.miss = miss
@@ -376,11 +376,10 @@ class RandomForm:
             p = misses.guard_of_the_row(self, s, p, number)
         # A bias that is subtracted may be −∞: only then would the guard find NaN in other rows than those without keys.
         isGuarded = rng.random() < 0.15 and not self.subtracts
-        if isGuarded or self.miss in ("guard of the weights", "not a number"):
-            def body(x):
-                isNaN = g.op("arith.cmpf", x, x, attribute="uno, ")[0], "i1"
-                return g.select(isNaN, g.const(1.0 if self.miss == "guard of the weights" else 0.0), x)
-            p = self.on_scores(p, body)  # fmt: skip
+        if self.miss == "guard of the weights":
+            p = self.on_scores(p, lambda x: misses.replaced_nan(self, x))
+        elif isGuarded or self.miss in ("not a number", "constant numbers"):
+            p = self.on_scores(p, lambda x: g.select((g.op("arith.cmpf", x, x, attribute="uno, ")[0], "i1"), g.const(0.0), x))
         if rng.random() < 0.2:
             p = self.on_scores(p, g.mul, [self.captured("j" if rng.random() < 0.7 else "")])
         pair = self.swapped(self.pair, "j") if contracted == "p" else self.pair

@@ -214,6 +214,49 @@ def not_a_number(form, s):
     return form.on_scores(hidden, lambda x, y: g.div(x, y), [(hidden, form.pair)])
 
 
+def constant_numbers(form, s):
+    """A bias or factor computed from constants, of which some may be −∞ or hide a key, before a guard against NaN."""
+    g, rng = form.g, form.rng
+    special = rng.choice([[], [], [LOW], [20000.0], [-20000.0]])
+
+    def constant():
+        letters = rng.choice(["j", "ij", form.pair])
+        extents = [form.extents[letter] for letter in letters]
+
+        def dense(shape):
+            if not shape:
+                number = rng.choice([0.0, 0.0, 1.0, 3.0] + special)
+                return "0xFF800000" if number == LOW else repr(number)
+            return "[" + ", ".join(dense(shape[1:]) for _ in range(shape[0])) + "]"
+
+        name = g.line(f"arith.constant dense<{dense(extents)}> : tensor<{'x'.join(map(str, extents))}xf32>")
+        return Tensor(name, extents), letters
+
+    how = rng.choice(["labels", "labels", "difference", "add", "sub", "factor"])
+
+    def body(x, a, b):
+        if how == "factor":
+            return g.mul(x, g.add(a, b))
+        d = a if how in ("add", "sub") else g.sub(a, b)
+        if how == "labels":  # windows: other labels are hidden
+            zero, low = g.const(0.0), g.const(rng.choice([-100.0, -100.0, LOW]))
+            d = g.select(compare_reals(form, d, zero, ["oeq"]), zero, g.select(compare_reals(form, d, zero, ["une"]), low, d))
+        return g.sub(x, d) if how == "sub" else g.add(x, d)
+
+    return form.on_scores(s, body, [constant(), constant()])
+
+
+def replaced_nan(form, x):
+    """A weight that is a number where the softmax `x` is NaN."""
+    g, rng = form.g, form.rng
+    number = g.const(rng.choice([1.0, 1.0, 0.25, 0.0]))
+    kind = rng.choice(["uno", "uno", "ord", "oge", "maxnumf", "minnumf"])
+    if kind == "minnumf" or kind == "maxnumf":
+        return g.op("arith." + kind, x, number, commutes=True)
+    test = compare_reals(form, x, g.const(0.0) if kind == "oge" else x, [kind])
+    return g.select(test, number, x) if kind == "uno" else g.select(test, x, number)
+
+
 def part_of_a_result(form, s):
     """A bias that an op writes in part, into a tensor of numbers: a diagonal, or one index of a dimension."""
     g, rng, pair = form.g, form.rng, form.pair

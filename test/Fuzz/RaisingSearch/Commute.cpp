@@ -8,21 +8,21 @@ using namespace saccade;
 
 /// Moves ops of `block` down to the first op that needs them, or any place before that.
 static void reorder(Block &block, search::Random &random) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator()))) {
+  SmallVector<Operation *> ops = llvm::map_to_vector(block.without_terminator(), [](Operation &op) { return &op; });
+  for (Operation *op : llvm::reverse(ops)) {
     Operation *limit = block.getTerminator();
-    for (Operation *user : op.getUsers()) {
+    for (Operation *user : op->getUsers()) {
       Operation *here = block.findAncestorOpInBlock(*user);
       if (here && here->isBeforeInBlock(limit))
         limit = here;
     }
     int64_t places = 0;
-    for (Operation *next = op.getNextNode(); next != limit; next = next->getNextNode())
+    for (Operation *next = op->getNextNode(); next != limit; next = next->getNextNode())
       ++places;
     Operation *before = limit;
     for (size_t up = random.below(places + 1); up > 0; --up)
       before = before->getPrevNode();
-    if (before != &op)
-      op.moveBefore(before);
+    op->moveBefore(before);
   }
 }
 

@@ -231,3 +231,77 @@ func.func @signed_flags_and_overflowing_positions(%q: tensor<4x8xf32>, %k: tenso
   %o = linalg.matmul ins(%p, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
   return %o : tensor<4x8xf32>
 }
+
+// A row whose bias is −∞ has NaN for weights, which are replaced by 1.
+// CHECK-LABEL: func.func @weights_of_a_row_of_nan_are_one
+// CHECK-NOT: attn.attention
+// CHECK: return
+func.func @weights_of_a_row_of_nan_are_one(%q: tensor<4x8xf32>, %k: tensor<8x4xf32>, %v: tensor<4x8xf32>, %bias: tensor<4xf32>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<4x8xf32>, tensor<8x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b = linalg.broadcast ins(%bias : tensor<4xf32>) outs(%e : tensor<4x4xf32>) dimensions = [1]
+  %x = arith.addf %s, %b : tensor<4x4xf32>
+  %re = tensor.empty() : tensor<4xf32>
+  %ml = linalg.fill ins(%low : f32) outs(%re : tensor<4xf32>) -> tensor<4xf32>
+  %m = linalg.reduce {arith.maximumf} ins(%x : tensor<4x4xf32>) outs(%ml : tensor<4xf32>) dimensions = [1]
+  %mb = linalg.broadcast ins(%m : tensor<4xf32>) outs(%e : tensor<4x4xf32>) dimensions = [1]
+  %d = arith.subf %x, %mb : tensor<4x4xf32>
+  %n = math.exp %d : tensor<4x4xf32>
+  %rz = linalg.fill ins(%zero : f32) outs(%re : tensor<4xf32>) -> tensor<4xf32>
+  %t = linalg.reduce {arith.addf} ins(%n : tensor<4x4xf32>) outs(%rz : tensor<4xf32>) dimensions = [1]
+  %tb = linalg.broadcast ins(%t : tensor<4xf32>) outs(%e : tensor<4x4xf32>) dimensions = [1]
+  %p = arith.divf %n, %tb : tensor<4x4xf32>
+  %isnan = arith.cmpf uno, %p, %p : tensor<4x4xf32>
+  %ones = linalg.fill ins(%one : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %w = arith.select %isnan, %ones, %p : tensor<4x4xi1>, tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%w, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// −∞ − −∞ is NaN, which the guard replaces in the whole row.
+// CHECK-LABEL: func.func @infinite_constants_before_a_guard
+// CHECK: linalg.softmax
+func.func @infinite_constants_before_a_guard(%q: tensor<2x8xf32>, %k: tensor<8x2xf32>, %v: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %a = arith.constant dense<[[0xFF800000, 0.0], [1.0, 2.0]]> : tensor<2x2xf32>
+  %b = arith.constant dense<[[0xFF800000, 3.0], [0.0, 0.0]]> : tensor<2x2xf32>
+  %e = tensor.empty() : tensor<2x2xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x2xf32>) -> tensor<2x2xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<2x8xf32>, tensor<8x2xf32>) outs(%z : tensor<2x2xf32>) -> tensor<2x2xf32>
+  %d = arith.subf %a, %b : tensor<2x2xf32>
+  %x = arith.addf %s, %d : tensor<2x2xf32>
+  %p = linalg.softmax dimension(1) ins(%x : tensor<2x2xf32>) outs(%e : tensor<2x2xf32>) -> tensor<2x2xf32>
+  %isnan = arith.cmpf uno, %p, %p : tensor<2x2xf32>
+  %w = arith.select %isnan, %z, %p : tensor<2x2xi1>, tensor<2x2xf32>
+  %oe = tensor.empty() : tensor<2x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %o = linalg.matmul ins(%w, %v : tensor<2x2xf32>, tensor<2x8xf32>) outs(%oz : tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %o : tensor<2x8xf32>
+}
+
+// The same without infinities: no score can be NaN.
+// CHECK-LABEL: func.func @finite_constants_before_a_guard
+// CHECK: attn.attention
+func.func @finite_constants_before_a_guard(%q: tensor<2x8xf32>, %k: tensor<8x2xf32>, %v: tensor<2x8xf32>) -> tensor<2x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %a = arith.constant dense<[[3.0, 0.0], [1.0, 2.0]]> : tensor<2x2xf32>
+  %b = arith.constant dense<[[1.0, 3.0], [0.0, 0.0]]> : tensor<2x2xf32>
+  %e = tensor.empty() : tensor<2x2xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x2xf32>) -> tensor<2x2xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<2x8xf32>, tensor<8x2xf32>) outs(%z : tensor<2x2xf32>) -> tensor<2x2xf32>
+  %d = arith.subf %a, %b : tensor<2x2xf32>
+  %x = arith.addf %s, %d : tensor<2x2xf32>
+  %p = linalg.softmax dimension(1) ins(%x : tensor<2x2xf32>) outs(%e : tensor<2x2xf32>) -> tensor<2x2xf32>
+  %isnan = arith.cmpf uno, %p, %p : tensor<2x2xf32>
+  %w = arith.select %isnan, %z, %p : tensor<2x2xi1>, tensor<2x2xf32>
+  %oe = tensor.empty() : tensor<2x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %o = linalg.matmul ins(%w, %v : tensor<2x2xf32>, tensor<2x8xf32>) outs(%oz : tensor<2x8xf32>) -> tensor<2x8xf32>
+  return %o : tensor<2x8xf32>
+}

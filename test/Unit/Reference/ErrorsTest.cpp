@@ -58,6 +58,25 @@ TEST_F(Errors, IndicesOutOfBounds) {
               {random({2, 4}), random({2, 4}), random({1})});
 }
 
+TEST_F(Errors, MapsOutOfBounds) {
+  auto source = [](std::string input, std::string output) {
+    return "func.func @f(%a: tensor<?xf32>, %e: tensor<?xf32>) -> tensor<?xf32> { %r = linalg.generic {indexing_maps = "
+           "[" +
+           ("affine_map<(i) -> (" + input + ")>, affine_map<(i) -> (" + output +
+            ")>], iterator_types = [\"parallel\"]} ") +
+           "ins(%a : tensor<?xf32>) outs(%e : tensor<?xf32>) { ^bb0(%x: f32, %y: f32): linalg.yield %x : f32 } "
+           "-> tensor<?xf32> return %r : tensor<?xf32> }";
+  };
+  Tensor two = reals({2}, {1, 2}), three = reals({3}, {1, 2, 3});
+  expectError("beyond dimension 0 of operand 0", source("i + 1", "i"), {two, two});
+  expectError("beyond dimension 0 of operand 0", source("i - 1", "i"), {two, two});
+  expectError("beyond dimension 0 of operand 0", source("i * 3 floordiv 2 + 1", "i"), {three, three});
+  expectError("beyond dimension 0 of operand 1", source("i", "i + 1"), {two, two});
+  expectError("beyond dimension 0 of operand 1", source("i", "i floordiv 2 + 2"), {three, two});
+  // i − (i mod 2) is within bounds, though the range of its parts is not.
+  EXPECT_EQ("", errorOf(source("i - i mod 2", "i"), {three, three}));
+}
+
 TEST_F(Errors, DivisionByZero) {
   expectError("'arith.floordivsi' op division by zero",
               "func.func @f(%a: i32, %b: i32) -> i32 { %x = arith.floordivsi %a, %b : i32 return %x : i32 }",
