@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 import torch
 from drawn_operators import run
-from interpreter import difference, interpret
+from interpreter import Refused, difference, interpret
 from torch_calls import program_of
 from torch_targets import REFUSALS, array, targets
 
@@ -50,6 +50,10 @@ CALLS = {
     "largest of one number": (aten.max.dim, {"self": one, "dim": 0, "keepdim": True}),
     "transpose of one number": (aten.transpose.int, {"self": one, "dim0": 0, "dim1": -1}),
     "type of an empty part": (aten.cat.default, {"tensors": [torch.zeros(0, dtype=torch.float64), x[0]]}),
+    "attention of one KV head": (aten.scaled_dot_product_attention.default, {
+        "query": torch.randn(2, 3, 5, 4), "key": torch.randn(2, 1, 6, 4), "value": torch.randn(2, 1, 6, 4), "enable_gqa": True}),
+    "attention of as many KV heads": (aten.scaled_dot_product_attention.default, {
+        "query": torch.randn(2, 3, 5, 4), "key": torch.randn(2, 3, 6, 4), "value": torch.randn(2, 3, 6, 4), "enable_gqa": True}),
     "mean of 16 bits": (aten.native_layer_norm.default, {"input": half, "normalized_shape": [4], "weight": half[0], "bias": None,
                                                          "eps": 1e-5}),
 }  # fmt: skip
@@ -63,3 +67,13 @@ def test_call_agrees_with_torch(name):
     found = interpret(text, [array(each) for each in inputs])
     for each, expected in zip(found, results if isinstance(results, tuple) else [results], strict=True):
         assert difference(each, array(expected)) == ""
+
+
+@pytest.mark.parametrize("heads", [(0, 0), (3, 0), (3, 2), (1, 3)])
+def test_heads_that_do_not_divide_are_refused(heads):
+    query, key = torch.randn(2, heads[0], 5, 4), torch.randn(2, heads[1], 6, 4)
+    given = {"query": query, "key": key, "value": key, "enable_gqa": True}
+    text, inputs = program_of(aten.scaled_dot_product_attention.default, given, query)
+    with pytest.raises(Refused, match="the query heads a multiple of the KV heads"):
+        interpret(text, [array(each) for each in inputs])
+
