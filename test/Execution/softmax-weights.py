@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-"""Sinks, weight regions, tallies, max and argmax against NumPy, with several tiles of keys."""
+# RUN: %python %s --device=ptxsim --target=sm_80
+"""Sinks, weight regions, tallies, max and argmax against NumPy, with several tiles of keys.
 
+Usage: softmax-weights.py [OPTION OF saccade-run ...]. On the simulator extents are smaller, with several tiles nonetheless.
+"""
+
+import functools
 import pathlib
 import sys
 
@@ -10,8 +15,11 @@ import numpy as np
 
 INPUTS = pathlib.Path(__file__).parent / "Inputs"
 sys.path.insert(0, str(INPUTS))
-from program import assert_close, normal, run
+import program
+from program import assert_close, normal
 
+run = functools.partial(program.run, options=sys.argv[1:])
+SIMULATED = "--device=ptxsim" in sys.argv
 rng = np.random.default_rng(11)
 PROGRAM = INPUTS.resolve() / "softmax-weights.mlir"
 B = 2
@@ -20,6 +28,12 @@ B = 2
 def tensors(heads, kv_heads, queries, keys, depth=32, value_depth=24, batches=B):
     return (normal(rng, batches, heads, queries, depth), normal(rng, batches, kv_heads, keys, depth),
             normal(rng, batches, kv_heads, keys, value_depth))
+
+
+def sizes(*cases):
+    """The queries and keys of cases, with what else they have. The simulator has at most 20 queries and 300 keys."""
+    return [(min(queries, 20), min(keys, 300), *others) if SIMULATED else (queries, keys, *others)
+            for queries, keys, *others in cases]
 
 
 def bf16(x):
@@ -57,7 +71,7 @@ def causal(queries, keys, shift=0):
 
 
 # A sink per head, one of them −inf; rows after q_len have no sink.
-for queries, keys in ((40, 1300), (1, 70), (500, 30)):
+for queries, keys in sizes((40, 1300), (1, 70), (500, 30)):
     q, k, v = tensors(4, 2, queries, keys)
     sink = np.array([0.5, -np.inf, 30.0, -3.0], np.float32)
     query_lengths, key_lengths = np.array([queries, queries // 2], np.int32), np.array([keys, 0], np.int32)
@@ -68,12 +82,12 @@ for queries, keys in ((40, 1300), (1, 70), (500, 30)):
     assert_close(found, np.where(counts[..., None], values(p, v), 0), 3e-6)
     assert_lse(found_lse, np.where(counts, lse, -np.inf))
 
-q, k, v = map(bf16, tensors(4, 2, 40, 1300))
+q, k, v = map(bf16, tensors(4, 2, *sizes((40, 1300))[0]))
 sink = bf16(np.array([0.5, -1.0, 3.0, 8.0]))
 found = run(PROGRAM, "half_sink", *((x, "bf16") for x in (q, k, v, sink)))
 assert_close(found, values(weights(q, k, True, sink)[1], v), 1e-2)
 
-q, k, v = (rng.standard_normal((1, 3, n, 8)) for n in (5, 2000, 2000))
+q, k, v = (rng.standard_normal((1, 3, n, 8)) for n in (5, 300 if SIMULATED else 2000, 300 if SIMULATED else 2000))
 for sink in (2.5, -np.inf, -700.0, 700.0):
     s, p, lse = weights(q, k, True, sink)
     found, found_lse = run(PROGRAM, "sink_of_all", q, k, v, sink, results=2)
@@ -81,7 +95,7 @@ for sink in (2.5, -np.inf, -700.0, 700.0):
     assert_close(found_lse, lse, 1e-13)
 
 # max and argmax: the first of equal scores, −1 for fully masked rows. A sink is not a key.
-for queries, keys, scale in ((60, 1100, 0.25), (60, 1100, -0.25), (60, 1100, 0.0), (9, 3, 1.0)):
+for queries, keys, scale in sizes((60, 1100, 0.25), (60, 1100, -0.25), (60, 1100, 0.0), (9, 3, 1.0)):
     q, k, v = tensors(4, 2, queries, keys)
     k[:, :, keys // 2 :] = k[:, :, : keys - keys // 2]  # every score occurs twice
     sink = np.array([100.0, 0.0, -5.0, -np.inf], np.float32)
@@ -99,7 +113,7 @@ found, where = run(PROGRAM, "largest_of_biased", *((x, "bf16") for x in (q, k, v
 assert (where == s.argmax(-1) + 1000).all(), "argmax of a part of a sequence"
 
 # Weight regions, which do not change the log-sum-exp.
-for queries, keys in ((70, 1500), (70, 33), (1, 600)):
+for queries, keys in sizes((70, 1500), (70, 33), (1, 600)):
     q, k, v = tensors(2, 2, queries, keys)
     keep = causal(queries, keys, keys - queries)
     gate = normal(rng, queries, keys)
@@ -114,7 +128,7 @@ for queries, keys in ((70, 1500), (70, 33), (1, 600)):
     assert_close(found, values(np.where(keep, np.maximum(p - 0.01, 0) ** 2 + 1, 0), v), 3e-6)
     assert_lse(found_lse, lse)
 
-q, k, v = map(bf16, tensors(2, 2, 40, 1300))
+q, k, v = map(bf16, tensors(2, 2, *sizes((40, 1300))[0]))
 found = run(PROGRAM, "half_sparse", *((x, "bf16") for x in (q, k, v)))
 assert_close(found, values(weights(q, k)[1] ** 2, v), 1e-2)
 
@@ -125,7 +139,7 @@ def tally(p, bins, count, amounts=1.0):
 
 
 # Entropy is the log-sum-exp without the mean score; pooled weights; weights by clipped distance (Shaw's value side).
-for queries, keys in ((330, 310), (20, 20), (700, 311)):
+for queries, keys in sizes((330, 310), (20, 20), (700, 311)):
     q, k, v = tensors(2, 2, queries, keys)
     lengths = np.array([keys, 11], np.int32)
     keep = causal(queries, keys) & (np.arange(keys) < lengths[:, None, None, None])
@@ -141,8 +155,9 @@ for queries, keys in ((330, 310), (20, 20), (700, 311)):
     expected = np.einsum("bhqk,qkd->bhqd", p, table[np.clip(i - j, -20, 20) + 20])
     assert_close(shaw @ table, expected, 1e-5)
 
-q, k, v = map(bf16, tensors(2, 2, 64, 2100, 64, 64))
-sink, table = np.array([1.0, -1.0], np.float32), rng.integers(-2, 9, 2100).astype(np.int32)
+keys = 300 if SIMULATED else 2100
+q, k, v = map(bf16, tensors(2, 2, 64, keys, 64, 64))
+sink, table = np.array([1.0, -1.0], np.float32), rng.integers(-2, 9, keys).astype(np.int32)
 found, scattered, by_query = run(PROGRAM, "scattered", *((x, "bf16") for x in (q, k, v)), sink, table, results=3)
 s, p, lse = weights(q, k, True, sink)
 assert_close(found, values(p / 2, v), 1e-2)
@@ -150,7 +165,7 @@ assert_close(scattered, tally(p, table, 7, s**2), 1e-5)
 assert_close(by_query, p.sum(-1)[..., None] * np.eye(64), 1e-5)
 
 # Shaw et al. (2018), equations 3 and 4, from the formula with one table row for each pair.
-for n in (7, 150, 900):
+for n in (7, 70) if SIMULATED else (7, 150, 900):
     q, k, v = normal(rng, n, 64), normal(rng, n, 64), normal(rng, n, 48)
     key_table, value_table = normal(rng, 33, 64), normal(rng, 33, 48)
     place = np.clip(np.arange(n) - np.arange(n)[:, None], -16, 16) + 16

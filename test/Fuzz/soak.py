@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --build %build --minutes 0 --first-seed 1
+# RUN: %python %s 0 --build %build --first-seed 1
 """Long random tests: runs the fuzzers with fresh seeds until the time is up.
 
-Usage: soak.py --build DIR [--minutes N] [--first-seed N]. Prints failures with the command that reproduces them; the exit
-code is 1 if there are any. With 0 minutes, every fuzzer runs once for a short time.
+Usage: soak.py [MINUTES] --build DIR [--first-seed N] [--forms]. Prints failures with the command that reproduces them; the exit
+code is 1 if there are any. With 0 minutes, every fuzzer runs once for a short time. --forms runs the programs of
+docs/reference/forms.md alone and writes the page.
 """
 
 import argparse
@@ -42,19 +43,25 @@ CLAIMS = [
     ("RuntimeTests", "AliasClaims.*"),
 ]
 
-# What is slow and needs no count of seeds; left out of a short run.
-FULL_SIZES = [["../Execution/blocks.py", "--full"]]
+# What is slow: the script, how its seed is called, and what else it needs; left out of a short run.
+FULL_SIZES = [
+    ("../Execution/blocks.py", "--seed", ["--full"]),
+    ("form_table.py", "--first-seed", ["--count=2000"]),
+]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=pathlib.Path, required=True, help="the build tree whose tools are tested")
-    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("minutes", type=float, nargs="?", default=30)
+    parser.add_argument("--forms", action="store_true", help="run the programs of docs/reference/forms.md, write the page")
     parser.add_argument("--first-seed", type=int, default=int(time.time()) * 1000, help="default: the time of day")
     args = parser.parse_args()
     build = args.build.resolve()
     variables = {**os.environ, "PATH": os.pathsep.join([str(build / "bin"), os.environ["PATH"]]),
                  "PYTHONPATH": str(build / "python")}
+    if args.forms:
+        return subprocess.run([sys.executable, str(HERE / "form_table.py"), "--all", "--page"], env=variables).returncode
     fuzzers = FUZZERS
     if importlib.util.find_spec("torch") is None:
         print("random_calls.py is left out: it needs torch", flush=True)
@@ -77,12 +84,12 @@ def main():
             if result.returncode != 0:
                 failed += 1
                 print(result.stdout + result.stderr, flush=True)
-        for script, *others in FULL_SIZES if args.minutes else []:
-            line = [sys.executable, str(HERE / script), f"--seed={seed}", *others]
+        for script, seed_name, others in FULL_SIZES if args.minutes else []:
+            line = [sys.executable, str(HERE / script), f"{seed_name}={seed}", *others]
             result = subprocess.run(line, capture_output=True, text=True, env=variables)
             if result.returncode != 0:
                 failed += 1
-                print(f"{script} --seed {seed}\n{result.stdout}{result.stderr}", flush=True)
+                print(f"{script} {seed_name} {seed}\n{result.stdout}{result.stderr}", flush=True)
         regions = 20000 if args.minutes else 50
         named = {"SACCADE_REGIONS": str(regions), "SACCADE_SEED": str(seed)}
         for tests, selected in CLAIMS:

@@ -27,6 +27,8 @@ def tensor_type(shape, element, dynamic=()):
 
 
 class Graph:
+    MAKER = "random_graphs.py --seed"
+
     def __init__(self, seed, split_kv=False):
         """`split_kv`: as many as are read in place, or one more, with chunks of keys of any size."""
         self.seed = seed
@@ -149,7 +151,7 @@ class Graph:
         out of range are computed in the program: they are clamped, while arguments out of range are refused."""
         self.ends, self.length_clauses = {}, []
         for role, extent, start in [("q", self.queries, self.at[2]), ("kv", self.keys, self.at[3])]:
-            draw = self.rng.random()
+            draw = self.draw_length_kind(role)
             rows = sum(self.ragged[role]) if role in self.ragged else extent
             ends = [extent] * max(self.batches, 1)
             wild = self.rng.choice([-7, extent + 5]) if self.rng.random() < 0.1 else extent
@@ -184,6 +186,10 @@ class Graph:
                 element = self.rng.choice(["i32", "i64", "index"])
                 name = self.add_tensor(f"{role}_offsets", offsets, element, (0,) if self.rng.random() < 0.5 else ())
                 self.length_clauses.append(f"cu_seqlens_{role[0]}({name} : {self.arguments[-1].mlir_type})")
+
+    def draw_length_kind(self, role):
+        """Below 0.12: one length for all batches; below 0.3: a tensor of lengths; else no length of this role."""
+        return self.rng.random()
 
     # --- query, key, value -------------------------------------------------------------------------------------------
 
@@ -229,11 +235,14 @@ class Graph:
                 self.note("rubbish beyond a length")
         return values.astype(np.float64)
 
+    def draw_strided(self):
+        return self.rng.random() < 0.22
+
     def draw_operand(self, role, sizes):
         """Makes the argument and, where it is strided, its slice. Returns name, dims and type."""
         dims = self.draw_dims(sizes, ("q" if role == "query" else "kv") in self.ragged)
         values = self.draw_values(role, dims, sizes)
-        if self.rng.random() < 0.22 and values.size:
+        if self.draw_strided() and values.size:
             return self.draw_slice(role, dims, values)
         free = [i for i, d in enumerate(dims) if d != "d"]
         dynamic = {"all": free, "none": [], "some": [i for i in free if self.rng.random() < 0.5]}[self.dynamic]
@@ -265,7 +274,7 @@ class Graph:
         self.note("a plane of a larger tensor", plane is not None)
         return f"%{role}", dims, result, set()
 
-    def draw_operands(self):
+    def draw_extremes(self):
         rng = self.rng
         self.hard = self.has_large_logits = rng.random() < 0.15
         self.nan_query, self.nan_key = rng.random() < 0.04, rng.random() < 0.04
@@ -274,6 +283,9 @@ class Graph:
         self.note("NaN in a query", self.nan_query)
         self.note("NaN in a key", self.nan_key)
         self.note(f"dynamic extents: {self.dynamic}")
+
+    def draw_operands(self):
+        self.draw_extremes()
         sizes = {"b": self.batches, "h": self.heads, "s": self.rows["q"], "d": self.depth}
         self.query = self.draw_operand("query", sizes)
         sizes = {"b": self.batches, "h": self.kv_heads, "s": self.rows["kv"], "d": self.depth}
@@ -313,9 +325,12 @@ class Graph:
         return masks
 
     def draw_sink(self):
-        rng = self.more
-        if rng.random() >= 0.15 or (not self.keys and 0 not in self.query[3]):
+        if self.more.random() >= 0.15 or (not self.keys and 0 not in self.query[3]):
             return []
+        return self.make_sink()
+
+    def make_sink(self):
+        rng = self.more
         element = rng.choice([self.score, self.element])
         self.note("a sink")
         if rng.random() < 0.3:
@@ -325,16 +340,35 @@ class Graph:
         self.note("a sink of −inf", bool(np.isneginf(values).any()))
         return [f"sink({name} : {self.arguments[-1].mlir_type})"]
 
+    def draw_scores(self):
+        return [Region(self).score()] if self.rng.random() < 0.45 else []
+
+    def draw_weights(self):
+        return [Region(self, self.more).weight()] if self.more.random() < 0.15 else []
+
+    def draw_tallies(self):
+        return [Region(self, self.more).tally() for _ in range(self.more.choice([0] * 12 + [1, 1, 2]))]
+
+    def draw_lse(self):
+        return self.rng.random() < 0.35
+
+    def draw_extrema(self, scores):
+        """Whether the op returns the row maximum, and its position."""
+        has_max, has_argmax = self.more.random() < 0.12, self.more.random() < 0.12
+        # Rounding chooses among scores that are nearly equal, as regions and large logits make them.
+        is_smooth = not (self.hard or self.nan_key or self.nan_query or any("score(" in text for text in scores))
+        return has_max, has_argmax and is_smooth
+
     def draw_attention(self):
         rng = self.rng
         operands = [self.query, self.key, self.value]
         scale = self.draw_scale()
         masks = self.draw_masks()
-        scores = [Region(self).score()] if rng.random() < 0.45 else []
+        scores = self.draw_scores()
         at = [self.add_scalar("at", "index", n) for n in self.at] if self.has_at else []
 
-        weights = [Region(self, self.more).weight()] if self.more.random() < 0.15 else []
-        tallies = [Region(self, self.more).tally() for _ in range(self.more.choice([0] * 12 + [1, 1, 2]))]
+        weights = self.draw_weights()
+        tallies = self.draw_tallies()
         if (self.nan_query or self.nan_key) and any("select" in text for text in weights):
             # The result of a weight region for masked keys is unspecified.
             for argument in self.arguments:
@@ -354,12 +388,10 @@ class Graph:
         clauses += self.length_clauses + scale
         if at:
             clauses.append(f"at({', '.join(at)})")
-        lse = rng.random() < 0.35
+        lse = self.draw_lse()
         self.note("log-sum-exp", lse)
         clauses += self.draw_sink()
-        has_max, has_argmax = self.more.random() < 0.12, self.more.random() < 0.12
-        # Rounding chooses among scores that are nearly equal, as regions and large logits make them.
-        has_argmax &= not (self.hard or self.nan_key or self.nan_query or any("score(" in text for text in scores))
+        has_max, has_argmax = self.draw_extrema(scores)
         self.note("max", has_max)
         self.note("argmax", has_argmax)
 
@@ -393,7 +425,7 @@ class Graph:
         types = ", ".join(type for _, _, type, _ in operands)
         parameters = ", ".join(f"{a.name}: {a.mlir_type}" for a in self.arguments)
         all_results = f"({', '.join(results)})"
-        lines = [f"// Made by random_graphs.py --seed {self.seed}",
+        lines = [f"// Made by {self.MAKER} {self.seed}",
                  f"func.func @graph({parameters}) -> {all_results} {{"]
         lines += [f"  {op}" for op in self.prologue]
         lines.append(f"  {', '.join(values)} = attn.attention {named}")
