@@ -89,15 +89,8 @@ Value AttentionSteps::sizeOf(Value operand, DimsAttr dims, Dim dim) {
 }
 
 KeyRange AttentionSteps::visibleKeys(Value head) {
-  IRMapping values;
-  if (!op.getMask().empty()) {
-    RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
-    values.map(args.batch, at[0]);
-    values.map(args.head, add(at[1], head));
-    values.map(args.captures, op.getCaptures());
-  }
   Value lastQuery = add(at[2], sub(validQueries, index(1)));
-  return KeyBounds(op).computeKeyRange(b, loc, values, queryEnd, keyEnd, at[2], lastQuery,
+  return KeyBounds(op).computeKeyRange(b, loc, at[0], add(at[1], head), queryEnd, keyEnd, at[2], lastQuery,
                                        {at[3], min(keyEnd, add(at[3], keys))});
 }
 

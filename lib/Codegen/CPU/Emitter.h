@@ -7,19 +7,17 @@
 #define SACCADE_LIB_CODEGEN_CPU_EMITTER_H
 
 #include "../Common/KernelEmitter.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "saccade/Support/CPUTarget.h"
-#include <limits>
 
 namespace saccade::cpu {
 
-/// Builder, location, CPU target and compute type (f32 or f64). Index arithmetic folds constants.
+/// Emits code for a CPU target.
 struct Emitter : KernelEmitter {
   const CPUTarget &target;
-  mlir::FloatType type;
 
   Emitter(mlir::OpBuilder &builder, mlir::Location loc, const CPUTarget &target, mlir::FloatType type)
-      : KernelEmitter(builder, loc), target(target), type(type) {}
+      : KernelEmitter(builder, loc, type), target(target) {}
 
   unsigned lanes() const { return target.lanes(type.getIntOrFloatBitWidth()); }
   mlir::VectorType vectorType() const { return mlir::VectorType::get({lanes()}, type); }
@@ -31,7 +29,6 @@ struct Emitter : KernelEmitter {
   Value roundUp(Value x, int64_t y) { return mul(ceilDiv(x, y), y); }
 
   //===--- Scalars and vectors ---===//
-  Value scalar(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
   Value splat(double value) {
     auto attr = mlir::DenseElementsAttr::get(vectorType(), b.getFloatAttr(type, value));
     return mlir::arith::ConstantOp::create(b, loc, attr);
@@ -47,18 +44,13 @@ struct Emitter : KernelEmitter {
     return addf(mulf(x, y), z);
   }
   /// The maximum; y if either operand is NaN, like the x86 max instruction that this becomes.
-  Value maxf(Value x, Value y) {
+  Value maxf(Value x, Value y) override {
     Value greater = mlir::arith::CmpFOp::create(b, loc, mlir::arith::CmpFPredicate::OGT, x, y);
     return mlir::arith::SelectOp::create(b, loc, greater, x, y);
   }
-  /// x with −inf (the maximum over no keys) replaced by 0, so that subtracting it cannot form −inf − (−inf).
-  Value zeroIfMinusInfinity(Value x) {
-    bool isVector = llvm::isa<mlir::VectorType>(x.getType());
-    auto constant = [&](double value) { return isVector ? splat(value) : scalar(value); };
-    Value isEmpty = mlir::arith::CmpFOp::create(b, loc, mlir::arith::CmpFPredicate::OEQ, x,
-                                                constant(-std::numeric_limits<double>::infinity()));
-    return select(isEmpty, constant(0.0), x);
-  }
+  /// `x` is a vector.
+  Value exp2(Value x) override;
+  Value log(Value x) override { return mlir::math::LogOp::create(b, loc, x); }
 
   //===--- Memory ---===//
   Value alloc(llvm::ArrayRef<int64_t> shape) {

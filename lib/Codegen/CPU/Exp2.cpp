@@ -116,3 +116,5 @@ Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
   Value sum = e.addf(emitExp2(e, x, Exp2Error::F16), e.splat(1.0));
   return arith::DivFOp::create(e.b, e.loc, e.splat(1.0), sum);
 }
+
+Value Emitter::exp2(Value x) { return emitExp2(*this, x); }

@@ -4,11 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Finalize.h"
+#include "../Common/OnlineSoftmax.h"
 #include "Pack.h"
 #include "Prefetch.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/RegionUtils.h"
-#include <numbers>
 
 using namespace mlir;
 using namespace saccade;
@@ -24,12 +23,8 @@ void saccade::cpu::emitFinalizeRows(Emitter &e, FinalizeOp op, Value begin, Valu
     output = emitTransposed(e, output);
   Type element = getElementTypeOrSelf(output);
   Value columns = e.size(output, 1), vectorEnd = e.roundDown(columns, e.lanes());
-  auto forRows = [&](function_ref<void(Value row, Value isEmpty, Value inverse)> body) {
-    e.loop(begin, end, 1, [&](Value r) {
-      Value sum = e.load(op.getSum(), r);
-      Value isEmpty = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, sum, e.scalar(0.0));
-      body(r, isEmpty, arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sum));
-    });
+  auto forRows = [&](function_ref<void(Value row, const RowResult &)> body) {
+    e.loop(begin, end, 1, [&](Value r) { body(r, finalizeRow(e, e.load(op.getSum(), r))); });
   };
   auto forVectors = [&](function_ref<void(Value column)> body) {
     std::optional<int64_t> known = getConstantIntValue(vectorEnd);
@@ -38,33 +33,28 @@ void saccade::cpu::emitFinalizeRows(Emitter &e, FinalizeOp op, Value begin, Valu
     for (int64_t column = 0; column < *known; column += e.lanes())
       body(e.index(column));
   };
-  // The accumulator of an empty row may hold NaN, so the result is selected, not multiplied by zero.
-  auto storeScalars = [&](Value r, Value from, Value isEmpty, Value inverse) {
+  auto storeScalars = [&](Value r, Value from, const RowResult &result) {
     e.loop(from, columns, 1, [&](Value c) {
-      Value x = e.select(isEmpty, e.scalar(0.0), e.mulf(e.load(op.getAcc(), {r, c}), inverse));
-      e.store(emitFromCompute(e, x, element), output, {r, c});
+      e.store(emitFromCompute(e, normalize(e, result, e.load(op.getAcc(), {r, c})), element), output, {r, c});
     });
   };
   emitByInnerStride(
       e, output,
       [&](Value unit) {
-        forRows([&](Value r, Value isEmpty, Value inverse) {
-          Value wide = e.broadcast(inverse);
+        forRows([&](Value r, const RowResult &result) {
           forVectors([&](Value c) {
-            Value x = e.select(isEmpty, e.splat(0.0), e.mulf(e.loadVector(op.getAcc(), {r, c}), wide));
+            Value x = normalize(e, result, e.loadVector(op.getAcc(), {r, c}));
             e.storeVector(emitFromCompute(e, x, element), unit, {r, c});
           });
-          storeScalars(r, vectorEnd, isEmpty, inverse);
+          storeScalars(r, vectorEnd, result);
         });
       },
-      [&] { forRows([&](Value r, Value isEmpty, Value inverse) { storeScalars(r, e.index(0), isEmpty, inverse); }); });
+      [&] { forRows([&](Value r, const RowResult &result) { storeScalars(r, e.index(0), result); }); });
   for (auto [from, to] : llvm::zip_equal(op.getOthers(), op.getOtherOutputs())) {
     if (cast<ShapedType>(from.getType()).getRank() == 2) {
-      forRows([&, from = from, to = to](Value r, Value isEmpty, Value inverse) {
-        e.loop(e.index(0), e.size(from, 1), 1, [&](Value bin) {
-          Value share = e.mulf(e.load(from, {r, bin}), inverse);
-          e.store(e.select(isEmpty, e.scalar(0.0), share), to, {r, bin});
-        });
+      forRows([&, from = from, to = to](Value r, const RowResult &result) {
+        e.loop(e.index(0), e.size(from, 1), 1,
+               [&](Value bin) { e.store(normalize(e, result, e.load(from, {r, bin})), to, {r, bin}); });
       });
     } else {
       e.loop(begin, end, 1, [&, from = from, to = to](Value r) { e.store(e.load(from, r), to, r); });
@@ -72,13 +62,8 @@ void saccade::cpu::emitFinalizeRows(Emitter &e, FinalizeOp op, Value begin, Valu
   }
   if (!op.getLse())
     return;
-  e.loop(begin, end, 1, [&](Value r) {
-    // A row without keys has log-sum-exp ln(0) = −inf for any maximum.
-    Value log = math::LogOp::create(e.b, e.loc, e.load(op.getSum(), r));
-    Value max = e.zeroIfMinusInfinity(e.load(op.getMax(), r));
-    Value lse = e.addf(e.mulf(max, e.scalar(std::numbers::ln2)), log);
-    e.store(lse, op.getLse(), r);
-  });
+  e.loop(begin, end, 1,
+         [&](Value r) { e.store(emitLogSumExp(e, e.load(op.getMax(), r), e.load(op.getSum(), r)), op.getLse(), r); });
 }
 
 //===----------------------------------------------------------------------===//

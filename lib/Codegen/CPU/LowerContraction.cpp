@@ -1,10 +1,10 @@
 //===- LowerContraction.cpp - Register-blocked matmul of linalg ops -----------===//
 //
-// Lowers linalg contractions on buffers to packing loops and the microkernels that attention uses. Matmuls with a
-// prepacked RHS are lowered by LowerPackedMatmul.
+// Lowers linalg contractions on buffers to packing loops and the microkernels that attention uses. LowerPackedMatmul
+// lowers matmuls with a prepacked RHS.
 //
 //===----------------------------------------------------------------------===//
-#include "Microkernel.h"
+#include "BlockedMatmul.h"
 #include "Pack.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -26,6 +26,7 @@ using namespace saccade::cpu;
 namespace {
 
 /// Rewrites one contraction: C[m, n] += Σ_k A[m, k] · B[n, k] over one m, n and k loop, inside loops over the others.
+/// The RHS is packed for each block of the result.
 class ContractionLowering {
 public:
   ContractionLowering(Emitter e, linalg::LinalgOp op) : e(e), op(op) {}
@@ -36,13 +37,6 @@ private:
   linalg::LinalgOp op;
 
   Value matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at);
-  Value block(Value matrix, Value row, Value rows, Value column, Value columns);
-  void multiply(Value a, Value b, Value c);
-  void multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth);
-
-  unsigned packingFactor;
-  int64_t panel, maxRows, maxColumns, maxDepth;
-  Value packedA, packedB, tile;
 };
 
 /// A view of `operand` as a matrix over two loops, at the indices `at` of all others.
@@ -66,50 +60,6 @@ Value ContractionLowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned
   return isTransposed ? emitTransposed(e, view) : view;
 }
 
-Value ContractionLowering::block(Value matrix, Value row, Value rows, Value column, Value columns) {
-  SmallVector<OpFoldResult> strides(2, e.b.getIndexAttr(1));
-  return memref::SubViewOp::create(e.b, e.loc, matrix, getAsOpFoldResult(ValueRange{row, column}),
-                                   getAsOpFoldResult(ValueRange{rows, columns}), strides);
-}
-
-/// tile += a · bᵀ for blocks that fit the scratch.
-void ContractionLowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth) {
-  emitPackRows(e, a, rows, e.roundUp(rows, rowGroup), packedA, packingFactor);
-  emitPackPanels(e, b, columns, packedB, packingFactor);
-  RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
-  // Rows are padded to whole groups, so tail blocks stay in bounds of the scratch.
-  Value fullEnd = e.roundDown(rows, rowGroup);
-  e.loop(e.index(0), e.ceilDiv(columns, panel), 1, [&](Value p) {
-    auto multiplyRows = [&](Value row, RegisterBlock registers) {
-      emitMicrokernelInto(
-          e, registers, packingFactor, e.ceilDiv(depth, packingFactor), tile, row, e.mul(p, panel),
-          [&](unsigned i, Value k) { return e.load(packedA, {e.add(row, i), k}); },
-          [&](Value k, unsigned j) { return e.loadVector(packedB, {p, k, e.index(j * e.lanes())}); });
-    };
-    e.loop(e.index(0), fullEnd, full.rows, [&](Value row) { multiplyRows(row, full); });
-    e.loop(fullEnd, rows, tail.rows, [&](Value row) { multiplyRows(row, tail); });
-  });
-}
-
-/// c += a · bᵀ, block by block. A block of c is kept in the compute type over the whole reduction and converted once.
-void ContractionLowering::multiply(Value a, Value b, Value c) {
-  Value rows = e.size(c, 0), columns = e.size(c, 1), depth = e.size(a, 1);
-  e.loop(e.index(0), columns, maxColumns, [&](Value column) {
-    Value columnCount = e.min(e.sub(columns, column), e.index(maxColumns));
-    e.loop(e.index(0), rows, maxRows, [&](Value row) {
-      Value rowCount = e.min(e.sub(rows, row), e.index(maxRows));
-      Value result = block(c, row, rowCount, column, columnCount);
-      emitPackRows(e, result, rowCount, rowCount, tile, /*packingFactor=*/1);
-      e.loop(e.index(0), depth, maxDepth, [&](Value k) {
-        Value depthCount = e.min(e.sub(depth, k), e.index(maxDepth));
-        multiplyBlock(block(a, row, rowCount, k, depthCount), block(b, column, columnCount, k, depthCount), rowCount,
-                      columnCount, depthCount);
-      });
-      emitUnpackRows(e, tile, result);
-    });
-  });
-}
-
 void ContractionLowering::run(const linalg::ContractionDimensions &dims) {
   unsigned m = dims.m.back(), n = dims.n.back(), k = dims.k.back();
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
@@ -117,16 +67,25 @@ void ContractionLowering::run(const linalg::ContractionDimensions &dims) {
     return ShapedType::isDynamic(extents[loop]) ? limit : std::clamp<int64_t>(extents[loop], 1, limit);
   };
   MatmulBlock block = getMatmulBlock(op);
-  panel = 2 * e.lanes();
-  maxRows = atMost(block.rows, m);
-  maxColumns = atMost(block.columns, n);
-  packingFactor =
+  unsigned packingFactor =
       e.target.packingFactor(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
-  maxDepth = llvm::alignTo(atMost(block.depth, k), packingFactor);
-  int64_t panels = llvm::divideCeil(maxColumns, panel), paddedRows = llvm::alignTo(maxRows, rowGroup);
-  packedA = e.alloc({paddedRows, maxDepth / packingFactor});
-  packedB = e.alloc({panels, maxDepth / packingFactor, panel});
-  tile = e.alloc({paddedRows, panels * panel});
+  int64_t width = 2 * e.lanes();
+  block.rows = atMost(block.rows, m);
+  block.columns = llvm::alignTo(atMost(block.columns, n), width);
+  block.depth = llvm::divideCeil(atMost(block.depth, k), packingFactor);
+  BlockedMatmul matmul(e, packingFactor, block);
+  Value packed = e.alloc({block.columns / width, block.depth, width});
+  auto multiply = [&](Value lhs, Value rhs, Value result) {
+    auto begin = [&](Value tile, const ResultBlock &at) {
+      emitPackRows(e, emitBlock(e, result, at), at.rows, at.rows, tile, /*packingFactor=*/1);
+    };
+    matmul.run(lhs, result, begin, [&](const ResultBlock &at, Value kPack, Value kPacks) {
+      Value first = e.mul(kPack, packingFactor);
+      Value depth = e.min(e.mul(kPacks, packingFactor), e.sub(e.size(rhs, 1), first));
+      emitPackPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, packed, packingFactor);
+      return BlockedMatmul::Panels{packed, e.index(0), e.index(0)};
+    });
+  };
 
   SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);
   SmallVector<Value> at(ranges.size());

@@ -4,13 +4,12 @@
 // their operands in the same task.
 //
 //===----------------------------------------------------------------------===//
+#include "BlockedMatmul.h"
 #include "Microkernel.h"
 #include "Pack.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "saccade/Codegen/CPU/Passes.h"
-#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
-#include "llvm/Support/MathExtras.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_LOWERPACKEDMATMUL
@@ -171,94 +170,24 @@ void PackedMatmul::run() {
   });
 }
 
-namespace {
-
-/// Lowers a `blocked` matmul: a block of the panels fills half of L2, a copied group of LHS rows maxBlock of L1 (Goto
-/// and van de Geijn, 2008). The accumulators of a block of the result stay in scratch over the whole reduction, so
-/// results are equal to those of PackedMatmul.
-class BlockedMatmul {
-public:
-  BlockedMatmul(Emitter e, PackedMatmulOp op)
-      : e(e), op(op), lhs(op.getLhs()), panels(op.getPanels()), result(op.getResult()),
-        packingFactor(op.getPackingFactor()) {}
-
-  void run();
-
-private:
-  Value block(Value matrix, Value row, Value rows, Value column, Value columns);
-  void begin(Value rows, Value column, Value columns);
-  void accumulateBlock(Value row, Value rows, Value column, Value columns, Value kPack, Value kPacks);
-
-  Emitter e;
-  PackedMatmulOp op;
-  Value lhs, panels, result;
-  int64_t packingFactor, width;
-  Value tile;  ///< accumulators of a block of the result
-  Value group; ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
-  Value start; ///< one row of initial accumulators
-};
-
-} // namespace
-
-Value BlockedMatmul::block(Value matrix, Value row, Value rows, Value column, Value columns) {
-  SmallVector<OpFoldResult> ones(2, e.b.getIndexAttr(1));
-  return memref::SubViewOp::create(e.b, e.loc, matrix, getAsOpFoldResult(ValueRange{row, column}),
-                                   getAsOpFoldResult(ValueRange{rows, columns}), ones);
-}
-
-/// tile[r][c] = bias[column + c]
-void BlockedMatmul::begin(Value rows, Value column, Value columns) {
-  Value zero = e.index(0);
-  if (Value bias = op.getBias())
-    e.loop(zero, columns, 1, [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(column, c))), start, c); });
-  Value vectors = e.roundUp(columns, e.lanes());
-  e.loop(zero, rows, 1, [&](Value r) {
-    e.loop(zero, vectors, e.lanes(),
-           [&](Value c) { e.storeVector(op.getBias() ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c}); });
-  });
-}
-
-/// tile += lhs · panels for the k-packs [kPack, kPack + kPacks).
-void BlockedMatmul::accumulateBlock(Value row, Value rows, Value column, Value columns, Value kPack, Value kPacks) {
-  RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
-  Value zero = e.index(0), depth = e.mul(kPacks, packingFactor), firstPanel = e.div(column, width);
-  auto addGroup = [&](Value first, Value count, RegisterBlock registers) {
-    Value source = block(lhs, e.add(row, first), count, e.mul(kPack, packingFactor), depth);
-    emitPackRows(e, source, count, e.index(registers.rows), group, packingFactor);
-    e.loop(zero, e.ceilDiv(columns, width), 1, [&](Value p) {
-      Value panel = e.add(firstPanel, p);
-      emitMicrokernelInto(
-          e, registers, packingFactor, kPacks, tile, first, e.mul(p, width),
-          [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
-          [&](Value k, unsigned j) { return e.loadVector(panels, {panel, e.add(kPack, k), e.index(j * e.lanes())}); });
+/// Lowers a `blocked` matmul. Its results are equal to those of PackedMatmul.
+static void lowerBlocked(Emitter &e, PackedMatmulOp op) {
+  MatmulBlock block;
+  block.columns = block.columns * 32 / e.type.getWidth();
+  BlockedMatmul matmul(e, op.getPackingFactor(), block);
+  int64_t width = cast<MemRefType>(op.getPanels().getType()).getDimSize(2);
+  Value bias = op.getBias(), start = bias ? e.alloc({block.columns}) : Value(), zero = e.index(0);
+  auto begin = [&](Value tile, const ResultBlock &at) {
+    if (bias)
+      e.loop(zero, at.columns, 1,
+             [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(at.column, c))), start, c); });
+    e.loop(zero, at.rows, 1, [&](Value r) {
+      e.loop(zero, e.roundUp(at.columns, e.lanes()), e.lanes(),
+             [&](Value c) { e.storeVector(bias ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c}); });
     });
   };
-  // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
-  Value fullEnd = e.roundDown(rows, rowGroup);
-  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full); });
-  // Excess rows of the last group repeat the last row.
-  e.loop(fullEnd, rows, tail.rows, [&](Value r) { addGroup(r, e.min(e.sub(rows, r), e.index(tail.rows)), tail); });
-}
-
-void BlockedMatmul::run() {
-  MatmulBlock maxBlock;
-  int64_t bytes = e.type.getWidth() / 8, columnsAtOnce = maxBlock.columns * 4 / bytes;
-  width = cast<MemRefType>(panels.getType()).getDimSize(2);
-  tile = e.alloc({int64_t(llvm::alignTo(maxBlock.rows, rowGroup)), columnsAtOnce});
-  group = e.alloc({rowGroup, maxBlock.depth + 64 / bytes});
-  start = e.alloc({columnsAtOnce});
-  Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1), kPacks = e.size(panels, 1);
-  e.loop(zero, columns, columnsAtOnce, [&](Value column) {
-    Value columnCount = e.min(e.sub(columns, column), e.index(columnsAtOnce));
-    e.loop(zero, rows, maxBlock.rows, [&](Value row) {
-      Value rowCount = e.min(e.sub(rows, row), e.index(maxBlock.rows));
-      begin(rowCount, column, columnCount);
-      e.loop(zero, kPacks, maxBlock.depth, [&](Value kPack) {
-        accumulateBlock(row, rowCount, column, columnCount, kPack,
-                        e.min(e.sub(kPacks, kPack), e.index(maxBlock.depth)));
-      });
-      emitUnpackRows(e, tile, block(result, row, rowCount, column, columnCount));
-    });
+  matmul.run(op.getLhs(), op.getResult(), begin, [&](const ResultBlock &at, Value kPack, Value) {
+    return BlockedMatmul::Panels{op.getPanels(), e.div(at.column, width), kPack};
   });
 }
 
@@ -288,7 +217,7 @@ struct LowerPackedMatmul : saccade::impl::LowerPackedMatmulBase<LowerPackedMatmu
         auto matmul = cast<PackedMatmulOp>(op);
         Emitter e = emitter(matmul.getPanels());
         if (matmul.getBlocked())
-          BlockedMatmul(e, matmul).run();
+          lowerBlocked(e, matmul);
         else
           PackedMatmul(e, matmul).run();
       }

@@ -4,7 +4,7 @@
 // LowerUnpackedAccumulate.
 //
 //===----------------------------------------------------------------------===//
-#include "Exp2.h"
+#include "../Common/OnlineSoftmax.h"
 #include "Finalize.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -36,18 +36,17 @@ static bool isContiguous(Value memref) {
 static void lowerMerge(Emitter &e, MergeOp op) {
   State state = op.getState(), other = op.getOtherState();
   e.loop(e.index(0), e.size(state.acc, 0), 1, [&](Value r) {
-    Value max = e.broadcast(e.load(state.max, r)), otherMax = e.broadcast(e.load(other.max, r));
-    Value newMax = e.maxf(max, otherMax);
-    Value base = e.zeroIfMinusInfinity(newMax);
-    Value factor = emitExp2(e, e.subf(max, base)), otherFactor = emitExp2(e, e.subf(otherMax, base));
+    auto inAllLanes = [&](Value memref) { return e.broadcast(e.load(memref, r)); };
+    MergedRow merged =
+        mergeRow(e, inAllLanes(state.max), inAllLanes(state.sum), inAllLanes(other.max), inAllLanes(other.sum));
+    Value factor = merged.stateFactor, otherFactor = merged.otherFactor;
     auto scalarOf = [&](Value vector) -> Value {
       return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});
     };
     Value factorScalar = scalarOf(factor), otherFactorScalar = scalarOf(otherFactor);
-    e.store(scalarOf(newMax), state.max, r);
-    e.store(e.addf(e.mulf(e.load(state.sum, r), factorScalar), e.mulf(e.load(other.sum, r), otherFactorScalar)),
-            state.sum, r);
-    auto mergeRow = [&](Value into, Value from) {
+    e.store(scalarOf(merged.max), state.max, r);
+    e.store(scalarOf(merged.sum), state.sum, r);
+    auto mergeColumns = [&](Value into, Value from) {
       auto vectors = [&](Value c) {
         Value sum = e.mulf(e.loadVector(into, {r, c}), factor);
         e.storeVector(e.addf(sum, e.mulf(e.loadVector(from, {r, c}), otherFactor)), into, {r, c});
@@ -62,9 +61,9 @@ static void lowerMerge(Emitter &e, MergeOp op) {
       else
         e.loop(e.index(0), columns, 1, scalars);
     };
-    mergeRow(state.acc, other.acc);
+    mergeColumns(state.acc, other.acc);
     for (auto [into, from] : llvm::zip_equal(state.tallies, other.tallies))
-      mergeRow(into, from);
+      mergeColumns(into, from);
     if (!state.rowMax)
       return;
     Value rowMax = e.load(other.rowMax, r);

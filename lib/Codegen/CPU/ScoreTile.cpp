@@ -20,14 +20,14 @@ using namespace saccade::cpu;
 
 static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
-SplitScale cpu::emitSplitScale(Emitter &e, AccumulateOp op, unsigned packingFactor) {
+SplitScale cpu::emitSplitScale(Emitter &e, ScoringOpInterface op, unsigned packingFactor) {
   // The sign bits of all elements of a k-pack.
   unsigned bits = e.type.getWidth();
   auto constant = [&](const APInt &value) -> Value {
     return arith::ConstantOp::create(e.b, e.loc, e.b.getIntegerAttr(e.b.getIntegerType(bits), value));
   };
   APInt signs = APInt::getSplat(bits, APInt::getSignMask(bits / packingFactor));
-  if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
+  if (std::optional<double> scale = getConstantScale(op))
     return {*scale < 0 ? constant(signs) : Value(), e.scalar(std::abs(*scale))};
   Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
   Value signMask = e.select(isNegative, constant(signs), constant(APInt::getZero(bits)));
@@ -62,15 +62,8 @@ void ScoreTile::setOrigin(Value head, Value query) {
 }
 
 KeyRange ScoreTile::visibleKeysAbsolute(Value firstQuery, Value lastQuery) {
-  KeyRange all = {at[3], e.add(at[3], keys)};
-  if (op.getMask().empty())
-    return all;
-  RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
-  IRMapping values;
-  values.map(args.batch, at[0]);
-  values.map(args.head, at[1]);
-  values.map(args.captures, op.getCaptures());
-  return bounds.computeKeyRange(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
+  return bounds.computeKeyRange(e.b, e.loc, at[0], at[1], op.getQLen(), op.getKvLen(), firstQuery, lastQuery,
+                                {at[3], e.add(at[3], keys)});
 }
 
 ColumnRuns ScoreTile::visibleKeys(Value firstRow, Value rows) {
@@ -269,29 +262,6 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
   })[0];
 }
 
-ScoreTile::Exponent ScoreTile::updateMax(Value tileMax, Value oldMax) {
-  Value scaledMax = e.mulf(tileMax, e.broadcast(toBase2));
-  Value newMax = e.maxf(scaledMax, oldMax);
-  // Guards against −∞ − (−∞) unless the analysis proved that it cannot occur.
-  Value base = op->hasAttr(finiteMaxAttr) ? newMax : e.zeroIfMinusInfinity(newMax);
-  Value factor = emitExp2(e, e.subf(oldMax, base));
-
-  // weight = 2^((s − shift) · c + offset), usually with shift 0 and offset −base. The rounding error of the base
-  // cancels, because weights and sum use the same base. A base so large that its rounding error is a factor of two or
-  // more is subtracted before the multiplication instead. Weights that are rounded to bf16 do not cancel with their
-  // sum, so the tile with the maximum uses the maximum itself as shift, and its maximum weight is exactly 1.
-  Value isShifted = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
-                                          e.splat(e.type.isF64() ? 0x1p53 : 0x1p24));
-  Value zero = e.splat(0.0);
-  Value isNewest = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGE, scaledMax, newMax);
-  if (packingFactor > 1)
-    isShifted = arith::OrIOp::create(e.b, e.loc, isShifted, isNewest);
-  Value shift = e.select(isShifted, e.zeroIfMinusInfinity(tileMax), zero);
-  Value distance = e.select(isNewest, zero, e.subf(scaledMax, newMax));
-  Value offset = e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base));
-  return {newMax, factor, shift, offset};
-}
-
 Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value offset) {
   // One sum per register of a panel: the assignment of columns to sums must not depend on the end of the range.
   SmallVector<Value> sums(2, e.splat(0.0));
@@ -407,9 +377,11 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   forLanesOfRows([&](int64_t first, Value mask) {
     Value tileMax =
         reduceRows(e, state.laneValues, first, minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
-    Exponent exponent = updateMax(tileMax, load(op.getMax(), first, mask));
-    store(exponent.max, op.getMax(), first, mask);
-    e.storeVector(exponent.factor, state.factors, e.index(first));
+    RowMax max = emitRowMax(e, tileMax, load(op.getMax(), first, mask), e.broadcast(toBase2),
+                            /*isFinite=*/op->hasAttr(finiteMaxAttr));
+    Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/packingFactor > 1);
+    store(max.max, op.getMax(), first, mask);
+    e.storeVector(max.factor, state.factors, e.index(first));
     e.storeVector(exponent.shift, state.shifts, e.index(first));
     e.storeVector(exponent.offset, state.offsets, e.index(first));
     if (state.maxima)

@@ -7,6 +7,7 @@
 #ifndef SACCADE_LIB_CODEGEN_CPU_SCORETILE_H
 #define SACCADE_LIB_CODEGEN_CPU_SCORETILE_H
 
+#include "../Common/OnlineSoftmax.h"
 #include "Emitter.h"
 #include "Exp2.h"
 #include "VisibleColumns.h"
@@ -37,7 +38,7 @@ struct SplitScale {
   mlir::Value signMask; ///< sign bits to XOR into a k-pack of queries; null for none
   mlir::Value size;
 };
-SplitScale emitSplitScale(Emitter &e, attn::AccumulateOp op, unsigned packingFactor);
+SplitScale emitSplitScale(Emitter &e, attn::ScoringOpInterface op, unsigned packingFactor);
 
 /// Emits the softmax of the rows of one attn.accumulate.
 class ScoreTile {
@@ -82,11 +83,6 @@ public:
                     llvm::function_ref<void(mlir::Value row)> onRow);
 
 private:
-  /// Values of one row (in all lanes) or of one row per lane.
-  struct Exponent {
-    mlir::Value max, factor, shift, offset;
-  };
-  Exponent updateMax(mlir::Value tileMax, mlir::Value oldMax);
   /// Computes the weights of a row and returns their sum per lane.
   mlir::Value weighRow(mlir::Value row, const ColumnRuns &group, mlir::Value shift, mlir::Value offset);
   llvm::SmallVector<mlir::Value> weighColumns(mlir::Value row, attn::KeyRange columns, mlir::Value shift,

@@ -61,7 +61,7 @@ void ColumnRuns::forEach(Emitter &e, Body full, Body partial) const {
 // Panels
 //===----------------------------------------------------------------------===//
 
-VisibleColumns::VisibleColumns(Emitter &e, AccumulateOp op, Value keys, int64_t maxKeys)
+VisibleColumns::VisibleColumns(Emitter &e, ScoringOpInterface op, Value keys, int64_t maxKeys)
     : op(op), keys(keys), panels(llvm::divideCeil(maxKeys, 2 * e.lanes())) {
   bounds = memref::AllocOp::create(e.b, e.loc, MemRefType::get({panels, 3}, e.b.getIndexType()));
 }

@@ -45,7 +45,7 @@ class VisibleColumns {
 public:
   /// Must be created before the loop over groups, where per-panel data of all groups is computed. The tile has `keys`
   /// (at most `maxKeys`) keys.
-  VisibleColumns(Emitter &e, attn::AccumulateOp op, mlir::Value keys, int64_t maxKeys);
+  VisibleColumns(Emitter &e, attn::ScoringOpInterface op, mlir::Value keys, int64_t maxKeys);
 
   /// The panels of `columns` in which the mask may hold for a query at absolute positions [firstQuery, lastQuery] of an
   /// absolute head.
@@ -56,7 +56,7 @@ private:
   /// The absolute positions of the keys of a panel.
   attn::Interval keysOf(attn::StagedIntBuilder &numbers, mlir::Value panel, int64_t width);
 
-  attn::AccumulateOp op;
+  attn::ScoringOpInterface op;
   mlir::Value keys;
   int64_t panels;
   mlir::Value bounds;

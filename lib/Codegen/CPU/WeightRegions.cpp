@@ -12,7 +12,7 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-void saccade::cpu::bindRegion(RegionVectorizer &lanes, AccumulateOp op, const RegionArguments &args, Value batch,
+void saccade::cpu::bindRegion(RegionVectorizer &lanes, ScoringOpInterface op, const RegionArguments &args, Value batch,
                               Value head, Value query, Value key) {
   lanes.bindUniform(args.batch, batch);
   lanes.bindUniform(args.head, head);

@@ -14,8 +14,8 @@ namespace saccade::cpu {
 
 /// Binds the arguments of a region of `op` except the score: batch, head and query are uniform, keys are contiguous
 /// from `key` on.
-void bindRegion(RegionVectorizer &lanes, attn::AccumulateOp op, const attn::RegionArguments &args, mlir::Value batch,
-                mlir::Value head, mlir::Value query, mlir::Value key);
+void bindRegion(RegionVectorizer &lanes, attn::ScoringOpInterface op, const attn::RegionArguments &args,
+                mlir::Value batch, mlir::Value head, mlir::Value query, mlir::Value key);
 
 /// The weight region and the tallies of one attn.accumulate.
 class WeightRegions {

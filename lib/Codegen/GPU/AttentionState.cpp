@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionState.h"
-#include "Exponential.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -286,14 +285,4 @@ void device::mergeRowMax(Emitter &e, const State &state, Value row, Value rowMax
   e.storeShared(e.select(isLarger, rowMax, before), state.rowMax, {row});
   if (argmax)
     e.storeShared(e.select(isLarger, argmax, e.load(state.argmax, {row})), state.argmax, {row});
-}
-
-MergedRow device::mergeRow(Emitter &e, Value max, Value sum, Value otherMax, Value otherSum) {
-  MergedRow merged;
-  merged.max = e.maxf(max, otherMax);
-  Value base = e.zeroIfMinusInfinity(merged.max);
-  merged.stateFactor = exp2(e, e.subf(max, base));
-  merged.otherFactor = exp2(e, e.subf(otherMax, base));
-  merged.sum = e.addf(e.mulf(sum, merged.stateFactor), e.mulf(otherSum, merged.otherFactor));
-  return merged;
 }

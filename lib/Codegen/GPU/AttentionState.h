@@ -57,14 +57,6 @@ std::pair<mlir::Value, mlir::Value> reduceRowMax(Emitter &e, const PrivateState 
 /// kept; of equal ones that in memory, which is of earlier keys.
 void mergeRowMax(Emitter &e, const attn::State &state, mlir::Value row, mlir::Value rowMax, mlir::Value argmax);
 
-/// The merged state (max, sum) of a row over two disjoint sets of keys.
-struct MergedRow {
-  mlir::Value max, sum;
-  mlir::Value stateFactor, otherFactor; ///< of the accumulators
-};
-/// Merges two states of a row, all scalars; either maximum may be −∞.
-MergedRow mergeRow(Emitter &e, mlir::Value max, mlir::Value sum, mlir::Value otherMax, mlir::Value otherSum);
-
 } // namespace saccade::device
 
 #endif // SACCADE_LIB_CODEGEN_GPU_ATTENTIONSTATE_H

@@ -23,10 +23,7 @@ inline constexpr unsigned globalSpace = 1, sharedSpace = 3;
 /// A builder at a location for floating-point values of `type` (f32 or f64). Positions and extents are `index` (64
 /// bits), offsets inside of a tile are i32.
 struct Emitter : KernelEmitter {
-  mlir::FloatType type;
-
-  Emitter(mlir::OpBuilder &builder, mlir::Location loc, mlir::FloatType type)
-      : KernelEmitter(builder, loc), type(type) {}
+  Emitter(mlir::OpBuilder &builder, mlir::Location loc, mlir::FloatType type) : KernelEmitter(builder, loc, type) {}
 
   //===--- Integers ---===//
   Value i32(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 32); }
@@ -39,21 +36,18 @@ struct Emitter : KernelEmitter {
   Value toI32(Value x) { return x.getType().isIndex() ? cast(b.getI32Type(), x) : x; }
 
   //===--- Floating point ---===//
-  Value scalar(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
   Value fma(Value x, Value y, Value z) { return mlir::LLVM::FMAOp::create(b, loc, x, y, z); }
   /// maxnum: if one operand is NaN, the other one (a single instruction).
-  Value maxf(Value x, Value y) { return mlir::LLVM::MaxNumOp::create(b, loc, x, y); }
+  Value maxf(Value x, Value y) override { return mlir::LLVM::MaxNumOp::create(b, loc, x, y); }
   /// The unary f32 instruction `name` of the special function unit: "ex2" (2^x, error within 2 ulp) or "lg2" (log2,
   /// error within 2^−22). Subnormal values are flushed to 0.
   Value approxIntrinsic(llvm::StringRef name, Value x) {
     auto intrinsic = b.getStringAttr("llvm.nvvm." + name + ".approx.ftz.f");
     return mlir::LLVM::CallIntrinsicOp::create(b, loc, type, intrinsic, mlir::ValueRange{x}).getResult(0);
   }
-  /// x, or 0 if x is −∞ (the maximum over no keys), so that subtracting it never forms −∞ − (−∞).
-  Value zeroIfMinusInfinity(Value x) {
-    Value isEmpty = mlir::arith::CmpFOp::create(b, loc, mlir::arith::CmpFPredicate::OEQ, x, minusInfinity());
-    return select(isEmpty, scalar(0.0), x);
-  }
+  /// Within a few ulp; overflow gives ∞.
+  Value exp2(Value x) override;
+  Value log(Value x) override;
   Value minusInfinity() { return scalar(-std::numeric_limits<double>::infinity()); }
   /// Converts an element to `type`, and back.
   Value extend(Value x) { return x.getType() == type ? x : mlir::arith::ExtFOp::create(b, loc, type, x).getResult(); }

@@ -15,7 +15,7 @@ using namespace saccade::attn;
 using namespace saccade::device;
 
 /// Replaces a read of a length or an op whose tensor operand has become a memref.
-static Value replaceRead(Emitter &e, Operation *read, AccumulateOp op) {
+static Value replaceRead(Emitter &e, Operation *read, ScoringOpInterface op) {
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPoint(read);
   if (auto length = dyn_cast<LengthOp>(read))

@@ -11,11 +11,11 @@ struct RowPosition {
   mlir::Value head, query;
 };
 
-/// Evaluates a region of an attn.accumulate at one pair of query and key.
+/// Evaluates a region of a step of attention at one pair of query and key.
 class PositionRegion {
 public:
   /// `op` and its captures must outlive the object.
-  PositionRegion(attn::AccumulateOp op, mlir::Region &region) : op(op), region(region) {}
+  PositionRegion(attn::ScoringOpInterface op, mlir::Region &region) : op(op), region(region) {}
 
   bool isEmpty() const { return region.empty(); }
   /// Returns the first value that the region yields at the absolute positions `query` and `key` (index); `score` is
@@ -27,7 +27,7 @@ public:
   llvm::SmallVector<mlir::Value> evaluateAll(Emitter &e, mlir::Value score, RowPosition query, mlir::Value key);
 
 private:
-  attn::AccumulateOp op;
+  attn::ScoringOpInterface op;
   mlir::Region &region;
 };
 

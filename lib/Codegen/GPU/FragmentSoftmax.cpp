@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "FragmentSoftmax.h"
-#include "Exponential.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
 #include <numbers>
@@ -59,20 +58,9 @@ RowPosition FragmentSoftmax::positionOf(Emitter &e, Value row) {
   return {e.add(at(e, 1), e.toIndex(head)), e.add(at(e, 2), e.toIndex(query))};
 }
 
-KeyRange FragmentSoftmax::visibleKeysAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
-  KeyRange all = {at(e, 3), e.add(at(e, 3), keys)};
-  if (op.getMask().empty())
-    return all;
-  RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
-  IRMapping values;
-  values.map(args.batch, at(e, 0));
-  values.map(args.head, head);
-  values.map(args.captures, op.getCaptures());
-  return bounds.computeKeyRange(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
-}
-
 KeyRange FragmentSoftmax::visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
-  KeyRange absolute = visibleKeysAbsolute(e, head, firstQuery, lastQuery);
+  KeyRange absolute = bounds.computeKeyRange(e.b, e.loc, at(e, 0), head, op.getQLen(), op.getKvLen(), firstQuery,
+                                             lastQuery, {at(e, 3), e.add(at(e, 3), keys)});
   // Clamp to the op's keys, which fit into 32 bits.
   auto relative = [&](Value key) { return e.toI32(e.max(e.min(e.sub(key, at(e, 3)), keys), e.index(0))); };
   return {relative(absolute.begin), relative(absolute.end)};
@@ -151,18 +139,18 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   if (op.getFinal())
     return applyFinal(e, scores, first, state, reduce);
   updateArgmax(e, scores, first, state);
-  SmallVector<Value> tileMax = rowMaxima(e, scores, reduce), maxima, factors, sums(fragment.rows.size());
+  SmallVector<Value> tileMax = rowMaxima(e, scores, reduce), factors, sums(fragment.rows.size());
+  SmallVector<RowMax> maxima;
   for (auto [r, max] : llvm::enumerate(tileMax)) {
-    Value before = e.load(state.max, r);
-    maxima.push_back(e.maxf(e.mulf(max, toBase2), before));
-    e.store(maxima.back(), state.max, r);
-    factors.push_back(exp2(e, e.subf(before, e.zeroIfMinusInfinity(maxima.back()))));
+    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2));
+    e.store(maxima.back().max, state.max, r);
+    factors.push_back(maxima.back().factor);
   }
   scaleTallies(e, factors, state);
   SmallVector<Value> exponents = exponentsOf(e, scores, tileMax, maxima);
   for (unsigned i = 0; i < scores.size(); ++i) {
     unsigned r = fragment.rowOf[i];
-    Value weight = exp2(e, exponents[i]);
+    Value weight = e.exp2(exponents[i]);
     sums[r] = sums[r] ? e.addf(sums[r], weight) : weight;
     addToTallies(e, i, scores[i], weight, first, state);
     scores[i] = weight;
@@ -183,22 +171,16 @@ SmallVector<Value> FragmentSoftmax::rowMaxima(Emitter &e, ArrayRef<Value> scores
 }
 
 SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scores, ArrayRef<Value> tileMax,
-                                                ArrayRef<Value> maxima) {
-  // exponent = (s − shift) · c + offset. Usually shift = 0 and offset = −base; the rounding error of base cancels,
-  // because weights and sum use the same base. If |base| is so large that its rounding error could be a factor of two
-  // or more, the maximum is subtracted before the multiplication, in a branch that is rarely taken.
+                                                ArrayRef<RowMax> maxima) {
+  // The branch for shifted scores is rarely taken.
   SmallVector<Value> shifts, offsets;
   Value isAnyShifted;
-  for (auto [largest, max] : llvm::zip_equal(tileMax, maxima)) {
-    Value base = e.zeroIfMinusInfinity(max), scaled = e.mulf(largest, toBase2);
-    Value isShifted =
-        arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
-                              e.scalar(e.type.isF64() ? 0x1p53 : 0x1p24));
-    Value isNewest = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGE, scaled, max);
-    Value distance = e.select(isNewest, e.scalar(0.0), e.subf(scaled, max));
-    shifts.push_back(e.select(isShifted, e.zeroIfMinusInfinity(largest), e.scalar(0.0)));
-    offsets.push_back(e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base)));
-    isAnyShifted = isAnyShifted ? arith::OrIOp::create(e.b, e.loc, isAnyShifted, isShifted).getResult() : isShifted;
+  for (auto [largest, row] : llvm::zip_equal(tileMax, maxima)) {
+    Exponent exponent = emitExponent(e, row, largest);
+    shifts.push_back(exponent.shift);
+    offsets.push_back(exponent.offset);
+    isAnyShifted = isAnyShifted ? arith::OrIOp::create(e.b, e.loc, isAnyShifted, exponent.isShifted).getResult()
+                                : exponent.isShifted;
   }
   SmallVector<Value> shifted = e.choose(
       isAnyShifted, SmallVector<Type>(scores.size(), e.type),
@@ -272,16 +254,17 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
                                                const PrivateState &state, RowReduce reduce) {
   PositionRegion region(op, op.getWeight());
   SmallVector<RowPosition> rows = emitRowPositions(e);
-  SmallVector<Value> columns = emitColumns(e), inverses, sums, maxima;
-  for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r) {
+  SmallVector<Value> tileMax = rowMaxima(e, scores, reduce), columns = emitColumns(e), inverses, sums;
+  SmallVector<RowMax> maxima;
+  for (auto [r, max] : llvm::enumerate(tileMax)) {
     sums.push_back(reduce(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
-    inverses.push_back(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sums.back()));
-    maxima.push_back(e.load(state.max, r));
+    inverses.push_back(finalizeRow(e, sums.back()).inverse);
+    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2));
   }
-  SmallVector<Value> exponents = exponentsOf(e, scores, rowMaxima(e, scores, reduce), maxima);
+  SmallVector<Value> exponents = exponentsOf(e, scores, tileMax, maxima);
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, exponent, column, r] : llvm::zip_equal(scores, exponents, columns, fragment.rowOf)) {
-    Value weight = e.mulf(exp2(e, exponent), inverses[r]);
+    Value weight = e.mulf(e.exp2(exponent), inverses[r]);
     Value changed = region.evaluate(e, weight, rows[r], e.add(begin, e.toIndex(column)));
     Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, e.minusInfinity());
     score = e.select(isVisible, e.mulf(changed, sums[r]), e.scalar(0.0));
@@ -316,14 +299,4 @@ void FragmentSoftmax::clearRows(Emitter &e, const PrivateState &state) {
       e.store(e.select(isRow, e.load(state.argmax, r), arith::ConstantIntOp::create(e.b, e.loc, -1, 64)), state.argmax,
               r);
   }
-}
-
-RowResult device::finalizeRow(Emitter &e, Value max, Value sum) {
-  RowResult result;
-  result.isEmpty = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, sum, e.scalar(0.0));
-  result.inverse = arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sum);
-  // For a row without keys log2(0) = −∞ is the result, independent of its maximum.
-  Value log = e.addf(e.zeroIfMinusInfinity(max), log2(e, sum));
-  result.lse = e.mulf(log, e.scalar(std::numbers::ln2));
-  return result;
 }

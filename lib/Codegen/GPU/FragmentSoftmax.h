@@ -7,6 +7,7 @@
 #ifndef SACCADE_LIB_CODEGEN_GPU_FRAGMENTSOFTMAX_H
 #define SACCADE_LIB_CODEGEN_GPU_FRAGMENTSOFTMAX_H
 
+#include "../Common/OnlineSoftmax.h"
 #include "EvaluateRegion.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
@@ -66,7 +67,6 @@ public:
   void clearRows(Emitter &e, const PrivateState &state);
 
 private:
-  attn::KeyRange visibleKeysAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery);
   /// The keys that are visible to some query in [firstQuery, lastQuery] of a head, relative to key 0 of the op, i32.
   /// The range may be empty.
   attn::KeyRange visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery);
@@ -81,10 +81,9 @@ private:
   void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
   /// The row maxima of the tile.
   llvm::SmallVector<Value> rowMaxima(Emitter &e, llvm::ArrayRef<Value> scores, RowReduce reduce);
-  /// The base-2 exponent of the weight of each score. `tileMax` are row maxima of the tile as scores, `maxima` running
-  /// row maxima as base-2 exponents.
+  /// The base-2 exponent of the weight of each score. `tileMax` are row maxima of the tile as scores.
   llvm::SmallVector<Value> exponentsOf(Emitter &e, llvm::ArrayRef<Value> scores, llvm::ArrayRef<Value> tileMax,
-                                       llvm::ArrayRef<Value> maxima);
+                                       llvm::ArrayRef<RowMax> maxima);
   void updateArgmax(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
   void scaleTallies(Emitter &e, llvm::ArrayRef<Value> factors, const PrivateState &state);
   void addToTallies(Emitter &e, unsigned i, Value score, Value weight, Value first, const PrivateState &state);
@@ -101,13 +100,6 @@ private:
   Value scale;                               ///< null if folded into toBase2
   Value toBase2;                             ///< factor from scores to base-2 exponents
 };
-
-/// The final values of a row: whether it has no keys, 1 / sum, and the log-sum-exp.
-struct RowResult {
-  mlir::Value isEmpty, inverse;
-  mlir::Value lse;
-};
-RowResult finalizeRow(Emitter &e, mlir::Value max, mlir::Value sum);
 
 } // namespace saccade::device
 

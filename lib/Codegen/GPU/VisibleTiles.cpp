@@ -21,7 +21,7 @@ namespace {
 /// Emits the test of the tiles of one group, at the start of the body of `groups`.
 class GroupTest {
 public:
-  GroupTest(Emitter &e, AccumulateOp op, const TileLoop &loop, scf::ForOp groups)
+  GroupTest(Emitter &e, ScoringOpInterface op, const TileLoop &loop, scf::ForOp groups)
       : e(e), op(op), loop(loop), groups(groups), numbers(e.b, e.loc) {}
 
   /// Returns false if no tile can be proved empty or full.
@@ -76,7 +76,7 @@ private:
   }
 
   Emitter &e;
-  AccumulateOp op;
+  ScoringOpInterface op;
   const TileLoop &loop;
   scf::ForOp groups;
   StagedIntBuilder numbers;
@@ -97,7 +97,7 @@ static void forEachTile(Emitter &e, const TileLoop &loop, function_ref<void(Valu
   });
 }
 
-void device::forEachVisibleTile(Emitter &e, AccumulateOp op, const TileLoop &loop, function_ref<void(Value)> start,
+void device::forEachVisibleTile(Emitter &e, ScoringOpInterface op, const TileLoop &loop, function_ref<void(Value)> start,
                                 function_ref<void(const KeyTile &)> body) {
   auto groups = scf::ForOp::create(e.b, e.loc, loop.tiles.begin, loop.tiles.end, e.i32(groupTiles * loop.width));
   OpBuilder::InsertionGuard guard(e.b);

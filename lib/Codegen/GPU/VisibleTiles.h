@@ -34,7 +34,7 @@ struct KeyTile {
 ///
 /// A lane tests one of 32 tiles, and all lanes share the results, because a test waits for reads of memory. Every warp
 /// does so, which takes no longer than one and needs no barrier.
-void forEachVisibleTile(Emitter &e, attn::AccumulateOp op, const TileLoop &loop,
+void forEachVisibleTile(Emitter &e, attn::ScoringOpInterface op, const TileLoop &loop,
                         llvm::function_ref<void(mlir::Value first)> start,
                         llvm::function_ref<void(const KeyTile &)> body);
 

@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../AttentionState.h"
-#include "../Exponential.h"
 #include "../GlobalMatrix.h"
 #include "../SharedMemory.h"
 #include "../VisibleTiles.h"
@@ -117,7 +116,7 @@ private:
         e.store(e.scalar(0.0), section.sum, 0);
       Value before = e.load(state.max, 0);
       computeTiles(softmax, {e.max(begin, tiles.begin), e.min(e.add(begin, sectionKeys), tiles.end)}, section);
-      Value factor = exp2(e, e.subf(before, e.zeroIfMinusInfinity(e.load(state.max, 0))));
+      Value factor = e.exp2(e.subf(before, e.zeroIfMinusInfinity(e.load(state.max, 0))));
       if (!op.getFinal())
         e.store(e.fma(e.load(state.sum, 0), factor, e.load(section.sum, 0)), state.sum, 0);
       if (hasResult)
@@ -254,15 +253,15 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
   GlobalMatrix output(e, op.getOutput(), op.getOutputDims());
   Value row = e.toIndex(e.thread());
   e.ifElse(e.isLess(row, output.rows), [&] {
-    RowResult result = finalizeRow(e, e.load(state.max, 0), e.load(state.sum, 0));
+    RowResult result = finalizeRow(e, e.load(state.sum, 0));
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
-      // The accumulator of an empty row may hold NaN or infinity, so it is replaced, not multiplied by zero.
-      Value x = e.select(result.isEmpty, e.scalar(0.0), e.mulf(e.load(state.acc, {c}), result.inverse));
+      Value x = normalize(e, result, e.load(state.acc, {c}));
       LLVM::StoreOp::create(e.b, e.loc, e.truncate(x, output.element), output.address(e, row, c));
     });
     if (op.getLse()) {
       GlobalMatrix lse(e, op.getLse());
-      LLVM::StoreOp::create(e.b, e.loc, result.lse, lse.address(e, row, e.index(0)));
+      Value x = emitLogSumExp(e, e.load(state.max, 0), e.load(state.sum, 0));
+      LLVM::StoreOp::create(e.b, e.loc, x, lse.address(e, row, e.index(0)));
     }
     for (auto [part, output] : llvm::zip_equal(state.others, op.getOtherOutputs())) {
       GlobalMatrix to(e, output);
@@ -270,7 +269,7 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
       e.loop(e.index(0), e.index(to.columns), 1, [&](Value i) {
         Value x = e.load(part, {i});
         if (isTally)
-          x = e.truncate(e.select(result.isEmpty, e.scalar(0.0), e.mulf(x, result.inverse)), to.element);
+          x = e.truncate(normalize(e, result, x), to.element);
         LLVM::StoreOp::create(e.b, e.loc, x, to.address(e, row, i));
       });
     }

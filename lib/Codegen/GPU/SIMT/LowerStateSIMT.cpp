@@ -58,23 +58,16 @@ static void lowerMerge(Emitter &e, MergeOp op) {
 
 static void lowerFinalize(Emitter &e, FinalizeOp op) {
   GlobalMatrix output(e, op.getOutput(), op.getOutputDims());
-  auto resultOf = [&](Value row) { return finalizeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row})); };
+  auto normalized = [&](Value row, Value x) { return normalize(e, finalizeRow(e, e.load(op.getSum(), {row})), x); };
   forElements(e, output.rows, output.columns, [&](Value row, Value column) {
-    RowResult result = resultOf(row);
-    // The accumulator of an empty row may hold NaN or infinity, so it is replaced, not multiplied by zero.
-    Value x = e.mulf(e.load(op.getAcc(), {row, column}), result.inverse);
-    x = e.truncate(e.select(result.isEmpty, e.scalar(0.0), x), output.element);
+    Value x = e.truncate(normalized(row, e.load(op.getAcc(), {row, column})), output.element);
     LLVM::StoreOp::create(e.b, e.loc, x, output.address(e, row, column));
   });
   for (auto [from, to] : llvm::zip_equal(op.getOthers(), op.getOtherOutputs())) {
     GlobalMatrix part(e, to);
     bool isTally = cast<MemRefType>(from.getType()).getRank() == 2;
     forElements(e, output.rows, isTally ? part.columns : 1, [&, from = from](Value row, Value column) {
-      Value x = isTally ? e.load(from, {row, column}) : e.load(from, {row});
-      if (isTally) {
-        RowResult result = resultOf(row);
-        x = e.select(result.isEmpty, e.scalar(0.0), e.mulf(x, result.inverse));
-      }
+      Value x = isTally ? normalized(row, e.load(from, {row, column})) : e.load(from, {row});
       LLVM::StoreOp::create(e.b, e.loc, x, part.address(e, row, column));
     });
   }
@@ -82,7 +75,8 @@ static void lowerFinalize(Emitter &e, FinalizeOp op) {
     return;
   GlobalMatrix lse(e, op.getLse());
   forElements(e, output.rows, 1, [&](Value row, Value) {
-    LLVM::StoreOp::create(e.b, e.loc, resultOf(row).lse, lse.address(e, row, e.index(0)));
+    Value x = emitLogSumExp(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}));
+    LLVM::StoreOp::create(e.b, e.loc, x, lse.address(e, row, e.index(0)));
   });
 }
 

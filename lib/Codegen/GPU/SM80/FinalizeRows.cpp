@@ -31,7 +31,7 @@ public:
     bool hasPairs = shape.valueDepth % 2 == 0 && output.element == shape.element;
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
       Value sum = reduceLanes(e, e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); });
-      RowResult result = finalizeRow(e, e.load(state.max, r), sum);
+      RowResult result = finalizeRow(e, sum);
       Value row = lane.row(e, r);
       storeOthers(row, r, result, others);
       e.ifElse(e.isLess(row, output.rows), [&] {
@@ -40,8 +40,10 @@ public:
             [&] { storeRow(row, r, result, /*inPairs=*/false); });
         if (!lse)
           return;
-        e.ifElse(lane.isFirst(e),
-                 [&] { LLVM::StoreOp::create(e.b, e.loc, result.lse, lse->address(e, row, e.index(0))); });
+        e.ifElse(lane.isFirst(e), [&] {
+          Value x = emitLogSumExp(e, e.load(state.max, r), sum);
+          LLVM::StoreOp::create(e.b, e.loc, x, lse->address(e, row, e.index(0)));
+        });
       });
     }
   }
@@ -60,9 +62,8 @@ private:
         int64_t count = state.bins(part);
         e.loop(e.index(0), e.index(count), 1, [&, part = part, i = i](Value bin) {
           Value partial = e.load(part, {e.add(bin, r * count)});
-          Value x = e.mulf(reduceLanes(e, partial, [&](Value x, Value y) { return e.addf(x, y); }), result.inverse);
-          x = e.select(result.isEmpty, e.scalar(0.0), x);
-          store(to[i], bin, e.truncate(x, to[i].element));
+          Value x = reduceLanes(e, partial, [&](Value x, Value y) { return e.addf(x, y); });
+          store(to[i], bin, e.truncate(normalize(e, result, x), to[i].element));
         });
       } else {
         auto [max, position] = reduceRowMax(e, state, r, /*threads=*/4);
@@ -77,8 +78,7 @@ private:
       SmallVector<Value> pair;
       for (int64_t i : {0, 1}) {
         Value x = e.load(state.acc, (r / 2 * shape.valueTiles() + tile) * 4 + r % 2 * 2 + i);
-        // The accumulator of an empty row may hold NaN or infinity, so it is replaced, not multiplied by zero.
-        pair.push_back(e.select(result.isEmpty, e.scalar(0.0), e.mulf(x, result.inverse)));
+        pair.push_back(normalize(e, result, x));
       }
       if (inPairs) {
         guarded(column, [&] {

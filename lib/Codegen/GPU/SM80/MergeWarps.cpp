@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "MergeWarps.h"
-#include "../Exponential.h"
 #include "../SharedMemory.h"
 
 using namespace mlir;
@@ -70,7 +69,7 @@ private:
   void storeAccumulatorsToShared() {
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
       Value row = e.add(lane.group, Lane::offset(r));
-      Value factor = exp2(e, e.subf(e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row))));
+      Value factor = e.exp2(e.subf(e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row))));
       Value first = e.add(e.mul(e.add(e.mul(lane.warp, shape.rows), row), columns), lane.column);
       for (int64_t tile = 0; tile < shape.valueTiles(); ++tile)
         for (int64_t i : {0, 1}) {
@@ -85,7 +84,7 @@ private:
     Value max = maxOf(row), base = e.zeroIfMinusInfinity(max), sum;
     for (int64_t warp = 0; warp < warps; ++warp) {
       Value place = e.add(row, warp * shape.rows);
-      Value part = e.mulf(loadShared(sums, place), exp2(e, e.subf(loadShared(maxima, place), base)));
+      Value part = e.mulf(loadShared(sums, place), e.exp2(e.subf(loadShared(maxima, place), base)));
       sum = sum ? e.addf(sum, part) : part;
     }
     Value at = e.toIndex(row);

@@ -163,11 +163,12 @@ llvm::SetVector<Value> conjuncts(Value condition) {
 
 } // namespace
 
-KeyBounds::KeyBounds(ScoringOpInterface op) : mask(&op.getMask()) {
-  if (mask->empty())
+KeyBounds::KeyBounds(ScoringOpInterface op) : op(op) {
+  Region &mask = op.getMask();
+  if (mask.empty())
     return;
-  AffineReader reader(getRegionArguments(*mask, /*isScore=*/false));
-  for (Value condition : conjuncts(cast<YieldOp>(mask->front().getTerminator()).getOperand())) {
+  AffineReader reader(getRegionArguments(mask, /*isScore=*/false));
+  for (Value condition : conjuncts(cast<YieldOp>(mask.front().getTerminator()).getOperand())) {
     SmallVector<std::optional<AffineConstraint>, 2> read;
     if (auto compare = condition.getDefiningOp<arith::CmpIOp>()) {
       Value lhs = compare.getLhs(), rhs = compare.getRhs();
@@ -303,4 +304,17 @@ KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, const IRMapping 
     }
   }
   return keys;
+}
+
+KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, Value batch, Value head, Value queryLength,
+                                    Value keyLength, Value firstQuery, Value lastQuery, KeyRange keys) const {
+  ScoringOpInterface scoring = op;
+  IRMapping values;
+  if (!scoring.getMask().empty()) {
+    RegionArguments args = getRegionArguments(scoring.getMask(), /*isScore=*/false);
+    values.map(args.batch, batch);
+    values.map(args.head, head);
+    values.map(args.captures, scoring.getCaptures());
+  }
+  return computeKeyRange(b, loc, values, queryLength, keyLength, firstQuery, lastQuery, keys);
 }

@@ -33,7 +33,7 @@ void RuntimeMaskInputs::attachTables(AccumulateOp op, ArrayRef<unsigned> capture
   op->setAttr(tablesAttr, DenseI64ArrayAttr::get(op.getContext(), numbers));
 }
 
-RuntimeMaskInputs::BlockMinMax RuntimeMaskInputs::attachedTables(AccumulateOp op) {
+RuntimeMaskInputs::BlockMinMax RuntimeMaskInputs::attachedTables(ScoringOpInterface op) {
   return [op](Value source) mutable -> std::pair<Value, Value> {
     auto numbers = op->getAttrOfType<DenseI64ArrayAttr>(tablesAttr);
     if (!numbers)

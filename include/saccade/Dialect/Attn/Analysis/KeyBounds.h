@@ -40,9 +40,13 @@ public:
   KeyRange computeKeyRange(mlir::OpBuilder &b, mlir::Location loc, const mlir::IRMapping &values,
                            mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstQuery,
                            mlir::Value lastQuery, KeyRange keys) const;
+  /// The same for a batch and a head (absolute, index values), with the captures of the op.
+  KeyRange computeKeyRange(mlir::OpBuilder &b, mlir::Location loc, mlir::Value batch, mlir::Value head,
+                           mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstQuery,
+                           mlir::Value lastQuery, KeyRange keys) const;
 
 private:
-  mlir::Region *mask;
+  ScoringOpInterface op;
   llvm::SmallVector<AffineConstraint> constraints;
   bool exact = true;
 };

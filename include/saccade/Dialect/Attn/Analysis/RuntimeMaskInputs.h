@@ -24,10 +24,10 @@ public:
   /// Adds the tables of captures of `op` to its captures, for `attachedTables`.
   static void attachTables(AccumulateOp op, llvm::ArrayRef<unsigned> captures, const BlockMinMax &tables);
   /// The tables among the captures of `op`; null for a capture without tables.
-  static BlockMinMax attachedTables(AccumulateOp op);
+  static BlockMinMax attachedTables(ScoringOpInterface op);
 
   /// All elements of captures without tables are read.
-  explicit RuntimeMaskInputs(AccumulateOp op, BlockMinMax blockMinMax = nullptr)
+  explicit RuntimeMaskInputs(ScoringOpInterface op, BlockMinMax blockMinMax = nullptr)
       : op(op), blockMinMax(std::move(blockMinMax)) {}
 
   StagedInt length(StagedIntBuilder &b, Role role) override;
@@ -37,7 +37,7 @@ public:
   std::optional<Interval> elements(StagedIntBuilder &b, unsigned capture, llvm::ArrayRef<Interval> place) override;
 
 private:
-  AccumulateOp op;
+  ScoringOpInterface op;
   BlockMinMax blockMinMax;
 };
 

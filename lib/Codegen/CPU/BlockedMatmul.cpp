@@ -1,0 +1,65 @@
+//===- BlockedMatmul.cpp - Matmul blocked for the caches ----------------------===//
+#include "BlockedMatmul.h"
+#include "Microkernel.h"
+#include "Pack.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::cpu;
+
+Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
+  SmallVector<OpFoldResult> ones(2, e.b.getIndexAttr(1));
+  return memref::SubViewOp::create(e.b, e.loc, matrix, getAsOpFoldResult(ValueRange{block.row, block.column}),
+                                   getAsOpFoldResult(ValueRange{block.rows, block.columns}), ones);
+}
+
+BlockedMatmul::BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock)
+    : e(e), packingFactor(packingFactor), maxBlock(maxBlock),
+      tile(e.alloc({int64_t(llvm::alignTo(maxBlock.rows, rowGroup)), maxBlock.columns})),
+      group(e.alloc({rowGroup, maxBlock.depth + 512 / e.type.getWidth()})) {}
+
+/// tile += lhs · panels for the k-packs [kPack, kPack + kPacks).
+void BlockedMatmul::addBlock(Value lhs, const ResultBlock &block, Value kPack, Value kPacks, const Panels &panels) {
+  RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
+  Value zero = e.index(0), k = e.mul(kPack, packingFactor), depth = e.mul(kPacks, packingFactor);
+  if (packingFactor > 1)
+    depth = e.min(depth, e.sub(e.size(lhs, 1), k));
+  int64_t width = 2 * e.lanes();
+  auto addGroup = [&](Value first, Value count, RegisterBlock registers) {
+    Value source = emitBlock(e, lhs, {e.add(block.row, first), count, k, depth});
+    emitPackRows(e, source, count, e.index(registers.rows), group, packingFactor);
+    e.loop(zero, e.ceilDiv(block.columns, width), 1, [&](Value p) {
+      Value panel = e.add(panels.panel, p);
+      emitMicrokernelInto(
+          e, registers, packingFactor, kPacks, tile, first, e.mul(p, width),
+          [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
+          [&](Value k, unsigned j) {
+            return e.loadVector(panels.memref, {panel, e.add(panels.kPack, k), e.index(j * e.lanes())});
+          });
+    });
+  };
+  // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
+  Value fullEnd = e.roundDown(block.rows, rowGroup);
+  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full); });
+  // Excess rows of the last group repeat the last row.
+  e.loop(fullEnd, block.rows, tail.rows,
+         [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail); });
+}
+
+void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels) {
+  Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1);
+  Value kPacks = e.ceilDiv(e.size(lhs, 1), packingFactor);
+  e.loop(zero, columns, maxBlock.columns, [&](Value column) {
+    Value columnCount = e.min(e.sub(columns, column), e.index(maxBlock.columns));
+    e.loop(zero, rows, maxBlock.rows, [&](Value row) {
+      ResultBlock block{row, e.min(e.sub(rows, row), e.index(maxBlock.rows)), column, columnCount};
+      begin(tile, block);
+      e.loop(zero, kPacks, maxBlock.depth, [&](Value kPack) {
+        Value count = e.min(e.sub(kPacks, kPack), e.index(maxBlock.depth));
+        addBlock(lhs, block, kPack, count, getPanels(block, kPack, count));
+      });
+      emitUnpackRows(e, tile, emitBlock(e, result, block));
+    });
+  });
+}

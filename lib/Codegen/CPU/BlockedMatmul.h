@@ -1,0 +1,51 @@
+//===- BlockedMatmul.h - Matmul blocked for the caches ------------*- C++ -*-===//
+#ifndef SACCADE_LIB_CODEGEN_CPU_BLOCKEDMATMUL_H
+#define SACCADE_LIB_CODEGEN_CPU_BLOCKEDMATMUL_H
+
+#include "Emitter.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
+
+namespace saccade::cpu {
+
+/// A block of rows and columns of the result.
+struct ResultBlock {
+  mlir::Value row, rows, column, columns;
+};
+
+/// The submatrix of a 2-D memref.
+mlir::Value emitBlock(Emitter &e, mlir::Value matrix, const ResultBlock &block);
+
+/// The loops of a matmul with packed operands: a block of the RHS panels stays in L2, a packed group of LHS rows in L1
+/// (Goto and van de Geijn, 2008). The accumulators of a block of the result stay in scratch in the compute type over
+/// the whole reduction, so results do not depend on the block sizes.
+class BlockedMatmul {
+public:
+  /// Packed panels (memref of panels × k-packs × width, see Pack.h) that hold columns of the RHS from panel `panel` and
+  /// k-pack `kPack` on.
+  struct Panels {
+    mlir::Value memref, panel, kPack;
+  };
+  /// Returns the panels of the columns of a block and of the k-packs [kPack, kPack + kPacks).
+  using GetPanels = llvm::function_ref<Panels(const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks)>;
+  /// Initializes the accumulators of a block (memref of rows × columns).
+  using Begin = llvm::function_ref<void(mlir::Value tile, const ResultBlock &block)>;
+
+  /// `maxBlock` are the largest rows, columns (a multiple of the panel width) and k-packs of a block.
+  BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock);
+
+  /// result[m][n] = initial + Σ_k lhs[m][k] · rhs[n][k]. `lhs` and `result` have any strides.
+  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels);
+
+private:
+  void addBlock(mlir::Value lhs, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
+
+  Emitter &e;
+  int64_t packingFactor;
+  MatmulBlock maxBlock;
+  mlir::Value tile;  ///< accumulators of a block of the result
+  mlir::Value group; ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
+};
+
+} // namespace saccade::cpu
+
+#endif // SACCADE_LIB_CODEGEN_CPU_BLOCKEDMATMUL_H

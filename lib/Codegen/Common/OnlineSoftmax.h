@@ -1,0 +1,57 @@
+//===- OnlineSoftmax.h - Arithmetic of the online softmax ---------*- C++ -*-===//
+//
+// Kernels of all targets update, merge and finalize the state of a row with these functions (Milakov and Gimelshein,
+// 2018). A value is a scalar of one row, or a vector with a row per lane. Maxima are base-2 exponents.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_COMMON_ONLINESOFTMAX_H
+#define SACCADE_LIB_CODEGEN_COMMON_ONLINESOFTMAX_H
+
+#include "KernelEmitter.h"
+
+namespace saccade {
+
+/// The maximum of a row after a tile.
+struct RowMax {
+  mlir::Value scaled; ///< maximum of the tile, as an exponent
+  mlir::Value max;    ///< of all tiles
+  mlir::Value base;   ///< max, or 0 if no key has been visible
+  mlir::Value factor; ///< 2^(before − base), which rescales the state
+};
+/// `tileMax` is the largest score of the tile, `toBase2` the positive factor from scores to exponents. `isFinite`: max
+/// is known to be finite.
+RowMax emitRowMax(KernelEmitter &e, mlir::Value tileMax, mlir::Value before, mlir::Value toBase2,
+                  bool isFinite = false);
+
+/// The weight of a score s is 2^((s − shift) · toBase2 + offset).
+struct Exponent {
+  mlir::Value shift, offset;
+  mlir::Value isShifted; ///< i1 or a vector of them; shift is 0 where it is false
+};
+/// Usually shift = 0 and offset = −base: the rounding error of base cancels, because weights and sum use the same base.
+/// A base whose rounding error could be a factor of two or more is subtracted before the multiplication instead.
+/// `shiftsNewest`: so is that of the tile with the maximum, whose largest weight is then exactly 1. Weights that are
+/// rounded to 16 bits need it, because they do not cancel with their sum.
+Exponent emitExponent(KernelEmitter &e, const RowMax &row, mlir::Value tileMax, bool shiftsNewest = false);
+
+/// The merged state (max, sum) of a row over two disjoint sets of keys.
+struct MergedRow {
+  mlir::Value max, sum;
+  mlir::Value stateFactor, otherFactor; ///< of the accumulators
+};
+/// Either maximum may be −∞.
+MergedRow mergeRow(KernelEmitter &e, mlir::Value max, mlir::Value sum, mlir::Value otherMax, mlir::Value otherSum);
+
+/// The divisor of a row, whose sum is 0 if it has no keys.
+struct RowResult {
+  mlir::Value isEmpty, inverse;
+};
+RowResult finalizeRow(KernelEmitter &e, mlir::Value sum);
+/// x · inverse, or 0 for an empty row, whose accumulator may hold NaN; `x` may be a vector of one row.
+mlir::Value normalize(KernelEmitter &e, const RowResult &row, mlir::Value x);
+/// The natural logarithm of the sum of the exponentials of the scores; −∞ for an empty row.
+mlir::Value emitLogSumExp(KernelEmitter &e, mlir::Value max, mlir::Value sum);
+
+} // namespace saccade
+
+#endif // SACCADE_LIB_CODEGEN_COMMON_ONLINESOFTMAX_H
