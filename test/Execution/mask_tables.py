@@ -18,6 +18,7 @@ HEAD = """func.func @{name}(%q: tensor<1x4x?x32xf32>, %k: tensor<1x2x?x32xf32>, 
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
       %row = arith.index_cast %i : index to i32
+      %one = arith.constant 1 : i32
 """
 TAIL = """
       attn.yield %r : i1
@@ -48,6 +49,21 @@ SEES = {  # of a row of the table the elements %x and %y
       %a = arith.cmpi eq, %x, %y : i32
       %z = arith.cmpi ne, %x, %other : i32
       %r = arith.andi %a, %z : i1""",
+    # Quotients and remainders by a number that only the call knows.
+    "blocks_of_a_given_size": """
+      %x = tensor.extract %of[%c1, %c0] : tensor<?x?xi32>
+      %size = arith.maxsi %x, %one : i32
+      %column = arith.index_cast %j : index to i32
+      %y = arith.divsi %row, %size : i32
+      %its = arith.divsi %column, %size : i32
+      %r = arith.cmpi eq, %y, %its : i32""",
+    "every_nth_key": """
+      %x = tensor.extract %of[%c1, %c0] : tensor<?x?xi32>
+      %size = arith.maxsi %x, %one : i32
+      %column = arith.index_cast %j : index to i32
+      %y = arith.remsi %column, %size : i32
+      %its = arith.remsi %row, %size : i32
+      %r = arith.cmpi eq, %y, %its : i32""",
     # The first keys, and a window whose size depends on the head: two ranges.
     "sinks": """
       %sinks = arith.constant 5 : index

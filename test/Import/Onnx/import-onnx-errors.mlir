@@ -63,3 +63,37 @@ func.func @indices_beyond_the_rank(%x: tensor<4x5xf32>, %i: tensor<3x3xi64>) -> 
   %y = "onnx.GatherND"(%x, %i) : (tensor<4x5xf32>, tensor<3x3xi64>) -> tensor<3xf32>
   return %y : tensor<3xf32>
 }
+
+// -----
+
+func.func @image_of_another_height(%x: tensor<1x3x9x8xf32>, %w: tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32> {
+  // expected-error @+1 {{onnx.Conv: dimension 2 of 'tensor<1x3x9x8xf32>', expected a multiple of the filter size 2}}
+  %y = "onnx.Conv"(%x, %w) {strides = array<i64: 2, 4>} : (tensor<1x3x9x8xf32>, tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32>
+  return %y : tensor<1x5x4x2xf32>
+}
+
+// -----
+
+func.func @image_of_another_width(%x: tensor<1x3x8x9xf32>, %w: tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32> {
+  // expected-error @+1 {{onnx.Conv: dimension 3 of 'tensor<1x3x8x9xf32>', expected a multiple of the filter size 4}}
+  %y = "onnx.Conv"(%x, %w) {strides = array<i64: 2, 4>} : (tensor<1x3x8x9xf32>, tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32>
+  return %y : tensor<1x5x4x2xf32>
+}
+
+// -----
+
+func.func @state_of_another_shape(%q: tensor<2x3x8xf32>, %s: tensor<2x2x4x5xf32>) -> tensor<2x3x8xf32> {
+  // expected-error @+1 {{onnx.LinearAttention: past_state is 'tensor<2x2x4x5xf32>', expected [batch, KV heads, 4, 4]}}
+  %y = "onnx.LinearAttention"(%q, %q, %q, %s) {q_num_heads = 2 : i64, kv_num_heads = 2 : i64, update_rule = "linear"}
+    : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x2x4x5xf32>) -> tensor<2x3x8xf32>
+  return %y : tensor<2x3x8xf32>
+}
+
+// -----
+
+func.func @state_of_integers(%q: tensor<2x3x8xf32>, %s: tensor<2x2x4x4xi32>) -> tensor<2x3x8xf32> {
+  // expected-error @+1 {{onnx.LinearAttention: past_state is 'tensor<2x2x4x4xi32>', expected [batch, KV heads, 4, 4]}}
+  %y = "onnx.LinearAttention"(%q, %q, %q, %s) {q_num_heads = 2 : i64, kv_num_heads = 2 : i64, update_rule = "linear"}
+    : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x2x4x4xi32>) -> tensor<2x3x8xf32>
+  return %y : tensor<2x3x8xf32>
+}

@@ -150,3 +150,17 @@ func.func @computed_extent(%x: tensor<?x?x4xf32>) -> tensor<?xf32> {
   %r = "onnx.Expand"(%s, %shape) : (tensor<1xf32>, tensor<1xi64>) -> tensor<?xf32>
   return %r : tensor<?xf32>
 }
+
+// -----
+
+// A state of the dimensions that follow from key and value is taken.
+// CHECK-LABEL: func.func @linear_attention_from_a_state
+// CHECK-SAME: %[[S:[^:]*]]: tensor<?x2x4x3xf32>
+// CHECK: attn.linear
+// CHECK-SAME: state(%[[S]] :
+func.func @linear_attention_from_a_state(%q: tensor<?x?x16xf32>, %k: tensor<?x?x8xf32>, %v: tensor<?x?x6xf32>,
+    %s: tensor<?x2x4x3xf32>) -> tensor<?x?x12xf32> {
+  %y:2 = "onnx.LinearAttention"(%q, %k, %v, %s) {q_num_heads = 4 : i64, kv_num_heads = 2 : i64, update_rule = "linear"}
+    : (tensor<?x?x16xf32>, tensor<?x?x8xf32>, tensor<?x?x6xf32>, tensor<?x2x4x3xf32>) -> (tensor<?x?x12xf32>, !onnx.value)
+  return %y#0 : tensor<?x?x12xf32>
+}

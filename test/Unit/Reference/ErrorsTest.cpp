@@ -58,6 +58,34 @@ TEST_F(Errors, IndicesOutOfBounds) {
               {random({2, 4}), random({2, 4}), random({1})});
 }
 
+TEST_F(Errors, WithinCallsBranchesAndLoops) {
+  // The value that fails is inside, of a tensor and of a scalar.
+  for (auto [type, value] : {std::pair("f32", "%x"), std::pair("tensor<2xf32>", "%y")}) {
+    std::string inside = std::string(R"(
+        %x = tensor.extract %a[%i] : tensor<?xf32>
+        %y = tensor.from_elements %x, %x : tensor<2xf32>
+)");
+    std::string t = type, v = value, arguments = "%a: tensor<?xf32>, %i: index, %c: i1, %e: " + t;
+    std::string from = "index 3 in dimension 0, which has extent 3";
+    std::vector<Tensor> given = {reals({3}, {1, 2, 3}), index(3), integers({}, {1}, "i1"),
+                                 t == "f32" ? reals({}, {0}) : reals({2}, {0, 0})};
+    expectError(from,
+                "func.func private @g(" + arguments + ") -> " + t + " {" + inside + "return " + v + " : " + t + " }\n" +
+                    "func.func @f(" + arguments + ") -> " + t + " { %r = call @g(%a, %i, %c, %e) : " +
+                    "(tensor<?xf32>, index, i1, " + t + ") -> " + t + " return %r : " + t + " }",
+                given);
+    expectError(from,
+                "func.func @f(" + arguments + ") -> " + t + " { %r = scf.if %c -> " + t + " {" + inside + "scf.yield " +
+                    v + " : " + t + " } else { scf.yield %e : " + t + " } return %r : " + t + " }",
+                given);
+    expectError(from,
+                "func.func @f(" + arguments + ") -> " + t + " { %n = arith.constant 1 : index " +
+                    "%z = arith.constant 0 : index %r = scf.for %k = %z to %n step %n iter_args(%w = %e) -> " + t +
+                    " {" + inside + "scf.yield " + v + " : " + t + " } return %r : " + t + " }",
+                given);
+  }
+}
+
 TEST_F(Errors, MapsOutOfBounds) {
   auto source = [](std::string input, std::string output) {
     return "func.func @f(%a: tensor<?xf32>, %e: tensor<?xf32>) -> tensor<?xf32> { %r = linalg.generic {indexing_maps = "

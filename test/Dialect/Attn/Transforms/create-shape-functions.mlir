@@ -132,3 +132,15 @@ func.func @captures_are_not_read_before_their_start(%q: tensor<16x64xf32>, %t: t
 func.func @names(%k: tensor<?x?xf32> {attn.dim_names = ["b", "n"]}, %m: tensor<?xi1> {attn.dim_names = ["n"]}) -> tensor<?x?xf32> {
   return %k : tensor<?x?xf32>
 }
+
+// -----
+
+// A dimension without a name, or with an empty one, is equal to no other.
+// CHECK-LABEL: func.func @unnamed_extents.shapes(
+// CHECK-SAME:    attn.messages = ["argument 'arg1' has another extent in dimension 0 than argument 'arg0' in dimension 0{{[^"]*}}"]
+// CHECK:         arith.cmpi ne
+// CHECK-NOT:     arith.cmpi ne
+func.func @unnamed_extents(%k: tensor<?x?x?xf32> {attn.dim_names = ["n", "", ""]}, %m: tensor<?x?x?xi1> {attn.dim_names = ["n", ""]},
+                           %l: tensor<?x?xf32>) -> tensor<?x?x?xf32> {
+  return %k : tensor<?x?x?xf32>
+}
