@@ -14,7 +14,7 @@ HEAD_SIZES = [8, 16, 24, 32, 40, 64, 64, 80, 96]
 ODD_HEAD_SIZES = [1, 5, 12, 20, 33, 37, 50, 67]
 LONG = range(17, 41)  # queries of a head that no target reads with split-KV
 SHORT = range(1, 9)
-# Products of extents, summed over sequences: what the reference and the simulator evaluate.
+# Products of extents, added over sequences: what the reference and the simulator evaluate.
 WORK = 1_500_000
 
 
