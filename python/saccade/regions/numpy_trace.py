@@ -102,7 +102,8 @@ class Traced(NDArrayOperatorsMixin):  # type: ignore[misc]
         if function not in _SCALAR_FUNCTIONS:
             return tracer.apply(function.__name__, ())
         options = {{"a_min": "min", "a_max": "max"}.get(name, name): x for name, x in kwargs.items()}
-        dtype = np.dtype(options.pop("dtype", None) or getattr(args[0], "dtype", None)).name
+        first = next(iter((*args, *kwargs.values())))  # also if all arguments are given by name
+        dtype = np.dtype(options.pop("dtype", None) or getattr(first, "dtype", None)).name
         operands = [None if x is None else tracer.operand(x) for x in args]
         named = {name: None if x is None else tracer.operand(x) for name, x in options.items()}
         try:
@@ -115,15 +116,15 @@ class Traced(NDArrayOperatorsMixin):  # type: ignore[misc]
     __hash__ = object.__hash__
 
 
-# Functions of the builder, the dtype of the first argument and the operands.
+# Functions of the builder, the dtype of the first argument, and the operands with the names that NumPy gives them.
 _SCALAR_FUNCTIONS: dict[Any, Any] = {
     np.where: lambda b, dtype, condition, x, y: operations.where(b, condition, x, y),
-    np.clip: lambda b, dtype, x, min=None, max=None: operations.clamp(b, x, min, max),
-    np.round: lambda b, dtype, x: names.NUMPY["rint"](b, x),
-    np.around: lambda b, dtype, x: names.NUMPY["rint"](b, x),
-    np.full_like: lambda b, dtype, like, fill_value: b.to(fill_value, dtype),
-    np.zeros_like: lambda b, dtype, like: b.number(0, dtype),
-    np.ones_like: lambda b, dtype, like: b.number(1, dtype),
+    np.clip: lambda b, dtype, a, min=None, max=None: operations.clamp(b, a, min, max),
+    np.round: lambda b, dtype, a: names.NUMPY["rint"](b, a),
+    np.around: lambda b, dtype, a: names.NUMPY["rint"](b, a),
+    np.full_like: lambda b, dtype, a, fill_value: b.to(fill_value, dtype),
+    np.zeros_like: lambda b, dtype, a: b.number(0, dtype),
+    np.ones_like: lambda b, dtype, a: b.number(1, dtype),
     np.nan_to_num: lambda b, dtype, x, copy=True, nan=0.0, posinf=None, neginf=None: composite.nan_to_num(
         b, x, nan, posinf, neginf),
 }
