@@ -105,36 +105,66 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
     score = region.evaluate(e, score, rows[r], e.add(begin, e.toIndex(column)));
 }
 
-/// Replaces the scores of masked pairs by −∞.
-SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Value first) {
+void FragmentSoftmax::forEachVisibility(Emitter &e, Value first, ArrayRef<RowPosition> rows, ArrayRef<Value> isRow,
+                                        function_ref<void(unsigned, Value)> use) {
   PositionRegion region(op, op.getMask());
-  SmallVector<RowPosition> rows = emitRowPositions(e);
   SmallVector<Value> columns = emitColumns(e);
   SmallVector<KeyRange> ranges;
   for (RowPosition row : rows) {
     KeyRange range = visibleKeys(e, row.head, row.query, row.query);
     ranges.push_back({e.sub(range.begin, first), e.sub(range.end, first)});
   }
+  for (auto [range, exists] : llvm::zip(ranges, isRow))
+    range.end = e.select(exists, range.end, range.begin);
   Value begin = e.add(at(e, 3), e.toIndex(first));
-  SmallVector<Value> masked;
-  for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf)) {
-    Value isVisible = e.andi(e.isAtMost(ranges[r].begin, column), e.isLess(column, ranges[r].end));
+  for (unsigned i = 0; i < columns.size(); ++i) {
+    unsigned r = fragment.rowOf[i];
+    Value isVisible = e.andi(e.isAtMost(ranges[r].begin, columns[i]), e.isLess(columns[i], ranges[r].end));
     if (!bounds.isExact()) {
-      Value key = e.add(begin, e.toIndex(column));
+      Value key = e.add(begin, e.toIndex(columns[i]));
       isVisible = e.andi(isVisible, region.evaluate(e, /*score=*/nullptr, rows[r], key));
     }
-    masked.push_back(e.select(isVisible, score, e.minusInfinity()));
+    use(i, isVisible);
+  }
+}
+
+SmallVector<Value> FragmentSoftmax::evaluateMask(Emitter &e, Value first) {
+  SmallVector<Value> rows = emitRows(e);
+  auto positions = llvm::map_to_vector(rows, [&](Value row) { return positionOf(e, row); });
+  auto isRow = llvm::map_to_vector(rows, [&](Value row) { return e.isLess(row, queries); });
+  SmallVector<Value> words(llvm::divideCeil(fragment.columns.size(), 32), e.i32(0));
+  forEachVisibility(e, first, positions, isRow, [&](unsigned i, Value isVisible) {
+    Value bit = e.select(isVisible, e.i32(static_cast<int32_t>(1u << i % 32)), e.i32(0));
+    words[i / 32] = e.b.createOrFold<arith::OrIOp>(e.loc, words[i / 32], bit);
+  });
+  // Opaque, because LLVM would keep the conditions, which take more registers.
+  for (Value &word : words)
+    word = e.optimizationBarrier(word);
+  return words;
+}
+
+/// Replaces the scores of masked pairs by −∞.
+SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Value first, ArrayRef<Value> visible) {
+  SmallVector<Value> masked;
+  auto keep = [&](unsigned i, Value isVisible) { masked.push_back(e.select(isVisible, scores[i], e.minusInfinity())); };
+  if (visible.empty()) {
+    forEachVisibility(e, first, emitRowPositions(e), /*isRow=*/{}, keep);
+    return masked;
+  }
+  for (unsigned i = 0; i < scores.size(); ++i) {
+    Value bit = e.andi(visible[i / 32], e.i32(static_cast<int32_t>(1u << i % 32)));
+    keep(i, e.compare(arith::CmpIPredicate::ne, bit, e.i32(0)));
   }
   return masked;
 }
 
 SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                          const PrivateState &state, RowReduce reduce) {
+                                          ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce) {
   applyScoreRegion(e, scores, first);
   SmallVector<Type> types(scores.size(), e.type);
   scores = e.choose(
       isFull, types, [&] { return SmallVector<Value>(scores.begin(), scores.end()); },
-      [&] { return mask(e, scores, first); });
+      [&] { return mask(e, scores, first, visible); });
 
   if (op.getFinal())
     return applyFinal(e, scores, first, state, reduce);

@@ -58,10 +58,15 @@ public:
   /// i32.
   Value isFull(Emitter &e, Value first, int64_t width) const;
 
+  /// Evaluates the mask for the thread's elements of the tile at key `first`. Element i is visible if bit i mod 32 of
+  /// word i / 32 (i32) is set. Elements of rows after the last query are not.
+  llvm::SmallVector<Value> evaluateMask(Emitter &e, Value first);
+
   /// Converts the thread's `scores` (query · key) of the tile at key `first` to softmax weights in place and updates
-  /// `state` except its accumulator. Returns the factor of each row by which the accumulator must be rescaled.
+  /// `state` except its accumulator. Returns the factor of each row by which the accumulator must be rescaled. Unless
+  /// `isFull`, `visible` has the words of `evaluateMask`; if it is empty, the mask is evaluated here.
   llvm::SmallVector<Value> apply(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                 const PrivateState &state, RowReduce reduce);
+                                 llvm::ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce);
 
   /// Resets the state of rows after the last query. Call it after all tiles.
   void clearRows(Emitter &e, const PrivateState &state);
@@ -90,7 +95,11 @@ private:
   /// Variant of `apply` for a final step: max and sum are known, only the weights are computed.
   llvm::SmallVector<Value> applyFinal(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first,
                                       const PrivateState &state, RowReduce reduce);
-  llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first);
+  /// Passes the mask of each element of the tile at key `first` to `use`. `isRow` tells which rows have keys; if it is
+  /// empty, all have.
+  void forEachVisibility(Emitter &e, Value first, llvm::ArrayRef<RowPosition> rows, llvm::ArrayRef<Value> isRow,
+                         llvm::function_ref<void(unsigned i, Value isVisible)> use);
+  llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first, llvm::ArrayRef<Value> visible);
 
   attn::AccumulateOp op;
   Fragment fragment;

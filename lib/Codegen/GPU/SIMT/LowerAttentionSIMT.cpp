@@ -166,7 +166,7 @@ private:
       return next;
     });
     Value factor =
-        softmax.apply(e, scores, first, isFull(), section,
+        softmax.apply(e, scores, first, isFull(), /*visible=*/{}, section,
                       [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceThreads(x, combine); })[0];
     if (!hasResult)
       return;

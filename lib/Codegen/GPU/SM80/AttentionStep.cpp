@@ -16,6 +16,8 @@ using namespace saccade::device;
 
 /// Tiles of eight columns of values whose sums are in registers beside the accumulator.
 static constexpr int64_t tilesAtOnce = 2;
+/// The same in partial tiles, where more of them share a branch.
+static constexpr int64_t tilesPerBranch = 8;
 
 namespace {
 
@@ -61,9 +63,12 @@ public:
           valueTile.copy(e, value, isValueAligned, e.toIndex(tile.first));
           SharedTile::commit(e);
         }
-        SmallVector<Value> scores = computeScores(queryTile, keyTile, kept);
+        MaskedScores tileScores = skipsBlocks() ? computeVisibleScores(softmax, tile, queryTile, keyTile, kept)
+                                                : MaskedScores{computeScores(queryTile, keyTile, kept), {}, {}};
+        SmallVector<Value> &scores = tileScores.scores;
+        Value isFull = tileScores.isFull ? tileScores.isFull : tile.isFull();
         SmallVector<Value> factors = softmax.apply(
-            e, scores, tile.first, tile.isFull(), state,
+            e, scores, tile.first, isFull, tileScores.visible, state,
             [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
         // Packed before the copy, which needs registers for addresses.
         SmallVector<SmallVector<Value>> weights;
@@ -72,8 +77,12 @@ public:
         SharedTile::wait(e);
         e.barrier();
         tile.ifNext(copyKeys);
-        if (hasResult)
-          addValues(valueTile, weights, factors);
+        if (!hasResult)
+          return;
+        if (!skipsBlocks())
+          return addValues(valueTile, weights, factors);
+        e.ifElse(
+            isFull, [&] { addValues(valueTile, weights, factors); }, [&] { addBlocks(valueTile, weights, factors); });
       };
       if (softmax.testsTiles()) {
         SharedTile::commit(e);
@@ -100,6 +109,28 @@ public:
   }
 
 private:
+  /// The scores of a thread in a tile.
+  struct MaskedScores {
+    SmallVector<Value> scores;
+    // Null and empty if blocks are not skipped. The words are undefined in full tiles.
+    Value isFull;
+    SmallVector<Value> visible; ///< by `evaluateMask`
+  };
+
+  /// Whether partial tiles skip blocks of 16 rows × 16 keys. Without a mask, only the last tile is partial.
+  bool skipsBlocks() { return !op.getMask().empty(); }
+
+  /// The bitwise or of a word over the lanes of the warp.
+  Value joinLanes(Value word) {
+    return NVVM::ReduxOp::create(e.b, e.loc, word.getType(), word, NVVM::ReduxKind::OR, e.i32(-1));
+  }
+
+  /// Whether some of the bits `mask` of a word are set, i1.
+  Value hasBits(Value word, uint32_t mask) {
+    Value bits = e.andi(word, e.i32(static_cast<int32_t>(mask)));
+    return e.compare(arith::CmpIPredicate::ne, bits, e.i32(0));
+  }
+
   /// The layout of the scores: by m tile, then by tile of eight keys, four elements each.
   Fragment fragment() {
     Fragment result{e.add(lane.firstRow, lane.group), e.add(lane.column, lane.firstKey), {}, {}, {}};
@@ -124,10 +155,67 @@ private:
     return all;
   }
 
-  /// Accumulates lhs · rhs into the four elements of acc from `first` on.
-  void multiplyInto(SmallVectorImpl<Value> &acc, int64_t first, ValueRange lhs, ValueRange rhs) {
-    SmallVector<Value> old(acc.begin() + first, acc.begin() + first + 4);
-    llvm::copy(mmaSync(e, shape.element, lhs, rhs, old), acc.begin() + first);
+  /// Accumulates lhs · rhs, for two fragments of RHS, into the four elements of acc from each of `first` on.
+  void multiplyPair(MutableArrayRef<Value> acc, int64_t first, ValueRange lhs, ArrayRef<Value> rhs) {
+    for (int64_t half : {0, 1}) {
+      auto sums = acc.slice(first + 4 * half, 4);
+      llvm::copy(mmaSync(e, shape.element, lhs, rhs.slice(2 * half, 2), SmallVector<Value>(sums)), sums.begin());
+    }
+  }
+
+  /// The place of the eight scores of a block, in m tile `mTile` at key `k` (a multiple of 16).
+  int64_t blockPlace(int64_t mTile, int64_t k) const { return (mTile * shape.keyTiles() + k / 8) * 4; }
+
+  /// Computes all scores of a full tile, and those of the visible blocks of other tiles. The mask is evaluated before,
+  /// when scores do not take registers yet. All warps take the same side; it has no barrier.
+  MaskedScores computeVisibleScores(FragmentSoftmax &softmax, const KeyTile &tile, const SharedTile &queryTile,
+                                    const SharedTile &keyTile, ArrayRef<SmallVector<Value>> kept) {
+    size_t count = shape.mTiles() * shape.keyTiles() * 4, words = llvm::divideCeil(count, 32);
+    SmallVector<Type> types(count, e.type);
+    types.append(words, e.b.getI32Type());
+    Value isFull = tile.isFull();
+    auto computeAll = [&] {
+      SmallVector<Value> results = computeScores(queryTile, keyTile, kept);
+      results.append(words, LLVM::PoisonOp::create(e.b, e.loc, e.b.getI32Type()));
+      return results;
+    };
+    auto computeVisible = [&] {
+      SmallVector<Value> visible = softmax.evaluateMask(e, tile.first);
+      SmallVector<Value> results = computeBlocks(queryTile, keyTile, kept, visible);
+      llvm::append_range(results, visible);
+      return results;
+    };
+    SmallVector<Value> results = e.choose(isFull, types, computeAll, computeVisible);
+    ArrayRef<Value> all = results;
+    return {SmallVector<Value>(all.drop_back(words)), isFull, SmallVector<Value>(all.take_back(words))};
+  }
+
+  /// Computes the scores of blocks in which the mask holds for some pair; the others are 0. All lanes of a warp take
+  /// the same branches.
+  SmallVector<Value> computeBlocks(const SharedTile &queryTile, const SharedTile &keyTile,
+                                   ArrayRef<SmallVector<Value>> kept, ArrayRef<Value> visible) {
+    auto ofWarp = llvm::map_to_vector(visible, [&](Value word) { return joinLanes(word); });
+    SmallVector<Value> scores(shape.mTiles() * shape.keyTiles() * 4);
+    Value keyAddress = keyTile.rhsAddress(e, lane.firstKey);
+    Value queryAddress = kept.empty() ? queryTile.lhsAddress(e, lane.firstRow) : Value();
+    for (int64_t key = 0; key < shape.keysPerWarp(); key += 16)
+      for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
+        SmallVector<Value> zeros(8, e.scalar(0.0));
+        auto multiply = [&] {
+          SmallVector<Value> block = zeros;
+          for (int64_t k = 0; k < shape.depth; k += 16) {
+            SmallVector<Value> lhs = kept.empty() ? queryTile.loadLhs(e, queryAddress, 16 * mTile, k)
+                                                  : kept[k / 16 * shape.mTiles() + mTile];
+            multiplyPair(block, 0, lhs, keyTile.loadRhs(e, keyAddress, key, k));
+          }
+          return block;
+        };
+        int64_t place = blockPlace(mTile, key);
+        Value isVisible = hasBits(ofWarp[place / 32], 0xffu << place % 32);
+        llvm::copy(e.choose(isVisible, SmallVector<Type>(8, e.type), multiply, [&] { return zeros; }),
+                   scores.begin() + place);
+      }
+    return scores;
   }
 
   SmallVector<Value> computeScores(const SharedTile &queryTile, const SharedTile &keyTile,
@@ -143,9 +231,7 @@ private:
       for (int64_t tile = 0; tile < shape.keyTiles(); tile += 2) {
         SmallVector<Value> rhs = keyTile.loadRhs(e, keyAddress, 8 * tile, k);
         for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
-          for (int64_t half : {0, 1})
-            multiplyInto(scores, (mTile * shape.keyTiles() + tile + half) * 4, lhs[mTile],
-                         ArrayRef(rhs).slice(2 * half, 2));
+          multiplyPair(scores, blockPlace(mTile, 8 * tile), lhs[mTile], rhs);
       }
     }
     return scores;
@@ -158,7 +244,7 @@ private:
     for (int64_t k = 0; k < shape.keysPerWarp(); k += 16)
       for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
         SmallVector<Value> words;
-        const Value *first = &weights[(mTile * shape.keyTiles() + k / 8) * 4];
+        const Value *first = &weights[blockPlace(mTile, k)];
         for (int64_t i = 0; i < 8; i += 2)
           words.push_back(packWord(e, shape.element, first[i], first[i + 1]));
         lhs.push_back(words);
@@ -181,9 +267,7 @@ private:
         for (int64_t tile = 0; tile < tiles; tile += 2) {
           SmallVector<Value> rhs = valueTile.loadRhsTransposed(e, address, k, 8 * (first + tile));
           for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
-            for (int64_t half : {0, 1})
-              multiplyInto(sums, (mTile * tiles + tile + half) * 4, lhs[k / 16 * shape.mTiles() + mTile],
-                           ArrayRef(rhs).slice(2 * half, 2));
+            multiplyPair(sums, (mTile * tiles + tile) * 4, lhs[k / 16 * shape.mTiles() + mTile], rhs);
         }
       for (int64_t i = 0, n = sums.size(); i < n; ++i) {
         int64_t mTile = i / (4 * tiles), place = (mTile * shape.valueTiles() + first) * 4 + i % (4 * tiles);
@@ -191,6 +275,45 @@ private:
         e.store(e.fma(e.load(state.acc, place), factor, sums[i]), state.acc, place);
       }
     }
+  }
+
+  /// `addValues` for the blocks in which some weight is not 0. The result has the same bits. All lanes of a warp take
+  /// the same branches.
+  void addBlocks(const SharedTile &valueTile, ArrayRef<SmallVector<Value>> lhs, ArrayRef<Value> factors) {
+    Value blocks = findBlocks(lhs), address = valueTile.rhsTransposedAddress(e, lane.firstKey);
+    for (int64_t first = 0; first < shape.valueTiles(); first += tilesPerBranch)
+      for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
+        SmallVector<Value> sums(std::min(tilesPerBranch, shape.valueTiles() - first) * 4, e.scalar(0.0));
+        for (int64_t k = 0; k < shape.keysPerWarp(); k += 16) {
+          int64_t block = k / 16 * shape.mTiles() + mTile;
+          auto multiply = [&] {
+            SmallVector<Value> next = sums;
+            for (int64_t i = 0, n = next.size(); i < n; i += 8)
+              multiplyPair(next, i, lhs[block], valueTile.loadRhsTransposed(e, address, k, 8 * first + 2 * i));
+            return next;
+          };
+          sums = e.choose(hasBits(blocks, 1u << block), SmallVector<Type>(sums.size(), e.type), multiply,
+                          [&] { return sums; });
+        }
+        for (auto [i, sum] : llvm::enumerate(sums)) {
+          int64_t place = (mTile * shape.valueTiles() + first) * 4 + i;
+          Value next = e.fma(e.load(state.acc, place), factors[mTile * 2 + i % 4 / 2], sum);
+          // LLVM would move the addition after the last branch and keep all sums until then.
+          e.store(e.optimizationBarrier(next), state.acc, place);
+        }
+      }
+  }
+
+  /// The blocks in which some weight is not 0, as a bit per element of `weights`; the same in all lanes.
+  Value findBlocks(ArrayRef<SmallVector<Value>> weights) {
+    Value found = e.i32(0);
+    for (auto [i, words] : llvm::enumerate(weights)) {
+      Value any = words[0];
+      for (Value word : ArrayRef(words).drop_front())
+        any = e.b.createOrFold<arith::OrIOp>(e.loc, any, word);
+      found = e.b.createOrFold<arith::OrIOp>(e.loc, found, e.select(hasBits(any, ~0u), e.i32(1 << i), e.i32(0)));
+    }
+    return joinLanes(found);
   }
 
   Emitter e;
