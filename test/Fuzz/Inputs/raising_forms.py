@@ -71,7 +71,7 @@ class RandomForm:
               "integer flags", "integer flags", "integer flags", "positions", "positions", "positions",
               "table of positions", "keys of more heads", "order of groups", "part of the operands", "part of the operands",
               "repeated sum", "part of the sum", "another contraction", "another contraction", "numbers that cancel",
-              "numbers that cancel", "not a number", "part of a result", "constant numbers")
+              "numbers that cancel", "not a number", "part of a result", "constant numbers", "bounded scores")
     STATIC = ("part of the operands", "repeated sum", "part of the sum", "another contraction", "table of positions",
               "part of a result", "constant numbers")
 

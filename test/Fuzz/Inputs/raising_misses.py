@@ -246,6 +246,23 @@ def constant_numbers(form, s):
     return form.on_scores(s, body, [constant(), constant()])
 
 
+def bounded_scores(form, s):
+    """Scores with a lower bound, of which only a number that hides keys is no part of the result; integer flags times a
+    number that a scale makes too small to hide a key."""
+    g, rng = form.g, form.rng
+    if rng.random() < 0.5:
+        return form.on_scores(s, lambda x: g.op("arith.maximumf", x, g.const(rng.choice([-1.0, 0.0, -3.0e38])), commutes=True))
+    flags = form.captured("j", rng.choice(["i1", "i32"]), "flags")  # as a signed integer, a truth value is -1
+    reverses = rng.random() < 0.5
+
+    def body(x, m):
+        low = g.const(-10000.0)
+        f = g.op("arith.sitofp", m, to="f32")
+        return g.add(x, g.mul(g.sub(g.const(1.0), f) if reverses else f, low))
+
+    return form.on_scores(form.on_scores(s, body, [flags]), lambda x: g.mul(x, g.const(rng.choice([0.0005, 1.0]))))
+
+
 def replaced_nan(form, x):
     """A weight that is a number where the softmax `x` is NaN."""
     g, rng = form.g, form.rng
