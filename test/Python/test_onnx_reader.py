@@ -272,3 +272,25 @@ def test_command_that_fails_leaves_nothing(tmp_path, code, source, target):
     before = sorted(os.listdir(tmp_path))
     assert command(tmp_path / source, "-o", tmp_path / target).returncode == code
     assert sorted(os.listdir(tmp_path)) == before, "something half written was left"
+
+
+def test_a_weight_that_is_also_an_input_is_no_argument():
+    """Before version 4 of the file format every initializer is listed among the inputs."""
+    nodes = [node("MatMul", ["x", "w"], ["z"]), node("Add", ["z", "small_row"], ["y"])]
+    row = numpy_helper.from_array(np.ones(16, np.float32), "small_row")
+    listed = model(nodes, [value("w", (8, 16)), value("x"), value("small_row", (16,))], weights=[ONES, row])
+    plain = model(nodes, [value("x")], weights=[ONES, row])
+    assert read_model(listed).text == read_model(plain).text
+
+
+@pytest.mark.parametrize("place", ["first", "second", "last", "weight", "graph"])
+def test_text_that_is_no_utf_8_is_refused_wherever_it_is(tmp_path, place):
+    nodes = [node("Neg", ["x"], ["z"], name="first__"), node("Abs", ["z"], ["v"], name="second_"),
+             node("Neg", ["v"], ["y"], name="last___")]  # fmt: skip
+    made = model(nodes, weights=[numpy_helper.from_array(np.ones(3, np.float32), "weight_")])
+    made.graph.name = "graph__"
+    content = made.SerializeToString()
+    name = {"first": b"first__", "second": b"second_", "last": b"last___", "weight": b"weight_", "graph": b"graph__"}[place]
+    assert content.count(name) == 1
+    (tmp_path / "bytes.onnx").write_bytes(content.replace(name, name[:-1] + b"\xff"))
+    refused(["bytes.onnx"], tmp_path / "bytes.onnx")
