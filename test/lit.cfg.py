@@ -78,8 +78,3 @@ config.substitutions += [("%{" + name + "}", name if needed <= flags else name +
 for sanitizer, feature in [("address", "asan"), ("thread", "tsan")]:
     if sanitizer in config.sanitizers:
         config.available_features.add(feature)
-
-import sys
-sys.path.insert(0, "/tmp/w/survivors/c/test/Mutants")
-import lit_reach
-lit_reach.install(config)

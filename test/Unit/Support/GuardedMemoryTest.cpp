@@ -53,7 +53,7 @@ TEST(GuardedMemory, AsManyBlocksAsAreRegisteredAreNamed) {
   for (int number : {0, 1, most / 2, most - 2, most - 1})
     EXPECT_DEATH(access(most, number, 16 + number), "accesses block " + std::to_string(number) + "! out of bounds, " +
                                                         std::to_string(number) + " bytes after its end");
-  // Those beyond have guard pages, but no name. Released blocks make room.
+  // Those beyond have guard pages, but no name. Released blocks free their places.
   EXPECT_DEATH(access(most + 1, most, 16), "^$");
   access(most, most - 1, 15);
   access(most, most - 1, 15);
