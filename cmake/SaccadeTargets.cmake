@@ -35,7 +35,12 @@ file(CONFIGURE OUTPUT "${SACCADE_PCH}.sum" CONTENT "${checksum}\n")
 # The precompiled header's path is relative to the build tree, where the compiler runs, so that ccache hashes equal
 # commands in all checkouts. Objects depend on the headers in it through their dependency files.
 function(_saccade_compiler_target name)
-  cmake_parse_arguments(ARG "NO_PCH" "" "" ${ARGN})
+  cmake_parse_arguments(ARG "NO_PCH;HOT" "" "" ${ARGN})
+  if(SACCADE_QUICK_FLAGS AND NOT ARG_NO_PCH AND NOT ARG_HOT)
+    # The precompiled header has other optimization flags, which is harmless.
+    target_compile_options(${name} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:SHELL:${SACCADE_QUICK_FLAGS} -Xclang -fno-validate-pch>")
+  endif()
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include")
   target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
   if(NOT ARG_NO_PCH)
@@ -49,18 +54,18 @@ function(_saccade_compiler_target name)
   endif()
 endfunction()
 
-# _saccade_unity(<out> <name> <sources>...): groups sources into files that include up to SACCADE_UNITY of them each, so that
+# _saccade_unity(<out> <name> <max> <sources>...): groups sources into files that include up to <max> of them each, so that
 # headers and templates are compiled once a group. The includes are relative to the project: all checkouts make equal files.
-function(_saccade_unity out name)
+function(_saccade_unity out name max)
   list(LENGTH ARGN count)
-  if(SACCADE_UNITY LESS 2 OR count LESS 2)
+  if(max LESS 2 OR count LESS 2)
     set(${out} ${ARGN} PARENT_SCOPE)
     return()
   endif()
   set(units)
   set(number 0)
   # Groups of equal size.
-  math(EXPR groups "(${count} + ${SACCADE_UNITY} - 1) / ${SACCADE_UNITY}")
+  math(EXPR groups "(${count} + ${max} - 1) / ${max}")
   math(EXPR size "(${count} + ${groups} - 1) / ${groups}")
   while(ARGN)
     list(SUBLIST ARGN 0 ${size} group)
@@ -78,26 +83,33 @@ function(_saccade_unity out name)
   set(${out} ${units} PARENT_SCOPE)
 endfunction()
 
-# saccade_library(<Name> [NO_PCH] SOURCES... [SEPARATE...] LINK <targets>...): the static library Saccade<Name>.
+# saccade_library(<Name> [NO_PCH] [HOT] SOURCES... [SEPARATE...] LINK <targets>...): the static library Saccade<Name>.
+# HOT is for code in which tests spend their time; SACCADE_QUICK_FLAGS apply to all other libraries and to tools.
 # SEPARATE sources are compiled on their own, because their file-local names clash with those of other files. NO_PCH is
 # for sources without MLIR headers that set their own compile options.
 function(saccade_library name)
-  cmake_parse_arguments(ARG "NO_PCH" "" "SOURCES;SEPARATE;LINK" ${ARGN})
-  set(no_pch)
-  if(ARG_NO_PCH)
-    set(no_pch NO_PCH)
+  cmake_parse_arguments(ARG "NO_PCH;HOT" "" "SOURCES;SEPARATE;LINK" ${ARGN})
+  set(options)
+  foreach(option NO_PCH HOT)
+    if(ARG_${option})
+      list(APPEND options ${option})
+    endif()
+  endforeach()
+  set(max ${SACCADE_UNITY})
+  if(ARG_HOT)
+    math(EXPR max "(${max} + 1) / 2") # optimized code compiles more slowly
   endif()
-  _saccade_unity(units Saccade${name} ${ARG_SOURCES})
+  _saccade_unity(units Saccade${name} ${max} ${ARG_SOURCES})
   add_library(Saccade${name} STATIC ${units} ${ARG_SEPARATE})
   target_include_directories(Saccade${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  _saccade_compiler_target(Saccade${name} ${no_pch})
+  _saccade_compiler_target(Saccade${name} ${options})
   target_link_libraries(Saccade${name} PUBLIC ${ARG_LINK} MLIR LLVM)
 endfunction()
 
 # saccade_tool(<name> SOURCES... LINK <targets>...): an executable in bin/.
 function(saccade_tool name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
-  _saccade_unity(units ${name} ${ARG_SOURCES})
+  _saccade_unity(units ${name} ${SACCADE_UNITY} ${ARG_SOURCES})
   add_executable(${name} ${units})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   _saccade_compiler_target(${name})
