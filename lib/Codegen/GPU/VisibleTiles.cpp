@@ -97,8 +97,8 @@ static void forEachTile(Emitter &e, const TileLoop &loop, function_ref<void(Valu
   });
 }
 
-void device::forEachVisibleTile(Emitter &e, ScoringOpInterface op, const TileLoop &loop, function_ref<void(Value)> start,
-                                function_ref<void(const KeyTile &)> body) {
+void device::forEachVisibleTile(Emitter &e, ScoringOpInterface op, const TileLoop &loop,
+                                function_ref<void(Value)> start, function_ref<void(const KeyTile &)> body) {
   auto groups = scf::ForOp::create(e.b, e.loc, loop.tiles.begin, loop.tiles.end, e.i32(groupTiles * loop.width));
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(groups.getBody());
