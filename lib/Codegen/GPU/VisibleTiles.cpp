@@ -84,13 +84,12 @@ private:
 
 } // namespace
 
-/// All tiles between the bounds.
-static void forEachTile(Emitter &e, const TileLoop &loop, function_ref<void(Value)> start,
-                        function_ref<void(const KeyTile &)> body) {
+void device::forEachTile(Emitter &e, const TileLoop &loop, function_ref<void(Value)> start,
+                         function_ref<Value(Value)> isFull, function_ref<void(const KeyTile &)> body) {
   start(loop.tiles.begin);
   e.loop(loop.tiles.begin, loop.tiles.end, loop.width, [&](Value first) {
-    auto isFull = [&]() -> Value { return arith::ConstantIntOp::create(e.b, e.loc, 0, 1); };
-    body({first, isFull, [&](function_ref<void(Value)> then) {
+    body({first, [&] { return isFull(first); },
+          [&](function_ref<void(Value)> then) {
             Value next = e.add(first, loop.width);
             e.ifElse(e.isLess(next, loop.tiles.end), [&] { then(next); });
           }});
@@ -105,7 +104,8 @@ void device::forEachVisibleTile(Emitter &e, ScoringOpInterface op, const TileLoo
   GroupTest test(e, op, loop, groups);
   if (!test.run()) {
     e.b.setInsertionPoint(groups);
-    forEachTile(e, loop, start, body);
+    auto isUnknown = [&](Value) -> Value { return arith::ConstantIntOp::create(e.b, e.loc, 0, 1); };
+    forEachTile(e, loop, start, isUnknown, body);
     groups.erase();
     return;
   }

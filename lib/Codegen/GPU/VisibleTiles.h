@@ -29,6 +29,12 @@ struct KeyTile {
   std::function<void(llvm::function_ref<void(mlir::Value first)>)> ifNext;
 };
 
+/// Emits `body` for each tile in ascending order, after `start` with the first key of the first one. `isFull` emits
+/// `KeyTile::isFull` of the tile with the given first key.
+void forEachTile(Emitter &e, const TileLoop &loop, llvm::function_ref<void(mlir::Value first)> start,
+                 llvm::function_ref<mlir::Value(mlir::Value first)> isFull,
+                 llvm::function_ref<void(const KeyTile &)> body);
+
 /// Emits `body` for each tile in ascending order, except for those that the mask leaves empty. `start` is emitted
 /// before `body`, with the first key of a tile that is not announced by `ifNext`. The CTA takes all branches together.
 ///

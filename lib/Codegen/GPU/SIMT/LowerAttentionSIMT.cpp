@@ -127,14 +127,13 @@ private:
   }
 
   void computeTiles(FragmentSoftmax &softmax, KeyRange tiles, const PrivateState &section) {
+    TileLoop loop{query.rows, key.rows, query.heads, tiles, width};
+    auto start = [](Value) {};
+    auto body = [&](const KeyTile &tile) { computeTile(softmax, tile, section); };
     if (softmax.testsTiles())
-      forEachVisibleTile(
-          e, op, {query.rows, key.rows, query.heads, tiles, width}, [](Value) {},
-          [&](const KeyTile &tile) { computeTile(softmax, tile.first, tile.isFull, section); });
+      forEachVisibleTile(e, op, loop, start, body);
     else
-      e.loop(tiles.begin, tiles.end, width, [&](Value first) {
-        computeTile(softmax, first, [&] { return softmax.isFull(e, first, width); }, section);
-      });
+      forEachTile(e, loop, start, [&](Value first) { return softmax.isFull(e, first, width); }, body);
   }
 
   Value allocatePrivate(int64_t elements) {
@@ -147,8 +146,9 @@ private:
     return LLVM::LoadOp::create(e.b, e.loc, e.type, e.advance(shared, e.type, offset));
   }
 
-  /// Adds the tile of `width` keys from `first` on to `section`.
-  void computeTile(FragmentSoftmax &softmax, Value first, function_ref<Value()> isFull, const PrivateState &section) {
+  /// Adds a tile to `section`.
+  void computeTile(FragmentSoftmax &softmax, const KeyTile &tile, const PrivateState &section) {
+    Value first = tile.first;
     e.barrier();
     loadToShared(key, depth, e.toIndex(first), sharedKeys);
     if (hasResult)
@@ -166,7 +166,7 @@ private:
       return next;
     });
     Value factor =
-        softmax.apply(e, scores, first, isFull(), /*visible=*/{}, section,
+        softmax.apply(e, scores, first, tile.isFull(), /*visible=*/{}, section,
                       [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceThreads(x, combine); })[0];
     if (!hasResult)
       return;

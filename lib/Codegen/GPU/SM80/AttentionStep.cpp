@@ -84,24 +84,21 @@ public:
         e.ifElse(
             isFull, [&] { addValues(valueTile, weights, factors); }, [&] { addBlocks(valueTile, weights, factors); });
       };
+      TileLoop loop{query.rows, key.rows, query.heads, tiles, shape.keys()};
       if (softmax.testsTiles()) {
         SharedTile::commit(e);
         keepQueries();
-        forEachVisibleTile(e, op, {query.rows, key.rows, query.heads, tiles, shape.keys()}, copyKeys, computeTile);
+        forEachVisibleTile(e, op, loop, copyKeys, computeTile);
         // There may be no tile that has waited for the queries.
         SharedTile::wait(e);
         e.barrier();
         return;
       }
-      copyKeys(tiles.begin);
-      keepQueries();
-      e.loop(tiles.begin, tiles.end, shape.keys(), [&](Value first) {
-        auto isFull = [&] { return softmax.isFull(e, first, shape.keys()); };
-        computeTile({first, isFull, [&](function_ref<void(Value)> then) {
-                       Value next = e.add(first, shape.keys());
-                       e.ifElse(e.isLess(next, tiles.end), [&] { then(next); });
-                     }});
-      });
+      auto start = [&](Value first) {
+        copyKeys(first);
+        keepQueries();
+      };
+      forEachTile(e, loop, start, [&](Value first) { return softmax.isFull(e, first, shape.keys()); }, computeTile);
       // No barrier: a following step first overwrites queries and keys, which are not read after the last barrier.
     });
     if (!shape.splitsKV)
