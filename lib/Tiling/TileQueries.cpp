@@ -140,25 +140,12 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     // The head is the slow dimension: threads take consecutive tasks, and all heads of the longest sequence would
     // unbalance the load. Chunks of a sequence are consecutive, because they read the same keys.
     Value head = arith::DivUIOp::create(b, loc, task, list.count);
-    Value item = arith::RemUIOp::create(b, loc, task, list.count);
-    Value number = tensor::ExtractOp::create(b, loc, list.sequences, item), isItem;
-    if (gpu) {
-      // The last items of the list do not exist. They have no queries of sequence 0.
-      Value zero = arith::ConstantIndexOp::create(b, loc, 0),
-            total = tensor::ExtractOp::create(b, loc, list.total, zero);
-      isItem = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, item, total);
-      number = arith::SelectOp::create(b, loc, isItem, number, zero);
-    }
-    Value first = tensor::ExtractOp::create(b, loc, list.itemOffsets, number);
+    auto [number, chunk, isItem] = list.item(b, loc, arith::RemUIOp::create(b, loc, task, list.count));
     Value queries = sequences.length(b, attn::Role::Query, number), size = sizeOfChunk(b, queries);
-    Value chunk = arith::SubIOp::create(b, loc, item, first);
     Value position = arith::MulIOp::create(b, loc, chunk, size);
     size = arith::MinSIOp::create(b, loc, size, arith::SubIOp::create(b, loc, queries, position));
-    if (isItem) {
-      Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-      position = arith::SelectOp::create(b, loc, isItem, position, zero);
-      size = arith::SelectOp::create(b, loc, isItem, size, zero);
-    }
+    if (isItem)
+      size = arith::SelectOp::create(b, loc, isItem, size, arith::ConstantIndexOp::create(b, loc, 0));
 
     // The result offsets are emitted before the ops that compute the results, so that these can be written in place.
     Value row = apply(b, x + y, {position, sequences.start(b, attn::Role::Query, number)});

@@ -48,5 +48,18 @@ WorkList saccade::listItems(OpBuilder &b, Location loc, Value count, Value capac
     return {filled[2], filled[1], e.set(tables[2], zero, prefixSums[1]), filled[0]};
   };
   SmallVector<Value> tables = e.fillTables({capacity, count, e.index(1), bucketCount}, onDevice, fill);
-  return {tables[0], tables[1], onDevice ? capacity : e.get(tables[2], zero), tables[2]};
+  if (onDevice)
+    return {tables[0], tables[1], capacity, tables[2]};
+  return {tables[0], tables[1], e.get(tables[2], zero), nullptr};
+}
+
+WorkList::Item WorkList::item(OpBuilder &b, Location loc, Value number) const {
+  TableEmitter e{b, loc};
+  Value isItem, sequence = e.get(sequences, number);
+  if (total) {
+    isItem = e.isLess(number, e.get(total, e.index(0)));
+    sequence = e.select(isItem, sequence, e.index(0));
+  }
+  Value part = e.sub(number, e.get(itemOffsets, sequence));
+  return {sequence, isItem ? e.select(isItem, part, e.index(0)) : part, isItem};
 }

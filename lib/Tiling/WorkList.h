@@ -17,7 +17,15 @@ struct WorkList {
   mlir::Value sequences;   ///< tensor<?xindex>: the sequence of each item
   mlir::Value itemOffsets; ///< tensor<?xindex>: the first item of each sequence
   mlir::Value count;       ///< number of items, index. On a device the capacity of the list
-  mlir::Value total;       ///< tensor<1xindex>: the number of items
+  mlir::Value total;       ///< tensor<1xindex>: the number of items. Null if this is `count`
+
+  struct Item {
+    mlir::Value sequence;
+    mlir::Value part;   ///< its number among the items of the sequence
+    mlir::Value isItem; ///< whether the item exists; null means true. Else it is part 0 of sequence 0.
+  };
+  /// Reads item `number` < `count`.
+  Item item(mlir::OpBuilder &b, mlir::Location loc, mlir::Value number) const;
 };
 
 /// Emits a list with `partsOf(i)` items for each sequence i < `count`. `costOf(i)`, at least 0, is the cost of one
