@@ -29,10 +29,7 @@ struct Emitter : KernelEmitter {
   Value roundUp(Value x, int64_t y) { return mul(ceilDiv(x, y), y); }
 
   //===--- Scalars and vectors ---===//
-  Value splat(double value) {
-    auto attr = mlir::DenseElementsAttr::get(vectorType(), b.getFloatAttr(type, value));
-    return mlir::arith::ConstantOp::create(b, loc, attr);
-  }
+  Value splat(double value) { return KernelEmitter::splat(vectorType(), value); }
   Value broadcast(Value x) {
     auto vector = mlir::VectorType::get({lanes()}, x.getType());
     return mlir::vector::BroadcastOp::create(b, loc, vector, x);

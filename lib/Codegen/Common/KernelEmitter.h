@@ -19,12 +19,13 @@ struct KernelEmitter : IndexEmitter {
   virtual ~KernelEmitter() = default;
 
   Value scalar(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
+  Value splat(mlir::VectorType vector, double value) {
+    return mlir::arith::ConstantOp::create(b, loc, mlir::DenseElementsAttr::get(vector, b.getFloatAttr(type, value)));
+  }
   /// `value` as a constant of the type of `like`.
   Value floatLike(Value like, double value) {
     auto vector = llvm::dyn_cast<mlir::VectorType>(like.getType());
-    if (!vector)
-      return scalar(value);
-    return mlir::arith::ConstantOp::create(b, loc, mlir::DenseElementsAttr::get(vector, b.getFloatAttr(type, value)));
+    return vector ? splat(vector, value) : scalar(value);
   }
   Value addf(Value x, Value y) { return mlir::arith::AddFOp::create(b, loc, x, y); }
   Value subf(Value x, Value y) { return mlir::arith::SubFOp::create(b, loc, x, y); }

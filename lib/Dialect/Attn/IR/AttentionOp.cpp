@@ -96,7 +96,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
 }
 
 void AttentionOp::print(OpAsmPrinter &printer) {
-  printHead(printer, *this, getQLen(), getKvLen());
+  printHead(printer, *this);
   for (auto [clause, operand] : {std::pair("cu_seqlens_q", Value(getCuSeqlensQ())),
                                  std::pair("cu_seqlens_k", Value(getCuSeqlensK())), std::pair("sink", getSink())})
     if (operand)

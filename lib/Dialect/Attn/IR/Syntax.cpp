@@ -218,7 +218,7 @@ void Clauses::addRegionsTo(OperationState &result) {
     result.addRegion(std::move(tally));
 }
 
-void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op, Value queryLength, Value keyLength) {
+void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op) {
   printer << ' ' << op.getQuery();
   printDims(printer, op.getQueryDims());
   printer << ", " << op.getKey();
@@ -227,10 +227,9 @@ void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op, Value query
   printDims(printer, op.getValueDims());
   if (OperandRange captures = op.getCaptures(); !captures.empty())
     printer << " captures(" << captures << " : " << captures.getTypes() << ')';
-  if (queryLength)
-    printer << " q_len(" << queryLength << " : " << queryLength.getType() << ')';
-  if (keyLength)
-    printer << " kv_len(" << keyLength << " : " << keyLength.getType() << ')';
+  for (auto [name, length] : {std::pair(" q_len(", op.getQLen()), std::pair(" kv_len(", op.getKvLen())})
+    if (length)
+      printer << name << length << " : " << length.getType() << ')';
   if (Value scale = op.getScaleValue())
     printer << " scale(" << scale << " : " << scale.getType() << ')';
   if (FloatAttr scale = op.getScaleAttr()) {

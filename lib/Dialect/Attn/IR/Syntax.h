@@ -54,7 +54,7 @@ void printDims(mlir::OpAsmPrinter &printer, llvm::ArrayRef<Dim> dims);
 inline void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims) { printDims(printer, dims.getDims()); }
 
 /// Prints operands with dimensions, then captures, lengths, scale and position.
-void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op, mlir::Value queryLength, mlir::Value keyLength);
+void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op);
 /// Prints all regions. `bins`: the number of bins of each tally.
 void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op, llvm::ArrayRef<int64_t> bins);
 

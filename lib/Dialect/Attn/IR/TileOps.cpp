@@ -115,7 +115,7 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
 }
 
 void AccumulateOp::print(OpAsmPrinter &printer) {
-  printHead(printer, *this, getQLen(), getKvLen());
+  printHead(printer, *this);
   OperandRange into = getDpsInits();
   printer << " into(" << into << " : " << into.getTypes() << ')';
   SmallVector<int64_t> bins;
