@@ -85,8 +85,8 @@ endfunction()
 
 # saccade_library(<Name> [NO_PCH] [HOT] SOURCES... [SEPARATE...] LINK <targets>...): the static library Saccade<Name>.
 # HOT is for code in which tests spend their time; SACCADE_QUICK_FLAGS apply to all other libraries and to tools.
-# SEPARATE sources are compiled on their own, because their file-local names clash with those of other files. NO_PCH is
-# for sources without MLIR headers that set their own compile options.
+# SEPARATE sources are compiled on their own: their file-local names clash with those of other files, or they change less
+# often. NO_PCH is for sources without MLIR headers that set their own compile options.
 function(saccade_library name)
   cmake_parse_arguments(ARG "NO_PCH;HOT" "" "SOURCES;SEPARATE;LINK" ${ARGN})
   set(options)
