@@ -1,0 +1,161 @@
+# Softmaxes that differ from that of attention by one step are not raised, or with the step. Each has a twin without the
+# step, which is raised.
+# RUN: %python %s %S/Inputs
+
+import subprocess
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from graphs import function
+
+PIPELINE = "builtin.module(func.func(attn-raise-attention,canonicalize,cse))"
+PAIRS, ROWS = "tensor<4x4xf32>", "tensor<4xf32>"
+FLAGS, BIAS = ", %c: tensor<4x4xi1>", f", %bias: {PAIRS}"
+PROGRAM = f"""func.func @{{name}}(%q: tensor<4x8xf32>, %k: tensor<8x4xf32>, %v: tensor<4x8xf32>{{arguments}}) -> tensor<4x8xf32> {{{{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : {PAIRS}
+  %z = linalg.fill ins(%zero : f32) outs(%e : {PAIRS}) -> {PAIRS}
+  %s = linalg.matmul ins(%q, %k : tensor<4x8xf32>, tensor<8x4xf32>) outs(%z : {PAIRS}) -> {PAIRS}
+{{body}}
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%p, %v : {PAIRS}, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}}}}
+"""
+
+
+def number(name, value, shape=PAIRS):
+    return f"  %{name} = arith.constant dense<{value}> : {shape}\n"
+
+
+def pairs(name, op):
+    return f"  %{name} = {op} : {PAIRS}\n"
+
+
+def softmax(scores, weights="%p"):
+    return f"  {weights} = linalg.softmax dimension(1) ins({scores} : {PAIRS}) outs(%e : {PAIRS}) -> {PAIRS}\n"
+
+
+def reduced(op, source, start):
+    return f"linalg.reduce {{ {op} }} ins({source} : {PAIRS}) outs({start} : {ROWS}) dimensions = [1]"
+
+
+def wide(rows):
+    return f"linalg.broadcast ins({rows} : {ROWS}) outs(%e : {PAIRS}) dimensions = [1]"
+
+
+def exponentials(start="0xFF800000"):
+    """%exp = exp(%below), where the row maximum, which begins at `start`, is subtracted from the scores."""
+    return f"""  %low = arith.constant {start} : f32
+  %re = tensor.empty() : {ROWS}
+  %rl = linalg.fill ins(%low : f32) outs(%re : {ROWS}) -> {ROWS}
+  %rz = linalg.fill ins(%zero : f32) outs(%re : {ROWS}) -> {ROWS}
+  %max = {reduced("arith.maximumf", "%s", "%rl")}
+  %wide = {wide("%max")}
+  %below = arith.subf %s, %wide : {PAIRS}
+  %exp = math.exp %below : {PAIRS}
+"""
+
+
+def divided(by):
+    return f"  %sums = {wide(by)}\n" + pairs("p", "arith.divf %exp, %sums")
+
+
+def sum_of(source="%exp"):
+    return f"  %sum = {reduced('arith.addf', source, '%rz')}\n"
+
+
+def more_than_sum(guard, start="0xFF800000"):
+    return (exponentials(start) + sum_of() + number("guard", guard, ROWS) + f"  %more = arith.addf %sum, %guard : {ROWS}\n" +
+            divided("%more"))
+
+
+def replaced_sum(predicate):
+    return (exponentials() + sum_of() + number("nothing", "0.0", ROWS) + number("one", "1.0", ROWS) +
+            f"  %is = arith.cmpf {predicate}, %sum, %nothing : {ROWS}\n"
+            f"  %other = arith.select %is, %sum, %one : tensor<4xi1>, {ROWS}\n" + divided("%other"))
+
+
+def by_logarithm(source):
+    return (exponentials() + number("none", "0.0") + f"  %kept = arith.select %c, %exp, %none : tensor<4x4xi1>, {PAIRS}\n" +
+            sum_of(source) + f"  %log = math.log %sum : {ROWS}\n  %logs = {wide('%log')}\n" +
+            pairs("lower", "arith.subf %below, %logs") + pairs("p", "math.exp %lower"))
+
+
+def hidden(by):
+    return number("hidden", by) + f"  %h = arith.select %c, %s, %hidden : tensor<4x4xi1>, {PAIRS}\n"
+
+
+def scaled(scores, factor):
+    return scores + number("factor", factor) + pairs("m", "arith.mulf %h, %factor") + softmax("%m")
+
+
+def floor(at):
+    return number("floor", at) + pairs("h", "arith.maximumf %s, %floor")
+
+
+def term_of_flags(flags):
+    return (hidden("0xFF800000") + f"  %f = arith.uitofp {flags} : tensor<4x4xi1> to {PAIRS}\n" +
+            pairs("t", "arith.mulf %bias, %f") + pairs("m", "arith.addf %h, %t") + softmax("%m"))
+
+
+def integers(set_value, unset):
+    return (number("set", set_value, "tensor<4x4xi32>") + number("unset", unset, "tensor<4x4xi32>") +
+            "  %i = arith.select %c, %set, %unset : tensor<4x4xi1>, tensor<4x4xi32>\n"
+            f"  %f = arith.sitofp %i : tensor<4x4xi32> to {PAIRS}\n" + number("large", "-1.0e9") +
+            pairs("t", "arith.mulf %f, %large") + pairs("m", "arith.addf %s, %t") + softmax("%m"))
+
+
+def changed(op, by):
+    return hidden("0xFF800000") + softmax("%h", "%w") + number("number", by) + pairs("p", op)
+
+
+# Arguments, body, what the raised function must contain and what it must not.
+RAISED, REFUSED = (["attn.attention"], []), ([], ["attn.attention"])
+MASKED, UNMASKED = (["attn.attention", "mask("], []), (["attn.attention"], ["mask("])
+CASES = {
+    # exp / (1 + Σ exp) is the weight beside a sink of the score of the maximum.
+    "number_added_to_sum": ("", more_than_sum("1.0"), *REFUSED),
+    "tiny_number_added_to_sum": ("", more_than_sum("1.0e-9"), *RAISED),
+    # With a maximum of at least 0 the sum may be smaller than the number added to it.
+    "maximum_from_a_score": ("", more_than_sum("1.0e-9", "0.0"), *REFUSED),
+    "maximum_from_a_sentinel": ("", more_than_sum("1.0e-9", "-3.0e38"), *RAISED),
+    # The divisor is always 1.
+    "sum_replaced_unless_negative": ("", replaced_sum("olt"), *REFUSED),
+    "sum_replaced_unless_zero": ("", replaced_sum("oeq"), *REFUSED),
+    "sum_replaced_if_zero": ("", replaced_sum("une"), *RAISED),
+    "sum_replaced_unless_positive": ("", replaced_sum("ogt"), *RAISED),
+    # The weights of hidden keys are not 0.
+    "logarithm_of_masked_sum": (FLAGS, by_logarithm("%kept"), *REFUSED),
+    "logarithm_of_sum": (FLAGS, by_logarithm("%exp"), *RAISED),
+    # A key with the score 2e9 is not hidden.
+    "mask_before_negative_scale": (FLAGS, scaled(hidden("-1.0e9"), "-2.0"), *UNMASKED),
+    "mask_before_positive_scale": (FLAGS, scaled(hidden("-1.0e9"), "2.0"), *MASKED),
+    # The product is −2e9 for all keys.
+    "floor_before_negative_scale": ("", scaled(floor("1.0e9"), "-2.0"), ["maximumf"], []),
+    "floor_before_positive_scale": ("", scaled(floor("-1.0e9"), "2.0"), ["attn.attention"], ["maximumf"]),
+    # Only flags that the mask requires may be dropped.
+    "flags_of_a_term": (", %g: tensor<4x4xi1>" + FLAGS + BIAS, term_of_flags("%g"), ["attn.attention", "uitofp"], []),
+    "flags_of_the_mask": (FLAGS + BIAS, term_of_flags("%c"), ["attn.attention"], ["uitofp"]),
+    # A score that is 1e9 higher is not hidden.
+    "integers_that_raise_others": (FLAGS, integers(0, -1), *UNMASKED),
+    "integers_that_hide_others": (FLAGS, integers(0, 1), *MASKED),
+    "integers_that_raise_set_scores": (FLAGS, integers(-1, 0), *UNMASKED),
+    "integers_that_hide_set_scores": (FLAGS, integers(1, 0), *MASKED),
+    # A weight of 0 becomes ∞.
+    "number_over_weights": (FLAGS, changed("arith.divf %number, %w", "0.5"), *REFUSED),
+    "weights_over_number": (FLAGS, changed("arith.divf %w, %number", "0.5"), *RAISED),
+    "weights_to_negative_power": (FLAGS, changed("math.powf %w, %number", "-0.5"), *REFUSED),
+    "weights_to_positive_power": (FLAGS, changed("math.powf %w, %number", "1.5"), *RAISED),
+}
+
+text = "".join(PROGRAM.format(name=name, arguments=arguments, body=body) for name, (arguments, body, *_) in CASES.items())
+done = subprocess.run(["saccade-opt", f"--pass-pipeline={PIPELINE}"], input=text, capture_output=True, text=True)
+assert done.returncode == 0, done.stderr
+failures = []
+for name, (_, _, expects, forbids) in CASES.items():
+    raised = function(done.stdout, name)
+    failures += [f"{name}: no '{each}' in\n{raised}" for each in expects if each not in raised]
+    failures += [f"{name}: '{each}' in\n{raised}" for each in forbids if each in raised]
+assert not failures, "\n".join(failures)
