@@ -26,19 +26,26 @@ TAIL = """
   return %o : tensor<1x4x?x32xf32>
 }
 """
-SEES = {  # of a row of the table the elements %x and %y
+# The elements of two rows of the table at key j, and comparisons of query i with them.
+READ = """
+      %{0} = tensor.extract %of[%c{1}, %j] : tensor<?x?xi32>"""
+FROM = """
+      %a = arith.cmpi sle, %x, %row : i32"""
+TO = """
+      %z = arith.cmpi slt, %row, %y : i32"""
+# Numbers of query and key by a size that only the call knows.
+BY_SIZE = """
+      %x = tensor.extract %of[%c1, %c0] : tensor<?x?xi32>
+      %size = arith.maxsi %x, %one : i32
+      %column = arith.index_cast %j : index to i32
+      %y = arith.{0} %{1}, %size : i32
+      %its = arith.{0} %{2}, %size : i32
+      %r = arith.cmpi eq, %y, %its : i32"""
+SEES = {
     # Key j is visible to queries from t[0, j] to t[1, j].
-    "spans": """
-      %x = tensor.extract %of[%c0, %j] : tensor<?x?xi32>
-      %y = tensor.extract %of[%c1, %j] : tensor<?x?xi32>
-      %a = arith.cmpi sle, %x, %row : i32
-      %z = arith.cmpi slt, %row, %y : i32
+    "spans": READ.format("x", 0) + READ.format("y", 1) + FROM + TO + """
       %r = arith.andi %a, %z : i1""",
-    "spans_swapped": """
-      %y = tensor.extract %of[%c1, %j] : tensor<?x?xi32>
-      %x = tensor.extract %of[%c0, %j] : tensor<?x?xi32>
-      %z = arith.cmpi slt, %row, %y : i32
-      %a = arith.cmpi sle, %x, %row : i32
+    "spans_swapped": READ.format("y", 1) + READ.format("x", 0) + TO + FROM + """
       %r = arith.andi %z, %a : i1""",
     # Every head has documents of its own, and one table of them is read thrice.
     "documents_of_heads": """
@@ -49,21 +56,8 @@ SEES = {  # of a row of the table the elements %x and %y
       %a = arith.cmpi eq, %x, %y : i32
       %z = arith.cmpi ne, %x, %other : i32
       %r = arith.andi %a, %z : i1""",
-    # Quotients and remainders by a number that only the call knows.
-    "blocks_of_a_given_size": """
-      %x = tensor.extract %of[%c1, %c0] : tensor<?x?xi32>
-      %size = arith.maxsi %x, %one : i32
-      %column = arith.index_cast %j : index to i32
-      %y = arith.divsi %row, %size : i32
-      %its = arith.divsi %column, %size : i32
-      %r = arith.cmpi eq, %y, %its : i32""",
-    "every_nth_key": """
-      %x = tensor.extract %of[%c1, %c0] : tensor<?x?xi32>
-      %size = arith.maxsi %x, %one : i32
-      %column = arith.index_cast %j : index to i32
-      %y = arith.remsi %column, %size : i32
-      %its = arith.remsi %row, %size : i32
-      %r = arith.cmpi eq, %y, %its : i32""",
+    "blocks_of_a_given_size": BY_SIZE.format("divsi", "row", "column"),
+    "every_nth_key": BY_SIZE.format("remsi", "column", "row"),
     # The first keys, and a window whose size depends on the head: two ranges.
     "sinks": """
       %sinks = arith.constant 5 : index

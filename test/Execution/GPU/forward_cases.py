@@ -28,6 +28,12 @@ LAYOUTS = {"bhsd": "b,h,s,d", "bshd": "b,s,h,d", "bhds": "b,h,d,s"}
 HEAD_SIZES = [(64, 64), (64, 64), (128, 128), (128, 128), (16, 16), (32, 32), (40, 40), (72, 72), (80, 80), (96, 96),
               (192, 128), (256, 256), (64, 40), (24, 96), (8, 8), (20, 12)]
 
+# Query and key are of one document, by a captured tensor, which the test of tiles reads.
+SAME_DOCUMENT = """mask(%b, %h, %i, %j, %ids) {
+      %x = tensor.extract %ids[%i] : tensor<?xi32>
+      %y = tensor.extract %ids[%j] : tensor<?xi32>
+      %same = arith.cmpi eq, %x, %y : i32
+"""
 MASKS = {
     "none": "",
     "top_left": "mask causal<top_left>",
@@ -52,19 +58,10 @@ MASKS = {
       %holds = arith.ori %early, %before : i1
       attn.yield %holds : i1
     }""",
-    # Documents of a captured tensor, which is read by the test of tiles.
-    "documents": """mask(%b, %h, %i, %j, %ids) {
-      %x = tensor.extract %ids[%i] : tensor<?xi32>
-      %y = tensor.extract %ids[%j] : tensor<?xi32>
-      %holds = arith.cmpi eq, %x, %y : i32
-      attn.yield %holds : i1
+    "documents": SAME_DOCUMENT + """      attn.yield %same : i1
     }""",
     # The same, causal in odd heads only.
-    "causal documents": """mask(%b, %h, %i, %j, %ids) {
-      %x = tensor.extract %ids[%i] : tensor<?xi32>
-      %y = tensor.extract %ids[%j] : tensor<?xi32>
-      %same = arith.cmpi eq, %x, %y : i32
-      %two = arith.constant 2 : index
+    "causal documents": SAME_DOCUMENT + """      %two = arith.constant 2 : index
       %zero = arith.constant 0 : index
       %rest = arith.remui %h, %two : index
       %even = arith.cmpi eq, %rest, %zero : index
