@@ -99,14 +99,15 @@ COMPONENTS = [
                r"Unit/JIT"),
               ("run",)),
     Component("Python", tuple(f"python/saccade/{name}.py" for name in (
-        "_arrays", "_operands", "_program", "attention", "binding", "builders", "function", "linear", "masks", "module",
-        "runner", "scores")), (r"Fuzz/random[-_]calls",),
-              ("attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "guards", "linear",
+        "_arrays", "_gpu", "_library", "_opaque", "_operands", "_program", "attention", "binding", "builders", "errors",
+        "function", "linear", "masks", "module", "runner", "scores")), (r"Fuzz/random[-_]calls",),
+              ("attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "gpu*", "guards", "linear",
                "mask*",
-               "numpy*", "ragged", "run", "scores", "threads")),
+               "numpy*", "ragged", "run", "scores*", "threads", "torch_calls", "torch_tracing")),
     Component("Regions", ("python/saccade/regions",), (r"Fuzz/random[-_]calls",), ("regions_*", "attention_functions")),
-    Component("Readers", tuple(f"python/saccade/{name}" for name in ("onnx", "torch", "jax", "_graph.py")),
-              (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "importing")),
+    Component("Readers", tuple(f"python/saccade/{name}" for name in (
+        "onnx", "torch", "jax", "_command.py", "_graph.py", "_text.py")),
+              (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "graph_text", "importing")),
 ]
 
 

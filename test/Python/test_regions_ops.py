@@ -127,6 +127,7 @@ NUMPY_ONLY = {
     "transposed": "s + table.T[j, h] + table[:, 2][h]", "extents": "s + j / table.shape[1] + len(vector) * 0.01",
     "added in place": "grown(s, j)", "sign of nan": "s + np.isnan(np.sign(s * np.nan))",
     "computed": "s + (table * 2)[h, j] + float(number)",
+    "float power": "np.float_power(i + 1, -1) + np.float_power(j + 2**16, 4) * 1e-20 + np.float_power(s, 2)",
     "absolute": "np.abs(s) + np.fabs(s) + np.power(s, 2) + np.negative(s)",
 }  # fmt: skip
 

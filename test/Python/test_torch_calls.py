@@ -11,6 +11,8 @@ import torch
 from programs import refused
 
 import saccade
+from saccade import _arrays
+from saccade.function import Function
 
 torch.manual_seed(3)
 q, k, v = torch.randn(3, 2, 3, 7, 16)
@@ -123,6 +125,20 @@ def test_result_has_the_type_of_the_inputs(dtype, element, bound):
     exact = programs.expected_attention(*[x.double() for x in tensors])
     assert found.dtype == dtype
     assert np.abs(found.double().numpy() - exact).max() < bound
+
+
+# --- The shortest path of a call.
+
+
+def test_plain_tensors_skip_the_checks_of_other_tensors(same, monkeypatch):
+    monkeypatch.setattr(_arrays, "check_torch", None)
+    same(q, torch.nn.Parameter(k, requires_grad=False), v)
+
+
+def test_calls_with_tensors_alone_go_through_tvm_ffi(same, attend, monkeypatch):
+    monkeypatch.setattr(Function, "_call_described", None)
+    same(q, k, v)
+    same(q, k, v, out=torch.empty_like(q))
 
 
 # --- Where the result is written.

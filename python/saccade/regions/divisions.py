@@ -79,10 +79,14 @@ def _is_unsigned(x: Node, y: Node) -> bool:
 
 
 def _safe(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
-    """Operands with a defined quotient: a divisor other than zero, and no minimum integer divided by -1."""
+    """Operands with the same quotient and remainder that is defined: a divisor other than zero, and no minimum integer
+    divided by -1."""
     smallest = LIMITS[x.dtype][0]
     if y.low <= -1 <= y.high and x.low == smallest:
-        x = b.arithmetic("arith.maxsi", x, b.number(smallest + 1, x.dtype))
+        # x / -1 is -x / 1, where the minimum wraps.
+        is_negation = b.make("arith.cmpi", (y, b.number(-1, y.dtype)), "eq", "bool")
+        x = b.select(is_negation, b.arithmetic("arith.subi", b.number(0, x.dtype), x), x)
+        y = b.make("arith.select", (is_negation, b.number(1, y.dtype), y), None, y.dtype, (y.low, max(1, y.high)))
     if y.low <= 0 <= y.high:
         is_zero = b.make("arith.cmpi", (y, b.number(0, y.dtype)), "eq", "bool")
         # A non-negative divisor is at least 1 now.
