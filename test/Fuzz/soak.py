@@ -39,6 +39,7 @@ FUZZERS = [
 CLAIMS = [
     ("AttnAnalysisTests", "MaskBoxTest.*"),
     ("AnalysisClaimsTests", "*"),
+    ("RaiseClaimsTests", "*"),
     ("ShapeClaimsTests", "*"),
     ("RuntimeTests", "AliasClaims.*"),
 ]

@@ -104,7 +104,11 @@ Value RegionEmitter::index(AffineExpr expr) {
   case AffineExprKind::CeilDiv:
     return arith::CeilDivSIOp::create(*b, loc, lhs, rhs);
   default:
-    return arith::RemSIOp::create(*b, loc, lhs, rhs);
+    // The remainder of a negative position is not negative.
+    if (!graph.mayBeNegative(both.getLHS()))
+      return arith::RemSIOp::create(*b, loc, lhs, rhs);
+    Value quotient = arith::FloorDivSIOp::create(*b, loc, lhs, rhs);
+    return arith::SubIOp::create(*b, loc, lhs, arith::MulIOp::create(*b, loc, quotient, rhs));
   }
 }
 

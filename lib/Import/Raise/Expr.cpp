@@ -207,15 +207,22 @@ static void flatten(AffineExpr expr, int64_t factor, SmallVectorImpl<std::pair<A
 static AffineExpr joinDigits(AffineExpr sum) {
   SmallVector<std::pair<AffineExpr, int64_t>> terms;
   flatten(sum, 1, terms);
-  for (auto &[low, factor] : terms) {
-    auto digit = dyn_cast<AffineBinaryOpExpr>(low);
+  for (auto [l, low] : llvm::enumerate(terms)) {
+    auto digit = dyn_cast<AffineBinaryOpExpr>(low.first);
     if (!digit || digit.getKind() != AffineExprKind::Mod)
       continue;
-    AffineExpr high = digit.getLHS().floorDiv(digit.getRHS());
+    AffineExpr quotient = digit.getLHS().floorDiv(digit.getRHS());
     auto divisor = dyn_cast<AffineConstantExpr>(digit.getRHS());
-    for (auto &[other, otherFactor] : terms)
-      if (divisor && other == high && otherFactor == factor * divisor.getValue())
-        return joinDigits(sum - other * otherFactor - low * factor + digit.getLHS() * factor);
+    for (auto [h, high] : llvm::enumerate(terms)) {
+      if (!divisor || high.first != quotient || high.second != low.second * divisor.getValue())
+        continue;
+      // The other terms are added anew: a sum may keep a term that is subtracted from it.
+      AffineExpr joined = digit.getLHS() * low.second;
+      for (auto [i, term] : llvm::enumerate(terms))
+        if (i != l && i != h)
+          joined = joined + term.first * term.second;
+      return joinDigits(joined);
+    }
   }
   return sum;
 }

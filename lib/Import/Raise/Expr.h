@@ -90,6 +90,8 @@ public:
 
   /// Whether a signed integer of `width` bits holds the index `node`. Dynamic extents are assumed to be at most 2²⁴.
   bool fits(Node node, unsigned width) const;
+  /// Whether `position` may be negative.
+  bool mayBeNegative(mlir::AffineExpr position) const { return boundsOf(position).first < 0; }
   /// Simplifies quotients and remainders in `expr` with the extents of the loops.
   mlir::AffineExpr simplify(mlir::AffineExpr expr) const;
   int64_t getExtent(unsigned loop) const { return extents[loop]; }

@@ -66,14 +66,7 @@ class RandomForm:
     """One graph; all of it follows from the seed. `commuted` gives its twin with other names and commuted operands. `miss`
     names a step by which the graph differs from one that is raised."""
 
-    MISSES = ("mask of the sum", "mask of the numerator", "shift of the sum", "guard of the sum", "guard of the sum",
-              "guard of the weights", "maximum for the sum", "mask by the score", "guard of the row", "guard of the row",
-              "integer flags", "integer flags", "integer flags", "positions", "positions", "positions",
-              "table of positions", "keys of more heads", "order of groups", "part of the operands", "part of the operands",
-              "repeated sum", "part of the sum", "another contraction", "another contraction", "numbers that cancel",
-              "numbers that cancel", "not a number", "part of a result", "constant numbers", "bounded scores")
-    STATIC = ("part of the operands", "repeated sum", "part of the sum", "another contraction", "table of positions",
-              "part of a result", "constant numbers")
+    MISSES = misses.KINDS
 
     def __init__(self, name, seed, commuted=False, miss=None):
         self.miss = miss
@@ -82,6 +75,9 @@ class RandomForm:
         rows = rng.choice(["", "b", "h", "bh", "bh", "bh"])
         if miss in ("keys of more heads", "order of groups"):
             rows = rng.choice(["h", "bh"])
+        elif miss == "rows of any extent":
+            rows = rng.choice(["bh", "bch", "bc"])
+        self.isOrdered = miss == "rows of any extent" and rng.random() < 0.7
         self.grouping = rng.choice(["", "", "", "repeated", "mapped", "group", "shared"]) if "h" in rows else ""
         if miss in ("keys of more heads", "order of groups"):
             self.grouping = "mapped"
@@ -89,7 +85,7 @@ class RandomForm:
             self.grouping = ""
         even = rng.choice([2, 3, 4])
         isEqual = rng.random() < 0.35 or miss == "another contraction"
-        self.extents = {letter: even if isEqual else rng.choice([1, 2, 3, 4, 5]) for letter in "bhgijde"}
+        self.extents = {letter: even if isEqual else rng.choice([1, 2, 3, 4, 5]) for letter in "bchgijde"}
         self.extents["j"] = max(self.extents["j"], 2)
         if self.grouping == "mapped":
             # Query heads are x; `groups` of them share a head of keys and values.
@@ -101,7 +97,9 @@ class RandomForm:
             self.extents["j"] = rng.choice([2, 4])
         # Groups of heads and dynamic queries look alike in some layouts.
         self.dynamic = set(rng.choice(["", "", "", "j"] + ["i", "ij", "bij"] * (self.grouping != "group")))
-        if miss in self.STATIC:
+        if miss == "rows of any extent":
+            self.dynamic = {letter for letter in "bchgij" if rng.random() < 0.4}
+        elif miss in misses.STATIC:
             self.dynamic = set()
         self.element = rng.choice(["f32"] * 5 + ["f16"])
         # Heads of keys and values: h; of queries: h and g, where several share one.
@@ -109,11 +107,12 @@ class RandomForm:
         self.query_heads = "hg" if "g" in self.rows else "x" if self.grouping == "mapped" else "h"
         self.row = self.shuffled(rows + "i").replace("h", self.query_heads)
         self.pair = self.row + "j" if rng.random() < 0.7 else self.insert(self.row, "j")
-        self.subtracts = False
+        self.inverts = False  # whether a bias of −∞ may become ∞
         self.text = g.text(self.build())
 
     def shuffled(self, letters):
-        return "".join(self.rng.sample(letters, len(letters)))
+        drawn = self.rng.sample(letters, len(letters))
+        return "".join(sorted(drawn, key="bchgxijde0".index) if self.isOrdered else drawn)
 
     def insert(self, letters, letter):
         at = self.rng.randrange(len(letters) + 1)
@@ -181,17 +180,22 @@ class RandomForm:
             return misses.part(self, letters, letters.index(part[0]), part[1], self.element), letters
         t = self.argument(letters, self.element)
         if self.rng.random() < 0.15 and self.element == "f32":
-            factor = self.rng.choice([0.5, 2.0, -0.25])
-            divides = self.rng.random() < 0.3
-            combine = self.g.div if divides else self.g.mul
-            t = self.g.pointwise([(t, letters)], letters, lambda x: combine(x, self.g.const(factor)))
+            t = self.scaled(t, letters, self.rng.choice([0.5, 2.0, -0.25]))
         return t, letters
+
+    def scaled(self, t, letters, factor):
+        """`t` times or divided by a number, which may be an argument."""
+        combine = self.g.div if self.rng.random() < 0.3 else self.g.mul
+        if self.rng.random() < 0.3:
+            self.inverts = True
+            return self.g.pointwise([(t, letters), (self.argument(""), "")], letters, combine)
+        return self.g.pointwise([(t, letters)], letters, lambda x: combine(x, self.g.const(factor)))
 
     # Scores.
     def condition(self):
         """How to tell that a key is visible: other operands, and a body that gives a truth value from their elements."""
         g, rng = self.g, self.rng
-        kind = rng.choice(["position", "position", "flags", "integers", "window", "either"])
+        kind = rng.choice(["position", "position", "flags", "integers", "window", "either"] + ["table"] * (not self.dynamic))
         if kind == "either":
             # All of two conditions, or "not any of their opposites".
             (others, test, _), (more, test_more, _) = self.condition(), self.condition()
@@ -217,6 +221,8 @@ class RandomForm:
                 return g.compare("sle", g.op("arith.subi", i, j), (g.line(f"arith.constant {bound} : i32"), "i32"))
 
             return [], body, kind
+        if kind == "table":
+            return [misses.slice_of_positions(self)], lambda c: c, kind
         if kind == "flags":
             return [self.captured("j", "i1", "flags")], lambda c: c, kind
         element = rng.choice(["i32", "i64", "i8"])
@@ -256,14 +262,13 @@ class RandomForm:
 
     def scored(self, s):
         g, rng = self.g, self.rng
-        kind = rng.choice(["scale", "scale", "division", "bias", "bias", "cap", "distance", "lows"])
-        if kind in ("scale", "division"):
-            factor = rng.choice([0.5, 0.25, 2.0])
-            return self.on_scores(s, lambda x: (g.mul if kind == "scale" else g.div)(x, g.const(factor)))
+        kind = rng.choice(["scale", "scale", "scale", "bias", "bias", "cap", "distance", "lows"])
+        if kind == "scale":
+            return self.scaled(s, self.pair, rng.choice([0.5, 0.25, 2.0]))
         if kind in ("bias", "lows"):
             bias = self.captured("j" if rng.random() < 0.8 else "", values="lows" if kind == "lows" else "normal")
             combine = rng.choice([g.add, g.add, g.sub]) if kind == "bias" else g.add
-            self.subtracts |= combine == g.sub
+            self.inverts |= combine == g.sub
             return self.on_scores(s, combine, [bias])
         if kind == "cap":
             return self.on_scores(s, lambda x: g.mul(g.op("math.tanh", g.mul(x, g.const(0.5))), g.const(2.0)))
@@ -294,7 +299,7 @@ class RandomForm:
             exp = lambda x: g.op("math.exp2", x)
         shifted = s
         if kind != "unstable":
-            start = rng.choice([LOW, LOW, -3.0e38])
+            start = rng.choice([LOW, LOW, -3.0e38] + [-3.0e38] * (2 * (self.miss == "guard of the sum")))
             combiner = rng.choice(["arith.maximumf", "arith.maximumf", "arith.maxnumf"])
             maximum = g.reduce(s, pair, row, start, lambda x, c: g.op(combiner, x, c, commutes=True))
             shifted = self.on_scores(s, g.sub, [(maximum, row)])
@@ -347,7 +352,7 @@ class RandomForm:
         kv = "".join(each for each in self.rows if each != "g" and (each != "h" or self.grouping != "shared"))
         part = None
         if self.miss == "part of the operands":
-            part = rng.choice("jjd" + "".join(each for each in kv)), rng.randrange(11)
+            part = rng.choice("jjd" + "".join(each for each in kv)), rng.randrange(misses.PARTS)
         q = self.operand(self.shuffled(rows + "id").replace("h", self.query_heads), part)
         k = self.heads(self.operand(self.shuffled(kv + "jd"), part), "d")
         v = self.heads(self.operand(self.shuffled(kv + "je"), part), "e")
@@ -364,6 +369,8 @@ class RandomForm:
             s = self.einsum([q, k], self.pair, init)
         for _ in range(rng.choice([0, 1, 1, 2, 3])):
             s = self.masked(s) if rng.random() < 0.4 else self.scored(s)
+        if self.miss == "guard of the sum" and rng.random() < 0.4:
+            s = self.on_scores(s, g.add, [self.captured("", values="lows")])
         guardsRows = self.miss == "guard of the row"
         if hasattr(misses, (self.miss or "").replace(" ", "_")) and not guardsRows and self.miss != "guard of the sum":
             s = getattr(misses, self.miss.replace(" ", "_"))(self, s)
@@ -374,8 +381,8 @@ class RandomForm:
         p, _ = self.softmax(s)
         if guardsRows:
             p = misses.guard_of_the_row(self, s, p, number)
-        # A bias that is subtracted may be −∞: only then would the guard find NaN in other rows than those without keys.
-        isGuarded = rng.random() < 0.15 and not self.subtracts
+        # Only if a bias becomes ∞ would the guard find NaN in other rows than those without keys.
+        isGuarded = rng.random() < 0.15 and not self.inverts
         if self.miss == "guard of the weights":
             p = self.on_scores(p, lambda x: misses.replaced_nan(self, x))
         elif isGuarded or self.miss in ("not a number", "constant numbers"):

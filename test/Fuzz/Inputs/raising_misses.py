@@ -3,119 +3,31 @@
 Nothing need be raised: most results differ from attention, and some are equal by chance.
 """
 
-from graphs import Tensor
+from raising_flags import LOW, compare_reals, constant_table, integer_flags, real_flags, truth_values  # noqa: F401
+from raising_positions import (  # noqa: F401
+    PARTS,
+    half,
+    part,
+    part_of_a_result,
+    positions,
+    repeated,
+    slice_of_positions,
+    subscripts,
+    table_of_positions,
+)
 
-LOW = float("-inf")
-WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
-PREDICATES = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
-
-
-def compare_reals(form, x, y, predicates):
-    return form.g.op("arith.cmpf", x, y, attribute=form.rng.choice(predicates) + ", ")[0], "i1"
-
-
-def drawn_integer(form, x):
-    """An integer computed from `x`: arithmetic with constants, shifts, and casts to other widths."""
-    g, rng = form.g, form.rng
-    width = WIDTHS[x[1]]
-
-    def const(value):
-        value = (value + (1 << width - 1)) % (1 << width) - (1 << width - 1)
-        return g.line(f"arith.constant {value} : {x[1]}"), x[1]
-
-    other = rng.choice([0, 1, 1, 2, 3, -1, rng.getrandbits(width), (1 << width - 1) - 1])
-    kind = rng.choice(["arithmetic", "arithmetic", "reversed", "shift", "quotient", "cast", "cast", "select"])
-    if width == 1 or kind == "cast":
-        wider = [each for each in WIDTHS if WIDTHS[each] > width]
-        narrower = [each for each in WIDTHS if 1 < WIDTHS[each] < width]
-        to = rng.choice(wider + narrower)
-        name = rng.choice(["arith.extsi", "arith.extui"]) if to in wider else "arith.trunci"
-        return g.op(name, x, to=to)
-    if kind == "select":
-        test = g.op("arith.cmpi", x, const(other), attribute=rng.choice(PREDICATES) + ", ")[0], "i1"
-        return g.select(test, const(rng.choice([0, 1, 2, -1])), const(rng.choice([0, 1, 2, -1])))
-    if kind == "reversed":
-        return g.op("arith.subi", const(other), x)
-    if kind == "shift":
-        return g.op(rng.choice(["arith.shli", "arith.shrsi", "arith.shrui"]), x, const(rng.randrange(width)))
-    if kind == "quotient":
-        return g.op(rng.choice(["arith.divsi", "arith.remsi", "arith.divui", "arith.remui"]), x, const(rng.choice([2, 3, 5])))
-    names = ["addi", "subi", "muli", "andi", "ori", "xori", "maxsi", "minsi"]
-    y = const(other)
-    if rng.random() < 0.2:  # a constant that is computed
-        y = g.op(rng.choice(["arith.addi", "arith.muli"]), y, const(rng.choice([1, 2, 3])))
-    return g.op("arith." + rng.choice(names), x, y)
-
-
-def integer_flags(form, s):
-    """(1 − f) · −1e9 or f · −1e9, where f is computed from flags, truth values included."""
-    g, rng = form.g, form.rng
-    flags, letters = form.captured("j", rng.choice(["i1", "i1", "i8", "i32"]), "flags")
-    low = rng.choice([-1e9, -10000.0, -1e5])
-
-    def body(x):
-        for _ in range(rng.choice([0, 0, 1, 1, 2, 3])):
-            x = drawn_integer(form, x)
-        f = g.op(rng.choice(["arith.sitofp", "arith.uitofp"]), x, to="f32")
-        if rng.random() < 0.15:
-            f = rng.choice([g.add, g.mul, g.sub])(f, g.const(rng.choice([2.0, -1.0, 0.5])))
-        return g.mul(g.sub(g.const(1.0), f) if rng.random() < 0.7 else f, g.const(low))
-
-    unit = letters.replace("0", "u")
-    return form.on_scores(s, g.add, [(g.pointwise([(flags, unit)], unit, body), letters)])
-
-
-def positions(form, s):
-    """A mask or a bias of positions in narrow integers, which overflow."""
-    g, rng = form.g, form.rng
-
-    def position(letter, element):
-        index = g.index(form.pair.index(letter))
-        x = g.op(rng.choice(["arith.index_cast", "arith.index_cast", "arith.index_castui"]), index, to=element)
-        for _ in range(rng.choice([0, 1, 2])):
-            x = drawn_integer(form, x)
-        return x
-
-    def body(x):
-        element = rng.choice(["i8", "i8", "i16", "i32", "i64"])
-        j, other = position("j", element), position("i", element)
-        if j[1] != other[1]:
-            names = {-1: "arith.trunci", 1: rng.choice(["arith.extsi", "arith.extui"])}
-            other = g.op(names[1 if WIDTHS[other[1]] < WIDTHS[j[1]] else -1], other, to=j[1])
-        if rng.random() < 0.5:
-            j = g.op(rng.choice(["arith.addi", "arith.subi", "arith.muli", "arith.xori"]), j, other)
-            for _ in range(rng.choice([0, 1])):
-                j = drawn_integer(form, j)
-            other = g.line(f"arith.constant {rng.choice([0, 1, 2, -1, 100])} : {j[1]}"), j[1]
-        if rng.random() < 0.25:
-            number = g.op(rng.choice(["arith.sitofp", "arith.uitofp"]), j, to="f32")
-            return g.add(x, g.mul(number, g.const(2.0 ** -WIDTHS[j[1]])))
-        if WIDTHS[j[1]] != WIDTHS[other[1]]:
-            return x
-        test = g.op("arith.cmpi", j, other, attribute=rng.choice(PREDICATES) + ", ")[0], "i1"
-        return g.select(test, x, g.const(rng.choice([LOW, -1e9])))
-
-    return form.on_scores(s, body)
-
-
-def table_of_positions(form, s):
-    """As `positions`, but from a constant sequence of narrow integers that may wrap around."""
-    g, rng = form.g, form.rng
-    element = rng.choice(["i8", "i8", "i16", "i32", "i64", "index"])
-    width = WIDTHS.get(element, 64)
-
-    def table(letter):
-        first, step = rng.choice([0, 0, (1 << width - 1) - rng.randint(1, 4), rng.randint(-5, 5)]), rng.choice([1, 1, 2, -1])
-        half = 1 << width - 1
-        values = [(first + step * i + half) % (2 * half) - half for i in range(form.extents[letter])]
-        shape = f"tensor<{len(values)}x{element}>"
-        return Tensor(g.line(f"arith.constant dense<{values}> : {shape}"), [len(values)], element), letter
-
-    def body(x, j, i):
-        test = g.op("arith.cmpi", j, i, attribute=rng.choice(PREDICATES) + ", ")[0], "i1"
-        return g.select(test, x, g.const(rng.choice([LOW, -1e9])))
-
-    return form.on_scores(s, body, [table("j"), table("i")])
+# Kinds of near misses; those that matter in more ways are drawn more often.
+KINDS = ("mask of the sum", "mask of the numerator", "shift of the sum", "guard of the sum", "guard of the sum",
+         "guard of the weights", "maximum for the sum", "mask by the score", "guard of the row", "guard of the row",
+         "integer flags", "integer flags", "integer flags", "real flags", "real flags", "truth values", "truth values",
+         "truth values", "positions", "positions", "positions", "positions", "table of positions", "subscripts",
+         "subscripts", "subscripts", "keys of more heads", "order of groups", "rows of any extent", "rows of any extent",
+         "part of the operands", "part of the operands", "part of the operands", "repeated sum", "part of the sum",
+         "another contraction", "another contraction", "numbers that cancel", "numbers that cancel", "not a number",
+         "not a number", "part of a result", "constant numbers", "constant numbers", "bounded scores")
+# Kinds that need static extents.
+STATIC = ("part of the operands", "repeated sum", "part of the sum", "another contraction", "table of positions",
+          "part of a result", "constant numbers", "integer flags", "real flags")
 
 
 def mask_by_the_score(form, s):
@@ -202,35 +114,36 @@ def numbers_that_cancel(form, s):
 
 
 def not_a_number(form, s):
-    """Scores that are NaN where a key is hidden, before a guard against NaN."""
+    """Scores that are NaN where a key is hidden, or a function of them, before a guard against NaN."""
     g, rng = form.g, form.rng
     others, test, _ = form.condition()
     hidden = form.on_scores(s, lambda x, *c: g.select(test(*c), x, g.const(LOW)), others)
-    kind = rng.choice(["difference", "product", "quotient"])
+    kind = rng.choice(["difference", "product", "quotient", "none"])
     if kind == "difference":
-        return form.on_scores(hidden, g.sub, [(hidden if rng.random() < 0.5 else s, form.pair)])
-    if kind == "product":
-        return form.on_scores(hidden, lambda x: g.mul(x, g.const(rng.choice([0.0, -1.0]))))
-    return form.on_scores(hidden, lambda x, y: g.div(x, y), [(hidden, form.pair)])
+        made = form.on_scores(hidden, g.sub, [(hidden if rng.random() < 0.5 else s, form.pair)])
+    elif kind == "product":
+        made = form.on_scores(hidden, lambda x: g.mul(x, g.const(rng.choice([0.0, -1.0]))))
+    elif kind == "quotient":
+        made = form.on_scores(hidden, lambda x, y: g.div(x, y), [(hidden, form.pair)])
+    else:
+        made = hidden
+    if rng.random() < 0.5:
+        return made
+    function = rng.choice(["tanh", "tanh", "erf", "exp", "absf", "sin", "sqrt", "log"])
+    return form.on_scores(made, lambda x: g.mul(g.op("math." + function, x), g.const(2.0)))
 
 
 def constant_numbers(form, s):
-    """A bias or factor computed from constants, of which some may be −∞ or hide a key, before a guard against NaN."""
+    """A bias or factor computed from constants, of which some may be −∞, hide a key, or show one that a number hides, before
+    a guard against NaN."""
     g, rng = form.g, form.rng
+    if rng.random() < 0.4:
+        others, test, _ = form.condition()
+        s = form.on_scores(s, lambda x, *c: g.select(test(*c), x, g.const(-10000.0)), others)
     special = rng.choice([[], [], [LOW], [20000.0], [-20000.0]])
 
     def constant():
-        letters = rng.choice(["j", "ij", form.pair])
-        extents = [form.extents[letter] for letter in letters]
-
-        def dense(shape):
-            if not shape:
-                number = rng.choice([0.0, 0.0, 1.0, 3.0] + special)
-                return "0xFF800000" if number == LOW else repr(number)
-            return "[" + ", ".join(dense(shape[1:]) for _ in range(shape[0])) + "]"
-
-        name = g.line(f"arith.constant dense<{dense(extents)}> : tensor<{'x'.join(map(str, extents))}xf32>")
-        return Tensor(name, extents), letters
+        return constant_table(form, rng.choice(["j", "ij", form.pair]), [0.0, 0.0, 1.0, 3.0, *special])
 
     how = rng.choice(["labels", "labels", "difference", "add", "sub", "factor"])
 
@@ -272,89 +185,3 @@ def replaced_nan(form, x):
         return g.op("arith." + kind, x, number, commutes=True)
     test = compare_reals(form, x, g.const(0.0) if kind == "oge" else x, [kind])
     return g.select(test, number, x) if kind == "uno" else g.select(test, x, number)
-
-
-def part_of_a_result(form, s):
-    """A bias that an op writes in part, into a tensor of numbers: a diagonal, or one index of a dimension."""
-    g, rng, pair = form.g, form.rng, form.pair
-    others = [each for each in pair if each != "j"]
-    other = rng.choice([each for each in others if form.extents[each] == form.extents["j"]] or ["2"])
-    if other == "2" or rng.random() < 0.5:
-        # [j] -> [j, n] at index 0; all of it if n is 1.
-        n = rng.choice([1, 2, 3])
-        into = g.filled("jn", [(Tensor(None, [form.extents["j"], n]), "jn")], "f32", rng.choice([0.0, 1.0, LOW]))
-        source = form.argument("j")
-        written = g.generic([(source, "j")], "j0", into, ["j"], set(), lambda x, c: x)
-        at = str(rng.randrange(n))
-        like = [(Tensor(None, [form.extents["j"]]), "j")]
-        read = g.pointwise([(written, "j" + at)], "j", lambda x: x, like=like)
-        return form.on_scores(s, g.add, [(read, "j")])
-    into = g.filled("ij", [(Tensor(None, [form.extents["j"]] * 2), "ij")], "f32", rng.choice([0.0, 1.0, LOW]))
-    written = g.generic([(form.argument("j"), "j")], "jj", into, ["j"], set(), lambda x, c: x)
-    return form.on_scores(s, g.add, [(written, other + "j")])
-
-
-def readings(form, letter):
-    """Ways to read a part of a dimension that is twice as long, as subscripts."""
-    n = form.extents[letter]
-    return [f"{letter} mod {n}", f"{letter} floordiv 2", f"{letter} + {n}", f"{letter} * 2"]
-
-
-def part(form, letters, at, how, element):
-    """A tensor with `letters`, read from one that is twice as long along position `at`."""
-    g = form.g
-    extents = [form.extents[letter] for letter in letters]
-    like = [(Tensor(None, [extent]), letter) for extent, letter in zip(extents, letters)]
-    if how >= 8:
-        return repeated_or_diagonal(form, letters, at, how, element, like)
-    wide = [extent * (1 + (i == at)) for i, extent in enumerate(extents)]
-    source = g.argument(wide, wide, element)
-    subscript = list(letters)
-    if how < 4:
-        # [2n] -> [2, n] or [n, 2], of which the index 0 or 1 is read.
-        split = extents[:at] + ([2, extents[at]] if how < 2 else [extents[at], 2]) + extents[at + 1:]
-        groups = [[i + (i > at)] + [i + 1] * (i == at) for i in range(len(letters))]
-        source = g.reshape(source, str(groups), split, True)
-        subscript.insert(at + (how >= 2), str(how % 2))
-    else:
-        subscript[at] = readings(form, letters[at])[how - 4]
-    return g.pointwise([(source, subscript)], letters, lambda x: x, element, like=like)
-
-
-def repeated_or_diagonal(form, letters, at, how, element, like):
-    """A tensor of which the elements along position `at` are repeated, or are a diagonal of two dimensions."""
-    extents = [form.extents[letter] for letter in letters]
-    n, subscript = extents[at], list(letters)
-    group = next(each for each in (2, 3, 5, n) if n % each == 0)
-    if how < 10:
-        extents[at] = n // group
-        subscript[at] = f"{letters[at]} floordiv {group}" if how == 8 else f"{letters[at]} mod {n // group}"
-    else:
-        extents.insert(at, n)
-        subscript.insert(at, letters[at])
-    source = form.g.argument(extents, extents, element)
-    return form.g.pointwise([(source, subscript)], letters, lambda x: x, element, like=like)
-
-
-def split_keys(letters):
-    """The reassociation of a tensor in which the keys of `letters` are two dimensions."""
-    at = letters.index("j")
-    return str([[i + (i > at)] + [i + 1] * (i == at) for i in range(len(letters))])
-
-
-def repeated(form, e):
-    """The exponentials twice, along the keys."""
-    g, pair = form.g, form.pair
-    letters = pair.replace("j", "tj" if form.rng.random() < 0.5 else "jt")
-    wide = g.pointwise([(e, pair)], letters, lambda x: x, like=[(Tensor(None, [2]), "t")])
-    return g.reshape(wide, split_keys(pair), None, False)
-
-
-def half(form, e):
-    """The exponentials of one half of the keys."""
-    g, pair, extents = form.g, form.pair, form.extents
-    n = extents["j"] // 2
-    split = [extent for letter in pair for extent in ([2, n] if letter == "j" else [extents[letter]])]
-    subscript = [each for letter in pair for each in ([form.rng.choice("01"), "j"] if letter == "j" else [letter])]
-    like = [(Tensor(None, [n if letter == "j" else extents[letter]]), letter) for letter in pair]
-    return g.pointwise([(g.reshape(e, split_keys(pair), split, True), subscript)], pair, lambda x: x, like=like)

@@ -212,8 +212,10 @@ public:
     auto element = [&](size_t which) { return results[which][r].values[i].real; };
     if (std::isnan(element(0)))
       return false;
-    // A guard gives 0 for a row that is hidden, or NaN.
-    if (hasHiddenRow && (element(0) == 0) != (have == 0))
+    // Attention gives 0 for a row that is hidden, and a guard where all exponentials underflow.
+    if (hasHiddenRow && have == 0 && element(0) != 0)
+      return false;
+    if (hasEmptyRow && have != 0 && element(0) == 0)
       return false;
     if (results.size() == 1)
       return true;
@@ -230,7 +232,8 @@ public:
 
 private:
   /// Notes whether the scores of a row are all finite and so small that their exponentials are 0: what hides them are
-  /// numbers, which may differ, so that the plain graph gives some mean. `tensors` are those of `withAllResults`.
+  /// numbers, which may differ, so that the plain graph gives some mean; and whether the exponentials of finite scores
+  /// are all 0. `tensors` are those of `withAllResults`.
   void findHiddenRows(ArrayRef<Tensor> tensors) {
     bool underflows = false, hasEmptySum = false;
     hasHiddenRow = false;
@@ -250,11 +253,12 @@ private:
         if (auto softmax = dyn_cast<linalg::SoftmaxOp>(user); softmax && value == softmax.getInput())
           hasHiddenRow |= hasLowRow(tensor, softmax.getDimension());
     }
-    hasHiddenRow |= underflows && hasEmptySum;
+    hasEmptyRow = underflows && hasEmptySum;
+    hasHiddenRow |= hasEmptyRow;
   }
 
   OwningOpRef<func::FuncOp> plain;
-  bool hasHiddenRow = false;
+  bool hasHiddenRow = false, hasEmptyRow = false;
   bool areSmall = true; ///< whether the numbers that hide keys absorb nothing
   size_t numResults;
   SmallVector<OwningOpRef<func::FuncOp>> others;

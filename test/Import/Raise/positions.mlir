@@ -3,6 +3,7 @@
 // RUN: saccade-run %s --entry=sequences --check --arg=5x16:f32:1 --arg=5x16:f32:2 --arg=5x16:f32:3 | FileCheck %s --check-prefix=EXECUTED
 // RUN: saccade-run %s --entry=no_sequence --check --arg=5x16:f32:1 --arg=5x16:f32:2 --arg=5x16:f32:3 | FileCheck %s --check-prefix=EXECUTED
 // RUN: saccade-run %s --entry=computed_scalar --check --arg=5x16:f32:1 --arg=5x16:f32:2 --arg=5x16:f32:3 --arg=3.0 | FileCheck %s --check-prefix=EXECUTED
+// RUN: saccade-run %s --entry=remainders_and_digits --check --arg=5x16:f32:1 --arg=12x16:f32:2 --arg=12x16:f32:3 --arg=3:f32:4 --arg=4:f32:5 | FileCheck %s --check-prefix=EXECUTED
 // EXECUTED: agrees
 
 #all = affine_map<(i, j) -> (i, j)>
@@ -108,5 +109,37 @@ func.func @computed_scalar(%q: tensor<5x16xf32>, %k: tensor<5x16xf32>, %v: tenso
   } -> tensor<5x5xf32>
   %p = linalg.softmax dimension(1) ins(%m : tensor<5x5xf32>) outs(%es : tensor<5x5xf32>) -> tensor<5x5xf32>
   %o = linalg.matmul ins(%p, %v : tensor<5x5xf32>, tensor<5x16xf32>) outs(%zo : tensor<5x16xf32>) -> tensor<5x16xf32>
+  return %o : tensor<5x16xf32>
+}
+
+// The remainder of a negative distance is not negative. The digits of a position are joined where one term is added.
+// CHECK-LABEL: func.func @remainders_and_digits
+// CHECK: attn.attention
+// CHECK: %[[D:.*]] = arith.subi
+// CHECK: %[[N:.*]] = arith.floordivsi %[[D]], %c3
+// CHECK: %[[M:.*]] = arith.muli %[[N]], %c3
+// CHECK: arith.subi %[[D]], %[[M]]
+func.func @remainders_and_digits(%q: tensor<5x16xf32>, %k: tensor<?x16xf32>, %v: tensor<?x16xf32>, %near: tensor<3xf32>, %far: tensor<4xf32>) -> tensor<5x16xf32> {
+  %first = arith.constant 0 : index
+  %m = tensor.dim %k, %first : tensor<?x16xf32>
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty(%m) : tensor<5x?xf32>
+  %eo = tensor.empty() : tensor<5x16xf32>
+  %zs = linalg.fill ins(%zero : f32) outs(%es : tensor<5x?xf32>) -> tensor<5x?xf32>
+  %zo = linalg.fill ins(%zero : f32) outs(%eo : tensor<5x16xf32>) -> tensor<5x16xf32>
+  %et = tensor.empty(%m) : tensor<16x?xf32>
+  %t = linalg.transpose ins(%k : tensor<?x16xf32>) outs(%et : tensor<16x?xf32>) permutation = [1, 0]
+  %s = linalg.matmul ins(%q, %t : tensor<5x16xf32>, tensor<16x?xf32>) outs(%zs : tensor<5x?xf32>) -> tensor<5x?xf32>
+  %b = linalg.generic {indexing_maps = [#all, affine_map<(i, j) -> ((i - j) mod 3)>,
+                                        affine_map<(i, j) -> (((j floordiv 5) floordiv 3) * 3 + (j floordiv 5) mod 3 + 1)>, #all],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%s, %near, %far : tensor<5x?xf32>, tensor<3xf32>, tensor<4xf32>) outs(%es : tensor<5x?xf32>) {
+  ^bb0(%x: f32, %y: f32, %z: f32, %out: f32):
+    %0 = arith.addf %x, %y : f32
+    %1 = arith.mulf %0, %z : f32
+    linalg.yield %1 : f32
+  } -> tensor<5x?xf32>
+  %p = linalg.softmax dimension(1) ins(%b : tensor<5x?xf32>) outs(%es : tensor<5x?xf32>) -> tensor<5x?xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<5x?xf32>, tensor<?x16xf32>) outs(%zo : tensor<5x16xf32>) -> tensor<5x16xf32>
   return %o : tensor<5x16xf32>
 }

@@ -45,15 +45,15 @@ def wide(rows):
     return f"linalg.broadcast ins({rows} : {ROWS}) outs(%e : {PAIRS}) dimensions = [1]"
 
 
-def exponentials(start="0xFF800000"):
+def exponentials(start="0xFF800000", scores="%s"):
     """%exp = exp(%below), where the row maximum, which begins at `start`, is subtracted from the scores."""
     return f"""  %low = arith.constant {start} : f32
   %re = tensor.empty() : {ROWS}
   %rl = linalg.fill ins(%low : f32) outs(%re : {ROWS}) -> {ROWS}
   %rz = linalg.fill ins(%zero : f32) outs(%re : {ROWS}) -> {ROWS}
-  %max = {reduced("arith.maximumf", "%s", "%rl")}
+  %max = {reduced("arith.maximumf", scores, "%rl")}
   %wide = {wide("%max")}
-  %below = arith.subf %s, %wide : {PAIRS}
+  %below = arith.subf {scores}, %wide : {PAIRS}
   %exp = math.exp %below : {PAIRS}
 """
 
@@ -75,6 +75,14 @@ def replaced_sum(predicate):
     return (exponentials() + sum_of() + number("nothing", "0.0", ROWS) + number("one", "1.0", ROWS) +
             f"  %is = arith.cmpf {predicate}, %sum, %nothing : {ROWS}\n"
             f"  %other = arith.select %is, %sum, %one : tensor<4xi1>, {ROWS}\n" + divided("%other"))
+
+
+def biased_rows(by):
+    """A bias of each row is added to the scores; with −∞ the row has no keys, and a guard of the sum makes it 0."""
+    return (f"  %rows = {wide('%bias')}\n" + pairs("b", "arith.addf %s, %rows") + exponentials("-3.0e38", "%b") + sum_of() +
+            number("nothing", "0.0", ROWS) + number("one", "1.0", ROWS) +
+            f"  %is = arith.cmpf oeq, %sum, %nothing : {ROWS}\n"
+            f"  %other = arith.select %is, %one, %sum : tensor<4xi1>, {ROWS}\n" + divided(by))
 
 
 def by_logarithm(source):
@@ -107,6 +115,23 @@ def integers(set_value, unset):
             pairs("t", "arith.mulf %f, %large") + pairs("m", "arith.addf %s, %t") + softmax("%m"))
 
 
+def real_flags(op, by, large="-3.0e38"):
+    """Keys are hidden by (1 + f · by) · large, for a float f from 0 to 1."""
+    return (number("by", by) + number("one", "1.0") + number("large", large) + pairs("n", "arith.mulf %bias, %by") +
+            pairs("f", op) + pairs("t", "arith.mulf %f, %large") + pairs("m", "arith.addf %s, %t") + softmax("%m"))
+
+
+def with_term(term):
+    """A term %t beside a mask whose numbers are −10000."""
+    return hidden("-1.0e4") + term + pairs("m", "arith.addf %h, %t") + softmax("%m")
+
+
+def computed_scale(*ops):
+    """The scores times a scalar %x that ops compute from %two."""
+    return ("  %two = arith.constant 2.0 : f32\n" + "".join(f"  {op} : f32\n" for op in ops) +
+            f"  %t = tensor.splat %x : {PAIRS}\n" + pairs("m", "arith.mulf %s, %t") + softmax("%m"))
+
+
 def changed(op, by):
     return hidden("0xFF800000") + softmax("%h", "%w") + number("number", by) + pairs("p", op)
 
@@ -126,6 +151,9 @@ CASES = {
     "sum_replaced_unless_zero": ("", replaced_sum("oeq"), *REFUSED),
     "sum_replaced_if_zero": ("", replaced_sum("une"), *RAISED),
     "sum_replaced_unless_positive": ("", replaced_sum("ogt"), *RAISED),
+    # A row without keys, whose bias is −∞, gets the weights 0 from a guard, and NaN without one.
+    "row_bias_before_a_guarded_sum": (f", %bias: {ROWS}", biased_rows("%other"), ["attn.attention", "captures(%arg3"], []),
+    "row_bias_before_a_sum": (f", %bias: {ROWS}", biased_rows("%sum"), ["attn.attention"], ["captures("]),
     # The weights of hidden keys are not 0.
     "logarithm_of_masked_sum": (FLAGS, by_logarithm("%kept"), *REFUSED),
     "logarithm_of_sum": (FLAGS, by_logarithm("%exp"), *RAISED),
@@ -143,12 +171,44 @@ CASES = {
     "integers_that_hide_others": (FLAGS, integers(0, 1), *MASKED),
     "integers_that_raise_set_scores": (FLAGS, integers(-1, 0), *UNMASKED),
     "integers_that_hide_set_scores": (FLAGS, integers(1, 0), *MASKED),
+    # A factor of 1 + f hides all keys.
+    "flags_subtracted_from_one": (BIAS, real_flags("arith.addf %n, %one", "-1.0"), *MASKED),
+    "one_minus_flags": (BIAS, real_flags("arith.subf %one, %n", "1.0"), *MASKED),
+    # A flag may be as near to 1 as 1 − 2⁻²⁴.
+    "one_minus_flags_times_too_little": (BIAS, real_flags("arith.subf %one, %n", "1.0", "-1.0e9"), *UNMASKED),
+    "flags_added_to_one": (BIAS, real_flags("arith.addf %n, %one", "1.0"), *UNMASKED),
+    "half_of_flags_subtracted": (BIAS, real_flags("arith.addf %n, %one", "-0.5"), *UNMASKED),
+    # Constants that scalar ops compute are numbers, however long the chain.
+    "scale_of_numbers": ("", computed_scale("%a = math.sqrt %two", "%b = arith.divf %a, %two", "%c = arith.mulf %b, %two",
+                                            "%x = arith.mulf %c, %c"), ["attn.attention", "scale(2.0"], ["score("]),
+    "scale_of_a_scalar": (", %n: f32", computed_scale("%a = math.tanh %n", "%x = arith.divf %a, %two"),
+                          ["attn.attention", "math.tanh", "score("], []),
     # A weight of 0 becomes ∞.
     "number_over_weights": (FLAGS, changed("arith.divf %number, %w", "0.5"), *REFUSED),
     "weights_over_number": (FLAGS, changed("arith.divf %w, %number", "0.5"), *RAISED),
     "weights_to_negative_power": (FLAGS, changed("math.powf %w, %number", "-0.5"), *REFUSED),
     "weights_to_positive_power": (FLAGS, changed("math.powf %w, %number", "1.5"), *RAISED),
 }
+
+# A term may make up for the number that hides a key if it is as large, whatever computes it, and not if it is negative.
+SPLAT, SOME = "dense<{n}>", "dense<[[0.0, {n}, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]]>"
+TERMS = {
+    "number": f"  %t = arith.constant {SPLAT} : {PAIRS}\n",
+    "constant": f"  %t = arith.constant {SOME} : {PAIRS}\n",
+    "negated_constant": f"  %n = arith.constant {SOME.replace('{n}', '{minus}')} : {PAIRS}\n" + pairs("t", "arith.negf %n"),
+    "subtracted_constant": (f"  %n = arith.constant {SOME.replace('{n}', '{minus}')} : {PAIRS}\n" +
+                            pairs("t", "arith.subf %bias, %n")),
+    "number_if_set": (number("no", "0.0") + f"  %n = arith.constant {SPLAT} : {PAIRS}\n"
+                      f"  %t = arith.select %g, %n, %no : tensor<4x4xi1>, {PAIRS}\n"),
+    "number_unless_set": (number("no", "0.0") + f"  %n = arith.constant {SPLAT} : {PAIRS}\n"
+                          f"  %t = arith.select %g, %no, %n : tensor<4x4xi1>, {PAIRS}\n"),
+    "flag_times_number": (f"  %n = arith.constant {SPLAT} : {PAIRS}\n  %f = arith.uitofp %g : tensor<4x4xi1> to {PAIRS}\n" +
+                          pairs("t", "arith.mulf %f, %n")),
+}
+for name, term in TERMS.items():
+    for sign, (n, minus), expected in (("large", ("2.0e4", "-2.0e4"), UNMASKED), ("low", ("-2.0e4", "2.0e4"), MASKED)):
+        body = with_term(term.replace("{n}", n).replace("{minus}", minus))
+        CASES[f"{sign}_{name}_beside_hidden_keys"] = (", %g: tensor<4x4xi1>" + FLAGS + BIAS, body, *expected)
 
 text = "".join(PROGRAM.format(name=name, arguments=arguments, body=body) for name, (arguments, body, *_) in CASES.items())
 done = subprocess.run(["saccade-opt", f"--pass-pipeline={PIPELINE}"], input=text, capture_output=True, text=True)

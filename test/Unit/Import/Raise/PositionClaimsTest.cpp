@@ -1,0 +1,114 @@
+//===- PositionClaimsTest.cpp - Simplified positions against evaluation ---===//
+//
+// Positions are simplified with the extents of loops. Random ones must keep their values at all positions of the loops.
+// SACCADE_REGIONS and SACCADE_SEED set the number of positions and the first seed.
+//
+//===----------------------------------------------------------------------===//
+#include "RandomCase.h"
+#include "lib/Import/Raise/Expr.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/raw_ostream.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace saccade::raise;
+
+namespace {
+
+/// Division rounds down, and remainders by positive numbers are not negative.
+int64_t evaluate(AffineExpr expr, ArrayRef<int64_t> at) {
+  if (auto loop = dyn_cast<AffineDimExpr>(expr))
+    return at[loop.getPosition()];
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue();
+  auto both = cast<AffineBinaryOpExpr>(expr);
+  int64_t lhs = evaluate(both.getLHS(), at), rhs = evaluate(both.getRHS(), at);
+  int64_t quotient = rhs ? lhs / rhs - (lhs % rhs != 0 && (lhs < 0) != (rhs < 0)) : 0;
+  switch (both.getKind()) {
+  case AffineExprKind::Add:
+    return lhs + rhs;
+  case AffineExprKind::Mul:
+    return lhs * rhs;
+  case AffineExprKind::FloorDiv:
+    return quotient;
+  case AffineExprKind::CeilDiv:
+    return quotient + (lhs != quotient * rhs);
+  default:
+    return lhs - quotient * rhs;
+  }
+}
+
+class Drawer {
+public:
+  Drawer(MLIRContext &context, Random &random, ArrayRef<int64_t> extents)
+      : context(context), random(random), extents(extents) {}
+
+  AffineExpr draw(unsigned depth) {
+    if (depth == 0)
+      return random.chance(0.15) ? constant(random.pick({-2, -1, 1, 2, 5})) : loop();
+    AffineExpr x = draw(depth - 1);
+    int64_t extent = random.pick(extents);
+    int64_t divisor = std::max<int64_t>(random.pick({int64_t(2), int64_t(3), extent - 1, extent, extent + 1}), 1);
+    switch (random.below(8)) {
+    case 0:
+      return x + draw(random.below(depth));
+    case 1:
+      return x - draw(random.below(depth));
+    case 2:
+      return x * random.pick({-1, 2, 3});
+    case 3:
+      return x.floorDiv(divisor);
+    case 4:
+      return x % divisor;
+    case 5:
+      return x.ceilDiv(divisor);
+    default: {
+      // The digits of a position, also with a factor that does not fit, and terms between them.
+      int64_t factor = random.pick({1, 1, 2, -1}), whole = random.chance(0.7) ? divisor : divisor + 1;
+      AffineExpr between = random.chance(0.5) ? draw(random.below(depth)) : constant(0);
+      return x.floorDiv(divisor) * (factor * whole) + between + (x % divisor) * factor;
+    }
+    }
+  }
+
+private:
+  AffineExpr loop() { return getAffineDimExpr(random.below(extents.size()), &context); }
+  AffineExpr constant(int64_t value) { return getAffineConstantExpr(value, &context); }
+
+  MLIRContext &context;
+  Random &random;
+  ArrayRef<int64_t> extents;
+};
+
+TEST(PositionClaims, SimplifiedPositionsKeepTheirValues) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  int64_t cases = fromEnvironment("SACCADE_REGIONS", 4000), first = fromEnvironment("SACCADE_SEED", 1), simplified = 0;
+  for (int64_t seed = first; seed < first + cases; ++seed) {
+    Random random(seed);
+    SmallVector<int64_t> extents, known;
+    for (unsigned loop = 0; loop < 3; ++loop) {
+      extents.push_back(random.pick({1, 2, 3, 4, 5, 6}));
+      known.push_back(random.chance(0.2) ? ShapedType::kDynamic : extents.back());
+    }
+    AffineExpr drawn = Drawer(context, random, extents).draw(1 + random.below(4));
+    Graph graph(&context, known);
+    AffineExpr found = graph.simplify(drawn);
+    simplified += found != drawn;
+    std::string text;
+    llvm::raw_string_ostream(text) << drawn << " became " << found;
+    bool mayBeNegative = graph.mayBeNegative(found);
+    SmallVector<int64_t> at(3);
+    for (at[0] = 0; at[0] < extents[0]; ++at[0])
+      for (at[1] = 0; at[1] < extents[1]; ++at[1])
+        for (at[2] = 0; at[2] < extents[2]; ++at[2]) {
+          int64_t value = evaluate(drawn, at);
+          ASSERT_EQ(value, evaluate(found, at)) << "SACCADE_SEED=" << seed << " SACCADE_REGIONS=1: " << text << " at "
+                                                << at[0] << ", " << at[1] << ", " << at[2];
+          ASSERT_TRUE(value >= 0 || mayBeNegative) << "SACCADE_SEED=" << seed << " SACCADE_REGIONS=1: " << text;
+        }
+  }
+  EXPECT_GE(simplified * 5, cases) << "few positions are simplified";
+}
+
+} // namespace
