@@ -64,15 +64,15 @@ Value StagedIntBuilder::materialize(StagedInt number, bool isTruth) {
 
 StagedInt StagedIntBuilder::fromValue(Value value) {
   APInt constant;
+  // true is 1, not −1.
   if (matchPattern(value, m_ConstantInt(&constant)))
-    return StagedInt(constant.getSExtValue());
+    return StagedInt(value.getType().isInteger(1) ? constant.getZExtValue() : constant.sextOrTrunc(64).getSExtValue());
   if (value.getType().isIndex())
     return StagedInt(value);
   setInsertionPointFor(value);
   unsigned width = value.getType().getIntOrFloatBitWidth();
   if (width > 64)
     value = arith::TruncIOp::create(*b, *loc, b->getI64Type(), value);
-  // true is 1, not −1.
   if (width == 1)
     return StagedInt(arith::IndexCastUIOp::create(*b, *loc, b->getIndexType(), value), 0);
   return StagedInt(arith::IndexCastOp::create(*b, *loc, b->getIndexType(), value), std::min(width, 64u) - 1);

@@ -3,7 +3,7 @@
 // MaskBoxTest checks the result of the analysis; this test checks every value on the way to it.
 //
 //===----------------------------------------------------------------------===//
-#include "RandomMask.h"
+#include "MaskBoxes.h"
 #include "RandomRegion.h"
 #include "lib/Dialect/Attn/Analysis/MaskEvaluator.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,12 +14,6 @@ using namespace mlir;
 using namespace saccade::attn;
 
 namespace {
-
-constexpr int64_t maskExtent = 16;
-
-struct Box {
-  int64_t queries[2], keys[2]; ///< first and last, from the origins
-};
 
 /// A region, the values of its captures, and the value of each result for all pairs of positions.
 struct Subject {
@@ -33,13 +27,6 @@ struct Subject {
 struct MaskCounts {
   int64_t tight = 0, intervals = 0, decided = 0, decidable = 0;
 };
-
-std::string describe(Value value, const Box &box, const std::string &claim) {
-  std::string text;
-  llvm::raw_string_ostream(text) << value << " for queries " << box.queries[0] << " to " << box.queries[1] << ", keys "
-                                 << box.keys[0] << " to " << box.keys[1] << ": " << claim << "\n";
-  return text;
-}
 
 std::string checkBox(Subject &subject, const Box &box, MaskCounts *counts) {
   StagedIntBuilder numbers;
@@ -106,16 +93,9 @@ std::string checkBox(Subject &subject, const Box &box, MaskCounts *counts) {
 
 std::string checkBoxes(Subject &subject, uint64_t seed, MaskCounts *counts) {
   std::mt19937_64 random(seed);
-  auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
-  for (unsigned i = 0; i < 10; ++i) {
-    Box box;
-    for (int64_t *side : {box.queries, box.keys}) {
-      side[0] = pick(0, maskExtent - 1);
-      side[1] = std::min(maskExtent - 1, side[0] + (pick(0, 2) ? pick(0, 4) : maskExtent));
-    }
-    if (std::string found = checkBox(subject, box, counts); !found.empty())
+  for (unsigned i = 0; i < 10; ++i)
+    if (std::string found = checkBox(subject, drawBox(random), counts); !found.empty())
       return found;
-  }
   return "";
 }
 
@@ -154,30 +134,11 @@ private:
 };
 
 std::string findViolation(RandomMask &mask, uint64_t seed, MaskCounts *counts) {
-  constexpr size_t pairs = maskExtent * maskExtent;
-  LaneEvaluator lanes(pairs);
-  auto arguments = mask.region.getArguments();
-  Lanes queries, keys;
-  for (size_t i = 0; i < pairs; ++i) {
-    queries.push_back(mask.queryOrigin + int64_t(i / maskExtent));
-    keys.push_back(mask.keyOrigin + int64_t(i % maskExtent));
-  }
-  lanes.bind(arguments[0], Lanes(pairs, mask.batch));
-  lanes.bind(arguments[1], Lanes(pairs, mask.head));
-  lanes.bind(arguments[2], std::move(queries));
-  lanes.bind(arguments[3], std::move(keys));
-  for (unsigned i = 0; i < mask.tables.size(); ++i) {
-    bool isTruth = arguments[4 + i].getType().isInteger(1);
-    if (mask.tables[i])
-      lanes.bindTable(arguments[4 + i], *mask.tables[i]);
-    else
-      lanes.bind(arguments[4 + i], Lanes(pairs, mask.scalars[i] & (isTruth ? 1 : -1)));
-  }
-  lanes.queryLength = mask.queryLength, lanes.keyLength = mask.keyLength;
+  LaneEvaluator lanes = onAllPairs(mask);
   TableInputs inputs(mask);
   Subject subject{&mask.region, &inputs, mask.batch, mask.head, mask.queryOrigin, mask.keyOrigin};
   for (Operation &op : mask.region.front().without_terminator()) {
-    ScalarLanes values{{}, std::vector<bool>(pairs, true)};
+    ScalarLanes values{{}, std::vector<bool>(maskExtent * maskExtent, true)};
     for (int64_t number : lanes(op.getResult(0)))
       values.values.push_back({.integer = number});
     subject.values[op.getResult(0)] = std::move(values);

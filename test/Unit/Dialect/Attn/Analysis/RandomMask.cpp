@@ -15,8 +15,8 @@ using namespace saccade::attn;
 
 static unsigned typeWidth(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 
-RandomMask::RandomMask(MLIRContext &context, uint64_t seed, int64_t extent)
-    : extent(extent), random(seed), b(&context), loc(b.getUnknownLoc()) {
+RandomMask::RandomMask(MLIRContext &context, uint64_t seed, int64_t extent, bool dividesByScalars)
+    : extent(extent), dividesByScalars(dividesByScalars), random(seed), b(&context), loc(b.getUnknownLoc()) {
   batch = pick(0, 2), head = pick(0, 7);
   auto origin = [&] {
     if (chance(0.6))
@@ -84,6 +84,19 @@ int64_t RandomMask::anyNumber(Type type) {
 Value RandomMask::constant(Type type, int64_t number) {
   return arith::ConstantOp::create(
       b, loc, b.getIntegerAttr(type, APInt(64, uint64_t(number)).trunc(typeWidth(type)).getSExtValue()));
+}
+
+/// A constant, or a captured scalar, which is the same for equal numbers.
+Value RandomMask::divisor(Type type, int64_t number) {
+  if (!dividesByScalars || chance(0.3))
+    return constant(type, number);
+  Value &known = divisors[{type.getAsOpaquePointer(), number}];
+  if (!known) {
+    tables.push_back(nullptr);
+    scalars.push_back(number);
+    known = region.front().addArgument(type, loc);
+  }
+  return known;
 }
 
 Value RandomMask::cast(Value value, Type type) {
@@ -173,7 +186,7 @@ Value RandomMask::integer(Type type, int depth) {
     return cast(condition(depth - 1), type);
   Value x = integer(type, depth - 1);
   auto divisor = [&] {
-    return chance(0.9) ? constant(type, pick(1, 20)) : chance(0.5) ? scalar(type) : integer(type, 0);
+    return chance(0.9) ? this->divisor(type, pick(1, 20)) : chance(0.5) ? scalar(type) : integer(type, 0);
   };
   auto small = [&] { return constant(type, pick(0, chance(0.9) ? 5 : 70)); };
   switch (pick(0, 21)) {
@@ -238,7 +251,7 @@ Value RandomMask::commonMask() {
     return arith::CmpIOp::create(b, loc, predicate, x, y);
   };
   auto divided = [&](Value x, int64_t by) -> Value {
-    return arith::FloorDivSIOp::create(b, loc, x, constant(type, by));
+    return arith::FloorDivSIOp::create(b, loc, x, divisor(type, by));
   };
   Value distance = arith::SubIOp::create(b, loc, q, k);
   Value limit = chance(0.5) ? constant(type, pick(-10, 40)) : chance(0.5) ? scalar(type) : element(type, 1);
@@ -256,7 +269,7 @@ Value RandomMask::commonMask() {
     return compare(arith::CmpIPredicate::sle, far, limit);
   }
   case 2: { // dilation
-    Value by = constant(type, pick(1, 9));
+    Value by = divisor(type, pick(1, 9));
     Value rest = arith::SubIOp::create(
         b, loc, distance, arith::MulIOp::create(b, loc, arith::FloorDivSIOp::create(b, loc, distance, by), by));
     return compare(arith::CmpIPredicate::eq, rest, constant(type, chance(0.8) ? 0 : pick(-1, 9)));
@@ -274,7 +287,7 @@ Value RandomMask::commonMask() {
   case 5: { // a position within a block
     int64_t by = pick(2, 30);
     Value x = chance(0.5) ? q : k;
-    Value inside = arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, constant(type, by), divided(x, by)));
+    Value inside = arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, divisor(type, by), divided(x, by)));
     return compare(arith::CmpIPredicate::slt, inside, limit);
   }
   case 6: { // a stride, and twice the position within a block
@@ -307,12 +320,12 @@ Value RandomMask::dense() {
   auto either = [&](Value x, Value y) -> Value { return arith::OrIOp::create(b, loc, x, y); };
   auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, loc, x, y); };
   auto quotient = [&](Value x, int64_t by) -> Value {
-    return arith::FloorDivSIOp::create(b, loc, x, constant(type, by));
+    return arith::FloorDivSIOp::create(b, loc, x, divisor(type, by));
   };
   auto rest = [&](Value x, int64_t by) -> Value {
     if (chance(0.5))
-      return arith::RemSIOp::create(b, loc, x, constant(type, by));
-    return arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, quotient(x, by), constant(type, by)));
+      return arith::RemSIOp::create(b, loc, x, divisor(type, by));
+    return arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, quotient(x, by), divisor(type, by)));
   };
   switch (pick(0, 6)) {
   case 0: { // blocks of a layout

@@ -4,13 +4,15 @@
 
 #include "Lanes.h"
 #include "saccade/Dialect/Attn/Analysis/MaskBox.h"
+#include <map>
 #include <random>
 #include <string>
 
 /// A mask region and its inputs: positions [origin, origin + extent) × [origin, origin + extent).
 class RandomMask {
 public:
-  RandomMask(mlir::MLIRContext &context, uint64_t seed, int64_t extent);
+  /// `dividesByScalars`: most divisors are captured scalars, else most are constants.
+  RandomMask(mlir::MLIRContext &context, uint64_t seed, int64_t extent, bool dividesByScalars = false);
 
   mlir::Region region;
   std::vector<std::unique_ptr<Table>> tables; ///< by capture, null for scalars
@@ -27,6 +29,7 @@ private:
   mlir::Type anyType();
   int64_t anyNumber(mlir::Type type);
   mlir::Value constant(mlir::Type type, int64_t number);
+  mlir::Value divisor(mlir::Type type, int64_t number);
   mlir::Value cast(mlir::Value value, mlir::Type type);
   mlir::Value position(mlir::Type type);
   mlir::Value leaf(mlir::Type type);
@@ -38,6 +41,8 @@ private:
   mlir::Value dense();
   mlir::Value condition(int depth);
 
+  bool dividesByScalars;
+  std::map<std::pair<const void *, int64_t>, mlir::Value> divisors; ///< captured scalars by type and number
   std::mt19937_64 random;
   mlir::OpBuilder b;
   mlir::Location loc;
