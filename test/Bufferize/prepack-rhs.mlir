@@ -68,6 +68,21 @@ func.func @dynamic_conditions_are_tested(%x: memref<?x?xbf16, strided<[?, ?], of
   return
 }
 
+// The last panel is partial: the matmul reads it as well.
+// CHECK-LABEL: func.func @columns_end_within_a_panel(
+// CHECK:         memref.alloc() {alignment = 64 : i64} : memref<2x64x32xf32>
+// CHECK:         attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} packing_factor(1) : {{.*}}, memref<2x64x32xf32
+func.func @columns_end_within_a_panel(%x: memref<384x64xf32>, %w: memref<64x40xf32>, %y: memref<384x40xf32>) {
+  %zero = arith.constant 0.0 : f32
+  scf.forall (%m) = (0) to (384) step (192) {
+    %a = memref.subview %x[%m, 0] [192, 64] [1, 1] : memref<384x64xf32> to memref<192x64xf32, strided<[64, 1], offset: ?>>
+    %e = memref.subview %y[%m, 0] [192, 40] [1, 1] : memref<384x40xf32> to memref<192x40xf32, strided<[40, 1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%e : memref<192x40xf32, strided<[40, 1], offset: ?>>)
+    linalg.matmul ins(%a, %w : memref<192x64xf32, strided<[64, 1], offset: ?>>, memref<64x40xf32>) outs(%e : memref<192x40xf32, strided<[40, 1], offset: ?>>)
+  }
+  return
+}
+
 // LHS rows whose stride is a multiple of 4096 bytes are copied.
 // CHECK-LABEL: func.func @conflicting_rows_are_copied(
 // CHECK-NOT:     scf.if

@@ -30,8 +30,13 @@ extern "C" int32_t torch_get_num_threads(uint32_t *threads) {
   return 0;
 }
 
-extern "C" int32_t torch_parallel_for(int64_t begin, int64_t end, int64_t, void (*body)(int64_t, int64_t, void *),
+extern "C" int32_t torch_parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t, int64_t, void *),
                                       void *context) {
+  if (end - begin <= grain) { // too few items for two threads
+    ++calls;
+    body(begin, end, context);
+    return 0;
+  }
   int64_t middle = begin + (end - begin + 1) / 2;
   onTwoThreads([=](int thread) { body(thread ? middle : begin, thread ? end : middle, context); });
   return 0;
