@@ -29,7 +29,7 @@ from saccade_bench.progress import progress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TABLE = pathlib.Path(__file__).with_name("cpu.toml")
-OURS, PARTS = workers.SaccadeWorker.name, ("speed", "memory", "compile")
+OURS, BEFORE, PARTS = workers.SaccadeWorker.name, "before", ("speed", "memory", "compile")
 GROUPS = ("prefill", "layout", "decode", "gemm")
 
 
@@ -53,11 +53,14 @@ def parse_arguments():
     parser.add_argument("--peer", action="append", choices=list(peers.PEERS), help="only this peer; can be repeated")
     parser.add_argument("--no-peers", action="store_true", help="run Saccade alone; no peer has to be installed")
     parser.add_argument("--handwritten", type=pathlib.Path, metavar="DIR", help="folder of handwritten kernels to compare with")
+    parser.add_argument("--before", type=pathlib.Path, metavar="DIR",
+                        help="build tree of another commit: its kernels run in the same rounds, its compiler in turn")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="output folder")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="build tree with the tools")
     options = parser.parse_args()
     options.build, options.out = options.build.resolve(), options.out.resolve()
+    options.before = options.before and options.before.resolve()
     options.artifacts = options.out / "artifacts"
     options.rounds = options.rounds or (5 if options.quick else 15)
     options.seed = time.time_ns() % 10**6 if options.seed is None else options.seed
@@ -95,20 +98,22 @@ def versions(options):
 
 
 def compile_kinds(found, chosen, options):
-    """Compiles each kind of the rows once; {kind: shared library}."""
+    """Compiles each kind of the rows once, with --before also by that build; ({kind: shared library} of each build)."""
     kinds = list(dict.fromkeys(case.kind for row in chosen for case in (row.case, row.base) if case))
-    libraries = {}
+    libraries, before = {}, {}
     with progress(len(kinds), "compiling") as tick:
         for kind in kinds:
             made = artifact.Artifact(kind, options.build, options.artifacts, options.target)
             libraries[kind] = made.library
             found.compilations.append((kind, made.seconds))
+            if options.before:
+                before[kind] = artifact.Artifact(kind, options.before, options.artifacts / BEFORE, options.target).library
             tick()
     print(f"{len(kinds)} compilations ({', '.join(map(str, kinds))}) for {len(chosen)} rows", flush=True)
-    return libraries
+    return libraries, before
 
 
-def contenders(libraries, options):
+def contenders(libraries, before, options):
     """All contenders, Saccade first. A process is started when a row first needs it."""
     def started(name, factory, *arguments):
         def start(variables=workers.STEADY_ALLOCATOR):
@@ -124,6 +129,9 @@ def contenders(libraries, options):
     made = [rounds.Contender(OURS, ours, lambda row: row.case, is_peer=False),
             rounds.Contender("base", started("base", workers.SaccadeWorker, libraries), lambda row: row.base,
                              is_peer=False)]
+    if before:
+        start = started(BEFORE, workers.SaccadeWorker, before)
+        made.append(rounds.Contender(BEFORE, start, lambda row: row.case, is_peer=False))
     if options.handwritten:
         start = started("handwritten", handwritten.HandwrittenKernels, options.handwritten.resolve(),
                         options.out / "handwritten", options.threads)
@@ -142,13 +150,13 @@ def describe(summary, number, total):
 
 
 def measure_speed(found, chosen, options):
-    libraries = compile_kinds(found, chosen, options)
+    libraries, before = compile_kinds(found, chosen, options)
     peak_library = peaks.compile_peaks(options.build, options.artifacts, options.target)
     measured = [rounds.Measurement() for _ in chosen]
     references = rounds.References()
     names = [peer.name for peer in chosen_peers(options)]
     for process in range(options.processes):
-        working = contenders(libraries, options)
+        working = contenders(libraries, before, options)
         machine = workers.WorkerProcess("peak", workers.PeakWorker, options.threads, peak_library,
                                         options.threads)
         for number, (row, each) in enumerate(zip(chosen, measured), 1):
@@ -175,7 +183,9 @@ def measure_memory(found, options):
 def measure_compile_time(found, options):
     kind = cases.Kind("attention", "f32", 64, "causal")
     program = artifact.Artifact(kind, options.build, options.artifacts, options.target).program
-    found.compile_time = compile_time.measure(options.build, program, options.compiles)
+    builds = [options.build] + ([options.before] if options.before else [])
+    found.compile_time, *before = compile_time.measure(builds, program, options.compiles)
+    found.compile_time_before = before[0] if before else {}
     found.compile_count = options.compiles
 
 

@@ -56,6 +56,7 @@ class Report:
     summaries: list = dataclasses.field(default_factory=list)
     memory: list = dataclasses.field(default_factory=list)  # (case, bytes)
     compile_time: dict = dataclasses.field(default_factory=dict)  # seconds by stage
+    compile_time_before: dict = dataclasses.field(default_factory=dict)  # the same of the build of --before
     compile_count: int = 0
 
     def markdown(self):
@@ -68,9 +69,13 @@ class Report:
         if self.memory:
             parts.append(self.memory_table())
         if self.compile_time:
-            stages = ", ".join(f"{stage} {seconds:.3f} s" for stage, seconds in self.compile_time.items())
+            stages = ", ".join(self.compile_stage(*each) for each in self.compile_time.items())
             parts.append(f"Compile time of one attention in process, median of {self.compile_count}: {stages}.\n")
         return "\n".join(parts)
+
+    def compile_stage(self, stage, seconds):
+        before = self.compile_time_before.get(stage)
+        return f"{stage} {seconds:.3f} s" + (f" ({seconds / before:.2f}× of {before:.3f} s before)" if before else "")
 
     def contenders(self, summaries):
         names = dict.fromkeys(name for each in summaries for name in each.rate)

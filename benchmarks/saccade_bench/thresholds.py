@@ -41,6 +41,8 @@ def of_row(summary, summaries, table, ours):
             if scale is not None:
                 checks.append(Check(f"peak near {row.neighbour.case}", threshold * scale * table.every["random"],
                                     summary.fraction[ours]))
+    if "before" in summary.ratio:
+        checks.append(Check("before", table.every["before"], summary.ratio["before"][0]))
     best = summary.best_peer
     if best is not None and row.group not in ("own", "random"):
         checks.append(Check(f"best peer ({best})", table.every["best_peer"], summary.ratio[best][0]))
