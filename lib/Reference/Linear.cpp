@@ -107,9 +107,10 @@ LogicalResult Recurrence::fetch() {
   for (auto [view, operand, dims] :
        {std::tuple(&query, op.getQuery(), op.getQueryDims()), std::tuple(&key, op.getKey(), op.getKeyDims()),
         std::tuple(&value, op.getValue(), op.getValueDims())}) {
-    view->dims = dims;
-    if (failed(fetchAll(operand, view->cells)))
+    Cells *cells = nullptr;
+    if (failed(fetchAll(operand, cells)))
       return failure();
+    *view = {cells, dims};
   }
   decay.axes = op.getDecayAxesAttr();
   beta.axes = op.getBetaAxesAttr();

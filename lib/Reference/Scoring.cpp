@@ -11,14 +11,11 @@ using attn::Dim;
 // NamedCells
 //===----------------------------------------------------------------------===//
 
-int64_t NamedCells::extent(Dim dim) const {
-  std::optional<unsigned> position = dims.position(dim);
-  return position ? cells->getShape()[*position] : 1;
-}
-
-int64_t NamedCells::stride(Dim dim) const {
-  std::optional<unsigned> position = dims.position(dim);
-  return position ? cells->getStrides()[*position] : 0;
+NamedCells::NamedCells(Cells *cells, attn::DimsAttr dims) : cells(cells), dims(dims) {
+  for (auto [i, dim] : llvm::enumerate(dims.getDims())) {
+    extents[unsigned(dim)] = cells->getShape()[i];
+    strides[unsigned(dim)] = cells->getStrides()[i];
+  }
 }
 
 double *NamedCells::at(int64_t batch, int64_t head, int64_t position) const {

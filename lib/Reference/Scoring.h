@@ -20,12 +20,16 @@ inline double maxOrNaN(double a, double b) { return std::isnan(a) || std::isnan(
 /// A tensor with named dimensions; a missing dimension has extent 1. Positions are relative to the start of the
 /// sequence.
 struct NamedCells {
+  NamedCells() = default;
+  NamedCells(Cells *cells, attn::DimsAttr dims);
+
   Cells *cells = nullptr;
   attn::DimsAttr dims;
   /// cu_seqlens of a ragged tensor, whose batches are its sequences; empty for a dense tensor.
   llvm::SmallVector<int64_t> starts = {};
 
-  int64_t extent(attn::Dim dim) const;
+  int64_t extent(attn::Dim dim) const { return extents[unsigned(dim)]; }
+  int64_t stride(attn::Dim dim) const { return strides[unsigned(dim)]; }
   int64_t batches() const { return starts.empty() ? extent(attn::Dim::Batch) : int64_t(starts.size()) - 1; }
   /// Sequence length of `batch`.
   int64_t length(int64_t batch) const {
@@ -33,10 +37,13 @@ struct NamedCells {
   }
   /// Row of the tensor at which `batch` starts.
   int64_t start(int64_t batch) const { return starts.empty() ? 0 : starts[batch]; }
-  int64_t stride(attn::Dim dim) const;
   double *at(int64_t batch, int64_t head, int64_t position) const;
   /// Box of one batch, heads [head, head + heads), positions [position, position + positions) and all of depth.
   Box box(int64_t batch, int64_t head, int64_t heads, int64_t position, int64_t positions) const;
+
+private:
+  // By dimension; 1 and 0 for those that the tensor lacks.
+  std::array<int64_t, 4> extents = {1, 1, 1, 1}, strides = {};
 };
 
 /// Computes the masked scores of a `ScoringOpInterface`.
