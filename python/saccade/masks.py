@@ -40,10 +40,10 @@ class Mask:
         return _combine(self, other, lambda f, g: lambda b, h, i, j: f(b, h, i, j) | g(b, h, i, j))
 
     def __rand__(self, other: Callable[..., Any]) -> Mask:
-        return Mask(other) & self
+        return Mask(other) & self if callable(other) else NotImplemented
 
     def __ror__(self, other: Callable[..., Any]) -> Mask:
-        return Mask(other) | self
+        return Mask(other) | self if callable(other) else NotImplemented
 
     def __invert__(self) -> Mask:
         function = self.function

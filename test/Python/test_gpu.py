@@ -14,6 +14,7 @@ from gpu_arrays import CUDA, Array, OldArray, asarray
 from programs import expected_attention, refused
 
 import saccade
+from saccade import _gpu
 
 LAUNCH, LOAD, TAKE = "cuLaunchKernel", "cuModuleLoadDataEx", "cuMemAllocFromPoolAsync"
 # Functions that wait for the GPU or allocate outside of the order of a stream.
@@ -411,3 +412,12 @@ def test_without_a_driver_or_a_gpu(run_script, build):
     libraries = str(build / "test" / "Support" / "FakeCUDA")
     run_script("gpu_missing_process.py", "finds no GPU", LD_LIBRARY_PATH=libraries, SACCADE_DOUBLE="devices=0")
     run_script("gpu_missing_process.py", "is for CUDA 11.4", LD_LIBRARY_PATH=libraries, SACCADE_DOUBLE="version=11040")
+
+
+DEVICES = {1: "cpu", 2: "cuda:3", 3: "cuda_host:3", 4: "opencl:3", 7: "vulkan:3", 8: "metal:3", 10: "rocm:3", 13: "cuda_managed:3",
+           14: "DLPack device 14:3"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "name"), DEVICES.items())
+def test_devices_have_names_by_their_number_in_dlpack(number, name):
+    assert _gpu.device_name((number, 3)) == name

@@ -15,6 +15,7 @@ from gpu_torch import OnGPU, moved
 from programs import expected_attention, refused
 
 import saccade
+from saccade import _arrays, _gpu
 
 generator = torch.Generator().manual_seed(1)
 host = torch.randn(3, 2, 3, 7, 16, generator=generator)
@@ -125,3 +126,20 @@ def test_tensors_on_two_devices_or_of_two_kinds_are_refused(double, tensors, att
     refused(TypeError, ["v is a tensor of another library, expected a torch tensor"], saccade.attention, q, k, array)
     refused(TypeError, ["k is a torch tensor, expected a tensor of another library"], saccade.attention, array, k, v)
     refused(ValueError, ["q requires grad"], attend, moved(host[0]).requires_grad_(), k, v)
+
+
+class Exporting:
+    """Hands out the memory of a torch tensor on the CPU, whatever the stream."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, stream=None, max_version=None):
+        return self.tensor.__dlpack__()
+
+
+@pytest.mark.parametrize("name", _arrays.DTYPES)
+def test_element_types_have_the_numbers_of_dlpack(name):
+    _, _, fields = _gpu._read_capsule("x", Exporting(torch.zeros(2, dtype=getattr(torch, name))), 0)
+    assert fields[4:7] == (*_arrays.DTYPES[name], 1)
+    assert _arrays.DTYPE_NAMES[_arrays.DTYPES[name]] == name

@@ -191,3 +191,73 @@ def test_combinations():
 def test_the_inverse_of_a_mask_by_hand_that_returns_numbers_is_a_boolean():
     inverse = ~masks.Mask(lambda b, h, i, j: (i == j) | (h == 1))
     check(inverse, lambda b, h, i, j: not (i == j or h == 1))
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+CHECKED = [
+    ("dilation", 1, lambda n: masks.dilated(n, 3)), ("stride", 1, lambda n: masks.strided(n)), ("local", 0, lambda n: masks.strided(4, n)),
+    ("query_block", 1, lambda n: masks.block_sparse([[1]], n, 2)), ("key_block", 1, lambda n: masks.block_sparse([[1]], 2, n)),
+    ("count", 0, lambda n: masks.global_tokens(n)), ("radius", 0, lambda n: masks.longformer(n)),
+    ("num_global", 0, lambda n: masks.longformer(2, n)), ("dilation", 1, lambda n: masks.longformer(2, 0, n) if n != 1 else None),
+    ("length", 0, lambda n: masks.bigbird(n, 4)), ("block_size", 1, lambda n: masks.bigbird(8, n)),
+    ("radius", 0, lambda n: masks.bigbird(8, 4, n)), ("num_global_blocks", 0, lambda n: masks.bigbird(8, 4, 1, n)),
+    ("num_random_blocks", 0, lambda n: masks.bigbird(8, 4, 1, 1, n)), ("height", 1, lambda n: masks.swin(n, 4, 2)),
+    ("width", 1, lambda n: masks.swin(4, n, 2)), ("window_size", 1, lambda n: masks.swin(4, 4, n)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "least", "make"), CHECKED, ids=[f"{name}{i}" for i, (name, _, _) in enumerate(CHECKED)])
+def test_numbers_that_are_too_small_or_no_integers_are_refused(name, least, make):
+    for wrong in (least - 1, least - 5, least + 0.5):
+        with pytest.raises(ValueError, match=rf"^{name} is {wrong}, expected an integer of at least {least}$"):
+            make(wrong)
+    make(least)
+
+
+def test_shifts_and_windows_that_do_not_fit_are_refused():
+    for shift in (-1, 3, 4):
+        with pytest.raises(ValueError, match=f"shift_size is {shift}, expected 0 to 2"):
+            masks.swin(8, 8, 3, shift)
+    for shape, size in ((8, 9), (8, 2), (8, 0), (8, -1), ((8, 3), (3, 5)), ((3, 8), (5, 3))):
+        with pytest.raises(ValueError, match="expected odd numbers up to the shape"):
+            masks.neighborhood(shape, size)
+    for shape, size in (((8, 8), (3, 3, 3)), ((8, 8, 8), (3, 3)), ((), ()), ((2,) * 4, 1)):
+        with pytest.raises(ValueError, match="expected one, two or three of each"):
+            masks.neighborhood(shape, size)
+    for ends in ([0], [1, 2], [0, 3, 2], [[0, 1]], []):
+        with pytest.raises(ValueError, match="expected ascending integers from 0"):
+            masks.ragged(ends)
+    for left, right in ((-1, 0), (2, -3), (-4, 3)):
+        with pytest.raises(ValueError, match="masks out all keys"):
+            masks.window(left, right)
+    for parents in ([1, 0], [0], [-1, 3, 1, 2]):
+        with pytest.raises(ValueError, match="is its own ancestor"):
+            masks.tree(parents)
+    for parents in ([1], [-2], [-1, 2]):
+        with pytest.raises(ValueError, match=r"parent of node \d is -?\d, expected -1 to"):
+            masks.tree(parents)
+
+
+@pytest.mark.parametrize(("make", "ranks"), [
+    (lambda x: masks.block_sparse(x, 2), (2, 3)), (masks.padding, (1,)), (masks.documents, (1, 2)),
+    (lambda x: masks.documents(np.zeros(3, np.int32), x), (1,)), (lambda x: masks.documents(np.zeros((2, 3), np.int32), x), (2,)),
+    (masks.prefix_lm, (0, 1)),
+])  # fmt: skip
+def test_tables_of_other_ranks_are_refused(make, ranks):
+    for rank in range(5):
+        for table in (np.zeros((2,) * rank, np.int32), torch.zeros((2,) * rank, dtype=torch.int32)):
+            if rank in ranks:
+                make(table)
+            else:
+                with pytest.raises(ValueError, match=rf"has {rank} dimensions?, expected"):
+                    make(table)
+
+
+def test_operators_take_functions_alone():
+    mask = masks.causal()
+    for wrong in (lambda: mask & 1, lambda: mask | None, lambda: "mask" & mask, lambda: 1 | mask, lambda: 1 & mask):
+        with pytest.raises(TypeError):
+            wrong()
+    with pytest.raises(TypeError, match=r"combine masks with &, \| and ~"):
+        bool(mask)

@@ -294,3 +294,12 @@ def test_text_that_is_no_utf_8_is_refused_wherever_it_is(tmp_path, place):
     assert content.count(name) == 1
     (tmp_path / "bytes.onnx").write_bytes(content.replace(name, name[:-1] + b"\xff"))
     refused(["bytes.onnx"], tmp_path / "bytes.onnx")
+
+
+@pytest.mark.parametrize("shape", [(2, -1), (-1, 2), (-1, -1)], ids=str)
+def test_types_of_values_with_negative_extents_are_unknown(shape):
+    made = model([node("Neg", ["x"], ["t"]), node("Neg", ["t"], ["y"])])
+    made.graph.value_info.append(value("t", shape))
+    assert '"onnx.Neg"(%x) : (tensor<2x8xf32>) -> (!onnx.value)' in read_model(made).text
+    made.graph.value_info[0].CopyFrom(value("t", (2, 0)))
+    assert '"onnx.Neg"(%x) : (tensor<2x8xf32>) -> (tensor<2x0xf32>)' in read_model(made).text

@@ -16,6 +16,7 @@ from programs import refused
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from saccade.regions import TraceError, trace
+from saccade.regions.traced_function import variables
 
 NAMES = ["%s", "%b", "%h", "%i", "%j"], ["%c0"]
 everyone = None  # what the function `by_name` reads
@@ -49,6 +50,15 @@ def ways(table, index=lambda x, h: x[h]):
     def default(s, b, h, i, j, x=table, *, y=table):
         return s + x[h]
 
+    def keyword(s, b, h, i, j, *, x=table):
+        return s + x[h]
+
+    def with_unbound(s, b, h, i, j):
+        return s + table[h] if s is not None else later
+
+    if table is module:
+        later = None
+
     def inner(s, b, h, i, j):
         def add():
             return s + table[h]
@@ -67,11 +77,17 @@ def ways(table, index=lambda x, h: x[h]):
         "global of a helper": lambda s, b, h, i, j: s + by_name(h),
         "comprehension": lambda s, b, h, i, j: sum((x[h] for x in [table]), start=s),
         "callable object": bias, "method": bias.method, "default": default, "inner function": inner,
+        "keyword default": keyword, "unbound name beside": with_unbound,
+        "keyword of partial": functools.partial(added_by_name, x=table),
         "partial": functools.partial(default), "argument of partial": functools.partial(added, table),
     }  # fmt: skip
 
 
 def added(x, s, b, h, i, j):
+    return s + x[h]
+
+
+def added_by_name(s, b, h, i, j, *, x):
     return s + x[h]
 
 
@@ -98,7 +114,27 @@ def test_tracing_leaves_what_a_function_reaches_as_it_was():
     bias = Bias(array)
     trace(bias, "score", "f64")
     assert bias.table is array
+    for name, way in ways(array).items():
+        if name != "global of a helper":
+            trace(way, "score", "f64")
+    module = types.ModuleType("tables")
+    module.table, holders = array, [array]
+    trace(lambda s, b, h, i, j: s + module.table[h] + holders[0][h], "score", "f64")
+    assert module.table is array
+    assert holders[0] is array
     assert type(bias.table[0]) is np.float64
+
+
+@pytest.mark.parametrize("library", TABLES)
+def test_attributes_of_a_function_are_numbers_of_the_region(library):
+    table = TABLES[library]()
+
+    def read(h):
+        return table[h] * read.factor
+
+    read.factor = 2
+    region = trace(lambda s, b, h, i, j: s + read(h), "score", "f32")
+    assert region.body(*NAMES) == trace(lambda s, b, h, i, j: s + table[h] * 2, "score", "f32").body(*NAMES)
 
 
 def reader(x):
@@ -137,3 +173,26 @@ def test_without_grad_mode_a_tensor_that_requires_grad_is_captured():
     x = UNREADABLE["requires grad"][0]
     with torch.no_grad():
         assert trace(reader(x), "score", "f32").captures == (x,)
+
+
+# --- names of variables, as errors give them
+
+
+@pytest.mark.parametrize("library", TABLES)
+def test_variables_have_the_names_by_which_a_function_reads_them(library):
+    x = TABLES[library]()
+    holder = types.SimpleNamespace(own=x, by_name={"key": [x]}, inner=types.SimpleNamespace(own=x))
+
+    def function(b, h, i, j, given=x, *, named=x):
+        return holder, x
+
+    found = {name for name, value in variables(functools.partial(function, x, h=x)) if value is x}
+    assert found == {"args[0]", "h", "given", "named", "holder.own", "holder.by_name['key'][0]", "holder.inner.own", "x"}
+
+
+def test_parameters_buffers_and_modules_have_the_names_of_attributes():
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    module.register_buffer("table", torch.zeros(2))
+    found = dict(variables(lambda b, h, i, j: module))
+    assert found["module.table"] is module.table
+    assert found["module.0.weight"] is module[0].weight

@@ -19,18 +19,23 @@ PLACES = [(0, 0, 0, 0), (1, 2, 4, 7), (0, 1, 3, 18)]  # of b, h, i and j
 
 def called(library, function, score, place, precision):
     """The result of the function itself."""
-    with np.errstate(all="ignore"):
-        if library is torch:
-            given = torch.tensor(score, dtype=torch.float32 if precision == "f32" else torch.float64)
-            return float(function(given, *map(torch.tensor, place)))
-        return float(function(np.float32(score), *map(np.int64, place)))
+    if library is np:
+        with np.errstate(all="ignore"):
+            return float(function(np.float32(score), *map(np.int64, place)))
+    default = torch.get_default_dtype()
+    try:
+        # Python's floats and quotients of integers have the type of the score.
+        torch.set_default_dtype(torch.float32 if precision == "f32" else torch.float64)
+        return float(function(torch.tensor(score), *map(torch.tensor, place)))
+    finally:
+        torch.set_default_dtype(default)
 
 
 def is_close(found, expected, precision):
     if precision == "f32" and abs(expected) > np.finfo(np.float32).max:  # NumPy computes some of them in float64
         expected = math.copysign(math.inf, expected)
     if math.isfinite(expected) and math.isfinite(found):
-        return abs(found - expected) <= 1e-4 * max(abs(expected), 1e-3)
+        return abs(found - expected) <= (1e-4 if precision == "f32" else 1e-12) * max(abs(expected), 1e-3)
     return math.isnan(found) == math.isnan(expected) and (math.isnan(found) or found == expected)
 
 

@@ -1,6 +1,8 @@
 """Fingerprints are equal where functions compute the same, different where they do not, and cheap."""
 
+import builtins
 import functools
+import gc
 import math
 import operator
 import random
@@ -90,7 +92,8 @@ VALUES = [
     (math.exp, math.log), (operator.add, operator.sub), (np.exp, np.log), (np.where, np.clip), (F.relu, F.silu),
     (bias(1), bias(2)), ((slopes, 1), (slopes, 2)), (int, float), (torch, math),
     (torch.Size([1]), torch.Size([2])), (1j, 2j), (functools.partial(max, 1), functools.partial(max, 2)),
-    (functools.partial(max, 1), functools.partial(min, 1)),
+    (functools.partial(max, 1), functools.partial(min, 1)), (functools.partial(bias(1)), functools.partial(bias(2))),
+    (np.dtype("f4"), np.dtype("f8")),
 ]  # fmt: skip
 
 
@@ -162,6 +165,8 @@ CHANGES = {
     "module in a module": (lambda b, h, i, j: i < settings.inner.depth,
                            lambda patch: patch.setattr(settings.inner, "depth", 2)),
     "helper": (lambda b, h, i, j: helper(i, j), lambda patch: patch.setattr(HERE, "helper", lambda i, j: i > j)),
+    "name that becomes a builtin": (lambda b, h, i, j: i < missing,  # noqa: F821
+                                    lambda patch: patch.setattr(builtins, "missing", 3, raising=False)),
     "code of a function": (by_global, lambda patch: patch.setattr(by_global, "__code__", by_inner.__code__)),
 }
 
@@ -237,6 +242,23 @@ def draws_inside(s, b, h, i, j):
     return s * drawn.rand()
 
 
+def counting():
+    count = 0
+
+    def mask(b, h, i, j):
+        nonlocal count
+        count += 1
+        return i < count
+
+    return mask
+
+
+def imports_a_module(b, h, i, j):
+    import programs
+
+    return i < len(programs.capped)
+
+
 masker = Masker()
 with_attribute.reach = 3
 marked = torch.rand(8)
@@ -262,6 +284,9 @@ OPAQUE = {
     "call of random": lambda s, b, h, i, j: s * random.random(), "np.random": bias(np.random),
     "np.random.rand": bias(np.random.rand), "random.gauss": bias(random.gauss),
     "RandomState": bias(np.random.RandomState),
+    "effect on a closure": counting(), "import of a module": imports_a_module,
+    "eval in an inner function": lambda b, h, i, j: i < (lambda: eval("window"))(),
+    "method of a generator": bias(np.random.default_rng(1).random),
     "np.random in an inner function": lambda s, b, h, i, j: s + (lambda: np.random.rand())(),
 }  # fmt: skip
 
@@ -282,6 +307,17 @@ def recursive(n, i, j):
 def test_names_that_do_not_exist_and_recursion_have_fingerprints():
     assert fingerprint(lambda b, h, i, j: missing(i)) is not None  # noqa: F821
     assert fingerprint(lambda b, h, i, j: recursive(2, i, j)) is not None
+
+
+def test_code_of_a_function_that_is_gone_is_not_taken_for_other_code():
+    keys = set()
+    for n in range(300):
+        function = eval(f"lambda s, b, h, i, j: s + {n}")
+        keys.add(key(function))
+        del function
+        if n % 50 == 0:
+            gc.collect()
+    assert len(keys) == 300
 
 
 # --- cost -------------------------------------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ class Expressions:
         if depth == 0 or draw() < 0.1:
             table = self.random.choice([*TABLES][:-1])
             # Positions are most of what users write.
-            return self.random.choice(["i", "j", "i", "j", "h", "b", "(i - j)", "(j - i)", f"{table}[{self.random.choice('ij')}]"])
+            position = self.random.choice(["i", "j", "i", "j", "h", "b", "(i - j)", "(j - i)"])
+            return position if draw() < 0.6 else f"{table}[{self.random.choice('ij')}]"
         kind = self.random.randrange(12)
         if kind < 3:
             return f"({inner()} {self.random.choice('+-*')} {self.either(inner)})"

@@ -90,13 +90,17 @@ TORCH_ONLY = {
     "rounding modes": "s + torch.div(j - i, 3, rounding_mode='floor') "
         "+ torch.div(j - i, 3, rounding_mode='trunc') + torch.div(s, 0.3, rounding_mode='trunc')",
     "casts": "s + (s * 3).to(torch.int64) + (s * 3).int() + j.float() + j.to(torch.int32) // 2 "
-        "+ (s * 9).to(torch.int8) + (j > 3).to(torch.long)", "rounded cast": "s.to(torch.bfloat16).float() + s.half()",
+        "+ (s * 9).to(torch.int8) + (j > 3).to(torch.long)", "rounded cast": "s.to(torch.bfloat16).float() + s.half() + (j * 1001).half().float() * 1e-3 + (i * 77).to(torch.bfloat16).float() * 1e-3",
+    "rounded constant": "s + s.new_full((), 0.1).to(torch.bfloat16).float() + i.new_full((), 4099).half()",
+    "extents of rows": "s + len(cube[b]) * 0.1 + cube[b, i].shape[0] * 0.01",
     "log of zero": "s + torch.where(j > 2, torch.log((j - 2.0).clamp(min=0)).to(torch.long), 7)",
     "from what no integer is": "s + torch.where(extremes[j % 8].abs() < 9, extremes[j % 8], 2.0).long() "
         "+ torch.where(extremes[j % 8].abs() < 9, extremes[j % 8].long(), 3)",
     "gelu": "F.gelu(s) + F.gelu(s * 3, approximate='tanh') + F.gelu(double[j])",
     "units": "F.leaky_relu(s, 0.2) + F.leaky_relu(s) + F.elu(s, 0.7) + F.selu(s) + F.celu(s, 2.0) + F.hardtanh(s) "
         "+ F.relu6(s)",
+    "defaults of operators": "aten.hardtanh(s) + aten.leaky_relu(s) + aten.elu(s) + aten.celu(s) + aten.softplus(s) + aten.gelu(s) "
+        "+ aten.addcmul(s, j, i) + aten.addcdiv(s, s, i + 1.5) + aten.nan_to_num(s) + aten.rsub(s, j) + aten.round(s)",
     "masked_fill": "s.masked_fill(i > j, -2.5) + torch.masked_fill(j, j > 3, 7) "
         "+ s.clone().masked_fill_(h == 1, number)",
     "lerp": "torch.lerp(s, vector[j], 0.3) + s.lerp(vector[j], vector[i])",
@@ -108,6 +112,7 @@ TORCH_ONLY = {
     "made inside": "s + torch.tensor([0.5, 1.5, 2.5])[h] + torch.tensor(0.25) * j",
     "filled": "s + torch.full_like(s, 2) * i.new_ones(()) + torch.zeros_like(j) + s.new_full((), 3)",
     "changed in place": "s.clone().add_(j).mul_(0.5)", "sum in place": "torch.zeros(()).add_(s)",
+    "cast in place": "s + small[j].clone().mul_(j) * 0.01 + s.clone().add_(double[j]) + bytes_[j].clone().sub_(j) * 0.01",
     "bfloat16": "s + brain[j]", "int8 wraps": "s + (small[j] * 2) / 64", "parameter": "s + parameter[h]",
     "uint8 wraps": "s + (bytes_[j] + 100) / 64", "detached": "s.detach() + j.view(()) + i.squeeze()",
     "transposed": "s + table.T[j, h] + table[:, 2][h]", "extents": "s + j / table.shape[1] + len(vector) * 0.01",
@@ -125,13 +130,15 @@ NUMPY_ONLY = {
     "casts": "s + (s * 3).astype(np.int64) + j.astype(np.float32) + j.astype(int) // 2",
     "ufuncs": "np.add(s, j) - np.subtract(s, i) * np.true_divide(j, 3) + np.float32(2) * s + np.int64(2) * j",
     "transposed": "s + table.T[j, h] + table[:, 2][h]", "extents": "s + j / table.shape[1] + len(vector) * 0.01",
+    "rounded cast": "s.astype(np.float16).astype(np.float32) + s",
     "added in place": "grown(s, j)", "sign of nan": "s + np.isnan(np.sign(s * np.nan))",
     "computed": "s + (table * 2)[h, j] + float(number)",
     "float power": "np.float_power(i + 1, -1) + np.float_power(j + 2**16, 4) * 1e-20 + np.float_power(s, 2)",
     "absolute": "np.abs(s) + np.fabs(s) + np.power(s, 2) + np.negative(s)",
 }  # fmt: skip
 
-WIDE = ("exp", "sin", "tanh", "clip", "power", "root", "power of floats", "remainder of floats", "half", "uint8", "read")
+WIDE = ("exp", "sin", "tanh", "clip", "power", "root", "power of floats", "remainder of floats", "half", "uint8", "read",
+        "log", "divide", "exponent", "sqrt")
 
 # Functions by name that are compiled as one program: the library, the role, the texts, the precision.
 GROUPS = {
@@ -142,7 +149,7 @@ GROUPS = {
     "numpy mask": (np, "mask", {**MASKS, **NUMPY_MASKS}, "f32"),
 }  # fmt: skip
 NAMES = {
-    torch: {**globals(), "x": torch, "F": torch.nn.functional},
+    torch: {**globals(), "x": torch, "F": torch.nn.functional, "aten": torch.ops.aten},
     np: {**{name: x.detach().numpy() for name, x in globals().items() if isinstance(x, torch.Tensor) and x is not brain},
          "np": np, "x": np, "grown": grown},
 }

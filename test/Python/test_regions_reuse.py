@@ -46,6 +46,8 @@ FOR_ONE_CALL = {
     "branch of torch": lambda s, b, h, i, j: s if slopes[-1].item() < 2 else -s,
     "item of torch": lambda s, b, h, i, j: s * slopes[0].item(),
     "tolist of torch": lambda s, b, h, i, j: s + slopes.tolist()[0],
+    "two steps of torch": lambda s, b, h, i, j: s + (slopes * 2 + 1)[h],
+    "number of two steps of torch": lambda s, b, h, i, j: s + (slopes * 2).sum() * 3,
     "cast of torch": lambda s, b, h, i, j: s + slopes.to(torch.float64)[h],
     "float of numpy": lambda s, b, h, i, j: s * float(values[0]),
     "product of numpy": lambda s, b, h, i, j: s + (values * 2)[h],
@@ -54,6 +56,7 @@ FOR_ONE_CALL = {
     "shape of numpy": lambda s, b, h, i, j: s / values.shape[0],
     "slice of numpy": lambda s, b, h, i, j: s + values[::-1][h],
     "flip of numpy": lambda s, b, h, i, j: s + np.flip(values)[h],
+    "two steps of numpy": lambda s, b, h, i, j: s + (values * 2 + 1)[h],
     "cast of numpy": lambda s, b, h, i, j: s + values.astype(np.float32)[h],
 }
 FOR_ALL_CALLS = {

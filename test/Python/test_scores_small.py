@@ -167,3 +167,43 @@ def test_a_composition_has_the_heads_of_its_parts():
     assert (capped >> by_hand).heads is None
     assert scores.Score(biased, 5).heads == 5
     assert scores.Score(capped).heads is None
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "ranks"), [
+    (scores.alibi, (1,)), (scores.relative_bias, (1, 2)), (lambda x: scores.t5_bias(np.concatenate([x] * 8) if x.ndim else x, 9), (2,)),
+    (scores.bias, (2, 3, 4)), (lambda x: scores.swin_bias(x, (1, 2)), (2,)), (lambda x: scores.shaw_bias(x, 1.0), (4,)),
+    (scores.soft_cap, (0, 1)), (scores.temperature, (0, 1)),
+])  # fmt: skip
+def test_tables_of_other_ranks_are_refused(make, ranks):
+    for rank in range(6):
+        given = np.ones((3,) * rank, np.float32)
+        if rank in ranks:
+            make(given)
+        else:
+            with pytest.raises(ValueError, match=f"has {rank} dimensions, expected"):
+                make(given)
+
+
+def test_tables_that_do_not_fit_are_refused():
+    for make in (scores.relative_bias, lambda x: scores.shaw_bias(x[None, None], 1.0)):
+        with pytest.raises(ValueError, match="has 4 distances, expected an odd number"):
+            make(table(2, 4))
+    for window in ((2, 3), 3, (3, 2)):
+        with pytest.raises(ValueError, match=r"table has 9 entries, expected \d+ for a window"):
+            scores.swin_bias(table(9, 2), window)
+    for count, most, bidirectional in ((3, 128, True), (1, 128, False), (32, 8, True), (32, 16, False), (0, 9, True)):
+        with pytest.raises(ValueError, match=f"found {count} buckets up to distance {most}, expected"):
+            scores.t5_buckets(count, most, bidirectional)
+    scores.t5_buckets(4, 2, True)
+    scores.t5_buckets(2, 2, False)
+    for heads in (0, -1):
+        with pytest.raises(ValueError, match="expected 1 or more"):
+            scores.alibi_slopes(heads)
+    with pytest.raises(ValueError, match="one score is for 3 heads, the other for 2"):
+        scores.alibi(table(3)) >> scores.alibi(table(2))
+    for wrong in (lambda: scores.soft_cap(1.0) >> 1, lambda: None >> scores.soft_cap(1.0)):
+        with pytest.raises(TypeError):
+            wrong()

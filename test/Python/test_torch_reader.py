@@ -159,6 +159,22 @@ def test_reader_computes_nothing(exported):
             torch.ones(2) + 1
 
 
+class WithModes(torch.nn.Module):
+    """The export has a higher-order op for each mode, which calls a subgraph."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = x * 2
+        with torch.enable_grad():
+            return y + 1
+
+
+def test_higher_order_ops_are_decomposed():
+    exported = torch.export.export(WithModes(), (x,))
+    assert any(node.op == "get_attr" for node in exported.graph.nodes)
+    torch.testing.assert_close(saccade.torch.compile(exported)(x), x * 2 + 1)
+
+
 # --- What is refused.
 
 

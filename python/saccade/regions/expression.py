@@ -165,7 +165,7 @@ class Builder:
             op, predicate = ("arith.cmpf", "une") if node.kind == FLOAT else ("arith.cmpi", "ne")
             return self.make(op, (node, self.number(0, node.dtype)), predicate, "bool")
         if KIND[dtype] == FLOAT:
-            return self._float_to_float(node, dtype, rounds) if node.kind == FLOAT else self._to_float(node, dtype)
+            return (self._float_to_float if node.kind == FLOAT else self._to_float)(node, dtype, rounds)
         if node.kind == FLOAT:
             return self._to_integer(node, dtype)
         return self._integer_to_integer(node, dtype)
@@ -179,7 +179,7 @@ class Builder:
             return node
         return self.make("round" if rounds and dtype in ("float16", "bfloat16") else "relabel", (node,), None, dtype)
 
-    def _to_float(self, node: Node, dtype: str) -> Node:
+    def _to_float(self, node: Node, dtype: str, rounds: bool) -> Node:
         computed = "float64" if dtype == "float64" else "float32"
         if node.dtype == "int64" and fits(node, "int32"):
             node = self.convert(node, "int32")
@@ -188,7 +188,7 @@ class Builder:
         else:
             op = "arith.uitofp" if node.dtype in ("bool", "uint8") else "arith.sitofp"
             node = self.make(op, (node,), None, computed)
-        return self.convert(node, dtype)
+        return self.convert(node, dtype, rounds)
 
     def _to_integer(self, node: Node, dtype: str) -> Node:
         """Rounds towards zero. Values out of range saturate and NaN becomes the minimum: arith.fptosi is poison for

@@ -65,7 +65,9 @@ NUMPY: dict[str, Operation] = {
     "rint": partial(op.rounding, "math.roundeven"), "arctan2": partial(op.math_function2, "math.atan2"),
     "arcsin": _MATH["asin"], "arccos": _MATH["acos"], "arctan": _MATH["atan"], "arcsinh": _MATH["asinh"],
     "arccosh": _MATH["acosh"], "arctanh": _MATH["atanh"], "invert": op.bitwise_not,
-    "equal": op.eq, "not_equal": op.ne, "less": op.lt, "less_equal": op.le, "greater": op.gt, "greater_equal": op.ge,
-    "left_shift": partial(op.shift, "arith.shli"), "right_shift": partial(op.shift, "arith.shrsi"),
+    "equal": partial(op.exact, op.eq), "not_equal": partial(op.exact, op.ne), "less": partial(op.exact, op.lt),
+    "less_equal": partial(op.exact, op.le), "greater": partial(op.exact, op.gt),
+    "greater_equal": partial(op.exact, op.ge), "left_shift": partial(op.shift, "arith.shli"),
+    "right_shift": partial(op.shift, "arith.shrsi"),
 }  # fmt: skip
 """By names of NumPy's ufuncs."""

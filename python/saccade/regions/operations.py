@@ -7,6 +7,7 @@ composite.py has operations composed of these, names.py the tables of names.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from saccade.regions.divisions import divide, floor_divide, truncated_divide
 from saccade.regions.dtypes import BOOL, FLOAT, INTEGER, LIMITS, kind_of_number
@@ -201,6 +202,19 @@ def _narrow(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
 
 
 eq, ne, lt, le, gt, ge = [functools.partial(_compare, predicate) for predicate in ("eq", "ne", "lt", "le", "gt", "ge")]
+
+
+def exact(compare: Callable[..., Node], b: Builder, x: Operand, y: Operand) -> Node:
+    """A comparison as in NumPy: numbers that the type of the other operand does not have are not wrapped."""
+    for node, number in ((x, y), (y, x)):
+        if isinstance(node, Node) and node.kind == INTEGER and type(number) is int:
+            low, high = LIMITS[node.dtype]
+            if not low <= number <= high:
+                low, high = LIMITS["int64"]
+                bounded = b.number(max(low, min(high, number)), "int64")
+                wide = b.convert(node, "int64")
+                return compare(b, wide, bounded) if node is x else compare(b, bounded, wide)
+    return compare(b, x, y)
 
 
 def bitwise(op: str, b: Builder, x: Operand, y: Operand) -> Node:

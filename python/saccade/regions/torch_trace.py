@@ -266,8 +266,6 @@ class Tracer:
         dtype = str(kwargs["dtype"]).removeprefix("torch.") if kwargs.get("dtype") is not None else None
         if name in ("new_ones", "new_zeros", "new_full", "ones_like", "zeros_like", "full_like"):
             return self._constant(op, name, args, dtype)
-        if "out" in op._overloadname or any(_is_shaped(x) for x in args[1:]):
-            raise self._unknown(op)
         operands = [self.scalar(x) if isinstance(x, torch.Tensor) else x for x in args]
         if name == "_to_copy":
             return operands[0] if dtype is None else self._convert(operands[0], dtype)
@@ -330,10 +328,6 @@ class Tracer:
 def _name(op: Any) -> str:
     name: str = op._schema.name.partition("::")[2]
     return name
-
-
-def _is_shaped(x: object) -> bool:
-    return isinstance(x, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in x)
 
 
 def _flat(values: Any) -> list[Any]:

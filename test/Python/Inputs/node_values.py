@@ -100,8 +100,11 @@ def evaluate(root, place, captures):
         op, dtype = node.op, node.dtype
         if (value := of_floats(op, node.attribute, given, dtype)) is not None:
             pass
-        elif KIND[dtype] == FLOAT and op in ("arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "widen", "relabel"):
+        elif KIND[dtype] == FLOAT and op in ("arith.extf", "arith.truncf", "widen", "relabel"):
             value = rounded(given[0], dtype)
+        elif op in ("arith.sitofp", "arith.uitofp"):
+            as_number = signed if op == "arith.sitofp" else unsigned
+            value = rounded(as_number(int(given[0]), types[0]), dtype)
         elif op == "round":
             value = to_16_bits(given[0], dtype)
         elif op == "constant":
