@@ -164,8 +164,10 @@ public:
       areSmall &= std::abs(numberOf(op)) <= 1e5;
     if (count == 0)
       return;
-    others.push_back(withHidingNumbers(plain, [](size_t i, size_t n) { return Choice(1e5 * double(1 + i)); }));
-    others.push_back(withHidingNumbers(plain, [](size_t i, size_t n) { return Choice(1e5 * double(n - i)); }));
+    // Scales do not change which of two numbers is larger.
+    others.push_back(withHidingNumbers(plain, [](size_t i, size_t n) { return Choice(std::ldexp(1e5, 4 * i)); }));
+    others.push_back(
+        withHidingNumbers(plain, [](size_t i, size_t n) { return Choice(std::ldexp(1e5, 4 * (n - 1 - i))); }));
     others.push_back(withHidingNumbers(plain, [](size_t, size_t) { return Choice(0); }));
     for (size_t which = 0; which < count && count > 1; ++which)
       others.push_back(withHidingNumbers(

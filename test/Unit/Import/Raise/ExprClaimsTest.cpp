@@ -82,6 +82,7 @@ private:
   }
   Value drawOp();
   Value drawCast();
+  Value drawTruth();
   Value drawInteger(Type type);
   Value drawReal();
   void draw(ArrayRef<Type> argumentTypes);
@@ -93,15 +94,45 @@ private:
   llvm::DenseMap<Type, std::vector<Value>> values;
 };
 
+/// One cast, or several in a row: an integer may be cut off and extended again.
 Value RandomBody::drawCast() {
-  Type from = anyIntegerType(), to = anyType([&](Type type) { return type != from; });
-  Value x = any(from, 0.1);
-  if (isa<FloatType>(to))
-    return from.isIndex() ? Value() : create(random.pick({"arith.sitofp", "arith.uitofp"}), to, x);
-  if (from.isIndex() || to.isIndex())
-    return create(random.pick({"arith.index_cast", "arith.index_cast", "arith.index_castui"}), to, x);
-  bool widens = from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
-  return create(widens ? random.pick({"arith.extsi", "arith.extui"}) : "arith.trunci", to, x);
+  Value x = any(anyIntegerType(), 0.1);
+  do {
+    Type from = x.getType(), to = anyType([&](Type type) { return type != from; });
+    if (isa<FloatType>(to) && from.isIndex())
+      continue;
+    if (isa<FloatType>(to))
+      return create(random.pick({"arith.sitofp", "arith.uitofp"}), to, x);
+    bool widens = !to.isIndex() && !from.isIndex() && from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
+    x = from.isIndex() || to.isIndex()
+            ? create(random.pick({"arith.index_cast", "arith.index_cast", "arith.index_castui"}), to, x)
+        : widens ? create(random.pick({"arith.extsi", "arith.extui"}), to, x)
+                 : create("arith.trunci", to, x);
+  } while (random.chance(0.5));
+  return x;
+}
+
+/// A truth value as a number, compared with 0, 1 or another number.
+Value RandomBody::drawTruth() {
+  Value truth = any(b.getI1Type(), 0.15);
+  Type wide = random.pick({b.getI1Type(), b.getI8Type(), b.getI32Type()});
+  if (wide != truth.getType())
+    truth = create(random.pick({"arith.extsi", "arith.extui"}), wide, truth);
+  Value pair[] = {truth, Value()};
+  if (random.chance(0.5)) {
+    bool isTruth = wide.isInteger(1);
+    pair[1] = arith::ConstantOp::create(
+        b, loc, b.getIntegerAttr(wide, isTruth ? random.pick({0, 1}) : random.pick({0, 1, -1})));
+  } else {
+    pair[0] = create(random.pick({"arith.sitofp", "arith.uitofp"}), b.getF64Type(), truth);
+    pair[1] = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(random.pick({0.0, 1.0, -1.0, 0.5})));
+  }
+  bool isReal = isa<FloatType>(pair[1].getType()), areSwapped = random.chance(0.3);
+  Value lhs = pair[areSwapped], rhs = pair[!areSwapped];
+  if (isReal)
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate(random.below(16)), lhs, rhs);
+  auto predicate = arith::CmpIPredicate(random.chance(0.6) ? random.below(2) : random.below(10));
+  return arith::CmpIOp::create(b, loc, predicate, lhs, rhs);
 }
 
 Value RandomBody::drawInteger(Type type) {
@@ -142,7 +173,7 @@ Value RandomBody::drawReal() {
 }
 
 Value RandomBody::drawOp() {
-  switch (random.below(9)) {
+  switch (random.below(10)) {
   case 0:
   case 1:
     return drawCast();
@@ -169,6 +200,8 @@ Value RandomBody::drawOp() {
   }
   case 6:
     return drawReal();
+  case 7:
+    return drawTruth();
   default:
     return drawInteger(anyIntegerType());
   }
@@ -213,12 +246,9 @@ void RandomBody::draw(ArrayRef<Type> argumentTypes) {
     for (unsigned loop = 0; loop < 3; ++loop)
       values[b.getIndexType()].push_back(linalg::IndexOp::create(b, loc, loop));
     Value last;
-    for (size_t made = 0; made < size;) {
-      Value value = drawOp();
-      if (!value)
-        continue;
-      values[value.getType()].push_back(last = value);
-      ++made;
+    for (size_t made = 0; made < size; ++made) {
+      last = drawOp();
+      values[last.getType()].push_back(last);
     }
     return last;
   };
