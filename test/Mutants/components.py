@@ -51,7 +51,7 @@ COMPONENTS = [
                r"Execution/(capture|relative|window|prepack)", _ATTENTION, _GRAPHS),
               ("mask_tiles", "masks", "scores", "regions_random")),
     Component("Dialect", ("lib/Dialect/Attn/IR", "lib/Dialect/Attn/Transforms"),
-              (r"Dialect/Attn", r"Unit/Attn", r"Execution/(capture|empty|matmul|elementwise|relative)",
+              (r"Dialect/Attn", r"Unit/(Attn|Shape)", r"Execution/(capture|empty|matmul|elementwise|relative)",
                r"Tools/language",
                r"Bufferize/fold", _ATTENTION, _GRAPHS, r"Fuzz/(structured|mutate)"),
               ("attention", "attention_errors", "builders", "ragged", "regions_captures")),

@@ -40,6 +40,7 @@ from suite import Item, Suite, Verdict
 from workspace import ROOT, BuildError, Workspace, apply_patch, patched_files
 
 OUT = ROOT / "build" / "mutants"
+_BATCH = 10  # patches, after which the tests that noticed one run without a patch
 _SPARE = 1.3  # mutants that are written per mutant that is asked for: some do not compile
 
 
@@ -123,6 +124,7 @@ class Tool:
         path = OUT / f"tests-{kind}.json"
         saved = json.loads(path.read_text()) if path.exists() else {}
         known = saved["items"] if saved.get("key") == key else {}
+        expected = {name: each["seconds"] for name, each in saved.get("items", {}).items()}
 
         def save() -> None:
             found = {name: dataclasses.asdict(each) for name, each in items.items() if each.seconds is not None}
@@ -130,6 +132,8 @@ class Tool:
 
         suite = Suite(workspace.folder, self.options.jobs, kind == "mechanical", save)
         items = {name: Item(**known[name]) if name in known else each for name, each in suite.listed().items()}
+        for name, item in items.items():
+            item.expected = expected.get(name, item.expected)
         allowed = {name: each for name, each in items.items() if re.search(self.options.tests, name)}
         by_component = {component.name: component.tests(allowed) for component in self.components}
         if missing := [each.name for each in self.components if not each.tests(items)]:
@@ -166,31 +170,57 @@ class Tool:
         workspace.configure()
         workspace.build()
         suite, tests = self.tests(workspace, "patches", self.tree)
-        for some in tests.values():
-            suite.measure(some)  # now: later the copy has a patch
-        for component, path, text, files in todo:
-            start = time.monotonic()
-            try:
-                apply_patch(text, workspace.folder)
-            except ValueError as error:
-                print(f"{component.name}/{path.stem}: does not apply any more: {error}", flush=True)
-                self.counts["stale"] += 1
-                continue
-            try:
-                workspace.build()
-                log = OUT / "log" / f"{component.name}-{path.stem}.log"
-                verdict = suite.judge(tests[component.name], 0, self.options.limit, log)
-            except BuildError as error:
-                print(f"{component.name}/{path.stem}: does not compile:\n{str(error)[-3000:]}", flush=True)
-                self.counts["stale"] += 1
-                continue
-            finally:
-                for name in patched_files(text):
-                    workspace.write(name)
-            verdict.seconds = time.monotonic() - start
-            key = f"{component.name}/{path.stem}"
-            self.results.put(key, component.name, text.partition("\n")[0], verdict, files, self.tree)
-            self.report_line(sum(self.counts.values()) + 1, len(patches), component.name, path.stem, verdict, False)
+        while todo:
+            some, todo = todo[:_BATCH], todo[_BATCH:]
+            verdicts = {}
+            for component, path, text, _ in some:
+                if verdict := self._judge_patch(workspace, suite, tests[component.name], path, text):
+                    verdicts[path] = verdict
+            workspace.build()  # without a patch
+            suite.measure(self._killers(tests, verdicts))
+            failing = {item.name for item in self._killers(tests, verdicts) if item.fails}
+            for each in some:
+                component, path, text, files = each
+                if path not in verdicts:
+                    continue
+                if failing.intersection(verdicts[path].tests):
+                    todo.append(each)  # again, without the tests that fail anyway
+                    continue
+                self.results.put(f"{component.name}/{path.stem}", component.name, text.partition("\n")[0],
+                                 verdicts[path], files, self.tree)
+                self.report_line(sum(self.counts.values()) + 1, len(patches), component.name, path.stem, verdicts[path],
+                                 False)
+
+    @staticmethod
+    def _killers(tests: dict[str, list[Item]], verdicts: dict[pathlib.Path, Verdict]) -> list[Item]:
+        """The tests that noticed a patch."""
+        names = {name for verdict in verdicts.values() for name in verdict.tests}
+        return list({item.name: item for some in tests.values() for item in some if item.name in names}.values())
+
+    def _judge_patch(self, workspace: Workspace, suite: Suite, tests: list[Item], path: pathlib.Path, text: str
+                     ) -> Verdict | None:
+        """The verdict on one patch; none if it does not fit the tree."""
+        start = time.monotonic()
+        name = f"{path.parent.name}/{path.stem}"
+        try:
+            apply_patch(text, workspace.folder)
+        except ValueError as error:
+            print(f"{name}: does not apply any more: {error}", flush=True)
+            self.counts["stale"] += 1
+            return None
+        try:
+            workspace.build()
+            verdict = suite.judge(tests, 0, self.options.limit, OUT / "log" / f"{name.replace('/', '-')}.log")
+        except BuildError as error:
+            print(f"{name}: does not compile:\n{str(error)[-3000:]}", flush=True)
+            self.counts["stale"] += 1
+            return None
+        finally:
+            for file in patched_files(text):
+                workspace.write(file)
+        verdict.seconds = time.monotonic() - start
+        print(f"  {name}: {verdict.outcome} {verdict.by} ({verdict.seconds:.0f} s)", flush=True)
+        return verdict
 
     # --- mechanical mutants ------------------------------------------------------------------------------------------
 

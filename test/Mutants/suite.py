@@ -1,5 +1,6 @@
 """Runs the tests of a component on the tree with a mutant, until one of them notices it."""
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -14,9 +15,11 @@ import time
 from collections.abc import Callable
 
 import reach
+from workspace import ROOT
 
 LIT = next(path for path in ("/usr/lib/llvm-22/bin/lit", shutil.which("lit")) if path and os.path.exists(path))
 _CHUNK = 8.0  # seconds of tests in one run of lit
+_PATIENCE = 600  # seconds for tests whose time was not measured
 _GUESS = {"lit": 4.0, "unit": 4.0, "pytest": 20.0}  # seconds of a test before its first run
 
 
@@ -27,13 +30,14 @@ class Item:
     kind: str  # "lit", "unit" or "pytest"
     name: str  # as lit prints it ("Import/Raise/lint.mlir"), "Unit/JITTests", or the name of the file
     seconds: float | None = None  # without any mutant; None before its first run
+    expected: float | None = None  # by an earlier run of any tree
     fails: bool = False  # without any mutant
     reached: list[int] = dataclasses.field(default_factory=list)  # mutants of the build
 
     @property
     def cost(self) -> float:
         """The seconds that it takes, measured or guessed."""
-        return _GUESS[self.kind] if self.seconds is None else self.seconds
+        return next(each for each in (self.seconds, self.expected, _GUESS[self.kind]) if each is not None)
 
 
 @dataclasses.dataclass
@@ -43,11 +47,13 @@ class Verdict:
     outcome: str  # "killed", "survived", "not reached"
     by: str = ""
     seconds: float = 0
+    tests: list[str] = dataclasses.field(default_factory=list)  # the names of those one of which noticed it
 
 
 class Suite:
-    """The tests of a built copy of the tree. A test is first run without a mutant, when a mutant needs it: its time,
-    whether it fails, and with `numbers` which mutants it reaches."""
+    """The tests of a built copy of the tree. With `numbers`, a test is first run without a mutant, when a mutant needs
+    it: its time, whether it fails, and which mutants it reaches. Without, the copy itself has the mutant, and `measure`
+    tells later whether the tests that failed do so without it too."""
 
     def __init__(self, folder: pathlib.Path, jobs: int, numbers: bool, save: Callable[[], None]):
         self.folder, self.jobs, self.numbers, self.save = folder, jobs, numbers, save
@@ -63,6 +69,10 @@ class Suite:
         items = [Item("lit", name) for name in re.findall(r"^\s+Saccade :: (\S+)$", output, re.M)]
         items += [Item("unit", f"Unit/{path.name}") for path in sorted((self.build / "test" / "Unit").glob("*Tests"))]
         items += [Item("pytest", path.name) for path in sorted((self.folder / "test" / "Python").glob("test_*.py"))]
+        for build in (ROOT / "build" / "dev", self.build):
+            seconds = _recorded_seconds(build / "test")
+            for item in items:
+                item.expected = seconds.get(item.name, item.expected)
         return {item.name: item for item in items}
 
     def measure(self, items: list[Item]) -> None:
@@ -116,7 +126,8 @@ class Suite:
             variables["SACCADE_MUTANT_HITS"] = str(hits)
             for chunk in _chunks(sorted(items, key=lambda item: item.cost)):
                 before = time.monotonic()
-                self.measure(chunk)
+                if self.numbers:
+                    self.measure(chunk)
                 measuring += time.monotonic() - before
                 chunk = [item for item in chunk if not item.fails and (not number or number in item.reached)]
                 if not chunk:
@@ -126,18 +137,25 @@ class Suite:
                 if left <= 0:
                     return Verdict("survived", f"the limit of {limit:.0f} s", time.monotonic() - start)
                 seconds = 60 + 6 * sum(item.cost for item in chunk)  # costs contain the load of the machine
+                if any(item.seconds is None for item in chunk):
+                    seconds = max(seconds, _PATIENCE)
                 with plant():
-                    by = self._notices(chunk, variables, seconds, log)
+                    by, tests = self._notices(chunk, variables, seconds, log)
                 if by:
-                    return Verdict("killed", by, time.monotonic() - start)
+                    return Verdict("killed", by, time.monotonic() - start, tests)
             if records:
                 reached = bool(_numbers(hits))
         return Verdict("survived" if reached else "not reached", "", time.monotonic() - start)
 
-    def _notices(self, chunk: list[Item], variables: dict[str, str], seconds: float, log: pathlib.Path | None) -> str:
-        """The first test that fails; empty if none does."""
+    def _notices(self, chunk: list[Item], variables: dict[str, str], seconds: float, log: pathlib.Path | None
+                 ) -> tuple[str, list[str]]:
+        """What fails first, and the names of the tests that may have failed; empty if none does."""
+        names = [item.name for item in chunk]
         if chunk[0].kind != "lit":
+            start = time.monotonic()
             code, output = self._run_one(chunk[0], variables, seconds)
+            if code in (0, 5):
+                chunk[0].expected = time.monotonic() - start
             failed = re.search(r"^FAILED (\S+)|^\[  FAILED  \] (\w\S+)", output, re.M)
             name = chunk[0].name
             by = "" if code in (0, 5) else failed[1] or f"{name} {failed[2]}" if failed else f"{name} ({_reason(code)})"
@@ -147,10 +165,11 @@ class Suite:
             code, output = _limited(command, self._variables(variables), seconds)
             failed = re.search(r"^(?:FAIL|TIMEOUT|XPASS|UNRESOLVED): \S+ :: (\S+)", output, re.M)
             by = "" if code == 0 else failed[1] if failed else f"{chunk[0].name} ({_reason(code)})"
+            names = [by] if by in names else names
         if by and log:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_text(output[-20000:])
-        return by
+        return by, names if by else []
 
     def _run_one(self, item: Item, variables: dict[str, str], seconds: float) -> tuple[int, str]:
         if item.kind == "unit":
@@ -182,6 +201,18 @@ def _limited(command: list[str], variables: dict[str, str], seconds: float, fold
         process.wait()
         output.seek(0)
         return code, output.read()
+
+
+def _recorded_seconds(folder: pathlib.Path) -> collections.Counter[str]:
+    """The seconds that lit has recorded for the tests of a folder."""
+    found: collections.Counter[str] = collections.Counter()
+    for record in (folder / ".lit_test_times.txt", folder / "Unit" / ".lit_test_times.txt"):
+        for row in record.read_text().splitlines() if record.exists() else ():
+            seconds, name = row.split(" ", 1)
+            # The tests of an executable are split into shards: ./JITTests/0/2.
+            shard = re.fullmatch(r"\./(\w+)/\d+/\d+", name)
+            found[f"Unit/{shard[1]}" if shard else name] += float(seconds)
+    return found
 
 
 def _chunks(items: list[Item]) -> list[list[Item]]:
