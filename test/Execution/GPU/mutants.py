@@ -2,7 +2,7 @@
 # RUN: %python %s --count 4
 """Mutation test of PtxSim: it must detect every mutant of a compiled kernel.
 
-Usage: mutants.py [--count N] [--seed N] [--verbose]
+Usage: mutants.py [--count N] [--seed N] [--kind dropped|changed|bounds] [--verbose]
 
 Compiles attention for sm_80, changes one instruction of its PTX and runs it. "dropped" removes a wait, a barrier or a
 commit_group, which PtxSim must report. "changed" alters a constant of an address, "bounds" a constant of a comparison,
@@ -18,10 +18,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "Codegen" / "GPU" / "Inputs"
-PROGRAM = INPUTS / "forward.mlir"
+PROGRAM = (INPUTS / "forward.mlir").read_text()
 # At least two CTAs or two tiles of keys, the last ones partial, because wrong bounds show only there. The last run is
 # split-KV.
 RUNS = [
@@ -31,6 +32,14 @@ RUNS = [
     ("window_alibi_64", 0, ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
     ("plain_64", 1, ["1x4x3x64:bf16:1", "1x1x349x64:bf16:2", "1x1x349x64:bf16:3"]),
 ]
+KINDS = ("dropped", "changed", "bounds")
+# A wrong query position shifts the ALiBi biases of a row alike, which changes no weight, so a curved bias replaces them.
+LINEAR = "%bias = arith.mulf %m, %df : f32\n"
+CURVED = """%sixteenth = arith.constant 0.0625 : f32
+      %near = arith.mulf %df, %sixteenth : f32
+      %curve = math.tanh %near : f32
+      %bias = arith.mulf %m, %curve : f32
+"""
 DROPPED = re.compile(r"^\s*(cp\.async\.wait|cp\.async\.commit_group|bar\.sync|barrier)")
 # What places in shared memory are made of, and what bounds are.
 CHANGED = [
@@ -51,7 +60,8 @@ class Kernel:
 
     def __init__(self, ptx, entry, task, arguments, folder):
         self.lines, self.entry, self.task, self.folder, self.results = ptx.split("\n"), entry, task, folder, None
-        self.command = ["saccade-run", str(PROGRAM), "--device=ptxsim", "--target=sm_80", "--check", f"--entry={entry}",
+        self.lock = threading.Lock()
+        self.command = ["saccade-run", str(folder / "program.mlir"), "--device=ptxsim", "--target=sm_80", "--check", f"--entry={entry}",
                         *[f"--arg={argument}" for argument in arguments]]
         start = f".visible .entry {entry}_body_task{task}("
         begin = next(i for i, line in enumerate(self.lines) if line.startswith(start))
@@ -83,8 +93,9 @@ class Kernel:
 
     def is_same(self, results):
         """Whether the results equal those of the original kernel."""
-        if self.results is None:
-            self.results = self.run(self.body.start, self.lines[self.body.start])[2]
+        with self.lock:  # both workers may need them first
+            if self.results is None:
+                self.results = self.run(self.body.start, self.lines[self.body.start])[2]
         return results == self.results
 
     def reaches(self, number):
@@ -123,16 +134,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=15, help="mutants of each kind")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=KINDS, help="default: all")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     missed = 0
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as workers:
         folder = pathlib.Path(name)
-        ptx = subprocess.run(["saccade-compile", str(PROGRAM), "--target=sm_80"], capture_output=True, text=True,
+        assert LINEAR in PROGRAM
+        program = folder / "program.mlir"
+        program.write_text(PROGRAM.replace(LINEAR, CURVED))
+        ptx = subprocess.run(["saccade-compile", str(program), "--target=sm_80"], capture_output=True, text=True,
                              check=True).stdout
         kernels = [Kernel(ptx, entry, task, arguments, folder) for entry, task, arguments in RUNS]
-        for kind in ("dropped", "changed", "bounds"):
+        for kind in [args.kind] if args.kind else KINDS:
             sites = []
             for kernel in kernels:
                 sites += [(kernel, *site) for site in (kernel.dropped() if kind == "dropped" else getattr(kernel, kind)(rng))]
