@@ -1,6 +1,7 @@
 """The parts that all readers of models share: texts of constants and names, weight files, and programs in files."""
 
 import ast
+import dataclasses
 import io
 import os
 import pathlib
@@ -176,3 +177,8 @@ def test_an_error_leaves_the_files_as_they_were(tmp_path):
         assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     with pytest.raises(OSError, match="missing"):
         program(b"one").write(tmp_path / "missing" / "a.mlir")
+
+
+def test_values_do_not_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Value("w", "w", "f32", (1,)).name = "x"

@@ -303,3 +303,31 @@ def test_types_of_values_with_negative_extents_are_unknown(shape):
     assert '"onnx.Neg"(%x) : (tensor<2x8xf32>) -> (!onnx.value)' in read_model(made).text
     made.graph.value_info[0].CopyFrom(value("t", (2, 0)))
     assert '"onnx.Neg"(%x) : (tensor<2x8xf32>) -> (tensor<2x0xf32>)' in read_model(made).text
+
+
+@pytest.mark.parametrize("name", ["NoValue", "Return", "", "1st", "A B", "A.B", 'A"', "_A"])
+def test_names_that_no_operator_has_are_refused(name):
+    refused(["node 'a node'", "this is no operator"], model([node(name, ["x"], ["y"])]))
+
+
+@pytest.mark.parametrize("version", [17, 23])
+def test_nodes_of_functions_have_the_version_of_their_function(version):
+    function = helper.make_function("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
+                                    [helper.make_opsetid("", version)])  # fmt: skip
+    text = read_model(model([node("Twice", ["x"], ["t"], domain="own"), node("Neg", ["t"], ["y"])], functions=[function])).text
+    (added,) = [line for line in text.splitlines() if "onnx.Add" in line]
+    (negated,) = [line for line in text.splitlines() if "onnx.Neg" in line]
+    assert ("onnx.opset = 17 : i64" in added) == (version == 17)
+    assert "onnx.opset" not in negated
+    assert "module attributes {onnx.opset = 23 : i64}" in text
+
+
+def test_large_constants_of_nodes_are_arguments_with_names_of_their_own():
+    nodes = [node("Constant", [], ["w"], value=BIG), node("Constant", [], ["w/w"], value=BIG),
+             node("MatMul", ["x", "w"], ["t"]), node("MatMul", ["x", "w/w"], ["u"]), node("Add", ["t", "u"], ["y"])]  # fmt: skip
+    program = read_model(model(nodes, weights=[SMALL]))
+    assert [weight.argument for weight, _ in program.weights] == ["w", "w_w"]
+    for weight, tensor in program.weights:
+        assert f"%{weight.argument}: tensor<8x16xf32> {{attn.constant}}" in program.text
+        assert f'"onnx.MatMul"(%x, %{weight.argument})' in program.text
+        assert tensor.data == numpy_helper.to_array(BIG).tobytes()

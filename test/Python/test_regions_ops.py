@@ -48,6 +48,7 @@ SCORES = {
     "remainder of floats": "s + (j * 0.3 - 2) % 1.5 + (s * 2) % -0.7",
     "floor_divide of floats": "s + (j * 0.3 - 2) // 0.5 + 1.0 // (s + 10)", "fmod": "x.fmod(j - i, 3) + x.fmod(s, 0.3)",
     "power": "s ** 2 + s ** 3 + j ** 2 * 0.01", "negative power": "(j + 1.0) ** -2",
+    "zeroth power": "s ** 0 + i ** 0 * 2",
     "root": "(j + 0.5) ** 0.5 + (j + 0.5) ** -0.5", "power of floats": "(abs(s) + 0.1) ** 1.3 + (j + 1) ** 0.25",
     "power of two": "2.0 ** (-0.5 * (h + 1)) * j + 2 ** h", "exponent": "1.7 ** s + 3.0 ** (h * 0.5)",
     "constant": "2.5 + 0 * s",

@@ -193,6 +193,16 @@ def test_several_results_are_written_into_out(capped):
     assert torch.equal(outs[1], capped(q1, k1, v1, 5, 2.5, True)[1])
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_out_may_be_a_tensor_and_an_array(capped, order):
+    outs = (torch.full((7, 16), torch.nan), np.full(7, np.nan, np.float32))
+    if order < 0:
+        outs = (outs[0].numpy(), torch.from_numpy(outs[1]))
+    assert capped(q1, k1, v1, 5, 2.5, True, out=outs) is outs
+    for found, expected in zip(outs, capped(q1, k1, v1, 5, 2.5, True)):
+        assert np.array_equal(found, expected)
+
+
 def test_extent_of_the_result_is_the_one_of_each_call(filled):
     for length in (3, 3, 5, 0, 5):
         found = filled(torch.tensor(length, dtype=torch.int32), torch.tensor(1.5))

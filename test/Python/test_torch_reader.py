@@ -18,6 +18,7 @@ import saccade
 import saccade.torch
 from saccade._command import write_program
 from saccade.torch import ExportError, load, read
+from saccade.torch.operators import is_known
 
 HERE = os.path.abspath(__file__)
 torch.manual_seed(0)
@@ -173,6 +174,17 @@ def test_higher_order_ops_are_decomposed():
     exported = torch.export.export(WithModes(), (x,))
     assert any(node.op == "get_attr" for node in exported.graph.nodes)
     torch.testing.assert_close(saccade.torch.compile(exported)(x), x * 2 + 1)
+
+
+class Activations(torch.nn.Module):
+    def forward(self, x):
+        return torch.nn.functional.mish(x) + torch.nn.functional.gelu(x, approximate="tanh")
+
+
+def test_operators_that_the_compiler_lacks_are_decomposed():
+    exported = torch.export.export(Activations(), (x,))
+    assert {is_known(node.target) for node in exported.graph.nodes if node.op == "call_function"} == {True, False}
+    torch.testing.assert_close(saccade.torch.compile(exported)(x), Activations()(x), rtol=1e-5, atol=1e-5)
 
 
 # --- What is refused.
