@@ -33,7 +33,7 @@
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Pipeline/Pipeline.h"
 // Attn.h is not needed, and this file, whose headers take seconds, is then not compiled for each change of an op.
-#include "saccade/Dialect/Attn/IR/AttnDialect.h.inc"
+#include "saccade/Dialect/Attn/IR/AttnDialect.h"
 
 using namespace mlir;
 

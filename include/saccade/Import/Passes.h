@@ -8,7 +8,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Pass/Pass.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/IR/AttnDialect.h"
 
 namespace saccade {
 

@@ -8,7 +8,6 @@
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
-#include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
@@ -17,6 +16,7 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
+#include "saccade/Dialect/Attn/IR/AttnDialect.h"
 #include <optional>
 
 namespace saccade::attn {
@@ -38,7 +38,6 @@ struct State {
 };
 } // namespace saccade::attn
 
-#include "saccade/Dialect/Attn/IR/AttnDialect.h.inc"
 #include "saccade/Dialect/Attn/IR/AttnEnums.h.inc"
 
 #define GET_ATTRDEF_CLASSES
