@@ -19,12 +19,13 @@ from raising_positions import (  # noqa: F401
 # Kinds of near misses; those that matter in more ways are drawn more often.
 KINDS = ("mask of the sum", "mask of the numerator", "shift of the sum", "guard of the sum", "guard of the sum",
          "guard of the weights", "maximum for the sum", "mask by the score", "guard of the row", "guard of the row",
-         "integer flags", "integer flags", "integer flags", "real flags", "real flags", "truth values", "truth values",
-         "truth values", "positions", "positions", "positions", "positions", "table of positions", "subscripts",
-         "subscripts", "subscripts", "keys of more heads", "order of groups", "rows of any extent", "rows of any extent",
-         "part of the operands", "part of the operands", "part of the operands", "repeated sum", "part of the sum",
-         "another contraction", "another contraction", "numbers that cancel", "numbers that cancel", "not a number",
-         "not a number", "part of a result", "constant numbers", "constant numbers", "bounded scores")
+         "integer flags", "integer flags", "integer flags", "real flags", "real flags", "truth values",
+         "truth values", "truth values", "positions", "positions", "positions", "positions", "table of positions",
+         "table of positions", "subscripts", "subscripts", "subscripts", "keys of more heads", "order of groups",
+         "rows of any extent", "rows of any extent", "part of the operands", "part of the operands",
+         "part of the operands", "repeated sum", "part of the sum", "another contraction", "another contraction",
+         "numbers that cancel", "numbers that cancel", "not a number", "not a number", "part of a result",
+         "constant numbers", "constant numbers", "bounded scores")
 # Kinds that need static extents.
 STATIC = ("part of the operands", "repeated sum", "part of the sum", "another contraction", "table of positions",
           "part of a result", "constant numbers", "integer flags", "real flags")

@@ -57,8 +57,8 @@ def table_of_positions(form, s):
         first, step = rng.choice([0, 0, (1 << width - 1) - rng.randint(1, 4), rng.randint(-5, 5)]), rng.choice([1, 1, 2, -1])
         half = 1 << width - 1
         values = [(first + step * i + half) % (2 * half) - half for i in range(form.extents[letter])]
-        if rng.random() < 0.3:
-            values[rng.randrange(len(values))] += rng.choice([0, 1, -1]) if abs(values[0]) < half - 99 else 0
+        if rng.random() < 0.4:
+            values[rng.choice([-1, rng.randrange(len(values))])] += rng.choice([1, -1]) if abs(values[0]) < half - 99 else 0
         shape = f"tensor<{len(values)}x{element}>"
         return Tensor(g.line(f"arith.constant dense<{values}> : {shape}"), [len(values)], element), letter
 
@@ -106,7 +106,7 @@ def part(form, letters, at, how, element):
     if 8 <= how < 12:
         return repeated_or_diagonal(form, letters, at, how, element, like)
     wide = [extent * (1 + (i == at)) for i, extent in enumerate(extents)]
-    source = g.argument([None if i == at and rng.random() < 0.4 else n for i, n in enumerate(wide)], wide, element)
+    source = g.argument([None if i == at and rng.random() < 0.6 else n for i, n in enumerate(wide)], wide, element)
     if how >= 12:
         return sliced(form, source, at, rng.choice([0, 0, 1, extents[at]]), rng.choice([1, 1, 2]), extents)
     subscript = list(letters)

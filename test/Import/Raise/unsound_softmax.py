@@ -132,6 +132,10 @@ def computed_scale(*ops):
             f"  %t = tensor.splat %x : {PAIRS}\n" + pairs("m", "arith.mulf %s, %t") + softmax("%m"))
 
 
+def over(divisor):
+    return number("by", divisor) + pairs("h", "arith.divf %s, %by") + softmax("%h")
+
+
 def changed(op, by):
     return hidden("0xFF800000") + softmax("%h", "%w") + number("number", by) + pairs("p", op)
 
@@ -183,6 +187,9 @@ CASES = {
                                             "%x = arith.mulf %c, %c"), ["attn.attention", "scale(2.0"], ["score("]),
     "scale_of_a_scalar": (", %n: f32", computed_scale("%a = math.tanh %n", "%x = arith.divf %a, %two"),
                           ["attn.attention", "math.tanh", "score("], []),
+    # Numbers that f32 does not have are not computed.
+    "scores_over_a_tiny_number": ("", over("1.0e-39"), ["attn.attention", "arith.divf"], ["0x7F800000"]),
+    "scores_over_a_small_number": ("", over("0.001953125"), ["attn.attention", "scale(5.12"], ["arith.divf"]),
     # A weight of 0 becomes ∞.
     "number_over_weights": (FLAGS, changed("arith.divf %number, %w", "0.5"), *REFUSED),
     "weights_over_number": (FLAGS, changed("arith.divf %w, %number", "0.5"), *RAISED),
@@ -209,6 +216,50 @@ for name, term in TERMS.items():
     for sign, (n, minus), expected in (("large", ("2.0e4", "-2.0e4"), UNMASKED), ("low", ("-2.0e4", "2.0e4"), MASKED)):
         body = with_term(term.replace("{n}", n).replace("{minus}", minus))
         CASES[f"{sign}_{name}_beside_hidden_keys"] = (", %g: tensor<4x4xi1>" + FLAGS + BIAS, body, *expected)
+
+# Keys are hidden by 1 − f if f is from 0 to 1, whatever computes it: others might raise a score.
+INTS = PAIRS.replace("f32", "i32")
+
+
+def elements(zero, one, n):
+    """A constant of zeros and ones, of which one element is `n`."""
+    return f"arith.constant dense<[[{zero}, {one}, {one}, {one}], [{one}, {n}, {one}, {zero}], {[one] * 4}, {[zero] * 4}]>"
+
+
+REAL_FLAGS = {
+    "product": ("arith.mulf %x, %y", True), "maximum": ("arith.maximumf %x, %y", True),
+    "minimum": ("arith.minimumf %x, %y", True), "reversed": ("arith.subf %one, %x", True),
+    "half": ("arith.mulf %x, %half", True), "zeros_and_ones": (elements(0.0, 1.0, 0.5), True),
+    "sum": ("arith.addf %x, %y", False), "difference": ("arith.subf %x, %y", False), "double": ("arith.mulf %x, %two", False),
+    "at_least_2": ("arith.maximumf %x, %two", False), "negated": ("arith.negf %x", False), "exponential": ("math.exp %x", False),
+    "score": ("arith.mulf %x, %s", False), "twos": (elements(0.0, 1.0, 2.0), False),
+    "minus_ones": (elements(0.0, 1.0, -1.0), False),
+}  # fmt: skip
+INTEGER_FLAGS = {
+    "argument": ("arith.muli %i, %i", True), "either": ("arith.ori %i, %k1", True), "both": ("arith.andi %i, %k1", True),
+    "other": ("arith.xori %i, %k1", True), "maximum": ("arith.maxsi %i, %k0", True), "chosen": ("arith.select %c, %i, %k1", True),
+    "constant": (elements(0, 1, 0), True), "sum": ("arith.addi %i, %k1", False),
+    "difference": ("arith.subi %i, %k1", False), "or_2": ("arith.ori %i, %k2", False), "at_least_2": ("arith.maxsi %i, %k2", False),
+    "if_chosen_2": ("arith.select %c, %i, %k2", False), "unless_chosen_2": ("arith.select %c, %k2, %i", False),
+    "twos": (elements(0, 1, 2), False), "minus_ones": (elements(0, 1, -1), False),
+}  # fmt: skip
+GIVEN = f", %x: {PAIRS}, %y: {PAIRS}, %i: {INTS}{FLAGS}"
+
+
+def flags(op):
+    """%f, computed by `op` from floats, or converted from integers."""
+    constants = "".join(number(name, value) for name, value in (("one", "1.0"), ("half", "0.5"), ("two", "2.0")))
+    constants += "".join(number(f"k{n}", n, INTS) for n in range(3)) + number("large", "-3.0e38")
+    is_real = op in [each for each, _ in REAL_FLAGS.values()]
+    types = f"tensor<4x4xi1>, {PAIRS if is_real else INTS}" if "select" in op else PAIRS if is_real else INTS
+    made = f"  %f = {op} : {types}\n" if is_real else f"  %n = {op} : {types}\n  %f = arith.sitofp %n : {INTS} to {PAIRS}\n"
+    return (constants + made + pairs("r", "arith.subf %one, %f") + pairs("t", "arith.mulf %r, %large") +
+            pairs("m", "arith.addf %s, %t") + softmax("%m"))
+
+
+for kind, table in (("real", REAL_FLAGS), ("integer", INTEGER_FLAGS)):
+    for name, (op, is_flag) in table.items():
+        CASES[f"{kind}_flags_{name}"] = (GIVEN, flags(op), *(MASKED if is_flag else UNMASKED))
 
 text = "".join(PROGRAM.format(name=name, arguments=arguments, body=body) for name, (arguments, body, *_) in CASES.items())
 done = subprocess.run(["saccade-opt", f"--pass-pipeline={PIPELINE}"], input=text, capture_output=True, text=True)
