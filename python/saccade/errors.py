@@ -27,7 +27,7 @@ class Diagnostic(NamedTuple):
         """Parses the printed form "file:line:column: severity: message"."""
         text = text.rstrip()
         first = text.split("\n", 1)[0]
-        found = re.fullmatch(rf"(?:(.*?):(\d+):(\d+): )?(?:(.*?): )?{severity}: (.*)", first)
+        found = re.fullmatch(rf"(?:(.*?):(\d+):(\d+): |(.*?): )??{severity}: (.*)", first)
         if not found:
             return cls(severity, None, None, None, first, text)
         file, line, column, other, message = found.groups()

@@ -105,7 +105,7 @@ class Module:
         text, diagnostics = self._text(library().saccade_explain, argument)
         for diagnostic in diagnostics:
             if "no attention uses" in diagnostic.text:
-                warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)
+                warnings.warn(errors.Warning(diagnostic.text), stacklevel=2)
         return text
 
     def _text(self, query: Any, argument: str) -> tuple[str, list[errors.Diagnostic]]:

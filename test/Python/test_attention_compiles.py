@@ -147,6 +147,18 @@ def test_a_refused_call_costs_nothing():
     assert saccade.cache_info() == before
 
 
+def test_traces_are_bounded_in_number(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_PLANS", 8)
+    inputs = operands()
+    before = None
+    for n in range(20):
+        saccade.attention(*inputs, score=lambda s, b, h, i, j, unused=n: s)
+        assert len(module._regions) <= 8
+        now = saccade.cache_info().compilations
+        assert before in (None, now), "one program is compiled"
+        before = now
+
+
 # Those in use stay. To forget one costs a look into the compiler's cache, no compilation.
 def test_plans_are_bounded_in_number(monkeypatch):
     monkeypatch.setattr(module, "_MAX_PLANS", 8)

@@ -68,6 +68,17 @@ def test_scores_of_float64_operands_are_float64():
     expect_close(output, plain_attention(*wide, score=third)[0])
 
 
+@pytest.mark.parametrize("first", [torch.float32, torch.float64])
+def test_one_function_serves_operands_of_both_precisions(first):
+    third = lambda s, b, h, i, j: s * (1 / 3) + math.pi * 1e-9
+    second = torch.float64 if first == torch.float32 else torch.float32
+    for dtype in (first, second):
+        operands = [x.to(dtype) for x in (q, k, v)]
+        output = saccade.attention(*operands, score=third)
+        assert output.dtype == dtype
+        expect_close(output, plain_attention(*operands, score=third)[0])
+
+
 # --- functions made anew
 
 

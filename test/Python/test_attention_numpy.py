@@ -139,3 +139,12 @@ def test_what_is_no_usable_array_is_refused(exception, words, operands, options)
 def test_all_of_this_holds_without_torch(run_script):
     report = run_script("without_torch_process.py", __file__)
     assert "passed, 1 skipped" in report, report
+
+
+def test_results_of_subclasses_are_plain_arrays():
+    class Mine(np.ndarray):
+        """A subclass, such as one with units."""
+
+    q, k, v = operands()
+    output, lse = saccade.attention(q.view(Mine), k, v, return_lse=True)
+    assert type(output) is type(lse) is np.ndarray

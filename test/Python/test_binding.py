@@ -1,7 +1,9 @@
 """Weights are bound once: what depends on them alone is computed then, and by no call. Results are equal to the bit."""
 
+import gc
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -124,6 +126,20 @@ def test_weights_that_were_only_packed_may_change_afterwards(module, expected):
     assert np.array_equal(again(X), expected)
 
 
+def test_weights_that_were_only_packed_are_not_kept(module):
+    own = {name: w.copy() for name, w in WEIGHTS.items()}
+    alive = {name: weakref.ref(w) for name, w in own.items()}
+    bound = module.main.bind(**own)
+    taken = {name for name in own if name in {value.name for value in module.main.inputs}}
+    assert taken and taken != set(own)
+    del own
+    gc.collect()
+    assert {name for name, w in alive.items() if w() is not None} == taken
+    del bound
+    gc.collect()
+    assert not [name for name, w in alive.items() if w() is not None]
+
+
 def test_each_binding_keeps_its_own_weights(module, bound, plain, expected):
     others = {**WEIGHTS, "h": -WEIGHTS["h"]}
     other = module.main.bind(**others)
@@ -234,3 +250,12 @@ def test_prepacked_weight_that_lies_otherwise_is_refused(module, by_hand):
     width = compact.shape[-1]  # two registers of the processor
     words = ["argument 't_prepacked' is not compact as returned by main__prepack", f"found {2 * width}, expected {width}"]
     refused(ValueError, words, module.main, X, **{**by_hand, "t_prepacked": wide})
+
+
+def test_integers_are_bound_with_or_without_a_sign():
+    text = "func.func @main(%w: tensor<4xi8>) -> tensor<4xi8> { return %w : tensor<4xi8> }"
+    main = saccade.compile(text).main
+    for dtype in (np.int8, np.uint8):
+        assert main.bind(w=np.array([1, 2, 3, 127], dtype))().tolist() == [1, 2, 3, 127]
+    for dtype in (np.int16, np.uint16, np.bool_):
+        refused(TypeError, [f"w has element type {np.dtype(dtype).name}, expected int8"], main.bind, w=np.ones(4, dtype))

@@ -119,6 +119,12 @@ def test_glorot_has_its_bound_and_deviation():
     assert abs(bell.std() / (2 * math.sqrt(2 / 800)) - 1) < 0.01
 
 
+def test_glorot_of_many_matrices_is_that_of_each():
+    even, bell = builders.glorot_uniform((100, 30, 50)), builders.glorot_normal((100, 30, 50))
+    assert 0.99 * math.sqrt(6 / 80) < np.abs(even).max() <= math.sqrt(6 / 80)
+    assert abs(bell.std() / math.sqrt(2 / 80) - 1) < 0.01
+
+
 def test_other_names_and_seeds_draw_other_weights(padded_stack):
     w = padded_stack.init_weights(seed=4)
     assert not np.array_equal(w["0_q"], w["0_k"])

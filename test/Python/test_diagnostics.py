@@ -8,6 +8,7 @@ import pytest
 from programs import refused
 
 import saccade
+from saccade.errors import Diagnostic
 
 ALONE = """
 func.func @weights(%s: tensor<?x?xf32>, %e: tensor<?x?xf32>) -> tensor<?x?xf32> {
@@ -65,6 +66,7 @@ def test_a_report_with_sizes_counts_tiles(module):
 def test_a_size_that_nothing_uses_is_a_warning(module, said):
     assert "attend" in module.explain("attend", b=1, h=2, q=32, k=48, nothing=1)
     assert [str(warning.message) for warning in said] == ["no attention uses the size 'attend:nothing'"]
+    assert said[0].filename == __file__
 
 
 def test_a_report_on_a_missing_function_is_refused(module):
@@ -149,3 +151,16 @@ def test_lint_warns_at_the_caller(lintable, said):
     assert said[0].category is saccade.Warning
     assert said[0].filename == __file__
     assert "warning: scale is 1/√512" in str(said[0].message)
+
+
+@pytest.mark.parametrize(("severity", "text", "fields"), [
+    ("error", "a.mlir:3:7: error: no\n  line\n  ^", ("a.mlir", 3, 7, "no")),
+    ("error", "a:b.mlir:3:7: error: no", ("a:b.mlir", 3, 7, "no")),
+    ("error", "a.mlir:3:7: error: at b.mlir:4:8: error: no", ("a.mlir", 3, 7, "at b.mlir:4:8: error: no")),
+    ("warning", "error: warning: no", ("error", None, None, "no")), ("remark", "<unknown>:0: remark: yes", ("<unknown>:0", None, None, "yes")),
+    ("error", "model.onnx: error: no", ("model.onnx", None, None, "no")), ("error", "error: no", (None, None, None, "no")),
+    ("note", "no: such: thing", (None, None, None, "no: such: thing")), ("error", "no\nerror: yes\n", (None, None, None, "no")),
+], ids=str)  # fmt: skip
+def test_diagnostics_are_parsed(severity, text, fields):
+    found = Diagnostic.parse(severity, text)
+    assert found == (severity, *fields, text.rstrip())

@@ -184,6 +184,19 @@ def test_a_stream_is_that_of_the_tensors_by_default(double, tensors, attend):
     assert streams_of(double) == {"stream=0"}
 
 
+def test_a_call_without_tensors_is_on_the_stream_of_the_bound_ones(double, tensors, attend):
+    class Array(gpu_arrays.Array):
+        def __tvm_ffi_env_stream__(self):
+            return 0x120
+
+    bound = attend.bind(**dict(zip("qkv", [Array(x.memory, x.dtype, x.shape) for x in tensors])))
+    double.log()
+    out = gpu_arrays.empty(q.shape)
+    bound(out=out)
+    assert streams_of(double) == {"stream=288"}
+    assert np.abs(out.get() - expected).max() < 1e-5
+
+
 def test_threads_call_on_their_own_streams(double, tensors, attend):
     barrier, failures = threading.Barrier(4), []
 

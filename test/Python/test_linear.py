@@ -117,6 +117,13 @@ def test_directions_within_a_block_of_features_are_orthogonal():
     assert np.abs(block @ block.T - np.eye(16)).max() < 1e-6
 
 
+def test_norms_of_features_are_those_of_independent_normal_vectors():
+    norms = np.linalg.norm(saccade.orthogonal_features(4096, 16), axis=1)
+    assert abs((norms**2).mean() / 16 - 1) < 0.03
+    assert abs((norms**2).std() / math.sqrt(2 * 16) - 1) < 0.05
+    assert saccade.orthogonal_features(20, 16).shape == (20, 16)
+
+
 def test_linformer_with_the_identity_is_softmax_attention():
     identity = np.eye(100, dtype=np.float32)
     found = saccade.linformer(Q, K, V, key_projection=identity, value_projection=identity)

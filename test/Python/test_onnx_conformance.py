@@ -70,6 +70,15 @@ def test_tolerance_of_16_bits(dtype, good, bad):
         assert (conformance._run(case([expected], inputs={"x": x}, dtype=kind)) == "") == is_near
 
 
+@pytest.mark.parametrize(("dtype", "good", "bad"), [(np.float32, 1e-8, 1e-6), (np.float16, 9e-4, 2e-3), (ml_dtypes.bfloat16, 7e-3, 2e-2)])
+def test_tolerance_near_zero(dtype, good, bad):
+    x = np.zeros(3, dtype)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    for error, is_near in ((good, True), (bad, False)):
+        expected = np.full(3, error).astype(dtype)
+        assert (conformance._run(case([expected], inputs={"x": x}, dtype=kind)) == "") == is_near
+
+
 def test_shapes_are_constants_and_axes_of_reductions():
     shape = np.array([3, 2], np.int64)
     given = case([X.reshape(3, 2)], [helper.make_node("Reshape", ["x", "s"], ["y"])], {"x": X, "s": shape})

@@ -16,6 +16,7 @@ from interpreter import interpret
 from onnx import TensorProto, helper, numpy_helper
 
 from saccade.onnx import ModelError, read, read_model
+from saccade.onnx.reader import OPSETS
 
 RAND = np.random.default_rng(0)
 BIG = numpy_helper.from_array(RAND.standard_normal((8, 16)).astype(np.float32), "encoder/weight.0")
@@ -331,3 +332,110 @@ def test_large_constants_of_nodes_are_arguments_with_names_of_their_own():
         assert f"%{weight.argument}: tensor<8x16xf32> {{attn.constant}}" in program.text
         assert f'"onnx.MatMul"(%x, %{weight.argument})' in program.text
         assert tensor.data == numpy_helper.to_array(BIG).tobytes()
+
+
+@pytest.mark.parametrize("domain", OPSETS)
+def test_versions_of_operator_sets(domain):
+    first, last = OPSETS[domain]
+    for version in (first - 1, first, last, last + 1):
+        made = model([node("Neg", ["x"], ["y"])])
+        if not domain:
+            del made.opset_import[:]
+        made.opset_import.append(helper.make_opsetid(domain, version))
+        if first <= version <= last:
+            assert f"onnx.opset = {23 if domain else version} : i64" in read_model(made).text
+        else:
+            refused([f"version {version} of the operator set '{domain or 'ai.onnx'}' is not supported, expected {first} to {last}"], made)
+
+
+def test_the_versions_that_the_operators_have():
+    assert OPSETS == {"": (7, 28), "ai.onnx.preview": (1, 1), "com.microsoft": (1, 1)}
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 4), (4, 8), (1, 0)])
+def test_a_weight_in_segments_is_refused(begin, end):
+    weight = onnx.TensorProto()
+    weight.CopyFrom(ONES)
+    weight.segment.begin, weight.segment.end = begin, end
+    refused(["weight 'w'", "tensors in segments are not supported"], product(weight))
+
+
+# --- Subgraphs.
+
+
+def branch(nodes, output, weights=()):
+    return helper.make_graph(nodes, "branch", [], [onnx.ValueInfoProto(name=output)], list(weights))
+
+
+def choice(output, branches, name="choice"):
+    return node("If", ["flag"], [output], name, then_branch=branches[0], else_branch=branches[1])
+
+
+FLAG = value("flag", (), TensorProto.BOOL)
+
+
+def test_weights_of_subgraphs_are_constants_of_their_region():
+    branches = [branch([node("Mul", ["x", "own"], [f"r{i}"])], f"r{i}", [numpy_helper.from_array(np.float32(factor), "own")])
+                for i, factor in enumerate((2, 3))]  # fmt: skip
+    text = read_model(model([choice("y", branches)], inputs=["x", FLAG])).text
+    regions = text.partition('"onnx.If"')[2]
+    assert 'regions = ["else_branch", "then_branch"]' in regions
+    constants = [regions.index(f"dense<0x{bits}> : tensor<f32>") for bits in ("40400000", "40000000")]
+    assert constants == sorted(constants)
+    assert regions.count("onnx.Return") == 2
+
+
+def test_many_subgraphs_and_calls_after_one_another_are_read():
+    nodes = []
+    for i in range(60):
+        branches = [branch([node("Neg", [f"v{i}"], ["r"])], "r"), branch([node("Abs", [f"v{i}"], ["r"])], "r")]
+        nodes += [choice(f"u{i}", branches), node("Twice", [f"u{i}"], [f"v{i + 1}"], domain="own")]
+    function = helper.make_function("own", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 23)])
+    nodes[0].attribute[0].g.node[0].input[0] = nodes[0].attribute[1].g.node[0].input[0] = "x"
+    text = read_model(model(nodes, inputs=["x", FLAG], outputs=["v60"], functions=[function])).text
+    assert text.count('"onnx.If"') == text.count("onnx.Add") == 60
+
+
+@pytest.mark.parametrize("depth", [50, 51])
+def test_nested_functions(depth):
+    domains = [helper.make_opsetid("", 23), helper.make_opsetid("own", 1)]
+    functions = [helper.make_function("own", f"F{i}", ["a"], ["b"], [
+        helper.make_node(f"F{i + 1}", ["a"], ["b"], domain="own") if i + 1 < depth else helper.make_node("Neg", ["a"], ["b"])], domains)
+        for i in range(depth)]  # fmt: skip
+    made = model([node("F0", ["x"], ["y"], domain="own")], functions=functions)
+    if depth <= 50:
+        assert '"onnx.Neg"(%x)' in read_model(made).text
+    else:
+        refused(["functions or subgraphs are nested more than 50 deep"], made)
+
+
+def test_extents_of_0_are_static():
+    program = read_model(model([node("Neg", ["x"], ["y"])], inputs=[value("x", (0, "n", 8))]))
+    assert program.inputs[0].shape == (0, None, 8)
+    assert '%x: tensor<0x?x8xf32> {attn.dim_names = ["", "n", ""]}' in program.text
+
+
+def test_external_weights_behind_a_link_out_of_the_folder_are_refused(tmp_path):
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    for each in (outside, folder):
+        each.mkdir()
+        (each / "w.bin").write_bytes(np.ones((8, 16), np.float32).tobytes())
+    (folder / "link").symlink_to(outside)
+    for location, is_inside in (("w.bin", True), ("link/w.bin", False), ("../outside/w.bin", False), ("../folder/w.bin", True)):
+        weight = onnx.TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[8, 16], data_location=1)
+        weight.external_data.add(key="location", value=location)
+        if is_inside:
+            assert read_model(product(weight), folder=str(folder)).weights
+        else:
+            with pytest.raises(ModelError, match="is outside of the model's folder"):
+                read_model(product(weight), folder=str(folder))
+
+
+def test_outputs_without_a_name_are_those_of_no_value():
+    nodes = [node("Dropout", ["x"], ["a", ""]), node("Dropout", ["a"], ["b", ""]), node("Split", ["b"], ["", "c"], num_outputs=2),
+             node("Neg", ["c"], ["y"])]  # fmt: skip
+    text = read_model(model(nodes)).text
+    first, second, split = (line.split(" = ")[0].strip() for line in text.splitlines() if "onnx.Dropout" in line or "onnx.Split" in line)
+    assert first == "%0:2" and second == "%1:2" and split == "%2:2"
+    assert '"onnx.Dropout"(%0#0)' in text
+    assert '"onnx.Neg"(%2#1)' in text

@@ -3,6 +3,7 @@ operator and line of Python."""
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -52,6 +53,11 @@ class Named(torch.nn.Module):
 class Unknown(torch.nn.Module):
     def forward(self, x):
         return torch.special.bessel_j0(x)
+
+
+class Writing(torch.nn.Module):
+    def forward(self, x):
+        return x.mul_(2) + 1
 
 
 class Counting(torch.nn.Module):
@@ -192,6 +198,7 @@ def test_operators_that_the_compiler_lacks_are_decomposed():
 
 @pytest.mark.parametrize(("words", "module", "inputs"), [
     pytest.param(["mutates 'calls'"], Counting, (x,), id="mutation"),
+    pytest.param(["mutates 'x'"], Writing, (x.clone(),), id="mutation of an input"),
     pytest.param(["complex64", "not supported"], Named, (x.to(torch.complex64), x), id="complex"),
     pytest.param(["uint8", "not supported"], Named, (x.to(torch.uint8), x), id="uint8"),
     pytest.param(["index_put", "one mask"], Choosing, (x[:1], x[:1] > 0), id="index_put"),
@@ -206,6 +213,22 @@ def test_unknown_operator_is_refused_at_its_line():
     line = 1 + next(i for i, each in enumerate(lines) if "bessel_j0" in each)
     refused([f"{HERE}:{line}:", "torch.aten.special_bessel_j0 'special_bessel_j0'", "not supported"],
             lambda: saccade.torch.compile(Unknown(), (x,)))  # fmt: skip
+
+
+class UnknownInside(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Unknown()
+
+    def forward(self, x):
+        return self.inner(x) + 1
+
+
+def test_unknown_operator_is_refused_at_the_line_of_the_innermost_module():
+    program = read(torch.export.export(UnknownInside(), (x,)))
+    (line,) = [line for line in program.text.splitlines() if "bessel" in line]
+    number = int(re.search(rf'"{re.escape(HERE)}":(\d+):0', line)[1])
+    assert "bessel_j0" in pathlib.Path(HERE).read_text().splitlines()[number - 1]
 
 
 def test_thing_that_is_no_module_is_refused(exported):
@@ -248,6 +271,18 @@ def test_other_numbers_and_trees_than_exported_are_refused(fixed):
     refused(["expected 3 as exported"], lambda: fixed(x, scale=2, mask=None), TypeError)
     refused(["found the arguments scale, expected scale, mask"], lambda: fixed(x, scale=3), TypeError)
     refused(["tree"], lambda: fixed((x, x), scale=3, mask=None), TypeError)
+
+
+class Returning(torch.nn.Module):
+    def forward(self, x):
+        return {"a": (3, x + 1), "b": [None, 2.5, x * 2], "c": "text", "d": True}
+
+
+def test_results_that_are_no_tensors_are_those_of_the_export():
+    found = saccade.torch.compile(Returning(), (x,))(2 * x)
+    assert {**found, "a": found["a"][0], "b": found["b"][:2]} == {"a": 3, "b": [None, 2.5], "c": "text", "d": True}
+    assert torch.equal(found["a"][1], 2 * x + 1)
+    assert torch.equal(found["b"][2], 4 * x)
 
 
 def test_open_extents_take_another_size(added):
