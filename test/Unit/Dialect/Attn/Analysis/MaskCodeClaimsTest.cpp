@@ -126,7 +126,7 @@ TEST(MaskCodeClaims, NoValueOfAMaskLeavesTheIntervalThatCodeComputes) {
   context.loadDialect<AttnDialect, arith::ArithDialect, math::MathDialect, tensor::TensorDialect>();
   Cases cases(600);
   for (int64_t seed = cases.seed; seed < cases.seed + (cases.count + 1) / 2; ++seed) {
-    RandomMask mask(context, seed, maskExtent, /*dividesByScalars=*/seed % 4 != 0);
+    RandomMask mask(context, seed, maskExtent, /*usesScalars=*/seed % 4 != 0);
     if (findViolationByCode(mask, seed).empty())
       continue;
     reduce(mask.region, [&] { return !findViolationByCode(mask, seed).empty(); });

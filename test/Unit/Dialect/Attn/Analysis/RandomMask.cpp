@@ -15,8 +15,8 @@ using namespace saccade::attn;
 
 static unsigned typeWidth(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 
-RandomMask::RandomMask(MLIRContext &context, uint64_t seed, int64_t extent, bool dividesByScalars)
-    : extent(extent), dividesByScalars(dividesByScalars), random(seed), b(&context), loc(b.getUnknownLoc()) {
+RandomMask::RandomMask(MLIRContext &context, uint64_t seed, int64_t extent, bool usesScalars)
+    : extent(extent), usesScalars(usesScalars), random(seed), b(&context), loc(b.getUnknownLoc()) {
   batch = pick(0, 2), head = pick(0, 7);
   auto origin = [&] {
     if (chance(0.6))
@@ -87,10 +87,10 @@ Value RandomMask::constant(Type type, int64_t number) {
 }
 
 /// A constant, or a captured scalar, which is the same for equal numbers.
-Value RandomMask::divisor(Type type, int64_t number) {
-  if (!dividesByScalars || chance(0.3))
+Value RandomMask::number(Type type, int64_t number) {
+  if (!usesScalars || chance(0.3))
     return constant(type, number);
-  Value &known = divisors[{type.getAsOpaquePointer(), number}];
+  Value &known = numbers[{type.getAsOpaquePointer(), number}];
   if (!known) {
     tables.push_back(nullptr);
     scalars.push_back(number);
@@ -186,9 +186,9 @@ Value RandomMask::integer(Type type, int depth) {
     return cast(condition(depth - 1), type);
   Value x = integer(type, depth - 1);
   auto divisor = [&] {
-    return chance(0.9) ? this->divisor(type, pick(1, 20)) : chance(0.5) ? scalar(type) : integer(type, 0);
+    return chance(0.9) ? number(type, pick(1, 20)) : chance(0.5) ? scalar(type) : integer(type, 0);
   };
-  auto small = [&] { return constant(type, pick(0, chance(0.9) ? 5 : 70)); };
+  auto small = [&] { return number(type, pick(0, chance(0.9) ? 5 : 70)); };
   switch (pick(0, 21)) {
   case 0:
   case 1:
@@ -250,9 +250,7 @@ Value RandomMask::commonMask() {
   auto compare = [&](arith::CmpIPredicate predicate, Value x, Value y) -> Value {
     return arith::CmpIOp::create(b, loc, predicate, x, y);
   };
-  auto divided = [&](Value x, int64_t by) -> Value {
-    return arith::FloorDivSIOp::create(b, loc, x, divisor(type, by));
-  };
+  auto divided = [&](Value x, int64_t by) -> Value { return arith::FloorDivSIOp::create(b, loc, x, number(type, by)); };
   Value distance = arith::SubIOp::create(b, loc, q, k);
   Value limit = chance(0.5) ? constant(type, pick(-10, 40)) : chance(0.5) ? scalar(type) : element(type, 1);
   auto multiple = [&](Value x, int64_t factor) -> Value {
@@ -269,7 +267,7 @@ Value RandomMask::commonMask() {
     return compare(arith::CmpIPredicate::sle, far, limit);
   }
   case 2: { // dilation
-    Value by = divisor(type, pick(1, 9));
+    Value by = number(type, pick(1, 9));
     Value rest = arith::SubIOp::create(
         b, loc, distance, arith::MulIOp::create(b, loc, arith::FloorDivSIOp::create(b, loc, distance, by), by));
     return compare(arith::CmpIPredicate::eq, rest, constant(type, chance(0.8) ? 0 : pick(-1, 9)));
@@ -287,7 +285,7 @@ Value RandomMask::commonMask() {
   case 5: { // a position within a block
     int64_t by = pick(2, 30);
     Value x = chance(0.5) ? q : k;
-    Value inside = arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, divisor(type, by), divided(x, by)));
+    Value inside = arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, number(type, by), divided(x, by)));
     return compare(arith::CmpIPredicate::slt, inside, limit);
   }
   case 6: { // a stride, and twice the position within a block
@@ -320,12 +318,12 @@ Value RandomMask::dense() {
   auto either = [&](Value x, Value y) -> Value { return arith::OrIOp::create(b, loc, x, y); };
   auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, loc, x, y); };
   auto quotient = [&](Value x, int64_t by) -> Value {
-    return arith::FloorDivSIOp::create(b, loc, x, divisor(type, by));
+    return arith::FloorDivSIOp::create(b, loc, x, number(type, by));
   };
   auto rest = [&](Value x, int64_t by) -> Value {
     if (chance(0.5))
-      return arith::RemSIOp::create(b, loc, x, divisor(type, by));
-    return arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, quotient(x, by), divisor(type, by)));
+      return arith::RemSIOp::create(b, loc, x, number(type, by));
+    return arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, quotient(x, by), number(type, by)));
   };
   switch (pick(0, 6)) {
   case 0: { // blocks of a layout

@@ -11,8 +11,8 @@
 /// A mask region and its inputs: positions [origin, origin + extent) × [origin, origin + extent).
 class RandomMask {
 public:
-  /// `dividesByScalars`: most divisors are captured scalars, else most are constants.
-  RandomMask(mlir::MLIRContext &context, uint64_t seed, int64_t extent, bool dividesByScalars = false);
+  /// `usesScalars`: most divisors and shifts are by captured scalars, else most are by constants.
+  RandomMask(mlir::MLIRContext &context, uint64_t seed, int64_t extent, bool usesScalars = false);
 
   mlir::Region region;
   std::vector<std::unique_ptr<Table>> tables; ///< by capture, null for scalars
@@ -29,7 +29,7 @@ private:
   mlir::Type anyType();
   int64_t anyNumber(mlir::Type type);
   mlir::Value constant(mlir::Type type, int64_t number);
-  mlir::Value divisor(mlir::Type type, int64_t number);
+  mlir::Value number(mlir::Type type, int64_t number);
   mlir::Value cast(mlir::Value value, mlir::Type type);
   mlir::Value position(mlir::Type type);
   mlir::Value leaf(mlir::Type type);
@@ -41,8 +41,8 @@ private:
   mlir::Value dense();
   mlir::Value condition(int depth);
 
-  bool dividesByScalars;
-  std::map<std::pair<const void *, int64_t>, mlir::Value> divisors; ///< captured scalars by type and number
+  bool usesScalars;
+  std::map<std::pair<const void *, int64_t>, mlir::Value> numbers; ///< captured scalars by type and number
   std::mt19937_64 random;
   mlir::OpBuilder b;
   mlir::Location loc;

@@ -269,6 +269,8 @@ TEST(ShapeClaims, WhatAShapeFunctionRefusesFails) {
   }
   std::printf("%lld calls: %lld fail, %lld of them are refused before they run\n", (long long)cases,
               (long long)failures, (long long)both);
+  if (cases == 400 && seed == 1) // as many as before; more checks raise the number
+    EXPECT_GE(both, 88);
   if (cases >= 50) {
     EXPECT_GT(failures * 5, cases);
     EXPECT_GT(both * 2, failures);
