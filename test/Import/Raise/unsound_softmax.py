@@ -85,6 +85,40 @@ def biased_rows(by):
             f"  %other = arith.select %is, %one, %sum : tensor<4xi1>, {ROWS}\n" + divided(by))
 
 
+def weights_of_rows(op):
+    """The weights under a row bias, as `op` changes them."""
+    return biased_rows("%sum").replace("%p =", "%w =") + number("nil", "0.0") + pairs("p", op)
+
+
+def by_difference(op, of):
+    """exp(s − (max ± log Σ)) and the like: `op` combines the maximum %max and the logarithm %log, `of` the score and that."""
+    return (exponentials() + sum_of() + f"  %log = math.log %sum : {ROWS}\n  %rest = {op} : {ROWS}\n"
+            f"  %all = {wide('%rest')}\n" + pairs("lower", of) + pairs("p", "math.exp %lower"))
+
+
+def empty_rows(combiner, predicate, start):
+    """The weights of a row are 0 if all scores (or some) are −∞."""
+    return (hidden("0xFF800000") + number("low", "0xFF800000") + f"  %is = arith.cmpf {predicate}, %h, %low : {PAIRS}\n"
+            f"  %start = arith.constant {start}\n  %re = tensor.empty() : tensor<4xi1>\n"
+            "  %rs = linalg.fill ins(%start : i1) outs(%re : tensor<4xi1>) -> tensor<4xi1>\n"
+            f"  %row = linalg.reduce {{ {combiner} }} ins(%is : tensor<4x4xi1>) outs(%rs : tensor<4xi1>) dimensions = [1]\n"
+            "  %te = tensor.empty() : tensor<4x4xi1>\n"
+            "  %rows = linalg.broadcast ins(%row : tensor<4xi1>) outs(%te : tensor<4x4xi1>) dimensions = [1]\n" +
+            softmax("%h", "%w") + number("nil", "0.0") + f"  %p = arith.select %rows, %nil, %w : tensor<4x4xi1>, {PAIRS}\n")
+
+
+def zero_for_nan(term):
+    """Weights that are 0 where they would be NaN; %t is added to the scores."""
+    return (number("three", "3.0") + pairs("u", "math.log %bias") + pairs("t", term) + pairs("m", "arith.addf %s, %t") + softmax("%m", "%w") + number("nil", "0.0") +
+            f"  %nan = arith.cmpf uno, %w, %w : {PAIRS}\n  %p = arith.select %nan, %nil, %w : tensor<4x4xi1>, {PAIRS}\n")
+
+
+def hidden_twice():
+    return (exponentials() + number("none", "0.0") + f"  %e1 = arith.select %c, %exp, %none : tensor<4x4xi1>, {PAIRS}\n"
+            f"  %e2 = arith.select %g, %none, %e1 : tensor<4x4xi1>, {PAIRS}\n" + sum_of("%e2") +
+            divided("%sum").replace("%exp", "%e2"))
+
+
 def by_logarithm(source):
     return (exponentials() + number("none", "0.0") + f"  %kept = arith.select %c, %exp, %none : tensor<4x4xi1>, {PAIRS}\n" +
             sum_of(source) + f"  %log = math.log %sum : {ROWS}\n  %logs = {wide('%log')}\n" +
@@ -161,6 +195,25 @@ CASES = {
     # The weights of hidden keys are not 0.
     "logarithm_of_masked_sum": (FLAGS, by_logarithm("%kept"), *REFUSED),
     "logarithm_of_sum": (FLAGS, by_logarithm("%exp"), *RAISED),
+    "logarithm_added": ("", by_difference("math.log %sum", "arith.addf %below, %all"), *REFUSED),
+    "logarithm_subtracted": ("", by_difference("math.log %sum", "arith.subf %below, %all"), *RAISED),
+    "maximum_minus_logarithm": ("", by_difference("arith.subf %max, %log", "arith.subf %s, %all"), *REFUSED),
+    "maximum_plus_logarithm": ("", by_difference("arith.addf %max, %log", "arith.subf %s, %all"), *RAISED),
+    # Only a row of which all keys are hidden has no keys.
+    "zero_for_rows_with_a_hidden_key": (FLAGS, empty_rows("arith.ori", "oeq", "false"), ["attn.attention", "weight("], []),
+    "zero_for_rows_without_hidden_keys": (FLAGS, empty_rows("arith.andi", "one", "true"), ["attn.attention", "weight("], []),
+    "zero_for_rows_without_keys": (FLAGS, empty_rows("arith.andi", "oeq", "true"), ["attn.attention"], ["weight("]),
+    "hidden_by_two_masks": (", %g: tensor<4x4xi1>" + FLAGS, hidden_twice(), ["attn.attention", "mask(", "arith.andi", "arith.xori"], []),
+    # A number in place of NaN, which the bias −∞ of a row makes.
+    "maxnumf_of_row_weights": (f", %bias: {ROWS}", weights_of_rows("arith.maxnumf %w, %nil"), ["attn.attention", "captures(%arg3"], []),
+    "maximumf_of_row_weights": (f", %bias: {ROWS}", weights_of_rows("arith.maximumf %w, %nil"), ["attn.attention"], ["captures("]),
+    # A guard replaces NaN, which a score of ∞ or NaN makes of all weights of a row.
+    **{f"zero_for_nan_of_{name}": (BIAS, zero_for_nan(term), *(RAISED if is_number else REFUSED)) for name, term, is_number in (
+        ("bias", "arith.addf %bias, %three", True), ("half_bias", "arith.divf %bias, %three", True),
+        ("capped_bias", "math.tanh %bias", True), ("exponential", "math.exp %bias", True),
+        ("negative_bias", "arith.negf %bias", False), ("quotient", "arith.divf %three, %bias", False),
+        ("logarithm", "math.log %bias", False), ("root", "math.sqrt %bias", False),
+        ("greatest", "arith.maximumf %bias, %three", True), ("capped_logarithm", "math.tanh %u", False))},
     # A key with the score 2e9 is not hidden.
     "mask_before_negative_scale": (FLAGS, scaled(hidden("-1.0e9"), "-2.0"), *UNMASKED),
     "mask_before_positive_scale": (FLAGS, scaled(hidden("-1.0e9"), "2.0"), *MASKED),
