@@ -61,12 +61,12 @@ private:
       return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, anyReal(random)));
     return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, anyInteger(type)));
   }
-  /// A value of `type`, more often one of the last ones: the result depends on few others.
+  /// A value of `type`, more often one of the last ones.
   Value any(Type type, double constants = 0.25) {
     std::vector<Value> &known = values[type];
     if (known.empty() || random.chance(constants))
       return constant(type);
-    return random.chance(0.5) ? known.back() : known[random.below(known.size())];
+    return known[std::max(random.below(known.size()), random.below(known.size()))];
   }
   Type anyType(llvm::function_ref<bool(Type)> fits) {
     SmallVector<Type> fitting = llvm::filter_to_vector(types, fits);
