@@ -94,7 +94,7 @@ private:
   llvm::DenseMap<Type, std::vector<Value>> values;
 };
 
-/// One cast, or several in a row: an integer may be cut off and extended again.
+/// One cast, or several one after the other: an integer may be cut off and extended again.
 Value RandomBody::drawCast() {
   Value x = any(anyIntegerType(), 0.1);
   do {
