@@ -14,12 +14,6 @@ using reference::Tensor;
 /// Guards that add up to 1e-6 to a sum are dropped.
 static constexpr double tolerance = 1e-5;
 
-double Random::normal() {
-  // Box and Muller; the distributions of the standard library differ between implementations.
-  double radius = std::sqrt(-2 * std::log(1 - real()));
-  return radius * std::cos(6.283185307179586 * real());
-}
-
 SmallVector<Tensor> search::drawArguments(func::FuncOp function, unsigned set, uint64_t seed) {
   Random random(seed * numSets + set);
   SmallVector<Tensor> arguments;

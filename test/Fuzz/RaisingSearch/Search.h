@@ -4,27 +4,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Reference/Interpreter.h"
-#include <random>
+#include "test/Support/Random.h"
 #include <string>
 
 namespace saccade::search {
-
-/// Random numbers that are the same with every standard library.
-class Random {
-public:
-  explicit Random(uint64_t seed) : engine(seed) {}
-  /// From 0 to `count` − 1.
-  size_t below(size_t count) { return engine() % count; }
-  bool chance(double probability) { return real() < probability; }
-  /// From 0 to 1.
-  double real() { return double(engine() >> 11) * 0x1p-53; }
-  double normal();
-  template <typename Range> auto &pick(Range &&range) { return *std::next(range.begin(), below(range.size())); }
-  uint64_t bits() { return engine(); }
-
-private:
-  std::mt19937_64 engine;
-};
 
 /// Changes one thing in `function` that probably changes its meaning, and returns a description. Returns an empty text
 /// if it drew a change that is not possible; the function may then be invalid.

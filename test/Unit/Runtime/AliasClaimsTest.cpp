@@ -7,19 +7,14 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Arguments.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 #include <set>
 #include <string>
 
 namespace {
-
-int64_t number(const char *name, int64_t otherwise) {
-  const char *text = std::getenv(name);
-  return text ? std::strtoll(text, nullptr, 10) : otherwise;
-}
 
 /// A tensor at `origin`, in bytes, of elements of `bytes` bytes.
 struct Layout {
@@ -126,7 +121,8 @@ std::string run(Layout input, Layout result) {
 }
 
 TEST(AliasClaims, OnlySharedMemoryIsRefusedAndAllOfDenseTensors) {
-  int64_t cases = number("SACCADE_REGIONS", 2000) * 5, seed = number("SACCADE_SEED", 1);
+  Cases drawn(2000);
+  int64_t cases = drawn.count * 5, seed = drawn.seed;
   int64_t shared = 0, refused = 0;
   for (int64_t i = seed; i < seed + cases; ++i) {
     Calls calls(i);

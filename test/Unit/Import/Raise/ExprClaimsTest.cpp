@@ -5,7 +5,6 @@
 // SACCADE_REGIONS and SACCADE_SEED set the number of bodies and the first seed.
 //
 //===----------------------------------------------------------------------===//
-#include "RandomCase.h"
 #include "lib/Import/Raise/EmitRegions.h"
 #include "lib/Import/Raise/Trace.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,6 +15,8 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Verifier.h"
 #include "saccade/Reference/Interpreter.h"
+#include "test/Support/Cases.h"
+#include "test/Support/Random.h"
 #include "gtest/gtest.h"
 #include <cmath>
 
@@ -23,6 +24,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::raise;
 using reference::Tensor;
+using search::Random;
 
 namespace {
 
@@ -303,8 +305,9 @@ TEST_F(ExprClaims, EmittedExpressionsKeepTheirValues) {
     message = diagnostic.str();
     return success();
   });
-  int64_t cases = fromEnvironment("SACCADE_REGIONS", 3000), first = fromEnvironment("SACCADE_SEED", 1), compared = 0;
-  for (int64_t seed = first; seed < first + cases; ++seed) {
+  Cases cases(3000);
+  int64_t compared = 0;
+  for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {
     RandomBody drawn(context, seed);
     FailureOr<SmallVector<Tensor>> expected = reference::interpret(*drawn.function, drawn.arguments);
     ASSERT_TRUE(succeeded(expected)) << "SACCADE_SEED=" << seed << ": " << message;
@@ -349,7 +352,7 @@ TEST_F(ExprClaims, EmittedExpressionsKeepTheirValues) {
                            << text;
     }
   }
-  EXPECT_GE(compared * 3, cases * 2) << "few expressions can be emitted";
+  EXPECT_GE(compared * 3, cases.count * 2) << "few expressions can be emitted";
 }
 
 } // namespace

@@ -4,15 +4,18 @@
 // SACCADE_REGIONS and SACCADE_SEED set the number of positions and the first seed.
 //
 //===----------------------------------------------------------------------===//
-#include "RandomCase.h"
 #include "lib/Import/Raise/Expr.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/MLIRContext.h"
+#include "test/Support/Cases.h"
+#include "test/Support/Random.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;
 using namespace saccade::raise;
+using saccade::search::Random;
 
 namespace {
 
@@ -24,7 +27,7 @@ int64_t evaluate(AffineExpr expr, ArrayRef<int64_t> at) {
     return constant.getValue();
   auto both = cast<AffineBinaryOpExpr>(expr);
   int64_t lhs = evaluate(both.getLHS(), at), rhs = evaluate(both.getRHS(), at);
-  int64_t quotient = rhs ? lhs / rhs - (lhs % rhs != 0 && (lhs < 0) != (rhs < 0)) : 0;
+  int64_t quotient = rhs ? llvm::divideFloorSigned(lhs, rhs) : 0;
   switch (both.getKind()) {
   case AffineExprKind::Add:
     return lhs + rhs;
@@ -83,9 +86,9 @@ private:
 
 TEST(PositionClaims, SimplifiedPositionsKeepTheirValues) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  int64_t cases = fromEnvironment("SACCADE_REGIONS", 4000), first = fromEnvironment("SACCADE_SEED", 1), simplified = 0,
-          fitting = 0;
-  for (int64_t seed = first; seed < first + cases; ++seed) {
+  Cases cases(4000);
+  int64_t simplified = 0, fitting = 0;
+  for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {
     Random random(seed);
     SmallVector<int64_t> extents, known;
     for (unsigned loop = 0; loop < 3; ++loop) {
@@ -125,8 +128,8 @@ TEST(PositionClaims, SimplifiedPositionsKeepTheirValues) {
           << "SACCADE_SEED=" << seed << ": " << text << " is from " << *least << " to " << *most << ", width " << width;
     }
   }
-  EXPECT_GE(fitting, cases) << "few positions fit";
-  EXPECT_GE(simplified * 5, cases) << "few positions are simplified";
+  EXPECT_GE(fitting, cases.count) << "few positions fit";
+  EXPECT_GE(simplified * 5, cases.count) << "few positions are simplified";
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;

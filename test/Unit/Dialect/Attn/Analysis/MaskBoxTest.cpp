@@ -7,8 +7,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
-#include <cstdlib>
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -16,11 +16,6 @@ using namespace saccade::attn;
 namespace {
 
 constexpr int64_t extent = 70;
-
-int64_t fromEnvironment(const char *name, int64_t otherwise) {
-  const char *text = std::getenv(name);
-  return text ? std::strtoll(text, nullptr, 10) : otherwise;
-}
 
 /// Minimum and maximum over all elements.
 class TableInputs : public MaskInputs {
@@ -133,7 +128,7 @@ protected:
 };
 
 TEST_F(MaskBoxTest, NothingIsProvedThatDoesNotHold) {
-  int64_t regions = fromEnvironment("SACCADE_REGIONS", 500), seed = fromEnvironment("SACCADE_SEED", 1);
+  auto [regions, seed] = Cases(500);
   int64_t decidable = 0, decided = 0;
   for (int64_t i = 0; i < regions; ++i) {
     RandomMask mask(context, seed + i, extent);
@@ -180,7 +175,8 @@ private:
 
 // The emitted analysis, for run-time boxes.
 TEST_F(MaskBoxTest, NothingIsProvedByCodeThatDoesNotHold) {
-  int64_t regions = fromEnvironment("SACCADE_REGIONS", 500) / 5, seed = fromEnvironment("SACCADE_SEED", 1);
+  Cases cases(500);
+  int64_t regions = cases.count / 5, seed = cases.seed;
   constexpr size_t boxCount = 100;
   int64_t agreed = 0;
   Location loc = UnknownLoc::get(&context);

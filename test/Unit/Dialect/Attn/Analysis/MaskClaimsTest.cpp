@@ -8,6 +8,7 @@
 #include "lib/Dialect/Attn/Analysis/MaskEvaluator.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;

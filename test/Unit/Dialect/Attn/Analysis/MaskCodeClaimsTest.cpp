@@ -7,6 +7,7 @@
 #include "RandomRegion.h"
 #include "lib/Dialect/Attn/Analysis/MaskEvaluator.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;

@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <map>

@@ -9,18 +9,10 @@
 #include "llvm/Support/raw_ostream.h"
 #include "gtest/gtest.h"
 #include <cmath>
-#include <cstdlib>
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
-
-Cases::Cases(int64_t otherwise) : count(otherwise), seed(1) {
-  if (const char *text = std::getenv("SACCADE_REGIONS"))
-    count = std::strtoll(text, nullptr, 10);
-  if (const char *text = std::getenv("SACCADE_SEED"))
-    seed = std::strtoll(text, nullptr, 10);
-}
 
 std::string print(Region &region) {
   std::string result;

@@ -77,10 +77,4 @@ void reduce(Environment &inputs, mlir::Block &block, llvm::function_ref<bool()> 
 /// The text of a region, as an op.
 std::string print(mlir::Region &region);
 
-/// The number of random cases (SACCADE_REGIONS, or `otherwise`) and the first seed (SACCADE_SEED, or 1).
-struct Cases {
-  explicit Cases(int64_t otherwise);
-  int64_t count, seed;
-};
-
 #endif // SACCADE_TEST_UNIT_RANDOMREGION_H

@@ -7,6 +7,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Parser/Parser.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <numbers>

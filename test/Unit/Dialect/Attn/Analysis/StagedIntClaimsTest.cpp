@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"
 #include "saccade/Dialect/Attn/Analysis/StagedInt.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
 #include <random>
 

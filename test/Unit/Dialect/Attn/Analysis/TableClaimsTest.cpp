@@ -16,6 +16,7 @@
 #include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
 #include "saccade/Reference/Interpreter.h"
 #include "saccade/Tiling/Passes.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
 #include <cmath>
 

@@ -13,19 +13,14 @@
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Reference/Interpreter.h"
+#include "test/Support/Cases.h"
 #include "gtest/gtest.h"
-#include <cstdlib>
 #include <random>
 
 using namespace mlir;
 using namespace saccade;
 
 namespace {
-
-int64_t number(const char *name, int64_t otherwise) {
-  const char *text = std::getenv(name);
-  return text ? std::strtoll(text, nullptr, 10) : otherwise;
-}
 
 /// A program with an attention that reads captured tensors at random indices.
 class Program {
@@ -216,8 +211,8 @@ TEST(ShapeClaims, WhatAShapeFunctionRefusesFails) {
   registerDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.loadAllAvailableDialects();
-  int64_t cases = number("SACCADE_REGIONS", 4000) / 10, seed = number("SACCADE_SEED", 1);
-  cases = std::max<int64_t>(cases, 1);
+  Cases drawn(4000);
+  int64_t cases = std::max<int64_t>(drawn.count / 10, 1), seed = drawn.seed;
   int64_t failures = 0, both = 0;
   for (int64_t i = seed; i < seed + cases; ++i) {
     Program program(i);
