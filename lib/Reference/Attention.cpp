@@ -253,7 +253,7 @@ static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsig
     auto store = [&](const auto &sums) {
       double *to = out.at(row.batch, row.head, row.tokenIndex);
       for (auto [depth, sum] : llvm::enumerate(sums))
-        to[depth * out.stride(Dim::Depth)] = frame.rounded(out.cells->getElementType(), sum);
+        to[depth * out.stride(Dim::Depth)] = frame.rounded(out.getCells()->getElementType(), sum);
     };
     if (frame.isRounded() && scorer.scoreType.isF32())
       store(weightedSum<float>(frame, scorer, row));
@@ -262,7 +262,7 @@ static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsig
     FailureOr<RowOfResult> elements = RowOfResult::of(op, frame, op.getOutput(), row);
     if (failed(elements))
       return failure();
-    out.cells->setKnown(elements->box);
+    out.getCells()->setKnown(elements->box);
     return evaluateOthers(op, frame, scorer, row);
   };
   return forEachAttentionRow(op, frame, AttentionRange::of(box, op.getResultDims(op->getResult(result))), visit);

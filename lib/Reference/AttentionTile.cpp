@@ -278,7 +278,7 @@ static LogicalResult evaluateFinalize(attn::FinalizeOp op, Frame &frame, unsigne
   for (int64_t row = 0; row < out.extent(Dim::Seq); ++row)
     for (int64_t depth = 0; depth < state->depth(); ++depth) {
       double quotient = state->l(row) == 0 ? 0 : frame.rounded(type, state->o(row)[depth] / state->l(row));
-      out.at(0, 0, row)[depth * out.stride(Dim::Depth)] = frame.rounded(out.cells->getElementType(), quotient);
+      out.at(0, 0, row)[depth * out.stride(Dim::Depth)] = frame.rounded(out.getCells()->getElementType(), quotient);
     }
   if (op.getLse()) {
     FailureOr<Cells *> lse = frame.cells(op->getResult(1));

@@ -191,7 +191,7 @@ LogicalResult Recurrence::read(int64_t batch, int64_t head, int64_t position) {
   for (int64_t column = 0; column < value.extent(Dim::Depth); ++column) {
     double number = readState(q, column);
     number = op.getNormalize() ? (sum == 0 ? 0 : number / sum) : number * scale;
-    to[column * output.stride(Dim::Depth)] = frame.rounded(output.cells->getElementType(), rounded(number));
+    to[column * output.stride(Dim::Depth)] = frame.rounded(output.getCells()->getElementType(), rounded(number));
   }
   return success();
 }
@@ -230,7 +230,7 @@ LogicalResult Recurrence::run(attn::LinearOp op, Frame &frame) {
     for (int64_t head = 0; head < recurrence.key.extent(Dim::Head); ++head)
       if (failed(recurrence.runHead(batch, head)))
         return failure();
-  for (Cells *cells : {recurrence.output.cells, recurrence.after})
+  for (Cells *cells : {recurrence.output.getCells(), recurrence.after})
     if (cells)
       cells->setKnown(Box::whole(cells->getShape()));
   return success();

@@ -104,7 +104,7 @@ LogicalResult Scorer::findExtents() {
   if (kvHeads == 0 ? queryHeads != 0 : queryHeads % kvHeads != 0)
     return op->emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << kvHeads
                              << " KV heads";
-  inputType = query.cells->getElementType();
+  inputType = query.getCells()->getElementType();
   scoreType = op.getScoreType();
   return success();
 }

@@ -23,11 +23,10 @@ struct NamedCells {
   NamedCells() = default;
   NamedCells(Cells *cells, attn::DimsAttr dims);
 
-  Cells *cells = nullptr;
-  attn::DimsAttr dims;
   /// cu_seqlens of a ragged tensor, whose batches are its sequences; empty for a dense tensor.
   llvm::SmallVector<int64_t> starts = {};
 
+  Cells *getCells() const { return cells; }
   int64_t extent(attn::Dim dim) const { return extents[unsigned(dim)]; }
   int64_t stride(attn::Dim dim) const { return strides[unsigned(dim)]; }
   int64_t batches() const { return starts.empty() ? extent(attn::Dim::Batch) : int64_t(starts.size()) - 1; }
@@ -42,6 +41,8 @@ struct NamedCells {
   Box box(int64_t batch, int64_t head, int64_t heads, int64_t position, int64_t positions) const;
 
 private:
+  Cells *cells = nullptr;
+  attn::DimsAttr dims;
   // By dimension; 1 and 0 for those that the tensor lacks.
   std::array<int64_t, 4> extents = {1, 1, 1, 1}, strides = {};
 };
