@@ -60,9 +60,7 @@ class Tracer:
             for number, name in enumerate(PARAMETERS[self.traced.role]):
                 dtype = self.builder.precision if name in "sp" else "int64"
                 arguments.append(self.proxy(self.builder.argument(number, dtype)))
-            functions, ops = _Functions(), _Ops()
-            functions.tracer = ops.tracer = self
-            with functions, ops:
+            with _Functions(self), _Ops(self):
                 result = self.traced.function(*arguments)
             if not isinstance(result, torch.Tensor):
                 return result
@@ -346,14 +344,18 @@ def _flat(values: Any) -> list[Any]:
 
 
 class _Functions(TorchFunctionMode):  # type: ignore[misc]
-    tracer: Tracer
+    def __init__(self, tracer: Tracer):
+        super().__init__()
+        self.tracer = tracer
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.tracer.on_function(function, args, kwargs or {})
 
 
 class _Ops(TorchDispatchMode):  # type: ignore[misc]
-    tracer: Tracer
+    def __init__(self, tracer: Tracer):
+        super().__init__()
+        self.tracer = tracer
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.tracer.on_op(op, args, kwargs or {})
