@@ -7,6 +7,7 @@
 #include "../Common/ExpandViews.h"
 #include "../Common/LowerStructure.h"
 #include "Launch.h"
+#include "RewriteOps.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
@@ -36,7 +37,6 @@
 #include "mlir/IR/Dominance.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Transforms/CSE.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/LoopInvariantCodeMotionUtils.h"
 #include "saccade/Codegen/CPU/Passes.h"
 
@@ -160,7 +160,11 @@ struct ConvertToLLVM : saccade::impl::ConvertToLLVMBase<ConvertToLLVM> {
     saccade::expandViews(module);
     RewritePatternSet breakDown(&getContext());
     populateBreakDownPatterns(breakDown);
-    if (failed(applyPatternsGreedily(module, std::move(breakDown))))
+    auto isCompound = [](Operation *op) {
+      return isa<vector::VectorDialect, memref::MemRefDialect, affine::AffineDialect>(op->getDialect()) ||
+             isa<arith::CeilDivSIOp, arith::CeilDivUIOp, arith::FloorDivSIOp>(op);
+    };
+    if (failed(saccade::cpu::rewriteOps(module, std::move(breakDown), isCompound)))
       return signalPassFailure();
     simplifyAddresses(module);
     if (failed(saccade::lowerStructure(module)) || failed(convert(module, converter)))

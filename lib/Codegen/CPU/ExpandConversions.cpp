@@ -4,9 +4,9 @@
 // after all passes that emit conversions; unexpanded ones would become a library call per element.
 //
 //===----------------------------------------------------------------------===//
+#include "RewriteOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Support/CPUTarget.h"
 
@@ -110,7 +110,8 @@ struct ExpandConversions : saccade::impl::ExpandConversionsBase<ExpandConversion
       arith::populateExpandBFloat16Patterns(patterns);
     if (!cpu->hasF16C)
       patterns.add<WidenF16, NarrowToF16>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    auto isConversion = [](Operation *op) { return isa<arith::ExtFOp, arith::TruncFOp>(op); };
+    if (failed(saccade::cpu::rewriteOps(getOperation(), std::move(patterns), isConversion)))
       signalPassFailure();
   }
 };

@@ -5,13 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Exp2.h"
+#include "RewriteOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Support/CPUTarget.h"
 
@@ -282,7 +282,8 @@ struct ExpandMath : saccade::impl::ExpandMathBase<ExpandMath> {
     };
     populateMathPolynomialApproximationPatterns(patterns, isAccurate);
     populateMathF32ExpansionPatterns(patterns, [](StringRef) { return true; });
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    auto isMath = [](Operation *op) { return isa<math::MathDialect>(op->getDialect()); };
+    if (failed(rewriteOps(getOperation(), std::move(patterns), isMath)))
       signalPassFailure();
   }
 };

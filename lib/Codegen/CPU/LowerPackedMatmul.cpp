@@ -161,7 +161,7 @@ void PackedMatmul::run() {
       for (unsigned i = 0; i < block.rows; ++i) {
         Value row = e.add(first, i);
         // Excess rows of the last group recompute the last row.
-        groupRows.push_back(isClamped ? e.min(row, e.sub(end, one)) : row);
+        groupRows.push_back(emitOpaqueIndex(e, isClamped ? e.min(row, e.sub(end, one)) : row));
       }
       computeBlock(block, groupRows, p, isWhole);
     };

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -35,6 +36,15 @@ Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Val
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   auto elements = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, kPacks); };
   return x86vector::DotBF16Op::create(e.b, e.loc, e.vectorType(), sum, elements(x), elements(y));
+}
+
+Value cpu::emitOpaqueIndex(Emitter &e, Value index) {
+  Type i64 = e.b.getI64Type();
+  Value number = arith::IndexCastOp::create(e.b, e.loc, i64, index);
+  auto statement = LLVM::InlineAsmOp::create(
+      e.b, e.loc, i64, number, /*asm_string=*/"", /*constraints=*/"=r,0", /*has_side_effects=*/false,
+      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), statement.getResult(0));
 }
 
 void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, StringRef form) {

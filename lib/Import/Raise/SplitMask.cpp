@@ -254,9 +254,15 @@ public:
     }
     if (node->is("arith.select"))
       return isIn((*node)[1], sign) || isIn((*node)[2], sign);
+    static const StringRef choices[] = {"arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"};
+    if (std::isinf(limit) && llvm::is_contained(choices, node->name))
+      return llvm::any_of(node->operands, [&](Node each) { return isIn(each, sign); });
+    // The exponential of −∞ is 0; other functions make ∞ or NaN of it. Factors are taken to be finite.
+    bool isExponential = node->is("math.exp") || node->is("math.exp2") || node->is("math.expm1");
     return llvm::any_of(node->operands, [&](Node each) {
       Operation *op = each->kind == Expr::Element ? each->access.tensor.getDefiningOp() : nullptr;
-      bool isFactor = each->kind == Expr::Element && (!op || !isa<linalg::LinalgOp, arith::ConstantOp>(op));
+      bool isFactor = (node->is("arith.mulf") || isExponential) && each->kind == Expr::Element &&
+                      (!op || !isa<linalg::LinalgOp, arith::ConstantOp>(op));
       return each->isReal() && !isFactor && (isIn(each, 1) || isIn(each, -1));
     });
   }

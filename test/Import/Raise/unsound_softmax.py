@@ -109,7 +109,7 @@ def empty_rows(combiner, predicate, start):
 
 def zero_for_nan(term):
     """Weights that are 0 where they would be NaN; %t is added to the scores."""
-    return (number("three", "3.0") + pairs("u", "math.log %bias") + pairs("t", term) + pairs("m", "arith.addf %s, %t") + softmax("%m", "%w") + number("nil", "0.0") +
+    return (number("three", "3.0") + pairs("u", "math.log %bias") + pairs("least", "arith.minimumf %bias, %three") + pairs("t", term) + pairs("m", "arith.addf %s, %t") + softmax("%m", "%w") + number("nil", "0.0") +
             f"  %nan = arith.cmpf uno, %w, %w : {PAIRS}\n  %p = arith.select %nan, %nil, %w : tensor<4x4xi1>, {PAIRS}\n")
 
 
@@ -213,7 +213,9 @@ CASES = {
         ("capped_bias", "math.tanh %bias", True), ("exponential", "math.exp %bias", True),
         ("negative_bias", "arith.negf %bias", False), ("quotient", "arith.divf %three, %bias", False),
         ("logarithm", "math.log %bias", False), ("root", "math.sqrt %bias", False),
-        ("greatest", "arith.maximumf %bias, %three", True), ("capped_logarithm", "math.tanh %u", False))},
+        ("magnitude", "math.absf %bias", False), ("sine", "math.sin %bias", False), ("cosine", "math.cos %bias", False),
+        ("greatest", "arith.maximumf %bias, %three", True), ("least", "arith.addf %least, %three", True),
+        ("negative_least", "arith.subf %three, %least", False), ("capped_logarithm", "math.tanh %u", False))},
     # A key with the score 2e9 is not hidden.
     "mask_before_negative_scale": (FLAGS, scaled(hidden("-1.0e9"), "-2.0"), *UNMASKED),
     "mask_before_positive_scale": (FLAGS, scaled(hidden("-1.0e9"), "2.0"), *MASKED),
