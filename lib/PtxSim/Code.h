@@ -36,9 +36,10 @@ struct Op {
   uint16_t mnemonic = 0;
   uint8_t results = 0, inputs = 0;
   bool guarded = false, guardNegated = false;
-  bool tracksUndefined = false; ///< the handler computes the undefined lanes itself
-  bool needsDefined = false;    ///< undefined inputs are an error
-  uint16_t approximate = 0;     ///< error bound of the hardware's f32 result, in ulp
+  bool tracksUndefined = false;  ///< the handler computes the undefined lanes itself
+  bool needsDefined = false;     ///< undefined inputs are an error
+  uint16_t approximate = 0;      ///< error bound of the hardware's f32 result, in ulp
+  bool exactForIntegers = false; ///< the hardware's result is exact if the operand is an integer
   Slot guard;
 
   const Slot &result(unsigned index) const { return slots[index]; }

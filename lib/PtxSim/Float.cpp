@@ -221,6 +221,8 @@ template <typename F> bool decodeApproximate(Decoder &d) {
     return d.fail("expected .approx");
   // tanh: relative error 2^-11; the others: one or two ulp.
   d.op.approximate = std::is_same_v<F, HyperbolicTangent> ? 4096 : std::is_same_v<F, ReciprocalRoot> ? 1 : 2;
+  // The double-precision tanh and erf of libdevice scale by powers of two that they get from ex2.
+  d.op.exactForIntegers = std::is_same_v<F, Exponential>;
   return finish<F, Arity::One>(d, Rounding::NearestEven);
 }
 

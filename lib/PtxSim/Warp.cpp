@@ -4,6 +4,8 @@
 #include "Block.h"
 #include "Special.h"
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 using namespace saccade::ptxsim;
 
@@ -123,12 +125,15 @@ void Warp::run(uint64_t budget) {
 }
 
 /// Perturbs f32 results by a pseudo-random number of ulp that depends on the result and the line. Nothing changes if
-/// the result or the operand is 0, subnormal, infinite or NaN.
+/// the result or the operand is 0, subnormal, infinite or NaN, or if the result is exact.
 void Warp::perturb(const Op &op, uint32_t mask) {
   uint32_t *result = row<uint32_t>(op.result(0)), *input = row<uint32_t>(op.input(op.inputs - 1));
   forLanes(mask, [&](unsigned lane) {
     auto isOrdinary = [](uint32_t bits) { return (bits & 0x7f800000) != 0 && (bits & 0x7f800000) != 0x7f800000; };
     if (!isOrdinary(result[lane]) || !isOrdinary(input[lane]))
+      return;
+    float operand = std::bit_cast<float>(input[lane]);
+    if (op.exactForIntegers && operand == std::trunc(operand))
       return;
     uint32_t hash = (result[lane] ^ op.line * 0x9e3779b9u) * 0x85ebca6bu;
     uint32_t moved = result[lane] + (hash ^ hash >> 15) % (2 * op.approximate + 1) - op.approximate;

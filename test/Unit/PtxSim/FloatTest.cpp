@@ -140,6 +140,8 @@ TEST(Float, NoisyApproximationsStayInTheirBounds) {
     EXPECT_GT(furthest, 0) << instruction;
   }
   EXPECT_EQ(evaluate("ex2.approx.f32 %d, %a;", 4, {b32(minusZero)}, noisy), 0x3f800000u);
+  for (int exponent = -100; exponent <= 100; exponent += 7)
+    EXPECT_EQ(evaluate("ex2.approx.f32 %d, %a;", 4, {f32(exponent)}, noisy), unsigned(127 + exponent) << 23);
   EXPECT_EQ(evaluate("ex2.approx.f32 %d, %a;", 4, {b32(minusInf)}, noisy), 0u);
   EXPECT_EQ(evaluate("sqrt.rn.f32 %d, %a;", 4, {f32(2)}, noisy), evaluate("sqrt.rn.f32 %d, %a;", 4, {f32(2)}));
 }
