@@ -30,7 +30,7 @@ namespace {
 /// Rewrites one attn.accumulate.
 class AccumulateLowering {
 public:
-  AccumulateLowering(Emitter e, AccumulateOp op) : e(e), op(op) {}
+  AccumulateLowering(const Emitter &e, AccumulateOp op) : e(e), op(op) {}
   LogicalResult run();
 
 private:

@@ -29,7 +29,7 @@ namespace {
 /// The RHS is packed for each block of the result.
 class ContractionLowering {
 public:
-  ContractionLowering(Emitter e, linalg::LinalgOp op) : e(e), op(op) {}
+  ContractionLowering(const Emitter &e, linalg::LinalgOp op) : e(e), op(op) {}
   void run(const linalg::ContractionDimensions &dims);
 
 private:

@@ -31,7 +31,7 @@ namespace {
 /// Lowers a matmul that reads its LHS without packing.
 class PackedMatmul {
 public:
-  PackedMatmul(Emitter e, PackedMatmulOp op)
+  PackedMatmul(const Emitter &e, PackedMatmulOp op)
       : e(e), op(op), lhs(op.getLhs()), panels(op.getPanels()), result(op.getResult()),
         element(getElementTypeOrSelf(op.getResult())) {}
 

@@ -33,7 +33,7 @@ namespace {
 /// Rewrites one attn.accumulate.
 class UnpackedLowering {
 public:
-  UnpackedLowering(Emitter e, AccumulateOp op) : e(e), op(op) {}
+  UnpackedLowering(const Emitter &e, AccumulateOp op) : e(e), op(op) {}
   LogicalResult run();
 
 private:

@@ -87,7 +87,7 @@ TEST_F(Errors, WithinCallsBranchesAndLoops) {
 }
 
 TEST_F(Errors, MapsOutOfBounds) {
-  auto source = [](std::string input, std::string output) {
+  auto source = [](const std::string &input, const std::string &output) {
     return "func.func @f(%a: tensor<?xf32>, %e: tensor<?xf32>) -> tensor<?xf32> { %r = linalg.generic {indexing_maps = "
            "[" +
            ("affine_map<(i) -> (" + input + ")>, affine_map<(i) -> (" + output +

@@ -36,7 +36,7 @@ constexpr int64_t lanesPerRow = 8;
 /// Lowers one attn.accumulate. A thread computes one row, or one row for every `threadsPerRow`-th key.
 class Step {
 public:
-  Step(Emitter e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth, bool hasResult,
+  Step(const Emitter &e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth, bool hasResult,
        int64_t threadsPerRow = 1)
       : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult),
         threadsPerRow(threadsPerRow), query(this->e, op.getQuery(), op.getQueryDims()),

@@ -25,7 +25,7 @@ namespace {
 /// Lowers one op; each result element is computed by one thread.
 class ElementLoop {
 public:
-  ElementLoop(Emitter e, linalg::LinalgOp op) : e(e), op(op) {}
+  ElementLoop(const Emitter &e, linalg::LinalgOp op) : e(e), op(op) {}
 
   void run() {
     for (Range range : op.createLoopRanges(e.b, e.loc))

@@ -28,7 +28,7 @@ namespace {
 
 class MatmulSIMT {
 public:
-  MatmulSIMT(Emitter e, linalg::LinalgOp op, linalg::ContractionDimensions dims)
+  MatmulSIMT(const Emitter &e, linalg::LinalgOp op, linalg::ContractionDimensions dims)
       : e(e), op(op), m(dims.m.back()), n(dims.n.back()), k(dims.k.front()) {}
 
   void run() {

@@ -25,7 +25,8 @@ namespace {
 class TensorCoreStep {
 public:
   /// Without `hasResult` the accumulator is not computed.
-  TensorCoreStep(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape, bool hasResult)
+  TensorCoreStep(const Emitter &e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape,
+                 bool hasResult)
       : e(e), op(op), state(state), shape(shape), hasResult(hasResult), lane(this->e, shape),
         query(this->e, op.getQuery(), op.getQueryDims()), key(this->e, op.getKey(), op.getKeyDims()),
         value(this->e, op.getValue(), op.getValueDims()) {}
@@ -324,7 +325,7 @@ private:
 
 } // namespace
 
-void device::computeStep(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape,
+void device::computeStep(const Emitter &e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape,
                          bool hasResult) {
   TensorCoreStep(e, op, state, shape, hasResult).run();
 }

@@ -8,7 +8,7 @@ namespace saccade::device {
 
 /// Emits code that accumulates the keys of `op` into the private state; `op` is not erased. Without `hasResult` the
 /// accumulator is not computed. On exit all threads have finished reading shared memory, except the last value tile.
-void computeStep(Emitter e, attn::AccumulateOp op, const PrivateState &state, const AttentionShape &shape,
+void computeStep(const Emitter &e, attn::AccumulateOp op, const PrivateState &state, const AttentionShape &shape,
                  bool hasResult);
 
 } // namespace saccade::device

@@ -16,7 +16,7 @@ namespace {
 /// Stores the rows of a thread.
 class RowFinalizer {
 public:
-  RowFinalizer(Emitter e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape)
+  RowFinalizer(const Emitter &e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape)
       : e(e), op(op), state(state), shape(shape), lane(this->e, shape),
         output(this->e, op.getOutput(), op.getOutputDims()) {}
 
@@ -112,6 +112,6 @@ private:
 
 } // namespace
 
-void device::finalizeRows(Emitter e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape) {
+void device::finalizeRows(const Emitter &e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape) {
   RowFinalizer(e, op, state, shape).run();
 }

@@ -7,7 +7,7 @@
 namespace saccade::device {
 
 /// Lowers `op`. Four lanes share a row; each stores its columns of the results.
-void finalizeRows(Emitter e, attn::FinalizeOp op, const PrivateState &state, const AttentionShape &shape);
+void finalizeRows(const Emitter &e, attn::FinalizeOp op, const PrivateState &state, const AttentionShape &shape);
 
 } // namespace saccade::device
 

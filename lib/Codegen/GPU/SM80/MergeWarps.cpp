@@ -16,7 +16,7 @@ namespace {
 
 class WarpMerger {
 public:
-  WarpMerger(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape)
+  WarpMerger(const Emitter &e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape)
       : e(e), op(op), state(state), shape(shape), lane(this->e, shape),
         columns(SharedTile::paddedColumns(shape.valueDepth)) {}
 
@@ -127,6 +127,6 @@ private:
 
 } // namespace
 
-void device::mergeWarps(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape) {
+void device::mergeWarps(const Emitter &e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape) {
   WarpMerger(e, op, state, shape).run();
 }

@@ -8,7 +8,7 @@ namespace saccade::device {
 
 /// Merges the states that the warps of a CTA hold for the same rows, in the order of the warps, into the state of `op`
 /// in memory. Ends with a barrier.
-void mergeWarps(Emitter e, attn::AccumulateOp op, const PrivateState &state, const AttentionShape &shape);
+void mergeWarps(const Emitter &e, attn::AccumulateOp op, const PrivateState &state, const AttentionShape &shape);
 
 } // namespace saccade::device
 

@@ -32,7 +32,7 @@ namespace {
 
 class TensorCoreMatmul {
 public:
-  TensorCoreMatmul(Emitter e, linalg::LinalgOp op, linalg::ContractionDimensions dims)
+  TensorCoreMatmul(const Emitter &e, linalg::LinalgOp op, linalg::ContractionDimensions dims)
       : e(e), op(op), m(dims.m.back()), n(dims.n.back()), k(dims.k.front()),
         element(getElementTypeOrSelf(op.getDpsInputs()[0])) {}
 
