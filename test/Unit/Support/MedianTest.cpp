@@ -14,7 +14,7 @@ TEST(Median, IsInTheMiddleOfAnyNumbers) {
     for (size_t i = 0; i < count; ++i)
       numbers.push_back(double(i * i));
     std::shuffle(numbers.begin(), numbers.end(), random);
-    double low = double((count - 1) / 2), high = double(count / 2);
-    EXPECT_EQ(medianOf(numbers), (low * low + high * high) / 2) << count;
+    size_t low = (count - 1) / 2, high = count / 2;
+    EXPECT_EQ(medianOf(numbers), double(low * low + high * high) / 2) << count;
   }
 }
