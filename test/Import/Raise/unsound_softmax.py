@@ -45,13 +45,13 @@ def wide(rows):
     return f"linalg.broadcast ins({rows} : {ROWS}) outs(%e : {PAIRS}) dimensions = [1]"
 
 
-def exponentials(start="0xFF800000", scores="%s"):
-    """%exp = exp(%below), where the row maximum, which begins at `start`, is subtracted from the scores."""
+def exponentials(start="0xFF800000", scores="%s", of=None):
+    """%exp = exp(%below), where the row maximum (of other numbers), which begins at `start`, is subtracted from the scores."""
     return f"""  %low = arith.constant {start} : f32
   %re = tensor.empty() : {ROWS}
   %rl = linalg.fill ins(%low : f32) outs(%re : {ROWS}) -> {ROWS}
   %rz = linalg.fill ins(%zero : f32) outs(%re : {ROWS}) -> {ROWS}
-  %max = {reduced("arith.maximumf", scores, "%rl")}
+  %max = {reduced("arith.maximumf", of or scores, "%rl")}
   %wide = {wide("%max")}
   %below = arith.subf {scores}, %wide : {PAIRS}
   %exp = math.exp %below : {PAIRS}
@@ -66,13 +66,29 @@ def sum_of(source="%exp"):
     return f"  %sum = {reduced('arith.addf', source, '%rz')}\n"
 
 
-def more_than_sum(guard, start="0xFF800000"):
-    return (exponentials(start) + sum_of() + number("guard", guard, ROWS) + f"  %more = arith.addf %sum, %guard : {ROWS}\n" +
-            divided("%more"))
+def more_than_sum(guard, start="0xFF800000", of="%s"):
+    return exponentials(start, of=of) + sum_of() + number("guard", guard, ROWS) + over_more("%exp")
 
 
-def replaced_sum(predicate):
-    return (exponentials() + sum_of() + number("nothing", "0.0", ROWS) + number("one", "1.0", ROWS) +
+def over_more(top):
+    return f"  %more = arith.addf %sum, %guard : {ROWS}\n" + divided("%more").replace("%exp", top)
+
+
+def scaled_exponents(factor):
+    """exp((s − max) · factor), over a sum to which a tiny number is added."""
+    exponents = exponentials().replace("math.exp %below", "math.exp %scaled")
+    before, after = exponents.split("  %exp")
+    return (before + number("factor", factor) + pairs("scaled", "arith.mulf %below, %factor") + "  %exp" + after + sum_of() +
+            number("guard", "1.0e-9", ROWS) + over_more("%exp"))
+
+
+def masked_exponentials(over):
+    return (exponentials() + number("none", "0.0") + f"  %kept = arith.select %c, %exp, %none : tensor<4x4xi1>, {PAIRS}\n" +
+            sum_of("%kept") + number("guard", "1.0e-9", ROWS) + over.replace("%exp", "%kept"))
+
+
+def replaced_sum(predicate, by="0.0"):
+    return (exponentials() + sum_of() + number("nothing", by, ROWS) + number("one", "1.0", ROWS) +
             f"  %is = arith.cmpf {predicate}, %sum, %nothing : {ROWS}\n"
             f"  %other = arith.select %is, %sum, %one : tensor<4xi1>, {ROWS}\n" + divided("%other"))
 
@@ -189,6 +205,16 @@ CASES = {
     "sum_replaced_unless_zero": ("", replaced_sum("oeq"), *REFUSED),
     "sum_replaced_if_zero": ("", replaced_sum("une"), *RAISED),
     "sum_replaced_unless_positive": ("", replaced_sum("ogt"), *RAISED),
+    "sum_replaced_if_one": ("", replaced_sum("une", "1.0"), *REFUSED),
+    "sum_replaced_unless_above_one": ("", replaced_sum("ogt", "1.0"), *REFUSED),
+    # Only numbers are known to be tiny, and only beside a sum of at least 1: of the own maximum, of all keys.
+    "argument_added_to_sum": (f", %guard: {ROWS}", exponentials() + sum_of() + over_more("%exp"), *REFUSED),
+    "maximum_of_a_bias": (BIAS, more_than_sum("1.0e-9", of="%bias"), *REFUSED),
+    "maximum_of_half": ("", number("half", "0.5") + pairs("h", "arith.mulf %s, %half") + more_than_sum("1.0e-9", of="%h"), *REFUSED),
+    "exponents_times_two": ("", scaled_exponents("2.0"), *RAISED),
+    "exponents_times_minus_two": ("", scaled_exponents("-2.0"), *REFUSED),
+    "number_added_to_masked_sum": (FLAGS, masked_exponentials(over_more("%kept")), *REFUSED),
+    "masked_sum": (FLAGS, masked_exponentials(divided("%sum")), *MASKED),
     # A row without keys, whose bias is −∞, gets the weights 0 from a guard, and NaN without one.
     "row_bias_before_a_guarded_sum": (f", %bias: {ROWS}", biased_rows("%other"), ["attn.attention", "captures(%arg3"], []),
     "row_bias_before_a_sum": (f", %bias: {ROWS}", biased_rows("%sum"), ["attn.attention"], ["captures("]),
