@@ -258,7 +258,9 @@ static bool mayBeInfinite(Node node) {
   if (!node->isReal())
     return false;
   if (node->kind == Expr::Apply)
-    return node->is("math.log") || node->is("arith.divf") || node->is("tensor.extract");
+    return llvm::is_contained({"math.log", "math.log2", "math.log10", "math.log1p", "math.atanh", "math.powf",
+                               "math.fpowi", "arith.divf", "tensor.extract"},
+                              node->name);
   return node->kind == Expr::Number ? std::isinf(node->number) : true;
 }
 

@@ -103,7 +103,7 @@ def biased_rows(by):
 
 def weights_of_rows(op):
     """The weights under a row bias, as `op` changes them."""
-    return biased_rows("%sum").replace("%p =", "%w =") + number("nil", "0.0") + pairs("p", op)
+    return biased_rows("%sum").replace("%p =", "%w =") + number("nil", "0.0") + number("half", "0.5") + pairs("p", op)
 
 
 def by_difference(op, of):
@@ -123,10 +123,10 @@ def empty_rows(combiner, predicate, start):
             softmax("%h", "%w") + number("nil", "0.0") + f"  %p = arith.select %rows, %nil, %w : tensor<4x4xi1>, {PAIRS}\n")
 
 
-def zero_for_nan(term):
-    """Weights that are 0 where they would be NaN; %t is added to the scores."""
+def zero_for_nan(term, op=None):
+    """Weights that are 0 where they would be NaN, or that `op` changes; %t is added to the scores."""
     return (number("three", "3.0") + pairs("u", "math.log %bias") + pairs("least", "arith.minimumf %bias, %three") + pairs("t", term) + pairs("m", "arith.addf %s, %t") + softmax("%m", "%w") + number("nil", "0.0") +
-            f"  %nan = arith.cmpf uno, %w, %w : {PAIRS}\n  %p = arith.select %nan, %nil, %w : tensor<4x4xi1>, {PAIRS}\n")
+            (pairs("p", op) if op else f"  %nan = arith.cmpf uno, %w, %w : {PAIRS}\n  %p = arith.select %nan, %nil, %w : tensor<4x4xi1>, {PAIRS}\n"))
 
 
 def hidden_twice():
@@ -190,6 +190,32 @@ def changed(op, by):
     return hidden("0xFF800000") + softmax("%h", "%w") + number("number", by) + pairs("p", op)
 
 
+# Functions that are finite, that are bounded, that may be −∞, and that are NaN for some numbers; all of a finite number.
+FINITE = ["math.absf", "math.sin", "math.cos", "math.exp", "math.exp2", "math.expm1"]
+BOUNDED = ["math.tanh", "math.erf"]
+UNBOUNDED = ["math.log", "math.log2", "math.log10", "math.log1p", "math.atanh"]
+INVALID = ["math.sqrt", "math.rsqrt", "math.acos", "math.asin"]
+# Functions that give 0 for 0, and others.
+KEEP_ZERO = ["math.absf", "math.sin", "math.expm1", "math.tanh", "math.erf", "math.sqrt"]
+MOVE_ZERO = ["math.exp", "math.exp2", "math.cos", "math.acos", "math.log", "math.cosh", "math.rsqrt"]
+
+
+def name_of(op):
+    return op.partition(".")[2]
+
+
+def unhidden(term):
+    """Weights that are 1 for a weight of 0; %t is added to the scores."""
+    return number("three", "3.0") + pairs("t", term) + pairs("m", "arith.addf %s, %t") + softmax("%m", "%w") + pairs("p", "math.exp %w")
+
+
+def two_softmaxes(first):
+    """The sum of the weights of `first` and of the scores, both of which %c masks."""
+    return (number("low", "0xFF800000") + first + f"  %h1 = arith.select %c, %m, %low : tensor<4x4xi1>, {PAIRS}\n"
+            f"  %h2 = arith.select %c, %s, %low : tensor<4x4xi1>, {PAIRS}\n" + softmax("%h1", "%w1") + softmax("%h2", "%w2") +
+            pairs("p", "arith.addf %w2, %w1"))
+
+
 # Arguments, body, what the raised function must contain and what it must not.
 RAISED, REFUSED = (["attn.attention"], []), ([], ["attn.attention"])
 MASKED, UNMASKED = (["attn.attention", "mask("], []), (["attn.attention"], ["mask("])
@@ -231,8 +257,14 @@ CASES = {
     "zero_for_rows_without_keys": (FLAGS, empty_rows("arith.andi", "oeq", "true"), ["attn.attention"], ["weight("]),
     "hidden_by_two_masks": (", %g: tensor<4x4xi1>" + FLAGS, hidden_twice(), ["attn.attention", "mask(", "arith.andi", "arith.xori"], []),
     # A number in place of NaN, which the bias −∞ of a row makes.
-    "maxnumf_of_row_weights": (f", %bias: {ROWS}", weights_of_rows("arith.maxnumf %w, %nil"), ["attn.attention", "captures(%arg3"], []),
-    "maximumf_of_row_weights": (f", %bias: {ROWS}", weights_of_rows("arith.maximumf %w, %nil"), ["attn.attention"], ["captures("]),
+    **{f"{name_of(op)}_of_row_weights": (f", %bias: {ROWS}", weights_of_rows(f"{op} %w, %{other}"), ["attn.attention", *expects], forbids)
+       for op, other, expects, forbids in (
+           ("arith.maxnumf", "nil", ["captures(%arg3"], []), ("arith.maximumf", "nil", [], ["captures("]),
+           ("arith.minnumf", "nil", ["captures(%arg3"], []), ("arith.minimumf", "nil", [], ["captures("]),
+           ("math.powf", "half", ["captures(%arg3"], []), ("arith.mulf", "half", [], ["captures("]))},
+    # A score of NaN makes the weights of its row NaN, for which such an op gives a number.
+    **{f"{name_of(op)}_of_weights_of_logarithm": (BIAS, zero_for_nan("math.log %bias", f"{op} %w, %nil"), *expected)
+       for op, expected in (("arith.maxnumf", REFUSED), ("arith.maximumf", RAISED), ("arith.minnumf", REFUSED), ("arith.minimumf", RAISED))},
     # A guard replaces NaN, which a score of ∞ or NaN makes of all weights of a row.
     **{f"zero_for_nan_of_{name}": (BIAS, zero_for_nan(term), *(RAISED if is_number else REFUSED)) for name, term, is_number in (
         ("bias", "arith.addf %bias, %three", True), ("half_bias", "arith.divf %bias, %three", True),
@@ -240,8 +272,19 @@ CASES = {
         ("negative_bias", "arith.negf %bias", False), ("quotient", "arith.divf %three, %bias", False),
         ("logarithm", "math.log %bias", False), ("root", "math.sqrt %bias", False),
         ("magnitude", "math.absf %bias", False), ("sine", "math.sin %bias", False), ("cosine", "math.cos %bias", False),
+        *((f"{name_of(op)}_of_scores", f"{op} %s", True) for op in FINITE + BOUNDED),
+        *((f"{name_of(op)}_of_scores", f"{op} %s", False) for op in UNBOUNDED + INVALID),
+        ("quotient_of_scores", "arith.divf %s, %s", False), ("remainder_of_scores", "arith.remf %s, %three", False),
         ("greatest", "arith.maximumf %bias, %three", True), ("least", "arith.addf %least, %three", True),
         ("negative_least", "arith.subf %three, %least", False), ("capped_logarithm", "math.tanh %u", False))},
+    # Such a score, which is −∞, has a weight that is not 0.
+    **{f"weights_of_{name_of(op)}": (BIAS, unhidden(f"{op} %s"), *(RAISED if op not in UNBOUNDED else REFUSED))
+       for op in FINITE + BOUNDED + UNBOUNDED},
+    "weights_of_a_quotient": (BIAS, unhidden("arith.divf %three, %s"), *REFUSED),
+    "weights_of_half": (BIAS, unhidden("arith.divf %s, %three"), *RAISED),
+    # A bias of −∞ hides a key from one of two softmaxes.
+    "two_masked_softmaxes": (FLAGS + BIAS, two_softmaxes(pairs("m", "arith.addf %s, %s")), *MASKED),
+    "two_masked_softmaxes_one_with_a_bias": (FLAGS + BIAS, two_softmaxes(pairs("m", "arith.addf %s, %bias")), *REFUSED),
     # A key with the score 2e9 is not hidden.
     "mask_before_negative_scale": (FLAGS, scaled(hidden("-1.0e9"), "-2.0"), *UNMASKED),
     "mask_before_positive_scale": (FLAGS, scaled(hidden("-1.0e9"), "2.0"), *MASKED),
@@ -276,6 +319,14 @@ CASES = {
     "weights_over_number": (FLAGS, changed("arith.divf %w, %number", "0.5"), *RAISED),
     "weights_to_negative_power": (FLAGS, changed("math.powf %w, %number", "-0.5"), *REFUSED),
     "weights_to_positive_power": (FLAGS, changed("math.powf %w, %number", "1.5"), *RAISED),
+    # A weight of 0 must stay 0. The region computes the others, and reads no tensor of weights.
+    **{f"{name_of(op)}_of_weights": (FLAGS, changed(f"{op} %w", "0.5"), ["attn.attention", op], ["linalg.softmax"])
+       for op in KEEP_ZERO},
+    **{f"{name_of(op)}_of_weights": (FLAGS, changed(f"{op} %w", "0.5"), *REFUSED) for op in MOVE_ZERO},
+    **{f"{name_of(op)}_{by.replace('.', '_').replace('-', 'minus_')}_of_weights": (FLAGS, changed(f"{op} %w, %number", by), *(RAISED if keeps else REFUSED))
+       for op, by, keeps in (("arith.addf", "0.5", False), ("arith.subf", "0.5", False), ("arith.mulf", "0.5", True),
+                             ("arith.maximumf", "0.5", False), ("arith.maximumf", "0.0", True), ("arith.minimumf", "-0.5", False),
+                             ("arith.minimumf", "0.0", True), ("arith.maxnumf", "0.5", False), ("arith.minnumf", "-0.5", False))},
 }
 
 # A term may make up for the number that hides a key if it is as large, whatever computes it, and not if it is negative.
