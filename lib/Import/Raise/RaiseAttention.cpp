@@ -238,19 +238,18 @@ bool Raising::chooseOperands(const ScoreMatmul &matmul, Operands &operands) {
   return fail(naming.reason ? naming.reason : "queries, keys and values have different element types");
 }
 
-/// If the only use of `product` is a multiplication by a constant, moves that factor into `scale`.
+/// If the only use of `matmul` is a multiplication by a constant, moves that factor into `scale`. Further factors were
+/// joined with it, unless their product is too large for f32.
 Node Raising::readScale(Node score, Node matmul, double &scale) {
-  while (true) {
-    SmallVector<Node> users;
-    forEachNode(score, [&](Node node) {
-      if (llvm::is_contained(node->operands, matmul))
-        users.push_back(node);
-    });
-    if (users.size() != 1 || !users[0]->is("arith.mulf") || (*users[0])[1]->kind != Expr::Number)
-      return score;
-    scale *= (*users[0])[1]->number;
-    score = graph.replace(score, users[0], matmul);
-  }
+  SmallVector<Node> users;
+  forEachNode(score, [&](Node node) {
+    if (llvm::is_contained(node->operands, matmul))
+      users.push_back(node);
+  });
+  if (users.size() != 1 || !users[0]->is("arith.mulf") || (*users[0])[1]->kind != Expr::Number)
+    return score;
+  scale = (*users[0])[1]->number;
+  return graph.replace(score, users[0], matmul);
 }
 
 /// Whether `node` may add −∞ to a score.

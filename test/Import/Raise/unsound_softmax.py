@@ -149,6 +149,28 @@ def scaled(scores, factor):
     return scores + number("factor", factor) + pairs("m", "arith.mulf %h, %factor") + softmax("%m")
 
 
+def times(*factors):
+    scaled = [number(f"n{i}", n) + pairs(f"s{i + 1}", f"arith.mulf %s{i}, %n{i}") for i, n in enumerate(factors)]
+    return "".join(scaled).replace("%s0", "%s") + softmax(f"%s{len(factors)}")
+
+
+def beside_scaled(op):
+    return (number("small", "0.001") + pairs("t", "arith.mulf %bias, %small") + hidden("-1.0e4") + pairs("m", op) + softmax("%m"))
+
+
+def over_queries(scores):
+    """%t, the least of `scores` of each key."""
+    return (f"  %most = arith.constant 0x7F800000 : f32\n  %le = tensor.empty() : {ROWS}\n"
+            f"  %lm = linalg.fill ins(%most : f32) outs(%le : {ROWS}) -> {ROWS}\n"
+            f"  %least = {reduced('arith.minimumf', scores, '%lm').replace('[1]', '[0]')}\n"
+            f"  %t = {wide('%least').replace('[1]', '[0]')}\n")
+
+
+def bits(given, cast):
+    return (f"  %cast = arith.bitcast %b : {given} to {cast}\n  %t = arith.extf %cast : {cast} to {PAIRS}\n" +
+            pairs("m", "arith.addf %s, %t") + softmax("%m"))
+
+
 def floor(at):
     return number("floor", at) + pairs("h", "arith.maximumf %s, %floor")
 
@@ -291,6 +313,23 @@ CASES = {
     # The product is −2e9 for all keys.
     "floor_before_negative_scale": ("", scaled(floor("1.0e9"), "-2.0"), ["maximumf"], []),
     "floor_before_positive_scale": ("", scaled(floor("-1.0e9"), "2.0"), ["attn.attention"], ["maximumf"]),
+    # The number is −1000 after scaling, where visible keys may have less, or it is −100.
+    "small_number_before_a_large_scale": (FLAGS, scaled(hidden("-10.0"), "100.0"), *UNMASKED),
+    "number_before_a_small_scale": (FLAGS, scaled(hidden("-1.0e4"), "0.01"), *UNMASKED),
+    "large_number_before_a_small_scale": (FLAGS, scaled(hidden("-1.0e6"), "0.01"), *MASKED),
+    # A scale of one term is not one of the others.
+    "scaled_term_before_hidden_keys": (FLAGS + BIAS, beside_scaled("arith.addf %t, %h"), *MASKED),
+    "scaled_term_after_hidden_keys": (FLAGS + BIAS, beside_scaled("arith.addf %h, %t"), *MASKED),
+    # The least score of a key over all queries may be the number that hides it.
+    "least_of_hidden_scores_subtracted": (FLAGS, hidden("-1.0e4") + over_queries("%h") + pairs("m", "arith.subf %h, %t") + softmax("%m"), *UNMASKED),
+    "least_of_hidden_scores_added": (FLAGS, hidden("-1.0e4") + over_queries("%h") + pairs("m", "arith.addf %h, %t") + softmax("%m"), *UNMASKED),
+    "scores_subtracted_from_hidden_scores": (FLAGS, with_term(pairs("t", "arith.negf %s")), *MASKED),
+    # The bits of a number are not its value.
+    "bits_of_a_bias": (", %b: tensor<4x4xi16>", bits("tensor<4x4xi16>", "tensor<4x4xbf16>"), ["attn.attention", "captures("], []),
+    "bits_of_another_float": (", %b: tensor<4x4xf16>", bits("tensor<4x4xf16>", "tensor<4x4xbf16>"), ["attn.attention", "arith.bitcast"], []),
+    # The product of the factors is too large for f32; that of all three is not.
+    "scores_times_large_numbers": ("", times("1.0e30", "1.0e30"), ["scale(1.0000000150474662E+30", "score("], ["0x7F800000"]),
+    "scores_times_large_and_small_numbers": ("", times("1.0e30", "2.0e-30"), ["attn.attention", "scale(2.0"], ["score("]),
     # Only flags that the mask requires may be dropped.
     "flags_of_a_term": (", %g: tensor<4x4xi1>" + FLAGS + BIAS, term_of_flags("%g"), ["attn.attention", "uitofp"], []),
     "flags_of_the_mask": (FLAGS + BIAS, term_of_flags("%c"), ["attn.attention"], ["uitofp"]),
@@ -350,7 +389,7 @@ for name, term in TERMS.items():
         CASES[f"{sign}_{name}_beside_hidden_keys"] = (", %g: tensor<4x4xi1>" + FLAGS + BIAS, body, *expected)
 
 # Keys are hidden by 1 − f if f is from 0 to 1, whatever computes it: others might raise a score.
-INTS = PAIRS.replace("f32", "i32")
+INTS, BYTES = PAIRS.replace("f32", "i32"), PAIRS.replace("f32", "i8")
 
 
 def elements(zero, one, n):
@@ -375,6 +414,27 @@ INTEGER_FLAGS = {
     "if_chosen_2": ("arith.select %c, %i, %k2", False), "unless_chosen_2": ("arith.select %c, %k2, %i", False),
     "twos": (elements(0, 1, 2), False), "minus_ones": (elements(0, 1, -1), False),
 }  # fmt: skip
+# Keys are hidden by f · −1e9, or by (1 − f) · −1e9, if f is 0 or hides all others. It has two values of 8 bits.
+TWO = {f"{a}_or_{b}".replace("-", "minus_"): (f"arith.select %c, %set, %unset : tensor<4x4xi1>, {BYTES}", "i8", a, b)
+       for a, b in ((0, 1), (1, 0), (0, -1), (-1, 0), (1, -1), (-1, 1), (1, 2), (2, 0), (0, 100), (100, 1))}
+TWO["flag"] = ("", "i1", -1, 0)
+TWO["unsigned_flag"] = (f"arith.extui %c : tensor<4x4xi1> to {BYTES}", "i8", 1, 0)
+TWO["signed_flag"] = (f"arith.extsi %c : tensor<4x4xi1> to {BYTES}", "i8", -1, 0)
+for name, (op, element, *values) in TWO.items():
+    for conversion in ("sitofp", "uitofp"):
+        for is_reversed in (False, True):
+            mask = 255 if element == "i8" else 1
+            read = [value if conversion == "sitofp" else value & mask for value in values]
+            factors = [1 - value if is_reversed else value for value in read]
+            is_mask = 0 in factors and min(factors) >= 0 and max(factors) > 0
+            # Large unsigned numbers are not read.
+            is_mask &= conversion == "sitofp" or "select" not in op or min(values) >= 0
+            source = (number("set", values[0], BYTES) + number("unset", values[1], BYTES) + f"  %i = {op}\n") if op else ""
+            body = (source + f"  %f = arith.{conversion} {'%i' if op else '%c'} : {BYTES if op else FLAGS[6:]} to {PAIRS}\n" + number("one", "1.0") +
+                    number("large", "-1.0e9") + pairs("r", "arith.subf %one, %f") +
+                    pairs("t", f"arith.mulf {'%r' if is_reversed else '%f'}, %large") + pairs("m", "arith.addf %s, %t") + softmax("%m"))
+            CASES[f"{conversion}_of_{name}{'_from_one' if is_reversed else ''}"] = (FLAGS, body, *(MASKED if is_mask else UNMASKED))
+
 GIVEN = f", %x: {PAIRS}, %y: {PAIRS}, %i: {INTS}{FLAGS}"
 
 
