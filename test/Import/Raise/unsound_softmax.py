@@ -112,9 +112,9 @@ def by_difference(op, of):
             f"  %all = {wide('%rest')}\n" + pairs("lower", of) + pairs("p", "math.exp %lower"))
 
 
-def empty_rows(combiner, predicate, start):
-    """The weights of a row are 0 if all scores (or some) are −∞."""
-    return (hidden("0xFF800000") + number("low", "0xFF800000") + f"  %is = arith.cmpf {predicate}, %h, %low : {PAIRS}\n"
+def empty_rows(combiner, predicate, start, low="0xFF800000"):
+    """The weights of a row are 0 if all scores (or some) are −∞, or another number."""
+    return (hidden("0xFF800000") + number("low", low) + f"  %is = arith.cmpf {predicate}, %h, %low : {PAIRS}\n"
             f"  %start = arith.constant {start}\n  %re = tensor.empty() : tensor<4xi1>\n"
             "  %rs = linalg.fill ins(%start : i1) outs(%re : tensor<4xi1>) -> tensor<4xi1>\n"
             f"  %row = linalg.reduce {{ {combiner} }} ins(%is : tensor<4x4xi1>) outs(%rs : tensor<4xi1>) dimensions = [1]\n"
@@ -277,6 +277,9 @@ CASES = {
     "zero_for_rows_with_a_hidden_key": (FLAGS, empty_rows("arith.ori", "oeq", "false"), ["attn.attention", "weight("], []),
     "zero_for_rows_without_hidden_keys": (FLAGS, empty_rows("arith.andi", "one", "true"), ["attn.attention", "weight("], []),
     "zero_for_rows_without_keys": (FLAGS, empty_rows("arith.andi", "oeq", "true"), ["attn.attention"], ["weight("]),
+    # Rows with keys may have one score for all of them.
+    **{f"zero_for_rows_of_{name}": (FLAGS, empty_rows("arith.andi", "oeq", "true", low), ["attn.attention", "weight("], [])
+       for name, low in (("zeros", "0.0"), ("ones", "1.0"), ("largest", "0x7F800000"), ("lowest", "-3.0e38"))},
     "hidden_by_two_masks": (", %g: tensor<4x4xi1>" + FLAGS, hidden_twice(), ["attn.attention", "mask(", "arith.andi", "arith.xori"], []),
     # A number in place of NaN, which the bias −∞ of a row makes.
     **{f"{name_of(op)}_of_row_weights": (f", %bias: {ROWS}", weights_of_rows(f"{op} %w, %{other}"), ["attn.attention", *expects], forbids)
