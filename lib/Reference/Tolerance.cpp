@@ -184,7 +184,7 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
 
 std::string Comparison::describe() const {
   if (worst < 0)
-    return "equal (no elements)";
+    return "equal";
   if (verdict == MeanTooFar)
     return llvm::formatv("differs in the mean error: {0:e} of {1:e} allowed; largest error {2:e} at element {3}", mean,
                          meanAllowed, maxError, worst)

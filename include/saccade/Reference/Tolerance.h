@@ -47,11 +47,11 @@ struct Comparison {
     MeanTooFar, ///< every error is allowed, but their mean is not
     Biased      ///< the errors are allowed, but most have one sign
   } verdict = Agrees;
-  int64_t worst = -1;   ///< position of the first failing element, else of the largest error; -1: no elements
-  double maxError = 0;  ///< |actual − exact| at `worst`
-  double allowed = 0;   ///< allowed error at `worst`
-  double ratio = 0;     ///< maxError / allowed; at most 1 if the results agree
-  double meanRatio = 0; ///< mean |actual − exact| / mean |plain − exact|; 0 if the latter is 0
+  int64_t worst = -1;               ///< position of the first failing element, else of the largest error; -1: none
+  double maxError = 0;              ///< |actual − exact| at `worst`
+  double allowed = 0;               ///< allowed error at `worst`
+  double ratio = 0;                 ///< maxError / allowed; at most 1 if the results agree
+  double meanRatio = 0;             ///< mean |actual − exact| / mean |plain − exact|; 0 if the latter is 0
   double mean = 0, meanAllowed = 0; ///< mean |actual − exact| and its bound
   double bias = 0;                  ///< mean signed error, in halves of a unit of the result; −1 for truncation
   double actual = 0, exact = 0;     ///< the values at `worst`
