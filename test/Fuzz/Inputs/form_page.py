@@ -21,10 +21,10 @@ HEAD = """# Forms and features
 
 `./dev soak --forms` runs {planned:,} random programs of attention and compares each with the float64 reference
 ([what counts as correct](../internals/testing.md#what-counts-as-correct)). GPU targets run on [PtxSim](../guides/ptxsim.md). Each
-program has one form, one target, one element type and three to seven features. The features take turns: the plan has every combination
+program has one form, one target, one element type and three to seven features. The plan has every combination
 of a form, a feature, a target and a type, and of a form and two features, except for three masks at once and two weight regions. A
-program counts as agreeing if it also has the kernels of its form: on a GPU they ran; on a CPU they were compiled, which a third of the
-programs shows. The outcomes are in
+program counts as agreeing if it also has the kernels of its form: on a GPU they ran; on a CPU they were compiled, which is checked
+for a third of the programs. The outcomes are in
 [{record.name}](../../benchmarks/results/{record.name}).
 
 **{agree:,} of {programs} programs agree.** {others}
@@ -33,7 +33,7 @@ programs shows. The outcomes are in
 |---|---|
 | prefill | dense operands, 17 to 40 queries a head |
 | split-KV | dense operands, one to eight queries a head; chunks of 5 to 1024 keys |
-| lengths, … | the same two, with `kv_len` and in part `q_len` of each batch or of all |
+| lengths, … | the same two, with `kv_len`, some also with `q_len`: a number, or a tensor with one for each batch |
 | ragged prefill | sequences of 17 to 40 queries; `cu_seqlens` of queries and keys, or of one of them |
 | ragged split-KV | sequences of one to eight queries, likewise |
 | ragged mixed | sequences with one query and sequences with many, in one call |
@@ -91,7 +91,7 @@ def page(rows):
     parts = [HEAD.format(planned=PROGRAMS, programs=programs, agree=outcomes["agrees"], record=RECORD,
                          others=others or "None is refused.")]
     parts.append("| feature | of the programs |\n|---|---|\n" + "".join(f"| {name} | {text} |\n" for name, text in FEATURES.items()))
-    parts.append("## Targets\n\nA cell is the number of programs that agree. Where others exist, the cell names them.\n")
+    parts.append("## Targets\n\nA cell is the number of programs that agree. If some do not, the cell says how many, and why.\n")
     for target in TARGETS:
         parts.append(f"### {target}\n\n" + table(cells, list(FEATURES), lambda form, feature, part=target: (form, feature, part)))
     parts.append("## Element types\n")
