@@ -13,20 +13,19 @@ using namespace saccade::reference;
 /// Equal values, or both NaN.
 static bool sameKind(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
 
+/// Integers must be equal. The first one that differs is reported.
 static Comparison compareIntegers(const Tensor &exact, const Tensor &actual) {
   Comparison comparison;
-  for (int64_t i = 0; i < exact.size(); ++i) {
-    double error = std::abs(double(actual.values[i].integer) - double(exact.values[i].integer));
-    if (actual.values[i].integer == exact.values[i].integer || error < comparison.maxError)
+  for (int64_t i = 0; i < exact.size() && comparison.agrees(); ++i) {
+    int64_t value = exact.values[i].integer, found = actual.values[i].integer;
+    comparison.worst = i;
+    comparison.actual = double(found);
+    comparison.exact = double(value);
+    if (found == value)
       continue;
-    comparison = {Comparison::TooFar,
-                  i,
-                  error,
-                  0,
-                  INFINITY,
-                  0,
-                  double(actual.values[i].integer),
-                  double(exact.values[i].integer)};
+    comparison.verdict = Comparison::TooFar;
+    comparison.maxError = std::abs(comparison.actual - comparison.exact);
+    comparison.ratio = INFINITY;
   }
   return comparison;
 }

@@ -114,6 +114,27 @@ TEST_F(Tolerance, IntegersMustBeEqual) {
   Comparison comparison = compare(exact, exact, integers({3}, {1, 2, 4}));
   EXPECT_EQ(Comparison::TooFar, comparison.verdict);
   EXPECT_EQ(2, comparison.worst);
+  std::string text = comparison.describe();
+  EXPECT_NE(std::string::npos, text.find("error 1.000000e+00 of 0.000000e+00 allowed (ratio INF) at element 2: found "
+                                         "4.000000e+00, expected 3.000000e+00"))
+      << text;
+}
+
+TEST_F(Tolerance, ReportsTheFirstIntegerThatDiffers) {
+  Tensor exact = integers({4}, {1, 2, 3, 4});
+  Comparison comparison = compare(exact, exact, integers({4}, {1, 7, 3, 400}));
+  EXPECT_EQ(1, comparison.worst);
+  EXPECT_EQ(5, comparison.maxError);
+  EXPECT_EQ(7, comparison.actual);
+  EXPECT_EQ(2, comparison.exact);
+}
+
+TEST_F(Tolerance, EqualIntegersAreNotDescribedAsNoElements) {
+  Tensor exact = integers({2}, {5, 6});
+  std::string text = compare(exact, exact, exact).describe();
+  EXPECT_NE(std::string::npos, text.find("agrees: error 0.000000e+00")) << text;
+  Tensor none = integers({0}, {});
+  EXPECT_EQ("equal (no elements)", compare(none, none, none).describe());
 }
 
 TEST_F(Tolerance, EmptyResultsAgree) {
