@@ -63,7 +63,7 @@ private:
       return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, anyReal(random)));
     return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, anyInteger(type)));
   }
-  /// A value of `type`, more often one of the last ones.
+  /// A value of `type`, more often one of the last ones. Some bodies have constants for all arguments and positions.
   Value any(Type type, double constants = 0.25) {
     std::vector<Value> &known = values[type];
     if (known.empty() || random.chance(constants))
@@ -86,6 +86,7 @@ private:
   Value drawCast();
   Value drawTruth();
   Value drawInteger(Type type);
+  Value drawNarrow();
   Value drawReal();
   void draw(ArrayRef<Type> argumentTypes);
 
@@ -127,12 +128,13 @@ Value RandomBody::drawTruth() {
         b, loc, b.getIntegerAttr(wide, isTruth ? random.pick({0, 1}) : random.pick({0, 1, -1})));
   } else {
     pair[0] = create(random.pick({"arith.sitofp", "arith.uitofp"}), b.getF64Type(), truth);
-    pair[1] = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(random.pick({0.0, 1.0, -1.0, 0.5})));
+    pair[1] = arith::ConstantOp::create(b, loc, b.getF64FloatAttr(random.pick({0.0, 1.0, 0.0, 1.0, -1.0, 0.5})));
   }
   bool isReal = isa<FloatType>(pair[1].getType()), areSwapped = random.chance(0.3);
   Value lhs = pair[areSwapped], rhs = pair[!areSwapped];
   if (isReal)
-    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate(random.below(16)), lhs, rhs);
+    return arith::CmpFOp::create(
+        b, loc, arith::CmpFPredicate(random.chance(0.6) ? 1 + random.below(6) : random.below(16)), lhs, rhs);
   auto predicate = arith::CmpIPredicate(random.chance(0.6) ? random.below(2) : random.below(10));
   return arith::CmpIOp::create(b, loc, predicate, lhs, rhs);
 }
@@ -152,6 +154,34 @@ Value RandomBody::drawInteger(Type type) {
                   {any(type, 0.1), arith::ConstantOp::create(b, loc, divisor)});
   }
   return create(random.pick(ArrayRef<const char *>(others)), type, {any(type), any(type)});
+}
+
+/// Reads the result of an op on narrow integers that may overflow: numbers, and positions that were cut off.
+Value RandomBody::drawNarrow() {
+  Type type = random.pick({b.getI8Type(), b.getI32Type()});
+  auto draw = [&](double constants) -> Value {
+    Value x = any(b.getIndexType(), 0);
+    return random.chance(constants) ? constant(type) : create("arith.index_cast", type, x);
+  };
+  static const char *const sums[] = {"arith.addi", "arith.subi", "arith.muli"};
+  static const char *const others[] = {"arith.divsi", "arith.remsi", "arith.floordivsi", "arith.ceildivsi",
+                                       "arith.divui", "arith.remui", "arith.maxsi",      "arith.minsi",
+                                       "arith.maxui", "arith.minui"};
+  double constants = random.pick({0.2, 1.0});
+  Value lhs = draw(constants);
+  bool isSum = constants == 1 || random.chance(0.3);
+  Value rhs =
+      isSum ? draw(constants) : arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, random.pick({2, 3, 7})));
+  Value result =
+      create(random.pick(isSum ? ArrayRef<const char *>(sums) : ArrayRef<const char *>(others)), type, {lhs, rhs});
+  switch (random.below(3)) {
+  case 0:
+    return create(random.pick({"arith.sitofp", "arith.uitofp"}), b.getF64Type(), result);
+  case 1:
+    return create(random.pick({"arith.extsi", "arith.extui"}), b.getI64Type(), result);
+  default:
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate(random.below(10)), result, constant(type));
+  }
 }
 
 Value RandomBody::drawReal() {
@@ -175,7 +205,7 @@ Value RandomBody::drawReal() {
 }
 
 Value RandomBody::drawOp() {
-  switch (random.below(10)) {
+  switch (random.below(12)) {
   case 0:
   case 1:
     return drawCast();
@@ -203,7 +233,10 @@ Value RandomBody::drawOp() {
   case 6:
     return drawReal();
   case 7:
+  case 9:
     return drawTruth();
+  case 8:
+    return drawNarrow();
   default:
     return drawInteger(anyIntegerType());
   }
@@ -243,10 +276,20 @@ void RandomBody::draw(ArrayRef<Type> argumentTypes) {
   auto make = [&]() -> Value {
     random = Random(state);
     values.clear();
-    for (unsigned i = 0; i < 7; ++i)
+    // Bodies of constants are folded as a whole; positions may be larger than narrow integers.
+    bool isConstant = random.chance(0.3);
+    for (unsigned i = 0; i < 7 && !isConstant; ++i)
       values[argumentTypes[i]].push_back(function->getArgument(i));
-    for (unsigned loop = 0; loop < 3; ++loop)
-      values[b.getIndexType()].push_back(linalg::IndexOp::create(b, loc, loop));
+    for (unsigned loop = 0; loop < 3 && !isConstant; ++loop) {
+      Value position = linalg::IndexOp::create(b, loc, loop);
+      values[b.getIndexType()].push_back(position);
+      if (!random.chance(0.4))
+        continue;
+      Value factor = arith::ConstantIndexOp::create(b, loc, random.pick({50, 100, 1 << 29}));
+      Value first = arith::ConstantIndexOp::create(b, loc, random.pick({0, -100, 127, INT32_MAX}));
+      values[b.getIndexType()].push_back(
+          arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, position, factor), first));
+    }
     Value last;
     for (size_t made = 0; made < size; ++made) {
       last = drawOp();

@@ -87,7 +87,7 @@ private:
 TEST(PositionClaims, SimplifiedPositionsKeepTheirValues) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
   Cases cases(4000);
-  int64_t simplified = 0, fitting = 0;
+  int64_t simplified = 0, fitting = 0, atLimits = 0;
   for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {
     Random random(seed);
     SmallVector<int64_t> extents, known;
@@ -126,8 +126,17 @@ TEST(PositionClaims, SimplifiedPositionsKeepTheirValues) {
       int64_t limit = int64_t(1) << (width - 1);
       EXPECT_TRUE(!fits || (*least >= -limit && *most < limit))
           << "SACCADE_SEED=" << seed << ": " << text << " is from " << *least << " to " << *most << ", width " << width;
+      // As near to the limits as the values go, and one beyond them.
+      int64_t below = limit - 1 - *most, above = -limit - *least;
+      for (auto [shift, isWithin] : {std::pair(below, true), {below + 1, false}, {above, true}, {above - 1, false}}) {
+        bool shiftedFits = graph.fits(graph.position(found + shift), width);
+        atLimits += shiftedFits;
+        EXPECT_TRUE(!shiftedFits || isWithin) << "SACCADE_SEED=" << seed << ": " << text << " is from " << *least
+                                              << " to " << *most << ", plus " << shift << ", width " << width;
+      }
     }
   }
+  EXPECT_GE(atLimits, cases.count) << "few positions fit at the limits";
   EXPECT_GE(fitting, cases.count) << "few positions fit";
   EXPECT_GE(simplified * 5, cases.count) << "few positions are simplified";
 }
