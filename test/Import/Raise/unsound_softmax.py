@@ -125,8 +125,10 @@ def empty_rows(combiner, predicate, start, low="0xFF800000"):
 
 def zero_for_nan(term, op=None):
     """Weights that are 0 where they would be NaN, or that `op` changes; %t is added to the scores."""
-    return (number("three", "3.0") + pairs("u", "math.log %bias") + pairs("least", "arith.minimumf %bias, %three") + pairs("t", term) + pairs("m", "arith.addf %s, %t") + softmax("%m", "%w") + number("nil", "0.0") +
-            (pairs("p", op) if op else f"  %nan = arith.cmpf uno, %w, %w : {PAIRS}\n  %p = arith.select %nan, %nil, %w : tensor<4x4xi1>, {PAIRS}\n"))
+    guard = f"  %nan = arith.cmpf uno, %w, %w : {PAIRS}\n  %p = arith.select %nan, %nil, %w : tensor<4x4xi1>, {PAIRS}\n"
+    return (number("three", "3.0") + number("nil", "0.0") + pairs("u", "math.log %bias") +
+            pairs("least", "arith.minimumf %bias, %three") + pairs("t", term) + pairs("m", "arith.addf %s, %t") +
+            softmax("%m", "%w") + (pairs("p", op) if op else guard))
 
 
 def hidden_twice():
@@ -158,12 +160,12 @@ def beside_scaled(op):
     return (number("small", "0.001") + pairs("t", "arith.mulf %bias, %small") + hidden("-1.0e4") + pairs("m", op) + softmax("%m"))
 
 
-def over_queries(scores):
-    """%t, the least of `scores` of each key."""
-    return (f"  %most = arith.constant 0x7F800000 : f32\n  %le = tensor.empty() : {ROWS}\n"
+def with_least(op):
+    """The masked scores and %t, the least of them of each key."""
+    return (hidden("-1.0e4") + f"  %most = arith.constant 0x7F800000 : f32\n  %le = tensor.empty() : {ROWS}\n"
             f"  %lm = linalg.fill ins(%most : f32) outs(%le : {ROWS}) -> {ROWS}\n"
-            f"  %least = {reduced('arith.minimumf', scores, '%lm').replace('[1]', '[0]')}\n"
-            f"  %t = {wide('%least').replace('[1]', '[0]')}\n")
+            f"  %least = {reduced('arith.minimumf', '%h', '%lm').replace('[1]', '[0]')}\n"
+            f"  %t = {wide('%least').replace('[1]', '[0]')}\n" + pairs("m", op) + softmax("%m"))
 
 
 def bits(given, cast):
@@ -228,7 +230,8 @@ def name_of(op):
 
 def unhidden(term):
     """Weights that are 1 for a weight of 0; %t is added to the scores."""
-    return number("three", "3.0") + pairs("t", term) + pairs("m", "arith.addf %s, %t") + softmax("%m", "%w") + pairs("p", "math.exp %w")
+    return (number("three", "3.0") + pairs("t", term) + pairs("m", "arith.addf %s, %t") + softmax("%m", "%w") +
+            pairs("p", "math.exp %w"))
 
 
 def two_softmaxes(first):
@@ -258,7 +261,8 @@ CASES = {
     # Only numbers are known to be tiny, and only beside a sum of at least 1: of the own maximum, of all keys.
     "argument_added_to_sum": (f", %guard: {ROWS}", exponentials() + sum_of() + over_more("%exp"), *REFUSED),
     "maximum_of_a_bias": (BIAS, more_than_sum("1.0e-9", of="%bias"), *REFUSED),
-    "maximum_of_half": ("", number("half", "0.5") + pairs("h", "arith.mulf %s, %half") + more_than_sum("1.0e-9", of="%h"), *REFUSED),
+    "maximum_of_half": ("", number("half", "0.5") + pairs("h", "arith.mulf %s, %half") + more_than_sum("1.0e-9", of="%h"),
+                        *REFUSED),
     "exponents_times_two": ("", scaled_exponents("2.0"), *RAISED),
     "exponents_times_minus_two": ("", scaled_exponents("-2.0"), *REFUSED),
     "number_added_to_masked_sum": (FLAGS, masked_exponentials(over_more("%kept")), *REFUSED),
@@ -282,14 +286,16 @@ CASES = {
        for name, low in (("zeros", "0.0"), ("ones", "1.0"), ("largest", "0x7F800000"), ("lowest", "-3.0e38"))},
     "hidden_by_two_masks": (", %g: tensor<4x4xi1>" + FLAGS, hidden_twice(), ["attn.attention", "mask(", "arith.andi", "arith.xori"], []),
     # A number in place of NaN, which the bias −∞ of a row makes.
-    **{f"{name_of(op)}_of_row_weights": (f", %bias: {ROWS}", weights_of_rows(f"{op} %w, %{other}"), ["attn.attention", *expects], forbids)
+    **{f"{name_of(op)}_of_row_weights": (f", %bias: {ROWS}", weights_of_rows(f"{op} %w, %{other}"),
+                                         ["attn.attention", *expects], forbids)
        for op, other, expects, forbids in (
            ("arith.maxnumf", "nil", ["captures(%arg3"], []), ("arith.maximumf", "nil", [], ["captures("]),
            ("arith.minnumf", "nil", ["captures(%arg3"], []), ("arith.minimumf", "nil", [], ["captures("]),
            ("math.powf", "half", ["captures(%arg3"], []), ("arith.mulf", "half", [], ["captures("]))},
     # A score of NaN makes the weights of its row NaN, for which such an op gives a number.
     **{f"{name_of(op)}_of_weights_of_logarithm": (BIAS, zero_for_nan("math.log %bias", f"{op} %w, %nil"), *expected)
-       for op, expected in (("arith.maxnumf", REFUSED), ("arith.maximumf", RAISED), ("arith.minnumf", REFUSED), ("arith.minimumf", RAISED))},
+       for op, expected in (("arith.maxnumf", REFUSED), ("arith.maximumf", RAISED),
+                            ("arith.minnumf", REFUSED), ("arith.minimumf", RAISED))},
     # A guard replaces NaN, which a score of ∞ or NaN makes of all weights of a row.
     **{f"zero_for_nan_of_{name}": (BIAS, zero_for_nan(term), *(RAISED if is_number else REFUSED)) for name, term, is_number in (
         ("bias", "arith.addf %bias, %three", True), ("half_bias", "arith.divf %bias, %three", True),
@@ -324,12 +330,13 @@ CASES = {
     "scaled_term_before_hidden_keys": (FLAGS + BIAS, beside_scaled("arith.addf %t, %h"), *MASKED),
     "scaled_term_after_hidden_keys": (FLAGS + BIAS, beside_scaled("arith.addf %h, %t"), *MASKED),
     # The least score of a key over all queries may be the number that hides it.
-    "least_of_hidden_scores_subtracted": (FLAGS, hidden("-1.0e4") + over_queries("%h") + pairs("m", "arith.subf %h, %t") + softmax("%m"), *UNMASKED),
-    "least_of_hidden_scores_added": (FLAGS, hidden("-1.0e4") + over_queries("%h") + pairs("m", "arith.addf %h, %t") + softmax("%m"), *UNMASKED),
+    "least_of_hidden_scores_subtracted": (FLAGS, with_least("arith.subf %h, %t"), *UNMASKED),
+    "least_of_hidden_scores_added": (FLAGS, with_least("arith.addf %h, %t"), *UNMASKED),
     "scores_subtracted_from_hidden_scores": (FLAGS, with_term(pairs("t", "arith.negf %s")), *MASKED),
     # The bits of a number are not its value.
     "bits_of_a_bias": (", %b: tensor<4x4xi16>", bits("tensor<4x4xi16>", "tensor<4x4xbf16>"), ["attn.attention", "captures("], []),
-    "bits_of_another_float": (", %b: tensor<4x4xf16>", bits("tensor<4x4xf16>", "tensor<4x4xbf16>"), ["attn.attention", "arith.bitcast"], []),
+    "bits_of_another_float": (", %b: tensor<4x4xf16>", bits("tensor<4x4xf16>", "tensor<4x4xbf16>"),
+                              ["attn.attention", "arith.bitcast"], []),
     # The product of the factors is too large for f32; that of all three is not.
     "scores_times_large_numbers": ("", times("1.0e30", "1.0e30"), ["scale(1.0000000150474662E+30", "score("], ["0x7F800000"]),
     "scores_times_large_and_small_numbers": ("", times("1.0e30", "2.0e-30"), ["attn.attention", "scale(2.0"], ["score("]),
@@ -365,7 +372,8 @@ CASES = {
     **{f"{name_of(op)}_of_weights": (FLAGS, changed(f"{op} %w", "0.5"), ["attn.attention", op], ["linalg.softmax"])
        for op in KEEP_ZERO},
     **{f"{name_of(op)}_of_weights": (FLAGS, changed(f"{op} %w", "0.5"), *REFUSED) for op in MOVE_ZERO},
-    **{f"{name_of(op)}_{by.replace('.', '_').replace('-', 'minus_')}_of_weights": (FLAGS, changed(f"{op} %w, %number", by), *(RAISED if keeps else REFUSED))
+    **{f"{name_of(op)}_{by.replace('.', '_').replace('-', 'minus_')}_of_weights":
+       (FLAGS, changed(f"{op} %w, %number", by), *(RAISED if keeps else REFUSED))
        for op, by, keeps in (("arith.addf", "0.5", False), ("arith.subf", "0.5", False), ("arith.mulf", "0.5", True),
                              ("arith.maximumf", "0.5", False), ("arith.maximumf", "0.0", True), ("arith.minimumf", "-0.5", False),
                              ("arith.minimumf", "0.0", True), ("arith.maxnumf", "0.5", False), ("arith.minnumf", "-0.5", False))},
@@ -432,10 +440,13 @@ for name, (op, element, *values) in TWO.items():
             is_mask = 0 in factors and min(factors) >= 0 and max(factors) > 0
             # Large unsigned numbers are not read.
             is_mask &= conversion == "sitofp" or "select" not in op or min(values) >= 0
-            source = (number("set", values[0], BYTES) + number("unset", values[1], BYTES) + f"  %i = {op}\n") if op else ""
-            body = (source + f"  %f = arith.{conversion} {'%i' if op else '%c'} : {BYTES if op else FLAGS[6:]} to {PAIRS}\n" + number("one", "1.0") +
-                    number("large", "-1.0e9") + pairs("r", "arith.subf %one, %f") +
-                    pairs("t", f"arith.mulf {'%r' if is_reversed else '%f'}, %large") + pairs("m", "arith.addf %s, %t") + softmax("%m"))
+            source = f"  %f = arith.{conversion} %c : {FLAGS[6:]} to {PAIRS}\n"
+            if op:
+                source = (number("set", values[0], BYTES) + number("unset", values[1], BYTES) +
+                          f"  %i = {op}\n  %f = arith.{conversion} %i : {BYTES} to {PAIRS}\n")
+            body = (source + number("one", "1.0") + number("large", "-1.0e9") + pairs("r", "arith.subf %one, %f") +
+                    pairs("t", f"arith.mulf {'%r' if is_reversed else '%f'}, %large") + pairs("m", "arith.addf %s, %t") +
+                    softmax("%m"))
             CASES[f"{conversion}_of_{name}{'_from_one' if is_reversed else ''}"] = (FLAGS, body, *(MASKED if is_mask else UNMASKED))
 
 GIVEN = f", %x: {PAIRS}, %y: {PAIRS}, %i: {INTS}{FLAGS}"
