@@ -174,11 +174,15 @@ Value RandomBody::drawNarrow() {
       isSum ? draw(constants) : arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, random.pick({2, 3, 7})));
   Value result =
       create(random.pick(isSum ? ArrayRef<const char *>(sums) : ArrayRef<const char *>(others)), type, {lhs, rhs});
-  switch (random.below(3)) {
+  if (random.chance(0.2))
+    result = create("arith.index_cast", type, any(b.getIndexType(), 0));
+  switch (random.below(4)) {
   case 0:
     return create(random.pick({"arith.sitofp", "arith.uitofp"}), b.getF64Type(), result);
   case 1:
     return create(random.pick({"arith.extsi", "arith.extui"}), b.getI64Type(), result);
+  case 2:
+    return create(random.pick({"arith.index_cast", "arith.index_castui"}), b.getIndexType(), result);
   default:
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate(random.below(10)), result, constant(type));
   }
