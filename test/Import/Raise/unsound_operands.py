@@ -195,11 +195,11 @@ def over_sum(reads):
     """Exponentials of any number of keys over the sum of all of them, or of the first two."""
     def build(g, q, k, v, like):
         e = g.pointwise([(g.einsum("id,jd->ij", q, k), "ij")], "ij", g.exp)
-        summed = e
+        reduced = e
         if reads == "two":
             two = g.reshape(e, "[[0], [1, 2]]", [3, None, 2], True, [(like, 0)])
-            summed = g.pointwise([(two, "i0j")], "ij", lambda x: x)
-        total = g.reduce(summed, "ij", "i", 0.0, g.add)
+            reduced = g.pointwise([(two, "i0j")], "ij", lambda x: x)
+        total = g.reduce(reduced, "ij", "i", 0.0, g.add)
         return g.einsum("ij,je->ie", g.pointwise([(e, "ij"), (total, "i")], "ij", g.div), v)
 
     return [shape("id"), [None, 8], [None, 8], [None]], build
