@@ -132,3 +132,47 @@ def test_a_layout_with_a_batch_is_refused():
 def test_lengths_of_another_number_of_sequences_are_refused():
     refused(ValueError, ["kv_len has shape (3,), expected (2,)"], saccade.attention, q, k, k,
             cu_seqlens_q=cu, cu_seqlens_k=cu, kv_len=cu)  # fmt: skip
+
+
+TOO_LONG = [
+    (numbers(11, 20), "found 11, expected at most 10"),
+    (numbers(4, 21), "found 21, expected at most 20"),
+    (numbers(12, 21), "found 12, expected at most 10"),
+    (numbers(11, 23), "found 23, expected at most 20"),
+]
+
+
+# Positions would be counted from the end of another sequence.
+@pytest.mark.parametrize(("lengths", "words"), TOO_LONG, ids=[case[1] for case in TOO_LONG])
+def test_lengths_beyond_their_sequence_are_refused(lengths, words):
+    refused(ValueError, [f"kv_len exceeds the length of key: {words}"], saccade.attention, q, k, k,
+            cu_seqlens_q=cu, cu_seqlens_k=cu, kv_len=lengths)  # fmt: skip
+
+
+QUERY_LENGTHS = """func.func @f(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %cq: tensor<?xi32>, %ck: tensor<?xi64>, %n: tensor<?xi32>)
+    -> tensor<?x8xf32> {
+  %o = attn.attention %q[s,d], %k[s,d], %k[s,d] q_len(%n : tensor<?xi32>) cu_seqlens_q(%cq : tensor<?xi32>)
+    cu_seqlens_k(%ck : tensor<?xi64>) : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+"""
+
+
+def test_query_lengths_are_compared_with_the_sequences_of_queries():
+    call = saccade.compile(QUERY_LENGTHS).f
+    x, y = normal(9, 8), normal(30, 8)
+    offsets = numbers(0, 4, 9), torch.tensor([0, 20, 30])
+    call(x, y, *offsets, numbers(4, 5))
+    refused(
+        ValueError,
+        ["q_len exceeds the length of query: found 6, expected at most 5"],
+        call,
+        x,
+        y,
+        *offsets,
+        numbers(4, 6),
+    )
+    refused(ValueError, ["q_len is negative: found -1"], call, x, y, *offsets, numbers(4, -1))
+    refused(ValueError, [], call, x, y, *offsets, numbers(4, 5, 5))
+    refused(ValueError, [], call, x, y, *offsets, numbers(4))
+    refused(ValueError, ["cu_seqlens_q has no element"], call, x, y, offsets[0][:0], offsets[1][:0], numbers())

@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace saccade::attn;
 
 /// Applies to arguments only, tensors if the host can read their elements; generated code clamps other lengths. With
-/// `at` the operand is a part of a longer sequence, so lengths have no upper bound.
+/// `at` the operand is a part of a longer sequence, so lengths have no upper bound. The lengths of ragged sequences are
+/// compared with those of the sequences if the offsets are arguments too.
 void ShapeChecks::addForLength(AttentionOp op, Role role) {
   bool isQuery = role == Role::Query;
   Value length = isQuery ? op.getQLen() : op.getKvLen();
@@ -26,20 +27,41 @@ void ShapeChecks::addForLength(AttentionOp op, Role role) {
   auto asIndex = [&](Value value) -> Value {
     return value.getType().isIndex() ? value : arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value);
   };
+  Value rows = materialize(getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
+                                      isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
   Value minimum = zero, maximum = zero;
   if (isTensor) {
     Value one = arith::ConstantIndexOp::create(builder, loc, 1), batches = materialize(extent(length, 0));
-    auto loop = scf::ForOp::create(builder, loc, zero, batches, one, ValueRange{zero, zero},
+    Value offsets = cuSeqlensArgument(op, role);
+    if (offsets) // Another number of sequences is refused elsewhere.
+      batches = arith::MinSIOp::create(builder, loc, batches,
+                                       arith::SubIOp::create(builder, loc, materialize(extent(offsets, 0)), one));
+    // The loop carries the least length, and the length that exceeds the rows of its sequence the most, with these
+    // rows.
+    auto loop = scf::ForOp::create(builder, loc, zero, batches, one, ValueRange{zero, zero, offsets ? zero : rows},
                                    [&](OpBuilder &, Location, Value i, ValueRange carried) {
                                      OpBuilder::InsertionGuard guard(builder);
                                      builder.setInsertionPointToEnd(i.getParentBlock());
                                      Value element = asIndex(tensor::ExtractOp::create(builder, loc, length, i));
-                                     Value lower = arith::MinSIOp::create(builder, loc, carried[0], element);
-                                     Value upper = arith::MaxSIOp::create(builder, loc, carried[1], element);
-                                     scf::YieldOp::create(builder, loc, ValueRange{lower, upper});
+                                     Value lower = arith::MinSIOp::create(builder, loc, carried[0], element),
+                                           own = rows;
+                                     if (offsets) {
+                                       Value next = arith::AddIOp::create(builder, loc, i, one);
+                                       Value begin = asIndex(tensor::ExtractOp::create(builder, loc, offsets, i));
+                                       Value end = asIndex(tensor::ExtractOp::create(builder, loc, offsets, next));
+                                       own = arith::SubIOp::create(builder, loc, end, begin);
+                                     }
+                                     Value excess = arith::SubIOp::create(builder, loc, element, own);
+                                     Value most = arith::SubIOp::create(builder, loc, carried[1], carried[2]);
+                                     Value isMore =
+                                         arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sgt, excess, most);
+                                     Value upper = arith::SelectOp::create(builder, loc, isMore, element, carried[1]);
+                                     Value bound = arith::SelectOp::create(builder, loc, isMore, own, carried[2]);
+                                     scf::YieldOp::create(builder, loc, ValueRange{lower, upper, bound});
                                    });
     minimum = loop.getResult(0);
     maximum = loop.getResult(1);
+    rows = loop.getResult(2);
   } else {
     minimum = maximum = asIndex(length);
   }
@@ -48,8 +70,6 @@ void ShapeChecks::addForLength(AttentionOp op, Role role) {
   require(isValid, minimum, zero, clause + " is negative", "at least ");
   if (!op.getAt().empty())
     return;
-  Value rows = materialize(getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
-                                      isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
   Value isWithin = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, maximum, rows);
   require(isWithin, maximum, rows, clause + " exceeds the length of " + (isQuery ? "query" : "key"), "at most ");
 }

@@ -171,14 +171,19 @@ void ShapeChecks::addForLinear(LinearOp op) {
                 "state has another number of columns than the output requires");
 }
 
-/// Checks that cu_seqlens starts with 0, does not descend and is within the operand. Applies to arguments only;
-/// computed lengths are not known before the call, and generated code clamps them.
-void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
+Value ShapeChecks::cuSeqlensArgument(AttentionOp op, Role role) {
   Value offsets = op.getCuSeqlens(role);
-  while (auto cast = offsets.getDefiningOp<tensor::CastOp>())
-    offsets = cast.getSource();
-  auto type = dyn_cast<RankedTensorType>(offsets.getType());
-  if (!type || !isa<BlockArgument>(offsets) || !mayReadElements)
+  while (offsets && offsets.getDefiningOp<tensor::CastOp>())
+    offsets = offsets.getDefiningOp<tensor::CastOp>().getSource();
+  return isa_and_nonnull<BlockArgument>(offsets) && isa<RankedTensorType>(offsets.getType()) ? offsets : Value();
+}
+
+/// Checks that cu_seqlens starts with 0, does not descend and is within the operand. Applies to arguments only;
+/// computed lengths are not known before the call, and generated code clamps them. If the host cannot read elements,
+/// only the number of offsets is checked.
+void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
+  Value offsets = cuSeqlensArgument(op, role);
+  if (!offsets)
     return;
   bool isQuery = role == Role::Query;
   StringRef clause = isQuery ? "cu_seqlens_q" : "cu_seqlens_k", rows = isQuery ? "query" : "key";
@@ -188,6 +193,8 @@ void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
   };
   Value size = materialize(extent(offsets, 0)), one = index(1);
   require(compare(arith::CmpIPredicate::sge, size, one), size, one, clause + " has no element", "at least ");
+  if (!mayReadElements)
+    return;
   Value total = materialize(getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
                                        isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
   // The loop carries the first invalid element: its problem, its value, the expected value; and the previous element.

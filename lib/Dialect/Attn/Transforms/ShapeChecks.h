@@ -45,6 +45,8 @@ private:
   void addForCast(mlir::tensor::CastOp op);
   void addForExpand(mlir::tensor::ExpandShapeOp op);
   void addForSlice(mlir::OffsetSizeAndStrideOpInterface op, mlir::Value whole);
+  /// cu_seqlens of `role` if it is an argument, else null.
+  mlir::Value cuSeqlensArgument(AttentionOp op, Role role);
   void addForCuSeqlens(AttentionOp op, Role role);
   void addForLength(AttentionOp op, Role role);
   void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
