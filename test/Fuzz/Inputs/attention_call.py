@@ -106,9 +106,11 @@ class Call:
             self.options["window"] = rng.choice([1 + distance(), (distance(), distance())])
         if rng.random() < 0.25:
             lengths = [self.values.randint(0, self.keys) for _ in range(self.batch)]
-            if self.lengths:  # a length beyond all rows of a ragged batch is refused
+            if self.lengths:  # a number beyond all rows of a ragged batch is refused
                 lengths = [min(length, sum(self.lengths[1])) for length in lengths]
             self.options["kv_len"] = lengths[0]
+            if self.lengths:  # and a tensor with a length beyond its sequence
+                lengths = [min(length, own) for length, own in zip(lengths, self.lengths[1])]
             if ("b" in self.layout or self.lengths) and rng.random() < 0.7:
                 dtype = rng.choice([torch.int32, torch.int64])
                 values = torch.tensor(lengths, dtype=dtype)

@@ -170,7 +170,8 @@ class Graph:
                 dynamic = (0,) if self.rng.random() < 0.5 else ()
                 name = self.add_tensor(f"{role}_len", np.array(ends, np.int64).reshape(-1) + start, element, dynamic)
                 kind = self.arguments[-1].mlir_type
-                if not all(0 <= end <= rows for end in ends):
+                limits = self.ragged.get(role, [rows] * len(ends))
+                if not all(0 <= end <= limit for end, limit in zip(ends, limits)):
                     zero = self.add_tensor("zero", np.zeros(len(ends), np.int64), element, dynamic)
                     self.prologue.append(f"%{role}_computed = arith.addi {name}, {zero} : {kind}")
                     name = f"%{role}_computed"
