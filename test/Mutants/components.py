@@ -82,7 +82,7 @@ COMPONENTS = [
               ("attention_weights", "scores", "masks", "linear", "regions_random")),
     Component("GPU", ("lib/Codegen/GPU",), (r"Codegen/GPU", r"Execution/GPU", r"Fuzz/random-graphs-gpu", r"PtxSim/")),
     Component("Target", ("lib/Target",),
-              (r"Target/", r"Unit/.*(Target|Assemble)",
+              (r"Target/", r"Codegen/CPU/inner_loops", r"Unit/.*(Target|Assemble)",
                r"Tools/(shared|gpu-library|saccade-compile|tvm|runtime|prepack)",
                r"CAPI/exports", r"Runtime/CUDA")),
     Component("Runtime", ("lib/Runtime",),
