@@ -101,7 +101,7 @@ class Batches:
         return self.random.standard_normal(shape, dtype=np.float32)
 
     def ragged(self, queries: list[int], keys: list[int]) -> Call:
-        """A call with sequences of so many queries and keys."""
+        """A call with one sequence for each number of queries and of keys."""
         offsets = [np.array([0, *itertools.accumulate(lengths)], np.int32) for lengths in (queries, keys)]
         q, k, v = (self.values(sum(lengths), heads, DEPTH)
                    for lengths, heads in ((queries, HEADS), (keys, KV_HEADS), (keys, KV_HEADS)))  # fmt: skip

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Runs the entry, or its alternative for the architecture of the GPU `ordinal` (of CUDA), with arguments that
+/* Runs the entry, or its alternative for the architecture of the GPU `device` (a CUDA ordinal), with arguments that
  * saccade_entry_call has checked. *message receives the return value of the host code. Uses the current context if it
  * belongs to this device, else the device's primary context. The call is asynchronous, does not synchronise the device,
  * and may be made during stream capture. */
@@ -44,7 +44,7 @@ SACCADE_EXPORTED void saccade_set_stream(void *stream);
 SaccadeStatus saccade_entry_call_on_stream(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
                                            void *stream);
 
-/* Writes the compute capability of the GPU `device` (a CUDA ordinal), 80 for 8.0. Errors begin with `subject`. */
+/* Writes the compute capability of the GPU `ordinal`, 80 for 8.0. Errors begin with `subject`. */
 SaccadeStatus saccade_cuda_capability(const char *subject, int32_t ordinal, int32_t *capability);
 
 #ifdef __cplusplus
