@@ -1,10 +1,11 @@
 """Prints in one line which tests of a run of the suite this machine could not run, and why.
 
 Usage: not_run.py REPORT.xml...
-The reports are those of lit and pytest in the JUnit format. Tests that a filter or a sanitized build leaves out are not
+The reports are those of lit and pytest in the JUnit format; a runner that ran no test writes none. Tests that a filter or a sanitized build leaves out are not
 listed: the machine is not the reason.
 """
 
+import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
 
@@ -23,7 +24,8 @@ def skipped(report: str) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    parts = [f"{reason}: {', '.join(names)}" for report in sys.argv[1:] for reason, names in skipped(report).items()]
+    reports = [report for report in sys.argv[1:] if pathlib.Path(report).exists()]
+    parts = [f"{reason}: {', '.join(names)}" for report in reports for reason, names in skipped(report).items()]
     print("Not run on this machine:", "; ".join(parts) or "nothing")
 
 

@@ -30,51 +30,107 @@ static int64_t safe(int64_t divisor, int64_t dividend) {
 static int64_t floorDiv(int64_t x, int64_t y) { return x / y - (x % y != 0 && (x < 0) != (y < 0)); }
 static int64_t ceilDiv(int64_t x, int64_t y) { return x / y + (x % y != 0 && (x < 0) == (y < 0)); }
 
-static int64_t compute(Operation *op, int64_t x, int64_t y, unsigned width) {
-  uint64_t ux = asUnsigned(x, width), uy = asUnsigned(y, width);
+/// Ops with two operands on all lanes. The kind of an op is looked up once, not for each lane.
+struct BinaryOp {
+  const Lanes &lhs, &rhs;
+  unsigned width;
+
+  template <typename Function>
+  Lanes each(Function function) const {
+    Lanes result(lhs.size());
+    for (size_t lane = 0; lane < result.size(); ++lane)
+      result[lane] = int64_t(function(lhs[lane], rhs[lane]));
+    return result;
+  }
+
+  template <typename Function>
+  Lanes eachUnsigned(Function function) const {
+    return each([&](int64_t x, int64_t y) { return function(asUnsigned(x, width), asUnsigned(y, width)); });
+  }
+
+  /// Signed numbers of one bit are 0 and -1.
+  template <typename Function>
+  Lanes eachSigned(Function function) const {
+    return each([&](int64_t x, int64_t y) { return width == 1 ? function(-x, -y) : function(x, y); });
+  }
+
+  Lanes compare(arith::CmpIPredicate predicate) const;
+  Lanes compute(Operation *op) const;
+};
+
+Lanes BinaryOp::compare(arith::CmpIPredicate predicate) const {
+  using arith::CmpIPredicate;
+  switch (predicate) {
+  case CmpIPredicate::eq:
+    return eachUnsigned(std::equal_to<uint64_t>());
+  case CmpIPredicate::ne:
+    return eachUnsigned(std::not_equal_to<uint64_t>());
+  case CmpIPredicate::slt:
+    return eachSigned(std::less<int64_t>());
+  case CmpIPredicate::sle:
+    return eachSigned(std::less_equal<int64_t>());
+  case CmpIPredicate::sgt:
+    return eachSigned(std::greater<int64_t>());
+  case CmpIPredicate::sge:
+    return eachSigned(std::greater_equal<int64_t>());
+  case CmpIPredicate::ult:
+    return eachUnsigned(std::less<uint64_t>());
+  case CmpIPredicate::ule:
+    return eachUnsigned(std::less_equal<uint64_t>());
+  case CmpIPredicate::ugt:
+    return eachUnsigned(std::greater<uint64_t>());
+  case CmpIPredicate::uge:
+    return eachUnsigned(std::greater_equal<uint64_t>());
+  }
+  llvm_unreachable("unknown predicate");
+}
+
+Lanes BinaryOp::compute(Operation *op) const {
+  if (auto compared = dyn_cast<arith::CmpIOp>(op))
+    return compare(compared.getPredicate());
   if (isa<arith::AddIOp>(op))
-    return int64_t(ux + uy);
+    return eachUnsigned(std::plus<uint64_t>());
   if (isa<arith::SubIOp>(op))
-    return int64_t(ux - uy);
+    return eachUnsigned(std::minus<uint64_t>());
   if (isa<arith::MulIOp>(op))
-    return int64_t(ux * uy);
+    return eachUnsigned(std::multiplies<uint64_t>());
   if (isa<arith::AndIOp>(op))
-    return x & y;
+    return each(std::bit_and<int64_t>());
   if (isa<arith::OrIOp>(op))
-    return x | y;
+    return each(std::bit_or<int64_t>());
   if (isa<arith::XOrIOp>(op))
-    return x ^ y;
+    return each(std::bit_xor<int64_t>());
   if (isa<arith::MinSIOp>(op))
-    return std::min(x, y);
+    return each([](int64_t x, int64_t y) { return std::min(x, y); });
   if (isa<arith::MaxSIOp>(op))
-    return std::max(x, y);
+    return each([](int64_t x, int64_t y) { return std::max(x, y); });
   if (isa<arith::MinUIOp>(op))
-    return int64_t(std::min(ux, uy));
+    return eachUnsigned([](uint64_t x, uint64_t y) { return std::min(x, y); });
   if (isa<arith::MaxUIOp>(op))
-    return int64_t(std::max(ux, uy));
+    return eachUnsigned([](uint64_t x, uint64_t y) { return std::max(x, y); });
   if (isa<arith::FloorDivSIOp>(op))
-    return floorDiv(x, safe(y, x));
+    return each([](int64_t x, int64_t y) { return floorDiv(x, safe(y, x)); });
   if (isa<arith::CeilDivSIOp>(op))
-    return ceilDiv(x, safe(y, x));
+    return each([](int64_t x, int64_t y) { return ceilDiv(x, safe(y, x)); });
   if (isa<arith::DivSIOp>(op))
-    return x / safe(y, x);
+    return each([](int64_t x, int64_t y) { return x / safe(y, x); });
   if (isa<arith::RemSIOp>(op))
-    return x % safe(y, x);
+    return each([](int64_t x, int64_t y) { return x % safe(y, x); });
   if (isa<arith::DivUIOp>(op))
-    return int64_t(ux / std::max<uint64_t>(uy, 1));
+    return eachUnsigned([](uint64_t x, uint64_t y) { return x / std::max<uint64_t>(y, 1); });
   if (isa<arith::CeilDivUIOp>(op))
-    return int64_t(ux / std::max<uint64_t>(uy, 1) + (ux % std::max<uint64_t>(uy, 1) != 0));
+    return eachUnsigned([](uint64_t x, uint64_t y) { return llvm::divideCeil(x, std::max<uint64_t>(y, 1)); });
   if (isa<arith::RemUIOp>(op))
-    return int64_t(ux % std::max<uint64_t>(uy, 1));
-  bool isInside = uy < width;
+    return eachUnsigned([](uint64_t x, uint64_t y) { return x % std::max<uint64_t>(y, 1); });
+  // A shift by the width of the type or more gives 0 here.
   if (isa<arith::ShLIOp>(op))
-    return isInside ? int64_t(ux << uy) : 0;
-  if (isa<arith::ShRSIOp>(op))
-    return isInside ? x >> uy : 0;
+    return eachUnsigned([this](uint64_t x, uint64_t y) { return y < width ? x << y : 0; });
   if (isa<arith::ShRUIOp>(op))
-    return isInside ? int64_t(ux >> uy) : 0;
+    return eachUnsigned([this](uint64_t x, uint64_t y) { return y < width ? x >> y : 0; });
+  if (isa<arith::ShRSIOp>(op))
+    return each([this](int64_t x, int64_t y) { return asUnsigned(y, width) < width ? x >> y : 0; });
   ADD_FAILURE() << "an op that the test cannot evaluate: " << op->getName().getStringRef().str();
-  return 0;
+  return Lanes(lhs.size(), 0);
 }
 
 const Lanes &LaneEvaluator::operator()(Value value) {
@@ -116,23 +172,23 @@ Lanes LaneEvaluator::evaluate(Operation *op) {
   for (Value operand : op->getOperands())
     operands.push_back((*this)(operand));
   unsigned width = widthOf(op->getOperand(0).getType());
+  const Lanes &first = operands[0];
+  if (isa<arith::TruncIOp>(op))
+    return first;
+  bool isSelect = isa<arith::SelectOp>(op), isExtended = isa<arith::IndexCastOp, arith::ExtSIOp>(op);
+  bool isExtendedByZeros = isa<arith::IndexCastUIOp, arith::ExtUIOp>(op);
+  if (!isSelect && !isExtended && !isExtendedByZeros && !isa<math::AbsIOp>(op))
+    return BinaryOp{first, operands[1], width}.compute(op);
   for (size_t lane = 0; lane < count; ++lane) {
-    int64_t x = operands[0][lane];
-    if (isa<arith::SelectOp>(op))
+    int64_t x = first[lane];
+    if (isSelect)
       result[lane] = operands[x ? 1 : 2][lane];
-    else if (isa<arith::IndexCastOp, arith::ExtSIOp>(op))
+    else if (isExtended)
       result[lane] = width == 1 ? -x : x;
-    else if (isa<arith::TruncIOp>(op))
-      result[lane] = x;
-    else if (isa<arith::IndexCastUIOp, arith::ExtUIOp>(op))
+    else if (isExtendedByZeros)
       result[lane] = int64_t(asUnsigned(x, width));
-    else if (isa<math::AbsIOp>(op))
-      result[lane] = x < 0 ? int64_t(-uint64_t(x)) : x;
-    else if (auto compared = dyn_cast<arith::CmpIOp>(op))
-      result[lane] = arith::applyCmpPredicate(compared.getPredicate(), APInt(64, uint64_t(x)).trunc(width),
-                                              APInt(64, uint64_t(operands[1][lane])).trunc(width));
     else
-      result[lane] = compute(op, x, operands[1][lane], width);
+      result[lane] = x < 0 ? int64_t(-uint64_t(x)) : x;
   }
   return result;
 }
