@@ -1,8 +1,8 @@
 """Prints in one line which tests of a run of the suite this machine could not run, and why.
 
 Usage: not_run.py REPORT.xml...
-The reports are those of lit and pytest in the JUnit format; a runner that ran no test writes none. Tests that a filter or a sanitized build leaves out are not
-listed: the machine is not the reason.
+The reports are those of lit and pytest in the JUnit format; a runner that ran no test writes none. Tests that a filter
+or a sanitized build leaves out are not listed: the machine is not the reason.
 """
 
 import pathlib
