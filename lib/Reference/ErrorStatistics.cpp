@@ -8,12 +8,17 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::reference;
 
-double saccade::reference::unitAt(Type type, double value) {
+UnitOf::UnitOf(Type type) {
   const llvm::fltSemantics &semantics = cast<FloatType>(type).getFloatSemantics();
-  int exponent = llvm::APFloat::semanticsMinExponent(semantics);
+  minExponent = llvm::APFloat::semanticsMinExponent(semantics);
+  precision = int(llvm::APFloat::semanticsPrecision(semantics));
+}
+
+double UnitOf::operator()(double value) const {
+  int exponent = minExponent;
   if (value != 0 && std::isfinite(value))
     exponent = std::max(exponent, std::ilogb(value));
-  return std::ldexp(1.0, exponent + 1 - int(llvm::APFloat::semanticsPrecision(semantics)));
+  return std::ldexp(1.0, exponent + 1 - precision);
 }
 
 /// Values that are equal up to the rounding of f32, which rounding to 16 bits treats alike.
@@ -29,6 +34,7 @@ ErrorStatistics ErrorStatistics::of(Type type, const Tensor &exact, const Tensor
   llvm::DenseMap<int64_t, Row> rows;
   llvm::DenseMap<uint32_t, double> unitsOfValue;
   ErrorStatistics statistics;
+  UnitOf unitOf(type);
   double smallest = std::ldexp(1.0, llvm::APFloat::semanticsMinExponent(cast<FloatType>(type).getFloatSemantics()));
   // A uniform error of at most eps/2 has a deviation of eps/2 / √3.
   double weightDeviation = magnitude ? epsilonOf(magnitude->inputType) / 2 / std::sqrt(3.0) : 0;
@@ -38,7 +44,7 @@ ErrorStatistics ErrorStatistics::of(Type type, const Tensor &exact, const Tensor
     row.values = llvm::hash_combine(row.values, neighbourhoodOf(value));
     if (!std::isfinite(value) || !std::isfinite(error))
       continue;
-    double unit = unitAt(type, value);
+    double unit = unitOf(value);
     ++statistics.elements;
     statistics.max = std::max(statistics.max, std::abs(error));
     statistics.mean += std::abs(error);

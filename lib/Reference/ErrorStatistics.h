@@ -26,8 +26,15 @@ struct ErrorStatistics {
                             llvm::ArrayRef<int64_t> rowNumbers, const Magnitude *magnitude = nullptr);
 };
 
-/// The distance of neighbouring values of `type` at `value`.
-double unitAt(mlir::Type type, double value);
+/// The distance of neighbouring values of a type, as a function of the value. The type is read once, not for each value.
+class UnitOf {
+public:
+  explicit UnitOf(mlir::Type type);
+  double operator()(double value) const;
+
+private:
+  int minExponent, precision;
+};
 
 } // namespace saccade::reference
 

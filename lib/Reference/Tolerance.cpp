@@ -16,45 +16,61 @@ static bool sameKind(double a, double b) { return (std::isnan(a) && std::isnan(b
 /// Integers must be equal. The first one that differs is reported.
 static Comparison compareIntegers(const Tensor &exact, const Tensor &actual) {
   Comparison comparison;
-  for (int64_t i = 0; i < exact.size() && comparison.agrees(); ++i) {
+  for (int64_t i = 0; i < exact.size(); ++i) {
     int64_t value = exact.values[i].integer, found = actual.values[i].integer;
-    comparison.worst = i;
-    comparison.actual = double(found);
-    comparison.exact = double(value);
     if (found == value)
       continue;
     comparison.verdict = Comparison::TooFar;
+    comparison.worst = i;
+    comparison.actual = double(found);
+    comparison.exact = double(value);
     comparison.maxError = std::abs(comparison.actual - comparison.exact);
     comparison.ratio = INFINITY;
+    break;
   }
   return comparison;
 }
 
 static bool isNarrow(Type type) { return type.getIntOrFloatBitWidth() < 32; }
 
-/// Bound on the rounding error of element `i`, from the magnitudes of its terms.
-static double boundOf(const Magnitude &magnitude, Type type, int64_t i) {
-  double outputEpsilon = std::max(epsilonOf(type), epsilonOf(magnitude.inputType));
-  double sumEpsilon = epsilonOf(attn::getScoreType(magnitude.inputType));
-  double weighted = magnitude.weighted.values[i].real, conditioned = magnitude.conditioned.values[i].real;
-  // Those of a sum over the keys: in a part, and of parts.
-  int64_t roundings = std::min(magnitude.keys, sumLength) + magnitude.keys / sumLength;
-  // Subnormal results are rounded to multiples of the smallest subnormal value.
-  double smallest = llvm::APFloat::getSmallest(cast<FloatType>(type).getFloatSemantics()).convertToDouble();
-  return tolerance::outputFactor * outputEpsilon * weighted + smallest +
-         tolerance::accumulationFactor * double(roundings + magnitude.depth) * sumEpsilon * conditioned;
-}
-
 namespace {
+
+/// Bound on the rounding error of an element, from the magnitudes of its terms. Infinite without magnitudes.
+class TermBound {
+public:
+  TermBound(const Magnitude *magnitude, Type type) : magnitude(magnitude) {
+    if (!magnitude)
+      return;
+    outputFactor = tolerance::outputFactor * std::max(epsilonOf(type), epsilonOf(magnitude->inputType));
+    // Those of a sum over the keys: in a part, and of parts.
+    int64_t roundings = std::min(magnitude->keys, sumLength) + magnitude->keys / sumLength;
+    accumulationFactor = tolerance::accumulationFactor * double(roundings + magnitude->depth) *
+                         epsilonOf(attn::getScoreType(magnitude->inputType));
+    smallest = llvm::APFloat::getSmallest(cast<FloatType>(type).getFloatSemantics()).convertToDouble();
+  }
+
+  double operator()(int64_t i) const {
+    if (!magnitude)
+      return INFINITY;
+    return outputFactor * magnitude->weighted.values[i].real + smallest +
+           accumulationFactor * magnitude->conditioned.values[i].real;
+  }
+
+private:
+  const Magnitude *magnitude;
+  double outputFactor = 0, accumulationFactor = 0;
+  double smallest = 0; ///< subnormal results are rounded to multiples of the smallest subnormal value
+};
 
 /// The bound of a fused attention with 16-bit inputs; see docs/internals/testing.md.
 class FusedBound {
 public:
   FusedBound(const ResultContext &context, const Tensor &exact, const Tensor &actual, double largest)
-      : magnitude(context.magnitude), exact(exact), type(actual.elementType) {
+      : magnitude(context.magnitude), exact(exact), unitOf(actual.elementType) {
     if (!magnitude || !context.fused || !magnitude->isOfArguments || !isNarrow(magnitude->inputType))
       return;
     isKnown = true;
+    half = epsilonOf(magnitude->inputType) / 2;
     Type wide = attn::getScoreType(magnitude->inputType);
     double floor = epsilonOf(wide) * (largest + tolerance::floorProbe);
     common = tolerance::referenceFactor * ErrorStatistics::of(wide, exact, *context.fused, {}).max +
@@ -64,11 +80,11 @@ public:
   double operator()(int64_t i, double found) const {
     if (!isKnown)
       return INFINITY;
-    double value = exact.values[i].real, half = epsilonOf(magnitude->inputType) / 2;
+    double value = exact.values[i].real;
     double independent =
         tolerance::weightFactor * std::abs(value) + tolerance::spreadFactor * magnitude->spread.values[i].real;
     double weights = std::min(tolerance::weightFactor * magnitude->weighted.values[i].real, independent);
-    return std::max(unitAt(type, value), unitAt(type, found)) / 2 + half * weights + common;
+    return std::max(unitOf(value), unitOf(found)) / 2 + half * weights + common;
   }
 
   /// The largest error apart from rounding to 16 bits; nullopt if nothing is known.
@@ -77,9 +93,9 @@ public:
 private:
   const Magnitude *magnitude;
   const Tensor &exact;
-  Type type;
+  UnitOf unitOf;
   bool isKnown = false;
-  double common = 0;
+  double half = 0, common = 0;
 };
 
 } // namespace
@@ -136,6 +152,7 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
     if (std::isfinite(roundTo(type, value.real)))
       largest = std::max(largest, std::abs(value.real));
   double floor = epsilonOf(type) * (largest + tolerance::floorProbe), oracleError = tolerance::oracleError * largest;
+  TermBound termBound(context.magnitude, type);
   FusedBound fusedBound(context, exact, actual, largest);
 
   Comparison comparison;
@@ -164,9 +181,8 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
       report(agrees ? Comparison::Agrees : Comparison::NotFinite, i, agrees ? 0 : INFINITY, allowed);
       continue;
     }
-    double error = std::abs(found - value), bound = INFINITY;
-    if (context.magnitude)
-      bound = std::min(boundOf(*context.magnitude, type, i), fusedBound(i, found)) + oracleError;
+    double error = std::abs(found - value);
+    double bound = std::min(termBound(i), fusedBound(i, found)) + oracleError;
     if (error > allowed)
       report(Comparison::TooFar, i, error, allowed);
     else if (error > bound)

@@ -16,8 +16,9 @@ using namespace saccade::run;
 static reference::Tensor toReference(Type type, const HostTensor &tensor) {
   reference::Tensor result(getElementTypeOrSelf(type), tensor.shape());
   auto *to = result.values.data();
+  bool isReal = result.isReal();
   tensor.forEach([&](char *element) {
-    if (result.isReal())
+    if (isReal)
       to->real = readElement(tensor.type(), element);
     else if (elementBytes(tensor.type()) == 8)
       std::memcpy(&to->integer, element, sizeof(int64_t)); // a double cannot represent all of them
