@@ -4,7 +4,7 @@
 """Long random tests: runs the fuzzers with fresh seeds until the time is up.
 
 Usage: soak.py [MINUTES] --build DIR [--first-seed N] [--forms]. Prints failures with the command that reproduces them; the exit
-code is 1 if there are any. With 0 minutes, every fuzzer runs once for a short time. --forms runs the programs of
+code is 1 if there are any. With 0 minutes, every fuzzer runs a few cases. --forms runs the programs of
 docs/reference/forms.md alone and writes the page.
 """
 
@@ -78,7 +78,7 @@ def main():
     print(f"first seed {seed}", flush=True)
     while rounds == 0 or time.monotonic() < deadline:
         for script, seed_name, count, others in fuzzers:
-            count = count if args.minutes else max(count // 50, 2)
+            count = count if args.minutes else max(count // 200, 2)
             line = [sys.executable, str(HERE / script), f"{seed_name}={seed}", f"--count={count}",
                     *(other.replace("BUILD", str(build)) for other in others)]
             result = subprocess.run(line, capture_output=True, text=True, env=variables)
@@ -91,7 +91,7 @@ def main():
             if result.returncode != 0:
                 failed += 1
                 print(f"{script} {seed_name} {seed}\n{result.stdout}{result.stderr}", flush=True)
-        regions = 20000 if args.minutes else 50
+        regions = 20000 if args.minutes else 5
         named = {"SACCADE_REGIONS": str(regions), "SACCADE_SEED": str(seed)}
         for tests, selected in CLAIMS:
             line = [str(build / "test" / "Unit" / tests), f"--gtest_filter={selected}"]
