@@ -35,22 +35,19 @@ struct BinaryOp {
   const Lanes &lhs, &rhs;
   unsigned width;
 
-  template <typename Function>
-  Lanes each(Function function) const {
+  template <typename Function> Lanes each(Function function) const {
     Lanes result(lhs.size());
     for (size_t lane = 0; lane < result.size(); ++lane)
       result[lane] = int64_t(function(lhs[lane], rhs[lane]));
     return result;
   }
 
-  template <typename Function>
-  Lanes eachUnsigned(Function function) const {
+  template <typename Function> Lanes eachUnsigned(Function function) const {
     return each([&](int64_t x, int64_t y) { return function(asUnsigned(x, width), asUnsigned(y, width)); });
   }
 
   /// Signed numbers of one bit are 0 and -1.
-  template <typename Function>
-  Lanes eachSigned(Function function) const {
+  template <typename Function> Lanes eachSigned(Function function) const {
     return each([&](int64_t x, int64_t y) { return width == 1 ? function(-x, -y) : function(x, y); });
   }
 
