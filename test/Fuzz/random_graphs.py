@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --first-seed 0 --count 600 --cover 100
+# RUN: %python %s --first-seed 0 --count 600 --cover 70
 """Random attention programs against the float64 reference.
 
 Usage: random_graphs.py [--split-kv] [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--parse-only]
