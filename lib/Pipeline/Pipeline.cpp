@@ -97,6 +97,8 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
         return failure();
       }
     }
+    if (!options.verifyEach)
+      pm.addPass(createVerifyIR());
     if (stage.name == options.stopAfter)
       break;
   }

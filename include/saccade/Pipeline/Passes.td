@@ -13,4 +13,12 @@ def WriteModule : Pass<"attn-write-module", "::mlir::ModuleOp"> {
   let options = [Option<"file", "file", "std::string", "", "Path of the file, in an existing directory">];
 }
 
+def VerifyIR : Pass<"attn-verify-ir", "::mlir::ModuleOp"> {
+  let summary = "run the verifiers of all ops";
+  let description = [{
+    Fails if an op violates its verifier. The stages end with this pass if the pass manager does not verify after every pass.
+    The other `attn-verify-` passes check the invariant of one stage instead.
+  }];
+}
+
 #endif // SACCADE_PIPELINE_PASSES_TD
