@@ -90,8 +90,7 @@ static const OptionRow rows[] = {
      "true: move computations of F on constant arguments only to F__prepack, whose results F takes; CPU only; false by "
      "default",
      setFlag<&CompileOptions::prepack>},
-    {"verify",
-     "true: verify the program after every pass; false: after every stage. By default true in builds with assertions",
+    {"verify", "true: verify the program after every pass, not only after every stage; false by default",
      setFlag<&CompileOptions::verifyEach>},
     {"insert-after", "STAGE:PASSES: run a pass pipeline after a stage; may be given several times", insertAfter},
 };

@@ -35,14 +35,6 @@ LogicalResult saccade::importProgram(ModuleOp module) {
   return pm.run(module);
 }
 
-bool saccade::verifiesEachPass() {
-#ifdef NDEBUG
-  return false;
-#else
-  return true;
-#endif
-}
-
 LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &requested) {
   CompileOptions options = requested;
   if (!options.dumpStages.empty()) {

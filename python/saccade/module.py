@@ -33,7 +33,7 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
             prepack=True adds a function F__prepack for every function F: it computes the results that depend only on
             constant arguments, and F takes them as arguments. `F.bind(**weights)` calls it once. For CPUs only.
             insert_after=[(stage, passes), ...] runs a textual pass pipeline after a stage.
-            verify=False disables the verifier between passes.
+            verify=True verifies the program after every pass, not only after every stage.
 
     Raises:
         CompileError: the program is rejected; the message and `diagnostics` contain the locations and reasons.

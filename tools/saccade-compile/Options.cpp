@@ -68,6 +68,7 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
              [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
   line.value("dump-stages", "DIR", "Write the module after every stage to a folder", options.compile.dumpStages);
+  line.flag("verify-each", "Verify the IR after every pass, not only after every stage", options.compile.verifyEach);
   line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin and so; by default the ptxas of the PATH",
              options.assembler);
   line.value("libdevice", "FILE", "NVIDIA's math functions (libdevice.10.bc); by default found next to ptxas",

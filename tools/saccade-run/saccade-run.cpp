@@ -28,7 +28,7 @@ namespace {
 struct Options {
   std::string input, entry, target = "host", device = "cpu", kernels;
   std::vector<std::string> arguments, outputs;
-  bool time = false, check = false, checkFull = false, explain = false;
+  bool time = false, check = false, checkFull = false, explain = false, verifyEach = false;
   int32_t threads = 0;
   std::optional<Guard> guard;
   std::optional<Arithmetic> arithmetic;
@@ -72,6 +72,7 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
         options.arithmetic = text == "hardware" ? Arithmetic::Hardware : Arithmetic::Rounded;
         return text == "hardware" || text == "rounded";
       });
+  line.flag("verify-each", "Verify the IR after every pass, not only after every stage", options.verifyEach);
   line.value("threads", "N", "The number of threads; 0 for all processors",
              [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
   bool isGuardGiven = false;
@@ -193,6 +194,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   if (std::optional<ExitCode> code = parseOptions(commandLine, options))
     return *code;
   CompileOptions compile;
+  compile.verifyEach = options.verifyEach;
   compile.remarks = options.explain;
   if (ExitCode code = chooseTarget(tool, options.target, compile))
     return code;

@@ -16,7 +16,7 @@ def WriteModule : Pass<"attn-write-module", "::mlir::ModuleOp"> {
 def VerifyIR : Pass<"attn-verify-ir", "::mlir::ModuleOp"> {
   let summary = "run the verifiers of all ops";
   let description = [{
-    Fails if an op violates its verifier. The stages end with this pass if the pass manager does not verify after every pass.
+    Fails if an op violates its verifier. Every stage ends with this pass, unless the IR is verified after every pass.
     The other `attn-verify-` passes check the invariant of one stage instead.
   }];
 }

@@ -34,7 +34,7 @@ mlir::Value multiplyAdd(Emitter &e, unsigned packingFactor, mlir::Value x, mlir:
 
 /// Returns `index` in a form that LLVM cannot trace to its computation, by an empty inline-assembly statement. If
 /// loop strength reduction sees that rows are at multiples of one stride, it recomputes their addresses in every
-/// iteration of a microkernel (29 instead of 24 instructions for 6 × 2 registers; 4 to 9 % of a matmul on AVX2).
+/// iteration of a microkernel (29 instead of 24 instructions for 6 × 2 registers; 2 to 4 % of a matmul on AVX2).
 mlir::Value emitOpaqueIndex(Emitter &e, mlir::Value index);
 
 /// Sets the kernel family attribute of the task around `op`: target, `form` and the multiply instruction.

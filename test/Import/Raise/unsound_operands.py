@@ -55,6 +55,22 @@ for name, (scores, values, is_raised) in {
          lambda g, q, k, v, equations=(scores, values): weigh(g, q, k, v, equations), RAISED if is_raised else REFUSED)  # fmt: skip
 
 
+# A factor of the products of queries and keys is the scale only if they are not used without it.
+def scaled(is_used_again):
+    def build(g, q, k, v):
+        m = g.einsum("id,jd->ij", q, k)
+        s = g.pointwise([(m, "ij")], "ij", lambda x: g.mul(x, g.const(0.5)))
+        if is_used_again:
+            s = g.pointwise([(s, "ij"), (m, "ij")], "ij", lambda half, x: g.add(half, g.op("math.tanh", x)))
+        return g.einsum("ij,je->ie", g.softmax(s, "ij", "op"), v)
+
+    return [shape("id"), shape("jd"), shape("je")], build
+
+
+case("factor_of_the_only_use", *scaled(False), (["attn.attention", "scale(5.0"], ["linalg.", "arith.mulf"]))
+case("factor_of_one_use_of_two", *scaled(True), (["attn.attention", "scale(1.0", "arith.mulf", "math.tanh"], ["linalg.", "scale(5.0"]))
+
+
 # Elements at computed positions of a longer tensor, which is not the operand.
 def extracted(g, source, letters):
     like = [(Tensor(None, [EXTENTS[letter]]), letter) for letter in letters]

@@ -48,7 +48,7 @@ TEST(KernelCache, KeysTellProgramsAndOptionsApart) {
   options[4].insertAfter = {{"tiling", "cse"}, {"tiling", "cse"}};
   options[5].dumpStages = "folder";
   options[6].lint = true;
-  options[7].verifyEach = false;
+  options[7].verifyEach = !plain.verifyEach;
   for (size_t i = 0; i < options.size(); ++i)
     for (size_t j = 0; j < options.size(); ++j)
       // If the host's target is "portable", the first two are equal.

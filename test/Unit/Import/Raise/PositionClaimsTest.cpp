@@ -128,7 +128,8 @@ TEST(PositionClaims, SimplifiedPositionsKeepTheirValues) {
           << "SACCADE_SEED=" << seed << ": " << text << " is from " << *least << " to " << *most << ", width " << width;
       // As near to the limits as the values go, and one beyond them.
       int64_t below = limit - 1 - *most, above = -limit - *least;
-      for (auto [shift, isWithin] : {std::pair(below, true), {below + 1, false}, {above, true}, {above - 1, false}}) {
+      for (int64_t shift : {below, below + 1, above, above - 1}) {
+        bool isWithin = *least + shift >= -limit && *most + shift < limit;
         bool shiftedFits = graph.fits(graph.position(found + shift), width);
         atLimits += shiftedFits;
         EXPECT_TRUE(!shiftedFits || isWithin) << "SACCADE_SEED=" << seed << ": " << text << " is from " << *least

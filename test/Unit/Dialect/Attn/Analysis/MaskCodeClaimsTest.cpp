@@ -27,7 +27,7 @@ public:
       return argument(b.getIndexType(),
                       llvm::map_to_vector(boxes, [&](const Box &box) { return origin + ofBox(box); }));
     };
-    box = {StagedInt(mask.batch), StagedInt(mask.head)};
+    box = {StagedInt(mask.batch), StagedInt(mask.head), {}, {}};
     box.query = {side(mask.queryOrigin, [](const Box &box) { return box.queries[0]; }),
                  side(mask.queryOrigin, [](const Box &box) { return box.queries[1]; })};
     box.key = {side(mask.keyOrigin, [](const Box &box) { return box.keys[0]; }),
