@@ -13,9 +13,14 @@ void saccade::attn::collectProducers(Value value, llvm::SetVector<Operation *> &
         collectProducers(operand, ops);
 }
 
-bool saccade::attn::isReadableBeforeCall(Value tensor) {
+Value saccade::attn::withoutCasts(Value tensor) {
   while (auto cast = tensor.getDefiningOp<tensor::CastOp>())
     tensor = cast.getSource();
+  return tensor;
+}
+
+bool saccade::attn::isReadableBeforeCall(Value tensor) {
+  tensor = withoutCasts(tensor);
   auto type = dyn_cast<RankedTensorType>(tensor.getType());
   return type && isa<BlockArgument>(tensor) && type.getElementType().isIntOrIndex();
 }

@@ -17,6 +17,9 @@ namespace saccade::attn {
 /// Collects the ops that compute `value`, users first.
 void collectProducers(mlir::Value value, llvm::SetVector<mlir::Operation *> &ops);
 
+/// `tensor` before the casts to a more or less static type.
+mlir::Value withoutCasts(mlir::Value tensor);
+
 /// Whether the shape function may read the elements of a captured tensor: an argument of integers.
 bool isReadableBeforeCall(mlir::Value tensor);
 

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ShapeChecks.h"
+#include "ScalarRegionEmitter.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -173,9 +174,7 @@ void ShapeChecks::addForLinear(LinearOp op) {
 
 Value ShapeChecks::cuSeqlensArgument(AttentionOp op, Role role) {
   Value offsets = op.getCuSeqlens(role);
-  while (offsets && offsets.getDefiningOp<tensor::CastOp>())
-    offsets = offsets.getDefiningOp<tensor::CastOp>().getSource();
-  return isa_and_nonnull<BlockArgument>(offsets) && isa<RankedTensorType>(offsets.getType()) ? offsets : Value();
+  return offsets && isReadableBeforeCall(offsets) ? withoutCasts(offsets) : Value();
 }
 
 /// Checks that cu_seqlens starts with 0, does not descend and is within the operand. Applies to arguments only;
