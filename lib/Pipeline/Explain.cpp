@@ -70,7 +70,9 @@ namespace {
 /// Writes the report on an attention, except for its kernels.
 class AttentionReport {
 public:
-  AttentionReport(AttentionOp op, KnownSizes &sizes, const CPUTarget &target) : op(op), sizes(sizes), target(target) {}
+  /// The tiles that kernels of a GPU test follow from their registers during code generation; they are not reported.
+  AttentionReport(AttentionOp op, KnownSizes &sizes, const CPUTarget &target, bool isForGPU)
+      : op(op), sizes(sizes), target(target), isForGPU(isForGPU) {}
 
   std::vector<std::string> write();
 
@@ -87,6 +89,7 @@ private:
   AttentionOp op;
   KnownSizes &sizes;
   const CPUTarget &target;
+  bool isForGPU;
   MaskProof proof;
   std::vector<std::string> lines;
   int64_t firstQuery = 0, firstKey = 0, queries = 0, keys = 0;
@@ -232,22 +235,26 @@ void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
                       : hasBatches           ? "all batches, a head"
                       : hasHeads             ? "all heads, a batch"
                                              : "a batch and head";
-  addLine("tiles: " + grouped(total.tiles()) + " of " + grouped(tiling.rows) + " queries x " + grouped(tiling.cols) +
-          " keys in " + where + ": " + grouped(total.empty) + " empty, " + grouped(total.full) + " full, " +
-          grouped(total.partial) + " partial" +
-          (total.dataDependent ? ", " + grouped(total.dataDependent) + " decided by data at run time" : ""));
+  if (!isForGPU)
+    addLine("tiles: " + grouped(total.tiles()) + " of " + grouped(tiling.rows) + " queries x " + grouped(tiling.cols) +
+            " keys in " + where + ": " + grouped(total.empty) + " empty, " + grouped(total.full) + " full, " +
+            grouped(total.partial) + " partial" +
+            (total.dataDependent ? ", " + grouped(total.dataDependent) + " decided by data at run time" : ""));
   int64_t planes = (hasBatches ? batches : 1) * (hasHeads ? heads : 1),
           copies = batches * heads / std::max<int64_t>(planes, 1);
   int64_t pairs = queries * keys * planes;
+  std::string computed = std::string(", ") + (total.dataDependent ? "at most " : "") + grouped(total.computed) +
+                         " computed (" + percent(total.computed, pairs) + ")";
+  if (isForGPU)
+    computed.clear();
   addLine("pairs: " + grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) +
-          " visible (" + percent(total.visible, pairs) + "), " + (total.dataDependent ? "at most " : "") +
-          grouped(total.computed) + " computed (" + percent(total.computed, pairs) + ")");
+          " visible (" + percent(total.visible, pairs) + ")" + computed);
   double each = 2.0 *
                 double(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth) +
                        getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)) *
                 double(copies);
-  addLine("work: " + work(each * double(total.computed)) + " of " + work(each * double(pairs)) + " dense, " +
-          (total.isExact ? "" : "at most ") + work(each * double(total.visible)) + " needed");
+  addLine("work: " + (isForGPU ? "" : work(each * double(total.computed)) + " of ") + work(each * double(pairs)) +
+          " dense, " + (total.isExact ? "" : "at most ") + work(each * double(total.visible)) + " needed");
   if (op.getMask().empty())
     return;
   plane.batch = plane.head = 0;
@@ -262,11 +269,11 @@ void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
 std::vector<std::string> AttentionReport::write() {
   proof = proveMask(cast<ScoringOpInterface>(op.getOperation()));
   ScheduleAttr schedule = op.getScheduleAttr();
-  std::string text = "schedule: tasks of at most " + grouped(schedule.getRows()) + " queries, steps of " +
-                     grouped(schedule.getCols()) + " keys";
+  std::string text = "schedule: tasks of at most " + grouped(schedule.getRows()) + " queries" +
+                     (isForGPU ? "" : ", steps of " + grouped(schedule.getCols()) + " keys");
   if (SplitKVAttr splitKV = op.getSplitKvAttr())
-    text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) +
-            " keys, unpacked";
+    text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) + " keys" +
+            (isForGPU ? "" : ", unpacked");
   addLine(text);
   writeMask();
   Stability stability = analyzeStability(op);
@@ -323,7 +330,7 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
       report->attentions.push_back({("attention in '" + name + "'").str() + placeOf(op.getLoc()),
                                     op.getLoc(),
                                     {},
-                                    AttentionReport(op, known, *options.target).write()});
+                                    AttentionReport(op, known, *options.target, options.device).write()});
     });
   }
   return report;
