@@ -14,7 +14,7 @@ SHAPE = {"batch": 2, "heads": 4, "key_heads": 2, "queries": 13, "keys": 21, "dep
 LENGTHS = torch.tensor([21, 8])
 CHOICES = {
     "causal": [None, "top_left", "bottom_right", 0, 5, -3, 10**30, -(10**30)],
-    "window": [None, 4, (3, 2), (None, 1), (5, -1), (None, None), (0, 10**30)],
+    "window": [None, 4, (3, 2), (None, 1), (5, -1), (None, None), (0, 10**30), (10**30, 0)],
     "scale": [None, 0.3, -0.5, 0],
     "kv_len": [None, 17, 0, 21, LENGTHS, LENGTHS.int()],
 }

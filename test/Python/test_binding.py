@@ -11,6 +11,7 @@ from programs import refused
 from weights_program import SHAPES, TEXT
 
 import saccade
+from saccade import _arrays
 from saccade.function import Function
 
 MARKED = TEXT.replace("{MARK}", " {attn.constant}")
@@ -170,6 +171,13 @@ def test_calls_at_once(bound, expected):
 
 
 # --- What is refused.
+
+
+def test_a_call_does_not_change_the_arguments_of_another():
+    """Calls of one bound function share its encoded arguments."""
+    shared = _arrays.EncodedValues([1, 2, 3])
+    shared.fill([0], [9])
+    assert list(shared.fill([2], [7])) == list(_arrays.encode_values([1, 2, 7]))
 
 
 def test_unknown_and_missing_names_are_refused(module):
