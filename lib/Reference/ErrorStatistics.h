@@ -26,7 +26,8 @@ struct ErrorStatistics {
                             llvm::ArrayRef<int64_t> rowNumbers, const Magnitude *magnitude = nullptr);
 };
 
-/// The distance of neighbouring values of a type, as a function of the value. The type is read once, not for each value.
+/// The distance of neighbouring values of a type, as a function of the value. The type is read once, not for each
+/// value.
 class UnitOf {
 public:
   explicit UnitOf(mlir::Type type);
