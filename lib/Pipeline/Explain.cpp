@@ -243,10 +243,10 @@ void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
   int64_t planes = (hasBatches ? batches : 1) * (hasHeads ? heads : 1),
           copies = batches * heads / std::max<int64_t>(planes, 1);
   int64_t pairs = queries * keys * planes;
-  std::string computed = std::string(", ") + (total.dataDependent ? "at most " : "") + grouped(total.computed) +
-                         " computed (" + percent(total.computed, pairs) + ")";
-  if (isForGPU)
-    computed.clear();
+  std::string computed;
+  if (!isForGPU)
+    computed = std::string(", ") + (total.dataDependent ? "at most " : "") + grouped(total.computed) + " computed (" +
+               percent(total.computed, pairs) + ")";
   addLine("pairs: " + grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) +
           " visible (" + percent(total.visible, pairs) + ")" + computed);
   double each = 2.0 *

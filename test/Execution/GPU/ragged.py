@@ -76,7 +76,7 @@ def show_families():
 
 
 def call(cu, tokens):
-    """saccade-run on random operands of so many tokens."""
+    """saccade-run on random operands with this number of tokens."""
     with tempfile.TemporaryDirectory() as folder:
         np.save(f"{folder}/cu.npy", np.array(cu, np.int32))
         line = ["saccade-run", PROGRAM, "--entry=ragged", "--device=ptxsim", "--explain", f"--arg={tokens}x4x64:f16:1",
