@@ -171,6 +171,11 @@ IMAGES = {
     "patches": lambda x, w: lax.conv_general_dilated(x, w, (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")),
     "channels first": lambda x, w: lax.conv_general_dilated(x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1), (4, 4),
                                                             "VALID"),
+    "same": lambda x, w: lax.conv_general_dilated(x, w, (2, 1), "SAME", rhs_dilation=(1, 2),
+                                                  dimension_numbers=("NHWC", "HWIO", "NHWC")),
+    "groups": lambda x, w: lax.conv_general_dilated(jnp.concatenate([x, -x], 3), jnp.concatenate([w, w * 2], 3), (3, 2),
+                                                    [(1, 2), (0, 3)], dimension_numbers=("NHWC", "HWIO", "NHWC"),
+                                                    feature_group_count=2),
 }
 
 

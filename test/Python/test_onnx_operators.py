@@ -1,4 +1,4 @@
-"""Operators that ONNX's own cases do not show here: convolutions of patches, Einsum, powers of integers, scatters,
+"""Operators that ONNX's own cases do not show here: convolutions, Einsum, powers of integers, scatters,
 loops of known steps, functions with operator sets of their own, gathers in tables that are empty only when they are
 called. ONNX's reference evaluator is the oracle."""
 
@@ -65,9 +65,16 @@ def test_convolution_of_patches_takes_any_number_of_images(inputs):
     check(conv, IMAGE[:1])
 
 
-def test_convolution_with_overlapping_windows_is_refused():
-    conv = model([node("Conv", ["x", "w"], ["y"])], {"x": [2, 3, 8, 12]}, weights=[("w", FILTERS)])
-    refused(["Conv", "non-overlapping windows"], backend.prepare, conv)
+def test_convolution_with_overlapping_windows_takes_images_of_any_size():
+    conv = model([node("Conv", ["x", "w", "b"], ["y"], pads=[1, 2, 0, 1], strides=[1, 2])], {"x": ["n", 3, "h", "w"]},
+                 weights=[("w", FILTERS), ("b", BIAS)])  # fmt: skip
+    check(conv, IMAGE)
+    check(conv, IMAGE[:1, :, :3, 1:])
+
+
+def test_convolution_of_groups_that_do_not_divide_the_channels_is_refused():
+    conv = model([node("Conv", ["x", "w"], ["y"], group=2)], {"x": [2, 3, 8, 12]}, weights=[("w", FILTERS)])
+    refused(["Conv", "found 2 groups, expected a divisor of the 3 channels"], backend.prepare, conv)
 
 
 # --- Einsum.

@@ -1,4 +1,4 @@
-//===- Matmul.cpp - Matmuls and convolutions with checked operands --------===//
+//===- Matmul.cpp - Matmuls with checked operands -------------------------===//
 #include "saccade/Import/Common/Matmul.h"
 #include "saccade/Import/Common/Reductions.h"
 #include "saccade/Import/Common/Requirements.h"
@@ -96,50 +96,4 @@ FailureOr<Value> frontend::importBatchedGemm(FrontendOp &op, Value lhs, Value rh
   if (failed(product))
     return failure();
   return scaleMatmul(op, *product, elementOf(*product), params);
-}
-
-FailureOr<Value> frontend::convolvePatches(FrontendOp &op, Value image, Value filters, Value bias) {
-  ImplicitLocOpBuilder &b = op.builder();
-  auto type = cast<RankedTensorType>(image.getType()), filter = cast<RankedTensorType>(filters.getType());
-  if (type.getRank() != 4 || filter.getRank() != 4 || type.getElementType() != filter.getElementType() ||
-      !isa<FloatType>(type.getElementType()))
-    return op.error() << "cannot convolve " << type << " and " << filter << ", expected images in two dimensions";
-  if (ShapedType::isDynamic(type.getDimSize(1)) || !filter.hasStaticShape() || filter.getNumElements() == 0)
-    return op.error() << "the channels of " << type << " and the filters " << filter << " must be static and not empty";
-  if (failed(requireEqual(op, filter.getDimSize(1), type.getDimSize(1), "channels of the filters")))
-    return failure();
-  ArrayRef<int64_t> kernel = filter.getShape().drop_front(2);
-  for (unsigned i : {0u, 1u})
-    if (!type.isDynamicDim(2 + i) && type.getDimSize(2 + i) % kernel[i] != 0)
-      return op.error() << "dimension " << 2 + i << " of " << type << ", expected a multiple of the filter size "
-                        << kernel[i];
-  Extents extents = extentsOf(b, image);
-  OpFoldResult high = b.getIndexAttr(kernel[0]), wide = b.getIndexAttr(kernel[1]);
-  OpFoldResult rows = divideExtents(b, extents[2], high), columns = divideExtents(b, extents[3], wide);
-  Value cut = reshape(b, image, {extents[0], extents[1], rows, high, columns, wide});
-  Value patches = transpose(b, cut, {0, 2, 4, 1, 3, 5});
-  OpFoldResult depth = b.getIndexAttr(filter.getDimSize(1) * kernel[0] * kernel[1]);
-  OpFoldResult count = b.getIndexAttr(filter.getDimSize(0));
-  patches = reshape(b, patches, {extents[0], rows, columns, depth});
-  Value matrix = reshape(b, filters, {count, depth});
-  AffineExpr n, y, x, m, k;
-  bindDims(b.getContext(), n, m, y, x, k);
-  auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(5, 0, dims, b.getContext()); };
-  Type element = type.getElementType(), sum = getAccumulatorType(element);
-  Value product = contract(b, patches, matrix, map({n, y, x, k}), map({m, k}), map({n, m, y, x}),
-                           {extents[0], count, rows, columns, depth}, sum);
-  SmallVector<Value> inputs = {product};
-  if (bias) {
-    auto biasType = cast<RankedTensorType>(bias.getType());
-    if (biasType.getRank() != 1 || biasType.getElementType() != element ||
-        failed(requireEqual(op, biasType.getDimSize(0), filter.getDimSize(0), "elements of the bias")))
-      return op.error() << "the bias is " << biasType << ", expected one " << element << " per filter";
-    inputs.push_back(reshape(b, bias, {count, b.getIndexAttr(1), b.getIndexAttr(1)}));
-  }
-  return elementwise(b, inputs, element, [&](OpBuilder &nested, Location loc, ValueRange in) {
-    Value value = in[0];
-    if (bias)
-      value = add(nested, loc, value, convert(nested, loc, in[1], sum));
-    return convert(nested, loc, value, element);
-  });
 }

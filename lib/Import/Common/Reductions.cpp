@@ -2,6 +2,7 @@
 #include "saccade/Import/Common/Reductions.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "saccade/Import/Common/Functions.h"
+#include "saccade/Import/Common/Requirements.h"
 #include "saccade/Import/Common/Shapes.h"
 
 using namespace mlir;
@@ -150,4 +151,79 @@ Norm frontend::normalize(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t
     return convert(nested, loc, value, element);
   });
   return {result, centre, inverse};
+}
+
+/// Parameters [c] of the channels of a tensor [n, c, ...] as [c, 1, ...], which broadcasts to it.
+static FailureOr<SmallVector<Value>> alongChannels(FrontendOp &op, Value tensor, ArrayRef<Value> parameters) {
+  ImplicitLocOpBuilder &b = op.builder();
+  auto type = cast<RankedTensorType>(tensor.getType());
+  if (type.getRank() < 2 || !isa<FloatType>(type.getElementType()))
+    return op.error() << "found " << type << ", expected a floating-point tensor with channels in dimension 1";
+  SmallVector<Value> columns;
+  for (Value each : parameters) {
+    auto own = cast<RankedTensorType>(each.getType());
+    if (own.getRank() != 1 || !isa<FloatType>(own.getElementType()) ||
+        failed(requireEqual(op, own.getDimSize(0), type.getDimSize(1), "channels of a parameter")))
+      return op.error() << "a parameter is " << own << ", expected one number per channel of " << type;
+    Extents column(type.getRank() - 1, b.getIndexAttr(1));
+    column.front() = extentsOf(b, each).front();
+    columns.push_back(reshape(b, each, column));
+  }
+  return columns;
+}
+
+FailureOr<Value> frontend::normalizeChannels(FrontendOp &op, Value tensor, Value mean, Value variance, double epsilon,
+                                             Value scale, Value bias) {
+  Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
+  SmallVector<Value> parameters = {mean, variance};
+  for (Value each : {scale, bias})
+    if (each)
+      parameters.push_back(each);
+  FailureOr<SmallVector<Value>> columns = alongChannels(op, tensor, parameters);
+  if (failed(columns))
+    return failure();
+  SmallVector<Value> inputs = {tensor};
+  llvm::append_range(inputs, *columns);
+  return elementwise(op.builder(), inputs, element, [&](OpBuilder &b, Location loc, ValueRange in) {
+    auto x = llvm::map_to_vector(in, [&](Value each) { return convert(b, loc, each, type); });
+    Value sum = add(b, loc, x[2], makeNumber(b, loc, type, epsilon));
+    Value value = mul(b, loc, sub(b, loc, x[0], x[1]), b.createOrFold<math::RsqrtOp>(loc, sum));
+    if (scale)
+      value = mul(b, loc, value, x[3]);
+    if (bias)
+      value = add(b, loc, value, x.back());
+    return convert(b, loc, value, element);
+  });
+}
+
+FailureOr<Value> frontend::normalizeGroups(FrontendOp &op, Value tensor, int64_t groups, double epsilon, Value scale,
+                                           Value bias) {
+  ImplicitLocOpBuilder &b = op.builder();
+  SmallVector<Value> parameters;
+  for (Value each : {scale, bias})
+    if (each)
+      parameters.push_back(each);
+  FailureOr<SmallVector<Value>> columns = alongChannels(op, tensor, parameters);
+  if (failed(columns))
+    return failure();
+  auto shape = cast<RankedTensorType>(tensor.getType());
+  if (groups < 1 || shape.isDynamicDim(1) || shape.getDimSize(1) % groups != 0)
+    return op.error() << "found " << groups << " groups, expected a divisor of the channels of " << shape;
+  Type element = shape.getElementType(), type = getAccumulatorType(element);
+  Extents extents = extentsOf(b, tensor),
+          split = {extents[0], b.getIndexAttr(groups), b.getIndexAttr(shape.getDimSize(1) / groups)};
+  llvm::append_range(split, ArrayRef(extents).drop_front(2));
+  Value grouped = reshape(b, castElements(b, tensor, type), split);
+  Norm norm = normalize(b, grouped, llvm::to_vector(llvm::seq<int64_t>(2, split.size())), /*subtractsMean=*/true,
+                        epsilon, nullptr, nullptr);
+  SmallVector<Value> inputs = {reshape(b, norm.result, extents)};
+  llvm::append_range(inputs, *columns);
+  return elementwise(b, inputs, element, [&](OpBuilder &nested, Location loc, ValueRange in) {
+    Value value = in[0];
+    if (scale)
+      value = mul(nested, loc, value, convert(nested, loc, in[1], type));
+    if (bias)
+      value = add(nested, loc, value, convert(nested, loc, in.back(), type));
+    return convert(nested, loc, value, element);
+  });
 }

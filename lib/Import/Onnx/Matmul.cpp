@@ -1,6 +1,7 @@
 //===- Matmul.cpp - ONNX matmuls and convolutions -------------------------===//
 #include "saccade/Import/Common/Matmul.h"
 #include "Onnx.h"
+#include "saccade/Import/Common/Convolution.h"
 #include "saccade/Import/Common/Einsum.h"
 
 using namespace mlir;
@@ -40,26 +41,32 @@ static LogicalResult translateEinsum(FrontendOp &op, Values &results) {
   return append(frontend::einsum(op, op.text("equation", ""), op.operands()), results);
 }
 
-/// Only convolutions with non-overlapping windows.
 static LogicalResult translateConv(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 3)))
     return failure();
   Value image = op.operand(0), filters = op.operand(1);
+  auto list = [&](StringRef name) { return op.integers(name).value_or(SmallVector<int64_t>()); };
+  frontend::ConvolutionParams params;
+  params.strides = list("strides");
+  params.dilations = list("dilations");
+  params.groups = op.integer("group", 1);
   auto filter = cast<RankedTensorType>(filters.getType());
-  if (rankOf(image) != 4 || filter.getRank() != 4)
-    return op.error() << "cannot convolve " << image.getType() << " and " << filter
-                      << ", expected images in two dimensions";
-  SmallVector<int64_t> kernel(filter.getShape().drop_front(2)), ones = {1, 1};
-  SmallVector<int64_t> strides = op.integers("strides").value_or(ones);
-  SmallVector<int64_t> dilations = op.integers("dilations").value_or(ones);
-  SmallVector<int64_t> pads = op.integers("pads").value_or(SmallVector<int64_t>());
-  bool fits = strides == kernel && dilations == ones && op.integer("group", 1) == 1 &&
-              llvm::all_of(pads, [](int64_t each) { return each == 0; }) &&
-              llvm::is_contained({"NOTSET", "VALID"}, op.text("auto_pad", "NOTSET"));
-  if (!fits)
-    return op.error() << "only non-overlapping windows are supported: strides equal to the filter size, no padding, "
-                         "no groups and no dilations";
-  return append(frontend::convolvePatches(op, image, filters, op.operand(2)), results);
+  if (SmallVector<int64_t> kernel = list("kernel_shape");
+      !kernel.empty() && filter.getRank() > 2 && ArrayRef(kernel) != filter.getShape().drop_front(2))
+    return op.error() << "'kernel_shape' differs from the filters " << filter;
+  StringRef padding = op.text("auto_pad", "NOTSET");
+  if (padding == "NOTSET") {
+    // All starts, then all ends.
+    SmallVector<int64_t> pads = list("pads");
+    if (pads.size() % 2 != 0)
+      return op.error() << "found " << pads.size() << " paddings, expected an even number";
+    params.before.assign(pads.begin(), pads.begin() + pads.size() / 2);
+    params.after.assign(pads.begin() + pads.size() / 2, pads.end());
+  } else if (padding != "VALID" &&
+             failed(frontend::padToSameSize(op, image, filters, params, padding == "SAME_LOWER"))) {
+    return failure();
+  }
+  return append(frontend::convolve(op, image, filters, op.operand(2), params), results);
 }
 
 void onnx::addMatmuls(frontend::Frontend &frontend) {

@@ -151,9 +151,27 @@ static LogicalResult translateNorm(FrontendOp &op, Values &results) {
   return success();
 }
 
+/// BatchNormalization in inference.
+static LogicalResult translateBatchNorm(FrontendOp &op, Values &results) {
+  if (failed(requireOperands(op, 5, 5)))
+    return failure();
+  if (op.integer("training_mode", 0) != 0)
+    return op.error() << "'training_mode' is 1, expected 0";
+  if (op.integer("spatial", 1) != 1) // of version 7: statistics for each element of a channel
+    return op.error() << "'spatial' is 0, expected 1";
+  (void)op.number("momentum", 0); // of training
+  FailureOr<Value> result = frontend::normalizeChannels(op, op.operand(0), op.operand(3), op.operand(4),
+                                                        op.number("epsilon", 1e-5F), op.operand(1), op.operand(2));
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
+  return success();
+}
+
 void onnx::addReductions(frontend::Frontend &frontend) {
   for (const auto &entry : getTable())
     frontend.translators[entry.getKey()] = translateReduction;
+  frontend.translators["BatchNormalization"] = translateBatchNorm;
   frontend.translators["LayerNormalization"] = translateNorm;
   frontend.translators["RMSNormalization"] = frontend.translators["SimplifiedLayerNormalization"] = translateNorm;
   frontend.translators["CumSum"] = translateCumSum;

@@ -1,6 +1,7 @@
 //===- Matmul.cpp - StableHLO dot_general and convolutions ----------------===//
 #include "saccade/Import/Common/Matmul.h"
 #include "StableHLO.h"
+#include "saccade/Import/Common/Convolution.h"
 #include "saccade/Import/Common/Reductions.h"
 #include "saccade/Import/Common/Requirements.h"
 
@@ -86,7 +87,7 @@ static std::optional<SmallVector<int64_t>> layoutOf(const frontend::OpaqueText::
   return item.words.size() == names.size() ? std::optional(places) : std::nullopt;
 }
 
-/// Only convolutions with non-overlapping windows (patch embedding).
+/// The convolution, without dilation of the image and batch groups.
 static LogicalResult translateConvolution(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2)))
     return failure();
@@ -94,31 +95,43 @@ static LogicalResult translateConvolution(FrontendOp &op, Values &results) {
   auto numbers = requireOpaque(op, "dimension_numbers", "conv");
   if (failed(numbers))
     return failure();
+  RankedTensorType imageType = typeOf(op.operand(0)), filterType = typeOf(op.operand(1));
+  SmallVector<std::string> spatial;
+  for (int64_t i = 0; i < imageType.getRank() - 2; ++i)
+    spatial.push_back(std::to_string(i));
+  auto namesWith = [&](StringRef first, StringRef second) {
+    SmallVector<StringRef> names = {first, second};
+    llvm::append_range(names, spatial);
+    return names;
+  };
   using Layout = std::optional<SmallVector<int64_t>>;
   bool hasLayouts = numbers->items.size() == 3;
-  Layout image = hasLayouts ? layoutOf(numbers->items[0], {"b", "f", "0", "1"}) : Layout();
-  Layout filter = hasLayouts ? layoutOf(numbers->items[1], {"o", "i", "0", "1"}) : Layout();
-  Layout result = hasLayouts ? layoutOf(numbers->items[2], {"b", "f", "0", "1"}) : Layout();
-  RankedTensorType imageType = typeOf(op.operand(0)), filterType = typeOf(op.operand(1));
-  if (!image || !filter || !result || imageType.getRank() != 4 || filterType.getRank() != 4 ||
+  Layout image = hasLayouts ? layoutOf(numbers->items[0], namesWith("b", "f")) : Layout();
+  Layout filter = hasLayouts ? layoutOf(numbers->items[1], namesWith("o", "i")) : Layout();
+  Layout result = hasLayouts ? layoutOf(numbers->items[2], namesWith("b", "f")) : Layout();
+  if (!image || !filter || !result || filterType.getRank() != imageType.getRank() ||
       !isa_and_nonnull<FloatType>(declaredElement(op)))
     return op.error() << "cannot convolve " << imageType << " and " << filterType
-                      << ", expected images in two dimensions";
-  Value pixels = frontend::transpose(b, op.operand(0), *image),
-        filters = frontend::transpose(b, op.operand(1), *filter);
-  imageType = typeOf(pixels);
-  filterType = typeOf(filters);
-  SmallVector<int64_t> ones = {1, 1}, zeros(4, 0), window(filterType.getShape().drop_front(2));
+                      << ", expected one to three spatial dimensions";
+  SmallVector<int64_t> ones(spatial.size(), 1), padding(2 * spatial.size(), 0);
+  padding = op.integers("padding").value_or(padding);
   auto reversal = op.getOperation()->getAttrOfType<DenseBoolArrayAttr>("window_reversal");
-  bool fits = op.integers("window_strides").value_or(ones) == window &&
-              op.integers("padding").value_or(zeros) == zeros && op.integers("lhs_dilation").value_or(ones) == ones &&
-              op.integers("rhs_dilation").value_or(ones) == ones && op.integer("feature_group_count", 1) == 1 &&
-              op.integer("batch_group_count", 1) == 1 &&
+  bool fits = op.integers("lhs_dilation").value_or(ones) == ones && op.integer("batch_group_count", 1) == 1 &&
+              padding.size() == 2 * spatial.size() &&
               (!reversal || llvm::none_of(reversal.asArrayRef(), [](bool each) { return each; }));
   if (!fits)
-    return op.error() << "only non-overlapping windows are supported: strides equal to the filter size, no padding, no "
-                         "groups, no dilations";
-  FailureOr<Value> product = frontend::convolvePatches(op, pixels, filters, /*bias=*/nullptr);
+    return op.error() << "convolutions of dilated images, with batch groups or reversed windows are not supported";
+  frontend::ConvolutionParams params;
+  params.strides = op.integers("window_strides").value_or(ones);
+  params.dilations = op.integers("rhs_dilation").value_or(ones);
+  params.groups = op.integer("feature_group_count", 1);
+  for (size_t i = 0; i < padding.size(); i += 2) { // (start, end) of each dimension
+    params.before.push_back(padding[i]);
+    params.after.push_back(padding[i + 1]);
+  }
+  FailureOr<Value> product =
+      frontend::convolve(op, frontend::transpose(b, op.operand(0), *image),
+                         frontend::transpose(b, op.operand(1), *filter), /*bias=*/nullptr, params);
   if (failed(product))
     return failure();
   results.push_back(frontend::transpose(b, frontend::castElements(b, *product, declaredElement(op)),

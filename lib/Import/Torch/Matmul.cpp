@@ -1,6 +1,7 @@
 //===- Matmul.cpp - PyTorch matmuls and convolutions ----------------------===//
 #include "saccade/Import/Common/Matmul.h"
 #include "Torch.h"
+#include "saccade/Import/Common/Convolution.h"
 #include "saccade/Import/Common/Einsum.h"
 #include "saccade/Import/Common/Reductions.h"
 
@@ -64,34 +65,39 @@ static LogicalResult translateAddition(Arguments &a, Values &results) {
   return append(multiply(a.op, *lhs, *rhs, params), results);
 }
 
-/// Only convolutions with non-overlapping windows (patch embedding).
+/// One number applies to all `rank` spatial dimensions.
+static SmallVector<int64_t> spatialList(Arguments &a, StringRef name, int64_t rank) {
+  SmallVector<int64_t> given = a.integers(name).value_or(SmallVector<int64_t>());
+  if (given.size() == 1)
+    given.assign(rank, given.front());
+  return given;
+}
+
 static LogicalResult translateConvolution(Arguments &a, Values &results) {
   FailureOr<Value> image = a.required("input"), filters = a.required("weight");
   if (failed(image) || failed(filters))
     return failure();
-  auto filter = cast<RankedTensorType>(filters->getType());
-  auto is = [&](StringRef name, ArrayRef<int64_t> expected) {
-    SmallVector<int64_t> given = a.integers(name).value_or(SmallVector<int64_t>{expected.front()});
-    // A single number applies to all dimensions.
-    if (given.size() == 1)
-      given.assign(expected.size(), given.front());
-    return ArrayRef<int64_t>(given) == expected;
-  };
-  bool fits = filter.getRank() == 4 && rankOf(*image) == 4;
-  if (fits) {
-    SmallVector<int64_t> kernel(filter.getShape().drop_front(2)), stride = {1, 1};
-    stride = a.integers("stride").value_or(stride);
-    if (stride.size() == 1)
-      stride.push_back(stride.front());
-    fits = stride == kernel && is("dilation", {1, 1}) && a.integer("groups", 1) == 1 && !a.flag("transposed") &&
-           is("output_padding", {0, 0}) &&
-           (is("padding", {0, 0}) || a.attribute("padding") == StringAttr::get(a.op.builder().getContext(), "valid"));
-  }
-  if (!fits)
-    return a.op.error()
-           << "only 2-D images and non-overlapping windows are supported: strides equal to the filter size, "
-              "no padding, no groups and no dilations";
-  return append(frontend::convolvePatches(a.op, *image, *filters, a.tensor("bias")), results);
+  ImplicitLocOpBuilder &b = a.op.builder();
+  int64_t rank = std::max<int64_t>(rankOf(*filters) - 2, 1);
+  bool isSingle = rankOf(*image) == rank + 1; // an image without a batch dimension
+  Value batch = isSingle ? frontend::unsqueeze(b, *image, {0}) : *image;
+  frontend::ConvolutionParams params;
+  params.strides = spatialList(a, "stride", rank);
+  params.dilations = spatialList(a, "dilation", rank);
+  params.extra = spatialList(a, "output_padding", rank);
+  params.groups = a.integer("groups", 1);
+  params.isTransposed = a.flag("transposed");
+  if (!params.isTransposed)
+    params.extra.clear();
+  if (!isa_and_nonnull<StringAttr>(a.attribute("padding")))
+    params.before = params.after = spatialList(a, "padding", rank);
+  else if (a.text("padding", "") == "same" && failed(padToSameSize(a.op, batch, *filters, params, /*isLower=*/false)))
+    return failure();
+  FailureOr<Value> result = frontend::convolve(a.op, batch, *filters, a.tensor("bias"), params);
+  if (failed(result))
+    return failure();
+  results.push_back(isSingle ? frontend::squeeze(b, *result, {0}) : *result);
+  return success();
 }
 
 /// Outer product.

@@ -246,6 +246,33 @@ static LogicalResult translateNorm(Arguments &a, Values &results) {
   return success();
 }
 
+/// Inference with the running statistics. In training mode PyTorch's graph has another operator.
+static LogicalResult translateBatchNorm(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("input"), mean = a.required("running_mean"),
+                   variance = a.required("running_var");
+  if (failed(tensor) || failed(mean) || failed(variance) || failed(requireReal(a, elementOf(*tensor))))
+    return failure();
+  (void)a.attribute("momentum"); // of training
+  FailureOr<Value> result = frontend::normalizeChannels(a.op, *tensor, *mean, *variance, a.number("eps", 1e-5),
+                                                        a.tensor("weight"), a.tensor("bias"));
+  if (failed(result))
+    return failure();
+  // The statistics of the batch are empty in inference.
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Value empty = frontend::splat(b, {b.getIndexAttr(0)}, elementOf(*mean), 0);
+  results.append({*result, empty, empty});
+  return success();
+}
+
+static LogicalResult translateGroupNorm(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("input");
+  if (failed(tensor) || failed(requireReal(a, elementOf(*tensor))))
+    return failure();
+  return append(frontend::normalizeGroups(a.op, *tensor, a.integer("num_groups", 1), a.number("eps", 1e-5),
+                                          a.tensor("weight"), a.tensor("bias")),
+                results);
+}
+
 /// Global average pooling (output size 1).
 static LogicalResult translatePool(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
@@ -273,6 +300,8 @@ void torch::addReductions(frontend::Frontend &frontend) {
     add(frontend, name, translateSoftmax);
   for (StringRef name : {"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"})
     add(frontend, name, translateNorm);
+  add(frontend, "aten._native_batch_norm_legit_no_training", translateBatchNorm);
+  add(frontend, "aten.group_norm", translateGroupNorm);
   for (StringRef name : {"aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d"})
     add(frontend, name, translatePool);
   add(frontend, "aten.cumsum", translateCumulativeSum);

@@ -30,7 +30,7 @@ _ON_SIZES = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", oper
 
 # Arguments about memory, devices and gradients, which do not affect results.
 _IGNORED = {"device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "generator", "implicit",
-            "cudnn_enable", "padding_idx", "scale_grad_by_freq", "sparse", "sparse_grad"}
+            "cudnn_enable", "cudnn_enabled", "padding_idx", "scale_grad_by_freq", "sparse", "sparse_grad"}
 
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:

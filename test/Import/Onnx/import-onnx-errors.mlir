@@ -66,18 +66,26 @@ func.func @indices_beyond_the_rank(%x: tensor<4x5xf32>, %i: tensor<3x3xi64>) -> 
 
 // -----
 
-func.func @image_of_another_height(%x: tensor<1x3x9x8xf32>, %w: tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32> {
-  // expected-error @+1 {{onnx.Conv: dimension 2 of 'tensor<1x3x9x8xf32>', expected a multiple of the filter size 2}}
-  %y = "onnx.Conv"(%x, %w) {strides = array<i64: 2, 4>} : (tensor<1x3x9x8xf32>, tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32>
+func.func @image_smaller_than_the_filters(%x: tensor<1x3x1x8xf32>, %w: tensor<5x3x2x4xf32>) -> tensor<1x5x?x2xf32> {
+  // expected-error @+1 {{onnx.Conv: the image has the extent 1, which is smaller than the filters}}
+  %y = "onnx.Conv"(%x, %w) {strides = array<i64: 2, 4>} : (tensor<1x3x1x8xf32>, tensor<5x3x2x4xf32>) -> tensor<1x5x?x2xf32>
+  return %y : tensor<1x5x?x2xf32>
+}
+
+// -----
+
+func.func @strides_of_another_rank(%x: tensor<1x3x8x9xf32>, %w: tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32> {
+  // expected-error @+1 {{onnx.Conv: found 1 strides, expected 2}}
+  %y = "onnx.Conv"(%x, %w) {strides = array<i64: 2>} : (tensor<1x3x8x9xf32>, tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32>
   return %y : tensor<1x5x4x2xf32>
 }
 
 // -----
 
-func.func @image_of_another_width(%x: tensor<1x3x8x9xf32>, %w: tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32> {
-  // expected-error @+1 {{onnx.Conv: dimension 3 of 'tensor<1x3x8x9xf32>', expected a multiple of the filter size 4}}
-  %y = "onnx.Conv"(%x, %w) {strides = array<i64: 2, 4>} : (tensor<1x3x8x9xf32>, tensor<5x3x2x4xf32>) -> tensor<1x5x4x2xf32>
-  return %y : tensor<1x5x4x2xf32>
+func.func @channels_of_another_group(%x: tensor<1x4x8x9xf32>, %w: tensor<6x4x1x1xf32>) -> tensor<1x6x8x9xf32> {
+  // expected-error @+1 {{onnx.Conv: channels of the filters: found 4, expected 2}}
+  %y = "onnx.Conv"(%x, %w) {group = 2 : i64} : (tensor<1x4x8x9xf32>, tensor<6x4x1x1xf32>) -> tensor<1x6x8x9xf32>
+  return %y : tensor<1x6x8x9xf32>
 }
 
 // -----

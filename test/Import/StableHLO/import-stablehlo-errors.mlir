@@ -147,10 +147,10 @@ func.func @custom_call(%x: tensor<6xf32>) -> tensor<6xf32> {
 
 // -----
 
-func.func @convolution_that_overlaps(%x: tensor<1x8x8x3xf32>, %w: tensor<3x3x3x5xf32>) -> tensor<1x8x8x5xf32> {
-  // expected-error @+1 {{stablehlo.convolution: only non-overlapping windows are supported}}
-  %y = "stablehlo.convolution"(%x, %w) <{batch_group_count = 1 : i64, dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, feature_group_count = 1 : i64, padding = dense<1> : tensor<2x2xi64>, window_strides = array<i64: 1, 1>}> : (tensor<1x8x8x3xf32>, tensor<3x3x3x5xf32>) -> tensor<1x8x8x5xf32>
-  return %y : tensor<1x8x8x5xf32>
+func.func @convolution_of_a_dilated_image(%x: tensor<1x8x8x3xf32>, %w: tensor<3x3x3x5xf32>) -> tensor<1x13x13x5xf32> {
+  // expected-error @+1 {{stablehlo.convolution: convolutions of dilated images, with batch groups or reversed windows are not supported}}
+  %y = "stablehlo.convolution"(%x, %w) <{batch_group_count = 1 : i64, dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, feature_group_count = 1 : i64, lhs_dilation = array<i64: 2, 2>, window_strides = array<i64: 1, 1>}> : (tensor<1x8x8x3xf32>, tensor<3x3x3x5xf32>) -> tensor<1x13x13x5xf32>
+  return %y : tensor<1x13x13x5xf32>
 }
 
 // -----

@@ -340,21 +340,35 @@ def cumsum(r):
 
 
 def conv(r):
-    kernel = r.choice([[2, 3], [1, 2], [3, 3], [1, 1], [1, 1]])
-    image = [r.choice([1, 2]), r.choice([1, 2]), kernel[0] * 2, kernel[1] * 2 + r.choice([0, 1])]
-    filters = r.choice([2, 4])
-    inputs = [r.tensor(image), r.tensor([filters, image[1], *kernel])] + ([r.tensor([filters])] if r.chance(0.5) else [])
-    attributes = {"strides": r.choice([kernel, kernel, kernel, [1, 1]]), "kernel_shape": kernel,
-                  "dilations": r.choice([[1, 1], [1, 1], [2, 1]]), "group": 1,
-                  "pads": r.choice([[0] * 4, [0] * 4, [0, 1, 0, 1]]),
-                  "auto_pad": r.choice(["NOTSET", "VALID", "SAME_UPPER"])}  # fmt: skip
-    if attributes["auto_pad"] != "NOTSET":
-        del attributes["pads"]
-    if r.chance(0.1):
-        attributes["group"] = image[1]
-        inputs[1] = r.tensor([filters, 1, *kernel])
-    required = [name for name, plain in (("strides", [1, 1]), ("group", 1)) if attributes[name] != plain]
+    rank, groups = r.choice([1, 2, 2]), r.choice([1, 1, 2, 3])
+    each = lambda *numbers: [r.choice(numbers) for _ in range(rank)]
+    kernel, strides, dilations = each(1, 2, 3), each(1, 1, 2), each(1, 1, 2)
+    if r.chance(0.2):
+        strides, dilations = kernel, [1] * rank
+    image = [(n - 1) * d + r.choice([1, 2, n, n + 3]) for n, d in zip(kernel, dilations)]
+    inner, filters = groups * r.choice([1, 2]), groups * r.choice([1, 2])
+    inputs = [r.tensor([r.choice([1, 2]), inner, *image]), r.tensor([filters, inner // groups, *kernel])]
+    inputs += [r.tensor([filters])] if r.chance(0.5) else []
+    padding = r.choice(["NOTSET", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"])
+    attributes = {"strides": strides, "kernel_shape": kernel, "dilations": dilations, "group": groups, "auto_pad": padding}
+    if padding == "NOTSET":
+        attributes["pads"] = each(0, 0, 1, 2) + each(0, 0, 1)
+    if padding.startswith("SAME") and r.chance(0.7):
+        attributes["strides"] = [1] * rank
+    required = [name for name, plain in (("group", 1),) if attributes[name] != plain]
     return Node(inputs, attributes, required=tuple(required))
+
+
+def batch_norm(r):
+    shape = r.filled(2, 4)
+    vectors = [r.tensor([shape[1]]) for _ in range(4)]
+    vectors[3] = abs(vectors[3]) + np.asarray(0.5, vectors[3].dtype)
+    attributes = {"epsilon": r.choice([1e-5, 0.1, 2.0]), "momentum": r.choice([0.9, 0.5])}
+    if r.version >= 14:
+        attributes["training_mode"] = r.choice([0, 0, 0, 1])
+    if r.version < 9:
+        attributes["spatial"] = r.choice([1, 1, 1, 0])
+    return Node([r.tensor(shape), *vectors], attributes)
 
 
 def einsum(r):
@@ -475,7 +489,7 @@ RECIPES = {
     "CastLike": cast_like, "Concat": concat, "Split": split, "Slice": slicing, "Pad": pad, "Squeeze": lambda r: squeeze(r, False),
     "Unsqueeze": lambda r: squeeze(r, True), "Reshape": reshape, "Gather": gather, "GatherElements": gather_elements,
     "GatherND": gather_nd, "ScatterElements": lambda r: gather_elements(r, True), "ScatterND": scatter_nd, "Trilu": trilu,
-    "Expand": expand, "CumSum": cumsum, "Conv": conv, "Einsum": einsum, "RotaryEmbedding": rotary, "Attention": attention,
+    "Expand": expand, "CumSum": cumsum, "Conv": conv, "BatchNormalization": batch_norm, "Einsum": einsum, "RotaryEmbedding": rotary, "Attention": attention,
     "Shape": shape_of, "Flatten": flatten, "Transpose": transpose, "Where": where, "Pow": power, "Range": ranges,
     "ConstantOfShape": constant_of_shape, "Dropout": dropout,
 }  # fmt: skip

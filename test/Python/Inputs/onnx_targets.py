@@ -16,7 +16,6 @@ from saccade.onnx.reader import read_model
 # Claimed operators with tests of their own: with subgraphs, and those whose cases the suite runs.
 ELSEWHERE = {"If", "Loop", "Scan", "FlexAttention", "LinearAttention"}
 REFUSALS = {
-    "windows": (r"Conv-.*", "only non-overlapping windows|expected a multiple of the filter size"),
     "integers of Erf": (r"Erf-9", "expected floating point"),
     "old LogSoftmax": (r"LogSoftmax-(1|11)", "expected floating point in version 13"),
     "modes of Pad": (r"Pad-.*", "the mode '(edge|reflect)' is not supported"),
@@ -24,14 +23,14 @@ REFUSALS = {
     "norms of integers": (r"Reduce(L2|LogSum|LogSumExp)-.*", "expected floating point"),
     "scatters with a reduction": (r"Scatter.*", "the reduction '(add|mul)' is not supported"),
     "training": (r"Dropout-.*", "dropout in training is not supported"),
+    "statistics of a batch": (r"BatchNormalization-.*", "'training_mode' is 1, expected 0|'spatial' is 0"),
 }
-LIMITED = {"Conv": {"strides", "kernel_shape", "dilations", "group", "pads", "auto_pad"}, "Pad": {"mode"},
-           "Dropout": {"training_mode"}, "ScatterElements": {"reduction"}, "ScatterND": {"reduction"}}  # fmt: skip
+LIMITED = {"BatchNormalization": {"training_mode", "spatial"}, "Pad": {"mode"}, "Dropout": {"training_mode"}, "ScatterElements": {"reduction"}, "ScatterND": {"reduction"}}  # fmt: skip
 WEIGHTS = {"Attention": 4, "Slice": 2, "Pad": 2, "Gemm": 2, "Einsum": 2, "Softmax": 2, "LayerNormalization": 2, "GatherND": 2,
            "RotaryEmbedding": 3}  # fmt: skip
 # Attributes without an effect here: rounding of formats that are not supported, the seed and the probability of a mask
 # that is not drawn, the precision of an accumulator that is at least as precise, and what a shape says already.
-WITHOUT_EFFECT = {("Cast", "saturate"), ("Cast", "round_mode"), ("CastLike", "saturate"), ("CastLike", "round_mode"),
+WITHOUT_EFFECT = {("BatchNormalization", "momentum"), ("Cast", "saturate"), ("Cast", "round_mode"), ("CastLike", "saturate"), ("CastLike", "round_mode"),
                   ("Dropout", "seed"), ("Dropout", "ratio"), ("Range", "stash_type"), ("Gemm", "broadcast"),
                   ("LogSoftmax-1", "axis"), ("LogSoftmax-11", "axis"),
                   ("LayerNormalization", "stash_type"), ("RMSNormalization", "stash_type")}  # fmt: skip
@@ -78,8 +77,15 @@ def unsqueeze(node, _):
     return [np.expand_dims(node.inputs[0], tuple(axes))]
 
 
-ORACLES = {"Softmax": softmax, "LayerNormalization": layer_norm, "ReduceSumSquare": sum_of_squares, "Shape": shape,
-           "Unsqueeze": unsqueeze}  # fmt: skip
+def batch_norm(node, _):
+    x, *vectors = [each.astype(np.float64) for each in node.inputs]
+    scale, bias, mean, variance = [each.reshape(-1, *[1] * (x.ndim - 2)) for each in vectors]
+    inverse = 1 / np.sqrt(variance + np.float64(np.float32(node.attributes.get("epsilon", 1e-5))))
+    return [((x - mean) * inverse * scale + bias).astype(node.inputs[0].dtype)]
+
+
+ORACLES = {"BatchNormalization": batch_norm, "Softmax": softmax, "LayerNormalization": layer_norm,
+           "ReduceSumSquare": sum_of_squares, "Shape": shape, "Unsqueeze": unsqueeze}  # fmt: skip
 
 
 TOLERANCE = {"bfloat16": 4e-2, "float16": 8e-3, "float32": 2e-5, "float64": 2e-5}

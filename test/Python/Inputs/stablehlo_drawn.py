@@ -275,48 +275,56 @@ def dot_general(r):
     return Op("dot_general", [r.whole(side) for side in sides], attributes, [(shape, result)], expected=expected)
 
 
+def convolved(x, y, strides, padding, dilation, groups):
+    """The convolution of x [b, f, ...] and y [o, i, ...] by its definition, in float64."""
+    x = np.pad(x.astype(float), [(0, 0), (0, 0), *padding])
+    result = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], y.shape[2:], strides, dilation)]
+    total = np.zeros([x.shape[0], y.shape[0], *result])
+    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    y = y.astype(float).reshape(groups, -1, *y.shape[1:])
+    for at in np.ndindex(*y.shape[3:]):
+        window = [slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, n, s in zip(at, dilation, result, strides)]
+        part = np.einsum("bgi...,goi->bgo...", x[(..., *window)], y[(..., *at)])
+        total += part.reshape(total.shape)
+    return total
+
+
 def convolution(r):
-    kernel = r.choice([[2, 3], [1, 2], [2, 2], [1, 1]])
-    batch, inner, outer = r.choice([1, 2]), r.choice([1, 2]), r.choice([1, 2, 4])
-    counts = [r.choice([1, 2]), r.choice([1, 3])]
-    layouts = [r.permutation(4) for _ in range(3)]
+    rank, groups = r.choice([1, 2, 2]), r.choice([1, 1, 2])
+    each = lambda *numbers: [r.choice(numbers) for _ in range(rank)]
+    kernel, strides, dilation = each(1, 2, 3), each(1, 1, 2), each(1, 1, 2)
+    padding = [(r.choice([0, 0, 1]), r.choice([0, 0, 2])) for _ in range(rank)]
+    if r.chance(0.2):
+        strides, dilation, padding = kernel, [1] * rank, [(0, 0)] * rank
+    batch, inner, outer = r.choice([1, 2]), groups * r.choice([1, 2]), groups * r.choice([1, 2])
+    image = [(n - 1) * d + r.choice([1, 2, n, n + 3]) for n, d in zip(kernel, dilation)]
+    layouts = [r.permutation(rank + 2) for _ in range(3)]
     one = lambda extents, layout: [extents[i] for i in layout]
-    image = [batch, inner, kernel[0] * counts[0], kernel[1] * counts[1]]
-    name = lambda layout, names: "[" + ", ".join(names[i] for i in layout) + "]"
-    numbers = (f"#stablehlo.conv<{name(layouts[0], 'bf01')}x{name(layouts[1], 'oi01')}->{name(layouts[2], 'bf01')}>")
-    strides, padding, groups, reversal, window, dilation = kernel, None, 1, None, None, None
-    result = [batch, outer, *counts]
-    odd = r.random.randint(0, 12)
+    spatial = "".join(map(str, range(rank)))
+    name = lambda layout, names: "[" + ", ".join((names + spatial)[i] for i in layout) + "]"
+    numbers = f"#stablehlo.conv<{name(layouts[0], 'bf')}x{name(layouts[1], 'oi')}->{name(layouts[2], 'bf')}>"
+    x, y = r.tensor([batch, inner, *image]), r.tensor([outer, inner // groups, *kernel])
+    # StableHLO's interpreter aborts for some layouts.
+    expected = convolved(x, y, strides, padding, dilation, groups)
+    # What is refused is never compared.
+    odd, reversal, widened = r.random.randint(0, 15), None, None
     if odd == 0:
-        padding, result = [(1, 0), (0, 0)], [batch, outer, (image[2] + 1 - kernel[0]) // kernel[0] + 1, counts[1]]
-    elif odd == 1:
-        reversal = "array<i1: true, false>"
-    elif odd == 2 and inner == 2 and outer > 1:
-        groups = 2
-    elif odd == 3:
-        strides, result = [1, 1], [batch, outer, image[2] - kernel[0] + 1, image[3] - kernel[1] + 1]
-    elif odd == 4:
-        dilation, result = [2, 1], [batch, outer, (2 * image[2] - 1 - kernel[0]) // kernel[0] + 1, counts[1]]
-    elif odd == 5 and image[2] >= 2 * kernel[0] - 1:
-        window, result = [2, 1], [batch, outer, (image[2] - (2 * kernel[0] - 1)) // kernel[0] + 1, counts[1]]
+        reversal = f"array<i1: {', '.join(['true'] + ['false'] * (rank - 1))}>"
+    elif odd == 1 and image[0] > 1:
+        widened = [2] + [1] * (rank - 1)
+        shape = (2 * image[0] - 1, *image[1:])
+        expected = convolved(np.zeros((batch, inner, *shape)), y, strides, padding, dilation, groups)
     precision = r.choice([None, "DEFAULT", "HIGHEST"])
+    optional = lambda given, plain, text: text(given) if given != plain or r.chance(0.5) else None
     attributes = {
         "dimension_numbers": numbers, "feature_group_count": f"{groups} : i64", "batch_group_count": "1 : i64",
-        "window_strides": r.choice([None, i64s(strides)]) if strides == [1, 1] else i64s(strides),
-        "padding": dense(padding or [(0, 0), (0, 0)]) if padding or r.chance(0.5) else None,
-        "lhs_dilation": i64s(dilation or [1, 1]) if dilation or r.chance(0.5) else None,
-        "rhs_dilation": i64s(window or [1, 1]) if window or r.chance(0.5) else None,
-        "window_reversal": reversal or r.choice([None, "array<i1: false, false>"]),
+        "window_strides": optional(strides, [1] * rank, i64s), "padding": optional(padding, [(0, 0)] * rank, dense),
+        "lhs_dilation": optional(widened or [1] * rank, [1] * rank, i64s), "rhs_dilation": optional(dilation, [1] * rank, i64s),
+        "window_reversal": reversal or r.choice([None, f"array<i1: {', '.join(['false'] * rank)}>"]),
         "precision_config": precision and f"[#stablehlo<precision {precision}>, #stablehlo<precision {precision}>]"}  # fmt: skip
-    x, y = r.tensor(image), r.tensor([outer, inner // groups, *kernel])
-    # StableHLO's interpreter aborts for some layouts. What has no such patches is refused, so it is never compared.
-    expected = np.full(result, np.nan)
-    if result == [batch, outer, *counts] and groups == 1 and not reversal:
-        patches = x.astype(float).reshape(batch, inner, counts[0], kernel[0], counts[1], kernel[1])
-        expected = np.einsum("bihkwl,oikl->bohw", patches, y.astype(float))
     moved = np.ascontiguousarray(expected.transpose(layouts[2])).astype(x.dtype)
     operands = [np.ascontiguousarray(x.transpose(layouts[0])), np.ascontiguousarray(y.transpose(layouts[1]))]
-    return Op("convolution", operands, attributes, [(one(result, layouts[2]), r.element)], expected=moved)
+    return Op("convolution", operands, attributes, [(list(moved.shape), r.element)], expected=moved)
 
 
 def region_of(body, elements):

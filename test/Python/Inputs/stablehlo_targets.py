@@ -17,12 +17,11 @@ ELSEWHERE = {"constant", "case", "if", "while", "custom_call", "chlo.constant"}
 REFUSALS = {
     "precision": (r"reduce_precision", "a precision of 4 and 3 bits is not supported"),
     "interior": (r"(dynamic_)?pad", "padding between elements is not supported"),
-    "windows": (r"convolution", "only non-overlapping windows are supported"),
+    "windows": (r"convolution", "convolutions of dilated images, with batch groups or reversed windows"),
     "sums": (r"reduce_window", "only cumulative sums along one dimension"),
     "total order": (r"compare", "'TOTALORDER' is not supported"),
 }
-LIMITED = {"convolution": {"feature_group_count", "batch_group_count", "window_reversal", "lhs_dilation", "rhs_dilation",
-                           "padding"}, "pad": {"interior_padding"}, "dynamic_pad": {"interior_padding"},
+LIMITED = {"convolution": {"batch_group_count", "window_reversal", "lhs_dilation"}, "pad": {"interior_padding"}, "dynamic_pad": {"interior_padding"},
            "reduce_window": {"window_strides", "base_dilations", "window_dilations"}}  # fmt: skip
 # Accumulators of a device; indices that are sorted may be read faster; StableHLO lets a caller say the group count of
 # batches, and no program of JAX does.

@@ -95,21 +95,51 @@ def linear(r):
             "bias": r.tensor([] if one else [n])}  # fmt: skip
 
 
-def convolution(r):
-    size, stride = r.choice([([2, 3], [2, 3]), ([2, 2], [2, 2]), ([3, 2], [3, 2]), ([2, 2], [1, 2])])
-    inner = r.choice([1, 2, 3])
-    image = [r.choice([1, 2]), inner, size[0] * 2 + r.choice([0, 1]), size[1] * 2]
-    filters = r.choice([1, 4])
-    given = {"input": r.tensor(image), "weight": r.tensor([filters, inner, *size]), "bias": r.tensor([filters]),
-             "stride": stride, "padding": r.choice([[0, 0], [0, 0], [0, 0], [1, 0]]),
-             "dilation": r.choice([[1, 1], [1, 1], [1, 1], [2, 1]]),
-             "groups": r.choice([1, 1, 1, inner]) if filters % inner == 0 else 1,
-             "transposed": False, "output_padding": [0, 0]}  # fmt: skip
+def convolution(r, ranks=(1, 2, 2, 3)):
+    rank, groups = r.choice(ranks), r.choice([1, 1, 2, 3])
+    each = lambda *numbers: [r.choice(numbers) for _ in range(rank)]
+    size, stride, dilation, padding = each(1, 2, 3), each(1, 2, 3), each(1, 1, 2), each(0, 0, 1, 2)
+    if r.chance(0.2):
+        stride, dilation, padding = size, [1] * rank, [0] * rank
+    image = [(n - 1) * d + r.choice([1, 2, n, n + 3]) for n, d in zip(size, dilation)]
+    inner, filters = groups * r.choice([1, 2]), groups * r.choice([1, 2, 4])
+    transposed = r.chance(0.3)
+    weight = [inner, filters // groups] if transposed else [filters, inner // groups]
+    extra = [r.random.randint(0, max(s, d) - 1) for s, d in zip(stride, dilation)] if transposed else [0] * rank
+    batch = [r.choice([1, 2])] if r.chance(0.8) else []
+    return {"input": r.tensor([*batch, inner, *image]), "weight": r.tensor([*weight, *size]), "bias": r.tensor([filters]),
+            "stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "transposed": transposed,
+            "output_padding": extra}  # fmt: skip
+
+
+def conv2d(r):
+    given = convolution(r, (2,))
+    while given["transposed"]:
+        given = convolution(r, (2,))
     return given
 
 
 def conv2d_padding(r):
-    return convolution(r) | {"padding": r.choice(["valid", "valid", "same"])}
+    given = conv2d(r)
+    padding = r.choice(["valid", "same"])
+    return given | {"padding": padding} | ({"stride": [1, 1]} if padding == "same" else {})
+
+
+def batch_norm(r):
+    shape = r.shape(2, 4)
+    channels = shape[1]
+    variance = r.tensor([channels])
+    variance = variance.abs() + 0.5 if variance.is_floating_point() else variance
+    return {"input": r.tensor(shape), "weight": r.tensor([channels]), "bias": r.tensor([channels]),
+            "running_mean": r.tensor([channels]), "running_var": variance, "momentum": r.choice([0.1, 0.5]),
+            "eps": r.choice([1e-5, 0.1, 2.0])}  # fmt: skip
+
+
+def group_norm(r):
+    groups = r.choice([1, 2, 3])
+    channels = groups * r.choice([1, 2])
+    return {"input": r.tensor([r.choice([1, 2]), channels, *r.shape(0, 2)]), "num_groups": groups, "weight": r.tensor([channels]),
+            "bias": r.tensor([channels]), "eps": r.choice([1e-5, 0.1, 2.0]), "cudnn_enabled": r.choice([True, False])}  # fmt: skip
 
 
 def norm(r):
@@ -440,8 +470,9 @@ def where(r):
 
 RECIPES = {
     "matmul": matmul, "mm": mm, "bmm": lambda r: mm(r, batch=r.shape(1, 1)), "addmm": addmm,
-    "baddbmm": lambda r: addmm(r, r.shape(1, 1), ("batch1", "batch2")), "linear": linear, "conv2d": convolution,
-    "conv2d.padding": conv2d_padding, "convolution": convolution, "layer_norm": norm, "native_layer_norm": norm,
+    "baddbmm": lambda r: addmm(r, r.shape(1, 1), ("batch1", "batch2")), "linear": linear, "conv2d": conv2d,
+    "conv2d.padding": conv2d_padding, "convolution": convolution, "_native_batch_norm_legit_no_training": batch_norm,
+    "group_norm": group_norm, "layer_norm": norm, "native_layer_norm": norm,
     "rms_norm": rms_norm, "scaled_dot_product_attention": attention, "index": index, "index.Tensor_hacked_twin": index_dense,
     "index_put": index_put, "index_select": index_select, "gather": gather, "embedding": embedding, "slice": slicing,
     "slice_scatter": slice_scatter, "select": select, "select_scatter": select_scatter, "narrow": narrow,

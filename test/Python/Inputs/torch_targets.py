@@ -15,8 +15,7 @@ REFUSALS = {
     "training": (r"(native_)?dropout\..*", "dropout in training is not supported"),
     "mask of dropout": (r"native_dropout\..*", "result 1 is not supported"),
     "pooling": (r"adaptive_avg_pool..\..*", "only pooling with an output size of 1"),
-    "windows": (r"conv.*", "non-overlapping windows|expected a multiple of the filter size"),
-    "images of integers": (r"conv.*", "expected images in two dimensions"),
+    "images of integers": (r"conv.*", "expected one to three spatial dimensions"),
     "differences": (r"diff\..*", "'n' is 2, expected 1"),
     "index_put": (r"index_put\..*", "only a scalar value at elements selected by one mask"),
     "order of norm": (r"linalg_vector_norm\..*", "found a norm of order"),
@@ -32,12 +31,11 @@ REFUSALS = {
 # Arguments of which one value is supported; the others are among REFUSALS.
 LIMITED = {
     "dropout": {"train"}, "native_dropout": {"train", "p"}, "adaptive_avg_pool1d": {"output_size"},
-    "adaptive_avg_pool2d": {"output_size"}, "conv2d": {"padding", "dilation", "groups", "stride"},
-    "convolution": {"padding", "dilation", "groups", "transposed", "output_padding", "stride"}, "diff": {"n"},
+    "adaptive_avg_pool2d": {"output_size"}, "diff": {"n"},
     "index_put": {"accumulate"}, "linalg_vector_norm": {"ord"}, "pad": {"mode"},
 }  # fmt: skip
 # Arguments without an effect on results: a probability in inference, and the order of contraction.
-WITHOUT_EFFECT = {("einsum", "path"), ("repeat_interleave", "output_size"), ("scaled_dot_product_attention", "dropout_p"),
+WITHOUT_EFFECT = {("_native_batch_norm_legit_no_training", "momentum"), ("einsum", "path"), ("repeat_interleave", "output_size"), ("scaled_dot_product_attention", "dropout_p"),
                   ("_softmax", "half_to_float"), ("_log_softmax", "half_to_float")}  # fmt: skip
 WEIGHTS = {"index": 3, "einsum": 3, "slice": 2, "slice_scatter": 2, "scaled_dot_product_attention": 6, "matmul": 3, "linear": 2,
            "sum": 2, "gather": 2, "as_strided": 2, "expand": 2, "roll": 2, "layer_norm": 2, "cat": 2}  # fmt: skip

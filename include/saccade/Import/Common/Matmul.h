@@ -1,4 +1,4 @@
-//===- Matmul.h - Matmuls and convolutions with checked operands -*- C++ -*-===//
+//===- Matmul.h - Matmuls with checked operands -----------------*- C++ -*-===//
 //
 // 16-bit floats are accumulated in f32. Transposed operands are expressed in the indexing maps, not copied.
 //
@@ -26,10 +26,6 @@ mlir::FailureOr<mlir::Value> importGemm(FrontendOp &op, mlir::Value lhs, mlir::V
 /// alpha · lhs · rhs + beta · bias with batch dimensions as in `importMatmul`. Transposition is not supported.
 mlir::FailureOr<mlir::Value> importBatchedGemm(FrontendOp &op, mlir::Value lhs, mlir::Value rhs,
                                                const GemmParams &params);
-
-/// Convolution of images [n,c,y,x] with filters [m,c,y,x] whose stride equals the kernel size (patch embedding): a
-/// matmul of the patches, as rows, with the filters, plus `bias` [m] (may be null).
-mlir::FailureOr<mlir::Value> convolvePatches(FrontendOp &op, mlir::Value image, mlir::Value filters, mlir::Value bias);
 
 } // namespace saccade::frontend
 

@@ -6,6 +6,7 @@
 #ifndef SACCADE_IMPORT_COMMON_REDUCTIONS_H
 #define SACCADE_IMPORT_COMMON_REDUCTIONS_H
 
+#include "saccade/Import/Common/Frontend.h"
 #include "saccade/Import/Common/Structured.h"
 
 namespace saccade::frontend {
@@ -51,6 +52,17 @@ struct Norm {
 /// `inverse` is 1 / √(variance + ε).
 Norm normalize(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool subtractsMean,
                double epsilon, mlir::Value scale, mlir::Value bias);
+
+/// BatchNorm in inference: (x − mean) / √(variance + ε) · scale + bias for the channels of a tensor [n, c, ...]. All
+/// parameters are [c]; scale and bias may be null. Computed in f32 or wider. Emits an error for other shapes.
+mlir::FailureOr<mlir::Value> normalizeChannels(FrontendOp &op, mlir::Value tensor, mlir::Value mean,
+                                               mlir::Value variance, double epsilon, mlir::Value scale,
+                                               mlir::Value bias);
+
+/// GroupNorm: LayerNorm over groups of adjacent channels of a tensor [n, c, ...], then scale and bias [c], which may be
+/// null. Emits an error for other shapes.
+mlir::FailureOr<mlir::Value> normalizeGroups(FrontendOp &op, mlir::Value tensor, int64_t groups, double epsilon,
+                                             mlir::Value scale, mlir::Value bias);
 
 } // namespace saccade::frontend
 
