@@ -299,7 +299,6 @@ def convolution(r):
     batch, inner, outer = r.choice([1, 2]), groups * r.choice([1, 2]), groups * r.choice([1, 2])
     image = [(n - 1) * d + r.choice([1, 2, n, n + 3]) for n, d in zip(kernel, dilation)]
     layouts = [r.permutation(rank + 2) for _ in range(3)]
-    one = lambda extents, layout: [extents[i] for i in layout]
     spatial = "".join(map(str, range(rank)))
     name = lambda layout, names: "[" + ", ".join((names + spatial)[i] for i in layout) + "]"
     numbers = f"#stablehlo.conv<{name(layouts[0], 'bf')}x{name(layouts[1], 'oi')}->{name(layouts[2], 'bf')}>"
