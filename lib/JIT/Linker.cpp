@@ -29,6 +29,7 @@ static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit) {
   add("saccade_entry_call", &saccade_entry_call);
   add("saccade_entry_shapes", &saccade_entry_shapes);
   add("saccade_entry_last_error", &saccade_entry_last_error);
+  add("saccade_entry_target", &saccade_entry_target);
   add("saccade_entry_call_tvm_ffi", &saccade_entry_call_tvm_ffi);
   add("__truncsfbf2", &__truncsfbf2);
   add("__truncdfbf2", &__truncdfbf2);

@@ -34,7 +34,7 @@ static constexpr llvm::StringLiteral rules = R"(
  *
  * The library requires no initialisation and may be renamed. Python calls the same functions through TVM-FFI:
  *   tvm_ffi.load_module("LIBRARY.so").F(inputs..., results...)
- */
+ *
 )";
 
 /// For programs with prepacked weights.
@@ -44,7 +44,7 @@ static constexpr llvm::StringLiteral prepacked = R"(
 )";
 
 static constexpr llvm::StringLiteral stream = R"(
-/* The library runs on an NVIDIA GPU. All tensors are in the memory of one GPU ({kDLCUDA, ordinal}). Calls are
+/* Calls on an NVIDIA GPU: all tensors are in the memory of one GPU ({kDLCUDA, ordinal}). They are
  * asynchronous on a stream: the CUstream (cudaStream_t) that this thread has set here; after NULL, the stream that
  * TVM-FFI has set for the device (PyTorch's current stream if PyTorch tensors are passed), else the default stream.
  * Calls may be captured into a CUDA graph. Messages also report a missing or outdated driver and its errors. */
@@ -57,6 +57,26 @@ static constexpr llvm::StringLiteral threads = R"(
 void saccade_set_threads(int32_t threads);
 int32_t saccade_threads(void);
 )";
+
+static constexpr llvm::StringLiteral limit = R"(
+/* Limits the calls on CPU tensors of all Saccade libraries in the process to code for a CPU target and those before it
+ * in this list: "portable", "v3", "v4", "v4-bf16". NULL removes the limit. Returns NULL, or a message. */
+const char *saccade_set_cpu_limit(const char *target);
+)";
+
+/// The targets, and how a call selects one.
+static void printTargets(ArrayRef<LibraryTarget> targets, llvm::raw_ostream &os) {
+  auto isCPU = [](const LibraryTarget &target) { return !target.gpu; };
+  size_t cpus = llvm::count_if(targets, isCPU);
+  os << " * The library has code for "
+     << llvm::join(llvm::map_range(targets, [](const LibraryTarget &target) { return target.name(); }), ", ") << ".\n";
+  if (cpus > 0)
+    os << " * Calls on CPU tensors run the code for the first CPU target that the processor supports; "
+          "saccade_F_target()\n * returns its name, or NULL if the processor supports none: calls are refused then.\n";
+  if (cpus < targets.size())
+    os << " * Calls with a tensor on a CUDA device run the kernels for its architecture.\n";
+  os << " */\n";
+}
 
 /// Names that a parameter cannot have.
 static bool isTaken(StringRef name) {
@@ -123,6 +143,7 @@ public:
     printPrototype("", /*withResults=*/true, "");
     printPrototype("_shapes", /*withResults=*/false,
                    "int64_t sizes[" + std::to_string(std::max<int64_t>(extents, 1)) + "]");
+    os << "const char *saccade_" << function.name << "_target(void);\n";
   }
 
 private:
@@ -175,7 +196,8 @@ static std::string includeGuard(StringRef fileName) {
   return guard;
 }
 
-std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, StringRef fileName, bool hasKernels) {
+std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, StringRef fileName,
+                                                             ArrayRef<LibraryTarget> targets) {
   LibraryInterface result;
   SmallVector<attn::Signature> functions = attn::getSignatures(program);
   for (const attn::Signature &function : functions) {
@@ -194,13 +216,18 @@ std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, S
   llvm::raw_string_ostream os(result.header);
   std::string guard = includeGuard(fileName);
   os << "/* " << fileName << ": how to call a shared library compiled by Saccade. Generated; changes will be lost.\n *"
-     << rules << "#ifndef " << guard << "\n#define " << guard << "\n\n"
+     << rules;
+  printTargets(targets, os);
+  os << "#ifndef " << guard << "\n#define " << guard << "\n\n"
      << embedded::dlTensorHeader() << "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
   for (const attn::Signature &function : functions)
     Prototypes(function, os).print();
   if (llvm::any_of(functions, [](const attn::Signature &each) { return StringRef(each.name).ends_with("__prepack"); }))
     os << prepacked;
-  os << (hasKernels ? stream : threads);
+  if (llvm::any_of(targets, [](const LibraryTarget &target) { return target.gpu; }))
+    os << stream;
+  if (llvm::any_of(targets, [](const LibraryTarget &target) { return !target.gpu; }))
+    os << threads << limit;
   os << "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* " << guard << " */\n";
   return result;
 }

@@ -25,23 +25,37 @@ namespace {
 constexpr llvm::StringLiteral interfacePrefix = "_mlir_ciface_";
 
 /// The symbols that the runtime exports or compiled code calls, which entries must not define.
-constexpr llvm::StringLiteral runtimeSymbols[] = {
-    "saccade_parallel_for",        "saccade_allocate",       "saccade_release",
-    "saccade_set_threads",         "saccade_threads",        "saccade_set_parallel_for",
-    "saccade_entry_call",          "saccade_entry_shapes",   "saccade_entry_last_error",
-    "saccade_entry_call_tvm_ffi",  "saccade_runtime_v1",     "saccade_launch",
-    "saccade_cuda_call",           "saccade_cuda_unload",    "saccade_set_stream",
-    "saccade_device_allocate",     "saccade_device_release", "saccade_cuda_capability",
-    "saccade_entry_call_on_stream"};
+constexpr llvm::StringLiteral runtimeSymbols[] = {"saccade_parallel_for",
+                                                  "saccade_allocate",
+                                                  "saccade_release",
+                                                  "saccade_set_threads",
+                                                  "saccade_threads",
+                                                  "saccade_set_parallel_for",
+                                                  "saccade_entry_call",
+                                                  "saccade_entry_shapes",
+                                                  "saccade_entry_last_error",
+                                                  "saccade_entry_call_tvm_ffi",
+                                                  "saccade_runtime_v1",
+                                                  "saccade_launch",
+                                                  "saccade_cuda_call",
+                                                  "saccade_cuda_unload",
+                                                  "saccade_set_stream",
+                                                  "saccade_device_allocate",
+                                                  "saccade_device_release",
+                                                  "saccade_cuda_capability",
+                                                  "saccade_entry_call_on_stream",
+                                                  "saccade_entry_target",
+                                                  "saccade_set_cpu_limit",
+                                                  "saccade_cpu_limit_v1"};
 
 /// The symbols that an entry exports.
 struct Exports {
-  std::string table, tvmFFI, call, shapes;
+  std::string table, tvmFFI, call, shapes, target;
 
   explicit Exports(StringRef name)
       : table(("__saccade_entry_" + name).str()), tvmFFI(("__tvm_ffi_" + name).str()), call(("saccade_" + name).str()),
-        shapes(call + "_shapes") {}
-  std::array<std::string, 4> all() const { return {table, tvmFFI, call, shapes}; }
+        shapes(call + "_shapes"), target(call + "_target") {}
+  std::array<std::string, 5> all() const { return {table, tvmFFI, call, shapes, target}; }
 };
 
 struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
@@ -75,6 +89,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
                                                builder.emitShapes(entry), kernels);
       builder.emitCWrapper(entry, exports.call, table, /*isShapes=*/false);
       builder.emitCWrapper(entry, exports.shapes, table, /*isShapes=*/true);
+      builder.emitTargetQuery(entry, exports.target, table);
       builder.emitTVMFFIWrapper(entry, exports.tvmFFI, table);
     }
   }

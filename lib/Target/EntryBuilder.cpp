@@ -192,6 +192,14 @@ void EntryBuilder::emitCWrapper(const EntryParts &entry, StringRef symbol, LLVM:
   LLVM::ReturnOp::create(builder, loc, LLVM::CallOp::create(builder, loc, message, ValueRange()).getResult());
 }
 
+void EntryBuilder::emitTargetQuery(const EntryParts &entry, StringRef symbol, LLVM::GlobalOp table) {
+  Location loc = entry.loc();
+  createFunction(loc, symbol, pointer, {}, LLVM::Linkage::External);
+  LLVM::LLVMFuncOp find = declare("saccade_entry_target", pointer, {pointer});
+  Value name = LLVM::CallOp::create(builder, loc, find, addressOf(loc, table)).getResult();
+  LLVM::ReturnOp::create(builder, loc, name);
+}
+
 void EntryBuilder::emitTVMFFIWrapper(const EntryParts &entry, StringRef symbol, LLVM::GlobalOp table) {
   Location loc = entry.loc();
   LLVM::LLVMFuncOp function =

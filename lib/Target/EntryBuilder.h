@@ -57,6 +57,8 @@ public:
                                  mlir::LLVM::GlobalOp kernels);
   /// const char *`symbol`(const DLTensor *or scalar..., DLTensor *...), or with `isShapes` (inputs..., int64_t *sizes).
   void emitCWrapper(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table, bool isShapes);
+  /// const char *`symbol`(void): the CPU target of the code that calls run.
+  void emitTargetQuery(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table);
   /// int32_t `symbol`(void *, const TVMFFIAny *args, int32_t count, TVMFFIAny *result).
   void emitTVMFFIWrapper(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table);
 

@@ -94,9 +94,9 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeCPUTarget
     return array;
   });
 
-  // version, num_inputs, num_results, target, name, values, call, shapes, kernels, next
+  // version, num_inputs, num_results, target, name, values, call, shapes, kernels, next, gpu
   auto entryType = LLVM::LLVMStructType::getLiteral(
-      context, {i32, i32, i32, i32, pointer, pointer, pointer, pointer, pointer, pointer});
+      context, {i32, i32, i32, i32, pointer, pointer, pointer, pointer, pointer, pointer, pointer});
   return createConstant(loc, symbol, entryType, LLVM::Linkage::External, [&] {
     Value null = LLVM::ZeroOp::create(builder, loc, pointer);
     return createStruct(loc, entryType,
@@ -104,6 +104,6 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeCPUTarget
                          constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, target), text(entry.name),
                          addressOf(loc, values), LLVM::AddressOfOp::create(builder, loc, call),
                          LLVM::AddressOfOp::create(builder, loc, shapes), kernels ? addressOf(loc, kernels) : null,
-                         null});
+                         null, null});
   });
 }

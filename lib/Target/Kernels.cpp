@@ -1,7 +1,6 @@
 //===- Kernels.cpp - Kernels embedded in host code ----------------------------===//
 //
-// Embeds kernels in host code and links the host code for several architectures. Works on LLVM IR, in which symbols of
-// several compilations can still be made internal before they are linked into one object.
+// Embeds kernels in the host code of a program for a GPU, as the constants of a SaccadeKernels.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/Kernels.h"
@@ -9,8 +8,6 @@
 #include "saccade/Target/Device.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/Module.h"
-#include "llvm/Linker/Linker.h"
-#include "llvm/Transforms/IPO/GlobalDCE.h"
 #include <cstddef>
 
 using namespace llvm;
@@ -57,47 +54,4 @@ void saccade::addKernels(Module &host, const GPUTarget &target, StringRef ptx, S
     return;
   declared->replaceAllUsesWith(kernels);
   declared->eraseFromParent();
-}
-
-static std::string tableSymbol(StringRef entry) { return ("__saccade_entry_" + entry).str(); }
-
-/// The table for a further architecture; another name than that of any entry, which may have any characters.
-static std::string tableSymbol(StringRef entry, size_t number) {
-  return ("__saccade_architecture_" + Twine(number) + "_" + entry).str();
-}
-
-Error saccade::joinArchitectures(Module &into, std::vector<std::unique_ptr<Module>> others,
-                                 ArrayRef<std::string> entries) {
-  // The last table in the chain of each entry.
-  std::map<std::string, GlobalVariable *> last;
-  for (const std::string &entry : entries)
-    last[entry] = into.getNamedGlobal(tableSymbol(entry));
-  for (auto [i, other] : enumerate(others)) {
-    // Keep only the tables external, under unique names.
-    for (GlobalValue &global : other->global_values())
-      if (!global.isDeclaration())
-        global.setLinkage(GlobalValue::InternalLinkage);
-    for (const std::string &entry : entries) {
-      GlobalVariable *table = other->getNamedGlobal(tableSymbol(entry));
-      table->setName(tableSymbol(entry, i + 1));
-      table->setLinkage(GlobalValue::ExternalLinkage);
-    }
-    ModuleAnalysisManager nothing;
-    GlobalDCEPass().run(*other, nothing);
-    if (Linker::linkModules(into, std::move(other)))
-      return createStringError("the host code of two architectures cannot be linked");
-    for (const std::string &entry : entries) {
-      GlobalVariable *table = into.getNamedGlobal(tableSymbol(entry, i + 1));
-      table->setLinkage(GlobalValue::InternalLinkage);
-      GlobalVariable *&before = last[entry];
-      auto *content = cast<ConstantStruct>(before->getInitializer());
-      SmallVector<Constant *> fields;
-      for (const Use &field : content->operands())
-        fields.push_back(cast<Constant>(field));
-      fields.back() = table;
-      before->setInitializer(ConstantStruct::get(content->getType(), fields));
-      before = table;
-    }
-  }
-  return Error::success();
 }

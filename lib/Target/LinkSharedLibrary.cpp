@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Embedded/Embedded.h"
+#include "LibraryNote.h"
 #include "lld/Common/Driver.h"
 #include "saccade/Target/SharedLibrary.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -63,14 +64,22 @@ private:
 
 } // namespace
 
+/// The functions of the runtime that every library exports.
+static constexpr StringLiteral libraryFunctions[] = {
+    "saccade_set_threads",  "saccade_threads",      "saccade_set_cpu_limit",   "saccade_entry_call",
+    "saccade_entry_shapes", "saccade_entry_target", "saccade_entry_last_error"};
+
 /// The exported symbols; all others are local, so that libraries in one process do not conflict.
 static std::string versionScript(ArrayRef<std::string> entries, bool hasKernels) {
   std::string script = "{ global:\n";
   for (const std::string &entry : entries)
-    script += formatv("saccade_{0};\nsaccade_{0}_shapes;\n__saccade_entry_{0};\n__tvm_ffi_{0};\n", entry);
+    script += formatv("saccade_{0};\nsaccade_{0}_shapes;\nsaccade_{0}_target;\n__saccade_entry_{0};\n__tvm_ffi_{0};\n",
+                      entry);
   if (hasKernels)
-    script += "saccade_set_stream;\n";
-  return script + "saccade_set_threads;\nsaccade_threads;\nsaccade_runtime_v1;\nlocal: *; };\n";
+    script += "saccade_set_stream;\nsaccade_entry_call_on_stream;\n";
+  for (StringRef function : libraryFunctions)
+    script += (function + ";\n").str();
+  return script + "saccade_runtime_v1;\nsaccade_cpu_limit_v1;\nlocal: *; };\n";
 }
 
 /// Runs LLD; returns its output on failure.
@@ -103,9 +112,9 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
       return error;
   if (Error error = folder.write("exports", versionScript(entries, hasKernels)))
     return error;
-  // The runtime table may be preempted by that of another library; all other references are bound locally, even if the
-  // host loads libraries with equal symbols into one scope.
-  if (Error error = folder.write("shared", "{ saccade_runtime_v1; };\n"))
+  // The runtime table and the limit may be preempted by those of another library; all other references are bound
+  // locally, even if the host loads libraries with equal symbols into one scope.
+  if (Error error = folder.write("shared", "{ saccade_runtime_v1; saccade_cpu_limit_v1; };\n"))
     return error;
 
   std::string output = folder / "library.so";
@@ -122,7 +131,11 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
   // Undefined symbols are an error here, not when the library is loaded.
   arguments.append({"-z", "defs", "-z", "now", "-z", "relro", "-z", "noexecstack"});
   // Programs without parallel loops export the thread functions as well; functions keep their names for profilers.
-  arguments.append({"--undefined=saccade_set_threads", "--undefined=saccade_threads"});
+  std::vector<std::string> undefined;
+  for (StringRef function : libraryFunctions)
+    undefined.push_back(("--undefined=" + function).str());
+  for (const std::string &option : undefined)
+    arguments.push_back(option.c_str());
   arguments.append({"--gc-sections", "--strip-debug", "--discard-locals"});
   arguments.append({"--hash-style=gnu", "--build-id=sha1", "--threads=1", "-O2"});
   if (std::optional<std::string> text = runLinker(arguments)) {
@@ -135,5 +148,7 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
   if (!library)
     return createFileError(output, library.getError());
   StringRef bytes = (*library)->getBuffer();
-  return SmallVector<char, 0>(bytes.begin(), bytes.end());
+  SmallVector<char, 0> sealed(bytes.begin(), bytes.end());
+  sealLibraryNote(sealed);
+  return sealed;
 }

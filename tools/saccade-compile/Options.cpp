@@ -45,13 +45,48 @@ static std::string defaultHeaderPath(llvm::StringRef library) {
   return header.str().str();
 }
 
+size_t Options::firstGPU() const {
+  return llvm::find_if(targets, [](const LibraryTarget &target) { return target.gpu; }) - targets.begin();
+}
+
+CompileOptions saccade::compileOptionsFor(const CompileOptions &options, const LibraryTarget &target) {
+  CompileOptions result = options;
+  result.target = target.cpu;
+  result.device = target.gpu;
+  return result;
+}
+
+/// Reads --target into `options`, in the order in which a call tries them. Returns an exit code after an error.
+static ExitCode readTargets(llvm::ArrayRef<llvm::StringRef> names, Options &options, std::string &usageError) {
+  for (llvm::StringRef name : names) {
+    LibraryTarget target{lookupCPUTarget("portable"), lookupGPUTarget(name)};
+    if (!target.gpu) {
+      CompileOptions chosen;
+      if (ExitCode code = chooseTarget(tool, name, chosen))
+        return code;
+      target.cpu = chosen.target;
+    }
+    for (const LibraryTarget &other : options.targets)
+      if (other.gpu == target.gpu && (target.gpu || other.cpu->runsOn == target.cpu->runsOn)) {
+        usageError =
+            ("--target names two targets for the same processors: " + other.name() + " and " + target.name()).str();
+        return ExitUsage;
+      }
+    options.targets.push_back(target);
+  }
+  llvm::stable_sort(options.targets, [](const LibraryTarget &a, const LibraryTarget &b) {
+    return a.gpu || b.gpu ? !a.gpu && b.gpu : a.cpu->runsOn > b.cpu->runsOn;
+  });
+  return ExitSuccess;
+}
+
 std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> arguments, Options &options) {
   CommandLine line(tool, "IN -o OUT [options]", "compiles a program with attention to code for the CPU or a GPU");
   line.positional(options.input);
   line.value("o", "FILE", "The output file; '-' is standard output, the default for text", options.output);
   line.value("target", "NAME",
              "CPU target: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str() +
-                 ", several with --emit=so: sm_75,sm_80",
+                 "; several with --emit=so: portable,v3,v4,sm_80",
              options.target);
   std::string kind;
   line.value(
@@ -98,17 +133,14 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
 
   llvm::SmallVector<llvm::StringRef> targets;
   llvm::StringRef(options.target).split(targets, ',');
-  for (llvm::StringRef name : targets)
-    if (const GPUTarget *architecture = lookupGPUTarget(name))
-      options.architectures.push_back(architecture);
-    else if (targets.size() > 1)
-      return line.usageError("--target lists GPUs only, but '" + name + "' is not one of " + gpuTargetNames());
   // An unknown target is reported before invalid combinations with it.
-  if (options.architectures.empty())
-    if (ExitCode code = chooseTarget(tool, options.target, options.compile))
-      return code;
-  bool hasKernels = !options.architectures.empty();
-  if (hasKernels && options.compile.prepack)
+  std::string usageError;
+  if (ExitCode code = readTargets(targets, options, usageError))
+    return usageError.empty() ? code : line.usageError(usageError);
+  options.compile = compileOptionsFor(options.compile, options.targets.front());
+  bool hasKernels = options.hasGPU();
+  // Prepacked weights of one CPU target have another layout than those of another.
+  if ((hasKernels || options.targets.size() > 1) && options.compile.prepack)
     return line.usageError("--prepack does not go with --target=" + options.target);
   auto isStage = [](llvm::StringRef name) { return llvm::is_contained(stageNames(), name); };
   std::string stages = llvm::join(stageNames(), ", ");

@@ -5,6 +5,7 @@
 #include "saccade/Pipeline/Explain.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Support/ToolMain.h"
+#include "saccade/Target/SharedLibrary.h"
 
 namespace saccade {
 
@@ -18,9 +19,17 @@ struct Options {
   bool explain = false;
   std::vector<GivenSize> sizes;
   std::vector<std::string> plugins;
-  std::vector<const GPUTarget *> architectures; ///< GPU targets; empty for a CPU
-  CompileOptions compile;
+  std::vector<LibraryTarget> targets; ///< CPU targets from the highest to the lowest, then GPUs; without equal ones
+  CompileOptions compile;             ///< for the first target
+
+  bool hasCPU() const { return !targets.front().gpu; }
+  bool hasGPU() const { return targets.back().gpu; }
+  /// The number of the first target that is a GPU.
+  size_t firstGPU() const;
 };
+
+/// `options` for another target. The host code for a GPU runs on every CPU.
+CompileOptions compileOptionsFor(const CompileOptions &options, const LibraryTarget &target);
 
 /// Parses the command line. Returns the exit code if the tool should end.
 std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> arguments, Options &options);

@@ -11,13 +11,16 @@ using namespace saccade;
 
 /// Generates an object from host code and links it into a shared library.
 static llvm::Error link(llvm::Module &host, const Options &options, llvm::ArrayRef<std::string> entries,
-                        bool hasKernels, llvm::SmallVectorImpl<char> &into) {
+                        llvm::SmallVectorImpl<char> &into) {
+  auto names = llvm::map_to_vector(options.targets, [](const LibraryTarget &target) { return target.name(); });
+  addLibraryNote(host, names, entries);
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream os(object);
+  // The target attributes of each function, not this target, select its instructions.
   if (llvm::Error error = emitObject(host, *options.compile.target, os))
     return error;
   llvm::Expected<llvm::SmallVector<char, 0>> library =
-      linkSharedLibrary(llvm::StringRef(object.data(), object.size()), entries, hasKernels);
+      linkSharedLibrary(llvm::StringRef(object.data(), object.size()), entries, options.hasGPU());
   if (!library)
     return library.takeError();
   into.append(library->begin(), library->end());
@@ -82,7 +85,35 @@ llvm::Error saccade::produce(mlir::ModuleOp module, const Options &options, llvm
     return emitAssembly(*translated, *options.compile.target, os);
   if (options.emit == Emit::Object)
     return emitObject(*translated, *options.compile.target, os);
-  return link(*translated, options, entries, /*hasKernels=*/false, into);
+  return link(*translated, options, entries, into);
+}
+
+namespace {
+/// The kernels of a program for one architecture.
+struct Device {
+  std::string ptx;
+  Cubin cubin; ///< empty without an assembler
+};
+} // namespace
+
+/// Compiles the device module of a compiled program.
+static llvm::Error compileDevice(mlir::ModuleOp module, const GPUTarget &target, const Options &options, Device &into,
+                                 bool &isRefused) {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> device = translateDevice(module, context, target, libdevice(options));
+  if ((isRefused = !device))
+    return llvm::Error::success();
+  llvm::Expected<std::string> ptx = emitPTX(*device, target);
+  if (!ptx)
+    return ptx.takeError();
+  into.ptx = std::move(*ptx);
+  if (options.assembler.empty())
+    return llvm::Error::success();
+  llvm::Expected<Cubin> assembled = assemble(into.ptx, target, options.assembler);
+  if (!assembled)
+    return assembled.takeError();
+  into.cubin = std::move(*assembled);
+  return llvm::Error::success();
 }
 
 llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
@@ -91,37 +122,32 @@ llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &optio
                                     bool &isRefused) {
   llvm::LLVMContext context;
   std::vector<std::unique_ptr<llvm::Module>> hosts;
-  for (const GPUTarget *architecture : options.architectures) {
+  for (const LibraryTarget &target : options.targets) {
     mlir::OwningOpRef<mlir::ModuleOp> module = program.clone();
-    CompileOptions compile = options.compile;
-    compile.device = architecture;
+    CompileOptions compile = compileOptionsFor(options.compile, target);
+    // Warnings about the program are the same for every target.
+    compile.lint &= hosts.empty();
     if ((isRefused = failed(runPipeline(*module, compile))))
       return llvm::Error::success();
     explain(*module, compile);
-    llvm::LLVMContext deviceContext;
-    std::unique_ptr<llvm::Module> device = translateDevice(*module, deviceContext, *architecture, libdevice(options));
-    if ((isRefused = !device))
-      return llvm::Error::success();
-    llvm::Expected<std::string> ptx = emitPTX(*device, *architecture);
-    if (!ptx)
-      return ptx.takeError();
-    Cubin cubin;
-    if (!options.assembler.empty()) {
-      llvm::Expected<Cubin> assembled = assemble(*ptx, *architecture, options.assembler);
-      if (!assembled)
-        return assembled.takeError();
-      cubin = std::move(*assembled);
+    Device device;
+    if (target.gpu) {
+      if (llvm::Error error = compileDevice(*module, *target.gpu, options, device, isRefused))
+        return error;
+      if (isRefused)
+        return llvm::Error::success();
+      eraseDevice(*module);
     }
-    eraseDevice(*module);
     std::unique_ptr<llvm::Module> host = translate(*module, context, *compile.target);
     if (!host)
       return llvm::createStringError("the program could not be translated to LLVM IR");
-    addKernels(*host, *architecture, *ptx, cubin.bytes);
+    if (target.gpu)
+      addKernels(*host, *target.gpu, device.ptx, device.cubin.bytes);
     hosts.push_back(std::move(host));
   }
   std::unique_ptr<llvm::Module> joined = std::move(hosts.front());
   hosts.erase(hosts.begin());
-  if (llvm::Error error = joinArchitectures(*joined, std::move(hosts), entries))
+  if (llvm::Error error = joinTargets(*joined, std::move(hosts), options.firstGPU(), entries))
     return error;
-  return link(*joined, options, entries, /*hasKernels=*/true, into);
+  return link(*joined, options, entries, into);
 }

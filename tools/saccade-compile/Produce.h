@@ -11,8 +11,8 @@ namespace saccade {
 llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::ArrayRef<std::string> entries,
                     llvm::SmallVectorImpl<char> &into, bool &isRefused);
 
-/// Compiles a program for each architecture, calls `explain` for each, and links the host code of all architectures
-/// with their kernels. Sets `isRefused` after a diagnostic for the program.
+/// Compiles a program for each target, calls `explain` for each, and links the code of all targets into one library.
+/// Sets `isRefused` after a diagnostic for the program.
 llvm::Error compileLibrary(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
                            llvm::SmallVectorImpl<char> &into,
                            llvm::function_ref<void(mlir::ModuleOp compiled, const CompileOptions &)> explain,

@@ -37,8 +37,8 @@ static bool report(mlir::ModuleOp source, mlir::ModuleOp compiled, const Compile
   std::unique_ptr<Explanation> explanation = Explanation::create(source, compile, options.sizes);
   if (!explanation)
     return false;
-  if (options.architectures.size() > 1)
-    reportStream(options) << "for " << compile.device->name << ":\n";
+  if (options.targets.size() > 1)
+    reportStream(options) << "for " << LibraryTarget{compile.target, compile.device}.name() << ":\n";
   explanation->addKernels(compiled);
   explanation->print(reportStream(options));
   for (const std::string &name : explanation->unusedSizes())
@@ -55,7 +55,7 @@ static std::optional<LibraryInterface> findInterface(mlir::ModuleOp program, con
     name = options.input;
     llvm::sys::path::replace_extension(name, "h");
   }
-  return getLibraryInterface(program, llvm::sys::path::filename(name), !options.architectures.empty());
+  return getLibraryInterface(program, llvm::sys::path::filename(name), options.targets);
 }
 
 /// Compiles the program and generates the output. Sets `isRefused` after a diagnostic for the program. `interface` is
@@ -67,14 +67,13 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, Libra
     if (source && !report(*source, compiled, compile, options))
       isRefused = true;
   };
-  if (options.emit == Emit::SharedLibrary && !options.architectures.empty())
+  if (options.emit == Emit::SharedLibrary && (options.hasGPU() || options.targets.size() > 1))
     return compileLibrary(program, options, interface.entries, into, explain, isRefused);
-  // With several architectures and no library, only the reports are printed.
-  if (options.architectures.size() > 1) {
-    for (const GPUTarget *architecture : options.architectures) {
+  // With several targets and no library, only the reports are printed.
+  if (options.targets.size() > 1) {
+    for (const LibraryTarget &target : options.targets) {
       mlir::OwningOpRef<mlir::ModuleOp> copy = program.clone();
-      CompileOptions compile = options.compile;
-      compile.device = architecture;
+      CompileOptions compile = compileOptionsFor(options.compile, target);
       if ((isRefused = failed(runPipeline(*copy, compile))))
         break;
       explain(*copy, compile);
@@ -128,10 +127,8 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   registerPasses();
   if (std::optional<ExitCode> code = parseOptions(arguments, options))
     return *code;
-  if (!options.architectures.empty())
-    options.compile.device = options.architectures.front();
   bool isLibrary = options.emit == Emit::SharedLibrary;
-  bool hasKernels = !options.architectures.empty();
+  bool hasKernels = options.hasGPU();
   if (hasKernels && (isLibrary || options.emit == Emit::Cubin) && !findAssembler(options.assembler, !isLibrary))
     return ExitUnsupported;
   for (const std::string &plugin : options.plugins)

@@ -41,8 +41,8 @@ SACCADE_EXPORTED void saccade_set_stream(void *stream);
 
 /* As saccade_entry_call of a GPU program, on `stream` (a CUstream or cudaStream_t; NULL: the default stream) in place
  * of the stream that saccade_set_stream or TVM-FFI has set. */
-SaccadeStatus saccade_entry_call_on_stream(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
-                                           void *stream);
+SACCADE_EXPORTED SaccadeStatus saccade_entry_call_on_stream(const SaccadeEntry *entry, const SaccadeArgument *args,
+                                                            int32_t count, void *stream);
 
 /* Writes the compute capability of the GPU `ordinal`, 80 for 8.0. Errors begin with `subject`. */
 SaccadeStatus saccade_cuda_capability(const char *subject, int32_t ordinal, int32_t *capability);

@@ -8,6 +8,7 @@
 #ifndef SACCADE_RUNTIME_ENTRY_H
 #define SACCADE_RUNTIME_ENTRY_H
 
+#include "saccade/Runtime/Runtime.h"
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -26,7 +27,7 @@ typedef struct SaccadeValueType {
 } SaccadeValueType;
 
 /* Version of the table's layout and meaning; `version` and `name` have the same offset in all versions. */
-#define SACCADE_ENTRY_VERSION 3
+#define SACCADE_ENTRY_VERSION 4
 
 /* The x86-64 CPU targets of --target; each includes the features of the preceding ones. */
 typedef enum SaccadeCPUTarget {
@@ -74,8 +75,11 @@ struct SaccadeEntry {
    * message: the prefix of the expected value ("", "at least "). */
   const char *(*call)(void **args);
   const char *(*shapes)(void **args, int64_t *sizes);
-  SaccadeKernels *kernels;  /* NULL: a CPU program; else tensors are in GPU memory and `call` launches kernels */
-  const SaccadeEntry *next; /* the same entry for another GPU architecture, or NULL */
+  SaccadeKernels *kernels; /* NULL: code for a CPU; else tensors are in GPU memory and `call` launches kernels */
+  /* The same entry for another target of the same kind, or NULL: for the next lower CPU target, or for another GPU
+   * architecture. A wrapper refers to the first table, which is that of the highest CPU target if there is one. */
+  const SaccadeEntry *next;
+  const SaccadeEntry *gpu; /* of a first table for a CPU: the first table for a GPU, or NULL */
 };
 
 /* One argument of a call, with the layout of TVM-FFI's TVMFFIAny. */
@@ -98,19 +102,31 @@ typedef enum SaccadeArgumentKind {
   SaccadeArgumentTensorObject = 70, /* pointer: a TVM-FFI tensor object; its DLTensor is at byte 24 */
 } SaccadeArgumentKind;
 
-/* Checks the arguments (inputs, then results) and runs the entry. Results are memory of the caller with the extents
+/* Checks the arguments (inputs, then results) and runs the entry: its code for GPUs if a tensor is in the memory of a
+ * CUDA device and there is such code, else its code for the highest CPU target that the processor supports and
+ * saccade_set_cpu_limit allows. `entry` is the first table. Results are memory of the caller with the extents
  * that saccade_entry_shapes gives; they must not overlap one another or an input. Thread-safe. On a GPU the call is
  * asynchronous on the stream described in docs/guides/gpu.md. */
-SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count);
+SACCADE_EXPORTED SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args,
+                                                  int32_t count);
 
 /* Checks the inputs and writes the extents of all results into `sizes`, one result after the other. Results in `args`
  * are ignored. */
-SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
-                                   int64_t *sizes);
+SACCADE_EXPORTED SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgument *args,
+                                                    int32_t count, int64_t *sizes);
 
 /* The message of this thread's last failed call: the entry, the argument, and the values found and expected. Valid
  * until the thread's next call of these functions. */
-const char *saccade_entry_last_error(void);
+SACCADE_EXPORTED const char *saccade_entry_last_error(void);
+
+/* The CPU target whose code calls on CPU tensors run now, such as "v4"; NULL if the entry has no code for this
+ * processor within the limit, or none for a CPU. */
+SACCADE_EXPORTED const char *saccade_entry_target(const SaccadeEntry *entry);
+
+/* Limits calls to code for `target` ("portable", "v3", "v4" or "v4-bf16") and lower targets; NULL removes the limit.
+ * Holds for all compiled libraries of the process, but not for code that the compiler compiles in process. Returns
+ * NULL, or a message if the name is unknown; a target above the processor's is no error and has no effect. */
+SACCADE_EXPORTED const char *saccade_set_cpu_limit(const char *target);
 
 /* saccade_entry_call with the signature of TVM-FFI. Returns 0, or -1 after raising the error in TVM-FFI (TypeError,
  * ValueError, MemoryError, NotImplementedError, RuntimeError). `args` are TVMFFIAny; `result` is set to None. */

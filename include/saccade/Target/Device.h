@@ -79,11 +79,6 @@ void addKernels(llvm::Module &host, const GPUTarget &target, llvm::StringRef ptx
 /// The symbol of the embedded kernels, of type SaccadeKernels (include/saccade/Runtime/Entry.h).
 inline constexpr llvm::StringLiteral kernelsSymbol = "saccade.kernels";
 
-/// Links the host modules of one program for further architectures, each with its kernels, into `into`, and chains the
-/// entry tables of each of the `entries` through SaccadeEntry::next.
-llvm::Error joinArchitectures(llvm::Module &into, std::vector<std::unique_ptr<llvm::Module>> others,
-                              llvm::ArrayRef<std::string> entries);
-
 /// Parses the output of `ptxas -v`.
 void readAssemblerLog(llvm::StringRef log, Cubin &into);
 

@@ -200,13 +200,18 @@ static SaccadeStatus convertTensor(ValueContext context, const SaccadeArgument &
   return SaccadeSuccess;
 }
 
+const DLTensor *saccade::runtime::findCUDATensor(const SaccadeArgument *args, int32_t count) {
+  for (int32_t i = 0; i < count; ++i)
+    if (const DLTensor *tensor = asTensor(args[i]); tensor && isOn(tensor->device, kDLCUDA))
+      return tensor;
+  return nullptr;
+}
+
 DLDevice saccade::runtime::findDevice(const SaccadeEntry &entry, const SaccadeArgument *args, int32_t count) {
   if (!entry.kernels)
     return makeDevice(kDLCPU, 0);
-  for (int32_t i = 0; i < count; ++i)
-    if (const DLTensor *tensor = asTensor(args[i]); tensor && isOn(tensor->device, kDLCUDA))
-      return tensor->device;
-  return makeDevice(kDLCUDA, 0);
+  const DLTensor *tensor = findCUDATensor(args, count);
+  return tensor ? tensor->device : makeDevice(kDLCUDA, 0);
 }
 
 SaccadeStatus saccade::runtime::convertArgument(const SaccadeEntry &entry, int32_t index,

@@ -33,6 +33,9 @@ private:
 /// sizes[rank], strides[rank]}.
 constexpr int64_t descriptorWords(const SaccadeValueType &type) { return type.rank < 0 ? 1 : 3 + 2 * type.rank; }
 
+/// The first tensor in the memory of a CUDA device, or null.
+const DLTensor *findCUDATensor(const SaccadeArgument *args, int32_t count);
+
 /// The device that all tensors of a call must be on. For a GPU program it is the device of the first CUDA tensor.
 DLDevice findDevice(const SaccadeEntry &entry, const SaccadeArgument *args, int32_t count);
 

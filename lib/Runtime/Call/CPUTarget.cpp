@@ -2,11 +2,12 @@
 //
 // Detects the CPU target, so that a library on a processor without the required features reports an error instead of
 // faulting. Reads CPUID and XCR0 (Intel SDM vol. 1, 14.3 and 15.2), because the built-in functions of compilers require
-// their run-time libraries.
+// their run-time libraries. The limit of saccade_set_cpu_limit is one variable for all libraries of a process.
 //
 //===----------------------------------------------------------------------===//
 #include "CPUTarget.h"
 #include <atomic>
+#include <cstring>
 #include <initializer_list>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -49,6 +50,38 @@ SaccadeCPUTarget saccade::runtime::hostCPUTarget() {
   if (target < 0)
     known.store(target = detectCPUTarget(), std::memory_order_relaxed);
   return static_cast<SaccadeCPUTarget>(target);
+}
+
+// 0 without a limit, else the target + 1. A unique symbol, as in CPU/RuntimeTable.cpp.
+asm(R"(
+  .pushsection .bss.saccade_cpu_limit_v1, "aw", @nobits
+  .globl saccade_cpu_limit_v1
+  .type saccade_cpu_limit_v1, @gnu_unique_object
+  .size saccade_cpu_limit_v1, 4
+  .balign 4
+saccade_cpu_limit_v1:
+  .zero 4
+  .popsection
+)");
+
+extern "C" __attribute__((visibility("default"))) std::atomic<int32_t> saccade_cpu_limit_v1;
+static_assert(sizeof(saccade_cpu_limit_v1) == 4);
+
+SaccadeCPUTarget saccade::runtime::allowedCPUTarget() {
+  SaccadeCPUTarget host = hostCPUTarget();
+  int32_t limit = saccade_cpu_limit_v1.load(std::memory_order_relaxed);
+  return limit == 0 || limit > host ? host : static_cast<SaccadeCPUTarget>(limit - 1);
+}
+
+bool saccade::runtime::limitCPUTarget(const char *name) {
+  int32_t limit = 0;
+  for (int32_t target = SaccadeCPUTargetPortable; name && target <= SaccadeCPUTargetV4BF16; ++target)
+    if (strcmp(name, cpuTargetName(static_cast<SaccadeCPUTarget>(target))) == 0)
+      limit = target + 1;
+  if (name && limit == 0)
+    return false;
+  saccade_cpu_limit_v1.store(limit, std::memory_order_relaxed);
+  return true;
 }
 
 const char *saccade::runtime::cpuTargetName(SaccadeCPUTarget target) {

@@ -8,6 +8,10 @@ namespace saccade::runtime {
 
 /// The most capable target that the processor and the operating system support; cached.
 SaccadeCPUTarget hostCPUTarget();
+/// The most capable target that calls may run: the host's, or a lower limit.
+SaccadeCPUTarget allowedCPUTarget();
+/// Sets the limit to the target `name`, or removes it if `name` is null. Returns false if the name is unknown.
+bool limitCPUTarget(const char *name);
 /// The name of a target for --target, such as "v4-bf16".
 const char *cpuTargetName(SaccadeCPUTarget target);
 

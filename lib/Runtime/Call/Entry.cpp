@@ -14,12 +14,13 @@
 using namespace saccade::runtime;
 
 // The layout of the tables that compiled code contains.
-static_assert(sizeof(void *) == 8 && sizeof(SaccadeValueType) == 32 && sizeof(SaccadeEntry) == 64);
+static_assert(sizeof(void *) == 8 && sizeof(SaccadeValueType) == 32 && sizeof(SaccadeEntry) == 72);
 static_assert(offsetof(SaccadeValueType, rank) == 24 && offsetof(SaccadeValueType, code) == 28 &&
               offsetof(SaccadeValueType, bits) == 29);
 static_assert(offsetof(SaccadeEntry, name) == 16 && offsetof(SaccadeEntry, values) == 24 &&
               offsetof(SaccadeEntry, call) == 32 && offsetof(SaccadeEntry, shapes) == 40 &&
-              offsetof(SaccadeEntry, kernels) == 48 && offsetof(SaccadeEntry, next) == 56);
+              offsetof(SaccadeEntry, kernels) == 48 && offsetof(SaccadeEntry, next) == 56 &&
+              offsetof(SaccadeEntry, gpu) == 64);
 static_assert(sizeof(SaccadeKernels) == 48 && offsetof(SaccadeKernels, architecture) == 24 &&
               offsetof(SaccadeKernels, loaded) == 40);
 static_assert(sizeof(SaccadeArgument) == 16 && offsetof(SaccadeArgument, value) == 8);
@@ -75,16 +76,42 @@ static SaccadeStatus refuseMemory(const SaccadeEntry &entry) {
   return refuse(SaccadeOutOfMemory, entry, "out of memory");
 }
 
-/// Checks the version of the table and the CPU target of the code. Must precede any other use of the table, except of
-/// `name`, whose offset is fixed.
-static SaccadeStatus checkTable(const SaccadeEntry &entry) {
-  if (entry.version != SACCADE_ENTRY_VERSION)
-    return refuse(SaccadeUnsupported, entry, "compiled for version %d of the runtime, this is version %d",
-                  entry.version, SACCADE_ENTRY_VERSION);
-  if (entry.target <= hostCPUTarget())
+/// The table for the highest CPU target that may run here, or null. For a GPU it is the first one.
+static const SaccadeEntry *findRunnable(const SaccadeEntry *entry) {
+  SaccadeCPUTarget allowed = allowedCPUTarget();
+  while (entry && entry->target > allowed)
+    entry = entry->next;
+  return entry;
+}
+
+/// Refuses a call for which no table may run here: the lowest target of the entry is above that of the processor, or
+/// above the limit.
+static SaccadeStatus refuseTargets(const SaccadeEntry *entry) {
+  while (entry->next)
+    entry = entry->next;
+  auto target = static_cast<SaccadeCPUTarget>(entry->target);
+  if (target > hostCPUTarget())
+    return refuse(SaccadeUnsupported, *entry, "compiled for target %s, this processor has %s", cpuTargetName(target),
+                  cpuTargetName(hostCPUTarget()));
+  return refuse(SaccadeUnsupported, *entry, "compiled for target %s, calls are limited to %s", cpuTargetName(target),
+                cpuTargetName(allowedCPUTarget()));
+}
+
+/// Replaces the first table of an entry by the one whose code the call runs. Checks the version, which must precede any
+/// other use of the table, except of `name`, whose offset is fixed.
+static SaccadeStatus selectTable(const SaccadeEntry *&entry, const SaccadeArgument *args, int32_t count) {
+  if (entry->version != SACCADE_ENTRY_VERSION)
+    return refuse(SaccadeUnsupported, *entry, "compiled for version %d of the runtime, this is version %d",
+                  entry->version, SACCADE_ENTRY_VERSION);
+  if (entry->gpu && findCUDATensor(args, count)) {
+    entry = entry->gpu;
     return SaccadeSuccess;
-  return refuse(SaccadeUnsupported, entry, "compiled for target %s, this processor has %s",
-                cpuTargetName(static_cast<SaccadeCPUTarget>(entry.target)), cpuTargetName(hostCPUTarget()));
+  }
+  const SaccadeEntry *runnable = findRunnable(entry);
+  if (!runnable)
+    return refuseTargets(entry);
+  entry = runnable;
+  return SaccadeSuccess;
 }
 
 /// Converts values [begin, end) of the entry into the frame, starting at `words`.
@@ -141,7 +168,7 @@ static SaccadeStatus takeResults(const SaccadeEntry &entry, const SaccadeArgumen
 }
 
 SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count) {
-  if (SaccadeStatus status = checkTable(*entry))
+  if (SaccadeStatus status = selectTable(entry, args, count))
     return status;
   if (count != entry->num_inputs + entry->num_results)
     return refuseCount(*entry, count, /*needsResults=*/true);
@@ -163,7 +190,7 @@ SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgumen
 
 SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
                                    int64_t *sizes) {
-  if (SaccadeStatus status = checkTable(*entry))
+  if (SaccadeStatus status = selectTable(entry, args, count))
     return status;
   if (count < entry->num_inputs || count > entry->num_inputs + entry->num_results)
     return refuseCount(*entry, count, /*needsResults=*/false);
@@ -177,4 +204,20 @@ SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgum
     for (int32_t j = 0; j < entry->values[entry->num_inputs + i].rank; ++j, ++number)
       sizes[number] = frame.extents[number];
   return SaccadeSuccess;
+}
+
+const char *saccade_entry_target(const SaccadeEntry *entry) {
+  if (entry->version != SACCADE_ENTRY_VERSION || entry->kernels)
+    return nullptr;
+  const SaccadeEntry *runnable = findRunnable(entry);
+  return runnable ? cpuTargetName(static_cast<SaccadeCPUTarget>(runnable->target)) : nullptr;
+}
+
+const char *saccade_set_cpu_limit(const char *target) {
+  if (limitCPUTarget(target))
+    return nullptr;
+  SaccadeEntry unnamed = {};
+  unnamed.name = "saccade_set_cpu_limit";
+  refuse(SaccadeValueError, unnamed, "found '%s', expected portable, v3, v4, v4-bf16 or NULL", target);
+  return saccade_entry_last_error();
 }

@@ -22,8 +22,8 @@ namespace {
 std::unique_ptr<llvm::Module> hostCode(llvm::LLVMContext &context, llvm::ArrayRef<std::string> entries, int number) {
   std::string text = "define void @body() {\n  ret void\n}\n";
   for (const std::string &entry : entries)
-    text += "@__saccade_entry_" + entry + " = constant { i32, ptr, ptr } { i32 " + std::to_string(number) +
-            ", ptr @body, ptr null }\n";
+    text += "@__saccade_entry_" + entry + " = constant { i32, ptr, ptr, ptr } { i32 " + std::to_string(number) +
+            ", ptr @body, ptr null, ptr null }\n";
   llvm::SMDiagnostic error;
   return llvm::parseAssemblyString(text, error, context);
 }
@@ -53,7 +53,7 @@ TEST(Architectures, ChainsOfAllEntriesHaveAllArchitectures) {
         others.push_back(hostCode(context, some, number));
         expected.push_back(number);
       }
-      llvm::cantFail(joinArchitectures(*first, std::move(others), some));
+      llvm::cantFail(joinTargets(*first, std::move(others), some));
       EXPECT_FALSE(llvm::verifyModule(*first, &llvm::errs()));
       for (const std::string &entry : some)
         EXPECT_EQ(chainOf(*first, entry), expected) << entry << " of " << count << " architectures";
