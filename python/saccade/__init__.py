@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from saccade import builders, masks, scores
 from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
+from saccade.artifact import Artifact, LoadedFunction, load
 from saccade.attention import attention
 from saccade.binding import BoundFunction
 from saccade.errors import CompileError, Diagnostic, Warning
@@ -33,11 +34,13 @@ if not TYPE_CHECKING:
 
 
 __all__ = [
+    "Artifact",
     "BoundFunction",
     "CacheInfo",
     "CompileError",
     "Diagnostic",
     "Function",
+    "LoadedFunction",
     "Module",
     "ToolError",
     "TraceError",
@@ -50,6 +53,7 @@ __all__ = [
     "compile",
     "linear_attention",
     "linformer",
+    "load",
     "masks",
     "num_threads",
     "orthogonal_features",

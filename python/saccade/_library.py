@@ -116,15 +116,15 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
-# SaccadeResult values, except SACCADE_COMPILE_ERROR.
-_ERRORS = {1: TypeError, 2: ValueError, 3: MemoryError, 5: NotImplementedError, 6: RuntimeError}
+# SaccadeResult values, except SACCADE_COMPILE_ERROR; SaccadeStatus values of a call are the same.
+ERRORS = {1: TypeError, 2: ValueError, 3: MemoryError, 5: NotImplementedError, 6: RuntimeError}
 
 
 def raise_error(result: int, diagnostics: tuple[Diagnostic, ...] = ()) -> NoReturn:
     """Raises the exception for a SaccadeResult other than SACCADE_OK, with the message of this thread."""
     message = library().saccade_last_error().decode(errors="replace")
-    if result in _ERRORS:
-        raise _ERRORS[result](message)
+    if result in ERRORS:
+        raise ERRORS[result](message)
     texts = "\n".join(diagnostic.text for diagnostic in diagnostics)
     raise CompileError(texts or message, diagnostics)
 

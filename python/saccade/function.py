@@ -50,17 +50,23 @@ class Function:
     def __init__(self, handle: Handle, pointer: int | None):
         c = library()
         self._handle, self._pointer = handle, ctypes.c_void_p(pointer)
-        self.name: str = c.saccade_function_name(pointer).decode()
         count = c.saccade_function_num_inputs(pointer)
         infos = [
             c.saccade_function_value(pointer, i) for i in range(count + c.saccade_function_num_results(pointer))
         ]
+        is_on_gpu = c.saccade_function_device_type(pointer) == _gpu.CUDA
+        self._set_signature(c.saccade_function_name(pointer).decode(), infos, count, is_on_gpu)
+
+    def _set_signature(self, name: str, infos: list[Any], count: int, is_on_gpu: bool) -> None:
+        """Sets all attributes but those that refer to compiled code: `infos` are `ValueInfo` of `count` inputs, then of
+        the results."""
+        self.name: str = name
         values = tuple(map(_value, infos))
         self.inputs: tuple[Value, ...] = values[:count]
         """The inputs, in order."""
         self.results: tuple[Value, ...] = values[count:]
         """The results, in order; all are tensors."""
-        self.device: str = "cuda" if c.saccade_function_device_type(pointer) == _gpu.CUDA else "cpu"
+        self.device: str = "cuda" if is_on_gpu else "cpu"
         """Where the tensors of a call are: "cpu" or "cuda"."""
         self._names = [value.name for value in values]
         self._tensors = [(i, value.name) for i, value in enumerate(self.inputs) if value.shape is not None]
@@ -100,9 +106,13 @@ class Function:
         if self._tvm_ffi is None:
             import tvm_ffi
 
-            address = library().saccade_function_tvm_ffi(self._pointer)
+            address = self._tvm_ffi_address()
             self._tvm_ffi = tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=self._handle)
         return self._tvm_ffi
+
+    def _tvm_ffi_address(self) -> int | None:
+        address: int | None = library().saccade_function_tvm_ffi(self._pointer)
+        return address
 
     @opaque
     def __call__(self, /, *inputs: Any, out: Array | tuple[Array, ...] | None = None, stream: Any = None,
@@ -261,12 +271,16 @@ class Function:
     def _compute_shapes(self, described: list[Any]) -> tuple[Shape, ...]:
         ranks = [len(value.shape or ()) for value in self.results]
         sizes = (ctypes.c_int64 * sum(ranks))()
+        self._query_sizes(described, sizes)
+        at = [sum(ranks[:i]) for i in range(len(ranks))]
+        return tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
+
+    def _query_sizes(self, described: list[Any], sizes: ctypes.Array[ctypes.c_int64]) -> None:
+        """Writes the extents of all results for these inputs, one result after the other."""
         memory, count = self._encode(described)
         compute = library().saccade_function_result_shapes
         if error := compute(self._pointer, ctypes.addressof(memory), count, sizes):
             raise_error(error)
-        at = [sum(ranks[:i]) for i in range(len(ranks))]
-        return tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
 
     def _find_shapes(self, inputs: tuple[Any, ...],
                      described: list[Any] | None = None) -> tuple[tuple[Shape, ...], tuple[Any, ...] | None]:

