@@ -104,6 +104,7 @@ std::string run(Layout input, Layout result) {
                                 return nullptr;
                               },
                               nullptr,
+                              nullptr,
                               nullptr};
   DLTensor tensors[2] = {};
   Layout *layouts[] = {&input, &result};

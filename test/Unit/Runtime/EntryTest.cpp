@@ -31,7 +31,7 @@ const char *call(void **args) {
 }
 
 const SaccadeValueType values[] = {floats("a"), floats("b"), floats("sum")};
-const SaccadeEntry add = {SACCADE_ENTRY_VERSION, 2, 1, 0, "add", values, call, shapes, nullptr, nullptr};
+const SaccadeEntry add = {SACCADE_ENTRY_VERSION, 2, 1, 0, "add", values, call, shapes, nullptr, nullptr, nullptr};
 
 /// A valid call of `add`, which the tests modify.
 class Call : public testing::Test {

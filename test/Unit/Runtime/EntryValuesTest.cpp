@@ -27,6 +27,7 @@ TEST(Results, EachHasItsExtentsAndItsMemory) {
                                 return nullptr;
                               },
                               nullptr,
+                              nullptr,
                               nullptr};
   signed char memory[100];
   int64_t shapes[3][2] = {{6}, {2}, {3, 4}};
@@ -78,6 +79,7 @@ template <uint8_t code, uint8_t bits> std::string pass(const char *text, Saccade
                                 return nullptr;
                               },
                               [](void **, int64_t *) -> const char * { return nullptr; },
+                              nullptr,
                               nullptr,
                               nullptr};
   scalarWords.clear();
@@ -134,6 +136,7 @@ TEST(Entry, MoreArgumentsThanTheStackHoldsAreTaken) {
                         },
                         [](void **, int64_t *) -> const char * { return nullptr; },
                         nullptr,
+                        nullptr,
                         nullptr};
   EXPECT_EQ(SaccadeSuccess, saccade_entry_call(&entry, args.data(), count));
   EXPECT_EQ(std::vector<int64_t>(count, matrix.address()), addresses);
@@ -142,7 +145,7 @@ TEST(Entry, MoreArgumentsThanTheStackHoldsAreTaken) {
 TEST(Entry, MessagesThatAreTooLongAreCutOff) {
   std::string text(5000, 'x');
   SaccadeValueType type = {"a", text.c_str(), nullptr, -1, kDLInt, 64, 0};
-  SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "long", &type, nullptr, nullptr, nullptr, nullptr};
+  SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "long", &type, nullptr, nullptr, nullptr, nullptr, nullptr};
   SaccadeArgument argument = real(1);
   EXPECT_EQ(SaccadeTypeError, saccade_entry_call(&entry, &argument, 1));
   EXPECT_EQ(2047u, strlen(saccade_entry_last_error()));
@@ -153,7 +156,8 @@ TEST(Entry, WithoutTVMFFITheReasonGoesToStandardError) {
   SaccadeArgument result = real(1);
   testing::internal::CaptureStderr();
   const SaccadeValueType type = floats("a");
-  const SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "alone", &type, nullptr, nullptr, nullptr, nullptr};
+  const SaccadeEntry entry = {
+      SACCADE_ENTRY_VERSION, 1, 0, 0, "alone", &type, nullptr, nullptr, nullptr, nullptr, nullptr};
   EXPECT_EQ(-1, saccade_entry_call_tvm_ffi(&entry, nullptr, 0, &result));
   EXPECT_EQ(SaccadeArgumentNone, result.kind);
   EXPECT_EQ(0, testing::internal::GetCapturedStderr().find("alone: found 0 arguments"));
@@ -169,6 +173,7 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
                         [](void **) -> const char * { abort(); },
                         [](void **, int64_t *) -> const char * { abort(); },
                         nullptr,
+                        nullptr,
                         nullptr};
   EXPECT_EQ(saccade_entry_call(&entry, nullptr, 0), SaccadeUnsupported);
   EXPECT_TRUE(std::string(saccade_entry_last_error())
@@ -180,7 +185,7 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
 TEST(Entry, CodeForAnotherVersionOfTheRuntimeIsRefused) {
   // Only the name may be read if the layout differs: the counts exceed any memory.
   for (int32_t version : {SACCADE_ENTRY_VERSION - 1, SACCADE_ENTRY_VERSION + 1}) {
-    SaccadeEntry entry = {version, INT32_MAX / 2, INT32_MAX / 2, INT32_MAX, "other",
+    SaccadeEntry entry = {version, INT32_MAX / 2, INT32_MAX / 2, INT32_MAX, "other", nullptr,
                           nullptr, nullptr,       nullptr,       nullptr,   nullptr};
     std::string expected = "other: compiled for version " + std::to_string(version) +
                            " of the runtime, this is version " + std::to_string(SACCADE_ENTRY_VERSION);
@@ -203,6 +208,7 @@ TEST(Entry, HostTargetAgreesWithTheCompiler) {
                           nullptr,
                           [](void **) -> const char * { return nullptr; },
                           [](void **, int64_t *) -> const char * { return nullptr; },
+                          nullptr,
                           nullptr,
                           nullptr};
     words += saccade_entry_call(&entry, nullptr, 0) == SaccadeSuccess ? '1' : '0';

@@ -26,6 +26,7 @@ std::string check(Words shape, Words strides) {
                                 return nullptr;
                               },
                               nullptr,
+                              nullptr,
                               nullptr};
   DLTensor tensor = {};
   tensor.data = &byte;
