@@ -84,8 +84,8 @@ class LoadedFunction(Function):
 
     def __init__(self, library: _Library, name: str, device: str):
         """Called by `load`, for tensors on `device`: "cpu" or "cuda"."""
-        self._library: Any = library
-        self._handle = self._library
+        self._library = library
+        self._handle = library  # type: ignore[assignment]  # what a TVM-FFI function keeps alive
         self._table = library.address(f"__saccade_entry_{name}")
         entry = _Entry.from_address(self._table)
         values = [entry.values[i] for i in range(entry.num_inputs + entry.num_results)]

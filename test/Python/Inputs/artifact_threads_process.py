@@ -1,5 +1,5 @@
-"""Two libraries, the compiler's JIT and PyTorch in one process have one pool of threads: its size is that of the first
-that was called, and nobody adds threads. Arguments: two libraries, and who is called first.
+"""Two libraries, the compiler's JIT and PyTorch in one process have one pool of threads: its size is that of the
+first that was called, and the others add no thread. Arguments: two libraries, and who is called first.
 """
 
 import sys
