@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from saccade import _arrays, _elf, _gpu
 from saccade._arrays import Array
 from saccade._library import ERRORS, DataType, ValueInfo
+from saccade._opaque import opaque
 from saccade.function import Function, Shape
 
 
@@ -100,15 +101,18 @@ class LoadedFunction(Function):
         name: bytes | None = self._library.functions.saccade_entry_target(self._table)
         return name.decode() if name is not None else None
 
+    @opaque
     def __call__(self, /, *inputs: Any, out: Array | tuple[Array, ...] | None = None, stream: Any = None,
                  **named: Any) -> Any:
         """As `Function.__call__`; with a tensor on a GPU, the GPU runs the call."""
         return self._choose(*inputs, *named.values())._call_here(*inputs, out=out, stream=stream, **named)
 
+    @opaque
     def into(self, *values: Any, stream: Any = None) -> None:
         """As `Function.into`; with a tensor on a GPU, the GPU runs the call."""
         Function.into(self._choose(*values), *values, stream=stream)
 
+    @opaque
     def result_shapes(self, /, *inputs: Any, **named: Any) -> tuple[Shape, ...]:
         """As `Function.result_shapes`."""
         return Function.result_shapes(self._choose(*inputs, *named.values()), *inputs, **named)

@@ -8,6 +8,8 @@
 #include "gtest/gtest.h"
 #include <string>
 
+// A name of its own: several tests are one translation unit.
+namespace entry_targets {
 namespace {
 
 /// The number of the table whose code ran last.
@@ -104,3 +106,4 @@ TEST_F(EntryTargets, AnUnknownLimitChangesNothing) {
 }
 
 } // namespace
+} // namespace entry_targets
