@@ -17,6 +17,9 @@ endmacro()
 
 saccade_compile_options()
 
+# The disk cache identifies the compiler by its build ID (lib/JIT/CompilerIdentity.cpp).
+add_link_options(LINKER:--build-id)
+
 # Targets that use LLVM and MLIR share one precompiled header.
 add_library(SaccadePrecompiled OBJECT "${PROJECT_SOURCE_DIR}/cmake/Precompiled.cpp")
 target_include_directories(SaccadePrecompiled SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})

@@ -32,6 +32,8 @@ config.environment["PATH"] = os.pathsep.join([tools, config.llvm_tools_dir, os.e
 config.environment["OMP_WAIT_POLICY"] = "passive"
 # saccade-run calls compiled code on guarded memory (docs/internals/testing.md).
 config.environment["SACCADE_RUN_GUARD"] = "end"
+# Tests compile what they test, and keep no files of the user.
+config.environment["SACCADE_CACHE"] = "0"
 config.environment["PYTHONPATH"] = os.path.join(config.saccade_build_dir, "python")
 
 venv = os.path.join(config.saccade_source_dir, ".venv", "bin", "python")

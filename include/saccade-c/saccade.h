@@ -19,7 +19,7 @@ extern "C" {
 
 #define SACCADE_API __attribute__((visibility("default")))
 
-/* Holds the diagnostic handler and the cache of compiled programs. */
+/* Holds the diagnostic handler and the caches of compiled programs. */
 typedef struct SaccadeContext SaccadeContext;
 /* A compiled program, reference-counted. */
 typedef struct SaccadeModule SaccadeModule;
@@ -54,6 +54,15 @@ SACCADE_API void saccade_context_destroy(SaccadeContext *context);
 SACCADE_API void saccade_context_set_diagnostic_handler(SaccadeContext *context, SaccadeDiagnosticHandler handler,
                                                         void *user);
 
+/* Also keeps compiled programs in files of `directory`, which is created when a program is stored, so that other
+ * processes need not compile them; NULL, as in a new context, keeps none. The least recently used files are removed
+ * beyond `max_bytes` (0: 1 GiB). Any number of processes may share a directory and may be killed at any time. A file
+ * that is damaged, of another compiler, or not of this user is not used, and an unwritable directory is not an error.
+ * SACCADE_VALUE_ERROR: `directory` exists, but is not a directory that belongs to this user and that only its owner can
+ * write; then the context keeps none. */
+SACCADE_API SaccadeResult saccade_context_set_disk_cache(SaccadeContext *context, const char *directory,
+                                                         uint64_t max_bytes);
+
 /* An option, such as {"target", "v4"} or {"lint", "true"}; saccade_option_help() lists them. The last value of an
  * option that is given repeatedly applies. */
 typedef struct SaccadeOption {
@@ -65,7 +74,8 @@ SACCADE_API const char *saccade_option_help(void);
 /* Compiles MLIR text or bytecode of `size` bytes for this machine: for its processor, or with the option "target" for
  * an NVIDIA GPU ("sm_80", or "cuda:0" for the newest target that this GPU runs). Only "cuda" requires the NVIDIA
  * driver. `name` is the file name in diagnostics and messages (NULL: "program"). The context caches up to 1024 modules
- * by source, name and options, with LRU eviction; a cached module produces no diagnostics. Concurrent requests for the
+ * by source, name and options, with LRU eviction; a cached module produces no diagnostics, except for one read from a
+ * file, which produces those of its compilation. Concurrent requests for the
  * same program compile it once. The caller owns one reference to *module, which is NULL unless the result is
  * SACCADE_OK. */
 SACCADE_API SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
@@ -90,10 +100,15 @@ typedef struct SaccadeCacheInfo {
   uint64_t hits;         /* calls of saccade_compile served from the cache */
   uint64_t compilations; /* calls that compiled, failures included */
   uint64_t modules;      /* modules in the cache */
+  uint64_t disk_hits;    /* calls served from the directory of saccade_context_set_disk_cache */
+  uint64_t disk_misses;  /* calls that did not find the program there */
 } SaccadeCacheInfo;
 SACCADE_API SaccadeCacheInfo saccade_cache_info(SaccadeContext *context);
-/* Empties the cache and resets the statistics; modules with references stay valid. */
+/* Empties the cache and resets the statistics; modules with references stay valid. Files are kept. */
 SACCADE_API void saccade_cache_clear(SaccadeContext *context);
+/* Removes all compiled programs from the directory of saccade_context_set_disk_cache. SACCADE_VALUE_ERROR: a file
+ * cannot be removed. */
+SACCADE_API SaccadeResult saccade_cache_clear_disk(SaccadeContext *context);
 
 SACCADE_API void saccade_module_retain(SaccadeModule *module);
 SACCADE_API void saccade_module_release(SaccadeModule *module);

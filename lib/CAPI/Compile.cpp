@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "State.h"
+#include "saccade/JIT/CompiledProgram.h"
 #include "saccade/Pipeline/Explain.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
@@ -21,45 +22,6 @@
 using namespace mlir;
 using namespace saccade;
 using llvm::StringRef;
-
-//===----------------------------------------------------------------------===//
-// Messages
-//===----------------------------------------------------------------------===//
-
-static thread_local std::string lastMessage;
-
-SaccadeResult saccade::refuse(SaccadeResult result, const llvm::Twine &message) {
-  lastMessage = message.str();
-  return result;
-}
-
-SaccadeResult saccade::succeed() {
-  lastMessage.clear();
-  return SACCADE_OK;
-}
-
-const char *saccade_last_error(void) { return lastMessage.c_str(); }
-const char *saccade_version(void) { return SACCADE_VERSION; }
-
-//===----------------------------------------------------------------------===//
-// Contexts
-//===----------------------------------------------------------------------===//
-
-SaccadeContext *saccade_context_create(void) { return new (std::nothrow) SaccadeContext; }
-void saccade_context_destroy(SaccadeContext *context) { delete context; }
-
-void saccade_context_set_diagnostic_handler(SaccadeContext *context, SaccadeDiagnosticHandler handler, void *user) {
-  std::lock_guard guard(context->lock);
-  context->handler = handler;
-  context->user = user;
-}
-
-SaccadeCacheInfo saccade_cache_info(SaccadeContext *context) {
-  KernelCache::Info info = context->cache.info();
-  return {info.hits, info.compilations, info.modules};
-}
-
-void saccade_cache_clear(SaccadeContext *context) { context->cache.clear(); }
 
 //===----------------------------------------------------------------------===//
 // Compilation
@@ -141,14 +103,33 @@ SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_
     return refuse(SACCADE_UNSUPPORTED,
                   "this machine cannot run code for target '" + request.options.target->name + "'");
   bool hasStack = true;
-  std::string key = KernelCache::makeKey(request.source, request.name, request.options);
-  llvm::Expected<KernelCache::Program> program = context->cache.get(key, [&]() -> llvm::Expected<KernelCache::Program> {
-    std::optional<llvm::Expected<KernelCache::Program>> compiled;
+  std::shared_ptr<DiskCache> disk = diskCache(context);
+  std::string key = KernelCache::makeKey(request.source, request.name, request.options), diskKey;
+  auto load = [&]() -> KernelCache::Program {
+    if (disk)
+      diskKey = makeDiskKey("program", request.source, request.name, request.options);
+    if (diskKey.empty())
+      return nullptr;
+    auto [program, diagnostics] = Executable::load(*disk, diskKey);
+    for (const auto &[severity, text] : diagnostics)
+      request.sink()(severity, text);
+    return std::move(program);
+  };
+  auto compile = [&]() -> llvm::Expected<KernelCache::Program> {
+    std::optional<llvm::Expected<CompiledProgram>> compiled;
     hasStack = runOnLargeStack(request.source.size(), [&] {
-      compiled.emplace(Executable::createFromText(request.source, request.name, request.options, request.sink()));
+      compiled.emplace(compileText(request.source, request.name, request.options, request.sink()));
     });
-    return hasStack ? std::move(*compiled) : llvm::createStringError("no memory for a thread to compile on");
-  });
+    if (!hasStack)
+      return llvm::createStringError("no memory for a thread to compile on");
+    if (!*compiled)
+      return compiled->takeError();
+    llvm::Expected<KernelCache::Program> linked = Executable::link(**compiled);
+    if (linked && !diskKey.empty())
+      disk->store(diskKey, encodeProgram(**compiled));
+    return linked;
+  };
+  llvm::Expected<KernelCache::Program> program = context->cache.get(key, load, compile);
   if (!program) {
     if (hasStack)
       return finish(context, request, program.takeError());

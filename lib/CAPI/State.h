@@ -3,6 +3,7 @@
 #define SACCADE_LIB_CAPI_STATE_H
 
 #include "saccade-c/saccade.h"
+#include "saccade/JIT/DiskCache.h"
 #include "saccade/JIT/KernelCache.h"
 #include "saccade/Runtime/Entry.h"
 #include "saccade/Support/ForkSafeMutex.h"
@@ -12,6 +13,7 @@
 struct SaccadeContext {
   saccade::KernelCache cache;
   saccade::ForkSafeMutex lock; ///< guards the members below
+  std::shared_ptr<saccade::DiskCache> disk;
   SaccadeDiagnosticHandler handler = nullptr;
   void *user = nullptr;
 };
@@ -36,6 +38,9 @@ SaccadeResult succeed();
 
 /// Parses the named options of a compilation. Calls `refuse` for invalid ones, and for a GPU that cannot be used.
 SaccadeResult parseOptions(llvm::ArrayRef<SaccadeOption> options, CompileOptions &into);
+
+/// The disk cache of a context; null if it has none.
+std::shared_ptr<DiskCache> diskCache(SaccadeContext *context);
 
 /// Creates a module with one reference.
 SaccadeModule *createModule(KernelCache::Program program);

@@ -1,19 +1,15 @@
 //===- Executable.cpp - A program compiled into this process ------------------===//
 //
-// Compiles and links a program in this process. Calls go through the checks of the runtime, like those of other hosts.
+// Links a compiled program into this process. Calls go through the checks of the runtime, like those of other hosts.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/Executable.h"
 #include "Linker.h"
 #include "saccade-c/DLTensor.h"
-#include "saccade/Pipeline/RunPipeline.h"
+#include "saccade/JIT/CompiledProgram.h"
+#include "saccade/JIT/DiskCache.h"
 #include "saccade/Runtime/CUDA.h"
-#include "saccade/Target/Device.h"
-#include "saccade/Target/Target.h"
-#include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/Module.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/SmallVectorMemoryBuffer.h"
 #include <chrono>
 
 using namespace mlir;
@@ -29,9 +25,8 @@ struct Executable::State {
   std::vector<Code> code; ///< parallel to `entries`
   CompileTimes times;
   size_t codeBytes = 0;
-  std::string ptx;
   std::vector<KernelInfo> kernels;
-  std::unique_ptr<llvm::orc::LLJIT> jit;
+  std::unique_ptr<LinkedObject> object;
 
   const Code *codeOf(llvm::StringRef name) const {
     for (auto [entry, code] : llvm::zip_equal(entries, code))
@@ -42,21 +37,6 @@ struct Executable::State {
 };
 
 namespace {
-
-/// Measures consecutive phases; lap() returns the seconds since the last call.
-class StopWatch {
-public:
-  double lap() {
-    Clock::time_point now = Clock::now();
-    double seconds = std::chrono::duration<double>(now - start).count();
-    start = now;
-    return seconds;
-  }
-
-private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start = Clock::now();
-};
 
 /// The arguments for the runtime, inputs, then outputs. The runtime checks their number.
 class ArgumentList {
@@ -136,7 +116,10 @@ TVMFFIFunction Executable::tvmFFI(llvm::StringRef name) const {
 }
 const CompileTimes &Executable::compileTimes() const { return state->times; }
 size_t Executable::codeBytes() const { return state->codeBytes; }
-llvm::StringRef Executable::ptx() const { return state->ptx; }
+llvm::StringRef Executable::ptx() const {
+  const SaccadeKernels *kernels = state->code.empty() ? nullptr : state->code.front().entry->kernels;
+  return kernels ? kernels->ptx : "";
+}
 llvm::ArrayRef<KernelInfo> Executable::kernels() const { return state->kernels; }
 
 const Entry *Executable::lookup(llvm::StringRef name) const {
@@ -146,68 +129,22 @@ const Entry *Executable::lookup(llvm::StringRef name) const {
   return nullptr;
 }
 
-/// Translates the device module of a compiled program to PTX and erases it.
-static llvm::Expected<std::string> extractPTX(ModuleOp module, const GPUTarget &target) {
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> device = translateDevice(module, context, target);
-  if (!device)
-    return llvm::createStringError("the kernels could not be translated to LLVM IR");
-  eraseDevice(module);
-  return emitPTX(*device, target);
-}
-
-llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, const CompileOptions &options) {
-  if (!hostRuns(*options.target))
-    return llvm::createStringError("this machine cannot run code for target '" + options.target->name + "'");
+llvm::Expected<std::unique_ptr<Executable>> Executable::link(const CompiledProgram &program) {
   auto state = std::make_unique<State>();
-  StopWatch watch;
-  // Import determines the types of results.
-  if (failed(importProgram(module)))
-    return llvm::createStringError("the program was refused");
-  llvm::Expected<std::vector<Entry>> entries = getEntries(module);
-  if (!entries)
-    return entries.takeError();
-  state->entries = std::move(*entries);
-  if (failed(runPipeline(module, options)))
-    return llvm::createStringError("the program was refused");
-  if (options.prepack) {
-    entries = getEntries(module);
-    if (!entries)
-      return entries.takeError();
-    state->entries = std::move(*entries);
-  }
-  state->times.pipeline = watch.lap();
-
-  if (options.device) {
-    state->kernels = listKernels(module);
-    llvm::Expected<std::string> ptx = extractPTX(module, *options.device);
-    if (!ptx)
-      return ptx.takeError();
-    state->ptx = std::move(*ptx);
-  }
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> translated = translate(module, context, *options.target);
-  if (!translated)
-    return llvm::createStringError("the program could not be translated to LLVM IR");
-  if (options.device)
-    addKernels(*translated, *options.device, state->ptx, "");
-  llvm::SmallVector<char, 0> object;
-  llvm::raw_svector_ostream os(object);
-  if (llvm::Error error = emitObject(*translated, *options.target, os))
-    return error;
-  state->codeBytes = object.size();
-  state->times.codegen = watch.lap();
-
-  llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> jit = linkObject(
-      std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(object), "saccade", /*RequiresNullTerminator=*/false));
-  if (!jit)
-    return jit.takeError();
-  state->jit = std::move(*jit);
+  auto start = std::chrono::steady_clock::now();
+  state->entries = program.entries;
+  state->kernels = program.kernels;
+  state->codeBytes = program.object.size();
+  llvm::Expected<std::unique_ptr<LinkedObject>> object =
+      LinkedObject::create(llvm::MemoryBuffer::getMemBufferCopy(program.object, "saccade"));
+  if (!object)
+    return object.takeError();
+  state->object = std::move(*object);
   for (Entry &entry : state->entries) {
-    llvm::Expected<llvm::orc::ExecutorAddr> table = state->jit->lookup("__saccade_entry_" + entry.name);
+    llvm::Expected<llvm::orc::ExecutorAddr> table = state->object->lookup("__saccade_entry_" + entry.name);
     if (!table)
       return table.takeError();
-    llvm::Expected<llvm::orc::ExecutorAddr> tvmFFI = state->jit->lookup("__tvm_ffi_" + entry.name);
+    llvm::Expected<llvm::orc::ExecutorAddr> tvmFFI = state->object->lookup("__tvm_ffi_" + entry.name);
     if (!tvmFFI)
       return tvmFFI.takeError();
     state->code.push_back({table->toPtr<const SaccadeEntry *>(), tvmFFI->toPtr<TVMFFIFunction>()});
@@ -217,27 +154,51 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
       for (ValueType &type : *types)
         type.name = (value++)->name;
   }
-  state->times.link = watch.lap();
+  state->times = program.times;
+  state->times.link = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return std::unique_ptr<Executable>(new Executable(std::move(state)));
 }
 
-llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::StringRef text, llvm::StringRef name,
-                                                                       const CompileOptions &options,
-                                                                       DiagnosticSink sink) {
-  Source source;
-  if (failed(source.parse(llvm::MemoryBuffer::getMemBufferCopy(text, name), std::move(sink))))
-    return llvm::createStringError("the program could not be parsed");
-  return create(source.module(), options);
+std::pair<std::unique_ptr<Executable>, Diagnostics> Executable::load(DiskCache &cache, llvm::StringRef key) {
+  std::optional<std::string> value = cache.lookup(key);
+  std::optional<CompiledProgram> program = value ? decodeProgram(*value) : std::nullopt;
+  if (!program)
+    return {};
+  llvm::Expected<std::unique_ptr<Executable>> linked = link(*program);
+  if (linked)
+    return {std::move(*linked), std::move(program->diagnostics)};
+  llvm::consumeError(linked.takeError()); // compilation reports the error
+  return {};
+}
+
+llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, const CompileOptions &options,
+                                                               DiskCache *cache) {
+  std::string key = cache ? makeDiskKey("module", module, options) : "";
+  if (!key.empty())
+    if (std::unique_ptr<Executable> loaded = load(*cache, key).first)
+      return loaded;
+  bool isSilent = true;
+  ScopedDiagnosticHandler watch(module.getContext(), [&](Diagnostic &) {
+    isSilent = false;
+    return failure(); // passes it on
+  });
+  llvm::Expected<CompiledProgram> program = compileProgram(module, options);
+  if (!program)
+    return program.takeError();
+  llvm::Expected<std::unique_ptr<Executable>> executable = link(*program);
+  if (executable && !key.empty() && isSilent)
+    cache->store(key, encodeProgram(*program));
+  return executable;
 }
 
 llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::StringRef text, llvm::StringRef name,
                                                                        const CompileOptions &options) {
   std::string diagnostics;
-  llvm::Expected<std::unique_ptr<Executable>> executable =
-      createFromText(text, name, options, [&](DiagnosticSeverity, llvm::StringRef text) { diagnostics += text; });
-  if (!executable)
-    return llvm::createStringError(diagnostics + llvm::toString(executable.takeError()));
-  return executable;
+  auto collect = [&](mlir::DiagnosticSeverity, llvm::StringRef text) { diagnostics += text; };
+  llvm::Expected<CompiledProgram> program = compileText(text, name, options, collect);
+  if (!program)
+    return llvm::createStringError(diagnostics + llvm::toString(program.takeError()));
+  return link(*program);
 }
 
 llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>>

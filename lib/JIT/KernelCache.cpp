@@ -43,15 +43,13 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   return key;
 }
 
-llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key,
-                                                      llvm::function_ref<llvm::Expected<Program>()> compile) {
+llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key, Load load, Compile compile) {
   std::shared_ptr<Slot> mine;
   while (!mine) {
     std::unique_lock guard(lock);
     std::shared_ptr<Slot> &known = slots[key];
     if (!known || known->isAbandoned()) {
       known = mine = std::make_shared<Slot>();
-      ++compilations;
       break;
     }
     std::shared_ptr<Slot> other = known; // clear() may remove it from the map
@@ -65,7 +63,12 @@ llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key,
     }
   }
 
-  llvm::Expected<Program> compiled = compile();
+  Program loaded = load();
+  if (!loaded) {
+    std::lock_guard guard(lock);
+    ++compilations;
+  }
+  llvm::Expected<Program> compiled = loaded ? std::move(loaded) : compile();
   std::vector<std::shared_ptr<Slot>> evicted; // code is unmapped after the lock is released
   {
     std::lock_guard guard(lock);

@@ -1,7 +1,8 @@
 //===- Linker.cpp - Links objects into this process ---------------------------===//
 //
-// Links a compiled object with ORC. The runtime's symbols are defined by address, because they cannot be looked up by
-// name if this library is part of a Python module or a plugin.
+// Links a compiled object with ORC's linker alone. LLJIT would create a target machine, for which LLVM's code generator
+// must be initialized; a program of the disk cache needs neither. The runtime's symbols are defined by address, because
+// they cannot be looked up by name if this library is part of a Python module or a plugin.
 //
 //===----------------------------------------------------------------------===//
 #include "Linker.h"
@@ -9,15 +10,16 @@
 #include "saccade/Runtime/Entry.h"
 #include "saccade/Runtime/Runtime.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
-#include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
+#include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
+#include "llvm/ExecutionEngine/Orc/SelfExecutorProcessControl.h"
 
 using namespace llvm;
 
-static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit) {
+static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session) {
   orc::SymbolMap symbols;
   auto add = [&](StringRef name, auto *function) {
-    symbols[jit.mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(function),
-                                          JITSymbolFlags::Exported | JITSymbolFlags::Callable};
+    symbols[session.intern(name)] = {orc::ExecutorAddr::fromPtr(function),
+                                     JITSymbolFlags::Exported | JITSymbolFlags::Callable};
   };
   add("saccade_parallel_for", &saccade::checkedParallelFor);
   add("saccade_launch", &saccade::launchKernel);
@@ -39,22 +41,33 @@ static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit) {
   return symbols;
 }
 
-Expected<std::unique_ptr<orc::LLJIT>> saccade::linkObject(std::unique_ptr<MemoryBuffer> object) {
-  Expected<std::unique_ptr<orc::LLJIT>> jit =
-      orc::LLJITBuilder()
-          // The objects have neither constructors nor thread-local data, so they need no platform support.
-          .setPlatformSetUp(orc::setUpInactivePlatform)
-          .setObjectLinkingLayerCreator(
-              [](orc::ExecutionSession &session) -> Expected<std::unique_ptr<orc::ObjectLayer>> {
-                return std::make_unique<orc::ObjectLinkingLayer>(session);
-              })
-          .create();
-  if (!jit)
-    return jit.takeError();
-  orc::JITDylib &library = (*jit)->getMainJITDylib();
-  if (Error error = library.define(orc::absoluteSymbols(runtimeSymbols(**jit))))
+// The objects have neither constructors nor thread-local data, so they need no platform support.
+saccade::LinkedObject::LinkedObject(std::unique_ptr<orc::ExecutorProcessControl> process)
+    : session(std::move(process)), layer(session), library(session.createBareJITDylib("program")) {
+  session.setErrorReporter([this](Error error) { reported += toString(std::move(error)) + "\n"; });
+}
+
+saccade::LinkedObject::~LinkedObject() { consumeError(session.endSession()); }
+
+Expected<std::unique_ptr<saccade::LinkedObject>> saccade::LinkedObject::create(std::unique_ptr<MemoryBuffer> object) {
+  auto process = orc::SelfExecutorProcessControl::Create(nullptr, std::make_unique<orc::InPlaceTaskDispatcher>());
+  if (!process)
+    return process.takeError();
+  std::unique_ptr<LinkedObject> linked(new LinkedObject(std::move(*process)));
+  auto ofProcess = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(/*GlobalPrefix=*/'\0');
+  if (!ofProcess)
+    return ofProcess.takeError();
+  linked->library.addGenerator(std::move(*ofProcess));
+  if (Error error = linked->library.define(orc::absoluteSymbols(runtimeSymbols(linked->session))))
     return error;
-  if (Error error = (*jit)->addObjectFile(std::move(object)))
+  if (Error error = linked->layer.add(linked->library, std::move(object)))
     return error;
-  return jit;
+  return linked;
+}
+
+Expected<orc::ExecutorAddr> saccade::LinkedObject::lookup(StringRef name) {
+  Expected<orc::ExecutorSymbolDef> symbol = session.lookup({&library}, session.intern(name));
+  if (!symbol)
+    return createStringError(reported + toString(symbol.takeError()));
+  return symbol->getAddress();
 }

@@ -4,14 +4,29 @@
 
 #include "saccade/Runtime/Entry.h"
 #include "saccade/Runtime/Runtime.h"
-#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 namespace saccade {
 
-/// Links a compiled object into this process, with the runtime of this library and the libm of the process.
-llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> linkObject(std::unique_ptr<llvm::MemoryBuffer> object);
+/// A compiled object that is linked into this process, with the runtime of this library and the libm of the process.
+class LinkedObject {
+public:
+  static llvm::Expected<std::unique_ptr<LinkedObject>> create(std::unique_ptr<llvm::MemoryBuffer> object);
+  ~LinkedObject();
+
+  /// The address of a global symbol.
+  llvm::Expected<llvm::orc::ExecutorAddr> lookup(llvm::StringRef name);
+
+private:
+  explicit LinkedObject(std::unique_ptr<llvm::orc::ExecutorProcessControl> process);
+
+  llvm::orc::ExecutionSession session;
+  llvm::orc::ObjectLinkingLayer layer;
+  llvm::orc::JITDylib &library;
+  std::string reported; ///< errors of the session
+};
 
 /// The implementations of include/saccade/Runtime/CUDA.h for linked objects: they call the thread's KernelRunner if it
 /// has one, else the runtime.

@@ -51,7 +51,7 @@ llvm::Error saccade::writeCode(llvm::Module &module, llvm::TargetMachine &machin
 
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> saccade::createTargetMachine(const CPUTarget &target) {
   initializeX86();
-  return createMachine("x86_64-unknown-linux-gnu", target.cpu, target.features);
+  return createMachine(hostTriple, target.cpu, target.features);
 }
 
 static llvm::Error emit(llvm::Module &module, const saccade::CPUTarget &target, llvm::raw_pwrite_stream &os,

@@ -6,7 +6,15 @@ Importing this package imports neither torch nor NumPy and loads no shared libra
 from typing import TYPE_CHECKING
 
 from saccade import builders, masks, scores
-from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
+from saccade._library import (
+    CacheInfo,
+    cache_clear,
+    cache_info,
+    disk_cache,
+    num_threads,
+    set_disk_cache,
+    set_num_threads,
+)
 from saccade.artifact import Artifact, LoadedFunction, load
 from saccade.attention import attention
 from saccade.binding import BoundFunction
@@ -51,6 +59,7 @@ __all__ = [
     "cache_clear",
     "cache_info",
     "compile",
+    "disk_cache",
     "linear_attention",
     "linformer",
     "load",
@@ -60,6 +69,7 @@ __all__ = [
     "performer",
     "run",
     "scores",
+    "set_disk_cache",
     "set_num_threads",
     "tool",
 ]

@@ -12,12 +12,14 @@ import operator
 import os
 import pathlib
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import NamedTuple, NoReturn
 
+from saccade import _disk_cache
 from saccade._opaque import opaque
-from saccade.errors import CompileError, Diagnostic
+from saccade.errors import CompileError, Diagnostic, Warning
 
 PATH = pathlib.Path(__file__).with_name("lib") / "libsaccade.so"
 
@@ -50,7 +52,7 @@ class ValueInfo(ctypes.Structure):
 
 
 class _CacheCounts(ctypes.Structure):
-    _fields_ = [("hits", c_uint64), ("compilations", c_uint64), ("modules", c_uint64)]
+    _fields_ = [(name, c_uint64) for name in ("hits", "compilations", "modules", "disk_hits", "disk_misses")]
 
 
 class CacheInfo(NamedTuple):
@@ -59,11 +61,15 @@ class CacheInfo(NamedTuple):
     counted."""
 
     hits: int
-    """Requested programs that were already compiled."""
+    """Requested programs that this process already had."""
     compilations: int
     """Programs that were compiled."""
     modules: int
-    """Compiled programs that are in the cache now."""
+    """Compiled programs that are in the cache of this process now."""
+    disk_hits: int
+    """Requested programs that another process had compiled; see `set_disk_cache`."""
+    disk_misses: int
+    """Requested programs that were not found on disk."""
 
 
 _PROGRAM = [c_void_p, c_char_p, c_size_t, c_char_p, POINTER(Option), c_size_t]
@@ -73,6 +79,7 @@ _FUNCTIONS = {
     "saccade_version": (c_char_p, []),
     "saccade_context_create": (c_void_p, []),
     "saccade_context_set_diagnostic_handler": (None, [c_void_p, DiagnosticHandler, c_void_p]),
+    "saccade_context_set_disk_cache": (c_int, [c_void_p, c_char_p, c_uint64]),
     "saccade_option_help": (c_char_p, []),
     "saccade_compile": (c_int, [*_PROGRAM, POINTER(c_void_p)]),
     "saccade_explain": (c_int, [*_PROGRAM, c_char_p, POINTER(c_void_p)]),
@@ -80,6 +87,7 @@ _FUNCTIONS = {
     "saccade_text_free": (None, [c_void_p]),
     "saccade_cache_info": (_CacheCounts, [c_void_p]),
     "saccade_cache_clear": (None, [c_void_p]),
+    "saccade_cache_clear_disk": (c_int, [c_void_p]),
     "saccade_module_release": (None, [c_void_p]),
     "saccade_module_num_functions": (c_size_t, [c_void_p]),
     "saccade_module_function_at": (c_void_p, [c_void_p, c_size_t]),
@@ -132,6 +140,7 @@ def raise_error(result: int, diagnostics: tuple[Diagnostic, ...] = ()) -> NoRetu
 # --- the context of this process --------------------------------------------------------------------------------------
 
 _context: int | None = None
+_given: tuple[str | None, int] | None = None  # the directory and size that `set_disk_cache` was given
 _lock = threading.Lock()
 # A fork must not copy the lock while another thread holds it.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -147,14 +156,26 @@ def _handle_diagnostic(severity: int, text: bytes, _user: object) -> None:
 
 def context() -> int:
     """The single compiler context of this process, with the kernels compiled so far; a forked child keeps using it."""
-    global _context
+    global _context, _given
     with _lock:
         if _context is None:
-            _context = library().saccade_context_create()
-            if _context is None:
+            created = library().saccade_context_create()
+            if created is None:
                 raise MemoryError("no memory for a compiler context")
-            library().saccade_context_set_diagnostic_handler(_context, _handle_diagnostic, None)
+            library().saccade_context_set_diagnostic_handler(created, _handle_diagnostic, None)
+            _context = created
+            # The caller did not choose the default directory: an unsafe one is a warning, issued once.
+            if _keep_on_disk(created, *_disk_choice()) and _given is None:
+                fault = library().saccade_last_error().decode(errors="replace")
+                _given = None, _disk_cache.MAX_BYTES
+                warnings.warn(Warning(f"{fault}; {_disk_cache.VARIABLE}=0 disables this cache"), stacklevel=4)
         return _context
+
+
+def _keep_on_disk(context: int, directory: str | None, max_bytes: int) -> int:
+    path = None if directory is None else os.fsencode(directory)
+    result: int = library().saccade_context_set_disk_cache(context, path, max_bytes)
+    return result
 
 
 @contextlib.contextmanager
@@ -172,7 +193,42 @@ def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
 def cache_info() -> CacheInfo:
     """Statistics of the compilations and cache hits of this process; see `CacheInfo`."""
     counts = library().saccade_cache_info(context())
-    return CacheInfo(counts.hits, counts.compilations, counts.modules)
+    return CacheInfo(*(getattr(counts, name) for name in CacheInfo._fields))
+
+
+def _disk_choice() -> tuple[str | None, int]:
+    return (_disk_cache.default_directory(), _disk_cache.MAX_BYTES) if _given is None else _given
+
+
+@opaque
+def set_disk_cache(directory: str | os.PathLike[str] | None, max_bytes: int = _disk_cache.MAX_BYTES) -> None:
+    """Keeps compiled programs in files, from which other processes take them without compiling.
+
+    Args:
+        directory: the directory, created with the permissions 0700 when a program is stored; None keeps no files. The
+            default is `$XDG_CACHE_HOME/saccade`, or `~/.cache/saccade`; the environment variable SACCADE_CACHE is 0 for
+            no files, or another directory.
+        max_bytes: the size of the directory beyond which the least recently used files are removed.
+
+    Raises:
+        ValueError: the directory belongs to another user, others can write it, or it is no directory.
+        TypeError: an argument of another type.
+
+    Any number of processes may share a directory and may be killed at any time. A file that is damaged or was written
+    by another build of the compiler is not used. A directory that cannot be written keeps no files.
+    """
+    global _given
+    choice = _disk_cache.check(directory, max_bytes)
+    _given = choice
+    if error := _keep_on_disk(context(), *choice):
+        _given = None, choice[1]  # as the context is now
+        raise_error(error)
+
+
+@opaque
+def disk_cache() -> str | None:
+    """The directory in which compiled programs are kept; None if they are not. See `set_disk_cache`."""
+    return _disk_choice()[0]
 
 
 _caches: list[Callable[[], None]] = []
@@ -184,9 +240,12 @@ def on_cache_clear(clear: Callable[[], None]) -> None:
 
 
 @opaque
-def cache_clear() -> None:
-    """Removes all compiled programs, including those of `attention`, and resets the statistics. Memory is freed with
-    the last module or function that is still referenced."""
+def cache_clear(*, disk: bool = False) -> None:
+    """Removes all compiled programs of this process, including those of `attention`, and resets the statistics. Memory
+    is freed with the last module or function that is still referenced. With `disk`, also removes the files of
+    `set_disk_cache`; raises OSError if one cannot be removed."""
+    if disk and library().saccade_cache_clear_disk(context()):
+        raise OSError(library().saccade_last_error().decode(errors="replace"))
     library().saccade_cache_clear(context())
     for clear in _caches:
         clear()

@@ -19,7 +19,8 @@ from saccade.function import Function, Handle
 def compile(program: str | bytes | os.PathLike[str], target: str = "host", **options: Any) -> Module:
     """Compiles a program for this machine or for a GPU.
 
-    The same program with the same options is compiled once per process. Diagnostics of an accepted program are issued
+    The same program with the same options is compiled once per process, and not at all if another process has compiled
+    it (see `set_disk_cache`). Diagnostics of an accepted program are issued
     as warnings of class `saccade.Warning`.
 
     Args:

@@ -29,6 +29,7 @@ FUZZERS = [
     ("onnx_models.py", "--first-seed", 10000, []),
     ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
     ("mutate.py", "--seed", 2000, INPUTS),
+    ("disk_cache.py", "--seed", 200, ["--processes=16", "--kills=400"]),
     ("raising_near_misses.py", "--first-seed", 10000, ["--build=BUILD"]),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --device=ptxsim --verify-each", "--allow-refusal=GPU"]),
     ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--expect-tensor-cores"]),
@@ -36,7 +37,7 @@ FUZZERS = [
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
-SLOW_TO_START = {"frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}
+SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}
 # Unit tests that compare the claims of analyses with evaluation, on random regions, programs and calls.
 CLAIMS = [
     ("AttnAnalysisTests", "MaskBoxTest.*"),
@@ -62,7 +63,7 @@ def main():
     args = parser.parse_args()
     build = args.build.resolve()
     variables = {**os.environ, "PATH": os.pathsep.join([str(build / "bin"), os.environ["PATH"]]),
-                 "PYTHONPATH": str(build / "python")}
+                 "PYTHONPATH": str(build / "python"), "SACCADE_CACHE": "0"}
     if args.forms:
         return subprocess.run([sys.executable, str(HERE / "form_table.py"), "--all", "--page"], env=variables).returncode
     fuzzers = FUZZERS

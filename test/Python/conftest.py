@@ -14,6 +14,8 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE / "Inputs"))
+# Tests compile what they test, and keep no files of the user.
+os.environ["SACCADE_CACHE"] = "0"
 
 
 @pytest.fixture(scope="session")

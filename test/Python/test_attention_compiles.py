@@ -123,7 +123,7 @@ def test_clearing_forgets_plans_and_traces():
     assert module._plans
     assert module._regions
     saccade.cache_clear()
-    assert saccade.cache_info() == (0, 0, 0)
+    assert saccade.cache_info()[:3] == (0, 0, 0)
     assert not module._plans
     assert not module._regions
 
@@ -134,7 +134,7 @@ def test_clearing_frees_kernels():
     others = handles()
     for _ in (1, 2):
         saccade.attention(*operands(), score=lambda s, b, h, i, j: s + torch.tensor([0.5, 0.25])[h])
-        assert saccade.cache_info()[1:] == (1, 1)
+        assert saccade.cache_info()[1:3] == (1, 1)
         assert handles() == others + 1
         saccade.cache_clear()
         assert handles() == others, "a kernel is kept after it was forgotten"

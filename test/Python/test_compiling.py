@@ -169,20 +169,21 @@ def test_wrong_options_are_refused(exception, words, options):
 @pytest.fixture
 def empty_cache():
     saccade.cache_clear()
-    assert saccade.cache_info() == (0, 0, 0)
+    assert saccade.cache_info()[:3] == (0, 0, 0)
 
 
 def test_text_and_bytes_are_one_program(empty_cache):
     saccade.compile(TEXT)
     saccade.compile(TEXT.encode())
-    assert saccade.cache_info() == (1, 1, 1)
+    assert saccade.cache_info()[:3] == (1, 1, 1)
 
 
 def test_another_target_is_another_module(empty_cache):
     saccade.compile(TEXT)
     saccade.compile(TEXT)
     saccade.compile(TEXT, target="portable")
-    assert saccade.cache_info()._asdict() == {"hits": 1, "compilations": 2, "modules": 2}
+    assert saccade.cache_info()._asdict() == {"hits": 1, "compilations": 2, "modules": 2, "disk_hits": 0,
+                                               "disk_misses": 0}  # fmt: skip
 
 
 def test_another_length_is_not_compiled_again():

@@ -108,6 +108,8 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
              options.assembler);
   line.value("libdevice", "FILE", "NVIDIA's math functions (libdevice.10.bc); by default found next to ptxas",
              options.libdevice);
+  line.value("cache-dir", "DIR", "Keep outputs in files of this folder, and take them from there",
+             options.cacheDirectory);
   line.flag("explain",
             "Print the kernels of each attention and the results of the mask and softmax analyses, and with "
             "--emit=cubin the resources of GPU kernels; without -o and --emit nothing else is written",

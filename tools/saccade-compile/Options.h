@@ -14,7 +14,7 @@ inline constexpr llvm::StringLiteral tool = "saccade-compile";
 enum class Emit { MLIR, LLVM, Assembly, Object, SharedLibrary, Header, PTX, Cubin };
 
 struct Options {
-  std::string input, output, header, assembler, libdevice, target = "host";
+  std::string input, output, header, assembler, libdevice, cacheDirectory, target = "host";
   std::optional<Emit> emit; ///< nullopt: print the report of --explain only
   bool explain = false;
   std::vector<GivenSize> sizes;

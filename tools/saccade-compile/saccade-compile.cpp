@@ -1,4 +1,5 @@
 //===- saccade-compile.cpp - Ahead-of-time compiler ---------------------------===//
+#include "OutputCache.h"
 #include "Produce.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Pipeline/RunPipeline.h"
@@ -146,9 +147,14 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     llvm::errs() << tool << ": warning: '" << options.input << "' has no public function to call\n";
 
   llvm::SmallString<0> output;
-  {
+  OutputCache cache(source.module(), *interface, options);
+  if (!cache.load(*interface, output)) {
     Progress progress("compiling " + options.input);
-    bool isRefused = false;
+    bool isRefused = false, isSilent = true;
+    mlir::ScopedDiagnosticHandler watch(&source.context(), [&](mlir::Diagnostic &) {
+      isSilent = false;
+      return mlir::failure(); // passes it on
+    });
     llvm::Error error = compile(source.module(), options, *interface, output, isRefused);
     if (isRefused)
       return ExitInvalidInput;
@@ -159,6 +165,8 @@ static int run(llvm::ArrayRef<const char *> arguments) {
       }
       reportInternalError(llvm::toString(std::move(error)));
     }
+    if (isSilent)
+      cache.store(*interface, output);
   }
   if (!options.emit)
     return ExitSuccess;

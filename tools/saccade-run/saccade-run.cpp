@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "saccade/JIT/DiskCache.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Runtime/Runtime.h"
@@ -26,7 +27,7 @@ static constexpr llvm::StringLiteral tool = "saccade-run";
 namespace {
 
 struct Options {
-  std::string input, entry, target = "host", device = "cpu", kernels;
+  std::string input, entry, target = "host", device = "cpu", kernels, cacheDirectory;
   std::vector<std::string> arguments, outputs;
   bool time = false, check = false, checkFull = false, explain = false, verifyEach = false;
   int32_t threads = 0;
@@ -72,6 +73,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
         options.arithmetic = text == "hardware" ? Arithmetic::Hardware : Arithmetic::Rounded;
         return text == "hardware" || text == "rounded";
       });
+  line.value("cache-dir", "DIR", "Keep compiled programs in files of this folder, and take them from there",
+             options.cacheDirectory);
   line.flag("verify-each", "Verify the IR after every pass, not only after every stage", options.verifyEach);
   line.value("threads", "N", "The number of threads; 0 for all processors",
              [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
@@ -229,9 +232,10 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     return ExitInvalidInput;
   mlir::OwningOpRef<mlir::ModuleOp> inlined = source.module().clone();
   std::unique_ptr<Executable> executable;
+  std::shared_ptr<DiskCache> cache = openCache(tool, options.cacheDirectory);
   {
     Progress progress("compiling " + options.input);
-    llvm::Expected<std::unique_ptr<Executable>> compiled = Executable::create(source.module(), compile);
+    llvm::Expected<std::unique_ptr<Executable>> compiled = Executable::create(source.module(), compile, cache.get());
     if (!compiled)
       return report(compiled.takeError(), ExitInvalidInput);
     executable = std::move(*compiled);

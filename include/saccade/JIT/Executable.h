@@ -1,6 +1,6 @@
 //===- Executable.h - A program compiled into this process --------*- C++ -*-===//
 //
-// Compiles a module with the default pipeline into this process and calls its entries on memory of the caller.
+// Links a compiled module into this process and calls its entries on memory of the caller.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_JIT_EXECUTABLE_H
@@ -60,19 +60,29 @@ struct CompileTimes {
 /// TVM-FFI.
 using TVMFFIFunction = int32_t (*)(void *self, const void *arguments, int32_t count, void *result);
 
+/// Warnings and remarks as DiagnosticSink receives them.
+using Diagnostics = std::vector<std::pair<mlir::DiagnosticSeverity, std::string>>;
+
+struct CompiledProgram;
+class DiskCache;
+
 /// A compiled program. Its entries may be called from several threads at once.
 class Executable {
 public:
-  /// Compiles `module`, which the pipeline rewrites. Diagnostics go to the handlers of its context and are not repeated
-  /// in the error. Also fails if this machine cannot run `options.target`.
-  static llvm::Expected<std::unique_ptr<Executable>> create(mlir::ModuleOp module, const CompileOptions &options);
+  /// Compiles and links `module`, see compileProgram(). Also fails if this machine cannot run `options.target`. A
+  /// program in `cache` is not compiled; programs with warnings or remarks are not stored there.
+  static llvm::Expected<std::unique_ptr<Executable>> create(mlir::ModuleOp module, const CompileOptions &options,
+                                                            DiskCache *cache = nullptr);
 
-  /// The same from MLIR text or bytecode. `name` is the file name in the diagnostics, which `sink` receives.
-  static llvm::Expected<std::unique_ptr<Executable>> createFromText(llvm::StringRef text, llvm::StringRef name,
-                                                                    const CompileOptions &options, DiagnosticSink sink);
-  /// The same with the diagnostics in the text of the error.
+  /// The same from MLIR text or bytecode. `name` is the file name in the diagnostics, which are the text of the error.
   static llvm::Expected<std::unique_ptr<Executable>> createFromText(llvm::StringRef text, llvm::StringRef name,
                                                                     const CompileOptions &options);
+
+  /// Links the program of a key of `cache`; null if it is not there. Also returns its diagnostics.
+  static std::pair<std::unique_ptr<Executable>, Diagnostics> load(DiskCache &cache, llvm::StringRef key);
+
+  /// Links a compiled program into this process.
+  static llvm::Expected<std::unique_ptr<Executable>> link(const CompiledProgram &program);
   ~Executable();
 
   llvm::ArrayRef<Entry> entries() const;

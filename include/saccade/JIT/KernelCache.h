@@ -24,17 +24,23 @@ public:
 
   struct Info {
     uint64_t hits = 0;         ///< requests that found a program or waited for another thread's compilation
-    uint64_t compilations = 0; ///< compilations, failures included
+    uint64_t compilations = 0; ///< calls of `compile`, failures included
     uint64_t modules = 0;      ///< programs in the cache
   };
 
   /// The key of a program: its text or bytecode, all options, and its name, which appears in messages of calls.
   static std::string makeKey(llvm::StringRef source, llvm::StringRef name, const CompileOptions &options);
 
-  /// Returns the program of `key`; on a miss, calls `compile` on this thread. Concurrent requests for the same key wait
-  /// for that compilation; other keys do not wait. Failures are not cached: a thread that waited for a failed
-  /// compilation calls its own `compile`.
-  llvm::Expected<Program> get(llvm::StringRef key, llvm::function_ref<llvm::Expected<Program>()> compile);
+  using Load = llvm::function_ref<Program()>;
+  using Compile = llvm::function_ref<llvm::Expected<Program>()>;
+
+  /// Returns the program of `key`. On a miss, calls `load` on this thread, which may find the program elsewhere, and
+  /// `compile` if it returns null. Concurrent requests for the same key wait for that; other keys do not wait. Failures
+  /// are not cached: a thread that waited for a failed compilation calls its own `load` and `compile`.
+  llvm::Expected<Program> get(llvm::StringRef key, Load load, Compile compile);
+  llvm::Expected<Program> get(llvm::StringRef key, Compile compile) {
+    return get(key, [] { return Program(); }, compile);
+  }
 
   Info info() const;
   /// Removes all programs and resets the counts.

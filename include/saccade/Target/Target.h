@@ -20,6 +20,9 @@ class TargetMachine;
 
 namespace saccade {
 
+/// The triple of all CPU targets.
+inline constexpr llvm::StringLiteral hostTriple = "x86_64-unknown-linux-gnu";
+
 /// Whether the processor of this machine can execute code for `target`.
 bool hostRuns(const CPUTarget &target);
 

@@ -75,6 +75,18 @@ TEST(KernelCache, FindsWhatItHas) {
   expectInfo(cache, 1, 2, 2);
 }
 
+TEST(KernelCache, CompilesOnlyWhatIsNotFoundElsewhere) {
+  KernelCache cache;
+  Program elsewhere = standIn();
+  Result found = cache.get("a", [&] { return elsewhere; }, mustNotRun);
+  ASSERT_TRUE(bool(found));
+  EXPECT_EQ(elsewhere, *found);
+  expectInfo(cache, 0, 0, 1);
+  EXPECT_EQ("", errorOf(cache.get("a", mustNotRun)));
+  EXPECT_EQ("", errorOf(cache.get("b", [] { return Program(); }, make)));
+  expectInfo(cache, 1, 1, 2);
+}
+
 TEST(KernelCache, ForgetsWhatWasAskedForLongestAgo) {
   KernelCache cache(2);
   Result a = cache.get("a", make), b = cache.get("b", make);
