@@ -353,6 +353,12 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]
 
 
 class _Ops(TorchDispatchMode):  # type: ignore[misc]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Otherwise torch (2.9 and later) imports torch._dynamo at the first op, which takes seconds. Frames of a trace
+        are below `saccade.attention`, which Dynamo skips. Other versions do not call this."""
+        return False
+
     def __init__(self, tracer: Tracer):
         super().__init__()
         self.tracer = tracer
