@@ -22,12 +22,15 @@ def measure(what, use_torch):
     import numpy as np
 
     import saccade
+    import saccade.regions.numpy_trace
 
     q, k, v = np.random.default_rng(1).standard_normal((3, 1, 8, 16, 64)).astype(np.float32)
     slopes = np.ones(8, np.float32)
     if use_torch:
         import torch
         import tvm_ffi
+
+        import saccade.regions.torch_trace
 
         assert tvm_ffi  # which the first call with torch tensors would import
 

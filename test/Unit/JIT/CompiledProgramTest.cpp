@@ -61,6 +61,21 @@ TEST(CompiledProgram, ComesBackFromItsValue) {
   EXPECT_EQ(0.0, decoded->times.total());
 }
 
+TEST(CompiledProgram, KeepsTheKernelsOfAGPU) {
+  CompileOptions options;
+  options.device = lookupGPUTarget("sm_80");
+  CompiledProgram original = compileTest(wrongScale, options);
+  std::optional<CompiledProgram> decoded = decodeProgram(encodeProgram(original));
+  ASSERT_TRUE(decoded);
+  auto linked = Executable::link(original), again = Executable::link(*decoded);
+  ASSERT_TRUE(linked && again);
+  ASSERT_FALSE((*again)->kernels().empty());
+  EXPECT_EQ("sm_80", (*again)->kernels()[0].family);
+  EXPECT_NE(std::string::npos, (*again)->ptx().find(".target sm_80"));
+  EXPECT_NE(std::string::npos, (*again)->ptx().find((*again)->kernels()[0].name));
+  EXPECT_EQ((*linked)->ptx(), (*again)->ptx());
+}
+
 TEST(CompiledProgram, AMalformedValueIsRefused) {
   CompiledProgram small;
   small.entries = {{"f", {{ElementType::f32, true, {mlir::ShapedType::kDynamic}, "x"}}, {}}};
