@@ -52,6 +52,15 @@ def test_another_process_does_not_compile(compile_in_process, directory, what):
     assert second["directory"] == str(directory)
 
 
+def test_frontends_write_equal_programs_in_every_process(run_script, directory):
+    for package in ("torch", "jax", "onnx"):
+        pytest.importorskip(package)
+    for seed, hits in (("1", 0), ("2", 3)):  # the order of sets of strings depends on it
+        text = run_script("disk_cache_frontends_process.py", SACCADE_CACHE=str(directory), PYTHONHASHSEED=seed)
+        info = json.loads(text)
+        assert (info["disk_hits"], info["compilations"]) == (hits, 3 - hits)
+
+
 def test_warnings_are_issued_by_every_process(compile_in_process):
     first, second = compile_in_process("lint"), compile_in_process("lint")
     assert counts(second) == (0, 1, 0)
