@@ -106,18 +106,51 @@ function(saccade_library name)
   add_library(Saccade${name} STATIC ${units} ${ARG_SEPARATE})
   target_include_directories(Saccade${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   _saccade_compiler_target(Saccade${name} ${options})
-  target_link_libraries(Saccade${name} PUBLIC ${ARG_LINK} MLIR LLVM)
+  target_link_libraries(Saccade${name} PUBLIC ${ARG_LINK} SaccadeLLVM)
 endfunction()
 
-# saccade_tool(<name> SOURCES... LINK <targets>...): an executable in bin/.
+# saccade_tool(<name> [ENTRY <function>] SOURCES... LINK <targets>...): an executable in bin/. With ENTRY the sources define
+# extern "C" int <function>(int argc, char **argv) instead of main, and the tool is installed. A static build then puts the
+# sources into libsaccade.so, so that LLVM is on disk once; exports.map exports the entries.
 function(saccade_tool name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "ENTRY" "SOURCES;LINK" ${ARGN})
   _saccade_unity(units ${name} ${SACCADE_UNITY} ${ARG_SOURCES})
-  add_executable(${name} ${units})
-  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  _saccade_compiler_target(${name})
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} MLIR LLVM)
-  # Plugins resolve symbols of the tool that loads them. -fPIC instead of -fPIE: the precompiled header is shared.
-  set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(${name} PRIVATE -fPIC)
+  if(ARG_ENTRY)
+    set(main "${CMAKE_CURRENT_BINARY_DIR}/${name}-main.cpp")
+    file(CONFIGURE OUTPUT "${main}" CONTENT "// Generated: the main function of a tool.
+extern \"C\" int @ARG_ENTRY@(int argc, char **argv);
+int main(int argc, char **argv) { return @ARG_ENTRY@(argc, argv); }
+" @ONLY)
+  endif()
+  if(ARG_ENTRY AND SACCADE_STATIC_LLVM)
+    add_library(${name}-objects OBJECT ${units})
+    target_include_directories(${name}-objects PRIVATE "${PROJECT_SOURCE_DIR}")
+    _saccade_compiler_target(${name}-objects)
+    target_link_libraries(${name}-objects PRIVATE ${ARG_LINK})
+    target_sources(SaccadeC PRIVATE $<TARGET_OBJECTS:${name}-objects>)
+    target_link_libraries(SaccadeC PRIVATE ${ARG_LINK})
+    add_executable(${name} "${main}")
+    target_link_libraries(${name} PRIVATE SaccadeC)
+  else()
+    add_executable(${name} ${units} ${main})
+    target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+    _saccade_compiler_target(${name})
+    target_link_libraries(${name} PRIVATE ${ARG_LINK} SaccadeLLVM)
+    # Plugins resolve symbols of the tool that loads them. -fPIC instead of -fPIE: the precompiled header is shared.
+    set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIC)
+  endif()
+  if(ARG_ENTRY)
+    saccade_install(${name})
+  endif()
+endfunction()
+
+# Installs a tool or library, which finds libsaccade.so relative to itself, and shared LLVM where the build found it.
+function(saccade_install name)
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  if(NOT SACCADE_STATIC_LLVM)
+    set_property(TARGET ${name} PROPERTY INSTALL_RPATH "${LLVM_LIBRARY_DIR}")
+  endif()
+  install(TARGETS ${name} COMPONENT runtime RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
+          LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endfunction()

@@ -61,7 +61,20 @@ ExitCode Source::load(llvm::StringRef tool, llvm::StringRef path) {
   return succeeded(parse(std::move(*file), toStandardError)) ? ExitSuccess : ExitInvalidInput;
 }
 
+ExitCode saccade::requirePlugins(llvm::StringRef tool) {
+#ifdef SACCADE_STATIC_LLVM
+  llvm::errs() << tool
+               << ": error: this build contains LLVM and loads no plugins; build Saccade from source with the shared "
+                  "libraries of LLVM and MLIR\n";
+  return ExitUnsupported;
+#else
+  return ExitSuccess;
+#endif
+}
+
 ExitCode saccade::loadPassPlugin(llvm::StringRef tool, llvm::StringRef path) {
+  if (ExitCode code = requirePlugins(tool))
+    return code;
   llvm::Expected<PassPlugin> plugin = PassPlugin::load(path.str());
   if (!plugin) {
     llvm::errs() << tool << ": error: cannot load the plugin '" << path << "': " << llvm::toString(plugin.takeError())

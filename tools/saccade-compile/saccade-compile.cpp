@@ -177,7 +177,7 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   return write(options.output, output);
 }
 
-int main(int argc, char **argv) {
+extern "C" int saccade_compile_main(int argc, char **argv) {
   llvm::ArrayRef<const char *> arguments(argv, argc);
   return runTool(arguments, [&] { return run(arguments.drop_front()); });
 }

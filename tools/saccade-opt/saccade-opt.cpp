@@ -4,11 +4,17 @@
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Pipeline/Source.h"
 #include "saccade/Support/DebugTypes.h"
 #include "saccade/Support/ToolMain.h"
 #include "llvm/Support/CommandLine.h"
 
 static int run(int argc, char **argv) {
+  for (llvm::StringRef argument : llvm::ArrayRef(argv, argc))
+    for (llvm::StringRef option : {"load-pass-plugin", "load-dialect-plugin"})
+      if (argument.ltrim('-').split('=').first == option)
+        if (saccade::ExitCode code = saccade::requirePlugins("saccade-opt"))
+          return code;
   mlir::DialectRegistry registry;
   saccade::registerDialects(registry);
   saccade::registerPasses();
@@ -34,6 +40,6 @@ static int run(int argc, char **argv) {
   return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, input, output, registry));
 }
 
-int main(int argc, char **argv) {
+extern "C" int saccade_opt_main(int argc, char **argv) {
   return saccade::runTool({argv, static_cast<size_t>(argc)}, [&] { return run(argc, argv); });
 }

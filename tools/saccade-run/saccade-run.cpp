@@ -302,7 +302,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   return ExitSuccess;
 }
 
-int main(int argc, char **argv) {
+extern "C" int saccade_run_main(int argc, char **argv) {
   llvm::ArrayRef<const char *> arguments(argv, argc);
   return runTool(arguments, [&] { return runProgram(arguments.drop_front()); });
 }
