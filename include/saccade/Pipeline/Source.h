@@ -47,8 +47,8 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> parsed;
 };
 
-/// Returns ExitUnsupported after an error on stderr if this build loads no plugins. Plugins resolve the symbols of LLVM and
-/// MLIR in the tool, which hides them if they are linked statically.
+/// Returns ExitUnsupported after an error on stderr if this build loads no plugins. Plugins resolve the symbols of LLVM
+/// and MLIR in the tool, which hides them if they are linked statically.
 ExitCode requirePlugins(llvm::StringRef tool);
 
 /// Loads a pass plugin. Returns ExitFile, or the code of `requirePlugins`, after an error on stderr on failure.
