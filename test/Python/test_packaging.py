@@ -37,7 +37,7 @@ def python_m(*arguments, **environment):
                           env=os.environ | environment)  # fmt: skip
 
 
-def hook(root, name, code="", **environment):
+def hook(root, name, code="pass", **environment):
     """Calls a hook of the backend in a fresh process, as pip does."""
     run = f"import sys; sys.path.insert(0, 'cmake'); import build_backend as b; {code}; print(b.{name}())"
     return subprocess.run([sys.executable, "-c", run], cwd=root, capture_output=True, text=True,
@@ -56,11 +56,14 @@ def test_build_without_the_toolchain_names_what_is_missing(root, tmp_path):
     assert "./dev build" in done.stderr
 
 
-def test_message_lists_only_what_is_missing(root, tmp_path):
-    """An empty PATH hides the compiler and the linker; the archives of LLVM stay."""
-    done = hook(root, "build_wheel", PATH=str(tmp_path))
+def test_message_lists_only_what_is_missing(root, backend, tmp_path):
+    """With the files of LLVM and an empty PATH, the compiler and the linker are missing."""
+    for file, _ in backend.FILES:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    done = hook(root, "require_toolchain", f"b.PREFIX = b.pathlib.Path({str(tmp_path)!r})", PATH="")
     assert done.returncode == 1
-    assert "clang++-22" in done.stderr
+    assert "clang++-22 (clang-22)" in done.stderr
     assert "libLLVMCore.a" not in done.stderr
 
 
