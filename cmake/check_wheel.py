@@ -120,8 +120,8 @@ def main() -> None:
     fill(options.system, options.wheel, required(["base", "test"]))
     ignored = [f"--ignore=test/Python/{name}" for name in BUILD_TREE]
     chosen = " ".join([*ignored, f"--deselect={STAGED}", options.pytest])
-    mounts = 'mount --rbind /proc "$1/proc"; mount --rbind /dev "$1/dev"; exec chroot "$1" env -i bash -c "$2" check "$3"'
-    run("unshare", "--mount", "--propagation", "private", "bash", "-ec", mounts, "-", options.system, SCRIPT, chosen)
+    enter = 'for i in proc dev; do mount --rbind /$i "$1/$i"; done; exec chroot "$1" env -i bash -c "$2" - "$3"'
+    run("unshare", "--mount", "--propagation", "private", "bash", "-ec", enter, "-", options.system, SCRIPT, chosen)
 
 
 if __name__ == "__main__":

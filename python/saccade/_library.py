@@ -114,8 +114,8 @@ def library() -> ctypes.CDLL:
         loaded = ctypes.CDLL(str(PATH))
     except OSError as error:
         raise ImportError(
-            f"saccade's compiler cannot be loaded: {error}. Unless it is from a wheel, it requires the shared libraries "
-            "of LLVM and MLIR 22 (on Debian: libllvm22 and libmlir-22)",
+            f"saccade's compiler cannot be loaded: {error}. It requires the shared libraries of LLVM and MLIR 22 "
+            "(on Debian: libllvm22 and libmlir-22), unless it was installed from a wheel",
             path=str(PATH),
         ) from error
     for name, (result, arguments) in _FUNCTIONS.items():
