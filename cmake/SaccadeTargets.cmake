@@ -116,9 +116,9 @@ function(saccade_tool name)
   cmake_parse_arguments(ARG "" "ENTRY" "SOURCES;LINK" ${ARGN})
   _saccade_unity(units ${name} ${SACCADE_UNITY} ${ARG_SOURCES})
   if(ARG_ENTRY)
-    set(main "${CMAKE_CURRENT_BINARY_DIR}/${name}-main.cpp")
-    file(CONFIGURE OUTPUT "${main}" CONTENT "// Generated: the main function of a tool.
-extern \"C\" int @ARG_ENTRY@(int argc, char **argv);
+    set(main "${CMAKE_CURRENT_BINARY_DIR}/${name}-main.c")
+    file(CONFIGURE OUTPUT "${main}" CONTENT "/* Generated: the main function of a tool. */
+int @ARG_ENTRY@(int argc, char **argv);
 int main(int argc, char **argv) { return @ARG_ENTRY@(argc, argv); }
 " @ONLY)
   endif()
