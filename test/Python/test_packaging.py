@@ -79,7 +79,7 @@ def test_pip_shows_the_message(root, tmp_path):
 
 def test_toolchain_at_another_place_is_left_to_cmake(backend, monkeypatch):
     monkeypatch.setattr(backend, "PREFIX", pathlib.Path("/nonexistent"))
-    monkeypatch.setenv("CMAKE_ARGS", "-DMLIR_DIR=/opt/llvm/lib/cmake/mlir")
+    monkeypatch.setenv("CMAKE_ARGS", "-DMLIR_DIR=/usr/local/lib/cmake/mlir")
     assert backend.missing() == []
 
 
