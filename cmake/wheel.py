@@ -58,7 +58,8 @@ echo "== the Python tests"
 mkdir -p build/python
 ln -s "$(python -c 'import saccade; print(saccade.__path__[0])')" build/python/saccade
 cd /source
-SACCADE_BUILD=/check/build PYTHONDONTWRITEBYTECODE=1 OMP_WAIT_POLICY=passive python -m pytest -p no:cacheprovider $1
+export SACCADE_BUILD=/check/build SACCADE_CHECKS_WHEEL=1 PYTHONDONTWRITEBYTECODE=1 OMP_WAIT_POLICY=passive
+python -m pytest -p no:cacheprovider $1
 """
 
 
