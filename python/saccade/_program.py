@@ -34,6 +34,7 @@ class Spec:
     score: Region | None = None
     mask: Region | None = None
     weight: Region | None = None
+    are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
 
     @property
     def precision(self) -> str:
@@ -77,9 +78,14 @@ def program(spec: Spec) -> str:
 
     joined = "\n    ".join(clauses)
     inputs = tensors + captures + scale + bounds + length + sink + offsets
+    unpacked = ""
+    if spec.are_numbers_tensors:
+        unpacked = "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
+        inputs = [(name, type) if type.startswith("tensor") else (f"{name}_operand", f"tensor<{_stored(type)}>")
+                  for name, type in inputs]
     returned = ", ".join(f"%{name}" for name, _ in results)
     return (f"func.func @attention({', '.join(f'%{name}: {type}' for name, type in inputs)})\n"
-            f"    -> ({_types(results)}) {{\n"
+            f"    -> ({_types(results)}) {{\n{unpacked}"
             f"  {returned} = attn.attention {joined}\n"
             f"    : ({_types(tensors)}) -> ({_types(results)})\n"
             f"  return {returned} : {_types(results)}\n"
@@ -98,6 +104,19 @@ def region_key(role: str, region: Region) -> str:
 def _tensor(spec: Spec, head_dim: int) -> str:
     extents = "x".join(str(head_dim) if dim == "d" else "?" for dim in spec.layout)
     return f"tensor<{extents}x{spec.element}>"
+
+
+def _stored(type: str) -> str:
+    """The element type of a scalar in a tensor. JAX has no 64-bit integers by default."""
+    return "i32" if type == "index" else type
+
+
+def _unpacked(name: str, type: str) -> str:
+    """Reads a scalar from a tensor without dimensions."""
+    stored = _stored(type)
+    element = name if stored == type else f"{name}_{stored}"
+    read = f"  %{element} = tensor.extract %{name}_operand[] : tensor<{stored}>\n"
+    return read if stored == type else f"{read}  %{name} = arith.index_cast %{element} : {stored} to {type}\n"
 
 
 def _names(values: list[tuple[str, str]]) -> str:

@@ -1,0 +1,131 @@
+"""The kernels of `dot_product_attention`: their programs, and their registration as XLA custom calls.
+
+A program takes tensors only, since XLA has no other operands. Its function is called in TVM-FFI's convention by
+jax-tvm-ffi's handler, without Python. A custom call is named after its program, so the name is the same in every
+process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import re
+import threading
+from typing import Any
+
+from saccade import _program
+from saccade._operands import ELEMENTS
+from saccade.module import compile
+from saccade.regions import Region
+from saccade.regions.dtypes import STORED
+from saccade.regions.expression import Builder, Node
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What one call computes, apart from the shapes of its operands."""
+
+    is_causal: bool
+    functions: tuple[tuple[str, str], ...]  # role and text of the traced functions, of `remember`
+    has_residual: bool
+    may_be_empty: bool  # whether a query may have no key
+
+    @property
+    def returns_lse(self) -> bool:
+        """Whether the kernel returns the log-sum-exp."""
+        return self.has_residual or self.may_be_empty
+
+    @property
+    def reads_batch(self) -> bool:
+        """Whether a function of the user reads the index of the batch."""
+        return any("%b" in re.split(r"[^%\w]+", text) for _, text in self.functions)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What one kernel is compiled for."""
+
+    form: Form
+    dtype: str  # of query, key and value
+    head_dim: int
+    has_window: bool
+    has_key_lengths: bool
+    bias: tuple[str, tuple[bool, ...]] | None  # the element type, and which axes have one element for all positions
+    mask: tuple[str, tuple[bool, ...]] | None
+
+
+_regions: dict[str, Region] = {}  # of traced functions, by their text, without the captured arrays
+_names: dict[Kind, str] = {}
+_registered: set[str] = set()
+_lock = threading.Lock()
+
+
+def remember(role: str, region: Region) -> str:
+    """A text that stands for a traced function: equal for functions with the same computation."""
+    text = _program.region_key(role, region)
+    if text not in _regions:
+        _regions[text] = dataclasses.replace(region, captures=(None,) * len(region.captures))
+    return text
+
+
+def array_kind(x: Any) -> tuple[str, tuple[bool, ...]] | None:
+    """The part of a bias or mask in the kind of a kernel."""
+    return None if x is None else (x.dtype.name, tuple([extent == 1 for extent in x.shape]))
+
+
+def target_name(kind: Kind) -> str:
+    """The name of the custom call of a kernel, which is compiled and registered unless it is known. Raises ImportError
+    without jax-tvm-ffi."""
+    if kind not in _names:
+        text = _program.program(_spec(kind))
+        name = f"saccade_attention_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        with _lock:
+            if name not in _registered:
+                _handler()(name, compile(text).attention.tvm_ffi, ["args", "rets"], platform="cpu")
+                _registered.add(name)
+        _names[kind] = name
+    return _names[kind]
+
+
+@functools.cache
+def _handler() -> Any:
+    try:
+        from jax_tvm_ffi import register_ffi_target
+    except ImportError as error:
+        raise ImportError("saccade.jax.dot_product_attention requires the package jax-tvm-ffi: pip install "
+                          "'saccade[jax]'") from error
+    return register_ffi_target
+
+
+def _spec(kind: Kind) -> _program.Spec:
+    regions = {role: _regions[text] for role, text in kind.form.functions}
+    score, mask = regions.get("score"), regions.get("mask")
+    precision = "float64" if kind.dtype == "float64" else "float32"
+    if kind.bias is not None:
+        score = _with_array("score", score, *kind.bias, precision)
+    if kind.mask is not None:
+        mask = _with_array("mask", mask, *kind.mask, precision)
+    return _program.Spec(
+        element=ELEMENTS[kind.dtype], head_dim=kind.head_dim, head_dim_v=kind.head_dim, layout="bshd",
+        causal="top_left" if kind.form.is_causal else None, left=kind.has_window, right=kind.has_window, scale=True,
+        kv_len="i32" if kind.has_key_lengths else None, lse=kind.form.returns_lse, score=score, mask=mask,
+        are_numbers_tensors=True)
+
+
+def _with_array(role: str, region: Region | None, dtype: str, axes: tuple[bool, ...], precision: str) -> Region:
+    """The score plus an element of a bias, or the mask and an element of another one."""
+    builder = Builder(precision, TypeError)
+    positions = {"score": 1, "mask": 0}[role]
+    indices = [builder.number(0, "int64") if is_broadcast else builder.argument(positions + axis, "int64")
+               for axis, is_broadcast in enumerate(axes)]
+    number = max(region.numbers, default=-1) + 1 if region is not None else 0
+    element = builder.load(number, dtype, indices)
+    root: Node
+    if role == "score":
+        score = builder.argument(0, precision) if region is None else region.root
+        root = builder.arithmetic("arith.addf", score, builder.convert(element, precision))
+    else:
+        root = element if region is None else builder.arithmetic("arith.andi", region.root, element)
+    before = region or Region((), (), (), False, root, ())
+    return Region((*before.captures, None), (*before.capture_types, f"tensor<?x?x?x?x{STORED[dtype]}>"),
+                  (*before.capture_sources, None), False, root, (*before.numbers, number))
