@@ -26,6 +26,7 @@ FUZZERS = [
     ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-bf16-expanded"]),
     ("structured_graphs.py", "--first-seed", 40, []),
     ("random_calls.py", "--first-seed", 100, []),
+    ("jax_calls.py", "--first-seed", 160, []),
     ("onnx_models.py", "--first-seed", 10000, []),
     ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
     ("mutate.py", "--seed", 2000, INPUTS),
@@ -70,6 +71,9 @@ def main():
     if importlib.util.find_spec("torch") is None:
         print("random_calls.py is left out: it needs torch", flush=True)
         fuzzers = [fuzzer for fuzzer in FUZZERS if fuzzer[0] != "random_calls.py"]
+    if importlib.util.find_spec("jax") is None:
+        print("jax_calls.py is left out: it needs jax", flush=True)
+        fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "jax_calls.py"]
     if importlib.util.find_spec("onnx") is None:
         print("onnx_models.py is left out: it needs onnx", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "onnx_models.py"]

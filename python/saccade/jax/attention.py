@@ -142,7 +142,6 @@ def _operands(arrays: list[Any], lengths: list[Any], scale: Any, is_causal: bool
               score: Callable[..., Any] | None, mask: Callable[..., Any] | None) -> tuple[batching.Operands, Form]:
     """The operands of the kernel and its form."""
     q, k, v, bias, mask_array = arrays
-    queries, keys = q.shape[1], k.shape[1]
     precision = "f64" if q.dtype == jnp.float64 else "f32"
     number = jnp.float64 if precision == "f64" else jnp.float32
     if bias is not None and bias.dtype.name not in ELEMENTS:
@@ -155,11 +154,11 @@ def _operands(arrays: list[Any], lengths: list[Any], scale: Any, is_causal: bool
             captured.append(found)
         else:
             captured.append(())
-    may_be_empty = mask_array is not None or mask is not None or lengths[1] is not None
+    # A window leaves queries without keys if there are more queries than keys; the kernel is the same for all lengths.
+    may_be_empty = any(x is not None for x in (mask_array, mask, lengths[1], window))
     sides = None
     if window is not None:
         sides = (window, window) if isinstance(window, int) else tuple(window)
-        may_be_empty |= not _always_has_key(sides, queries, keys, is_causal)
         sides = tuple([_side(each) for each in sides])
     form = Form(is_causal, tuple([(role, remember(role, region)) for role, region in regions.items()]),
                 bool(return_residual), may_be_empty)
@@ -167,21 +166,12 @@ def _operands(arrays: list[Any], lengths: list[Any], scale: Any, is_causal: bool
         scale = 1.0 / np.sqrt(q.shape[3])
     return batching.Operands(
         q=q, k=k, v=v, bias=bias, mask=mask_array, query_lengths=lengths[0],
-        key_lengths=None if lengths[1] is None else jnp.clip(lengths[1], 0, keys),
+        key_lengths=None if lengths[1] is None else jnp.clip(lengths[1], 0, k.shape[1]),
         scale=jnp.asarray(scale, number), window=sides, score_captures=captured[0], mask_captures=captured[1]), form
 
 
 def _side(side: Any) -> Any:
     return jnp.asarray(max(_INT32.min, min(_INT32.max, side)) if isinstance(side, int) else side, jnp.int32)
-
-
-def _always_has_key(sides: tuple[Any, ...], queries: int, keys: int, is_causal: bool) -> bool:
-    """Whether every query has a key in its window."""
-    if not all(isinstance(side, (int, np.integer)) for side in sides):
-        return False
-    left, right = sides
-    right = min(right, 0) if is_causal else right
-    return bool(left + right >= 0 and right >= 0 and queries - 1 - left <= keys - 1)
 
 
 @functools.partial(jax.jit, static_argnums=0)
