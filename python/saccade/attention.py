@@ -1,4 +1,4 @@
-"""`saccade.attention`: attention on torch tensors, NumPy arrays and DLPack tensors of a GPU.
+"""`saccade.attention`: attention on torch tensors, NumPy arrays and DLPack tensors.
 
 A plan is a compiled function with the steps to allocate its results. Plans are cached under a key of element types,
 head dimensions, layout, kinds of arguments and fingerprints of the Python functions; lengths, batch, heads and scalar
@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from saccade import _arrays, _gpu, _operands, _program
+from saccade import _arrays, _foreign, _gpu, _operands, _program
 from saccade._arrays import Array
 from saccade._library import on_cache_clear
 from saccade._opaque import opaque
@@ -106,8 +106,8 @@ def attention(
 
     Args:
         q: queries [batch, heads, queries, head_dim] in the default layout: a torch tensor on the CPU or a GPU, a NumPy
-            array, or a tensor on a GPU of any other library with `__dlpack__`, of float64, float32, float16 or
-            bfloat16, with any strides.
+            array, or an array on either of any other library with `__dlpack__`, such as JAX, of float64, float32,
+            float16 or bfloat16, with any strides.
         k: keys [batch, KV heads, keys, head_dim], of q's kind, device and element type. `heads` is a multiple of
             `KV heads`: query head h uses KV head h // (heads // KV heads).
         v: values [batch, KV heads, keys, head_dim_v]; head_dim_v may differ from head_dim.
@@ -186,6 +186,11 @@ def attention(
     if gpu is not None and _gpu.is_foreign(q):
         return _gpu.call_with_views(
             attention, stream, q=q, k=k, v=v, score=score, mask=mask, weight=weight, scale=scale, causal=causal,
+            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
+            return_lse=return_lse, return_max=return_max, layout=layout, target=target, out=out)
+    if type(q) is not _Tensor and gpu is None and _gpu.is_foreign(q):
+        return _foreign.call_with_views(
+            attention, q, {"score": score, "mask": mask, "weight": weight}, k=k, v=v, scale=scale, causal=causal,
             window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
             return_lse=return_lse, return_max=return_max, layout=layout, target=target, out=out)
     tensors: tuple[Any, ...] = ()

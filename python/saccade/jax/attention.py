@@ -89,7 +89,8 @@ def dot_product_attention(
         local_window_size=local_window_size, return_residual=return_residual)
     if implementation not in (None, "saccade") and not has_functions:
         return by_jax(implementation=implementation)
-    arrays = [_four_dimensions(x) for x in (query, key, value, bias, mask)]
+    arrays = [_four_dimensions(x) for x in (query, key, value)]
+    arrays += [None if x is None else _four_dimensions(x) for x in (bias, mask)]
     lengths = [None if x is None else jnp.asarray(x) for x in (query_seq_lengths, key_value_seq_lengths)]
     if not _is_covered(*arrays, *lengths, scale):
         result = by_jax(implementation="xla")  # raises JAX's exceptions
@@ -109,9 +110,7 @@ def dot_product_attention(
 
 
 def _four_dimensions(x: Any) -> Any:
-    """x as an array with leading axes of extent 1; None stays."""
-    if x is None:
-        return None
+    """x as an array with leading axes of extent 1."""
     x = jnp.asarray(x)
     return x.reshape((1,) * (4 - x.ndim) + x.shape) if x.ndim < 4 else x
 
@@ -158,8 +157,8 @@ def _operands(arrays: list[Any], lengths: list[Any], scale: Any, is_causal: bool
     may_be_empty = any(x is not None for x in (mask_array, mask, lengths[1], window))
     sides = None
     if window is not None:
-        sides = (window, window) if isinstance(window, int) else tuple(window)
-        sides = tuple([_side(each) for each in sides])
+        left, right = (window, window) if isinstance(window, int) else window
+        sides = _side(left), _side(right)
     form = Form(is_causal, tuple([(role, remember(role, region)) for role, region in regions.items()]),
                 bool(return_residual), may_be_empty)
     if scale is None:

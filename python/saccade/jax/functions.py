@@ -87,6 +87,14 @@ def replaced(function: Callable[..., Any], originals: dict[int, tuple[Any, Any]]
     return rebuild(function, _Kind, replace)
 
 
+def without_jax(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy of a score, mask or weight function that computes with NumPy, for arrays that are not traced."""
+    copy = replaced(function.function if isinstance(function, (Score, Mask)) else function, {})
+    if isinstance(function, Score):
+        return Score(copy, function.heads)
+    return Mask(copy) if isinstance(function, Mask) else copy
+
+
 def trace(function: Callable[..., Any], role: str, precision: str) -> tuple[regions.Region, tuple[Any, ...]]:
     """The region of a function, and the JAX arrays that it captures. Raises as `saccade.regions.trace`."""
     for kind, other in ((Score, "score"), (Mask, "mask")):
