@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from saccade._merge import merge
 from saccade.regions import Region
 from saccade.regions.traced_function import PARAMETERS
 
@@ -35,6 +36,7 @@ class Spec:
     mask: Region | None = None
     weight: Region | None = None
     are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
+    is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
 
     @property
     def precision(self) -> str:
@@ -45,7 +47,8 @@ class Spec:
 def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
     then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q and cu_seqlens_k that the spec has. Its
-    results: the output, the log-sum-exp, max and argmax."""
+    results: the output, the log-sum-exp, max and argmax. A part also takes the positions of the first query and key and
+    the results of other parts, and its results are those over the keys of all, in the precision of scores."""
     tensors = [(name, _tensor(spec, head_dim)) for name, head_dim in
                (("q", spec.head_dim), ("k", spec.head_dim), ("v", spec.head_dim_v))]
     regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask), ("weight", spec.weight))
@@ -60,7 +63,8 @@ def program(spec: Spec) -> str:
     offsets = [(name, f"tensor<?x{element}>") for name, element in
                zip(("cu_seqlens_q", "cu_seqlens_k"), spec.ragged or ())]
 
-    results = [("out", _tensor(spec, spec.head_dim_v))]
+    output = _tensor(spec, spec.head_dim_v, spec.precision if spec.is_part else spec.element)
+    results = [("out", output)]
     rows = f"tensor<{'?x' * (len(spec.layout) - 1)}"
     more = [("lse", f"{rows}{spec.precision}")] if spec.lse else []
     more += [("max", f"{rows}{spec.precision}"), ("argmax", f"{rows}i64")] if spec.max else []
@@ -72,23 +76,28 @@ def program(spec: Spec) -> str:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
     clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
     clauses += [f"{name}(%{name} : {type})" for name, type in offsets]
+    clauses += ["at(%zero, %zero, %first_query, %first_key)"] if spec.is_part else []
     clauses += _masks(spec, captures, bounds)
     clauses += [_region(role, spec, captures, bounds) for role, _ in regions if role != "mask"]
     clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
     inputs = tensors + captures + scale + bounds + length + sink + offsets
-    unpacked = ""
+    before, after, returned = "", "", [name for name, _ in results]
+    if spec.is_part:
+        before = "  %zero = arith.constant 0 : index\n"
+        inputs += [("first_query", "index"), ("first_key", "index")]
+        inputs += [(f"other_{name}", f"{type}") for name, type in [("out", output), ("lse", f"{rows}{spec.precision}>")]]
+        after, returned = merge(spec.layout, output, f"{rows}{spec.precision}>"), ["merged_out", "merged_lse"]
     if spec.are_numbers_tensors:
-        unpacked = "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
+        before += "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
         inputs = [(name, type) if type.startswith("tensor") else (f"{name}_operand", f"tensor<{_stored(type)}>")
                   for name, type in inputs]
-    returned = ", ".join(f"%{name}" for name, _ in results)
     return (f"func.func @attention({', '.join(f'%{name}: {type}' for name, type in inputs)})\n"
-            f"    -> ({_types(results)}) {{\n{unpacked}"
-            f"  {returned} = attn.attention {joined}\n"
-            f"    : ({_types(tensors)}) -> ({_types(results)})\n"
-            f"  return {returned} : {_types(results)}\n"
+            f"    -> ({_types(results)}) {{\n{before}"
+            f"  {_names(results)} = attn.attention {joined}\n"
+            f"    : ({_types(tensors)}) -> ({_types(results)})\n{after}"
+            f"  return {', '.join(f'%{name}' for name in returned)} : {_types(results)}\n"
             f"}}\n")
 
 
@@ -101,9 +110,9 @@ def region_key(role: str, region: Region) -> str:
     return f"{', '.join(region.capture_types)}\n{region.body(ARGUMENTS[role], names)}"
 
 
-def _tensor(spec: Spec, head_dim: int) -> str:
+def _tensor(spec: Spec, head_dim: int, element: str | None = None) -> str:
     extents = "x".join(str(head_dim) if dim == "d" else "?" for dim in spec.layout)
-    return f"tensor<{extents}x{spec.element}>"
+    return f"tensor<{extents}x{element or spec.element}>"
 
 
 def _stored(type: str) -> str:

@@ -92,12 +92,13 @@ def dot_product_attention(
     arrays = [_four_dimensions(x) for x in (query, key, value)]
     arrays += [None if x is None else _four_dimensions(x) for x in (bias, mask)]
     lengths = [None if x is None else jnp.asarray(x) for x in (query_seq_lengths, key_value_seq_lengths)]
-    if not _is_covered(*arrays, *lengths, scale):
+    if not _is_covered(arrays, lengths, scale):
         result = by_jax(implementation="xla")  # raises JAX's exceptions
         if has_functions:
+            q, k = arrays[:2]
             raise TypeError(f"a call with {'score' if score is not None else 'a function as mask'} has query of "
-                            f"{arrays[0].dtype}{arrays[0].shape} and key of {arrays[1].dtype}{arrays[1].shape}, expected "
-                            f"arrays with elements, of {', '.join(ELEMENTS)}")
+                            f"{q.dtype}{q.shape} and key of {k.dtype}{k.shape}, expected arrays with elements, of "
+                            f"{', '.join(ELEMENTS)}")
         return result
     if has_functions and implementation not in (None, "saccade"):
         raise ValueError(f"Unsupported implementation option: {implementation} has no score and mask functions")
@@ -115,8 +116,9 @@ def _four_dimensions(x: Any) -> Any:
     return x.reshape((1,) * (4 - x.ndim) + x.shape) if x.ndim < 4 else x
 
 
-def _is_covered(q: Any, k: Any, v: Any, bias: Any, mask: Any, query_lengths: Any, key_lengths: Any, scale: Any) -> bool:
+def _is_covered(arrays: list[Any], lengths: list[Any], scale: Any) -> bool:
     """Whether the arguments are valid and have a kernel."""
+    q, k, v, bias, mask = arrays
     if not (q.ndim == k.ndim == 4 and k.shape == v.shape and q.dtype == k.dtype == v.dtype):
         return False
     batch, queries, heads, head_dim = q.shape
@@ -130,7 +132,7 @@ def _is_covered(q: Any, k: Any, v: Any, bias: Any, mask: Any, query_lengths: Any
         return False
     if mask is not None and (not _broadcasts(mask, full) or mask.dtype != jnp.bool_):
         return False
-    return all(x is None or x.shape == (batch,) and x.dtype == jnp.int32 for x in (query_lengths, key_lengths))
+    return all(x is None or x.shape == (batch,) and x.dtype == jnp.int32 for x in lengths)
 
 
 def _broadcasts(x: Any, full: tuple[int, ...]) -> bool:
@@ -176,7 +178,8 @@ def _side(side: Any) -> Any:
 @functools.partial(jax.jit, static_argnums=0)
 def _attend(form: Form, operands: batching.Operands) -> tuple[Any, Any]:
     """The output and the residual; None without one."""
-    return _without_backward(form, operands)
+    results: tuple[Any, Any] = _without_backward(form, operands)
+    return results
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -184,7 +187,9 @@ def _without_backward(form: Form, operands: batching.Operands) -> tuple[Any, Any
     return batching.call(form, operands)
 
 
-@_without_backward.defjvp
 def _refuse(form: Form, primals: Any, tangents: Any) -> Any:
     raise NotImplementedError("saccade.jax.dot_product_attention is differentiated, but there is no backward yet: use "
                               "jax.nn.dot_product_attention for training, or jax.lax.stop_gradient on its arguments")
+
+
+_without_backward.defjvp(_refuse)

@@ -38,7 +38,8 @@ _BATCHED = ("q", "k", "v", "bias", "mask", "query_lengths", "key_lengths")  # th
 
 def call(form: Form, operands: Operands) -> tuple[Any, Any]:
     """The output [batch, queries, heads, head size] and the residual [batch, queries, heads]."""
-    return _mapped(form)(operands)
+    results: tuple[Any, Any] = _mapped(form)(operands)
+    return results
 
 
 @functools.cache
@@ -46,9 +47,8 @@ def _mapped(form: Form) -> Any:
     """The kernel of a form with its rule for `vmap`."""
     function = jax.custom_batching.custom_vmap(functools.partial(_run, form))
 
-    @function.def_vmap
     def rule(size: int, is_mapped: tuple[Operands], operands: Operands) -> tuple[Any, Any]:
-        mapped = is_mapped if isinstance(is_mapped, Operands) else is_mapped[0]
+        (mapped,) = is_mapped
         if _is_joinable(form, mapped):
             joined = _join(size, mapped, operands)
             out, residual = function(joined)
@@ -65,6 +65,7 @@ def _mapped(form: Form) -> Any:
             out, residual = jax.lax.map(one, jnp.arange(size))
         return (out, residual), (True, None if residual is None else True)
 
+    function.def_vmap(rule)
     return function
 
 
@@ -104,7 +105,7 @@ def _run(form: Form, x: Operands) -> tuple[Any, Any]:
     operands += [array for array in (x.bias, *x.mask_captures, x.mask, x.scale) if array is not None]
     operands += [*(x.window or ())] + ([x.key_lengths] if x.key_lengths is not None else [])
     out, *more = jax.ffi.ffi_call(target_name(_kind(form, x)), results)(*operands)
-    lse = jnp.swapaxes(more[0], 1, 2) if more else None
+    lse: Any = jnp.swapaxes(more[0], 1, 2) if more else None
     if form.may_be_empty:
         out = jax.lax.cond(jnp.any(jnp.isneginf(lse)), _with_means, lambda out, lse, v: out, out, lse, x.v)
     is_in = None

@@ -34,14 +34,14 @@ class _Kind(metaclass=_Replaced):
     pass
 
 
-class _Abstract(np.ndarray):
+class _Abstract(np.ndarray):  # type: ignore[misc]
     """The stand-in of an array that is traced: it has a shape and a type, but no elements."""
 
     def _refuse(self, *args: Any, **options: Any) -> NoReturn:
         raise regions.TraceError("the function reads the value of an array that JAX traces, expected elements at "
                                  "positions: compute with it before the call")
 
-    __getitem__ = __array_ufunc__ = __array_function__ = item = tolist = __iter__ = _refuse  # type: ignore[assignment]
+    __getitem__ = __array_ufunc__ = __array_function__ = item = tolist = __iter__ = _refuse
 
 
 class _Names:

@@ -21,6 +21,7 @@ from saccade.regions import Region
 from saccade.regions.dtypes import STORED
 from saccade.regions.expression import Builder, Node
 
+
 @dataclasses.dataclass(frozen=True)
 class Form:
     """What one call computes, apart from the shapes of its operands."""

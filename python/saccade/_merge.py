@@ -1,0 +1,64 @@
+"""The merge of attention over disjoint sets of keys, as ops of `linalg`.
+
+An output o over some keys with the log-sum-exp l of their scores is the softmax state with maximum l and sum 1. Two
+states are merged as in split-KV (Dao et al. 2023, flash-decoding): with m = max(l₁, l₂) and wᵢ = exp(lᵢ − m), the output
+is (w₁ o₁ + w₂ o₂) / (w₁ + w₂) and the log-sum-exp m + log(w₁ + w₂). The empty state, 0 and −inf, is the identity.
+"""
+
+from __future__ import annotations
+
+
+def merge(layout: str, output: str, rows: str) -> str:
+    """Ops that merge %out and %lse with %other_out and %other_lse into %merged_out and %merged_lse.
+
+    Args:
+        layout: the dimensions of the output, which may be in any order.
+        output: the type of the outputs, of the precision of scores.
+        rows: that of the log-sum-exps, with dimensions in the order b, h, s.
+    """
+    element = rows.rstrip(">").rpartition("x")[2]
+    row_dims = [dim for dim in "bhs" if dim in layout]
+    listed = ", ".join(layout)
+    all_dims = f"affine_map<({listed}) -> ({listed})>"
+    of_rows = f"affine_map<({listed}) -> ({', '.join(row_dims)})>"
+    identity = f"affine_map<({', '.join(row_dims)}) -> ({', '.join(row_dims)})>"
+    axes = "".join(f"  %axis_{i} = arith.constant {i} : index\n" for i in range(len(layout)))
+    row_sizes = [f"  %rows_{dim} = tensor.dim %lse, %axis_{i} : {rows}\n" for i, dim in enumerate(row_dims)]
+    sizes = ", ".join(f"%rows_{dim}" for dim in row_dims)
+    out_sizes = ", ".join(f"%rows_{dim}" for dim in layout if dim != "d")
+    parallel = lambda count: "[" + ", ".join(['"parallel"'] * count) + "]"
+    return f"""{axes}{"".join(row_sizes)}  %row_space = tensor.empty({sizes}) : {rows}
+  %merged_lse, %share, %other_share = linalg.generic
+      {{indexing_maps = [{", ".join([identity] * 5)}], iterator_types = {parallel(len(row_dims))}}}
+      ins(%lse, %other_lse : {rows}, {rows}) outs(%row_space, %row_space, %row_space : {rows}, {rows}, {rows}) {{
+  ^bb0(%x: {element}, %y: {element}, %u0: {element}, %u1: {element}, %u2: {element}):
+    %nothing = arith.constant 0.0 : {element}
+    %lowest = arith.constant 0x{"FFF0000000000000" if element == "f64" else "FF800000"} : {element}
+    %larger = arith.maximumf %x, %y : {element}
+    %is_empty = arith.cmpf oeq, %larger, %lowest : {element}
+    %m = arith.select %is_empty, %nothing, %larger : {element}
+    %x_m = arith.subf %x, %m : {element}
+    %y_m = arith.subf %y, %m : {element}
+    %wx = math.exp %x_m : {element}
+    %wy = math.exp %y_m : {element}
+    %sum = arith.addf %wx, %wy : {element}
+    %log = math.log %sum : {element}
+    %joined = arith.addf %m, %log : {element}
+    %joined_lse = arith.select %is_empty, %lowest, %joined : {element}
+    %px = arith.divf %wx, %sum : {element}
+    %py = arith.divf %wy, %sum : {element}
+    %sx = arith.select %is_empty, %nothing, %px : {element}
+    %sy = arith.select %is_empty, %nothing, %py : {element}
+    linalg.yield %joined_lse, %sx, %sy : {element}, {element}, {element}
+  }} -> ({rows}, {rows}, {rows})
+  %out_space = tensor.empty({out_sizes}) : {output}
+  %merged_out = linalg.generic
+      {{indexing_maps = [{all_dims}, {all_dims}, {of_rows}, {of_rows}, {all_dims}], iterator_types = {parallel(len(layout))}}}
+      ins(%out, %other_out, %share, %other_share : {output}, {output}, {rows}, {rows}) outs(%out_space : {output}) {{
+  ^bb0(%x: {element}, %y: {element}, %sx: {element}, %sy: {element}, %u: {element}):
+    %a = arith.mulf %x, %sx : {element}
+    %b = arith.mulf %y, %sy : {element}
+    %c = arith.addf %a, %b : {element}
+    linalg.yield %c : {element}
+  }} -> {output}
+"""
