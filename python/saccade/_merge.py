@@ -1,8 +1,9 @@
 """The merge of attention over disjoint sets of keys, as ops of `linalg`.
 
 An output o over some keys with the log-sum-exp l of their scores is the softmax state with maximum l and sum 1. Two
-states are merged as in split-KV (Dao et al. 2023, flash-decoding): with m = max(l₁, l₂) and wᵢ = exp(lᵢ − m), the output
-is (w₁ o₁ + w₂ o₂) / (w₁ + w₂) and the log-sum-exp m + log(w₁ + w₂). The empty state, 0 and −inf, is the identity.
+states are merged as in split-KV (Dao et al. 2023, flash-decoding): with m = max(l₁, l₂) and wᵢ = exp(lᵢ − m), the
+output is (w₁ o₁ + w₂ o₂) / (w₁ + w₂) and the log-sum-exp m + log(w₁ + w₂). The empty state, 0 and −inf, is the
+identity.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def merge(layout: str, output: str, rows: str) -> str:
   }} -> ({rows}, {rows}, {rows})
   %out_space = tensor.empty({out_sizes}) : {output}
   %merged_out = linalg.generic
-      {{indexing_maps = [{all_dims}, {all_dims}, {of_rows}, {of_rows}, {all_dims}], iterator_types = {parallel(len(layout))}}}
+      {{indexing_maps = [{all_dims}, {all_dims}, {of_rows}, {of_rows}, {all_dims}],
+        iterator_types = {parallel(len(layout))}}}
       ins(%out, %other_out, %share, %other_share : {output}, {output}, {rows}, {rows}) outs(%out_space : {output}) {{
   ^bb0(%x: {element}, %y: {element}, %sx: {element}, %sy: {element}, %u: {element}):
     %a = arith.mulf %x, %sx : {element}

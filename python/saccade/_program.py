@@ -87,8 +87,8 @@ def program(spec: Spec) -> str:
     if spec.is_part:
         before = "  %zero = arith.constant 0 : index\n"
         inputs += [("first_query", "index"), ("first_key", "index")]
-        inputs += [(f"other_{name}", f"{type}") for name, type in [("out", output), ("lse", f"{rows}{spec.precision}>")]]
-        after, returned = merge(spec.layout, output, f"{rows}{spec.precision}>"), ["merged_out", "merged_lse"]
+        inputs += [(f"other_{name}", type) for name, type in results]
+        after, returned = merge(spec.layout, *[type for _, type in results]), ["merged_out", "merged_lse"]
     if spec.are_numbers_tensors:
         before += "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
         inputs = [(name, type) if type.startswith("tensor") else (f"{name}_operand", f"tensor<{_stored(type)}>")

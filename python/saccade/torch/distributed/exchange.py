@@ -1,0 +1,157 @@
+"""All-to-all over heads (DeepSpeed-Ulysses, Jacobs et al. 2023): for the time of a call, every process holds some heads
+of the whole sequence instead of all heads of a part of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import saccade
+from saccade import _operands
+from saccade.masks import Mask
+from saccade.scores import Score
+from saccade.torch.distributed.agreement import Shape, agree, shape_of
+from saccade.torch.distributed.placement import Segments, all_segments, check_placement, rank_of
+
+_Slices = list[tuple[int, int]]  # the first head and the number of heads of each process
+
+
+def all_to_all_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    group: Any = None,
+    placement: str = "contiguous",
+    score: Callable[..., Any] | None = None,
+    mask: Callable[..., Any] | None = None,
+    weight: Callable[..., Any] | None = None,
+    sink: float | torch.Tensor | None = None,
+    layout: str | None = None,
+    return_lse: bool = False,
+    **options: Any,
+) -> Any:
+    """`saccade.attention` over a sequence of which every process of a group holds a part.
+
+    Heads are redistributed before and after the call, so that every process computes some heads of the whole sequence:
+    the results are those of one process, bit for bit, and the work is equal under any mask. All processes of the group
+    make the call.
+
+    Args:
+        q, k, v: this process's part along the sequence, torch tensors in the given layout; cut by `shard`, or with
+            placement="contiguous" of any length, also 0. The number of query heads is a multiple of the number of
+            processes; that of KV heads is a multiple or a divisor of it.
+        group: the process group; None is the default one.
+        placement: the parts that a process holds, as in `shard`.
+        score, mask, weight: as in `saccade.attention`, for the whole sequence and all heads.
+        sink: a number, or a tensor with one for each of all query heads.
+        options: causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, scale and target of `saccade.attention`, for the
+            whole sequence. The same on all processes.
+
+    Returns:
+        The output of this process's queries, and with return_lse the tuple (output, lse).
+
+    Raises:
+        TypeError, ValueError: as `saccade.attention`; ValueError also without a process group, for heads that cannot be
+            distributed, and on all processes if they disagree, or if one of them refuses its arguments.
+    """
+    rank, ranks = rank_of(group, "all_to_all_attention")
+    unknown = set(options) - {"causal", "window", "kv_len", "cu_seqlens_q", "cu_seqlens_k", "scale", "target"}
+    if unknown:
+        raise TypeError(f"all_to_all_attention has no argument {min(unknown)!r}")
+    is_ragged = options.get("cu_seqlens_q") is not None
+    layout = layout or ("shd" if is_ragged else "bhsd")
+
+    def prepare() -> tuple[None, Shape]:
+        _operands.check_layout(layout, is_ragged)
+        check_placement(placement)
+        if "h" not in layout:
+            raise ValueError(f"layout is {layout!r}, expected one with h: heads are distributed")
+        if not isinstance(q, torch.Tensor):
+            raise TypeError(f"q is a {type(q).__name__}, expected a torch tensor")
+        values = {name: x.tolist() if isinstance(x, torch.Tensor) else x for name, x in options.items()}
+        given = placement, layout, sorted(values.items()), sink is None, return_lse, score is None, mask is None
+        shape = shape_of(q, k, v, layout, given)
+        if shape.heads % ranks or shape.kv_heads % ranks and ranks % shape.kv_heads:
+            raise ValueError(
+                f"q has {shape.heads} heads and k {shape.kv_heads}, expected multiples of the {ranks} processes, or for "
+                "k a divisor: every process computes the same number of heads; ring_attention takes any number")
+        return None, shape
+
+    _, shapes = agree(group, q, prepare)
+    q_parts = all_segments("q", [shape.queries for shape in shapes], placement)
+    k_parts = all_segments("k", [shape.keys for shape in shapes], placement)
+    heads, kv_heads = shapes[rank].heads, shapes[rank].kv_heads
+    count, kv_count = heads // ranks, max(kv_heads // ranks, 1)
+    of_q = [(r * count, count) for r in range(ranks)]
+    of_k = [(r * kv_heads // ranks, kv_count) for r in range(ranks)]
+    mine = _to_heads(q, of_q, q_parts, layout, rank, group)
+    keys, values = (_to_heads(x, of_k, k_parts, layout, rank, group) for x in (k, v))
+    if isinstance(sink, torch.Tensor):
+        sink = sink[rank * count : (rank + 1) * count]
+    functions = {"score": score, "mask": mask, "weight": weight}
+    first = torch.tensor(rank * count, device=q.device)
+    result = saccade.attention(mine, keys, values, sink=sink, layout=layout, return_lse=return_lse, **options,
+                               **{role: _of_all_heads(role, x, first) for role, x in functions.items()})
+    if not return_lse:
+        return _to_sequence(result, of_q, q_parts, layout, rank, group)
+    rows = "".join(dim for dim in "bhs" if dim in layout)
+    return tuple([_to_sequence(x, of_q, q_parts, dims, rank, group) for x, dims in zip(result, (layout, rows))])
+
+
+def _of_all_heads(role: str, function: Any, first: torch.Tensor) -> Any:
+    """A function that gets the index among all heads. The first head is a tensor: all processes have one kernel."""
+    if function is None:
+        return None
+    inner = function.function if isinstance(function, (Score, Mask)) else function
+    if role == "mask":
+        return lambda b, h, i, j: inner(b, h + first, i, j)
+    return lambda x, b, h, i, j: inner(x, b, h + first, i, j)
+
+
+def _to_heads(x: torch.Tensor, slices: _Slices, parts: list[Segments], layout: str, rank: int,
+              group: Any) -> torch.Tensor:
+    """This process's heads of the whole sequence, given all heads of its part."""
+    h, s = layout.index("h"), layout.index("s")
+    sent = [x.narrow(h, first, count) for first, count in slices]
+    shapes = [_shape(x.shape, {h: slices[rank][1], s: sum(n for _, n in part)}) for part in parts]
+    received = _all_to_all(sent, shapes, group)
+    total = sum(n for part in parts for _, n in part)
+    whole = x.new_empty(_shape(x.shape, {h: slices[rank][1], s: total}))
+    for each, part in zip(received, parts):
+        for (first, count), at in zip(part, _starts(part)):
+            whole.narrow(s, first, count).copy_(each.narrow(s, at, count))
+    return whole
+
+
+def _to_sequence(x: torch.Tensor, slices: _Slices, parts: list[Segments], layout: str, rank: int,
+                 group: Any) -> torch.Tensor:
+    """All heads of this process's part, given its heads of the whole sequence."""
+    h, s = layout.index("h"), layout.index("s")
+    sent = [torch.cat([x.narrow(s, first, count) for first, count in part], s) for part in parts]
+    own = sum(n for _, n in parts[rank])
+    return torch.cat(_all_to_all(sent, [_shape(x.shape, {h: count, s: own}) for _, count in slices], group), h)
+
+
+def _all_to_all(sent: list[torch.Tensor], shapes: list[list[int]], group: Any) -> list[torch.Tensor]:
+    """Sends the r-th tensor to process r, and returns those received, of the given shapes. As bytes, since not all
+    backends have all element types."""
+    flat = torch.cat([x.reshape(-1).view(torch.uint8) for x in sent])
+    size = sent[0].element_size()
+    counts = [size * torch.Size(shape).numel() for shape in shapes]
+    received = flat.new_empty(sum(counts))
+    dist.all_to_all_single(received, flat, counts, [size * x.numel() for x in sent], group=group)
+    return [each.view(sent[0].dtype).reshape(shape) for each, shape in zip(received.split(counts), shapes)]
+
+
+def _shape(shape: Any, changed: dict[int, int]) -> list[int]:
+    return [changed.get(axis, extent) for axis, extent in enumerate(shape)]
+
+
+def _starts(part: Segments) -> list[int]:
+    """Where each segment begins among those of its process."""
+    return list(itertools.accumulate([count for _, count in part], initial=0))

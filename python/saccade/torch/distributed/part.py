@@ -1,0 +1,62 @@
+"""The program that attends to a part of the keys and merges the result with that of other parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from saccade import _gpu, _operands, _program
+from saccade.attention import _compile, _read
+from saccade.function import Function
+from saccade.torch.distributed.reach import Limits
+
+
+class Part:
+    """The program for one call, with the arguments that all parts share."""
+
+    def __init__(self, q: torch.Tensor, v: torch.Tensor, layout: str, scale: float | None, limits: Limits):
+        self.axis, self.layout = layout.index("s"), layout
+        regions: dict[str, Any] = {}
+        shared: list[Any] = []
+        for role, function in (("score", limits.score), ("mask", limits.mask)):
+            if function is not None:
+                regions[role], _, captures = _read(role, function, q)
+                shared += captures
+        spec = _program.Spec(
+            element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[layout.index("d")],
+            head_dim_v=v.shape[layout.index("d")], layout=layout, causal=None if limits.causal is None else "offset",
+            left="l" in limits.sides, right="r" in limits.sides, scale=scale is not None, kv_len=limits.length_kind,
+            lse=True, score=regions.get("score"), mask=regions.get("mask"), is_part=True)
+        shared += [] if scale is None else [_operands.check_scale(scale)]
+        shared += [] if limits.causal is None else [limits.causal]
+        self.shared = [*shared, *limits.distances, *([] if limits.kv_len is None else [limits.kv_len])]
+        self.function: Function = _compile(_program.program(spec), None, _gpu.ordinal_of(q))
+        self.dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+
+    def empty(self, q: torch.Tensor, head_dim_v: int, count: int, sink: Any) -> State:
+        """The state of `count` queries without keys."""
+        size = dict(zip(self.layout, q.shape))
+        size |= {"s": count, "d": head_dim_v}
+        out = q.new_zeros([size[dim] for dim in self.layout], dtype=self.dtype)
+        rows = [size[dim] for dim in "bhs" if dim in self.layout]
+        if isinstance(sink, torch.Tensor):
+            lse = sink.to(self.dtype).reshape(-1, 1).expand(rows).contiguous()
+        else:
+            lse = q.new_full(rows, -torch.inf if sink is None else sink, dtype=self.dtype)
+        return State(self, out, lse)
+
+
+class State:
+    """The output and log-sum-exp of some queries over the keys so far."""
+
+    def __init__(self, part: Part, out: torch.Tensor, lse: torch.Tensor):
+        self.part, self.out, self.lse = part, out, lse
+        self._spare: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def add(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, first_query: int, first_key: int) -> None:
+        """Adds keys; their position and that of the queries are those of the whole sequence."""
+        target = self._spare or (torch.empty_like(self.out), torch.empty_like(self.lse))
+        self.part.function(q, k, v, *self.part.shared, first_query, first_key, self.out, self.lse, out=target)
+        self._spare = self.out, self.lse
+        self.out, self.lse = target
