@@ -27,10 +27,10 @@ def merge(layout: str, output: str, rows: str) -> str:
     row_sizes = [f"  %rows_{dim} = tensor.dim %lse, %axis_{i} : {rows}\n" for i, dim in enumerate(row_dims)]
     sizes = ", ".join(f"%rows_{dim}" for dim in row_dims)
     out_sizes = ", ".join(f"%rows_{dim}" for dim in layout if dim != "d")
-    parallel = lambda count: "[" + ", ".join(['"parallel"'] * count) + "]"
+    over_rows, over_all = (", ".join(['"parallel"'] * len(dims)) for dims in (row_dims, layout))
     return f"""{axes}{"".join(row_sizes)}  %row_space = tensor.empty({sizes}) : {rows}
   %merged_lse, %share, %other_share = linalg.generic
-      {{indexing_maps = [{", ".join([identity] * 5)}], iterator_types = {parallel(len(row_dims))}}}
+      {{indexing_maps = [{", ".join([identity] * 5)}], iterator_types = [{over_rows}]}}
       ins(%lse, %other_lse : {rows}, {rows}) outs(%row_space, %row_space, %row_space : {rows}, {rows}, {rows}) {{
   ^bb0(%x: {element}, %y: {element}, %u0: {element}, %u1: {element}, %u2: {element}):
     %nothing = arith.constant 0.0 : {element}
@@ -55,7 +55,7 @@ def merge(layout: str, output: str, rows: str) -> str:
   %out_space = tensor.empty({out_sizes}) : {output}
   %merged_out = linalg.generic
       {{indexing_maps = [{all_dims}, {all_dims}, {of_rows}, {of_rows}, {all_dims}],
-        iterator_types = {parallel(len(layout))}}}
+        iterator_types = [{over_all}]}}
       ins(%out, %other_out, %share, %other_share : {output}, {output}, {rows}, {rows}) outs(%out_space : {output}) {{
   ^bb0(%x: {element}, %y: {element}, %sx: {element}, %sy: {element}, %u: {element}):
     %a = arith.mulf %x, %sx : {element}

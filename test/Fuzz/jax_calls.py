@@ -79,6 +79,7 @@ def main():
                 wrong = "other lengths compiled a kernel"
         except Exception:
             wrong = traceback.format_exc()
+        jax.clear_caches()  # of JAX's own executables, which are many
         if wrong:
             failed += 1
             print(f"{call}\n{wrong}\n  {sys.executable} {__file__} --seed {call.seed}", flush=True)

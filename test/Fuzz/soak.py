@@ -52,6 +52,7 @@ CLAIMS = [
 FULL_SIZES = [
     ("../Execution/blocks.py", "--seed", ["--full"]),
     ("form_table.py", "--first-seed", ["--count=2000"]),
+    ("../Python/Inputs/distributed_attention.py", "--seed", ["--all"]),
 ]
 
 

@@ -78,8 +78,8 @@ def all_to_all_attention(
         shape = shape_of(q, k, v, layout, given)
         if shape.heads % ranks or shape.kv_heads % ranks and ranks % shape.kv_heads:
             raise ValueError(
-                f"q has {shape.heads} heads and k {shape.kv_heads}, expected multiples of the {ranks} processes, or for "
-                "k a divisor: every process computes the same number of heads; ring_attention takes any number")
+                f"q has {shape.heads} heads and k {shape.kv_heads}, expected multiples of the {ranks} processes, or a "
+                "divisor for k: every process computes the same number of heads; ring_attention takes any number")
         return None, shape
 
     _, shapes = agree(group, q, prepare)

@@ -21,7 +21,10 @@ class Reach:
         named = isinstance(causal, str) and causal in ("top_left", "bottom_right")
         self.causal = causal if causal is None or named else _operands.check_causal(causal)
         self.sides, self.distances = ("", ()) if window is None else _operands.check_window(window, causal is not None)
-        self.length_kind, self.kv_len = kv_len or (None, None)
+        self.length_kind: str | None = None
+        self.kv_len: Any = None
+        if kv_len is not None:
+            self.length_kind, self.kv_len = kv_len
         self.cu_seqlens = None if cu_seqlens_q is None else (cu_seqlens_q.long(), cu_seqlens_k.long())
 
     def options(self) -> tuple[Any, ...]:

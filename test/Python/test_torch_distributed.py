@@ -1,0 +1,10 @@
+"""Attention over distributed sequences, in 4 processes and in groups of 2; Inputs/distributed_attention.py has the
+checks. `./dev soak` runs more cases."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+
+def test_processes(run_script):
+    assert "checks in each of 4 processes" in run_script("distributed_attention.py")
