@@ -44,8 +44,11 @@ class _Abstract(np.ndarray):  # type: ignore[misc]
     __getitem__ = __array_ufunc__ = __array_function__ = item = tolist = __iter__ = _refuse
 
 
-class _Names:
+class _Names(types.ModuleType):
     """jax.numpy for a traced function: NumPy's functions where both have them."""
+
+    def __init__(self) -> None:
+        super().__init__("numpy")
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name, None)

@@ -81,10 +81,7 @@ def limits_of(reach: Reach, score: Any, mask: Any, queries: int, keys: int) -> L
     if reach.cu_seqlens is not None:
         return _ragged(reach, score, mask, queries, keys)
     length = reach.kv_len
-    if length is not None:
-        values = length if isinstance(length, torch.Tensor) else torch.tensor([length])
-        if ((values < 0) | (values > keys)).any():
-            raise ValueError(f"kv_len is {length}, expected 0 to {keys}, the keys of all processes")
+    _check_lengths(length, keys, "the keys of all processes")
     causal = reach.causal
     if causal == "bottom_right":
         if isinstance(length, torch.Tensor):
@@ -92,6 +89,14 @@ def limits_of(reach: Reach, score: Any, mask: Any, queries: int, keys: int) -> L
         causal = (keys if length is None else length) - queries
     causal = 0 if causal == "top_left" else causal
     return Limits(score, mask, causal, reach.sides, reach.distances, reach.length_kind, length)
+
+
+def _check_lengths(kv_len: Any, most: Any, whose: str) -> None:
+    if kv_len is not None:
+        values = torch.as_tensor(kv_len)
+        if ((values < 0) | (values > most)).any():
+            limits = most.tolist() if isinstance(most, torch.Tensor) else most
+            raise ValueError(f"kv_len is {values.tolist()!s:.80}, expected 0 to {limits!s:.80}, {whose}")
 
 
 def _ragged(reach: Reach, score: Any, mask: Any, queries: int, keys: int) -> Limits:
@@ -105,6 +110,11 @@ def _ragged(reach: Reach, score: Any, mask: Any, queries: int, keys: int) -> Lim
     cu_q, cu_k = (x.cpu() for x in reach.cu_seqlens)
     if len(cu_q) != len(cu_k):
         raise ValueError(f"cu_seqlens_k has {len(cu_k)} offsets, expected {len(cu_q)}, as many as cu_seqlens_q")
+    # As in saccade.attention, an int may exceed the length of a sequence, but not that of all.
+    if isinstance(reach.kv_len, torch.Tensor):
+        _check_lengths(reach.kv_len.cpu(), cu_k.diff(), "the lengths of the sequences")
+    else:
+        _check_lengths(reach.kv_len, keys, "the keys of all processes")
     used = int(cu_q[-1])
     sequence = torch.repeat_interleave(torch.arange(len(cu_q) - 1), cu_q.diff())
     start_q, start_k, stored = cu_q[sequence], cu_k[sequence], cu_k.diff()[sequence]

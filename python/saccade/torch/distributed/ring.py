@@ -48,7 +48,7 @@ def ring_attention(
             placement="contiguous" of any length, also 0.
         group: the process group; None is the default one.
         placement: the parts that a process holds, as in `shard`. Use "zigzag" with a causal mask, so that all processes
-            have equal work; with "contiguous", the last process has W times the work of the first.
+            have equal work; with "contiguous", the last process has 2W - 1 times the work of the first.
         score, mask, scale, causal, window, kv_len, sink, return_lse, layout: as in `saccade.attention`, for the whole
             sequence: positions i and j, lengths and alignments count from its beginning. The same on all processes.
         cu_seqlens_q, cu_seqlens_k: the offsets of all sequences of a ragged batch that is stored along s; the
