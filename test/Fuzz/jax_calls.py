@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: jax
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 0 --count 160 --cover 10
+# RUN: %python %s --first-seed 0 --count 160 --cover 3
 """Random calls of saccade.jax.dot_product_attention against jax.nn.dot_product_attention.
 
 Usage: jax_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]

@@ -192,8 +192,10 @@ def test_score_and_mask_functions():
 
 
 def test_functions_of_the_library_and_of_the_batch():
-    close(ours(Q, K, V, mask=masks.causal(), score=scores.soft_cap(2.0)),
-          weighed(jnp.where(ROWS >= COLUMNS, 2 * jnp.tanh(SCORES / 2), -jnp.inf)))
+    capped = 2 * jnp.tanh(SCORES / 2)
+    score = scores.soft_cap(2.0) >> (lambda s, b, h, i, j: s + jax.nn.sigmoid(s) * jax.numpy.exp(-s).astype(jnp.float32))
+    close(ours(Q, K, V, mask=masks.causal(), score=score),
+          weighed(jnp.where(ROWS >= COLUMNS, capped + jax.nn.sigmoid(capped) * jnp.exp(-capped), -jnp.inf)))
     table = jnp.asarray([0.0, 1.0])
     f = lambda q, k, v: ours(q, k, v, score=lambda s, b, h, i, j: s * table[b])
     close(f(Q, K, V), weighed(SCORES * table[:, None, None, None]))
