@@ -17,9 +17,9 @@ from typing import Any
 from saccade import _program
 from saccade._operands import ELEMENTS
 from saccade.module import compile
-from saccade.regions import Region
+from saccade.regions import Region, trace
 from saccade.regions.dtypes import STORED
-from saccade.regions.expression import Builder, Node
+from saccade.regions.expression import Builder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,18 +115,22 @@ def _spec(kind: Kind) -> _program.Spec:
 
 def _with_array(role: str, region: Region | None, dtype: str, axes: tuple[bool, ...], precision: str) -> Region:
     """The score plus an element of a bias, or the mask and an element of another one."""
+    if region is None:
+        region = trace(_NEUTRAL[role], role, "f64" if precision == "float64" else "f32")
     builder = Builder(precision, TypeError)
     positions = {"score": 1, "mask": 0}[role]
-    indices = [builder.number(0, "int64") if is_broadcast else builder.argument(positions + axis, "int64")
-               for axis, is_broadcast in enumerate(axes)]
-    number = max(region.numbers, default=-1) + 1 if region is not None else 0
+    indices = [builder.number(0, "int64") if is_one else builder.argument(positions + axis, "int64")
+               for axis, is_one in enumerate(axes)]
+    number = max([each for each in region.numbers if isinstance(each, int)], default=-1) + 1
     element = builder.load(number, dtype, indices)
-    root: Node
     if role == "score":
-        score = builder.argument(0, precision) if region is None else region.root
-        root = builder.arithmetic("arith.addf", score, builder.convert(element, precision))
+        root = builder.arithmetic("arith.addf", region.root, builder.convert(element, precision))
     else:
-        root = element if region is None else builder.arithmetic("arith.andi", region.root, element)
-    before = region or Region((), (), (), False, root, ())
-    return Region((*before.captures, None), (*before.capture_types, f"tensor<?x?x?x?x{STORED[dtype]}>"),
-                  (*before.capture_sources, None), False, root, (*before.numbers, number))
+        root = builder.arithmetic("arith.andi", region.root, element)
+    return dataclasses.replace(
+        region, captures=(*region.captures, None), capture_sources=(*region.capture_sources, None), is_reusable=False,
+        capture_types=(*region.capture_types, f"tensor<?x?x?x?x{STORED[dtype]}>"), root=root,
+        numbers=(*region.numbers, number))
+
+
+_NEUTRAL: dict[str, Any] = {"score": lambda s, b, h, i, j: s, "mask": lambda b, h, i, j: True}
