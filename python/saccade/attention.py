@@ -362,6 +362,25 @@ def _name_of(tensor: Array, function: Callable[..., Any] | None) -> str:
     return f"'{name}'" if name else "a captured tensor"
 
 
+def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = None,
+            mask: Callable[..., Any] | None = None, causal: str | None = None, has_scale: bool = False) -> _Plan:
+    """The plan of `attention(q, k, v, ...)` for callers that keep plans. They pass the captures of each call:
+    `plan.call(q, k, v, *captures of score, *captures of mask, scale if has_scale, output)`."""
+    gpu = _gpu.ordinal_of(q)
+    score_region = mask_region = score_key = mask_key = None
+    tensors: tuple[Any, ...] = ()
+    if score is not None:
+        score_region, score_key, tensors = _read("score", score, q)
+    if mask is not None:
+        mask_region, mask_key, more = _read("mask", mask, q)
+        tensors += more
+    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, score_key, mask_key, None, None, gpu)
+    plan = _plans.get((q.dtype, q.shape[3], v.shape[3], kind))
+    if plan is None:
+        plan = _make_plan(q, k, v, None, None, None, None, tensors, kind, score_region, mask_region, None)
+    return plan
+
+
 def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, ragged: Any, tensors: tuple[Any, ...],
                kind: tuple[Any, ...], score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
     """Checks all arguments, compiles, and caches the plan."""

@@ -55,7 +55,9 @@ class Tracer:
 
     def run(self) -> Any:
         """The function's result: a node, or any other object."""
-        with torch.no_grad():
+        # Composite ops such as `to` are made of others above autograd, which inference mode and kernels below autograd
+        # leave out.
+        with torch.inference_mode(False), torch.no_grad():
             arguments = []
             for number, name in enumerate(PARAMETERS[self.traced.role]):
                 dtype = self.builder.precision if name in "sp" else "int64"

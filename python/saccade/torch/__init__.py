@@ -5,9 +5,49 @@ program: one op `torch.aten.*` in generic form per node of the exported graph. N
 implements the operators (docs/guides/torch.md).
 """
 
+from typing import TYPE_CHECKING, Any, Literal
+
 from saccade.torch.compiled import Compiled, compile
 from saccade.torch.errors import ExportError
 from saccade.torch.program import Program, Weight
 from saccade.torch.reader import load, read
 
-__all__ = ["Compiled", "ExportError", "Program", "Weight", "compile", "load", "read"]
+if TYPE_CHECKING:
+    from saccade.torch.overrides import disable, enable, enabled, register_flash_impl
+    from saccade.torch.flex import flex_attention
+    from saccade.torch.sdpa import scaled_dot_product_attention
+
+on_grad: Literal["fallback", "raise"] = "fallback"
+"""What the drop-in functions do with tensors that require grad: PyTorch computes the call, with one warning, or
+NotImplementedError is raised."""
+
+# Modules of the drop-in functions, which are imported when they are used.
+_LAZY = {"disable": "overrides", "enable": "overrides", "enabled": "overrides", "register_flash_impl": "overrides",
+         "flex_attention": "flex", "scaled_dot_product_attention": "sdpa"}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'saccade.torch' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"saccade.torch.{_LAZY[name]}"), name)
+    return value
+
+
+__all__ = [
+    "Compiled",
+    "ExportError",
+    "Program",
+    "Weight",
+    "compile",
+    "disable",
+    "enable",
+    "enabled",
+    "flex_attention",
+    "load",
+    "on_grad",
+    "read",
+    "register_flash_impl",
+    "scaled_dot_product_attention",
+]

@@ -1,0 +1,152 @@
+"""What the drop-in functions do with calls that Saccade does not compute.
+
+PyTorch itself reports mistakes: a call that Saccade refuses is given to PyTorch, so its exceptions are PyTorch's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from saccade import _arrays
+
+
+class Kind(enum.Enum):
+    """Why PyTorch gets a call."""
+
+    GRAD = "grad"
+    """Gradients are required: `saccade.torch.on_grad` decides."""
+    DROPOUT = "dropout"
+    """PyTorch computes the call, with one warning."""
+    SILENT = "silent"
+    """Nothing to compute (fake and meta tensors), or a mode that must see PyTorch's operators."""
+    INPUT = "input"
+    """A mistake, which PyTorch reports, or an input that Saccade does not support."""
+
+
+class Refused(Exception):
+    """A call that Saccade does not compute, with the reason as its message."""
+
+    def __init__(self, kind: Kind, reason: str):
+        super().__init__(reason)
+        self.kind, self.reason = kind, reason
+
+
+_arrays.torch_module()  # registers the types of its tensors
+_warned: set[tuple[str, str]] = set()
+
+
+def warn_once(function: str, reason: str) -> None:
+    """Warns that PyTorch computes the calls of a function for this reason, once in a process."""
+    if (function, reason) not in _warned:
+        _warned.add((function, reason))
+        warnings.warn(f"{function} is computed by PyTorch instead of Saccade: {reason}", stacklevel=5)
+
+
+def resolve(function: str, refused: Refused, compute: Callable[[], Any], is_replaced: bool) -> Any:
+    """The result of a refused call.
+
+    Args:
+        function: the name in messages.
+        compute: PyTorch's function with the call's arguments.
+        is_replaced: whether the caller called PyTorch's function (`saccade.torch.enabled`), which must then accept
+            whatever PyTorch accepts.
+
+    Raises:
+        NotImplementedError: Saccade does not support what PyTorch does, and the caller asked for Saccade.
+
+    Exceptions of PyTorch are propagated.
+    """
+    kind, reason = refused.kind, refused.reason
+    if kind is Kind.GRAD:
+        policy = getattr(sys.modules.get("saccade.torch"), "on_grad", "fallback")
+        if policy not in ("fallback", "raise"):
+            raise ValueError(f'saccade.torch.on_grad is {policy!r:.80}, expected "fallback" or "raise"')
+        if policy == "raise":
+            raise NotImplementedError(f'{function}: {reason}: call under torch.no_grad(), or set saccade.torch.on_grad '
+                                      'to "fallback" to let PyTorch compute it')
+        warn_once(function, reason)
+        return compute()
+    if kind is Kind.DROPOUT:
+        warn_once(function, reason)
+        return compute()
+    if kind is Kind.SILENT:
+        return compute()
+    result = compute()
+    if not is_replaced:
+        raise NotImplementedError(f"{function}: {reason}")
+    warn_once(function, reason)
+    return result
+
+
+# --- the state of a thread --------------------------------------------------------------------------------------------
+
+
+class _State(threading.local):
+    is_suspended = False
+    depth = 0
+    """The number of `saccade.torch.enabled()` blocks that this thread is in."""
+
+
+state = _State()
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """PyTorch's functions compute by themselves in this block."""
+    before, state.is_suspended = state.is_suspended, True
+    try:
+        yield
+    finally:
+        state.is_suspended = before
+
+
+# --- checks that all functions share ----------------------------------------------------------------------------------
+
+dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+"""The number of active dispatch modes, which would not see what compiled code does. A private function of torch."""
+
+
+def check_visible(*tensors: Any) -> None:
+    """Refuses calls whose operators something else must see: tracing, fake tensors, dispatch modes."""
+    if dispatch_modes() or torch.jit.is_tracing():
+        raise Refused(Kind.SILENT, "it is traced")
+    for x in tensors:
+        if isinstance(x, torch.Tensor) and (x.is_meta or type(x).__name__ in ("FakeTensor", "FunctionalTensor")):
+            raise Refused(Kind.SILENT, "its tensors have no memory")
+
+
+def check_grad(*tensors: Any) -> None:
+    """Refuses calls that must record gradients."""
+    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors):
+        raise Refused(Kind.GRAD, "a tensor requires grad, and there is no backward yet")
+
+
+def readable(name: str, x: Any) -> torch.Tensor:
+    """x if compiled code can read it, with negated values written out."""
+    if not isinstance(x, torch.Tensor):
+        raise Refused(Kind.INPUT, f"{name} is a {type(x).__name__}, expected a torch.Tensor")
+    if x.is_nested or x.layout is not torch.strided:
+        kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
+        raise Refused(Kind.INPUT, f"{name} is a {kind} tensor, expected a dense one")
+    if not x.is_cpu and not x.is_cuda:
+        raise Refused(Kind.INPUT, f"{name} is on {x.device.type}, expected cpu or cuda")
+    x = x.resolve_neg()
+    try:
+        (_arrays.check_torch if x.is_cpu else _check_on_gpu)(name, x)
+    except ValueError as error:  # tensors that require grad were refused before
+        raise Refused(Kind.INPUT, str(error)) from None
+    except TypeError as error:
+        raise Refused(Kind.INPUT, str(error)) from None
+    return x
+
+
+def _check_on_gpu(name: str, x: torch.Tensor) -> None:
+    _arrays.check_torch(name, x, "cuda")

@@ -1,0 +1,230 @@
+"""`flex_attention` with PyTorch's signature and semantics.
+
+The `mask_mod` of a BlockMask becomes the mask of a kernel, which finds empty tiles by itself; the lists of blocks are
+read only if there is no `mask_mod`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import saccade
+from saccade._opaque import opaque
+from saccade.regions.traced_function import variables
+from saccade.torch.fallback import Kind, Refused, check_grad, check_visible, readable, resolve, suspended
+from saccade.torch.sdpa import _DTYPES, _autocast
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask, FlexKernelOptions
+
+NAME = "flex_attention"
+_Result = Any  # torch.Tensor | tuple[torch.Tensor, torch.Tensor] | tuple[torch.Tensor, AuxOutput]
+
+
+def flex_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score_mod: Callable[..., Any] | None = None,
+    block_mask: BlockMask | Callable[..., Any] | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: FlexKernelOptions | None = None,
+    *,
+    return_aux: AuxRequest | None = None,
+) -> _Result:
+    """`torch.nn.attention.flex_attention.flex_attention`, computed by Saccade; it requires no torch.compile.
+
+    Arguments, result (strides included) and exceptions are those of PyTorch, except where noted. Functions are traced
+    once (docs/guides/python.md, Functions); one that cannot be is a `saccade.TraceError`, a TypeError.
+
+    Args:
+        query: [B, Hq, L, E], of float64, float32, float16 or bfloat16, on the CPU or an NVIDIA GPU.
+        key: [B, Hkv, S, E]; B may be 1.
+        value: [B, Hkv, S, Ev].
+        score_mod: (score, b, h, q_idx, kv_idx) -> score, for the scaled score in float32 (float64 for float64 inputs).
+        block_mask: a `BlockMask`, of which only the `mask_mod` is used, or a function (b, h, q_idx, kv_idx) -> bool,
+            which PyTorch does not take. A BlockMask without a `mask_mod` masks by its blocks.
+        scale: the factor of the scores; None uses 1/sqrt(E).
+        enable_gqa: allows Hq to be a multiple of Hkv.
+        return_lse: also returns the log-sum-exp [B, Hq, L], the natural logarithm.
+        kernel_options: checked as PyTorch does; it has no effect.
+        return_aux: returns (output, AuxOutput) with the requested log-sum-exp and row maxima. PyTorch has no row maxima
+            on CPUs.
+
+    Returns:
+        [B, Hq, L, Ev], alone or with the requested auxiliary outputs. A query without keys gives 0 and a log-sum-exp
+        of -inf.
+
+    Raises:
+        NotImplementedError: as `saccade.torch.scaled_dot_product_attention`.
+
+    All other exceptions are PyTorch's.
+    """
+    arguments = (query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
+    # The place where a traced call becomes an operator.
+    if torch.compiler.is_compiling():
+        return _untraced(arguments, return_aux)
+    return _call(arguments, return_aux)
+
+
+@opaque
+def _untraced(arguments: tuple[Any, ...], return_aux: Any) -> _Result:
+    """Ends the graph of torch.compile."""
+    return _call(arguments, return_aux)
+
+
+def _call(arguments: tuple[Any, ...], return_aux: Any) -> _Result:
+    try:
+        return compute(*arguments, return_aux=return_aux)
+    except Refused as refused:
+
+        def by_pytorch() -> _Result:
+            from torch.nn.attention.flex_attention import flex_attention as original
+
+            with suspended():
+                return original(*arguments, return_aux=return_aux)
+
+        return resolve(NAME, refused, by_pytorch, is_replaced=False)
+
+
+def compute(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None, scale: Any = None,
+            enable_gqa: Any = False, return_lse: Any = False, kernel_options: Any = None, *,
+            return_aux: Any = None) -> _Result:
+    """The result of `flex_attention`. Raises Refused for a call that PyTorch has to compute or to report."""
+    check_visible(query, key, value)
+    for x in (query, key, value):
+        if not isinstance(x, torch.Tensor):
+            raise Refused(Kind.INPUT, f"found a {type(x).__name__}, expected a torch.Tensor")
+    if query.is_cpu and (query.requires_grad or key.requires_grad or value.requires_grad):
+        raise Refused(Kind.INPUT, "a tensor requires grad")  # PyTorch refuses it even without grad mode
+    mask_mod = getattr(block_mask, "mask_mod", block_mask)
+    if torch.is_grad_enabled():
+        check_grad(query, key, value, *_captured(score_mod), *_captured(mask_mod))
+    query, key, value, _ = _autocast(query, key, value, None)
+    query, key, value = readable("query", query), readable("key", key), readable("value", value)
+    _check_shapes(query, key, value, enable_gqa)
+    _check_options(scale, kernel_options, return_lse, return_aux)
+    if block_mask is not None:
+        mask_mod = _mask(block_mask, query, key)
+    wants_lse = return_lse or return_aux is not None and return_aux.lse
+    wants_max = return_aux is not None and return_aux.max_scores
+
+    output = _empty(query, value.shape[3])
+    lse = largest = None
+    if output.numel() and key.shape[2]:
+        if key.shape[0] != query.shape[0]:
+            key, value = [x.expand(query.shape[0], -1, -1, -1) for x in (key, value)]
+        results = saccade.attention(
+            query, key, value, score=score_mod, mask=mask_mod, scale=None if scale is None else float(scale),
+            return_lse=wants_lse, return_max=wants_max, out=output)
+        _, *rows = results if isinstance(results, tuple) else (results,)
+        if wants_lse:
+            lse = rows.pop(0)
+        if wants_max:
+            largest = rows[0]
+    else:
+        output.zero_()
+        dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
+        if output.shape[:3].numel():
+            lse = query.new_full(output.shape[:3], -torch.inf, dtype=dtype)
+            largest = lse.clone()
+    if return_aux is not None:
+        from torch.nn.attention.flex_attention import AuxOutput
+
+        return output, AuxOutput(lse=lse if wants_lse else None, max_scores=largest if wants_max else None)
+    return (output, lse) if return_lse else output
+
+
+def _captured(function: Any) -> list[torch.Tensor]:
+    """The tensors that a function closes over."""
+    return [value for _, value in variables(function) if isinstance(value, torch.Tensor)] if function else []
+
+
+def _check_shapes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: Any) -> None:
+    shapes = tuple(query.shape), tuple(key.shape), tuple(value.shape)
+    problem = f"query, key and value have shapes {', '.join(map(str, shapes))}"
+    if any(len(shape) != 4 for shape in shapes):
+        raise Refused(Kind.INPUT, problem)
+    (batch, heads, _, width), (key_batch, kv_heads, *_, key_width), _ = shapes
+    if shapes[1][:3] != shapes[2][:3] or key_width != width or not width or key_batch not in (1, batch):
+        raise Refused(Kind.INPUT, problem)
+    if heads != kv_heads and (not enable_gqa or not kv_heads or heads % kv_heads):
+        raise Refused(Kind.INPUT, problem)
+    if key.dtype is not query.dtype or value.dtype is not query.dtype or query.dtype not in _DTYPES:
+        raise Refused(Kind.INPUT, f"query, key and value have types {query.dtype}, {key.dtype}, {value.dtype}")
+    if key.device != query.device or value.device != query.device:
+        raise Refused(Kind.INPUT, f"query is on {query.device}, key on {key.device} and value on {value.device}")
+
+
+def _check_options(scale: Any, options: Any, return_lse: Any, return_aux: Any) -> None:
+    """Refuses options that PyTorch reports."""
+    if scale is not None and (not isinstance(scale, (int, float)) or isinstance(scale, bool)):
+        raise Refused(Kind.INPUT, f"scale is {scale!r:.80}")
+    if return_lse and return_aux is not None:
+        raise Refused(Kind.INPUT, "return_lse and return_aux are given")
+    if options is not None:
+        from torch.nn.attention.flex_attention import FlexKernelOptions
+
+        if not isinstance(options, dict) or not set(options) <= set(FlexKernelOptions.__annotations__):
+            raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}")
+        if options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
+            raise Refused(Kind.INPUT, f"kernel_options has BACKEND {options['BACKEND']!r:.80}")
+
+
+def _empty(query: torch.Tensor, head_dim_v: int) -> torch.Tensor:
+    """The output, with the query's order of strides and the last dimension innermost."""
+    shape = (*query.shape[:3], head_dim_v)
+    if query.is_contiguous():
+        return query.new_empty(shape)
+    steps = query.stride()
+    order = sorted(range(3), key=lambda axis: -steps[axis])
+    memory = query.new_empty([shape[axis] for axis in (*order, 3)])
+    return memory.permute(*[order.index(axis) for axis in range(3)], 3)
+
+
+# --- masks ------------------------------------------------------------------------------------------------------------
+
+
+def _mask(block_mask: Any, query: torch.Tensor, key: torch.Tensor) -> Callable[..., Any] | None:
+    """The mask function of a BlockMask or of a function; None if it hides nothing."""
+    from torch.nn.attention import flex_attention as pytorch
+
+    if not isinstance(block_mask, pytorch.BlockMask):
+        if not callable(block_mask):
+            raise Refused(Kind.INPUT, f"block_mask is a {type(block_mask).__name__}, expected a BlockMask")
+        function: Callable[..., Any] = block_mask
+        return function
+    if block_mask.kv_num_blocks.device != query.device:
+        raise Refused(Kind.INPUT, f"block_mask is on {block_mask.kv_num_blocks.device}, expected {query.device}")
+    is_sliced = getattr(block_mask.mask_mod, "__name__", "") == "_sliced_mask_mod_error"
+    has_one_block = min(block_mask.BLOCK_SIZE) >= 1 << 30  # PyTorch's mask that hides nothing
+    lengths = tuple(block_mask.shape[-2:])
+    if is_sliced or not has_one_block and lengths != (query.shape[2], key.shape[2]):
+        raise Refused(Kind.INPUT, f"block_mask is for lengths {lengths}, query and key have {query.shape[2]} and "
+                                  f"{key.shape[2]}")
+    if block_mask.mask_mod is not pytorch.noop_mask:
+        function = block_mask.mask_mod
+        return function
+    return None if has_one_block else _blocks(block_mask)
+
+
+def _blocks(block_mask: Any) -> Callable[..., Any]:
+    """The mask of a BlockMask without mask_mod: its partial and full blocks."""
+    blocks = block_mask.to_dense().bool()
+    rows, columns = block_mask.BLOCK_SIZE
+    has_batch, has_heads = blocks.shape[0] > 1, blocks.shape[1] > 1
+    if has_batch and has_heads:
+        return lambda b, h, i, j: blocks[b, h, i // rows, j // columns]
+    if has_batch:
+        blocks = blocks[:, 0]
+        return lambda b, h, i, j: blocks[b, i // rows, j // columns]
+    if has_heads:
+        blocks = blocks[0]
+        return lambda b, h, i, j: blocks[h, i // rows, j // columns]
+    blocks = blocks[0, 0]
+    return lambda b, h, i, j: blocks[i // rows, j // columns]

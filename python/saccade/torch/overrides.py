@@ -1,0 +1,189 @@
+"""PyTorch's own functions, served by Saccade without a change to a model.
+
+`scaled_dot_product_attention` is replaced in PyTorch's dispatcher, where all callers arrive: Python under any name,
+modules and TorchScript. `flex_attention` is a Python function; its code object is replaced, so that callers that
+imported it by name reach Saccade, too. Both are PyTorch's own again when the last user disables them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from saccade.torch import flex, sdpa
+from saccade.torch.fallback import Refused, resolve, state
+
+_KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA")
+_lock = threading.RLock()
+_installed: _Installed | None = None
+_users = 0  # enable() counts once, every enabled() block once
+_is_enabled = False  # by enable(), for all threads
+
+
+@contextlib.contextmanager
+def enabled() -> Iterator[None]:
+    """In this block and thread, `F.scaled_dot_product_attention`, `flex_attention` called eagerly, and modules that use
+    them, such as `nn.MultiheadAttention` and `nn.TransformerEncoderLayer`, are computed by Saccade.
+
+    Calls that Saccade does not compute go to PyTorch, with one warning for each reason: dropout, tensors that require
+    grad (see `saccade.torch.on_grad`), element types, devices and kinds of tensors that it does not support. What
+    torch.compile, torch.export and other tracers record stays PyTorch's operators. PyTorch's fast path of inference,
+    which does not call these functions, is off meanwhile (in all threads).
+
+    Example:
+        >>> with torch.no_grad(), saccade.torch.enabled():
+        ...     y = model(x)
+    """
+    _install()
+    state.depth += 1
+    try:
+        yield
+    finally:
+        state.depth -= 1
+        _uninstall()
+
+
+def enable() -> None:
+    """As `enabled`, for all threads until `disable`."""
+    global _is_enabled
+    with _lock:
+        if not _is_enabled:
+            _install()
+            _is_enabled = True
+
+
+def disable() -> None:
+    """Ends the effect of `enable`; `enabled` blocks continue."""
+    global _is_enabled
+    with _lock:
+        if _is_enabled:
+            _is_enabled = False
+            _uninstall()
+
+
+def _is_active() -> bool:
+    """Whether the current thread's calls are Saccade's."""
+    return (_is_enabled or state.depth > 0) and not state.is_suspended
+
+
+class _Installed:
+    """The replaced functions, and what they replaced."""
+
+    def __init__(self) -> None:
+        self.library: torch.library.Library | None = _replace_sdpa()
+        self.has_fast_path: bool = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+        self.restore_flex = _replace_flex()
+
+    def remove(self) -> None:
+        self.library = None  # unregisters its kernels
+        torch.backends.mha.set_fastpath_enabled(self.has_fast_path)
+        self.restore_flex()
+
+
+def _install() -> None:
+    global _installed, _users
+    with _lock:
+        if _installed is None:
+            _installed = _Installed()
+        _users += 1
+
+
+def _uninstall() -> None:
+    global _installed, _users
+    with _lock:
+        _users -= 1
+        if not _users and _installed is not None:
+            _installed.remove()
+            _installed = None
+
+
+def _replace_sdpa() -> torch.library.Library:
+    # The operator is a composite of others, which differentiates through them. The composite itself is not replaced
+    # and computes what Saccade does not. Kernels of the autograd keys are required because gradients would get lost.
+    original = torch.ops.aten.scaled_dot_product_attention.default.decompose
+    serve = sdpa.replacement(original)
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        return (serve if _is_active() else original)(*args, **kwargs)
+
+    library = torch.library.Library("aten", "IMPL")
+    for key in _KEYS:
+        library.impl("scaled_dot_product_attention", kernel, key)
+    return library
+
+
+def _replace_flex() -> Callable[[], None]:
+    """Returns a function that restores PyTorch's code."""
+    from torch.nn.attention import flex_attention as module
+
+    function: Any = module.flex_attention
+    code = function.__code__
+    original = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
+    original.__kwdefaults__ = function.__kwdefaults__
+
+    def serve(*args: Any, **kwargs: Any) -> Any:
+        if not _is_active() or torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        try:
+            return flex.compute(*args, **kwargs)
+        except Refused as refused:
+            return resolve(flex.NAME, refused, lambda: original(*args, **kwargs), is_replaced=True)
+
+    function.__code__ = _forward.__code__
+    module.__dict__[_SERVE] = serve  # code of another module finds its names there
+
+    def restore() -> None:
+        function.__code__ = code
+        module.__dict__.pop(_SERVE, None)
+
+    return restore
+
+
+_SERVE = "_saccade_flex_attention"
+
+
+def _forward(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None, scale: Any = None,
+             enable_gqa: Any = False, return_lse: Any = False, kernel_options: Any = None, *,
+             return_aux: Any = None) -> Any:
+    """The code of PyTorch's `flex_attention` while it is replaced."""
+    return _saccade_flex_attention(  # type: ignore[name-defined]  # noqa: F821
+        query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux=return_aux)
+
+
+# --- torch.nn.attention.register_flash_attention_impl -----------------------------------------------------------------
+
+
+class _FlashHandle:
+    """What `torch.nn.attention.restore_flash_attention_impl` removes."""
+
+    def __init__(self, library: torch.library.Library):
+        self.library: torch.library.Library | None = library
+
+    def remove(self) -> None:
+        self.library = None
+
+
+def register_flash_impl() -> None:
+    """Registers "saccade" with `torch.nn.attention.register_flash_attention_impl`.
+
+    After `torch.nn.attention.activate_flash_attention_impl("saccade")`, Saccade computes what PyTorch would with its
+    fused kernel for CPUs: four dimensions, equal head sizes, no dropout. Gradients are PyTorch's, computed from
+    Saccade's output and log-sum-exp. Raises NotImplementedError before PyTorch 2.11, which has no such registry.
+    """
+    try:
+        from torch.nn.attention import register_flash_attention_impl
+    except ImportError:
+        raise NotImplementedError(f"torch {torch.__version__} has no register_flash_attention_impl") from None
+    register_flash_attention_impl("saccade", register_fn=_replace_flash)
+
+
+def _replace_flash() -> _FlashHandle:
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_scaled_dot_product_flash_attention_for_cpu", sdpa.flash, "CPU")
+    return _FlashHandle(library)

@@ -1,0 +1,457 @@
+"""`scaled_dot_product_attention` with PyTorch's signature and semantics.
+
+A call of the common form, four dimensions without broadcasting, goes directly to its compiled function. All others are
+brought to this form with views: leading dimensions are added or joined, and masks keep the dimensions that they vary
+along. PyTorch gets the calls that Saccade does not compute (fallback.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from saccade import _arrays
+from saccade._library import on_cache_clear
+from saccade._opaque import opaque
+from saccade.attention import attention, plan_of
+from saccade.torch.fallback import (
+    Kind,
+    Refused,
+    check_grad,
+    check_visible,
+    dispatch_modes,
+    readable,
+    resolve,
+    suspended,
+)
+
+NAME = "scaled_dot_product_attention"
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_MAX_CALLS = 1024
+_Tensor = torch.Tensor
+_calls: dict[tuple[Any, ...], Callable[..., None]] = {}
+on_cache_clear(_calls.clear)
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention`, computed by Saccade.
+
+    Arguments, result (strides included) and exceptions are those of PyTorch. One kernel is compiled for each
+    combination of element type, head sizes, mask type and the dimensions that the mask varies along, `is_causal` and
+    whether a scale is given; other lengths, batches and head counts reuse it. Masks are read in place: an expanded mask
+    is as cheap as the one it was expanded from.
+
+    Args:
+        query: [..., L, E], of float64, float32, float16 or bfloat16, on the CPU or an NVIDIA GPU.
+        key: [..., S, E].
+        value: [..., S, Ev].
+        attn_mask: broadcastable to [..., L, S]: booleans, where true keeps a pair, or numbers added to the scores; also
+            `torch.nn.attention.bias.CausalBias`.
+        dropout_p: PyTorch computes calls with dropout, with one warning.
+        is_causal: masks out keys j > i for query i.
+        scale: the factor of the scores; None uses 1/sqrt(E).
+        enable_gqa: query heads (dimension -3) share key and value heads.
+
+    Returns:
+        [..., L, Ev]. A query without keys gives 0.
+
+    Raises:
+        NotImplementedError: tensors that PyTorch computes with and Saccade does not (subclasses, nested tensors, ...);
+            tensors that require grad if `saccade.torch.on_grad` is "raise".
+
+    All other exceptions are PyTorch's. Tensors that require grad are given to PyTorch, with one warning, if
+    `saccade.torch.on_grad` is "fallback".
+    """
+    # The place where a traced call becomes an operator.
+    if torch.compiler.is_compiling():
+        return _untraced(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if not torch.is_autocast_enabled("cpu"):
+        output = _direct(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        if output is not None:
+            return output
+    return _call(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+
+@opaque
+def _untraced(*args: Any) -> torch.Tensor:
+    """Ends the graph of torch.compile."""
+    return _call(*args)
+
+
+def _call(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is_causal: Any, scale: Any,
+          enable_gqa: Any) -> torch.Tensor:
+    """Any call of `scaled_dot_product_attention`."""
+    try:
+        arguments = _autocast(query, key, value, attn_mask)
+        return compute(*arguments, dropout_p, is_causal, scale, enable_gqa)
+    except Refused as refused:
+
+        def by_pytorch() -> torch.Tensor:
+            with suspended():
+                return torch.nn.functional.scaled_dot_product_attention(
+                    query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+        result: torch.Tensor = resolve(NAME, refused, by_pytorch, is_replaced=False)
+        return result
+
+
+def replacement(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A kernel of PyTorch's dispatcher for the operator, which resolves autocast and subclasses before. `original`
+    computes refused calls."""
+
+    def kernel(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+               is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> torch.Tensor:
+        output = _direct(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        if output is not None:
+            return output
+
+        def by_pytorch() -> torch.Tensor:
+            return original(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+        try:
+            return compute(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        except Refused as refused:
+            result: torch.Tensor = resolve(NAME, refused, by_pytorch, is_replaced=True)
+            return result
+
+    return kernel
+
+
+def _autocast(query: Any, key: Any, value: Any, attn_mask: Any) -> tuple[Any, Any, Any, Any]:
+    """The arguments in the element type of `torch.autocast`, as PyTorch's operator gets them."""
+    device = getattr(getattr(query, "device", None), "type", "cpu")
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
+        return query, key, value, attn_mask
+    target = torch.get_autocast_dtype(device)
+
+    def cast(x: Any) -> Any:
+        is_cast = isinstance(x, _Tensor) and x.is_floating_point() and x.dtype != torch.float64
+        return x.to(target) if is_cast and x.device.type == device else x
+
+    return cast(query), cast(key), cast(value), cast(attn_mask)
+
+
+# --- calls of the common form -----------------------------------------------------------------------------------------
+
+
+def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is_causal: Any, scale: Any,
+            enable_gqa: Any) -> torch.Tensor | None:
+    """The output of a call with four dimensions, equal batches and a known kernel; None for any other call. The
+    compiled code checks element types, devices and lengths."""
+    if (
+        type(query) is not _Tensor or type(key) is not _Tensor or type(value) is not _Tensor or not query.is_cpu
+        or dropout_p != 0.0 or query.is_neg() or key.is_neg() or value.is_neg()
+        or ((query.requires_grad or key.requires_grad or value.requires_grad) and torch.is_grad_enabled())
+        or dispatch_modes()
+    ):  # fmt: skip
+        return None
+    try:
+        batch, heads, length, width = query.shape
+        key_batch, kv_heads, keys, key_width = key.shape
+        value_batch, value_heads, value_keys, value_width = value.shape
+    except ValueError:
+        return None
+    if (
+        key_batch != batch or value_batch != batch or key_width != width or value_heads != kv_heads
+        or value_keys != keys or not (batch and heads and length and keys and width and value_width and kv_heads)
+        or (kv_heads != heads and kv_heads != 1 and (enable_gqa is not True or heads % kv_heads))
+    ):  # fmt: skip
+        return None
+    captures: tuple[torch.Tensor, ...] = ()
+    names = None
+    if attn_mask is not None:
+        if type(attn_mask) is not _Tensor or attn_mask.requires_grad or attn_mask.is_neg() or is_causal:
+            return None
+        view = mask_view(attn_mask, (batch, heads, length, keys))
+        if view is None:
+            return None
+        names, mask = view
+        names, captures = (names, attn_mask.dtype), (mask,)
+    # Python compares 1 and True as equal, PyTorch does not.
+    call = _calls.get((query.dtype, width, value_width, is_causal, type(is_causal), type(scale), names))
+    if call is None:
+        return None
+    if width == value_width and (query.is_contiguous() or _keeps_strides(query, key, value, attn_mask)):
+        output = torch.empty_like(query)
+    else:
+        output = query.new_empty((batch, heads, length, value_width))
+    try:
+        if scale is None:
+            call(query, key, value, *captures, output)
+        else:
+            call(query, key, value, *captures, scale, output)
+    except (TypeError, ValueError, RuntimeError):
+        return None  # reported by the general form
+    return output
+
+
+def _keeps_strides(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
+    """Whether PyTorch's result has the query's order of strides: its fused kernel computes the call. It is contiguous
+    otherwise."""
+    if query.dim() != 4 or query.shape[3] != value.shape[3] or not query.shape[2] or not key.shape[2]:
+        return False
+    if query.stride(3) != 1 or key.stride(3) != 1 or value.stride(3) != 1:
+        return False
+    return mask is None or mask.dim() in (2, 4)
+
+
+def mask_view(mask: torch.Tensor, full: tuple[int, ...]) -> tuple[str, torch.Tensor] | None:
+    """The dimensions that a mask varies along, such as "bj" for [B, 1, 1, S], and the mask with only these.
+
+    Args:
+        mask: broadcastable to `full`.
+        full: [batch, heads, queries, keys].
+
+    Returns:
+        None if the mask has another shape.
+    """
+    shape, strides = mask.shape, mask.stride()
+    first = 4 - len(shape)
+    if not 0 <= first <= 2:
+        return None
+    names, kept, steps = "", [], []
+    for axis, extent in enumerate(shape):
+        if extent != 1:
+            if extent != full[first + axis]:
+                return None
+            if strides[axis]:
+                names += "bhij"[first + axis]
+                kept.append(extent)
+                steps.append(strides[axis])
+    if len(kept) < len(shape):
+        mask = mask.as_strided(kept, steps, mask.storage_offset())
+    return names, mask
+
+
+def _kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, view: tuple[str, torch.Tensor] | None,
+            is_causal: bool, has_scale: bool) -> Callable[..., None]:
+    """The compiled function of calls of this kind."""
+    names = None if view is None else (view[0], view[1].dtype)
+    scale_type = float if has_scale else type(None)
+    known = (query.dtype, query.shape[3], value.shape[3], is_causal, bool, scale_type, names)
+    if not query.is_cpu:
+        known += (query.get_device(),)
+    call = _calls.get(known)
+    if call is None:
+        functions = {} if view is None else _functions(*view, query.dtype)
+        plan = plan_of(query, key, value, causal="top_left" if is_causal else None, has_scale=has_scale, **functions)
+        if len(_calls) >= _MAX_CALLS:
+            _calls.clear()
+        call = _calls[known] = plan.call
+    return call
+
+
+def _functions(names: str, mask: torch.Tensor, dtype: torch.dtype) -> dict[str, Callable[..., Any]]:
+    """The mask or the score function of an `attn_mask` that varies along these dimensions."""
+    axes = ["bhij".index(name) for name in names]
+
+    def read(*index: Any) -> Any:
+        return mask[tuple([index[axis] for axis in axes])]
+
+    if mask.dtype is torch.bool:
+        return {"mask": lambda b, h, i, j: read(b, h, i, j)}
+    # Kernels compute powers of 2: log2(e) times the least float is -inf, which hides a key. A row with only the least
+    # float has equal weights.
+    if mask.dtype is torch.float16 or mask.dtype is not dtype and dtype is torch.float64:
+        return {"score": lambda s, b, h, i, j: s + read(b, h, i, j)}
+    least = 0.6 * torch.finfo(mask.dtype).min
+
+    def add(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        added = read(b, h, i, j).to(s.dtype)
+        return s + torch.where((added < least) & (added > -torch.inf), least, added)
+
+    return {"score": add}
+
+
+# --- all other calls --------------------------------------------------------------------------------------------------
+
+
+def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is_causal: Any, scale: Any,
+            enable_gqa: Any) -> torch.Tensor:
+    """The output of any call. Raises Refused for one that PyTorch has to compute or to report."""
+    bias, attn_mask, causal = _causal_bias(attn_mask, is_causal)
+    check_visible(query, key, value, attn_mask)
+    if not isinstance(is_causal, bool) or not isinstance(enable_gqa, bool):
+        raise Refused(Kind.INPUT, "is_causal or enable_gqa is no bool")
+    if not isinstance(dropout_p, (int, float)) or scale is not None and not isinstance(scale, (int, float)):
+        raise Refused(Kind.INPUT, "dropout_p or scale is no number")
+    tensors = [query, key, value, *(() if attn_mask is None else (attn_mask,))]
+    if dropout_p:
+        raise Refused(Kind.DROPOUT, "dropout is not supported")
+    check_grad(*tensors)
+    names = ("query", "key", "value", "attn_mask")
+    query, key, value, *masks = [readable(name, x) for name, x in zip(names, tensors)]
+    mask = masks[0] if masks else None
+    lead, kv_heads = _leading(query, key, value, enable_gqa)
+    extents = query.shape[-2], key.shape[-2], value.shape[-1]
+    _check(query, key, value, mask, (*lead, query.shape[-2], key.shape[-2]), causal is not None and bias is None)
+    if not query.shape[-1]:
+        raise Refused(Kind.SILENT, "the head size is 0")
+
+    shape = (*lead, extents[0], extents[2])
+    is_plain = tuple(query.shape[:-2]) == lead and key.dim() == value.dim() == 4 and key.shape[0] == value.shape[0] == (
+        query.shape[0])
+    are_heads = key.shape[1:2] == value.shape[1:2] and (enable_gqa or key.shape[1:2] == query.shape[1:2])
+    if is_plain and are_heads and _keeps_strides(query, key, value, mask):
+        output = torch.empty_like(query)
+    else:
+        output = query.new_empty(shape)
+    if not output.numel():
+        return output
+    if not key.shape[-2]:
+        return output.zero_()
+    if enable_gqa:
+        # Views cannot repeat heads within groups; different counts of key and value heads are rare.
+        key, value = [x if x.shape[-3] == kv_heads else x.repeat_interleave(kv_heads // x.shape[-3], -3)
+                      for x in (key, value)]
+    lead = (1,) * (2 - len(lead)) + lead
+    kv_lead = (*lead[:-1], kv_heads)
+    whole = output if output.dim() >= 4 else output.view(*lead, extents[0], extents[2])
+    query = query.expand(*lead, *query.shape[-2:])
+    key, value = [x.expand(*kv_lead, *x.shape[-2:]) for x in (key, value)]
+    _fill(query, key, value, mask, causal, None if scale is None else float(scale), whole)
+    return output
+
+
+def _causal_bias(mask: Any, is_causal: Any) -> tuple[Any, Any, str | None]:
+    """A `torch.nn.attention.bias.CausalBias` given as mask; the mask if it is another one; the alignment of a causal
+    mask."""
+    if isinstance(mask, _Tensor) and type(mask).__name__ == "CausalBias" and hasattr(mask, "variant"):
+        if is_causal:
+            raise Refused(Kind.INPUT, "is_causal and a causal bias are given")
+        return mask, None, "top_left" if mask.variant.name == "UPPER_LEFT" else "bottom_right"
+    return None, mask, "top_left" if is_causal is True else None
+
+
+def _leading(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> tuple[Any, int]:
+    """The leading dimensions of the output, and the number of key and value heads of the kernel."""
+    least = 3 if enable_gqa else 2
+    if min(query.dim(), key.dim(), value.dim()) < least:
+        raise Refused(Kind.INPUT, f"query, key and value have less than {least} dimensions")
+    shapes = [tuple(x.shape[:-2]) for x in (query, key, value)]
+    try:
+        if not enable_gqa:
+            lead = shapes[0] if shapes[0] == shapes[1] == shapes[2] else tuple(torch.broadcast_shapes(*shapes))
+            is_shared = bool(lead) and all(shape[-1:] in ((), (1,)) for shape in shapes[1:])
+            return lead, 1 if is_shared or not lead else lead[-1]
+        (heads,), *others = [shape[-1:] for shape in shapes]
+        if any(not other or heads % other for (other,) in others):
+            raise Refused(Kind.INPUT, f"query has {heads} heads, key {others[0][0]} and value {others[1][0]}")
+        lead = tuple(torch.broadcast_shapes(*[shape[:-1] for shape in shapes]))
+        (key_heads,), (value_heads,) = others
+        most, rest = max(key_heads, value_heads), min(key_heads, value_heads)
+        return (*lead, heads), most if not most % rest else heads
+    except RuntimeError:
+        found = ", ".join(str(tuple(x.shape)) for x in (query, key, value))
+        raise Refused(Kind.INPUT, f"query, key and value have shapes {found}") from None
+
+
+def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
+           full: tuple[int, ...], is_causal: bool) -> None:
+    """Refuses mismatches that PyTorch reports."""
+    if query.dtype not in _DTYPES or key.dtype is not query.dtype or value.dtype is not query.dtype:
+        raise Refused(Kind.INPUT, f"query, key and value have element types {query.dtype}, {key.dtype}, {value.dtype}")
+    if key.device != query.device or value.device != query.device:
+        raise Refused(Kind.INPUT, f"query is on {query.device}, key on {key.device} and value on {value.device}")
+    if key.shape[-1] != query.shape[-1] or value.shape[-2] != key.shape[-2]:
+        raise Refused(Kind.INPUT, f"query, key and value have shapes {tuple(query.shape)}, {tuple(key.shape)} and "
+                                  f"{tuple(value.shape)}")
+    if mask is None:
+        return
+    if is_causal:
+        # PyTorch's documentation calls this an error; not all of its kernels report it.
+        raise Refused(Kind.INPUT, "attn_mask should not be set when is_causal=True")
+    if mask.dtype not in (torch.bool, torch.float32, query.dtype) or mask.device != query.device:
+        raise Refused(Kind.INPUT, f"attn_mask has type {mask.dtype} and is on {mask.device}")
+    found = tuple(mask.shape)
+    is_shape = 2 <= len(found) <= len(full) and all(
+        extent in (1, other) for extent, other in zip(found[::-1], full[::-1]))
+    if not is_shape:
+        raise Refused(Kind.INPUT, f"attn_mask has shape {found}, expected one that broadcasts to {full}")
+
+
+def _fill(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: str | None,
+          scale: float | None, output: torch.Tensor) -> None:
+    """Writes the output of tensors with equal leading dimensions, at least batch and heads."""
+    if query.dim() > 4:
+        joined = _joined(query, key, value, mask, output)
+        if joined is None:
+            for n in range(query.shape[0]):
+                part = mask
+                if mask is not None and mask.dim() == query.dim():
+                    part = mask[0 if mask.shape[0] == 1 else n]
+                _fill(query[n], key[n], value[n], part, causal, scale, output[n])
+            return
+        query, key, value, mask, output = joined
+    view = None
+    if mask is not None:
+        view = mask_view(mask, (*query.shape[:3], key.shape[2]))
+        assert view is not None
+    numbers = () if scale is None else (scale,)
+    captures = () if view is None else (view[1],)
+    try:
+        if causal == "bottom_right":
+            plan = plan_of(query, key, value, causal=causal, has_scale=scale is not None)
+            plan.call(query, key, value, *numbers, output)
+        else:
+            call = _kernel(query, key, value, view, causal is not None, scale is not None)
+            call(query, key, value, *captures, *numbers, output)
+    except RuntimeError:
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            _arrays.check_torch(name, x, "cpu" if x.is_cpu else "cuda")
+        raise
+
+
+def _joined(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None,
+            output: torch.Tensor) -> tuple[Any, Any, Any, Any, Any] | None:
+    """The tensors with all dimensions before the heads as one, as views; None if there are no such views."""
+    try:
+        if mask is not None and mask.dim() > 3:
+            if all(extent == 1 for extent in mask.shape[:-3]):
+                mask = mask[(0,) * (mask.dim() - 3)]
+            else:
+                mask = mask.expand(*query.shape[:-3], *mask.shape[-3:])
+                mask = mask.view(-1, *mask.shape[-3:])
+        query, key, value, output = [x.view(-1, *x.shape[-3:]) for x in (query, key, value, output)]
+        return query, key, value, mask, output
+    except RuntimeError:  # strides that cannot be joined
+        return None
+
+
+# --- the fused operator of PyTorch ------------------------------------------------------------------------------------
+
+
+def flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0, is_causal: bool = False,
+          *, attn_mask: torch.Tensor | None = None,
+          scale: float | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """A kernel of `aten::_scaled_dot_product_flash_attention_for_cpu`: the output with the query's order of strides,
+    and the log-sum-exp [B, H, L] stored as [B, L, H], from which PyTorch computes gradients."""
+    if dropout_p:
+        raise RuntimeError("_scaled_dot_product_flash_attention_for_cpu: dropout is not supported")
+    batch, heads, length, _ = query.shape
+    output = torch.empty_like(query)
+    rows = torch.float64 if query.dtype == torch.float64 else torch.float32
+    lse = query.new_empty((batch, length, heads), dtype=rows).transpose(1, 2)
+    functions: dict[str, Callable[..., Any]] = {}
+    if attn_mask is not None:
+        view = mask_view(attn_mask, (*query.shape[:3], key.shape[2]))
+        if view is None:
+            raise RuntimeError(f"attn_mask has shape {tuple(attn_mask.shape)}, expected one that broadcasts to "
+                               f"{(*query.shape[:3], key.shape[2])}")
+        functions = _functions(*view, query.dtype)
+    with torch.no_grad():  # the dispatcher records the gradient before it calls this kernel
+        attention(query, key, value, causal="top_left" if is_causal else None, scale=scale, return_lse=True,
+                  out=(output, lse), **functions)
+    return output, lse
