@@ -27,6 +27,8 @@ FUZZERS = [
     ("structured_graphs.py", "--first-seed", 40, []),
     ("random_calls.py", "--first-seed", 100, []),
     ("jax_calls.py", "--first-seed", 160, []),
+    ("sdpa_calls.py", "--first-seed", 200, []),
+    ("flex_calls.py", "--first-seed", 70, []),
     ("onnx_models.py", "--first-seed", 10000, []),
     ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
     ("mutate.py", "--seed", 2000, INPUTS),
@@ -37,6 +39,7 @@ FUZZERS = [
     # A fixed seed: equivalent mutants are not failures of the simulator.
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
+CALLS_OF_TORCH = ("random_calls.py", "sdpa_calls.py", "flex_calls.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
 SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}
 # Unit tests that compare the claims of analyses with evaluation, on random regions, programs and calls.
@@ -70,8 +73,8 @@ def main():
         return subprocess.run([sys.executable, str(HERE / "form_table.py"), "--all", "--page"], env=variables).returncode
     fuzzers = FUZZERS
     if importlib.util.find_spec("torch") is None:
-        print("random_calls.py is left out: it needs torch", flush=True)
-        fuzzers = [fuzzer for fuzzer in FUZZERS if fuzzer[0] != "random_calls.py"]
+        print(f"{', '.join(CALLS_OF_TORCH)} are left out: they need torch", flush=True)
+        fuzzers = [fuzzer for fuzzer in FUZZERS if fuzzer[0] not in CALLS_OF_TORCH]
     if importlib.util.find_spec("jax") is None:
         print("jax_calls.py is left out: it needs jax", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "jax_calls.py"]

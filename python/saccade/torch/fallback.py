@@ -138,7 +138,8 @@ def readable(name: str, x: Any) -> torch.Tensor:
         raise Refused(Kind.INPUT, f"{name} is a {kind} tensor, expected a dense one")
     if not x.is_cpu and not x.is_cuda:
         raise Refused(Kind.INPUT, f"{name} is on {x.device.type}, expected cpu or cuda")
-    x = x.resolve_neg()
+    if x.is_neg():
+        x = x.resolve_neg()
     try:
         (_arrays.check_torch if x.is_cpu else _check_on_gpu)(name, x)
     except ValueError as error:  # tensors that require grad were refused before

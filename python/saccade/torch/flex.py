@@ -172,16 +172,17 @@ def _check_options(scale: Any, options: Any, return_lse: Any, return_aux: Any) -
 
         if not isinstance(options, dict) or not set(options) <= set(FlexKernelOptions.__annotations__):
             raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}")
-        if options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
-            raise Refused(Kind.INPUT, f"kernel_options has BACKEND {options['BACKEND']!r:.80}")
+        is_twice = "BACKEND" in options and options.get("FORCE_USE_FLEX_ATTENTION")
+        if is_twice or options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
+            raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}")
 
 
 def _empty(query: torch.Tensor, head_dim_v: int) -> torch.Tensor:
     """The output, with the query's order of strides and the last dimension innermost."""
     shape = (*query.shape[:3], head_dim_v)
-    if query.is_contiguous():
-        return query.new_empty(shape)
     steps = query.stride()
+    if steps[0] >= steps[1] >= steps[2]:
+        return query.new_empty(shape)
     order = sorted(range(3), key=lambda axis: -steps[axis])
     memory = query.new_empty([shape[axis] for axis in (*order, 3)])
     return memory.permute(*[order.index(axis) for axis in range(3)], 3)

@@ -7,6 +7,7 @@ along. PyTorch gets the calls that Saccade does not compute (fallback.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -101,7 +102,8 @@ def _call(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is_c
         def by_pytorch() -> torch.Tensor:
             with suspended():
                 return torch.nn.functional.scaled_dot_product_attention(
-                    query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+                    query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale,
+                    enable_gqa=enable_gqa)
 
         result: torch.Tensor = resolve(NAME, refused, by_pytorch, is_replaced=False)
         return result
@@ -161,7 +163,7 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
         batch, heads, length, width = query.shape
         key_batch, kv_heads, keys, key_width = key.shape
         value_batch, value_heads, value_keys, value_width = value.shape
-    except ValueError:
+    except (ValueError, RuntimeError):  # another rank, a nested tensor
         return None
     if (
         key_batch != batch or value_batch != batch or key_width != width or value_heads != kv_heads
@@ -183,7 +185,8 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     call = _calls.get((query.dtype, width, value_width, is_causal, type(is_causal), type(scale), names))
     if call is None:
         return None
-    if width == value_width and (query.is_contiguous() or _keeps_strides(query, key, value, attn_mask)):
+    if width == value_width and (query.is_contiguous() or (kv_heads == heads or enable_gqa)
+                                 and _keeps_strides(query, key, value, attn_mask)):
         output = torch.empty_like(query)
     else:
         output = query.new_empty((batch, heads, length, value_width))
@@ -304,7 +307,7 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     is_plain = tuple(query.shape[:-2]) == lead and key.dim() == value.dim() == 4 and key.shape[0] == value.shape[0] == (
         query.shape[0])
     are_heads = key.shape[1:2] == value.shape[1:2] and (enable_gqa or key.shape[1:2] == query.shape[1:2])
-    if is_plain and are_heads and _keeps_strides(query, key, value, mask):
+    if is_plain and are_heads and math.prod(shape) and _keeps_strides(query, key, value, mask):
         output = torch.empty_like(query)
     else:
         output = query.new_empty(shape)
@@ -319,8 +322,8 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     lead = (1,) * (2 - len(lead)) + lead
     kv_lead = (*lead[:-1], kv_heads)
     whole = output if output.dim() >= 4 else output.view(*lead, extents[0], extents[2])
-    query = query.expand(*lead, *query.shape[-2:])
-    key, value = [x.expand(*kv_lead, *x.shape[-2:]) for x in (key, value)]
+    query, key, value = [x if x.shape[:-2] == wanted else x.expand(*wanted, *x.shape[-2:])
+                         for x, wanted in ((query, lead), (key, kv_lead), (value, kv_lead))]
     _fill(query, key, value, mask, causal, None if scale is None else float(scale), whole)
     return output
 
@@ -454,4 +457,6 @@ def flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p
     with torch.no_grad():  # the dispatcher records the gradient before it calls this kernel
         attention(query, key, value, causal="top_left" if is_causal else None, scale=scale, return_lse=True,
                   out=(output, lse), **functions)
+    if attn_mask is not None:
+        lse.nan_to_num_(nan=torch.nan, neginf=0.0)  # PyTorch's value for a row without keys
     return output, lse

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# REQUIRES: torch
+# UNSUPPORTED: asan, tsan
+# RUN: %python %s --first-seed 0 --count 24
+"""The programs of test/Python/Inputs/flex_programs.py with saccade.torch.flex_attention against PyTorch's.
+
+Usage: flex_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]
+A seed is a program in a type: seed N is program N modulo their number; the first round has float32. Shape, type and strides
+of the output and the log-sum-exp are those of PyTorch, which evaluates the functions on all pairs. The error against
+PyTorch's float64 is at most twice that of PyTorch in the program's type and a few roundings.
+"""
+
+import pathlib
+import sys
+import traceback
+import warnings
+
+import torch
+import torch.nn.attention.flex_attention as pytorch
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
+
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = [str(HERE / "Inputs"), str(HERE.parent / "Python" / "Inputs")]
+from flex_programs import BATCH, HEADS, LENGTH, PROGRAMS
+from random_calls import compare
+from seeds import chosen_seeds, print_coverage, seed_options
+
+import saccade.torch
+
+NAMES = list(PROGRAMS)
+TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+def check(seed):
+    """None, or what is wrong with the results of a seed's call."""
+    program, dtype = PROGRAMS[NAMES[seed % len(NAMES)]], TYPES[seed // len(NAMES) % len(TYPES)]
+    generator = torch.Generator().manual_seed(seed)
+    q, k, v = torch.randn(3, BATCH, HEADS, LENGTH, 16, generator=generator).to(dtype)
+    if "enable_gqa" in program.options:
+        k, v = k[:, :2], v[:, :2]
+    mask = program.mask_mod and create_block_mask(program.mask_mod, BATCH, HEADS, LENGTH, LENGTH, device="cpu", BLOCK_SIZE=8)
+    options = dict(score_mod=program.score_mod, block_mask=mask, return_aux=AuxRequest(lse=True), **program.options)
+    exact, exact_aux = pytorch.flex_attention(q.double(), k.double(), v.double(), **options)
+    plain, plain_aux = pytorch.flex_attention(q, k, v, **options)
+    with saccade.torch.enabled():
+        found, aux = pytorch.flex_attention(q, k, v, **options)
+    direct, direct_aux = saccade.torch.flex_attention(q, k, v, **options)
+    for what, x, y in (("the output", found, plain), ("the log-sum-exp", aux.lse, plain_aux.lse)):
+        if (x.dtype, x.shape, x.stride()) != (y.dtype, y.shape, y.stride()):
+            return f"{what} is {x.dtype} {tuple(x.shape)}/{x.stride()}, PyTorch's {y.dtype} {tuple(y.shape)}/{y.stride()}"
+    if not torch.equal(found, direct) or not torch.equal(aux.lse, direct_aux.lse):
+        return "the function of Saccade and the replaced function of PyTorch differ"
+    return (compare("the output", found, exact, [plain])
+            or compare("the log-sum-exp", aux.lse, exact_aux.lse, [plain_aux.lse]))
+
+
+def main():
+    args = seed_options(__doc__, count=2 * len(NAMES)).parse_args()
+    pytorch._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # PyTorch does not compile first; its warning names the switch
+    warnings.simplefilter("error")
+    seeds = chosen_seeds(args, lambda seed: [NAMES[seed % len(NAMES)]])
+    failures = 0
+    for seed in seeds:
+        try:
+            wrong = check(seed)
+        except Exception:
+            wrong = traceback.format_exc(limit=6)
+        if wrong:
+            failures += 1
+            print(f"FAIL test/Fuzz/flex_calls.py --seed {seed}: {NAMES[seed % len(NAMES)]}\n    {wrong}", flush=True)
+    print(f"{len(seeds)} calls of {len(NAMES)} programs, {failures} failures")
+    if args.coverage:
+        print_coverage([[NAMES[seed % len(NAMES)]] for seed in seeds])
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# REQUIRES: torch
+# UNSUPPORTED: asan, tsan
+# RUN: %python %s --first-seed 0 --count 400 --cover 60
+"""Random calls of saccade.torch.scaled_dot_product_attention against PyTorch's, by the project's tolerance rule.
+
+Usage: sdpa_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]
+Types, ranks, broadcasting, strides, masks, grouped heads and empty tensors follow from the seed. Shape, type and strides are
+those of PyTorch's result. The error against float64 is at most twice that of PyTorch's plain evaluation and a few roundings.
+Each call is made directly and by PyTorch's function under saccade.torch.enabled(). The line that repeats a failure is printed.
+"""
+
+import pathlib
+import sys
+import traceback
+import warnings
+
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+from random_calls import compare
+from sdpa_call import Call
+from seeds import chosen_seeds, print_coverage, seed_options
+
+import saccade.torch
+
+
+def check(call):
+    """None, or what is wrong with the call's results."""
+    expected = call(F.scaled_dot_product_attention)
+    exact = call.by_math(is_exact=True)
+    plain = [call.by_math(is_exact=False)]
+    found = call(saccade.torch.scaled_dot_product_attention)
+    again = call(saccade.torch.scaled_dot_product_attention)  # by the kernel that is known now
+    with saccade.torch.enabled():
+        replaced = call(F.scaled_dot_product_attention)
+    for what, result in (("the output", found), ("the second output", again), ("the replaced output", replaced)):
+        has_strides = result.stride() == expected.stride() or not result.numel()
+        if result.dtype != expected.dtype or result.shape != expected.shape or not has_strides:
+            return (f"{what} is {result.dtype} {tuple(result.shape)}/{result.stride()}, PyTorch's {expected.dtype} "
+                    f"{tuple(expected.shape)}/{expected.stride()}")
+        if not torch.equal(result, found):
+            return f"{what} differs from the first"
+    return compare("the output", found, exact, plain)
+
+
+def main():
+    args = seed_options(__doc__, count=2400).parse_args()
+    warnings.simplefilter("error")  # nothing is left to PyTorch
+    seeds = chosen_seeds(args, lambda seed: Call(seed).features)
+    features, failures = [], 0
+    for seed in seeds:
+        call = Call(seed)
+        features.append(call.features)
+        try:
+            wrong = check(call)
+        except Exception:
+            wrong = traceback.format_exc(limit=6)
+        if args.seed is not None:
+            print(call)
+        if wrong:
+            failures += 1
+            print(f"FAIL test/Fuzz/sdpa_calls.py --seed {seed}: {call}\n    {wrong}", flush=True)
+    info = saccade.cache_info()
+    print(f"{len(seeds)} calls, {failures} failures; {info.compilations} compilations")
+    if args.coverage:
+        print_coverage(features)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
