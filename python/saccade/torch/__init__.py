@@ -13,8 +13,8 @@ from saccade.torch.program import Program, Weight
 from saccade.torch.reader import load, read
 
 if TYPE_CHECKING:
-    from saccade.torch.overrides import disable, enable, enabled, register_flash_impl
     from saccade.torch.flex import flex_attention
+    from saccade.torch.overrides import disable, enable, enabled, register_flash_impl
     from saccade.torch.sdpa import scaled_dot_product_attention
 
 on_grad: Literal["fallback", "raise"] = "fallback"

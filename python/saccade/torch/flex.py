@@ -18,7 +18,7 @@ from saccade.torch.fallback import Kind, Refused, check_grad, check_visible, rea
 from saccade.torch.sdpa import _DTYPES, _autocast
 
 if TYPE_CHECKING:
-    from torch.nn.attention.flex_attention import AuxOutput, AuxRequest, BlockMask, FlexKernelOptions
+    from torch.nn.attention.flex_attention import AuxRequest, BlockMask, FlexKernelOptions
 
 NAME = "flex_attention"
 _Result = Any  # torch.Tensor | tuple[torch.Tensor, torch.Tensor] | tuple[torch.Tensor, AuxOutput]

@@ -172,21 +172,19 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     ):  # fmt: skip
         return None
     captures: tuple[torch.Tensor, ...] = ()
-    names = None
+    kind = None
     if attn_mask is not None:
         if type(attn_mask) is not _Tensor or attn_mask.requires_grad or attn_mask.is_neg() or is_causal:
             return None
         view = mask_view(attn_mask, (batch, heads, length, keys))
         if view is None:
             return None
-        names, mask = view
-        names, captures = (names, attn_mask.dtype), (mask,)
+        kind, captures = (view[0], attn_mask.dtype), view[1:]
     # Python compares 1 and True as equal, PyTorch does not.
-    call = _calls.get((query.dtype, width, value_width, is_causal, type(is_causal), type(scale), names))
+    call = _calls.get((query.dtype, width, value_width, is_causal, type(is_causal), type(scale), kind))
     if call is None:
         return None
-    if width == value_width and (query.is_contiguous() or (kv_heads == heads or enable_gqa)
-                                 and _keeps_strides(query, key, value, attn_mask)):
+    if (kv_heads == heads or enable_gqa) and _keeps_strides(query, key, value, attn_mask):
         output = torch.empty_like(query)
     else:
         output = query.new_empty((batch, heads, length, value_width))
@@ -203,11 +201,8 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
 def _keeps_strides(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
     """Whether PyTorch's result has the query's order of strides: its fused kernel computes the call. It is contiguous
     otherwise."""
-    if query.dim() != 4 or query.shape[3] != value.shape[3] or not query.shape[2] or not key.shape[2]:
-        return False
-    if query.stride(3) != 1 or key.stride(3) != 1 or value.stride(3) != 1:
-        return False
-    return mask is None or mask.dim() in (2, 4)
+    return (query.dim() == 4 and query.shape[3] == value.shape[3]
+            and query.stride(3) == key.stride(3) == value.stride(3) == 1 and (mask is None or mask.dim() != 3))
 
 
 def mask_view(mask: torch.Tensor, full: tuple[int, ...]) -> tuple[str, torch.Tensor] | None:
@@ -241,9 +236,9 @@ def mask_view(mask: torch.Tensor, full: tuple[int, ...]) -> tuple[str, torch.Ten
 def _kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, view: tuple[str, torch.Tensor] | None,
             is_causal: bool, has_scale: bool) -> Callable[..., None]:
     """The compiled function of calls of this kind."""
-    names = None if view is None else (view[0], view[1].dtype)
+    kind = None if view is None else (view[0], view[1].dtype)
     scale_type = float if has_scale else type(None)
-    known = (query.dtype, query.shape[3], value.shape[3], is_causal, bool, scale_type, names)
+    known: tuple[Any, ...] = (query.dtype, query.shape[3], value.shape[3], is_causal, bool, scale_type, kind)
     if not query.is_cpu:
         known += (query.get_device(),)
     call = _calls.get(known)
@@ -256,7 +251,7 @@ def _kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, view: t
     return call
 
 
-def _functions(names: str, mask: torch.Tensor, dtype: torch.dtype) -> dict[str, Callable[..., Any]]:
+def _functions(names: str, mask: torch.Tensor, dtype: torch.dtype) -> dict[str, Any]:
     """The mask or the score function of an `attn_mask` that varies along these dimensions."""
     axes = ["bhij".index(name) for name in names]
 
@@ -307,7 +302,7 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     is_plain = tuple(query.shape[:-2]) == lead and key.dim() == value.dim() == 4 and key.shape[0] == value.shape[0] == (
         query.shape[0])
     are_heads = key.shape[1:2] == value.shape[1:2] and (enable_gqa or key.shape[1:2] == query.shape[1:2])
-    if is_plain and are_heads and math.prod(shape) and _keeps_strides(query, key, value, mask):
+    if is_plain and are_heads and math.prod(shape) and key.shape[-2] and _keeps_strides(query, key, value, mask):
         output = torch.empty_like(query)
     else:
         output = query.new_empty(shape)
@@ -447,7 +442,7 @@ def flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p
     output = torch.empty_like(query)
     rows = torch.float64 if query.dtype == torch.float64 else torch.float32
     lse = query.new_empty((batch, length, heads), dtype=rows).transpose(1, 2)
-    functions: dict[str, Callable[..., Any]] = {}
+    functions: dict[str, Any] = {}
     if attn_mask is not None:
         view = mask_view(attn_mask, (*query.shape[:3], key.shape[2]))
         if view is None:
