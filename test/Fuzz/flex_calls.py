@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 0 --count 24
+# RUN: %python %s --first-seed 0 --count 10
 """The programs of test/Python/Inputs/flex_programs.py with saccade.torch.flex_attention against PyTorch's.
 
 Usage: flex_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]
