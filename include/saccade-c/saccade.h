@@ -162,6 +162,12 @@ SACCADE_API SaccadeResult saccade_function_call_on_stream(const SaccadeFunction 
  * results. Valid as long as the module. */
 SACCADE_API void *saccade_function_tvm_ffi(const SaccadeFunction *function);
 
+/* Registers the kernels of the operators saccade::attention, attention.lse, attention.max and attention.lse_max in
+ * PyTorch, for the CPU and CUDA; the caller defines their schemas. They compile programs in `context`, which must not be
+ * destroyed. PyTorch 2.10 or later must be loaded in the process, else the result is SACCADE_UNSUPPORTED. Later calls
+ * with the same context do nothing. */
+SACCADE_API SaccadeResult saccade_torch_register(SaccadeContext *context);
+
 /* Sets the maximum number of threads of a call, the caller included; 0 resets it to the number of processors. If
  * PyTorch is loaded in the process, its thread pool is used and its number of threads is never exceeded. */
 SACCADE_API void saccade_set_num_threads(int32_t threads);

@@ -71,6 +71,7 @@ SaccadeCacheInfo saccade_cache_info(SaccadeContext *context) {
 
 void saccade_cache_clear(SaccadeContext *context) {
   context->cache.clear();
+  clearTorchPlans();
   if (std::shared_ptr<DiskCache> disk = diskCache(context))
     disk->resetInfo();
 }

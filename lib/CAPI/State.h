@@ -49,6 +49,9 @@ SaccadeModule *createModule(KernelCache::Program program);
 /// it. Returns false, without running `body`, if memory for the stack cannot be allocated. The thread blocks signals.
 bool runOnLargeStack(size_t sourceBytes, llvm::function_ref<void()> body);
 
+/// Drops the programs that PyTorch operators have called; their next calls compile them again.
+void clearTorchPlans();
+
 } // namespace saccade
 
 #endif // SACCADE_LIB_CAPI_STATE_H

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
 
-from saccade._opaque import skip_dynamo_frames
-
 if TYPE_CHECKING:
     import numpy
     import torch
@@ -47,7 +45,6 @@ def torch_module() -> Any:
             if hasattr(torch, name):
                 _codes[getattr(torch, name)] = code | bits << 8 | 1 << 16
         _torch = torch
-        skip_dynamo_frames()
         _plain.update((torch.Tensor, torch.nn.Parameter))
     return _torch
 
@@ -59,6 +56,11 @@ def is_torch(x: object) -> bool:
     if type(x) is _ndarray:
         return False
     return (torch := torch_module()) is not None and isinstance(x, torch.Tensor)
+
+
+def are_plain_torch(*arrays: object) -> bool:
+    """Whether all are torch tensors, in a function that torch.compile traces."""
+    return all([isinstance(x, sys.modules["torch"].Tensor) for x in arrays])
 
 
 def is_numpy(x: object) -> bool:

@@ -102,6 +102,7 @@ _FUNCTIONS = {
     "saccade_function_tvm_ffi": (c_void_p, [c_void_p]),
     "saccade_set_num_threads": (None, [c_int32]),
     "saccade_num_threads": (c_int32, []),
+    "saccade_torch_register": (c_int, [c_void_p]),
 }
 
 

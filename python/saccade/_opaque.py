@@ -1,51 +1,42 @@
-"""Excludes functions from tracing by torch.compile.
+"""Calls of compiled code in functions that torch.compile traces.
 
-Dynamo skips a function with the attribute that `torch._dynamo.disable` sets; setting it requires no torch. Dynamo ends
-its graph at the call and starts another one after it. Skipping the frames below the call requires torch's own API.
+`saccade.attention` becomes an operator in the graph (saccade.torch.tracing). Other functions that call compiled code
+are excluded: the graph ends before the call, and another one starts after it.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
-import types
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-_codes: list[types.CodeType] = []
-_is_registered = False
-
-
-class _Reason(str):
-    """The reason that torch.compile prints for a skipped function. Dynamo formats it before any frame of the function
-    runs, so torch is imported by then and its frame API can be called."""
-
-    def __format__(self, spec: str) -> str:
-        skip_dynamo_frames()
-        return super().__format__(spec)
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
-def opaque(function: _Function) -> _Function:
-    """Marks a function that torch.compile must not trace."""
-    marked: Any = function
-    marked._torchdynamo_disable = True
-    marked._torchdynamo_disable_msg = _Reason(f"saccade.{function.__qualname__} is opaque: it calls compiled code")
-    _codes.append(function.__code__)
-    return function
+def is_compiling() -> bool:
+    """Whether torch.compile or torch.export traces the caller."""
+    torch = sys.modules.get("torch")
+    return torch is not None and hasattr(torch, "compiler") and torch.compiler.is_compiling()
 
 
-def skip_dynamo_frames() -> None:
-    """Disables Dynamo for all frames below the marked functions; torch must be imported. Otherwise, Dynamo compiles
-    parts of them and warns about the rest."""
-    global _is_registered
-    if _is_registered:
-        return
-    _is_registered = True
-    try:
-        evaluation = sys.modules["torch"]._C._dynamo.eval_frame
-        skip = evaluation._FrameAction.SKIP
-        strategy = evaluation._FrameExecStrategy(skip, skip)  # for the frame and for its callees
-        for code in _codes:
-            evaluation.set_code_exec_strategy(code, strategy)
-    except (AttributeError, TypeError):  # a private API of torch
-        pass
+def call_untraced(function: Callable[..., _Result], name: str, /, *args: Any, **kwargs: Any) -> _Result:
+    """Calls a function outside of the graph that torch.compile traces. `name` is that of messages."""
+    reason = f"saccade.{name} is opaque: it calls compiled code"
+    result: _Result = sys.modules["torch"].compiler.disable(function, reason=reason)(*args, **kwargs)
+    return result
+
+
+def opaque(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Excludes a function from tracing. It costs a Python call, so functions that are called often make the same
+    distinction themselves."""
+    name = function.__qualname__
+
+    @functools.wraps(function)
+    def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        if is_compiling():
+            return call_untraced(function, name, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call

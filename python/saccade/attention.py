@@ -17,7 +17,7 @@ from typing import Any
 from saccade import _arrays, _foreign, _gpu, _operands, _program
 from saccade._arrays import Array
 from saccade._library import on_cache_clear
-from saccade._opaque import opaque
+from saccade._opaque import call_untraced, is_compiling
 from saccade.function import Function
 from saccade.masks import Mask
 from saccade.module import compile
@@ -79,7 +79,6 @@ for _cache in (_plans, _regions):
     on_cache_clear(_cache.clear)
 
 
-@opaque
 def attention(
     q: Array,
     k: Array,
@@ -178,6 +177,10 @@ def attention(
         >>> alibi = lambda s, b, h, i, j: s + slopes[h] * (j - i)
         >>> out = saccade.attention(q, k, v, score=alibi, causal="bottom_right")
     """
+    if is_compiling():
+        return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
+                      kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
+                      return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream, out=out)
     gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
     if stream is not None:
         if gpu is None:
@@ -292,6 +295,25 @@ def attention(
     if out is not None and plan.is_torch:
         _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple
     return result
+
+
+def _trace(q: Any, k: Any, v: Any, *, stream: Any, out: Any, **options: Any) -> Any:
+    """`attention` in a function that torch.compile or torch.export traces."""
+    if not _arrays.are_plain_torch(q, k, v) or stream is not None:
+        return call_untraced(attention, "attention", q, k, v, stream=stream, out=out, **options)
+    from saccade.torch import tracing  # imported late: it imports torch
+
+    results = tracing.attention(q, k, v, **options)
+    if out is None:
+        return results
+    if isinstance(out, tuple):
+        for written, result in zip(out, results):
+            written.copy_(result)
+        return (*out, *results[len(out):])
+    if not isinstance(results, tuple):
+        return out.copy_(results)
+    out.copy_(results[0])
+    return (out, *results[1:])
 
 
 def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tuple[Any, ...], tuple[Any, ...]]:

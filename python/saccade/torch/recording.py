@@ -1,0 +1,143 @@
+"""Records score, mask and weight functions that torch.compile traces.
+
+Dynamo inlines the function into its graph, in which its arguments are 0-d tensors without elements. A function mode
+records every call that involves them, and the records are constants for Dynamo. A function that is traced as constant
+repeats the recorded calls on the tracer of regions, so both ways have the same semantics and the same errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import has_static_value
+from torch.overrides import TorchFunctionMode
+
+from saccade.regions import Region, TraceError, trace
+from saccade.regions.traced_function import PARAMETERS
+
+# Of a position or score and all that is computed from them: it has no elements, so no op computes anything.
+_DEVICE = "meta"
+_INDICES = (torch.int64, torch.int32, torch.int16, torch.int8)
+
+# A value in a record is a pair: "value" and the number of an argument or a call, "capture" and the number of a captured
+# tensor, "float" and its hexadecimal digits, "constant" and the object, "tuple" or "list" and the items.
+Value = tuple[str, Any]
+Call = tuple[Any, tuple[Value, ...], tuple[tuple[str, Value], ...]]
+Record = tuple[tuple[Call, ...], Value, tuple[tuple[torch.dtype, int], ...]]
+"""The calls, the result, and element type and rank of the captured tensors."""
+
+
+class Recorder(TorchFunctionMode):  # type: ignore[misc]
+    """Records the calls of torch functions on positions and scores. Dynamo traces its methods."""
+
+    def __init__(self, arguments: tuple[torch.Tensor, ...], precision: torch.dtype):
+        super().__init__()
+        self.values = list(arguments)
+        self.captures: list[torch.Tensor] = []
+        self.calls: list[Call] = []
+        self.precision = precision
+
+    def refer(self, x: Any) -> Value:
+        """The reference to an argument of a recorded call. Captured tensors are numbered."""
+        if isinstance(x, torch.Tensor):
+            for i in range(len(self.values) - 1, -1, -1):  # an op in place returns a value again
+                if self.values[i] is x:
+                    return "value", i
+            for i, known in enumerate(self.captures):
+                if known is x:
+                    return "capture", i
+            if x.device.type == _DEVICE:
+                raise TraceError("a function of saccade.attention computes with positions or scores in a way that "
+                                 "torch.compile does not record: use functions and methods of torch")
+            self.captures.append(x)
+            return "capture", len(self.captures) - 1
+        if isinstance(x, tuple):
+            return "tuple", tuple([self.refer(item) for item in x])
+        if isinstance(x, list):
+            return "list", tuple([self.refer(item) for item in x])
+        if isinstance(x, (int, float)) and not isinstance(x, bool) and not has_static_value(x):
+            # A number that Dynamo treats as variable becomes a captured tensor.
+            self.captures.append(torch.full((), x, dtype=torch.int64 if isinstance(x, int) else self.precision))
+            return "capture", len(self.captures) - 1
+        if isinstance(x, float):
+            return "float", x.hex()
+        return "constant", x
+
+    def involves(self, x: Any) -> bool:
+        """Whether an argument of a call contains a position, a score, or a value computed from them."""
+        if isinstance(x, torch.Tensor):
+            return x.device.type == _DEVICE
+        if isinstance(x, (tuple, list)):
+            for item in x:
+                if self.involves(item):
+                    return True
+        return False
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is torch.Tensor.__getitem__ and self.is_element(args[0], args[1]):
+            count = len(args[1]) if isinstance(args[1], tuple) else 1
+            result = torch.empty(args[0].shape[count:], dtype=args[0].dtype, device=_DEVICE)
+        else:
+            result = function(*args, **kwargs)
+            if not self.involves(args) and not self.involves(tuple(kwargs.values())):
+                return result
+        if isinstance(result, torch.Tensor):
+            self.calls.append((function, tuple([self.refer(x) for x in args]),
+                               tuple([(name, self.refer(x)) for name, x in kwargs.items()])))
+            self.values.append(result)
+        elif self.involves(result):
+            raise TraceError("a function of saccade.attention calls a function with several results on positions or "
+                             "scores, which regions do not support")
+        return result
+
+    def is_element(self, table: torch.Tensor, index: Any) -> bool:
+        """Whether an index reads an element, or the part of a table at a position."""
+        if table.device.type == _DEVICE:
+            return True
+        for item in index if isinstance(index, tuple) else (index,):
+            if isinstance(item, torch.Tensor) and item.dim() == 0 and item.dtype in _INDICES:
+                return True
+        return False
+
+
+def record(function: Callable[..., Any], role: str, precision: torch.dtype) -> tuple[Record, list[torch.Tensor]]:
+    """The record of a function and the tensors that it captures. Dynamo traces this."""
+    arguments = []
+    for name in PARAMETERS[role]:
+        arguments.append(torch.empty((), dtype=precision if name in "sp" else torch.int64, device=_DEVICE))
+    recorder = Recorder(tuple(arguments), precision)
+    with recorder:
+        result = function(*arguments)
+    returned = recorder.refer(result)
+    types = tuple([(x.dtype, x.dim()) for x in recorder.captures])
+    return (tuple(recorder.calls), returned, types), recorder.captures
+
+
+def region(recorded: Record, role: str, precision: str) -> tuple[Region, tuple[int, ...]]:
+    """The region of a record, and the captured tensors that it reads, by number. Raises TraceError."""
+    calls, returned, types = recorded
+    # The tracer reads element types and ranks only.
+    captures = [torch.empty((1,) * rank, dtype=dtype) for dtype, rank in types]
+
+    def repeat(*arguments: Any) -> Any:
+        values = list(arguments)
+
+        def resolve(reference: Value) -> Any:
+            kind, x = reference
+            if kind in ("tuple", "list"):
+                items = [resolve(item) for item in x]
+                return tuple(items) if kind == "tuple" else items
+            return values[x] if kind == "value" else captures[x] if kind == "capture" else \
+                float.fromhex(x) if kind == "float" else x
+
+        for function, args, kwargs in calls:
+            values.append(function(*[resolve(x) for x in args], **{name: resolve(x) for name, x in kwargs}))
+        return resolve(returned)
+
+    repeat.__name__ = role
+    traced = trace(repeat, role, precision)
+    numbers = [next(i for i, known in enumerate(captures) if known is x) for x in traced.captures]
+    return traced, tuple(numbers)

@@ -1,0 +1,143 @@
+"""`saccade.attention` as torch.compile and torch.export trace it: one operator `saccade::attention` in the graph.
+
+Dynamo traces the functions below, which only compute with numbers and tensors; it calls those marked as constant. Their
+arguments are constants of the graph, and tensors and variable numbers become arguments of the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from saccade import _operands, _program
+from saccade.masks import Mask
+from saccade.regions.traced_function import PARAMETERS
+from saccade.scores import Score
+from saccade.torch import attention_operator, recording
+
+_ROLES = ("score", "mask", "weight")
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any, mask: Any, weight: Any, scale: Any,
+              causal: Any, window: Any, kv_len: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, sink: Any, return_lse: bool,
+              return_max: bool, layout: str | None, target: str | None) -> Any:
+    """The operator call for `saccade.attention` with these arguments."""
+    ragged = None if cu_seqlens_q is None and cu_seqlens_k is None else (cu_seqlens_q, cu_seqlens_k)
+    if layout is None:
+        layout = "bhsd" if ragged is None else "shd"
+    axis = layout.index("d")
+    precision = torch.float64 if q.dtype == torch.float64 else torch.float32
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        raise ValueError("q, k or v requires grad, and there is no backward yet: call under torch.no_grad() or pass "
+                         "its .detach()")
+    records: list[Any] = []
+    captures: list[list[torch.Tensor]] = []
+    for role, function in (("score", score), ("mask", mask), ("weight", weight)):
+        if function is None:
+            records.append(None)
+            captures.append([])
+            continue
+        recorded, tensors = recording.record(_function(role, function, q, layout), role, precision)
+        records.append(recorded)
+        captures.append(tensors)
+
+    # Numbers and tensors in the order of the program's arguments.
+    integers: list[int] = []
+    floats: list[float] = []
+    more: list[torch.Tensor] = []
+    alignment, sides, length, sink_kind, offsets = None, None, None, None, None
+    if scale is not None:
+        floats.append(_operands.check_scale(scale))
+    if causal is not None:
+        if isinstance(causal, str) and causal in ("top_left", "bottom_right"):
+            alignment = causal
+        else:
+            alignment = "offset"
+            integers.append(_operands.check_causal(causal))
+    if window is not None:
+        sides, bounds = _operands.check_window(window, alignment is not None)
+        integers += bounds
+    if kv_len is not None:
+        if isinstance(kv_len, torch.Tensor):
+            length = _integer_type("kv_len", kv_len)
+            more.append(kv_len)
+        else:
+            length = "index"
+            integers.append(kv_len)
+    if sink is not None:
+        if isinstance(sink, torch.Tensor):
+            sink_kind = (_element_of("sink", sink), False)
+            more.append(sink)
+        else:
+            sink_kind = ("f64" if precision == torch.float64 else "f32", True)
+            floats.append(float(sink))
+    if ragged is not None:
+        offsets = (_integer_type("cu_seqlens_q", ragged[0]), _integer_type("cu_seqlens_k", ragged[1]))
+        more += ragged
+    program, numbers = _program_of(
+        q.dtype, _constant(q.shape[axis]), _constant(v.shape[axis]), layout, alignment, sides or "", scale is not None,
+        length, offsets, sink_kind, return_lse, return_max, tuple(records))
+    read: list[torch.Tensor] = []
+    for needed, tensors in zip(numbers, captures):
+        read += [tensors[i] for i in needed]
+    return attention_operator.overload(return_lse, return_max)(
+        q, k, v, read + more, integers, floats, program, layout, target or "host")
+
+
+@torch.compiler.assume_constant_result
+def _program_of(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
+                has_scale: bool, kv_len: str | None, ragged: tuple[str, str] | None, sink: tuple[str, bool] | None,
+                return_lse: bool, return_max: bool,
+                records: tuple[recording.Record | None, ...]) -> tuple[str, tuple[tuple[int, ...], ...]]:
+    """The program, and the captured tensors that each function reads, by number."""
+    _operands.check_layout(layout, ragged is not None)
+    name = str(dtype).removeprefix("torch.")
+    if name not in _operands.ELEMENTS:
+        raise TypeError(f"q has element type {name}, expected {', '.join(_operands.ELEMENTS)}")
+    precision = "f64" if name == "float64" else "f32"
+    regions: dict[str, Any] = {}
+    numbers: list[tuple[int, ...]] = []
+    for role, recorded in zip(_ROLES, records):
+        regions[role], needed = (None, ()) if recorded is None else recording.region(recorded, role, precision)
+        numbers.append(needed)
+    element, is_number = sink or (None, False)
+    spec = _program.Spec(
+        element=_operands.ELEMENTS[name], head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal,
+        left="l" in sides, right="r" in sides, scale=has_scale, kv_len=kv_len, ragged=ragged, sink=element,
+        is_sink_number=is_number, lse=return_lse, max=return_max, **regions)  # fmt: skip
+    return _program.program(spec), tuple(numbers)
+
+
+def _function(role: str, function: Any, q: torch.Tensor, layout: str) -> Callable[..., Any]:
+    """The Python function of an argument; those of the library are traced as what they contain."""
+    kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
+    if kind != role:
+        raise TypeError(f"{role} is a {kind} of saccade.{kind}s: give it as {kind}")
+    if not callable(function):
+        raise TypeError(f"{role} is no function, expected one of ({', '.join(PARAMETERS[role])})")
+    if isinstance(function, Score) and function.heads is not None:
+        _operands.check_heads(function.heads, q, layout)
+    return function.function if isinstance(function, (Score, Mask)) else function
+
+
+def _constant(size: int) -> int:
+    """A size as a constant of the graph: a dynamic one becomes static."""
+    return len(range(size))
+
+
+def _integer_type(name: str, x: torch.Tensor) -> str:
+    if x.dtype == torch.int32:
+        return "i32"
+    if x.dtype == torch.int64:
+        return "i64"
+    raise TypeError(f"{name} has element type {x.dtype}, expected int32 or int64")
+
+
+def _element_of(name: str, x: torch.Tensor) -> str:
+    for dtype, element in ((torch.float32, "f32"), (torch.float64, "f64"), (torch.float16, "f16"),
+                           (torch.bfloat16, "bf16")):
+        if x.dtype == dtype:
+            return element
+    raise TypeError(f"{name} has element type {x.dtype}, expected a floating-point type")
