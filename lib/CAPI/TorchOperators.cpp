@@ -169,7 +169,8 @@ DLTensor describe(Object tensor) {
   check(torch.aoti_torch_get_strides(tensor, &described.strides), "read the strides of a tensor");
   check(torch.aoti_torch_get_dtype(tensor, &type), "read a tensor");
   check(torch.aoti_torch_get_device_type(tensor, &device), "read a tensor");
-  described.device.device_type = static_cast<DLDeviceType>(device + 1); // c10's CPU is 0 and CUDA 1, DLPack's 1 and 2
+  described.device.device_type =
+      static_cast<decltype(DLDevice::device_type)>(device + 1); // c10's CPU is 0 and CUDA 1, DLPack's 1 and 2
   if (device)
     check(torch.aoti_torch_get_device_index(tensor, &described.device.device_id), "read a tensor");
   described.ndim = static_cast<int32_t>(rank);

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import saccade
-from saccade._opaque import opaque
 from saccade.regions.traced_function import variables
 from saccade.torch.fallback import Kind, Refused, check_grad, check_visible, readable, resolve, suspended
 from saccade.torch.sdpa import _DTYPES, _autocast
@@ -66,15 +65,10 @@ def flex_attention(
     All other exceptions are PyTorch's.
     """
     arguments = (query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options)
-    # The place where a traced call becomes an operator.
     if torch.compiler.is_compiling():
-        return _untraced(arguments, return_aux)
-    return _call(arguments, return_aux)
+        from saccade.torch import traced_drop_ins  # imported late: it imports this module
 
-
-@opaque
-def _untraced(arguments: tuple[Any, ...], return_aux: Any) -> _Result:
-    """Ends the graph of torch.compile."""
+        return traced_drop_ins.flex_attention(*arguments, return_aux)
     return _call(arguments, return_aux)
 
 

@@ -57,6 +57,12 @@ def read(exported: ExportedProgram, name: str = "exported program") -> Program:
     return _Reader(exported, name).program()
 
 
+def read_graph(exported: Any, name: str) -> Program:
+    """The program of a graph of aten operators without effects, given with the attributes of an exported program that
+    describe its inputs and outputs. Raises ExportError."""
+    return _Reader(exported, name).program()
+
+
 def _is_functional(exported: ExportedProgram) -> bool:
     """Whether no node writes to its operands or is a higher-order op."""
     for node in exported.graph.nodes:

@@ -137,7 +137,6 @@ def region(recorded: Record, role: str, precision: str) -> tuple[Region, tuple[i
             values.append(function(*[resolve(x) for x in args], **{name: resolve(x) for name, x in kwargs}))
         return resolve(returned)
 
-    repeat.__name__ = role
     traced = trace(repeat, role, precision)
     numbers = [next(i for i, known in enumerate(captures) if known is x) for x in traced.captures]
     return traced, tuple(numbers)

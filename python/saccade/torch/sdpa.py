@@ -15,7 +15,6 @@ import torch
 
 from saccade import _arrays
 from saccade._library import on_cache_clear
-from saccade._opaque import opaque
 from saccade.attention import attention, plan_of
 from saccade.torch.fallback import (
     Kind,
@@ -75,20 +74,16 @@ def scaled_dot_product_attention(
     All other exceptions are PyTorch's. Tensors that require grad are given to PyTorch, with one warning, if
     `saccade.torch.on_grad` is "fallback".
     """
-    # The place where a traced call becomes an operator.
     if torch.compiler.is_compiling():
-        return _untraced(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        from saccade.torch import traced_drop_ins  # imported late: it imports this module
+
+        return traced_drop_ins.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
+                                                            enable_gqa)
     if not torch.is_autocast_enabled("cpu"):
         output = _direct(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         if output is not None:
             return output
     return _call(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-
-
-@opaque
-def _untraced(*args: Any) -> torch.Tensor:
-    """Ends the graph of torch.compile."""
-    return _call(*args)
 
 
 def _call(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is_causal: Any, scale: Any,
@@ -243,7 +238,7 @@ def _kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, view: t
         known += (query.get_device(),)
     call = _calls.get(known)
     if call is None:
-        functions = {} if view is None else _functions(*view, query.dtype)
+        functions = {} if view is None else mask_functions(*view, query.dtype)
         plan = plan_of(query, key, value, causal="top_left" if is_causal else None, has_scale=has_scale, **functions)
         if len(_calls) >= _MAX_CALLS:
             _calls.clear()
@@ -251,7 +246,7 @@ def _kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, view: t
     return call
 
 
-def _functions(names: str, mask: torch.Tensor, dtype: torch.dtype) -> dict[str, Any]:
+def mask_functions(names: str, mask: torch.Tensor, dtype: torch.dtype) -> dict[str, Any]:
     """The mask or the score function of an `attn_mask` that varies along these dimensions."""
     axes = ["bhij".index(name) for name in names]
 
@@ -448,7 +443,7 @@ def flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p
         if view is None:
             raise RuntimeError(f"attn_mask has shape {tuple(attn_mask.shape)}, expected one that broadcasts to "
                                f"{(*query.shape[:3], key.shape[2])}")
-        functions = _functions(*view, query.dtype)
+        functions = mask_functions(*view, query.dtype)
     with torch.no_grad():  # the dispatcher records the gradient before it calls this kernel
         attention(query, key, value, causal="top_left" if is_causal else None, scale=scale, return_lse=True,
                   out=(output, lse), **functions)

@@ -6,6 +6,7 @@ arguments are constants of the graph, and tensors and variable numbers become ar
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from saccade import _operands, _program
 from saccade.masks import Mask
+from saccade.regions import Region
 from saccade.regions.traced_function import PARAMETERS
 from saccade.scores import Score
 from saccade.torch import attention_operator, recording
@@ -20,9 +22,10 @@ from saccade.torch import attention_operator, recording
 _ROLES = ("score", "mask", "weight")
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any, mask: Any, weight: Any, scale: Any,
-              causal: Any, window: Any, kv_len: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, sink: Any, return_lse: bool,
-              return_max: bool, layout: str | None, target: str | None) -> Any:
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = None, mask: Any = None,
+              weight: Any = None, scale: Any = None, causal: Any = None, window: Any = None, kv_len: Any = None,
+              cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, sink: Any = None, return_lse: bool = False,
+              return_max: bool = False, layout: str | None = None, target: str | None = None) -> Any:
     """The operator call for `saccade.attention` with these arguments."""
     ragged = None if cu_seqlens_q is None and cu_seqlens_k is None else (cu_seqlens_q, cu_seqlens_k)
     if layout is None:
@@ -92,22 +95,34 @@ def _program_of(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str,
                 return_lse: bool, return_max: bool,
                 records: tuple[recording.Record | None, ...]) -> tuple[str, tuple[tuple[int, ...], ...]]:
     """The program, and the captured tensors that each function reads, by number."""
+    regions: list[Region | None] = []
+    numbers: list[tuple[int, ...]] = []
+    precision = "f64" if dtype == torch.float64 else "f32"
+    for role, recorded in zip(_ROLES, records):
+        region, needed = (None, ()) if recorded is None else recording.region(recorded, role, precision)
+        regions.append(region)
+        numbers.append(needed)
+    program = make_program(dtype, head_dim, head_dim_v, layout, *regions, causal=causal, sides=sides,
+                           has_scale=has_scale, kv_len=kv_len, ragged=ragged, sink=sink, return_lse=return_lse,
+                           return_max=return_max)
+    return program, tuple(numbers)
+
+
+def make_program(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, score: Region | None,
+                 mask: Region | None, weight: Region | None = None, *, causal: str | None = None, sides: str = "",
+                 has_scale: bool = False, kv_len: str | None = None, ragged: tuple[str, str] | None = None,
+                 sink: tuple[str, bool] | None = None, return_lse: bool = False, return_max: bool = False) -> str:
+    """The program of an operator call; the options are those of `_program.Spec`. Raises TypeError and ValueError."""
     _operands.check_layout(layout, ragged is not None)
     name = str(dtype).removeprefix("torch.")
     if name not in _operands.ELEMENTS:
         raise TypeError(f"q has element type {name}, expected {', '.join(_operands.ELEMENTS)}")
-    precision = "f64" if name == "float64" else "f32"
-    regions: dict[str, Any] = {}
-    numbers: list[tuple[int, ...]] = []
-    for role, recorded in zip(_ROLES, records):
-        regions[role], needed = (None, ()) if recorded is None else recording.region(recorded, role, precision)
-        numbers.append(needed)
     element, is_number = sink or (None, False)
     spec = _program.Spec(
         element=_operands.ELEMENTS[name], head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal,
         left="l" in sides, right="r" in sides, scale=has_scale, kv_len=kv_len, ragged=ragged, sink=element,
-        is_sink_number=is_number, lse=return_lse, max=return_max, **regions)  # fmt: skip
-    return _program.program(spec), tuple(numbers)
+        is_sink_number=is_number, lse=return_lse, max=return_max, score=score, mask=mask, weight=weight)  # fmt: skip
+    return _program.program(spec)
 
 
 def _function(role: str, function: Any, q: torch.Tensor, layout: str) -> Callable[..., Any]:
@@ -124,7 +139,7 @@ def _function(role: str, function: Any, q: torch.Tensor, layout: str) -> Callabl
 
 def _constant(size: int) -> int:
     """A size as a constant of the graph: a dynamic one becomes static."""
-    return len(range(size))
+    return operator.index(size)
 
 
 def _integer_type(name: str, x: torch.Tensor) -> str:

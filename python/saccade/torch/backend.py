@@ -1,0 +1,69 @@
+"""The backend of torch.compile: `torch.compile(model, backend="saccade")`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo import lookup_backend, register_backend
+
+from saccade import errors
+from saccade.torch.rewriting import NeedsGrad, replace_attention
+
+_INNER = ("inductor", "eager")
+
+
+@register_backend(name="saccade")  # type: ignore[untyped-decorator]
+def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
+            options: dict[str, Any] | None = None) -> Callable[..., Any]:
+    """Compiles a graph of Dynamo.
+
+    Calls of F.scaled_dot_product_attention and flex_attention become the operator `saccade::attention`, which has no
+    fixed lengths and batch sizes; `saccade.attention` already is one. The other nodes are compiled by another backend.
+    Attention whose gradient is required stays PyTorch's, with one warning.
+
+    Args:
+        options: of torch.compile:
+            "inner": the backend of the other nodes: "inductor", its default if there is a C++ compiler, "eager", or
+            the name of any other backend.
+            "whole_graph": True compiles all nodes with Saccade. An operator that it does not support is a
+            saccade.CompileError.
+            All other options are those of Inductor.
+
+    Raises:
+        ValueError, TypeError: an invalid option.
+    """
+    options = dict(options or {})
+    inner, whole_graph = options.pop("inner", None), options.pop("whole_graph", False)
+    if whole_graph is not True and whole_graph is not False:
+        raise TypeError(f"option whole_graph is {whole_graph!r:.80}, expected True or False")
+    if inner is not None and not isinstance(inner, str):
+        raise TypeError(f'option inner is {inner!r:.80}, expected the name of a backend: "inductor" or "eager"')
+    if whole_graph:
+        if inner is not None or options:
+            raise ValueError("the option whole_graph compiles all nodes with Saccade, expected no other options")
+        from saccade.torch.whole_graph import compile_graph
+
+        return compile_graph(graph, example_inputs)
+    _, kept = replace_attention(graph)
+    if reasons := [reason for _, reason in kept if isinstance(reason, NeedsGrad)]:
+        warnings.warn(errors.Warning(f"PyTorch computes {len(reasons)} calls of attention instead of Saccade: their "
+                                     "gradients are required, and there is no backward yet"), stacklevel=2)
+    if inner is None:
+        inner = "inductor" if _has_compiler(example_inputs) else "eager"
+    if inner == "inductor":
+        return lookup_backend("inductor")(graph, example_inputs, **({"config_patches": options} if options else {}))
+    if options:
+        raise ValueError(f"the options {', '.join(options)} are those of Inductor, found inner={inner!r}; the options "
+                         "of Saccade are inner and whole_graph")
+    return lookup_backend(inner)(graph, example_inputs)
+
+
+def _has_compiler(example_inputs: Sequence[Any]) -> bool:
+    """Whether Inductor can compile: for the CPU it needs a C++ compiler."""
+    on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs)
+    return on_gpu or any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))

@@ -1,0 +1,291 @@
+"""Replaces attention in a graph of Dynamo by the operator `saccade::attention`."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import has_static_value
+
+from saccade.regions import Region, TraceError, trace
+from saccade.torch import attention_operator
+from saccade.torch.sdpa import mask_functions
+from saccade.torch.traced_drop_ins import LAYOUTS, is_supported, mask_dimensions
+from saccade.torch.tracing import make_program
+
+_SDPA = torch.nn.functional.scaled_dot_product_attention
+_FLEX = torch.ops.higher_order.flex_attention
+_SDPA_SIGNATURE = inspect.Signature([
+    inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default) for name, default in (
+        ("query", inspect.Parameter.empty), ("key", inspect.Parameter.empty), ("value", inspect.Parameter.empty),
+        ("attn_mask", None), ("dropout_p", 0.0), ("is_causal", False), ("scale", None), ("enable_gqa", False))])
+
+
+class Kept(Exception):
+    """A node that stays PyTorch's, with the reason as its message."""
+
+
+class NeedsGrad(Kept):
+    """A node whose gradient is required."""
+
+
+def replace_attention(graph: GraphModule) -> tuple[int, list[tuple[Node, Kept]]]:
+    """Replaces calls of F.scaled_dot_product_attention and flex_attention in a graph of torch.compile.
+
+    Returns:
+        The number of replaced nodes, and the nodes that stay PyTorch's with the reasons: their gradient is required,
+        or Saccade does not compute them.
+    """
+    replaced, kept = 0, []
+    unread: set[Node] = set()
+    for node in list(graph.graph.nodes):
+        if node.op != "call_function" or node.target not in (_SDPA, _FLEX):
+            continue
+        ancestors = _ancestors([node]) - {node}
+        try:
+            with graph.graph.inserting_before(node):
+                _replace_sdpa(graph, node) if node.target is _SDPA else _replace_flex(graph, node)
+            replaced += 1
+            unread |= ancestors
+        except Kept as reason:
+            kept.append((node, reason))
+    if replaced:
+        _drop_unused(graph, unread)
+        graph.recompile()
+    return replaced, kept
+
+
+def _value(x: Any) -> Any:
+    """What an argument of a node is at the compilation: a fake tensor, a symbolic number or a constant."""
+    if not isinstance(x, Node):
+        return x
+    if "example_value" not in x.meta:
+        raise Kept(f"'{x.name}' has no example value")
+    return x.meta["example_value"]
+
+
+def _replace_sdpa(graph: GraphModule, node: Node) -> None:
+    given = _SDPA_SIGNATURE.bind(*node.args, **node.kwargs)
+    given.apply_defaults()
+    query, key, value, mask, dropout, is_causal, scale, enable_gqa = given.arguments.values()
+    result = _value(node)
+    if result.requires_grad:
+        raise NeedsGrad("its gradient is required")
+    if dropout != 0.0 or not isinstance(is_causal, bool) or not isinstance(enable_gqa, bool):
+        raise Kept("dropout is not supported")
+    # The result has the element type of autocast, which the operator does not apply.
+    tensors = [_cast(graph, x, result.dtype) for x in (query, key, value)]
+    _check(tensors, enable_gqa)
+    rank = _value(query).dim()
+    score = mask_region = None
+    captures: list[Node] = []
+    if mask is not None:
+        example = _value(mask)
+        if is_causal or example.dtype not in (torch.bool, torch.float32, result.dtype):
+            raise Kept("the mask is one that PyTorch reports")
+        dimensions = mask_dimensions(example, rank)
+        if dimensions is None:
+            raise Kept("the mask has more dimensions than the queries")
+        names, single = dimensions
+        table = graph.graph.call_function(torch.squeeze, (mask, single)) if single else mask
+        if single:
+            table.meta["example_value"] = example.squeeze(single)
+        stand_in = _stand_in(table)
+        precision = "f64" if result.dtype == torch.float64 else "f32"
+        for role, function in mask_functions(names, stand_in, result.dtype).items():
+            region = _trace(function, role, precision)
+            score, mask_region = (region, None) if role == "score" else (None, region)
+        captures.append(table)
+    _insert(graph, node, tensors, captures, LAYOUTS[rank], score, mask_region, scale,
+            causal="top_left" if is_causal else None)
+
+
+def _replace_flex(graph: GraphModule, node: Node) -> None:
+    given = dict(zip(("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers",
+                      "mask_buffers"), node.args))
+    given.update(node.kwargs)
+    results = _value(node)
+    if results[0].requires_grad:
+        raise NeedsGrad("its gradient is required")
+    readers = {user.args[1] for user in node.users if user.target is operator.getitem}
+    if len(readers) == 0 or not readers <= {0, 1}:
+        raise Kept("the row maxima are read")
+    tensors = [given[name] for name in ("query", "key", "value")]
+    _check(tensors, True)
+    precision = "f64" if _value(tensors[0]).dtype == torch.float64 else "f32"
+    captures: list[Node] = []
+    regions = []
+    for role, function, buffers in (("score", given["score_mod"], given["score_buffers"]),
+                                    ("mask", given["block_mask"][-1], given["mask_buffers"])):
+        region, read = _trace_subgraph(graph, function, buffers, role, precision)
+        regions.append(region)
+        captures += read
+    has_lse = 1 in readers
+    call = _insert(graph, node, tensors, captures, "bhsd", *regions, given["scale"], return_lse=has_lse)
+    if has_lse:
+        _scale_lse(graph, call)
+
+
+def _scale_lse(graph: GraphModule, call: Node) -> None:
+    """The higher-order operator returns the logarithm to base 2."""
+    for user in list(call.users):
+        if user.args[1] == 1:
+            with graph.graph.inserting_after(user):
+                scaled = graph.graph.call_function(operator.mul, (user, 1.0 / math.log(2.0)))
+            scaled.meta["example_value"] = user.meta.get("example_value")
+            user.replace_all_uses_with(scaled, delete_user_cb=lambda reader: reader is not scaled)
+
+
+def _check(tensors: Sequence[Any], enable_gqa: bool) -> None:
+    examples = [_value(x) for x in tensors]
+    if not all(isinstance(x, torch.Tensor) for x in examples) or not is_supported(*examples, enable_gqa):
+        shapes = ", ".join(str(tuple(getattr(x, "shape", ()))) for x in examples)
+        raise Kept(f"query, key and value have shapes {shapes}, or types or devices that Saccade does not support")
+
+
+def _cast(graph: GraphModule, x: Any, dtype: torch.dtype) -> Any:
+    if not isinstance(x, Node) or _value(x).dtype == dtype:
+        return x
+    cast = graph.graph.call_method("to", (x, dtype))
+    cast.meta["example_value"] = _value(x).to(dtype)
+    return cast
+
+
+def _stand_in(x: Any) -> torch.Tensor:
+    """A tensor with the element type and rank of a node's value, which is all that tracing reads."""
+    example = _value(x)
+    return torch.empty((1,) * example.dim(), dtype=example.dtype)
+
+
+def _trace(function: Callable[..., Any], role: str, precision: str) -> Region:
+    with torch.no_grad():
+        return trace(function, role, precision)
+
+
+def _trace_subgraph(graph: GraphModule, function: Node, buffers: Sequence[Any], role: str,
+                    precision: str) -> tuple[Region | None, list[Node]]:
+    """The region of a function that Dynamo traced to a submodule, and the nodes of the tensors that it reads."""
+    submodule = graph.get_submodule(str(function.target))
+    nodes = [_as_tensor(graph, buffer, precision) if isinstance(buffer, Node) else buffer for buffer in buffers]
+    stand_ins = [_stand_in(x) if isinstance(x, Node) else x for x in nodes]
+
+    def call(*arguments: Any) -> Any:
+        return submodule(*arguments, *stand_ins)
+
+    call.__name__ = f"{role}_mod"
+    try:
+        region = _trace(call, role, precision)
+    except TraceError as error:
+        raise Kept(str(error)) from None
+    if role == "score" and region.root.op == "argument" and not region.captures:
+        return None, []
+    read = []
+    for capture in region.captures:
+        number = next((i for i, known in enumerate(stand_ins) if known is capture), None)
+        if number is None:
+            raise Kept("a function reads a constant tensor of the graph")
+        read.append(nodes[number])
+    return region, read
+
+
+def _as_tensor(graph: GraphModule, number: Node, precision: str) -> Node:
+    """A captured number that varies as a 0-d tensor; tensors as they are."""
+    example = _value(number)
+    if isinstance(example, torch.Tensor):
+        return number
+    is_integer = isinstance(example, (int, torch.SymInt))
+    dtype = torch.int64 if is_integer else torch.float64 if precision == "f64" else torch.float32
+    made = graph.graph.call_function(torch.full, ((), number), {"dtype": dtype})
+    made.meta["example_value"] = torch.empty((), dtype=dtype, device="meta")
+    return made
+
+
+def _insert(graph: GraphModule, node: Node, tensors: Sequence[Any], captures: list[Node], layout: str,
+            score: Region | None, mask: Region | None, scale: Any, *, causal: str | None = None,
+            return_lse: bool = False) -> Node:
+    """Inserts the operator and replaces the node by it."""
+    query, value = _value(tensors[0]), _value(tensors[2])
+    # Sizes that the program contains become static.
+    head_dim, head_dim_v = int(query.shape[-1]), int(value.shape[-1])
+    factor = _value(scale)
+    if factor is not None:
+        factor = float(factor)
+    if factor is not None and has_static_value(factor) and math.isclose(factor, head_dim ** -0.5, rel_tol=1e-15):
+        factor = None
+    program = make_program(query.dtype, head_dim, head_dim_v, layout, score, mask, causal=causal,
+                           has_scale=factor is not None, return_lse=return_lse)
+    floats = [] if factor is None else [factor]
+    call = graph.graph.call_function(attention_operator.overload(return_lse, False),
+                                     (*tensors, captures, [], floats, program, layout))
+    call.meta.update(node.meta)
+    if node.target is _FLEX and not return_lse:  # the results of the node are a tuple
+        for user in list(node.users):
+            user.replace_all_uses_with(call)
+            graph.graph.erase_node(user)
+        call.meta["example_value"] = _value(node)[0]
+    else:
+        node.replace_all_uses_with(call)
+    graph.graph.erase_node(node)
+    return call
+
+
+# --- nodes that are not needed any more ------------------------------------------------------------------------------
+
+
+def _ancestors(nodes: Sequence[Node]) -> set[Node]:
+    """The nodes and all that they are computed from."""
+    found: set[Node] = set()
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo += node.all_input_nodes
+    return found
+
+
+def _drop_unused(graph: GraphModule, unread: set[Node]) -> None:
+    """Removes the nodes of `unread`, the former inputs of replaced nodes, that nothing else needs: submodules, and the
+    lists of blocks that flex_attention computes with vmap."""
+    nodes = list(graph.graph.nodes)
+    inputs = {node for node in nodes if node.op in ("placeholder", "get_attr")}
+
+    def is_nesting(node: Node) -> bool:
+        return getattr(node.target, "__module__", "") == "torch._functorch.predispatch"
+
+    def may_drop(node: Node) -> bool:
+        """Whether a node has no effect outside of `unread`: it writes at most to tensors that it made."""
+        if node.op not in ("call_function", "call_method", "get_attr"):
+            return False
+        written = _written(node)
+        return written is None or written in unread and not _ancestors([written]) & inputs
+
+    # The levels of vmap are opened and closed by nodes without users, all of which go or stay.
+    drops_nesting = all(node in unread or not node.all_input_nodes for node in nodes if is_nesting(node))
+    droppable = {node for node in nodes
+                 if (node in unread or _written(node) in unread or is_nesting(node) and drops_nesting)
+                 and may_drop(node)}
+    live = _ancestors([node for node in nodes if node not in droppable])
+    while True:  # a write to a tensor that is read keeps the tensor
+        written = [node for node in droppable - live if _written(node) in live and _written(node) is not None]
+        if not written:
+            break
+        live |= _ancestors(written)
+    if any(is_nesting(node) for node in live):
+        live |= _ancestors([node for node in nodes if is_nesting(node)])
+    for node in reversed(nodes):
+        if node in droppable and node not in live:
+            graph.graph.erase_node(node)
+    graph.delete_all_unused_submodules()
+
+
+def _written(node: Node) -> Node | None:
+    """The tensor that a node writes to."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    is_write = node.target is operator.setitem or name.endswith("_") and not name.endswith("__")
+    return node.args[0] if is_write and node.args and isinstance(node.args[0], Node) else None

@@ -1,0 +1,107 @@
+"""`scaled_dot_product_attention` and `flex_attention` as torch.compile and torch.export trace them: the operator
+`saccade::attention`, or PyTorch's own function for a call that Saccade does not compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from saccade.torch import tracing
+from saccade.torch.sdpa import mask_functions
+
+_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+LAYOUTS = {2: "sd", 3: "bsd", 4: "bhsd"}
+"""The layout of q, k and v by their number of dimensions."""
+
+
+def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                                 attn_mask: torch.Tensor | None, dropout_p: float, is_causal: bool,
+                                 scale: float | None, enable_gqa: bool) -> torch.Tensor:
+    """The result of PyTorch's function. Dynamo traces this."""
+    if torch.is_autocast_enabled(query.device.type):
+        target = torch.get_autocast_dtype(query.device.type)
+        query, key, value = _cast(query, target), _cast(key, target), _cast(value, target)
+        attn_mask = attn_mask if attn_mask is None else _cast(attn_mask, target)
+    tensors = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
+    if dropout_p or attn_mask is not None and is_causal or needs_grad(*tensors) or not is_supported(
+            query, key, value, enable_gqa):
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    score = mask = None
+    if attn_mask is not None:
+        kept = mask_dimensions(attn_mask, query.dim())
+        if kept is None or attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
+            return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale,
+                                                                    enable_gqa=enable_gqa)
+        names, single = kept
+        functions = mask_functions(names, torch.squeeze(attn_mask, single), query.dtype)
+        score, mask = functions.get("score"), functions.get("mask")
+    return tracing.attention(query, key, value, score=score, mask=mask, scale=scale,
+                             causal="top_left" if is_causal else None, layout=LAYOUTS[query.dim()])
+
+
+def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Any, block_mask: Any,
+                   scale: float | None, enable_gqa: bool, return_lse: bool, kernel_options: Any,
+                   return_aux: Any) -> Any:
+    """The result of PyTorch's function. Dynamo traces this."""
+    from torch.nn.attention import flex_attention as pytorch
+
+    mask_mod = getattr(block_mask, "mask_mod", block_mask)
+    is_block_list = mask_mod is not block_mask and (
+        mask_mod is pytorch.noop_mask or getattr(mask_mod, "__name__", "") == "_sliced_mask_mod_error")
+    wants_max = return_aux is not None and return_aux.max_scores
+    if query.dim() != 4 or is_block_list or needs_grad(query, key, value) or not is_supported(query, key, value,
+                                                                                                 enable_gqa):
+        return pytorch.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse,
+                                      kernel_options, return_aux=return_aux)
+    wants_lse = return_lse or return_aux is not None and return_aux.lse
+    results = tracing.attention(query, key, value, score=score_mod, mask=mask_mod, scale=scale, return_lse=wants_lse,
+                                return_max=wants_max)
+    if not isinstance(results, tuple):
+        results = (results,)
+    lse = results[1] if wants_lse else None
+    if return_aux is not None:
+        return results[0], pytorch.AuxOutput(lse=lse, max_scores=results[-2] if wants_max else None)
+    return (results[0], lse) if return_lse else results[0]
+
+
+def needs_grad(*tensors: torch.Tensor) -> bool:
+    """Whether a call must record gradients, for which PyTorch computes it."""
+    return torch.is_grad_enabled() and any([x.requires_grad for x in tensors])
+
+
+def is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:
+    """Whether Saccade computes a call with these tensors: without broadcasting, empty dimensions and mistakes."""
+    rank = query.dim()
+    if rank not in LAYOUTS or key.dim() != rank or value.dim() != rank:
+        return False
+    for x in (query, key, value):
+        if x.dtype != query.dtype or x.device != query.device or x.dtype not in _DTYPES:
+            return False
+        for extent in x.shape:
+            if extent == 0:
+                return False
+    if query.device.type not in ("cpu", "cuda"):
+        return False
+    if key.shape[:-1] != value.shape[:-1] or key.shape[-1] != query.shape[-1]:
+        return False
+    if rank > 2 and query.shape[0] != key.shape[0]:
+        return False
+    if rank < 4 or query.shape[1] == key.shape[1]:
+        return True
+    return enable_gqa and query.shape[1] % key.shape[1] == 0
+
+
+def mask_dimensions(mask: torch.Tensor, rank: int) -> tuple[str, tuple[int, ...]] | None:
+    """The dimensions that a mask varies along, such as "bj", and its dimensions of extent 1; None if it has more
+    dimensions than the queries, which have `rank`."""
+    letters = {2: "ij", 3: "bij", 4: "bhij"}[rank][-mask.dim():]
+    if not 0 < mask.dim() <= rank:
+        return None
+    names = "".join([letters[axis] for axis in range(mask.dim()) if mask.shape[axis] != 1])
+    return names, tuple([axis for axis in range(mask.dim()) if mask.shape[axis] == 1])
+
+
+def _cast(x: torch.Tensor, target: torch.dtype) -> torch.Tensor:
+    return x.to(target) if x.is_floating_point() and x.dtype != torch.float64 else x
