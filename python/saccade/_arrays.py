@@ -58,7 +58,7 @@ def is_torch(x: object) -> bool:
     return (torch := torch_module()) is not None and isinstance(x, torch.Tensor)
 
 
-def are_plain_torch(*arrays: object) -> bool:
+def are_torch(*arrays: object) -> bool:
     """Whether all are torch tensors, in a function that torch.compile traces."""
     return all([isinstance(x, sys.modules["torch"].Tensor) for x in arrays])
 

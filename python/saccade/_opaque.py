@@ -17,14 +17,16 @@ _Result = TypeVar("_Result")
 
 def is_compiling() -> bool:
     """Whether torch.compile or torch.export traces the caller."""
-    torch = sys.modules.get("torch")
-    return torch is not None and hasattr(torch, "compiler") and torch.compiler.is_compiling()
+    compiler = sys.modules.get("torch.compiler")
+    return compiler is not None and compiler.is_compiling()
 
 
 def call_untraced(function: Callable[..., _Result], name: str, /, *args: Any, **kwargs: Any) -> _Result:
     """Calls a function outside of the graph that torch.compile traces. `name` is that of messages."""
-    reason = f"saccade.{name} is opaque: it calls compiled code"
-    result: _Result = sys.modules["torch"].compiler.disable(function, reason=reason)(*args, **kwargs)
+    torch = sys.modules["torch"]
+    if torch.compiler.is_dynamo_compiling():
+        torch._dynamo.graph_break(msg=f"saccade.{name} is opaque: it calls compiled code")
+    result: _Result = torch.compiler.disable(function)(*args, **kwargs)
     return result
 
 

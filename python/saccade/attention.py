@@ -299,11 +299,13 @@ def attention(
 
 def _trace(q: Any, k: Any, v: Any, *, stream: Any, out: Any, **options: Any) -> Any:
     """`attention` in a function that torch.compile or torch.export traces."""
-    if not _arrays.are_plain_torch(q, k, v) or stream is not None:
+    if not _arrays.are_torch(q, k, v) or stream is not None:
         return call_untraced(attention, "attention", q, k, v, stream=stream, out=out, **options)
     from saccade.torch import tracing  # imported late: it imports torch
 
     results = tracing.attention(q, k, v, **options)
+    if isinstance(results, str):  # the eager call raises the error
+        return call_untraced(attention, f"attention ({results})", q, k, v, stream=stream, out=out, **options)
     if out is None:
         return results
     if isinstance(out, tuple):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from saccade import _arrays, _gpu
 from saccade._arrays import Array
 from saccade._library import library, raise_error
-from saccade._opaque import opaque
+from saccade._opaque import call_untraced, is_compiling, opaque
 
 if TYPE_CHECKING:
     import tvm_ffi
@@ -114,7 +114,6 @@ class Function:
         address: int | None = library().saccade_function_tvm_ffi(self._pointer)
         return address
 
-    @opaque
     def __call__(self, /, *inputs: Any, out: Array | tuple[Array, ...] | None = None, stream: Any = None,
                  **named: Any) -> Any:
         """Calls the function.
@@ -140,6 +139,8 @@ class Function:
             NotImplementedError: there is no NVIDIA driver, or its GPU cannot run the program.
             RuntimeError: the NVIDIA driver reports an error, possibly of earlier work.
         """
+        if is_compiling():
+            return call_untraced(Function.__call__, "Function.__call__", self, *inputs, out=out, stream=stream, **named)
         if named or len(inputs) != len(self.inputs):
             inputs = self._bind(inputs, named)
         check = _arrays.check_tensor if self.device == "cpu" else _gpu.check_tensor
@@ -158,11 +159,12 @@ class Function:
             results = self._call_described(inputs, results, torch_tensors > 0, stream)
         return out if out is not None else results[0] if len(results) == 1 else results
 
-    @opaque
     def into(self, *values: Any, stream: Any = None) -> None:
         """Calls the function on inputs, then results allocated by the caller: as `tvm_ffi`, but also for NumPy arrays
         and without importing tvm_ffi. It checks scalars, shapes, types and strides, and that results are writable.
         `stream` is that of a call."""
+        if is_compiling():
+            return call_untraced(Function.into, "Function.into", self, *values, stream=stream)
         names = self._names
         handle = self._stream(stream, values)
         if len(values) != len(names):  # the call below reports the wrong count

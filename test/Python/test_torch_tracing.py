@@ -1,6 +1,5 @@
-"""Compiled functions are opaque to what looks into programs of PyTorch: torch.compile compiles around them, and
-torch.jit.trace is refused.
-"""
+"""What looks into programs of PyTorch: torch.compile makes an operator of saccade.attention and compiles around other
+calls of compiled functions; torch.jit.trace is refused."""
 
 import warnings
 
@@ -8,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np
 import programs
 from programs import refused
 
@@ -43,8 +43,16 @@ def into(q, k, v):
     return out + 1
 
 
-CASES = {"attention": (plain, "saccade.attention"), "attention with a score": (scored, "saccade.attention"),
-         "call": (Layer(), "saccade.Function.__call__"), "into": (into, "saccade.Function.into")}  # fmt: skip
+def counted(q, k, v):
+    return q * 2 + saccade.num_threads()
+
+
+def on_a_stream(q, k, v):
+    return saccade.attention(q, k, v, stream=0)
+
+
+OPAQUE = {"call": (Layer(), "saccade.Function.__call__"), "into": (into, "saccade.Function.into"),
+          "num_threads": (counted, "saccade.num_threads")}  # fmt: skip
 TRACED = {
     "attention": (plain, ["q is traced by torch.jit.trace", "outside"]),
     "attention with a score": (scored, ["q is traced by torch.jit.trace", "outside"]),
@@ -62,7 +70,7 @@ def dynamo():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize(("function", "name"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("function", "name"), OPAQUE.values(), ids=OPAQUE)
 def test_torch_compile_compiles_around_a_call_without_a_warning(function, name):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -71,21 +79,36 @@ def test_torch_compile_compiles_around_a_call_without_a_warning(function, name):
     assert torch.equal(found, function(q, k, v))
 
 
-@pytest.mark.parametrize(("function", "name"), CASES.values(), ids=CASES)
-def test_one_graph_of_a_call_is_refused(function, name):
+@pytest.mark.parametrize(("function", "name"), OPAQUE.values(), ids=OPAQUE)
+def test_one_graph_of_an_opaque_call_is_refused(function, name):
     compiled = torch.compile(function, backend="eager", fullgraph=True)
     refused(torch._dynamo.exc.Unsupported, [f"{name} is opaque: it calls compiled code"], compiled, q, k, v)
 
 
-def test_graphs_end_before_the_call_and_continue_behind_it():
+def test_numpy_arrays_are_computed_outside_of_the_graph():
+    arrays = [x.numpy() for x in (q, k, v)]
+    found = torch.compile(lambda *arrays: saccade.attention(*arrays), backend="eager")(*arrays)
+    np.testing.assert_array_equal(found, saccade.attention(*arrays))
+
+
+def test_a_stream_for_the_cpu_is_the_error_of_the_eager_call():
+    refused(TypeError, ["stream", "q is not on a GPU"], torch.compile(on_a_stream, backend="eager"), q, k, v)
+
+
+@pytest.mark.parametrize("function", [plain, scored])
+def test_attention_is_one_operator_in_one_graph(function):
     graphs = []
 
     def record(graph, inputs):
         graphs.append(graph)
         return graph.forward
 
-    torch.compile(scored, backend=record)(q, k, v)
-    assert len(graphs) == 2, graphs  # no frame of ours is in one
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = torch.compile(function, backend=record, fullgraph=True)(q, k, v)
+    assert not caught, [str(warning.message) for warning in caught]
+    assert torch.equal(found, function(q, k, v))
+    assert sum("saccade.attention" in str(node.target) for node in graphs[0].graph.nodes) == 1
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -199,7 +199,7 @@ def _place(frames: list[tuple[types.FrameType, int]]) -> str:
     for frame, number in frames:
         file = frame.f_code.co_filename
         package = (frame.f_globals.get("__name__") or "").partition(".")[0]
-        if not file.startswith(_PACKAGE_DIR) and package not in ("torch", "numpy"):
+        if not file.startswith(_PACKAGE_DIR) and package not in ("torch", "numpy", "concurrent", "threading"):
             return _line(file, number)
     return ""
 

@@ -3,10 +3,13 @@
 `compile` takes a module or an exported program and returns a callable on torch tensors. `read` returns only the
 program: one op `torch.aten.*` in generic form per node of the exported graph. Nothing is computed here; the compiler
 implements the operators (docs/guides/torch.md).
+
+The import registers the operators `saccade::attention` in PyTorch, so that graphs that contain them can be loaded.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from saccade.torch import attention_operator  # noqa: F401  # saved graphs contain the operator
 from saccade.torch.compiled import Compiled, compile
 from saccade.torch.errors import ExportError
 from saccade.torch.program import Program, Weight

@@ -7,8 +7,10 @@ repeats the recorded calls on the tracer of regions, so both ways have the same 
 
 from __future__ import annotations
 
+import concurrent.futures
+import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.fx.experimental.symbolic_shapes import has_static_value
@@ -17,9 +19,14 @@ from torch.overrides import TorchFunctionMode
 from saccade.regions import Region, TraceError, trace
 from saccade.regions.traced_function import PARAMETERS
 
+_Result = TypeVar("_Result")
 # Of a position or score and all that is computed from them: it has no elements, so no op computes anything.
 _DEVICE = "meta"
 _INDICES = (torch.int64, torch.int32, torch.int16, torch.int8)
+_GETTERS = (torch.Tensor.__getitem__, operator.getitem)
+# Functions that read the element of a position or score. Dynamo refuses them itself.
+_READERS = (torch.Tensor.__bool__, torch.Tensor.__int__, torch.Tensor.__float__, torch.Tensor.__index__,
+            torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.__array__)  # fmt: skip
 
 # A value in a record is a pair: "value" and the number of an argument or a call, "capture" and the number of a captured
 # tensor, "float" and its hexadecimal digits, "constant" and the object, "tuple" or "list" and the items.
@@ -77,13 +84,18 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if function is torch.Tensor.__getitem__ and self.is_element(args[0], args[1]):
+        if function in _GETTERS and self.is_element(args[0], args[1]):
             count = len(args[1]) if isinstance(args[1], tuple) else 1
             result = torch.empty(args[0].shape[count:], dtype=args[0].dtype, device=_DEVICE)
+        elif function in _READERS and self.involves(args):
+            raise TraceError("a function of saccade.attention uses the value of a position or a score, which is "
+                             "unknown while it is traced: write torch.where(condition, a, b), &, |, ~, torch.minimum "
+                             "and torch.maximum instead of if, and, or, not, min() and max()")
         else:
-            result = function(*args, **kwargs)
             if not self.involves(args) and not self.involves(tuple(kwargs.values())):
-                return result
+                return function(*args, **kwargs)
+            result = function(*[self.without_elements(x) for x in args],
+                              **{name: self.without_elements(x) for name, x in kwargs.items()})
         if isinstance(result, torch.Tensor):
             self.calls.append((function, tuple([self.refer(x) for x in args]),
                                tuple([(name, self.refer(x)) for name, x in kwargs.items()])))
@@ -92,6 +104,14 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
             raise TraceError("a function of saccade.attention calls a function with several results on positions or "
                              "scores, which regions do not support")
         return result
+
+    def without_elements(self, x: Any) -> Any:
+        """An argument with captured tensors replaced by ones on the device of positions."""
+        if isinstance(x, torch.Tensor) and x.device.type != _DEVICE:
+            return torch.empty(x.shape, dtype=x.dtype, device=_DEVICE)
+        if isinstance(x, (tuple, list)):
+            return type(x)([self.without_elements(item) for item in x])
+        return x
 
     def is_element(self, table: torch.Tensor, index: Any) -> bool:
         """Whether an index reads an element, or the part of a table at a position."""
@@ -116,6 +136,13 @@ def record(function: Callable[..., Any], role: str, precision: torch.dtype) -> t
     return (tuple(recorder.calls), returned, types), recorder.captures
 
 
+def without_modes(function: Callable[..., _Result], *arguments: Any) -> _Result:
+    """Calls a function on a thread of its own: modes of PyTorch, which record what a thread calls or give tensors
+    without elements, do not affect it."""
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        return executor.submit(function, *arguments).result()
+
+
 def region(recorded: Record, role: str, precision: str) -> tuple[Region, tuple[int, ...]]:
     """The region of a record, and the captured tensors that it reads, by number. Raises TraceError."""
     calls, returned, types = recorded
@@ -137,6 +164,7 @@ def region(recorded: Record, role: str, precision: str) -> tuple[Region, tuple[i
             values.append(function(*[resolve(x) for x in args], **{name: resolve(x) for name, x in kwargs}))
         return resolve(returned)
 
+    repeat.__name__ = "<lambda>"  # messages give other names
     traced = trace(repeat, role, precision)
     numbers = [next(i for i, known in enumerate(captures) if known is x) for x in traced.captures]
     return traced, tuple(numbers)

@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from saccade.regions import Region, TraceError, trace
 from saccade.torch import attention_operator
+from saccade.torch.multi_head import expand_multi_head
 from saccade.torch.sdpa import mask_functions
 from saccade.torch.traced_drop_ins import LAYOUTS, is_supported, mask_dimensions
 from saccade.torch.tracing import make_program
@@ -35,12 +36,14 @@ class NeedsGrad(Kept):
 
 
 def replace_attention(graph: GraphModule) -> tuple[int, list[tuple[Node, Kept]]]:
-    """Replaces calls of F.scaled_dot_product_attention and flex_attention in a graph of torch.compile.
+    """Replaces calls of F.scaled_dot_product_attention, flex_attention and multi_head_attention_forward in a graph of
+    torch.compile.
 
     Returns:
         The number of replaced nodes, and the nodes that stay PyTorch's with the reasons: their gradient is required,
         or Saccade does not compute them.
     """
+    expand_multi_head(graph)
     replaced, kept = 0, []
     unread: set[Node] = set()
     for node in list(graph.graph.nodes):
@@ -54,9 +57,10 @@ def replace_attention(graph: GraphModule) -> tuple[int, list[tuple[Node, Kept]]]
             unread |= ancestors
         except Kept as reason:
             kept.append((node, reason))
+    _drop_recorded(graph)
     if replaced:
         _drop_unused(graph, unread)
-        graph.recompile()
+    graph.recompile()
     return replaced, kept
 
 
@@ -182,7 +186,7 @@ def _trace_subgraph(graph: GraphModule, function: Node, buffers: Sequence[Any], 
         region = _trace(call, role, precision)
     except TraceError as error:
         raise Kept(str(error)) from None
-    if role == "score" and region.root.op == "argument" and not region.captures:
+    if region.root.op == "argument" if role == "score" else region.root.constant:  # it changes nothing
         return None, []
     read = []
     for capture in region.captures:
@@ -249,10 +253,21 @@ def _ancestors(nodes: Sequence[Node]) -> set[Node]:
     return found
 
 
+def _drop_recorded(graph: GraphModule) -> None:
+    """Removes what recording.py leaves: computations on tensors without elements that nothing reads."""
+    for node in reversed(list(graph.graph.nodes)):
+        example = node.meta.get("example_value")
+        if node.op.startswith("call") and not node.users and isinstance(example, torch.Tensor) and example.is_meta:
+            graph.graph.erase_node(node)
+
+
 def _drop_unused(graph: GraphModule, unread: set[Node]) -> None:
     """Removes the nodes of `unread`, the former inputs of replaced nodes, that nothing else needs: submodules, and the
     lists of blocks that flex_attention computes with vmap."""
     nodes = list(graph.graph.nodes)
+    for node in nodes:  # what is written to a tensor that is not read is not read either
+        if _written(node) in unread:
+            unread |= _ancestors([node])
     inputs = {node for node in nodes if node.op in ("placeholder", "get_attr")}
 
     def is_nesting(node: Node) -> bool:
@@ -268,7 +283,7 @@ def _drop_unused(graph: GraphModule, unread: set[Node]) -> None:
     # The levels of vmap are opened and closed by nodes without users, all of which go or stay.
     drops_nesting = all(node in unread or not node.all_input_nodes for node in nodes if is_nesting(node))
     droppable = {node for node in nodes
-                 if (node in unread or _written(node) in unread or is_nesting(node) and drops_nesting)
+                 if (node in unread or is_nesting(node) and drops_nesting)
                  and may_drop(node)}
     live = _ancestors([node for node in nodes if node not in droppable])
     while True:  # a write to a tensor that is read keeps the tensor

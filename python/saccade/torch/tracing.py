@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from saccade import _operands, _program
 from saccade.masks import Mask
@@ -26,15 +27,22 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any =
               weight: Any = None, scale: Any = None, causal: Any = None, window: Any = None, kv_len: Any = None,
               cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, sink: Any = None, return_lse: bool = False,
               return_max: bool = False, layout: str | None = None, target: str | None = None) -> Any:
-    """The operator call for `saccade.attention` with these arguments."""
+    """The operator call for `saccade.attention` with these arguments, or the reason as a string why it is none, which
+    the eager function reports."""
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+        return "an input requires grad, and there is no backward yet: call under torch.no_grad()"
     ragged = None if cu_seqlens_q is None and cu_seqlens_k is None else (cu_seqlens_q, cu_seqlens_k)
     if layout is None:
         layout = "bhsd" if ragged is None else "shd"
     axis = layout.index("d")
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        raise ValueError("q, k or v requires grad, and there is no backward yet: call under torch.no_grad() or pass "
-                         "its .detach()")
+    if scale is not None:
+        scale = _operands.check_scale(scale)
+        if not has_static_value(scale):
+            # The operator has no variable floats: the scale becomes an element that the score function reads.
+            score, scale = _scaled(score, torch.full((), scale, dtype=precision, device=q.device)), 1.0
+    if sink is not None and not isinstance(sink, torch.Tensor) and not has_static_value(sink):
+        sink = torch.full((q.shape[layout.index("h")] if "h" in layout else 1,), sink, dtype=precision, device=q.device)
     records: list[Any] = []
     captures: list[list[torch.Tensor]] = []
     for role, function in (("score", score), ("mask", mask), ("weight", weight)):
@@ -42,7 +50,11 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any =
             records.append(None)
             captures.append([])
             continue
-        recorded, tensors = recording.record(_function(role, function, q, layout), role, precision)
+        function = _function(role, function, q, layout)
+        if torch.compiler.is_dynamo_compiling():
+            recorded, tensors = recording.record(function, role, precision)
+        else:  # torch.export without Dynamo records what is called here
+            recorded, tensors = recording.without_modes(recording.record, function, role, precision)
         records.append(recorded)
         captures.append(tensors)
 
@@ -52,7 +64,7 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any =
     more: list[torch.Tensor] = []
     alignment, sides, length, sink_kind, offsets = None, None, None, None, None
     if scale is not None:
-        floats.append(_operands.check_scale(scale))
+        floats.append(scale)
     if causal is not None:
         if isinstance(causal, str) and causal in ("top_left", "bottom_right"):
             alignment = causal
@@ -82,6 +94,8 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any =
     program, numbers = _program_of(
         q.dtype, _constant(q.shape[axis]), _constant(v.shape[axis]), layout, alignment, sides or "", scale is not None,
         length, offsets, sink_kind, return_lse, return_max, tuple(records))
+    if numbers is None:
+        return program
     read: list[torch.Tensor] = []
     for needed, tensors in zip(numbers, captures):
         read += [tensors[i] for i in needed]
@@ -93,8 +107,20 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any =
 def _program_of(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
                 has_scale: bool, kv_len: str | None, ragged: tuple[str, str] | None, sink: tuple[str, bool] | None,
                 return_lse: bool, return_max: bool,
-                records: tuple[recording.Record | None, ...]) -> tuple[str, tuple[tuple[int, ...], ...]]:
-    """The program, and the captured tensors that each function reads, by number."""
+                records: tuple[recording.Record | None, ...]) -> tuple[str, tuple[tuple[int, ...], ...] | None]:
+    """The program, and the captured tensors that each function reads, by number; or an error message and None, because
+    Dynamo does not propagate exceptions of functions that it calls."""
+    try:
+        return recording.without_modes(_make, dtype, head_dim, head_dim_v, layout, causal, sides, has_scale, kv_len,
+                                       ragged, sink, return_lse, return_max, records)
+    except (TypeError, ValueError) as error:
+        return str(error), None
+
+
+def _make(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
+          has_scale: bool, kv_len: str | None, ragged: tuple[str, str] | None, sink: tuple[str, bool] | None,
+          return_lse: bool, return_max: bool,
+          records: tuple[recording.Record | None, ...]) -> tuple[str, tuple[tuple[int, ...], ...]]:
     regions: list[Region | None] = []
     numbers: list[tuple[int, ...]] = []
     precision = "f64" if dtype == torch.float64 else "f32"
@@ -123,6 +149,13 @@ def make_program(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str
         left="l" in sides, right="r" in sides, scale=has_scale, kv_len=kv_len, ragged=ragged, sink=element,
         is_sink_number=is_number, lse=return_lse, max=return_max, score=score, mask=mask, weight=weight)  # fmt: skip
     return _program.program(spec)
+
+
+def _scaled(score: Callable[..., Any] | None, factor: torch.Tensor) -> Callable[..., Any]:
+    """The score function of scores that are to be scaled."""
+    if score is None:
+        return lambda s, b, h, i, j: s * factor
+    return lambda s, b, h, i, j: score(s * factor, b, h, i, j)
 
 
 def _function(role: str, function: Any, q: torch.Tensor, layout: str) -> Callable[..., Any]:
