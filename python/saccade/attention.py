@@ -180,7 +180,8 @@ def attention(
     if is_compiling():
         return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
                       kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
-                      return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream, out=out)
+                      return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream,
+                      out=out)
     gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
     if stream is not None:
         if gpu is None:

@@ -53,7 +53,7 @@ def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: list[torch
         return output
     rows = [q.shape[layout.index(dimension)] for dimension in "bhs" if dimension in layout]
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
-    results = (output,)
+    results: tuple[torch.Tensor, ...] = (output,)
     if has_lse:
         results += (q.new_empty(rows, dtype=precision),)
     if has_max:

@@ -56,11 +56,14 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
     if inner is None:
         inner = "inductor" if _has_compiler(example_inputs) else "eager"
     if inner == "inductor":
-        return lookup_backend("inductor")(graph, example_inputs, **({"config_patches": options} if options else {}))
+        patches = {"config_patches": options} if options else {}
+        compiled: Callable[..., Any] = lookup_backend("inductor")(graph, example_inputs, **patches)
+        return compiled
     if options:
         raise ValueError(f"the options {', '.join(options)} are those of Inductor, found inner={inner!r}; the options "
                          "of Saccade are inner and whole_graph")
-    return lookup_backend(inner)(graph, example_inputs)
+    compiled = lookup_backend(inner)(graph, example_inputs)
+    return compiled
 
 
 def _has_compiler(example_inputs: Sequence[Any]) -> bool:

@@ -75,7 +75,7 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def involves(self, x: Any) -> bool:
         """Whether an argument of a call contains a position, a score, or a value computed from them."""
         if isinstance(x, torch.Tensor):
-            return x.device.type == _DEVICE
+            return bool(x.device.type == _DEVICE)
         if isinstance(x, (tuple, list)):
             for item in x:
                 if self.involves(item):

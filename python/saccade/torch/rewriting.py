@@ -123,14 +123,14 @@ def _replace_flex(graph: GraphModule, node: Node) -> None:
     _check(tensors, True)
     precision = "f64" if _value(tensors[0]).dtype == torch.float64 else "f32"
     captures: list[Node] = []
-    regions = []
+    regions: list[Region | None] = []
     for role, function, buffers in (("score", given["score_mod"], given["score_buffers"]),
                                     ("mask", given["block_mask"][-1], given["mask_buffers"])):
         region, read = _trace_subgraph(graph, function, buffers, role, precision)
         regions.append(region)
         captures += read
     has_lse = 1 in readers
-    call = _insert(graph, node, tensors, captures, "bhsd", *regions, given["scale"], return_lse=has_lse)
+    call = _insert(graph, node, tensors, captures, "bhsd", regions[0], regions[1], given["scale"], return_lse=has_lse)
     if has_lse:
         _scale_lse(graph, call)
 
@@ -146,8 +146,8 @@ def _scale_lse(graph: GraphModule, call: Node) -> None:
 
 
 def _check(tensors: Sequence[Any], enable_gqa: bool) -> None:
-    examples = [_value(x) for x in tensors]
-    if not all(isinstance(x, torch.Tensor) for x in examples) or not is_supported(*examples, enable_gqa):
+    query, key, value = examples = [_value(x) for x in tensors]
+    if not all(isinstance(x, torch.Tensor) for x in examples) or not is_supported(query, key, value, enable_gqa):
         shapes = ", ".join(str(tuple(getattr(x, "shape", ()))) for x in examples)
         raise Kept(f"query, key and value have shapes {shapes}, or types or devices that Saccade does not support")
 

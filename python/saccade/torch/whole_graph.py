@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -65,7 +64,8 @@ def _as_exported(graph: torch.fx.GraphModule) -> Any:
                 if not isinstance(value, torch.fx.Node) or not isinstance(value.meta.get("val"), torch.Tensor):
                     raise NotImplementedError(f"the graph returns {value}, expected tensors: Saccade compiles whole "
                                               "graphs only if all of their results are tensors")
-                outputs.append(OutputSpec(kind=OutputKind.USER_OUTPUT, arg=TensorArgument(name=value.name), target=None))
+                argument = TensorArgument(name=value.name)
+                outputs.append(OutputSpec(kind=OutputKind.USER_OUTPUT, arg=argument, target=None))
     signature = SimpleNamespace(input_specs=inputs, output_specs=outputs)
     return SimpleNamespace(graph=graph.graph, graph_signature=signature, state_dict={}, constants={},
                            call_spec=SimpleNamespace(in_spec=None, out_spec=None))
