@@ -64,7 +64,7 @@ class Module:
         self.functions: Mapping[str, Function] = MappingProxyType({function.name: function for function in functions})
         """The public functions by name, in program order."""
         for diagnostic in diagnostics:
-            warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)  # at the caller of `compile`
+            warnings.warn(errors.Warning(diagnostic.text), stacklevel=4)  # at the caller of `compile`, which is wrapped
 
     @property
     def target(self) -> str:
@@ -106,7 +106,7 @@ class Module:
         text, diagnostics = self._text(library().saccade_explain, argument)
         for diagnostic in diagnostics:
             if "no attention uses" in diagnostic.text:
-                warnings.warn(errors.Warning(diagnostic.text), stacklevel=2)
+                warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)  # at the caller of this wrapped method
         return text
 
     def _text(self, query: Any, argument: str) -> tuple[str, list[errors.Diagnostic]]:

@@ -23,18 +23,29 @@ from saccade.torch import attention_operator, recording
 _ROLES = ("score", "mask", "weight")
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = None, mask: Any = None,
-              weight: Any = None, scale: Any = None, causal: Any = None, window: Any = None, kv_len: Any = None,
-              cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, sink: Any = None, return_lse: bool = False,
-              return_max: bool = False, layout: str | None = None, target: str | None = None) -> Any:
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> Any:
     """The operator call for `saccade.attention` with these arguments, or the reason as a string why it is none, which
     the eager function reports."""
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return "an input requires grad, and there is no backward yet: call under torch.no_grad()"
+    try:
+        return _call(q, k, v, **options)
+    except (TypeError, ValueError):  # Dynamo loses the message
+        return "its arguments are invalid"
+
+
+def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = None, mask: Any = None, weight: Any = None,
+          scale: Any = None, causal: Any = None, window: Any = None, kv_len: Any = None, cu_seqlens_q: Any = None,
+          cu_seqlens_k: Any = None, sink: Any = None, return_lse: bool = False, return_max: bool = False,
+          layout: str | None = None, target: str | None = None) -> Any:
     ragged = None if cu_seqlens_q is None and cu_seqlens_k is None else (cu_seqlens_q, cu_seqlens_k)
     if layout is None:
         layout = "bhsd" if ragged is None else "shd"
-    axis = layout.index("d")
+    axis = _operands.check_layout(layout, ragged is not None)
+    if not q.dim() == k.dim() == v.dim() == len(layout):
+        raise TypeError("a tensor has another number of dimensions than the layout")
+    if type(return_lse) is not bool or type(return_max) is not bool:
+        raise TypeError("return_lse or return_max is no bool")
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
     if scale is not None:
         scale = _operands.check_scale(scale)
@@ -76,10 +87,14 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any =
         integers += bounds
     if kv_len is not None:
         if isinstance(kv_len, torch.Tensor):
+            if kv_len.dim() == 0:
+                kv_len = kv_len.expand(q.shape[layout.index("b")] if "b" in layout else 1)
             length = _integer_type("kv_len", kv_len)
             more.append(kv_len)
         else:
-            length = "index"
+            length, keys = "index", k.shape[layout.index("s")]
+            if not 0 <= kv_len <= keys:
+                raise ValueError("kv_len is no number of keys")
             integers.append(kv_len)
     if sink is not None:
         if isinstance(sink, torch.Tensor):
