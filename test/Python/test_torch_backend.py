@@ -1,7 +1,9 @@
 """torch.compile(backend="saccade"): attention of PyTorch becomes the operator, the rest stays as it is."""
 
 import copy
+import importlib
 import math
+import tomllib
 import warnings
 
 import pytest
@@ -235,6 +237,12 @@ def test_inductor_compiles_the_rest():
     function = lambda q, k, v: sdpa(q.relu() + 1, k, v, booleans) * 2
     found = torch.compile(function, backend="saccade", fullgraph=True)(*arguments)
     torch.testing.assert_close(found, function(*arguments))
+
+
+def test_the_installed_package_registers_the_backend(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["torch_dynamo_backends"]["saccade"].partition(":")
+    assert getattr(importlib.import_module(module), name) is torch._dynamo.lookup_backend("saccade")
 
 
 # --- gradients --------------------------------------------------------------------------------------------------------

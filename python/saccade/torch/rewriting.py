@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from saccade.regions import Region, TraceError, trace
 from saccade.torch import attention_operator
@@ -219,8 +218,8 @@ def _insert(graph: GraphModule, node: Node, tensors: Sequence[Any], captures: li
     factor = _value(scale)
     if factor is not None:
         factor = float(factor)
-    if factor is not None and has_static_value(factor) and math.isclose(factor, head_dim ** -0.5, rel_tol=1e-15):
-        factor = None
+        if math.isclose(factor, head_dim ** -0.5, rel_tol=1e-15):
+            factor = None
     program = make_program(query.dtype, head_dim, head_dim_v, layout, score, mask, causal=causal,
                            has_scale=factor is not None, return_lse=return_lse)
     floats = [] if factor is None else [factor]
