@@ -45,7 +45,7 @@ def equal(found, expected):
 @pytest.mark.parametrize("name", traced_calls.CALLS)
 def test_a_traced_call_equals_the_eager_one_for_all_lengths_and_batches(name):
     function = traced_calls.CALLS[name]
-    counter = CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend("aot_eager" if name == "alibi" else "eager")  # "eager" is quicker
     compiled = torch.compile(function, backend=counter, fullgraph=True, dynamic=True)
     sizes = [(2, 7, 9), (3, 8, 10), (2, 30, 21)]
     expected = [function(*traced_calls.arguments(*size)) for size in sizes]
