@@ -26,7 +26,7 @@ class Kind(enum.Enum):
     DROPOUT = "dropout"
     """PyTorch computes the call, with one warning."""
     SILENT = "silent"
-    """Nothing to compute (fake and meta tensors), or a mode that must see PyTorch's operators."""
+    """Nothing to compute (empty, fake and meta tensors), or a mode that must see PyTorch's operators."""
     INPUT = "input"
     """A mistake, which PyTorch reports, or an input that Saccade does not support."""
 

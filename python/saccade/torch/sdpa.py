@@ -290,21 +290,17 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     lead, kv_heads = _leading(query, key, value, enable_gqa)
     extents = query.shape[-2], key.shape[-2], value.shape[-1]
     _check(query, key, value, mask, (*lead, query.shape[-2], key.shape[-2]), causal is not None and bias is None)
-    if not query.shape[-1]:
-        raise Refused(Kind.SILENT, "the head size is 0")
+    if not math.prod((*lead, *extents, query.shape[-1])):
+        raise Refused(Kind.SILENT, "a tensor is empty")
 
     shape = (*lead, extents[0], extents[2])
     is_plain = tuple(query.shape[:-2]) == lead and key.dim() == value.dim() == 4 and key.shape[0] == value.shape[0] == (
         query.shape[0])
     are_heads = key.shape[1:2] == value.shape[1:2] and (enable_gqa or key.shape[1:2] == query.shape[1:2])
-    if is_plain and are_heads and math.prod(shape) and key.shape[-2] and _keeps_strides(query, key, value, mask):
+    if is_plain and are_heads and _keeps_strides(query, key, value, mask):
         output = torch.empty_like(query)
     else:
         output = query.new_empty(shape)
-    if not output.numel():
-        return output
-    if not key.shape[-2]:
-        return output.zero_()
     if enable_gqa:
         # Views cannot repeat heads within groups; different counts of key and value heads are rare.
         key, value = [x if x.shape[-3] == kv_heads else x.repeat_interleave(kv_heads // x.shape[-3], -3)
