@@ -56,5 +56,5 @@ def test_flex_attention_reads_tensors_of_the_gpu(double):
 
 def test_tensors_on_two_devices_are_refused_by_pytorch(double):
     q, k, v = moved(host[0]), *host[1:]
-    with pytest.raises(Exception, match="device|cuda|CUDA"):
+    with pytest.raises(Exception, match=r"device|cuda|CUDA"):
         saccade.torch.scaled_dot_product_attention(k, q, v)

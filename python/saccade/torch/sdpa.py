@@ -149,7 +149,7 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     compiled code checks element types, devices and lengths."""
     if (
         type(query) is not _Tensor or type(key) is not _Tensor or type(value) is not _Tensor or not query.is_cpu
-        or dropout_p != 0.0 or query.is_neg() or key.is_neg() or value.is_neg()
+        or dropout_p != 0.0 or type(enable_gqa) is not bool or query.is_neg() or key.is_neg() or value.is_neg()
         or ((query.requires_grad or key.requires_grad or value.requires_grad) and torch.is_grad_enabled())
         or dispatch_modes()
     ):  # fmt: skip
@@ -163,7 +163,7 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     if (
         key_batch != batch or value_batch != batch or key_width != width or value_heads != kv_heads
         or value_keys != keys or not (batch and heads and length and keys and width and value_width and kv_heads)
-        or (kv_heads != heads and kv_heads != 1 and (enable_gqa is not True or heads % kv_heads))
+        or (kv_heads != heads and kv_heads != 1 and (not enable_gqa or heads % kv_heads))
     ):  # fmt: skip
         return None
     captures: tuple[torch.Tensor, ...] = ()
