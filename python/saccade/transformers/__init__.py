@@ -1,0 +1,21 @@
+"""Attention of Transformers models: importing this package registers attn_implementation="saccade".
+
+    >>> import saccade.transformers
+    >>> model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="saccade")
+
+The attention function and the mask function are registered under the same name. A name that is registered in the
+AttentionInterface only gets no mask, not even for padding.
+"""
+
+from transformers import AttentionInterface, AttentionMaskInterface
+
+from saccade.transformers.interface import attention_forward, set_training
+from saccade.transformers.masks import StructuredMask, make_mask
+
+NAME = "saccade"
+"""The name of the attention implementation. Transformers gives names that contain "sdpa" or "flex" other meanings."""
+
+AttentionInterface.register(NAME, attention_forward)
+AttentionMaskInterface.register(NAME, make_mask)
+
+__all__ = ["NAME", "StructuredMask", "attention_forward", "make_mask", "set_training"]

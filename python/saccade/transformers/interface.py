@@ -1,0 +1,172 @@
+"""The attention function of attn_implementation="saccade"."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers.generation.continuous_batching.cache import PagedAttentionCache
+
+from saccade import scores
+from saccade.attention import attention
+from saccade.transformers import reference
+from saccade.transformers.masks import StructuredMask
+
+_ACTIONS = ("fallback", "error")
+_action = "fallback"
+_warned: set[str] = set()
+
+
+def set_training(action: str) -> None:
+    """What calls that need gradients or dropout do, which compiled code does not have yet.
+
+    Args:
+        action: "fallback" (the default) computes them by PyTorch and warns once; "error" raises ValueError.
+    """
+    global _action
+    if action not in _ACTIONS:
+        raise ValueError(f"action is {action!r:.80}, expected one of {', '.join(map(repr, _ACTIONS))}")
+    _action = action
+
+
+def _warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def attention_forward(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    position_bias: torch.Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
+    sliding_window: int | None = None,
+    cache: Any = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of a Transformers module, with the parameters of its attention functions.
+
+    Args:
+        module: the module; `is_causal` is read if it is not an argument.
+        query: [batch, heads, queries, head_dim], any strides.
+        key, value: [batch, KV heads, keys, head_dim or head_dim_v], not repeated for the query heads.
+        attention_mask: a StructuredMask, a boolean (true: attends) or additive tensor that broadcasts to [batch, heads,
+            queries, keys] and may have more keys, or None. With None, attention is causal if `is_causal` is set and
+            there is more than one query: query i attends to the keys up to i.
+        dropout: the dropout probability of the weights, 0 except in training.
+        scaling: the factor of scores, 1/sqrt(head_dim) by default.
+        position_bias: added to the scores, broadcasts to [batch, heads, queries, keys].
+        softcap: scores become softcap * tanh(score / softcap) before biases and masks.
+        s_aux: [heads], one more score of each row, without a value (attention sinks).
+        sliding_window: the number of keys of a window. Only used without a mask: masks include it.
+        cache: the cache of continuous batching, which takes key and value first.
+
+    Returns:
+        (output [batch, queries, heads, head_dim_v], None). Attention weights are not returned.
+
+    Raises:
+        ValueError: gradients or dropout are required, and `set_training("error")` was called.
+        Others: as `saccade.attention`.
+    """
+    if kwargs.get("output_attentions"):
+        _warn_once('attn_implementation="saccade" does not return attention weights: use "eager" for output_attentions')
+    if isinstance(cache, PagedAttentionCache):
+        key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
+    if is_causal is None:
+        is_causal = getattr(module, "is_causal", True)
+    if dropout or _requires_grad(query, key, value, attention_mask, position_bias, s_aux):
+        reason = "dropout" if dropout else "gradients"
+        if _action == "error":
+            raise ValueError(f"attention requires {reason}, which compiled code does not have yet, expected eval() and "
+                             'torch.no_grad(), or saccade.transformers.set_training("fallback")')
+        _warn_once(f"attention requires {reason}, which compiled code does not have yet: it is computed by PyTorch. Use "
+                   'eval() and torch.no_grad() for inference, or saccade.transformers.set_training("error") to raise')
+        if isinstance(attention_mask, StructuredMask):
+            attention_mask = attention_mask.dense()
+        return reference.attention(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
+                                   is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux), None
+
+    query, key, value = _autocast(query, key, value)
+    batch, heads, queries, _ = query.shape
+    keys = key.shape[2]
+    if key.shape[0] != batch:  # as PyTorch's function, which broadcasts learned queries
+        batch = max(batch, key.shape[0])
+        query, key, value = (x.expand(batch, *x.shape[1:]) for x in (query, key, value))
+    extents = batch, heads, queries, keys
+    options: dict[str, Any] = {}
+    biases = [] if position_bias is None else [_table(position_bias, extents)]
+    if attention_mask is None:
+        if is_causal and queries > 1:
+            options["causal"] = "top_left"
+        if sliding_window is not None:
+            options |= _window(sliding_window, bool(is_causal), queries, keys)
+    elif isinstance(attention_mask, StructuredMask):
+        options |= attention_mask.options(batch)
+    elif attention_mask.dtype == torch.bool:
+        options["mask"] = _from_table(_table(attention_mask, extents))
+    else:
+        biases.append(_table(attention_mask, extents))
+    if softcap is not None or biases:
+        options["score"] = _score(softcap, biases)
+    if s_aux is not None:
+        options["sink"] = s_aux.detach() if s_aux.dtype == query.dtype else s_aux.detach().float()
+    if scaling is not None:
+        options["scale"] = scaling
+    if torch.compiler.is_compiling():
+        return attention(query, key, value, **options).transpose(1, 2).contiguous(), None
+    output = query.new_empty((batch, queries, heads, value.shape[3]))
+    attention(query, key, value, out=output.transpose(1, 2), **options)
+    return output, None
+
+
+def _requires_grad(*tensors: Any) -> bool:
+    return torch.is_grad_enabled() and any([isinstance(x, torch.Tensor) and x.requires_grad for x in tensors])
+
+
+def _autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The tensors in the type that autocast gives to attention, if it is enabled."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    dtype = torch.get_autocast_dtype(device)
+    return tuple([x.to(dtype) for x in tensors])
+
+
+def _table(x: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
+    """A mask or bias broadcast to [batch, heads, queries, keys], without a copy. As in Transformers' own functions, it
+    may have more keys."""
+    return x.detach()[..., : extents[3]].expand(extents)
+
+
+def _from_table(table: torch.Tensor) -> Callable[..., Any]:
+    return lambda b, h, i, j: table[b, h, i, j]
+
+
+def _score(softcap: float | None, biases: list[torch.Tensor]) -> Callable[..., Any]:
+    """The score function of a soft cap and of tables [batch, heads, queries, keys] that are added after it."""
+    first = biases[0] if biases else None
+    if len(biases) == 2:
+        second = biases[1]
+        add: Any = lambda s, b, h, i, j: s + first[b, h, i, j] + second[b, h, i, j]  # type: ignore[index]
+    elif first is not None:
+        add = lambda s, b, h, i, j: s + first[b, h, i, j]
+    else:
+        return scores.soft_cap(softcap)
+    return add if softcap is None else scores.soft_cap(softcap) >> add
+
+
+def _window(size: int, is_causal: bool, queries: int, keys: int) -> dict[str, Any]:
+    """The window of a call without a mask: `size` keys up to the query's own and, if not causal, after it, as the
+    FlashAttention functions of Transformers take it. A single query owns the last key."""
+    if is_causal:
+        return {"causal": "top_left" if queries > 1 else keys - 1, "window": size}
+    return {"window": (size - 1, size - 1)}

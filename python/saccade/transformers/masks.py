@@ -1,0 +1,252 @@
+"""Masks of Transformers models by their structure, without tensors of queries times keys.
+
+Transformers passes a mask function of absolute positions, the padding and the offsets of a cache to the function that is
+registered for an attention implementation, and its result to the attention function. The result here is a
+StructuredMask. It becomes options of `saccade.attention`: `causal`, `window` and `kv_len` for what Transformers' own
+mask functions and padding mean, and a traced mask for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+from transformers import masking_utils
+
+MaskFunction = Callable[..., Any]
+
+# The code objects of closures that Transformers' functions return. A closure with other code, also of another version
+# of Transformers, is traced.
+_AND = masking_utils.and_masks(masking_utils.causal_mask_function).__code__
+_WINDOW = masking_utils.sliding_window_overlay(1).__code__
+_SYMMETRIC_WINDOW = masking_utils.sliding_window_bidirectional_overlay(1).__code__
+
+# Functions that use a mask as numbers. Models that call them expect the additive masks of "eager".
+_ARITHMETIC = frozenset({"add", "sub", "mul", "__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__mul__",
+                         "__rmul__", "add_", "sub_", "mul_", "masked_fill", "masked_fill_"})
+
+
+def _free_variables(function: Any, code: CodeType) -> dict[str, Any] | None:
+    """The free variables of a closure with the given code; None for other functions."""
+    if type(function) is not FunctionType or function.__code__ is not code:
+        return None
+    return dict(zip(code.co_freevars, [cell.cell_contents for cell in function.__closure__ or ()]))
+
+
+class Structure:
+    """A mask function as the conjunction of a causal mask, windows and other functions."""
+
+    __slots__ = ("causal", "left", "right", "rest")
+
+    def __init__(self, function: MaskFunction):
+        self.causal = False
+        self.left: int | None = None  # the number of keys before a query's own that it attends to
+        self.right: int | None = None
+        self.rest: list[MaskFunction] = []
+        self._add(function)
+
+    def _add(self, function: MaskFunction) -> None:
+        if function is masking_utils.causal_mask_function:
+            self.causal = True
+        elif function is masking_utils.bidirectional_mask_function:
+            pass
+        elif parts := _free_variables(function, _AND):
+            for part in parts["mask_functions"]:
+                self._add(part)
+        elif found := _free_variables(function, _WINDOW):
+            self.left = _smaller(self.left, found["sliding_window"] - 1)
+        elif found := _free_variables(function, _SYMMETRIC_WINDOW):
+            self.left = _smaller(self.left, found["sliding_window"])
+            self.right = _smaller(self.right, found["sliding_window"])
+        else:
+            self.rest.append(function)
+
+
+def _smaller(x: int | None, y: int) -> int:
+    return y if x is None else min(x, y)
+
+
+class StructuredMask:
+    """The keys that each query attends to: what Transformers calls an attention mask [batch, 1, queries, keys].
+
+    It is passed through by models to the attention function. It has the shape and type of the boolean mask that
+    "sdpa" uses, and `dense` makes this mask. A model that computes with its mask gets the boolean tensor if it asked
+    for a mask that is always a tensor (`allow_is_causal_skip=False`, `allow_is_bidirectional_skip=False`). Otherwise it
+    computes attention itself instead of calling the attention function, and using the mask raises TypeError.
+    """
+
+    def __init__(self, *, batch_size: int, q_length: int, kv_length: int, q_offset: Any, kv_offset: Any,
+                 mask_function: MaskFunction, attention_mask: torch.Tensor | None, use_vmap: bool, device: Any,
+                 is_tensor: bool):
+        """Arguments are those of Transformers' mask functions (`masking_utils.sdpa_mask`). `is_tensor`: the model asked
+        for a tensor."""
+        self.batch_size, self.q_length, self.kv_length = batch_size, q_length, kv_length
+        self.q_offset, self.kv_offset = q_offset, kv_offset
+        self.mask_function, self.attention_mask, self.use_vmap = mask_function, attention_mask, use_vmap
+        self.device, self.is_tensor = device, is_tensor
+        self._dense: torch.Tensor | None = None
+        self._options: dict[int, dict[str, Any]] = {}  # by batch
+
+    # --- as a tensor ----------------------------------------------------------------------------------------------
+
+    dtype = torch.bool
+    ndim = 4
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((self.batch_size, 1, self.q_length, self.kv_length))
+
+    def dim(self) -> int:
+        return 4
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def contiguous(self) -> StructuredMask:  # `generate` calls it
+        return self
+
+    def dense(self) -> torch.Tensor:
+        """The boolean mask [batch, 1, queries, keys] of "sdpa": true for keys that a query attends to."""
+        if self._dense is None:
+            self._dense = masking_utils.sdpa_mask(
+                self.batch_size, self.q_length, self.kv_length, self.q_offset, self.kv_offset, self.mask_function,
+                self.attention_mask, allow_is_causal_skip=False, use_vmap=self.use_vmap, device=self.device)
+        return self._dense
+
+    def _tensor_for(self, operation: str) -> torch.Tensor:
+        if not self.is_tensor or operation in _ARITHMETIC:
+            raise TypeError(f'the model uses its attention mask in "{operation}": it computes attention itself instead '
+                            'of calling Transformers\' AttentionInterface, expected attn_implementation="eager" for it')
+        return self.dense()
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls a function of torch with the boolean tensor."""
+        operation = getattr(function, "__name__", str(function))
+
+        def tensor(x: Any) -> Any:
+            return x._tensor_for(operation) if isinstance(x, StructuredMask) else x
+
+        args = [[tensor(each) for each in x] if isinstance(x, (list, tuple)) else tensor(x) for x in args]
+        return function(*args, **{name: tensor(x) for name, x in (kwargs or {}).items()})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(torch.Tensor, name):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return getattr(self._tensor_for(name), name)
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        return self._tensor_for("__getitem__")[index]
+
+    def __add__(self, other: Any) -> Any:
+        return self._tensor_for("__add__")
+
+    __radd__ = __add__
+
+    def __invert__(self) -> torch.Tensor:
+        return ~self._tensor_for("__invert__")
+
+    # --- as options of saccade.attention --------------------------------------------------------------------------
+
+    def options(self, batch: int) -> dict[str, Any]:
+        """Arguments of `saccade.attention` with this meaning for queries of `batch` batches. Positions and lengths are
+        passed as values that do not compile anew. Computed once for all layers."""
+        found = self._options.get(batch)
+        if found is None:
+            found = self._options[batch] = self._make_options(batch)
+        return found
+
+    def _make_options(self, batch: int) -> dict[str, Any]:
+        structure = Structure(self.mask_function)
+        options: dict[str, Any] = {}
+        offset = self.q_offset - self.kv_offset
+        rest = structure.rest
+        if structure.causal:
+            options["causal"] = offset
+            # A causal mask bounds the right side of a window.
+            if structure.left is not None:
+                options["window"] = structure.left + 1
+        elif structure.left is not None or structure.right is not None:
+            if type(offset) is int and offset == 0:
+                options["window"] = structure.left, structure.right
+            else:
+                rest = [self.mask_function]  # without `causal`, a window counts from key i for query i
+        functions = [self._relative(function) for function in rest]
+        if self.attention_mask is not None:
+            functions += self._add_padding(options, batch)
+        if functions:
+            options["mask"] = functions[0] if len(functions) == 1 else _all_of(functions)
+        return options
+
+    def _relative(self, function: MaskFunction) -> MaskFunction:
+        """A mask function of positions in the query and the key tensor, from one of absolute positions."""
+        offsets = self.q_offset, self.kv_offset
+        if all(type(each) is int and each == 0 for each in offsets):
+            return function
+        # Numbers in a closure are compiled in, elements of tensors are not.
+        query, key = (torch.as_tensor(each, device=self.device) for each in offsets)
+        return lambda b, h, i, j: function(b, h, i + query, j + key)
+
+    def _add_padding(self, options: dict[str, Any], batch: int) -> list[MaskFunction]:
+        """Adds the padding as a length, or returns mask functions. Padding before or after the tokens of each batch
+        needs no element for each key."""
+        assert self.attention_mask is not None
+        valid = self.attention_mask[:, self.kv_offset : self.kv_offset + self.kv_length]
+        columns = valid.shape[1]
+        if columns < self.kv_length:  # the rest of a static cache is padding, too
+            options["kv_len"] = columns
+        if valid.shape[0] != batch:
+            valid = valid.expand(batch, columns)
+        if torch.compiler.is_compiling():  # the values are not known
+            return [] if columns == 0 else [lambda b, h, i, j: valid[b, j]]
+        if columns == 0 or valid.all():
+            return []
+        numbers = valid.to(torch.int32)
+        count = numbers.sum(1)
+        start = numbers.argmax(1)
+        end = torch.where(count > 0, columns - numbers.flip(1).argmax(1), start)
+        if not torch.equal(end - start, count.to(end.dtype)):
+            return [lambda b, h, i, j: valid[b, j]]
+        if (end < columns).any():
+            options["kv_len"] = end
+        return [lambda b, h, i, j: j >= start[b]] if start.any() else []
+
+
+def _all_of(functions: list[MaskFunction]) -> MaskFunction:
+    first, *others = functions
+    second = others[0] if len(others) == 1 else _all_of(others)
+    return lambda b, h, i, j: first(b, h, i, j) & second(b, h, i, j)
+
+
+def make_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: Any = 0,
+    kv_offset: Any = 0,
+    mask_function: MaskFunction = masking_utils.causal_mask_function,
+    attention_mask: Any = None,
+    allow_is_causal_skip: bool = True,
+    allow_is_bidirectional_skip: bool = False,
+    use_vmap: bool = False,
+    device: Any = "cpu",
+    **unused: Any,
+) -> Any:
+    """The mask function of attn_implementation="saccade", with the parameters of `masking_utils.sdpa_mask`.
+
+    Returns None if every query attends to every key, otherwise a StructuredMask.
+    """
+    if isinstance(attention_mask, StructuredMask):  # made ahead by `generate`, and passed to the model as its mask
+        return attention_mask
+    is_bidirectional = mask_function is masking_utils.bidirectional_mask_function
+    if is_bidirectional and attention_mask is None and allow_is_bidirectional_skip:
+        return None
+    if isinstance(q_offset, torch.Tensor):
+        # A static cache advances its offset in place before attention reads it.
+        q_offset = q_offset.clone() if torch.compiler.is_compiling() else int(q_offset)
+    return StructuredMask(
+        batch_size=batch_size, q_length=q_length, kv_length=kv_length, q_offset=q_offset, kv_offset=kv_offset,
+        mask_function=mask_function, attention_mask=attention_mask, use_vmap=use_vmap, device=device,
+        is_tensor=not (allow_is_bidirectional_skip if is_bidirectional else allow_is_causal_skip))
