@@ -51,6 +51,7 @@ def attention_forward(
     s_aux: torch.Tensor | None = None,
     sliding_window: int | None = None,
     cache: Any = None,
+    indices: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of a Transformers module, with the parameters of its attention functions.
@@ -68,17 +69,23 @@ def attention_forward(
         softcap: scores become softcap * tanh(score / softcap) before biases and masks.
         s_aux: [heads], one more score of each row, without a value (attention sinks).
         sliding_window: the number of keys of a window. Only used without a mask: masks include it.
+        indices: [batch, queries, n], the keys that each query attends to (DeepSeek sparse attention), within the mask.
         cache: the cache of continuous batching, which takes key and value first.
 
     Returns:
         (output [batch, queries, heads, head_dim_v], None). Attention weights are not returned.
 
     Raises:
+        NotImplementedError: sinks of each query, or block-sparse attention by block indices.
         ValueError: gradients or dropout are required, and `set_training("error")` was called.
         Others: as `saccade.attention`.
     """
     if kwargs.get("output_attentions"):
         _warn_once('attn_implementation="saccade" does not return attention weights: use "eager" for output_attentions')
+    for name in ("sinks", "block_indices"):
+        if kwargs.get(name) is not None:
+            raise NotImplementedError(f'{type(module).__name__} passes {name}, which attn_implementation="saccade" does '
+                                      'not support, expected "eager" for this model')
     if isinstance(cache, PagedAttentionCache):
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
     if is_causal is None:
@@ -90,7 +97,9 @@ def attention_forward(
                              'torch.no_grad(), or saccade.transformers.set_training("fallback")')
         _warn_once(f"attention requires {reason}, which compiled code does not have yet: it is computed by PyTorch. Use "
                    'eval() and torch.no_grad() for inference, or saccade.transformers.set_training("error") to raise')
-        if isinstance(attention_mask, StructuredMask):
+        if indices is not None:
+            attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
+        elif isinstance(attention_mask, StructuredMask):
             attention_mask = attention_mask.dense()
         return reference.attention(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                                    is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux), None
@@ -102,6 +111,8 @@ def attention_forward(
         batch = max(batch, key.shape[0])
         query, key, value = (x.expand(batch, *x.shape[1:]) for x in (query, key, value))
     extents = batch, heads, queries, keys
+    if indices is not None:
+        attention_mask = _select(indices, attention_mask, keys, bool(is_causal))
     options: dict[str, Any] = {}
     biases = [] if position_bias is None else [_table(position_bias, extents)]
     if attention_mask is None:
@@ -145,6 +156,19 @@ def _table(x: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
     """A mask or bias broadcast to [batch, heads, queries, keys], without a copy. As in Transformers' own functions, it
     may have more keys."""
     return x.detach()[..., : extents[3]].expand(extents)
+
+
+def _select(indices: torch.Tensor, mask: Any, keys: int, is_causal: bool) -> torch.Tensor:
+    """The mask of the keys at `indices` [batch, queries, n], joined with a boolean or additive mask, or if there is none
+    with a causal mask. Models make a score for each query and key to choose the indices, so this mask is no larger than
+    what they have."""
+    selected = indices.new_zeros((*indices.shape[:2], keys), dtype=torch.bool).scatter(-1, indices.long(), True)
+    selected = selected.unsqueeze(1)
+    if mask is None:
+        return selected.tril() if is_causal and indices.shape[1] > 1 else selected
+    if mask.dtype == torch.bool:
+        return (mask.dense() if isinstance(mask, StructuredMask) else mask) & selected
+    return mask.masked_fill(~selected, torch.finfo(mask.dtype).min)
 
 
 def _from_table(table: torch.Tensor) -> Callable[..., Any]:

@@ -23,9 +23,8 @@ _AND = masking_utils.and_masks(masking_utils.causal_mask_function).__code__
 _WINDOW = masking_utils.sliding_window_overlay(1).__code__
 _SYMMETRIC_WINDOW = masking_utils.sliding_window_bidirectional_overlay(1).__code__
 
-# Functions that use a mask as numbers. Models that call them expect the additive masks of "eager".
-_ARITHMETIC = frozenset({"add", "sub", "mul", "__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__mul__",
-                         "__rmul__", "add_", "sub_", "mul_", "masked_fill", "masked_fill_"})
+# Functions that use a mask as numbers: models that call them expect the additive masks of "eager".
+_ARITHMETIC = frozenset({"__add__", "__radd__", "__iadd__", "add", "add_"})
 
 
 def _free_variables(function: Any, code: CodeType) -> dict[str, Any] | None:
@@ -137,16 +136,35 @@ class StructuredMask:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
         return getattr(self._tensor_for(name), name)
 
-    def __getitem__(self, index: Any) -> torch.Tensor:
-        return self._tensor_for("__getitem__")[index]
+    def __getitem__(self, index: Any) -> Any:
+        """A slice of the queries or keys is a StructuredMask; other items are those of the tensor."""
+        index = index if isinstance(index, tuple) else (index,)
+        if Ellipsis in index[:1] and len(index) <= 5:
+            index = (slice(None),) * (5 - len(index)) + index[1:]
+        if not all([type(each) is slice and each.step in (None, 1) for each in index]):
+            return self._tensor_for("__getitem__")[index]
+        bounds = [each.indices(extent) for each, extent in zip(index, self.shape)]
+        if any([bound != (0, extent, 1) for bound, extent in zip(bounds[:2], self.shape)]):
+            return self._tensor_for("__getitem__")[index]
+        (q_start, q_end, _), (kv_start, kv_end, _) = (bounds + [(0, extent, 1) for extent in self.shape[len(index):]])[2:]
+        return StructuredMask(
+            batch_size=self.batch_size, q_length=max(q_end - q_start, 0), kv_length=max(kv_end - kv_start, 0),
+            q_offset=self.q_offset + q_start, kv_offset=self.kv_offset + kv_start, mask_function=self.mask_function,
+            attention_mask=self.attention_mask, use_vmap=self.use_vmap, device=self.device, is_tensor=self.is_tensor)
 
     def __add__(self, other: Any) -> Any:
-        return self._tensor_for("__add__")
+        return self._tensor_for("__add__") + other
 
-    __radd__ = __add__
+    def __and__(self, other: Any) -> Any:
+        return self._tensor_for("__and__") & other
+
+    def __or__(self, other: Any) -> Any:
+        return self._tensor_for("__or__") | other
 
     def __invert__(self) -> torch.Tensor:
         return ~self._tensor_for("__invert__")
+
+    __radd__, __rand__, __ror__ = __add__, __and__, __or__
 
     # --- as options of saccade.attention --------------------------------------------------------------------------
 
@@ -190,8 +208,8 @@ class StructuredMask:
         return lambda b, h, i, j: function(b, h, i + query, j + key)
 
     def _add_padding(self, options: dict[str, Any], batch: int) -> list[MaskFunction]:
-        """Adds the padding as a length, or returns mask functions. Padding before or after the tokens of each batch
-        needs no element for each key."""
+        """Adds the padding as a length and returns mask functions. Padding before and after the tokens of each batch
+        becomes bounds of the loop over keys, other padding is read for each key."""
         assert self.attention_mask is not None
         valid = self.attention_mask[:, self.kv_offset : self.kv_offset + self.kv_length]
         columns = valid.shape[1]
@@ -209,9 +227,8 @@ class StructuredMask:
         end = torch.where(count > 0, columns - numbers.flip(1).argmax(1), start)
         if not torch.equal(end - start, count.to(end.dtype)):
             return [lambda b, h, i, j: valid[b, j]]
-        if (end < columns).any():
-            options["kv_len"] = end
-        return [lambda b, h, i, j: j >= start[b]] if start.any() else []
+        options["kv_len"] = end  # also without padding at the end: one kernel for either side
+        return [lambda b, h, i, j: j >= start[b]]
 
 
 def _all_of(functions: list[MaskFunction]) -> MaskFunction:

@@ -1,0 +1,88 @@
+"""`generate` with attn_implementation="saccade": the tokens of "eager" with every cache, without compiling at each step."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+from transformers_families import FAMILIES, inputs_of, padding
+
+import saccade
+import saccade.transformers
+
+# Transformers' sliding caches are the dynamic and static caches of models with windows.
+CACHES = {"dynamic": {}, "static": {"cache_implementation": "static"}, "none": {"use_cache": False}}
+DECODERS = ("llama", "mistral", "gpt_oss")
+CASES = [(name, cache) for name in DECODERS for cache in ("dynamic", "static")]
+CASES += [("gemma2", "static"), ("llama", "none"), ("mistral", "none"), ("t5", "dynamic"), ("t5", "static"), ("whisper", "dynamic"),
+          ("bart", "static")]
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {}
+
+
+def built(models, name):
+    if name not in models:
+        models[name] = FAMILIES[name].build()
+    return models[name]
+
+
+def tokens_of(model, given, implementation, **options):
+    """Sampled from a fixed seed: the most likely tokens of random weights repeat."""
+    model.set_attn_implementation(implementation)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        return model.generate(**given, do_sample=True, temperature=3.0, top_k=0, **{"max_new_tokens": 9, **options})
+
+
+def prompt_of(name, side="left"):
+    given = inputs_of(FAMILIES[name], side)
+    given.pop("decoder_input_ids", None)
+    return given
+
+
+@pytest.mark.parametrize("name, cache", CASES)
+def test_tokens(models, name, cache):
+    model, given = built(models, name), prompt_of(name)
+    expected, found = (tokens_of(model, given, each, **CACHES[cache]) for each in ("eager", "saccade"))
+    assert expected.tolist() == found.tolist()
+    assert len(set(found[0, -9:].tolist())) > 3
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 2}, {"prefill_chunk_size": 5},
+                                     {"cache_implementation": "static", "prefill_chunk_size": 5}], ids=str)
+def test_options_of_generate(models, options):
+    model, given = built(models, "mistral"), prompt_of("mistral")
+    expected, found = (tokens_of(model, given, each, **options) for each in ("eager", "saccade"))
+    assert expected.tolist() == found.tolist()
+
+
+def test_number_of_compilations(models):
+    """Steps, prompt lengths, batches and padding take no compilation of their own."""
+    model, given = built(models, "llama"), prompt_of("llama")
+    tokens_of(model, given, "saccade")
+    before = saccade.cache_info().compilations
+    tokens_of(model, given, "saccade", max_new_tokens=30)
+    tokens_of(model, prompt_of("llama", "right"), "saccade")
+    for batch, length in ((1, 5), (3, 9)):
+        mask = padding("left", range(2, 2 + batch))[:, -length:]
+        given = {"input_ids": torch.randint(2, 99, (batch, mask.shape[1])), "attention_mask": mask}
+        tokens_of(model, given, "saccade")
+    assert saccade.cache_info().compilations == before
+
+
+def test_continued_cache(models):
+    """Queries after keys of a cache: three tokens at once after seven, then one."""
+    model = built(models, "mistral")
+    given = prompt_of("mistral")
+    results = []
+    for implementation in ("eager", "saccade"):
+        model.set_attn_implementation(implementation)
+        cache = transformers.DynamicCache(config=model.config)
+        with torch.no_grad():
+            for start, end in ((0, 7), (7, 10), (10, 11)):
+                logits = model(given["input_ids"][:, start:end], attention_mask=given["attention_mask"][:, :end],
+                               past_key_values=cache).logits
+        results.append(logits)
+    assert torch.allclose(*results, atol=1e-4)
