@@ -60,14 +60,14 @@ def test_options_of_generate(models, options):
 
 def test_number_of_compilations(models):
     """Steps, prompt lengths, batches and padding take no compilation of their own."""
-    model, given = built(models, "llama"), prompt_of("llama")
-    tokens_of(model, given, "saccade")
+    model = built(models, "llama")
+    tokens_of(model, prompt_of("llama"), "saccade")
+    tokens_of(model, prompt_of("llama", "right"), "saccade")  # new tokens come after padding: no length
     before = saccade.cache_info().compilations
-    tokens_of(model, given, "saccade", max_new_tokens=30)
-    tokens_of(model, prompt_of("llama", "right"), "saccade")
+    tokens_of(model, prompt_of("llama"), "saccade", max_new_tokens=30)
     for batch, length in ((1, 5), (3, 9)):
         mask = padding("left", range(2, 2 + batch))[:, -length:]
-        given = {"input_ids": torch.randint(2, 99, (batch, mask.shape[1])), "attention_mask": mask}
+        given = {"input_ids": torch.randint(2, 99, (batch, length)), "attention_mask": mask}
         tokens_of(model, given, "saccade")
     assert saccade.cache_info().compilations == before
 
