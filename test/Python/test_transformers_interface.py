@@ -1,0 +1,189 @@
+"""The attention function of attn_implementation="saccade": its arguments, calls in training, and what is refused."""
+
+import types
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers_families import FAMILIES, inputs_of
+
+import saccade.transformers
+from saccade.transformers import attention_forward, interface, set_training
+
+BATCH, HEADS, KV_HEADS, QUERIES, KEYS, SIZE = 2, 4, 2, 6, 9, 16
+
+
+@pytest.fixture(autouse=True)
+def no_grad_and_fallback(monkeypatch):
+    monkeypatch.setattr(interface, "_warned", set())
+    with torch.no_grad():
+        yield
+    set_training("fallback")
+
+
+@pytest.fixture
+def qkv():
+    torch.manual_seed(0)
+    return (torch.randn(BATCH, QUERIES, HEADS, SIZE).transpose(1, 2), torch.randn(BATCH, KV_HEADS, KEYS, SIZE),
+            torch.randn(BATCH, KV_HEADS, KEYS, SIZE))
+
+
+def module(is_causal=False):
+    return types.SimpleNamespace(is_causal=is_causal, num_key_value_groups=HEADS // KV_HEADS, training=False)
+
+
+def check(qkv, mask=None, *, is_causal=False, **options):
+    """Compares with Transformers' own function."""
+    found, weights = attention_forward(module(is_causal), *qkv, mask, **options)
+    expected, _ = sdpa_attention_forward(module(is_causal), *qkv, mask, **options)
+    assert weights is None and found.is_contiguous() and found.shape == expected.shape
+    assert torch.allclose(found, expected, atol=2e-6)
+
+
+def test_registered():
+    name = saccade.transformers.NAME
+    assert transformers.AttentionInterface()[name] is attention_forward
+    assert transformers.AttentionMaskInterface()[name] is saccade.transformers.make_mask
+
+
+def test_is_causal(qkv):
+    """The argument goes before the module's attribute. Query i sees the keys up to i; one query sees all."""
+    q, k, v = qkv
+    for attribute in (False, True):
+        for argument in (None, False, True):
+            found, _ = attention_forward(module(attribute), *qkv, None, is_causal=argument)
+            expected, _ = sdpa_attention_forward(module(attribute), *qkv, None, is_causal=argument)
+            assert torch.allclose(found, expected, atol=2e-6)
+    check((q[:, :, -1:], k, v), is_causal=True)
+
+
+@pytest.mark.parametrize("shape", [(BATCH, 1, QUERIES, KEYS), (1, HEADS, QUERIES, KEYS), (BATCH, 1, 1, KEYS)])
+def test_given_masks(qkv, shape):
+    """Masks that users prepare are boolean or additive, and broadcast."""
+    mask = torch.rand(shape) < 0.7
+    mask[..., 0] = True
+    check(qkv, mask)
+    check(qkv, torch.where(mask, torch.randn(shape), torch.finfo(torch.float32).min))
+    found, _ = attention_forward(module(), *qkv, torch.cat([mask, mask], dim=-1))  # more keys than there are
+    assert torch.equal(found, attention_forward(module(), *qkv, mask)[0])
+
+
+def test_position_bias(qkv):
+    bias = torch.randn(1, HEADS, QUERIES, KEYS)
+    check(qkv, position_bias=bias, scaling=1.0)
+    check(qkv, torch.rand(BATCH, 1, QUERIES, KEYS) < 0.7, position_bias=bias)
+    check(qkv, torch.randn(BATCH, 1, QUERIES, KEYS), position_bias=bias)
+    check(qkv, is_causal=True, position_bias=bias)
+
+
+def test_batch_of_queries_broadcasts(qkv):
+    q, k, v = qkv
+    found, _ = attention_forward(module(), q[:1], k, v, None)
+    assert torch.equal(found, attention_forward(module(), q[:1].expand(2, -1, -1, -1), k, v, None)[0])
+
+
+@pytest.mark.parametrize("queries", [QUERIES, 1])
+def test_window_without_mask(qkv, queries):
+    """As FlashAttention: `sliding_window` keys up to the query's own; the only query owns the last key."""
+    q, k, v = qkv
+    q = q[:, :, :queries]
+    own = torch.arange(queries)[:, None] if queries > 1 else torch.tensor([[KEYS - 1]])
+    keys = torch.arange(KEYS)
+    expected, _ = attention_forward(module(), q, k, v, ((keys <= own) & (keys > own - 3))[None, None])
+    found, _ = attention_forward(module(True), q, k, v, None, sliding_window=3)
+    assert torch.allclose(found, expected, atol=2e-6)
+
+
+def test_window_without_mask_on_both_sides(qkv):
+    own, keys = torch.arange(QUERIES)[:, None], torch.arange(KEYS)
+    expected, _ = attention_forward(module(), *qkv, ((keys - own).abs() < 3)[None, None])
+    assert torch.allclose(attention_forward(module(), *qkv, None, sliding_window=3)[0], expected, atol=2e-6)
+
+
+def test_sinks_of_another_type(qkv):
+    """Sinks of f16 weights beside f32 queries, and of f32 beside bf16."""
+    sinks = torch.randn(HEADS)
+    expected, _ = attention_forward(module(), *qkv, None, s_aux=sinks.half().float())
+    assert torch.equal(attention_forward(module(), *qkv, None, s_aux=sinks.half())[0], expected)
+
+
+def test_autocast(qkv):
+    """Attention computes in autocast's type, as PyTorch's function does."""
+    with torch.autocast("cpu", torch.bfloat16):
+        found, _ = attention_forward(module(), *qkv, None)
+        expected, _ = sdpa_attention_forward(module(), *qkv, None)
+    assert found.dtype == expected.dtype == torch.bfloat16
+    assert torch.allclose(found.float(), expected.float(), atol=2e-2)
+
+
+def test_inference_mode(qkv):
+    with torch.inference_mode():
+        check([x.clone() for x in qkv])
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "t5", "bert"])
+def test_training(name):
+    """Gradients are those of eager attention; there is one warning for the process."""
+    family = FAMILIES[name]
+    model, given = family.build(), inputs_of(family, "right")
+    results = []
+    for implementation in ("eager", "saccade"):
+        model.set_attn_implementation(implementation)
+        model.zero_grad()
+        with torch.enable_grad(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            output = model(**given)[0]
+            shown = [str(each.message) for each in caught if "saccade" in str(each.message)]
+            mask = given["attention_mask"].bool()
+            (output[mask] if output.shape[:2] == mask.shape else output).square().mean().backward()
+        results.append(torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None]))
+    assert len(shown) == 1 and "requires gradients, which compiled code does not have yet" in shown[0]
+    assert (results[1] - results[0]).norm() < 1e-4 * results[0].norm()
+
+
+def test_dropout(qkv):
+    with pytest.warns(UserWarning, match="requires dropout"):
+        found, _ = attention_forward(module(), *qkv, None, dropout=0.5)
+    assert not torch.allclose(found, attention_forward(module(), *qkv, None)[0], atol=1e-2)
+
+
+def test_error_instead_of_fallback(qkv):
+    set_training("error")
+    q, k, v = qkv
+    with torch.enable_grad(), pytest.raises(ValueError, match="requires gradients.*expected eval"):
+        attention_forward(module(), q.requires_grad_(), k, v, None)
+    with pytest.raises(ValueError, match="requires dropout"):
+        attention_forward(module(), *qkv, None, dropout=0.1)
+    attention_forward(module(), *qkv, None)
+    with pytest.raises(ValueError, match="action is 'never', expected one of 'fallback', 'error'"):
+        set_training("never")
+
+
+def test_weights_are_not_returned(qkv):
+    """Transformers refuses the attribute; for the argument of a call there is a warning."""
+    model = FAMILIES["bert"].build()
+    model.set_attn_implementation("saccade")
+    with pytest.raises(ValueError, match="Please set it to 'eager' instead"):
+        model.config.output_attentions = True
+    with pytest.warns(UserWarning, match='does not return attention weights: use "eager"'):
+        assert attention_forward(module(), *qkv, None, output_attentions=True)[1] is None
+
+
+@pytest.mark.parametrize("name", ["sinks", "block_indices"])
+def test_not_supported(qkv, name):
+    with pytest.raises(NotImplementedError, match=f"SimpleNamespace passes {name}, .* expected \"eager\""):
+        attention_forward(module(), *qkv, None, **{name: torch.zeros(1)})
+
+
+def test_torch_compile():
+    """Compiled code ends its graph at the call; results do not change."""
+    family = FAMILIES["mistral"]
+    model, given = family.build(), inputs_of(family, "left")
+    model.set_attn_implementation("saccade")
+    expected = model(**given).logits
+    found = torch.compile(model, backend="eager")(**given).logits
+    mask = given["attention_mask"].bool()
+    assert torch.allclose(found[mask], expected[mask], atol=1e-5)
