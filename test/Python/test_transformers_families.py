@@ -37,7 +37,7 @@ def error_of(model, given):
     return max(errors)
 
 
-@pytest.mark.parametrize("name, side", CASES)
+@pytest.mark.parametrize(("name", "side"), CASES)
 def test_family(models, name, side):
     family = FAMILIES[name]
     if name not in models:
@@ -49,7 +49,7 @@ def test_family(models, name, side):
     assert saccade.cache_info().compilations == before
 
 
-@pytest.mark.parametrize("name, dtype", [("bert", torch.float16), ("llama", torch.bfloat16), ("t5", torch.bfloat16)])
+@pytest.mark.parametrize(("name", "dtype"), [("bert", torch.float16), ("llama", torch.bfloat16), ("t5", torch.bfloat16)])
 def test_half(name, dtype):
     """In 16 bits the error is at most about that of eager attention, against f32."""
     family = FAMILIES[name]

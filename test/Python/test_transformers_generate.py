@@ -42,7 +42,7 @@ def prompt_of(name, side="left"):
     return given
 
 
-@pytest.mark.parametrize("name, cache", CASES)
+@pytest.mark.parametrize(("name", "cache"), CASES)
 def test_tokens(models, name, cache):
     model, given = built(models, name), prompt_of(name)
     expected, found = (tokens_of(model, given, each, **CACHES[cache]) for each in ("eager", "saccade"))

@@ -153,7 +153,7 @@ def test_dropout(qkv):
 def test_error_instead_of_fallback(qkv):
     set_training("error")
     q, k, v = qkv
-    with torch.enable_grad(), pytest.raises(ValueError, match="requires gradients.*expected eval"):
+    with torch.enable_grad(), pytest.raises(ValueError, match=r"requires gradients.*expected eval"):
         attention_forward(module(), q.requires_grad_(), k, v, None)
     with pytest.raises(ValueError, match="requires dropout"):
         attention_forward(module(), *qkv, None, dropout=0.1)

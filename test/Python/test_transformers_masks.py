@@ -137,9 +137,9 @@ def test_as_tensor():
                                  lambda mask: torch.zeros(BATCH, 1, 12, 12).masked_fill(mask, -1.0)])
 def test_refused_as_tensor(use):
     """Models that compute attention themselves expect an additive mask."""
-    with pytest.raises(TypeError, match='instead of calling Transformers\' AttentionInterface, expected attn_impl.*"eager"'):
+    with pytest.raises(TypeError, match=r'instead of calling Transformers\' AttentionInterface, expected attn_impl.*"eager"'):
         use(mask_of("causal"))
-    with pytest.raises(TypeError, match="__add__|__radd__|add"):
+    with pytest.raises(TypeError, match=r"__add__|__radd__|add"):
         mask_of("causal", allow_is_causal_skip=False) + torch.zeros(())
 
 

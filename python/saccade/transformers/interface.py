@@ -84,8 +84,8 @@ def attention_forward(
         _warn_once('attn_implementation="saccade" does not return attention weights: use "eager" for output_attentions')
     for name in ("sinks", "block_indices"):
         if kwargs.get(name) is not None:
-            raise NotImplementedError(f'{type(module).__name__} passes {name}, which attn_implementation="saccade" does '
-                                      'not support, expected "eager" for this model')
+            raise NotImplementedError(f'{type(module).__name__} passes {name}, which attn_implementation="saccade" '
+                                      'does not support, expected "eager" for this model')
     if isinstance(cache, PagedAttentionCache):
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
     if is_causal is None:
@@ -95,8 +95,8 @@ def attention_forward(
         if _action == "error":
             raise ValueError(f"attention requires {reason}, which compiled code does not have yet, expected eval() and "
                              'torch.no_grad(), or saccade.transformers.set_training("fallback")')
-        _warn_once(f"attention requires {reason}, which compiled code does not have yet: it is computed by PyTorch. Use "
-                   'eval() and torch.no_grad() for inference, or saccade.transformers.set_training("error") to raise')
+        _warn_once(f"attention requires {reason}, which compiled code does not have yet: it is computed by PyTorch. "
+                   "Use eval() and torch.no_grad() for inference, or saccade.transformers.set_training('error') to raise")
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
         elif isinstance(attention_mask, StructuredMask):
@@ -133,7 +133,8 @@ def attention_forward(
     if scaling is not None:
         options["scale"] = scaling
     if torch.compiler.is_compiling():
-        return attention(query, key, value, **options).transpose(1, 2).contiguous(), None
+        result: Any = attention(query, key, value, **options)
+        return result.transpose(1, 2).contiguous(), None
     output = query.new_empty((batch, queries, heads, value.shape[3]))
     attention(query, key, value, out=output.transpose(1, 2), **options)
     return output, None
@@ -159,9 +160,9 @@ def _table(x: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
 
 
 def _select(indices: torch.Tensor, mask: Any, keys: int, is_causal: bool) -> torch.Tensor:
-    """The mask of the keys at `indices` [batch, queries, n], joined with a boolean or additive mask, or if there is none
-    with a causal mask. Models make a score for each query and key to choose the indices, so this mask is no larger than
-    what they have."""
+    """The mask of the keys at `indices` [batch, queries, n], joined with a boolean or additive mask, or with a causal
+    mask if there is none. Models make a score for each query and key to choose the indices, so this mask is no larger
+    than what they have."""
     selected = indices.new_zeros((*indices.shape[:2], keys), dtype=torch.bool).scatter(-1, indices.long(), True)
     selected = selected.unsqueeze(1)
     if mask is None:
@@ -175,7 +176,7 @@ def _from_table(table: torch.Tensor) -> Callable[..., Any]:
     return lambda b, h, i, j: table[b, h, i, j]
 
 
-def _score(softcap: float | None, biases: list[torch.Tensor]) -> Callable[..., Any]:
+def _score(softcap: float | None, biases: list[torch.Tensor]) -> Any:
     """The score function of a soft cap and of tables [batch, heads, queries, keys] that are added after it."""
     first = biases[0] if biases else None
     if len(biases) == 2:

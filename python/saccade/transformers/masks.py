@@ -1,7 +1,7 @@
 """Masks of Transformers models by their structure, without tensors of queries times keys.
 
-Transformers passes a mask function of absolute positions, the padding and the offsets of a cache to the function that is
-registered for an attention implementation, and its result to the attention function. The result here is a
+Transformers passes a mask function of absolute positions, the padding and the offsets of a cache to the function that
+is registered for an attention implementation, and its result to the attention function. The result here is a
 StructuredMask. It becomes options of `saccade.attention`: `causal`, `window` and `kv_len` for what Transformers' own
 mask functions and padding mean, and a traced mask for the rest.
 """
@@ -146,7 +146,8 @@ class StructuredMask:
         bounds = [each.indices(extent) for each, extent in zip(index, self.shape)]
         if any([bound != (0, extent, 1) for bound, extent in zip(bounds[:2], self.shape)]):
             return self._tensor_for("__getitem__")[index]
-        (q_start, q_end, _), (kv_start, kv_end, _) = (bounds + [(0, extent, 1) for extent in self.shape[len(index):]])[2:]
+        bounds += [(0, extent, 1) for extent in self.shape[len(index) :]]
+        (q_start, q_end, _), (kv_start, kv_end, _) = bounds[2:]
         return StructuredMask(
             batch_size=self.batch_size, q_length=max(q_end - q_start, 0), kv_length=max(kv_end - kv_start, 0),
             q_offset=self.q_offset + q_start, kv_offset=self.kv_offset + kv_start, mask_function=self.mask_function,
