@@ -9,6 +9,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 import saccade
+from saccade.torch.caches import register_caches
 from saccade.torch.errors import ExportError
 from saccade.torch.program import Program, Result
 from saccade.torch.reader import read
@@ -43,8 +44,9 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
         return Compiled(read(module), **options)
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"found a {type(module).__name__}, expected a torch.nn.Module or an ExportedProgram")
+    register_caches(module)
     # torch.export merges arguments that are the same tensor.
-    args, kwargs = _apart((args or (), kwargs))
+    args, kwargs = _apart((() if args is None else args, kwargs))
     with torch.no_grad():
         exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     return Compiled(read(exported, type(module).__name__), **options)

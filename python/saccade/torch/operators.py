@@ -25,13 +25,16 @@ OPERATORS = frozenset("""
 """.split())
 """In namespace aten."""
 
+ALIASES = {"detach_": "detach"}
+"""Operators that write to their operands, but no elements, and their forms that do not."""
+
 
 def is_known(op: Any) -> bool:
     """Whether the compiler supports an operator; targets that are no torch operators count as supported."""
     if not isinstance(op, torch._ops.OpOverload):
         return True
     namespace, _, name = op._schema.name.partition("::")
-    return namespace == "aten" and (name in OPERATORS or name.startswith("sym_"))
+    return namespace == "aten" and (ALIASES.get(name, name) in OPERATORS or name.startswith("sym_"))
 
 
 def decompositions() -> dict[Any, Any]:

@@ -18,7 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from saccade._graph import SMALL, Value, Writer, tensor_type
 from saccade._text import Names, declare, quote
 from saccade.torch.errors import ExportError
-from saccade.torch.operators import decompositions, is_known
+from saccade.torch.operators import ALIASES, decompositions, is_known
 from saccade.torch.program import ELEMENTS, Program, Result, Weight
 
 _UNKNOWN = "!torch.value"
@@ -64,11 +64,13 @@ def read_graph(exported: Any, name: str) -> Program:
 
 
 def _is_functional(exported: ExportedProgram) -> bool:
-    """Whether no node writes to its operands or is a higher-order op."""
+    """Whether no node writes to elements of its operands or is a higher-order op. (Caches of Transformers use `detach_`
+    on constants of submodules, and PyTorch 2.13 mixes up such constants when it decomposes the program.)"""
     for node in exported.graph.nodes:
         if node.op == "get_attr" or isinstance(node.target, torch._ops.HigherOrderOperator):
             return False
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+        schema = node.target._schema if isinstance(node.target, torch._ops.OpOverload) else None
+        if schema is not None and schema.is_mutable and schema.name.partition("::")[2] not in ALIASES:
             return False
     return True
 
@@ -212,7 +214,7 @@ class _Reader:
             namespace, _, short = schema.name.partition("::")
             arguments = [(each.name, node.kwargs.get(each.name, node.args[i] if i < len(node.args) else None))
                          for i, each in enumerate(schema.arguments)]
-            op = f"torch.{namespace}.{short}"
+            op = f"torch.{namespace}.{ALIASES.get(short, short)}"
             if short == "as_strided":  # the program has no strides, so they become attributes
                 source = node.args[0].meta["val"]
                 arguments += [("self_stride", source.stride()), ("self_offset", source.storage_offset())]

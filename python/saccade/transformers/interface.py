@@ -90,13 +90,11 @@ def attention_forward(
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
-    if dropout or _requires_grad(query, key, value, attention_mask, position_bias, s_aux):
-        reason = "dropout" if dropout else "gradients"
-        if _action == "error":
-            raise ValueError(f"attention requires {reason}, which compiled code does not have yet, expected eval() and "
-                             'torch.no_grad(), or saccade.transformers.set_training("fallback")')
-        _warn_once(f"attention requires {reason}, which compiled code does not have yet: it is computed by PyTorch. "
-                   "Use eval() and torch.no_grad() for inference, or saccade.transformers.set_training('error') to raise")
+    # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
+    is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
+    if is_exporting or dropout or _requires_grad(query, key, value, attention_mask, position_bias, s_aux):
+        if not is_exporting:
+            _fall_back("dropout" if dropout else "gradients")
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
         elif isinstance(attention_mask, StructuredMask):
@@ -138,6 +136,15 @@ def attention_forward(
     output = query.new_empty((batch, queries, heads, value.shape[3]))
     attention(query, key, value, out=output.transpose(1, 2), **options)
     return output, None
+
+
+def _fall_back(reason: str) -> None:
+    """Warns, or raises ValueError if the user chose so."""
+    if _action == "error":
+        raise ValueError(f"attention requires {reason}, which compiled code does not have yet, expected eval() and "
+                         'torch.no_grad(), or saccade.transformers.set_training("fallback")')
+    _warn_once(f"attention requires {reason}, which compiled code does not have yet: PyTorch computes it. "
+               "eval() and torch.no_grad() avoid it, saccade.transformers.set_training('error') raises instead")
 
 
 def _requires_grad(*tensors: Any) -> bool:
