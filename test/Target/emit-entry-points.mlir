@@ -83,17 +83,22 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK-SAME:    !llvm.ptr, %{{.*}}: f64, %{{.*}}: i64, %[[SIZES:.*]]: !llvm.ptr) -> !llvm.ptr
 // CHECK:         llvm.call @saccade_entry_shapes(%{{.*}}, %{{.*}}, %{{.*}}, %[[SIZES]])
 
+// CHECK-LABEL: llvm.func @saccade_scale_by_target() -> !llvm.ptr
+// CHECK:         %[[ENTRY:.*]] = llvm.mlir.addressof @__saccade_entry_scale_by
+// CHECK-NEXT:    %[[TARGET:.*]] = llvm.call @saccade_entry_target(%[[ENTRY]])
+// CHECK-NEXT:    llvm.return %[[TARGET]]
+
 // CHECK-LABEL: llvm.func @__tvm_ffi_scale_by(
 // CHECK-SAME:    %{{.*}}: !llvm.ptr, %[[ARGS:.*]]: !llvm.ptr, %[[COUNT:.*]]: i32, %[[RESULT:.*]]: !llvm.ptr) -> i32
 // CHECK:         %[[ENTRY:.*]] = llvm.mlir.addressof @__saccade_entry_scale_by
 // CHECK-NEXT:    %[[STATUS:.*]] = llvm.call @saccade_entry_call_tvm_ffi(%[[ENTRY]], %[[ARGS]], %[[COUNT]], %[[RESULT]])
 // CHECK-NEXT:    llvm.return %[[STATUS]]
 
-// Version 3, three inputs and one result, target v3. A value has rank, DLPack code and bits; -1 is a scalar or a dynamic
+// Version 4, three inputs and one result, target v3. A value has rank, DLPack code and bits; -1 is a scalar or a dynamic
 // extent.
 // TABLE-LABEL: llvm.mlir.global external constant @__saccade_entry_scale_by()
-// TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr)>
-// TABLE:         constant(3 : i32)
+// TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr)>
+// TABLE:         constant(4 : i32)
 // TABLE-NEXT:    constant(3 : i32)
 // TABLE-NEXT:    constant(1 : i32)
 // TABLE-NEXT:    constant(1 : i32)
