@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from saccade import _arrays, _foreign, _gpu, _operands, _program
 from saccade._arrays import Array
@@ -21,7 +21,7 @@ from saccade._opaque import call_untraced, is_compiling
 from saccade.function import Function
 from saccade.masks import Mask
 from saccade.module import compile
-from saccade.regions import Region, fingerprint, trace
+from saccade.regions import Fingerprint, Region, fingerprint, trace
 from saccade.regions.traced_function import variables
 from saccade.scores import Score
 
@@ -72,7 +72,18 @@ class _Plan:
 
 
 _plans: dict[tuple[Any, ...], _Plan] = {}
-_regions: dict[tuple[Any, ...], tuple[Region, str]] = {}  # by role, precision and fingerprint: the region and its text
+
+
+class _Regions(NamedTuple):
+    """The regions of functions with equal fingerprints."""
+
+    baked: tuple[int, ...]
+    """The fingerprint's numbers that at least one region has as constants."""
+    regions: dict[tuple[Any, ...], tuple[Region, str]]
+    """By the values of these numbers: a region and its text."""
+
+
+_regions: dict[tuple[Any, ...], _Regions] = {}  # by role, precision and fingerprint
 _axes: dict[str, int] = {}  # the axis of the head dimension by layout
 _Tensor: Any = None  # torch.Tensor, once torch is imported
 for _cache in (_plans, _regions):
@@ -334,24 +345,38 @@ def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tu
     precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
     found = fingerprint(function)
     known = None if found is None else _regions.get((role, precision, found.key))
-    if found is not None and known is not None:
-        region, text = known
-        captures = region.captures_of(found.tensors)
+    same = None if found is None or known is None else known.regions.get(found.values(known.baked))
+    if found is not None and same is not None:
+        region, text = same
+        captures = region.captures_of(found.tensors, found.numbers)
     else:
         region = trace(function, role, precision, device)
         text, captures = _program.region_key(role, region), region.captures
         if found and region.is_reusable:
-            if len(_regions) >= _MAX_PLANS:
-                _regions.clear()
-            # The tensors of this call are not kept: they may be large, and later calls have others.
-            made = [None if source is not None else made for source, made in zip(region.capture_sources, captures)]
-            _regions[role, precision, found.key] = dataclasses.replace(region, captures=tuple(made)), text
+            _keep(role, precision, found, region, text)
+    arrays = captures[: len(region.capture_sources)]
     try:
-        are_torch = tuple([(_gpu if is_on_gpu else _arrays).check_tensor(role, capture) for capture in captures])
+        are_torch = tuple([(_gpu if is_on_gpu else _arrays).check_tensor(role, array) for array in arrays])
     except (TypeError, ValueError):
         trace(function, role, precision, device)  # reports which one it is
         raise
     return region, (text, are_torch), captures
+
+
+def _keep(role: str, precision: str, found: Fingerprint, region: Region, text: str) -> None:
+    """Caches a region under its fingerprint and baked numbers."""
+    known = _regions.get((role, precision, found.key))
+    baked = tuple(sorted(region.baked.union(known.baked if known else ())))
+    if known is None or known.baked != baked:
+        # Other values of the numbers that were baked before led to the use of more.
+        if len(_regions) >= _MAX_PLANS:
+            _regions.clear()
+        known = _regions[role, precision, found.key] = _Regions(baked, {})
+    if len(known.regions) >= _MAX_PLANS:
+        known.regions.clear()
+    # The tensors of this call are not kept: they may be large, and later calls have others.
+    made = [None if source is not None else made for source, made in zip(region.capture_sources, region.captures)]
+    known.regions[found.values(baked)] = dataclasses.replace(region, captures=tuple(made)), text
 
 
 def _reword(error: Exception, tensors: tuple[Any, ...], functions: _Functions, is_pair: bool) -> None:
@@ -425,7 +450,7 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
         max=return_max, score=score, mask=mask, weight=weight,
     )  # fmt: skip
     function = _compile(_program.program(spec), target, gpu)
-    plan = _Plan(spec, function, kinds, kinds[0] and all(map(_arrays.is_torch, tensors)))
+    plan = _Plan(spec, function, kinds, kinds[0] and all([isinstance(x, (int, float)) or _arrays.is_torch(x) for x in tensors]))
     if kinds[0]:
         _Tensor = _arrays.torch_module().Tensor
     _axes[layout] = axis

@@ -44,8 +44,8 @@ def test_extreme_scores(group, name):
     library, role, texts, precision = GROUPS[group]
     function = eval(f"lambda s, b, h, i, j: {texts[name]}", NAMES[library])
     region = trace(function, role, precision)
-    captures = {number: array.numpy() if library is torch and array.dtype != torch.bfloat16 else array
-                for number, array in zip(region.numbers, region.captures)}  # fmt: skip
+    captures = {number: array.numpy() if isinstance(array, torch.Tensor) and array.dtype != torch.bfloat16 else array
+                for number, array in zip(region.names, region.captures)}  # fmt: skip
     wrong = []
     for score in SCORES:
         for place in PLACES:

@@ -34,8 +34,9 @@ helper = lambda i, j: i < j
 
 
 def key(function):
+    """The key and all numbers."""
     found = fingerprint(function)
-    return None if found is None else found.key
+    return None if found is None else (found.key, found.values(range(len(found.numbers))))
 
 
 def bias(x):

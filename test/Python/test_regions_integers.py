@@ -128,7 +128,7 @@ def wrong(seed):
         return None
     node = region.root.operands[0]  # whether the value is not 0
     value = node.operands[0] if node.op == "arith.cmpi" and node.attribute == "ne" else node
-    captures = {number: array.numpy() for number, array in zip(region.numbers, region.captures)}
+    captures = {number: array.numpy() for number, array in zip(region.names, region.captures)}
     for place in PLACES:
         try:
             expected = function(None, *map(torch.tensor, place))

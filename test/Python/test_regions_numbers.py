@@ -197,7 +197,7 @@ def test_numpy_compares_with_numbers_that_a_type_does_not_have(number):
             for function in (lambda b, h, i, j: compare(table[j], number), lambda b, h, i, j: compare(number, table[j])):
                 region = trace(function, "mask", "f32")
                 for j in range(5):
-                    assert evaluate(region.root, (0, 0, 0, j), [table]) == function(0, 0, 0, j), (compare, table.dtype, j)
+                    assert evaluate(region.root, (0, 0, 0, j), dict(zip(region.names, region.captures))) == function(0, 0, 0, j), (compare, table.dtype, j)
 
 
 WHOLE = {

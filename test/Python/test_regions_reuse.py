@@ -19,7 +19,8 @@ def test_region_reads_the_arrays_of_another_function(library):
     region = trace(order(x, y), "score", "f32")
     assert region.is_reusable
     assert set(map(id, region.captures)) == {id(x), id(y)}
-    rebound = region.captures_of(fingerprint(order(x2, y2)).tensors)
+    found = fingerprint(order(x2, y2))
+    rebound = region.captures_of(found.tensors, found.numbers)
     assert [id(c) for c in rebound] == [id({id(x): x2, id(y): y2}[id(c)]) for c in region.captures]
     again = trace(order(x2, y2), "score", "f32")
     names = ["%s", "%b", "%h", "%i", "%j"], ["%c0", "%c1"]

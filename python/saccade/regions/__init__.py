@@ -15,7 +15,9 @@ from typing import Any
 from saccade.regions.dtypes import BOOL, FLOAT, STORED, dtype_name
 from saccade.regions.emit import lines, live
 from saccade.regions.expression import Builder, Node
-from saccade.regions.fingerprint import Fingerprint, fingerprint
+from saccade.regions.fingerprint import Fingerprint, fingerprint, numbers_of
+from saccade.regions.numbers import Number, evaluator, is_variable, slot
+from saccade.regions.rebuild import rebuild_numbers
 from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError, variables
 
 __all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
@@ -26,38 +28,47 @@ class Region:
     """The expression that a score, mask or weight function computes."""
 
     captures: tuple[Any, ...]
-    """The captured tensors or arrays that elements are read from, without duplicates, in the order of capture_types."""
+    """The captured tensors or arrays that elements are read from, without duplicates, then Python numbers, in the order
+    of capture_types."""
     capture_types: tuple[str, ...]
-    """Their MLIR types, with dynamic extents, e.g. "tensor<?x?xf32>"."""
+    """Their MLIR types, with dynamic extents, e.g. "tensor<?x?xf32>", "index", "f32"."""
     capture_sources: tuple[int | None, ...]
-    """The index of each capture in the fingerprint's tensors; None for one that the function creates."""
+    """The index of each captured tensor in the fingerprint's tensors; None for one that the function creates."""
+    number_sources: tuple[Callable[[Sequence[int | float]], Any], ...] = field(repr=False)
+    """Functions of the fingerprint's numbers that compute the captured numbers."""
+    baked: frozenset[int]
+    """The fingerprint's numbers that are constants of the region."""
     is_reusable: bool
-    """Whether functions with an equal fingerprint have this region with their own tensors (see captures_of). False
-    without a fingerprint, or if tracing read elements or extents of captured tensors."""
+    """Whether functions with an equal fingerprint and equal baked numbers have this region with their own tensors and
+    other numbers (see captures_of). False without a fingerprint, or if tracing read elements or extents of captured
+    tensors."""
     root: Node = field(repr=False)
     """The yielded value."""
-    numbers: tuple[int, ...] = field(repr=False)
-    """The capture numbers used by loads."""
+    names: tuple[Any, ...] = field(repr=False)
+    """The attributes of the nodes that read each capture."""
 
     def body(self, arguments: Sequence[str], captures: Sequence[str], indent: str = "") -> str:
         """The block of the region as MLIR, ending with `attn.yield`.
 
         Args:
             arguments: SSA names of the score or weight (not for a mask) and of b, h, i, j, which are `index` values.
-            captures: SSA names of the captured tensors inside the region.
+            captures: SSA names of the captures inside the region.
             indent: prefix of each line.
 
         Other values are named %x0, %x1, ...
         """
         names, kinds = {}, {}
-        for number, name, kind in zip(self.numbers, captures, self.capture_types, strict=True):
-            names[number], kinds[number] = name, kind
+        for attribute, name, kind in zip(self.names, captures, self.capture_types, strict=True):
+            names[attribute], kinds[attribute] = name, kind
         return "\n".join(indent + line for line in lines(self.root, arguments, names, kinds))
 
-    def captures_of(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
-        """The captures of a function with an equal fingerprint, given that fingerprint's tensors."""
-        return tuple([made if source is None else tensors[source]
-                      for source, made in zip(self.capture_sources, self.captures)])
+    def captures_of(self, tensors: Sequence[Any], numbers: Sequence[int | float]) -> tuple[Any, ...]:
+        """The captures of a function with an equal fingerprint, given that fingerprint's tensors and numbers."""
+        found = [made if source is None else tensors[source]
+                 for source, made in zip(self.capture_sources, self.captures)]
+        for compute in self.number_sources:
+            found.append(compute(numbers))
+        return tuple(found)
 
 
 def trace(function: Callable[..., Any], role: str, precision: str, device: str = "cpu") -> Region:
@@ -80,15 +91,67 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
         TypeError, ValueError: a captured tensor is rejected as an argument of `saccade.attention` would be.
 
     Types promote as in torch: integers are int64 (and wrap), a Python scalar takes the type of the other operand, and
-    integer division returns a float, of the type of the score instead of torch's default. Python scalars and all other
-    objects except tensors become constants of the region.
+    integer division returns a float, of the type of the score instead of torch's default. Tensors, and the Python ints
+    and floats that the function captures, become captures of the region if its ops only compute with them. A number is
+    a constant instead if the function uses its value (if, range, the index of a list), if it is a divisor, a shift or
+    a factor of a position, or the bound of one in minimum, maximum and clamp, which are fast or analyzed for constants
+    only, or if it is too large for a position. All other objects are constants.
     """
     if role not in PARAMETERS or precision not in ("f32", "f64"):
         raise ValueError(f"found role {role!r} and precision {precision!r}, expected one of {', '.join(PARAMETERS)}, "
                          "'f32' or 'f64'")
-    traced = TracedFunction(function, role, device)
-    traced.check_arity()
-    floating = {"f32": "float32", "f64": "float64"}[precision]
+    TracedFunction(function, role, device).check_arity()
+    found = fingerprint(function)
+    baked = set(range(len(found.numbers))) if found and found.reads_types() else set()
+    while True:
+        used: set[int] = set()
+        traced = TracedFunction(function, role, device)
+        if found is not None and len(baked) < len(found.numbers):
+            traced.traced = _with_numbers(function, found, baked, used)
+        try:
+            region = _trace(traced, {"f32": "float32", "f64": "float64"}[precision], found, baked)
+        except Exception:
+            # The error may be due to a captured number that is no int or float.
+            if found is None or len(baked) == len(found.numbers):
+                raise
+            used = set(range(len(found.numbers)))
+        if used <= baked:
+            return region
+        baked |= used
+
+
+def _with_numbers(function: Callable[..., Any], found: Fingerprint, baked: set[int],
+                  used: set[int]) -> Callable[..., Any]:
+    """A copy of the function with Numbers in the places of the captured numbers that are not baked. Numbers that the
+    copy cannot replace are added to `used`."""
+    # Copying visits numbers in another order than the fingerprint: a first copy shows where each of them is.
+    marks: list[Number] = []
+
+    def mark(value: int | float) -> Any:
+        marks.append(slot(len(marks), value, set()))
+        return marks[-1] if is_variable(value) else value
+
+    places = numbers_of(rebuild_numbers(function, mark))
+    if len(places) != len(found.numbers):
+        used.update(range(len(found.numbers)))
+        return function
+    slots: dict[int, int] = {}
+    for number, place in enumerate(places):
+        if type(place) is Number:
+            slots.setdefault(id(place), number)
+        else:
+            used.add(number)
+    order = iter(marks)
+
+    def replace(value: int | float) -> Any:
+        number = slots.get(id(next(order)))
+        return value if number is None or number in baked else slot(number, value, used)
+
+    return rebuild_numbers(function, replace)
+
+
+def _trace(traced: TracedFunction, floating: str, found: Fingerprint | None, baked: set[int]) -> Region:
+    """One run of the function. `floating` is the type of the score."""
     tracer: Any
     if _takes_torch(traced):
         from saccade.regions import torch_trace
@@ -100,17 +163,21 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
         tracer = numpy_trace.Tracer(traced, floating)
     root = _result(traced, tracer, _run(traced, tracer), floating)
 
-    needed = {node.attribute if node.op == "load" else node.attribute[0] for node in live(root)
-              if node.op in ("load", "extent")}
-    numbers = tuple(sorted(needed))
-    captures = tuple([tracer.captures.arrays[number] for number in numbers])
-    found = fingerprint(function)
+    nodes = live(root)
+    loads = sorted({node.attribute if node.op == "load" else node.attribute[0] for node in nodes
+                    if node.op in ("load", "extent")})
+    names = [node.attribute for node in nodes if node.op == "number"]
+    arrays = [tracer.captures.arrays[number] for number in loads]
+    numbers = [tracer.builder.numbers[name] for name in names]
     tensors = found.tensors if found else ()
-    sources = tuple([next((i for i, known in enumerate(tensors) if known is array), None) for array in captures])
+    sources = tuple([next((i for i, known in enumerate(tensors) if known is array), None) for array in arrays])
     # A captured array without a fingerprint entry may be another one in the next call.
-    are_known = [source is not None or tracer.captures.are_made[number] for source, number in zip(sources, numbers)]
+    are_known = [source is not None or tracer.captures.are_made[number] for source, number in zip(sources, loads)]
     is_reusable = found is not None and tracer.captures.is_reusable and all(are_known)
-    return Region(captures, tuple(map(_type_of, captures)), sources, is_reusable, root, numbers)
+    computed = tuple([evaluator(number._expression, kind != "index" and isinstance(number, int)) for number, (kind, _) in zip(numbers, names)])
+    captures = (*arrays, *[compute(found.numbers) for compute in computed if found])
+    types = (*map(_type_of, arrays), *[kind for kind, _ in names])
+    return Region(captures, types, sources, computed, frozenset(baked), is_reusable, root, (*loads, *names))
 
 
 def _run(traced: TracedFunction, tracer: Any) -> Any:
@@ -135,6 +202,8 @@ def _result(traced: TracedFunction, tracer: Any, result: Any, precision: str) ->
     """Converts the function's result to the value that the region yields."""
     expected = "a boolean or an integer" if traced.role == "mask" else "a number"
     builder: Builder = tracer.builder
+    if type(result) is Number:
+        result = result._bake() if traced.role == "mask" else builder.to(result, builder.result_type(result))
     if isinstance(result, Node):
         node = result
     elif isinstance(result, (bool, int, float)):

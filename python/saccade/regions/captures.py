@@ -76,9 +76,12 @@ class Captures:
         for index in node.operands:
             if index.op == "arith.addi" and index.operands[0].op == "extent":  # negative index
                 index = index.operands[1]
-            if index.constant is None:
+            if index.op == "number":
+                place.append(self.builder.numbers[index.attribute]._bake())
+            elif index.constant is None:
                 return None
-            place.append(index.constant)
+            else:
+                place.append(index.constant)
         self.is_reusable = False
         number: bool | int | float = self.arrays[node.attribute][tuple(place)].item()
         return number

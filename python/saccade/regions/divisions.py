@@ -6,7 +6,7 @@ Integer divisors are never zero: a lane whose result is dropped by `where` must 
 from __future__ import annotations
 
 from saccade.regions.dtypes import BOOL, FLOAT, LIMITS
-from saccade.regions.expression import Builder, Node, Operand, fits
+from saccade.regions.expression import Builder, Node, Operand, fits, is_number
 
 
 def divide(b: Builder, x: Operand, y: Operand) -> Node:
@@ -64,6 +64,10 @@ def _numbers(b: Builder, x: Operand, y: Operand) -> tuple[Node, Node]:
     x, y = b.promoted(x, y)
     if x.kind == BOOL:
         raise b.error("divides booleans: convert them to integers first")
+    if x.kind != FLOAT:
+        b.bake(*filter(is_number, (y,)))  # divisions by constants are fast
+        if not (x.low >= 0 and fits(x, "int32")):
+            b.bake(x)  # the value may prove that a fast division is correct
     return x, y
 
 

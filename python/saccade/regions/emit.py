@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from saccade.regions.dtypes import COMPUTED, FLOAT, STORED
 from saccade.regions.expression import Node
@@ -29,15 +30,19 @@ def live(root: Node) -> list[Node]:
     return order
 
 
-def lines(root: Node, arguments: Sequence[str], captures: Mapping[int, str],
-          capture_types: Mapping[int, str]) -> Iterable[str]:
-    """One line of MLIR per op, `attn.yield` last. Values are named %x0, %x1, ..."""
+def lines(root: Node, arguments: Sequence[str], captures: Mapping[Any, str],
+          capture_types: Mapping[Any, str]) -> Iterable[str]:
+    """One line of MLIR per op, `attn.yield` last. Values are named %x0, %x1, ... Captures are found by the attributes
+    of the nodes that read them."""
     names: dict[int, str] = {}
     count = 0
     for node in live(root):
         operands = [names[id(operand)] for operand in node.operands]
         if node.op == "argument":
             names[id(node)] = arguments[node.attribute]
+            continue
+        if node.op == "number":
+            names[id(node)] = captures[node.attribute]
             continue
         if node.op == "relabel":
             names[id(node)] = operands[0]
@@ -48,8 +53,8 @@ def lines(root: Node, arguments: Sequence[str], captures: Mapping[int, str],
     yield f"attn.yield {names[id(root)]} : {COMPUTED[root.dtype]}"
 
 
-def _write(node: Node, name: str, operands: list[str], captures: Mapping[int, str],
-           types: Mapping[int, str]) -> Iterable[str]:
+def _write(node: Node, name: str, operands: list[str], captures: Mapping[Any, str],
+           types: Mapping[Any, str]) -> Iterable[str]:
     op, type = node.op, COMPUTED[node.dtype]
     listed = ", ".join(operands)
     if op == "constant":

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from saccade.regions.dtypes import BITS, BOOL, COMPUTED, FLOAT, INTEGER, KIND, LIMITS, POSITION, kind_of_number, promote
+from saccade.regions.numbers import FLOAT_LIMIT, Number
 
 
 class Node:
-    """One value. `op` is an MLIR op or one of: argument, constant, load, extent, relabel, round, widen, narrow."""
+    """One value. `op` is an MLIR op or one of: argument, constant, number, load, extent, relabel, round, widen,
+    narrow."""
 
     __slots__ = ("op", "operands", "attribute", "dtype", "low", "high")
 
@@ -33,8 +35,9 @@ class Node:
         return self.attribute if self.op == "constant" else None
 
 
-Operand: TypeAlias = Node | bool | int | float
-"""A node or a Python scalar, which takes the type of the other operands unless it is of a higher kind."""
+Operand: TypeAlias = Node | Number | bool | int | float
+"""A node, or a Python scalar or captured number, which takes the type of the other operands unless it is of a higher
+kind."""
 
 ErrorFactory = Callable[[str], Exception]
 """Creates the exception for an invalid operation, with the function's name and line."""
@@ -54,6 +57,8 @@ class Builder:
     def __init__(self, precision: str, error: ErrorFactory):
         self.precision, self.error = precision, error
         self._known: dict[tuple[Any, ...], Node] = {}
+        self.numbers: dict[tuple[str, Any], Number] = {}
+        """The captured numbers that nodes read, by the attribute of the node: MLIR type and expression."""
 
     # --- leaves ---------------------------------------------------------------------------------------------------
 
@@ -69,6 +74,29 @@ class Builder:
             number = bool(number) if dtype == "bool" else _wrap(int(number), dtype)
         return self.make("constant", (), number, dtype, (int(number),) * 2 if KIND[dtype] != FLOAT else None)
 
+    def captured(self, number: Number, dtype: str) -> Node:
+        """A captured number as a value of type `dtype`."""
+        is_float = KIND[dtype] == FLOAT
+        if KIND[dtype] == BOOL or not is_float and isinstance(number, float):
+            return self.number(number._bake(), dtype)
+        read = {"f64": "float64", "f32": "float32", "index": "int64"}[COMPUTED[dtype] if is_float else "index"]
+        attribute = COMPUTED[read], number._expression
+        self.numbers[attribute] = number
+        node = self.make("number", (), attribute, read, None if is_float else number._range)
+        if is_float and isinstance(number, float) and number._expression[0] == "slot":
+            # Both ops leave the number as it is. They tell the proof of stability its range.
+            for op, limit in (("arith.minimumf", FLOAT_LIMIT), ("arith.maximumf", -FLOAT_LIMIT)):
+                node = self.make(op, (node, self.number(limit, read)), None, read)
+        return self.convert(node, dtype)
+
+    def bake(self, *nodes: Node) -> None:
+        """Makes the captured numbers that nodes depend on constants of the region."""
+        todo = list(nodes)
+        for node in todo:
+            todo += [operand for operand in node.operands if not any(operand is known for known in todo)]
+            if node.op == "number":
+                self.numbers[node.attribute]._bake()
+
     def extent(self, capture: int, axis: int) -> Node:
         """The extent of capture `capture` along `axis`."""
         return self.make("extent", (), (capture, axis), "int64", (0, 1 << 40))
@@ -78,7 +106,7 @@ class Builder:
         wrapped = []
         for axis, index in enumerate(indices):
             index = self.convert(index, "int64")
-            if index.constant is not None and index.constant < 0:
+            if index.high < 0:
                 index = self.arithmetic("arith.addi", self.extent(capture, axis), index)
             elif index.low < 0:
                 beyond = self.arithmetic("arith.addi", index, self.extent(capture, axis))
@@ -140,7 +168,9 @@ class Builder:
 
     def to(self, operand: Operand, dtype: str) -> Node:
         """The operand as a value of type `dtype`."""
-        return self.convert(operand, dtype) if isinstance(operand, Node) else self.number(operand, dtype)
+        if isinstance(operand, Node):
+            return self.convert(operand, dtype)
+        return self.captured(operand, dtype) if type(operand) is Number else self.number(operand, dtype)
 
     def promoted(self, *operands: Operand) -> tuple[Node, ...]:
         """The operands converted to their promoted type."""
@@ -227,6 +257,11 @@ class Builder:
 def _wrap(number: int, dtype: str) -> int:
     low, high = LIMITS[dtype]
     return (number - low) % (high - low + 1) + low
+
+
+def is_number(node: Node) -> bool:
+    """Whether the node is a captured number."""
+    return node.op == "number" or node.op in ("relabel", "arith.index_cast") and is_number(node.operands[0])
 
 
 def fits(node: Node, dtype: str) -> bool:

@@ -1,10 +1,11 @@
 """Fingerprints of functions: keys to find the kernel of a function that is created anew for every call without tracing
 it.
 
-A function is determined by its code and everything the code can access. Scalars are compared by value, captured tensors
-by element type and rank since they are read at each call, functions by their own fingerprint, libraries by identity,
-and user modules by the attributes that any of the code reads, as one function may pass a module to another. Other
-objects and user classes may change unnoticed, so functions with them have no fingerprint.
+A function is determined by its code and everything the code can access. Captured tensors are compared by element type
+and rank, ints and floats by type and sign, since both are read at each call. Other scalars are compared by value,
+functions by their own fingerprint, libraries by identity, and user modules by the attributes that any of the code
+reads, as one function may pass a module to another. Other objects and user classes may change unnoticed, so functions
+with them have no fingerprint.
 """
 
 from __future__ import annotations
@@ -15,20 +16,37 @@ import functools
 import math
 import sys
 import types
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from saccade import _arrays
+from saccade.regions.numbers import INTEGER_LIMIT, Number, is_variable
 from saccade.regions.traced_function import is_library, names_in
 
 
 class Fingerprint:
-    """Functions with equal keys compute the same from their tensors, in order."""
+    """Functions with equal keys compute the same from their tensors and numbers, in order."""
 
-    __slots__ = ("key", "tensors")
+    __slots__ = ("key", "tensors", "numbers")
 
-    def __init__(self, key: Hashable, tensors: tuple[Any, ...]):
+    def __init__(self, key: Hashable, tensors: tuple[Any, ...], numbers: Sequence[int | float]):
         self.key, self.tensors = key, tensors
+        self.numbers = numbers
+        """The captured ints and floats. One that is read through several variables is several elements."""
+
+    def values(self, chosen: Sequence[int]) -> tuple[Any, ...]:
+        """The chosen numbers, for a key: 0.0 and -0.0 differ."""
+        return tuple([self.numbers[i] or str(self.numbers[i]) for i in chosen])
+
+    def reads_types(self) -> bool:
+        """Whether code may ask for the exact type of a number."""
+        parts: Any = self.key
+        return any(type(part) is _Code and part.reads_types for part in parts)
+
+    def codes(self) -> tuple[Hashable, ...]:
+        """The code of the function and of those that it calls."""
+        parts: Any = self.key
+        return tuple([part for part in parts if type(part) is _Code])
 
 
 def fingerprint(function: Any) -> Fingerprint | None:
@@ -44,9 +62,15 @@ def fingerprint(function: Any) -> Fingerprint | None:
         # The type that torch converts Python floats to.
         if (torch := _arrays.torch_module()) is not None:
             parts.append(torch.get_default_dtype())
-        return Fingerprint(tuple(parts), tuple(tensors))
+        return Fingerprint(tuple(parts), tuple(tensors), parts.numbers)
     except (_Opaque, RecursionError, ValueError):  # ValueError: an unbound cell
         return None
+
+
+def numbers_of(function: Any) -> Sequence[Any]:
+    """The numbers of a function in the order of its fingerprint. A copy of the function has Numbers in their places."""
+    found = fingerprint(function)
+    return () if found is None else found.numbers
 
 
 class _Opaque(Exception):
@@ -56,9 +80,10 @@ class _Opaque(Exception):
 class _Parts(list[Any]):
     """The elements of a key."""
 
-    __slots__ = ("holders",)
+    __slots__ = ("holders", "numbers")
 
     def __init__(self) -> None:
+        self.numbers: list[Any] = []
         self.holders: list[Any] = []  # user modules, and functions and tensors with attributes
 
 
@@ -71,11 +96,12 @@ class _Code:
     """Properties of a code object. It represents the code in keys: it keeps it alive and is compared by identity, which
     is cheaper than comparing code."""
 
-    __slots__ = ("code", "globals", "attributes", "is_opaque")
+    __slots__ = ("code", "globals", "attributes", "is_opaque", "reads_types")
 
     def __init__(self, code: types.CodeType):
         self.code = code
         self.globals, self.attributes = names_in(code)
+        self.reads_types = "type" in self.globals
         self.is_opaque = _has_effects(code) or not _REFLECTIVE.isdisjoint(self.globals)
 
 
@@ -175,11 +201,40 @@ def _number(x: Any, parts: _Parts, tensors: list[Any]) -> None:
     parts.append(x)
 
 
+# What the key has of a captured number. The analysis of ranges depends on the sign of an int.
+_NATURAL, _NEGATIVE, _REAL = object(), object(), object()
+
+
+def _int(x: int, parts: _Parts, tensors: list[Any]) -> None:
+    if 0 <= x < INTEGER_LIMIT:
+        parts.append(_NATURAL)
+    elif -INTEGER_LIMIT < x < 0:
+        parts.append(_NEGATIVE)
+    else:
+        parts += (int, x)
+        return
+    parts.numbers.append(x)
+
+
+def _python_float(x: float, parts: _Parts, tensors: list[Any]) -> None:
+    if is_variable(x):
+        parts.append(_REAL)
+        parts.numbers.append(x)
+    else:
+        _float(x, parts, tensors)
+
+
 def _float(x: float, parts: _Parts, tensors: list[Any]) -> None:
     parts.append(type(x))
     # 0.0 == -0.0, but they differ in results.
     parts.append(x if x else math.copysign(1.0, x))
     parts.append(x)
+
+
+def _variable(x: Number, parts: _Parts, tensors: list[Any]) -> None:
+    """A Number in a copy of a function: `numbers_of` finds where the fingerprint has it."""
+    parts.append(Number)
+    parts.numbers.append(x)
 
 
 def _complex(x: complex, parts: _Parts, tensors: list[Any]) -> None:
@@ -261,8 +316,8 @@ def _class(x: type, parts: _Parts, tensors: list[Any]) -> None:
 
 
 _HANDLERS: dict[type, Callable[[Any, _Parts, list[Any]], None]] = {
-    int: _number, bool: _number, str: _number, bytes: _number, type(None): _number, type(...): _number, float: _float,
-    complex: _complex, range: _range, tuple: _sequence, list: _sequence, dict: _dict,
+    int: _int, bool: _number, str: _number, bytes: _number, type(None): _number, type(...): _number,
+    float: _python_float, Number: _variable, complex: _complex, range: _range, tuple: _sequence, list: _sequence, dict: _dict,
     types.FunctionType: _function, functools.partial: _partial, types.ModuleType: _module,
     types.BuiltinFunctionType: _builtin, type: _class,
 }  # fmt: skip

@@ -18,6 +18,7 @@ from saccade.regions import composite, names, operations
 from saccade.regions.captures import Captures
 from saccade.regions.dtypes import KIND
 from saccade.regions.expression import Builder, Node, Operand
+from saccade.regions.numbers import Number
 from saccade.regions.rebuild import rebuild
 from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
 
@@ -36,7 +37,7 @@ class Tracer:
         for number, name in enumerate(PARAMETERS[self.traced.role]):
             dtype = self.builder.precision if name in "sp" else "int64"
             arguments.append(Value(self, self.builder.argument(number, dtype)))
-        function = rebuild(self.traced.function, np.ndarray, lambda array: CapturedArray(self, array))
+        function = rebuild(self.traced.traced, np.ndarray, lambda array: CapturedArray(self, array))
         try:
             result = function(*arguments)
         except ValueError as error:
@@ -51,6 +52,8 @@ class Tracer:
         """The node or Python scalar that `x` represents."""
         if isinstance(x, Value):
             return x._node
+        if type(x) is Number:
+            return x
         if isinstance(x, CapturedArray):
             return x._element()
         if isinstance(x, np.generic) or isinstance(x, np.ndarray) and x.ndim == 0:
@@ -212,7 +215,7 @@ class CapturedArray(Traced):
 
     def __getitem__(self, index: Any) -> Any:
         items = index if isinstance(index, tuple) else (index,)
-        is_plain = all(type(item) is int for item in items)
+        is_plain = all(type(item) is int or type(item) is Number for item in items)
         if not any(_is_scalar(item) for item in _flat(items)) and not is_plain:
             return _computed(self._tracer, _real(self)[index])
         indices = self._indices + tuple([self._item(x) for x in items])
@@ -223,6 +226,8 @@ class CapturedArray(Traced):
 
     def _item(self, item: Any) -> Node | int:
         traced = self._tracer.traced
+        if type(item) is Number and isinstance(item, int):
+            return self._tracer.builder.captured(item, "int64")
         if isinstance(item, (Value, CapturedArray)):
             item = self._tracer.operand(item)
             if isinstance(item, Node) and (item.dtype == "bool" or item.dtype.startswith(("float", "bfloat"))):
@@ -306,15 +311,22 @@ def _real(x: Any) -> Any:
     """`x` with arrays in place of their proxies; captured arrays are read-only."""
     if isinstance(x, CapturedArray):
         x._tracer.captures.is_reusable = False
-        if any(isinstance(index, Node) and index.constant is None for index in x._indices):
+        if any(isinstance(index, Node) and index.constant is None and index.op != "number" for index in x._indices):
             raise x._rank_error()
-        part = x._array[tuple([index.constant if isinstance(index, Node) else index for index in x._indices])]
+        part = x._array[tuple([_place(x._tracer, index) for index in x._indices])]
         return part if x._is_made or not isinstance(part, np.ndarray) else _read_only(part)
     if isinstance(x, (tuple, list)):
         return type(x)([_real(item) for item in x])
     if isinstance(x, dict):
         return {key: _real(item) for key, item in x.items()}
     return x
+
+
+def _place(tracer: Tracer, index: Node | int) -> int:
+    """An index as an int. A captured number becomes a constant."""
+    if not isinstance(index, Node):
+        return index
+    return cast(int, tracer.builder.numbers[index.attribute]._bake() if index.op == "number" else index.constant)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from saccade.regions.divisions import divide, floor_divide, truncated_divide
 from saccade.regions.dtypes import BOOL, FLOAT, INTEGER, LIMITS, kind_of_number
-from saccade.regions.expression import Builder, Node, Operand
+from saccade.regions.expression import Builder, Node, Operand, is_number
+from saccade.regions.numbers import Number
 
 # Constant exponents up to this are expanded to multiplications.
 _LARGEST_EXPONENT = 64
@@ -26,6 +27,9 @@ def _binary(b: Builder, x: Operand, y: Operand, booleans: str | None, integers: 
         raise b.error("subtracts booleans: write ^ or logical_not")
     if x.kind == INTEGER and x.dtype == "uint8":
         integers = integers.replace("minsi", "minui").replace("maxsi", "maxui")
+    if x.kind == INTEGER and integers not in ("arith.addi", "arith.subi"):
+        # Coefficients of positions, and bounds that keep an index within a table: analyses need their values.
+        b.bake(*filter(is_number, (x, y)))
     return b.arithmetic({BOOL: booleans or "", INTEGER: integers, FLOAT: floats}[x.kind], x, y)
 
 
@@ -46,7 +50,7 @@ def mul(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def scaled(b: Builder, x: Operand, factor: Operand) -> Operand:
-    return x if not isinstance(factor, Node) and factor == 1 else mul(b, x, factor)
+    return x if not isinstance(factor, (Node, Number)) and factor == 1 else mul(b, x, factor)
 
 
 def minimum(b: Builder, x: Operand, y: Operand) -> Node:
@@ -194,7 +198,8 @@ def _narrow(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
         return node.op == "arith.index_cast" and node.operands[0].dtype == "int32"
 
     def fits(node: Node) -> bool:
-        return is_int32(node) or node.constant is not None and -(1 << 31) <= node.constant < 1 << 31
+        is_uniform = node.constant is not None or node.op == "number"
+        return is_int32(node) or is_uniform and -(1 << 31) <= node.low and node.high < 1 << 31
 
     if x.dtype == "int64" and (is_int32(x) or is_int32(y)) and fits(x) and fits(y):
         return b.convert(x, "int32"), b.convert(y, "int32")
@@ -207,6 +212,11 @@ eq, ne, lt, le, gt, ge = [functools.partial(_compare, predicate) for predicate i
 def exact(compare: Callable[..., Node], b: Builder, x: Operand, y: Operand) -> Node:
     """A comparison as in NumPy: numbers that the type of the other operand does not have are not wrapped."""
     for node, number in ((x, y), (y, x)):
+        if isinstance(node, Node) and node.kind == INTEGER and type(number) is Number and isinstance(number, int):
+            low, high = LIMITS[node.dtype]
+            if not (low <= number._range[0] and number._range[1] <= high):
+                wide = b.convert(node, "int64")
+                return compare(b, wide, number) if node is x else compare(b, number, wide)
         if isinstance(node, Node) and node.kind == INTEGER and type(number) is int:
             low, high = LIMITS[node.dtype]
             if not low <= number <= high:
@@ -221,6 +231,7 @@ def bitwise(op: str, b: Builder, x: Operand, y: Operand) -> Node:
     x, y = b.promoted(x, y)
     if x.kind == FLOAT:
         raise b.error("combines floats bit by bit: & | ^ take booleans and integers; compare first")
+    b.bake(*filter(is_number, (x, y)))
     return b.arithmetic(op, x, y)
 
 
@@ -234,6 +245,7 @@ def shift(op: str, b: Builder, x: Operand, y: Operand) -> Node:
     x, y = b.promoted(x, y)
     if x.kind != INTEGER:
         raise b.error("shifts a value that is no integer")
+    b.bake(*filter(is_number, (y,)))
     bits = 8 if x.dtype == "uint8" else len(bin(LIMITS[x.dtype][1])) - 1
     is_in = logical_and(b, ge(b, y, 0), lt(b, y, bits))
     keeps_sign = op == "arith.shrsi" and x.dtype != "uint8"
@@ -244,7 +256,7 @@ def shift(op: str, b: Builder, x: Operand, y: Operand) -> Node:
 
 def truth(b: Builder, x: Operand) -> Node:
     """x != 0."""
-    return b.to(x, "bool") if isinstance(x, Node) else b.number(bool(x), "bool")
+    return b.to(x, "bool")
 
 
 def logical(op: str, b: Builder, x: Operand, y: Operand) -> Node:
@@ -271,9 +283,9 @@ def where(b: Builder, condition: Operand, x: Operand, y: Operand) -> Node:
     return b.select(truth(b, condition), x, y)
 
 
-def _numbers(b: Builder, x: bool | int | float, y: bool | int | float) -> tuple[Node, Node]:
+def _numbers(b: Builder, x: Number | bool | int | float, y: Number | bool | int | float) -> tuple[Node, Node]:
     dtype = ("bool", "int64", b.precision)[max(kind_of_number(x), kind_of_number(y))]
-    return b.number(x, dtype), b.number(y, dtype)
+    return b.to(x, dtype), b.to(y, dtype)
 
 
 def isnan(b: Builder, x: Node) -> Node:

@@ -1,4 +1,4 @@
-"""Copies a function with its captured arrays replaced."""
+"""Copies a function with its captured arrays or numbers replaced."""
 
 from __future__ import annotations
 
@@ -15,15 +15,27 @@ def rebuild(function: Callable[..., Any], kind: type, replace: Callable[[Any], A
     """A copy of `function` with every `x` of type `kind` replaced by `replace(x)`: in its closure, globals and
     defaults, in those of functions it calls, in tuples, lists and dicts, and in attributes of objects and modules that
     it names. The original is unchanged."""
+    return _rebuild(function, _Rebuilder(kind, replace))
+
+
+def rebuild_numbers(function: Callable[..., Any], replace: Callable[[int | float], Any]) -> Callable[..., Any]:
+    """The same for ints and floats. Numbers that are read through several variables are replaced for each of them:
+    another function with the same fingerprint may have different numbers there."""
+    return _rebuild(function, _NumberRebuilder(replace))
+
+
+def _rebuild(function: Callable[..., Any], rebuilder: _Rebuilder) -> Callable[..., Any]:
     if not isinstance(function, (types.FunctionType, types.MethodType, functools.partial)):
         call = getattr(type(function), "__call__", None)
         function = types.MethodType(call, function) if isinstance(call, types.FunctionType) else function
-    rebuilt: Callable[..., Any] = _Rebuilder(kind, replace).visit(function)
+    rebuilt: Callable[..., Any] = rebuilder.visit(function)
     return rebuilt
 
 
 class _Rebuilder:
-    def __init__(self, kind: type, replace: Callable[[Any], Any]):
+    """Copies what is reached by several paths once."""
+
+    def __init__(self, kind: type | tuple[type, ...], replace: Callable[[Any], Any]):
         self.kind, self.replace = kind, replace
         self.done: dict[int, tuple[Any, Any]] = {}  # by id; the original is kept so that the id stays unique
         self.attributes: set[str] = set()  # read by the code visited so far
@@ -83,7 +95,8 @@ class _Rebuilder:
         global_names, attributes = names_in(x.__code__)
         self.attributes.update(attributes)
         cells = tuple([types.CellType() for _ in x.__closure__ or ()])
-        names = {"__builtins__": x.__globals__.get("__builtins__", __builtins__), "__name__": x.__module__}
+        names = {"__builtins__": x.__globals__.get("__builtins__", __builtins__),
+                 "__name__": x.__globals__.get("__name__", "")}
         new = types.FunctionType(x.__code__, names, x.__name__, None, cells or None)
         self.done[id(x)] = (x, new)  # registered first: it may refer to itself
         for cell, old in zip(cells, x.__closure__ or ()):
@@ -94,3 +107,23 @@ class _Rebuilder:
         new.__kwdefaults__ = self.visit(x.__kwdefaults__)
         new.__dict__.update(x.__dict__)
         return new
+
+
+class _NumberRebuilder(_Rebuilder):
+    """Copies functions and containers once for every path to them. Dict keys, objects and what they hold stay."""
+
+    def __init__(self, replace: Callable[[Any], Any]):
+        super().__init__((int, float), replace)
+
+    def visit(self, x: Any) -> Any:
+        if type(x) in (int, float):
+            return self.replace(x)
+        if id(x) in self.done or isinstance(x, (int, float)):
+            return self.done[id(x)][1] if id(x) in self.done else x
+        new = super().visit(x)
+        if not isinstance(x, types.ModuleType):
+            self.done.pop(id(x), None)
+        return new
+
+    def _holds(self, x: Any) -> bool:
+        return False

@@ -18,7 +18,8 @@ from saccade._arrays import dimensions
 from saccade.regions import names
 from saccade.regions.captures import Captures
 from saccade.regions.dtypes import KIND, dtype_name
-from saccade.regions.expression import Builder, Node
+from saccade.regions.expression import Builder, Node, Operand
+from saccade.regions.numbers import Number, plain
 from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
 
 try:  # A private module of torch.
@@ -47,8 +48,8 @@ class Tracer:
         self.builder = Builder(precision, traced.error)
         self.captures = Captures(self.builder, traced, torch.is_grad_enabled())
         self.is_busy = False  # interception is suspended
-        # By id; the tensors are kept alive so that ids stay unique.
-        self.nodes: dict[int, tuple[torch.Tensor, Node]] = {}
+        # By id; the tensors are kept alive so that ids stay unique. A Number has a tensor in calls of torch only.
+        self.nodes: dict[int, tuple[torch.Tensor, Operand]] = {}
         self.rows: dict[int, tuple[torch.Tensor, torch.Tensor, tuple[Any, ...]]] = {}  # placeholder, table, indices
         self.made: dict[int, tuple[torch.Tensor, bool]] = {}  # computed here; whether from captured elements
         self.views: set[int] = set()  # views among `made`
@@ -63,18 +64,19 @@ class Tracer:
                 dtype = self.builder.precision if name in "sp" else "int64"
                 arguments.append(self.proxy(self.builder.argument(number, dtype)))
             with _Functions(self), _Ops(self):
-                result = self.traced.function(*arguments)
+                result = self.traced.traced(*arguments)
             if not isinstance(result, torch.Tensor):
                 return result
             if result.dim() != 0 and id(result) not in self.rows:
                 raise self.traced.function_error(f"returns a tensor of {dimensions(result.dim())}, expected a number")
-            return self.scalar(result)
+            return self.node(result)
 
     # --- tensors and nodes ----------------------------------------------------------------------------------------
 
-    def proxy(self, node: Node) -> torch.Tensor:
-        """A tensor that represents a node for the function. Its memory is never read."""
-        tensor = torch.empty((), dtype=getattr(torch, node.dtype))
+    def proxy(self, node: Operand) -> torch.Tensor:
+        """A tensor that represents a node or a captured number for the function. Its memory is never read."""
+        dtype = node.dtype if isinstance(node, Node) else "int64" if isinstance(node, int) else self.builder.precision
+        tensor = torch.empty((), dtype=getattr(torch, dtype))
         self.nodes[id(tensor)] = (tensor, node)
         return tensor
 
@@ -85,8 +87,13 @@ class Tracer:
         """Whether `x` is a tensor that existed before tracing."""
         return isinstance(x, torch.Tensor) and not (id(x) in self.nodes or id(x) in self.made or id(x) in self.rows)
 
-    def scalar(self, x: torch.Tensor) -> Node:
+    def node(self, x: torch.Tensor) -> Node:
         """The node of a 0-d tensor of any origin."""
+        operand = self.scalar(x)
+        return operand if isinstance(operand, Node) else self.builder.to(operand, dtype_name(x))
+
+    def scalar(self, x: torch.Tensor) -> Operand:
+        """The node or the captured number of a 0-d tensor of any origin."""
         if id(x) in self.nodes:
             return self.nodes[id(x)][1]
         if id(x) in self.rows:
@@ -113,7 +120,7 @@ class Tracer:
         items = index if isinstance(index, tuple) else (index,)
         if id(table) in self.nodes:
             raise self.traced.error("indexes a number")
-        depends = any(self.is_traced(item) for item in _flat(items))
+        depends = any(self.is_traced(item) or type(item) is Number for item in _flat(items))
         is_plain = all(type(item) is int for item in items) and (id(table) in self.rows or self.is_captured(table))
         if not depends and not is_plain:
             return None
@@ -144,8 +151,10 @@ class Tracer:
     def _index_item(self, table: torch.Tensor, item: Any) -> Node | int:
         if type(item) is int:
             return item
+        if type(item) is Number and isinstance(item, int):
+            return self.builder.captured(item, "int64")
         if isinstance(item, torch.Tensor) and item.dim() == 0 and id(item) not in self.rows:
-            node = self.scalar(item)
+            node = self.node(item)
             if node.dtype in ("int8", "int16", "int32", "int64"):
                 return node
             raise self.traced.error(f"indexes {self.traced.name_of(table)} with a {node.dtype}, expected an integer")
@@ -156,7 +165,7 @@ class Tracer:
         """The printed form of a proxy."""
         if id(x) in self.rows:
             return f"<a part of {self.traced.name_of(self.rows[id(x)][1])}>"
-        node = self.nodes[id(x)][1]
+        node = self.node(x)
         return self.traced.describe(node.attribute if node.op == "argument" else None, node.dtype)
 
     def _row_error(self, row: torch.Tensor) -> Exception:
@@ -174,6 +183,8 @@ class Tracer:
                 read = self.index(*args)
             if read is not None:
                 return read
+        if any(type(x) is Number for x in _flat((args, kwargs))):
+            args, kwargs = self._with_numbers(args, kwargs)
         name = getattr(function, "__name__", "")
         if name == "__get__":
             name = function.__self__.__name__
@@ -190,6 +201,14 @@ class Tracer:
                 id(x) not in self.nodes and (id(x) not in self.made or self.made[id(x)][1]) for x in tensors):
             self.captures.is_reusable = False
         return result
+
+    def _with_numbers(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[tuple[Any, ...], dict[Any, Any]]:
+        """The arguments with captured numbers as tensors next to positions or scores, otherwise as their values."""
+        if not any(self.is_traced(x) or id(x) in self.rows for x in _flat((args, kwargs))):
+            return plain(args), plain(kwargs)
+        with self.suspended():
+            return (tuple([self.proxy(x) if type(x) is Number else plain(x) for x in args]),
+                    {key: self.proxy(x) if type(x) is Number else plain(x) for key, x in kwargs.items()})
 
     def on_op(self, op: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Intercepts an aten op."""
@@ -209,13 +228,15 @@ class Tracer:
             if not any(id(x) in self.nodes or id(x) in self.rows for x in tensors):
                 return self._compute(op, args, kwargs, tensors, bool(given))
             if _name(op) == "_local_scalar_dense":
-                number = self.captures.number(self.scalar(args[0]))
+                known = self.scalar(args[0])
+                number = self.captures.number(known) if isinstance(known, Node) else plain(known)
                 if number is None:
                     raise self._value_error()
                 return number
             if op._schema.is_mutable and id(args[0]) not in self.nodes:
                 self._check_place(args[0])
-            node = self._record(op, args, kwargs)
+            recorded = self._record(op, args, kwargs)
+            node = recorded if isinstance(recorded, Node) else self.builder.to(recorded, dtype_name(args[0]))
             if not op._schema.is_mutable:
                 return self.proxy(node)
             self.nodes[id(args[0])] = (args[0], self.builder.convert(node, dtype_name(args[0])))
@@ -259,7 +280,7 @@ class Tracer:
                 self.views.update({id(x)} if is_view else ())
         return result
 
-    def _record(self, op: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Node:
+    def _record(self, op: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Operand:
         """The node of an op on proxies."""
         name, b = _name(op), self.builder
         if name == "index" and len(args) == 2 and None not in args[1]:
@@ -296,12 +317,13 @@ class Tracer:
 
     def _convert_number(self, value: Any, dtype: str) -> Node:
         if isinstance(value, torch.Tensor):
-            return self._convert(self.scalar(value), dtype)
+            return self._convert(self.node(value), dtype)
         self._check_type(dtype)
         return self.builder.number(value, dtype)
 
-    def _convert(self, node: Node, dtype: str) -> Node:
+    def _convert(self, operand: Operand, dtype: str) -> Node:
         self._check_type(dtype)
+        node = operand if isinstance(operand, Node) else self.builder.to(operand, self.builder.result_type(operand))
         return self.builder.convert(node, dtype, rounds=True)
 
     def _check_type(self, dtype: str) -> None:

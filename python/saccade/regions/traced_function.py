@@ -37,6 +37,8 @@ class TracedFunction:
 
     def __init__(self, function: Callable[..., Any], role: str, device: str = "cpu"):
         self.function, self.role, self.device = function, role, device
+        self.traced = function
+        """What is called to trace the function: the function or a copy with numbers or arrays replaced."""
         self.refused: Exception | None = None
         """The first error: the function, or torch, may have caught it."""
 

@@ -91,8 +91,9 @@ def of_floats(op, predicate, given, dtype):
 
 
 def evaluate(root, place, captures):
-    """The value of an expression at the place (s, b, h, i, j). `captures` are arrays by capture number. Checks the range of
-    every integer; raises WrongRange. An op without a defined result raises ArithmeticError."""
+    """The value of an expression at the place (s, b, h, i, j). `captures` are arrays by capture number, and captured numbers
+    by the attribute of their nodes. Checks the range of every integer; raises WrongRange. An op without a defined result
+    raises ArithmeticError."""
     values = {}
     for node in live(root):
         given = [values[id(operand)] for operand in node.operands]
@@ -109,6 +110,8 @@ def evaluate(root, place, captures):
             value = to_16_bits(given[0], dtype)
         elif op == "constant":
             value = rounded(node.attribute, dtype) if KIND[dtype] == FLOAT else node.attribute
+        elif op == "number":
+            value = rounded(captures[node.attribute], dtype) if KIND[dtype] == FLOAT else captures[node.attribute]
         elif op == "argument":
             value = place[node.attribute]
         elif op == "extent":

@@ -87,8 +87,8 @@ def program(cases):
 
 def to_numpy(x):
     """An array as saccade-run reads it, and its type in the file name."""
-    if isinstance(x, np.ndarray):
-        return x, ""
+    if isinstance(x, (np.ndarray, int, float)):
+        return np.asarray(x), ""
     x = x.detach()
     if str(x.dtype) == "torch.bfloat16":
         return x.float().numpy(), ":bf16"
@@ -134,7 +134,10 @@ def compile_and_run(cases):
                 add(array.astype(dtype))
         for case in cases:
             for capture in case.captures:
-                add(*to_numpy(capture))
+                if isinstance(capture, (int, float)):
+                    line.append(f"--arg={capture!r}")
+                else:
+                    add(*to_numpy(capture))
         outs = [folder / f"out{i}.npy" for i in range(2 * len(cases))]
         done = subprocess.run([*line, *[f"--out={out}" for out in outs]], capture_output=True, text=True)
         if done.returncode != 0:
