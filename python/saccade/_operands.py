@@ -53,6 +53,30 @@ def check_scale(scale: Any) -> float:
         raise TypeError(f"scale is {scale!r:.80}, expected a number or None for 1/sqrt(head size)") from None
 
 
+_RECIPES = {
+    "attn_mask": "a boolean mask is mask=lambda b, h, i, j: attn_mask[b, h, i, j], with the dimensions that it has, and "
+                 "a float mask is score=saccade.scores.bias(attn_mask)",
+    "is_causal": 'is_causal=True is causal="top_left"; causal="bottom_right" lets the last query attend to the last key',
+    "score_mod": "give the function as score=score_mod; its parameters are the same",
+    "mask_mod": "give the function as mask=mask_mod; its parameters are the same",
+    "block_mask": "give its function as mask=block_mask.mask_mod: tiles without visible pairs are found from it",
+    "enable_gqa": "leave it out: q may have a multiple of the heads of k and v",
+    "dropout_p": "leave it out: there is no dropout",
+    "kernel_options": "leave it out: kernels have no options",
+    "sliding_window": "write window=n for the last n keys, or window=(left, right)",
+    "softcap": "write score=saccade.scores.soft_cap(softcap)",
+    "sm_scale": "write scale=sm_scale",
+    "softmax_scale": "write scale=softmax_scale",
+}
+
+
+def unknown_option(given: dict[str, Any]) -> TypeError:
+    """The error for options that `saccade.attention` does not have, with what to write for those of other libraries."""
+    name = next(iter(given))
+    recipe = f": {_RECIPES[name]}" if name in _RECIPES else ""
+    return TypeError(f"attention() got an unexpected keyword argument '{name}'{recipe}")
+
+
 def check_heads(heads: int, q: Any, layout: Any) -> None:
     """Checks the number of query heads against the tables of a score. Invalid layouts and queries are reported
     elsewhere."""

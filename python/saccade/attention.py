@@ -8,27 +8,25 @@ in terms of the caller's arguments.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from saccade import _arrays, _foreign, _gpu, _operands, _program
 from saccade._arrays import Array
+from saccade._functions import read as _read
 from saccade._library import on_cache_clear
 from saccade._opaque import call_untraced, is_compiling
 from saccade.function import Function
 from saccade.masks import Mask
 from saccade.module import compile
-from saccade.regions import Fingerprint, Region, fingerprint, trace
+from saccade.regions import Region
 from saccade.regions.traced_function import variables
 from saccade.scores import Score
 
 _MAX_PLANS = 512
 _Functions = tuple[tuple[str, Callable[..., Any] | None, Region | None], ...]
-_SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool",
-               "weight": "(p, b, h, i, j) -> weight"}
 
 
 class _Plan:
@@ -72,22 +70,9 @@ class _Plan:
 
 
 _plans: dict[tuple[Any, ...], _Plan] = {}
-
-
-class _Regions(NamedTuple):
-    """The regions of functions with equal fingerprints."""
-
-    baked: tuple[int, ...]
-    """The fingerprint's numbers that at least one region has as constants."""
-    regions: dict[tuple[Any, ...], tuple[Region, str]]
-    """By the values of these numbers: a region and its text."""
-
-
-_regions: dict[tuple[Any, ...], _Regions] = {}  # by role, precision and fingerprint
 _axes: dict[str, int] = {}  # the axis of the head dimension by layout
 _Tensor: Any = None  # torch.Tensor, once torch is imported
-for _cache in (_plans, _regions):
-    on_cache_clear(_cache.clear)
+on_cache_clear(_plans.clear)
 
 
 def attention(
@@ -111,6 +96,7 @@ def attention(
     target: str | None = None,
     stream: Any = None,
     out: Array | tuple[Array, Array] | None = None,
+    **unknown: Any,
 ) -> Array | tuple[Array, ...]:
     """weight(softmax(mask(score(scale * q k^T)))) v, for every batch and head.
 
@@ -124,8 +110,9 @@ def attention(
         score: a function (s, b, h, i, j), user-defined or from saccade.scores, that maps the scaled score s of query i
             and key j to the score, in float32 (float64 for float64 inputs). It is traced once, not called per element:
             it may compute with its scalar arguments and read elements of captured tensors, without Python control flow
-            on them. Captured tensors are read at each call; Python scalars are compiled in, so a scalar that changes
-            between calls should be a 0-d tensor. Negative indices count from the end. A read out of bounds raises
+            on them. Captured tensors, and Python ints and floats, are read at each call. A number whose value the
+            function uses while it is traced (if, range), or that divides or multiplies a position, is compiled in: one
+            that changes between calls should be a 0-d tensor there. Negative indices count from the end. A read out of bounds raises
             ValueError if it can be detected before the call: for indices b, h, i or j, for expressions of them at their
             first and last unmasked values, and for indices read from integer tensors. Reads that depend on kv_len,
             cu_seqlens or other tensors are not checked; out of bounds, their value is unspecified, but they never
@@ -170,7 +157,8 @@ def attention(
         masked row returns 0, and as its lse -inf or the sink.
 
     Raises:
-        TypeError: an argument of the wrong kind, element type, device or rank; torch and NumPy mixed.
+        TypeError: an argument of the wrong kind, element type, device or rank; torch and NumPy mixed in q, k and v; an
+            option of another library, such as attn_mask: the message says what to write instead.
         ValueError: mismatched batch, heads, lengths or head dimensions; an invalid option value; a tensor that requires
             grad (there is no backward pass; use torch.no_grad()) or has the negative bit set.
         saccade.TraceError: a TypeError: `score`, `mask` or `weight` cannot be traced.
@@ -181,13 +169,16 @@ def attention(
     captured tensors at indices from tensors, are not checked, because only the GPU reads them; they never fault.
 
     One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
-    functions. Other lengths, batches, head counts, scales, offsets and windows reuse it.
+    functions. Other lengths, batches, head counts, scales, offsets, windows and captured numbers reuse it. A function
+    that is compiled again and again is reported once, as a `saccade.Warning`.
 
     Example:
         >>> slopes = torch.tensor([0.5, 0.25])
         >>> alibi = lambda s, b, h, i, j: s + slopes[h] * (j - i)
         >>> out = saccade.attention(q, k, v, score=alibi, causal="bottom_right")
     """
+    if unknown:
+        raise _operands.unknown_option(unknown)
     if is_compiling():
         return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
                       kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
@@ -328,55 +319,6 @@ def _trace(q: Any, k: Any, v: Any, *, stream: Any, out: Any, **options: Any) -> 
         return out.copy_(results)
     out.copy_(results[0])
     return (out, *results[1:])
-
-
-def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tuple[Any, ...], tuple[Any, ...]]:
-    """The region of `function`, its part of the plan's key, and the tensors it captures now."""
-    kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
-    if kind != role:
-        raise TypeError(f"{role} is {function!r}, expected a function {_SIGNATURES[role]}: give it as {kind}")
-    if not callable(function):
-        found = _arrays.kind_of(function) or f"{function!r:.80}"
-        raise TypeError(f"{role} is {found}, expected a function {_SIGNATURES[role]}, or None")
-    if not hasattr(q, "dtype"):
-        _arrays.check_tensor("q", q)
-    is_on_gpu = _gpu.ordinal_of(q) is not None
-    device = "cuda" if is_on_gpu else "cpu"
-    precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
-    found = fingerprint(function)
-    known = None if found is None else _regions.get((role, precision, found.key))
-    same = None if found is None or known is None else known.regions.get(found.values(known.baked))
-    if found is not None and same is not None:
-        region, text = same
-        captures = region.captures_of(found.tensors, found.numbers)
-    else:
-        region = trace(function, role, precision, device)
-        text, captures = _program.region_key(role, region), region.captures
-        if found and region.is_reusable:
-            _keep(role, precision, found, region, text)
-    arrays = captures[: len(region.capture_sources)]
-    try:
-        are_torch = tuple([(_gpu if is_on_gpu else _arrays).check_tensor(role, array) for array in arrays])
-    except (TypeError, ValueError):
-        trace(function, role, precision, device)  # reports which one it is
-        raise
-    return region, (text, are_torch), captures
-
-
-def _keep(role: str, precision: str, found: Fingerprint, region: Region, text: str) -> None:
-    """Caches a region under its fingerprint and baked numbers."""
-    known = _regions.get((role, precision, found.key))
-    baked = tuple(sorted(region.baked.union(known.baked if known else ())))
-    if known is None or known.baked != baked:
-        # Other values of the numbers that were baked before led to the use of more.
-        if len(_regions) >= _MAX_PLANS:
-            _regions.clear()
-        known = _regions[role, precision, found.key] = _Regions(baked, {})
-    if len(known.regions) >= _MAX_PLANS:
-        known.regions.clear()
-    # The tensors of this call are not kept: they may be large, and later calls have others.
-    made = [None if source is not None else made for source, made in zip(region.capture_sources, region.captures)]
-    known.regions[found.values(baked)] = dataclasses.replace(region, captures=tuple(made)), text
 
 
 def _reword(error: Exception, tensors: tuple[Any, ...], functions: _Functions, is_pair: bool) -> None:

@@ -64,11 +64,11 @@ class Region:
 
     def captures_of(self, tensors: Sequence[Any], numbers: Sequence[int | float]) -> tuple[Any, ...]:
         """The captures of a function with an equal fingerprint, given that fingerprint's tensors and numbers."""
-        found = [made if source is None else tensors[source]
-                 for source, made in zip(self.capture_sources, self.captures)]
-        for compute in self.number_sources:
-            found.append(compute(numbers))
-        return tuple(found)
+        computed = [compute(numbers) for compute in self.number_sources]
+        if not self.capture_sources:
+            return tuple(computed)
+        return tuple([made if source is None else tensors[source]
+                      for source, made in zip(self.capture_sources, self.captures)] + computed)
 
 
 def trace(function: Callable[..., Any], role: str, precision: str, device: str = "cpu") -> Region:
@@ -79,15 +79,16 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
             batch b, (p, b, h, i, j) for a weight p, or (b, h, i, j) for a mask. It may compute with them, with Python
             scalars, and with elements of captured tensors or arrays: `table[h, i - j]`; negative indices count from the
             end. The arguments are torch tensors if it captures torch tensors or names torch, otherwise proxies for
-            NumPy functions; if it does neither, torch tensors if torch is imported.
+            NumPy functions; if it does neither, torch tensors if torch is imported. NumPy arrays beside torch tensors
+            are read as tensors. A captured list of numbers, nested or not, may be indexed as well.
         role: "score", "mask" or "weight".
         precision: the type of the score, "f32" or "f64".
         device: where captured tensors must be, "cpu" or "cuda".
 
     Raises:
         TraceError: (a TypeError) the function has another signature, returns no number (a mask: no boolean or integer),
-            uses the value of an argument (if, int(), .item()), calls an unsupported function, indexes a captured tensor
-            with another rank, or captures both torch tensors and NumPy arrays.
+            uses the value of an argument (if, int(), .item()), calls an unsupported function, or indexes a captured
+            tensor with another rank.
         TypeError, ValueError: a captured tensor is rejected as an argument of `saccade.attention` would be.
 
     Types promote as in torch: integers are int64 (and wrap), a Python scalar takes the type of the other operand, and
@@ -168,6 +169,7 @@ def _trace(traced: TracedFunction, floating: str, found: Fingerprint | None, bak
                     if node.op in ("load", "extent")})
     names = [node.attribute for node in nodes if node.op == "number"]
     arrays = [tracer.captures.arrays[number] for number in loads]
+    arrays = [traced.originals.get(id(array), (None, array))[1] for array in arrays]
     numbers = [tracer.builder.numbers[name] for name in names]
     tensors = found.tensors if found else ()
     sources = tuple([next((i for i, known in enumerate(tensors) if known is array), None) for array in arrays])
@@ -229,18 +231,15 @@ def _takes_torch(traced: TracedFunction) -> bool:
         return False
     if numpy is None or not hasattr(numpy, "ndarray"):
         return True
-    found: dict[str, str] = {}
+    found: set[str] = set()
     named: set[str] = set()
-    for name, value in variables(traced.function):
+    for _, value in variables(traced.function):
         if isinstance(value, (torch.Tensor, numpy.ndarray)):
-            found.setdefault("torch" if isinstance(value, torch.Tensor) else "numpy", name)
+            found.add("torch" if isinstance(value, torch.Tensor) else "numpy")
         elif isinstance(value, types.ModuleType):
             named.add(value.__name__.partition(".")[0])
         elif callable(value):
             named.add((getattr(value, "__module__", None) or type(value).__module__).partition(".")[0])
-    if len(found) == 2:
-        raise TraceError(f"{traced.title} captures both the torch tensor '{found['torch']}' and the NumPy array "
-                         f"'{found['numpy']}', expected one kind")
     if found:
         return "torch" in found
     return "torch" in named or "numpy" not in named

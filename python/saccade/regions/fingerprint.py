@@ -36,7 +36,8 @@ class Fingerprint:
 
     def values(self, chosen: Sequence[int]) -> tuple[Any, ...]:
         """The chosen numbers, for a key: 0.0 and -0.0 differ."""
-        return tuple([self.numbers[i] or str(self.numbers[i]) for i in chosen])
+        numbers = self.numbers
+        return tuple([numbers[i] or str(numbers[i]) for i in chosen])
 
     def reads_types(self) -> bool:
         """Whether code may ask for the exact type of a number."""

@@ -96,6 +96,9 @@ def evaluator(expression: Expression, is_float: bool = False) -> Callable[[Seque
         constant = int(expression[2]) if expression[1] is int else float(expression[2])
         return lambda numbers: constant
     compute, x, y = _OPERATORS[expression[0]], evaluator(expression[1]), evaluator(expression[2])
+    if expression[1][0] == "slot" and expression[2][0] == "constant":  # for speed
+        number, constant = expression[1][1], y(())
+        return lambda numbers: compute(numbers[number], constant)
     return lambda numbers: compute(x(numbers), y(numbers))
 
 
@@ -103,8 +106,10 @@ def plain(x: Any) -> Any:
     """`x` with the values of Numbers in nested tuples, lists, dicts and slices, which become constants."""
     if type(x) is Number:
         return x._bake()
-    if type(x) in (tuple, list):
-        return type(x)([plain(item) for item in x])
+    if isinstance(x, list):
+        return [plain(item) for item in x]
+    if type(x) is tuple:
+        return tuple([plain(item) for item in x])
     if type(x) is dict:
         return {key: plain(value) for key, value in x.items()}
     if type(x) is slice:

@@ -18,6 +18,7 @@ from saccade.regions import composite, names, operations
 from saccade.regions.captures import Captures
 from saccade.regions.dtypes import KIND
 from saccade.regions.expression import Builder, Node, Operand
+from saccade.regions.lists import NumberList, is_list_of_numbers
 from saccade.regions.numbers import Number
 from saccade.regions.rebuild import rebuild
 from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
@@ -37,7 +38,8 @@ class Tracer:
         for number, name in enumerate(PARAMETERS[self.traced.role]):
             dtype = self.builder.precision if name in "sp" else "int64"
             arguments.append(Value(self, self.builder.argument(number, dtype)))
-        function = rebuild(self.traced.traced, np.ndarray, lambda array: CapturedArray(self, array))
+        function = rebuild(self.traced.traced, lambda x: isinstance(x, np.ndarray) or is_list_of_numbers(x),
+                           lambda x: NumberList(x, self.read_list) if isinstance(x, list) else CapturedArray(self, x))
         try:
             result = function(*arguments)
         except ValueError as error:
@@ -47,6 +49,15 @@ class Tracer:
         if isinstance(result, (Value, CapturedArray)):
             return self.operand(result)
         return result.item() if isinstance(result, np.generic) else result
+
+    def read_list(self, numbers: NumberList, index: Any) -> Any:
+        """An element of a list of numbers at a position."""
+        if not isinstance(index, Value):
+            return list(numbers)[index]
+        table = np.array(numbers.values())
+        if table.dtype.kind == "f":
+            table = table.astype(self.builder.precision)
+        return CapturedArray(self, table, is_made=True, is_stale=False)[index]
 
     def operand(self, x: Any) -> Operand:
         """The node or Python scalar that `x` represents."""
@@ -77,7 +88,8 @@ class Tracer:
             "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, "
             "not, min() and max() write np.where(condition, a, b), &, |, ~, np.minimum and np.maximum; instead of "
             "int(), float() and functions of math use .astype(dtype) and functions of NumPy; capture arrays that are "
-            "indexed by name instead of creating them in the function")
+            "indexed by name instead of creating them in the function; index an array, or a list of numbers, instead of "
+            "a tuple or a range")
 
 
 class Traced(NDArrayOperatorsMixin):  # type: ignore[misc]
@@ -208,10 +220,13 @@ _CHANGING = {"fill", "itemset", "partition", "put", "resize", "setfield", "sort"
 
 
 class CapturedArray(Traced):
-    """A captured array with the indices of its leading dimensions, if it was indexed."""
+    """A captured array with the indices of its leading dimensions, if it was indexed. `is_made`: the function made it;
+    `is_stale`: of captured arrays, for this call only."""
 
-    def __init__(self, tracer: Tracer, array: np.ndarray, indices: tuple[Any, ...] = (), is_made: bool = False):
+    def __init__(self, tracer: Tracer, array: np.ndarray, indices: tuple[Any, ...] = (), is_made: bool = False,
+                 is_stale: bool | None = None):
         self._tracer, self._array, self._indices, self._is_made = tracer, array, indices, is_made
+        self._is_stale = is_made if is_stale is None else is_stale
 
     def __getitem__(self, index: Any) -> Any:
         items = index if isinstance(index, tuple) else (index,)
@@ -219,7 +234,7 @@ class CapturedArray(Traced):
         if not any(_is_scalar(item) for item in _flat(items)) and not is_plain:
             return _computed(self._tracer, _real(self)[index])
         indices = self._indices + tuple([self._item(x) for x in items])
-        table = CapturedArray(self._tracer, self._array, indices, self._is_made)
+        table = CapturedArray(self._tracer, self._array, indices, self._is_made, self._is_stale)
         if len(table._indices) > self._array.ndim:
             raise table._rank_error()
         return table if len(table._indices) < self._array.ndim else Value(self._tracer, table._element())
@@ -241,7 +256,7 @@ class CapturedArray(Traced):
         if len(self._indices) != self._array.ndim:
             raise self._rank_error()
         nodes = [x if isinstance(x, Node) else self._tracer.builder.number(x, "int64") for x in self._indices]
-        return self._tracer.captures.load(self._array, nodes, self._is_made, is_stale=self._is_made)
+        return self._tracer.captures.load(self._array, nodes, self._is_made, self._is_stale)
 
     def _rank_error(self) -> Exception:
         return self._tracer.captures.rank_error(self._array, len(self._indices))

@@ -1,4 +1,4 @@
-"""Copies a function with its captured arrays or numbers replaced."""
+"""Copies a function with its captured arrays, lists or numbers replaced."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 from saccade.regions.traced_function import is_library, names_in
 
 
-def rebuild(function: Callable[..., Any], kind: type, replace: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A copy of `function` with every `x` of type `kind` replaced by `replace(x)`: in its closure, globals and
+def rebuild(function: Callable[..., Any], matches: Callable[[Any], bool],
+            replace: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A copy of `function` with every `x` that `matches(x)` replaced by `replace(x)`: in its closure, globals and
     defaults, in those of functions it calls, in tuples, lists and dicts, and in attributes of objects and modules that
     it names. The original is unchanged."""
-    return _rebuild(function, _Rebuilder(kind, replace))
+    return _rebuild(function, _Rebuilder(matches, replace))
 
 
 def rebuild_numbers(function: Callable[..., Any], replace: Callable[[int | float], Any]) -> Callable[..., Any]:
@@ -35,15 +36,15 @@ def _rebuild(function: Callable[..., Any], rebuilder: _Rebuilder) -> Callable[..
 class _Rebuilder:
     """Copies what is reached by several paths once."""
 
-    def __init__(self, kind: type | tuple[type, ...], replace: Callable[[Any], Any]):
-        self.kind, self.replace = kind, replace
+    def __init__(self, matches: Callable[[Any], bool], replace: Callable[[Any], Any]):
+        self.matches, self.replace = matches, replace
         self.done: dict[int, tuple[Any, Any]] = {}  # by id; the original is kept so that the id stays unique
         self.attributes: set[str] = set()  # read by the code visited so far
 
     def visit(self, x: Any) -> Any:
         if id(x) in self.done:
             return self.done[id(x)][1]
-        if isinstance(x, self.kind):
+        if self.matches(x):
             new = self.replace(x)
         elif isinstance(x, types.FunctionType) and not is_library(x):
             return self._function(x)
@@ -69,7 +70,7 @@ class _Rebuilder:
         """Whether `x` is a plain object with arrays among its attributes."""
         held = getattr(x, "__dict__", None)
         return (type(held) is dict and not isinstance(x, type) and not is_library(type(x))
-                and any(isinstance(value, self.kind) for value in held.values()))
+                and any(self.matches(value) for value in held.values()))
 
     def _object(self, x: Any) -> Any:
         """A copy of an object; the object itself if its class requires arguments."""
@@ -80,7 +81,7 @@ class _Rebuilder:
             return x
         self.done[id(x)] = (x, new)
         for key, value in vars(x).items():
-            vars(new)[key] = self.visit(value) if isinstance(value, self.kind) else value
+            vars(new)[key] = self.visit(value) if self.matches(value) else value
         return new
 
     def _module(self, x: types.ModuleType) -> types.ModuleType:
@@ -113,15 +114,14 @@ class _NumberRebuilder(_Rebuilder):
     """Copies functions and containers once for every path to them. Dict keys, objects and what they hold stay."""
 
     def __init__(self, replace: Callable[[Any], Any]):
-        super().__init__((int, float), replace)
+        super().__init__(lambda x: type(x) in (int, float), replace)
 
     def visit(self, x: Any) -> Any:
-        if type(x) in (int, float):
+        if self.matches(x):
             return self.replace(x)
-        if id(x) in self.done or isinstance(x, (int, float)):
-            return self.done[id(x)][1] if id(x) in self.done else x
+        is_known = id(x) in self.done
         new = super().visit(x)
-        if not isinstance(x, types.ModuleType):
+        if not is_known and not isinstance(x, types.ModuleType):
             self.done.pop(id(x), None)
         return new
 

@@ -8,6 +8,8 @@ usual. This detects a Python `if` on a position where it occurs, and evaluates c
 from __future__ import annotations
 
 import contextlib
+import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,8 +21,10 @@ from saccade.regions import names
 from saccade.regions.captures import Captures
 from saccade.regions.dtypes import KIND, dtype_name
 from saccade.regions.expression import Builder, Node, Operand
+from saccade.regions.lists import NumberList, is_list_of_numbers
 from saccade.regions.numbers import Number, plain
-from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
+from saccade.regions.rebuild import rebuild
+from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError, variables
 
 try:  # A private module of torch.
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -36,6 +40,8 @@ _HARMLESS = {"dtype", "device", "ndim", "dim", "ndimension", "is_floating_point"
 _READS_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "__reduce_ex__", "__deepcopy__",
                  "untyped_storage", "storage"}  # fmt: skip
 _AS_THEY_ARE = {"clone", "detach", "alias", "lift_fresh", "lift_fresh_copy", "contiguous", "positive"}
+# Functions that make a tensor of a number.
+_TENSOR_OF = {torch.tensor, torch.as_tensor, torch.asarray}
 # Views that are supported if a 0-d tensor stays 0-d.
 _VIEWS = {"view", "reshape", "expand", "squeeze", "_unsafe_view"}
 
@@ -56,6 +62,7 @@ class Tracer:
 
     def run(self) -> Any:
         """The function's result: a node, or any other object."""
+        self.traced.traced = rebuild_captures(self.traced, self.read_list)
         # Composite ops such as `to` are made of others above autograd, which inference mode and kernels below autograd
         # leave out.
         with torch.inference_mode(False), torch.no_grad():
@@ -139,6 +146,18 @@ class Tracer:
             return self.proxy(self.captures.load(source, nodes, is_made=True, is_stale=self.made[id(source)][1]))
         return self.proxy(self.captures.load(source, nodes))
 
+    def read_list(self, numbers: NumberList, index: Any) -> Any:
+        """An element of a list of numbers at a position."""
+        if not isinstance(index, torch.Tensor):
+            return list(numbers)[index]
+        values = numbers.values()
+        with self.suspended():
+            table = torch.tensor(values, device=self.traced.device)
+            if table.is_floating_point():
+                table = torch.tensor(values, dtype=getattr(torch, self.builder.precision), device=self.traced.device)
+            self.made[id(table)] = (table, False)
+        return table[index]
+
     def _read(self, op: Any, args: tuple[Any, ...]) -> torch.Tensor | None:
         """Ops that are equivalent to indexing; None for any other op."""
         name = _name(op)
@@ -184,6 +203,8 @@ class Tracer:
             if read is not None:
                 return read
         if any(type(x) is Number for x in _flat((args, kwargs))):
+            if function in _TENSOR_OF and len(args) == 1 and type(args[0]) is Number and kwargs.keys() <= {"dtype"}:
+                return self._tensor_of(args[0], **kwargs)
             args, kwargs = self._with_numbers(args, kwargs)
         name = getattr(function, "__name__", "")
         if name == "__get__":
@@ -201,6 +222,14 @@ class Tracer:
                 id(x) not in self.nodes and (id(x) not in self.made or self.made[id(x)][1]) for x in tensors):
             self.captures.is_reusable = False
         return result
+
+    def _tensor_of(self, number: Number, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """torch.tensor(number)."""
+        default = torch.int64 if isinstance(number, int) else torch.get_default_dtype()
+        with self.suspended():
+            name = str(dtype or default).removeprefix("torch.")
+            exact = self.builder.to(number, "int64" if isinstance(number, int) else name if name in KIND else "float64")
+            return self.proxy(self._convert(exact, name))
 
     def _with_numbers(self, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> tuple[tuple[Any, ...], dict[Any, Any]]:
         """The arguments with captured numbers as tensors next to positions or scores, otherwise as their values."""
@@ -346,7 +375,32 @@ class Tracer:
             "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, "
             "not, min() and max() write torch.where(condition, a, b), &, |, ~, torch.minimum and torch.maximum; "
             "instead of int(), float(), .item() and functions of math use the tensor itself, .to(dtype) and functions "
-            "of torch")
+            "of torch; index a tensor, or a list of numbers, instead of a tuple or a range")
+
+
+def rebuild_captures(traced: TracedFunction, read: Any) -> Any:
+    """The function with lists of numbers that can be indexed with positions and, if it captures torch tensors as well,
+    NumPy arrays as torch tensors that share their memory."""
+    numpy: Any = sys.modules.get("numpy")
+    held = [value for _, value in variables(traced.function)]
+    function = traced.traced
+    if any(map(is_list_of_numbers, held)):
+        function = rebuild(function, is_list_of_numbers, lambda x: NumberList(x, read))
+    if numpy is None or not any(isinstance(x, numpy.ndarray) for x in held):
+        return function
+
+    def share(array: Any) -> torch.Tensor:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of read-only arrays: regions do not write
+                tensor = torch.from_numpy(array)
+        except (TypeError, ValueError) as error:
+            raise traced.error(f"captures the NumPy array {traced.name_of(array)} beside torch tensors, and torch "
+                               f"cannot read it ({error}): convert it") from None
+        traced.originals[id(tensor)] = tensor, array
+        return tensor
+
+    return rebuild(function, lambda x: isinstance(x, numpy.ndarray), share)
 
 
 def _name(op: Any) -> str:

@@ -38,7 +38,9 @@ class TracedFunction:
     def __init__(self, function: Callable[..., Any], role: str, device: str = "cpu"):
         self.function, self.role, self.device = function, role, device
         self.traced = function
-        """What is called to trace the function: the function or a copy with numbers or arrays replaced."""
+        """What is called to trace the function: the function or a copy with numbers, lists or arrays replaced."""
+        self.originals: dict[int, tuple[Any, Any]] = {}
+        """By the id of a torch tensor that shares its memory with a captured NumPy array: the tensor and the array."""
         self.refused: Exception | None = None
         """The first error: the function, or torch, may have caught it."""
 
@@ -81,6 +83,7 @@ class TracedFunction:
 
     def name_of(self, x: object) -> str:
         """The quoted name of the variable through which the function captures the array `x`."""
+        _, x = self.originals.get(id(x), (x, x))
         for name, value in variables(self.function):
             if value is x:
                 return f"'{name}'"
