@@ -1,9 +1,9 @@
 """Mask functions (b, h, i, j) for `saccade.attention`: whether query i attends to key j in head h of batch b.
 
 They are ordinary functions of index scalars and combine with `&`, `|` and `~`, also with user-defined functions that
-return booleans. Positions count from 0 in queries and keys. A scalar parameter that changes between calls should be a
-0-d tensor: no new kernel is compiled for its value. Tensor parameters may also be lists, which become NumPy arrays. One
-mask captures either torch tensors or NumPy arrays, not both.
+return booleans. Positions count from 0 in queries and keys. Scalar parameters may change between calls without a new
+kernel, except for dilations, strides, block sizes and shapes; a 0-d tensor may always change. Tensor parameters may
+also be lists, which become NumPy arrays.
 
     >>> saccade.attention(q, k, v, mask=masks.causal() & masks.documents(ids) | masks.global_tokens(4))
 """

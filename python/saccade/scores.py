@@ -1,10 +1,9 @@
 """Score functions (s, b, h, i, j) for `saccade.attention`: the new score for the scaled score s of query i and key j.
 
 They are ordinary functions of the score and index scalars; `a >> b` applies a, then b, and either may be a user-defined
-function. A scalar that changes between calls, such as a learned one, should be a 0-d tensor: no new kernel is compiled
-for its value, and tensors are read at each call. Tensor parameters may also be lists, which become NumPy arrays. One
-score captures either torch tensors or NumPy arrays, not both. `offset` aligns queries to keys: query i is at position i
-+ offset, so 0 aligns the starts of both sequences and keys − queries their ends.
+function. Scalars and tensors are read at each call: `cap`, `value`, `scale` and `offset` may change without a new
+kernel. Tensor parameters may also be lists, which become NumPy arrays. `offset` aligns queries to keys: query i is at
+position i + offset, so 0 aligns the starts of both sequences and keys − queries their ends.
 
     >>> saccade.attention(q, k, v, score=scores.alibi(slopes) >> scores.soft_cap(30.0), causal="top_left")
 """

@@ -60,7 +60,8 @@ def count(counter, mask, folder):
     program.write_text(_program.program(spec))
     numbers = []
     for capture in region.captures:
-        numbers += [capture.ndim, *capture.shape, *np.asarray(capture).astype(np.int64).reshape(-1)]
+        capture = np.asarray(capture)
+        numbers += [capture.ndim, *capture.shape, *capture.astype(np.int64).reshape(-1)]
     result = subprocess.run([counter, program, str(LENGTH), str(TILE), str(TILE)], check=True, text=True,
                             input=" ".join(map(str, numbers)), stdout=subprocess.PIPE)
     return [int(number) for number in result.stdout.split()]

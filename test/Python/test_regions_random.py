@@ -184,4 +184,4 @@ def test_random_functions_follow_their_numbers(first):
         torch.set_default_dtype(default)
     wrong = [each for each, _ in found if each]
     assert not wrong, "\n".join(wrong[:3])
-    assert sum(reused for _, reused in found) > PART, "regions are not found again"
+    assert sum(reused for _, reused in found) > PART / 2, "regions are not found again"
