@@ -117,7 +117,7 @@ def _note(role: str, function: Callable[..., Any], found: Fingerprint | None, te
     history = _histories.setdefault((role, codes), _History())
     if len(history.texts) >= _REPEATS or text in history.texts:
         return
-    values = {name: described for name, value in variables(function) if (described := _described(value)) is not None}
+    values = {name: _described(value) for name, value in variables(function)}
     if history.texts:
         history.changed.update(dict.fromkeys(name for name, value in values.items()
                                              if name in history.values and history.values[name] != value))
@@ -126,8 +126,9 @@ def _note(role: str, function: Callable[..., Any], found: Fingerprint | None, te
     if len(history.texts) == _REPEATS:
         names = ", ".join(f"'{name}'" for name in history.changed)
         because = f"for other values of {names}" if names else "because it computes something else each time"
-        hint = (" A captured number is compiled in if the function uses its value while it is traced (if, range, int()), "
-                "or if it divides, multiplies or bounds positions: a 0-d tensor is read at each call." if names else "")
+        hint = (" A captured number is compiled in if the function uses its value while it is traced (if, range, "
+                "int()), or if it divides, multiplies or bounds positions: a 0-d tensor is read at each call."
+                if names else "")
         title = TracedFunction(function, role).title
         warnings.warn(errors.Warning(f"{title} was compiled {_REPEATS} times, {because}.{hint}"), stacklevel=4)
 
@@ -144,7 +145,7 @@ def _described(x: Any) -> Hashable | None:
     """A value that is compared between calls: a scalar with its type, or the type and extents of an array."""
     if isinstance(x, (bool, int, float, str)):
         return type(x), str(x)
-    if not hasattr(x, "dtype") or not hasattr(x, "shape"):
+    if isinstance(x, type) or not isinstance(getattr(x, "shape", None), tuple) or not hasattr(x, "dtype"):
         return None
     is_numpy_scalar = type(x).__module__ == "numpy" and hasattr(x, "item") and not hasattr(x, "__setitem__")
     return (type(x), str(x)) if is_numpy_scalar else (str(x.dtype), tuple(x.shape))

@@ -54,9 +54,10 @@ def check_scale(scale: Any) -> float:
 
 
 _RECIPES = {
-    "attn_mask": "a boolean mask is mask=lambda b, h, i, j: attn_mask[b, h, i, j], with the dimensions that it has, and "
-                 "a float mask is score=saccade.scores.bias(attn_mask)",
-    "is_causal": 'is_causal=True is causal="top_left"; causal="bottom_right" lets the last query attend to the last key',
+    "attn_mask": "a boolean mask is mask=lambda b, h, i, j: attn_mask[b, h, i, j], with the dimensions that it has, "
+                 "and a float mask is score=saccade.scores.bias(attn_mask)",
+    "is_causal": 'is_causal=True is causal="top_left"; causal="bottom_right" lets the last query attend to the last '
+                 "key",
     "score_mod": "give the function as score=score_mod; its parameters are the same",
     "mask_mod": "give the function as mask=mask_mod; its parameters are the same",
     "block_mask": "give its function as mask=block_mask.mask_mod: tiles without visible pairs are found from it",

@@ -112,11 +112,11 @@ def attention(
             it may compute with its scalar arguments and read elements of captured tensors, without Python control flow
             on them. Captured tensors, and Python ints and floats, are read at each call. A number whose value the
             function uses while it is traced (if, range), or that divides or multiplies a position, is compiled in: one
-            that changes between calls should be a 0-d tensor there. Negative indices count from the end. A read out of bounds raises
-            ValueError if it can be detected before the call: for indices b, h, i or j, for expressions of them at their
-            first and last unmasked values, and for indices read from integer tensors. Reads that depend on kv_len,
-            cu_seqlens or other tensors are not checked; out of bounds, their value is unspecified, but they never
-            fault.
+            that changes between calls should be a 0-d tensor there. Negative indices count from the end. A read out of
+            bounds raises ValueError if it can be detected before the call: for indices b, h, i or j, for expressions of
+            them at their first and last unmasked values, and for indices read from integer tensors. Reads that depend
+            on kv_len, cu_seqlens or other tensors are not checked; out of bounds, their value is unspecified, but they
+            never fault.
         mask: a function (b, h, i, j), user-defined or from saccade.masks: whether query i attends to key j. Traced
             likewise. `causal`, `window` and `kv_len` apply in addition.
         weight: a function (p, b, h, i, j) that maps the softmax weight p of key j to the factor of its value, for
@@ -392,7 +392,8 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
         max=return_max, score=score, mask=mask, weight=weight,
     )  # fmt: skip
     function = _compile(_program.program(spec), target, gpu)
-    plan = _Plan(spec, function, kinds, kinds[0] and all([isinstance(x, (int, float)) or _arrays.is_torch(x) for x in tensors]))
+    are_torch = kinds[0] and all([isinstance(x, (int, float)) or _arrays.is_torch(x) for x in tensors])
+    plan = _Plan(spec, function, kinds, are_torch)
     if kinds[0]:
         _Tensor = _arrays.torch_module().Tensor
     _axes[layout] = axis

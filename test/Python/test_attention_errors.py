@@ -236,3 +236,18 @@ def test_captured_tensors_that_cannot_be_read_are_refused(kind, words, tensor):
 def test_a_captured_tensor_with_a_gradient_passes_under_no_grad():
     with torch.no_grad():
         saccade.attention(q, k, v, score=table(torch.ones(4, requires_grad=True)))
+
+
+# --- options of other libraries ---------------------------------------------------------------------------------------
+
+RECIPES = {
+    "attn_mask": ["mask=lambda b, h, i, j: attn_mask", "saccade.scores.bias(attn_mask)"], "is_causal": ['causal="top_left"'],
+    "score_mod": ["score=score_mod"], "block_mask": ["mask=block_mask.mask_mod"], "enable_gqa": ["multiple of the heads"],
+    "dropout_p": ["no dropout"], "colour": ["unexpected keyword argument 'colour'"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_options_of_other_libraries_are_refused_with_what_to_write(name):
+    x = torch.zeros(1, 1, 2, 8)
+    refused(TypeError, [f"'{name}'", *RECIPES[name]], saccade.attention, x, x, x, **{name: None})

@@ -236,8 +236,6 @@ UNFIT = [
     (ValueError, "'layout of masks.bigbird' | found 7, expected at least 8", lambda: masks.bigbird(70, 10)),
     (ValueError, "'layout of masks.block_sparse' | found 9, expected at least 10",
      lambda: masks.block_sparse([[1] * 9] * 9, 8)),
-    (saccade.TraceError, "both the torch tensor 'lengths of masks.padding' and the NumPy array 'ids of masks.documents'",
-     lambda: masks.documents([0] * 75) & masks.padding(torch.tensor([5]))),
 ]  # fmt: skip
 
 

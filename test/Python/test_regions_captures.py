@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from node_values import evaluate
 from programs import refused
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -196,3 +197,36 @@ def test_parameters_buffers_and_modules_have_the_names_of_attributes():
     found = dict(variables(lambda b, h, i, j: module))
     assert found["module.table"] is module.table
     assert found["module.0.weight"] is module[0].weight
+
+
+# --- lists, and arrays beside tensors ---------------------------------------------------------------------------------
+
+
+def mixed(library):
+    """Functions that add table[h][j] for a table [2, 3], and one that also reads a tensor."""
+    rows = [[0.5, -1.0, 2.0], [4, 0.25, -3]]
+    array, zeros = np.array(rows), torch.zeros(3)
+    x = {"torch": torch, "numpy": np}[library]
+    found = {"nested list": lambda s, b, h, i, j: s + rows[h][j] + x.sin(s) * 0, "inner list": lambda s, b, h, i, j:
+             s + x.where(h == 0, rows[0][j], rows[1][j]), "from the end": lambda s, b, h, i, j: s + rows[h][j - 3] + x.sin(s) * 0}  # fmt: skip
+    if library == "torch":
+        found["array beside a tensor"] = lambda s, b, h, i, j: s + array[h, j] + zeros[j]
+        table = torch.from_numpy(array)
+        found["tensor of the array's memory"] = lambda s, b, h, i, j: s + table[h, j]
+    return rows, found
+
+
+@pytest.mark.parametrize(("library", "name"), [(library, name) for library in ("torch", "numpy") for name in mixed(library)[1]])
+def test_lists_and_arrays_are_read_at_positions(library, name):
+    rows, found = mixed(library)
+    region = trace(found[name], "score", "f64")
+    assert region.is_reusable
+    captures = {key: np.asarray(value) for key, value in zip(region.names, region.captures)}
+    for h, j in np.ndindex(2, 3):
+        assert evaluate(region.root, (1.0, 0, h, 0, j), captures) == 1 + rows[h][j]
+
+
+def test_array_beside_a_tensor_is_captured_itself():
+    array, tensor = np.ones(3), torch.ones(3)
+    region = trace(lambda s, b, h, i, j: s + array[i] * tensor[j], "score", "f64")
+    assert {id(capture) for capture in region.captures} == {id(array), id(tensor)}

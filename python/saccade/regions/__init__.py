@@ -176,7 +176,8 @@ def _trace(traced: TracedFunction, floating: str, found: Fingerprint | None, bak
     # A captured array without a fingerprint entry may be another one in the next call.
     are_known = [source is not None or tracer.captures.are_made[number] for source, number in zip(sources, loads)]
     is_reusable = found is not None and tracer.captures.is_reusable and all(are_known)
-    computed = tuple([evaluator(number._expression, kind != "index" and isinstance(number, int)) for number, (kind, _) in zip(numbers, names)])
+    computed = tuple([evaluator(number._expression, kind != "index" and isinstance(number, int))
+                      for number, (kind, _) in zip(numbers, names)])
     captures = (*arrays, *[compute(found.numbers) for compute in computed if found])
     types = (*map(_type_of, arrays), *[kind for kind, _ in names])
     return Region(captures, types, sources, computed, frozenset(baked), is_reusable, root, (*loads, *names))

@@ -52,8 +52,8 @@ def promote(a: str, b: str) -> str:
     return a if BITS[a] > BITS[b] else b
 
 
-def kind_of_number(number: bool | int | float) -> int:
-    """The kind of a Python scalar."""
+def kind_of_number(number: Any) -> int:
+    """The kind of a Python scalar or a captured number."""
     return BOOL if isinstance(number, bool) else INTEGER if isinstance(number, int) else FLOAT
 
 

@@ -170,7 +170,7 @@ class Builder:
         """The operand as a value of type `dtype`."""
         if isinstance(operand, Node):
             return self.convert(operand, dtype)
-        return self.captured(operand, dtype) if type(operand) is Number else self.number(operand, dtype)
+        return self.captured(operand, dtype) if isinstance(operand, Number) else self.number(operand, dtype)
 
     def promoted(self, *operands: Operand) -> tuple[Node, ...]:
         """The operands converted to their promoted type."""

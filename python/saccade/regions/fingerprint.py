@@ -318,8 +318,8 @@ def _class(x: type, parts: _Parts, tensors: list[Any]) -> None:
 
 _HANDLERS: dict[type, Callable[[Any, _Parts, list[Any]], None]] = {
     int: _int, bool: _number, str: _number, bytes: _number, type(None): _number, type(...): _number,
-    float: _python_float, Number: _variable, complex: _complex, range: _range, tuple: _sequence, list: _sequence, dict: _dict,
-    types.FunctionType: _function, functools.partial: _partial, types.ModuleType: _module,
+    float: _python_float, Number: _variable, complex: _complex, range: _range, tuple: _sequence, list: _sequence,
+    dict: _dict, types.FunctionType: _function, functools.partial: _partial, types.ModuleType: _module,
     types.BuiltinFunctionType: _builtin, type: _class,
 }  # fmt: skip
 

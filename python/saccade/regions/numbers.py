@@ -16,7 +16,7 @@ Expression: TypeAlias = tuple[Any, ...]
 """("slot", number of a captured number), ("constant", type, text), or (operator, expression, expression)."""
 
 INTEGER_LIMIT = 1 << 29
-"""Captured integers of this magnitude or more are constants: positions, which are below 2^30, plus one still fit 32 bits."""
+"""Captured integers of this magnitude or more are constants. Sums with positions, which are below 2^30, fit 32 bits."""
 FLOAT_LIMIT = 2.0**40
 """Captured floats above this magnitude, infinities and NaN are constants: they have a meaning beyond their value, and
 the proof that scores are finite needs a bound of all others."""
@@ -36,7 +36,7 @@ class Number:
         self._value, self._range, self._expression, self._slots, self._baked = value, limits, expression, slots, baked
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:  # noqa: D105  isinstance(number, int) is what it is for the value
+    def __class__(self) -> type:
         return type(self._value)
 
     def _bake(self) -> Any:

@@ -88,8 +88,8 @@ class Tracer:
             "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, "
             "not, min() and max() write np.where(condition, a, b), &, |, ~, np.minimum and np.maximum; instead of "
             "int(), float() and functions of math use .astype(dtype) and functions of NumPy; capture arrays that are "
-            "indexed by name instead of creating them in the function; index an array, or a list of numbers, instead of "
-            "a tuple or a range")
+            "indexed by name instead of creating them in the function; index an array, or a list of numbers, instead "
+            "of a tuple or a range")
 
 
 class Traced(NDArrayOperatorsMixin):  # type: ignore[misc]

@@ -199,7 +199,7 @@ def _narrow(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
 
     def fits(node: Node) -> bool:
         is_uniform = node.constant is not None or node.op == "number"
-        return is_int32(node) or is_uniform and -(1 << 31) <= node.low and node.high < 1 << 31
+        return is_int32(node) or is_uniform and node.low >= -(1 << 31) and node.high < 1 << 31
 
     if x.dtype == "int64" and (is_int32(x) or is_int32(y)) and fits(x) and fits(y):
         return b.convert(x, "int32"), b.convert(y, "int32")
