@@ -10,9 +10,9 @@ static std::string describe(const LibraryInterface &interface, const Options &op
   std::string kind;
   llvm::raw_string_ostream os(kind);
   os << "output " << int(*options.emit);
-  for (const GPUTarget *architecture : options.architectures)
-    os << ' ' << architecture->name;
-  if (!options.architectures.empty())
+  for (const LibraryTarget &target : options.targets)
+    os << ' ' << target.name();
+  if (options.hasGPU())
     os << " ptxas " << fileIdentity(options.assembler) << " libdevice "
        << fileIdentity(options.libdevice.empty() ? findLibdevice(options.assembler) : options.libdevice);
   os << " header " << interface.header;

@@ -106,7 +106,7 @@ def trace(function: Callable[..., Any], role: str, precision: str) -> tuple[regi
     if isinstance(function, (Score, Mask)):
         function = function.function
     originals: dict[int, tuple[Any, Any]] = {}
-    region = regions.trace(replaced(function, originals), role, precision)
+    region = regions.trace(replaced(function, originals), role, precision, bakes_numbers=True)
     return region, tuple([originals[id(array)][1] if id(array) in originals else jnp.asarray(_plain(array))
                           for array in region.captures])
 

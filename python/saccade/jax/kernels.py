@@ -121,7 +121,7 @@ def _with_array(role: str, region: Region | None, dtype: str, axes: tuple[bool, 
     positions = {"score": 1, "mask": 0}[role]
     indices = [builder.number(0, "int64") if is_one else builder.argument(positions + axis, "int64")
                for axis, is_one in enumerate(axes)]
-    number = max([each for each in region.numbers if isinstance(each, int)], default=-1) + 1
+    number = max([each for each in region.names if isinstance(each, int)], default=-1) + 1
     element = builder.load(number, dtype, indices)
     if role == "score":
         root = builder.arithmetic("arith.addf", region.root, builder.convert(element, precision))
@@ -130,7 +130,7 @@ def _with_array(role: str, region: Region | None, dtype: str, axes: tuple[bool, 
     return dataclasses.replace(
         region, captures=(*region.captures, None), capture_sources=(*region.capture_sources, None), is_reusable=False,
         capture_types=(*region.capture_types, f"tensor<?x?x?x?x{STORED[dtype]}>"), root=root,
-        numbers=(*region.numbers, number))
+        names=(*region.names, number))
 
 
 _NEUTRAL: dict[str, Any] = {"score": lambda s, b, h, i, j: s, "mask": lambda b, h, i, j: True}

@@ -71,7 +71,8 @@ class Region:
                       for source, made in zip(self.capture_sources, self.captures)] + computed)
 
 
-def trace(function: Callable[..., Any], role: str, precision: str, device: str = "cpu") -> Region:
+def trace(function: Callable[..., Any], role: str, precision: str, device: str = "cpu", *,
+          bakes_numbers: bool = False) -> Region:
     """Traces a Python function to a region.
 
     Args:
@@ -84,6 +85,7 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
         role: "score", "mask" or "weight".
         precision: the type of the score, "f32" or "f64".
         device: where captured tensors must be, "cpu" or "cuda".
+        bakes_numbers: whether all captured numbers are constants, for callers whose programs take tensors only.
 
     Raises:
         TraceError: (a TypeError) the function has another signature, returns no number (a mask: no boolean or integer),
@@ -103,7 +105,7 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
                          "'f32' or 'f64'")
     TracedFunction(function, role, device).check_arity()
     found = fingerprint(function)
-    baked = set(range(len(found.numbers))) if found and found.reads_types() else set()
+    baked = set(range(len(found.numbers))) if found and (bakes_numbers or found.reads_types()) else set()
     while True:
         used: set[int] = set()
         traced = TracedFunction(function, role, device)

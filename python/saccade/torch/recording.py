@@ -165,6 +165,6 @@ def region(recorded: Record, role: str, precision: str) -> tuple[Region, tuple[i
         return resolve(returned)
 
     repeat.__name__ = "<lambda>"  # messages give other names
-    traced = trace(repeat, role, precision)
+    traced = trace(repeat, role, precision, bakes_numbers=True)
     numbers = [next(i for i, known in enumerate(captures) if known is x) for x in traced.captures]
     return traced, tuple(numbers)
