@@ -21,17 +21,11 @@ from saccade.regions.rebuild import rebuild
 from saccade.scores import Score
 
 
-class _Replaced(type):
-    """The type of what a copied function gets a stand-in for: JAX's arrays, and the names of jax.numpy."""
-
-    def __instancecheck__(cls, x: Any) -> bool:
-        if isinstance(x, jax.Array) or x is jnp or x is jax or x is jax.nn:
-            return True
-        return _numpy_function(x) is not None
-
-
-class _Kind(metaclass=_Replaced):
-    pass
+def _is_replaced(x: Any) -> bool:
+    """Whether a copied function gets a stand-in for `x`: JAX's arrays, and the names of jax.numpy."""
+    if isinstance(x, jax.Array) or x is jnp or x is jax or x is jax.nn:
+        return True
+    return _numpy_function(x) is not None
 
 
 class _Abstract(np.ndarray):  # type: ignore[misc]
@@ -87,7 +81,7 @@ def replaced(function: Callable[..., Any], originals: dict[int, tuple[Any, Any]]
         originals[id(stand_in)] = stand_in, x
         return stand_in
 
-    return rebuild(function, _Kind, replace)
+    return rebuild(function, _is_replaced, replace)
 
 
 def without_jax(function: Callable[..., Any]) -> Callable[..., Any]:

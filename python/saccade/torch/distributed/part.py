@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from saccade import _gpu, _operands, _program
-from saccade.attention import _compile, _read
+from saccade._functions import read
+from saccade.attention import _compile
 from saccade.function import Function
 from saccade.torch.distributed.reach import Limits
 
@@ -21,7 +22,7 @@ class Part:
         shared: list[Any] = []
         for role, function in (("score", limits.score), ("mask", limits.mask)):
             if function is not None:
-                regions[role], _, captures = _read(role, function, q)
+                regions[role], _, captures = read(role, function, q)
                 shared += captures
         spec = _program.Spec(
             element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[layout.index("d")],
