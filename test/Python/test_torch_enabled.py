@@ -240,7 +240,7 @@ def test_the_flash_implementation_serves_training(flash, monkeypatch):
         outputs()
     flash()
     expected = [outputs(**call) for call in calls]
-    for results, wanted in zip(found, expected):
-        for result, want in zip(results, wanted):
+    for results, own in zip(found, expected):
+        for result, want in zip(results, own):
             close(result, want)
     assert found[2][0][:, :, 3].abs().max() == 0

@@ -51,8 +51,8 @@ def test_a_traced_call_equals_the_eager_one_for_all_lengths_and_batches(name):
     expected = [function(*traced_calls.arguments(*size)) for size in sizes]
     assert equal(compiled(*traced_calls.arguments(*sizes[0])), expected[0])
     before = saccade.cache_info().compilations
-    for size, wanted in zip(sizes[1:], expected[1:]):
-        assert equal(compiled(*traced_calls.arguments(*size)), wanted), size
+    for size, result in zip(sizes[1:], expected[1:]):
+        assert equal(compiled(*traced_calls.arguments(*size)), result), size
     assert saccade.cache_info().compilations == before
     assert counter.frame_count == 1
 

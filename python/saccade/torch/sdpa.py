@@ -308,8 +308,8 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     lead = (1,) * (2 - len(lead)) + lead
     kv_lead = (*lead[:-1], kv_heads)
     whole = output if output.dim() >= 4 else output.view(*lead, extents[0], extents[2])
-    query, key, value = [x if x.shape[:-2] == wanted else x.expand(*wanted, *x.shape[-2:])
-                         for x, wanted in ((query, lead), (key, kv_lead), (value, kv_lead))]
+    query, key, value = [x if x.shape[:-2] == expected else x.expand(*expected, *x.shape[-2:])
+                         for x, expected in ((query, lead), (key, kv_lead), (value, kv_lead))]
     _fill(query, key, value, mask, causal, None if scale is None else float(scale), whole)
     return output
 

@@ -184,7 +184,7 @@ class StructuredMask:
         rest = structure.rest
         if structure.causal:
             options["causal"] = offset
-            # A causal mask bounds the right side of a window.
+            # A causal mask bounds a window after the query.
             if structure.left is not None:
                 options["window"] = structure.left + 1
         elif structure.left is not None or structure.right is not None:

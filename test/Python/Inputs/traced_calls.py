@@ -40,7 +40,7 @@ def weights_into_out(q, k, v, slopes, ids):
     return saccade.attention(q, k, v, weight=lambda p, b, h, i, j: p * slopes[h], out=torch.empty_like(q))
 
 
-def in_place(q, k, v, slopes, ids):
+def updated_score(q, k, v, slopes, ids):
     def score(s, b, h, i, j):
         x = s * 2
         x += slopes[h]
@@ -64,7 +64,7 @@ def ragged(q, k, v, slopes, ids):
 
 
 CALLS = {function.__name__: function for function in (
-    alibi, soft_cap, documents, window, causal_offset, lengths_and_sinks, library_functions, weights_into_out, in_place,
+    alibi, soft_cap, documents, window, causal_offset, lengths_and_sinks, library_functions, weights_into_out, updated_score,
     tables, layouts, ragged)}  # fmt: skip
 
 
