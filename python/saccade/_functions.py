@@ -92,6 +92,7 @@ def _keep(role: str, precision: str, found: Fingerprint, region: Region, text: s
 
 _REPEATS = 8
 """A function with this many regions is reported."""
+_FRONTENDS = ("saccade.torch.", "saccade.transformers.", "saccade.jax.")
 
 
 class _History:
@@ -111,6 +112,8 @@ on_cache_clear(_histories.clear)
 
 def _note(role: str, function: Callable[..., Any], found: Fingerprint | None, text: str) -> None:
     """Notes that a function was traced to a region, and warns once if it has many regions."""
+    if (getattr(function, "__module__", None) or "").startswith(_FRONTENDS):
+        return  # one function for masks of many forms, which is not the caller's
     codes = found.codes() if found else (_code_of(function),)
     if len(_histories) >= _MAX_REGIONS:
         _histories.clear()
