@@ -300,6 +300,13 @@ def attention(
     return result
 
 
+def _fits(out: Any, results: Any) -> bool:
+    """Whether `out` has the types and shapes of results."""
+    given, made = (x if isinstance(x, tuple) else (x,) for x in (out, results))
+    return len(given) <= len(made) and all([_arrays.is_torch(x) and x.shape == y.shape and x.dtype == y.dtype
+                                            for x, y in zip(given, made)])
+
+
 def _trace(q: Any, k: Any, v: Any, *, stream: Any, out: Any, **options: Any) -> Any:
     """`attention` in a function that torch.compile or torch.export traces."""
     if not _arrays.are_torch(q, k, v) or stream is not None:
@@ -311,6 +318,8 @@ def _trace(q: Any, k: Any, v: Any, *, stream: Any, out: Any, **options: Any) -> 
         return call_untraced(attention, f"attention ({results})", q, k, v, stream=stream, out=out, **options)
     if out is None:
         return results
+    if not _fits(out, results):
+        return call_untraced(attention, "attention (out does not fit)", q, k, v, stream=stream, out=out, **options)
     if isinstance(out, tuple):
         for written, result in zip(out, results):
             written.copy_(result)

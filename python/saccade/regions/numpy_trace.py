@@ -242,7 +242,7 @@ class CapturedArray(Traced):
     def _item(self, item: Any) -> Node | int:
         traced = self._tracer.traced
         if type(item) is Number and isinstance(item, int):
-            return self._tracer.builder.captured(item, "int64")
+            return item._bake()  # extents are checked for constants and positions only
         if isinstance(item, (Value, CapturedArray)):
             item = self._tracer.operand(item)
             if isinstance(item, Node) and (item.dtype == "bool" or item.dtype.startswith(("float", "bfloat"))):

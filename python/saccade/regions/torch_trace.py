@@ -171,7 +171,7 @@ class Tracer:
         if type(item) is int:
             return item
         if type(item) is Number and isinstance(item, int):
-            return self.builder.captured(item, "int64")
+            return item._bake()  # extents are checked for constants and positions only
         if isinstance(item, torch.Tensor) and item.dim() == 0 and id(item) not in self.rows:
             node = self.node(item)
             if node.dtype in ("int8", "int16", "int32", "int64"):

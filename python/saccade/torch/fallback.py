@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from saccade import _arrays
 
@@ -123,8 +124,16 @@ def check_visible(*tensors: Any) -> None:
             raise Refused(Kind.SILENT, "its tensors have no memory")
 
 
+def in_forward_mode() -> bool:
+    """Whether tensors may have forward gradients. The level is private in torch; unpack_dual alone is slow."""
+    return getattr(forward_ad, "_current_level", 0) >= 0
+
+
 def check_grad(*tensors: Any) -> None:
-    """Refuses calls that must record gradients."""
+    """Refuses calls that must record or propagate gradients."""
+    if in_forward_mode() and any(isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None
+                                 for x in tensors):
+        raise Refused(Kind.GRAD, "a tensor has a forward gradient, and there is no derivative yet")
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors):
         raise Refused(Kind.GRAD, "a tensor requires grad, and there is no backward yet")
 

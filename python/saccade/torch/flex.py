@@ -13,7 +13,16 @@ import torch
 
 import saccade
 from saccade.regions.traced_function import variables
-from saccade.torch.fallback import Kind, Refused, check_grad, check_visible, readable, resolve, suspended
+from saccade.torch.fallback import (
+    Kind,
+    Refused,
+    check_grad,
+    check_visible,
+    in_forward_mode,
+    readable,
+    resolve,
+    suspended,
+)
 from saccade.torch.sdpa import _DTYPES, _autocast
 
 if TYPE_CHECKING:
@@ -97,7 +106,7 @@ def compute(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask:
     if query.is_cpu and (query.requires_grad or key.requires_grad or value.requires_grad):
         raise Refused(Kind.INPUT, "a tensor requires grad")  # PyTorch refuses it even without grad mode
     mask_mod = getattr(block_mask, "mask_mod", block_mask)
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or in_forward_mode():
         check_grad(query, key, value, *_captured(score_mod), *_captured(mask_mod))
     query, key, value, _ = _autocast(query, key, value, None)
     query, key, value = readable("query", query), readable("key", key), readable("value", value)

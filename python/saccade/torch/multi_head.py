@@ -42,7 +42,11 @@ def _is_supported(node: Node, given: dict[str, Any]) -> bool:
         return False
     is_output = all(user.target is operator.getitem and user.args[1] == 0 for user in node.users)
     examples = node.meta.get("example_value"), given["query"].meta.get("example_value")
-    return is_output and None not in examples and not examples[0][0].requires_grad and examples[1].dim() == 3
+    weight = given["in_proj_weight"].meta.get("example_value")
+    if not is_output or None in (*examples, weight) or examples[0][0].requires_grad or examples[1].dim() != 3:
+        return False
+    # Other types mean autocast, which the expanded ops would not apply.
+    return bool(examples[0][0].dtype == examples[1].dtype == weight.dtype)
 
 
 def _expand(graph: GraphModule, given: dict[str, Any]) -> Node:

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
+from saccade.regions import TraceError
 from saccade.torch import flex, sdpa
-from saccade.torch.fallback import Refused, resolve, state
+from saccade.torch.fallback import Kind, Refused, resolve, state
 
 _KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA")
 _lock = threading.RLock()
@@ -134,6 +135,9 @@ def _replace_flex() -> Callable[[], None]:
             return flex.compute(*args, **kwargs)
         except Refused as refused:
             return resolve(flex.NAME, refused, lambda: original(*args, **kwargs), is_replaced=True)
+        except TraceError as error:  # PyTorch may compute it, since it has elements of positions
+            untraced = Refused(Kind.INPUT, str(error))
+            return resolve(flex.NAME, untraced, lambda: original(*args, **kwargs), is_replaced=True)
 
     function.__code__ = _forward.__code__
     module.__dict__[_SERVE] = serve  # code of another module finds its names there

@@ -91,9 +91,9 @@ def _replace_sdpa(graph: GraphModule, node: Node) -> None:
         example = _value(mask)
         if is_causal or example.dtype not in (torch.bool, torch.float32, result.dtype):
             raise Kept("the mask is one that PyTorch reports")
-        dimensions = mask_dimensions(example, rank)
+        dimensions = mask_dimensions(example, (*_value(query).shape[:-1], _value(key).shape[-2]))
         if dimensions is None:
-            raise Kept("the mask has more dimensions than the queries")
+            raise Kept("the mask does not broadcast to queries and keys")
         names, single = dimensions
         table = graph.graph.call_function(torch.squeeze, (mask, single)) if single else mask
         if single:
@@ -126,6 +126,9 @@ def _replace_flex(graph: GraphModule, node: Node) -> None:
     for role, function, buffers in (("score", given["score_mod"], given["score_buffers"]),
                                     ("mask", given["block_mask"][-1], given["mask_buffers"])):
         region, read = _trace_subgraph(graph, function, buffers, role, precision)
+        # PyTorch's mask without blocks has one of more than any length.
+        if role == "mask" and region is None and min(given["block_mask"][-3:-1]) < 1 << 30:
+            raise Kept("its mask is given by lists of blocks only")
         regions.append(region)
         captures += read
     has_lse = 1 in readers

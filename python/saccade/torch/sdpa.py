@@ -22,6 +22,7 @@ from saccade.torch.fallback import (
     check_grad,
     check_visible,
     dispatch_modes,
+    in_forward_mode,
     readable,
     resolve,
     suspended,
@@ -151,7 +152,7 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
         type(query) is not _Tensor or type(key) is not _Tensor or type(value) is not _Tensor or not query.is_cpu
         or dropout_p != 0.0 or type(enable_gqa) is not bool or query.is_neg() or key.is_neg() or value.is_neg()
         or ((query.requires_grad or key.requires_grad or value.requires_grad) and torch.is_grad_enabled())
-        or dispatch_modes()
+        or dispatch_modes() or in_forward_mode()
     ):  # fmt: skip
         return None
     try:

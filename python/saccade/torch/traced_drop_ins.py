@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from saccade._opaque import call_untraced
 from saccade.torch import tracing
 from saccade.torch.sdpa import mask_functions
 
@@ -30,15 +31,21 @@ def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: 
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     score = mask = None
     if attn_mask is not None:
-        kept = mask_dimensions(attn_mask, query.dim())
+        kept = mask_dimensions(attn_mask, (*query.shape[:-1], key.shape[-2]))
         if kept is None or attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
             return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale,
                                                                     enable_gqa=enable_gqa)
         names, single = kept
         functions = mask_functions(names, torch.squeeze(attn_mask, single), query.dtype)
         score, mask = functions.get("score"), functions.get("mask")
-    return tracing.attention(query, key, value, score=score, mask=mask, scale=scale,
-                             causal="top_left" if is_causal else None, layout=LAYOUTS[query.dim()])
+    result = tracing.attention(query, key, value, score=score, mask=mask, scale=scale,
+                               causal="top_left" if is_causal else None, layout=LAYOUTS[query.dim()])
+    if isinstance(result, str):  # the eager call raises the error
+        from saccade.torch.sdpa import _call
+
+        return call_untraced(_call, f"scaled_dot_product_attention ({result})", query, key, value, attn_mask, dropout_p,
+                             is_causal, scale, enable_gqa)
+    return result
 
 
 def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, score_mod: Any, block_mask: Any,
@@ -50,14 +57,22 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
     mask_mod = getattr(block_mask, "mask_mod", block_mask)
     is_block_list = mask_mod is not block_mask and (
         mask_mod is pytorch.noop_mask or getattr(mask_mod, "__name__", "") == "_sliced_mask_mod_error")
+    # PyTorch's mask without blocks has one of more than any length.
+    has_blocks = isinstance(block_mask, pytorch.BlockMask) and min(block_mask.BLOCK_SIZE) < 1 << 30
+    is_other_length = has_blocks and (block_mask.shape[-2] != query.shape[-2] or block_mask.shape[-1] != key.shape[-2])
     wants_max = return_aux is not None and return_aux.max_scores
-    if query.dim() != 4 or is_block_list or needs_grad(query, key, value) or not is_supported(query, key, value,
-                                                                                                 enable_gqa):
+    is_refused = query.dim() != 4 or is_block_list or is_other_length or needs_grad(query, key, value)
+    if is_refused or not is_supported(query, key, value, enable_gqa):
         return pytorch.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse,
                                       kernel_options, return_aux=return_aux)
     wants_lse = return_lse or return_aux is not None and return_aux.lse
     results = tracing.attention(query, key, value, score=score_mod, mask=mask_mod, scale=scale, return_lse=wants_lse,
                                 return_max=wants_max)
+    if isinstance(results, str):  # the eager call raises the error, or gives the call to PyTorch
+        from saccade.torch.flex import _call
+
+        return call_untraced(_call, f"flex_attention ({results})", (query, key, value, score_mod, block_mask, scale,
+                             enable_gqa, return_lse, kernel_options), return_aux)
     if not isinstance(results, tuple):
         results = (results,)
     lse = results[1] if wants_lse else None
@@ -93,12 +108,15 @@ def is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, en
     return enable_gqa and query.shape[1] % key.shape[1] == 0
 
 
-def mask_dimensions(mask: torch.Tensor, rank: int) -> tuple[str, tuple[int, ...]] | None:
-    """The dimensions that a mask varies along, such as "bj", and its dimensions of extent 1; None if it has more
-    dimensions than the queries, which have `rank`."""
-    letters = {2: "ij", 3: "bij", 4: "bhij"}[rank][-mask.dim():]
-    if not 0 < mask.dim() <= rank:
+def mask_dimensions(mask: torch.Tensor, full: tuple[int, ...]) -> tuple[str, tuple[int, ...]] | None:
+    """The dimensions that a mask varies along, such as "bj", and its dimensions of extent 1; None if it does not
+    broadcast to the extents `full`."""
+    if not 0 < mask.dim() <= len(full):
         return None
+    letters = {2: "ij", 3: "bij", 4: "bhij"}[len(full)][-mask.dim():]
+    for extent, whole in zip(mask.shape, full[-mask.dim():]):
+        if extent != 1 and extent != whole:
+            return None
     names = "".join([letters[axis] for axis in range(mask.dim()) if mask.shape[axis] != 1])
     return names, tuple([axis for axis in range(mask.dim()) if mask.shape[axis] == 1])
 

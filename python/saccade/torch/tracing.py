@@ -66,6 +66,8 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
             recorded, tensors = recording.record(function, role, precision)
         else:  # torch.export without Dynamo records what is called here
             recorded, tensors = recording.without_modes(recording.record, function, role, precision)
+        if torch.is_grad_enabled() and any([x.requires_grad for x in tensors]):
+            return "a captured tensor requires grad, and there is no backward yet: call under torch.no_grad()"
         records.append(recorded)
         captures.append(tensors)
 

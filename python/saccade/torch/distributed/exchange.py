@@ -94,7 +94,7 @@ def all_to_all_attention(
     if isinstance(sink, torch.Tensor):
         sink = sink[rank * count : (rank + 1) * count]
     functions = {"score": score, "mask": mask, "weight": weight}
-    first = torch.tensor(rank * count, device=q.device)
+    first = rank * count
     result = saccade.attention(mine, keys, values, sink=sink, layout=layout, return_lse=return_lse, **options,
                                **{role: _of_all_heads(role, x, first) for role, x in functions.items()})
     if not return_lse:
@@ -103,8 +103,8 @@ def all_to_all_attention(
     return tuple([_to_sequence(x, of_q, q_parts, dims, rank, group) for x, dims in zip(result, (layout, rows))])
 
 
-def _of_all_heads(role: str, function: Any, first: torch.Tensor) -> Any:
-    """A function that gets the index among all heads. The first head is a tensor: all processes have one kernel."""
+def _of_all_heads(role: str, function: Any, first: int) -> Any:
+    """A function that gets the index among all heads. All processes have one kernel: captured numbers are operands."""
     if function is None:
         return None
     inner = function.function if isinstance(function, (Score, Mask)) else function
