@@ -11,6 +11,7 @@ import gpu_arrays
 import torch.nn.functional as F
 from gpu_torch import OnGPU, moved
 
+import saccade
 import saccade.torch
 from saccade.function import Function
 
@@ -29,6 +30,7 @@ def double(build, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", streams.__getitem__)
     # TVM-FFI would read the memory that torch knows.
     monkeypatch.setattr(Function, "tvm_ffi", property(lambda self: self.into))
+    saccade.cache_clear()  # plans of other tests call by TVM-FFI
     return loaded
 
 

@@ -130,7 +130,7 @@ good, bad, refusal = Outcome("a", "", 1.0), Outcome("b", "output 0 differs", 1.0
     (0, [[good, refusal]], ["--op=Neg", "--may-refuse"], ["refused c: CompileError: no", "1 of 2 passed, 1 refused\n"]),
     (1, [[good, bad, refusal]], ["--op=Neg", "--may-refuse"], ["failed b", "1 of 3 passed, 1 refused\n"]),
     (1, [[refusal], [good]], ["--op=Neg", "--op=Abs", "--may-refuse"], ["failed Neg: no case passed", "1 of 2 passed, 1 refused\n"]),
-    (0, [[refusal], [good]], ["--op=Conv", "--op=Abs", "--may-refuse"], ["Conv: 0 of 1 passed", "1 of 2 passed, 1 refused\n"]),
+    (0, [[refusal], [good]], ["--op=Not", "--op=Abs", "--may-refuse"], ["Not: 0 of 1 passed", "1 of 2 passed, 1 refused\n"]),
     (1, [[], []], ["--op=Neg", "--op=Abs"], ["0 of 0 passed"]), (1, [[], [good]], ["--op=Neg", "--op=Abs"], ["failed Neg: no case"]),
     (1, [[refusal]], ["--op=Conv", "--may-refuse"], ["0 of 1 passed, 1 refused"]),
 ], ids=str)  # fmt: skip

@@ -150,7 +150,6 @@ READS = [
     ("score", lambda s, b, h, i, j: s + array, ["'array'", "0 indices", "2 dimensions"]),
     ("score", one_of_many, ["writes a position or a score into an element", "torch.where", "x[1] = s"]),
     ("score", lambda s, b, h, i, j: torch.zeros(1).add_(s)[0], ["writes a position or a score"]),
-    ("score", lambda s, b, h, i, j: s + vector[h] + array[h, j], ["both", "'vector'", "'array'"]),
 ]  # fmt: skip
 CALLS = [
     ("score", lambda s, b, h, i, j: torch.lgamma(s), ["calls 'lgamma'", "regions do not support"]),

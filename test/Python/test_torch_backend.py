@@ -107,8 +107,8 @@ def test_what_saccade_does_not_compute_stays_pytorchs(operators):
     for function, expected in cases:
         torch._dynamo.reset()
         operators.clear()
-        found, expected = compiled(function)(), function()
-        assert found == expected if isinstance(expected, torch.Size) else torch.allclose(found, expected, equal_nan=True)
+        found, own = compiled(function)(), function()
+        assert found == own if isinstance(own, torch.Size) else torch.allclose(found, own, equal_nan=True)
         assert all(count == expected for count, _ in operators)
 
 

@@ -144,7 +144,7 @@ def test_programs_are_compiled_again_after_the_cache_is_cleared():
     assert torch.equal(compiled(), expected)
     assert saccade.cache_info().compilations == 1
     compiled()
-    assert saccade.cache_info() == saccade.CacheInfo(hits=0, compilations=1, modules=1)
+    assert saccade.cache_info()[:3] == (0, 1, 1)
 
 
 def test_wrong_arguments_of_the_operator_are_runtime_errors():

@@ -15,7 +15,7 @@ float16, float32, float64, int32, int64 = map(np.dtype, ("float16", "float32", "
 double = None  # of `start`
 
 _CODES = {"i": 0, "u": 1, "f": 2, "b": 6, "V": 4}  # V: bfloat16 of ml_dtypes
-_python = ctypes.pythonapi
+_python = ctypes.PyDLL(None)  # ctypes.pythonapi is shared: other packages declare its functions, too
 _python.PyCapsule_New.restype = ctypes.py_object
 _python.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
