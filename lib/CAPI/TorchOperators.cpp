@@ -8,8 +8,8 @@
 #include "saccade/Runtime/CUDA.h"
 #include "llvm/ADT/StringMap.h"
 #include <cstring>
+#include <cxxabi.h>
 #include <dlfcn.h>
-#include <shared_mutex>
 #include <stdexcept>
 
 using namespace saccade;
@@ -83,6 +83,17 @@ struct StableABI {
 };
 
 StableABI torch;
+
+/// The __cxa_eh_globals of the Itanium C++ ABI. A statically linked libstdc++ has its own.
+struct ExceptionState {
+  void *caught;
+  unsigned uncaught;
+};
+
+ExceptionState *ownExceptions() { return reinterpret_cast<ExceptionState *>(abi::__cxa_get_globals()); }
+
+/// That of the libstdc++ with which PyTorch catches; set at the registration.
+ExceptionState *(*exceptionsOfPyTorch)() = ownExceptions;
 
 /// Fails a call: PyTorch turns the exception of a kernel into a RuntimeError.
 [[noreturn]] void fail(const llvm::Twine &message) { throw std::runtime_error("saccade::attention: " + message.str()); }
@@ -216,7 +227,10 @@ public:
     std::shared_ptr<Plan> plan = find(key);
     if (!plan) {
       plan = compile(target, program);
-      std::unique_lock guard(lock);
+      llvm::StringMap<std::shared_ptr<Plan>> dropped; // released after the lock
+      std::lock_guard guard(lock);
+      if (plans.size() >= maxPlans) // the cache of the context still has the recent ones
+        std::swap(dropped, plans);
       plans[key] = plan;
     }
     last = {target.str(), program.str(), now, plan};
@@ -224,8 +238,9 @@ public:
   }
 
   void clear() {
-    std::unique_lock guard(lock);
-    plans.clear();
+    llvm::StringMap<std::shared_ptr<Plan>> dropped; // released after the lock
+    std::lock_guard guard(lock);
+    std::swap(dropped, plans);
     version.fetch_add(1, std::memory_order_release);
   }
 
@@ -233,7 +248,7 @@ public:
 
 private:
   std::shared_ptr<Plan> find(StringRef key) {
-    std::shared_lock guard(lock);
+    std::lock_guard guard(lock);
     return plans.lookup(key);
   }
 
@@ -249,7 +264,8 @@ private:
     return plan;
   }
 
-  std::shared_mutex lock;
+  static constexpr unsigned maxPlans = 1024;
+  ForkSafeMutex lock;
   llvm::StringMap<std::shared_ptr<Plan>> plans;
   std::atomic<uint64_t> version{0};
 };
@@ -412,6 +428,9 @@ static void attention(StableValue *stack, uint64_t, uint64_t numOutputs) {
   } catch (...) {
     for (Object result : results)
       torch.aoti_torch_delete_tensor_object(result);
+    // `throw` counts in the state of this library, and PyTorch's catch in that of its own.
+    --ownExceptions()->uncaught;
+    ++exceptionsOfPyTorch()->uncaught;
     throw;
   }
   for (auto [i, result] : llvm::enumerate(results))
@@ -423,6 +442,7 @@ static void attention(StableValue *stack, uint64_t, uint64_t numOutputs) {
 //===----------------------------------------------------------------------===//
 
 SaccadeResult saccade_torch_register(SaccadeContext *context) {
+  (void)plans(); // registers its mutex for fork before `lock` is held
   static ForkSafeMutex lock;
   std::lock_guard guard(lock);
   if (!context)
@@ -437,6 +457,8 @@ SaccadeResult saccade_torch_register(SaccadeContext *context) {
   if (const char *missing = torch.bind(library))
     return refuse(SACCADE_UNSUPPORTED,
                   llvm::Twine("this version of PyTorch lacks ") + missing + ", expected version 2.10 or later");
+  if (void *found = dlsym(library, "__cxa_get_globals"))
+    exceptionsOfPyTorch = reinterpret_cast<decltype(exceptionsOfPyTorch)>(found);
   if (void *cuda = dlopen("libtorch_cuda.so", RTLD_NOLOAD | RTLD_NOW))
     torch.aoti_torch_get_current_cuda_stream = reinterpret_cast<decltype(torch.aoti_torch_get_current_cuda_stream)>(
         dlsym(cuda, "aoti_torch_get_current_cuda_stream"));

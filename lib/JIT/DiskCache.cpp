@@ -29,6 +29,12 @@ static constexpr char pruneStamp[] = "last-prune";
 /// Seconds between prunings, and the resolution of the times of use.
 static constexpr time_t interval = 60;
 
+/// Whether a time is not within the last interval. A time in the future is that of a wrong clock.
+static bool isOld(time_t changed) {
+  time_t now = time(nullptr);
+  return changed > now + interval || changed + interval < now;
+}
+
 namespace {
 /// An open file, or -1.
 class Descriptor {
@@ -70,8 +76,17 @@ static std::optional<std::string> findFault(const struct stat &status) {
   return std::nullopt;
 }
 
+/// Whether `path` is a symbolic link that another user has made, who could direct it to any directory of this user.
+static bool isForeignLink(const std::string &path) {
+  struct stat status;
+  return lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode) && status.st_uid != geteuid() &&
+         status.st_uid != 0;
+}
+
 /// Opens the directory for openat(). Checks it at each use, because it can be replaced while a process runs.
 static Descriptor openDirectory(const std::string &path) {
+  if (isForeignLink(path))
+    return Descriptor(-1);
   Descriptor directory(sys::RetryAfterSignal(-1, ::open, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat status;
   if (directory && (fstat(directory, &status) != 0 || findFault(status)))
@@ -93,8 +108,16 @@ static std::vector<std::string> listFiles(const std::string &path, std::initiali
 }
 
 Expected<std::shared_ptr<DiskCache>> DiskCache::open(StringRef directory, uint64_t maxBytes) {
-  std::shared_ptr<DiskCache> cache(new DiskCache(directory, maxBytes));
+  SmallString<128> path(directory.rtrim('/'));
+  if (path.empty())
+    path = "/";
+  if (std::error_code error = sys::fs::make_absolute(path)) // the process may change its working directory
+    return createStringError("cannot cache compiled programs in '" + directory + "': " + error.message());
+  std::shared_ptr<DiskCache> cache(new DiskCache(path, maxBytes));
   struct stat status;
+  if (isForeignLink(cache->directory))
+    return createStringError("cannot cache compiled programs in '" + directory +
+                             "': it is a symbolic link of another user");
   if (::stat(cache->directory.c_str(), &status) == 0)
     if (std::optional<std::string> fault = findFault(status))
       return createStringError("cannot cache compiled programs in '" + directory + "': " + *fault);
@@ -159,7 +182,7 @@ static std::optional<std::string> readEntry(const std::string &path, const std::
   if (!readAll(file, contents.data(), contents.size()))
     return std::nullopt;
   // prune() sorts by the time of modification, because many file systems do not record reads.
-  if (status.st_mtime + interval < time(nullptr))
+  if (isOld(status.st_mtime))
     futimens(file, nullptr);
   return contents;
 }
@@ -185,6 +208,8 @@ void DiskCache::store(StringRef key, StringRef value) {
   std::string contents = encodeCacheEntry(key, value), name = fileName(key), temporary = temporaryName(name);
   if (contents.size() > maxBytes)
     return;
+  if (isForeignLink(directory))
+    return;
   // A failure is found when the directory is opened.
   (void)sys::fs::create_directories(directory, /*IgnoreExisting=*/true, sys::fs::owner_all);
   {
@@ -202,7 +227,7 @@ void DiskCache::store(StringRef key, StringRef value) {
     }
   }
   struct stat stamp;
-  if (::stat((directory + "/" + pruneStamp).c_str(), &stamp) != 0 || stamp.st_mtime + interval < time(nullptr))
+  if (::stat((directory + "/" + pruneStamp).c_str(), &stamp) != 0 || isOld(stamp.st_mtime))
     prune();
 }
 

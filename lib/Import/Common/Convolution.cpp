@@ -23,6 +23,9 @@ struct Axis {
 };
 } // namespace
 
+/// Larger parameters, for which there is no memory, could overflow the arithmetic on positions.
+static constexpr int64_t maxParameter = int64_t(1) << 31;
+
 /// The parameter lists as one `Axis` per spatial dimension.
 static FailureOr<SmallVector<Axis>> readAxes(FrontendOp &op, ArrayRef<int64_t> kernel,
                                              const ConvolutionParams &params) {
@@ -38,11 +41,16 @@ static FailureOr<SmallVector<Axis>> readAxes(FrontendOp &op, ArrayRef<int64_t> k
       return op.error() << "found " << each->size() << " " << name << ", expected " << kernel.size();
   SmallVector<Axis> axes;
   for (size_t i = 0; i < kernel.size(); ++i) {
+    int64_t window;
     if (strides[i] < 1 || dilations[i] < 1)
       return op.error() << "found the stride " << strides[i] << " and the dilation " << dilations[i]
                         << ", expected at least 1";
     if (before[i] < 0 || after[i] < 0 || extra[i] < 0)
       return op.error() << "a padding is negative";
+    if (std::max({strides[i], before[i], after[i], extra[i]}) > maxParameter ||
+        llvm::MulOverflow(dilations[i], kernel[i], window) || window > maxParameter)
+      return op.error() << "a stride, a padding or the extent of a window is too large, expected at most "
+                        << maxParameter;
     axes.push_back({kernel[i], strides[i], dilations[i], before[i], after[i], extra[i]});
   }
   return axes;
@@ -236,7 +244,11 @@ LogicalResult frontend::padToSameSize(FrontendOp &op, Value image, Value filters
   for (int64_t i = 0; i < type.getRank() - 2; ++i) {
     auto at = [&](ArrayRef<int64_t> list) { return i < static_cast<int64_t>(list.size()) ? list[i] : 1; };
     int64_t stride = std::max<int64_t>(at(params.strides), 1), extent = type.getDimSize(2 + i);
-    int64_t total = at(params.dilations) * (filter.getDimSize(2 + i) - 1);
+    int64_t window;
+    if (llvm::MulOverflow(at(params.dilations), filter.getDimSize(2 + i), window) ||
+        std::max(window, stride) > maxParameter)
+      return success(); // `convolve` reports it
+    int64_t total = window - at(params.dilations);
     if (stride != 1) {
       if (ShapedType::isDynamic(extent))
         return op.error() << "padding to the same size with a stride needs a static image, found " << type;

@@ -62,6 +62,8 @@ static LogicalResult translateConv(FrontendOp &op, Values &results) {
       return op.error() << "found " << pads.size() << " paddings, expected an even number";
     params.before.assign(pads.begin(), pads.begin() + pads.size() / 2);
     params.after.assign(pads.begin() + pads.size() / 2, pads.end());
+  } else if (!llvm::is_contained({"VALID", "SAME_UPPER", "SAME_LOWER"}, padding)) {
+    return op.error() << "'auto_pad' is '" << padding << "', expected NOTSET, VALID, SAME_UPPER or SAME_LOWER";
   } else if (padding != "VALID" &&
              failed(frontend::padToSameSize(op, image, filters, params, padding == "SAME_LOWER"))) {
     return failure();

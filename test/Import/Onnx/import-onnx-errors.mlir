@@ -82,6 +82,30 @@ func.func @strides_of_another_rank(%x: tensor<1x3x8x9xf32>, %w: tensor<5x3x2x4xf
 
 // -----
 
+func.func @dilation_beyond_any_image(%x: tensor<1x1x8xf32>, %w: tensor<1x1x9xf32>) -> tensor<1x1x8xf32> {
+  // expected-error @+1 {{onnx.Conv: a stride, a padding or the extent of a window is too large, expected at most 2147483648}}
+  %y = "onnx.Conv"(%x, %w) {dilations = array<i64: 2305843009213693952>} : (tensor<1x1x8xf32>, tensor<1x1x9xf32>) -> tensor<1x1x8xf32>
+  return %y : tensor<1x1x8xf32>
+}
+
+// -----
+
+func.func @padding_beyond_any_image(%x: tensor<1x1x8xf32>, %w: tensor<1x1x3xf32>) -> tensor<1x1x8xf32> {
+  // expected-error @+1 {{onnx.Conv: a stride, a padding or the extent of a window is too large}}
+  %y = "onnx.Conv"(%x, %w) {pads = array<i64: 9223372036854775807, 9223372036854775807>} : (tensor<1x1x8xf32>, tensor<1x1x3xf32>) -> tensor<1x1x8xf32>
+  return %y : tensor<1x1x8xf32>
+}
+
+// -----
+
+func.func @unknown_padding(%x: tensor<1x1x8xf32>, %w: tensor<1x1x3xf32>) -> tensor<1x1x8xf32> {
+  // expected-error @+1 {{onnx.Conv: 'auto_pad' is 'valid', expected NOTSET, VALID, SAME_UPPER or SAME_LOWER}}
+  %y = "onnx.Conv"(%x, %w) {auto_pad = "valid"} : (tensor<1x1x8xf32>, tensor<1x1x3xf32>) -> tensor<1x1x8xf32>
+  return %y : tensor<1x1x8xf32>
+}
+
+// -----
+
 func.func @channels_of_another_group(%x: tensor<1x4x8x9xf32>, %w: tensor<6x4x1x1xf32>) -> tensor<1x6x8x9xf32> {
   // expected-error @+1 {{onnx.Conv: channels of the filters: found 4, expected 2}}
   %y = "onnx.Conv"(%x, %w) {group = 2 : i64} : (tensor<1x4x8x9xf32>, tensor<6x4x1x1xf32>) -> tensor<1x6x8x9xf32>

@@ -180,6 +180,24 @@ TEST_F(DiskCacheTest, ADirectoryThatOthersMayWriteIsNotUsed) {
   EXPECT_EQ(prefix + "it is not a directory", openError());
 }
 
+TEST_F(DiskCacheTest, ALinkOfAnotherUserIsNotFollowed) {
+  open()->store("key", "value");
+  fs::path link = directory().string() + "-link";
+  fs::create_directory_symlink(directory(), link);
+  std::shared_ptr<DiskCache> own = llvm::cantFail(DiskCache::open(link.string()));
+  EXPECT_EQ("value", own->lookup("key"));
+  if (geteuid() == 0) {
+    ASSERT_EQ(0, lchown(link.c_str(), 1, 1));
+    EXPECT_EQ(std::nullopt, own->lookup("key"));
+    own->store("another", "value");
+    EXPECT_EQ(1u, files(".entry").size());
+    llvm::Expected<std::shared_ptr<DiskCache>> refused = DiskCache::open(link.string() + "/");
+    ASSERT_FALSE(bool(refused));
+    EXPECT_NE(std::string::npos, llvm::toString(refused.takeError()).find("a symbolic link of another user"));
+  }
+  fs::remove(link);
+}
+
 TEST_F(DiskCacheTest, AnUnusableDirectoryIsNoError) {
   write(root / "below", "a file where a folder should be");
   std::shared_ptr<DiskCache> cache = open();
