@@ -163,9 +163,9 @@ SACCADE_API SaccadeResult saccade_function_call_on_stream(const SaccadeFunction 
 SACCADE_API void *saccade_function_tvm_ffi(const SaccadeFunction *function);
 
 /* Registers the kernels of the operators saccade::attention, attention.lse, attention.max and attention.lse_max in
- * PyTorch, for the CPU and CUDA; the caller defines their schemas. They compile programs in `context`, which must not be
- * destroyed. PyTorch 2.10 or later must be loaded in the process, else the result is SACCADE_UNSUPPORTED. Later calls
- * with the same context do nothing. */
+ * PyTorch, for the CPU and CUDA; the caller defines their schemas. They compile programs in `context`, which must not
+ * be destroyed. PyTorch 2.10 or later must be loaded in the process, else the result is SACCADE_UNSUPPORTED. Later
+ * calls with the same context do nothing. */
 SACCADE_API SaccadeResult saccade_torch_register(SaccadeContext *context);
 
 /* Sets the maximum number of threads of a call, the caller included; 0 resets it to the number of processors. If

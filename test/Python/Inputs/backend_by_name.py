@@ -6,7 +6,7 @@ import sys
 import torch
 
 if not importlib.metadata.entry_points(group="torch_dynamo_backends", name="saccade"):
-    import saccade.torch.backend  # a source tree has no entry points
+    import saccade.torch.backend  # noqa: F401  (a source tree has no entry points)
 assert "saccade" in torch._dynamo.list_backends(exclude_tags=())
 add = torch.compile(lambda x: x + 1, backend="saccade", options={"inner": "eager"})
 assert add(torch.zeros(2)).tolist() == [1, 1]
