@@ -12,7 +12,7 @@ MAX_BYTES = 1 << 30
 def default_directory() -> str | None:
     """`$XDG_CACHE_HOME/saccade`, by default `~/.cache/saccade`. The variable SACCADE_CACHE overrides it: an absolute
     path, or 0 for None, which disables the disk cache. Raises ValueError for any other value except 1."""
-    value = os.environ.get(VARIABLE, "1")
+    value = os.environ.get(VARIABLE) or "1"  # an empty variable counts as unset
     if value == "0":
         return None
     if value != "1":

@@ -54,8 +54,9 @@ def check_scale(scale: Any) -> float:
 
 
 _RECIPES = {
-    "attn_mask": "a boolean mask is mask=lambda b, h, i, j: attn_mask[b, h, i, j], with the dimensions that it has, "
-                 "and a float mask is score=saccade.scores.bias(attn_mask)",
+    "attn_mask": "a boolean mask is mask=lambda b, h, i, j: attn_mask[b, h, i, j], with 0 for dimensions of extent "
+                 "1, and a float mask is score=saccade.scores.bias(attn_mask) without them; "
+                 "saccade.torch.scaled_dot_product_attention takes both as they are",
     "is_causal": 'is_causal=True is causal="top_left"; causal="bottom_right" lets the last query attend to the last '
                  "key",
     "score_mod": "give the function as score=score_mod; its parameters are the same",

@@ -111,6 +111,7 @@ def test_a_directory_that_cannot_be_made_is_no_error(compile_in_process, tmp_pat
         ("1", "/base", "/base/saccade"),
         ("1", "", "/somewhere/.cache/saccade"),
         ("1", "relative", "/somewhere/.cache/saccade"),
+        ("", "/base", "/base/saccade"),
         ("0", "/base", None),
         ("/elsewhere", "/base", "/elsewhere"),
     ],
@@ -122,7 +123,7 @@ def test_the_environment_chooses_the_directory(monkeypatch, cache, base, expecte
     assert _disk_cache.default_directory() == expected
 
 
-@pytest.mark.parametrize("value", ["yes", "", "relative/path"])
+@pytest.mark.parametrize("value", ["yes", "relative/path"])
 def test_a_wrong_environment_is_refused(monkeypatch, value):
     monkeypatch.setenv("SACCADE_CACHE", value)
     refused(ValueError, ["SACCADE_CACHE", repr(value), "0, 1 or an absolute path"], _disk_cache.default_directory)

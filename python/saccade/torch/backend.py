@@ -51,7 +51,7 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         return compile_graph(graph, example_inputs)
     _, kept = replace_attention(graph)
     if reasons := [reason for _, reason in kept if isinstance(reason, NeedsGrad)]:
-        warnings.warn(errors.Warning(f"PyTorch computes {len(reasons)} calls of attention instead of Saccade: their "
+        warnings.warn(errors.Warning(f"PyTorch computes attention instead of Saccade, {len(reasons)} times: "
                                      "gradients are required, and there is no backward yet"), stacklevel=2)
     if inner is None:
         inner = "inductor" if _has_compiler(example_inputs) else "eager"
