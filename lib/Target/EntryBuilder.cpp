@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "EntryBuilder.h"
 #include "saccade/Runtime/Entry.h"
+#include "saccade/Support/CPUTarget.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -26,6 +27,9 @@ LLVM::LLVMFuncOp EntryBuilder::createFunction(Location loc, const Twine &name, T
   builder.setInsertionPointToEnd(module.getBody());
   auto function =
       LLVM::LLVMFuncOp::create(builder, loc, name.str(), LLVM::LLVMFunctionType::get(result, arguments), linkage);
+  // Exported functions run on every processor: the runtime, which they call, selects or refuses the target.
+  if (linkage == LLVM::Linkage::External)
+    function.setTargetCpu(lookupCPUTarget("portable")->cpu);
   symbols.insert(function); // renames on a conflict, which only internal functions may have
   builder.setInsertionPointToEnd(function.addEntryBlock(builder));
   return function;

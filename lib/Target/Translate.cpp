@@ -28,13 +28,14 @@ static void setTargetAttributes(llvm::Module &module, const saccade::CPUTarget &
   for (llvm::Function &function : module) {
     if (function.isDeclaration())
       continue;
-    // Exported functions run on every processor: the runtime, which they call, selects or refuses the target.
-    const saccade::CPUTarget &own = function.hasLocalLinkage() ? target : *saccade::lookupCPUTarget("portable");
-    function.addFnAttr("target-cpu", own.cpu);
-    if (!own.features.empty())
-      function.addFnAttr("target-features", own.features);
-    if (own.runsOn >= SaccadeCPUTargetV4)
-      function.addFnAttr("prefer-vector-width", "512");
+    // Entry functions have a CPU of their own.
+    if (!function.hasFnAttribute("target-cpu")) {
+      function.addFnAttr("target-cpu", target.cpu);
+      if (!target.features.empty())
+        function.addFnAttr("target-features", target.features);
+      if (target.runsOn >= SaccadeCPUTargetV4)
+        function.addFnAttr("prefer-vector-width", "512");
+    }
     // Compiled code neither throws nor is unwound through, so it needs no unwind tables.
     function.setDoesNotThrow();
   }
