@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_void_p
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 from saccade import _arrays, _elf, _gpu
 from saccade._arrays import Array
+from saccade._function_map import FunctionMap
 from saccade._library import ERRORS, DataType, ValueInfo
 from saccade._opaque import opaque
 from saccade.function import Function, Shape
@@ -167,7 +168,7 @@ def _encode_arguments(described: list[Any]) -> tuple[Any, ctypes.Array[c_int64]]
     return memory, (c_int64 * len(slots))(*slots)
 
 
-class Artifact:
+class Artifact(FunctionMap[LoadedFunction]):
     """A loaded library. Its functions are its items and, if their names are valid Python, its attributes."""
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -197,34 +198,8 @@ class Artifact:
         if message := self._library.functions.saccade_set_cpu_limit(encoded):
             raise ValueError(message.decode())
 
-    def _has(self) -> str:
-        return f"it has: {', '.join(self.functions)}"
-
-    def __getitem__(self, name: str) -> LoadedFunction:
-        try:
-            return self.functions[name]
-        except KeyError:
-            raise KeyError(f"{self._library.path} has no function {name!r}; {self._has()}") from None
-
-    def __getattr__(self, name: str) -> LoadedFunction:
-        if name.startswith("_") or name == "functions":  # __init__ failed before the attribute was set
-            raise AttributeError(name)
-        try:
-            return self.functions[name]
-        except KeyError:
-            raise AttributeError(f"{self._library.path} has no function {name!r}; {self._has()}") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.functions)
-
-    def __len__(self) -> int:
-        return len(self.functions)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.functions
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.functions]
+    def _title(self) -> str:
+        return f"{self._library.path} has no function"
 
     def __repr__(self) -> str:
         lines = [f"<saccade.Artifact {self._library.path!r} for {', '.join(self.targets)}",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from saccade import errors
+from saccade._function_map import FunctionMap
 from saccade._library import Option, compiling, library, raise_error
 from saccade._opaque import opaque
 from saccade.function import Function, Handle
@@ -48,7 +49,7 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
     return Module(source, name, _encode({"target": target, **options}))
 
 
-class Module:
+class Module(FunctionMap[Function]):
     """A compiled program. Its public functions are its items and, if their names are valid Python, its attributes."""
 
     def __init__(self, source: bytes, name: str, options: tuple[tuple[str, str], ...]):
@@ -112,34 +113,8 @@ class Module:
     def _text(self, query: Any, argument: str) -> tuple[str, list[errors.Diagnostic]]:
         return make_text(query, self._source, self._name, self._options, argument)
 
-    def _has(self) -> str:
-        return f"it has: {', '.join(self.functions)}" if self.functions else "it has none"
-
-    def __getitem__(self, name: str) -> Function:
-        try:
-            return self.functions[name]
-        except KeyError:
-            raise KeyError(f"the program has no public function {name!r}; {self._has()}") from None
-
-    def __getattr__(self, name: str) -> Function:
-        if name.startswith("_") or name == "functions":  # __init__ failed before the attribute was set
-            raise AttributeError(name)
-        try:
-            return self.functions[name]
-        except KeyError:
-            raise AttributeError(f"the program has no public function {name!r}; {self._has()}") from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.functions)
-
-    def __len__(self) -> int:
-        return len(self.functions)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.functions
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.functions]
+    def _title(self) -> str:
+        return "the program has no public function"
 
     def __repr__(self) -> str:
         lines = [f"<saccade.Module {self._name!r} for {self.target}", *(f.signature for f in self.functions.values())]

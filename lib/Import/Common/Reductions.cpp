@@ -153,7 +153,8 @@ Norm frontend::normalize(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t
   return {result, centre, inverse};
 }
 
-/// Parameters [c] of the channels of a tensor [n, c, ...] as [c, 1, ...], which broadcasts to it.
+/// Parameters [c] of the channels of a tensor [n, c, ...] as [c, 1, ...], which broadcasts to it. Null ones are left
+/// out.
 static FailureOr<SmallVector<Value>> alongChannels(FrontendOp &op, Value tensor, ArrayRef<Value> parameters) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(tensor.getType());
@@ -161,6 +162,8 @@ static FailureOr<SmallVector<Value>> alongChannels(FrontendOp &op, Value tensor,
     return op.error() << "found " << type << ", expected a floating-point tensor with channels in dimension 1";
   SmallVector<Value> columns;
   for (Value each : parameters) {
+    if (!each)
+      continue;
     auto own = cast<RankedTensorType>(each.getType());
     if (own.getRank() != 1 || !isa<FloatType>(own.getElementType()) ||
         failed(requireEqual(op, own.getDimSize(0), type.getDimSize(1), "channels of a parameter")))
@@ -175,11 +178,7 @@ static FailureOr<SmallVector<Value>> alongChannels(FrontendOp &op, Value tensor,
 FailureOr<Value> frontend::normalizeChannels(FrontendOp &op, Value tensor, Value mean, Value variance, double epsilon,
                                              Value scale, Value bias) {
   Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
-  SmallVector<Value> parameters = {mean, variance};
-  for (Value each : {scale, bias})
-    if (each)
-      parameters.push_back(each);
-  FailureOr<SmallVector<Value>> columns = alongChannels(op, tensor, parameters);
+  FailureOr<SmallVector<Value>> columns = alongChannels(op, tensor, {mean, variance, scale, bias});
   if (failed(columns))
     return failure();
   SmallVector<Value> inputs = {tensor};
@@ -199,11 +198,7 @@ FailureOr<Value> frontend::normalizeChannels(FrontendOp &op, Value tensor, Value
 FailureOr<Value> frontend::normalizeGroups(FrontendOp &op, Value tensor, int64_t groups, double epsilon, Value scale,
                                            Value bias) {
   ImplicitLocOpBuilder &b = op.builder();
-  SmallVector<Value> parameters;
-  for (Value each : {scale, bias})
-    if (each)
-      parameters.push_back(each);
-  FailureOr<SmallVector<Value>> columns = alongChannels(op, tensor, parameters);
+  FailureOr<SmallVector<Value>> columns = alongChannels(op, tensor, {scale, bias});
   if (failed(columns))
     return failure();
   auto shape = cast<RankedTensorType>(tensor.getType());

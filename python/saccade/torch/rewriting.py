@@ -170,7 +170,7 @@ def _stand_in(x: Any) -> torch.Tensor:
 
 def _trace(function: Callable[..., Any], role: str, precision: str) -> Region:
     with torch.no_grad():
-        return trace(function, role, precision)
+        return trace(function, role, precision, bakes_numbers=True)  # the operator reads tensors
 
 
 def _trace_subgraph(graph: GraphModule, function: Node, buffers: Sequence[Any], role: str,
