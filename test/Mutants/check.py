@@ -69,7 +69,8 @@ def check_components(root: pathlib.Path) -> None:
     held = {name for component in COMPONENTS for name in component.files(root)}
     for component in COMPONENTS:
         assert component.files(root) and (component.lit or component.pytest), component.name
-    missing = {str(path.relative_to(root)) for folder in ("lib", "tools") for path in (root / folder).rglob("*.cpp")}
+    sources = [*(root / "lib").rglob("*.cpp"), *(root / "tools").rglob("*.cpp"), *(root / "python" / "saccade").rglob("*.py")]
+    missing = {str(path.relative_to(root)) for path in sources}
     assert not missing - held, f"in no component: {sorted(missing - held)}"
     read_equivalent()
 

@@ -45,6 +45,12 @@ _ATTENTION = r"Execution/(causal|lengths|padding|sliding|soft-cap|split-kv|ragge
 _GRAPHS = r"Fuzz/random[-_]graphs(-split-kv)?\.(py|test)"
 _MODELS = r"Execution/(models|raising|scaled-dot-product|softmax)"
 
+
+def _modules(names: str) -> tuple[str, ...]:
+    """The sources of modules of the package. A name that ends in "/" is a subpackage."""
+    return tuple(f"python/saccade/{name}" if name.endswith("/") else f"python/saccade/{name}.py" for name in names.split())
+
+
 COMPONENTS = [
     Component("Analysis", ("lib/Dialect/Attn/Analysis",),
               (r"Dialect/Attn", r"Unit/(Attn|Analysis)", r"Tiling/", r"Tools/explain",
@@ -98,16 +104,25 @@ COMPONENTS = [
               (r"Pipeline/", r"Bufferize/fold", r"Tools/(explain|exit|saccade-compile|plugin|debug|language)", r"Unit/Support",
                r"Unit/JIT"),
               ("run",)),
-    Component("Python", tuple(f"python/saccade/{name}.py" for name in (
-        "_arrays", "_gpu", "_library", "_opaque", "_operands", "_program", "attention", "binding", "builders", "errors",
-        "function", "linear", "masks", "module", "runner", "scores")), (r"Fuzz/random[-_]calls",),
-              ("attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "gpu*", "guards", "linear",
-               "mask*",
-               "numpy*", "ragged", "run", "scores*", "threads", "torch_calls", "torch_tracing")),
+    Component("Python", _modules(
+        "__init__ __main__ _arrays _disk_cache _elf _foreign _function_map _functions _gpu _library _merge _opaque "
+        "_operands _program artifact attention binding builders errors function linear masks module runner scores"),
+              (r"Fuzz/random[-_]calls",),
+              ("artifact", "attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "disk_cache",
+               "gpu*", "guards", "linear", "mask*", "numpy*", "packaging", "ragged", "run", "scores*", "threads",
+               "torch_calls", "torch_distributed", "torch_tracing", "jax_attention")),
     Component("Regions", ("python/saccade/regions",), (r"Fuzz/random[-_]calls",), ("regions_*", "attention_functions")),
-    Component("Readers", tuple(f"python/saccade/{name}" for name in (
-        "onnx", "torch", "jax", "_command.py", "_graph.py", "_text.py")),
+    Component("Readers", _modules(
+        "_command _graph _text onnx/ torch/__init__ torch/__main__ torch/backend torch/caches torch/compiled torch/errors "
+        "torch/operators torch/program torch/reader torch/whole_graph jax/__init__ jax/__main__ jax/compiled "
+        "jax/constants jax/errors jax/program jax/reader"),
               (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "graph_text", "importing")),
+    Component("Frameworks", _modules(
+        "torch/attention_operator torch/distributed/ torch/fallback torch/flex torch/multi_head torch/overrides "
+        "torch/recording torch/rewriting torch/sdpa torch/traced_drop_ins torch/tracing jax/attention jax/batching "
+        "jax/functions jax/kernels transformers/"), (),
+              ("torch_flex", "torch_sdpa", "torch_enabled", "torch_distributed", "torch_traced_drop_ins", "torch_*",
+               "transformers_*", "jax_attention", "jax_dot_product", "attention_functions")),
 ]
 
 

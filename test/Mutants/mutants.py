@@ -130,7 +130,7 @@ class Tool:
             found = {name: dataclasses.asdict(each) for name, each in items.items() if each.seconds is not None}
             path.write_text(json.dumps({"key": key, "items": found}))
 
-        suite = Suite(workspace.folder, self.options.jobs, kind == "mechanical", save)
+        suite = Suite(workspace.folder, self.options.jobs, kind == "mechanical", save, self.options.patience)
         items = {name: Item(**known[name]) if name in known else each for name, each in suite.listed().items()}
         for name, item in items.items():
             item.expected = expected.get(name, item.expected)
@@ -417,6 +417,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300, help="mechanical mutants, shared by the components (300)")
     parser.add_argument("--seed", type=int, default=1, help="of their choice (1)")
     parser.add_argument("--limit", type=float, default=900, help="seconds of tests for a mutant (900)")
+    parser.add_argument("--patience", type=float, default=1, help="factor of the time after which a test counts as endless, "
+                        "for a machine with other work (1)")
     parser.add_argument("--tests", default="", metavar="REGEX",
                         help="only tests whose names match, for a quick lower bound: 'Unit/|Import/'")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilations and tests at a time")

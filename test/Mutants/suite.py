@@ -53,10 +53,12 @@ class Verdict:
 class Suite:
     """The tests of a built copy of the tree. With `numbers`, a test is first run without a mutant, when a mutant needs
     it: its time, whether it fails, and which mutants it reaches. Without, the copy itself has the mutant, and `measure`
-    tells later whether the tests that failed do so without it too."""
+    tells later whether the tests that failed do so without it too. `patience` is a factor of the time after which a test
+    that still runs counts as endless."""
 
-    def __init__(self, folder: pathlib.Path, jobs: int, numbers: bool, save: Callable[[], None]):
-        self.folder, self.jobs, self.numbers, self.save = folder, jobs, numbers, save
+    def __init__(self, folder: pathlib.Path, jobs: int, numbers: bool, save: Callable[[], None],
+                 patience: float = 1):
+        self.folder, self.jobs, self.numbers, self.save, self.patience = folder, jobs, numbers, save, patience
         self.build = folder / "build" / "dev"
         self.python = str(folder / ".venv" / "bin" / "python")
 
@@ -136,7 +138,7 @@ class Suite:
                 left = limit * _contention() - (time.monotonic() - start - measuring)
                 if left <= 0:
                     return Verdict("survived", f"the limit of {limit:.0f} s", time.monotonic() - start)
-                seconds = 60 + 6 * sum(item.cost for item in chunk)  # costs contain the load of the machine
+                seconds = self.patience * (60 + 6 * sum(item.cost for item in chunk))  # costs contain the load of the machine
                 if any(item.seconds is None for item in chunk):
                     seconds = max(seconds, _PATIENCE)
                 with plant():
