@@ -351,8 +351,9 @@ CASES = {
     # A factor of 1 + f hides all keys.
     "flags_subtracted_from_one": (BIAS, real_flags("arith.addf %n, %one", "-1.0"), *MASKED),
     "one_minus_flags": (BIAS, real_flags("arith.subf %one, %n", "1.0"), *MASKED),
-    # A flag may be as near to 1 as 1 − 2⁻²⁴.
-    "one_minus_flags_times_too_little": (BIAS, real_flags("arith.subf %one, %n", "1.0", "-1.0e9"), *UNMASKED),
+    # A flag may be as near to 1 as 1 − 2⁻²⁴, and scores up to −500 are masked.
+    "one_minus_flags_times_enough": (BIAS, real_flags("arith.subf %one, %n", "1.0", "-8388608000.0"), *MASKED),
+    "one_minus_flags_times_too_little": (BIAS, real_flags("arith.subf %one, %n", "1.0", "-8388607488.0"), *UNMASKED),
     "flags_added_to_one": (BIAS, real_flags("arith.addf %n, %one", "1.0"), *UNMASKED),
     "half_of_flags_subtracted": (BIAS, real_flags("arith.addf %n, %one", "-0.5"), *UNMASKED),
     # Constants that scalar ops compute are numbers, however long the chain.
