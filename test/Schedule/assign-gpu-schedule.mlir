@@ -40,6 +40,22 @@ func.func @no_split_kv(%q: tensor<17x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?
   return %o, %p : tensor<17x64xf32>, tensor<?x800xf32>
 }
 
+// The largest head sizes that fit, of 32 and 64 bits, and the next ones.
+// CHECK-LABEL: @largest_head_sizes
+// CHECK: attn.attention {{.*}}split_kv =
+// CHECK-NOT: split_kv =
+// CHECK: attn.attention {{.*}}tensor<?x769xf32>
+// CHECK: attn.attention {{.*}}split_kv =
+// CHECK-NOT: split_kv =
+// CHECK: attn.attention {{.*}}tensor<?x385xf64>
+func.func @largest_head_sizes(%q: tensor<1x768xf32>, %k: tensor<?x768xf32>, %v: tensor<?x769xf32>, %x: tensor<1x384xf64>, %y: tensor<?x384xf64>, %z: tensor<?x385xf64>) -> (tensor<1x768xf32>, tensor<1x769xf32>, tensor<1x384xf64>, tensor<1x385xf64>) {
+  %a = attn.attention %q[s,d], %k[s,d], %k[s,d] : (tensor<1x768xf32>, tensor<?x768xf32>, tensor<?x768xf32>) -> tensor<1x768xf32>
+  %b = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<1x768xf32>, tensor<?x768xf32>, tensor<?x769xf32>) -> tensor<1x769xf32>
+  %c = attn.attention %x[s,d], %y[s,d], %y[s,d] : (tensor<1x384xf64>, tensor<?x384xf64>, tensor<?x384xf64>) -> tensor<1x384xf64>
+  %d = attn.attention %x[s,d], %y[s,d], %z[s,d] : (tensor<1x384xf64>, tensor<?x384xf64>, tensor<?x385xf64>) -> tensor<1x385xf64>
+  return %a, %b, %c, %d : tensor<1x768xf32>, tensor<1x769xf32>, tensor<1x384xf64>, tensor<1x385xf64>
+}
+
 // CHECK-LABEL: @large_heads_and_ragged_queries
 // CHECK: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
 // CHECK: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
