@@ -28,10 +28,13 @@ class Site:
         return source.count(b"\n", 0, self.start) + 1
 
     def changed(self, source: bytes) -> str:
-        """The changed lines of the mutant on one line, which identify it in equivalent.txt."""
+        """The changed lines of the mutant on one line, which identify it in equivalent.txt. They include the statement of a
+        condition that is replaced as a whole."""
         first = source.rfind(b"\n", 0, self.start) + 1
         last = source.find(b"\n", self.end)
         text = source[first : self.start] + self.text.encode() + source[self.end : last if last >= 0 else len(source)]
+        if text.strip() == b"if (false)":
+            text += source[last : source.find(b"\n", last + 1)]
         return " ".join(text.decode().split())
 
     def patch(self, source: bytes, what: str) -> str:
