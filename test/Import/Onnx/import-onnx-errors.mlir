@@ -129,3 +129,31 @@ func.func @state_of_integers(%q: tensor<2x3x8xf32>, %s: tensor<2x2x4x4xi32>) -> 
     : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x2x4x4xi32>) -> tensor<2x3x8xf32>
   return %y : tensor<2x3x8xf32>
 }
+
+// -----
+
+func.func @branch_that_depends_on_data(%yes: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @+1 {{onnx.If: the condition must be constant: data-dependent branches are not supported}}
+  %y = "onnx.If"(%yes) ({
+    "onnx.Return"(%x) : (tensor<2xf32>) -> ()
+  }, {
+    "onnx.Return"(%x) : (tensor<2xf32>) -> ()
+  }) {regions = ["then_branch", "else_branch"]} : (tensor<i1>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}
+
+// -----
+
+func.func @keys_of_another_head_size(%q: tensor<1x2x3x8xf32>, %k: tensor<1x2x3x4xf32>) -> tensor<1x2x3x8xf32> {
+  // expected-error @+1 {{onnx.preview.FlexAttention: the head size of the key: found 4, expected 8}}
+  %y = "onnx.preview.FlexAttention"(%q, %k, %q) {regions = []} : (tensor<1x2x3x8xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x8xf32>) -> tensor<1x2x3x8xf32>
+  return %y : tensor<1x2x3x8xf32>
+}
+
+// -----
+
+func.func @updates_of_another_rank(%x: tensor<3x4xf32>, %i: tensor<3x4xi64>, %u: tensor<3xf32>) -> tensor<3x4xf32> {
+  // expected-error @+1 {{onnx.ScatterElements: indices are 'tensor<3x4xi64>' and updates 'tensor<3xf32>', expected equal shapes of at most 'tensor<3x4xf32>' except along axis 0}}
+  %y = "onnx.ScatterElements"(%x, %i, %u) : (tensor<3x4xf32>, tensor<3x4xi64>, tensor<3xf32>) -> tensor<3x4xf32>
+  return %y : tensor<3x4xf32>
+}

@@ -164,3 +164,41 @@ func.func @linear_attention_from_a_state(%q: tensor<?x?x16xf32>, %k: tensor<?x?x
     : (tensor<?x?x16xf32>, tensor<?x?x8xf32>, tensor<?x?x6xf32>, tensor<?x2x4x3xf32>) -> (tensor<?x?x12xf32>, !onnx.value)
   return %y#0 : tensor<?x?x12xf32>
 }
+
+// -----
+
+// The position of the first query is the number of past keys, whose extent the mask reads.
+// CHECK-LABEL: func.func @causal_after_a_past
+// CHECK-SAME: , %[[PAST:[^:]*]]: tensor<1x2x?x8xf32>
+// CHECK: %[[LENGTH:.*]] = tensor.dim %[[PAST]],
+// CHECK: attn.attention
+// CHECK-SAME: captures(%[[LENGTH]] : index)
+// CHECK: mask(%{{[^,]*}}, %{{[^,]*}}, %[[I:[^,]*]], %[[J:[^,]*]], %[[FIRST:[^)]*]])
+// CHECK: %[[OWN:.*]] = arith.addi %[[I]], %[[FIRST]]
+// CHECK: arith.cmpi sle, %[[J]], %[[OWN]]
+func.func @causal_after_a_past(%q: tensor<1x2x?x8xf32>, %past: tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32> {
+  %none = "onnx.NoValue"() : () -> none
+  %y = "onnx.Attention"(%q, %q, %q, %none, %past, %past) {is_causal = 1 : i64}
+    : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, none, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32>
+  return %y : tensor<1x2x?x8xf32>
+}
+
+// -----
+
+// The branch of a constant condition, and only that.
+// CHECK-LABEL: func.func @constant_condition
+// CHECK-NOT: arith.negf
+// CHECK: math.absf
+// CHECK-NOT: arith.negf
+// CHECK: return
+func.func @constant_condition(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %yes = arith.constant dense<true> : tensor<i1>
+  %y = "onnx.If"(%yes) ({
+    %a = "onnx.Neg"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+    "onnx.Return"(%a) : (tensor<2xf32>) -> ()
+  }, {
+    %b = "onnx.Abs"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+    "onnx.Return"(%b) : (tensor<2xf32>) -> ()
+  }) {regions = ["else_branch", "then_branch"]} : (tensor<i1>) -> tensor<2xf32>
+  return %y : tensor<2xf32>
+}

@@ -29,6 +29,20 @@ func.func @capped(%q: tensor<?x?x?x64xf32>, %n: index) -> tensor<?x?x?x64xf32> {
   return %o : tensor<?x?x?x64xf32>
 }
 
+// All keys but one, whose number is the last dimension of a tensor.
+func.func @columns(%q: tensor<?x?x?x64xf32>, %k: tensor<?x?x64x?xf32>) -> tensor<?x?x?x64xf32> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,d,s], %k[b,h,d,s] captures(%k : tensor<?x?x64x?xf32>)
+    mask(%b, %h, %i, %j, %of) {
+      %last = arith.constant 3 : index
+      %columns = tensor.dim %of, %last : tensor<?x?x64x?xf32>
+      %one = arith.constant 1 : index
+      %most = arith.subi %columns, %one : index
+      %visible = arith.cmpi slt, %j, %most : index
+      attn.yield %visible : i1
+    } : (tensor<?x?x?x64xf32>, tensor<?x?x64x?xf32>, tensor<?x?x64x?xf32>) -> tensor<?x?x?x64xf32>
+  return %o : tensor<?x?x?x64xf32>
+}
+
 // The window of each head is larger than that of the preceding head.
 func.func @reach(%q: tensor<?x?x?x64xf32>, %reach: index) -> tensor<?x?x?x64xf32> {
   %o = attn.attention %q[b,h,s,d], %q[b,h,s,d], %q[b,h,s,d] captures(%reach : index)

@@ -30,6 +30,15 @@ TEST(Errors, OperandsMustFit) {
     EXPECT_EQ(lineFinding(line).kind, FindingKind::Unsupported) << line;
 }
 
+TEST(Errors, RegistersHoldTheTypeInMemory) {
+  for (std::string line : {".reg .b32 %r; ld.global.b64 %r, [0];", ".reg .b16 %h; ld.global.f32 %h, [0];",
+                           ".reg .b32 %r; st.shared.u64 [0], %r;", ".reg .b16 %h; st.global.v2.b32 [0], {%h, %h};"}) {
+    Finding finding = lineFinding(line);
+    EXPECT_EQ(finding.kind, FindingKind::Unsupported) << line;
+    EXPECT_NE(finding.message.find("the register is narrower than the type"), std::string::npos) << finding.message;
+  }
+}
+
 TEST(Errors, Syntax) {
   for (std::string line :
        {"add.s32 %r1 %r2;", "@ bra x;", "@%p ret;", "a: a: ret;", ".reg .b33 %r;", ".reg;", ".reg .b32 %r<99999999>;",

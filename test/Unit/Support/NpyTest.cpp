@@ -160,6 +160,12 @@ TEST(HostTensor, SizesThatOverflowAreRefused) {
   }
 }
 
+TEST(HostTensor, NewTensorsAreZero) {
+  llvm::Expected<HostTensor> tensor = HostTensor::allocate(ElementType::f32, {3, 5});
+  ASSERT_TRUE(bool(tensor));
+  EXPECT_EQ(std::vector<double>(15), valuesOf(*tensor));
+}
+
 TEST(HostTensor, RandomNumbersAreStandardNormalAndRepeatable) {
   llvm::Expected<HostTensor> first = HostTensor::allocate(ElementType::f64, {100000});
   llvm::Expected<HostTensor> second = HostTensor::allocate(ElementType::f64, {100000});

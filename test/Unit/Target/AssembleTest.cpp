@@ -1,8 +1,31 @@
 //===- AssembleTest.cpp - Parsing the output of ptxas -------------------------===//
 #include "saccade/Target/Device.h"
+#include "saccade/Support/GPUTarget.h"
+#include "llvm/Support/FileSystem.h"
 #include "gtest/gtest.h"
+#include <fstream>
 
 using namespace saccade;
+
+// A stand-in for an older ptxas, which lacks the option for several threads.
+TEST(Assemble, ReportsWhatTheAssemblerSays) {
+  llvm::SmallString<128> path;
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("assembler", "sh", path));
+  std::ofstream(path.c_str()) << "#!/bin/sh\n"
+                                 "case $* in *split-compile*) echo unknown option split-compile; exit 1;; esac\n"
+                                 "echo \"Compiling entry function 'only' for '$1'\"\n"
+                                 "echo \"Used 24 registers\"\n"
+                                 "while [ \"$1\" != -o ]; do shift; done\n"
+                                 "cp \"$3\" \"$2\"\n";
+  ASSERT_FALSE(llvm::sys::fs::setPermissions(path, llvm::sys::fs::owner_all));
+  llvm::Expected<Cubin> cubin = assemble("text", *lookupGPUTarget("sm_80"), path);
+  ASSERT_FALSE(llvm::sys::fs::remove(path));
+  ASSERT_TRUE(bool(cubin)) << llvm::toString(cubin.takeError());
+  EXPECT_EQ(cubin->bytes, "text");
+  ASSERT_EQ(cubin->kernels.size(), 1u);
+  EXPECT_EQ(cubin->kernels[0].name, "only");
+  EXPECT_EQ(cubin->kernels[0].registers, 24);
+}
 
 TEST(Assemble, ReadsRegistersAndSpillsOfEveryKernel) {
   Cubin cubin;
