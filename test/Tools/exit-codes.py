@@ -1,6 +1,7 @@
 # RUN: %python %s %S/Inputs %t
 """Every tool ends with the documented exit code and a message, and never by a signal."""
 import os
+import re
 import stat
 import struct
 import subprocess
@@ -55,6 +56,9 @@ three = ["--arg=2x5x64:f32:1", "--arg=2x6x64:f32:2", "--arg=2x6x64:f32:3"]
 expect(0, "agrees", run, attention, *three, "--check")
 expect(0, "GFLOP/s", run, attention, *three, "--time")
 expect(0, "tokens/s", run, attention, *three, "--time", "--threads=1")
+timed = subprocess.run([run, attention, *three, "--time"], capture_output=True, text=True).stdout
+peak = re.search(r"^memory +([0-9.]+) MiB peak", timed, re.M)
+check(peak and float(peak[1]) > 1, f"the peak memory is that of a process, in\n{timed}")
 expect(0, "Usage:", run, "--help")
 expect(0, "Saccade", run, "--version")
 expect(0, "[2.5, 2.5, 2.5]", run, two, "--entry=fill_with", "--arg=3", "--arg=2.5")
