@@ -378,3 +378,27 @@ func.func @mask_of_more_batches(%q: tensor<1x2x4x8xf32>, %m: tensor<3x2x4x4xf32>
   %r = "torch.aten.scaled_dot_product_attention"(%q, %q, %q, %m) {arguments = ["query", "key", "value", "attn_mask"]} : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<3x2x4x4xf32>) -> !torch.value
   return %r : !torch.value
 }
+
+// -----
+
+func.func @truth_values_are_not_subtracted(%x: tensor<3xf32>, %y: tensor<3xi1>) -> tensor<3xf32> {
+  // expected-error @+1 {{torch.aten.sub: found elements of i1, expected numbers}}
+  %z = "torch.aten.sub"(%x, %y) {arguments = ["self", "other"]} : (tensor<3xf32>, tensor<3xi1>) -> tensor<3xf32>
+  return %z : tensor<3xf32>
+}
+
+// -----
+
+func.func @dimensions_known_too_late(%x: tensor<2x3xf32>, %d: tensor<i64>) -> tensor<2x3xf32> {
+  // expected-error @+1 {{torch.aten.flip: 'dims' must be constant dimensions}}
+  %y = "torch.aten.flip"(%x, %d) {arguments = ["self", "dims"], dims = [unit]} : (tensor<2x3xf32>, tensor<i64>) -> tensor<2x3xf32>
+  return %y : tensor<2x3xf32>
+}
+
+// -----
+
+func.func @dimensions_that_are_text(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  // expected-error @+1 {{torch.aten.flip: 'dims' must be constant dimensions}}
+  %y = "torch.aten.flip"(%x) {arguments = ["self"], dims = "last"} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %y : tensor<2x3xf32>
+}
