@@ -173,3 +173,14 @@ func.func private @called_by_itself(%x: tensor<4xf32>) -> tensor<4xf32> {
   %z = func.call @called_by_itself(%y) : (tensor<4xf32>) -> tensor<4xf32>
   return %z : tensor<4xf32>
 }
+
+// -----
+
+func.func @computed_slice_outside(%x: tensor<6xf32>) -> tensor<4xf32> {
+  %first = arith.constant dense<3> : tensor<1xi64>
+  %limit = arith.constant dense<7> : tensor<1xi64>
+  %step = arith.constant dense<1> : tensor<1xi64>
+  // expected-error @+1 {{stablehlo.real_dynamic_slice: a slice of 4 elements is out of range for 'tensor<6xf32>'}}
+  %y = "stablehlo.real_dynamic_slice"(%x, %first, %limit, %step) : (tensor<6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}

@@ -136,3 +136,13 @@ func.func @empty_update(%x: tensor<4xf32>, %u: tensor<0xf32>) -> tensor<4xf32> {
   %y = "stablehlo.dynamic_update_slice"(%x, %u, %i) : (tensor<4xf32>, tensor<0xf32>, tensor<i32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// -----
+
+// A dimension that is kept whole may be empty.
+// CHECK-LABEL: func.func @rows_of_an_empty_table
+// CHECK: return {{.*}} : tensor<2x0xf32>
+func.func @rows_of_an_empty_table(%x: tensor<4x0xf32>, %i: tensor<2x1xi32>) -> tensor<2x0xf32> {
+  %y = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 0>}> : (tensor<4x0xf32>, tensor<2x1xi32>) -> tensor<2x0xf32>
+  return %y : tensor<2x0xf32>
+}
