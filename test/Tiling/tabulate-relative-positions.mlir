@@ -112,3 +112,60 @@ func.func @positions_are_relative_to_at(%at: index, %q: tensor<10x16xf32>, %k: t
     } : (tensor<10x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<10x16xf32>
   return %o : tensor<10x16xf32>
 }
+
+// A term that reads the batch has a row for each one. Ragged sequences have no such rows, and share the others.
+// CHECK-LABEL: func.func @batches_and_ragged_sequences(
+// CHECK:         linalg.generic {{.*}} outs(%{{.*}} : tensor<3x?xf32>)
+// CHECK:           math.sin
+// CHECK:         attn.attention
+// CHECK:         score(%{{[^,]*}}, %[[B:[^,]*]],
+// CHECK-NOT:     math.sin
+// CHECK:         tensor.extract %{{.*}}[%[[B]], %{{.*}}] {attn.in_bounds}
+// CHECK:         linalg.generic {{.*}} outs(%{{.*}} : tensor<?xf32>)
+// CHECK:           math.sin
+// CHECK:         attn.attention
+// CHECK-NOT:     math.sin
+// CHECK:         attn.yield
+// CHECK-NOT:     linalg.generic
+// CHECK:         attn.attention
+// CHECK:         math.sin
+func.func @batches_and_ragged_sequences(%q: tensor<3x?x16xf32>, %t: tensor<3xf32>, %r: tensor<?x16xf32>, %cu: tensor<?xi32>) -> (tensor<3x?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) {
+  %o = attn.attention %q[b,s,d], %q[b,s,d], %q[b,s,d] captures(%t : tensor<3xf32>)
+    score(%s, %b, %h, %i, %j, %each) {
+      %d = arith.subi %j, %i : index
+      %n = arith.index_cast %d : index to i32
+      %x = arith.sitofp %n : i32 to f32
+      %e = math.absf %x : f32
+      %l = math.log %e : f32
+      %w = math.sin %l : f32
+      %y = tensor.extract %each[%b] : tensor<3xf32>
+      %z = arith.mulf %w, %y : f32
+      %a = arith.addf %s, %z : f32
+      attn.yield %a : f32
+    } : (tensor<3x?x16xf32>, tensor<3x?x16xf32>, tensor<3x?x16xf32>) -> tensor<3x?x16xf32>
+  %p = attn.attention %r[s,d], %r[s,d], %r[s,d] cu_seqlens_q(%cu : tensor<?xi32>) cu_seqlens_k(%cu : tensor<?xi32>)
+    score(%s, %b, %h, %i, %j) {
+      %d = arith.subi %j, %i : index
+      %n = arith.index_cast %d : index to i32
+      %x = arith.sitofp %n : i32 to f32
+      %e = math.absf %x : f32
+      %l = math.log %e : f32
+      %w = math.sin %l : f32
+      %a = arith.addf %s, %w : f32
+      attn.yield %a : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  %u = attn.attention %r[s,d], %r[s,d], %r[s,d] captures(%t : tensor<3xf32>) cu_seqlens_q(%cu : tensor<?xi32>) cu_seqlens_k(%cu : tensor<?xi32>)
+    score(%s, %b, %h, %i, %j, %each) {
+      %d = arith.subi %j, %i : index
+      %n = arith.index_cast %d : index to i32
+      %x = arith.sitofp %n : i32 to f32
+      %e = math.absf %x : f32
+      %l = math.log %e : f32
+      %w = math.sin %l : f32
+      %y = tensor.extract %each[%b] : tensor<3xf32>
+      %z = arith.mulf %w, %y : f32
+      %a = arith.addf %s, %z : f32
+      attn.yield %a : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o, %p, %u : tensor<3x?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>
+}

@@ -202,3 +202,48 @@ func.func @constant_condition(%x: tensor<2xf32>) -> tensor<2xf32> {
   }) {regions = ["else_branch", "then_branch"]} : (tensor<i1>) -> tensor<2xf32>
   return %y : tensor<2xf32>
 }
+
+// -----
+
+// Fills, ranges, slices and views in a subgraph become numbers, positions and elements of the region: scores
+// times 3, plus l + j, plus element 2 + j of the table.
+// CHECK-LABEL: func.func @modified_by_computed_tensors
+// CHECK-SAME: , %[[TABLE:[^:]*]]: tensor<1x?x1xf32>
+// CHECK: %[[LENGTH:.*]] = tensor.dim %{{.*}}, %c2 : tensor<1x2x?x8xf32>
+// CHECK: attn.attention
+// CHECK-SAME: captures(%[[LENGTH]], %{{.*}}, %[[TABLE]] : index, index, tensor<1x?x1xf32>)
+// CHECK-NEXT: score(%[[S:[^,]*]], %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[J:[^,]*]], %[[L:[^,]*]], %[[TWO:[^,]*]], %[[OF:[^)]*]])
+// CHECK-DAG: %[[ZERO:.*]] = arith.constant 0 : index
+// CHECK-DAG: %[[THREE:.*]] = arith.constant 3.0
+// CHECK: %[[A:.*]] = arith.mulf %[[S]], %[[THREE]]
+// CHECK: %[[AFTER:.*]] = arith.addi %[[L]], %[[J]]
+// CHECK: %[[WIDE:.*]] = arith.index_cast %[[AFTER]]
+// CHECK: %[[NUMBER:.*]] = arith.sitofp %[[WIDE]]
+// CHECK: %[[B:.*]] = arith.addf %[[A]], %[[NUMBER]]
+// CHECK: %[[PLACE:.*]] = arith.addi %[[TWO]], %[[J]]
+// CHECK: %[[LAST:.*]] = tensor.extract %[[OF]][%[[ZERO]], %[[PLACE]], %[[ZERO]]]
+// CHECK: %[[C:.*]] = arith.addf %[[B]], %[[LAST]]
+// CHECK: attn.yield %[[C]]
+func.func @modified_by_computed_tensors(%q: tensor<1x2x?x8xf32>, %table: tensor<1x?x1xf32>) -> tensor<1x2x?x8xf32> {
+  %y = "onnx.preview.FlexAttention"(%q, %q, %q) ({
+  ^bb0(%s: !onnx.value):
+    %one = arith.constant dense<1> : tensor<i64>
+    %two = arith.constant dense<2> : tensor<i64>
+    %first = arith.constant dense<2> : tensor<1xi64>
+    %all = arith.constant dense<-1> : tensor<1xi64>
+    %far = arith.constant dense<9223372036854775807> : tensor<1xi64>
+    %shape = "onnx.Shape"(%s) : (!onnx.value) -> !onnx.value
+    %filled = "onnx.ConstantOfShape"(%shape) {value = dense<3.0> : tensor<1xf32>} : (!onnx.value) -> !onnx.value
+    %a = "onnx.Mul"(%s, %filled) : (!onnx.value, !onnx.value) -> !onnx.value
+    %l = "onnx.Gather"(%shape, %two) : (!onnx.value, tensor<i64>) -> !onnx.value
+    %twice = "onnx.Add"(%l, %l) : (!onnx.value, !onnx.value) -> !onnx.value
+    %after = "onnx.Range"(%l, %twice, %one) : (!onnx.value, !onnx.value, tensor<i64>) -> !onnx.value
+    %number = "onnx.Cast"(%after) {to = 1 : i64} : (!onnx.value) -> !onnx.value
+    %b = "onnx.Add"(%a, %number) : (!onnx.value, !onnx.value) -> !onnx.value
+    %list = "onnx.Reshape"(%table, %all) : (tensor<1x?x1xf32>, tensor<1xi64>) -> !onnx.value
+    %last = "onnx.Slice"(%list, %first, %far) : (!onnx.value, tensor<1xi64>, tensor<1xi64>) -> !onnx.value
+    %c = "onnx.Add"(%b, %last) : (!onnx.value, !onnx.value) -> !onnx.value
+    "onnx.Return"(%c) : (!onnx.value) -> ()
+  }) {regions = ["score_mod"]} : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32>
+  return %y : tensor<1x2x?x8xf32>
+}

@@ -83,3 +83,14 @@ func.func @attention(%q: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>, %v: ten
     : (tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32>) -> tensor<2x4x?x16xf32>
   return %y : tensor<2x4x?x16xf32>
 }
+
+// -----
+
+// Extents that are not known are taken to fit.
+// CHECK-LABEL: func.func @copies_of_unknown_extents
+// CHECK: return {{.*}} : tensor<4xf32>, tensor<?xf32>
+func.func @copies_of_unknown_extents(%x: tensor<4xf32>, %y: tensor<?xf32>) -> (tensor<4xf32>, tensor<?xf32>) {
+  %a = "torch.aten.copy"(%x, %y) {arguments = ["self", "src"]} : (tensor<4xf32>, tensor<?xf32>) -> tensor<4xf32>
+  %b = "torch.aten.copy"(%y, %x) {arguments = ["self", "src"]} : (tensor<?xf32>, tensor<4xf32>) -> tensor<?xf32>
+  return %a, %b : tensor<4xf32>, tensor<?xf32>
+}

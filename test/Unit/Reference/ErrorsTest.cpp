@@ -38,6 +38,22 @@ TEST_F(Errors, ArgumentsMustFit) {
   expectError("argument 0 is 'f32', expected 'tensor<?x3xf32>'", source, {reals({}, {1})});
 }
 
+TEST_F(Errors, StatesHaveTheExtentsOfKeysAndValues) {
+  constexpr const char *source = R"(
+    func.func @f(%x: tensor<1x2xf32>, %s: tensor<?x?x?xf32>) -> tensor<1x2xf32> {
+      %q = tensor.expand_shape %x [[0, 1], [2]] output_shape [1, 1, 2] : tensor<1x2xf32> into tensor<1x1x2xf32>
+      %o = attn.linear %q[h,s,d], %q[h,s,d], %q[h,s,d] state(%s : tensor<?x?x?xf32>)
+        : (tensor<1x1x2xf32>, tensor<1x1x2xf32>, tensor<1x1x2xf32>) -> tensor<1x1x2xf32>
+      %r = tensor.collapse_shape %o [[0, 1], [2]] : tensor<1x1x2xf32> into tensor<1x2xf32>
+      return %r : tensor<1x2xf32>
+    })";
+  for (auto [shape, message] :
+       {std::pair(std::vector<int64_t>{2, 2, 2}, "state has extent 0 2, but the state of these keys and values has 1"),
+        {{1, 1, 2}, "state has extent 1 1, but the state of these keys and values has 2"},
+        {{1, 2, 1}, "state has extent 2 1, but the state of these keys and values has 2"}})
+    expectError(message, source, {random({1, 2}), random(shape)});
+}
+
 TEST_F(Errors, IndicesOutOfBounds) {
   expectError("has index 3 in dimension 0, which has extent 3",
               "func.func @f(%a: tensor<?xf32>, %i: index) -> f32 { %x = tensor.extract %a[%i] : tensor<?xf32> return "

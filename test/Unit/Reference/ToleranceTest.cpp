@@ -186,6 +186,25 @@ TEST_F(Tolerance, MagnitudeByHand) {
   expectNear((*magnitude)->conditioned, {3 * (ln3 + 3) + 2 * 3 + 5 * (0.75 * (ln3 + 3) + 0.25 * 3)});
 }
 
+TEST_F(Tolerance, OnlyMovedElementsAreThoseOfArguments) {
+  for (auto [query, isOfArguments] :
+       {std::pair("tensor.extract_slice %x[1, 0] [2, 4] [1, 1] : tensor<3x4xf32> to tensor<2x4xf32>", true),
+        {"linalg.exp ins(%e : tensor<2x4xf32>) outs(%e : tensor<2x4xf32>) -> tensor<2x4xf32>", false},
+        {"arith.constant dense<1.0> : tensor<2x4xf32>", false}}) {
+    auto function = parse((R"(
+      func.func @f(%x: tensor<3x4xf32>, %e: tensor<2x4xf32>) -> tensor<2x4xf32> {
+        %q = )" + llvm::Twine(query) + R"(
+        %o = attn.attention %q[s,d], %x[s,d], %x[s,d]
+          : (tensor<2x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+        return %o : tensor<2x4xf32>
+      })").str());
+    auto evaluation = Evaluation::begin(function, {random({3, 4}), random({2, 4})});
+    auto magnitude = evaluation->magnitude(0, {Box::whole({2, 4})});
+    ASSERT_TRUE(mlir::succeeded(magnitude) && magnitude->has_value());
+    EXPECT_EQ(isOfArguments, (*magnitude)->isOfArguments) << query;
+  }
+}
+
 TEST_F(Tolerance, SecondBoundIncludesTheSmallestSubnormal) {
   Magnitude magnitude;
   magnitude.weighted = magnitude.conditioned = reals({1}, {1e-9}, "f64");
