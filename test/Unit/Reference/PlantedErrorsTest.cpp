@@ -159,9 +159,16 @@ TEST_F(PlantedErrors, BoundOf16BitsIsThatOfAFusedKernel) {
   ASSERT_TRUE(compare(exact, plain, actual, context).agrees());
   auto largest = llvm::max_element(
       actual.values, [](const Scalar &a, const Scalar &b) { return std::abs(a.real) < std::abs(b.real); });
-  largest->real += 3 * std::ldexp(epsilonOf(type("bf16")), std::ilogb(largest->real));
+  double unit = std::ldexp(epsilonOf(type("bf16")), std::ilogb(largest->real));
+  largest->real += 3 * unit;
   EXPECT_EQ(Comparison::OutOfBound, compare(exact, plain, actual, context).verdict);
   EXPECT_TRUE(compare(exact, plain, actual).agrees());
+  // The least error that is refused is within the bound of attention in general.
+  while (!compare(exact, plain, actual, context).agrees())
+    largest->real -= unit / 8;
+  largest->real += unit / 8;
+  EXPECT_EQ(Comparison::OutOfBound, compare(exact, plain, actual, context).verdict);
+  EXPECT_TRUE(compare(exact, plain, actual, {.magnitude = &*magnitude, .rows = rows}).agrees());
 }
 
 TEST_F(PlantedErrors, ThreeTimesThePlainErrorIsTooFar) {

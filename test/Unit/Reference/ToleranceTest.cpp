@@ -193,11 +193,13 @@ TEST_F(Tolerance, OnlyMovedElementsAreThoseOfArguments) {
         {"arith.constant dense<1.0> : tensor<2x4xf32>", false}}) {
     auto function = parse((R"(
       func.func @f(%x: tensor<3x4xf32>, %e: tensor<2x4xf32>) -> tensor<2x4xf32> {
-        %q = )" + llvm::Twine(query) + R"(
+        %q = )" + llvm::Twine(query) +
+                           R"(
         %o = attn.attention %q[s,d], %x[s,d], %x[s,d]
           : (tensor<2x4xf32>, tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
         return %o : tensor<2x4xf32>
-      })").str());
+      })")
+                              .str());
     auto evaluation = Evaluation::begin(function, {random({3, 4}), random({2, 4})});
     auto magnitude = evaluation->magnitude(0, {Box::whole({2, 4})});
     ASSERT_TRUE(mlir::succeeded(magnitude) && magnitude->has_value());

@@ -1,6 +1,6 @@
 //===- AssembleTest.cpp - Parsing the output of ptxas -------------------------===//
-#include "saccade/Target/Device.h"
 #include "saccade/Support/GPUTarget.h"
+#include "saccade/Target/Device.h"
 #include "llvm/Support/FileSystem.h"
 #include "gtest/gtest.h"
 #include <fstream>
