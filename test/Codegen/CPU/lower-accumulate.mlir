@@ -250,6 +250,25 @@ func.func @one_bin_per_row_is_a_register(%q: memref<?x64xf32>, %k: memref<?x64xf
   return
 }
 
+// Bins that the keys choose: amounts and bins of a vector of keys are stored, then added one by one.
+// CHECK-LABEL: @bins_of_keys
+// CHECK-SAME: %[[BINS:[^ ]*]]: memref<384x2xf32>)
+func.func @bins_of_keys(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
+    %max: memref<384xf32>, %sum: memref<384xf32>, %bins: memref<384x2xf32>) {
+  // CHECK-DAG: %[[AMOUNTS:.*]] = memref.alloc() {{.*}}: memref<16xf32>
+  // CHECK-DAG: %[[PLACES:.*]] = memref.alloc() {{.*}}: memref<16xi64>
+  // CHECK: %[[PLACE:.*]] = memref.load %[[PLACES]]
+  // CHECK: %[[BIN:.*]] = arith.index_cast %[[PLACE]]
+  // CHECK: memref.load %[[BINS]][%{{.*}}, %[[BIN]]]
+  attn.accumulate %q[s,d], %k[s,d], %k[s,d] into(%acc, %max, %sum, %bins : memref<384x64xf32>, memref<384xf32>, memref<384xf32>, memref<384x2xf32>)
+    tally<2>(%s, %b, %h, %i, %j) {
+      %two = arith.constant 2 : index
+      %bin = arith.remui %j, %two : index
+      attn.yield %bin, %s : index, f32
+    } {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32>, memref<?x64xf32>, memref<?x64xf32>)
+  return
+}
+
 // A final step applies the weight region to weight / sum and does not update max and sum.
 // CHECK-LABEL: @final_step_weights_are_probabilities
 // CHECK-SAME: %[[MAX:[^ ]*]]: memref<384xf32>, %[[SUM:[^ ]*]]: memref<384xf32>
