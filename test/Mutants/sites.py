@@ -29,12 +29,14 @@ class Site:
 
     def changed(self, source: bytes) -> str:
         """The changed lines of the mutant on one line, which identify it in equivalent.txt. They include the statement of a
-        condition that is replaced as a whole."""
+        condition that is replaced as a whole, and the line before a call that is left out."""
         first = source.rfind(b"\n", 0, self.start) + 1
         last = source.find(b"\n", self.end)
         text = source[first : self.start] + self.text.encode() + source[self.end : last if last >= 0 else len(source)]
         if text.strip() == b"if (false)":
             text += source[last : source.find(b"\n", last + 1)]
+        elif text.strip() in (b"None", b"(void)0;"):
+            text = source[source.rfind(b"\n", 0, max(first - 1, 0)) + 1 : first] + text
         return " ".join(text.decode().split())
 
     def patch(self, source: bytes, what: str) -> str:

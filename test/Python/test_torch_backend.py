@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F
 from programs import refused
-from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import AuxRequest, BlockMask, create_block_mask, flex_attention
 
 import saccade
 import saccade.torch
@@ -159,6 +159,15 @@ def test_flex_attention(name, operators):
     torch.testing.assert_close(found, FLEX[name](*arguments))
     assert [count for count, _ in operators] == [1]
     assert name == "mask made inside" or not any("vmap" in target for target in operators[0][1])
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("sizes", [(64, 64), (64, 1 << 30)], ids=str)
+def test_masks_given_by_lists_of_blocks_only_stay_pytorchs(sizes, operators):
+    numbers = torch.ones(1, 1, 2, dtype=torch.int32)
+    mask = BlockMask.from_kv_blocks(numbers, numbers[..., None] - 1, BLOCK_SIZE=sizes, seq_lengths=(128, 128))
+    compiled(lambda q, k, v: flex_attention(q, k, v, block_mask=mask))(*tensors(queries=128, keys=128))
+    assert [count for count, _ in operators] == [0]
 
 
 def test_numbers_that_flex_functions_close_over_are_dynamic(operators):

@@ -75,14 +75,15 @@ def test_functions_are_served_in_the_block_only(served):
 
 
 def test_the_block_is_that_of_a_thread_and_enable_of_all(served):
-    def elsewhere():
-        thread = threading.Thread(target=F.scaled_dot_product_attention, args=(q, k, v))
+    def elsewhere(function=F.scaled_dot_product_attention):
+        thread = threading.Thread(target=function, args=(q, k, v))
         thread.start()
         thread.join()
 
     with saccade.torch.enabled():
         elsewhere()
-        assert served["sdpa"] == 0
+        elsewhere(flex_attention)
+        assert served == {"sdpa": 0, "flex": 0}
     saccade.torch.enable()
     try:
         saccade.torch.enable()  # once more changes nothing
