@@ -216,7 +216,7 @@ void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
   int64_t batches = *sizes.batches, heads = *sizes.heads;
   bool hasBatches = false, hasHeads = false;
   if (!op.getMask().empty()) {
-    RegionArguments arguments = getRegionArguments(op.getMask(), /*isScore=*/false);
+    RegionArguments arguments = getRegionArguments(op.getMask(), /*numbers=*/0);
     hasBatches = isRead(arguments.batch), hasHeads = isRead(arguments.head);
   }
   MaskTiling tiling = tilingOf(queries);

@@ -136,7 +136,7 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
   }
   for (const attn::NamedRegion &named : attn::getNamedRegions(op)) {
     IRMapping captures;
-    captures.map(attn::getRegionArguments(*named.region, !named.isMask()).captures, op.getCaptures());
+    captures.map(named.arguments().captures, op.getCaptures());
     FailureOr<Program *> bound = bindProgram(*named.region, frame, captures);
     if (failed(bound))
       return failure();

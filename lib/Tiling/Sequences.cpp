@@ -13,7 +13,7 @@ using namespace saccade::attn;
 
 Sequences::Sequences(OpBuilder &b, AttentionOp op, bool onDevice) : op(op) {
   TableEmitter e{b, op.getLoc()};
-  sequenceCount = getValueOrCreateConstantIndexOp(b, e.loc, op.getBatches(b, Role::Query));
+  sequenceCount = getValueOrCreateConstantIndexOp(b, e.loc, getBatches(b, op, Role::Query));
   bool hasPaddingRows = op.getCuSeqlensQ() != nullptr;
   count = hasPaddingRows ? e.add(sequenceCount, e.index(1)) : sequenceCount;
   if (op.getCuSeqlensQ())

@@ -25,7 +25,7 @@ static BoundReads findReads(AttentionOp op) {
   BoundReads reads;
   if (op.getMask().empty())
     return reads;
-  RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
+  RegionArguments args = getRegionArguments(op.getMask(), /*numbers=*/0);
   KeyBounds bounds(op);
   SetVector<Value> pending;
   for (const AffineConstraint &constraint : bounds.getConstraints())

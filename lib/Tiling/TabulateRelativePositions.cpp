@@ -98,7 +98,7 @@ Value Tables::makeTable(Region &region, const RelativePositionTerm &term) {
   unsigned rank = sizes.size();
   Value empty = tensor::EmptyOp::create(b, loc, sizes, term.root.getType());
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
-  RegionArguments args = getRegionArguments(region, /*isScore=*/true);
+  RegionArguments args = getRegionArguments(region, /*numbers=*/1);
   auto table = linalg::GenericOp::create(
       b, loc, empty.getType(), /*inputs=*/ValueRange(), empty, b.getMultiDimIdentityMap(rank), iterators,
       [&](OpBuilder &nested, Location, ValueRange) {
@@ -146,7 +146,7 @@ void Tables::read(Region &region, const RelativePositionTerm &term, Value table)
   if (!op.getAt().empty() && term.usesHead)
     origins.push_back({1, at(1)});
   Value rows = capture(table, region), start = capture(first, region);
-  RegionArguments args = getRegionArguments(region, /*isScore=*/true);
+  RegionArguments args = getRegionArguments(region, /*numbers=*/1);
   Value place[2] = {args.batch, args.head};
   for (auto [dim, origin] : origins) {
     Value from = capture(origin, region);

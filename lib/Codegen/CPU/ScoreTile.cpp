@@ -75,7 +75,7 @@ ColumnRuns ScoreTile::visibleKeys(Value firstRow, Value rows) {
 }
 
 Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value column, Value active) {
-  RegionArguments args = getRegionArguments(region, /*isScore=*/score != nullptr);
+  RegionArguments args = getRegionArguments(region, /*numbers=*/score ? 1 : 0);
   RegionVectorizer lanes(e.b, e.loc, e.lanes());
   if (score) {
     lanes.bindProduct(args.score, score, regionScale, e.target.hasFMA);

@@ -33,7 +33,7 @@ void saccade::cpu::bindRegion(RegionVectorizer &lanes, ScoringOpInterface op, co
 /// Whether the bin that a tally yields depends neither on the score nor on the key.
 static bool hasOneBin(Region &tally) {
   Block &block = tally.front();
-  RegionArguments args = getRegionArguments(tally, /*isScore=*/true);
+  RegionArguments args = getRegionArguments(tally, /*numbers=*/1);
   DenseSet<Value> readers = {args.score, args.key};
   for (Operation &each : block.without_terminator())
     if (llvm::any_of(each.getOperands(), [&](Value operand) { return readers.contains(operand); }))
@@ -56,7 +56,7 @@ WeightRegions::WeightRegions(Emitter &e, AccumulateOp op, Value scale) : e(e), o
 
 RegionVectorizer WeightRegions::evaluate(Region &region, Value scoreOrWeight, Value column) {
   RegionVectorizer lanes(e.b, e.loc, e.lanes());
-  RegionArguments args = getRegionArguments(region, /*isScore=*/true);
+  RegionArguments args = getRegionArguments(region, /*numbers=*/1);
   lanes.bindVector(args.score, scoreOrWeight);
   bindRegion(lanes, op, args, at[0], at[1], e.add(at[2], row), e.add(at[3], column));
   if (::mlir::failed(lanes.run(region.front())))

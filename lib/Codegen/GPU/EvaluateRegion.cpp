@@ -32,7 +32,7 @@ static Value replaceRead(Emitter &e, Operation *read, ScoringOpInterface op) {
 }
 
 SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, RowPosition query, Value key) {
-  RegionArguments args = getRegionArguments(region, /*isScore=*/score != nullptr);
+  RegionArguments args = getRegionArguments(region, /*numbers=*/score ? 1 : 0);
   IRMapping values;
   if (score)
     values.map(args.score, score);

@@ -46,7 +46,7 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
 Value FragmentSoftmax::at(Emitter &e, unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); }
 
 bool FragmentSoftmax::masksPerHead() {
-  return !op.getMask().empty() && !getRegionArguments(op.getMask(), /*isScore=*/false).head.use_empty();
+  return !op.getMask().empty() && !getRegionArguments(op.getMask(), /*numbers=*/0).head.use_empty();
 }
 
 RowPosition FragmentSoftmax::positionOf(Emitter &e, Value row) {

@@ -167,7 +167,7 @@ KeyBounds::KeyBounds(ScoringOpInterface op) : op(op) {
   Region &mask = op.getMask();
   if (mask.empty())
     return;
-  AffineReader reader(getRegionArguments(mask, /*isScore=*/false));
+  AffineReader reader(getRegionArguments(mask, /*numbers=*/0));
   for (Value condition : conjuncts(cast<YieldOp>(mask.front().getTerminator()).getOperand())) {
     SmallVector<std::optional<AffineConstraint>, 2> read;
     if (auto compare = condition.getDefiningOp<arith::CmpIOp>()) {
@@ -311,7 +311,7 @@ KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, Value batch, Val
   ScoringOpInterface scoring = op;
   IRMapping values;
   if (!scoring.getMask().empty()) {
-    RegionArguments args = getRegionArguments(scoring.getMask(), /*isScore=*/false);
+    RegionArguments args = getRegionArguments(scoring.getMask(), /*numbers=*/0);
     values.map(args.batch, batch);
     values.map(args.head, head);
     values.map(args.captures, scoring.getCaptures());

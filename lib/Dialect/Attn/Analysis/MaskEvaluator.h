@@ -18,7 +18,7 @@ namespace saccade::attn {
 class MaskEvaluator {
 public:
   MaskEvaluator(mlir::Region &mask, const MaskBox &box, MaskInputs &inputs, StagedIntBuilder &b)
-      : args(getRegionArguments(mask, /*isScore=*/false)), inputs(inputs), b(b), space(b) {
+      : args(getRegionArguments(mask, /*numbers=*/0)), inputs(inputs), b(b), space(b) {
     for (auto [value, interval] : {std::pair(args.batch, box.batch), std::pair(args.head, box.head),
                                    std::pair(args.query, box.query), std::pair(args.key, box.key)})
       integers[value] = {space.atom(interval), 1};

@@ -36,7 +36,7 @@ constexpr int64_t largest = int64_t(1) << 40;
 class Finder {
 public:
   explicit Finder(Region &region) : block(region.front()) {
-    RegionArguments args = getRegionArguments(region, /*isScore=*/true);
+    RegionArguments args = getRegionArguments(region, /*numbers=*/1);
     auto linear = [](int64_t query, int64_t key) {
       Dependence result;
       result.isKnown = result.isLinear = true;

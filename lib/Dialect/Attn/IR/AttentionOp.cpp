@@ -4,7 +4,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -58,6 +57,8 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (!clauses.into.empty())
     return parser.emitError(loc, "'into' belongs to attn.accumulate");
+  if (StringRef clause = clauses.gradientClause(); !clause.empty())
+    return parser.emitError(loc, "'") << clause << "' belongs to attn.gradient";
   SmallVector<int32_t> resultSizes = {1, clauses.hasLse, clauses.hasMax, clauses.hasArgmax,
                                       int32_t(clauses.tallies.size())};
   if (failed(checkResultTypes(parser, loc, clauses, resultTypes)))
@@ -161,26 +162,6 @@ SmallVector<Dim> AttentionOp::getResultDims(Value result) {
   return dims;
 }
 
-int64_t AttentionOp::getStaticBatches(Role role) {
-  if (Value offsets = getCuSeqlens(role)) {
-    int64_t size = cast<RankedTensorType>(offsets.getType()).getDimSize(0);
-    return ShapedType::isDynamic(size) ? size : std::max<int64_t>(size - 1, 0);
-  }
-  bool isQuery = role == Role::Query;
-  return getStaticDimSize(isQuery ? getQuery() : getKey(), isQuery ? getQueryDims() : getKeyDims(), Dim::Batch);
-}
-
-OpFoldResult AttentionOp::getBatches(OpBuilder &b, Role role) {
-  bool isQuery = role == Role::Query;
-  Value offsets = getCuSeqlens(role);
-  if (!offsets)
-    return getDimSize(b, getLoc(), isQuery ? getQuery() : getKey(), isQuery ? getQueryDims() : getKeyDims(),
-                      Dim::Batch);
-  AffineExpr size = b.getAffineSymbolExpr(0), zero = b.getAffineConstantExpr(0);
-  auto map = AffineMap::get(0, 1, {size - 1, zero}, b.getContext());
-  return affine::makeComposedFoldedAffineMax(b, getLoc(), map, {tensor::getMixedSize(b, getLoc(), offsets, 0)});
-}
-
 /// Verifies a result other than the output: a scalar, or one per bin, for each row of the output.
 static LogicalResult verifyRowResult(AttentionOp op, StringRef role, Value result, Type element) {
   auto type = cast<RankedTensorType>(result.getType());
@@ -232,34 +213,9 @@ static LogicalResult verifySink(AttentionOp op) {
                                   type.getDimSize(0));
 }
 
-/// A ragged operand has no batch dimension; its sequences are the batches.
-static LogicalResult verifyCuSeqlens(AttentionOp op) {
-  for (auto [role, dims, clause, offsets] :
-       {std::tuple("query", op.getQueryDims(), "cu_seqlens_q", op.getCuSeqlensQ()),
-        std::tuple("key", op.getKeyDims(), "cu_seqlens_k", op.getCuSeqlensK()),
-        std::tuple("value", op.getValueDims(), "cu_seqlens_k", op.getCuSeqlensK())}) {
-    if (!offsets)
-      continue;
-    if (dims.position(Dim::Batch))
-      return op.emitOpError() << role << " names dimension 'b', but is ragged by " << clause
-                              << ", expected its sequences contiguous along 's'";
-    if (cast<RankedTensorType>(offsets.getType()).getDimSize(0) == 0)
-      return op.emitOpError() << clause << " has no element, expected one more than there are sequences";
-  }
-  return success();
-}
-
 LogicalResult AttentionOp::verify() {
-  if (failed(verifyCuSeqlens(*this)) || failed(verifyOperands(*this)) || failed(verifyOutput(*this)) ||
-      failed(verifyRowResults(*this)) || failed(verifySink(*this)))
-    return failure();
-  for (auto [role, length] : {std::pair("q_len", getQLen()), std::pair("kv_len", getKvLen())}) {
-    auto type = length ? dyn_cast<RankedTensorType>(length.getType()) : nullptr;
-    if (type &&
-        failed(verifySameExtent(*this, "batch size", "query", getStaticBatches(Role::Query), role, type.getDimSize(0))))
-      return failure();
-  }
-  return success();
+  return failure(failed(verifyWholeOperands(*this)) || failed(verifyOutput(*this)) || failed(verifyRowResults(*this)) ||
+                 failed(verifySink(*this)));
 }
 
 LogicalResult AttentionOp::verifyRegions() { return syntax::verifyRegions(*this); }

@@ -142,17 +142,16 @@ FloatType saccade::attn::getScoreType(Type elementType) {
   return Float32Type::get(elementType.getContext());
 }
 
-RegionArguments saccade::attn::getRegionArguments(Region &region, bool isScore) {
+RegionArguments saccade::attn::getRegionArguments(Region &region, unsigned numbers) {
   Block &block = region.front();
-  unsigned first = isScore ? 1 : 0;
   RegionArguments args;
-  if (isScore)
+  if (numbers)
     args.score = block.getArgument(0);
-  args.batch = block.getArgument(first);
-  args.head = block.getArgument(first + 1);
-  args.query = block.getArgument(first + 2);
-  args.key = block.getArgument(first + 3);
-  args.captures = block.getArguments().drop_front(first + 4);
+  args.batch = block.getArgument(numbers);
+  args.head = block.getArgument(numbers + 1);
+  args.query = block.getArgument(numbers + 2);
+  args.key = block.getArgument(numbers + 3);
+  args.captures = block.getArguments().drop_front(numbers + 4);
   return args;
 }
 
@@ -164,6 +163,8 @@ SmallVector<NamedRegion> saccade::attn::getNamedRegions(ScoringOpInterface op) {
       regions.push_back({name, region});
   for (Region &tally : op.getTallyRegions())
     regions.push_back({"tally", &tally});
+  if (auto gradient = dyn_cast<GradientOp>(op.getOperation()); gradient && !gradient.getGradient().empty())
+    regions.push_back({"gradient", &gradient.getGradient()});
   return regions;
 }
 
@@ -212,6 +213,27 @@ OpFoldResult saccade::attn::getDimSize(OpBuilder &b, Location loc, Value value, 
   if (isa<MemRefType>(value.getType()))
     return memref::getMixedSize(b, loc, value, position);
   return tensor::getMixedSize(b, loc, value, position);
+}
+
+int64_t saccade::attn::getStaticBatches(ScoringOpInterface op, Role role) {
+  if (Value offsets = op.getCuSeqlens(role)) {
+    int64_t size = cast<RankedTensorType>(offsets.getType()).getDimSize(0);
+    return ShapedType::isDynamic(size) ? size : std::max<int64_t>(size - 1, 0);
+  }
+  bool isQuery = role == Role::Query;
+  return getStaticDimSize(isQuery ? op.getQuery() : op.getKey(), isQuery ? op.getQueryDims() : op.getKeyDims(),
+                          Dim::Batch);
+}
+
+OpFoldResult saccade::attn::getBatches(OpBuilder &b, ScoringOpInterface op, Role role) {
+  bool isQuery = role == Role::Query;
+  Value offsets = op.getCuSeqlens(role);
+  if (!offsets)
+    return getDimSize(b, op.getLoc(), isQuery ? op.getQuery() : op.getKey(),
+                      isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Batch);
+  AffineExpr size = b.getAffineSymbolExpr(0), zero = b.getAffineConstantExpr(0);
+  auto map = AffineMap::get(0, 1, {size - 1, zero}, b.getContext());
+  return affine::makeComposedFoldedAffineMax(b, op.getLoc(), map, {tensor::getMixedSize(b, op.getLoc(), offsets, 0)});
 }
 
 std::optional<double> saccade::attn::getConstantScale(ScoringOpInterface op) {

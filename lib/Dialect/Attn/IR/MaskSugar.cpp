@@ -130,7 +130,7 @@ ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> capturedTypes,
       block->addArgument(b.getIndexType(), loc);
     for (Type type : capturedTypes)
       block->addArgument(type, loc);
-    RegionArguments args = getRegionArguments(*piece, /*isScore=*/false);
+    RegionArguments args = getRegionArguments(*piece, /*numbers=*/0);
     Value holds;
     if (failed(sugar == "causal" ? parseCausal(parser, where, b, loc, args, holds)
                                  : parseWindow(parser, where, b, loc, args, holds)))

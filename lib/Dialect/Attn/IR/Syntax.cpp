@@ -45,7 +45,8 @@ namespace {
 
 constexpr StringRef clauseNames[] = {"captures", "q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_k", "scale",
                                      "at",       "sink",  "into",   "mask",         "score",        "weight",
-                                     "tally",    "lse",   "max",    "argmax",       "out"};
+                                     "tally",    "lse",   "max",    "argmax",       "out",
+                                     "output_gradient", "delta", "gradient"};
 
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
@@ -70,32 +71,34 @@ ParseResult parseScale(OpAsmParser &parser, Clauses &clauses) {
   return success();
 }
 
-/// Parses the arguments and the body of a region `name` whose first argument, a score or a weight, is named `first`.
+/// Parses the arguments and the body of a region `name` whose first arguments are the numbers `first`.
 ParseResult parseScoringRegion(OpAsmParser &parser, StringRef name, StringRef first, const Clauses &clauses,
                                std::unique_ptr<Region> &region) {
+  unsigned numbers = first.count(',') + 1;
   SmallVector<OpAsmParser::Argument> args;
   SMLoc loc = parser.getCurrentLocation();
   auto parseOne = [&]() -> ParseResult {
     OpAsmParser::Argument &arg = args.emplace_back();
     if (parser.parseArgument(arg))
       return failure();
-    // Only the first argument may have a type: f64 for f64 inputs, else f32.
-    if (args.size() != 1 || failed(parser.parseOptionalColon()))
+    // Only numbers may have a type: f64 for f64 inputs, else f32.
+    if (args.size() > numbers || failed(parser.parseOptionalColon()))
       return success();
     return failure(parser.parseType(arg.type) || parser.parseOptionalLocationSpecifier(arg.sourceLoc));
   };
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseOne))
     return failure();
-  unsigned expected = 5 + clauses.capturedTypes.size();
+  unsigned expected = numbers + 4 + clauses.capturedTypes.size();
   if (args.size() != expected)
     return parser.emitError(loc, name) << " region has " << args.size() << " arguments, expected " << expected << ": ("
                                        << first << ", b, h, q, k"
                                        << (clauses.capturedTypes.empty() ? "" : ", captures...") << ")";
-  if (!args[0].type)
-    args[0].type = parser.getBuilder().getF32Type();
-  for (OpAsmParser::Argument &arg : MutableArrayRef(args).slice(1, 4))
+  for (OpAsmParser::Argument &arg : MutableArrayRef(args).take_front(numbers))
+    if (!arg.type)
+      arg.type = parser.getBuilder().getF32Type();
+  for (OpAsmParser::Argument &arg : MutableArrayRef(args).slice(numbers, 4))
     arg.type = parser.getBuilder().getIndexType();
-  for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(5), clauses.capturedTypes))
+  for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(numbers + 4), clauses.capturedTypes))
     arg.type = type;
   region = std::make_unique<Region>();
   return parseIsolatedRegion(parser, name, args, *region);
@@ -105,6 +108,37 @@ ParseResult parseTally(OpAsmParser &parser, Clauses &clauses) {
   if (parser.parseLess() || parser.parseInteger(clauses.bins.emplace_back()) || parser.parseGreater())
     return failure();
   return parseScoringRegion(parser, "tally", "s", clauses, clauses.tallies.emplace_back());
+}
+
+/// Parses `<0, 0, 2>`, which may be missing, and the region.
+ParseResult parseGradient(OpAsmParser &parser, Clauses &clauses) {
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::OptionalLessGreater,
+                                     [&] { return parser.parseInteger(clauses.reads.emplace_back()); }))
+    return failure();
+  for (int64_t capture : clauses.reads)
+    if (capture < 0 || capture >= int64_t(clauses.captures.size()))
+      return parser.emitError(loc, "gradient of capture ")
+             << capture << ", but there are " << clauses.captures.size() << " captures";
+  return parseScoringRegion(parser, "gradient", "p, s, dp, delta", clauses, clauses.gradient);
+}
+
+/// Parses `output_gradient(%do[b,h,s,d] : type)`.
+ParseResult parseOutputGradient(OpAsmParser &parser, Clauses &clauses) {
+  clauses.outputGradient.emplace();
+  return failure(parser.parseLParen() || parser.parseOperand(clauses.outputGradient->operand) ||
+                 parseDims(parser, clauses.outputDims) || parser.parseColonType(clauses.outputGradient->type) ||
+                 parser.parseRParen());
+}
+
+/// Parses `lse`, or `lse(%l : type)` of attn.gradient.
+ParseResult parseLse(OpAsmParser &parser, Clauses &clauses) {
+  clauses.hasLse = true;
+  if (failed(parser.parseOptionalLParen()))
+    return success();
+  clauses.lse.emplace();
+  return failure(parser.parseOperand(clauses.lse->operand) || parser.parseColonType(clauses.lse->type) ||
+                 parser.parseRParen());
 }
 
 ParseResult parseCaptures(OpAsmParser &parser, Clauses &clauses) {
@@ -167,7 +201,7 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   StringRef clause;
   SMLoc loc = parser.getCurrentLocation();
   while (succeeded(parser.parseOptionalKeyword(&clause, clauseNames))) {
-    bool isRegion = clause == "mask" || clause == "score" || clause == "weight" || clause == "tally";
+    bool isRegion = llvm::is_contained({"mask", "score", "weight", "tally", "gradient"}, clause);
     if (clause != "mask" && clause != "tally" && !seen.insert(clause).second)
       return parser.emitError(loc, "clause '") << clause << "' is given twice";
     if (clause == "captures" && sawRegion)
@@ -201,14 +235,26 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
       result = parseScoringRegion(parser, clause, "p", clauses, clauses.weight);
     else if (clause == "tally")
       result = parseTally(parser, clauses);
+    else if (clause == "gradient")
+      result = parseGradient(parser, clauses);
+    else if (clause == "output_gradient")
+      result = parseOutputGradient(parser, clauses);
+    else if (clause == "delta")
+      result = parseTyped(parser, clauses.delta);
+    else if (clause == "lse")
+      result = parseLse(parser, clauses);
     else
-      (clause == "lse" ? clauses.hasLse : clause == "max" ? clauses.hasMax : clauses.hasArgmax) = true;
+      (clause == "max" ? clauses.hasMax : clauses.hasArgmax) = true;
     if (failed(result))
       return failure();
     sawRegion |= isRegion;
     loc = parser.getCurrentLocation();
   }
   return refuseUnknownClause(parser, "an attention op", clauseNames);
+}
+
+StringRef Clauses::gradientClause() const {
+  return outputGradient ? "output_gradient" : lse ? "lse(...)" : delta ? "delta" : gradient ? "gradient" : "";
 }
 
 void Clauses::addRegionsTo(OperationState &result) {
@@ -241,8 +287,10 @@ void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op) {
     printer << " at(" << at << ')';
 }
 
-void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef<int64_t> bins) {
-  for (auto [name, region] : getNamedRegions(op)) {
+void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef<int64_t> bins,
+                          ArrayRef<int64_t> reads) {
+  for (const NamedRegion &named : getNamedRegions(op)) {
+    auto [name, region] = named;
     printer.increaseIndent();
     printer.printNewline();
     printer << name;
@@ -250,9 +298,14 @@ void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef
       printer << '<' << bins.front() << '>';
       bins = bins.drop_front();
     }
+    if (name == "gradient" && !reads.empty()) {
+      printer << '<';
+      llvm::interleaveComma(reads, printer);
+      printer << '>';
+    }
     printer << '(';
     llvm::interleaveComma(region->getArguments(), printer, [&](BlockArgument arg) {
-      printer.printRegionArgument(arg, {}, /*omitType=*/!arg.getType().isF64() || arg.getArgNumber() != 0);
+      printer.printRegionArgument(arg, {}, /*omitType=*/!arg.getType().isF64() || arg.getArgNumber() >= named.numbers());
     });
     printer << ") ";
     printer.printRegion(*region, /*printEntryBlockArgs=*/false);
@@ -261,10 +314,15 @@ void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef
 }
 
 void syntax::nameRegionArguments(ScoringOpInterface op, Region &region, OpAsmSetValueNameFn setName) {
-  if (region.empty())
-    return;
-  StringRef names[] = {&region == &op.getWeight() ? "p" : "s", "b", "h", "q", "k"};
-  unsigned first = &region == &op.getMask() ? 1 : 0;
-  for (auto [arg, name] : llvm::zip(region.getArguments(), ArrayRef(names).drop_front(first)))
-    setName(arg, name);
+  for (const NamedRegion &named : getNamedRegions(op)) {
+    if (named.region != &region)
+      continue;
+    SmallVector<StringRef> names = {named.name == "weight" ? "p" : "s", "b", "h", "q", "k"};
+    if (named.isMask())
+      names.erase(names.begin());
+    else if (named.name == "gradient")
+      names = {"p", "s", "dp", "delta", "b", "h", "q", "k"};
+    for (auto [arg, name] : llvm::zip(region.getArguments(), names))
+      setName(arg, name);
+  }
 }

@@ -26,17 +26,20 @@ struct Clauses {
   llvm::SmallVector<mlir::Type> captureTypes;
   /// The types of the region arguments (`getCapturedType`).
   llvm::SmallVector<mlir::Type> capturedTypes;
-  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink;
+  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink, outputGradient, lse, delta;
   mlir::FloatAttr scale;
   llvm::SmallVector<Operand> at;
   /// Destinations of `into(...)`, on tile ops.
   llvm::SmallVector<Operand> into;
   llvm::SmallVector<mlir::Type> intoTypes;
-  std::unique_ptr<mlir::Region> score, mask, weight;
+  std::unique_ptr<mlir::Region> score, mask, weight, gradient;
+  llvm::SmallVector<int64_t> reads; ///< the captures of the reads that the gradient region differentiates
   llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
   llvm::SmallVector<int64_t> bins; ///< of each tally
   bool hasLse = false, hasMax = false, hasArgmax = false;
 
+  /// The first given clause that only attn.gradient has, or an empty string.
+  llvm::StringRef gradientClause() const;
   /// Moves the regions to `result`, in the order of the op.
   void addRegionsTo(mlir::OperationState &result);
 };
@@ -55,8 +58,9 @@ inline void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims) { printDims(pr
 
 /// Prints operands with dimensions, then captures, lengths, scale and position.
 void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op);
-/// Prints all regions. `bins`: the number of bins of each tally.
-void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op, llvm::ArrayRef<int64_t> bins);
+/// Prints all regions. `bins`: the number of bins of each tally. `reads`: those of the gradient region.
+void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op, llvm::ArrayRef<int64_t> bins,
+                  llvm::ArrayRef<int64_t> reads = {});
 
 /// Parses a region `name` of scalar code that is isolated from above. An undefined value in it is an error that says
 /// how values get into the region; `hasCaptures`: the op has a `captures` clause.
@@ -93,6 +97,8 @@ mlir::LogicalResult verifyExtents(mlir::Operation *op, const NamedOperand &query
 mlir::LogicalResult verifyScalarCode(mlir::Operation *op, llvm::StringRef name, mlir::Block &block);
 /// Verifies dimensions, element types, extents and head counts of query, key and value; scale and position.
 mlir::LogicalResult verifyOperands(ScoringOpInterface op);
+/// The same for an op on whole tensors, whose operands may be ragged; lengths as well.
+mlir::LogicalResult verifyWholeOperands(ScoringOpInterface op);
 /// Verifies signatures and bodies of all regions.
 mlir::LogicalResult verifyRegions(ScoringOpInterface op);
 /// Verifies that `value` has the element type `expected`.

@@ -84,6 +84,8 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   if (clauses.hasLse || clauses.hasMax || clauses.hasArgmax || clauses.outputDims || clauses.sink)
     return parser.emitError(loc, "'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize "
                                  "computes the results");
+  if (StringRef clause = clauses.gradientClause(); !clause.empty())
+    return parser.emitError(loc, "'") << clause << "' belongs to attn.gradient";
   if (clauses.cuSeqlensQ || clauses.cuSeqlensK)
     return parser.emitError(loc, "'cu_seqlens_q' and 'cu_seqlens_k' belong to attn.attention; a tile has one sequence");
   SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
@@ -215,7 +217,7 @@ struct FoldCastOperands : OpRewritePattern<AccumulateOp> {
       // Region arguments take the new types of captured tensors.
       for (const NamedRegion &named : getNamedRegions(op))
         for (auto [argument, capture] :
-             llvm::zip_equal(getRegionArguments(*named.region, !named.isMask()).captures, op.getCaptures()))
+             llvm::zip_equal(named.arguments().captures, op.getCaptures()))
           argument.setType(capture.getType());
     });
     for (OpResult result : op->getResults()) {

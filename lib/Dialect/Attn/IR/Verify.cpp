@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -79,21 +80,41 @@ bool isAllowedInRegion(Operation &op) {
          llvm::all_of(op.getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
 }
 
+/// The first arguments of a region, for diagnostics.
+StringRef numbersOf(StringRef name) {
+  return llvm::StringSwitch<StringRef>(name)
+      .Case("mask", "")
+      .Case("weight", "p, ")
+      .Case("gradient", "p, s, dp, delta, ")
+      .Default("s, ");
+}
+
+/// The types that a region yields.
+SmallVector<Type> yieldedTypes(ScoringOpInterface op, const NamedRegion &named) {
+  auto index = IndexType::get(op->getContext());
+  if (named.isMask())
+    return {IntegerType::get(op->getContext(), 1)};
+  if (named.name == "tally")
+    return {index, op.getScoreType()};
+  SmallVector<Type> types = {op.getScoreType()};
+  if (auto gradient = dyn_cast<GradientOp>(op.getOperation()); gradient && named.name == "gradient")
+    for (int64_t capture : gradient.getReads()) {
+      auto tensor = dyn_cast<RankedTensorType>(op.getCaptures()[capture].getType());
+      types.append(tensor ? tensor.getRank() : 0, index);
+      types.push_back(op.getScoreType());
+    }
+  return types;
+}
+
 LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
   auto [name, region] = named;
-  SmallVector<Type> expected;
-  if (!named.isMask())
-    expected.push_back(op.getScoreType());
+  SmallVector<Type> expected(named.numbers(), op.getScoreType());
   expected.append(4, IndexType::get(op->getContext()));
   llvm::append_range(expected, llvm::map_range(op.getCaptures().getTypes(), getCapturedType));
   Block &block = region->front();
   if (block.getNumArguments() != expected.size())
     return op->emitOpError() << name << " region has " << block.getNumArguments() << " arguments, expected "
-                             << expected.size() << ": ("
-                             << (named.isMask()     ? ""
-                                 : name == "weight" ? "p, "
-                                                    : "s, ")
-                             << "b, h, q, k, captures...)";
+                             << expected.size() << ": (" << numbersOf(name) << "b, h, q, k, captures...)";
   for (auto [arg, type] : llvm::zip_equal(block.getArguments(), expected)) {
     if (arg.getType() != type)
       return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type " << arg.getType()
@@ -102,12 +123,29 @@ LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
   if (failed(verifyScalarCode(op, name, block)))
     return failure();
   auto yield = cast<YieldOp>(block.back());
-  SmallVector<Type> results = {named.isMask() ? Type(IntegerType::get(op->getContext(), 1)) : Type(op.getScoreType())};
-  if (name == "tally")
-    results.insert(results.begin(), IndexType::get(op->getContext()));
+  SmallVector<Type> results = yieldedTypes(op, named);
   if (yield.getOperandTypes() != TypeRange(results))
     return op->emitOpError() << name << " region yields " << yield.getOperandTypes() << ", expected "
-                             << TypeRange(results) << (name == "tally" ? ", a bin and a number" : "");
+                             << TypeRange(results) << (name == "tally" ? ", a bin and a number" : "")
+                             << (name == "gradient" ? ", the gradient of the score, and indices and a number per read"
+                                                    : "");
+  return success();
+}
+
+/// A ragged operand has no batch dimension; its sequences are the batches.
+LogicalResult verifyCuSeqlens(ScoringOpInterface op) {
+  for (auto [role, dims, clause, offsets] :
+       {std::tuple("query", op.getQueryDims(), "cu_seqlens_q", op.getCuSeqlensQ()),
+        std::tuple("key", op.getKeyDims(), "cu_seqlens_k", op.getCuSeqlensK()),
+        std::tuple("value", op.getValueDims(), "cu_seqlens_k", op.getCuSeqlensK())}) {
+    if (!offsets)
+      continue;
+    if (dims.position(Dim::Batch))
+      return op->emitOpError() << role << " names dimension 'b', but is ragged by " << clause
+                              << ", expected its sequences contiguous along 's'";
+    if (cast<RankedTensorType>(offsets.getType()).getDimSize(0) == 0)
+      return op->emitOpError() << clause << " has no element, expected one more than there are sequences";
+  }
   return success();
 }
 
@@ -120,7 +158,7 @@ LogicalResult verifyReads(ScoringOpInterface op) {
       auto capture = dyn_cast<BlockArgument>(read.getTensor());
       if (rank == indices || !capture)
         continue;
-      unsigned first = named.isMask() ? 4 : 5;
+      unsigned first = named.numbers() + 4;
       return read.emitOpError() << "reads capture " << int(capture.getArgNumber()) - int(first) << ", a tensor of rank "
                                 << rank << ", with " << indices << (indices == 1 ? " index" : " indices")
                                 << ", expected one for each dimension";
@@ -180,10 +218,8 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
   if (failed(verifyTensors(op, query, key, value)))
     return failure();
   std::array<int64_t, 3> batches = {query.size(Dim::Batch), key.size(Dim::Batch), value.size(Dim::Batch)};
-  if (auto whole = dyn_cast<AttentionOp>(op.getOperation())) {
-    batches[0] = whole.getStaticBatches(Role::Query), batches[1] = whole.getStaticBatches(Role::Key);
-    batches[2] = whole.getCuSeqlensK() ? batches[1] : batches[2];
-  }
+  batches[0] = getStaticBatches(op, Role::Query), batches[1] = getStaticBatches(op, Role::Key);
+  batches[2] = op.getCuSeqlensK() ? batches[1] : batches[2];
   if (failed(verifyExtents(op, query, key, value, batches)))
     return failure();
   if (op.getScaleValue() && op.getScaleAttr())
@@ -193,6 +229,18 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
   if (!llvm::is_contained({0, 4}, op.getAt().size()))
     return op->emitOpError() << "'at' has " << op.getAt().size() << " positions, expected (b, h, q, k)";
   return failure(failed(verifyCaptures(op)) || failed(verifyReads(op)));
+}
+
+LogicalResult syntax::verifyWholeOperands(ScoringOpInterface op) {
+  if (failed(verifyCuSeqlens(op)) || failed(verifyOperands(op)))
+    return failure();
+  for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())}) {
+    auto type = length ? dyn_cast<RankedTensorType>(length.getType()) : nullptr;
+    if (type && failed(verifySameExtent(op, "batch size", "query", getStaticBatches(op, Role::Query), role,
+                                        type.getDimSize(0))))
+      return failure();
+  }
+  return success();
 }
 
 LogicalResult syntax::verifyRegions(ScoringOpInterface op) {

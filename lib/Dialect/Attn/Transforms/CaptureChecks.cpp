@@ -46,7 +46,8 @@ namespace {
 /// An index of a read of a captured tensor, and the pairs for which it is read.
 class IndexCheck {
 public:
-  IndexCheck(OpBuilder &b, Location loc, AttentionOp op, tensor::ExtractOp read, Region &region, unsigned dim);
+  IndexCheck(OpBuilder &b, Location loc, ScoringOpInterface op, tensor::ExtractOp read, const NamedRegion &region,
+             unsigned dim);
 
   /// Whether the index can be computed before the call; `mayReadElements`: from elements of captured tensors as well.
   bool isKnown(bool mayReadElements);
@@ -76,7 +77,7 @@ private:
 
   OpBuilder &b;
   Location loc;
-  AttentionOp op;
+  ScoringOpInterface op;
   tensor::ExtractOp read;
   Region &region;
   unsigned dim;
@@ -90,13 +91,14 @@ private:
 
 } // namespace
 
-IndexCheck::IndexCheck(OpBuilder &b, Location loc, AttentionOp op, tensor::ExtractOp read, Region &region, unsigned dim)
-    : b(b), loc(loc), op(op), read(read), region(region), dim(dim),
-      hasCondition(&region != &op.getMask() && !op.getMask().empty()),
-      regionArgs(getRegionArguments(region, /*isScore=*/&region != &op.getMask())),
-      maskArgs(hasCondition ? getRegionArguments(op.getMask(), /*isScore=*/false) : regionArgs) {
+IndexCheck::IndexCheck(OpBuilder &b, Location loc, ScoringOpInterface op, tensor::ExtractOp read,
+                       const NamedRegion &region, unsigned dim)
+    : b(b), loc(loc), op(op), read(read), region(*region.region), dim(dim),
+      hasCondition(!region.isMask() && !op.getMask().empty()),
+      regionArgs(region.arguments()),
+      maskArgs(hasCondition ? getRegionArguments(op.getMask(), /*numbers=*/0) : regionArgs) {
   collectProducers(read.getIndices()[dim], ofIndex);
-  for (Value yielded : region.front().getTerminator()->getOperands())
+  for (Value yielded : this->region.front().getTerminator()->getOperands())
     collectProducers(yielded, ofResult);
   if (hasCondition)
     collectProducers(op.getMask().front().getTerminator()->getOperand(0), ofCondition);
@@ -244,14 +246,13 @@ std::optional<std::pair<Value, Value>> IndexCheck::findBounds(bool mayReadElemen
 
 /// Checks the indices that `addForCapture` does not: computed ones, and query and key positions that a mask or a length
 /// may exclude.
-void ShapeChecks::addForComputedRead(AttentionOp op, tensor::ExtractOp read, Region &region) {
-  bool isMask = &region == &op.getMask();
-  RegionArguments arguments = getRegionArguments(region, /*isScore=*/!isMask);
+void ShapeChecks::addForComputedRead(ScoringOpInterface op, tensor::ExtractOp read, const NamedRegion &region) {
+  RegionArguments arguments = region.arguments();
   // Positions in ragged sequences are not known before the call.
   if (!isa<BlockArgument>(read.getTensor()) || op.isRagged())
     return;
   unsigned position = captureNumber(read.getTensor(), arguments);
-  bool isBounded = op.getQLen() || op.getKvLen() || (!isMask && !op.getMask().empty());
+  bool isBounded = op.getQLen() || op.getKvLen() || (!region.isMask() && !op.getMask().empty());
   for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
     if (index == arguments.batch || index == arguments.head || (isa<BlockArgument>(index) && !isBounded))
       continue;

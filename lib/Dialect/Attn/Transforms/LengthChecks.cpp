@@ -14,7 +14,7 @@ using namespace saccade::attn;
 /// Applies to arguments only, tensors if the host can read their elements; generated code clamps other lengths. With
 /// `at` the operand is a part of a longer sequence, so lengths have no upper bound. A tensor of lengths of
 /// ragged sequences is compared with the lengths of the sequences if the offsets are arguments too.
-void ShapeChecks::addForLength(AttentionOp op, Role role) {
+void ShapeChecks::addForLength(ScoringOpInterface op, Role role) {
   bool isQuery = role == Role::Query;
   Value length = isQuery ? op.getQLen() : op.getKvLen();
   if (!length)

@@ -252,7 +252,7 @@ static void checkSentinels(AttentionOp op) {
   for (Operation &inner : op.getScore().front())
     if (std::optional<double> sentinel = getSentinel(&inner))
       return warnAt(inner.getLoc(), *sentinel, isa<arith::SelectOp>(inner) ? "chooses" : "is lowered by multiples of");
-  RegionArguments args = getRegionArguments(op.getScore(), /*isScore=*/true);
+  RegionArguments args = getRegionArguments(op.getScore(), /*numbers=*/1);
   for (auto [capture, argument] : llvm::zip_equal(op.getCaptures(), args.captures))
     if (isa<RankedTensorType>(capture.getType()) && !argument.use_empty())
       if (std::optional<double> sentinel = getSentinel(capture))
@@ -276,7 +276,7 @@ struct Lint : saccade::attn::impl::LintBase<Lint> {
       if (op.getMask().empty())
         return;
       for (auto check : maskChecks)
-        check(op, getRegionArguments(op.getMask(), /*isScore=*/false));
+        check(op, getRegionArguments(op.getMask(), /*numbers=*/0));
     });
     markAllAnalysesPreserved();
   }

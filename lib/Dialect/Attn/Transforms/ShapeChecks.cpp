@@ -85,6 +85,7 @@ void ShapeChecks::addFor(Operation *op) {
   current = op;
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](AttentionOp attention) { addForAttention(attention); })
+      .Case([&](GradientOp gradient) { addForGradient(gradient); })
       .Case([&](LinearOp linear) { addForLinear(linear); })
       .Case([&](linalg::LinalgOp structured) { addForStructured(structured); })
       .Case([&](tensor::CastOp cast) { addForCast(cast); })
@@ -96,7 +97,7 @@ void ShapeChecks::addFor(Operation *op) {
           [&](tensor::InsertSliceOp slice) { addForSlice(cast<OffsetSizeAndStrideOpInterface>(op), slice.getDest()); });
 }
 
-void ShapeChecks::addForAttention(AttentionOp op) {
+void ShapeChecks::addForScoring(ScoringOpInterface op) {
   auto size = [&](Value value, DimsAttr dims, Dim dim) { return getDimSize(builder, loc, value, dims, dim); };
   auto query = [&](Dim dim) { return size(op.getQuery(), op.getQueryDims(), dim); };
   auto key = [&](Dim dim) { return size(op.getKey(), op.getKeyDims(), dim); };
@@ -104,28 +105,47 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   for (Role role : {Role::Query, Role::Key})
     if (op.getCuSeqlens(role))
       addForCuSeqlens(op, role);
-  OpFoldResult batches = op.getBatches(builder, Role::Query);
-  requireSame(op.getBatches(builder, Role::Key), batches, "key has another batch size than query");
+  OpFoldResult batches = getBatches(builder, op, Role::Query);
+  requireSame(getBatches(builder, op, Role::Key), batches, "key has another batch size than query");
   if (!op.getCuSeqlensK())
     requireSame(value(Dim::Batch), batches, "value has another batch size than query");
   requireSame(value(Dim::Head), key(Dim::Head), "value has another head count than key");
   requireSame(value(Dim::Seq), key(Dim::Seq), "value has another length than key");
   requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
 
-  OpFoldResult queryHeads = query(Dim::Head), keyHeads = key(Dim::Head);
-  requireGroups(queryHeads, keyHeads);
+  requireGroups(query(Dim::Head), key(Dim::Head));
   for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())})
     if (length && isa<RankedTensorType>(length.getType()))
       requireSame(extent(length, 0), batches, Twine(role) + " has another batch size than query");
   addForLength(op, Role::Query);
   addForLength(op, Role::Key);
-  if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
-    requireSame(extent(op.getSink(), 0), queryHeads, "sink has another head count than query");
   for (const NamedRegion &named : getNamedRegions(op))
     named.region->walk([&](tensor::ExtractOp read) {
-      addForCapture(op, read, *named.region, !named.isMask());
-      addForComputedRead(op, read, *named.region);
+      addForCapture(op, read, named);
+      addForComputedRead(op, read, named);
     });
+}
+
+void ShapeChecks::addForAttention(AttentionOp op) {
+  addForScoring(op);
+  if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
+    requireSame(extent(op.getSink(), 0), getDimSize(builder, loc, op.getQuery(), op.getQueryDims(), Dim::Head),
+                "sink has another head count than query");
+}
+
+void ShapeChecks::addForGradient(GradientOp op) {
+  addForScoring(op);
+  auto query = [&](Dim dim) { return getDimSize(builder, loc, op.getQuery(), op.getQueryDims(), dim); };
+  for (auto [dim, what] :
+       {std::pair(Dim::Batch, "batch size"), std::pair(Dim::Head, "head count"), std::pair(Dim::Seq, "length")})
+    requireSame(getDimSize(builder, loc, op.getOutputGradient(), op.getOutputDims(), dim), query(dim),
+                Twine("output gradient has another ") + what + " than query");
+  requireSame(getDimSize(builder, loc, op.getOutputGradient(), op.getOutputDims(), Dim::Depth),
+              getDimSize(builder, loc, op.getValue(), op.getValueDims(), Dim::Depth),
+              "output gradient has another head size than value");
+  for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())})
+    for (auto [i, dim] : llvm::enumerate(op.getRowDims()))
+      requireSame(extent(rows, i), query(dim), Twine(role) + " has another extent of '" + stringifyDim(dim) + "' than query");
 }
 
 void ShapeChecks::requireGroups(OpFoldResult queryHeads, OpFoldResult keyHeads) {
@@ -172,7 +192,7 @@ void ShapeChecks::addForLinear(LinearOp op) {
                 "state has another number of columns than the output requires");
 }
 
-Value ShapeChecks::cuSeqlensArgument(AttentionOp op, Role role) {
+Value ShapeChecks::cuSeqlensArgument(ScoringOpInterface op, Role role) {
   Value offsets = op.getCuSeqlens(role);
   return offsets && isReadableBeforeCall(offsets) ? withoutCasts(offsets) : Value();
 }
@@ -180,7 +200,7 @@ Value ShapeChecks::cuSeqlensArgument(AttentionOp op, Role role) {
 /// Checks that cu_seqlens starts with 0, does not descend and is within the operand. Applies to arguments only;
 /// computed lengths are not known before the call, and generated code clamps them. If the host cannot read elements,
 /// only the number of offsets is checked.
-void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
+void ShapeChecks::addForCuSeqlens(ScoringOpInterface op, Role role) {
   Value offsets = cuSeqlensArgument(op, role);
   if (!offsets)
     return;
@@ -229,8 +249,8 @@ void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
 }
 
 /// Checks that a captured tensor that is read at a batch, head, query or key position covers all positions.
-void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &region, bool isScore) {
-  RegionArguments arguments = getRegionArguments(region, isScore);
+void ShapeChecks::addForCapture(ScoringOpInterface op, tensor::ExtractOp read, const NamedRegion &region) {
+  RegionArguments arguments = region.arguments();
   auto capture = dyn_cast<BlockArgument>(read.getTensor());
   if (!capture || !llvm::is_contained(arguments.captures, capture))
     return;
@@ -238,7 +258,7 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
   Value tensor = op.getCaptures()[position];
   // With lengths the tensor may end before the operand does. For reads in score regions the mask may exclude positions,
   // but the mask itself is evaluated for every pair.
-  bool isBounded = op.getQLen() || op.getKvLen() || (isScore && !op.getMask().empty());
+  bool isBounded = op.getQLen() || op.getKvLen() || (!region.isMask() && !op.getMask().empty());
   for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
     struct Role {
       Value argument;
@@ -255,7 +275,7 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
       bool isRagged = (i == 2 && op.getCuSeqlensQ()) || (i == 3 && op.getCuSeqlensK());
       if (index != role.argument || (i >= 2 && isBounded) || isRagged)
         continue;
-      Value needed = materialize(role.dim == Dim::Batch ? op.getBatches(builder, saccade::attn::Role::Query)
+      Value needed = materialize(role.dim == Dim::Batch ? getBatches(builder, op, saccade::attn::Role::Query)
                                                         : getDimSize(builder, loc, role.operand, role.dims, role.dim));
       if (!op.getAt().empty()) {
         Value start = op.getAt()[i];

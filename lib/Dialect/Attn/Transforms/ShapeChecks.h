@@ -36,7 +36,9 @@ public:
   }
 
 private:
+  void addForScoring(ScoringOpInterface op);
   void addForAttention(AttentionOp op);
+  void addForGradient(GradientOp op);
   void addForLinear(LinearOp op);
   /// Requires that the number of query heads is a multiple of the number of KV heads.
   void requireGroups(mlir::OpFoldResult queryHeads, mlir::OpFoldResult keyHeads);
@@ -46,11 +48,11 @@ private:
   void addForExpand(mlir::tensor::ExpandShapeOp op);
   void addForSlice(mlir::OffsetSizeAndStrideOpInterface op, mlir::Value whole);
   /// cu_seqlens of `role` if it is an argument, else null.
-  mlir::Value cuSeqlensArgument(AttentionOp op, Role role);
-  void addForCuSeqlens(AttentionOp op, Role role);
-  void addForLength(AttentionOp op, Role role);
-  void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
-  void addForComputedRead(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region);
+  mlir::Value cuSeqlensArgument(ScoringOpInterface op, Role role);
+  void addForCuSeqlens(ScoringOpInterface op, Role role);
+  void addForLength(ScoringOpInterface op, Role role);
+  void addForCapture(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
+  void addForComputedRead(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
 
   void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult expected, const llvm::Twine &message);
   /// Requires `holds` (an i1), else reports `message`. `relation` precedes the expected extent, such as "at least ".

@@ -54,25 +54,29 @@ namespace saccade::attn {
 /// one. Dimensions of the same name have the same extent in a call; the shape function checks this.
 inline constexpr llvm::StringLiteral dimNamesAttr = "attn.dim_names";
 
-/// The arguments of a region. In all but mask regions a score or a weight comes before the positions.
+/// The arguments of a region. The numbers of the pair come before the positions: none in a mask region; a weight in a
+/// weight region; the probability, the score, the product with the output gradient and delta in a gradient region; a
+/// score in all others.
 struct RegionArguments {
-  mlir::Value score; ///< in a weight region the weight; null in a mask region
+  mlir::Value score; ///< the first number; null in a mask region
   mlir::Value batch, head, query, key;
   mlir::Block::BlockArgListType captures;
 };
 
-/// Returns the arguments of a region that is not empty. `isScore`: the region takes a score or a weight, not a mask
-/// region.
-RegionArguments getRegionArguments(mlir::Region &region, bool isScore);
+/// Returns the arguments of a region that is not empty. `numbers`: how many numbers come before the positions.
+RegionArguments getRegionArguments(mlir::Region &region, unsigned numbers);
 
 /// A region of attention and the name of its clause.
 struct NamedRegion {
   llvm::StringRef name;
   mlir::Region *region;
   bool isMask() const { return name == "mask"; }
+  /// The number of arguments before the positions.
+  unsigned numbers() const { return isMask() ? 0 : name == "gradient" ? 4 : 1; }
+  RegionArguments arguments() const { return getRegionArguments(*region, numbers()); }
 };
 
-/// The regions that are not empty, in printing order: mask, score, weight, tallies.
+/// The regions that are not empty, in printing order: mask, score, weight, tallies, gradient.
 llvm::SmallVector<NamedRegion> getNamedRegions(ScoringOpInterface op);
 
 /// Copies the regions of `from` into `to`, which has the same number of tallies.
@@ -88,6 +92,12 @@ mlir::OpFoldResult getDimSize(mlir::OpBuilder &b, mlir::Location loc, mlir::Valu
 
 /// The static extent of `dim`: 1 if `dims` does not name it, `ShapedType::kDynamic` if it is dynamic.
 int64_t getStaticDimSize(mlir::Value value, DimsAttr dims, Dim dim);
+
+/// The number of batches of queries or keys; a ragged sequence is a batch.
+mlir::OpFoldResult getBatches(mlir::OpBuilder &b, ScoringOpInterface op, Role role);
+
+/// The static number of batches, or `ShapedType::kDynamic`.
+int64_t getStaticBatches(ScoringOpInterface op, Role role);
 
 /// The scale of `op` if it is a constant, 1/sqrt(d_k) by default; nullopt if it is a run-time value or d_k is dynamic.
 std::optional<double> getConstantScale(ScoringOpInterface op);

@@ -7,8 +7,9 @@ include "mlir/IR/OpBase.td"
 def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
   let cppNamespace = "::saccade::attn";
   let description = [{
-    An op that computes scores of queries and keys: `attn.attention` on whole tensors, `attn.accumulate` on a tile of
-    keys. It has query, key and value operands with named dimensions, a scale, and optional regions:
+    An op that computes scores of queries and keys: `attn.attention` on whole tensors, `attn.gradient` for its
+    gradients, `attn.accumulate` on a tile of keys. It has query, key and value operands with named dimensions, a scale,
+    and optional regions:
     score `(s, b, h, q, k, captures...) -> s`, mask `(b, h, q, k, captures...) -> i1`,
     weight `(p, b, h, q, k, captures...) -> p` and any number of tallies `(s, b, h, q, k, captures...) -> (bin, number)`.
   }];
@@ -20,6 +21,10 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
     InterfaceMethod<"Absolute position (b, h, q, k) of element 0; empty for all 0.", "::mlir::OperandRange", "getAt">,
     InterfaceMethod<"The number of queries, an index for a tile, or one element per batch; null for all.", "::mlir::Value", "getQLen">,
     InterfaceMethod<"The number of keys, likewise.", "::mlir::Value", "getKvLen">,
+    InterfaceMethod<"Cumulative lengths of ragged queries; null for dense ones, and for a tile.", "::mlir::Value",
+                    "getCuSeqlensQ", (ins), "", "return ::mlir::Value();">,
+    InterfaceMethod<"The same of keys and values.", "::mlir::Value", "getCuSeqlensK", (ins), "",
+                    "return ::mlir::Value();">,
     InterfaceMethod<"The scale as a run-time scalar, or null.", "::mlir::Value", "getScaleValue">,
     InterfaceMethod<"The scale as a constant, or null. Without both the scale is 1/sqrt(d_k).", "::mlir::FloatAttr", "getScaleAttr">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getQueryDims">,
@@ -34,6 +39,12 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
     /// The type of scores and sums: f64 for f64 inputs, else f32.
     ::mlir::FloatType getScoreType() {
       return ::saccade::attn::getScoreType(::mlir::getElementTypeOrSelf($_op.getQuery().getType()));
+    }
+    /// Whether queries or keys are ragged.
+    bool isRagged() { return $_op.getCuSeqlensQ() || $_op.getCuSeqlensK(); }
+    /// The cumulative sequence lengths of queries, or of keys and values; null if they are not ragged.
+    ::mlir::Value getCuSeqlens(::saccade::attn::Role role) {
+      return role == ::saccade::attn::Role::Query ? $_op.getCuSeqlensQ() : $_op.getCuSeqlensK();
     }
   }];
 }

@@ -93,16 +93,75 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
     /// for the bins of a tally.
     ::llvm::SmallVector<::saccade::attn::Dim> getResultDims(::mlir::Value result);
 
-    /// Whether queries or keys are ragged.
-    bool isRagged() { return getCuSeqlensQ() || getCuSeqlensK(); }
-    /// The cumulative sequence lengths of queries, or of keys and values; null if they are not ragged.
-    ::mlir::Value getCuSeqlens(::saccade::attn::Role role) {
-      return role == ::saccade::attn::Role::Query ? getCuSeqlensQ() : getCuSeqlensK();
-    }
-    /// The number of batches of queries or keys; a ragged sequence is a batch.
-    ::mlir::OpFoldResult getBatches(::mlir::OpBuilder &b, ::saccade::attn::Role role);
-    /// The static number of batches, or `ShapedType::kDynamic`.
-    int64_t getStaticBatches(::saccade::attn::Role role);
+  }];
+}
+
+def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
+    DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "gradients of attention over whole tensors";
+  let description = [{
+    Gradients with respect to query, key, value and captures, given the gradient of the output. Probabilities are
+    recomputed from the log-sum-exp (Dao et al. 2022, algorithm 4). For every batch, head, query i and visible key j:
+
+        s = scale · q_i · k_j,   p = exp(score(s) − lse_i),   dp = output_gradient_i · v_j
+        dv_j += weight(p) · output_gradient_i
+        ds = gradient(p, s, dp, delta_i)
+        dq_i += scale · ds · k_j,   dk_j += scale · ds · q_i
+
+    `attn-differentiate` creates this op and derives the region `gradient`.
+
+    - Query, key, value, `captures`, `q_len`, `kv_len`, `cu_seqlens_q`, `cu_seqlens_k`, `scale`, `at`, `mask`, `score` and
+      `weight` are those of the `attn.attention`.
+    - `output_gradient(%do[b,h,s,d] : type)`: the gradient of the output.
+    - `lse(%l : type)`: the log-sum-exp of every row, b×h×q (those that the output gradient names). A row with
+      log-sum-exp −inf has no probabilities.
+    - `delta(%d : type)`: Σ_j p · ∂L/∂p of every row, b×h×q. For plain attention this is the sum of
+      output · output_gradient along a row.
+    - `gradient(%p, %s, %dp, %delta, %b, %h, %q, %k, captures...)`: a region that yields ds; p · (dp − delta) by default.
+      `gradient<0, 0, 2>(...)` lists the captures of reads whose gradients are computed. For each of them the region
+      then yields the indices of the read and a number. The number is added to the gradient of this element.
+    - The results are the gradients of query, key and value, and of the captures in the list, in ascending order. The
+      gradient of a scalar is a tensor of rank 0.
+
+    Rows from `q_len` on, keys from `kv_len` on and masked pairs have gradient 0.
+
+    ```mlir
+    %dq, %dk, %dv, %dslope = attn.gradient %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%slope : tensor<8xf32>)
+        output_gradient(%do[b,h,s,d] : tensor<?x8x?x64xf32>) lse(%l : tensor<?x8x?xf32>) delta(%d : tensor<?x8x?xf32>)
+        mask causal<top_left>
+        score(%s, %b, %h, %i, %j, %sl) { ... }
+        gradient<0>(%p, %s, %dp, %delta, %b, %h, %i, %j, %sl) {
+          %difference = arith.subf %dp, %delta : f32
+          %ds = arith.mulf %p, %difference : f32
+          ...
+          attn.yield %ds, %h, %amount : f32, index, f32
+        } : (tensor<?x8x?x64xf32>, tensor<?x8x?x64xf32>, tensor<?x8x?x64xf32>)
+          -> (tensor<?x8x?x64xf32>, tensor<?x8x?x64xf32>, tensor<?x8x?x64xf32>, tensor<8xf32>)
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+                       Variadic<AnyType>:$captures, Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len,
+                       Optional<Attn_CuSeqlens>:$cu_seqlens_q, Optional<Attn_CuSeqlens>:$cu_seqlens_k,
+                       Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, AnyRankedTensor:$output_gradient,
+                       AnyRankedTensor:$lse, AnyRankedTensor:$delta,
+                       Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
+                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reads,
+                       OptionalAttr<Attn_ScheduleAttr>:$schedule);
+  let results = (outs AnyRankedTensor:$query_gradient, AnyRankedTensor:$key_gradient, AnyRankedTensor:$value_gradient,
+                      Variadic<AnyRankedTensor>:$capture_gradients);
+  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
+                        MaxSizedRegion<1>:$gradient);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The captures with a gradient, ascending: one for each result after the first three.
+    ::llvm::SmallVector<int64_t> getDifferentiatedCaptures();
+    /// The dimensions of log-sum-exp and delta: those of b, h, s that the output gradient names, in this order.
+    ::llvm::SmallVector<::saccade::attn::Dim> getRowDims();
   }];
 }
 
@@ -339,7 +398,7 @@ def Attn_LengthOp : Attn_Op<"length", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "LinearOp"]>]> {
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "GradientOp", "LinearOp"]>]> {
   let summary = "terminator of the regions of attention";
   let arguments = (ins Variadic<AnyType>:$operands);
   let assemblyFormat = "$operands attr-dict `:` type($operands)";

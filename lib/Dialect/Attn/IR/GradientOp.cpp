@@ -1,0 +1,191 @@
+//===- GradientOp.cpp - attn.gradient: syntax and verifier --------------------===//
+#include "Syntax.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+using namespace saccade::attn::syntax;
+
+ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
+  Clauses clauses;
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<Type> types, resultTypes;
+  if (parseClauses(parser, clauses) || parser.parseOptionalAttrDict(result.attributes) || parser.parseColon() ||
+      parser.parseLParen() || parser.parseTypeList(types) || parser.parseRParen() ||
+      parser.parseArrowTypeList(resultTypes))
+    return failure();
+  if (types.size() != 3)
+    return parser.emitError(loc, "has ") << types.size() << " operand types, expected those of query, key and value";
+  for (auto [isGiven, clause] : {std::pair(clauses.outputGradient.has_value(), "output_gradient"),
+                                 std::pair(clauses.lse.has_value(), "lse"),
+                                 std::pair(clauses.delta.has_value(), "delta")})
+    if (!isGiven)
+      return parser.emitError(loc, "has no clause '") << clause << "(...)'";
+  if (!clauses.tallies.empty() || clauses.hasMax || clauses.hasArgmax || clauses.sink || !clauses.into.empty())
+    return parser.emitError(loc, "'tally', 'max', 'argmax', 'sink' and 'into' do not belong to attn.gradient; the "
+                                 "gradient region and the log-sum-exp include tallies and sinks");
+
+  auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
+    return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();
+  };
+  SmallVector<Clauses::Operand> tensors = {clauses.query, clauses.key, clauses.value};
+  SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
+  if (parser.resolveOperands(tensors, types, loc, result.operands) ||
+      parser.resolveOperands(clauses.captures, clauses.captureTypes, loc, result.operands) ||
+      resolveOptional(clauses.queryLength) || resolveOptional(clauses.keyLength) ||
+      resolveOptional(clauses.cuSeqlensQ) || resolveOptional(clauses.cuSeqlensK) ||
+      resolveOptional(clauses.scaleValue) || parser.resolveOperands(clauses.at, atTypes, loc, result.operands) ||
+      resolveOptional(clauses.outputGradient) || resolveOptional(clauses.lse) || resolveOptional(clauses.delta))
+    return failure();
+
+  Properties &properties = result.getOrAddProperties<Properties>();
+  llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
+                                clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
+                                clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, 1, 1}),
+             properties.operandSegmentSizes.begin());
+  properties.query_dims = clauses.queryDims;
+  properties.key_dims = clauses.keyDims;
+  properties.value_dims = clauses.valueDims;
+  properties.output_dims = clauses.outputDims;
+  properties.scale = clauses.scale;
+  properties.reads = parser.getBuilder().getDenseI64ArrayAttr(clauses.reads);
+  std::unique_ptr<Region> gradient = std::move(clauses.gradient);
+  clauses.addRegionsTo(result);
+  result.addRegion(gradient ? std::move(gradient) : std::make_unique<Region>());
+  result.addTypes(resultTypes);
+  return success();
+}
+
+void GradientOp::print(OpAsmPrinter &printer) {
+  printHead(printer, *this);
+  for (auto [clause, operand] :
+       {std::pair("cu_seqlens_q", Value(getCuSeqlensQ())), std::pair("cu_seqlens_k", Value(getCuSeqlensK()))})
+    if (operand)
+      printer << ' ' << clause << '(' << operand << " : " << operand.getType() << ')';
+  printer << " output_gradient(" << getOutputGradient();
+  printDims(printer, getOutputDims());
+  printer << " : " << getOutputGradient().getType() << ") lse(" << getLse() << " : " << getLse().getType() << ") delta("
+          << getDelta() << " : " << getDelta().getType() << ')';
+  printRegions(printer, *this, /*bins=*/{}, getReads());
+  printer.printOptionalAttrDict((*this)->getAttrs(),
+                                {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
+                                 getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(),
+                                 getReadsAttrName()});
+  printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ("
+          << getResultTypes() << ')';
+}
+
+void GradientOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
+  nameRegionArguments(*this, region, setName);
+}
+
+/// Tallies are part of the gradient region.
+MutableArrayRef<Region> GradientOp::getTallyRegions() { return {}; }
+
+SmallVector<int64_t> GradientOp::getDifferentiatedCaptures() {
+  SmallVector<int64_t> captures(getReads());
+  llvm::sort(captures);
+  captures.erase(llvm::unique(captures), captures.end());
+  return captures;
+}
+
+SmallVector<Dim> GradientOp::getRowDims() {
+  return llvm::filter_to_vector(ArrayRef({Dim::Batch, Dim::Head, Dim::Seq}),
+                                [&](Dim dim) { return getOutputDims().position(dim).has_value(); });
+}
+
+//===----------------------------------------------------------------------===//
+// Verifier
+//===----------------------------------------------------------------------===//
+
+/// Verifies the gradient of `of`, which has its shape.
+static LogicalResult verifyGradient(GradientOp op, StringRef role, Value gradient, Value of) {
+  auto type = cast<RankedTensorType>(gradient.getType());
+  auto shaped = dyn_cast<RankedTensorType>(of.getType());
+  ArrayRef<int64_t> shape = shaped ? shaped.getShape() : ArrayRef<int64_t>();
+  if (failed(verifyCompatibleShape(type.getShape(), shape)))
+    return op.emitOpError() << "gradient of " << role << " has type " << type << ", but " << role << " has type "
+                            << of.getType();
+  Type element = getElementTypeOrSelf(of), scoreType = getScoreType(getElementTypeOrSelf(op.getQuery()));
+  if (!isa<FloatType>(element))
+    return op.emitOpError() << "has a gradient of " << role << ", whose elements have type " << element;
+  if (type.getElementType() != element && type.getElementType() != scoreType)
+    return op.emitOpError() << "gradient of " << role << " has element type " << type.getElementType() << ", expected "
+                            << element << " or " << scoreType;
+  return success();
+}
+
+/// Verifies the extents of the output gradient, and of the log-sum-exp and delta.
+static LogicalResult verifyRows(GradientOp op) {
+  auto output = cast<RankedTensorType>(op.getOutputGradient().getType());
+  if (output.getRank() != op.getOutputDims().size())
+    return op.emitOpError() << "output gradient has rank " << output.getRank() << ", but names "
+                            << op.getOutputDims().size() << " dimensions";
+  Type element = getElementTypeOrSelf(op.getQuery()), scoreType = getScoreType(element);
+  if (output.getElementType() != element && output.getElementType() != scoreType)
+    return op.emitOpError() << "output gradient has element type " << output.getElementType() << ", expected " << element
+                            << " or " << scoreType;
+  auto query = [&](Dim dim) { return getStaticDimSize(op.getQuery(), op.getQueryDims(), dim); };
+  auto outputSize = [&](Dim dim) { return getStaticDimSize(op.getOutputGradient(), op.getOutputDims(), dim); };
+  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
+    if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", "query", query(dim), "output gradient",
+                                outputSize(dim))))
+      return failure();
+  if (failed(verifySameExtent(op, "head size", "value",
+                              getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth), "output gradient",
+                              outputSize(Dim::Depth))))
+    return failure();
+  SmallVector<Dim> dims = op.getRowDims();
+  for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())}) {
+    auto type = cast<RankedTensorType>(rows.getType());
+    if (type.getRank() != int64_t(dims.size()))
+      return op.emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size();
+    if (failed(verifyElement(op, role, rows, scoreType)))
+      return failure();
+    for (auto [dim, extent] : llvm::zip_equal(dims, type.getShape()))
+      if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", "query", query(dim), role, extent)))
+        return failure();
+  }
+  return success();
+}
+
+LogicalResult GradientOp::verify() {
+  if (failed(verifyWholeOperands(*this)) || failed(verifyRows(*this)))
+    return failure();
+  for (auto [role, gradient, of] : {std::tuple("query", getQueryGradient(), getQuery()),
+                                    std::tuple("key", getKeyGradient(), getKey()),
+                                    std::tuple("value", getValueGradient(), getValue())})
+    if (failed(verifyGradient(*this, role, gradient, of)))
+      return failure();
+  for (int64_t capture : getReads())
+    if (capture < 0 || capture >= int64_t(getCaptures().size()))
+      return emitOpError() << "has a gradient of capture " << capture << ", but " << getCaptures().size()
+                           << " captures";
+  SmallVector<int64_t> captures = getDifferentiatedCaptures();
+  if (captures.size() != getCaptureGradients().size())
+    return emitOpError() << "has " << getCaptureGradients().size() << " gradients of captures, expected "
+                         << captures.size();
+  for (auto [capture, gradient] : llvm::zip_equal(captures, getCaptureGradients()))
+    if (failed(verifyGradient(*this, ("capture " + Twine(capture)).str(), gradient, getCaptures()[capture])))
+      return failure();
+  return success();
+}
+
+LogicalResult GradientOp::verifyRegions() {
+  if (!getWeight().empty() && !isProportional(getWeight()))
+    return emitOpError() << "has a weight region that is not proved proportional to its argument";
+  if (getGradient().empty() && (!getReads().empty() || !getScore().empty() || !getWeight().empty()))
+    return emitOpError() << "has no gradient region, expected one for a score or weight region";
+  return syntax::verifyRegions(*this);
+}
+
+LogicalResult GradientOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
+  SmallVector<Value> sources = {getQuery(), getKey(), getValue()};
+  for (int64_t capture : getDifferentiatedCaptures())
+    sources.push_back(getCaptures()[capture]);
+  for (Value source : sources)
+    shapes.push_back(isa<RankedTensorType>(source.getType()) ? tensor::getMixedSizes(b, getLoc(), source)
+                                                             : SmallVector<OpFoldResult>());
+  return success();
+}
