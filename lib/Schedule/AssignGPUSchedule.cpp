@@ -30,6 +30,11 @@ attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context) {
   return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/16, /*cols=*/256);
 }
 
+attn::ScheduleAttr saccade::scheduleGradientForGPU(MLIRContext *context) {
+  // Two tiles of pairs and a tile of sums fit in the shared memory of a CTA.
+  return attn::ScheduleAttr::get(context, /*rows=*/32, /*cols=*/64, /*depth=*/0);
+}
+
 attn::ScheduleAttr saccade::scheduleMatmul(MLIRContext *context) {
   // 4 × 8 accumulators per thread, which fit in registers together with their operands.
   return attn::ScheduleAttr::get(context, /*rows=*/64, /*cols=*/64, /*depth=*/16);
@@ -56,6 +61,10 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
       bool isSplitKV = op.getCuSeqlensQ() || queries <= splitKV.getQueries();
       if (!op.getSplitKvAttr() && fits && (isSplitKV || ShapedType::isDynamic(queries)))
         op.setSplitKvAttr(splitKV);
+    });
+    getOperation().walk([&](attn::GradientOp op) {
+      if (!op.getScheduleAttr())
+        op.setScheduleAttr(scheduleGradientForGPU(&getContext()));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatmul(op) && !op->hasAttr("schedule"))

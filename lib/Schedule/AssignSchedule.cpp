@@ -35,6 +35,11 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, 0);
 }
 
+attn::ScheduleAttr saccade::scheduleGradient(MLIRContext *context) {
+  // Two tiles of pairs and the operands of their matmuls fit in L2.
+  return attn::ScheduleAttr::get(context, /*rows=*/192, /*cols=*/256, /*depth=*/0);
+}
+
 attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context) {
   // With more than eight queries per head, packing the keys is cheaper than broadcasting queries from registers for
   // every key. A task of one row group is bound by reading its keys and values.
@@ -72,6 +77,10 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
         op.setSplitKvAttr(splitKV);
       DEBUG_WITH_TYPE("attn-assign-schedule", llvm::dbgs() << op.getLoc() << ": " << op.getScheduleAttr() << ' '
                                                            << op.getSplitKvAttr() << '\n');
+    });
+    getOperation().walk([&](attn::GradientOp op) {
+      if (!op.getScheduleAttr())
+        op.setScheduleAttr(scheduleGradient(&getContext()));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (!isMatmul(op) || op->hasAttr("schedule"))

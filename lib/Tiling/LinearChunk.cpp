@@ -4,7 +4,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "LinearChunk.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -13,60 +12,20 @@ using namespace saccade;
 /// The minimum block size in the schedules of matmuls, whose extents may be dynamic.
 static constexpr int64_t matmulBlock = 128;
 
-Value ChunkEmitter::scalar(double value) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
-
-Value ChunkEmitter::asIndex(OpFoldResult value) { return getValueOrCreateConstantIndexOp(b, loc, value); }
-
 Value ChunkEmitter::temporary(ArrayRef<int64_t> shape) {
-  SmallVector<int64_t> bounds;
-  SmallVector<OpFoldResult> sizes;
-  for (int64_t extent : shape) {
-    bounds.push_back(extent < 0 ? rows : extent);
-    sizes.push_back(extent < 0 ? size : OpFoldResult(b.getIndexAttr(extent)));
-  }
-  Value whole = tensor::EmptyOp::create(b, loc, bounds, type);
-  if (llvm::all_of(llvm::zip_equal(sizes, bounds),
-                   [](auto pair) { return getConstantIntValue(std::get<0>(pair)) == std::get<1>(pair); }))
-    return whole;
-  SmallVector<OpFoldResult> zeros(shape.size(), b.getIndexAttr(0)), ones(shape.size(), b.getIndexAttr(1));
-  return tensor::ExtractSliceOp::create(b, loc, whole, zeros, sizes, ones);
+  return StructuredEmitter::temporary(llvm::map_to_vector(shape, [&](int64_t extent) {
+    return extent < 0 ? Extent{size, rows} : Extent{b.getIndexAttr(extent), extent};
+  }));
 }
 
 Value ChunkEmitter::filled(ArrayRef<int64_t> shape, double value) {
-  return linalg::FillOp::create(b, loc, scalar(value), temporary(shape)).getResult(0);
-}
-
-SmallVector<Value> ChunkEmitter::apply(unsigned loops, unsigned reductions, ArrayRef<IndexedOperand> inputs,
-                                       ArrayRef<IndexedOperand> outputs, Element element) {
-  SmallVector<Value> ins, outs;
-  SmallVector<AffineMap> maps;
-  auto take = [&](ArrayRef<IndexedOperand> walks, SmallVector<Value> &values) {
-    for (const IndexedOperand &walk : walks) {
-      values.push_back(walk.value);
-      maps.push_back(AffineMap::getMultiDimMapWithTargets(loops, walk.loops, b.getContext()));
-    }
-  };
-  take(inputs, ins);
-  take(outputs, outs);
-  SmallVector<utils::IteratorType> iterators(loops - reductions, utils::IteratorType::parallel);
-  iterators.append(reductions, utils::IteratorType::reduction);
-  auto op = linalg::GenericOp::create(b, loc, TypeRange(ValueRange(outs)), ins, outs, maps, iterators,
-                                      [&](OpBuilder &nested, Location, ValueRange args) {
-                                        OpBuilder::InsertionGuard guard(b);
-                                        b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-                                        SmallVector<Value> results = element(args);
-                                        linalg::YieldOp::create(b, loc, results);
-                                      });
-  return SmallVector<Value>(op.getResults());
+  return StructuredEmitter::filled(temporary(shape), value);
 }
 
 Value ChunkEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums) {
-  Value result = apply(3, 1, {lhs, rhs}, {{sums, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
-    return {arith::AddFOp::create(b, loc, args[2], arith::MulFOp::create(b, loc, args[0], args[1]))};
-  })[0];
   int64_t block = std::max(rows, matmulBlock);
-  result.getDefiningOp()->setAttr("schedule", attn::ScheduleAttr::get(b.getContext(), block, block, block));
-  return result;
+  return StructuredEmitter::matmul(lhs, rhs, {sums, {0, 1}},
+                                   attn::ScheduleAttr::get(b.getContext(), block, block, block));
 }
 
 Value ChunkEmitter::rowSums(ArrayRef<IndexedOperand> factors, Value sums) {
@@ -83,21 +42,6 @@ Value ChunkEmitter::scaled(Value x, const IndexedOperand &factor) {
   return apply(loops.size(), 0, {factor}, {{x, loops}}, [&](ValueRange args) -> SmallVector<Value> {
     return {arith::MulFOp::create(b, loc, args[1], args[0])};
   })[0];
-}
-
-//===----------------------------------------------------------------------===//
-// Slices
-//===----------------------------------------------------------------------===//
-
-Value ChunkEmitter::slice(Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
-                          ArrayRef<bool> isKept) {
-  SmallVector<int64_t> shape;
-  for (auto [extent, kept] : llvm::zip_equal(sizes, isKept))
-    if (kept)
-      shape.push_back(getConstantIntValue(extent).value_or(ShapedType::kDynamic));
-  SmallVector<OpFoldResult> ones(sizes.size(), b.getIndexAttr(1));
-  auto type = RankedTensorType::get(shape, getElementTypeOrSelf(tensor));
-  return tensor::ExtractSliceOp::create(b, loc, type, tensor, offsets, sizes, ones);
 }
 
 Value ChunkEmitter::row(Value matrix, Value position) {

@@ -7,37 +7,22 @@
 #ifndef SACCADE_LIB_TILING_LINEARCHUNK_H
 #define SACCADE_LIB_TILING_LINEARCHUNK_H
 
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
-#include "saccade/Support/IndexEmitter.h"
+#include "StructuredEmitter.h"
 
 namespace saccade {
 
 /// Emits computations on chunks of at most `rows` positions in `type`.
-struct ChunkEmitter : IndexEmitter {
+struct ChunkEmitter : StructuredEmitter {
   ChunkEmitter(mlir::OpBuilder &b, mlir::Location loc, mlir::FloatType type, int64_t rows)
-      : IndexEmitter(b, loc), type(type), rows(rows) {}
+      : StructuredEmitter(b, loc, type), rows(rows) {}
 
-  mlir::FloatType type;
   int64_t rows;
   mlir::OpFoldResult size; ///< number of positions in the current chunk
 
-  /// An operand of a structured op and the loop that indexes each of its dimensions.
-  struct IndexedOperand {
-    Value value;
-    llvm::SmallVector<unsigned> loops;
-  };
-  using Element = llvm::function_ref<llvm::SmallVector<Value>(mlir::ValueRange)>;
-
-  Value scalar(double value);
   /// A temporary of shape `shape`; -1 stands for the positions of the chunk.
   Value temporary(llvm::ArrayRef<int64_t> shape);
   Value filled(llvm::ArrayRef<int64_t> shape, double value);
-  Value asIndex(mlir::OpFoldResult value);
 
-  /// A linalg.generic with `loops` loops, the last `reductions` of them reductions, and body `element`.
-  llvm::SmallVector<Value> apply(unsigned loops, unsigned reductions, llvm::ArrayRef<IndexedOperand> inputs,
-                                 llvm::ArrayRef<IndexedOperand> outputs, Element element);
   /// sums + Σ lhs · rhs, where loops 0, 1, 2 are m, n, k.
   Value matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums);
   /// sums + the row sums of factors[0] or of factors[0] · factors[1]; loop 0 is the row, loop 1 is reduced.
@@ -45,9 +30,6 @@ struct ChunkEmitter : IndexEmitter {
   /// x · factor, element by element, in place.
   Value scaled(Value x, const IndexedOperand &factor);
 
-  /// A rank-reducing slice of `tensor`; dimensions with `isKept` false are dropped.
-  Value slice(Value tensor, llvm::ArrayRef<mlir::OpFoldResult> offsets, llvm::ArrayRef<mlir::OpFoldResult> sizes,
-              llvm::ArrayRef<bool> isKept);
   Value row(Value matrix, Value position);
   Value insertRow(Value row, Value matrix, Value position);
 

@@ -72,7 +72,6 @@ private:
   Rows rowsAt(ArrayRef<Dim> dims, OpFoldResult inBatch, Value head, Value begin, int64_t columns);
   Value loadRows(Value tensor, DimsAttr dims, Value head, Value begin, bool isFeature);
   Value loadFactor(Value tensor, AxesAttr axes, Value begin, bool isDecay);
-  Value convert(Value value, Type to);
   /// Runs `body` over chunks of [0, positions) with `size` set.
   SmallVector<Value> overChunks(OpFoldResult positions, ValueRange inits, CarryingBody body);
   OpFoldResult sizeOf(Value value, DimsAttr dims, Dim dim) { return getDimSize(b, loc, value, dims, dim); }
@@ -87,13 +86,6 @@ private:
   int64_t depth = 0, valueDepth = 0;
   Value batch, kvHead, group; ///< indices of the task; query heads per KV head
 };
-
-Value LinearTasks::convert(Value value, Type to) {
-  unsigned from = value.getType().getIntOrFloatBitWidth(), expected = to.getIntOrFloatBitWidth();
-  if (from < expected)
-    return arith::ExtFOp::create(b, loc, to, value);
-  return from > expected ? arith::TruncFOp::create(b, loc, to, value).getResult() : value;
-}
 
 //===----------------------------------------------------------------------===//
 // Operands

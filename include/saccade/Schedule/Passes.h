@@ -19,6 +19,9 @@ namespace saccade {
 /// `valueDepth` (values).
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t valueDepth, const CPUTarget &target);
 
+/// Returns the tile sizes of gradients of attention: queries and keys.
+attn::ScheduleAttr scheduleGradient(mlir::MLIRContext *context);
+
 /// Returns the split-KV schedule for CPUs and the maximum number of queries it applies to.
 attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context);
 
@@ -30,6 +33,9 @@ attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, con
 
 /// Returns the split-KV schedule for GPUs and the maximum number of queries it applies to.
 attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
+
+/// Returns the GPU tile sizes of gradients of attention: queries and keys.
+attn::ScheduleAttr scheduleGradientForGPU(mlir::MLIRContext *context);
 
 /// Returns the GPU tile sizes of a matmul.
 attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);

@@ -93,6 +93,18 @@ def TileLinear : Pass<"attn-tile-linear", "::mlir::func::FuncOp"> {
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def TileGradient : Pass<"attn-tile-gradient", "::mlir::func::FuncOp"> {
+  let summary = "tile gradients of attention into parallel tasks, and these into tiles of queries and keys";
+  let description = [{
+    One task per batch and KV head has a loop over tiles of queries of its query heads, and inside it a loop over the
+    tiles of keys that mask and lengths make visible. A tile of pairs consists of five matmuls and one elementwise op,
+    which evaluates the regions. The gradients of keys and values of a head are accumulated in the results, in
+    the order of the queries; so the bits of a result do not depend on the number of threads.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def TileLinalg : Pass<"attn-tile-linalg", "::mlir::func::FuncOp"> {
   let summary = "tile the structured ops around attention into parallel tasks";
   let description = [{

@@ -1,0 +1,267 @@
+//===- GradientTile.cpp - The tiles of a gradient of attention ----------------===//
+#include "GradientTile.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include <numbers>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+GradientTile::GradientTile(OpBuilder &b, GradientOp op)
+    : StructuredEmitter(b, op.getLoc(), getScoreType(getElementTypeOrSelf(op.getQuery()))), op(op),
+      depth(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth)),
+      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)) {
+  if (ScheduleAttr schedule = op.getScheduleAttr())
+    rows = schedule.getRows(), columns = schedule.getCols();
+}
+
+ScheduleAttr GradientTile::block(int64_t rows, int64_t columns, int64_t depth) {
+  return ScheduleAttr::get(b.getContext(), rows, columns, depth);
+}
+
+//===----------------------------------------------------------------------===//
+// The sequence
+//===----------------------------------------------------------------------===//
+
+void GradientTile::beginTask(Value taskBatch, Value taskHead) {
+  batch = taskBatch, kvHead = taskHead;
+  auto sizeOf = [&](Value operand, DimsAttr dims, Dim dim) {
+    return asIndex(getDimSize(b, loc, operand, dims, dim));
+  };
+  queryExtent = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
+  keyExtent = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
+  // The number of KV heads is not zero inside of a task.
+  group = div(sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head), sizeOf(op.getKey(), op.getKeyDims(), Dim::Head));
+  for (unsigned i = 0; i < 4; ++i)
+    at[i] = op.getAt().empty() ? index(0) : Value(op.getAt()[i]);
+  auto endOf = [&](Value length, Value position, Value extent) -> Value {
+    if (!length)
+      return add(position, extent);
+    if (isa<RankedTensorType>(length.getType()))
+      length = tensor::ExtractOp::create(b, loc, length, batch);
+    return length.getType().isIndex() ? length : arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
+  };
+  queryEnd = endOf(op.getQLen(), at[2], queryExtent);
+  keyEnd = endOf(op.getKvLen(), at[3], keyExtent);
+  validQueries = max(index(0), min(queryExtent, sub(queryEnd, at[2])));
+  at[0] = add(at[0], batch);
+}
+
+void GradientTile::beginHead(Value member) { head = add(mul(kvHead, group), member); }
+
+//===----------------------------------------------------------------------===//
+// Slices
+//===----------------------------------------------------------------------===//
+
+Value GradientTile::Place::slice(GradientTile &emitter, Value tensor) const {
+  return emitter.StructuredEmitter::slice(tensor, offsets, sizes, SmallVector<bool>(sizes.size(), true));
+}
+
+GradientTile::Place GradientTile::placeOfHeads(DimsAttr dims, Value first, Value heads, Value positions) {
+  Place place;
+  for (Dim dim : dims.getDims()) {
+    place.offsets.push_back(dim == Dim::Batch  ? OpFoldResult(batch)
+                            : dim == Dim::Head ? OpFoldResult(first)
+                                               : b.getIndexAttr(0));
+    place.sizes.push_back(dim == Dim::Batch  ? OpFoldResult(b.getIndexAttr(1))
+                          : dim == Dim::Head ? getAsOpFoldResult(heads)
+                          : dim == Dim::Seq  ? getAsOpFoldResult(positions)
+                                             : b.getIndexAttr(depth));
+  }
+  return place;
+}
+
+GradientTile::Place GradientTile::placeOfTile(DimsAttr dims, OpFoldResult inBatch, Value inHead, Value begin,
+                                              OpFoldResult count, int64_t headSize) {
+  Place place;
+  for (Dim dim : dims.getDims()) {
+    place.offsets.push_back(dim == Dim::Batch  ? inBatch
+                            : dim == Dim::Head ? getAsOpFoldResult(inHead)
+                            : dim == Dim::Seq  ? getAsOpFoldResult(begin)
+                                               : b.getIndexAttr(0));
+    place.sizes.push_back(dim == Dim::Seq ? count : b.getIndexAttr(dim == Dim::Depth ? headSize : 1));
+  }
+  return place;
+}
+
+GradientTile::Matrix GradientTile::matrix(Value tensor, DimsAttr dims, const Place &place) {
+  SmallVector<bool> isKept = llvm::map_to_vector(
+      dims.getDims(), [](Dim dim) { return dim == Dim::Seq || dim == Dim::Depth; });
+  return {StructuredEmitter::slice(tensor, place.offsets, place.sizes, isKept),
+          *dims.position(Dim::Depth) < *dims.position(Dim::Seq)};
+}
+
+Value GradientTile::insert(Value matrix, Value into, const Place &place) {
+  return tensor::InsertSliceOp::create(b, loc, matrix, into, place.offsets, place.sizes,
+                                       SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
+}
+
+/// The log-sum-exp in base 2, or delta, of the queries of a tile.
+Value GradientTile::rowsOf(Value tensor, const Queries &queries, bool isLse) {
+  SmallVector<OpFoldResult> offsets, sizes;
+  SmallVector<bool> isKept;
+  for (Dim dim : op.getRowDims()) {
+    offsets.push_back(dim == Dim::Batch ? batch : dim == Dim::Head ? head : queries.begin);
+    sizes.push_back(dim == Dim::Seq ? queries.count.size : b.getIndexAttr(1));
+    isKept.push_back(dim == Dim::Seq);
+  }
+  Value from = StructuredEmitter::slice(tensor, offsets, sizes, isKept);
+  if (!isLse)
+    return from;
+  return apply(1, 0, {{from, {0}}}, {{temporary({queries.count}), {0}}}, [&](ValueRange args) -> SmallVector<Value> {
+    double infinity = std::numeric_limits<double>::infinity();
+    // A row without keys has no probabilities: 2^(s − inf) is 0 for every score s.
+    Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[0], scalar(-infinity));
+    Value base2 = arith::MulFOp::create(b, loc, args[0], scalar(std::numbers::log2e));
+    return {arith::SelectOp::create(b, loc, isEmpty, scalar(infinity), base2)};
+  })[0];
+}
+
+//===----------------------------------------------------------------------===//
+// Pairs
+//===----------------------------------------------------------------------===//
+
+Value GradientTile::scale() {
+  if (Value value = op.getScaleValue())
+    return value;
+  return scalar(*getConstantScale(op));
+}
+
+SmallVector<Value> GradientTile::inlineRegion(Region &region, ArrayRef<Value> numbers, Value query, Value key) {
+  IRMapping mapping;
+  SmallVector<Value> values(numbers);
+  values.append({at[0], add(at[1], head), query, key});
+  llvm::append_range(values, op.getCaptures());
+  mapping.map(region.getArguments(), values);
+  Block &block = region.front();
+  for (Operation &inner : block.without_terminator()) {
+    if (auto length = dyn_cast<LengthOp>(inner))
+      mapping.map(length.getResult(), length.getRole() == Role::Query ? queryEnd : keyEnd);
+    else
+      b.clone(inner, mapping);
+  }
+  return llvm::map_to_vector(block.getTerminator()->getOperands(),
+                             [&](Value value) { return mapping.lookupOrDefault(value); });
+}
+
+/// `args` are the product with the key, the product with the value, the log-sum-exp and delta. Returns the weight and
+/// the scaled gradient of the score.
+SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args) {
+  Value score = arith::MulFOp::create(b, loc, args[0], scale()), product = args[1];
+  Value masked = score;
+  if (!op.getScore().empty())
+    masked = inlineRegion(op.getScore(), score, i, j)[0];
+  Value base2 = arith::MulFOp::create(b, loc, masked, scalar(std::numbers::log2e));
+  Value probability = math::Exp2Op::create(b, loc, arith::SubFOp::create(b, loc, base2, args[2]));
+  Value isVisible;
+  auto whereVisible = [&](Value value) {
+    return isVisible ? arith::SelectOp::create(b, loc, isVisible, value, scalar(0.0)).getResult() : value;
+  };
+  if (!op.getMask().empty())
+    isVisible = inlineRegion(op.getMask(), {}, i, j)[0];
+  probability = whereVisible(probability);
+  Value weight = probability;
+  if (!op.getWeight().empty())
+    weight = whereVisible(inlineRegion(op.getWeight(), probability, i, j)[0]);
+  Value gradient;
+  if (op.getGradient().empty())
+    gradient = arith::MulFOp::create(b, loc, probability, arith::SubFOp::create(b, loc, product, args[3]));
+  else
+    gradient = inlineRegion(op.getGradient(), {probability, score, product, args[3]}, i, j)[0];
+  return {weight, whereVisible(arith::MulFOp::create(b, loc, gradient, scale()))};
+}
+
+SmallVector<Value> GradientTile::evaluate(const Queries &queries, Value begin, Extent count, Value scores,
+                                          Value products) {
+  // Operands of 16-bit matmuls are rounded; others replace the products.
+  Type element = getElementTypeOrSelf(op.getQuery());
+  bool isWide = element == type;
+  IndexedOperand pairs[] = {{scores, {0, 1}}, {products, {0, 1}}};
+  SmallVector<IndexedOperand> inputs = {{queries.lse, {0}}, {queries.delta, {0}}}, outputs;
+  if (isWide) {
+    llvm::append_range(outputs, pairs);
+  } else {
+    inputs.insert(inputs.begin(), std::begin(pairs), std::end(pairs));
+    for (unsigned n = 0; n < 2; ++n)
+      outputs.push_back({temporary({queries.count, count}, element), {0, 1}});
+  }
+  Value firstQuery = add(at[2], queries.begin), firstKey = add(at[3], begin);
+  return apply(2, 0, inputs, outputs, [&](ValueRange args) {
+    Value i = add(linalg::IndexOp::create(b, loc, 0), firstQuery), j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
+    SmallVector<Value> numbers(args);
+    if (isWide)
+      numbers = {args[2], args[3], args[0], args[1]};
+    SmallVector<Value> results = evaluatePair(i, j, numbers);
+    for (Value &result : results)
+      result = convert(result, element);
+    return results;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+/// `sums` are the gradients of the queries of the tile, and of all keys and values of the KV head.
+SmallVector<Value> GradientTile::overTile(const Queries &queries, Value begin, Extent count, ValueRange sums) {
+  Place keyPlace = placeOfTile(op.getKeyDims(), batch, kvHead, begin, count.size, depth);
+  Place valuePlace = placeOfTile(op.getValueDims(), batch, kvHead, begin, count.size, valueDepth);
+  Matrix key = matrix(op.getKey(), op.getKeyDims(), keyPlace);
+  Matrix value = matrix(op.getValue(), op.getValueDims(), valuePlace);
+  Extent pairs[] = {queries.count, count};
+  auto product = [&](const Matrix &lhs, const Matrix &rhs, int64_t headSize) {
+    return matmul(lhs.over(0, 2), rhs.over(1, 2), {filled(temporary(pairs), 0.0), {0, 1}},
+                  block(rows, columns, headSize));
+  };
+  Value scores = product(queries.query, key, depth), products = product(queries.outputGradient, value, valueDepth);
+  SmallVector<Value> found = evaluate(queries, begin, count, scores, products);
+  Value weights = found[0], gradients = found[1];
+
+  // The task's slices of the results have one batch and one KV head.
+  OpFoldResult zero = b.getIndexAttr(0);
+  auto addTo = [&](Value all, DimsAttr dims, Value pairs, const Matrix &rowsOfQueries, int64_t headSize) {
+    Place place = placeOfTile(dims, zero, index(0), begin, count.size, headSize);
+    Matrix to = matrix(all, dims, place);
+    Value next = matmul({pairs, {2, 0}}, rowsOfQueries.over(2, 1), to.over(0, 1), block(columns, headSize, rows));
+    return insert(next, all, place);
+  };
+  Value ofKeys = addTo(sums[1], op.getKeyDims(), gradients, queries.query, depth);
+  Value ofValues = addTo(sums[2], op.getValueDims(), weights, queries.outputGradient, valueDepth);
+  Value ofQueries = matmul({gradients, {0, 2}}, key.over(2, 1), {sums[0], {0, 1}}, block(rows, depth, columns));
+  return {ofQueries, ofKeys, ofValues};
+}
+
+SmallVector<Value> GradientTile::overKeys(Value begin, ValueRange results) {
+  Queries queries;
+  queries.begin = begin;
+  queries.count = {getAsOpFoldResult(min(index(rows), sub(validQueries, begin))), rows};
+  Place queryPlace = placeOfTile(op.getQueryDims(), batch, head, begin, queries.count.size, depth);
+  queries.query = matrix(op.getQuery(), op.getQueryDims(), queryPlace);
+  queries.outputGradient = matrix(op.getOutputGradient(), op.getOutputDims(),
+                                  placeOfTile(op.getOutputDims(), batch, head, begin, queries.count.size, valueDepth));
+  queries.lse = rowsOf(op.getLse(), queries, /*isLse=*/true);
+  queries.delta = rowsOf(op.getDelta(), queries, /*isLse=*/false);
+
+  Value first = add(at[2], begin), last = add(first, sub(asIndex(queries.count.size), index(1)));
+  KeyRange visible = KeyBounds(op).computeKeyRange(b, loc, at[0], add(at[1], head), queryEnd, keyEnd, first, last,
+                                                   {at[3], min(keyEnd, add(at[3], keyExtent))});
+  // Tiles start at multiples of their size.
+  Value firstKey = max(index(0), sub(visible.begin, at[3])), end = min(keyExtent, sub(visible.end, at[3]));
+  firstKey = mul(div(firstKey, columns), columns);
+  Value sums = filled(temporary({queries.count, {b.getIndexAttr(depth), depth}}), 0.0);
+  SmallVector<Value> next =
+      loop(firstKey, end, columns, {sums, results[1], results[2]}, [&](Value key, ValueRange carried) {
+        Extent count{getAsOpFoldResult(min(index(columns), sub(end, key))), columns};
+        return overTile(queries, key, count, carried);
+      });
+
+  Place place = placeOfTile(op.getQueryDims(), b.getIndexAttr(0), sub(head, mul(kvHead, group)), begin,
+                            queries.count.size, depth);
+  Matrix to = matrix(results[0], op.getQueryDims(), place);
+  Value done = apply(2, 0, {{next[0], {0, 1}}}, {to.over(0, 1)}, [&](ValueRange args) -> SmallVector<Value> {
+    return {convert(args[0], getElementTypeOrSelf(to.value))};
+  })[0];
+  return {insert(done, results[0], place), next[1], next[2]};
+}

@@ -1,0 +1,84 @@
+//===- StructuredEmitter.cpp - Structured ops on matrices ---------------------===//
+#include "StructuredEmitter.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+
+Value StructuredEmitter::scalar(double value) {
+  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+}
+
+Value StructuredEmitter::asIndex(OpFoldResult value) { return getValueOrCreateConstantIndexOp(b, loc, value); }
+
+Value StructuredEmitter::convert(Value value, Type to) {
+  unsigned from = value.getType().getIntOrFloatBitWidth(), expected = to.getIntOrFloatBitWidth();
+  if (from < expected)
+    return arith::ExtFOp::create(b, loc, to, value);
+  return from > expected ? arith::TruncFOp::create(b, loc, to, value).getResult() : value;
+}
+
+Value StructuredEmitter::temporary(ArrayRef<Extent> shape, Type element) {
+  SmallVector<int64_t> bounds;
+  SmallVector<OpFoldResult> sizes;
+  for (const Extent &extent : shape)
+    bounds.push_back(extent.bound), sizes.push_back(extent.size);
+  Value whole = tensor::EmptyOp::create(b, loc, bounds, element ? element : type);
+  if (llvm::all_of(shape, [](const Extent &extent) { return getConstantIntValue(extent.size) == extent.bound; }))
+    return whole;
+  SmallVector<OpFoldResult> zeros(shape.size(), b.getIndexAttr(0)), ones(shape.size(), b.getIndexAttr(1));
+  return tensor::ExtractSliceOp::create(b, loc, whole, zeros, sizes, ones);
+}
+
+Value StructuredEmitter::filled(Value tensor, double value) {
+  Value element = arith::ConstantOp::create(
+      b, loc, b.getFloatAttr(cast<FloatType>(getElementTypeOrSelf(tensor)), value));
+  return linalg::FillOp::create(b, loc, element, tensor).getResult(0);
+}
+
+SmallVector<Value> StructuredEmitter::apply(unsigned loops, unsigned reductions, ArrayRef<IndexedOperand> inputs,
+                                       ArrayRef<IndexedOperand> outputs, Element element) {
+  SmallVector<Value> ins, outs;
+  SmallVector<AffineMap> maps;
+  auto take = [&](ArrayRef<IndexedOperand> walks, SmallVector<Value> &values) {
+    for (const IndexedOperand &walk : walks) {
+      values.push_back(walk.value);
+      maps.push_back(AffineMap::getMultiDimMapWithTargets(loops, walk.loops, b.getContext()));
+    }
+  };
+  take(inputs, ins);
+  take(outputs, outs);
+  SmallVector<utils::IteratorType> iterators(loops - reductions, utils::IteratorType::parallel);
+  iterators.append(reductions, utils::IteratorType::reduction);
+  auto op = linalg::GenericOp::create(b, loc, TypeRange(ValueRange(outs)), ins, outs, maps, iterators,
+                                      [&](OpBuilder &nested, Location, ValueRange args) {
+                                        OpBuilder::InsertionGuard guard(b);
+                                        b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
+                                        SmallVector<Value> results = element(args);
+                                        linalg::YieldOp::create(b, loc, results);
+                                      });
+  return SmallVector<Value>(op.getResults());
+}
+
+Value StructuredEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, const IndexedOperand &sums,
+                                attn::ScheduleAttr block) {
+  Value result = apply(3, 1, {lhs, rhs}, {sums}, [&](ValueRange args) -> SmallVector<Value> {
+    Type element = args[2].getType();
+    Value product = arith::MulFOp::create(b, loc, convert(args[0], element), convert(args[1], element));
+    return {arith::AddFOp::create(b, loc, args[2], product)};
+  })[0];
+  result.getDefiningOp()->setAttr("schedule", block);
+  return result;
+}
+
+Value StructuredEmitter::slice(Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
+                          ArrayRef<bool> isKept) {
+  SmallVector<int64_t> shape;
+  for (auto [extent, kept] : llvm::zip_equal(sizes, isKept))
+    if (kept)
+      shape.push_back(getConstantIntValue(extent).value_or(ShapedType::kDynamic));
+  SmallVector<OpFoldResult> ones(sizes.size(), b.getIndexAttr(1));
+  auto type = RankedTensorType::get(shape, getElementTypeOrSelf(tensor));
+  return tensor::ExtractSliceOp::create(b, loc, type, tensor, offsets, sizes, ones);
+}
