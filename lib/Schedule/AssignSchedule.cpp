@@ -36,8 +36,8 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
 }
 
 attn::ScheduleAttr saccade::scheduleGradient(MLIRContext *context) {
-  // Two tiles of pairs and the operands of their matmuls fit in L2.
-  return attn::ScheduleAttr::get(context, /*rows=*/192, /*cols=*/256, /*depth=*/0);
+  // Two tiles of pairs and the packed operands of a matmul fit in L2, and small tiles waste few pairs of a causal mask.
+  return attn::ScheduleAttr::get(context, /*rows=*/96, /*cols=*/128, /*depth=*/0);
 }
 
 attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context) {
