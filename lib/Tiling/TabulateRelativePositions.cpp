@@ -31,16 +31,16 @@ static constexpr int64_t padding = 128;
 
 namespace {
 
-/// The tables of one attention op.
+/// The tables of one op.
 class Tables {
 public:
-  explicit Tables(AttentionOp op) : op(op), b(op), loc(op.getLoc()) {}
+  explicit Tables(ScoringOpInterface op) : op(op), b(op), loc(op.getLoc()) {}
 
   /// Replaces `terms` of `region` by loads from tables.
-  void tabulate(Region &region, ArrayRef<RelativePositionTerm> terms);
+  void tabulate(const NamedRegion &region, ArrayRef<RelativePositionTerm> terms);
 
 private:
-  AttentionOp op;
+  ScoringOpInterface op;
   OpBuilder b;
   Location loc;
   /// The relative position of the first element, and the number of elements.
@@ -52,8 +52,8 @@ private:
     return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, operand, dims, dim));
   }
   Value countKeys();
-  Value makeTable(Region &region, const RelativePositionTerm &term);
-  void read(Region &region, const RelativePositionTerm &term, Value table);
+  Value makeTable(const NamedRegion &region, const RelativePositionTerm &term);
+  void read(const NamedRegion &region, const RelativePositionTerm &term, Value table);
   /// Adds `value` to the captures; returns the argument of `region` for it.
   Value capture(Value value, Region &region);
 };
@@ -80,7 +80,7 @@ Value Tables::countKeys() {
   return arith::MaxSIOp::create(b, loc, count, constant(0));
 }
 
-Value Tables::makeTable(Region &region, const RelativePositionTerm &term) {
+Value Tables::makeTable(const NamedRegion &region, const RelativePositionTerm &term) {
   b.setInsertionPoint(op);
   if (!first) {
     Value queries = extent(Dim::Seq, op.getQuery(), op.getQueryDims());
@@ -98,7 +98,7 @@ Value Tables::makeTable(Region &region, const RelativePositionTerm &term) {
   unsigned rank = sizes.size();
   Value empty = tensor::EmptyOp::create(b, loc, sizes, term.root.getType());
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
-  RegionArguments args = getRegionArguments(region, /*numbers=*/1);
+  RegionArguments args = region.arguments();
   auto table = linalg::GenericOp::create(
       b, loc, empty.getType(), /*inputs=*/ValueRange(), empty, b.getMultiDimIdentityMap(rank), iterators,
       [&](OpBuilder &nested, Location, ValueRange) {
@@ -123,7 +123,7 @@ Value Tables::makeTable(Region &region, const RelativePositionTerm &term) {
 Value Tables::capture(Value value, Region &region) {
   op.getCapturesMutable().append(value);
   Value result;
-  for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation()))) {
+  for (const NamedRegion &named : getNamedRegions(op)) {
     Value argument = named.region->front().addArgument(value.getType(), loc);
     if (named.region == &region)
       result = argument;
@@ -131,7 +131,7 @@ Value Tables::capture(Value value, Region &region) {
   return result;
 }
 
-void Tables::tabulate(Region &region, ArrayRef<RelativePositionTerm> terms) {
+void Tables::tabulate(const NamedRegion &region, ArrayRef<RelativePositionTerm> terms) {
   // Build all tables first: the code of a term may use another term.
   SmallVector<Value> tables =
       llvm::map_to_vector(terms, [&](const RelativePositionTerm &term) { return makeTable(region, term); });
@@ -139,18 +139,18 @@ void Tables::tabulate(Region &region, ArrayRef<RelativePositionTerm> terms) {
     read(region, term, table);
 }
 
-void Tables::read(Region &region, const RelativePositionTerm &term, Value table) {
+void Tables::read(const NamedRegion &region, const RelativePositionTerm &term, Value table) {
   SmallVector<std::pair<unsigned, Value>> origins;
   if (!op.getAt().empty() && term.usesBatch)
     origins.push_back({0, at(0)});
   if (!op.getAt().empty() && term.usesHead)
     origins.push_back({1, at(1)});
-  Value rows = capture(table, region), start = capture(first, region);
-  RegionArguments args = getRegionArguments(region, /*numbers=*/1);
+  Value rows = capture(table, *region.region), start = capture(first, *region.region);
+  RegionArguments args = region.arguments();
   Value place[2] = {args.batch, args.head};
   for (auto [dim, origin] : origins) {
-    Value from = capture(origin, region);
-    OpBuilder inside = OpBuilder::atBlockBegin(&region.front());
+    Value from = capture(origin, *region.region);
+    OpBuilder inside = OpBuilder::atBlockBegin(&region.region->front());
     place[dim] = arith::SubIOp::create(inside, loc, place[dim], from);
   }
   OpBuilder inside(term.root.getDefiningOp());
@@ -168,14 +168,14 @@ void Tables::read(Region &region, const RelativePositionTerm &term, Value table)
 
 struct TabulateRelativePositions : saccade::impl::TabulateRelativePositionsBase<TabulateRelativePositions> {
   void runOnOperation() override {
-    SmallVector<AttentionOp> ops;
-    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
-    for (AttentionOp op : ops) {
+    SmallVector<ScoringOpInterface> ops;
+    getOperation().walk([&](ScoringOpInterface op) { ops.push_back(op); });
+    for (ScoringOpInterface op : ops) {
       Tables tables(op);
       // Mask regions must stay readable for the mask analyses.
-      for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation())))
+      for (const NamedRegion &named : getNamedRegions(op))
         if (!named.isMask()) {
-          SmallVector<RelativePositionTerm> terms = findRelativePositionTerms(*named.region);
+          SmallVector<RelativePositionTerm> terms = findRelativePositionTerms(*named.region, named.numbers());
           // The number of ragged sequences is not an extent of an operand, and a table row per sequence may be large.
           llvm::erase_if(terms, [&](const RelativePositionTerm &term) {
             return term.cost <= maxCost || (term.usesBatch && op.isRagged());
@@ -183,7 +183,7 @@ struct TabulateRelativePositions : saccade::impl::TabulateRelativePositionsBase<
           DEBUG_WITH_TYPE("attn-tabulate-relative-positions", llvm::dbgs()
                                                                   << "tabulating " << terms.size() << " terms of the "
                                                                   << named.name << " region\n");
-          tables.tabulate(*named.region, terms);
+          tables.tabulate(named, terms);
         }
     }
   }

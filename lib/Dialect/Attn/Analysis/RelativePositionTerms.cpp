@@ -15,68 +15,43 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-namespace {
-
-/// The dependence of a value on the positions.
-struct Dependence {
-  bool isKnown = false;       ///< it depends on batch, head, positions and captures only
-  bool isLinear = false;      ///< it is query · q + key · k + a value that depends on no position
-  int64_t query = 0, key = 0; ///< coefficients, if it is linear
-  bool isDistance = false;    ///< otherwise: whether it is a function of the distance
-  bool usesBatch = false, usesHead = false;
-
-  bool isUniform() const { return isKnown && isLinear && query == 0 && key == 0; }
-  /// A function of batch, head and distance.
-  bool isTerm() const { return isKnown && (isLinear ? query + key == 0 : isDistance); }
-};
-
 /// Bound of the coefficients, so that their sums do not overflow.
-constexpr int64_t largest = int64_t(1) << 40;
+static constexpr int64_t largest = int64_t(1) << 40;
 
-class Finder {
-public:
-  explicit Finder(Region &region) : block(region.front()) {
-    RegionArguments args = getRegionArguments(region, /*numbers=*/1);
-    auto linear = [](int64_t query, int64_t key) {
-      Dependence result;
-      result.isKnown = result.isLinear = true;
-      result.query = query;
-      result.key = key;
-      return result;
-    };
-    known[args.query] = linear(1, 0);
-    known[args.key] = linear(0, 1);
-    known[args.batch] = known[args.head] = linear(0, 0);
-    known[args.batch].usesBatch = known[args.head].usesHead = true;
-    for (Value capture : args.captures)
-      known[capture] = linear(0, 0);
-  }
+PositionDependences::PositionDependences(Region &region, unsigned numbers) {
+  RegionArguments args = getRegionArguments(region, numbers);
+  auto linear = [](int64_t query, int64_t key) {
+    PositionDependence result;
+    result.isKnown = result.isLinear = true;
+    result.query = query, result.usesQuery = query != 0;
+    result.key = key, result.usesKey = key != 0;
+    return result;
+  };
+  known[args.query] = linear(1, 0);
+  known[args.key] = linear(0, 1);
+  known[args.batch] = known[args.head] = linear(0, 0);
+  known[args.batch].usesBatch = known[args.head].usesHead = true;
+  for (Value capture : args.captures)
+    known[capture] = linear(0, 0);
+  for (Operation &op : region.front().without_terminator())
+    if (op.getNumResults() == 1)
+      known[op.getResult(0)] = of(op);
+}
 
-  SmallVector<RelativePositionTerm> find();
-
-private:
-  Block &block;
-  DenseMap<Value, Dependence> known;
-
-  Dependence of(Operation &op);
-  bool isRoot(Value value);
-  RelativePositionTerm describe(Value root);
-};
-
-} // namespace
-
-Dependence Finder::of(Operation &op) {
-  Dependence result;
+PositionDependence PositionDependences::of(Operation &op) const {
+  PositionDependence result;
   bool isRead = isa<tensor::ExtractOp, tensor::DimOp>(op);
   if (op.getNumRegions() != 0 || isa<LengthOp>(op) || (!isRead && !isPure(&op) && !isMemoryEffectFree(&op)))
     return result;
-  SmallVector<Dependence, 3> operands;
+  SmallVector<PositionDependence, 3> operands;
   for (Value operand : op.getOperands()) {
-    operands.push_back(known.lookup(operand));
+    operands.push_back(of(operand));
     if (!operands.back().isKnown)
       return result;
     result.usesBatch |= operands.back().usesBatch;
     result.usesHead |= operands.back().usesHead;
+    result.usesQuery |= operands.back().usesQuery;
+    result.usesKey |= operands.back().usesKey;
   }
   result.isKnown = true;
   auto combine = [&](int64_t a, int64_t c) {
@@ -84,7 +59,7 @@ Dependence Finder::of(Operation &op) {
     result.key = a * operands[0].key + (operands.size() > 1 ? c * operands[1].key : 0);
     result.isLinear = std::abs(result.query) < largest && std::abs(result.key) < largest;
   };
-  bool areLinear = llvm::all_of(operands, [](const Dependence &operand) { return operand.isLinear; });
+  bool areLinear = llvm::all_of(operands, [](const PositionDependence &operand) { return operand.isLinear; });
   APInt factor;
   auto isSmall = [&](Value value) {
     return matchPattern(value, m_ConstantInt(&factor)) && factor.abs().ult(uint64_t(1) << 20);
@@ -101,21 +76,11 @@ Dependence Finder::of(Operation &op) {
            (isa<arith::TruncIOp>(op) || (isa<arith::IndexCastOp>(op) && (op.getOperand(0).getType().isIndex() ||
                                                                          op.getOperand(0).getType().isInteger(64)))))
     combine(1, 0);
-  else if (llvm::all_of(operands, [](const Dependence &operand) { return operand.isUniform(); }))
+  else if (llvm::all_of(operands, [](const PositionDependence &operand) { return operand.isUniform(); }))
     result.isLinear = true;
   else
-    result.isDistance = llvm::all_of(operands, [](const Dependence &operand) { return operand.isTerm(); });
+    result.isDistance = llvm::all_of(operands, [](const PositionDependence &operand) { return operand.isTerm(); });
   return result;
-}
-
-/// Whether `value` is a maximal term: a number with a user that is not a term.
-bool Finder::isRoot(Value value) {
-  Dependence dependence = known.lookup(value);
-  bool isNumber = isa<FloatType>(value.getType()) || value.getType().isInteger(32) || value.getType().isInteger(64);
-  return isNumber && dependence.isTerm() && !dependence.isUniform() &&
-         llvm::any_of(value.getUsers(), [&](Operation *user) {
-           return user->getNumResults() != 1 || !known.lookup(user->getResult(0)).isTerm();
-         });
 }
 
 static unsigned costOf(Operation &op) {
@@ -125,11 +90,38 @@ static unsigned costOf(Operation &op) {
   return isDivision || isFunction || isa<tensor::ExtractOp>(op) ? 16 : 1;
 }
 
+namespace {
+
+class Finder {
+public:
+  Finder(Region &region, unsigned numbers) : block(region.front()), known(region, numbers) {}
+  SmallVector<RelativePositionTerm> find();
+
+private:
+  Block &block;
+  PositionDependences known;
+
+  bool isRoot(Value value);
+  RelativePositionTerm describe(Value root);
+};
+
+} // namespace
+
+/// Whether `value` is a maximal term: a number with a user that is not a term.
+bool Finder::isRoot(Value value) {
+  PositionDependence dependence = known.of(value);
+  bool isNumber = isa<FloatType>(value.getType()) || value.getType().isInteger(32) || value.getType().isInteger(64);
+  return isNumber && dependence.isTerm() && !dependence.isUniform() &&
+         llvm::any_of(value.getUsers(), [&](Operation *user) {
+           return user->getNumResults() != 1 || !known.of(user->getResult(0)).isTerm();
+         });
+}
+
 RelativePositionTerm Finder::describe(Value root) {
   RelativePositionTerm term;
   term.root = root;
-  term.usesBatch = known.lookup(root).usesBatch;
-  term.usesHead = known.lookup(root).usesHead;
+  term.usesBatch = known.of(root).usesBatch;
+  term.usesHead = known.of(root).usesHead;
   llvm::SetVector<Operation *> needed;
   needed.insert(root.getDefiningOp());
   for (unsigned i = 0; i < needed.size(); ++i)
@@ -140,16 +132,13 @@ RelativePositionTerm Finder::describe(Value root) {
     if (!needed.contains(&op))
       continue;
     term.ops.push_back(&op);
-    if (!known.lookup(op.getResult(0)).isUniform())
+    if (!known.of(op.getResult(0)).isUniform())
       term.cost += costOf(op);
   }
   return term;
 }
 
 SmallVector<RelativePositionTerm> Finder::find() {
-  for (Operation &op : block.without_terminator())
-    if (op.getNumResults() == 1)
-      known[op.getResult(0)] = of(op);
   SmallVector<RelativePositionTerm> terms;
   for (Operation &op : block.without_terminator())
     if (op.getNumResults() == 1 && isRoot(op.getResult(0)))
@@ -157,6 +146,6 @@ SmallVector<RelativePositionTerm> Finder::find() {
   return terms;
 }
 
-SmallVector<RelativePositionTerm> saccade::attn::findRelativePositionTerms(Region &region) {
-  return Finder(region).find();
+SmallVector<RelativePositionTerm> saccade::attn::findRelativePositionTerms(Region &region, unsigned numbers) {
+  return Finder(region, numbers).find();
 }

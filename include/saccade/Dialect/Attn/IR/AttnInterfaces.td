@@ -18,6 +18,7 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
     InterfaceMethod<"", "::mlir::Value", "getKey">,
     InterfaceMethod<"", "::mlir::Value", "getValue">,
     InterfaceMethod<"The captured tensors and scalars, in region argument order.", "::mlir::OperandRange", "getCaptures">,
+    InterfaceMethod<"", "::mlir::MutableOperandRange", "getCapturesMutable">,
     InterfaceMethod<"Absolute position (b, h, q, k) of element 0; empty for all 0.", "::mlir::OperandRange", "getAt">,
     InterfaceMethod<"The number of queries, an index for a tile, or one element per batch; null for all.", "::mlir::Value", "getQLen">,
     InterfaceMethod<"The number of keys, likewise.", "::mlir::Value", "getKvLen">,
