@@ -12,7 +12,7 @@ using namespace saccade::attn;
 GradientTile::GradientTile(OpBuilder &b, GradientOp op)
     : StructuredEmitter(b, op.getLoc(), getScoreType(getElementTypeOrSelf(op.getQuery()))), op(op),
       depth(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth)),
-      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)) {
+      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)), captures(*this, op) {
   if (ScheduleAttr schedule = op.getScheduleAttr())
     rows = schedule.getRows(), columns = schedule.getCols();
 }
@@ -25,17 +25,17 @@ ScheduleAttr GradientTile::block(int64_t rows, int64_t columns, int64_t depth) {
 // The sequence
 //===----------------------------------------------------------------------===//
 
-void GradientTile::beginTask(Value taskBatch, Value taskHead) {
-  batch = taskBatch, kvHead = taskHead;
+void GradientTile::beginTask(Value batch, Value kvHead) {
+  at.batch = batch, at.kvHead = kvHead;
   auto sizeOf = [&](Value operand, DimsAttr dims, Dim dim) {
     return asIndex(getDimSize(b, loc, operand, dims, dim));
   };
-  queryExtent = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
-  keyExtent = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
+  at.queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
+  at.keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
   // The number of KV heads is not zero inside of a task.
-  group = div(sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head), sizeOf(op.getKey(), op.getKeyDims(), Dim::Head));
-  for (unsigned i = 0; i < 4; ++i)
-    at[i] = op.getAt().empty() ? index(0) : Value(op.getAt()[i]);
+  at.group = div(sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head), sizeOf(op.getKey(), op.getKeyDims(), Dim::Head));
+  auto position = [&](unsigned i) { return op.getAt().empty() ? index(0) : Value(op.getAt()[i]); };
+  at.absoluteBatch = add(position(0), batch), at.firstQuery = position(2), at.firstKey = position(3);
   auto endOf = [&](Value length, Value position, Value extent) -> Value {
     if (!length)
       return add(position, extent);
@@ -43,13 +43,16 @@ void GradientTile::beginTask(Value taskBatch, Value taskHead) {
       length = tensor::ExtractOp::create(b, loc, length, batch);
     return length.getType().isIndex() ? length : arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
   };
-  queryEnd = endOf(op.getQLen(), at[2], queryExtent);
-  keyEnd = endOf(op.getKvLen(), at[3], keyExtent);
-  validQueries = max(index(0), min(queryExtent, sub(queryEnd, at[2])));
-  at[0] = add(at[0], batch);
+  at.queryEnd = endOf(op.getQLen(), at.firstQuery, at.queries);
+  at.keyEnd = endOf(op.getKvLen(), at.firstKey, at.keys);
+  validQueries = max(index(0), min(at.queries, sub(at.queryEnd, at.firstQuery)));
+  beginHead(index(0));
 }
 
-void GradientTile::beginHead(Value member) { head = add(mul(kvHead, group), member); }
+void GradientTile::beginHead(Value member) {
+  at.head = add(mul(at.kvHead, at.group), member);
+  at.absoluteHead = op.getAt().empty() ? at.head : add(op.getAt()[1], at.head);
+}
 
 //===----------------------------------------------------------------------===//
 // Slices
@@ -62,7 +65,7 @@ Value GradientTile::Place::slice(GradientTile &emitter, Value tensor) const {
 GradientTile::Place GradientTile::placeOfHeads(DimsAttr dims, Value first, Value heads, Value positions) {
   Place place;
   for (Dim dim : dims.getDims()) {
-    place.offsets.push_back(dim == Dim::Batch  ? OpFoldResult(batch)
+    place.offsets.push_back(dim == Dim::Batch  ? OpFoldResult(at.batch)
                             : dim == Dim::Head ? OpFoldResult(first)
                                                : b.getIndexAttr(0));
     place.sizes.push_back(dim == Dim::Batch  ? OpFoldResult(b.getIndexAttr(1))
@@ -103,7 +106,7 @@ Value GradientTile::rowsOf(Value tensor, const Queries &queries, bool isLse) {
   SmallVector<OpFoldResult> offsets, sizes;
   SmallVector<bool> isKept;
   for (Dim dim : op.getRowDims()) {
-    offsets.push_back(dim == Dim::Batch ? batch : dim == Dim::Head ? head : queries.begin);
+    offsets.push_back(dim == Dim::Batch ? at.batch : dim == Dim::Head ? at.head : queries.begin);
     sizes.push_back(dim == Dim::Seq ? queries.count.size : b.getIndexAttr(1));
     isKept.push_back(dim == Dim::Seq);
   }
@@ -132,13 +135,13 @@ Value GradientTile::scale() {
 SmallVector<Value> GradientTile::inlineRegion(Region &region, ArrayRef<Value> numbers, Value query, Value key) {
   IRMapping mapping;
   SmallVector<Value> values(numbers);
-  values.append({at[0], add(at[1], head), query, key});
+  values.append({at.absoluteBatch, at.absoluteHead, query, key});
   llvm::append_range(values, op.getCaptures());
   mapping.map(region.getArguments(), values);
   Block &block = region.front();
   for (Operation &inner : block.without_terminator()) {
     if (auto length = dyn_cast<LengthOp>(inner))
-      mapping.map(length.getResult(), length.getRole() == Role::Query ? queryEnd : keyEnd);
+      mapping.map(length.getResult(), length.getRole() == Role::Query ? at.queryEnd : at.keyEnd);
     else
       b.clone(inner, mapping);
   }
@@ -146,8 +149,8 @@ SmallVector<Value> GradientTile::inlineRegion(Region &region, ArrayRef<Value> nu
                              [&](Value value) { return mapping.lookupOrDefault(value); });
 }
 
-/// `args` are the product with the key, the product with the value, the log-sum-exp and delta. Returns the weight and
-/// the scaled gradient of the score.
+/// `args` are the product with the key, the product with the value, the log-sum-exp and delta. Returns the weight,
+/// the scaled gradient of the score, and the other results of the gradient region.
 SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args) {
   Value score = arith::MulFOp::create(b, loc, args[0], scale()), product = args[1];
   Value masked = score;
@@ -165,16 +168,20 @@ SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args)
   Value weight = probability;
   if (!op.getWeight().empty())
     weight = whereVisible(inlineRegion(op.getWeight(), probability, i, j)[0]);
-  Value gradient;
+  SmallVector<Value> results;
   if (op.getGradient().empty())
-    gradient = arith::MulFOp::create(b, loc, probability, arith::SubFOp::create(b, loc, product, args[3]));
+    results = {arith::MulFOp::create(b, loc, probability, arith::SubFOp::create(b, loc, product, args[3]))};
   else
-    gradient = inlineRegion(op.getGradient(), {probability, score, product, args[3]}, i, j)[0];
-  return {weight, whereVisible(arith::MulFOp::create(b, loc, gradient, scale()))};
+    results = inlineRegion(op.getGradient(), {probability, score, product, args[3]}, i, j);
+  results[0] = arith::MulFOp::create(b, loc, results[0], scale());
+  for (Value &result : results)
+    if (isa<FloatType>(result.getType()))
+      result = whereVisible(result);
+  results.insert(results.begin(), weight);
+  return results;
 }
 
-SmallVector<Value> GradientTile::evaluate(const Queries &queries, Value begin, Extent count, Value scores,
-                                          Value products) {
+SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products) {
   // Operands of 16-bit matmuls are rounded; others replace the products.
   Type element = getElementTypeOrSelf(op.getQuery());
   bool isWide = element == type;
@@ -185,17 +192,24 @@ SmallVector<Value> GradientTile::evaluate(const Queries &queries, Value begin, E
   } else {
     inputs.insert(inputs.begin(), std::begin(pairs), std::end(pairs));
     for (unsigned n = 0; n < 2; ++n)
-      outputs.push_back({temporary({queries.count, count}, element), {0, 1}});
+      outputs.push_back({temporary({tile.queries, tile.keys}, element), {0, 1}});
   }
-  Value firstQuery = add(at[2], queries.begin), firstKey = add(at[3], begin);
+  SmallVector<Type> types = captures.neededTypes();
+  for (Type needed : types)
+    if (needed)
+      outputs.push_back({temporary({tile.queries, tile.keys}, needed), {0, 1}});
+  Value firstQuery = add(at.firstQuery, tile.query), firstKey = add(at.firstKey, tile.key);
   return apply(2, 0, inputs, outputs, [&](ValueRange args) {
     Value i = add(linalg::IndexOp::create(b, loc, 0), firstQuery), j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
     SmallVector<Value> numbers(args);
     if (isWide)
       numbers = {args[2], args[3], args[0], args[1]};
-    SmallVector<Value> results = evaluatePair(i, j, numbers);
-    for (Value &result : results)
-      result = convert(result, element);
+    SmallVector<Value> found = evaluatePair(i, j, numbers);
+    SmallVector<Value> results = {convert(found[0], element), convert(found[1], element)};
+    for (auto [value, needed] : llvm::zip(ArrayRef(found).drop_front(2), types))
+      if (needed)
+        results.push_back(value.getType().isIndex() ? arith::IndexCastOp::create(b, loc, needed, value).getResult()
+                                                    : value);
     return results;
   });
 }
@@ -204,10 +218,11 @@ SmallVector<Value> GradientTile::evaluate(const Queries &queries, Value begin, E
 // Tiles
 //===----------------------------------------------------------------------===//
 
-/// `sums` are the gradients of the queries of the tile, and of all keys and values of the KV head.
+/// `sums` are the gradients of the queries of the tile, and of all keys and values of the KV head, and the
+/// accumulators of the captures.
 SmallVector<Value> GradientTile::overTile(const Queries &queries, Value begin, Extent count, ValueRange sums) {
-  Place keyPlace = placeOfTile(op.getKeyDims(), batch, kvHead, begin, count.size, depth);
-  Place valuePlace = placeOfTile(op.getValueDims(), batch, kvHead, begin, count.size, valueDepth);
+  Place keyPlace = placeOfTile(op.getKeyDims(), at.batch, at.kvHead, begin, count.size, depth);
+  Place valuePlace = placeOfTile(op.getValueDims(), at.batch, at.kvHead, begin, count.size, valueDepth);
   Matrix key = matrix(op.getKey(), op.getKeyDims(), keyPlace);
   Matrix value = matrix(op.getValue(), op.getValueDims(), valuePlace);
   Extent pairs[] = {queries.count, count};
@@ -216,7 +231,8 @@ SmallVector<Value> GradientTile::overTile(const Queries &queries, Value begin, E
                   block(rows, columns, headSize));
   };
   Value scores = product(queries.query, key, depth), products = product(queries.outputGradient, value, valueDepth);
-  SmallVector<Value> found = evaluate(queries, begin, count, scores, products);
+  PairTile tile{queries.begin, begin, queries.count, count};
+  SmallVector<Value> found = evaluate(tile, queries, scores, products);
   Value weights = found[0], gradients = found[1];
 
   // The task's slices of the results have one batch and one KV head.
@@ -230,38 +246,44 @@ SmallVector<Value> GradientTile::overTile(const Queries &queries, Value begin, E
   Value ofKeys = addTo(sums[1], op.getKeyDims(), gradients, queries.query, depth);
   Value ofValues = addTo(sums[2], op.getValueDims(), weights, queries.outputGradient, valueDepth);
   Value ofQueries = matmul({gradients, {0, 2}}, key.over(2, 1), {sums[0], {0, 1}}, block(rows, depth, columns));
-  return {ofQueries, ofKeys, ofValues};
+  SmallVector<Value> next = {ofQueries, ofKeys, ofValues};
+  llvm::append_range(next, captures.add(at, tile, ArrayRef(found).drop_front(2), sums.drop_front(3)));
+  return next;
 }
 
 SmallVector<Value> GradientTile::overKeys(Value begin, ValueRange results) {
   Queries queries;
   queries.begin = begin;
   queries.count = {getAsOpFoldResult(min(index(rows), sub(validQueries, begin))), rows};
-  Place queryPlace = placeOfTile(op.getQueryDims(), batch, head, begin, queries.count.size, depth);
+  Place queryPlace = placeOfTile(op.getQueryDims(), at.batch, at.head, begin, queries.count.size, depth);
   queries.query = matrix(op.getQuery(), op.getQueryDims(), queryPlace);
   queries.outputGradient = matrix(op.getOutputGradient(), op.getOutputDims(),
-                                  placeOfTile(op.getOutputDims(), batch, head, begin, queries.count.size, valueDepth));
+                                  placeOfTile(op.getOutputDims(), at.batch, at.head, begin, queries.count.size, valueDepth));
   queries.lse = rowsOf(op.getLse(), queries, /*isLse=*/true);
   queries.delta = rowsOf(op.getDelta(), queries, /*isLse=*/false);
 
-  Value first = add(at[2], begin), last = add(first, sub(asIndex(queries.count.size), index(1)));
-  KeyRange visible = KeyBounds(op).computeKeyRange(b, loc, at[0], add(at[1], head), queryEnd, keyEnd, first, last,
-                                                   {at[3], min(keyEnd, add(at[3], keyExtent))});
+  Value first = add(at.firstQuery, begin), last = add(first, sub(asIndex(queries.count.size), index(1)));
+  KeyRange visible =
+      KeyBounds(op).computeKeyRange(b, loc, at.absoluteBatch, at.absoluteHead, at.queryEnd, at.keyEnd, first, last,
+                                    {at.firstKey, min(at.keyEnd, add(at.firstKey, at.keys))});
   // Tiles start at multiples of their size.
-  Value firstKey = max(index(0), sub(visible.begin, at[3])), end = min(keyExtent, sub(visible.end, at[3]));
+  Value firstKey = max(index(0), sub(visible.begin, at.firstKey)),
+        end = min(at.keys, sub(visible.end, at.firstKey));
   firstKey = mul(div(firstKey, columns), columns);
   Value sums = filled(temporary({queries.count, {b.getIndexAttr(depth), depth}}), 0.0);
-  SmallVector<Value> next =
-      loop(firstKey, end, columns, {sums, results[1], results[2]}, [&](Value key, ValueRange carried) {
-        Extent count{getAsOpFoldResult(min(index(columns), sub(end, key))), columns};
-        return overTile(queries, key, count, carried);
-      });
+  SmallVector<Value> inits(results);
+  inits[0] = sums;
+  SmallVector<Value> next = loop(firstKey, end, columns, inits, [&](Value key, ValueRange carried) {
+    Extent count{getAsOpFoldResult(min(index(columns), sub(end, key))), columns};
+    return overTile(queries, key, count, carried);
+  });
 
-  Place place = placeOfTile(op.getQueryDims(), b.getIndexAttr(0), sub(head, mul(kvHead, group)), begin,
+  Place place = placeOfTile(op.getQueryDims(), b.getIndexAttr(0), sub(at.head, mul(at.kvHead, at.group)), begin,
                             queries.count.size, depth);
   Matrix to = matrix(results[0], op.getQueryDims(), place);
   Value done = apply(2, 0, {{next[0], {0, 1}}}, {to.over(0, 1)}, [&](ValueRange args) -> SmallVector<Value> {
     return {convert(args[0], getElementTypeOrSelf(to.value))};
   })[0];
-  return {insert(done, results[0], place), next[1], next[2]};
+  next[0] = insert(done, results[0], place);
+  return next;
 }

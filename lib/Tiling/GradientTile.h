@@ -6,7 +6,7 @@
 #ifndef SACCADE_LIB_TILING_GRADIENTTILE_H
 #define SACCADE_LIB_TILING_GRADIENTTILE_H
 
-#include "StructuredEmitter.h"
+#include "CaptureGradients.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
 namespace saccade {
@@ -18,12 +18,9 @@ struct GradientTile : StructuredEmitter {
   attn::GradientOp op;
   int64_t depth, valueDepth;
   int64_t rows = 0, columns = 0;  ///< largest numbers of queries and keys of a tile
-  Value batch, kvHead, group;     ///< indices of the task; query heads per KV head
-  Value head;                     ///< the query head
-  Value at[4];                    ///< absolute position of element 0: batch, head, query, key
-  Value queryExtent, keyExtent;   ///< of the tensors
-  Value queryEnd, keyEnd;         ///< absolute ends given by `q_len` and `kv_len`, not clamped
+  GradientPositions at;           ///< the current head of the task
   Value validQueries;             ///< number of queries within the length
+  CaptureGradients captures;
 
   /// Emits the bounds of the sequence of a task.
   void beginTask(Value batch, Value kvHead);
@@ -39,7 +36,7 @@ struct GradientTile : StructuredEmitter {
   Place placeOfHeads(attn::DimsAttr dims, Value head, Value heads, Value positions);
 
   /// Adds the gradients of the tile of queries at `begin` to `results`: the gradients of the queries of the group, and
-  /// of the keys and values of the KV head.
+  /// of the keys and values of the KV head; and the accumulators of the captures.
   llvm::SmallVector<Value> overKeys(Value begin, mlir::ValueRange results);
 
 private:
@@ -54,7 +51,7 @@ private:
     }
   };
   struct Queries {
-    Value begin;
+    Value begin; ///< relative
     Extent count;
     Matrix query, outputGradient;
     Value lse, delta; ///< of each query; the log-sum-exp in base 2, +inf for a row without keys
@@ -66,8 +63,9 @@ private:
   Value insert(Value matrix, Value into, const Place &place);
   Value rowsOf(Value tensor, const Queries &queries, bool isLse);
   llvm::SmallVector<Value> overTile(const Queries &queries, Value begin, Extent count, mlir::ValueRange sums);
-  /// Weights and gradients of the scores of a tile of pairs, from the products with keys and values.
-  llvm::SmallVector<Value> evaluate(const Queries &queries, Value begin, Extent count, Value scores, Value products);
+  /// Weights and gradients of the scores of a tile of pairs, and what the captures need, from the products with keys and
+  /// values.
+  llvm::SmallVector<Value> evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products);
   llvm::SmallVector<Value> evaluatePair(Value i, Value j, mlir::ValueRange args);
   /// Clones the body of a region and returns the values that it yields.
   llvm::SmallVector<Value> inlineRegion(mlir::Region &region, llvm::ArrayRef<Value> numbers, Value query, Value key);

@@ -28,8 +28,8 @@ public:
 
 private:
   LogicalResult check();
-  /// The destination of a gradient that a task accumulates: `result` itself if it has the type of the sums.
-  Value sumsLike(Value result, Value like);
+  /// The destination of the gradient of `like`, in the type of the sums.
+  Value sumsLike(Value like);
   /// `sums`, rounded to the type of `result`.
   Value rounded(Value sums, Value result);
   void emitTask(scf::ForallOp loop);
@@ -49,7 +49,7 @@ LogicalResult GradientTasks::check() {
   return success();
 }
 
-Value GradientTasks::sumsLike(Value result, Value like) {
+Value GradientTasks::sumsLike(Value like) {
   return tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, like), type);
 }
 
@@ -72,22 +72,29 @@ void GradientTasks::emitTask(scf::ForallOp loop) {
   beginTask(loop.getInductionVar(0), loop.getInductionVar(1));
   // Slices of the results: the query heads of the group, and the KV head.
   SmallVector<Value> results;
-  SmallVector<Place> places = {placeOfHeads(op.getQueryDims(), mul(kvHead, group), group, queryExtent),
-                               placeOfHeads(op.getKeyDims(), kvHead, index(1), keyExtent),
-                               placeOfHeads(op.getValueDims(), kvHead, index(1), keyExtent)};
+  SmallVector<Place> places = {placeOfHeads(op.getQueryDims(), mul(at.kvHead, at.group), at.group, at.queries),
+                               placeOfHeads(op.getKeyDims(), at.kvHead, index(1), at.keys),
+                               placeOfHeads(op.getValueDims(), at.kvHead, index(1), at.keys)};
   places[2].sizes[*op.getValueDims().position(Dim::Depth)] = b.getIndexAttr(valueDepth);
   for (auto [shared, place] : llvm::zip(loop.getRegionIterArgs(), places))
     results.push_back(filled(place.slice(*this, shared), 0.0));
+  ValueRange accumulators = loop.getRegionIterArgs().drop_front(3);
+  for (auto [shared, place] : llvm::zip_equal(accumulators, captures.places(at, accumulators))) {
+    places.push_back({place.offsets, place.sizes});
+    results.push_back(places.back().slice(*this, shared));
+  }
 
-  results = this->loop(index(0), group, 1, results, [&](Value member, ValueRange carried) {
+  results = this->loop(index(0), at.group, 1, results, [&](Value member, ValueRange carried) {
     beginHead(member);
-    return this->loop(index(0), validQueries, rows, carried, [&](Value begin, ValueRange carried) {
-      return overKeys(begin, carried);
-    });
+    SmallVector<Value> next = this->loop(index(0), validQueries, rows, carried,
+                                         [&](Value begin, ValueRange carried) { return overKeys(begin, carried); });
+    SmallVector<Value> ended = captures.endHead(at, ArrayRef(next).drop_front(3));
+    llvm::copy(ended, next.begin() + 3);
+    return next;
   });
 
   b.setInsertionPointToEnd(loop.getTerminator().getBody());
-  for (auto [result, shared, place] : llvm::zip(results, loop.getRegionIterArgs(), places))
+  for (auto [result, shared, place] : llvm::zip_equal(results, loop.getRegionIterArgs(), places))
     tensor::ParallelInsertSliceOp::create(b, loc, result, shared, place.offsets, place.sizes,
                                           SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
 }
@@ -95,14 +102,14 @@ void GradientTasks::emitTask(scf::ForallOp loop) {
 LogicalResult GradientTasks::rewrite() {
   if (failed(check()))
     return failure();
-  Value operands[] = {op.getQuery(), op.getKey(), op.getValue()};
   SmallVector<Value> inits;
-  for (auto [operand, result] : llvm::zip(operands, op.getResults()))
-    inits.push_back(sumsLike(result, operand));
+  for (Value operand : {op.getQuery(), op.getKey(), op.getValue()})
+    inits.push_back(sumsLike(operand));
   // Queries are converted in the task.
   if (getElementTypeOrSelf(op.getQueryGradient()) != type)
     inits[0] = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, op.getQuery()),
                                        getElementTypeOrSelf(op.getQueryGradient()));
+  llvm::append_range(inits, captures.inits());
   SmallVector<OpFoldResult> tasks = {getBatches(b, op, Role::Query),
                                      getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Head)};
   auto loop = scf::ForallOp::create(b, loc, tasks, inits, /*mapping=*/std::nullopt);
@@ -112,8 +119,9 @@ LogicalResult GradientTasks::rewrite() {
     emitTask(loop);
   }
   SmallVector<Value> results;
-  for (auto [sums, result] : llvm::zip(loop.getResults(), op.getResults()))
+  for (auto [sums, result] : llvm::zip(loop.getResults().take_front(3), op.getResults()))
     results.push_back(rounded(sums, result));
+  llvm::append_range(results, captures.finish(loop.getResults().drop_front(3)));
   rewriter.replaceOp(op, results);
   return success();
 }

@@ -1,0 +1,106 @@
+//===- CaptureGradients.h - Gradients of captured tensors ---------*- C++ -*-===//
+//
+// Accumulates the numbers that the gradient region of attention yields for its reads of captures. A task adds to partial
+// gradients of its own, in a fixed order, and these are summed at the end, so results are deterministic.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_TILING_CAPTUREGRADIENTS_H
+#define SACCADE_LIB_TILING_CAPTUREGRADIENTS_H
+
+#include "StructuredEmitter.h"
+#include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
+
+namespace saccade {
+
+/// The values of a task that indices are computed from.
+struct GradientPositions {
+  mlir::Value batch, kvHead, group, head;    ///< relative; query heads per KV head
+  mlir::Value absoluteBatch, absoluteHead;
+  mlir::Value firstQuery, firstKey;          ///< absolute position of element 0
+  mlir::Value queries, keys;                 ///< extents
+  mlir::Value queryEnd, keyEnd;              ///< results of `attn.length`
+};
+
+/// A tile of pairs of queries and keys; begins are relative to element 0.
+struct PairTile {
+  mlir::Value query, key;
+  StructuredEmitter::Extent queries, keys;
+};
+
+/// The accumulators of the captures of `op`, its differentiated captures first and then one vector of relative
+/// positions for each read that needs it.
+class CaptureGradients {
+public:
+  CaptureGradients(StructuredEmitter &e, attn::GradientOp op);
+
+  /// The accumulators, filled with 0. Emitted before the parallel loop.
+  llvm::SmallVector<mlir::Value> inits();
+  /// The part of each accumulator that a task owns.
+  struct Place {
+    llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
+  };
+  llvm::SmallVector<Place> places(const GradientPositions &at, mlir::ValueRange accumulators);
+
+  /// The results of the elementwise op that `add` reads, among those that the region yields after the first: element
+  /// types, null for a result that is not needed.
+  llvm::SmallVector<mlir::Type> neededTypes();
+  /// Adds a tile. `tiles`: the needed results for all of its pairs.
+  llvm::SmallVector<mlir::Value> add(const GradientPositions &at, const PairTile &tile, mlir::ValueRange tiles,
+                                     mlir::ValueRange accumulators);
+  /// Adds the sums by relative position to the gradients, at the end of a query head.
+  llvm::SmallVector<mlir::Value> endHead(const GradientPositions &at, mlir::ValueRange accumulators);
+  /// The gradients of the captures, from all accumulators.
+  llvm::SmallVector<mlir::Value> finish(mlir::ValueRange accumulators);
+
+private:
+  /// How the elements that a read touches vary over a tile.
+  enum class Access {
+    Element,  ///< one element for all pairs
+    Row,      ///< one element for each query
+    Run,      ///< consecutive elements for the keys of a query
+    Relative, ///< a function of key − query
+    Any
+  };
+  struct Read {
+    unsigned capture;           ///< among the differentiated captures
+    mlir::ValueRange indices;   ///< in the region
+    Access access;
+    unsigned accumulator;       ///< that takes the sums of the tiles
+  };
+  struct Capture {
+    mlir::Value value;
+    bool perBatch, perHead;                ///< whether there is a partial gradient for each batch, each KV head
+    std::optional<unsigned> batchDim, headDim; ///< else the dimension that batch or head index
+    unsigned leading() const { return perBatch + perHead; }
+    int64_t rank() const {
+      auto tensor = mlir::dyn_cast<mlir::RankedTensorType>(value.getType());
+      return tensor ? tensor.getRank() : 0;
+    }
+  };
+  Access accessOf(mlir::ValueRange indices);
+  mlir::Value emitScalar(const GradientPositions &at, mlir::Value value, mlir::Value query, mlir::Value key,
+                         mlir::IRMapping &mapping);
+  /// Indices of an element, and whether it exists.
+  struct Element {
+    llvm::SmallVector<mlir::Value> indices;
+    mlir::Value exists;
+  };
+  Element elementAt(const GradientPositions &at, const Read &read, mlir::Value query, mlir::Value key,
+                    mlir::Value accumulator, bool isRun);
+  mlir::Value addSum(const Capture &capture, mlir::Value accumulator, const Element &element, mlir::Value amounts);
+  mlir::Value addRun(const GradientPositions &at, const Read &read, const PairTile &tile, mlir::Value row,
+                     mlir::Value amounts, mlir::Value accumulator);
+  mlir::Value scatter(const GradientPositions &at, const Read &read, mlir::ValueRange tiles, mlir::Value rows,
+                      mlir::Value columns, mlir::Value accumulator);
+  mlir::Value extentOf(mlir::Value accumulator, const Capture &capture, unsigned dim);
+
+  StructuredEmitter &e;
+  attn::GradientOp op;
+  llvm::SmallVector<Capture> captures;
+  llvm::SmallVector<Read> reads;
+  unsigned relative = 0; ///< number of vectors of relative positions
+};
+
+} // namespace saccade
+
+#endif // SACCADE_LIB_TILING_CAPTUREGRADIENTS_H
