@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
+#include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
 #include <numbers>
 
 using namespace mlir;
@@ -214,13 +215,43 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
   });
 }
 
+namespace {
+/// The inputs of the mask of one sequence, whose lengths are values of the task.
+struct SequenceMaskInputs : RuntimeMaskInputs {
+  SequenceMaskInputs(ScoringOpInterface op, BlockMinMax tables, const GradientPositions &at)
+      : RuntimeMaskInputs(op, std::move(tables)), at(at) {}
+  StagedInt length(StagedIntBuilder &b, Role role) override {
+    return b.fromValue(role == Role::Query ? at.queryEnd : at.keyEnd);
+  }
+  const GradientPositions &at;
+};
+} // namespace
+
+Value GradientTile::mayBeVisible(const PairTile &tile) {
+  if (op.getMask().empty() || KeyBounds(op).isExact())
+    return nullptr;
+  StagedIntBuilder numbers(b, loc);
+  auto extent = [&](Value first, const Extent &count) {
+    StagedInt low = numbers.fromValue(first), size = numbers.fromValue(asIndex(count.size));
+    return Interval(low, numbers.add(low, numbers.sub(size, 1)));
+  };
+  MaskBox box{numbers.fromValue(at.absoluteBatch), numbers.fromValue(at.absoluteHead),
+              extent(add(at.firstQuery, tile.query), tile.queries), extent(add(at.firstKey, tile.key), tile.keys)};
+  Operation *user = b.getInsertionBlock()->getParentOp();
+  SequenceMaskInputs inputs(op, [&](Value capture) { return tables.of(capture, user); }, at);
+  Coverage coverage = analyzeMask(op.getMask(), box, inputs, numbers);
+  return coverage.mayHold.isConstant(1) ? Value() : numbers.materialize(coverage.mayHold, /*isTruth=*/true);
+}
+
 //===----------------------------------------------------------------------===//
 // Tiles
 //===----------------------------------------------------------------------===//
 
 /// `sums` are the gradients of the queries of the tile, and of all keys and values of the KV head, and the
 /// accumulators of the captures.
-SmallVector<Value> GradientTile::overTile(const Queries &queries, Value begin, Extent count, ValueRange sums) {
+SmallVector<Value> GradientTile::overTile(const PairTile &tile, const Queries &queries, ValueRange sums) {
+  Value begin = tile.key;
+  const Extent &count = tile.keys;
   Place keyPlace = placeOfTile(op.getKeyDims(), at.batch, at.kvHead, begin, count.size, depth);
   Place valuePlace = placeOfTile(op.getValueDims(), at.batch, at.kvHead, begin, count.size, valueDepth);
   Matrix key = matrix(op.getKey(), op.getKeyDims(), keyPlace);
@@ -231,7 +262,6 @@ SmallVector<Value> GradientTile::overTile(const Queries &queries, Value begin, E
                   block(rows, columns, headSize));
   };
   Value scores = product(queries.query, key, depth), products = product(queries.outputGradient, value, valueDepth);
-  PairTile tile{queries.begin, begin, queries.count, count};
   SmallVector<Value> found = evaluate(tile, queries, scores, products);
   Value weights = found[0], gradients = found[1];
 
@@ -274,8 +304,17 @@ SmallVector<Value> GradientTile::overKeys(Value begin, ValueRange results) {
   SmallVector<Value> inits(results);
   inits[0] = sums;
   SmallVector<Value> next = loop(firstKey, end, columns, inits, [&](Value key, ValueRange carried) {
-    Extent count{getAsOpFoldResult(min(index(columns), sub(end, key))), columns};
-    return overTile(queries, key, count, carried);
+    PairTile tile{begin, key, queries.count, {getAsOpFoldResult(min(index(columns), sub(end, key))), columns}};
+    Value isNeeded = mayBeVisible(tile);
+    if (!isNeeded)
+      return overTile(tile, queries, carried);
+    auto branch = scf::IfOp::create(b, loc, carried.getTypes(), isNeeded, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, loc, carried);
+    b.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(b, loc, overTile(tile, queries, carried));
+    return SmallVector<Value>(branch.getResults());
   });
 
   Place place = placeOfTile(op.getQueryDims(), b.getIndexAttr(0), sub(at.head, mul(at.kvHead, at.group)), begin,

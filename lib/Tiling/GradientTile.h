@@ -7,6 +7,7 @@
 #define SACCADE_LIB_TILING_GRADIENTTILE_H
 
 #include "CaptureGradients.h"
+#include "MaskTables.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
 namespace saccade {
@@ -21,6 +22,7 @@ struct GradientTile : StructuredEmitter {
   GradientPositions at;           ///< the current head of the task
   Value validQueries;             ///< number of queries within the length
   CaptureGradients captures;
+  MaskTables tables;
 
   /// Emits the bounds of the sequence of a task.
   void beginTask(Value batch, Value kvHead);
@@ -62,7 +64,7 @@ private:
   Matrix matrix(Value tensor, attn::DimsAttr dims, const Place &place);
   Value insert(Value matrix, Value into, const Place &place);
   Value rowsOf(Value tensor, const Queries &queries, bool isLse);
-  llvm::SmallVector<Value> overTile(const Queries &queries, Value begin, Extent count, mlir::ValueRange sums);
+  llvm::SmallVector<Value> overTile(const PairTile &tile, const Queries &queries, mlir::ValueRange sums);
   /// Weights and gradients of the scores of a tile of pairs, and what the captures need, from the products with keys and
   /// values.
   llvm::SmallVector<Value> evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products);
@@ -70,6 +72,8 @@ private:
   /// Clones the body of a region and returns the values that it yields.
   llvm::SmallVector<Value> inlineRegion(mlir::Region &region, llvm::ArrayRef<Value> numbers, Value query, Value key);
   Value scale();
+  /// Whether some pair of the tile may be visible, an i1; null if the bounds of the key loop express the mask.
+  Value mayBeVisible(const PairTile &tile);
   attn::ScheduleAttr block(int64_t rows, int64_t columns, int64_t depth);
 };
 
