@@ -96,9 +96,9 @@ CaptureGradients::CaptureGradients(StructuredEmitter &e, GradientOp op) : e(e), 
 // Accumulators
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> CaptureGradients::inits() {
+SmallVector<Value> CaptureGradients::inits(Value sequences) {
   OpBuilder &b = e.b;
-  OpFoldResult batches = getBatches(b, op, Role::Query),
+  OpFoldResult batches = getAsOpFoldResult(sequences),
                kvHeads = getDimSize(b, e.loc, op.getKey(), op.getKeyDims(), Dim::Head);
   SmallVector<Value> accumulators;
   auto add = [&](ArrayRef<OpFoldResult> shape) {

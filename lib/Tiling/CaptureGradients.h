@@ -17,7 +17,7 @@ struct GradientPositions {
   mlir::Value batch, kvHead, group, head;    ///< relative; query heads per KV head
   mlir::Value absoluteBatch, absoluteHead;
   mlir::Value firstQuery, firstKey;          ///< absolute position of element 0
-  mlir::Value queries, keys;                 ///< extents
+  mlir::Value queries, keys;                 ///< extents of the sequence
   mlir::Value queryEnd, keyEnd;              ///< results of `attn.length`
 };
 
@@ -33,8 +33,8 @@ class CaptureGradients {
 public:
   CaptureGradients(StructuredEmitter &e, attn::GradientOp op);
 
-  /// The accumulators, filled with 0. Emitted before the parallel loop.
-  llvm::SmallVector<mlir::Value> inits();
+  /// The accumulators, filled with 0, before the parallel loop. `sequences`: the number of batches or ragged sequences.
+  llvm::SmallVector<mlir::Value> inits(mlir::Value sequences);
   /// The part of each accumulator that a task owns.
   struct Place {
     llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;

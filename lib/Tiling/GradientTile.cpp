@@ -10,10 +10,11 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-GradientTile::GradientTile(OpBuilder &b, GradientOp op)
+GradientTile::GradientTile(OpBuilder &b, GradientOp op, bool onDevice)
     : StructuredEmitter(b, op.getLoc(), getScoreType(getElementTypeOrSelf(op.getQuery()))), op(op),
       depth(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth)),
-      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)), captures(*this, op) {
+      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)), 
+      sequences(b, op, onDevice), captures(*this, op) {
   if (ScheduleAttr schedule = op.getScheduleAttr())
     rows = schedule.getRows(), columns = schedule.getCols();
 }
@@ -31,8 +32,8 @@ void GradientTile::beginTask(Value batch, Value kvHead) {
   auto sizeOf = [&](Value operand, DimsAttr dims, Dim dim) {
     return asIndex(getDimSize(b, loc, operand, dims, dim));
   };
-  at.queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
-  at.keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
+  queryStart = sequences.start(b, Role::Query, batch), keyStart = sequences.start(b, Role::Key, batch);
+  at.queries = sequences.length(b, Role::Query, batch), at.keys = sequences.length(b, Role::Key, batch);
   // The number of KV heads is not zero inside of a task.
   at.group = div(sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head), sizeOf(op.getKey(), op.getKeyDims(), Dim::Head));
   auto position = [&](unsigned i) { return op.getAt().empty() ? index(0) : Value(op.getAt()[i]); };
@@ -63,16 +64,18 @@ Value GradientTile::Place::slice(GradientTile &emitter, Value tensor) const {
   return emitter.StructuredEmitter::slice(tensor, offsets, sizes, SmallVector<bool>(sizes.size(), true));
 }
 
-GradientTile::Place GradientTile::placeOfHeads(DimsAttr dims, Value first, Value heads, Value positions) {
+GradientTile::Place GradientTile::placeOfHeads(DimsAttr dims, Role role, Value first, Value heads,
+                                               int64_t headSize) {
   Place place;
   for (Dim dim : dims.getDims()) {
-    place.offsets.push_back(dim == Dim::Batch  ? OpFoldResult(at.batch)
-                            : dim == Dim::Head ? OpFoldResult(first)
+    place.offsets.push_back(dim == Dim::Batch  ? getAsOpFoldResult(at.batch)
+                            : dim == Dim::Head ? getAsOpFoldResult(first)
+                            : dim == Dim::Seq  ? getAsOpFoldResult(role == Role::Query ? queryStart : keyStart)
                                                : b.getIndexAttr(0));
     place.sizes.push_back(dim == Dim::Batch  ? OpFoldResult(b.getIndexAttr(1))
                           : dim == Dim::Head ? getAsOpFoldResult(heads)
-                          : dim == Dim::Seq  ? getAsOpFoldResult(positions)
-                                             : b.getIndexAttr(depth));
+                          : dim == Dim::Seq  ? getAsOpFoldResult(role == Role::Query ? at.queries : at.keys)
+                                             : b.getIndexAttr(headSize));
   }
   return place;
 }
@@ -107,7 +110,9 @@ Value GradientTile::rowsOf(Value tensor, const Queries &queries, bool isLse) {
   SmallVector<OpFoldResult> offsets, sizes;
   SmallVector<bool> isKept;
   for (Dim dim : op.getRowDims()) {
-    offsets.push_back(dim == Dim::Batch ? at.batch : dim == Dim::Head ? at.head : queries.begin);
+    offsets.push_back(dim == Dim::Batch  ? at.batch
+                      : dim == Dim::Head ? at.head
+                                         : add(queryStart, queries.begin));
     sizes.push_back(dim == Dim::Seq ? queries.count.size : b.getIndexAttr(1));
     isKept.push_back(dim == Dim::Seq);
   }
@@ -252,8 +257,8 @@ Value GradientTile::mayBeVisible(const PairTile &tile) {
 SmallVector<Value> GradientTile::overTile(const PairTile &tile, const Queries &queries, ValueRange sums) {
   Value begin = tile.key;
   const Extent &count = tile.keys;
-  Place keyPlace = placeOfTile(op.getKeyDims(), at.batch, at.kvHead, begin, count.size, depth);
-  Place valuePlace = placeOfTile(op.getValueDims(), at.batch, at.kvHead, begin, count.size, valueDepth);
+  Place keyPlace = placeOfTile(op.getKeyDims(), at.batch, at.kvHead, add(keyStart, begin), count.size, depth);
+  Place valuePlace = placeOfTile(op.getValueDims(), at.batch, at.kvHead, add(keyStart, begin), count.size, valueDepth);
   Matrix key = matrix(op.getKey(), op.getKeyDims(), keyPlace);
   Matrix value = matrix(op.getValue(), op.getValueDims(), valuePlace);
   Extent pairs[] = {queries.count, count};
@@ -285,10 +290,10 @@ SmallVector<Value> GradientTile::overKeys(Value begin, ValueRange results) {
   Queries queries;
   queries.begin = begin;
   queries.count = {getAsOpFoldResult(min(index(rows), sub(validQueries, begin))), rows};
-  Place queryPlace = placeOfTile(op.getQueryDims(), at.batch, at.head, begin, queries.count.size, depth);
+  Place queryPlace = placeOfTile(op.getQueryDims(), at.batch, at.head, add(queryStart, begin), queries.count.size, depth);
   queries.query = matrix(op.getQuery(), op.getQueryDims(), queryPlace);
   queries.outputGradient = matrix(op.getOutputGradient(), op.getOutputDims(),
-                                  placeOfTile(op.getOutputDims(), at.batch, at.head, begin, queries.count.size, valueDepth));
+                                  placeOfTile(op.getOutputDims(), at.batch, at.head, add(queryStart, begin), queries.count.size, valueDepth));
   queries.lse = rowsOf(op.getLse(), queries, /*isLse=*/true);
   queries.delta = rowsOf(op.getDelta(), queries, /*isLse=*/false);
 

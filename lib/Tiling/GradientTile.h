@@ -8,24 +8,28 @@
 
 #include "CaptureGradients.h"
 #include "MaskTables.h"
+#include "Sequences.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
 namespace saccade {
 
 /// Emits tiles of `op`. Positions are relative to element 0 of the sequence, unless they are called absolute.
 struct GradientTile : StructuredEmitter {
-  GradientTile(mlir::OpBuilder &b, attn::GradientOp op);
+  /// `onDevice`: a task computes the starts of ragged sequences.
+  GradientTile(mlir::OpBuilder &b, attn::GradientOp op, bool onDevice);
 
   attn::GradientOp op;
   int64_t depth, valueDepth;
   int64_t rows = 0, columns = 0;  ///< largest numbers of queries and keys of a tile
   GradientPositions at;           ///< the current head of the task
   Value validQueries;             ///< number of queries within the length
+  Value queryStart, keyStart;     ///< of the sequence in the tensors
+  Sequences sequences;
   CaptureGradients captures;
   MaskTables tables;
 
-  /// Emits the bounds of the sequence of a task.
-  void beginTask(Value batch, Value kvHead);
+  /// Emits the bounds of a sequence and begins its KV head `kvHead`.
+  void beginTask(Value sequence, Value kvHead);
   /// Begins query head `member` of the group.
   void beginHead(Value member);
 
@@ -34,8 +38,8 @@ struct GradientTile : StructuredEmitter {
     llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
     Value slice(GradientTile &emitter, Value tensor) const;
   };
-  /// The slice of the task's batch and of `heads` heads from `head` on, with all `positions`.
-  Place placeOfHeads(attn::DimsAttr dims, Value head, Value heads, Value positions);
+  /// The slice of the task's sequence and of `heads` heads from `head` on, with all positions.
+  Place placeOfHeads(attn::DimsAttr dims, attn::Role role, Value head, Value heads, int64_t headSize);
 
   /// Adds the gradients of the tile of queries at `begin` to `results`: the gradients of the queries of the group, and
   /// of the keys and values of the KV head; and the accumulators of the captures.

@@ -24,7 +24,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createFoldBias());
   pm.addNestedPass<func::FuncOp>(createTileLinear());
-  pm.addNestedPass<func::FuncOp>(createTileGradient());
+  pm.addNestedPass<func::FuncOp>(createTileGradient({/*gpu=*/forGPU}));
   // Tiles only ops outside of the tasks of attention.
   TileLinalgOptions limits;
   if (forGPU)

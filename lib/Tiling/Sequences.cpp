@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-Sequences::Sequences(OpBuilder &b, AttentionOp op, bool onDevice) : op(op) {
+Sequences::Sequences(OpBuilder &b, ScoringOpInterface op, bool onDevice) : op(op) {
   TableEmitter e{b, op.getLoc()};
   sequenceCount = getValueOrCreateConstantIndexOp(b, e.loc, getBatches(b, op, Role::Query));
   bool hasPaddingRows = op.getCuSeqlensQ() != nullptr;
@@ -88,6 +88,7 @@ Value Sequences::lengthOperand(OpBuilder &b, Value length, Value number, Value r
 }
 
 AttentionOp Sequences::extract(OpBuilder &b, Value number) {
+  auto op = cast<AttentionOp>(this->op.getOperation());
   TableEmitter e{b, op.getLoc()};
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   Value queries = length(b, Role::Query, number), keys = length(b, Role::Key, number);

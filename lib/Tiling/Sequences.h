@@ -14,11 +14,12 @@ namespace saccade {
 struct Sequences {
   /// Emits the start offsets of ragged sequences of `op`. Offsets are clamped to be ascending and within the operands,
   /// so that invalid ones cause no out-of-bounds access. `onDevice`: a task computes them.
-  Sequences(mlir::OpBuilder &b, attn::AttentionOp op, bool onDevice);
+  Sequences(mlir::OpBuilder &b, attn::ScoringOpInterface op, bool onDevice);
 
   /// The number of sequences, index. If queries are ragged, the last sequence consists of the padding rows that belong
   /// to none.
   mlir::Value count;
+  mlir::Value sequenceCount; ///< the same without the padding rows
   /// The start of each sequence and, last, the end of the last one; null if the queries or keys are not ragged.
   mlir::Value queryStarts, keyStarts;
 
@@ -28,7 +29,7 @@ struct Sequences {
   mlir::Value length(mlir::OpBuilder &b, attn::Role role, mlir::Value number);
   /// Emits the start offset of sequence `number` in the tensor.
   mlir::Value start(mlir::OpBuilder &b, attn::Role role, mlir::Value number);
-  /// Emits `op` on sequence `number` alone, as an op that is not ragged.
+  /// Emits `op`, an attn.attention, on sequence `number` alone, as an op that is not ragged.
   attn::AttentionOp extract(mlir::OpBuilder &b, mlir::Value number);
 
 private:
@@ -36,8 +37,7 @@ private:
   mlir::Value normalize(mlir::OpBuilder &b, attn::Role role, bool hasPaddingRows, bool onDevice);
   mlir::Value lengthOperand(mlir::OpBuilder &b, mlir::Value length, mlir::Value number, mlir::Value rest);
 
-  attn::AttentionOp op;
-  mlir::Value sequenceCount; ///< number of sequences without the padding rows
+  attn::ScoringOpInterface op;
 };
 
 } // namespace saccade

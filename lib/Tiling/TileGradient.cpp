@@ -23,7 +23,8 @@ namespace {
 /// Lowers one op.
 class GradientTasks : GradientTile {
 public:
-  GradientTasks(IRRewriter &rewriter, GradientOp op) : GradientTile(rewriter, op), rewriter(rewriter) {}
+  GradientTasks(IRRewriter &rewriter, GradientOp op, bool onDevice)
+      : GradientTile(rewriter, op, onDevice), rewriter(rewriter) {}
   LogicalResult rewrite();
 
 private:
@@ -72,10 +73,9 @@ void GradientTasks::emitTask(scf::ForallOp loop) {
   beginTask(loop.getInductionVar(0), loop.getInductionVar(1));
   // Slices of the results: the query heads of the group, and the KV head.
   SmallVector<Value> results;
-  SmallVector<Place> places = {placeOfHeads(op.getQueryDims(), mul(at.kvHead, at.group), at.group, at.queries),
-                               placeOfHeads(op.getKeyDims(), at.kvHead, index(1), at.keys),
-                               placeOfHeads(op.getValueDims(), at.kvHead, index(1), at.keys)};
-  places[2].sizes[*op.getValueDims().position(Dim::Depth)] = b.getIndexAttr(valueDepth);
+  SmallVector<Place> places = {placeOfHeads(op.getQueryDims(), Role::Query, mul(at.kvHead, at.group), at.group, depth),
+                               placeOfHeads(op.getKeyDims(), Role::Key, at.kvHead, index(1), depth),
+                               placeOfHeads(op.getValueDims(), Role::Key, at.kvHead, index(1), valueDepth)};
   for (auto [shared, place] : llvm::zip(loop.getRegionIterArgs(), places))
     results.push_back(filled(place.slice(*this, shared), 0.0));
   ValueRange accumulators = loop.getRegionIterArgs().drop_front(3);
@@ -109,8 +109,12 @@ LogicalResult GradientTasks::rewrite() {
   if (getElementTypeOrSelf(op.getQueryGradient()) != type)
     inits[0] = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, op.getQuery()),
                                        getElementTypeOrSelf(op.getQueryGradient()));
-  llvm::append_range(inits, captures.inits());
-  SmallVector<OpFoldResult> tasks = {getBatches(b, op, Role::Query),
+  // Rows of ragged tensors that belong to no sequence have gradient 0.
+  for (auto [i, init] : llvm::enumerate(inits))
+    if (op.getCuSeqlens(i == 0 ? Role::Query : Role::Key))
+      init = filled(init, 0.0);
+  llvm::append_range(inits, captures.inits(sequences.sequenceCount));
+  SmallVector<OpFoldResult> tasks = {getAsOpFoldResult(sequences.sequenceCount),
                                      getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Head)};
   auto loop = scf::ForallOp::create(b, loc, tasks, inits, /*mapping=*/std::nullopt);
   {
@@ -127,12 +131,14 @@ LogicalResult GradientTasks::rewrite() {
 }
 
 struct TileGradient : saccade::impl::TileGradientBase<TileGradient> {
+  using TileGradientBase::TileGradientBase;
+
   void runOnOperation() override {
     SmallVector<GradientOp> ops;
     getOperation().walk([&](GradientOp op) { ops.push_back(op); });
     for (GradientOp op : ops) {
       IRRewriter rewriter(op);
-      if (failed(GradientTasks(rewriter, op).rewrite()))
+      if (failed(GradientTasks(rewriter, op, gpu).rewrite()))
         return signalPassFailure();
     }
   }

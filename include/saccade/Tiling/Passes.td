@@ -101,6 +101,7 @@ def TileGradient : Pass<"attn-tile-gradient", "::mlir::func::FuncOp"> {
     which evaluates the regions. The gradients of keys and values of a head are accumulated in the results, in
     the order of the queries; so the bits of a result do not depend on the number of threads.
   }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "a task computes the starts of ragged sequences">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
