@@ -48,7 +48,14 @@ void GradientTile::beginTask(Value batch, Value kvHead) {
   at.queryEnd = endOf(op.getQLen(), at.firstQuery, at.queries);
   at.keyEnd = endOf(op.getKvLen(), at.firstKey, at.keys);
   validQueries = max(index(0), min(at.queries, sub(at.queryEnd, at.firstQuery)));
+  validKeys = max(index(0), min(at.keys, sub(at.keyEnd, at.firstKey)));
   beginHead(index(0));
+}
+
+void GradientTile::beginTaskOfHead(Value batch, Value head) {
+  beginTask(batch, index(0));
+  at.kvHead = div(head, at.group);
+  beginHead(rem(head, at.group));
 }
 
 void GradientTile::beginHead(Value member) {
@@ -105,21 +112,35 @@ Value GradientTile::insert(Value matrix, Value into, const Place &place) {
                                        SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
 }
 
-/// The log-sum-exp in base 2, or delta, of the queries of a tile.
-Value GradientTile::rowsOf(Value tensor, const Queries &queries, bool isLse) {
+Value GradientTile::store(Value sums, Value into, DimsAttr dims, Value inHead, Value begin, OpFoldResult count,
+                          int64_t headSize) {
+  Place place = placeOfTile(dims, b.getIndexAttr(0), inHead, begin, count, headSize);
+  Matrix to = matrix(into, dims, place);
+  Type element = getElementTypeOrSelf(into);
+  Value stored = apply(2, 0, {{sums, {0, 1}}}, {to.over(0, 1)},
+                       [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
+  return insert(stored, into, place);
+}
+
+Value GradientTile::rowsOf(Value tensor, const PairTile &tile) {
   SmallVector<OpFoldResult> offsets, sizes;
   SmallVector<bool> isKept;
   for (Dim dim : op.getRowDims()) {
     offsets.push_back(dim == Dim::Batch  ? at.batch
                       : dim == Dim::Head ? at.head
-                                         : add(queryStart, queries.begin));
-    sizes.push_back(dim == Dim::Seq ? queries.count.size : b.getIndexAttr(1));
+                                         : add(queryStart, tile.query));
+    sizes.push_back(dim == Dim::Seq ? tile.queries.size : b.getIndexAttr(1));
     isKept.push_back(dim == Dim::Seq);
   }
-  Value from = StructuredEmitter::slice(tensor, offsets, sizes, isKept);
-  if (!isLse)
-    return from;
-  return apply(1, 0, {{from, {0}}}, {{temporary({queries.count}), {0}}}, [&](ValueRange args) -> SmallVector<Value> {
+  return StructuredEmitter::slice(tensor, offsets, sizes, isKept);
+}
+
+void GradientTile::convertLse() {
+  Value from = op.getLse();
+  unsigned rank = cast<ShapedType>(from.getType()).getRank();
+  SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(rank));
+  Value to = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, from), type);
+  lse = apply(rank, 0, {{from, loops}}, {{to, loops}}, [&](ValueRange args) -> SmallVector<Value> {
     double infinity = std::numeric_limits<double>::infinity();
     // A row without keys has no probabilities: 2^(s − inf) is 0 for every score s.
     Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[0], scalar(-infinity));
@@ -165,15 +186,15 @@ SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args)
   Value base2 = arith::MulFOp::create(b, loc, masked, scalar(std::numbers::log2e));
   Value probability = math::Exp2Op::create(b, loc, arith::SubFOp::create(b, loc, base2, args[2]));
   Value isVisible;
-  auto whereVisible = [&](Value value) {
+  auto ifVisible = [&](Value value) {
     return isVisible ? arith::SelectOp::create(b, loc, isVisible, value, scalar(0.0)).getResult() : value;
   };
   if (!op.getMask().empty())
     isVisible = inlineRegion(op.getMask(), {}, i, j)[0];
-  probability = whereVisible(probability);
+  probability = ifVisible(probability);
   Value weight = probability;
   if (!op.getWeight().empty())
-    weight = whereVisible(inlineRegion(op.getWeight(), probability, i, j)[0]);
+    weight = ifVisible(inlineRegion(op.getWeight(), probability, i, j)[0]);
   SmallVector<Value> results;
   if (op.getGradient().empty())
     results = {arith::MulFOp::create(b, loc, probability, arith::SubFOp::create(b, loc, product, args[3]))};
@@ -182,7 +203,7 @@ SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args)
   results[0] = arith::MulFOp::create(b, loc, results[0], scale());
   for (Value &result : results)
     if (isa<FloatType>(result.getType()))
-      result = whereVisible(result);
+      result = ifVisible(result);
   results.insert(results.begin(), weight);
   return results;
 }
@@ -252,52 +273,87 @@ Value GradientTile::mayBeVisible(const PairTile &tile) {
 // Tiles
 //===----------------------------------------------------------------------===//
 
-/// `sums` are the gradients of the queries of the tile, and of all keys and values of the KV head, and the
-/// accumulators of the captures.
-SmallVector<Value> GradientTile::overTile(const PairTile &tile, const Queries &queries, ValueRange sums) {
-  Value begin = tile.key;
-  const Extent &count = tile.keys;
-  Place keyPlace = placeOfTile(op.getKeyDims(), at.batch, at.kvHead, add(keyStart, begin), count.size, depth);
-  Place valuePlace = placeOfTile(op.getValueDims(), at.batch, at.kvHead, add(keyStart, begin), count.size, valueDepth);
-  Matrix key = matrix(op.getKey(), op.getKeyDims(), keyPlace);
-  Matrix value = matrix(op.getValue(), op.getValueDims(), valuePlace);
-  Extent pairs[] = {queries.count, count};
-  auto product = [&](const Matrix &lhs, const Matrix &rhs, int64_t headSize) {
-    return matmul(lhs.over(0, 2), rhs.over(1, 2), {filled(temporary(pairs), 0.0), {0, 1}},
-                  block(rows, columns, headSize));
-  };
-  Value scores = product(queries.query, key, depth), products = product(queries.outputGradient, value, valueDepth);
-  SmallVector<Value> found = evaluate(tile, queries, scores, products);
-  Value weights = found[0], gradients = found[1];
+SmallVector<Value> GradientTile::Gradients::getValues() const {
+  SmallVector<Value> values;
+  for (Value each : {query, key, value})
+    if (each)
+      values.push_back(each);
+  llvm::append_range(values, captures);
+  return values;
+}
 
-  // The task's slices of the results have one batch and one KV head.
-  OpFoldResult zero = b.getIndexAttr(0);
-  auto addTo = [&](Value all, DimsAttr dims, Value pairs, const Matrix &rowsOfQueries, int64_t headSize) {
-    Place place = placeOfTile(dims, zero, index(0), begin, count.size, headSize);
-    Matrix to = matrix(all, dims, place);
-    Value next = matmul({pairs, {2, 0}}, rowsOfQueries.over(2, 1), to.over(0, 1), block(columns, headSize, rows));
-    return insert(next, all, place);
+GradientTile::Gradients GradientTile::Gradients::with(ValueRange values) const {
+  Gradients next;
+  auto take = [&](Value like) {
+    Value taken = like ? values.front() : Value();
+    values = values.drop_front(like ? 1 : 0);
+    return taken;
   };
-  Value ofKeys = addTo(sums[1], op.getKeyDims(), gradients, queries.query, depth);
-  Value ofValues = addTo(sums[2], op.getValueDims(), weights, queries.outputGradient, valueDepth);
-  Value ofQueries = matmul({gradients, {0, 2}}, key.over(2, 1), {sums[0], {0, 1}}, block(rows, depth, columns));
-  SmallVector<Value> next = {ofQueries, ofKeys, ofValues};
-  llvm::append_range(next, captures.add(at, tile, ArrayRef(found).drop_front(2), sums.drop_front(3)));
+  next.isQueryTransposed = isQueryTransposed;
+  next.query = take(query), next.key = take(key), next.value = take(value);
+  llvm::append_range(next.captures, values);
   return next;
 }
 
-SmallVector<Value> GradientTile::overKeys(Value begin, ValueRange results) {
-  Queries queries;
-  queries.begin = begin;
-  queries.count = {getAsOpFoldResult(min(index(rows), sub(validQueries, begin))), rows};
-  Place queryPlace = placeOfTile(op.getQueryDims(), at.batch, at.head, add(queryStart, begin), queries.count.size, depth);
-  queries.query = matrix(op.getQuery(), op.getQueryDims(), queryPlace);
-  queries.outputGradient = matrix(op.getOutputGradient(), op.getOutputDims(),
-                                  placeOfTile(op.getOutputDims(), at.batch, at.head, add(queryStart, begin), queries.count.size, valueDepth));
-  queries.lse = rowsOf(op.getLse(), queries, /*isLse=*/true);
-  queries.delta = rowsOf(op.getDelta(), queries, /*isLse=*/false);
+GradientTile::Queries GradientTile::queriesOf(const PairTile &tile) {
+  Value begin = add(queryStart, tile.query);
+  auto load = [&](Value operand, DimsAttr dims, int64_t headSize) {
+    return matrix(operand, dims, placeOfTile(dims, at.batch, at.head, begin, tile.queries.size, headSize));
+  };
+  return {load(op.getQuery(), op.getQueryDims(), depth), load(op.getOutputGradient(), op.getOutputDims(), valueDepth),
+          rowsOf(lse, tile), rowsOf(op.getDelta(), tile)};
+}
 
-  Value first = add(at.firstQuery, begin), last = add(first, sub(asIndex(queries.count.size), index(1)));
+GradientTile::Keys GradientTile::keysOf(const PairTile &tile) {
+  Value begin = add(keyStart, tile.key);
+  auto load = [&](Value operand, DimsAttr dims, int64_t headSize) {
+    return matrix(operand, dims, placeOfTile(dims, at.batch, at.kvHead, begin, tile.keys.size, headSize));
+  };
+  return {load(op.getKey(), op.getKeyDims(), depth), load(op.getValue(), op.getValueDims(), valueDepth)};
+}
+
+GradientTile::Gradients GradientTile::addTile(const PairTile &tile, const Queries &queries, const Keys &keys,
+                                              const Gradients &sums) {
+  auto product = [&](const Matrix &lhs, const Matrix &rhs, int64_t headSize) {
+    return matmul(lhs.over(0, 2), rhs.over(1, 2), {filled(temporary({tile.queries, tile.keys}), 0.0), {0, 1}},
+                  block(rows, columns, headSize));
+  };
+  Value scores = product(queries.query, keys.key, depth),
+        products = product(queries.outputGradient, keys.value, valueDepth);
+  SmallVector<Value> found = evaluate(tile, queries, scores, products);
+  Value weights = found[0], gradients = found[1];
+  Gradients next;
+  if (sums.query)
+    next.query = matmul({gradients, {0, 2}}, keys.key.over(2, 1), Matrix{sums.query, sums.isQueryTransposed}.over(0, 1),
+                        block(rows, depth, columns));
+  if (sums.key) {
+    next.key = matmul({gradients, {2, 0}}, queries.query.over(2, 1), {sums.key, {0, 1}}, block(columns, depth, rows));
+    next.value = matmul({weights, {2, 0}}, queries.outputGradient.over(2, 1), {sums.value, {0, 1}},
+                         block(columns, valueDepth, rows));
+  }
+  next.captures = captures.add(at, tile, ArrayRef(found).drop_front(2), sums.captures);
+  return next;
+}
+
+GradientTile::Gradients GradientTile::whereVisible(const PairTile &tile, const Gradients &sums,
+                                                   function_ref<Gradients()> body) {
+  Value isNeeded = mayBeVisible(tile);
+  if (!isNeeded)
+    return body();
+  SmallVector<Value> before = sums.getValues();
+  auto branch = scf::IfOp::create(b, loc, TypeRange(ValueRange(before)), isNeeded, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, loc, before);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, loc, body().getValues());
+  return sums.with(branch.getResults());
+}
+
+Value GradientTile::overKeys(Value begin, Value result, Value to) {
+  Extent count{getAsOpFoldResult(min(index(rows), sub(validQueries, begin))), rows};
+  Queries queries = queriesOf({begin, nullptr, count, {}});
+  Value first = add(at.firstQuery, begin), last = add(first, sub(asIndex(count.size), index(1)));
   KeyRange visible =
       KeyBounds(op).computeKeyRange(b, loc, at.absoluteBatch, at.absoluteHead, at.queryEnd, at.keyEnd, first, last,
                                     {at.firstKey, min(at.keyEnd, add(at.firstKey, at.keys))});
@@ -305,29 +361,58 @@ SmallVector<Value> GradientTile::overKeys(Value begin, ValueRange results) {
   Value firstKey = max(index(0), sub(visible.begin, at.firstKey)),
         end = min(at.keys, sub(visible.end, at.firstKey));
   firstKey = mul(div(firstKey, columns), columns);
-  Value sums = filled(temporary({queries.count, {b.getIndexAttr(depth), depth}}), 0.0);
-  SmallVector<Value> inits(results);
-  inits[0] = sums;
-  SmallVector<Value> next = loop(firstKey, end, columns, inits, [&](Value key, ValueRange carried) {
-    PairTile tile{begin, key, queries.count, {getAsOpFoldResult(min(index(columns), sub(end, key))), columns}};
-    Value isNeeded = mayBeVisible(tile);
-    if (!isNeeded)
-      return overTile(tile, queries, carried);
-    auto branch = scf::IfOp::create(b, loc, carried.getTypes(), isNeeded, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.elseBlock());
-    scf::YieldOp::create(b, loc, carried);
-    b.setInsertionPointToStart(branch.thenBlock());
-    scf::YieldOp::create(b, loc, overTile(tile, queries, carried));
-    return SmallVector<Value>(branch.getResults());
-  });
-
-  Place place = placeOfTile(op.getQueryDims(), b.getIndexAttr(0), sub(at.head, mul(at.kvHead, at.group)), begin,
-                            queries.count.size, depth);
-  Matrix to = matrix(results[0], op.getQueryDims(), place);
-  Value done = apply(2, 0, {{next[0], {0, 1}}}, {to.over(0, 1)}, [&](ValueRange args) -> SmallVector<Value> {
-    return {convert(args[0], getElementTypeOrSelf(to.value))};
+  Gradients sums;
+  sums.query = filled(temporary({count, {b.getIndexAttr(depth), depth}}), 0.0);
+  Value done = loop(firstKey, end, columns, sums.getValues(), [&](Value key, ValueRange carried) {
+    PairTile tile{begin, key, count, {getAsOpFoldResult(min(index(columns), sub(end, key))), columns}};
+    Gradients before = sums.with(carried);
+    return whereVisible(tile, before, [&] { return addTile(tile, queries, keysOf(tile), before); }).getValues();
   })[0];
-  next[0] = insert(done, results[0], place);
-  return next;
+  return store(done, result, op.getQueryDims(), index(0), to, count.size, depth);
+}
+
+GradientTile::Gradients GradientTile::overQueries(Value begin, Gradients results, Value to) {
+  Extent count{getAsOpFoldResult(max(index(0), min(index(columns), sub(validKeys, begin)))), columns};
+  Keys keys = keysOf({nullptr, begin, {}, count});
+  Value first = add(at.firstKey, begin), last = add(first, sub(asIndex(count.size), index(1)));
+  Gradients sums = results;
+  sums.key = filled(temporary({count, {b.getIndexAttr(depth), depth}}), 0.0);
+  sums.value = filled(temporary({count, {b.getIndexAttr(valueDepth), valueDepth}}), 0.0);
+  SmallVector<Value> done =
+      loop(index(0), at.group, 1, sums.getValues(), [&](Value member, ValueRange carried) {
+        beginHead(member);
+        KeyRange visible = KeyBounds(op).computeQueryRange(b, loc, at.absoluteBatch, at.absoluteHead, at.queryEnd,
+                                                           at.keyEnd, first, last,
+                                                           {at.firstQuery, add(at.firstQuery, validQueries)});
+        Value firstQuery = max(index(0), sub(visible.begin, at.firstQuery)),
+              end = min(validQueries, sub(visible.end, at.firstQuery));
+        firstQuery = mul(div(firstQuery, rows), rows);
+        SmallVector<Value> next = loop(firstQuery, end, rows, carried, [&](Value query, ValueRange carried) {
+          PairTile tile{query, begin, {getAsOpFoldResult(min(index(rows), sub(end, query))), rows}, count};
+          Gradients before = sums.with(carried);
+          auto add = [&] {
+            Gradients parts = before;
+            Place place;
+            if (before.query) {
+              // The gradients of the queries are accumulated in the result.
+              place = placeOfTile(op.getQueryDims(), b.getIndexAttr(0), member, query, tile.queries.size, depth);
+              Matrix sums = matrix(before.query, op.getQueryDims(), place);
+              parts.query = sums.value, parts.isQueryTransposed = sums.isTransposed;
+            }
+            Gradients after = addTile(tile, queriesOf(tile), keys, parts);
+            if (before.query)
+              after.query = insert(after.query, before.query, place);
+            return after;
+          };
+          return whereVisible(tile, before, add).getValues();
+        });
+        Gradients ended = sums.with(next);
+        ended.captures = captures.endHead(at, ended.captures);
+        return ended.getValues();
+      });
+  sums = sums.with(done);
+  results.query = sums.query, results.captures = sums.captures;
+  results.key = store(sums.key, results.key, op.getKeyDims(), index(0), to, count.size, depth);
+  results.value = store(sums.value, results.value, op.getValueDims(), index(0), to, count.size, valueDepth);
+  return results;
 }

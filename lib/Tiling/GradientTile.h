@@ -1,6 +1,7 @@
 //===- GradientTile.h - The tiles of a gradient of attention ------*- C++ -*-===//
 //
-// Emits the gradients of a tile of queries: a loop over tiles of keys, each with five matmuls and an elementwise op.
+// Emits the gradients of a tile of queries or of a tile of keys: a loop over tiles of the other operand, each with
+// matmuls and an elementwise op.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_GRADIENTTILE_H
@@ -22,14 +23,19 @@ struct GradientTile : StructuredEmitter {
   int64_t depth, valueDepth;
   int64_t rows = 0, columns = 0;  ///< largest numbers of queries and keys of a tile
   GradientPositions at;           ///< the current head of the task
-  Value validQueries;             ///< number of queries within the length
+  Value validQueries, validKeys;  ///< numbers of queries and keys within the lengths
   Value queryStart, keyStart;     ///< of the sequence in the tensors
   Sequences sequences;
+  Value lse; ///< the log-sum-exp in base 2, +inf for a row without keys; set before the loop
   CaptureGradients captures;
   MaskTables tables;
 
+  /// Emits `lse`.
+  void convertLse();
   /// Emits the bounds of a sequence and begins its KV head `kvHead`.
   void beginTask(Value sequence, Value kvHead);
+  /// The same for a query head.
+  void beginTaskOfHead(Value sequence, Value head);
   /// Begins query head `member` of the group.
   void beginHead(Value member);
 
@@ -41,9 +47,21 @@ struct GradientTile : StructuredEmitter {
   /// The slice of the task's sequence and of `heads` heads from `head` on, with all positions.
   Place placeOfHeads(attn::DimsAttr dims, attn::Role role, Value head, Value heads, int64_t headSize);
 
-  /// Adds the gradients of the tile of queries at `begin` to `results`: the gradients of the queries of the group, and
-  /// of the keys and values of the KV head; and the accumulators of the captures.
-  llvm::SmallVector<Value> overKeys(Value begin, mlir::ValueRange results);
+  /// Gradients that a task computes: of the queries of the group, of keys and values of the KV head, null if it does not
+  /// compute them; and the accumulators of the captures.
+  struct Gradients {
+    Value query, key, value;
+    bool isQueryTransposed = false; ///< of a matrix of one head
+    llvm::SmallVector<Value> captures;
+    llvm::SmallVector<Value> getValues() const;
+    /// The same gradients with other values.
+    Gradients with(mlir::ValueRange values) const;
+  };
+  /// Stores the gradients of the tile of queries at `begin` of the current head in `result`, at `to`.
+  Value overKeys(Value begin, Value result, Value to);
+  /// Stores the gradients of the tile of keys and values at `begin` in `results`, at `to`. Adds to those of queries and
+  /// captures.
+  Gradients overQueries(Value begin, Gradients results, Value to);
 
 private:
   /// A matrix of positions × head size, and whether its dimensions are swapped.
@@ -57,18 +75,27 @@ private:
     }
   };
   struct Queries {
-    Value begin; ///< relative
-    Extent count;
     Matrix query, outputGradient;
-    Value lse, delta; ///< of each query; the log-sum-exp in base 2, +inf for a row without keys
+    Value lse, delta; ///< of each query
   };
+  struct Keys {
+    Matrix key, value;
+  };
+  Queries queriesOf(const PairTile &tile);
+  Keys keysOf(const PairTile &tile);
   /// `count` positions from `begin` on of one head. `inBatch`, `head` are indices in the tensor.
   Place placeOfTile(attn::DimsAttr dims, mlir::OpFoldResult inBatch, Value head, Value begin,
                     mlir::OpFoldResult count, int64_t depth);
   Matrix matrix(Value tensor, attn::DimsAttr dims, const Place &place);
   Value insert(Value matrix, Value into, const Place &place);
-  Value rowsOf(Value tensor, const Queries &queries, bool isLse);
-  llvm::SmallVector<Value> overTile(const PairTile &tile, const Queries &queries, mlir::ValueRange sums);
+  Value rowsOf(Value tensor, const PairTile &tile);
+  /// Rounds the sums of a tile and stores them in `into`. `inHead`: the head in `into`.
+  Value store(Value sums, Value into, attn::DimsAttr dims, Value inHead, Value begin, mlir::OpFoldResult count,
+              int64_t headSize);
+  /// Adds the tile to `sums`, matrices of its queries, keys and values.
+  Gradients addTile(const PairTile &tile, const Queries &queries, const Keys &keys, const Gradients &sums);
+  /// `body(sums)`, or `sums` if no pair of the tile is visible.
+  Gradients whereVisible(const PairTile &tile, const Gradients &sums, llvm::function_ref<Gradients()> body);
   /// Weights and gradients of the scores of a tile of pairs, and what the captures need, from the products with keys and
   /// values.
   llvm::SmallVector<Value> evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products);

@@ -24,18 +24,28 @@ namespace {
 class GradientTasks : GradientTile {
 public:
   GradientTasks(IRRewriter &rewriter, GradientOp op, bool onDevice)
-      : GradientTile(rewriter, op, onDevice), rewriter(rewriter) {}
+      : GradientTile(rewriter, op, onDevice), rewriter(rewriter), onDevice(onDevice) {}
   LogicalResult rewrite();
 
 private:
   LogicalResult check();
-  /// The destination of the gradient of `like`, in the type of the sums.
-  Value sumsLike(Value like);
+  /// An uninitialized tensor of the shape of `like`; 0 if it is ragged, since rows may belong to no sequence.
+  Value emptyLike(Value like, Type element, Role role);
   /// `sums`, rounded to the type of `result`.
   Value rounded(Value sums, Value result);
-  void emitTask(scf::ForallOp loop);
+
+  /// A parallel loop over sequences, heads and, if operands are dense, tiles of `tile` positions (0: none).
+  scf::ForallOp tasks(OpFoldResult heads, Value positions, int64_t tile, ValueRange inits);
+  /// The slice of a result that a task computes: of the tile in `loop` if it has one.
+  Place placeOf(scf::ForallOp loop, DimsAttr dims, Role role, Value head, Value heads, int64_t headSize,
+                bool isTiled, int64_t tile);
+  /// Emits the tasks that compute all gradients but those of the queries; these as well unless `query` is null.
+  scf::ForallOp overKeyTiles(Value query, Value key, Value value, ValueRange accumulators);
+  scf::ForallOp overQueryTiles(Value query);
+  void insert(scf::ForallOp loop, ValueRange results, ArrayRef<Place> places);
 
   IRRewriter &rewriter;
+  bool onDevice;
 };
 
 LogicalResult GradientTasks::check() {
@@ -50,8 +60,9 @@ LogicalResult GradientTasks::check() {
   return success();
 }
 
-Value GradientTasks::sumsLike(Value like) {
-  return tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, like), type);
+Value GradientTasks::emptyLike(Value like, Type element, Role role) {
+  Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, like), element);
+  return op.getCuSeqlens(role) ? filled(empty, 0.0) : empty;
 }
 
 Value GradientTasks::rounded(Value sums, Value result) {
@@ -69,63 +80,115 @@ Value GradientTasks::rounded(Value sums, Value result) {
   return converted.getType() == shaped ? converted : tensor::CastOp::create(b, loc, shaped, converted);
 }
 
-void GradientTasks::emitTask(scf::ForallOp loop) {
-  beginTask(loop.getInductionVar(0), loop.getInductionVar(1));
-  // Slices of the results: the query heads of the group, and the KV head.
-  SmallVector<Value> results;
-  SmallVector<Place> places = {placeOfHeads(op.getQueryDims(), Role::Query, mul(at.kvHead, at.group), at.group, depth),
-                               placeOfHeads(op.getKeyDims(), Role::Key, at.kvHead, index(1), depth),
-                               placeOfHeads(op.getValueDims(), Role::Key, at.kvHead, index(1), valueDepth)};
-  for (auto [shared, place] : llvm::zip(loop.getRegionIterArgs(), places))
-    results.push_back(filled(place.slice(*this, shared), 0.0));
-  ValueRange accumulators = loop.getRegionIterArgs().drop_front(3);
-  for (auto [shared, place] : llvm::zip_equal(accumulators, captures.places(at, accumulators))) {
-    places.push_back({place.offsets, place.sizes});
-    results.push_back(places.back().slice(*this, shared));
+scf::ForallOp GradientTasks::tasks(OpFoldResult heads, Value positions, int64_t tile, ValueRange inits) {
+  SmallVector<OpFoldResult> zeros, ends = {getAsOpFoldResult(sequences.sequenceCount), heads}, steps;
+  if (tile)
+    ends.push_back(getAsOpFoldResult(positions));
+  zeros.assign(ends.size(), b.getIndexAttr(0));
+  steps.assign(ends.size(), b.getIndexAttr(1));
+  if (tile)
+    steps.back() = b.getIndexAttr(tile);
+  return scf::ForallOp::create(b, loc, zeros, ends, steps, inits, /*mapping=*/std::nullopt);
+}
+
+GradientTile::Place GradientTasks::placeOf(scf::ForallOp loop, DimsAttr dims, Role role, Value head, Value heads,
+                                           int64_t headSize, bool isTiled, int64_t tile) {
+  Place place = placeOfHeads(dims, role, head, heads, headSize);
+  if (isTiled) {
+    Value begin = loop.getInductionVar(2);
+    unsigned position = *dims.position(Dim::Seq);
+    place.offsets[position] = begin;
+    place.sizes[position] = min(index(tile), sub(role == Role::Query ? at.queries : at.keys, begin));
   }
+  return place;
+}
 
-  results = this->loop(index(0), at.group, 1, results, [&](Value member, ValueRange carried) {
-    beginHead(member);
-    SmallVector<Value> next = this->loop(index(0), validQueries, rows, carried,
-                                         [&](Value begin, ValueRange carried) { return overKeys(begin, carried); });
-    SmallVector<Value> ended = captures.endHead(at, ArrayRef(next).drop_front(3));
-    llvm::copy(ended, next.begin() + 3);
-    return next;
-  });
-
+void GradientTasks::insert(scf::ForallOp loop, ValueRange results, ArrayRef<Place> places) {
   b.setInsertionPointToEnd(loop.getTerminator().getBody());
   for (auto [result, shared, place] : llvm::zip_equal(results, loop.getRegionIterArgs(), places))
     tensor::ParallelInsertSliceOp::create(b, loc, result, shared, place.offsets, place.sizes,
                                           SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
 }
 
+scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, ValueRange accumulators) {
+  // The accumulators of captures, and the gradients of queries, belong to one task of a head.
+  bool isTiled = onDevice && !op.isRagged() && !query && accumulators.empty();
+  SmallVector<Value> inits = {key, value};
+  if (query)
+    inits.insert(inits.begin(), query);
+  llvm::append_range(inits, accumulators);
+  Value keys = asIndex(getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Seq));
+  auto loop = tasks(getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Head), keys, isTiled ? columns : 0, inits);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  beginTask(loop.getInductionVar(0), loop.getInductionVar(1));
+  SmallVector<Place> places = {
+      placeOf(loop, op.getKeyDims(), Role::Key, at.kvHead, index(1), depth, isTiled, columns),
+      placeOf(loop, op.getValueDims(), Role::Key, at.kvHead, index(1), valueDepth, isTiled, columns)};
+  if (query)
+    places.insert(places.begin(), placeOfHeads(op.getQueryDims(), Role::Query, mul(at.kvHead, at.group), at.group,
+                                               depth));
+  ValueRange shared = loop.getRegionIterArgs().take_back(accumulators.size());
+  for (const CaptureGradients::Place &place : captures.places(at, shared))
+    places.push_back({place.offsets, place.sizes});
+  SmallVector<Value> results;
+  for (auto [i, place, shared] : llvm::enumerate(places, loop.getRegionIterArgs())) {
+    Value slice = place.slice(*this, shared);
+    results.push_back(i < places.size() - accumulators.size() ? filled(slice, 0.0) : slice);
+  }
+  Gradients gradients;
+  gradients.query = query, gradients.key = key, gradients.value = value;
+  gradients = gradients.with(results);
+  if (isTiled) {
+    gradients = overQueries(loop.getInductionVar(2), gradients, index(0));
+  } else {
+    SmallVector<Value> done =
+        this->loop(index(0), validKeys, columns, gradients.getValues(), [&](Value begin, ValueRange carried) {
+          return overQueries(begin, gradients.with(carried), begin).getValues();
+        });
+    gradients = gradients.with(done);
+  }
+  insert(loop, gradients.getValues(), places);
+  return loop;
+}
+
+scf::ForallOp GradientTasks::overQueryTiles(Value query) {
+  bool isTiled = !op.isRagged();
+  Value queries = asIndex(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
+  auto loop = tasks(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Head), queries, isTiled ? rows : 0,
+                    query);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  beginTaskOfHead(loop.getInductionVar(0), loop.getInductionVar(1));
+  Place place = placeOf(loop, op.getQueryDims(), Role::Query, at.head, index(1), depth, isTiled, rows);
+  Value result = filled(place.slice(*this, loop.getRegionIterArgs()[0]), 0.0);
+  if (isTiled)
+    result = overKeys(loop.getInductionVar(2), result, index(0));
+  else
+    result = this->loop(index(0), validQueries, rows, result, [&](Value begin, ValueRange carried) {
+      return SmallVector<Value>{overKeys(begin, carried[0], begin)};
+    })[0];
+  insert(loop, result, place);
+  return loop;
+}
+
 LogicalResult GradientTasks::rewrite() {
   if (failed(check()))
     return failure();
-  SmallVector<Value> inits;
-  for (Value operand : {op.getQuery(), op.getKey(), op.getValue()})
-    inits.push_back(sumsLike(operand));
-  // Queries are converted in the task.
-  if (getElementTypeOrSelf(op.getQueryGradient()) != type)
-    inits[0] = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, op.getQuery()),
-                                       getElementTypeOrSelf(op.getQueryGradient()));
-  // Rows of ragged tensors that belong to no sequence have gradient 0.
-  for (auto [i, init] : llvm::enumerate(inits))
-    if (op.getCuSeqlens(i == 0 ? Role::Query : Role::Key))
-      init = filled(init, 0.0);
-  llvm::append_range(inits, captures.inits(sequences.sequenceCount));
-  SmallVector<OpFoldResult> tasks = {getAsOpFoldResult(sequences.sequenceCount),
-                                     getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Head)};
-  auto loop = scf::ForallOp::create(b, loc, tasks, inits, /*mapping=*/std::nullopt);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    emitTask(loop);
-  }
-  SmallVector<Value> results;
-  for (auto [sums, result] : llvm::zip(loop.getResults().take_front(3), op.getResults()))
-    results.push_back(rounded(sums, result));
-  llvm::append_range(results, captures.finish(loop.getResults().drop_front(3)));
+  convertLse();
+  auto elementOf = [](Value result) { return getElementTypeOrSelf(result); };
+  Value query = emptyLike(op.getQuery(), onDevice ? elementOf(op.getQueryGradient()) : type, Role::Query);
+  Value key = emptyLike(op.getKey(), elementOf(op.getKeyGradient()), Role::Key);
+  Value value = emptyLike(op.getValue(), elementOf(op.getValueGradient()), Role::Key);
+  SmallVector<Value> accumulators = captures.inits(sequences.sequenceCount), results;
+  if (onDevice)
+    results.push_back(overQueryTiles(query).getResult(0));
+  llvm::append_range(results, overKeyTiles(onDevice ? Value() : query, key, value, accumulators).getResults());
+  for (auto [sums, result] : llvm::zip(results, op.getResults().take_front(3)))
+    sums = rounded(sums, result);
+  SmallVector<Value> gradients = captures.finish(ArrayRef(results).drop_front(3));
+  results.resize(3);
+  llvm::append_range(results, gradients);
   rewriter.replaceOp(op, results);
   return success();
 }

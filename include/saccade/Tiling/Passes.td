@@ -96,12 +96,16 @@ def TileLinear : Pass<"attn-tile-linear", "::mlir::func::FuncOp"> {
 def TileGradient : Pass<"attn-tile-gradient", "::mlir::func::FuncOp"> {
   let summary = "tile gradients of attention into parallel tasks, and these into tiles of queries and keys";
   let description = [{
-    One task per batch and KV head has a loop over tiles of queries of its query heads, and inside it a loop over the
-    tiles of keys that mask and lengths make visible. A tile of pairs consists of five matmuls and one elementwise op,
-    which evaluates the regions. The gradients of keys and values of a head are accumulated in the results, in
-    the order of the queries; so the bits of a result do not depend on the number of threads.
+    One task per batch and KV head has a loop over tiles of keys, and inside it a loop over the tiles of queries of its
+    heads that mask and lengths make visible. A tile of pairs consists of five matmuls and one elementwise op, which
+    evaluates the regions. The gradients of queries are accumulated in the result in the order of the keys, so the
+    bits of a result do not depend on the number of threads.
+
+    With `gpu`, the gradients of queries have tasks of their own, which repeat the two matmuls of scores and products. A
+    task then computes one tile of queries or of keys, so that short batches fill a GPU. Gradients of captures are
+    computed with those of the keys, by one task per batch and KV head.
   }];
-  let options = [Option<"gpu", "gpu", "bool", "false", "a task computes the starts of ragged sequences">];
+  let options = [Option<"gpu", "gpu", "bool", "false", "compute the gradients of queries in tasks of their own">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }

@@ -275,39 +275,42 @@ Value scaled(OpBuilder &b, Location loc, int64_t factor, Value value) {
 
 } // namespace
 
-KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, const IRMapping &values, Value queryLength,
-                                    Value keyLength, Value firstQuery, Value lastQuery, KeyRange keys) const {
+KeyRange KeyBounds::computeRange(OpBuilder &b, Location loc, Role role, const IRMapping &values, Value queryLength,
+                                 Value keyLength, Value first, Value last, KeyRange range) const {
   Materializer materialize{b, loc, values, queryLength, keyLength};
   for (const AffineConstraint &constraint : constraints) {
-    // Take the query with the most visible keys; then rest + key · k ≥ 0.
+    bool isKey = role == Role::Key;
+    int64_t own = isKey ? constraint.key : constraint.query, other = isKey ? constraint.query : constraint.key;
+    if (own == 0)
+      continue;
+    // Take the other position that makes most positions visible; then rest + own · x ≥ 0.
     Value rest = index(b, loc, std::clamp(constraint.constant, -largeTerm, largeTerm));
     auto add = [&](Value summand) { rest = arith::AddIOp::create(b, loc, rest, summand); };
-    if (constraint.query != 0)
-      add(scaled(b, loc, constraint.query, constraint.query > 0 ? lastQuery : firstQuery));
+    if (other != 0)
+      add(scaled(b, loc, other, other > 0 ? last : first));
     for (auto [factor, term] : constraint.terms) {
       Value value = materialize(term);
       if (!value.getType().isIndex())
         value = arith::IndexCastOp::create(b, loc, b.getIndexType(), value);
       add(scaled(b, loc, factor, clamped(b, loc, value)));
     }
-    Value divisor = index(b, loc, std::abs(constraint.key));
-    if (constraint.key < 0) {
-      // k ≤ floor(rest / |key|)
-      Value last = constraint.key == -1 ? rest : arith::FloorDivSIOp::create(b, loc, rest, divisor).getResult();
-      Value end = arith::AddIOp::create(b, loc, last, index(b, loc, 1));
-      keys.end = arith::MinSIOp::create(b, loc, keys.end, end);
+    Value divisor = index(b, loc, std::abs(own));
+    if (own < 0) {
+      // x ≤ floor(rest / |own|)
+      Value most = own == -1 ? rest : arith::FloorDivSIOp::create(b, loc, rest, divisor).getResult();
+      Value end = arith::AddIOp::create(b, loc, most, index(b, loc, 1));
+      range.end = arith::MinSIOp::create(b, loc, range.end, end);
     } else {
-      // k ≥ ceil(−rest / key)
+      // x ≥ ceil(−rest / own)
       Value negated = arith::SubIOp::create(b, loc, index(b, loc, 0), rest);
-      Value begin = constraint.key == 1 ? negated : arith::CeilDivSIOp::create(b, loc, negated, divisor).getResult();
-      keys.begin = arith::MaxSIOp::create(b, loc, keys.begin, begin);
+      Value begin = own == 1 ? negated : arith::CeilDivSIOp::create(b, loc, negated, divisor).getResult();
+      range.begin = arith::MaxSIOp::create(b, loc, range.begin, begin);
     }
   }
-  return keys;
+  return range;
 }
 
-KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, Value batch, Value head, Value queryLength,
-                                    Value keyLength, Value firstQuery, Value lastQuery, KeyRange keys) const {
+IRMapping KeyBounds::mapArguments(Value batch, Value head) const {
   ScoringOpInterface scoring = op;
   IRMapping values;
   if (!scoring.getMask().empty()) {
@@ -316,5 +319,21 @@ KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, Value batch, Val
     values.map(args.head, head);
     values.map(args.captures, scoring.getCaptures());
   }
-  return computeKeyRange(b, loc, values, queryLength, keyLength, firstQuery, lastQuery, keys);
+  return values;
+}
+
+KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, const IRMapping &values, Value queryLength,
+                                    Value keyLength, Value firstQuery, Value lastQuery, KeyRange keys) const {
+  return computeRange(b, loc, Role::Key, values, queryLength, keyLength, firstQuery, lastQuery, keys);
+}
+
+KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, Value batch, Value head, Value queryLength,
+                                    Value keyLength, Value firstQuery, Value lastQuery, KeyRange keys) const {
+  return computeKeyRange(b, loc, mapArguments(batch, head), queryLength, keyLength, firstQuery, lastQuery, keys);
+}
+
+KeyRange KeyBounds::computeQueryRange(OpBuilder &b, Location loc, Value batch, Value head, Value queryLength,
+                                      Value keyLength, Value firstKey, Value lastKey, KeyRange queries) const {
+  return computeRange(b, loc, Role::Query, mapArguments(batch, head), queryLength, keyLength, firstKey, lastKey,
+                      queries);
 }

@@ -18,7 +18,7 @@ struct AffineConstraint {
   llvm::SmallVector<std::pair<int64_t, mlir::Value>> terms;
 };
 
-/// Half-open range of absolute key positions, as index values.
+/// Half-open range of absolute positions, as index values.
 struct KeyRange {
   mlir::Value begin, end;
 };
@@ -45,7 +45,20 @@ public:
                            mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstQuery,
                            mlir::Value lastQuery, KeyRange keys) const;
 
+  /// The inverse: the queries within `queries` that may attend to a key in [firstKey, lastKey]. Constraints that depend
+  /// on the key only are ignored.
+  KeyRange computeQueryRange(mlir::OpBuilder &b, mlir::Location loc, mlir::Value batch, mlir::Value head,
+                             mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstKey, mlir::Value lastKey,
+                             KeyRange queries) const;
+
 private:
+  /// The positions of `role` within `range` that are visible to some position in [first, last] of the other role.
+  KeyRange computeRange(mlir::OpBuilder &b, mlir::Location loc, Role role, const mlir::IRMapping &values,
+                        mlir::Value queryLength, mlir::Value keyLength, mlir::Value first, mlir::Value last,
+                        KeyRange range) const;
+  /// The values of the region arguments for a batch and a head.
+  mlir::IRMapping mapArguments(mlir::Value batch, mlir::Value head) const;
+
   ScoringOpInterface op;
   llvm::SmallVector<AffineConstraint> constraints;
   bool exact = true;
