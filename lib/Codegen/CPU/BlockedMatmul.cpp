@@ -19,6 +19,14 @@ BlockedMatmul::BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock max
       tile(e.alloc({int64_t(llvm::alignTo(maxBlock.rows, rowGroup)), maxBlock.columns})),
       group(e.alloc({rowGroup, maxBlock.depth + 512 / e.type.getWidth()})) {}
 
+/// Whether packing would not pay: with static strides, the elements of a group have constant distances. Temporaries of a
+/// task have static strides.
+bool BlockedMatmul::readsUnpacked(Value lhs) {
+  auto type = cast<MemRefType>(lhs.getType());
+  return packingFactor == 1 && type.getElementType() == e.type &&
+         llvm::none_of(type.getStridesAndOffset().first, ShapedType::isDynamic);
+}
+
 /// tile += lhs · panels for the k-packs [kPack, kPack + kPacks).
 void BlockedMatmul::addBlock(Value lhs, const ResultBlock &block, Value kPack, Value kPacks, const Panels &panels) {
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
@@ -26,14 +34,17 @@ void BlockedMatmul::addBlock(Value lhs, const ResultBlock &block, Value kPack, V
   if (packingFactor > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
-  auto addGroup = [&](Value first, Value count, RegisterBlock registers) {
-    Value source = emitBlock(e, lhs, {e.add(block.row, first), count, k, depth});
-    emitPackRows(e, source, count, e.index(registers.rows), group, packingFactor);
+  auto addGroup = [&](Value first, Value count, RegisterBlock registers, bool isPacked) {
+    Value row = e.add(block.row, first);
+    if (isPacked)
+      emitPackRows(e, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group, packingFactor);
     e.loop(zero, e.ceilDiv(block.columns, width), 1, [&](Value p) {
       Value panel = e.add(panels.panel, p);
       emitMicrokernelInto(
           e, registers, packingFactor, kPacks, tile, first, e.mul(p, width),
-          [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
+          [&](unsigned i, Value inner) {
+            return isPacked ? e.load(group, {e.index(i), inner}) : e.load(lhs, {e.add(row, i), e.add(k, inner)});
+          },
           [&](Value k, unsigned j) {
             return e.loadVector(panels.memref, {panel, e.add(panels.kPack, k), e.index(j * e.lanes())});
           });
@@ -41,10 +52,11 @@ void BlockedMatmul::addBlock(Value lhs, const ResultBlock &block, Value kPack, V
   };
   // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
   Value fullEnd = e.roundDown(block.rows, rowGroup);
-  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full); });
+  bool isPacked = !readsUnpacked(lhs);
+  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full, isPacked); });
   // Excess rows of the last group repeat the last row.
   e.loop(fullEnd, block.rows, tail.rows,
-         [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail); });
+         [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, true); });
 }
 
 void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels) {

@@ -37,6 +37,7 @@ public:
   void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels);
 
 private:
+  bool readsUnpacked(mlir::Value lhs);
   void addBlock(mlir::Value lhs, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
 
   Emitter &e;
