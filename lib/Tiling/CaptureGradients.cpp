@@ -140,7 +140,7 @@ SmallVector<CaptureGradients::Place> CaptureGradients::places(const GradientPosi
       if (isCapture && captures[i].batchDim == inner)
         add(at.absoluteBatch, one);
       else if (isCapture && captures[i].headDim == inner)
-        add(e.add(e.sub(at.absoluteHead, at.head), e.mul(at.kvHead, at.group)), at.group);
+        add(e.add(e.sub(at.absoluteHead, at.head), e.mul(at.kvHead, at.group)), getAsOpFoldResult(at.group));
       else
         add(zero, tensor::getMixedSize(e.b, e.loc, accumulator, dim));
     }

@@ -208,7 +208,8 @@ SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args)
   return results;
 }
 
-SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products) {
+SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products,
+                                          ArrayRef<Type> captureTypes) {
   // Operands of 16-bit matmuls are rounded; others replace the products.
   Type element = getElementTypeOrSelf(op.getQuery());
   bool isWide = element == type;
@@ -221,8 +222,7 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
     for (unsigned n = 0; n < 2; ++n)
       outputs.push_back({temporary({tile.queries, tile.keys}, element), {0, 1}});
   }
-  SmallVector<Type> types = captures.neededTypes();
-  for (Type needed : types)
+  for (Type needed : captureTypes)
     if (needed)
       outputs.push_back({temporary({tile.queries, tile.keys}, needed), {0, 1}});
   Value firstQuery = add(at.firstQuery, tile.query), firstKey = add(at.firstKey, tile.key);
@@ -233,7 +233,7 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
       numbers = {args[2], args[3], args[0], args[1]};
     SmallVector<Value> found = evaluatePair(i, j, numbers);
     SmallVector<Value> results = {convert(found[0], element), convert(found[1], element)};
-    for (auto [value, needed] : llvm::zip(ArrayRef(found).drop_front(2), types))
+    for (auto [value, needed] : llvm::zip(ArrayRef(found).drop_front(2), captureTypes))
       if (needed)
         results.push_back(value.getType().isIndex() ? arith::IndexCastOp::create(b, loc, needed, value).getResult()
                                                     : value);
@@ -320,7 +320,8 @@ GradientTile::Gradients GradientTile::addTile(const PairTile &tile, const Querie
   };
   Value scores = product(queries.query, keys.key, depth),
         products = product(queries.outputGradient, keys.value, valueDepth);
-  SmallVector<Value> found = evaluate(tile, queries, scores, products);
+  SmallVector<Type> captureTypes = sums.captures.empty() ? SmallVector<Type>() : captures.neededTypes();
+  SmallVector<Value> found = evaluate(tile, queries, scores, products, captureTypes);
   Value weights = found[0], gradients = found[1];
   Gradients next;
   if (sums.query)
@@ -331,7 +332,8 @@ GradientTile::Gradients GradientTile::addTile(const PairTile &tile, const Querie
     next.value = matmul({weights, {2, 0}}, queries.outputGradient.over(2, 1), {sums.value, {0, 1}},
                          block(columns, valueDepth, rows));
   }
-  next.captures = captures.add(at, tile, ArrayRef(found).drop_front(2), sums.captures);
+  if (!sums.captures.empty())
+    next.captures = captures.add(at, tile, ArrayRef(found).drop_front(2), sums.captures);
   return next;
 }
 

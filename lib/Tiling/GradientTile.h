@@ -96,9 +96,10 @@ private:
   Gradients addTile(const PairTile &tile, const Queries &queries, const Keys &keys, const Gradients &sums);
   /// `body(sums)`, or `sums` if no pair of the tile is visible.
   Gradients whereVisible(const PairTile &tile, const Gradients &sums, llvm::function_ref<Gradients()> body);
-  /// Weights and gradients of the scores of a tile of pairs, and what the captures need, from the products with keys and
-  /// values.
-  llvm::SmallVector<Value> evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products);
+  /// Weights and gradients of the scores of a tile of pairs, and `captureTypes`, what the captures need, from the products
+  /// with keys and values.
+  llvm::SmallVector<Value> evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products,
+                                    llvm::ArrayRef<mlir::Type> captureTypes);
   llvm::SmallVector<Value> evaluatePair(Value i, Value j, mlir::ValueRange args);
   /// Clones the body of a region and returns the values that it yields.
   llvm::SmallVector<Value> inlineRegion(mlir::Region &region, llvm::ArrayRef<Value> numbers, Value query, Value key);

@@ -332,8 +332,12 @@ KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, Value batch, Val
   return computeKeyRange(b, loc, mapArguments(batch, head), queryLength, keyLength, firstQuery, lastQuery, keys);
 }
 
+KeyRange KeyBounds::computeQueryRange(OpBuilder &b, Location loc, const IRMapping &values, Value queryLength,
+                                      Value keyLength, Value firstKey, Value lastKey, KeyRange queries) const {
+  return computeRange(b, loc, Role::Query, values, queryLength, keyLength, firstKey, lastKey, queries);
+}
+
 KeyRange KeyBounds::computeQueryRange(OpBuilder &b, Location loc, Value batch, Value head, Value queryLength,
                                       Value keyLength, Value firstKey, Value lastKey, KeyRange queries) const {
-  return computeRange(b, loc, Role::Query, mapArguments(batch, head), queryLength, keyLength, firstKey, lastKey,
-                      queries);
+  return computeQueryRange(b, loc, mapArguments(batch, head), queryLength, keyLength, firstKey, lastKey, queries);
 }

@@ -47,6 +47,9 @@ public:
 
   /// The inverse: the queries within `queries` that may attend to a key in [firstKey, lastKey]. Constraints that depend
   /// on the key only are ignored.
+  KeyRange computeQueryRange(mlir::OpBuilder &b, mlir::Location loc, const mlir::IRMapping &values,
+                             mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstKey, mlir::Value lastKey,
+                             KeyRange queries) const;
   KeyRange computeQueryRange(mlir::OpBuilder &b, mlir::Location loc, mlir::Value batch, mlir::Value head,
                              mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstKey, mlir::Value lastKey,
                              KeyRange queries) const;

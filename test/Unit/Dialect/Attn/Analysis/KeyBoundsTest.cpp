@@ -158,7 +158,7 @@ protected:
 
   bool isVisible(AttentionOp op, const Case &given, int64_t query, int64_t key) {
     Interpreter interpreter(given.queryLength, given.keyLength);
-    RegionArguments arguments = getRegionArguments(op.getMask(), /*isScore=*/false);
+    RegionArguments arguments = getRegionArguments(op.getMask(), /*numbers=*/0);
     interpreter.bind(arguments.batch, 0);
     interpreter.bind(arguments.head, 0);
     interpreter.bind(arguments.query, query);
@@ -168,14 +168,14 @@ protected:
     return interpreter(cast<YieldOp>(op.getMask().front().getTerminator()).getOperand()) != 0;
   }
 
-  /// The keys in [begin, end) that queries first to last attend to.
-  std::pair<int64_t, int64_t> reach(AttentionOp op, const KeyBounds &bounds, const Case &given, int64_t first,
-                                    int64_t last, int64_t begin, int64_t end) {
+  /// The positions of `role` in [begin, end) that are visible to positions first to last of the other role.
+  std::pair<int64_t, int64_t> reach(AttentionOp op, const KeyBounds &bounds, const Case &given, Role role,
+                                    int64_t first, int64_t last, int64_t begin, int64_t end) {
     Block block;
     OpBuilder b(&context);
     b.setInsertionPointToStart(&block);
     Location loc = op.getLoc();
-    RegionArguments arguments = getRegionArguments(op.getMask(), /*isScore=*/false);
+    RegionArguments arguments = getRegionArguments(op.getMask(), /*numbers=*/0);
     Interpreter interpreter(given.queryLength, given.keyLength);
     auto argument = [&](Type type, int64_t value) {
       Value made = block.addArgument(type, loc);
@@ -189,10 +189,12 @@ protected:
     for (auto [from, capture] : llvm::zip_equal(arguments.captures, given.captures))
       mapping.map(from, argument(from.getType(), capture.value));
     Value queryLength = argument(index, given.queryLength), keyLength = argument(index, given.keyLength);
-    Value firstQuery = argument(index, first), lastQuery = argument(index, last);
-    KeyRange keys{argument(index, begin), argument(index, end)};
-    keys = bounds.computeKeyRange(b, loc, mapping, queryLength, keyLength, firstQuery, lastQuery, keys);
-    return {interpreter(keys.begin), interpreter(keys.end)};
+    Value firstOther = argument(index, first), lastOther = argument(index, last);
+    KeyRange range{argument(index, begin), argument(index, end)};
+    range = role == Role::Key
+                ? bounds.computeKeyRange(b, loc, mapping, queryLength, keyLength, firstOther, lastOther, range)
+                : bounds.computeQueryRange(b, loc, mapping, queryLength, keyLength, firstOther, lastOther, range);
+    return {interpreter(range.begin), interpreter(range.end)};
   }
 
   MLIRContext context;
@@ -217,7 +219,7 @@ TEST_P(KeyBoundsTest, EveryVisiblePairIsReached) {
   for (int64_t query = 0; query < queries; ++query)
     boxes.push_back({query, query, 0, keys});
   for (const Box &box : boxes) {
-    auto [begin, end] = reach(op, bounds, given, box.first, box.last, box.begin, box.end);
+    auto [begin, end] = reach(op, bounds, given, Role::Key, box.first, box.last, box.begin, box.end);
     bool isRow = box.first == box.last && bounds.isExact();
     for (int64_t key = box.begin; key < box.end; ++key) {
       bool isReached = begin <= key && key < end, isNeeded = false;
@@ -229,6 +231,30 @@ TEST_P(KeyBoundsTest, EveryVisiblePairIsReached) {
              << " in [" << begin << ", " << end << "), but the mask says " << (isNeeded ? "visible" : "hidden");
     }
   }
+}
+
+TEST_P(KeyBoundsTest, EveryQueryOfAVisiblePairIsReached) {
+  const Case &given = GetParam();
+  AttentionOp op = parse(given);
+  ASSERT_TRUE(op);
+  KeyBounds bounds(cast<ScoringOpInterface>(op.getOperation()));
+  constexpr int64_t queries = 40, keys = 24;
+  bool hasQuery = llvm::any_of(bounds.getConstraints(), [](auto &constraint) { return constraint.query != 0; });
+  for (int64_t firstKey = 0; firstKey < keys; firstKey += 3)
+    for (int64_t lastKey : {firstKey, keys - 1}) {
+      auto [begin, end] = reach(op, bounds, given, Role::Query, firstKey, lastKey, 0, queries);
+      for (int64_t query = 0; query < queries; ++query) {
+        bool isReached = begin <= query && query < end, isNeeded = false;
+        for (int64_t key = firstKey; key <= lastKey; ++key)
+          isNeeded |= isVisible(op, given, query, key);
+        // A bound of one constraint that depends on the query is tight for one key.
+        bool isTight = bounds.getConstraints().size() == 1 && bounds.isExact() && hasQuery && firstKey == lastKey;
+        EXPECT_FALSE(isNeeded && !isReached) << "query " << query << " is not in [" << begin << ", " << end
+                                             << "), but attends to a key of " << firstKey << " to " << lastKey;
+        EXPECT_FALSE(isTight && isReached && !isNeeded) << "query " << query << " is in [" << begin << ", " << end
+                                                        << "), but does not attend to key " << firstKey;
+      }
+    }
 }
 
 /// A mask region that yields %r.

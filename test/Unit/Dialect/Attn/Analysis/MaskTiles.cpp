@@ -65,7 +65,7 @@ int main(int count, char **arguments) {
     module->walk([&](AttentionOp found) { op = found; });
   if (!op || length <= 0 || rows <= 0 || columns <= 0)
     return 2;
-  RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
+  RegionArguments args = getRegionArguments(op.getMask(), /*numbers=*/0);
   std::vector<Table> tables(args.captures.size());
   for (Table &table : tables) {
     int64_t rank = 0, size = 1;

@@ -93,11 +93,11 @@ TEST_F(AttnDialectTest, RegionArgumentsHaveNames) {
                                          "%r = arith.addf %s, %c : f32 attn.yield %r : f32 } : " +
                                          types + " -> tensor<2x?x4x40xf32>");
   ASSERT_TRUE(op);
-  RegionArguments score = getRegionArguments(op.getScore(), /*isScore=*/true);
+  RegionArguments score = getRegionArguments(op.getScore(), /*numbers=*/1);
   EXPECT_TRUE(score.score.getType().isF32());
   EXPECT_EQ(score.key, op.getScore().getArgument(4));
   ASSERT_EQ(score.captures.size(), 1u);
-  RegionArguments mask = getRegionArguments(op.getMask(), /*isScore=*/false);
+  RegionArguments mask = getRegionArguments(op.getMask(), /*numbers=*/0);
   EXPECT_FALSE(mask.score);
   EXPECT_EQ(mask.query, op.getMask().getArgument(2));
   EXPECT_EQ(mask.captures.size(), 1u);
