@@ -47,23 +47,6 @@ static LogicalResult checkOutput(attn::AttentionOp op, const Scorer &scorer, con
   return success();
 }
 
-/// The length operand `length` at `batch`, or `whole` if it is null.
-static FailureOr<int64_t> lengthOf(attn::AttentionOp op, Frame &frame, StringRef role, Value length, int64_t batch,
-                                   int64_t batches, int64_t whole) {
-  if (!length)
-    return whole;
-  if (!isa<RankedTensorType>(length.getType()))
-    return frame.index(length);
-  FailureOr<Cells *> lengths = frame.cells(length);
-  if (failed(lengths))
-    return failure();
-  if ((*lengths)->getShape()[0] != batches)
-    return op.emitOpError() << role << " has batch size " << (*lengths)->getShape()[0] << ", but query has " << batches;
-  if (failed(frame.demand(length, Box{{batch}, {1}})))
-    return failure();
-  return (*lengths)->data()[batch].integer;
-}
-
 /// The sink of a head; −inf if there is none.
 static FailureOr<double> sinkOf(attn::AttentionOp op, Frame &frame, int64_t head, int64_t heads) {
   Value sink = op.getSink();
@@ -120,7 +103,6 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
     return failure();
   if (range.heads == 0)
     return success();
-  int64_t batches = scorer->query.batches();
   bool isRagged = op.getCuSeqlensQ() != nullptr;
   std::vector<double> scores, weights, factors;
   if (isRagged) {
@@ -131,30 +113,24 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
         if (failed(visit(*scorer, {0, head, 0, tokenIndex, {}, {}, {}, -INFINITY})))
           return failure();
   }
-  int64_t firstBatch = isRagged ? 0 : range.batch, lastBatch = isRagged ? batches : range.batch + range.batches;
+  int64_t firstBatch = isRagged ? 0 : range.batch,
+          lastBatch = isRagged ? scorer->query.batches() : range.batch + range.batches;
   for (int64_t batch = firstBatch; batch < lastBatch; ++batch) {
     // The part of the range in this batch.
     int64_t start = scorer->query.start(batch), firstPosition = std::max<int64_t>(range.position - start, 0);
     int64_t lastPosition = std::min(range.position + range.positions - start, scorer->query.length(batch));
     if (isRagged && firstPosition >= lastPosition)
       continue;
-    int64_t keyExtent = scorer->key.length(batch);
-    FailureOr<int64_t> queryLength =
-        lengthOf(op, frame, "q_len", op.getQLen(), batch, batches, scorer->at[2] + scorer->query.length(batch));
-    FailureOr<int64_t> keyLength =
-        lengthOf(op, frame, "kv_len", op.getKvLen(), batch, batches, scorer->at[3] + keyExtent);
-    if (failed(queryLength) || failed(keyLength))
+    FailureOr<int64_t> keys = scorer->enterBatch(batch);
+    if (failed(keys))
       return failure();
-    scorer->queryLength = *queryLength;
-    scorer->keyLength = *keyLength;
-    int64_t keys = std::clamp<int64_t>(*keyLength - scorer->at[3], 0, keyExtent);
 
     int64_t firstKVHead = scorer->kvHead(range.head);
     int64_t kvHeads = scorer->kvHead(range.head + range.heads - 1) - firstKVHead + 1;
     if (failed(frame.demand(op.getQuery(), scorer->query.box(batch, range.head, range.heads, firstPosition,
                                                              lastPosition - firstPosition))) ||
-        failed(frame.demand(op.getKey(), scorer->key.box(batch, firstKVHead, kvHeads, 0, keys))) ||
-        failed(frame.demand(op.getValue(), scorer->value.box(batch, firstKVHead, kvHeads, 0, keys))))
+        failed(frame.demand(op.getKey(), scorer->key.box(batch, firstKVHead, kvHeads, 0, *keys))) ||
+        failed(frame.demand(op.getValue(), scorer->value.box(batch, firstKVHead, kvHeads, 0, *keys))))
       return failure();
     for (int64_t head = range.head; head < range.head + range.heads; ++head) {
       FailureOr<double> sink = sinkOf(op, frame, head, scorer->query.extent(Dim::Head));
@@ -162,7 +138,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
         return failure();
       for (int64_t position = firstPosition; position < lastPosition; ++position) {
         bool isWithin = scorer->at[2] + position < scorer->queryLength;
-        if (failed(scorer->scores(batch, head, position, isWithin ? keys : 0, scores)))
+        if (failed(scorer->scores(batch, head, position, isWithin ? *keys : 0, scores)))
           return failure();
         double logSumExp = softmax(frame, scorer->scoreType, scores, isWithin ? *sink : -INFINITY, weights);
         factors = weights;

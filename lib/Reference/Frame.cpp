@@ -17,6 +17,7 @@ const Semantics *saccade::reference::semanticsOf(Operation *op) {
     SemanticsTable table;
     addAttentionSemantics(table);
     addAttentionTileSemantics(table);
+    addGradientSemantics(table);
     addLinearSemantics(table);
     addControlFlowSemantics(table);
     addTensorSemantics(table);

@@ -54,6 +54,7 @@ private:
 // One function per family of ops.
 void addAttentionSemantics(SemanticsTable &table);
 void addAttentionTileSemantics(SemanticsTable &table);
+void addGradientSemantics(SemanticsTable &table);
 void addLinearSemantics(SemanticsTable &table);
 void addControlFlowSemantics(SemanticsTable &table);
 void addTensorSemantics(SemanticsTable &table);

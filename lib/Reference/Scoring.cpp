@@ -41,10 +41,10 @@ Box NamedCells::box(int64_t batch, int64_t head, int64_t heads, int64_t position
 //===----------------------------------------------------------------------===//
 
 /// Reads and checks cu_seqlens of ragged sequences.
-LogicalResult Scorer::findSequences(attn::AttentionOp whole) {
+LogicalResult Scorer::findSequences() {
   for (auto [clause, operand, offsets, views] :
-       {std::tuple("cu_seqlens_q", "query", whole.getCuSeqlensQ(), SmallVector<NamedCells *>{&query}),
-        std::tuple("cu_seqlens_k", "key", whole.getCuSeqlensK(), SmallVector<NamedCells *>{&key, &value})}) {
+       {std::tuple("cu_seqlens_q", "query", op.getCuSeqlensQ(), SmallVector<NamedCells *>{&query}),
+        std::tuple("cu_seqlens_k", "key", op.getCuSeqlensK(), SmallVector<NamedCells *>{&key, &value})}) {
     if (!offsets)
       continue;
     FailureOr<Cells *> cells = frame->cells(offsets);
@@ -52,16 +52,16 @@ LogicalResult Scorer::findSequences(attn::AttentionOp whole) {
       return failure();
     int64_t size = (*cells)->getShape()[0], before = 0, total = views[0]->extent(Dim::Seq);
     if (size == 0)
-      return whole.emitOpError() << clause << " is empty, expected one more element than sequences";
+      return op->emitOpError() << clause << " is empty, expected one more element than sequences";
     if (failed(frame->demand(offsets, Box{{0}, {size}})))
       return failure();
     for (int64_t i = 0; i < size; ++i) {
       int64_t offset = (*cells)->data()[i].integer;
       if (i == 0 && offset != 0)
-        return whole.emitOpError() << clause << " starts with " << offset << ", expected 0";
+        return op->emitOpError() << clause << " starts with " << offset << ", expected 0";
       if (offset < before || offset > total)
-        return whole.emitOpError() << clause << " has element " << i << " = " << offset << ", expected " << before
-                                   << " to " << total << ", the rows of " << operand;
+        return op->emitOpError() << clause << " has element " << i << " = " << offset << ", expected " << before
+                                 << " to " << total << ", the rows of " << operand;
       for (NamedCells *view : views)
         view->starts.push_back(offset);
       before = offset;
@@ -80,8 +80,7 @@ LogicalResult Scorer::findExtents() {
       return failure();
     *view = {*cells, dims};
   }
-  auto whole = dyn_cast<attn::AttentionOp>(op.getOperation());
-  if (whole && failed(findSequences(whole)))
+  if (failed(findSequences()))
     return failure();
   auto sameBatches = [&](StringRef role, const NamedCells &view) -> LogicalResult {
     if (view.batches() == query.batches())
@@ -143,9 +142,52 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
     if (named.name == "tally")
       scorer.tallies.push_back(*bound);
     else
-      (named.isMask() ? scorer.mask : named.name == "score" ? scorer.score : scorer.weight) = *bound;
+      (named.isMask()           ? scorer.mask
+       : named.name == "score"  ? scorer.score
+       : named.name == "weight" ? scorer.weight
+                                : scorer.gradient) = *bound;
   }
   return scorer;
+}
+
+/// The length operand `length` at `batch`, or `whole` if it is null.
+static FailureOr<int64_t> lengthOf(attn::ScoringOpInterface op, Frame &frame, StringRef role, Value length,
+                                   int64_t batch, int64_t batches, int64_t whole) {
+  if (!length)
+    return whole;
+  if (!isa<RankedTensorType>(length.getType()))
+    return frame.index(length);
+  FailureOr<Cells *> lengths = frame.cells(length);
+  if (failed(lengths))
+    return failure();
+  if ((*lengths)->getShape()[0] != batches)
+    return op->emitOpError() << role << " has batch size " << (*lengths)->getShape()[0] << ", but query has "
+                             << batches;
+  if (failed(frame.demand(length, Box{{batch}, {1}})))
+    return failure();
+  return (*lengths)->data()[batch].integer;
+}
+
+FailureOr<int64_t> Scorer::enterBatch(int64_t batch) {
+  int64_t batches = query.batches(), keys = key.length(batch);
+  FailureOr<int64_t> ofQueries =
+      lengthOf(op, *frame, "q_len", op.getQLen(), batch, batches, at[2] + query.length(batch));
+  FailureOr<int64_t> ofKeys = lengthOf(op, *frame, "kv_len", op.getKvLen(), batch, batches, at[3] + keys);
+  if (failed(ofQueries) || failed(ofKeys))
+    return failure();
+  queryLength = *ofQueries;
+  keyLength = *ofKeys;
+  return std::clamp<int64_t>(keyLength - at[3], 0, keys);
+}
+
+FailureOr<Program *> Scorer::runGradient(int64_t key, double probability, double product, double delta) {
+  double numbers[] = {probability, scaledScores[key], product, delta};
+  for (auto [i, number] : llvm::enumerate(numbers))
+    gradient->setArgument(i, Scalar{.real = number});
+  gradient->setArgument(7, Scalar{.integer = at[3] + key});
+  if (failed(gradient->run()))
+    return failure();
+  return gradient;
 }
 
 FailureOr<double> Scorer::modifiedWeight(int64_t key, double value) {
@@ -192,12 +234,12 @@ RowMax::RowMax(ArrayRef<double> scores) {
 }
 
 LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores) {
-  SmallVector<Program *> programs = {mask, score, weight};
+  SmallVector<Program *> programs = {mask, score, weight, gradient};
   programs.append(tallies);
   for (Program *program : programs) {
     if (!program)
       continue;
-    unsigned first = program == mask ? 0 : 1;
+    unsigned first = program == mask ? 0 : program == gradient ? 4 : 1;
     program->setArgument(first, Scalar{.integer = at[0] + batch});
     program->setArgument(first + 1, Scalar{.integer = at[1] + head});
     program->setArgument(first + 2, Scalar{.integer = at[2] + position});
@@ -214,6 +256,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
   bool isNarrow = frame->isRounded() && scoreType.isF32();
   auto dotProduct = isNarrow ? dot<float> : dot<double>;
   scores.assign(keys, -INFINITY);
+  scaledScores.assign(keys, 0);
   for (int64_t i = 0; i < keys; ++i) {
     if (mask) {
       mask->setArgument(3, Scalar{.integer = at[3] + i});
@@ -222,7 +265,8 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
       if (!mask->yielded(0).integer)
         continue;
     }
-    scores[i] = frame->rounded(scoreType, dotProduct(depth, q, queryStride, k + i * step, keyStride) * scale);
+    scores[i] = scaledScores[i] =
+        frame->rounded(scoreType, dotProduct(depth, q, queryStride, k + i * step, keyStride) * scale);
     if (score) {
       score->setArgument(4, Scalar{.integer = at[3] + i});
       score->setArgument(0, Scalar{.real = scores[i]});

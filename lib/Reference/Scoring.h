@@ -60,8 +60,15 @@ public:
   /// read.
   mlir::LogicalResult scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores);
 
+  /// For an op on whole tensors: sets the lengths to those of `batch` and returns the number of keys up to the length.
+  mlir::FailureOr<int64_t> enterBatch(int64_t batch);
+
   /// Applies the weight region, if any, to the weight `value` at `key`, for the row whose scores were computed last.
   mlir::FailureOr<double> modifiedWeight(int64_t key, double value);
+  /// The scaled score at `key` before the score region, for the row whose scores were computed last.
+  double scaledScore(int64_t key) const { return scaledScores[key]; }
+  /// Runs the gradient region of `attn.gradient` at `key`, for the row whose scores were computed last.
+  mlir::FailureOr<Program *> runGradient(int64_t key, double probability, double product, double delta);
   /// Runs tally region `number` at `key`, for the row whose scores were computed last.
   mlir::LogicalResult tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount);
 
@@ -75,14 +82,15 @@ public:
 
 private:
   Scorer(attn::ScoringOpInterface op, Frame &frame) : op(op), frame(&frame) {}
-  mlir::LogicalResult findSequences(attn::AttentionOp whole);
+  mlir::LogicalResult findSequences();
   mlir::LogicalResult findExtents();
   mlir::LogicalResult findScale();
 
   attn::ScoringOpInterface op;
   Frame *frame;
   double scale = 1;
-  Program *score = nullptr, *mask = nullptr, *weight = nullptr;
+  Program *score = nullptr, *mask = nullptr, *weight = nullptr, *gradient = nullptr;
+  std::vector<double> scaledScores;
   llvm::SmallVector<Program *> tallies;
 };
 

@@ -56,6 +56,7 @@ COMPONENTS = [
               (r"Dialect/Attn", r"Unit/(Attn|Analysis)", r"Tiling/", r"Tools/explain",
                r"Execution/(capture|relative|window|prepack)", _ATTENTION, _GRAPHS),
               ("mask_tiles", "masks", "scores", "regions_random")),
+    Component("Derivatives", ("lib/Dialect/Attn/Derivatives",), (r"Unit/AttnDerivatives", r"Dialect/Attn/Derivatives")),
     Component("Dialect", ("lib/Dialect/Attn/IR", "lib/Dialect/Attn/Transforms"),
               (r"Dialect/Attn", r"Unit/(Attn|Shape)", r"Execution/(capture|empty|matmul|elementwise|relative)",
                r"Tools/language",

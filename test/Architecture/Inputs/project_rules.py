@@ -15,9 +15,9 @@ import sys
 import tempfile
 
 # The order of the stages. A stage may use earlier stages only.
-STAGES = ["Dialect", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT",
+STAGES = ["Dialect", "Derivatives", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT",
           "CAPI"]
-LOWERING = {"Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT", "CAPI"}
+LOWERING = {"Derivatives", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT", "CAPI"}
 # What the mains may use: drivers, the reference, the dialect itself, and a component's Passes.h to register it.
 ALLOWED_IN_TOOLS = {"Pipeline", "JIT", "Reference", "PtxSim", "Support", "Target", "Runtime", "Dialect"}
 
@@ -44,8 +44,8 @@ class Tree:
 def component_of(path):
     """The component of a source file, header or include path, e.g. "Codegen"; None if it belongs to none."""
     path = re.sub(r"^(lib|include/saccade|saccade)/", "", path)
-    if path.startswith("Dialect/Attn/Transforms/"):
-        return "Transforms"
+    if part := re.match("Dialect/Attn/(Derivatives|Transforms)/", path):
+        return part[1]
     return path.split("/")[0] if "/" in path else None
 
 
@@ -280,6 +280,7 @@ PLANTED = {
         ({"lib/Codegen/A.cpp": '#include "saccade/Dialect/Attn/Transforms/A.h"\n'}, "tiles only"),
         ({"include/saccade/Codegen/A.h": '#include "saccade/Import/A.h"\n'}, "tiles only"),
         ({"lib/Dialect/Attn/IR/A.cpp": '#include "saccade/Schedule/A.h"\n'}, "comes after"),
+        ({"lib/Dialect/Attn/Analysis/A.cpp": '#include "saccade/Dialect/Attn/Derivatives/A.h"\n'}, "comes after"),
         ({"lib/Tiling/A.cpp": '#include "saccade/Codegen/CPU/A.h"\n'}, "comes after"),
         ({"tools/t/t.cpp": '#include "saccade/Tiling/KeyLoop.h"\n'}, "no pass internals"),
         ({"lib/Reference/A.cpp": '#include "saccade/Tiling/A.h"\n'}, "must not share"),

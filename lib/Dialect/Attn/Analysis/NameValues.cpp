@@ -44,8 +44,10 @@ SmallVector<std::string> saccade::attn::nameValues(func::FuncOp function) {
     names.push_back(nameArgument(argument));
   // With branches the last block may have another terminator; such functions are rejected later.
   auto returned = dyn_cast<func::ReturnOp>(function.getBody().back().getTerminator());
-  for (unsigned i = 0, count = function.getNumResults(); i < count; ++i)
-    names.push_back(nameResult(returned ? returned.getOperand(i) : Value(), i, count));
+  for (unsigned i = 0, count = function.getNumResults(); i < count; ++i) {
+    auto given = function.getResultAttrOfType<StringAttr>(i, resultNameAttr);
+    names.push_back(given ? given.str() : nameResult(returned ? returned.getOperand(i) : Value(), i, count));
+  }
 
   llvm::StringSet<> taken;
   for (std::string &name : names) {

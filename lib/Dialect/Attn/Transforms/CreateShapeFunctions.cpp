@@ -59,10 +59,12 @@ static DictionaryAttr getSignature(func::FuncOp entry) {
                                     builder.getNamedAttr("type", TypeAttr::get(entry.getFunctionType()))});
 }
 
-/// Removes the names of dimensions; the shape function has the checks for them.
-static void removeDimNames(func::FuncOp function) {
+/// Removes the names of dimensions and results: the shape function has the checks, and the signature the names.
+static void removeNames(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     function.removeArgAttr(i, dimNamesAttr);
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    function.removeResultAttr(i, StringAttr::get(function.getContext(), resultNameAttr));
 }
 
 /// Creates the shape function after `entry`.
@@ -78,7 +80,7 @@ static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElement
   builder.setInsertionPoint(terminator);
   ShapeChecks checks(builder, function.getLoc(), mayReadElements);
   checks.addForArguments(function, nameValues(entry));
-  removeDimNames(function);
+  removeNames(function);
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
     checks.addFor(&op);
 
@@ -119,7 +121,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
       if (failed(createShapeFunction(function, mayReadElements)))
         return signalPassFailure();
-      removeDimNames(function);
+      removeNames(function);
       // A name with a dot is not a C identifier, so it cannot clash with @expf, @memcpy or @saccade_allocate.
       function.setName((function.getName() + ".body").str());
     }

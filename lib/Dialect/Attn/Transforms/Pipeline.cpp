@@ -23,6 +23,8 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions
   pm.addNestedPass<func::FuncOp>(createRaiseAttention({options.remarks, options.lint}));
   if (options.lint)
     pm.addPass(attn::createLint());
+  // After raising, because attention has a rule and a softmax has none, and before entries have shape functions.
+  pm.addPass(attn::createDifferentiate());
   // Before fusion, so that messages name the user's ops. The host cannot read GPU memory.
   pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU}));
   OpPassManager &function = pm.nest<func::FuncOp>();

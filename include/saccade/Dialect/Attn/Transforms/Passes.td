@@ -58,6 +58,34 @@ def SplitIndexCasts : Pass<"attn-split-index-casts", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
+def Differentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
+  let summary = "create the gradient functions of functions marked attn.gradient";
+  let description = [{
+    A function `@f` with the attribute `attn.gradient` gets a gradient function `@f_gradient`. Calls must have been inlined.
+
+    - The log-sum-exp of each attention in `@f` that is not a result becomes a further result.
+    - The arguments of `@f_gradient` are those of `@f`, then its results, then a gradient of each result that `@f` had
+      before, if it has float elements.
+    - It returns a gradient of each argument with float elements, except for those with the attribute
+      `attn.no_gradient`. A gradient has the type of the argument; that of a scalar is a tensor of rank 0.
+
+    Results that are passed in are not computed again; other values are. At points where a function has no derivative the
+    gradient is that of PyTorch. A function that uses an op without a rule is an error that names the op.
+
+    ```mlir
+    func.func @f(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32>
+        attributes {attn.gradient} {
+      %o = attn.attention %q[s,d], %k[s,d], %v[s,d]
+          : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+      return %o : tensor<?x64xf32>
+    }
+    // @f_gradient(%q, %k, %v, %output, %lse, %output_gradient) -> (gradients of %q, %k, %v)
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def FuseElementwise : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
   let summary = "fuse elementwise ops around attention";
   let description = [{

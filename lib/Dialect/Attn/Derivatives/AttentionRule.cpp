@@ -1,0 +1,209 @@
+//===- AttentionRule.cpp - The rule of attn.attention -------------------------===//
+//
+// Emits the sums of each row that `attn.gradient` reads, the op itself, and the gradients of sinks and scales, which
+// follow from its operands and results.
+//
+//===----------------------------------------------------------------------===//
+#include "GradientRegion.h"
+#include "Gradients.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+namespace {
+
+class AttentionRule {
+public:
+  AttentionRule(AttentionOp op, Gradients &gradients)
+      : op(op), gradients(gradients), b(gradients.b), loc(op.getLoc()), e{b, loc}, type(op.getScoreType()) {}
+
+  LogicalResult apply() {
+    if (Value max = op.getRowMax(); max && gradients.of(max))
+      return gradients.emitError(op) << "no rule for the row maximum of '" << op->getName() << "'";
+    lse = gradients.primal(op.getLse());
+    outputGradient = gradients.of(op.getOutput());
+    if (!outputGradient)
+      outputGradient = e.zeros(gradients.primal(op.getOutput()), getElementTypeOrSelf(op.getOutput()));
+    emitDelta();
+    if (failed(emitGradient()))
+      return failure();
+    if (Value sink = op.getSink(); sink && gradients.isActive(sink))
+      gradients.add(sink, emitSinkGradient(sink));
+    if (Value scale = op.getScaleValue(); scale && gradients.isActive(scale))
+      gradients.add(scale, emitScaleGradient(scale));
+    return success();
+  }
+
+private:
+  /// The map from loops over `dims` to the dimensions of a tensor that names them `names`.
+  AffineMap mapOf(ArrayRef<Dim> dims, ArrayRef<Dim> names) {
+    return AffineMap::get(
+        dims.size(), 0,
+        llvm::map_to_vector(names, [&](Dim name) { return b.getAffineDimExpr(llvm::find(dims, name) - dims.begin()); }),
+        b.getContext());
+  }
+  Value widened(OpBuilder &nested, Value element) { return TensorEmitter::convertedScalar(nested, loc, element, type); }
+  /// sums + Σ x · y over the loops `dims` that rows do not have.
+  Value addProducts(Value sums, ArrayRef<Dim> dims, Value x, Value y) {
+    AffineMap map = mapOf(dims, dims);
+    SmallVector<Dim> rows = op.getResultDims(op.getLse());
+    return e.generic({{x, map}, {y, map}}, {sums, mapOf(dims, rows)}, [&](OpBuilder &nested, ValueRange elements) {
+      Value product = arith::MulFOp::create(nested, loc, widened(nested, elements[0]), widened(nested, elements[1]));
+      return arith::AddFOp::create(nested, loc, elements[2], product);
+    });
+  }
+
+  /// delta = Σ output · gradient + Σ tally · gradient − gradient of the log-sum-exp.
+  void emitDelta() {
+    delta = e.zeros(lse, type);
+    delta = addProducts(delta, op.getOutputDims().getDims(), gradients.primal(op.getOutput()), outputGradient);
+    for (Value tally : op.getTallies())
+      if (Value gradient = gradients.of(tally))
+        delta = addProducts(delta, op.getResultDims(tally), gradients.primal(tally), gradient);
+    if (Value gradient = gradients.of(op.getLse()))
+      delta = e.elementwise({delta, gradient}, type, [&](OpBuilder &nested, ValueRange elements) {
+        return arith::SubFOp::create(nested, loc, elements[0], elements[1]);
+      });
+  }
+
+  /// The captures of the attention, and those with which the gradient region reads the gradients of tallies.
+  GradientCaptures collectCaptures() {
+    GradientCaptures captures;
+    llvm::append_range(captures.values, op.getCaptures());
+    captures.differentiated.resize(op.getCaptures().size());
+    for (auto [i, capture] : llvm::enumerate(op.getCaptures()))
+      if (gradients.isActive(capture))
+        captures.differentiated.set(i);
+    auto add = [&](Value value) {
+      captures.values.push_back(value);
+      return unsigned(captures.values.size() - 1);
+    };
+    bool hasTallies = false;
+    for (Value tally : op.getTallies()) {
+      Value gradient = gradients.of(tally);
+      captures.tallyGradients.push_back(gradient ? std::optional(add(gradient)) : std::nullopt);
+      hasTallies |= bool(gradient);
+    }
+    if (!hasTallies)
+      return captures;
+    for (auto [origin, position] : llvm::zip(captures.at, op.getAt()))
+      if (!isConstantIntValue(position, 0))
+        origin = add(position);
+    if (Value offsets = op.getCuSeqlensQ())
+      captures.cuSeqlensQ = add(offsets);
+    return captures;
+  }
+
+  LogicalResult emitGradient() {
+    GradientCaptures captures = collectCaptures();
+    Region region;
+    SmallVector<int64_t> reads;
+    bool isPlain = op.getScore().empty() && op.getWeight().empty() &&
+                   llvm::none_of(captures.tallyGradients, [](const auto &gradient) { return gradient.has_value(); });
+    if (!isPlain) {
+      FailureOr<SmallVector<int64_t>> built = buildGradientRegion(op, captures, region);
+      if (failed(built))
+        return failure();
+      reads = *built;
+    }
+    SmallVector<int64_t> differentiated(reads);
+    differentiated.erase(llvm::unique(differentiated), differentiated.end());
+    auto gradientType = [&](Value of, bool isWide) {
+      RankedTensorType shape = getGradientType(of);
+      return isWide ? shape.clone(type) : shape;
+    };
+    // The scale's gradient is a sum over that of the queries. Sums over all pairs are not rounded to 16 bits.
+    Value scale = op.getScaleValue();
+    SmallVector<Type> types = {gradientType(op.getQuery(), scale && gradients.isActive(scale)),
+                               gradientType(op.getKey(), false), gradientType(op.getValue(), false)};
+    for (int64_t capture : differentiated)
+      types.push_back(gradientType(op.getCaptures()[capture], true));
+    auto gradient = GradientOp::create(
+        b, loc, types, op.getQuery(), op.getKey(), op.getValue(), captures.values, op.getQLen(), op.getKvLen(),
+        op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(), outputGradient, lse, delta, op.getQueryDimsAttr(),
+        op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(), reads,
+        /*schedule=*/ScheduleAttr());
+    for (auto [from, to] :
+         {std::pair(&op.getScore(), &gradient.getScore()), std::pair(&op.getMask(), &gradient.getMask()),
+          std::pair(&op.getWeight(), &gradient.getWeight())}) {
+      IRMapping mapping;
+      from->cloneInto(to, mapping);
+      if (!to->empty())
+        for (Value added : ArrayRef(captures.values).drop_front(op.getCaptures().size()))
+          to->addArgument(added.getType(), loc);
+    }
+    gradient.getGradient().takeBody(region);
+    queryGradient = gradient.getQueryGradient();
+    gradients.add(op.getQuery(), queryGradient);
+    gradients.add(op.getKey(), gradient.getKeyGradient());
+    gradients.add(op.getValue(), gradient.getValueGradient());
+    for (auto [capture, result] : llvm::zip_equal(differentiated, gradient.getCaptureGradients()))
+      gradients.add(op.getCaptures()[capture], result);
+    return success();
+  }
+
+  /// −Σ exp(sink − lse) · delta over the rows of a head; the sink has no value.
+  Value emitSinkGradient(Value sink) {
+    SmallVector<Dim> rows = op.getResultDims(op.getLse()), heads;
+    bool isTensor = isa<RankedTensorType>(sink.getType());
+    if (isTensor && llvm::is_contained(rows, Dim::Head))
+      heads.push_back(Dim::Head);
+    AffineMap ofRows = mapOf(rows, rows), ofHeads = mapOf(rows, heads);
+    // Without a dimension of heads there is one head.
+    AffineMap ofSink = isTensor && heads.empty()
+                           ? AffineMap::get(rows.size(), 0, b.getAffineConstantExpr(0), b.getContext())
+                           : ofHeads;
+    RankedTensorType sums = RankedTensorType::get({}, type);
+    Value zeros = heads.empty() ? e.zeros(ArrayRef<OpFoldResult>(), sums) : e.zeros(sink, type);
+    Value result = e.generic(
+        {{sink, ofSink}, {lse, ofRows}, {delta, ofRows}}, {zeros, ofHeads},
+        [&](OpBuilder &nested, ValueRange elements) -> Value {
+          Value difference = arith::SubFOp::create(nested, loc, widened(nested, elements[0]), elements[1]);
+          Value product = arith::MulFOp::create(nested, loc, math::ExpOp::create(nested, loc, difference), elements[2]);
+          // Rows from `q_len` on have no sink.
+          Value infinity = arith::ConstantOp::create(
+              nested, loc, nested.getFloatAttr(type, APFloat::getInf(type.getFloatSemantics(), /*Negative=*/true)));
+          Value isEmpty = arith::CmpFOp::create(nested, loc, arith::CmpFPredicate::OEQ, elements[1], infinity);
+          Value zero = arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, 0));
+          Value amount = arith::SelectOp::create(nested, loc, isEmpty, zero, product);
+          return arith::SubFOp::create(nested, loc, elements[3], amount);
+        });
+    if (isTensor && heads.empty())
+      result = tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get({1}, type), result,
+                                             ArrayRef<ReassociationIndices>());
+    return result;
+  }
+
+  /// Σ ds · (q · k) = Σ q · (gradient of q) / scale.
+  Value emitScaleGradient(Value scale) {
+    ArrayRef<Dim> dims = op.getQueryDims().getDims();
+    AffineMap map = mapOf(dims, dims), none = mapOf(dims, {});
+    Value sums = e.generic({{op.getQuery(), map}, {queryGradient, map}},
+                           {e.zeros(ArrayRef<OpFoldResult>(), RankedTensorType::get({}, type)), none},
+                           [&](OpBuilder &nested, ValueRange elements) -> Value {
+                             Value product =
+                                 arith::MulFOp::create(nested, loc, widened(nested, elements[0]), elements[1]);
+                             return arith::AddFOp::create(nested, loc, elements[2], product);
+                           });
+    return e.elementwise(sums, type, [&](OpBuilder &nested, ValueRange elements) {
+      return arith::DivFOp::create(nested, loc, elements[0], scale);
+    });
+  }
+
+  AttentionOp op;
+  Gradients &gradients;
+  OpBuilder &b;
+  Location loc;
+  TensorEmitter e;
+  FloatType type; ///< of scores
+  Value lse, outputGradient, delta, queryGradient;
+};
+
+} // namespace
+
+LogicalResult saccade::attn::differentiateAttention(Operation *op, Gradients &gradients) {
+  return AttentionRule(cast<AttentionOp>(op), gradients).apply();
+}

@@ -1,0 +1,209 @@
+//===- GradientFunction.cpp - The gradient function of a function -------------===//
+//
+// The gradient function has a copy of the body, in which results that a caller passes in need not be computed, and
+// behind it the gradients in reverse order.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
+#include "Gradients.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "saccade/Dialect/Attn/Analysis/NameValues.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+Value Gradients::of(Value value) {
+  auto known = parts.find(source.lookup_or(value, value));
+  if (known == parts.end())
+    return {};
+  Value sum = TensorEmitter{b, value.getLoc()}.sum(known->second);
+  known->second = {sum};
+  return sum;
+}
+
+void Gradients::add(Value value, Value gradient) {
+  if (isActive(value))
+    parts[source.lookup_or(value, value)].push_back(TensorEmitter{b, gradient.getLoc()}.converted(gradient, value));
+}
+
+//===----------------------------------------------------------------------===//
+// The function
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Adds the log-sum-exp to the results of an attention.
+AttentionOp addLse(AttentionOp op) {
+  OpBuilder b(op);
+  SmallVector<int64_t> shape;
+  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
+    if (op.getOutputDims().position(dim))
+      shape.push_back(getStaticDimSize(op.getOutput(), op.getOutputDims(), dim));
+  auto typeOf = [](Value value) { return value ? value.getType() : Type(); };
+  auto made = AttentionOp::create(
+      b, op.getLoc(), typeOf(op.getOutput()), RankedTensorType::get(shape, op.getScoreType()), typeOf(op.getRowMax()),
+      typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(), op.getKey(), op.getValue(), op.getCaptures(),
+      op.getQLen(), op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), op.getScaleValue(), op.getAt(), op.getSink(),
+      op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
+      op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
+  for (auto [from, to] : llvm::zip_equal(op->getRegions(), made->getRegions()))
+    to.takeBody(from);
+  made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  SmallVector<Value> results = {made.getOutput()};
+  llvm::append_range(results, made->getResults().drop_front(2));
+  op->replaceAllUsesWith(results);
+  op.erase();
+  return made;
+}
+
+/// Makes the log-sum-exp of each attention a result.
+void returnLse(func::FuncOp function) {
+  auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+  for (AttentionOp op : llvm::to_vector(function.getOps<AttentionOp>())) {
+    if (!op.getLse())
+      op = addLse(op);
+    if (llvm::is_contained(terminator.getOperands(), op.getLse()))
+      continue;
+    (void)function.insertResult(function.getNumResults(), op.getLse().getType(), /*resultAttrs=*/{});
+    terminator.getOperandsMutable().append(op.getLse());
+  }
+}
+
+class Differentiator {
+public:
+  Differentiator(func::FuncOp function) : function(function), b(function.getContext()), gradients(b, name(function)) {}
+
+  FailureOr<func::FuncOp> run() {
+    if (!function.getBody().hasOneBlock())
+      return function.emitError() << "'" << function.getName() << "' cannot be differentiated: it has "
+                                  << function.getBody().getBlocks().size() << " blocks, expected one";
+    SmallVector<std::string> names = nameValues(function);
+    unsigned originalResults = function.getNumResults();
+    returnLse(function);
+    names = nameValues(function);
+    createFunction();
+    addArguments(names, originalResults);
+    findActive();
+    for (auto [returned, argument] : llvm::zip(returnedValues, gradientArguments))
+      if (argument)
+        gradients.add(returned, argument);
+    for (Operation *op : llvm::reverse(forwardOps))
+      if (failed(propagate(op))) {
+        gradientFunction.erase();
+        return failure();
+      }
+    finish(names);
+    return gradientFunction;
+  }
+
+private:
+  static StringRef name(func::FuncOp function) { return function.getName(); }
+  Location named(StringRef text) { return NameLoc::get(b.getStringAttr(text), function.getLoc()); }
+
+  /// Copies the function and removes the terminator of the copy.
+  void createFunction() {
+    b.setInsertionPointAfter(function);
+    gradientFunction = cast<func::FuncOp>(b.clone(*function));
+    gradientFunction.setName((function.getName() + "_gradient").str());
+    gradientFunction->removeAttr(gradientAttr);
+    gradientFunction.removeResAttrsAttr();
+    Block &body = gradientFunction.getBody().front();
+    auto terminator = cast<func::ReturnOp>(body.getTerminator());
+    llvm::append_range(returnedValues, terminator.getOperands());
+    terminator.erase();
+    for (Operation &op : body)
+      forwardOps.push_back(&op);
+    b.setInsertionPointToEnd(&body);
+    llvm::append_range(inputs, body.getArguments());
+  }
+
+  /// Adds arguments for results, which replace the values in the body, and for gradients of results.
+  void addArguments(ArrayRef<std::string> names, unsigned originalResults) {
+    Block &body = gradientFunction.getBody().front();
+    ArrayRef<std::string> resultNames = names.drop_front(inputs.size());
+    for (auto [value, text] : llvm::zip_equal(returnedValues, resultNames)) {
+      BlockArgument argument = body.addArgument(value.getType(), named(text));
+      if (value.getDefiningOp() && gradients.primal(value) == value) {
+        value.replaceAllUsesWith(argument);
+        gradients.setSaved(value, argument);
+      }
+    }
+    for (auto [value, text] : llvm::zip(ArrayRef(returnedValues).take_front(originalResults), resultNames))
+      gradientArguments.push_back(isFloat(value) ? body.addArgument(value.getType(), named(text + "_gradient"))
+                                                 : Value());
+  }
+
+  /// Finds the values that depend on arguments whose gradients are returned.
+  void findActive() {
+    for (auto [i, argument] : llvm::enumerate(inputs))
+      if (isFloat(argument) && !function.getArgAttr(i, noGradientAttr))
+        gradients.setActive(argument);
+    for (Operation *op : forwardOps) {
+      bool isActive = false;
+      op->walk([&](Operation *inner) {
+        isActive |= llvm::any_of(inner->getOperands(), [&](Value operand) { return gradients.isActive(operand); });
+      });
+      for (Value result : op->getResults())
+        if (isActive && isFloat(result))
+          gradients.setActive(result);
+    }
+  }
+
+  LogicalResult propagate(Operation *op) {
+    if (llvm::none_of(op->getResults(),
+                      [&](Value result) { return gradients.isActive(result) && gradients.of(result); }))
+      return success();
+    if (GradientRule rule = findGradientRule(op))
+      return rule(op, gradients);
+    return gradients.emitError(op) << "no rule for '" << op->getName() << "'";
+  }
+
+  /// Returns the gradients, and removes what is not needed to compute them.
+  void finish(ArrayRef<std::string> names) {
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> attributes;
+    for (auto [argument, text] : llvm::zip(inputs, names)) {
+      if (!gradients.isActive(argument))
+        continue;
+      Value gradient = gradients.of(argument);
+      if (!gradient)
+        gradient = TensorEmitter{b, argument.getLoc()}.zeros(argument, getElementTypeOrSelf(argument.getType()));
+      results.push_back(gradient);
+      attributes.push_back(b.getDictionaryAttr(b.getNamedAttr(resultNameAttr, b.getStringAttr(text + "_gradient"))));
+    }
+    func::ReturnOp::create(b, function.getLoc(), results);
+    Block &body = gradientFunction.getBody().front();
+    SmallVector<DictionaryAttr> argumentAttributes;
+    gradientFunction.getAllArgAttrs(argumentAttributes);
+    argumentAttributes.resize(body.getNumArguments(), b.getDictionaryAttr({}));
+    gradientFunction.setType(b.getFunctionType(body.getArgumentTypes(), ValueRange(results).getTypes()));
+    gradientFunction.setAllArgAttrs(argumentAttributes);
+    gradientFunction.setAllResultAttrs(attributes);
+    for (unsigned i = 0; i < body.getNumArguments(); ++i)
+      gradientFunction.removeArgAttr(i, noGradientAttr);
+    SmallVector<Operation *> ops = llvm::map_to_vector(body, [](Operation &op) { return &op; });
+    for (Operation *op : llvm::reverse(ops))
+      if (isOpTriviallyDead(op))
+        op->erase();
+  }
+
+  func::FuncOp function, gradientFunction;
+  OpBuilder b;
+  Gradients gradients;
+  SmallVector<Value> inputs; ///< the arguments of the function
+  SmallVector<Value> returnedValues, gradientArguments;
+  SmallVector<Operation *> forwardOps;
+};
+
+} // namespace
+
+FailureOr<func::FuncOp> saccade::attn::createGradientFunction(func::FuncOp function) {
+  return Differentiator(function).run();
+}

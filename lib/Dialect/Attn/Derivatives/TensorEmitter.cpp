@@ -1,0 +1,86 @@
+//===- TensorEmitter.cpp - Structured ops of gradients ------------------------===//
+#include "TensorEmitter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+RankedTensorType saccade::attn::getGradientType(Value value) {
+  auto tensor = dyn_cast<RankedTensorType>(value.getType());
+  return tensor ? tensor : RankedTensorType::get({}, value.getType());
+}
+
+Value TensorEmitter::zeros(ArrayRef<OpFoldResult> extents, RankedTensorType type) {
+  Value empty = tensor::EmptyOp::create(b, loc, extents, type.getElementType());
+  if (empty.getType() != type)
+    empty = tensor::CastOp::create(b, loc, type, empty);
+  Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(type.getElementType(), 0));
+  return linalg::FillOp::create(b, loc, zero, empty).getResult(0);
+}
+
+Value TensorEmitter::zeros(Value like, Type element) {
+  RankedTensorType type = getGradientType(like).clone(element);
+  if (!isa<RankedTensorType>(like.getType()))
+    return zeros(ArrayRef<OpFoldResult>(), type);
+  return zeros(tensor::getMixedSizes(b, loc, like), type);
+}
+
+Value TensorEmitter::generic(ArrayRef<Indexed> inputs, Indexed output, Body body) {
+  SmallVector<Value> values;
+  SmallVector<AffineMap> maps;
+  for (const Indexed &input : inputs) {
+    values.push_back(input.value);
+    maps.push_back(input.map);
+  }
+  maps.push_back(output.map);
+  SmallVector<utils::IteratorType> iterators;
+  for (unsigned loop = 0; loop < output.map.getNumDims(); ++loop)
+    iterators.push_back(output.map.isFunctionOfDim(loop) ? utils::IteratorType::parallel
+                                                         : utils::IteratorType::reduction);
+  return linalg::GenericOp::create(b, loc, output.value.getType(), values, output.value, maps, iterators,
+                                   [&](OpBuilder &nested, Location at, ValueRange elements) {
+                                     linalg::YieldOp::create(nested, at, body(nested, elements));
+                                   })
+      .getResult(0);
+}
+
+Value TensorEmitter::elementwise(ValueRange inputs, Type element, Body body) {
+  auto type = cast<RankedTensorType>(inputs.front().getType());
+  AffineMap identity = b.getMultiDimIdentityMap(type.getRank());
+  Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, inputs.front()), element);
+  if (empty.getType() != type.clone(element))
+    empty = tensor::CastOp::create(b, loc, type.clone(element), empty);
+  return generic(llvm::map_to_vector(inputs, [&](Value input) { return Indexed{input, identity}; }), {empty, identity},
+                 body);
+}
+
+Value TensorEmitter::sum(ValueRange tensors) {
+  if (tensors.size() == 1)
+    return tensors.front();
+  return elementwise(tensors, getElementTypeOrSelf(tensors.front()), [&](OpBuilder &nested, ValueRange elements) {
+    Value total = elements.front();
+    for (Value element : elements.drop_front().drop_back())
+      total = arith::AddFOp::create(nested, loc, total, element);
+    return total;
+  });
+}
+
+Value TensorEmitter::converted(Value tensor, Value like) {
+  RankedTensorType type = getGradientType(like);
+  if (getElementTypeOrSelf(tensor) != type.getElementType())
+    tensor = elementwise(tensor, type.getElementType(), [&](OpBuilder &nested, ValueRange elements) {
+      return convertedScalar(nested, loc, elements.front(), type.getElementType());
+    });
+  return tensor.getType() == type ? tensor : Value(tensor::CastOp::create(b, loc, type, tensor));
+}
+
+Value TensorEmitter::convertedScalar(OpBuilder &b, Location loc, Value value, Type type) {
+  if (value.getType() == type)
+    return value;
+  unsigned from = value.getType().getIntOrFloatBitWidth(), to = type.getIntOrFloatBitWidth();
+  if (to > from)
+    return arith::ExtFOp::create(b, loc, type, value);
+  // f16 and bf16 have the same width, and derivatives have neither.
+  assert(to < from && "no conversion between 16-bit types");
+  return arith::TruncFOp::create(b, loc, type, value);
+}

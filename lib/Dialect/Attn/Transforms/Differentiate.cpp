@@ -1,0 +1,41 @@
+//===- Differentiate.cpp - Create gradient functions --------------------------===//
+//
+// Creates the gradient functions of functions with the attribute `attn.gradient`. Runs on whole tensors, after calls
+// are inlined and attention is raised, because both must be visible, and before the entries have shape functions.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+
+namespace saccade::attn {
+#define GEN_PASS_DEF_DIFFERENTIATE
+#include "saccade/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace saccade::attn
+
+using namespace mlir;
+using namespace saccade::attn;
+
+namespace {
+struct Differentiate : saccade::attn::impl::DifferentiateBase<Differentiate> {
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
+      if (!function->hasAttr(gradientAttr))
+        continue;
+      std::string name = (function.getName() + "_gradient").str();
+      if (symbols.lookup(name)) {
+        function.emitError() << "'" << function.getName() << "' cannot be differentiated: there is a function '" << name
+                             << "' already";
+        return signalPassFailure();
+      }
+      if (failed(createGradientFunction(function)))
+        return signalPassFailure();
+      function->removeAttr(gradientAttr);
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,357 @@
+//===- GradientFunctionTest.cpp - Gradient functions against differences ------===//
+//
+// Evaluates a function and its gradient function with the reference interpreter, in f64.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
+#include "mlir/IR/Verifier.h"
+#include "test/Unit/Reference/Harness.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+using namespace saccade::reference;
+
+namespace {
+
+class GradientFunction : public Reference {
+protected:
+  /// Parses `source` and creates the gradient function of its only function.
+  bool differentiate(StringRef source) {
+    function = parse(source);
+    if (!function)
+      return false;
+    originalResults = function.getNumResults();
+    FailureOr<func::FuncOp> created = createGradientFunction(function);
+    if (failed(created))
+      return false;
+    gradientFunction = *created;
+    EXPECT_TRUE(succeeded(verify(*module)));
+    return true;
+  }
+
+  /// The gradients of the arguments, for random gradients of the results.
+  SmallVector<Tensor> gradients(ArrayRef<Tensor> arguments) {
+    SmallVector<Tensor> results = run(function, arguments), inputs(arguments);
+    llvm::append_range(inputs, results);
+    seeds.clear();
+    for (Tensor &result : MutableArrayRef(results).take_front(originalResults)) {
+      seeds.push_back(result.isReal() ? random(result.shape, "f64") : Tensor());
+      if (result.isReal())
+        inputs.push_back(seeds.back());
+    }
+    return run(gradientFunction, inputs);
+  }
+
+  /// Σ seed · result. Empty rows have log-sum-exp −inf and gradient 0.
+  double loss(ArrayRef<Tensor> arguments) {
+    SmallVector<Tensor> results = run(function, arguments);
+    double sum = 0;
+    for (auto [result, seed] : llvm::zip(results, seeds))
+      for (auto [number, factor] : llvm::zip(result.values, seed.values))
+        sum += number.real == -INFINITY ? 0 : number.real * factor.real;
+    return sum;
+  }
+
+  /// Compares all gradients with central differences of fourth order, and returns them.
+  SmallVector<Tensor> check(StringRef source, ArrayRef<Tensor> arguments) {
+    if (!differentiate(source)) {
+      ADD_FAILURE() << "cannot be differentiated";
+      return {};
+    }
+    SmallVector<Tensor> found = gradients(arguments);
+    unsigned next = 0;
+    for (unsigned i = 0; i < arguments.size(); ++i) {
+      if (!arguments[i].isReal() || function.getArgAttr(i, noGradientAttr))
+        continue;
+      if (next == found.size()) {
+        ADD_FAILURE() << "no gradient of argument " << i;
+        break;
+      }
+      const Tensor &gradient = found[next++];
+      EXPECT_EQ(gradient.shape, arguments[i].shape);
+      double largest = 0;
+      for (int64_t j = 0; j < arguments[i].size(); ++j) {
+        auto at = [&](double shift) {
+          SmallVector<Tensor> moved(arguments);
+          moved[i].values[j].real += shift;
+          return loss(moved);
+        };
+        constexpr double step = 1e-4;
+        double expected = (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step);
+        double actual = gradient.values[j].real;
+        EXPECT_NEAR(actual, expected, 1e-7 * (1 + std::abs(expected))) << "argument " << i << ", element " << j;
+        largest = std::max(largest, std::abs(actual));
+      }
+      if (arguments[i].size() != 0)
+        EXPECT_GT(largest, 1e-6) << "the program does not depend on argument " << i;
+    }
+    EXPECT_EQ(next, found.size());
+    return found;
+  }
+
+  /// The diagnostics of a program that cannot be differentiated.
+  std::string errorOf(StringRef source) {
+    std::string message;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
+    EXPECT_FALSE(differentiate(source));
+    return message;
+  }
+
+  Tensor randomReals(ArrayRef<int64_t> shape) { return random(shape, "f64"); }
+  Tensor real(double value) { return reals({}, {value}, "f64"); }
+
+  func::FuncOp function, gradientFunction;
+  unsigned originalResults = 0;
+  SmallVector<Tensor> seeds;
+};
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+TEST_F(GradientFunction, PlainAttention) {
+  check(R"(func.func @f(%q: tensor<?x3xf64>, %k: tensor<?x3xf64>, %v: tensor<?x3xf64>) -> tensor<?x3xf64> {
+    %o = attn.attention %q[s,d], %k[s,d], %v[s,d]
+      : (tensor<?x3xf64>, tensor<?x3xf64>, tensor<?x3xf64>) -> tensor<?x3xf64>
+    return %o : tensor<?x3xf64>
+  })",
+        {randomReals({4, 3}), randomReals({5, 3}), randomReals({5, 3})});
+  EXPECT_EQ(function.getNumResults(), 2u);
+}
+
+TEST_F(GradientFunction, GroupsOfHeadsWithOtherLayoutsAndEmptyRows) {
+  SmallVector<Tensor> found = check(
+      R"(func.func @f(%q: tensor<2x5x4x3xf64>, %k: tensor<2x2x6x3xf64>, %v: tensor<2x6x2x2xf64>) -> tensor<2x4x2x5xf64> {
+    %o = attn.attention %q[b,s,h,d], %k[b,h,s,d], %v[b,s,h,d] out[b,h,d,s] mask causal<-2>
+      : (tensor<2x5x4x3xf64>, tensor<2x2x6x3xf64>, tensor<2x6x2x2xf64>) -> tensor<2x4x2x5xf64>
+    return %o : tensor<2x4x2x5xf64>
+  })",
+      {randomReals({2, 5, 4, 3}), randomReals({2, 2, 6, 3}), randomReals({2, 6, 2, 2})});
+  ASSERT_EQ(found.size(), 3u);
+  // Queries 0 and 1 see no key, keys 3 to 5 are seen by no query.
+  for (int64_t i = 0; i < 2 * 4 * 3; ++i)
+    EXPECT_EQ(found[0].values[i].real, 0);
+  for (int64_t i = 3 * 3; i < 6 * 3; ++i)
+    EXPECT_EQ(found[1].values[i].real, 0);
+}
+
+TEST_F(GradientFunction, SinksScaleLengthsAndLogSumExp) {
+  check(R"(func.func @f(%q: tensor<2x2x4x3xf64>, %k: tensor<2x2x5x3xf64>, %v: tensor<2x2x5x3xf64>, %scale: f64,
+                        %sink: tensor<2xf64>, %n: tensor<2xi64>, %m: tensor<2xi64>)
+        -> (tensor<2x2x4x3xf64>, tensor<2x2x4xf64>) {
+    %o, %l = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] q_len(%n : tensor<2xi64>) kv_len(%m : tensor<2xi64>)
+      scale(%scale : f64) sink(%sink : tensor<2xf64>) lse
+      : (tensor<2x2x4x3xf64>, tensor<2x2x5x3xf64>, tensor<2x2x5x3xf64>) -> (tensor<2x2x4x3xf64>, tensor<2x2x4xf64>)
+    return %o, %l : tensor<2x2x4x3xf64>, tensor<2x2x4xf64>
+  })",
+        {randomReals({2, 2, 4, 3}), randomReals({2, 2, 5, 3}), randomReals({2, 2, 5, 3}), real(0.7), randomReals({2}),
+         integers({2}, {4, 3}, "i64"), integers({2}, {5, 2}, "i64")});
+  EXPECT_EQ(function.getNumResults(), 2u);
+}
+
+TEST_F(GradientFunction, OneSinkForAllHeads) {
+  for (StringRef type : {"f64", "tensor<1xf64>"})
+    check(("func.func @f(%q: tensor<4x3xf64>, %sink: " + type + R"() -> tensor<4x3xf64> {
+      %o = attn.attention %q[s,d], %q[s,d], %q[s,d] sink(%sink : )" +
+           type + R"() : (tensor<4x3xf64>, tensor<4x3xf64>, tensor<4x3xf64>) -> tensor<4x3xf64>
+      return %o : tensor<4x3xf64>
+    })")
+              .str(),
+          {randomReals({4, 3}), type == "f64" ? real(0.3) : randomReals({1})});
+}
+
+TEST_F(GradientFunction, CapturesReadAtComputedPositionsInSeveralRegions) {
+  check(R"(func.func @f(%q: tensor<2x4x3xf64>, %k: tensor<2x5x3xf64>, %v: tensor<2x5x3xf64>, %t: tensor<?x4xf64>,
+                        %cap: f64, %number: tensor<5xi32>, %constant: tensor<4xf64> {attn.no_gradient})
+        -> tensor<2x4x3xf64> {
+    %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] captures(%t, %cap, %number, %constant
+        : tensor<?x4xf64>, f64, tensor<5xi32>, tensor<4xf64>)
+      mask causal<1>
+      score(%s: f64, %b, %h, %i, %j, %table, %c, %n, %x) {
+        %bucket = tensor.extract %n[%j] : tensor<5xi32>
+        %place = arith.index_cast %bucket : i32 to index
+        %bias = tensor.extract %table[%h, %place] : tensor<?x4xf64>
+        %same = tensor.extract %table[%h, %i] : tensor<?x4xf64>
+        %y = tensor.extract %x[%place] : tensor<4xf64>
+        %0 = arith.divf %s, %c : f64
+        %1 = math.tanh %0 : f64
+        %2 = arith.mulf %1, %c : f64
+        %3 = arith.mulf %bias, %same : f64
+        %4 = arith.addf %2, %3 : f64
+        %5 = arith.addf %4, %y : f64
+        attn.yield %5 : f64
+      }
+      weight(%p: f64, %b, %h, %i, %j, %table, %c, %n, %x) {
+        %bias = tensor.extract %table[%h, %i] : tensor<?x4xf64>
+        %0 = arith.mulf %p, %bias : f64
+        %1 = arith.divf %0, %c : f64
+        attn.yield %1 : f64
+      }
+      : (tensor<2x4x3xf64>, tensor<2x5x3xf64>, tensor<2x5x3xf64>) -> tensor<2x4x3xf64>
+    return %o : tensor<2x4x3xf64>
+  })",
+        {randomReals({2, 4, 3}), randomReals({2, 5, 3}), randomReals({2, 5, 3}), randomReals({2, 4}), real(1.5),
+         integers({5}, {3, 0, 0, 2, 1}, "i32"), randomReals({4})});
+}
+
+TEST_F(GradientFunction, TalliesOfNumbersThatDependOnScoresAndCaptures) {
+  // Bins −1 and 3 do not count. Positions start at `at`.
+  check(R"(func.func @f(%q: tensor<2x2x4x3xf64>, %k: tensor<2x2x5x3xf64>, %v: tensor<2x2x5x3xf64>, %t: tensor<9xf64>,
+                        %b0: index, %q0: index)
+        -> (tensor<2x2x4x3xf64>, tensor<2x2x4x3xf64>, tensor<2x2x4x2xf64>) {
+    %one = arith.constant 1 : index
+    %zero = arith.constant 0 : index
+    %o, %first, %second = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%t : tensor<9xf64>)
+      at(%b0, %one, %q0, %zero)
+      score(%s: f64, %b, %h, %i, %j, %table) {
+        %c = tensor.extract %table[%i] : tensor<9xf64>
+        %0 = arith.mulf %s, %c : f64
+        attn.yield %0 : f64
+      }
+      tally<3>(%s: f64, %b, %h, %i, %j, %table) {
+        %u = arith.constant 1 : index
+        %bin = arith.subi %j, %u : index
+        %c = tensor.extract %table[%j] : tensor<9xf64>
+        %0 = math.exp %s : f64
+        %1 = arith.mulf %0, %c : f64
+        attn.yield %bin, %1 : index, f64
+      }
+      tally<2>(%s: f64, %b, %h, %i, %j, %table) {
+        %u = arith.constant 2 : index
+        %bin = arith.remui %j, %u : index
+        attn.yield %bin, %s : index, f64
+      }
+      : (tensor<2x2x4x3xf64>, tensor<2x2x5x3xf64>, tensor<2x2x5x3xf64>)
+      -> (tensor<2x2x4x3xf64>, tensor<2x2x4x3xf64>, tensor<2x2x4x2xf64>)
+    return %o, %first, %second : tensor<2x2x4x3xf64>, tensor<2x2x4x3xf64>, tensor<2x2x4x2xf64>
+  })",
+        {randomReals({2, 2, 4, 3}), randomReals({2, 2, 5, 3}), randomReals({2, 2, 5, 3}), randomReals({9}), index(3),
+         index(2)});
+}
+
+TEST_F(GradientFunction, RaggedBatches) {
+  check(R"(func.func @f(%q: tensor<7x2x3xf64>, %k: tensor<8x2x3xf64>, %v: tensor<8x2x3xf64>, %cq: tensor<4xi32>,
+                        %ck: tensor<4xi32>, %slope: tensor<2xf64>) -> (tensor<7x2x3xf64>, tensor<2x7x2xf64>) {
+    %o, %t = attn.attention %q[s,h,d], %k[s,h,d], %v[s,h,d] captures(%slope : tensor<2xf64>)
+      cu_seqlens_q(%cq : tensor<4xi32>) cu_seqlens_k(%ck : tensor<4xi32>)
+      score(%s: f64, %b, %h, %i, %j, %sl) {
+        %m = tensor.extract %sl[%h] : tensor<2xf64>
+        %n = arith.index_cast %j : index to i64
+        %x = arith.sitofp %n : i64 to f64
+        %y = arith.mulf %m, %x : f64
+        %r = arith.addf %s, %y : f64
+        attn.yield %r : f64
+      }
+      tally<2>(%s: f64, %b, %h, %i, %j, %sl) {
+        attn.yield %j, %s : index, f64
+      }
+      : (tensor<7x2x3xf64>, tensor<8x2x3xf64>, tensor<8x2x3xf64>) -> (tensor<7x2x3xf64>, tensor<2x7x2xf64>)
+    return %o, %t : tensor<7x2x3xf64>, tensor<2x7x2xf64>
+  })",
+        {randomReals({7, 2, 3}), randomReals({8, 2, 3}), randomReals({8, 2, 3}), integers({4}, {0, 3, 3, 6}, "i32"),
+         integers({4}, {0, 2, 4, 7}, "i32"), randomReals({2})});
+}
+
+TEST_F(GradientFunction, AnArmThatIsNotSelectedHasNoGradient) {
+  SmallVector<Tensor> found = check(
+      R"(func.func @f(%q: tensor<3x2xf64>, %k: tensor<3x2xf64>, %t: tensor<3xf64>) -> tensor<3x2xf64> {
+    %o = attn.attention %q[s,d], %k[s,d], %k[s,d] captures(%t : tensor<3xf64>)
+      score(%s: f64, %b, %h, %i, %j, %table) {
+        %zero = arith.constant 0.0 : f64
+        %e = tensor.extract %table[%j] : tensor<3xf64>
+        %p = arith.cmpf ogt, %e, %zero : f64
+        %root = math.sqrt %e : f64
+        %l = math.log %root : f64
+        %0 = arith.select %p, %l, %zero : f64
+        %1 = arith.addf %s, %0 : f64
+        attn.yield %1 : f64
+      } : (tensor<3x2xf64>, tensor<3x2xf64>, tensor<3x2xf64>) -> tensor<3x2xf64>
+    return %o : tensor<3x2xf64>
+  })",
+      {randomReals({3, 2}), randomReals({3, 2}), reals({3}, {2.0, -1.0, -0.5}, "f64")});
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[2].values[1].real, 0);
+}
+
+//===----------------------------------------------------------------------===//
+// Other ops
+//===----------------------------------------------------------------------===//
+
+TEST_F(GradientFunction, ProjectionsViewsAndScalarsAroundAttention) {
+  check(R"(#id = affine_map<(d0, d1) -> (d0, d1)>
+  #row = affine_map<(d0, d1) -> (d1)>
+  func.func @f(%x: tensor<4x6xf64>, %w: tensor<6x6xf64>, %bias: tensor<6xf64>, %t: f64, %u: tensor<4x2xf64>)
+      -> tensor<4x6xf64> {
+    %zero = arith.constant 0.0 : f64
+    %empty = tensor.empty() : tensor<4x6xf64>
+    %init = linalg.fill ins(%zero : f64) outs(%empty : tensor<4x6xf64>) -> tensor<4x6xf64>
+    %xw = linalg.matmul ins(%x, %w : tensor<4x6xf64>, tensor<6x6xf64>) outs(%init : tensor<4x6xf64>) -> tensor<4x6xf64>
+    %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%xw, %bias : tensor<4x6xf64>, tensor<6xf64>) outs(%empty : tensor<4x6xf64>) {
+      ^bb0(%a: f64, %b: f64, %out: f64):
+        %0 = arith.addf %a, %b : f64
+        %1 = math.erf %0 : f64
+        %2 = arith.mulf %1, %t : f64
+        linalg.yield %2 : f64
+      } -> tensor<4x6xf64>
+    %heads = tensor.expand_shape %y [[0], [1, 2]] output_shape [4, 2, 3] : tensor<4x6xf64> into tensor<4x2x3xf64>
+    %turned = tensor.empty() : tensor<2x4x3xf64>
+    %k = linalg.transpose ins(%heads : tensor<4x2x3xf64>) outs(%turned : tensor<2x4x3xf64>) permutation = [1, 0, 2]
+    %part = tensor.extract_slice %x[0, 1] [4, 2] [1, 2] : tensor<4x6xf64> to tensor<4x2xf64>
+    %mixed = tensor.insert_slice %u into %x[0, 4] [4, 2] [1, 1] : tensor<4x2xf64> into tensor<4x6xf64>
+    %q = tensor.expand_shape %mixed [[0], [1, 2]] output_shape [4, 2, 3] : tensor<4x6xf64> into tensor<4x2x3xf64>
+    %scale0 = arith.mulf %t, %t : f64
+    %scale = math.sqrt %scale0 : f64
+    %o = attn.attention %q[s,h,d], %k[h,s,d], %k[h,s,d] scale(%scale : f64) out[s,h,d]
+        : (tensor<4x2x3xf64>, tensor<2x4x3xf64>, tensor<2x4x3xf64>) -> tensor<4x2x3xf64>
+    %flat = tensor.collapse_shape %o [[0], [1, 2]] : tensor<4x2x3xf64> into tensor<4x6xf64>
+    %any = tensor.cast %flat : tensor<4x6xf64> to tensor<?x6xf64>
+    %same = tensor.cast %any : tensor<?x6xf64> to tensor<4x6xf64>
+    %tile = linalg.fill ins(%t : f64) outs(%empty : tensor<4x6xf64>) -> tensor<4x6xf64>
+    %acc = linalg.matmul ins(%same, %w : tensor<4x6xf64>, tensor<6x6xf64>) outs(%tile : tensor<4x6xf64>)
+        -> tensor<4x6xf64>
+    %r = tensor.insert_slice %part into %acc[0, 0] [4, 2] [1, 1] : tensor<4x2xf64> into tensor<4x6xf64>
+    return %r : tensor<4x6xf64>
+  })",
+        {randomReals({4, 6}), randomReals({6, 6}), randomReals({6}), real(0.8), randomReals({4, 2})});
+}
+
+TEST_F(GradientFunction, AttentionOfAttention) {
+  check(R"(func.func @f(%q: tensor<4x3xf64>, %k: tensor<4x3xf64>) -> (tensor<4x3xf64>, tensor<4x3xf64>) {
+    %o = attn.attention %q[s,d], %k[s,d], %k[s,d] : (tensor<4x3xf64>, tensor<4x3xf64>, tensor<4x3xf64>) -> tensor<4x3xf64>
+    %p = attn.attention %o[s,d], %o[s,d], %q[s,d] : (tensor<4x3xf64>, tensor<4x3xf64>, tensor<4x3xf64>) -> tensor<4x3xf64>
+    return %p, %o : tensor<4x3xf64>, tensor<4x3xf64>
+  })",
+        {randomReals({4, 3}), randomReals({4, 3})});
+  EXPECT_EQ(function.getNumResults(), 4u);
+  // Both outputs are passed in.
+  EXPECT_TRUE(gradientFunction.getOps<AttentionOp>().empty());
+}
+
+TEST_F(GradientFunction, AnArgumentWithoutInfluenceHasGradientZero) {
+  ASSERT_TRUE(differentiate("func.func @f(%x: tensor<2xf64>, %y: tensor<?xf64>, %z: f64) -> tensor<2xf64> {\n"
+                            "  return %x : tensor<2xf64>\n}"));
+  SmallVector<Tensor> found = gradients({randomReals({2}), randomReals({3}), real(1)});
+  ASSERT_EQ(found.size(), 3u);
+  expectNear(found[0], realsOf(seeds[0]));
+  expectNear(found[1], {0, 0, 0});
+  expectNear(found[2], {0});
+}
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+TEST_F(GradientFunction, AWeightRegionThatIsNotProportionalIsRefused) {
+  EXPECT_EQ(errorOf(R"(func.func @f(%q: tensor<4x3xf64>) -> tensor<4x3xf64> {
+    %o = attn.attention %q[s,d], %q[s,d], %q[s,d] weight(%p: f64, %b, %h, %i, %j) {
+      %r = arith.mulf %p, %p : f64
+      attn.yield %r : f64
+    } : (tensor<4x3xf64>, tensor<4x3xf64>, tensor<4x3xf64>) -> tensor<4x3xf64>
+    return %o : tensor<4x3xf64>
+  })"),
+            "'attn.attention' op cannot be differentiated: its weight region is not proved proportional to the weight, "
+            "and other weight regions need a normalized second pass");
+}
+
+} // namespace
