@@ -18,6 +18,9 @@ using namespace saccade;
 /// The maximum sum of head sizes for split-KV: eight keys with their values must fit in the shared memory of a CTA.
 static int64_t maxSplitHeadSizes(Type element) { return 48 * 1024 / 8 / (element.isF64() ? 8 : 4); }
 
+/// The largest tiles of a gradient, in bytes: every GPU has 64 KiB of shared memory for a CTA.
+static constexpr int64_t gradientTileBytes = 48 * 1024;
+
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t valueDepth, const GPUTarget &target) {
   // In the tensor-core kernel four threads share the accumulator of a row, with at most 128 elements per thread.
   bool isDeep = target.hasAsyncCopy && element.getIntOrFloatBitWidth() == 16 && valueDepth > 128;
@@ -30,9 +33,13 @@ attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context) {
   return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/16, /*cols=*/256);
 }
 
-attn::ScheduleAttr saccade::scheduleGradientForGPU(MLIRContext *context) {
-  // Two tiles of pairs and a tile of sums fit in the shared memory of a CTA.
-  return attn::ScheduleAttr::get(context, /*rows=*/32, /*cols=*/64, /*depth=*/0);
+attn::ScheduleAttr saccade::scheduleGradientForGPU(Type element, int64_t depth, int64_t valueDepth) {
+  // Two tiles of pairs and the sums of a tile are in shared memory, with operands of matmuls beside them.
+  int64_t rows = 32, cols = 64, elementBytes = attn::getScoreType(element).getWidth() / 8;
+  auto bytes = [&] { return (2 * rows * cols + std::max(rows * depth, cols * (depth + valueDepth))) * elementBytes; };
+  while (bytes() > gradientTileBytes && rows * cols > 16 * 8)
+    (cols > rows ? cols : rows) /= 2;
+  return attn::ScheduleAttr::get(element.getContext(), rows, cols, /*depth=*/0);
 }
 
 attn::ScheduleAttr saccade::scheduleMatmul(MLIRContext *context) {
@@ -63,8 +70,11 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
         op.setSplitKvAttr(splitKV);
     });
     getOperation().walk([&](attn::GradientOp op) {
-      if (!op.getScheduleAttr())
-        op.setScheduleAttr(scheduleGradientForGPU(&getContext()));
+      int64_t depth = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth);
+      int64_t valueDepth = attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth);
+      bool isStatic = !ShapedType::isDynamic(depth) && !ShapedType::isDynamic(valueDepth);
+      if (!op.getScheduleAttr() && isStatic)
+        op.setScheduleAttr(scheduleGradientForGPU(getElementTypeOrSelf(op.getQuery()), depth, valueDepth));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatmul(op) && !op->hasAttr("schedule"))

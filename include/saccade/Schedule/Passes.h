@@ -34,8 +34,8 @@ attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, con
 /// Returns the split-KV schedule for GPUs and the maximum number of queries it applies to.
 attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
 
-/// Returns the GPU tile sizes of gradients of attention: queries and keys.
-attn::ScheduleAttr scheduleGradientForGPU(mlir::MLIRContext *context);
+/// Returns the GPU tile sizes of gradients of attention, queries and keys, for the head sizes `depth` and `valueDepth`.
+attn::ScheduleAttr scheduleGradientForGPU(mlir::Type element, int64_t depth, int64_t valueDepth);
 
 /// Returns the GPU tile sizes of a matmul.
 attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);
