@@ -17,14 +17,18 @@ Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
 BlockedMatmul::BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock)
     : e(e), packingFactor(packingFactor), maxBlock(maxBlock),
       tile(e.alloc({int64_t(llvm::alignTo(maxBlock.rows, rowGroup)), maxBlock.columns})),
-      group(e.alloc({rowGroup, maxBlock.depth + 512 / e.type.getWidth()})) {}
+      group(e.alloc({rowGroup, maxBlock.depth + 512 / e.type.getWidth()})),
+      panel(e.alloc({1, maxBlock.depth, int64_t(e.lanes())})) {}
 
-/// Whether packing would not pay: with static strides, the elements of a group have constant distances. Temporaries of a
-/// task have static strides.
-bool BlockedMatmul::readsUnpacked(Value lhs) {
+/// Chooses how the microkernel reads groups of LHS rows.
+BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
   auto type = cast<MemRefType>(lhs.getType());
-  return packingFactor == 1 && type.getElementType() == e.type &&
-         llvm::none_of(type.getStridesAndOffset().first, ShapedType::isDynamic);
+  auto strides = type.getStridesAndOffset().first;
+  // With static strides, as temporaries of a task have, the elements of a group have constant distances.
+  if (packingFactor == 1 && type.getElementType() == e.type && llvm::none_of(strides, ShapedType::isDynamic))
+    return GroupForm::Unpacked;
+  bool isTransposed = strides[0] == 1 && strides[1] != 1;
+  return isTransposed && panelBlock(e.target, /*isTail=*/false).rows <= e.lanes() ? GroupForm::Panel : GroupForm::Rows;
 }
 
 /// tile += lhs · panels for the k-packs [kPack, kPack + kPacks).
@@ -34,29 +38,36 @@ void BlockedMatmul::addBlock(Value lhs, const ResultBlock &block, Value kPack, V
   if (packingFactor > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
-  auto addGroup = [&](Value first, Value count, RegisterBlock registers, bool isPacked) {
+  auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form) {
     Value row = e.add(block.row, first);
-    if (isPacked)
+    if (form == GroupForm::Rows)
       emitPackRows(e, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group, packingFactor);
+    if (form == GroupForm::Panel) {
+      // Whole vectors of a column are copied, with rows of the next group.
+      Value rows = e.min(e.index(e.lanes()), e.sub(e.size(lhs, 0), row));
+      emitPackPanels(e, emitBlock(e, lhs, {row, rows, k, depth}), rows, panel, packingFactor);
+    }
     e.loop(zero, e.ceilDiv(block.columns, width), 1, [&](Value p) {
-      Value panel = e.add(panels.panel, p);
+      Value rhs = e.add(panels.panel, p);
       emitMicrokernelInto(
           e, registers, packingFactor, kPacks, tile, first, e.mul(p, width),
           [&](unsigned i, Value inner) {
-            return isPacked ? e.load(group, {e.index(i), inner}) : e.load(lhs, {e.add(row, i), e.add(k, inner)});
+            return form == GroupForm::Unpacked ? e.load(lhs, {e.add(row, i), e.add(k, inner)})
+                   : form == GroupForm::Panel  ? e.load(panel, {zero, inner, e.index(i)})
+                                               : e.load(group, {e.index(i), inner});
           },
           [&](Value k, unsigned j) {
-            return e.loadVector(panels.memref, {panel, e.add(panels.kPack, k), e.index(j * e.lanes())});
+            return e.loadVector(panels.memref, {rhs, e.add(panels.kPack, k), e.index(j * e.lanes())});
           });
     });
   };
   // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
   Value fullEnd = e.roundDown(block.rows, rowGroup);
-  bool isPacked = !readsUnpacked(lhs);
-  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full, isPacked); });
+  GroupForm form = formOf(lhs);
+  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full, form); });
   // Excess rows of the last group repeat the last row.
   e.loop(fullEnd, block.rows, tail.rows,
-         [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, true); });
+         [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, GroupForm::Rows); });
 }
 
 void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels) {

@@ -37,7 +37,10 @@ public:
   void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels);
 
 private:
-  bool readsUnpacked(mlir::Value lhs);
+  /// How the microkernel reads a group of LHS rows: in place, from packed rows, or from a packed panel, which has the
+  /// elements of a column side by side.
+  enum class GroupForm { Unpacked, Rows, Panel };
+  GroupForm formOf(mlir::Value lhs);
   void addBlock(mlir::Value lhs, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
 
   Emitter &e;
@@ -45,6 +48,7 @@ private:
   MatmulBlock maxBlock;
   mlir::Value tile;  ///< accumulators of a block of the result
   mlir::Value group; ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
+  mlir::Value panel; ///< packed group of LHS rows whose columns are contiguous
 };
 
 } // namespace saccade::cpu
