@@ -4,7 +4,6 @@
 // the result can be stored.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
 #include "saccade/JIT/CompiledProgram.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Target/Device.h"
@@ -62,12 +61,9 @@ llvm::Expected<CompiledProgram> saccade::compileProgram(ModuleOp module, const C
   };
   if (llvm::Error error = findEntries())
     return error;
-  bool hasGradients = llvm::any_of(module.getOps<mlir::func::FuncOp>(), [](mlir::func::FuncOp function) {
-    return function->hasAttr(attn::gradientAttr);
-  });
   if (failed(runPipeline(module, options)))
     return llvm::createStringError("the program was refused");
-  if (options.prepack || hasGradients)
+  if (options.prepack)
     if (llvm::Error error = findEntries())
       return error;
   program.times.pipeline = watch.lap();

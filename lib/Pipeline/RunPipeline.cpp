@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/RunPipeline.h"
 #include "mlir/Pass/PassManager.h"
+#include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Import/Import.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
@@ -25,13 +27,29 @@ static LogicalResult addDumps(saccade::CompileOptions &options, Location loc) {
   return success();
 }
 
+/// The parser allows unregistered ops, or loads tosa, only for programs with ops of a frontend.
+static bool hasFrontendOps(MLIRContext *context) {
+  return context->allowsUnregisteredDialects() || context->getLoadedDialect("tosa");
+}
+
 LogicalResult saccade::importProgram(ModuleOp module) {
-  // The parser allows unregistered ops, or loads tosa, only for programs with ops of a frontend.
-  MLIRContext *context = module.getContext();
-  if (!context->allowsUnregisteredDialects() && !context->getLoadedDialect("tosa"))
+  if (hasFrontendOps(module.getContext())) {
+    PassManager pm(module.getContext());
+    buildImportPipeline(pm);
+    if (failed(pm.run(module)))
+      return failure();
+  }
+  return addGradientFunctions(module);
+}
+
+LogicalResult saccade::addGradientFunctions(ModuleOp module) {
+  auto functions = module.getOps<func::FuncOp>();
+  if (llvm::none_of(functions, [](func::FuncOp function) { return function->hasAttr(attn::gradientAttr); }))
     return success();
   PassManager pm(module.getContext());
-  buildImportPipeline(pm);
+  if (hasFrontendOps(module.getContext()))
+    buildImportPipeline(pm);
+  buildGradientFunctionsPipeline(pm);
   return pm.run(module);
 }
 

@@ -139,7 +139,10 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   if (ExitCode code = source.load(tool, options.input))
     return code;
 
-  std::optional<LibraryInterface> interface = findInterface(source.module(), options);
+  // Gradient functions are entries, too.
+  std::optional<LibraryInterface> interface;
+  if (succeeded(addGradientFunctions(source.module())))
+    interface = findInterface(source.module(), options);
   if (!interface)
     return ExitInvalidInput;
   auto functions = source.module().getOps<mlir::func::FuncOp>();

@@ -30,23 +30,10 @@ SmallVector<Signature> saccade::attn::getSignatures(ModuleOp program) {
   return signatures;
 }
 
-DictionaryAttr saccade::attn::makeSignature(func::FuncOp entry) {
-  Builder builder(entry.getContext());
-  SmallVector<std::string> names = nameValues(entry);
-  SmallVector<StringRef> views(names.begin(), names.end());
-  return builder.getDictionaryAttr({builder.getNamedAttr("name", entry.getNameAttr()),
-                                    builder.getNamedAttr("names", builder.getStrArrayAttr(views)),
-                                    builder.getNamedAttr("type", TypeAttr::get(entry.getFunctionType()))});
-}
-
 void saccade::attn::recordSignatures(ModuleOp program) {
   SmallVector<Attribute> entries;
   for (auto function : program.getOps<func::FuncOp>())
     if (Attribute entry = function->getAttr("attn.entry"))
       entries.push_back(entry);
-  if (entries.empty())
-    for (auto function : program.getOps<func::FuncOp>())
-      if (function.isPublic() && !function.isExternal())
-        entries.push_back(makeSignature(function));
   program->setAttr(entriesAttr, ArrayAttr::get(program.getContext(), entries));
 }

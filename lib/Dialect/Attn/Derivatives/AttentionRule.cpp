@@ -151,15 +151,13 @@ private:
     bool isTensor = isa<RankedTensorType>(sink.getType());
     if (isTensor && llvm::is_contained(rows, Dim::Head))
       heads.push_back(Dim::Head);
-    AffineMap ofRows = mapOf(rows, rows), ofHeads = mapOf(rows, heads);
+    AffineMap ofRows = mapOf(rows, rows);
     // Without a dimension of heads there is one head.
     AffineMap ofSink = isTensor && heads.empty()
                            ? AffineMap::get(rows.size(), 0, b.getAffineConstantExpr(0), b.getContext())
-                           : ofHeads;
-    RankedTensorType sums = RankedTensorType::get({}, type);
-    Value zeros = heads.empty() ? e.zeros(ArrayRef<OpFoldResult>(), sums) : e.zeros(sink, type);
-    Value result = e.generic(
-        {{sink, ofSink}, {lse, ofRows}, {delta, ofRows}}, {zeros, ofHeads},
+                           : mapOf(rows, heads);
+    return e.accumulate(
+        {{sink, ofSink}, {lse, ofRows}, {delta, ofRows}}, sink, ofSink, type,
         [&](OpBuilder &nested, ValueRange elements) -> Value {
           Value difference = arith::SubFOp::create(nested, loc, widened(nested, elements[0]), elements[1]);
           Value product = arith::MulFOp::create(nested, loc, math::ExpOp::create(nested, loc, difference), elements[2]);
@@ -171,23 +169,18 @@ private:
           Value amount = arith::SelectOp::create(nested, loc, isEmpty, zero, product);
           return arith::SubFOp::create(nested, loc, elements[3], amount);
         });
-    if (isTensor && heads.empty())
-      result = tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get({1}, type), result,
-                                             ArrayRef<ReassociationIndices>());
-    return result;
   }
 
   /// Σ ds · (q · k) = Σ q · (gradient of q) / scale.
   Value emitScaleGradient(Value scale) {
     ArrayRef<Dim> dims = op.getQueryDims().getDims();
     AffineMap map = mapOf(dims, dims), none = mapOf(dims, {});
-    Value sums = e.generic({{op.getQuery(), map}, {queryGradient, map}},
-                           {e.zeros(ArrayRef<OpFoldResult>(), RankedTensorType::get({}, type)), none},
-                           [&](OpBuilder &nested, ValueRange elements) -> Value {
-                             Value product =
-                                 arith::MulFOp::create(nested, loc, widened(nested, elements[0]), elements[1]);
-                             return arith::AddFOp::create(nested, loc, elements[2], product);
-                           });
+    Value sums = e.accumulate({{op.getQuery(), map}, {queryGradient, map}}, scale, none, type,
+                              [&](OpBuilder &nested, ValueRange elements) -> Value {
+                                Value product =
+                                    arith::MulFOp::create(nested, loc, widened(nested, elements[0]), elements[1]);
+                                return arith::AddFOp::create(nested, loc, elements[2], product);
+                              });
     return e.elementwise(sums, type, [&](OpBuilder &nested, ValueRange elements) {
       return arith::DivFOp::create(nested, loc, elements[0], scale);
     });

@@ -7,6 +7,7 @@
 #include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
 #include "Gradients.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "saccade/Dialect/Attn/Analysis/NameValues.h"
 
@@ -130,14 +131,52 @@ private:
     ArrayRef<std::string> resultNames = names.drop_front(inputs.size());
     for (auto [value, text] : llvm::zip_equal(returnedValues, resultNames)) {
       BlockArgument argument = body.addArgument(value.getType(), named(text));
-      if (value.getDefiningOp() && gradients.primal(value) == value) {
-        value.replaceAllUsesWith(argument);
-        gradients.setSaved(value, argument);
-      }
+      if (value.getDefiningOp())
+        save(value, argument);
     }
     for (auto [value, text] : llvm::zip(ArrayRef(returnedValues).take_front(originalResults), resultNames))
       gradientArguments.push_back(isFloat(value) ? body.addArgument(value.getType(), named(text + "_gradient"))
                                                  : Value());
+  }
+
+  /// Replaces a value by `known`, which equals it. If it is a view, the viewed value need not be computed either.
+  void save(Value value, Value known) {
+    if (gradients.primal(value) != value)
+      return;
+    value.replaceAllUsesWith(known);
+    gradients.setSaved(value, known);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(forwardOps.front());
+    Operation *view = value.getDefiningOp();
+    Value viewed = view->getNumOperands() ? view->getOperand(0) : Value();
+    if (viewed && viewed.getDefiningOp())
+      if (Value inverse = invertView(view, known))
+        save(viewed, inverse);
+  }
+
+  /// The first operand of `op`, given its result; null if it is not known.
+  Value invertView(Operation *op, Value result) {
+    Location loc = op->getLoc();
+    Type type = op->getNumOperands() ? op->getOperand(0).getType() : Type();
+    if (isa<tensor::CastOp>(op))
+      return tensor::CastOp::create(b, loc, type, result);
+    if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
+      return tensor::CollapseShapeOp::create(b, loc, type, result, expand.getReassociationIndices());
+    if (auto transpose = dyn_cast<linalg::TransposeOp>(op)) {
+      SmallVector<int64_t> inverse = invertPermutationVector(transpose.getPermutation());
+      SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, result);
+      applyPermutationToVector(extents, inverse);
+      Value empty = tensor::EmptyOp::create(b, loc, extents, getElementTypeOrSelf(type));
+      return linalg::TransposeOp::create(b, loc, result, empty, inverse)->getResult(0);
+    }
+    auto collapse = dyn_cast<tensor::CollapseShapeOp>(op);
+    if (!collapse)
+      return {};
+    auto extents = tensor::ExpandShapeOp::inferOutputShape(
+        b, loc, collapse.getSrcType(), collapse.getReassociationIndices(), tensor::getMixedSizes(b, loc, result));
+    if (failed(extents))
+      return {};
+    return tensor::ExpandShapeOp::create(b, loc, type, result, collapse.getReassociationIndices(), *extents);
   }
 
   /// Finds the values that depend on arguments whose gradients are returned.
@@ -186,8 +225,6 @@ private:
     gradientFunction.setType(b.getFunctionType(body.getArgumentTypes(), ValueRange(results).getTypes()));
     gradientFunction.setAllArgAttrs(argumentAttributes);
     gradientFunction.setAllResultAttrs(attributes);
-    for (unsigned i = 0; i < body.getNumArguments(); ++i)
-      gradientFunction.removeArgAttr(i, noGradientAttr);
     SmallVector<Operation *> ops = llvm::map_to_vector(body, [](Operation &op) { return &op; });
     for (Operation *op : llvm::reverse(ops))
       if (isOpTriviallyDead(op))

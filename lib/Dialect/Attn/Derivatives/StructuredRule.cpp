@@ -75,7 +75,7 @@ private:
 
   /// Adds the gradient of `operand`, an operand with indexing map `map` that `element` is in the body.
   LogicalResult addInput(Value operand, Value element, AffineMap map) {
-    if (!map.isProjectedPermutation())
+    if (!map.isProjectedPermutation(/*allowZeroInResults=*/true))
       return gradients.emitError(op) << "no rule for '" << op->getName() << "' with the indexing map "
                                      << AffineMapAttr::get(map);
     Block &block = *op.getBlock();
@@ -85,11 +85,10 @@ private:
     for (const Seed &seed : seeds)
       inputs.push_back({seed.gradient, seed.map});
     Type type = getScoreType(element.getType());
-    bool isSum = map.getNumResults() < op.getNumLoops();
-    TensorEmitter::Indexed output{e.zeros(operand, type), map};
+    bool isSum = llvm::any_of(llvm::seq(op.getNumLoops()), [&](unsigned loop) { return !map.isFunctionOfDim(loop); });
     LogicalResult status = success();
     bool isZero = false;
-    Value result = e.generic(inputs, output, [&](OpBuilder &nested, ValueRange elements) -> Value {
+    Value result = e.accumulate(inputs, operand, map, type, [&](OpBuilder &nested, ValueRange elements) -> Value {
       IRMapping values;
       for (OpOperand *input : op.getDpsInputOperands())
         values.map(op.getMatchingBlockArgument(input), elements[input->getOperandNumber()]);

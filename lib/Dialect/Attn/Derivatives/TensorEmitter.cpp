@@ -44,6 +44,38 @@ Value TensorEmitter::generic(ArrayRef<Indexed> inputs, Indexed output, Body body
       .getResult(0);
 }
 
+Value TensorEmitter::accumulate(ArrayRef<Indexed> inputs, Value like, AffineMap map, Type element, Body body) {
+  RankedTensorType type = getGradientType(like).clone(element);
+  SmallVector<AffineExpr> kept;
+  SmallVector<int64_t> shape, unitShape(type.getShape());
+  SmallVector<OpFoldResult> extents;
+  // Dimensions of extent 1 belong to the kept dimension before them, the first ones to that after them.
+  SmallVector<ReassociationIndices> groups;
+  for (auto [i, index] : llvm::enumerate(map.getResults())) {
+    if (isa<AffineConstantExpr>(index)) {
+      unitShape[i] = 1;
+    } else {
+      kept.push_back(index);
+      shape.push_back(type.getDimSize(i));
+      extents.push_back(tensor::getMixedSize(b, loc, like, i));
+    }
+    if (groups.empty() || (!isa<AffineConstantExpr>(index) && kept.size() > 1))
+      groups.emplace_back();
+    groups.back().push_back(i);
+  }
+  if (kept.size() == map.getNumResults())
+    return generic(inputs, {zeros(like, element), map}, body);
+  AffineMap inner = AffineMap::get(map.getNumDims(), 0, kept, b.getContext());
+  Value sums = generic(inputs, {zeros(extents, RankedTensorType::get(shape, element)), inner}, body);
+  if (kept.empty())
+    groups.clear();
+  SmallVector<OpFoldResult> all;
+  for (auto [i, index] : llvm::enumerate(map.getResults()))
+    all.push_back(isa<AffineConstantExpr>(index) ? OpFoldResult(b.getIndexAttr(1))
+                                                 : tensor::getMixedSize(b, loc, like, i));
+  return tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get(unitShape, element), sums, groups, all);
+}
+
 Value TensorEmitter::elementwise(ValueRange inputs, Type element, Body body) {
   auto type = cast<RankedTensorType>(inputs.front().getType());
   AffineMap identity = b.getMultiDimIdentityMap(type.getRank());

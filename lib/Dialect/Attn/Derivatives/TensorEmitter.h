@@ -25,6 +25,10 @@ struct TensorEmitter {
   mlir::Value zeros(llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::RankedTensorType type);
   /// A `linalg.generic` with one output. Loops that the output map does not name are reductions.
   mlir::Value generic(llvm::ArrayRef<Indexed> inputs, Indexed output, Body body);
+  /// The same, from zeros, for an output with the extents of `like`. `map` is a projected permutation, also with
+  /// constants 0 for dimensions of extent 1.
+  mlir::Value accumulate(llvm::ArrayRef<Indexed> inputs, mlir::Value like, mlir::AffineMap map, mlir::Type element,
+                         Body body);
   /// `body` for the elements of tensors of the shape of the first one.
   mlir::Value elementwise(mlir::ValueRange inputs, mlir::Type element, Body body);
   /// The sum of tensors of one type, and of scalars of rank 0.

@@ -14,7 +14,6 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
 #include "saccade/Dialect/Attn/Analysis/NameValues.h"
-#include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "llvm/ADT/BitVector.h"
@@ -48,6 +47,16 @@ static ArrayAttr getLiveMessages(func::FuncOp function, ArrayRef<StringRef> mess
     if (!numbers.test(i + 1))
       text = "";
   return Builder(function.getContext()).getStrArrayAttr(live);
+}
+
+/// The signature of the entry for callers: {name, names, type}.
+static DictionaryAttr getSignature(func::FuncOp entry) {
+  Builder builder(entry.getContext());
+  SmallVector<std::string> names = nameValues(entry);
+  SmallVector<StringRef> views(names.begin(), names.end());
+  return builder.getDictionaryAttr({builder.getNamedAttr("name", entry.getNameAttr()),
+                                    builder.getNamedAttr("names", builder.getStrArrayAttr(views)),
+                                    builder.getNamedAttr("type", TypeAttr::get(entry.getFunctionType()))});
 }
 
 /// Removes the names of dimensions and results: the shape function has the checks, and the signature the names.
@@ -108,7 +117,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
         function.emitError() << "entry '" << function.getName() << "' has more than one block, expected one";
         return signalPassFailure();
       }
-      function->setAttr("attn.entry", makeSignature(function));
+      function->setAttr("attn.entry", getSignature(function));
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
       if (failed(createShapeFunction(function, mayReadElements)))
         return signalPassFailure();

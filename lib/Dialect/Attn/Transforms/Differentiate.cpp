@@ -8,7 +8,6 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 
@@ -24,7 +23,6 @@ namespace {
 struct Differentiate : saccade::attn::impl::DifferentiateBase<Differentiate> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    bool hasGradients = false;
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (!function->hasAttr(gradientAttr))
         continue;
@@ -37,11 +35,10 @@ struct Differentiate : saccade::attn::impl::DifferentiateBase<Differentiate> {
       if (failed(createGradientFunction(function)))
         return signalPassFailure();
       function->removeAttr(gradientAttr);
-      hasGradients = true;
     }
-    // Functions and results that the source does not have.
-    if (hasGradients)
-      recordSignatures(getOperation());
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        function.removeArgAttr(i, noGradientAttr);
   }
 };
 } // namespace

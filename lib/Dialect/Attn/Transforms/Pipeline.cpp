@@ -10,8 +10,10 @@
 #include "saccade/Import/Raise/Passes.h"
 
 using namespace mlir;
+using namespace saccade;
 
-void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions &options) {
+/// Verifies, inlines and raises: then every attention is visible in its function.
+static void addInlining(OpPassManager &pm, const saccade::TransformsOptions &options) {
   pm.addPass(attn::createVerifyInput());
   // Before inlining, which folds and canonicalizes.
   pm.addNestedPass<func::FuncOp>(attn::createSplitIndexCasts());
@@ -21,6 +23,15 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions
   pm.addPass(createInlinerPass());
   // After inlining, since models compute attention in several functions, and before fusion.
   pm.addNestedPass<func::FuncOp>(createRaiseAttention({options.remarks, options.lint}));
+}
+
+void saccade::buildGradientFunctionsPipeline(OpPassManager &pm) {
+  addInlining(pm, {});
+  pm.addPass(attn::createDifferentiate());
+}
+
+void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions &options) {
+  addInlining(pm, options);
   if (options.lint)
     pm.addPass(attn::createLint());
   // After raising, because attention has a rule and a softmax has none, and before entries have shape functions.

@@ -23,11 +23,7 @@ struct Signature {
 /// The signatures of a parsed program, or of a compiled one if `recordSignatures` was called during compilation.
 llvm::SmallVector<Signature> getSignatures(mlir::ModuleOp program);
 
-/// The `attn.entry` attribute of a public function on whole tensors.
-mlir::DictionaryAttr makeSignature(mlir::func::FuncOp entry);
-
 /// Copies the `attn.entry` attributes to an attribute of the module, before entries are lowered to another signature.
-/// If no function has one yet, the signatures are those of the public functions.
 void recordSignatures(mlir::ModuleOp program);
 
 } // namespace saccade::attn

@@ -23,6 +23,10 @@ struct TransformsOptions {
 /// ops.
 void buildTransformsPipeline(mlir::OpPassManager &pm, const TransformsOptions &options = {});
 
+/// The part of the transforms pipeline up to gradient functions, for programs whose entries must be known before they
+/// are compiled.
+void buildGradientFunctionsPipeline(mlir::OpPassManager &pm);
+
 } // namespace saccade
 
 #endif // SACCADE_DIALECT_ATTN_TRANSFORMS_PASSES_H

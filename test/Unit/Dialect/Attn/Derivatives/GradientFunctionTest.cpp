@@ -316,6 +316,32 @@ TEST_F(GradientFunction, ProjectionsViewsAndScalarsAroundAttention) {
         {randomReals({4, 6}), randomReals({6, 6}), randomReals({6}), real(0.8), randomReals({4, 2})});
 }
 
+TEST_F(GradientFunction, ANormWithBroadcastDimensionsOfExtentOne) {
+  check(R"(#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+  #one = affine_map<(d0, d1, d2) -> (d0, 0, 0)>
+  #first = affine_map<(d0, d1, d2) -> (0, d1, 0)>
+  #none = affine_map<(d0, d1, d2) -> (0, 0)>
+  func.func @f(%x: tensor<?x3x4xf64>, %scale: tensor<?x1x1xf64>, %shift: tensor<1x3x1xf64>, %all: tensor<1x1xf64>)
+      -> tensor<?x3x4xf64> {
+    %zero = arith.constant 0 : index
+    %n = tensor.dim %x, %zero : tensor<?x3x4xf64>
+    %e = tensor.empty(%n) : tensor<?x3x4xf64>
+    %r = linalg.generic {indexing_maps = [#id, #one, #first, #none, #id],
+                         iterator_types = ["parallel", "parallel", "parallel"]}
+        ins(%x, %scale, %shift, %all : tensor<?x3x4xf64>, tensor<?x1x1xf64>, tensor<1x3x1xf64>, tensor<1x1xf64>)
+        outs(%e : tensor<?x3x4xf64>) {
+      ^bb0(%a: f64, %b: f64, %c: f64, %d: f64, %out: f64):
+        %0 = arith.mulf %a, %b : f64
+        %1 = arith.addf %0, %c : f64
+        %2 = arith.mulf %1, %1 : f64
+        %3 = arith.mulf %2, %d : f64
+        linalg.yield %3 : f64
+      } -> tensor<?x3x4xf64>
+    return %r : tensor<?x3x4xf64>
+  })",
+        {randomReals({2, 3, 4}), randomReals({2, 1, 1}), randomReals({1, 3, 1}), randomReals({1, 1})});
+}
+
 TEST_F(GradientFunction, AttentionOfAttention) {
   check(R"(func.func @f(%q: tensor<4x3xf64>, %k: tensor<4x3xf64>) -> (tensor<4x3xf64>, tensor<4x3xf64>) {
     %o = attn.attention %q[s,d], %k[s,d], %k[s,d] : (tensor<4x3xf64>, tensor<4x3xf64>, tensor<4x3xf64>) -> tensor<4x3xf64>
@@ -325,6 +351,24 @@ TEST_F(GradientFunction, AttentionOfAttention) {
         {randomReals({4, 3}), randomReals({4, 3})});
   EXPECT_EQ(function.getNumResults(), 4u);
   // Both outputs are passed in.
+  EXPECT_TRUE(gradientFunction.getOps<AttentionOp>().empty());
+}
+
+TEST_F(GradientFunction, AViewOfTheOutputIsPassedIn) {
+  check(R"(func.func @f(%q: tensor<?x2x3xf64>) -> (tensor<?x6xf64>, tensor<6x?xf64>) {
+    %c0 = arith.constant 0 : index
+    %n = tensor.dim %q, %c0 : tensor<?x2x3xf64>
+    %o = attn.attention %q[s,h,d], %q[s,h,d], %q[s,h,d]
+      : (tensor<?x2x3xf64>, tensor<?x2x3xf64>, tensor<?x2x3xf64>) -> tensor<?x2x3xf64>
+    %flat = tensor.collapse_shape %o [[0], [1, 2]] : tensor<?x2x3xf64> into tensor<?x6xf64>
+    %p = attn.attention %q[s,h,d], %o[s,h,d], %q[s,h,d]
+      : (tensor<?x2x3xf64>, tensor<?x2x3xf64>, tensor<?x2x3xf64>) -> tensor<?x2x3xf64>
+    %flat1 = tensor.collapse_shape %p [[0], [1, 2]] : tensor<?x2x3xf64> into tensor<?x6xf64>
+    %e = tensor.empty(%n) : tensor<6x?xf64>
+    %turned = linalg.transpose ins(%flat1 : tensor<?x6xf64>) outs(%e : tensor<6x?xf64>) permutation = [1, 0]
+    return %flat, %turned : tensor<?x6xf64>, tensor<6x?xf64>
+  })",
+        {randomReals({4, 2, 3})});
   EXPECT_TRUE(gradientFunction.getOps<AttentionOp>().empty());
 }
 
