@@ -81,9 +81,7 @@ CaptureGradients::CaptureGradients(StructuredEmitter &e, GradientOp op) : e(e), 
   for (auto [i, capture] : llvm::enumerate(captures)) {
     auto separates = [&](Value position) -> std::optional<unsigned> {
       for (int64_t dim = 0; dim < capture.rank(); ++dim)
-        if (llvm::all_of(reads, [&](const Read &read) {
-              return read.capture != i || read.indices[dim] == position;
-            }))
+        if (llvm::all_of(reads, [&](const Read &read) { return read.capture != i || read.indices[dim] == position; }))
           return dim;
       return std::nullopt;
     };
@@ -229,7 +227,8 @@ CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &a
     if (isRun && dim + 1 == read.indices.size())
       continue;
     // A negative index is a large unsigned number.
-    Value isIn = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, found, extentOf(accumulator, capture, dim));
+    Value isIn =
+        arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, found, extentOf(accumulator, capture, dim));
     element.exists = both(e, element.exists, isIn);
   }
   return element;
@@ -238,8 +237,7 @@ CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &a
 /// accumulator[element] += Σ amounts, a vector or a matrix.
 Value CaptureGradients::addSum(const Capture &capture, Value accumulator, const Element &element, Value amounts) {
   return emitIf(e, element.exists, accumulator, [&] {
-    SmallVector<OpFoldResult> offsets = getAsOpFoldResult(element.indices),
-                              ones(offsets.size(), e.b.getIndexAttr(1));
+    SmallVector<OpFoldResult> offsets = getAsOpFoldResult(element.indices), ones(offsets.size(), e.b.getIndexAttr(1));
     Value before = e.slice(accumulator, offsets, ones, SmallVector<bool>(offsets.size(), false));
     unsigned rank = cast<ShapedType>(amounts.getType()).getRank();
     Value sum = e.apply(rank, rank, {{amounts, llvm::to_vector(llvm::seq<unsigned>(rank))}}, {{before, {}}},
@@ -304,8 +302,8 @@ Value CaptureGradients::scatter(const GradientPositions &at, const Read &read, V
         } else {
           Value found = tensor::ExtractOp::create(e.b, e.loc, tiles[next++], ValueRange{i, j});
           found = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), found);
-          Value isIn = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, found,
-                                             extentOf(accumulator, capture, dim));
+          Value isIn =
+              arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, found, extentOf(accumulator, capture, dim));
           exists = both(e, exists, isIn);
           indices.push_back(e.select(isIn, found, zero));
         }
@@ -377,34 +375,35 @@ SmallVector<Value> CaptureGradients::endHead(const GradientPositions &at, ValueR
     const Capture &capture = captures[read.capture];
     Value count = e.add(at.queries, at.keys), zero = e.index(0);
     OpFoldResult none = e.b.getIndexAttr(0), one = e.b.getIndexAttr(1);
-    next[read.capture] = e.loop(zero, count, relativeChunk, next[read.capture], [&](Value begin, ValueRange carried)
-                                    -> SmallVector<Value> {
-      Value size = e.min(e.index(relativeChunk), e.sub(count, begin));
-      StructuredEmitter::Extent extents[] = {{one, 1}, {getAsOpFoldResult(size), relativeChunk}};
-      SmallVector<StructuredEmitter::IndexedOperand> outputs;
-      SmallVector<Value> wanted;
-      for (auto [dim, value] : llvm::enumerate(read.indices))
-        if (capture.batchDim != dim && capture.headDim != dim) {
-          outputs.push_back({e.temporary(extents, e.b.getI32Type()), {0, 1}});
-          wanted.push_back(value);
-        }
-      SmallVector<Value> tiles;
-      if (!outputs.empty())
-        tiles = e.apply(2, 0, {}, outputs, [&](ValueRange) {
-          // The indices depend on key − query only, so evaluate them for query 0.
-          Value distance = e.sub(e.sub(e.add(begin, linalg::IndexOp::create(e.b, e.loc, 1)), e.sub(at.queries, e.index(1))),
-                                 e.sub(at.firstQuery, at.firstKey));
-          IRMapping mapping;
-          SmallVector<Value> results;
-          for (Value value : wanted)
-            results.push_back(arith::IndexCastOp::create(e.b, e.loc, e.b.getI32Type(),
-                                                         emitScalar(at, value, zero, distance, mapping)));
-          return results;
-        });
-      OpFoldResult sizes[] = {one, one, getAsOpFoldResult(size)}, offsets[] = {none, none, begin};
-      tiles.push_back(e.slice(next[read.accumulator], offsets, sizes, {false, true, true}));
-      return {scatter(at, read, tiles, e.index(1), size, carried[0])};
-    })[0];
+    next[read.capture] = e.loop(
+        zero, count, relativeChunk, next[read.capture], [&](Value begin, ValueRange carried) -> SmallVector<Value> {
+          Value size = e.min(e.index(relativeChunk), e.sub(count, begin));
+          StructuredEmitter::Extent extents[] = {{one, 1}, {getAsOpFoldResult(size), relativeChunk}};
+          SmallVector<StructuredEmitter::IndexedOperand> outputs;
+          SmallVector<Value> wanted;
+          for (auto [dim, value] : llvm::enumerate(read.indices))
+            if (capture.batchDim != dim && capture.headDim != dim) {
+              outputs.push_back({e.temporary(extents, e.b.getI32Type()), {0, 1}});
+              wanted.push_back(value);
+            }
+          SmallVector<Value> tiles;
+          if (!outputs.empty())
+            tiles = e.apply(2, 0, {}, outputs, [&](ValueRange) {
+              // The indices depend on key − query only, so evaluate them for query 0.
+              Value distance =
+                  e.sub(e.sub(e.add(begin, linalg::IndexOp::create(e.b, e.loc, 1)), e.sub(at.queries, e.index(1))),
+                        e.sub(at.firstQuery, at.firstKey));
+              IRMapping mapping;
+              SmallVector<Value> results;
+              for (Value value : wanted)
+                results.push_back(arith::IndexCastOp::create(e.b, e.loc, e.b.getI32Type(),
+                                                             emitScalar(at, value, zero, distance, mapping)));
+              return results;
+            });
+          OpFoldResult sizes[] = {one, one, getAsOpFoldResult(size)}, offsets[] = {none, none, begin};
+          tiles.push_back(e.slice(next[read.accumulator], offsets, sizes, {false, true, true}));
+          return {scatter(at, read, tiles, e.index(1), size, carried[0])};
+        })[0];
     next[read.accumulator] = e.filled(next[read.accumulator], 0.0);
   }
   return next;

@@ -1,7 +1,7 @@
 //===- CaptureGradients.h - Gradients of captured tensors ---------*- C++ -*-===//
 //
-// Accumulates the numbers that the gradient region of attention yields for its reads of captures. A task adds to partial
-// gradients of its own, in a fixed order, and these are summed at the end, so results are deterministic.
+// Accumulates the numbers that the gradient region of attention yields for its reads of captures. A task adds to
+// partial gradients of its own, in a fixed order, and these are summed at the end, so results are deterministic.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_CAPTUREGRADIENTS_H
@@ -14,11 +14,11 @@ namespace saccade {
 
 /// The values of a task that indices are computed from.
 struct GradientPositions {
-  mlir::Value batch, kvHead, group, head;    ///< relative; query heads per KV head
+  mlir::Value batch, kvHead, group, head; ///< relative; query heads per KV head
   mlir::Value absoluteBatch, absoluteHead;
-  mlir::Value firstQuery, firstKey;          ///< absolute position of element 0
-  mlir::Value queries, keys;                 ///< extents of the sequence
-  mlir::Value queryEnd, keyEnd;              ///< results of `attn.length`
+  mlir::Value firstQuery, firstKey; ///< absolute position of element 0
+  mlir::Value queries, keys;        ///< extents of the sequence
+  mlir::Value queryEnd, keyEnd;     ///< results of `attn.length`
 };
 
 /// A tile of pairs of queries and keys; begins are relative to element 0.
@@ -62,14 +62,14 @@ private:
     Any
   };
   struct Read {
-    unsigned capture;           ///< among the differentiated captures
-    mlir::ValueRange indices;   ///< in the region
+    unsigned capture;         ///< among the differentiated captures
+    mlir::ValueRange indices; ///< in the region
     Access access;
-    unsigned accumulator;       ///< that takes the sums of the tiles
+    unsigned accumulator; ///< that takes the sums of the tiles
   };
   struct Capture {
     mlir::Value value;
-    bool perBatch, perHead;                ///< whether there is a partial gradient for each batch, each KV head
+    bool perBatch, perHead;                    ///< whether there is a partial gradient for each batch, each KV head
     std::optional<unsigned> batchDim, headDim; ///< else the dimension that batch or head index
     unsigned leading() const { return perBatch + perHead; }
     int64_t rank() const {

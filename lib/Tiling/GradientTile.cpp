@@ -13,8 +13,8 @@ using namespace saccade::attn;
 GradientTile::GradientTile(OpBuilder &b, GradientOp op, bool onDevice)
     : StructuredEmitter(b, op.getLoc(), getScoreType(getElementTypeOrSelf(op.getQuery()))), op(op),
       depth(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth)),
-      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)), 
-      sequences(b, op, onDevice), captures(*this, op) {
+      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)), sequences(b, op, onDevice),
+      captures(*this, op) {
   if (ScheduleAttr schedule = op.getScheduleAttr())
     rows = schedule.getRows(), columns = schedule.getCols();
 }
@@ -29,9 +29,7 @@ ScheduleAttr GradientTile::block(int64_t rows, int64_t columns, int64_t depth) {
 
 void GradientTile::beginTask(Value batch, Value kvHead) {
   at.batch = batch, at.kvHead = kvHead;
-  auto sizeOf = [&](Value operand, DimsAttr dims, Dim dim) {
-    return asIndex(getDimSize(b, loc, operand, dims, dim));
-  };
+  auto sizeOf = [&](Value operand, DimsAttr dims, Dim dim) { return asIndex(getDimSize(b, loc, operand, dims, dim)); };
   queryStart = sequences.start(b, Role::Query, batch), keyStart = sequences.start(b, Role::Key, batch);
   at.queries = sequences.length(b, Role::Query, batch), at.keys = sequences.length(b, Role::Key, batch);
   // The number of KV heads is not zero inside of a task.
@@ -71,8 +69,7 @@ Value GradientTile::Place::slice(GradientTile &emitter, Value tensor) const {
   return emitter.StructuredEmitter::slice(tensor, offsets, sizes, SmallVector<bool>(sizes.size(), true));
 }
 
-GradientTile::Place GradientTile::placeOfHeads(DimsAttr dims, Role role, Value first, Value heads,
-                                               int64_t headSize) {
+GradientTile::Place GradientTile::placeOfHeads(DimsAttr dims, Role role, Value first, Value heads, int64_t headSize) {
   Place place;
   for (Dim dim : dims.getDims()) {
     place.offsets.push_back(dim == Dim::Batch  ? getAsOpFoldResult(at.batch)
@@ -101,8 +98,8 @@ GradientTile::Place GradientTile::placeOfTile(DimsAttr dims, OpFoldResult inBatc
 }
 
 GradientTile::Matrix GradientTile::matrix(Value tensor, DimsAttr dims, const Place &place) {
-  SmallVector<bool> isKept = llvm::map_to_vector(
-      dims.getDims(), [](Dim dim) { return dim == Dim::Seq || dim == Dim::Depth; });
+  SmallVector<bool> isKept =
+      llvm::map_to_vector(dims.getDims(), [](Dim dim) { return dim == Dim::Seq || dim == Dim::Depth; });
   return {StructuredEmitter::slice(tensor, place.offsets, place.sizes, isKept),
           *dims.position(Dim::Depth) < *dims.position(Dim::Seq)};
 }
@@ -126,9 +123,7 @@ Value GradientTile::rowsOf(Value tensor, const PairTile &tile) {
   SmallVector<OpFoldResult> offsets, sizes;
   SmallVector<bool> isKept;
   for (Dim dim : op.getRowDims()) {
-    offsets.push_back(dim == Dim::Batch  ? at.batch
-                      : dim == Dim::Head ? at.head
-                                         : add(queryStart, tile.query));
+    offsets.push_back(dim == Dim::Batch ? at.batch : dim == Dim::Head ? at.head : add(queryStart, tile.query));
     sizes.push_back(dim == Dim::Seq ? tile.queries.size : b.getIndexAttr(1));
     isKept.push_back(dim == Dim::Seq);
   }
@@ -227,7 +222,8 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
       outputs.push_back({temporary({tile.queries, tile.keys}, needed), {0, 1}});
   Value firstQuery = add(at.firstQuery, tile.query), firstKey = add(at.firstKey, tile.key);
   return apply(2, 0, inputs, outputs, [&](ValueRange args) {
-    Value i = add(linalg::IndexOp::create(b, loc, 0), firstQuery), j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
+    Value i = add(linalg::IndexOp::create(b, loc, 0), firstQuery),
+          j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
     SmallVector<Value> numbers(args);
     if (isWide)
       numbers = {args[2], args[3], args[0], args[1]};
@@ -330,7 +326,7 @@ GradientTile::Gradients GradientTile::addTile(const PairTile &tile, const Querie
   if (sums.key) {
     next.key = matmul({gradients, {2, 0}}, queries.query.over(2, 1), {sums.key, {0, 1}}, block(columns, depth, rows));
     next.value = matmul({weights, {2, 0}}, queries.outputGradient.over(2, 1), {sums.value, {0, 1}},
-                         block(columns, valueDepth, rows));
+                        block(columns, valueDepth, rows));
   }
   if (!sums.captures.empty())
     next.captures = captures.add(at, tile, ArrayRef(found).drop_front(2), sums.captures);
@@ -360,8 +356,7 @@ Value GradientTile::overKeys(Value begin, Value result, Value to) {
       KeyBounds(op).computeKeyRange(b, loc, at.absoluteBatch, at.absoluteHead, at.queryEnd, at.keyEnd, first, last,
                                     {at.firstKey, min(at.keyEnd, add(at.firstKey, at.keys))});
   // Tiles start at multiples of their size.
-  Value firstKey = max(index(0), sub(visible.begin, at.firstKey)),
-        end = min(at.keys, sub(visible.end, at.firstKey));
+  Value firstKey = max(index(0), sub(visible.begin, at.firstKey)), end = min(at.keys, sub(visible.end, at.firstKey));
   firstKey = mul(div(firstKey, columns), columns);
   Gradients sums;
   sums.query = filled(temporary({count, {b.getIndexAttr(depth), depth}}), 0.0);
@@ -380,38 +375,37 @@ GradientTile::Gradients GradientTile::overQueries(Value begin, Gradients results
   Gradients sums = results;
   sums.key = filled(temporary({count, {b.getIndexAttr(depth), depth}}), 0.0);
   sums.value = filled(temporary({count, {b.getIndexAttr(valueDepth), valueDepth}}), 0.0);
-  SmallVector<Value> done =
-      loop(index(0), at.group, 1, sums.getValues(), [&](Value member, ValueRange carried) {
-        beginHead(member);
-        KeyRange visible = KeyBounds(op).computeQueryRange(b, loc, at.absoluteBatch, at.absoluteHead, at.queryEnd,
-                                                           at.keyEnd, first, last,
-                                                           {at.firstQuery, add(at.firstQuery, validQueries)});
-        Value firstQuery = max(index(0), sub(visible.begin, at.firstQuery)),
-              end = min(validQueries, sub(visible.end, at.firstQuery));
-        firstQuery = mul(div(firstQuery, rows), rows);
-        SmallVector<Value> next = loop(firstQuery, end, rows, carried, [&](Value query, ValueRange carried) {
-          PairTile tile{query, begin, {getAsOpFoldResult(min(index(rows), sub(end, query))), rows}, count};
-          Gradients before = sums.with(carried);
-          auto add = [&] {
-            Gradients parts = before;
-            Place place;
-            if (before.query) {
-              // The gradients of the queries are accumulated in the result.
-              place = placeOfTile(op.getQueryDims(), b.getIndexAttr(0), member, query, tile.queries.size, depth);
-              Matrix sums = matrix(before.query, op.getQueryDims(), place);
-              parts.query = sums.value, parts.isQueryTransposed = sums.isTransposed;
-            }
-            Gradients after = addTile(tile, queriesOf(tile), keys, parts);
-            if (before.query)
-              after.query = insert(after.query, before.query, place);
-            return after;
-          };
-          return whereVisible(tile, before, add).getValues();
-        });
-        Gradients ended = sums.with(next);
-        ended.captures = captures.endHead(at, ended.captures);
-        return ended.getValues();
-      });
+  SmallVector<Value> done = loop(index(0), at.group, 1, sums.getValues(), [&](Value member, ValueRange carried) {
+    beginHead(member);
+    KeyRange visible =
+        KeyBounds(op).computeQueryRange(b, loc, at.absoluteBatch, at.absoluteHead, at.queryEnd, at.keyEnd, first, last,
+                                        {at.firstQuery, add(at.firstQuery, validQueries)});
+    Value firstQuery = max(index(0), sub(visible.begin, at.firstQuery)),
+          end = min(validQueries, sub(visible.end, at.firstQuery));
+    firstQuery = mul(div(firstQuery, rows), rows);
+    SmallVector<Value> next = loop(firstQuery, end, rows, carried, [&](Value query, ValueRange carried) {
+      PairTile tile{query, begin, {getAsOpFoldResult(min(index(rows), sub(end, query))), rows}, count};
+      Gradients before = sums.with(carried);
+      auto add = [&] {
+        Gradients parts = before;
+        Place place;
+        if (before.query) {
+          // The gradients of the queries are accumulated in the result.
+          place = placeOfTile(op.getQueryDims(), b.getIndexAttr(0), member, query, tile.queries.size, depth);
+          Matrix sums = matrix(before.query, op.getQueryDims(), place);
+          parts.query = sums.value, parts.isQueryTransposed = sums.isTransposed;
+        }
+        Gradients after = addTile(tile, queriesOf(tile), keys, parts);
+        if (before.query)
+          after.query = insert(after.query, before.query, place);
+        return after;
+      };
+      return whereVisible(tile, before, add).getValues();
+    });
+    Gradients ended = sums.with(next);
+    ended.captures = captures.endHead(at, ended.captures);
+    return ended.getValues();
+  });
   sums = sums.with(done);
   results.query = sums.query, results.captures = sums.captures;
   results.key = store(sums.key, results.key, op.getKeyDims(), index(0), to, count.size, depth);

@@ -21,10 +21,10 @@ struct GradientTile : StructuredEmitter {
 
   attn::GradientOp op;
   int64_t depth, valueDepth;
-  int64_t rows = 0, columns = 0;  ///< largest numbers of queries and keys of a tile
-  GradientPositions at;           ///< the current head of the task
-  Value validQueries, validKeys;  ///< numbers of queries and keys within the lengths
-  Value queryStart, keyStart;     ///< of the sequence in the tensors
+  int64_t rows = 0, columns = 0; ///< largest numbers of queries and keys of a tile
+  GradientPositions at;          ///< the current head of the task
+  Value validQueries, validKeys; ///< numbers of queries and keys within the lengths
+  Value queryStart, keyStart;    ///< of the sequence in the tensors
   Sequences sequences;
   Value lse; ///< the log-sum-exp in base 2, +inf for a row without keys; set before the loop
   CaptureGradients captures;
@@ -47,8 +47,8 @@ struct GradientTile : StructuredEmitter {
   /// The slice of the task's sequence and of `heads` heads from `head` on, with all positions.
   Place placeOfHeads(attn::DimsAttr dims, attn::Role role, Value head, Value heads, int64_t headSize);
 
-  /// Gradients that a task computes: of the queries of the group, of keys and values of the KV head, null if it does not
-  /// compute them; and the accumulators of the captures.
+  /// Gradients that a task computes: of the queries of the group, of keys and values of the KV head, null if it does
+  /// not compute them; and the accumulators of the captures.
   struct Gradients {
     Value query, key, value;
     bool isQueryTransposed = false; ///< of a matrix of one head
@@ -84,8 +84,8 @@ private:
   Queries queriesOf(const PairTile &tile);
   Keys keysOf(const PairTile &tile);
   /// `count` positions from `begin` on of one head. `inBatch`, `head` are indices in the tensor.
-  Place placeOfTile(attn::DimsAttr dims, mlir::OpFoldResult inBatch, Value head, Value begin,
-                    mlir::OpFoldResult count, int64_t depth);
+  Place placeOfTile(attn::DimsAttr dims, mlir::OpFoldResult inBatch, Value head, Value begin, mlir::OpFoldResult count,
+                    int64_t depth);
   Matrix matrix(Value tensor, attn::DimsAttr dims, const Place &place);
   Value insert(Value matrix, Value into, const Place &place);
   Value rowsOf(Value tensor, const PairTile &tile);
@@ -96,8 +96,8 @@ private:
   Gradients addTile(const PairTile &tile, const Queries &queries, const Keys &keys, const Gradients &sums);
   /// `body(sums)`, or `sums` if no pair of the tile is visible.
   Gradients whereVisible(const PairTile &tile, const Gradients &sums, llvm::function_ref<Gradients()> body);
-  /// Weights and gradients of the scores of a tile of pairs, and `captureTypes`, what the captures need, from the products
-  /// with keys and values.
+  /// Weights and gradients of the scores of a tile of pairs, and `captureTypes`, what the captures need, from the
+  /// products with keys and values.
   llvm::SmallVector<Value> evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products,
                                     llvm::ArrayRef<mlir::Type> captureTypes);
   llvm::SmallVector<Value> evaluatePair(Value i, Value j, mlir::ValueRange args);

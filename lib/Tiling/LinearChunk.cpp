@@ -13,9 +13,8 @@ using namespace saccade;
 static constexpr int64_t matmulBlock = 128;
 
 Value ChunkEmitter::temporary(ArrayRef<int64_t> shape) {
-  return StructuredEmitter::temporary(llvm::map_to_vector(shape, [&](int64_t extent) {
-    return extent < 0 ? Extent{size, rows} : Extent{b.getIndexAttr(extent), extent};
-  }));
+  return StructuredEmitter::temporary(llvm::map_to_vector(
+      shape, [&](int64_t extent) { return extent < 0 ? Extent{size, rows} : Extent{b.getIndexAttr(extent), extent}; }));
 }
 
 Value ChunkEmitter::filled(ArrayRef<int64_t> shape, double value) {

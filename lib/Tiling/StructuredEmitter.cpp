@@ -2,13 +2,12 @@
 #include "StructuredEmitter.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
 using namespace mlir;
 using namespace saccade;
 
-Value StructuredEmitter::scalar(double value) {
-  return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
-}
+Value StructuredEmitter::scalar(double value) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
 
 Value StructuredEmitter::asIndex(OpFoldResult value) { return getValueOrCreateConstantIndexOp(b, loc, value); }
 
@@ -32,13 +31,13 @@ Value StructuredEmitter::temporary(ArrayRef<Extent> shape, Type element) {
 }
 
 Value StructuredEmitter::filled(Value tensor, double value) {
-  Value element = arith::ConstantOp::create(
-      b, loc, b.getFloatAttr(cast<FloatType>(getElementTypeOrSelf(tensor)), value));
+  Value element =
+      arith::ConstantOp::create(b, loc, b.getFloatAttr(cast<FloatType>(getElementTypeOrSelf(tensor)), value));
   return linalg::FillOp::create(b, loc, element, tensor).getResult(0);
 }
 
 SmallVector<Value> StructuredEmitter::apply(unsigned loops, unsigned reductions, ArrayRef<IndexedOperand> inputs,
-                                       ArrayRef<IndexedOperand> outputs, Element element) {
+                                            ArrayRef<IndexedOperand> outputs, Element element) {
   SmallVector<Value> ins, outs;
   SmallVector<AffineMap> maps;
   auto take = [&](ArrayRef<IndexedOperand> walks, SmallVector<Value> &values) {
@@ -69,11 +68,12 @@ Value StructuredEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand 
     return {arith::AddFOp::create(b, loc, args[2], product)};
   })[0];
   result.getDefiningOp()->setAttr("schedule", block);
+  result.getDefiningOp()->setAttr(cachedResultAttr, b.getUnitAttr());
   return result;
 }
 
 Value StructuredEmitter::slice(Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
-                          ArrayRef<bool> isKept) {
+                               ArrayRef<bool> isKept) {
   SmallVector<int64_t> shape;
   for (auto [extent, kept] : llvm::zip_equal(sizes, isKept))
     if (kept)

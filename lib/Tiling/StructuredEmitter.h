@@ -42,7 +42,8 @@ struct StructuredEmitter : IndexEmitter {
   /// A linalg.generic with `loops` loops, the last `reductions` of them reductions, and body `element`.
   llvm::SmallVector<Value> apply(unsigned loops, unsigned reductions, llvm::ArrayRef<IndexedOperand> inputs,
                                  llvm::ArrayRef<IndexedOperand> outputs, Element element);
-  /// sums + Σ lhs · rhs, where loops 0, 1, 2 are m, n, k. `block`: the sizes of the schedule.
+  /// sums + Σ lhs · rhs, where loops 0, 1, 2 are m, n, k. `block`: the sizes of the schedule. The sums stay in the
+  /// cache.
   Value matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, const IndexedOperand &sums,
                attn::ScheduleAttr block);
 

@@ -37,8 +37,8 @@ private:
   /// A parallel loop over sequences, heads and, if operands are dense, tiles of `tile` positions (0: none).
   scf::ForallOp tasks(OpFoldResult heads, Value positions, int64_t tile, ValueRange inits);
   /// The slice of a result that a task computes: of the tile in `loop` if it has one.
-  Place placeOf(scf::ForallOp loop, DimsAttr dims, Role role, Value head, Value heads, int64_t headSize,
-                bool isTiled, int64_t tile);
+  Place placeOf(scf::ForallOp loop, DimsAttr dims, Role role, Value head, Value heads, int64_t headSize, bool isTiled,
+                int64_t tile);
   /// Emits the tasks that compute all gradients but those of the queries; these as well unless `query` is null.
   scf::ForallOp overKeyTiles(Value query, Value key, Value value, ValueRange accumulators);
   scf::ForallOp overQueryTiles(Value query);
@@ -126,8 +126,8 @@ scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, V
       placeOf(loop, op.getKeyDims(), Role::Key, at.kvHead, index(1), depth, isTiled, columns),
       placeOf(loop, op.getValueDims(), Role::Key, at.kvHead, index(1), valueDepth, isTiled, columns)};
   if (query)
-    places.insert(places.begin(), placeOfHeads(op.getQueryDims(), Role::Query, mul(at.kvHead, at.group), at.group,
-                                               depth));
+    places.insert(places.begin(),
+                  placeOfHeads(op.getQueryDims(), Role::Query, mul(at.kvHead, at.group), at.group, depth));
   ValueRange shared = loop.getRegionIterArgs().take_back(accumulators.size());
   for (const CaptureGradients::Place &place : captures.places(at, shared))
     places.push_back({place.offsets, place.sizes});
@@ -155,8 +155,8 @@ scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, V
 scf::ForallOp GradientTasks::overQueryTiles(Value query) {
   bool isTiled = !op.isRagged();
   Value queries = asIndex(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
-  auto loop = tasks(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Head), queries, isTiled ? rows : 0,
-                    query);
+  auto loop =
+      tasks(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Head), queries, isTiled ? rows : 0, query);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   beginTaskOfHead(loop.getInductionVar(0), loop.getInductionVar(1));

@@ -31,15 +31,17 @@ BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
   return isTransposed && panelBlock(e.target, /*isTail=*/false).rows <= e.lanes() ? GroupForm::Panel : GroupForm::Rows;
 }
 
-/// tile += lhs · panels for the k-packs [kPack, kPack + kPacks).
-void BlockedMatmul::addBlock(Value lhs, const ResultBlock &block, Value kPack, Value kPacks, const Panels &panels) {
+/// Adds lhs · panels for the k-packs [kPack, kPack + kPacks): whole groups of rows to `result` if it is not null, all
+/// others to the tile.
+void BlockedMatmul::addBlock(Value lhs, Value result, const ResultBlock &block, Value kPack, Value kPacks,
+                             const Panels &panels) {
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
   Value zero = e.index(0), k = e.mul(kPack, packingFactor), depth = e.mul(kPacks, packingFactor);
   if (packingFactor > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
-  auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form) {
-    Value row = e.add(block.row, first);
+  auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
+    Value row = e.add(block.row, first), into = isInPlace ? result : tile, intoRow = isInPlace ? row : first;
     if (form == GroupForm::Rows)
       emitPackRows(e, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group, packingFactor);
     if (form == GroupForm::Panel) {
@@ -48,9 +50,9 @@ void BlockedMatmul::addBlock(Value lhs, const ResultBlock &block, Value kPack, V
       emitPackPanels(e, emitBlock(e, lhs, {row, rows, k, depth}), rows, panel, packingFactor);
     }
     e.loop(zero, e.ceilDiv(block.columns, width), 1, [&](Value p) {
-      Value rhs = e.add(panels.panel, p);
+      Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       emitMicrokernelInto(
-          e, registers, packingFactor, kPacks, tile, first, e.mul(p, width),
+          e, registers, packingFactor, kPacks, into, intoRow, isInPlace ? e.add(block.column, column) : column,
           [&](unsigned i, Value inner) {
             return form == GroupForm::Unpacked ? e.load(lhs, {e.add(row, i), e.add(k, inner)})
                    : form == GroupForm::Panel  ? e.load(panel, {zero, inner, e.index(i)})
@@ -64,25 +66,36 @@ void BlockedMatmul::addBlock(Value lhs, const ResultBlock &block, Value kPack, V
   // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
   Value fullEnd = e.roundDown(block.rows, rowGroup);
   GroupForm form = formOf(lhs);
-  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full, form); });
+  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full, form, result != nullptr); });
   // Excess rows of the last group repeat the last row.
   e.loop(fullEnd, block.rows, tail.rows,
-         [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, GroupForm::Rows); });
+         [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, GroupForm::Rows, false); });
 }
 
-void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels) {
+void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels, bool isInPlace) {
+  auto type = cast<MemRefType>(result.getType());
+  isInPlace &= type.getElementType() == e.type && type.getStridesAndOffset().first.back() == 1 &&
+               !type.isDynamicDim(1) && type.getDimSize(1) % (2 * e.lanes()) == 0;
   Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1);
   Value kPacks = e.ceilDiv(e.size(lhs, 1), packingFactor);
   e.loop(zero, columns, maxBlock.columns, [&](Value column) {
     Value columnCount = e.min(e.sub(columns, column), e.index(maxBlock.columns));
     e.loop(zero, rows, maxBlock.rows, [&](Value row) {
       ResultBlock block{row, e.min(e.sub(rows, row), e.index(maxBlock.rows)), column, columnCount};
-      begin(tile, block);
+      ResultBlock copied = block;
+      if (isInPlace) {
+        Value whole = e.roundDown(block.rows, rowGroup);
+        copied.row = e.add(row, whole), copied.rows = e.sub(block.rows, whole);
+      }
+      // The rows of the tile that are used have the same places as in the block.
+      Value first = e.sub(copied.row, row);
+      Value rowsOfTile = isInPlace ? emitBlock(e, tile, {first, copied.rows, zero, columnCount}) : tile;
+      begin(rowsOfTile, copied);
       e.loop(zero, kPacks, maxBlock.depth, [&](Value kPack) {
         Value count = e.min(e.sub(kPacks, kPack), e.index(maxBlock.depth));
-        addBlock(lhs, block, kPack, count, getPanels(block, kPack, count));
+        addBlock(lhs, isInPlace ? result : Value(), block, kPack, count, getPanels(block, kPack, count));
       });
-      emitUnpackRows(e, tile, emitBlock(e, result, block));
+      emitUnpackRows(e, rowsOfTile, emitBlock(e, result, copied));
     });
   });
 }

@@ -33,15 +33,18 @@ public:
   /// `maxBlock` are the largest rows, columns (a multiple of the panel width) and k-packs of a block.
   BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock);
 
-  /// result[m][n] = initial + Σ_k lhs[m][k] · rhs[n][k]. `lhs` and `result` have any strides.
-  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels);
+  /// result[m][n] = initial + Σ_k lhs[m][k] · rhs[n][k]. `lhs` and `result` have any strides. `isInPlace`: `begin`
+  /// copies the result, which stays in the cache. Whole groups of its rows are then accumulated without a copy if its
+  /// type and strides permit it.
+  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels, bool isInPlace = false);
 
 private:
   /// How the microkernel reads a group of LHS rows: in place, from packed rows, or from a packed panel, which has the
   /// elements of a column side by side.
   enum class GroupForm { Unpacked, Rows, Panel };
   GroupForm formOf(mlir::Value lhs);
-  void addBlock(mlir::Value lhs, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
+  void addBlock(mlir::Value lhs, mlir::Value result, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks,
+                const Panels &panels);
 
   Emitter &e;
   int64_t packingFactor;

@@ -79,12 +79,16 @@ void ContractionLowering::run(const linalg::ContractionDimensions &dims) {
     auto begin = [&](Value tile, const ResultBlock &at) {
       emitPackRows(e, emitBlock(e, result, at), at.rows, at.rows, tile, /*packingFactor=*/1);
     };
-    matmul.run(lhs, result, begin, [&](const ResultBlock &at, Value kPack, Value kPacks) {
-      Value first = e.mul(kPack, packingFactor);
-      Value depth = e.min(e.mul(kPacks, packingFactor), e.sub(e.size(rhs, 1), first));
-      emitPackPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, packed, packingFactor);
-      return BlockedMatmul::Panels{packed, e.index(0), e.index(0)};
-    });
+    matmul.run(
+        lhs, result, begin,
+        [&](const ResultBlock &at, Value kPack, Value kPacks) {
+          Value first = e.mul(kPack, packingFactor);
+          Value depth = e.min(e.mul(kPacks, packingFactor), e.sub(e.size(rhs, 1), first));
+          emitPackPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, packed,
+                         packingFactor);
+          return BlockedMatmul::Panels{packed, e.index(0), e.index(0)};
+        },
+        op->hasAttr(cachedResultAttr));
   };
 
   SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);

@@ -17,9 +17,9 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (types.size() != 3)
     return parser.emitError(loc, "has ") << types.size() << " operand types, expected those of query, key and value";
-  for (auto [isGiven, clause] : {std::pair(clauses.outputGradient.has_value(), "output_gradient"),
-                                 std::pair(clauses.lse.has_value(), "lse"),
-                                 std::pair(clauses.delta.has_value(), "delta")})
+  for (auto [isGiven, clause] :
+       {std::pair(clauses.outputGradient.has_value(), "output_gradient"), std::pair(clauses.lse.has_value(), "lse"),
+        std::pair(clauses.delta.has_value(), "delta")})
     if (!isGiven)
       return parser.emitError(loc, "has no clause '") << clause << "(...)'";
   if (!clauses.tallies.empty() || clauses.hasMax || clauses.hasArgmax || clauses.sink || !clauses.into.empty())
@@ -68,10 +68,9 @@ void GradientOp::print(OpAsmPrinter &printer) {
   printer << " : " << getOutputGradient().getType() << ") lse(" << getLse() << " : " << getLse().getType() << ") delta("
           << getDelta() << " : " << getDelta().getType() << ')';
   printRegions(printer, *this, /*bins=*/{}, getReads());
-  printer.printOptionalAttrDict((*this)->getAttrs(),
-                                {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                                 getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(),
-                                 getReadsAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
+                                                      getKeyDimsAttrName(), getValueDimsAttrName(),
+                                                      getOutputDimsAttrName(), getScaleAttrName(), getReadsAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ("
           << getResultTypes() << ')';
 }
@@ -124,17 +123,16 @@ static LogicalResult verifyRows(GradientOp op) {
                             << op.getOutputDims().size() << " dimensions";
   Type element = getElementTypeOrSelf(op.getQuery()), scoreType = getScoreType(element);
   if (output.getElementType() != element && output.getElementType() != scoreType)
-    return op.emitOpError() << "output gradient has element type " << output.getElementType() << ", expected " << element
-                            << " or " << scoreType;
+    return op.emitOpError() << "output gradient has element type " << output.getElementType() << ", expected "
+                            << element << " or " << scoreType;
   auto query = [&](Dim dim) { return getStaticDimSize(op.getQuery(), op.getQueryDims(), dim); };
   auto outputSize = [&](Dim dim) { return getStaticDimSize(op.getOutputGradient(), op.getOutputDims(), dim); };
   for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
     if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", "query", query(dim), "output gradient",
                                 outputSize(dim))))
       return failure();
-  if (failed(verifySameExtent(op, "head size", "value",
-                              getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth), "output gradient",
-                              outputSize(Dim::Depth))))
+  if (failed(verifySameExtent(op, "head size", "value", getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth),
+                              "output gradient", outputSize(Dim::Depth))))
     return failure();
   SmallVector<Dim> dims = op.getRowDims();
   for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())}) {
@@ -153,9 +151,9 @@ static LogicalResult verifyRows(GradientOp op) {
 LogicalResult GradientOp::verify() {
   if (failed(verifyWholeOperands(*this)) || failed(verifyRows(*this)))
     return failure();
-  for (auto [role, gradient, of] : {std::tuple("query", getQueryGradient(), getQuery()),
-                                    std::tuple("key", getKeyGradient(), getKey()),
-                                    std::tuple("value", getValueGradient(), getValue())})
+  for (auto [role, gradient, of] :
+       {std::tuple("query", getQueryGradient(), getQuery()), std::tuple("key", getKeyGradient(), getKey()),
+        std::tuple("value", getValueGradient(), getValue())})
     if (failed(verifyGradient(*this, role, gradient, of)))
       return failure();
   for (int64_t capture : getReads())

@@ -43,10 +43,10 @@ void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
 
 namespace {
 
-constexpr StringRef clauseNames[] = {"captures", "q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_k", "scale",
-                                     "at",       "sink",  "into",   "mask",         "score",        "weight",
-                                     "tally",    "lse",   "max",    "argmax",       "out",
-                                     "output_gradient", "delta", "gradient"};
+constexpr StringRef clauseNames[] = {"captures", "q_len",   "kv_len", "cu_seqlens_q", "cu_seqlens_k", "scale",
+                                     "at",       "sink",    "into",   "mask",         "score",        "weight",
+                                     "tally",    "lse",     "max",    "argmax",       "out",          "output_gradient",
+                                     "delta",    "gradient"};
 
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
@@ -305,7 +305,8 @@ void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef
     }
     printer << '(';
     llvm::interleaveComma(region->getArguments(), printer, [&](BlockArgument arg) {
-      printer.printRegionArgument(arg, {}, /*omitType=*/!arg.getType().isF64() || arg.getArgNumber() >= named.numbers());
+      printer.printRegionArgument(arg, {},
+                                  /*omitType=*/!arg.getType().isF64() || arg.getArgNumber() >= named.numbers());
     });
     printer << ") ";
     printer.printRegion(*region, /*printEntryBlockArgs=*/false);

@@ -216,8 +216,7 @@ struct FoldCastOperands : OpRewritePattern<AccumulateOp> {
           operand.set(cast.getSource());
       // Region arguments take the new types of captured tensors.
       for (const NamedRegion &named : getNamedRegions(op))
-        for (auto [argument, capture] :
-             llvm::zip_equal(named.arguments().captures, op.getCaptures()))
+        for (auto [argument, capture] : llvm::zip_equal(named.arguments().captures, op.getCaptures()))
           argument.setType(capture.getType());
     });
     for (OpResult result : op->getResults()) {

@@ -142,7 +142,7 @@ LogicalResult verifyCuSeqlens(ScoringOpInterface op) {
       continue;
     if (dims.position(Dim::Batch))
       return op->emitOpError() << role << " names dimension 'b', but is ragged by " << clause
-                              << ", expected its sequences contiguous along 's'";
+                               << ", expected its sequences contiguous along 's'";
     if (cast<RankedTensorType>(offsets.getType()).getDimSize(0) == 0)
       return op->emitOpError() << clause << " has no element, expected one more than there are sequences";
   }

@@ -94,8 +94,7 @@ private:
 IndexCheck::IndexCheck(OpBuilder &b, Location loc, ScoringOpInterface op, tensor::ExtractOp read,
                        const NamedRegion &region, unsigned dim)
     : b(b), loc(loc), op(op), read(read), region(*region.region), dim(dim),
-      hasCondition(!region.isMask() && !op.getMask().empty()),
-      regionArgs(region.arguments()),
+      hasCondition(!region.isMask() && !op.getMask().empty()), regionArgs(region.arguments()),
       maskArgs(hasCondition ? getRegionArguments(op.getMask(), /*numbers=*/0) : regionArgs) {
   collectProducers(read.getIndices()[dim], ofIndex);
   for (Value yielded : this->region.front().getTerminator()->getOperands())

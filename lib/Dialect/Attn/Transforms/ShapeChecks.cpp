@@ -145,7 +145,8 @@ void ShapeChecks::addForGradient(GradientOp op) {
               "output gradient has another head size than value");
   for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())})
     for (auto [i, dim] : llvm::enumerate(op.getRowDims()))
-      requireSame(extent(rows, i), query(dim), Twine(role) + " has another extent of '" + stringifyDim(dim) + "' than query");
+      requireSame(extent(rows, i), query(dim),
+                  Twine(role) + " has another extent of '" + stringifyDim(dim) + "' than query");
 }
 
 void ShapeChecks::requireGroups(OpFoldResult queryHeads, OpFoldResult keyHeads) {

@@ -14,6 +14,9 @@ bool isMatmul(mlir::linalg::LinalgOp op);
 /// The batch, m, n and k loops of a matmul; nullopt for another op.
 std::optional<mlir::linalg::ContractionDimensions> getMatmulDims(mlir::linalg::LinalgOp op);
 
+/// Unit attribute of a matmul that adds to a result in the cache, of one tile.
+inline constexpr llvm::StringLiteral cachedResultAttr = "attn.cached_result";
+
 /// The block sizes of a matmul.
 struct MatmulBlock {
   int64_t rows = 192, columns = 256, depth = 512;
