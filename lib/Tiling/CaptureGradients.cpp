@@ -380,11 +380,11 @@ SmallVector<Value> CaptureGradients::endHead(const GradientPositions &at, ValueR
           Value size = e.min(e.index(relativeChunk), e.sub(count, begin));
           StructuredEmitter::Extent extents[] = {{one, 1}, {getAsOpFoldResult(size), relativeChunk}};
           SmallVector<StructuredEmitter::IndexedOperand> outputs;
-          SmallVector<Value> wanted;
+          SmallVector<Value> needed;
           for (auto [dim, value] : llvm::enumerate(read.indices))
             if (capture.batchDim != dim && capture.headDim != dim) {
               outputs.push_back({e.temporary(extents, e.b.getI32Type()), {0, 1}});
-              wanted.push_back(value);
+              needed.push_back(value);
             }
           SmallVector<Value> tiles;
           if (!outputs.empty())
@@ -395,7 +395,7 @@ SmallVector<Value> CaptureGradients::endHead(const GradientPositions &at, ValueR
                         e.sub(at.firstQuery, at.firstKey));
               IRMapping mapping;
               SmallVector<Value> results;
-              for (Value value : wanted)
+              for (Value value : needed)
                 results.push_back(arith::IndexCastOp::create(e.b, e.loc, e.b.getI32Type(),
                                                              emitScalar(at, value, zero, distance, mapping)));
               return results;

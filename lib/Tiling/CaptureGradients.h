@@ -1,7 +1,7 @@
 //===- CaptureGradients.h - Gradients of captured tensors ---------*- C++ -*-===//
 //
 // Accumulates the numbers that the gradient region of attention yields for its reads of captures. A task adds to
-// partial gradients of its own, in a fixed order, and these are summed at the end, so results are deterministic.
+// partial gradients of its own, in a fixed order, and these are added up at the end, so results are deterministic.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_CAPTUREGRADIENTS_H
