@@ -163,6 +163,7 @@ def speed(options, report):
 def peak_memory(contender, length, build):
     """Bytes of one forward and backward pass of 1×1×length×64 beyond its inputs, in this process."""
     import torch
+
     from saccade_bench.memory import status
 
     global HEADS

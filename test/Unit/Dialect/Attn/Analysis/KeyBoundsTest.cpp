@@ -251,8 +251,8 @@ TEST_P(KeyBoundsTest, EveryQueryOfAVisiblePairIsReached) {
         bool isTight = bounds.getConstraints().size() == 1 && bounds.isExact() && hasQuery && firstKey == lastKey;
         EXPECT_FALSE(isNeeded && !isReached) << "query " << query << " is not in [" << begin << ", " << end
                                              << "), but attends to a key of " << firstKey << " to " << lastKey;
-        EXPECT_FALSE(isTight && isReached && !isNeeded) << "query " << query << " is in [" << begin << ", " << end
-                                                        << "), but does not attend to key " << firstKey;
+        EXPECT_FALSE(isTight && isReached && !isNeeded)
+            << "query " << query << " is in [" << begin << ", " << end << "), but does not attend to key " << firstKey;
       }
     }
 }
