@@ -33,10 +33,13 @@ attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context) {
   return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/16, /*cols=*/256);
 }
 
-attn::ScheduleAttr saccade::scheduleGradientForGPU(Type element, int64_t depth, int64_t valueDepth) {
-  // Two tiles of pairs and the sums of a tile are in shared memory, with operands of matmuls beside them.
+attn::ScheduleAttr saccade::scheduleGradientForGPU(Type element, int64_t depth, int64_t valueDepth,
+                                                   int64_t temporaries) {
+  // Tiles of pairs and the sums of a tile are in shared memory, with operands of matmuls beside them.
   int64_t rows = 32, cols = 64, elementBytes = attn::getScoreType(element).getWidth() / 8;
-  auto bytes = [&] { return (2 * rows * cols + std::max(rows * depth, cols * (depth + valueDepth))) * elementBytes; };
+  auto bytes = [&] {
+    return (temporaries * rows * cols + std::max(rows * depth, cols * (depth + valueDepth))) * elementBytes;
+  };
   while (bytes() > gradientTileBytes && rows * cols > 16 * 8)
     (cols > rows ? cols : rows) /= 2;
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, /*depth=*/0);
@@ -73,8 +76,14 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
       int64_t depth = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth);
       int64_t valueDepth = attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth);
       bool isStatic = !ShapedType::isDynamic(depth) && !ShapedType::isDynamic(valueDepth);
+      // Weights and gradients of the scores; for each read of a capture an amount and at most its indices.
+      int64_t temporaries = 2;
+      for (int64_t capture : op.getReads()) {
+        auto tensor = dyn_cast<RankedTensorType>(op.getCaptures()[capture].getType());
+        temporaries += 1 + (tensor ? tensor.getRank() : 0);
+      }
       if (!op.getScheduleAttr() && isStatic)
-        op.setScheduleAttr(scheduleGradientForGPU(getElementTypeOrSelf(op.getQuery()), depth, valueDepth));
+        op.setScheduleAttr(scheduleGradientForGPU(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, temporaries));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatmul(op) && !op->hasAttr("schedule"))

@@ -35,7 +35,8 @@ attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, con
 attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
 
 /// Returns the GPU tile sizes of gradients of attention, queries and keys, for the head sizes `depth` and `valueDepth`.
-attn::ScheduleAttr scheduleGradientForGPU(mlir::Type element, int64_t depth, int64_t valueDepth);
+/// `temporaries`: how many numbers of each pair are kept.
+attn::ScheduleAttr scheduleGradientForGPU(mlir::Type element, int64_t depth, int64_t valueDepth, int64_t temporaries);
 
 /// Returns the GPU tile sizes of a matmul.
 attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);

@@ -1,0 +1,69 @@
+// Gradients under PtxSim, compared with the reference: every access, barrier and race of the kernels is checked. Sizes are
+// not multiples of the tiles.
+
+// RUN: saccade-run %s --entry=groups --arg=1x4x35x64:f16:1 --arg=1x2x70x64:f16:2 --arg=1x2x70x32:f16:3 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=groups_gradient --check --arg=1x4x35x64:f16:1 --arg=1x2x70x64:f16:2 --arg=1x2x70x32:f16:3 --arg=%t.o.npy:f16 --arg=%t.l.npy --arg=1x4x35x32:f16:4
+// RUN: saccade-run %s --device=ptxsim --target=sm_75 --entry=groups_gradient --check --arg=1x4x35x64:f16:1 --arg=1x2x70x64:f16:2 --arg=1x2x70x32:f16:3 --arg=%t.o.npy:f16 --arg=%t.l.npy --arg=1x4x35x32:f16:4
+// Tensor cores multiply 16-bit operands.
+// RUN: saccade-compile %s --target=sm_80 --emit=ptx -o - | FileCheck %s --check-prefix=PTX
+// PTX: mma.sync
+func.func @groups(%q: tensor<?x4x?x64xf16>, %k: tensor<?x2x?x64xf16>, %v: tensor<?x2x?x32xf16>) -> tensor<?x4x?x32xf16>
+    attributes {attn.gradient} {
+  // The first two rows see no key.
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] mask causal<-2>
+      : (tensor<?x4x?x64xf16>, tensor<?x2x?x64xf16>, tensor<?x2x?x32xf16>) -> tensor<?x4x?x32xf16>
+  return %o : tensor<?x4x?x32xf16>
+}
+
+// A gradient for every kind of index: a scalar, an element per head, a row, a run of keys, a function of key − query, and
+// a computed index.
+// RUN: saccade-run %s --entry=captures --arg=2x40x16:f32:1 --arg=2x56x16:f32:2 --arg=2x56x16:f32:3 --arg=1.5 --arg=2:f32:4 --arg=2x40:f32:5 --arg=40x56:f32:6 --arg=16x2:f32:7 --arg=8:f32:8 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_75 --entry=captures_gradient --check --arg=2x40x16:f32:1 --arg=2x56x16:f32:2 --arg=2x56x16:f32:3 --arg=1.5 --arg=2:f32:4 --arg=2x40:f32:5 --arg=40x56:f32:6 --arg=16x2:f32:7 --arg=8:f32:8 --arg=%t.o.npy --arg=%t.l.npy --arg=2x40x16:f32:9
+// RUN: saccade-run %s --entry=captures_gradient --check --arg=2x40x16:f32:1 --arg=2x56x16:f32:2 --arg=2x56x16:f32:3 --arg=1.5 --arg=2:f32:4 --arg=2x40:f32:5 --arg=40x56:f32:6 --arg=16x2:f32:7 --arg=8:f32:8 --arg=%t.o.npy --arg=%t.l.npy --arg=2x40x16:f32:9
+func.func @captures(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %v: tensor<2x?x16xf32>, %scalar: f32, %slope: tensor<2xf32>,
+                    %rows: tensor<2x?xf32>, %pairs: tensor<?x?xf32>, %buckets: tensor<16x2xf32>, %any: tensor<8xf32>)
+    -> tensor<2x?x16xf32> attributes {attn.gradient} {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d]
+    captures(%scalar, %slope, %rows, %pairs, %buckets, %any : f32, tensor<2xf32>, tensor<2x?xf32>, tensor<?x?xf32>, tensor<16x2xf32>, tensor<8xf32>)
+    score(%s, %b, %h, %i, %j, %c, %sl, %r, %p, %bu, %a) {
+      %eight = arith.constant 8 : index
+      %fifteen = arith.constant 15 : index
+      %distance = arith.subi %j, %i : index
+      %positive = math.absi %distance : index
+      %half = arith.divui %positive, %eight : index
+      %bucket = arith.minsi %half, %fifteen : index
+      %product = arith.muli %i, %j : index
+      %hash = arith.remui %product, %eight : index
+      %0 = arith.mulf %s, %c : f32
+      %1 = tensor.extract %sl[%h] : tensor<2xf32>
+      %2 = tensor.extract %r[%h, %i] : tensor<2x?xf32>
+      %3 = tensor.extract %p[%i, %j] : tensor<?x?xf32>
+      %4 = tensor.extract %bu[%bucket, %h] : tensor<16x2xf32>
+      %5 = tensor.extract %a[%hash] : tensor<8xf32>
+      // A term that is equal for all keys of a query would have gradient 0.
+      %6 = arith.mulf %1, %3 : f32
+      %7 = arith.addf %0, %6 : f32
+      %8 = arith.mulf %4, %5 : f32
+      %9 = arith.mulf %8, %2 : f32
+      %10 = arith.addf %7, %9 : f32
+      attn.yield %10 : f32
+    } : (tensor<2x?x16xf32>, tensor<2x?x16xf32>, tensor<2x?x16xf32>) -> tensor<2x?x16xf32>
+  return %o : tensor<2x?x16xf32>
+}
+
+// Ragged sequences, one of them empty, a document mask and a length in the tables.
+// RUN: saccade-run %s --entry=ragged --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=4:i32:=0,30,30,85 --arg=90:i32:=0 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_75 --entry=ragged_gradient --check --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=4:i32:=0,30,30,85 --arg=90:i32:=0 --arg=%t.o.npy --arg=%t.l.npy --arg=90x2x8:f32:4
+// RUN: saccade-run %s --entry=ragged_gradient --check --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=4:i32:=0,30,30,85 --arg=90:i32:=0 --arg=%t.o.npy --arg=%t.l.npy --arg=90x2x8:f32:4
+func.func @ragged(%q: tensor<?x2x8xf32>, %k: tensor<?x2x8xf32>, %v: tensor<?x2x8xf32>, %cu: tensor<?xi32>, %doc: tensor<?xi32>)
+    -> tensor<?x2x8xf32> attributes {attn.gradient} {
+  %o = attn.attention %q[s,h,d], %k[s,h,d], %v[s,h,d] captures(%doc : tensor<?xi32>) cu_seqlens_q(%cu : tensor<?xi32>)
+      cu_seqlens_k(%cu : tensor<?xi32>) mask causal<top_left>
+      mask(%b, %h, %i, %j, %d) {
+        %0 = tensor.extract %d[%i] : tensor<?xi32>
+        %1 = tensor.extract %d[%j] : tensor<?xi32>
+        %same = arith.cmpi eq, %0, %1 : i32
+        attn.yield %same : i1
+      } : (tensor<?x2x8xf32>, tensor<?x2x8xf32>, tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
+  return %o : tensor<?x2x8xf32>
+}
