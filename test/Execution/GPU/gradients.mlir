@@ -51,18 +51,20 @@ func.func @captures(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %v: tensor<2
   return %o : tensor<2x?x16xf32>
 }
 
-// Ragged sequences, one of them empty, a document mask and a length in the tables.
-// RUN: saccade-run %s --entry=ragged --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=4:i32:=0,30,30,85 --arg=90:i32:=0 --out=%t.o.npy --out=%t.l.npy
-// RUN: saccade-run %s --device=ptxsim --target=sm_75 --entry=ragged_gradient --check --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=4:i32:=0,30,30,85 --arg=90:i32:=0 --arg=%t.o.npy --arg=%t.l.npy --arg=90x2x8:f32:4
-// RUN: saccade-run %s --entry=ragged_gradient --check --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=4:i32:=0,30,30,85 --arg=90:i32:=0 --arg=%t.o.npy --arg=%t.l.npy --arg=90x2x8:f32:4
-func.func @ragged(%q: tensor<?x2x8xf32>, %k: tensor<?x2x8xf32>, %v: tensor<?x2x8xf32>, %cu: tensor<?xi32>, %doc: tensor<?xi32>)
+// Ragged sequences with lengths, one of them empty, and a mask of blocks.
+// RUN: %python -c "import numpy as n; n.save(r'%t.cu.npy', n.int32([0, 30, 30, 85])); n.save(r'%t.n.npy', n.int32([25, 0, 55]))"
+// RUN: saccade-run %s --entry=ragged --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=%t.cu.npy --arg=%t.n.npy --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_75 --entry=ragged_gradient --check --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=%t.cu.npy --arg=%t.n.npy --arg=%t.o.npy --arg=%t.l.npy --arg=90x2x8:f32:4
+// RUN: saccade-run %s --entry=ragged_gradient --check --arg=90x2x8:f32:1 --arg=90x2x8:f32:2 --arg=90x2x8:f32:3 --arg=%t.cu.npy --arg=%t.n.npy --arg=%t.o.npy --arg=%t.l.npy --arg=90x2x8:f32:4
+func.func @ragged(%q: tensor<?x2x8xf32>, %k: tensor<?x2x8xf32>, %v: tensor<?x2x8xf32>, %cu: tensor<4xi32>, %length: tensor<3xi32>)
     -> tensor<?x2x8xf32> attributes {attn.gradient} {
-  %o = attn.attention %q[s,h,d], %k[s,h,d], %v[s,h,d] captures(%doc : tensor<?xi32>) cu_seqlens_q(%cu : tensor<?xi32>)
-      cu_seqlens_k(%cu : tensor<?xi32>) mask causal<top_left>
-      mask(%b, %h, %i, %j, %d) {
-        %0 = tensor.extract %d[%i] : tensor<?xi32>
-        %1 = tensor.extract %d[%j] : tensor<?xi32>
-        %same = arith.cmpi eq, %0, %1 : i32
+  %o = attn.attention %q[s,h,d], %k[s,h,d], %v[s,h,d] kv_len(%length : tensor<3xi32>) cu_seqlens_q(%cu : tensor<4xi32>)
+      cu_seqlens_k(%cu : tensor<4xi32>) mask causal<top_left>
+      mask(%b, %h, %i, %j) {
+        %seven = arith.constant 7 : index
+        %0 = arith.divui %i, %seven : index
+        %1 = arith.divui %j, %seven : index
+        %same = arith.cmpi eq, %0, %1 : index
         attn.yield %same : i1
       } : (tensor<?x2x8xf32>, tensor<?x2x8xf32>, tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
   return %o : tensor<?x2x8xf32>
