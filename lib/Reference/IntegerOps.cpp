@@ -300,8 +300,32 @@ ScalarFunction saccade::reference::integerFunction(Operation *op) {
       .Default([](Operation *) { return ScalarFunction(); });
 }
 
-ScalarFunction saccade::reference::scalarFunction(Operation *op) {
-  if (op->getNumResults() != 1 || op->getNumRegions() != 0)
+ScalarFunction saccade::reference::wideIntegerFunction(Operation *op, unsigned result) {
+  Integers integers{getElementTypeOrSelf(op->getOperand(0))};
+  unsigned width = integers.width;
+  auto halfOf = [=](auto widen) -> ScalarFunction {
+    return [=](const Scalar *operands, Scalar &half) -> Problem {
+      APInt product = widen(operands[0].integer) * widen(operands[1].integer);
+      half.integer = integers.wrap(product.extractBits(width, result * width).getZExtValue());
+      return nullptr;
+    };
+  };
+  if (isa<arith::MulUIExtendedOp>(op))
+    return halfOf([=](int64_t a) { return APInt(2 * width, integers.unsignedOf(a)); });
+  if (isa<arith::MulSIExtendedOp>(op))
+    return halfOf([=](int64_t a) { return APInt(2 * width, integers.signedOf(a), /*isSigned=*/true); });
+  if (!isa<arith::AddUIExtendedOp>(op))
+    return {};
+  return [=](const Scalar *operands, Scalar &part) -> Problem {
+    uint64_t a = integers.unsignedOf(operands[0].integer), b = integers.unsignedOf(operands[1].integer);
+    uint64_t sum = integers.unsignedOf(a + b);
+    part.integer = result == 0 ? integers.wrap(sum) : sum < a;
+    return nullptr;
+  };
+}
+
+ScalarFunction saccade::reference::scalarFunction(Operation *op, unsigned result) {
+  if (op->getNumResults() == 0 || op->getNumResults() > 2 || op->getNumRegions() != 0)
     return {};
   auto isNumber = [](Value value) {
     if (isa<ShapedType>(value.getType()) && !isa<RankedTensorType>(value.getType()))
@@ -309,8 +333,10 @@ ScalarFunction saccade::reference::scalarFunction(Operation *op) {
     Type type = getElementTypeOrSelf(value);
     return isa<FloatType, IndexType>(type) || (isa<IntegerType>(type) && type.getIntOrFloatBitWidth() <= 64);
   };
-  if (!llvm::all_of(op->getOperands(), isNumber) || !isNumber(op->getResult(0)))
+  if (!llvm::all_of(op->getOperands(), isNumber) || !llvm::all_of(op->getResults(), isNumber))
     return {};
+  if (op->getNumResults() == 2)
+    return wideIntegerFunction(op, result);
   if (ScalarFunction function = floatFunction(op))
     return function;
   return integerFunction(op);

@@ -40,22 +40,24 @@ LogicalResult Program::add(Operation &op, Precision precision) {
     slotOfValue[length] = lengthSlots[unsigned(length.getRole())];
     return success();
   }
-  Instruction instruction{&op, {}, {}, {}, 0, {}};
   OperandRange operands = op.getOperands();
-  if (isa<tensor::ExtractOp, tensor::DimOp>(op)) {
-    instruction.tensor = operands.front();
-    operands = operands.drop_front();
-  } else {
-    instruction.function = scalarFunction(&op);
-    if (!instruction.function)
-      return op.emitOpError() << "is not supported by the reference interpreter in a scalar region";
+  bool readsTensor = isa<tensor::ExtractOp, tensor::DimOp>(op);
+  for (OpResult result : op.getResults()) {
+    Instruction instruction{&op, {}, {}, {}, 0, {}};
+    if (readsTensor) {
+      instruction.tensor = operands.front();
+    } else {
+      instruction.function = scalarFunction(&op, result.getResultNumber());
+      if (!instruction.function)
+        return op.emitOpError() << "is not supported by the reference interpreter in a scalar region";
+    }
+    for (Value operand : readsTensor ? operands.drop_front() : operands)
+      instruction.operands.push_back(slotOf(operand));
+    instruction.result = slotOfValue[result] = newSlot();
+    if (precision != Precision::Exact && isa<FloatType>(result.getType()))
+      instruction.roundTo = result.getType();
+    instructions.push_back(std::move(instruction));
   }
-  for (Value operand : operands)
-    instruction.operands.push_back(slotOf(operand));
-  instruction.result = slotOfValue[op.getResult(0)] = newSlot();
-  if (precision != Precision::Exact && isa<FloatType>(op.getResult(0).getType()))
-    instruction.roundTo = op.getResult(0).getType();
-  instructions.push_back(std::move(instruction));
   return success();
 }
 

@@ -19,12 +19,14 @@ using Problem = const char *;
 /// Computes a result from the operands in order.
 using ScalarFunction = std::function<Problem(const Scalar *operands, Scalar &result)>;
 
-/// The function of `op`, which has one result; empty if `op` is not a supported scalar op. Elementwise ops on tensors
+/// The function of result `result` of `op`; empty if `op` is not a supported scalar op. Elementwise ops on tensors
 /// have the function of their elements. Poison (an out-of-range conversion or shift) becomes an arbitrary value rather
 /// than an error, since a select may discard it.
-ScalarFunction scalarFunction(mlir::Operation *op);
+ScalarFunction scalarFunction(mlir::Operation *op, unsigned result = 0);
 ScalarFunction floatFunction(mlir::Operation *op);
 ScalarFunction integerFunction(mlir::Operation *op);
+/// The same for integer ops with two results, such as the halves of a product.
+ScalarFunction wideIntegerFunction(mlir::Operation *op, unsigned result);
 
 /// The value of a scalar constant attribute; fails for other attributes.
 mlir::FailureOr<Scalar> scalarOf(mlir::Attribute attribute);

@@ -58,7 +58,7 @@ static LogicalResult evaluateConstant(arith::ConstantOp op, Frame &frame, unsign
 }
 
 /// An elementwise op on scalars or tensors; scalar operands, such as the condition of a select, are broadcast.
-static LogicalResult evaluateElementwise(Operation *op, Frame &frame, unsigned, const Box &box) {
+static LogicalResult evaluateElementwise(Operation *op, Frame &frame, unsigned result, const Box &box) {
   SmallVector<Cells *, 3> operands;
   for (Value operand : op->getOperands()) {
     bool isTensor = isa<RankedTensorType>(operand.getType());
@@ -70,8 +70,8 @@ static LogicalResult evaluateElementwise(Operation *op, Frame &frame, unsigned, 
       return failure();
     operands.push_back(*cells);
   }
-  ScalarFunction function = scalarFunction(op);
-  Type type = getElementTypeOrSelf(op->getResult(0));
+  ScalarFunction function = scalarFunction(op, result);
+  Type type = getElementTypeOrSelf(op->getResult(result));
   bool rounds = frame.isRounded() && isa<FloatType>(type);
   return fill(op, frame, box, [&](ArrayRef<int64_t> index, Scalar &element) -> LogicalResult {
     SmallVector<Scalar, 3> values;

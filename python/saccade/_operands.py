@@ -63,7 +63,6 @@ _RECIPES = {
     "mask_mod": "give the function as mask=mask_mod; its parameters are the same",
     "block_mask": "give its function as mask=block_mask.mask_mod: tiles without visible pairs are found from it",
     "enable_gqa": "leave it out: q may have a multiple of the heads of k and v",
-    "dropout_p": "leave it out: there is no dropout",
     "kernel_options": "leave it out: kernels have no options",
     "sliding_window": "write window=n for the last n keys, or window=(left, right)",
     "softcap": "write score=saccade.scores.soft_cap(softcap)",
@@ -184,6 +183,36 @@ def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
         also = "" if dtype_name(q) == precision else f" or {dtype_name(q)}, that of q"
         raise TypeError(f"sink has element type {dtype_name(sink)}, expected {precision}{also}")
     return (ELEMENTS[dtype_name(sink)], False), sink
+
+
+def check_dropout(dropout_p: Any, seed: Any, q: Any) -> tuple[str | None, tuple[Any, ...]]:
+    """The type of the seed in the program, and the probability and the seed; None and no values without dropout."""
+    if isinstance(dropout_p, (bool, str, bytes)) or getattr(dropout_p, "ndim", None):
+        raise TypeError(f"dropout_p is {dropout_p!r:.80}, expected a number")
+    try:
+        rate = float(dropout_p)
+    except (TypeError, ValueError):
+        raise TypeError(f"dropout_p is {dropout_p!r:.80}, expected a number") from None
+    if not 0 <= rate <= 1:
+        raise ValueError(f"dropout_p is {rate}, expected a probability, 0 to 1")
+    if seed is None:
+        if rate == 0:
+            return None, ()
+        raise TypeError("seed is None, expected an int, or an int64 tensor [1]: dropout_p is not 0")
+    if getattr(seed, "ndim", 0) == 0:
+        number = _integer(seed)
+        if number is None:
+            raise TypeError(f"seed is {seed!r:.80}, expected an int, or an int64 tensor [1]")
+        if not -(2**63) <= number < 2**64:
+            raise ValueError(f"seed is {number}, expected an integer of 64 bits")
+        kind, seed = "i64", number - 2**64 if number >= 2**63 else number
+    else:
+        check_kind("seed", seed, kind_of(q))
+        if dtype_name(seed) != "int64" or tuple(seed.shape) != (1,):
+            raise TypeError(f"seed has element type {dtype_name(seed)} and shape {tuple(seed.shape)}, expected int64 and "
+                            "(1,)")
+        kind = "tensor<1xi64>"
+    return (kind, (rate, seed)) if rate else (None, ())
 
 
 def check_layout(layout: Any, is_ragged: bool) -> int:

@@ -32,6 +32,7 @@ class Spec:
     is_sink_number: bool = False
     lse: bool = False
     max: bool = False  # and argmax
+    dropout: str | None = None  # the type of the seed, "i64" or "tensor<1xi64>"
     score: Region | None = None
     mask: Region | None = None
     weight: Region | None = None
@@ -46,7 +47,8 @@ class Spec:
 
 def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
-    then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q and cu_seqlens_k that the spec has. Its
+    then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q, cu_seqlens_k, rate and seed of dropout that the
+    spec has. Its
     results: the output, the log-sum-exp, max and argmax. A part also takes the positions of the first query and key and
     the results of other parts, and its results are those over the keys of all, in the precision of scores."""
     tensors = [(name, _tensor(spec, head_dim)) for name, head_dim in
@@ -63,6 +65,8 @@ def program(spec: Spec) -> str:
     offsets = [(name, f"tensor<?x{element}>") for name, element in
                zip(("cu_seqlens_q", "cu_seqlens_k"), spec.ragged or ())]
 
+    dropout = [("rate", "f32"), ("seed", spec.dropout)] if spec.dropout else []
+
     output = _tensor(spec, spec.head_dim_v, spec.precision if spec.is_part else spec.element)
     results = [("out", output)]
     rows = f"tensor<{'?x' * (len(spec.layout) - 1)}"
@@ -77,12 +81,13 @@ def program(spec: Spec) -> str:
     clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
     clauses += [f"{name}(%{name} : {type})" for name, type in offsets]
     clauses += ["at(%zero, %zero, %first_query, %first_key)"] if spec.is_part else []
+    clauses += [f"dropout({_names(dropout)} : {_types(dropout)})"] if dropout else []
     clauses += _masks(spec, captures, bounds)
     clauses += [_region(role, spec, captures, bounds) for role, _ in regions if role != "mask"]
     clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
-    inputs = tensors + captures + scale + bounds + length + sink + offsets
+    inputs = tensors + captures + scale + bounds + length + sink + offsets + dropout
     before, after, returned = "", "", [name for name, _ in results]
     if spec.is_part:
         before = "  %zero = arith.constant 0 : index\n"

@@ -90,6 +90,8 @@ def attention(
     cu_seqlens_q: Array | None = None,
     cu_seqlens_k: Array | None = None,
     sink: float | Array | None = None,
+    dropout_p: float = 0,
+    seed: int | Array | None = None,
     return_lse: bool = False,
     return_max: bool = False,
     layout: str | None = None,
@@ -138,6 +140,10 @@ def attention(
         sink: an extra score without key and value in the softmax of every row: a scalar, or a tensor [heads] of q's
             kind, of float32 (float64 for float64 inputs) or q's element type. `score`, `mask` and `weight` do not apply
             to it. -inf disables it.
+        dropout_p: the probability, 0 ... 1, with which the weight of a key becomes 0. Others are multiplied by
+            1/(1 - dropout_p), after `weight`. The log-sum-exp does not change. 0 needs no seed.
+        seed: determines with b, h, i and j which weights are dropped: an int, or an int64 tensor [1] of q's kind. All
+            devices, element types and batches have the same bits: those of `saccade.dropout.dropout_mask`.
         return_lse: also returns the log-sum-exp of the scores, including the sink, [batch, heads, queries] (the
             dimensions that the layout has, in this order), float32 (float64 for float64 inputs).
         return_max: also returns the row maximum of the unmasked scores in the same shape, and its key (argmax, the
@@ -169,7 +175,8 @@ def attention(
     captured tensors at indices from tensors, are not checked, because only the GPU reads them; they never fault.
 
     One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
-    functions. Other lengths, batches, head counts, scales, offsets, windows and captured numbers reuse it. A function
+    functions. Other lengths, batches, head counts, scales, offsets, windows, dropout
+    probabilities, seeds and captured numbers reuse it. A function
     that is compiled again and again is reported once, as a `saccade.Warning`.
 
     Example:
@@ -182,8 +189,8 @@ def attention(
     if is_compiling():
         return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
                       kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
-                      return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream,
-                      out=out)
+                      dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout,
+                      target=target, stream=stream, out=out)
     gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
     if stream is not None:
         if gpu is None:
@@ -193,16 +200,18 @@ def attention(
         return _gpu.call_with_views(
             attention, stream, q=q, k=k, v=v, score=score, mask=mask, weight=weight, scale=scale, causal=causal,
             window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
-            return_lse=return_lse, return_max=return_max, layout=layout, target=target, out=out)
+            dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
+            out=out)
     if type(q) is not _Tensor and gpu is None and _gpu.is_foreign(q):
         return _foreign.call_with_views(
             attention, q, {"score": score, "mask": mask, "weight": weight}, k=k, v=v, scale=scale, causal=causal,
             window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
-            return_lse=return_lse, return_max=return_max, layout=layout, target=target, out=out)
+            dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
+            out=out)
     tensors: tuple[Any, ...] = ()
     numbers: tuple[Any, ...] = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
-    alignment = sides = length = sink_kind = ragged = ragged_kind = heads = None
+    alignment = sides = length = sink_kind = ragged = ragged_kind = heads = dropout = None
     if score is not None:
         if type(score) is Score:
             heads, score = score.heads, score.function
@@ -236,6 +245,9 @@ def attention(
         ragged_kind = _operands.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, q)
         ragged = cu_seqlens_q, cu_seqlens_k
         numbers += ragged
+    if seed is not None or dropout_p != 0:
+        dropout, more = _operands.check_dropout(dropout_p, seed, q)
+        numbers += more
     if layout is None:
         layout = "bhsd" if ragged is None else "shd"
     if heads is not None:
@@ -245,7 +257,7 @@ def attention(
     if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
     kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max,
-            score_key, mask_key, weight_key, target, gpu)
+            dropout, score_key, mask_key, weight_key, target, gpu)
     try:
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
@@ -309,8 +321,11 @@ def _fits(out: Any, results: Any) -> bool:
 
 def _trace(q: Any, k: Any, v: Any, *, stream: Any, out: Any, **options: Any) -> Any:
     """`attention` in a function that torch.compile or torch.export traces."""
-    if not _arrays.are_torch(q, k, v) or stream is not None:
-        return call_untraced(attention, "attention", q, k, v, stream=stream, out=out, **options)
+    seed, dropout_p = options.pop("seed"), options.pop("dropout_p")
+    is_plain = seed is None and dropout_p == 0
+    if not _arrays.are_torch(q, k, v) or stream is not None or not is_plain:
+        return call_untraced(attention, "attention", q, k, v, seed=seed, dropout_p=dropout_p, stream=stream, out=out,
+                             **options)
     from saccade.torch import tracing  # imported late: it imports torch
 
     results = tracing.attention(q, k, v, **options)
@@ -364,9 +379,11 @@ def _name_of(tensor: Array, function: Callable[..., Any] | None) -> str:
 
 
 def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = None,
-            mask: Callable[..., Any] | None = None, causal: str | None = None, has_scale: bool = False) -> _Plan:
+            mask: Callable[..., Any] | None = None, causal: str | None = None, has_scale: bool = False,
+            dropout: str | None = None) -> _Plan:
     """The plan of `attention(q, k, v, ...)` for callers that keep plans. They pass the captures of each call:
-    `plan.call(q, k, v, *captures of score, *captures of mask, scale if has_scale, output)`."""
+    `plan.call(q, k, v, *captures of score, *captures of mask, scale if has_scale, output)`. With `dropout`, the
+    type of the seed, the probability and the seed come before the output."""
     gpu = _gpu.ordinal_of(q)
     score_region = mask_region = score_key = mask_key = None
     tensors: tuple[Any, ...] = ()
@@ -375,7 +392,8 @@ def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = 
     if mask is not None:
         mask_region, mask_key, more = _read("mask", mask, q)
         tensors += more
-    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, score_key, mask_key, None, None, gpu)
+    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, score_key, mask_key, None, None,
+            gpu)
     plan = _plans.get((q.dtype, q.shape[3], v.shape[3], kind))
     if plan is None:
         plan = _make_plan(q, k, v, None, None, None, None, tensors, kind, score_region, mask_region, None)
@@ -386,7 +404,8 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
                kind: tuple[Any, ...], score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
-    layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, *_, target, gpu = kind
+    (layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, dropout, *_, target,
+     gpu) = kind
     axis = _operands.check_layout(layout, ragged is not None)
     kinds = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
@@ -398,7 +417,7 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
         element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[axis], head_dim_v=v.shape[axis],
         layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale,
         kv_len=length, ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse,
-        max=return_max, score=score, mask=mask, weight=weight,
+        max=return_max, dropout=dropout, score=score, mask=mask, weight=weight,
     )  # fmt: skip
     function = _compile(_program.program(spec), target, gpu)
     are_torch = kinds[0] and all([isinstance(x, (int, float)) or _arrays.is_torch(x) for x in tensors])

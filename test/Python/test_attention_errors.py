@@ -243,7 +243,7 @@ def test_a_captured_tensor_with_a_gradient_passes_under_no_grad():
 RECIPES = {
     "attn_mask": ["mask=lambda b, h, i, j: attn_mask", "saccade.scores.bias(attn_mask)"], "is_causal": ['causal="top_left"'],
     "score_mod": ["score=score_mod"], "block_mask": ["mask=block_mask.mask_mod"], "enable_gqa": ["multiple of the heads"],
-    "dropout_p": ["no dropout"], "colour": ["unexpected keyword argument 'colour'"],
+    "colour": ["unexpected keyword argument 'colour'"],
 }  # fmt: skip
 
 

@@ -58,9 +58,17 @@ unsigned saccade::cpu::widestBits(linalg::LinalgOp op) {
   };
   for (Value operand : op->getOperands())
     look(getElementTypeOrSelf(operand));
-  for (Operation &inner : *op.getBlock())
+  // Values that are the same at all positions stay scalar.
+  DenseSet<Value> varying;
+  varying.insert_range(op.getBlock()->getArguments());
+  for (Operation &inner : *op.getBlock()) {
+    if (!isa<linalg::IndexOp>(inner) && inner.getNumRegions() == 0 &&
+        llvm::none_of(inner.getOperands(), [&](Value value) { return varying.contains(value); }))
+      continue;
+    varying.insert_range(inner.getResults());
     for (Type type : inner.getResultTypes())
       look(type);
+  }
   return bits;
 }
 

@@ -51,6 +51,8 @@ public:
       along = chooseLaneLoop(op, lanes);
     if (!along)
       return emit();
+    if (!isReduction(*along))
+      lanes *= registersOfGroups();
     SmallVector<unsigned> unknown = unknownStrides();
     if (unknown.empty())
       return emit();
@@ -94,6 +96,17 @@ private:
   MemRefType typeOf(unsigned i) { return dyn_cast<MemRefType>(operands[i].getType()); }
 
   bool isReduction(unsigned dim) { return op.getIteratorTypesArray()[dim] == utils::IteratorType::reduction; }
+
+  /// The number of registers of which groups of lanes, that the op computes numbers for, fill one.
+  unsigned registersOfGroups() {
+    std::function<bool(Value)> isPosition = [&](Value value) -> bool {
+      Operation *producer = value.getDefiningOp();
+      if (auto index = dyn_cast_or_null<linalg::IndexOp>(producer))
+        return index.getDim() == along;
+      return isa_and_nonnull<arith::AddIOp>(producer) && llvm::any_of(producer->getOperands(), isPosition);
+    };
+    return std::min<int64_t>(4, RegionVectorizer::largestGroup(*op.getBlock(), isPosition));
+  }
 
   /// Operands that are contiguous along the lanes only if a run-time stride is 1.
   SmallVector<unsigned> unknownStrides() {

@@ -278,9 +278,12 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
                                            ArrayRef<Value> before) {
   SmallVector<Value> sums(before);
   Value factorToBase2 = e.broadcast(toBase2), from = columns.begin;
-  // Regions are long, so they are not unrolled beyond a k-pack. 16 registers hold the constants of the exponential and
-  // two vectors in flight; without FMA, one.
-  int64_t maxVectors = !regions.empty() ? packingFactor : e.target.vectorRegisters >= 32 ? 4 : e.target.hasFMA ? 2 : 1;
+  // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill. 16 registers hold the
+  // constants of the exponential and two vectors in flight; without FMA, one.
+  int64_t maxVectors = !regions.empty()                 ? std::max<int64_t>(packingFactor, regions.preferredRegisters())
+                       : e.target.vectorRegisters >= 32 ? 4
+                       : e.target.hasFMA                ? 2
+                                                        : 1;
   for (int64_t vectors : {4, 2, 1}) {
     // With bf16 pairs, a single register would fill only half of a vector, so a step of two is kept.
     if (vectors > maxVectors || (vectors == 2 && maxVectors == 4 && packingFactor == 1))
@@ -288,15 +291,15 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
     Value length = e.roundDown(e.sub(columns.end, from), vectors * e.lanes());
     Value to = e.add(from, length);
     sums = e.loop(from, to, vectors * e.lanes(), sums, [&](Value column, ValueRange carried) {
-      SmallVector<Value> weights, next(carried);
+      SmallVector<Value> weights, given, next(carried);
       for (int64_t u = 0; u < vectors; ++u) {
-        Value first = e.add(column, u * e.lanes()), given = e.loadVector(scores, {row, first});
-        Value score = e.subf(given, shift);
+        given.push_back(e.loadVector(scores, {row, e.add(column, u * e.lanes())}));
+        Value score = e.subf(given[u], shift);
         weights.push_back(emitExp2(e, e.fma(score, factorToBase2, offset), error));
         next[u % 2] = e.addf(next[u % 2], weights[u]);
-        if (!regions.empty())
-          weights[u] = regions.apply(given, weights[u], first, MutableArrayRef(next).drop_front(2));
       }
+      if (!regions.empty())
+        regions.apply(given, weights, column, MutableArrayRef(next).drop_front(2));
       storeWeights(weights, row, column);
       if (vectors % 2)
         std::swap(next[0], next[1]);

@@ -45,29 +45,74 @@ static arith::CmpIPredicate swapSides(arith::CmpIPredicate predicate) {
   }
 }
 
+/// The power of two by which `op` divides its first operand, rounding down.
+static std::optional<int64_t> constantDivisor(Operation &op) {
+  APInt constant;
+  bool isShift = isa<arith::ShRUIOp, arith::ShRSIOp>(op);
+  if (!(isShift || isa<arith::DivUIOp, arith::FloorDivSIOp>(op)) ||
+      !matchPattern(op.getOperand(1), m_ConstantInt(&constant)))
+    return std::nullopt;
+  if (isShift)
+    return constant.ult(20) ? std::optional(int64_t(1) << constant.getZExtValue()) : std::nullopt;
+  return constant.isPowerOf2() && constant.ult(1 << 20) ? std::optional(constant.getSExtValue()) : std::nullopt;
+}
+
+/// Whether several lanes that are `step` apart, all of a group, have equal quotients.
+static bool isGrouped(int64_t step, int64_t divisor, unsigned lanes) {
+  return step > 0 && step < divisor && divisor % step == 0 && lanes % (divisor / step) == 0;
+}
+
+/// Whether enough ops depend on the lane only through the quotient `division` to pay for a test and a second version.
+static bool isWorthVersions(Block &block, Operation &division) {
+  constexpr unsigned minOps = 16;
+  DenseSet<Value> grouped = {division.getResult(0)}, others;
+  unsigned count = 0;
+  for (Operation &op : llvm::make_range(division.getIterator(), block.without_terminator().end())) {
+    if (llvm::none_of(op.getOperands(), [&](Value v) { return grouped.contains(v); }))
+      continue;
+    bool isInGroups = OpTrait::hasElementwiseMappableTraits(&op) &&
+                      llvm::none_of(op.getOperands(), [&](Value v) { return others.contains(v); });
+    (isInGroups ? grouped : others).insert_range(op.getResults());
+    count += isInGroups;
+  }
+  return count >= minOps;
+}
+
 RegionVectorizer::Lanes RegionVectorizer::lookup(Value from) {
   auto it = values.find(from);
   return it == values.end() ? Lanes{from, 0} : it->second;
 }
 
-Value RegionVectorizer::splat(Value scalar) {
-  Value &vector = vectors[scalar];
+Value RegionVectorizer::splat(Value scalar, unsigned size) {
+  size = size ? size : lanes;
+  Value &vector = splats[{scalar, size}];
   if (!vector)
-    vector = vector::BroadcastOp::create(b, loc, VectorType::get(lanes, scalar.getType()), scalar);
+    vector = vector::BroadcastOp::create(b, loc, VectorType::get(size, scalar.getType()), scalar);
   return vector;
+}
+
+Value RegionVectorizer::getGroups(Value from, unsigned group) {
+  Lanes found = lookup(from);
+  assert(found.step == 0 || found.group == group);
+  return found.step == 0 ? splat(found.value, lanes / group) : found.value;
 }
 
 Value RegionVectorizer::getVector(Value from) {
   Lanes found = lookup(from);
-  if (found.step == isVector && !found.factor)
+  if (found.step == isVector && !found.factor && found.group == 1)
     return found.value;
+  if (found.step == 0)
+    return splat(found.value);
   if (Value known = vectors.lookup(from))
     return known;
   Value vector;
-  if (found.step == isVector)
+  if (found.group > 1) {
+    SmallVector<int64_t> groups;
+    for (unsigned lane = 0; lane < lanes; ++lane)
+      groups.push_back(lane / found.group);
+    vector = vector::ShuffleOp::create(b, loc, found.value, found.value, groups);
+  } else if (found.step == isVector)
     vector = multiplyAdd(found, found.factor, found.offset ? splat(found.offset) : Value());
-  else if (found.step == 0)
-    vector = splat(found.value);
   else
     vector = affineLanes(b, loc, found.value, found.step, lanes);
   return vectors[from] = vector;
@@ -80,13 +125,80 @@ bool RegionVectorizer::hasVectorForm(Block &block) {
   });
 }
 
-LogicalResult RegionVectorizer::run(Block &block) {
-  for (Operation &op : block.without_terminator()) {
+LogicalResult RegionVectorizer::run(Block &block) { return runFrom(block, block.begin()); }
+
+LogicalResult RegionVectorizer::runFrom(Block &block, Block::iterator from) {
+  for (Operation &op : llvm::make_range(from, block.without_terminator().end())) {
     bool isBound = op.getNumResults() > 0 && llvm::all_of(op.getResults(), [&](Value v) { return values.count(v); });
-    if (!isBound && failed(evaluate(op)))
+    if (isBound)
+      continue;
+    if (std::optional<int64_t> divisor = constantDivisor(op); mayTestGroups && divisor) {
+      Lanes dividend = lookup(op.getOperand(0));
+      if (isGrouped(dividend.step, *divisor, lanes) && isWorthVersions(block, op))
+        return runVersions(block, op.getIterator(), dividend.value, *divisor);
+    }
+    if (failed(evaluate(op)))
       return failure();
   }
   return success();
+}
+
+LogicalResult RegionVectorizer::runVersions(Block &block, Block::iterator from, Value base, int64_t divisor) {
+  // The results are the operands of the terminator that are computed from here on. Those that depend on the lane are
+  // vectors in both versions.
+  DenseSet<Value> computed, varying;
+  for (Operation &op : llvm::make_range(from, block.without_terminator().end())) {
+    computed.insert_range(op.getResults());
+    if (llvm::any_of(op.getOperands(), [&](Value v) { return varying.contains(v) || !isUniform(v); }))
+      varying.insert_range(op.getResults());
+  }
+  SetVector<Value> results;
+  for (Value value : block.getTerminator()->getOperands())
+    if (computed.contains(value) && !values.count(value))
+      results.insert(value);
+  SmallVector<Type> types = llvm::map_to_vector(results, [&](Value value) -> Type {
+    return varying.contains(value) ? VectorType::get(lanes, value.getType()) : value.getType();
+  });
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getIntegerAttr(base.getType(), value));
+  };
+  Value rest = arith::AndIOp::create(b, loc, base, constant(divisor - 1));
+  Value isMultiple = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, rest, constant(0));
+  auto branch = scf::IfOp::create(b, loc, types, isMultiple, /*addThenBlock=*/true, /*addElseBlock=*/true);
+  for (Block *version : {branch.thenBlock(), branch.elseBlock()}) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(version);
+    RegionVectorizer inner(*this);
+    inner.mayTestGroups = false;
+    if (version == branch.thenBlock())
+      inner.multiples[base] = divisor;
+    if (failed(inner.runFrom(block, from)))
+      return failure();
+    scf::YieldOp::create(b, loc, llvm::map_to_vector(results, [&](Value value) {
+                           return varying.contains(value) ? inner.getVector(value) : inner.getUniform(value);
+                         }));
+  }
+  for (auto [value, result] : llvm::zip_equal(results, branch.getResults()))
+    varying.contains(value) ? bindVector(value, result) : bindUniform(value, result);
+  return success();
+}
+
+int64_t RegionVectorizer::largestGroup(Block &block, function_ref<bool(Value)> isPosition) {
+  int64_t largest = 1;
+  for (Operation &op : block.without_terminator()) {
+    std::optional<int64_t> divisor = constantDivisor(op);
+    if (!divisor || *divisor <= largest || !isWorthVersions(block, op))
+      continue;
+    Value dividend = op.getOperand(0);
+    while (Operation *cast = dividend.getDefiningOp()) {
+      if (!isa<arith::IndexCastOp, arith::TruncIOp>(cast))
+        break;
+      dividend = cast->getOperand(0);
+    }
+    if (isPosition(dividend))
+      largest = *divisor;
+  }
+  return largest;
 }
 
 LogicalResult RegionVectorizer::evaluate(Operation &op) {
@@ -95,14 +207,45 @@ LogicalResult RegionVectorizer::evaluate(Operation &op) {
     bindUniform(length, lengths[unsigned(length.getRole())]);
     return success();
   }
-  if (evaluateRead(op) || evaluateUniform(op) || evaluateProduct(op) || evaluateTanh(op) || evaluateAffine(op) ||
-      evaluatePosition(op) || evaluateComparison(op))
+  if (evaluateRead(op) || evaluateUniform(op) || evaluateInGroups(op) || evaluateProduct(op) || evaluateTanh(op) ||
+      evaluateAffine(op) || evaluatePosition(op) || evaluateComparison(op))
     return success();
   if (!OpTrait::hasElementwiseMappableTraits(&op))
     return op.emitError() << "'" << op.getName() << "' cannot be computed for several positions at once; "
                           << "expected elementwise arith and math ops, tensor.extract, tensor.dim and attn.length";
   evaluateElementwise(op);
   return success();
+}
+
+/// Quotients and remainders of positions whose lane 0 is a multiple of the divisor.
+bool RegionVectorizer::evaluateInGroups(Operation &op) {
+  if (op.getNumOperands() != 2 || op.getNumResults() != 1)
+    return false;
+  Lanes dividend = lookup(op.getOperand(0));
+  int64_t multiple = multiples.lookup(dividend.value);
+  if (!multiple || dividend.step <= 0)
+    return false;
+  if (std::optional<int64_t> divisor = constantDivisor(op)) {
+    if (!isGrouped(dividend.step, *divisor, lanes) || multiple % *divisor != 0)
+      return false;
+    unsigned group = *divisor / dividend.step;
+    Operation *copy = op.clone();
+    copy->setOperands(
+        {affineLanes(b, loc, dividend.value, *divisor, lanes / group), getGroups(op.getOperand(1), group)});
+    copy->getResult(0).setType(copy->getOperand(0).getType());
+    values[op.getResult(0)] = {b.insert(copy)->getResult(0), isVector, nullptr, nullptr, group};
+    return true;
+  }
+  APInt mask;
+  Type type = op.getResult(0).getType();
+  if (!isa<arith::AndIOp>(op) || !matchPattern(op.getOperand(1), m_ConstantInt(&mask)) || mask.uge(uint64_t(multiple)))
+    return false;
+  SmallVector<Attribute> remainders;
+  for (unsigned lane = 0; lane < lanes; ++lane)
+    remainders.push_back(b.getIntegerAttr(type, int64_t(lane * dividend.step & mask.getZExtValue())));
+  bindVector(op.getResult(0),
+             arith::ConstantOp::create(b, loc, DenseElementsAttr::get(VectorType::get(lanes, type), remainders)));
+  return true;
 }
 
 /// Clones an op without side effects, including its regions, if its operands are uniform.
@@ -427,13 +570,20 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
 }
 
 void RegionVectorizer::evaluateElementwise(Operation &op) {
+  // One element per group if the operands that depend on the lane have the same groups.
+  unsigned group = 0;
+  for (Value operand : op.getOperands())
+    if (Lanes found = lookup(operand); found.step != 0)
+      group = group == 0 || group == found.group ? found.group : 1;
+  group = std::max(group, 1u);
   Operation *copy = op.clone();
-  copy->setOperands(llvm::map_to_vector(op.getOperands(), [&](Value v) { return getVector(v); }));
+  copy->setOperands(
+      llvm::map_to_vector(op.getOperands(), [&](Value v) { return group > 1 ? getGroups(v, group) : getVector(v); }));
   if (isIntegerDivision(&op))
     copy->setOperand(1, guardDivisor(b, loc, copy->getOperand(1)));
   for (Value result : copy->getResults())
-    result.setType(VectorType::get(lanes, result.getType()));
+    result.setType(VectorType::get(lanes / group, result.getType()));
   b.insert(copy);
   for (auto [from, to] : llvm::zip_equal(op.getResults(), copy->getResults()))
-    bindVector(from, to);
+    values[from] = {to, isVector, nullptr, nullptr, group};
 }

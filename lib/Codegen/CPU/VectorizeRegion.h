@@ -18,6 +18,10 @@ namespace saccade::cpu {
 /// vector. Index arithmetic thus stays scalar, a comparison of a position with a bound is one vector comparison in i32,
 /// and reading a captured tensor along the lanes is one load.
 ///
+/// A position divided by a constant, such as k div 4, is equal in groups of lanes. It and what is computed from it are
+/// vectors with one element per group, if the position of lane 0 is a multiple of the divisor, which is tested at run
+/// time. Random numbers that come in blocks are thus generated once per block.
+///
 /// Usage: bind the block arguments, `run` the block, then get the operands of its terminator. Values that are defined
 /// outside of the block and not bound are uniform. Emitted values are valid from the builder's insertion point on, so
 /// an object may be used in straight-line code only.
@@ -52,6 +56,10 @@ public:
   /// operands only.
   static bool hasVectorForm(mlir::Block &block);
 
+  /// The largest divisor of a division in `block` whose quotients `run` computes once per group of lanes, for lanes
+  /// that are consecutive positions; 1 if there is none. `isPosition`: whether a value is the position.
+  static int64_t largestGroup(mlir::Block &block, llvm::function_ref<bool(mlir::Value)> isPosition);
+
   /// Evaluates all ops of `block` except the terminator and ops whose results are bound. Emits a diagnostic and fails
   /// on an op that cannot be vectorized.
   llvm::LogicalResult run(mlir::Block &block);
@@ -69,11 +77,16 @@ private:
     int64_t step = 0;
     mlir::Value factor = nullptr; ///< scalar; the result is value · factor + offset. Null for 1, see bindProduct.
     mlir::Value offset = nullptr; ///< scalar, null for 0
+    unsigned group = 1;           ///< number of consecutive lanes that an element of the vector is for
   };
   static constexpr int64_t isVector = std::numeric_limits<int64_t>::min();
 
   Lanes lookup(mlir::Value from);
   llvm::LogicalResult evaluate(mlir::Operation &op);
+  /// Evaluates the ops from `from` on in two versions: `base` is a multiple of `divisor`, or any number.
+  llvm::LogicalResult runVersions(mlir::Block &block, mlir::Block::iterator from, mlir::Value base, int64_t divisor);
+  llvm::LogicalResult runFrom(mlir::Block &block, mlir::Block::iterator from);
+  bool evaluateInGroups(mlir::Operation &op);
   bool evaluateUniform(mlir::Operation &op);
   bool evaluateAffine(mlir::Operation &op);
   bool evaluateProduct(mlir::Operation &op);
@@ -84,8 +97,10 @@ private:
   void evaluateElementwise(mlir::Operation &op);
   /// value · factor + addend (null for 0).
   mlir::Value multiplyAdd(const Lanes &product, mlir::Value factor, mlir::Value addend);
-  /// A broadcast scalar, cached.
-  mlir::Value splat(mlir::Value scalar);
+  /// A broadcast scalar, cached. `size`: number of elements, 0 for one per lane.
+  mlir::Value splat(mlir::Value scalar, unsigned size = 0);
+  /// The value with one element for each group of `group` lanes. It is uniform, or has this group.
+  mlir::Value getGroups(mlir::Value from, unsigned group);
   /// A scalar or vector index, clamped to [0, extent).
   mlir::Value clampIndex(mlir::Value index, mlir::Value extent);
   /// mask &= condition, a scalar or a vector; a null mask is all lanes.
@@ -99,7 +114,11 @@ private:
   mlir::Location loc;
   unsigned lanes;
   llvm::DenseMap<mlir::Value, Lanes> values;
-  llvm::DenseMap<mlir::Value, mlir::Value> vectors; ///< cached vectors of non-vector values
+  llvm::DenseMap<mlir::Value, mlir::Value> vectors;                     ///< cached vectors of non-vector values
+  llvm::DenseMap<std::pair<mlir::Value, unsigned>, mlir::Value> splats; ///< by scalar and number of elements
+  /// The positions of lane 0 that are multiples of the number.
+  llvm::SmallDenseMap<mlir::Value, int64_t> multiples;
+  bool mayTestGroups = true; ///< false in a version, since one test is enough
   llvm::DenseMap<mlir::Value, mlir::Value> buffers;
   mlir::Value lengths[2];
   mlir::Value active;

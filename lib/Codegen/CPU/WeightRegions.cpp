@@ -55,7 +55,7 @@ WeightRegions::WeightRegions(Emitter &e, AccumulateOp op, Value scale) : e(e), o
 }
 
 RegionVectorizer WeightRegions::evaluate(Region &region, Value scoreOrWeight, Value column) {
-  RegionVectorizer lanes(e.b, e.loc, e.lanes());
+  RegionVectorizer lanes(e.b, e.loc, cast<VectorType>(scoreOrWeight.getType()).getNumElements());
   RegionArguments args = getRegionArguments(region, /*numbers=*/1);
   lanes.bindVector(args.score, scoreOrWeight);
   bindRegion(lanes, op, args, at[0], at[1], e.add(at[2], row), e.add(at[3], column));
@@ -86,26 +86,56 @@ SmallVector<Value> WeightRegions::initialSums() {
   return SmallVector<Value>(llvm::count_if(tallies, [](const Tally &tally) { return tally.isOneBin; }), e.splat(0.0));
 }
 
-Value WeightRegions::weigh(Value scores, Value weights, Value column) {
-  auto yielded = [&](Value given) -> Value {
-    RegionVectorizer lanes = evaluate(op.getWeight(), given, column);
-    return failed ? given : lanes.getVector(cast<YieldOp>(op.getWeight().front().getTerminator()).getOperand());
-  };
-  // Weights of masked keys are 0, whatever the region computes for them.
-  Value minusInfinity = e.splat(-std::numeric_limits<double>::infinity());
-  Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, scores, minusInfinity);
-  Value result = op.getFinal() ? e.mulf(yielded(e.mulf(weights, inverseSum)), sum) : yielded(weights);
-  return e.select(isVisible, result, e.splat(0.0));
+int64_t WeightRegions::preferredRegisters() {
+  if (op.getWeight().empty())
+    return 1;
+  Value key = getRegionArguments(op.getWeight(), /*numbers=*/1).key;
+  int64_t group = RegionVectorizer::largestGroup(op.getWeight().front(), [&](Value value) { return value == key; });
+  return std::min<int64_t>(group, 4);
 }
 
-Value WeightRegions::apply(Value scores, Value weights, Value column, MutableArrayRef<Value> sums) {
+/// The elements of all vectors, whose number is a power of two.
+static Value concatenate(Emitter &e, ArrayRef<Value> vectors) {
+  if (vectors.size() == 1)
+    return vectors[0];
+  Value first = concatenate(e, vectors.take_front(vectors.size() / 2));
+  Value second = concatenate(e, vectors.drop_front(vectors.size() / 2));
+  int64_t elements = 2 * cast<VectorType>(first.getType()).getNumElements();
+  return vector::ShuffleOp::create(e.b, e.loc, first, second, llvm::to_vector(llvm::seq<int64_t>(0, elements)));
+}
+
+void WeightRegions::weigh(ArrayRef<Value> scores, MutableArrayRef<Value> weights, Value column) {
+  SmallVector<Value> given(weights);
+  if (op.getFinal())
+    for (Value &weight : given)
+      weight = e.mulf(weight, inverseSum);
+  Value joined = concatenate(e, given);
+  RegionVectorizer lanes = evaluate(op.getWeight(), joined, column);
+  if (failed)
+    return;
+  Value factors = lanes.getVector(cast<YieldOp>(op.getWeight().front().getTerminator()).getOperand());
+  // Weights of masked keys are 0, whatever the region computes for them.
+  Value minusInfinity = e.splat(-std::numeric_limits<double>::infinity());
+  for (auto [i, weight] : llvm::enumerate(weights)) {
+    Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, scores[i], minusInfinity);
+    int64_t first = int64_t(i) * e.lanes();
+    Value own = weights.size() == 1
+                    ? factors
+                    : vector::ShuffleOp::create(e.b, e.loc, factors, factors,
+                                                llvm::to_vector(llvm::seq<int64_t>(first, first + e.lanes())))
+                          .getResult();
+    weight = e.select(isVisible, op.getFinal() ? e.mulf(own, sum) : own, e.splat(0.0));
+  }
+}
+
+void WeightRegions::addTallies(Value scores, Value weights, Value column, MutableArrayRef<Value> sums) {
   Value zero = e.splat(0.0), visibleScores = scores;
   if (!tallies.empty() && scale)
     visibleScores = e.mulf(scores, e.broadcast(scale));
   for (const Tally &tally : tallies) {
     RegionVectorizer lanes = evaluate(*tally.region, visibleScores, column);
     if (failed)
-      return weights;
+      return;
     auto yield = cast<YieldOp>(tally.region->front().getTerminator());
     Value isNothing = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, weights, zero);
     Value amounts = e.select(isNothing, zero, e.mulf(weights, lanes.getVector(yield.getOperands()[1])));
@@ -116,7 +146,14 @@ Value WeightRegions::apply(Value scores, Value weights, Value column, MutableArr
       addToBins(tally, lanes, yield.getOperands()[0], amounts);
     }
   }
-  return op.getWeight().empty() ? weights : weigh(scores, weights, column);
+}
+
+void WeightRegions::apply(ArrayRef<Value> scores, MutableArrayRef<Value> weights, Value column,
+                          MutableArrayRef<Value> sums) {
+  for (auto [i, weight] : llvm::enumerate(weights))
+    addTallies(scores[i], weight, e.add(column, int64_t(i) * e.lanes()), sums);
+  if (!op.getWeight().empty() && !failed)
+    weigh(scores, weights, column);
 }
 
 static Value addLanes(Emitter &e, Value vector) {

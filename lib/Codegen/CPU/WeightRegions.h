@@ -30,10 +30,13 @@ public:
   void beginRow(llvm::ArrayRef<mlir::Value> at, mlir::Value row, mlir::Value factor);
   /// Initial values of the vectors that are carried along the row.
   llvm::SmallVector<mlir::Value> initialSums();
-  /// Processes a register of scores and weights from column `column` of the tile on. Updates `sums` and returns the
-  /// factors of the values. A score of −inf marks a masked key.
-  mlir::Value apply(mlir::Value scores, mlir::Value weights, mlir::Value column,
-                    llvm::MutableArrayRef<mlir::Value> sums);
+  /// The number of registers that `apply` should process at a time: more than one if the weight region computes numbers
+  /// for groups of keys, which then fill a register.
+  int64_t preferredRegisters();
+  /// Processes registers of scores and weights from column `column` of the tile on. Updates `sums` and replaces the
+  /// weights by the factors of the values. A score of −inf marks a masked key.
+  void apply(llvm::ArrayRef<mlir::Value> scores, llvm::MutableArrayRef<mlir::Value> weights, mlir::Value column,
+             llvm::MutableArrayRef<mlir::Value> sums);
   /// Ends the row, given the carried vectors.
   void endRow(mlir::ValueRange sums);
 
@@ -47,8 +50,10 @@ private:
     mlir::Value bins; ///< memref of rows × bins
     bool isOneBin;
   };
+  /// Evaluates a region for the lanes of `scoreOrWeight`.
   RegionVectorizer evaluate(mlir::Region &region, mlir::Value scoreOrWeight, mlir::Value column);
-  mlir::Value weigh(mlir::Value scores, mlir::Value weights, mlir::Value column);
+  void weigh(llvm::ArrayRef<mlir::Value> scores, llvm::MutableArrayRef<mlir::Value> weights, mlir::Value column);
+  void addTallies(mlir::Value scores, mlir::Value weights, mlir::Value column, llvm::MutableArrayRef<mlir::Value> sums);
   void addToBins(const Tally &tally, RegionVectorizer &lanes, mlir::Value bin, mlir::Value amounts);
   /// Adds to one bin if it is in bounds.
   void addToBin(const Tally &tally, mlir::Value bin, mlir::Value amount);

@@ -24,8 +24,6 @@ class Kind(enum.Enum):
 
     GRAD = "grad"
     """Gradients are required: `saccade.torch.on_grad` decides."""
-    DROPOUT = "dropout"
-    """PyTorch computes the call, with one warning."""
     SILENT = "silent"
     """Nothing to compute (empty, fake and meta tensors), or a mode that must see PyTorch's operators."""
     INPUT = "input"
@@ -73,9 +71,6 @@ def resolve(function: str, refused: Refused, compute: Callable[[], Any], is_repl
         if policy == "raise":
             raise NotImplementedError(f'{function}: {reason}: call under torch.no_grad(), or set saccade.torch.on_grad '
                                       'to "fallback" to let PyTorch compute it')
-        warn_once(function, reason)
-        return compute()
-    if kind is Kind.DROPOUT:
         warn_once(function, reason)
         return compute()
     if kind is Kind.SILENT:

@@ -60,7 +60,10 @@ def scaled_dot_product_attention(
         value: [..., S, Ev].
         attn_mask: broadcastable to [..., L, S]: booleans, where true keeps a pair, or numbers added to the scores; also
             `torch.nn.attention.bias.CausalBias`.
-        dropout_p: PyTorch computes calls with dropout, with one warning.
+        dropout_p: the probability with which a weight becomes 0. Each call draws its seed from PyTorch's default
+            generator of the CPU, so `torch.manual_seed` makes it reproducible. The bits are not those of PyTorch, but
+            are the same on all devices (`saccade.dropout.dropout_mask`). PyTorch computes calls with dropout in
+            functions that it compiles, and those that require gradients.
         is_causal: masks out keys j > i for query i.
         scale: the factor of the scores; None uses 1/sqrt(E).
         enable_gqa: query heads (dimension -3) share key and value heads.
@@ -230,17 +233,18 @@ def mask_view(mask: torch.Tensor, full: tuple[int, ...]) -> tuple[str, torch.Ten
 
 
 def _kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, view: tuple[str, torch.Tensor] | None,
-            is_causal: bool, has_scale: bool) -> Callable[..., None]:
+            is_causal: bool, has_scale: bool, has_dropout: bool) -> Callable[..., None]:
     """The compiled function of calls of this kind."""
     kind = None if view is None else (view[0], view[1].dtype)
     scale_type = float if has_scale else type(None)
     known: tuple[Any, ...] = (query.dtype, query.shape[3], value.shape[3], is_causal, bool, scale_type, kind)
-    if not query.is_cpu:
-        known += (query.get_device(),)
+    if has_dropout or not query.is_cpu:
+        known += (has_dropout, query.get_device())
     call = _calls.get(known)
     if call is None:
         functions = {} if view is None else mask_functions(*view, query.dtype)
-        plan = plan_of(query, key, value, causal="top_left" if is_causal else None, has_scale=has_scale, **functions)
+        plan = plan_of(query, key, value, causal="top_left" if is_causal else None, has_scale=has_scale,
+                       dropout="i64" if has_dropout else None, **functions)
         if len(_calls) >= _MAX_CALLS:
             _calls.clear()
         call = _calls[known] = plan.call
@@ -282,8 +286,8 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     if not isinstance(dropout_p, (int, float)) or scale is not None and not isinstance(scale, (int, float)):
         raise Refused(Kind.INPUT, "dropout_p or scale is no number")
     tensors = [query, key, value, *(() if attn_mask is None else (attn_mask,))]
-    if dropout_p:
-        raise Refused(Kind.DROPOUT, "dropout is not supported")
+    if not 0 <= dropout_p <= 1:
+        raise Refused(Kind.INPUT, f"dropout_p is {dropout_p}, expected 0 to 1")
     check_grad(*tensors)
     names = ("query", "key", "value", "attn_mask")
     query, key, value, *masks = [readable(name, x) for name, x in zip(names, tensors)]
@@ -311,8 +315,15 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     whole = output if output.dim() >= 4 else output.view(*lead, extents[0], extents[2])
     query, key, value = [x if x.shape[:-2] == expected else x.expand(*expected, *x.shape[-2:])
                          for x, expected in ((query, lead), (key, kv_lead), (value, kv_lead))]
-    _fill(query, key, value, mask, causal, None if scale is None else float(scale), whole)
+    _fill(query, key, value, mask, causal, None if scale is None else float(scale), whole, _dropout(dropout_p))
     return output
+
+
+def _dropout(dropout_p: float) -> tuple[float, int] | None:
+    """The probability and a seed from PyTorch's default generator; None without dropout."""
+    if not dropout_p:
+        return None
+    return float(dropout_p), int(torch.randint(-(2**63), 2**63 - 1, (), dtype=torch.int64, device="cpu"))
 
 
 def _causal_bias(mask: Any, is_causal: Any) -> tuple[Any, Any, str | None]:
@@ -373,7 +384,7 @@ def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: to
 
 
 def _fill(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: str | None,
-          scale: float | None, output: torch.Tensor) -> None:
+          scale: float | None, output: torch.Tensor, dropout: tuple[float, int] | None) -> None:
     """Writes the output of tensors with equal leading dimensions, at least batch and heads."""
     if query.dim() > 4:
         joined = _joined(query, key, value, mask, output)
@@ -382,21 +393,24 @@ def _fill(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: tor
                 part = mask
                 if mask is not None and mask.dim() == query.dim():
                     part = mask[0 if mask.shape[0] == 1 else n]
-                _fill(query[n], key[n], value[n], part, causal, scale, output[n])
+                # Positions are those of the part, so each part needs a seed.
+                mine = dropout if dropout is None or n == 0 else _dropout(dropout[0])
+                _fill(query[n], key[n], value[n], part, causal, scale, output[n], mine)
             return
         query, key, value, mask, output = joined
     view = None
     if mask is not None:
         view = mask_view(mask, (*query.shape[:3], key.shape[2]))
         assert view is not None
-    numbers = () if scale is None else (scale,)
+    numbers = (*(() if scale is None else (scale,)), *(dropout or ()))
     captures = () if view is None else (view[1],)
     try:
         if causal == "bottom_right":
-            plan = plan_of(query, key, value, causal=causal, has_scale=scale is not None)
+            plan = plan_of(query, key, value, causal=causal, has_scale=scale is not None,
+                           dropout=dropout and "i64")
             plan.call(query, key, value, *numbers, output)
         else:
-            call = _kernel(query, key, value, view, causal is not None, scale is not None)
+            call = _kernel(query, key, value, view, causal is not None, scale is not None, dropout is not None)
             call(query, key, value, *captures, *numbers, output)
     except RuntimeError:
         for name, x in (("query", query), ("key", key), ("value", value)):

@@ -43,6 +43,21 @@ TEST_F(ScalarOps, FloatArithmetic) {
   EXPECT_EQ(7.0, f64("math.fma %a, %b, %c : f64", {2, 3, 1}));
 }
 
+TEST_F(ScalarOps, ResultsOfWideIntegerOps) {
+  auto both = [&](llvm::StringRef op, llvm::StringRef types, int64_t a, int64_t b, llvm::StringRef second = "i32") {
+    std::string source = "func.func @wide(%a: i32, %b: i32) -> (i32, " + second.str() + ") {\n %x, %y = " + op.str() +
+                         " %a, %b : " + types.str() + "\n return %x, %y : i32, " + second.str() + "\n}";
+    auto results = run(source, {integers({}, {a}, "i32"), integers({}, {b}, "i32")});
+    return std::pair(results[0].values[0].integer, results[1].values[0].integer);
+  };
+  EXPECT_EQ(std::pair(int64_t(1), int64_t(-2)), both("arith.mului_extended", "i32", -1, -1));
+  EXPECT_EQ(std::pair(int64_t(1), int64_t(0)), both("arith.mulsi_extended", "i32", -1, -1));
+  EXPECT_EQ(std::pair(int64_t(-3), int64_t(2)), both("arith.mului_extended", "i32", -1, 3));
+  EXPECT_EQ(std::pair(int64_t(-3), int64_t(-1)), both("arith.mulsi_extended", "i32", -1, 3));
+  EXPECT_EQ(std::pair(int64_t(0), int64_t(1)), both("arith.addui_extended", "i32, i1", -1, 1, "i1"));
+  EXPECT_EQ(std::pair(int64_t(-1), int64_t(0)), both("arith.addui_extended", "i32, i1", -2, 1, "i1"));
+}
+
 TEST_F(ScalarOps, MaximumPropagatesNaNAndMaxnumIgnoresIt) {
   EXPECT_TRUE(std::isnan(f64("arith.maximumf %a, %b : f64", {1, NAN})));
   EXPECT_TRUE(std::isnan(f64("arith.minimumf %a, %b : f64", {NAN, 1})));

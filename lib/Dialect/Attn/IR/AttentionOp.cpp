@@ -59,6 +59,8 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
     return parser.emitError(loc, "'into' belongs to attn.accumulate");
   if (StringRef clause = clauses.gradientClause(); !clause.empty())
     return parser.emitError(loc, "'") << clause << "' belongs to attn.gradient";
+  if (failed(expandDropout(parser, clauses, types[0])))
+    return failure();
   SmallVector<int32_t> resultSizes = {1, clauses.hasLse, clauses.hasMax, clauses.hasArgmax,
                                       int32_t(clauses.tallies.size())};
   if (failed(checkResultTypes(parser, loc, clauses, resultTypes)))

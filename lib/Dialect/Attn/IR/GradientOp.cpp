@@ -25,6 +25,8 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
   if (!clauses.tallies.empty() || clauses.hasMax || clauses.hasArgmax || clauses.sink || !clauses.into.empty())
     return parser.emitError(loc, "'tally', 'max', 'argmax', 'sink' and 'into' do not belong to attn.gradient; the "
                                  "gradient region and the log-sum-exp include tallies and sinks");
+  if (failed(expandDropout(parser, clauses, types[0])))
+    return failure();
 
   auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
     return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();

@@ -43,10 +43,10 @@ void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
 
 namespace {
 
-constexpr StringRef clauseNames[] = {"captures", "q_len",   "kv_len", "cu_seqlens_q", "cu_seqlens_k", "scale",
-                                     "at",       "sink",    "into",   "mask",         "score",        "weight",
-                                     "tally",    "lse",     "max",    "argmax",       "out",          "output_gradient",
-                                     "delta",    "gradient"};
+constexpr StringRef clauseNames[] = {
+    "captures", "q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_k",    "scale",   "at",
+    "sink",     "into",  "mask",   "score",        "weight",          "dropout", "tally",
+    "lse",      "max",   "argmax", "out",          "output_gradient", "delta",   "gradient"};
 
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
@@ -233,6 +233,8 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
       result = parseScoringRegion(parser, clause, "s", clauses, clauses.score);
     else if (clause == "weight")
       result = parseScoringRegion(parser, clause, "p", clauses, clauses.weight);
+    else if (clause == "dropout")
+      result = parseDropout(parser, loc, clauses);
     else if (clause == "tally")
       result = parseTally(parser, clauses);
     else if (clause == "gradient")

@@ -37,6 +37,14 @@ struct Clauses {
   llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
   llvm::SmallVector<int64_t> bins; ///< of each tally
   bool hasLse = false, hasMax = false, hasArgmax = false;
+  /// `dropout(rate, %seed, heads : types)`; a missing operand is a constant, or the default.
+  struct Dropout {
+    llvm::SMLoc loc;
+    std::optional<Typed> rate, seed, heads;
+    double constantRate = 0;
+    std::optional<int64_t> constantHeads;
+  };
+  std::optional<Dropout> dropout;
 
   /// The first given clause that only attn.gradient has, or an empty string.
   llvm::StringRef gradientClause() const;
@@ -75,6 +83,12 @@ mlir::ParseResult refuseUnknownClause(mlir::OpAsmParser &parser, llvm::StringRef
 /// Parses the mask after the keyword `mask`: `causal<...>`, `window<...>` or a region. Conjoins it with `mask`.
 mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> capturedTypes,
                             std::unique_ptr<mlir::Region> &mask);
+
+/// Parses the operands of `dropout` after the keyword at `loc`.
+mlir::ParseResult parseDropout(mlir::OpAsmParser &parser, llvm::SMLoc loc, Clauses &clauses);
+/// Expands `dropout`, if it is given, at the end of the weight region, and applies it to the product with the output
+/// gradient that the gradient region reads. Adds its operands to the captures of all regions.
+mlir::ParseResult expandDropout(mlir::OpAsmParser &parser, Clauses &clauses, mlir::Type queryType);
 
 /// The type of the region argument for a captured operand: a tensor for a buffer, else the type of the operand.
 mlir::Type getCapturedType(mlir::Type operandType);

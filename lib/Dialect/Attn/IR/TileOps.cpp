@@ -86,6 +86,8 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
                                  "computes the results");
   if (StringRef clause = clauses.gradientClause(); !clause.empty())
     return parser.emitError(loc, "'") << clause << "' belongs to attn.gradient";
+  if (clauses.dropout)
+    return parser.emitError(loc, "'dropout' belongs to attn.attention and attn.gradient");
   if (clauses.cuSeqlensQ || clauses.cuSeqlensK)
     return parser.emitError(loc, "'cu_seqlens_q' and 'cu_seqlens_k' belong to attn.attention; a tile has one sequence");
   SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());

@@ -51,6 +51,13 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
     - `score(%s, %b, %h, %q, %k, captures...)`: a region from the scaled score to the score.
     - `weight(%p, %b, %h, %q, %k, captures...)`: a region from the probability of a visible key to the factor of its
       value. It does not change the log-sum-exp and tallies.
+    - `dropout(rate, %seed, heads : types)`: sets each weight to 0 with probability `rate` and divides the others by
+      1 − rate, after the weight region. The rate is a constant in [0, 1] or an f32, the seed an i64, `heads` an integer or
+      an index: the number of heads that the bits count, by default that of the query. Operands may also be tensors with
+      one element. A run-time rate is clamped to [0, 1]; NaN counts as 0. The parser expands the clause to arith ops in
+      the weight region. The bits are those of Philox4x32-10 (Salmon et al. 2011) with key (low word of the seed, high
+      word) and counter (b · heads + h, q, k div 4, 0), all modulo 2^32: word k mod 4 is the one of key k. A weight is
+      kept if the upper 24 bits of the word, times 2^-24, are at least the rate, which is rounded to f32.
     - `tally<N>(%s, %b, %h, %q, %k, captures...)`: a region that yields a bin (an index) and a number for a visible key
       with score %s. The result is b×h×q×N: for every bin the sum of probability · number over its keys. Bins outside of
       [0, N) are ignored. May be repeated, with one result each.
@@ -122,6 +129,8 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
     - `gradient(%p, %s, %dp, %delta, %b, %h, %q, %k, captures...)`: a region that yields ds; p · (dp − delta) by default.
       `gradient<0, 0, 2>(...)` lists the captures of reads whose gradients are computed. For each of them the region
       then yields the indices of the read and a number. The number is added to the gradient of this element.
+    - `dropout(...)` is that of the `attn.attention`. The gradient region reads the gradient of the weight before
+      dropout: %dp is 0, or multiplied by 1 / (1 − rate), and p · (dp − delta) remains the default.
     - The results are the gradients of query, key and value, and of the captures in the list, in ascending order. The
       gradient of a scalar is a tensor of rank 0.
 
