@@ -259,8 +259,11 @@ private:
     if (saccade_compile(context, program.data(), program.size(), "<program>", &option, 1, &module))
       fail(saccade_last_error());
     auto plan = std::make_shared<Plan>(module);
-    if (module->functions.size() != 1)
-      fail("the program has " + llvm::Twine(module->functions.size()) + " functions, expected 1");
+    // A program that is differentiated also has its gradient function.
+    ArrayRef functions(module->functions);
+    bool isGradient = functions.size() == 2 && StringRef(functions[1].entry->name).ends_with("_gradient");
+    if (functions.size() != 1 && !isGradient)
+      fail("the program has " + llvm::Twine(functions.size()) + " functions, expected 1");
     return plan;
   }
 

@@ -58,6 +58,12 @@ def is_torch(x: object) -> bool:
     return (torch := torch_module()) is not None and isinstance(x, torch.Tensor)
 
 
+def is_recorded() -> bool:
+    """Whether a call of `saccade.attention` is read for an operator of PyTorch, which takes tensors without memory."""
+    autograd = sys.modules.get("saccade._autograd")
+    return autograd is not None and autograd.current() is not None
+
+
 def are_torch(*arrays: object) -> bool:
     """Whether all are torch tensors, in a function that torch.compile traces."""
     return all([isinstance(x, sys.modules["torch"].Tensor) for x in arrays])
@@ -150,11 +156,11 @@ def check_torch(name: str, x: Any, device: str = "cpu") -> None:
         is_missing = x.data_ptr() == 0 and x.numel() > 0
     except RuntimeError:
         is_missing = True
-    if is_missing:
+    if is_missing and not (_torch._C._functorch.is_functorch_wrapped_tensor(x) and is_recorded()):
         raise TypeError(f"{name} has no memory to read: it is traced by torch.func or was never computed")
     if x.requires_grad and _torch.is_grad_enabled():
         raise ValueError(
-            f"{name} requires grad, and there is no backward yet: call under torch.no_grad() or pass its .detach()"
+            f"{name} requires grad, and this function has no backward: call under torch.no_grad() or pass its .detach()"
         )
     if x.is_neg():
         raise ValueError(f"{name} is a view with the negative bit set: pass its .resolve_neg()")

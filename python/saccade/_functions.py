@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from saccade import _arrays, _gpu, _operands, _program, errors
 from saccade._arrays import Array
+from saccade._autograd import trace
 from saccade._library import on_cache_clear
 from saccade.masks import Mask
-from saccade.regions import Fingerprint, Region, fingerprint, trace
+from saccade.regions import Fingerprint, Region, fingerprint
 from saccade.regions.traced_function import TracedFunction, variables
 from saccade.scores import Score
 

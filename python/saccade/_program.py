@@ -8,6 +8,8 @@ causal mask and the bounds of a window are arguments, so one kernel serves all o
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Sequence
 
 from saccade._merge import merge
 from saccade.regions import Region
@@ -104,6 +106,35 @@ def program(spec: Spec) -> str:
             f"    : ({_types(tensors)}) -> ({_types(results)})\n{after}"
             f"  return {', '.join(f'%{name}' for name in returned)} : {_types(results)}\n"
             f"}}\n")
+
+
+_ARGUMENT = re.compile(r"%\w+: ([^,{)]+?)( \{attn\.no_gradient\})?(?=[,)])")
+
+
+def arguments(program: str) -> list[tuple[str, bool]]:
+    """The types of the arguments of a program, and whether its gradient function returns a gradient of each."""
+    header = program[: program.index("\n")]
+    return [(type, is_float(type) and not attribute) for type, attribute in _ARGUMENT.findall(header)]
+
+
+def differentiated(program: str, wanted: Sequence[bool]) -> str:
+    """The program with a gradient function, which returns gradients of the `wanted` arguments with float elements. It
+    takes the arguments of @attention, its results, the log-sum-exp if it is none of them, and the gradients of the
+    results."""
+    header, _, rest = program.partition("\n")
+    flags = iter(wanted)
+
+    def mark(found: re.Match[str]) -> str:
+        is_wanted = next(flags)
+        return found[0] if is_wanted or not is_float(found[1]) else f"{found[0]} {{attn.no_gradient}}"
+
+    results, _, body = rest.partition(" {\n")
+    return f"{_ARGUMENT.sub(mark, header)}\n{results} attributes {{attn.gradient}} {{\n{body}"
+
+
+def is_float(type: str) -> bool:
+    """Whether a type has float elements."""
+    return type.rpartition("x")[2].rpartition("<")[2].rstrip(">") in ("f64", "f32", "f16", "bf16")
 
 
 ARGUMENTS = {role: [f"%{name}" for name in names] for role, names in PARAMETERS.items()}

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from saccade import _arrays, _foreign, _gpu, _operands, _program
+from saccade import _arrays, _autograd, _foreign, _gpu, _operands, _program
 from saccade._arrays import Array
 from saccade._functions import read as _read
 from saccade._library import on_cache_clear
@@ -30,15 +30,21 @@ _Functions = tuple[tuple[str, Callable[..., Any] | None, Region | None], ...]
 
 
 class _Plan:
-    """The compiled function and result allocation for calls of one kind."""
+    """The compiled function and result allocation for calls of one kind, or the programs of recorded ones."""
 
     __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes", "has_lse", "has_max",
-                 "row_dtype", "index_dtype", "empty_like", "was_used")  # fmt: skip
+                 "row_dtype", "index_dtype", "empty_like", "was_used", "recorded")  # fmt: skip
 
-    def __init__(self, spec: _program.Spec, function: Function, kind: _operands.Kind, may_use_tvm_ffi: bool):
-        self.kind, self.was_used, self.into = kind, False, function.into
+    def __init__(self, spec: _program.Spec, function: Function | None, kind: _operands.Kind, may_use_tvm_ffi: bool):
+        self.recorded = _autograd.Programs.of(spec) if function is None else None
+        self.kind, self.was_used = kind, False
         self.is_torch, is_on_gpu = kind
-        self.call: Callable[..., None] = function.tvm_ffi if may_use_tvm_ffi else function.into
+        self.call: Any
+        self.into: Any
+        if function is None:
+            self.call = self.into = None
+        else:
+            self.call, self.into = function.tvm_ffi if may_use_tvm_ffi else function.into, function.into
         self.axis, self.key_axis = spec.layout.index("d"), spec.layout.index("s")
         # None: the output has the shape of the query.
         self.head_dim_v = spec.head_dim_v if spec.head_dim_v != spec.head_dim else None
@@ -123,7 +129,7 @@ def attention(
             likewise. `causal`, `window` and `kv_len` apply in addition.
         weight: a function (p, b, h, i, j) that maps the softmax weight p of key j to the factor of its value, for
             unmasked keys. Traced likewise. If it is proportional to p, keys are read once, otherwise twice.
-        scale: the factor of q k^T; None uses 1/sqrt(head_dim).
+        scale: the factor of q k^T, a number or a torch tensor without dimensions; None uses 1/sqrt(head_dim).
         causal: masks out keys after the query's own key: key i for query i ("top_left"); the last query owns the last
             key within kv_len ("bottom_right"); or key i + n for an int n.
         window: an int n keeps the last n keys up to the query's own (own - n < key <= own). A pair (left, right) keeps
@@ -165,14 +171,18 @@ def attention(
     Raises:
         TypeError: an argument of the wrong kind, element type, device or rank; torch and NumPy mixed in q, k and v; an
             option of another library, such as attn_mask: the message says what to write instead.
-        ValueError: mismatched batch, heads, lengths or head dimensions; an invalid option value; a tensor that requires
-            grad (there is no backward pass; use torch.no_grad()) or has the negative bit set.
+        ValueError: mismatched batch, heads, lengths or head dimensions; an invalid option value; `out` or `stream`
+            with a tensor that requires grad; a tensor that has the negative bit set.
         saccade.TraceError: a TypeError: `score`, `mask` or `weight` cannot be traced.
         NotImplementedError: this machine cannot run code for the target.
         RuntimeError: the NVIDIA driver reports an error, possibly of earlier work.
 
     On a GPU a call is asynchronous. Captured tensors are torch tensors on q's GPU. Lengths in tensors, and reads of
     captured tensors at indices from tensors, are not checked, because only the GPU reads them; they never fault.
+
+    Gradients are those of the output and the log-sum-exp, with respect to q, k, v, `sink`, a tensor as `scale`, and
+    float tensors that `score` or `weight` captures; the row maximum has none. A weight that is not proportional to p
+    has no gradient (saccade.CompileError), and second derivatives are not supported (NotImplementedError).
 
     One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
     functions. Other lengths, batches, head counts, scales, offsets, windows, dropout
@@ -191,6 +201,12 @@ def attention(
                       kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
                       dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout,
                       target=target, stream=stream, out=out)
+    if _autograd.current() is None and _autograd.may_record(q, k, v, (score, weight, scale, sink)):
+        return _autograd.record(
+            attention, q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
+            kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink, dropout_p=dropout_p,
+            seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream,
+            out=out)
     gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
     if stream is not None:
         if gpu is None:
@@ -256,8 +272,10 @@ def attention(
         raise TypeError(f"return_max is {return_max!r:.80}, expected True or False")
     if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
+    recorder = _autograd.current()
+    is_recorded = recorder is not None and recorder.is_needed(q, k, v, *tensors, *numbers)
     kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max,
-            dropout, score_key, mask_key, weight_key, target, gpu)
+            dropout, score_key, mask_key, weight_key, target, gpu, is_recorded)
     try:
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
@@ -280,6 +298,12 @@ def attention(
     try:
         if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:  # type: ignore[operator]
             raise ValueError(f"kv_len is {kv_len}, expected 0 to {k.shape[plan.key_axis]}, the length of k")
+        if is_recorded:
+            if out is not None or stream is not None:
+                raise ValueError(f"{'out' if out is not None else 'stream'} is given, expected None: an input requires "
+                                 "grad, and gradients are recorded for new results on the current stream only")
+            assert recorder is not None and plan.recorded is not None
+            return recorder.call(plan.recorded, target, q, k, v, (*tensors, *numbers))
         if output is not None:
             pass
         elif plan.head_dim_v is None:
@@ -393,7 +417,7 @@ def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = 
         mask_region, mask_key, more = _read("mask", mask, q)
         tensors += more
     kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, score_key, mask_key, None, None,
-            gpu)
+            gpu, False)
     plan = _plans.get((q.dtype, q.shape[3], v.shape[3], kind))
     if plan is None:
         plan = _make_plan(q, k, v, None, None, None, None, tensors, kind, score_region, mask_region, None)
@@ -405,7 +429,7 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
     (layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, dropout, *_, target,
-     gpu) = kind
+     gpu, is_recorded) = kind
     axis = _operands.check_layout(layout, ragged is not None)
     kinds = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
@@ -419,7 +443,8 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
         kv_len=length, ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse,
         max=return_max, dropout=dropout, score=score, mask=mask, weight=weight,
     )  # fmt: skip
-    function = _compile(_program.program(spec), target, gpu)
+    # The operator of a recorded call compiles the program that it calls.
+    function = None if is_recorded else _compile(_program.program(spec), target, gpu)
     are_torch = kinds[0] and all([isinstance(x, (int, float)) or _arrays.is_torch(x) for x in tensors])
     plan = _Plan(spec, function, kinds, are_torch)
     if kinds[0]:

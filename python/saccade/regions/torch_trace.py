@@ -24,6 +24,7 @@ from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.lists import NumberList, is_list_of_numbers
 from saccade.regions.numbers import Number, plain
 from saccade.regions.rebuild import rebuild
+from saccade.regions.torch_grad import is_recording, is_transformed
 from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError, variables
 
 try:  # A private module of torch.
@@ -116,6 +117,8 @@ class Tracer:
             raise self.traced.error(f"computes with a tensor of {dimensions(x.dim())}: read an element of it")
         if dtype not in KIND:
             raise self.traced.error(f"computes with {dtype}, which regions do not support")
+        if x.requires_grad:
+            return self.captures.load(x, [], is_made=True, is_stale=True)
         if self.made[id(x)][1]:
             self.captures.is_reusable = False
         return self.builder.number(x.item(), dtype)
@@ -216,11 +219,24 @@ class Tracer:
             raise self._numpy_error(args[0])
         if name in _READS_MEMORY and any(id(x) in self.nodes for x in tensors):
             raise self._value_error()
-        result = function(*args, **kwargs)
+        result = self._call(function, args, kwargs, tensors)
         # Scalars and extents of captured tensors are valid for this call only.
         if name not in _HARMLESS and not isinstance(result, torch.Tensor) and any(
                 id(x) not in self.nodes and (id(x) not in self.made or self.made[id(x)][1]) for x in tensors):
             self.captures.is_reusable = False
+        return result
+
+    def _call(self, function: Any, args: tuple[Any, ...], kwargs: dict[Any, Any], tensors: list[torch.Tensor]) -> Any:
+        """Calls a function. Gradients of what is computed from captured tensors only are recorded if the caller
+        records gradients."""
+        if not is_recording() or not any(x.requires_grad for x in tensors) or any(
+                id(x) in self.nodes or id(x) in self.rows for x in tensors):
+            return function(*args, **kwargs)
+        with torch.enable_grad():
+            result = function(*args, **kwargs)
+        for x in _flat((result,)):
+            if isinstance(x, torch.Tensor) and x.requires_grad and not any(x is given for given in tensors):
+                self.made[id(x)] = (x, True)  # autograd returns views as other objects
         return result
 
     def _tensor_of(self, number: Number, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -300,6 +316,9 @@ class Tracer:
         if torch.Tag.nondeterministic_seeded in op.tags:
             raise self.traced.error(f"draws random numbers ('{_name(op)}'): they would be the same for all positions")
         is_stale = is_captured or any(self.made[id(x)][1] for x in tensors)
+        if is_stale and is_transformed():
+            raise self.traced.error(f"computes '{_name(op)}' of a captured tensor in a transform of torch.func, "
+                                    "expected reads of elements: compute it before the call")
         result = op(*args, **kwargs)
         returns = [given.alias_info for given in op._schema.returns]
         is_view = any(alias and not alias.is_write for alias in returns) and _name(op) not in _AS_THEY_ARE

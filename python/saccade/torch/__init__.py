@@ -7,9 +7,9 @@ implements the operators (docs/guides/torch.md).
 The import registers the operators `saccade::attention` in PyTorch, so that graphs that contain them can be loaded.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from saccade.torch import attention_operator  # noqa: F401  # saved graphs contain the operator
+from saccade.torch import attention_operator, gradients  # noqa: F401  # saved graphs contain the operators
 from saccade.torch.compiled import Compiled, compile
 from saccade.torch.errors import ExportError
 from saccade.torch.program import Program, Weight
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from saccade.torch.flex import flex_attention
     from saccade.torch.overrides import disable, enable, enabled, register_flash_impl
     from saccade.torch.sdpa import scaled_dot_product_attention
-
-on_grad: Literal["fallback", "raise"] = "fallback"
-"""What the drop-in functions do with tensors that require grad: PyTorch computes the call, with one warning, or
-NotImplementedError is raised."""
 
 # Modules of the drop-in functions, which are imported when they are used.
 _LAZY = {"disable": "overrides", "enable": "overrides", "enabled": "overrides", "register_flash_impl": "overrides",
@@ -49,7 +45,6 @@ __all__ = [
     "enabled",
     "flex_attention",
     "load",
-    "on_grad",
     "read",
     "register_flash_impl",
     "scaled_dot_product_attention",

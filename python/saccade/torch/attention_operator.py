@@ -14,12 +14,12 @@ import torch
 from saccade import _operands
 from saccade._library import context, library, raise_error
 
-_ARGUMENTS = ("(Tensor q, Tensor k, Tensor v, Tensor[] tensors, SymInt[] integers, float[] floats, str program, "
-              'str layout="bhsd", str target="host")')
+ARGUMENTS = ("(Tensor q, Tensor k, Tensor v, Tensor[] tensors, SymInt[] integers, float[] floats, str program, "
+             'str layout="bhsd", str target="host")')
 # Results by overload: the output, then the log-sum-exp, or the row maximum and its key, or all three.
 _RESULTS = {"": "Tensor", "lse": "(Tensor, Tensor)", "max": "(Tensor, Tensor, Tensor)",
             "lse_max": "(Tensor, Tensor, Tensor, Tensor)"}  # fmt: skip
-_TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 
 
 def overload(return_lse: bool, return_max: bool) -> Any:
@@ -27,8 +27,8 @@ def overload(return_lse: bool, return_max: bool) -> Any:
 
     Its arguments are q, k, v; then the other tensors, integers and floats of the program, each in their order; then the
     program as `saccade.compile` takes it, the layout of q, k and v, and the target, where "host" also stands for the
-    GPU of q. It returns new tensors: the output has the strides of q if the head dimensions are equal. There is no
-    backward.
+    GPU of q. It returns new tensors: the output has the strides of q if the head dimensions are equal. Gradients
+    (gradients.py) are those of the output and the log-sum-exp; the row maximum has none.
     """
     packet = torch.ops.saccade.attention
     if return_lse:
@@ -39,9 +39,6 @@ def overload(return_lse: bool, return_max: bool) -> Any:
 def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: list[torch.Tensor], integers: list[int],
           floats: list[float], program: str, layout: str, has_lse: bool, has_max: bool) -> Any:
     """The results without their elements."""
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *tensors)):
-        raise RuntimeError("an input of saccade::attention requires grad, and there is no backward yet: call under "
-                           "torch.no_grad() or pass .detach()")
     _operands.check_layout(layout, False)
     _operands.check_shapes(q, k, v, layout, None, None, None, None, None)
     axis = layout.index("d")
@@ -64,7 +61,7 @@ def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: list[torch
 def _register() -> None:
     for name, results in _RESULTS.items():
         qualified = "saccade::attention" + ("." + name if name else "")
-        torch.library.define(qualified, f"{_ARGUMENTS} -> {results}", tags=_TAGS)
+        torch.library.define(qualified, f"{ARGUMENTS} -> {results}", tags=TAGS)
         fake = functools.partial(_fake_of, "lse" in name, "max" in name)
         torch.library.register_fake(qualified, fake)
     if error := library().saccade_torch_register(context()):

@@ -24,7 +24,8 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
 
     Calls of F.scaled_dot_product_attention and flex_attention become the operator `saccade::attention`, which has no
     fixed lengths and batch sizes; `saccade.attention` already is one. The other nodes are compiled by another backend.
-    Attention whose gradient is required stays PyTorch's, with one warning.
+    In training, the forward and the backward graph call operators of Saccade, except on a GPU, where attention stays
+    PyTorch's with one warning.
 
     Args:
         options: of torch.compile:
@@ -52,7 +53,7 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
     _, kept = replace_attention(graph)
     if reasons := [reason for _, reason in kept if isinstance(reason, NeedsGrad)]:
         warnings.warn(errors.Warning(f"PyTorch computes attention instead of Saccade, {len(reasons)} times: "
-                                     "gradients are required, and there is no backward yet"), stacklevel=2)
+                                     "gradients are required on a GPU"), stacklevel=2)
     if inner is None:
         inner = "inductor" if _has_compiler(example_inputs) else "eager"
     if inner == "inductor":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,8 +21,8 @@ from saccade import _arrays
 class Kind(enum.Enum):
     """Why PyTorch gets a call."""
 
-    GRAD = "grad"
-    """Gradients are required: `saccade.torch.on_grad` decides."""
+    TRAINING = "training"
+    """PyTorch computes the call, with one warning: forward gradients, or gradients on a GPU."""
     SILENT = "silent"
     """Nothing to compute (empty, fake and meta tensors), or a mode that must see PyTorch's operators."""
     INPUT = "input"
@@ -64,13 +63,7 @@ def resolve(function: str, refused: Refused, compute: Callable[[], Any], is_repl
     Exceptions of PyTorch are propagated.
     """
     kind, reason = refused.kind, refused.reason
-    if kind is Kind.GRAD:
-        policy = getattr(sys.modules.get("saccade.torch"), "on_grad", "fallback")
-        if policy not in ("fallback", "raise"):
-            raise ValueError(f'saccade.torch.on_grad is {policy!r:.80}, expected "fallback" or "raise"')
-        if policy == "raise":
-            raise NotImplementedError(f'{function}: {reason}: call under torch.no_grad(), or set saccade.torch.on_grad '
-                                      'to "fallback" to let PyTorch compute it')
+    if kind is Kind.TRAINING:
         warn_once(function, reason)
         return compute()
     if kind is Kind.SILENT:
@@ -124,13 +117,15 @@ def in_forward_mode() -> bool:
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
-def check_grad(*tensors: Any) -> None:
-    """Refuses calls that must record or propagate gradients."""
+def records_grad(*tensors: Any) -> bool:
+    """Whether PyTorch records gradients of a call. Refuses those that are not computed by Saccade."""
     if in_forward_mode() and any(isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None
                                  for x in tensors):
-        raise Refused(Kind.GRAD, "a tensor has a forward gradient, and there is no derivative yet")
-    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors):
-        raise Refused(Kind.GRAD, "a tensor requires grad, and there is no backward yet")
+        raise Refused(Kind.TRAINING, "a tensor has a forward gradient, and there are only backward ones")
+    is_needed = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors)
+    if is_needed and any(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors):
+        raise Refused(Kind.TRAINING, "a tensor on a GPU requires grad")
+    return is_needed
 
 
 def readable(name: str, x: Any) -> torch.Tensor:
@@ -145,8 +140,9 @@ def readable(name: str, x: Any) -> torch.Tensor:
     if x.is_neg():
         x = x.resolve_neg()
     try:
-        (_arrays.check_torch if x.is_cpu else _check_on_gpu)(name, x)
-    except ValueError as error:  # tensors that require grad were refused before
+        with torch.no_grad():  # gradients are recorded elsewhere
+            (_arrays.check_torch if x.is_cpu else _check_on_gpu)(name, x)
+    except ValueError as error:
         raise Refused(Kind.INPUT, str(error)) from None
     except TypeError as error:
         raise Refused(Kind.INPUT, str(error)) from None

@@ -16,10 +16,10 @@ from saccade.regions.traced_function import variables
 from saccade.torch.fallback import (
     Kind,
     Refused,
-    check_grad,
     check_visible,
     in_forward_mode,
     readable,
+    records_grad,
     resolve,
     suspended,
 )
@@ -103,11 +103,9 @@ def compute(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask:
     for x in (query, key, value):
         if not isinstance(x, torch.Tensor):
             raise Refused(Kind.INPUT, f"found a {type(x).__name__}, expected a torch.Tensor")
-    if query.is_cpu and (query.requires_grad or key.requires_grad or value.requires_grad):
-        raise Refused(Kind.INPUT, "a tensor requires grad")  # PyTorch refuses it even without grad mode
     mask_mod = getattr(block_mask, "mask_mod", block_mask)
-    if torch.is_grad_enabled() or in_forward_mode():
-        check_grad(query, key, value, *_captured(score_mod), *_captured(mask_mod))
+    is_recorded = (torch.is_grad_enabled() or in_forward_mode()) and records_grad(
+        query, key, value, *_captured(score_mod), *_captured(mask_mod))
     query, key, value, _ = _autocast(query, key, value, None)
     query, key, value = readable("query", query), readable("key", key), readable("value", value)
     _check_shapes(query, key, value, enable_gqa)
@@ -124,14 +122,16 @@ def compute(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask:
             key, value = [x.expand(query.shape[0], -1, -1, -1) for x in (key, value)]
         results = saccade.attention(
             query, key, value, score=score_mod, mask=mask_mod, scale=None if scale is None else float(scale),
-            return_lse=wants_lse, return_max=wants_max, out=output)
-        _, *rows = results if isinstance(results, tuple) else (results,)
+            return_lse=wants_lse, return_max=wants_max, out=None if is_recorded else output)
+        output, *rows = results if isinstance(results, tuple) else (results,)
         if wants_lse:
             lse = rows.pop(0)
         if wants_max:
             largest = rows[0]
     else:
         output.zero_()
+        if is_recorded:  # the gradients are zeros
+            output = output + sum(x[..., :0].sum() for x in (query, key, value))
         dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
         if output.shape[:3].numel():
             lse = query.new_full(output.shape[:3], -torch.inf, dtype=dtype)

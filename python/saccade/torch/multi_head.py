@@ -18,7 +18,7 @@ _FIXED = {"bias_k": None, "bias_v": None, "add_zero_attn": False, "need_weights"
 
 
 def expand_multi_head(graph: GraphModule) -> None:
-    """Expands the nodes that return no weights and need no gradient. The others stay as they are."""
+    """Expands the nodes that return no weights and have no dropout. The others stay as they are."""
     for node in list(graph.graph.nodes):
         if node.op != "call_function" or node.target is not _MULTI_HEAD:
             continue
@@ -43,7 +43,7 @@ def _is_supported(node: Node, given: dict[str, Any]) -> bool:
     is_output = all(user.target is operator.getitem and user.args[1] == 0 for user in node.users)
     examples = node.meta.get("example_value"), given["query"].meta.get("example_value")
     weight = given["in_proj_weight"].meta.get("example_value")
-    if not is_output or None in (*examples, weight) or examples[0][0].requires_grad or examples[1].dim() != 3:
+    if not is_output or None in (*examples, weight) or examples[1].dim() != 3:
         return False
     # Other types mean autocast, which the expanded ops would not apply.
     return bool(examples[0][0].dtype == examples[1].dtype == weight.dtype)

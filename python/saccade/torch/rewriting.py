@@ -31,7 +31,12 @@ class Kept(Exception):
 
 
 class NeedsGrad(Kept):
-    """A node whose gradient is required."""
+    """A node whose gradient is required on a GPU."""
+
+
+def _check_grad(result: torch.Tensor) -> None:
+    if result.requires_grad and result.device.type == "cuda":
+        raise NeedsGrad("its gradient is required on a GPU")
 
 
 def replace_attention(graph: GraphModule) -> tuple[int, list[tuple[Node, Kept]]]:
@@ -39,8 +44,8 @@ def replace_attention(graph: GraphModule) -> tuple[int, list[tuple[Node, Kept]]]
     torch.compile.
 
     Returns:
-        The number of replaced nodes, and the nodes that stay PyTorch's with the reasons: their gradient is required,
-        or Saccade does not compute them.
+        The number of replaced nodes, and the nodes that stay PyTorch's with the reasons: their gradient is required on
+        a GPU, or Saccade does not compute them.
     """
     expand_multi_head(graph)
     replaced, kept = 0, []
@@ -77,8 +82,7 @@ def _replace_sdpa(graph: GraphModule, node: Node) -> None:
     given.apply_defaults()
     query, key, value, mask, dropout, is_causal, scale, enable_gqa = given.arguments.values()
     result = _value(node)
-    if result.requires_grad:
-        raise NeedsGrad("its gradient is required")
+    _check_grad(result)
     if dropout != 0.0 or not isinstance(is_causal, bool) or not isinstance(enable_gqa, bool):
         raise Kept("dropout is not supported")
     # The result has the element type of autocast, which the operator does not apply.
@@ -113,8 +117,7 @@ def _replace_flex(graph: GraphModule, node: Node) -> None:
                       "mask_buffers"), node.args))
     given.update(node.kwargs)
     results = _value(node)
-    if results[0].requires_grad:
-        raise NeedsGrad("its gradient is required")
+    _check_grad(results[0])
     readers = {user.args[1] for user in node.users if user.target is operator.getitem}
     if len(readers) == 0 or not readers <= {0, 1}:
         raise Kept("the row maxima are read")

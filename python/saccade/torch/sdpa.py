@@ -19,11 +19,11 @@ from saccade.attention import attention, plan_of
 from saccade.torch.fallback import (
     Kind,
     Refused,
-    check_grad,
     check_visible,
     dispatch_modes,
     in_forward_mode,
     readable,
+    records_grad,
     resolve,
     suspended,
 )
@@ -72,11 +72,10 @@ def scaled_dot_product_attention(
         [..., L, Ev]. A query without keys gives 0.
 
     Raises:
-        NotImplementedError: tensors that PyTorch computes with and Saccade does not (subclasses, nested tensors, ...);
-            tensors that require grad if `saccade.torch.on_grad` is "raise".
+        NotImplementedError: tensors that PyTorch computes with and Saccade does not (subclasses, nested tensors, ...).
 
-    All other exceptions are PyTorch's. Tensors that require grad are given to PyTorch, with one warning, if
-    `saccade.torch.on_grad` is "fallback".
+    All other exceptions are PyTorch's. Gradients are Saccade's on a CPU; PyTorch computes calls with tensors that
+    require grad on a GPU, with one warning.
     """
     if torch.compiler.is_compiling():
         from saccade.torch import traced_drop_ins  # imported late: it imports this module
@@ -288,7 +287,7 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     tensors = [query, key, value, *(() if attn_mask is None else (attn_mask,))]
     if not 0 <= dropout_p <= 1:
         raise Refused(Kind.INPUT, f"dropout_p is {dropout_p}, expected 0 to 1")
-    check_grad(*tensors)
+    is_recorded = records_grad(*tensors)
     names = ("query", "key", "value", "attn_mask")
     query, key, value, *masks = [readable(name, x) for name, x in zip(names, tensors)]
     mask = masks[0] if masks else None
@@ -298,6 +297,12 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     if not math.prod((*lead, *extents, query.shape[-1])):
         raise Refused(Kind.SILENT, "a tensor is empty")
 
+    if is_recorded:
+        from saccade.torch.recorded import attend  # imported late: it imports this module
+
+        result = attend(query, key, value, mask, causal, None if scale is None else float(scale), enable_gqa,
+                        lead, kv_heads, _dropout(dropout_p))
+        return result if _keeps_strides(query, key, value, mask) else result.contiguous()
     shape = (*lead, extents[0], extents[2])
     is_plain = tuple(query.shape[:-2]) == lead and key.dim() == value.dim() == 4 and key.shape[0] == value.shape[0] == (
         query.shape[0])

@@ -82,8 +82,8 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
 
 
 def needs_grad(*tensors: torch.Tensor) -> bool:
-    """Whether a call must record gradients, for which PyTorch computes it."""
-    return torch.is_grad_enabled() and any([x.requires_grad for x in tensors])
+    """Whether a call must record gradients on a GPU, for which PyTorch computes it."""
+    return torch.is_grad_enabled() and any([x.requires_grad and x.device.type == "cuda" for x in tensors])
 
 
 def is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:

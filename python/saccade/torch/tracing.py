@@ -26,8 +26,6 @@ _ROLES = ("score", "mask", "weight")
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> Any:
     """The operator call for `saccade.attention` with these arguments, or the reason as a string why it is none, which
     the eager function reports."""
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        return "an input requires grad, and there is no backward yet: call under torch.no_grad()"
     try:
         return _call(q, k, v, **options)
     except (TypeError, ValueError):  # Dynamo loses the message
@@ -47,6 +45,8 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
     if type(return_lse) is not bool or type(return_max) is not bool:
         raise TypeError("return_lse or return_max is no bool")
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
+    if isinstance(scale, torch.Tensor) and scale.dim() == 0 and scale.is_floating_point():
+        score, scale = _scaled(score, scale.to(precision)), 1.0
     if scale is not None:
         scale = _operands.check_scale(scale)
         if not has_static_value(scale):
@@ -66,8 +66,6 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
             recorded, tensors = recording.record(function, role, precision)
         else:  # torch.export without Dynamo records what is called here
             recorded, tensors = recording.without_modes(recording.record, function, role, precision)
-        if torch.is_grad_enabled() and any([x.requires_grad for x in tensors]):
-            return "a captured tensor requires grad, and there is no backward yet: call under torch.no_grad()"
         records.append(recorded)
         captures.append(tensors)
 
@@ -108,16 +106,29 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
     if ragged is not None:
         offsets = (_integer_type("cu_seqlens_q", ragged[0]), _integer_type("cu_seqlens_k", ragged[1]))
         more += ragged
-    program, numbers = _program_of(
-        q.dtype, _constant(q.shape[axis]), _constant(v.shape[axis]), layout, alignment, sides or "", scale is not None,
-        length, offsets, sink_kind, return_lse, return_max, tuple(records))
-    if numbers is None:
-        return program
-    read: list[torch.Tensor] = []
-    for needed, tensors in zip(numbers, captures):
-        read += [tensors[i] for i in needed]
-    return attention_operator.overload(return_lse, return_max)(
-        q, k, v, read + more, integers, floats, program, layout, target or "host")
+    def call(has_lse: bool, has_max: bool, is_detached: bool) -> Any:
+        program, numbers = _program_of(
+            q.dtype, _constant(q.shape[axis]), _constant(v.shape[axis]), layout, alignment, sides or "",
+            scale is not None, length, offsets, sink_kind, has_lse, has_max, tuple(records))
+        if numbers is None:
+            return program
+        tensors = [q, k, v]
+        for needed, captured in zip(numbers, captures):
+            tensors += [captured[i] for i in needed]
+        tensors += more
+        if is_detached:
+            tensors = [x.detach() for x in tensors]
+        return attention_operator.overload(has_lse, has_max)(
+            *tensors[:3], tensors[3:], integers, floats, program, layout, target or "host")
+
+    if not return_max or not torch.is_grad_enabled():
+        return call(return_lse, return_max, False)
+    # The row maximum has no gradient.
+    results = call(return_lse, False, False)
+    if isinstance(results, str):
+        return results
+    _, *largest = call(False, True, True)
+    return (*(results if return_lse else (results,)), *largest)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

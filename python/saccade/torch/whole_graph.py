@@ -29,6 +29,9 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) ->
     Raises saccade.CompileError or saccade.torch.ExportError: an operator or a type that Saccade does not support;
     NotImplementedError: a gradient is required.
     """
+    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
+        raise NotImplementedError("an input requires grad, which the option whole_graph does not support: call under "
+                                  "torch.no_grad(), or train without the option")
     compiled: Callable[..., Any] = aot_autograd(fw_compiler=_compile, decompositions=decompositions())(
         graph, example_inputs)
     return compiled
@@ -36,8 +39,6 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) ->
 
 def _compile(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compiles a graph of aten operators without effects."""
-    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
-        raise NotImplementedError("an input requires grad, and there is no backward yet: call under torch.no_grad()")
     program = read_graph(_as_exported(graph), "graph of torch.compile")
     main = saccade.compile(program.text).main
     returned = program.returned

@@ -20,7 +20,7 @@ _warned: set[str] = set()
 
 
 def set_training(action: str) -> None:
-    """What calls that need gradients or dropout do, which compiled code does not have yet.
+    """What calls with dropout, and calls on a GPU that need gradients, do: compiled code has neither.
 
     Args:
         action: "fallback" (the default) computes them by PyTorch and warns once; "error" raises ValueError.
@@ -77,7 +77,7 @@ def attention_forward(
 
     Raises:
         NotImplementedError: sinks of each query, or block-sparse attention by block indices.
-        ValueError: gradients or dropout are required, and `set_training("error")` was called.
+        ValueError: dropout, or gradients on a GPU, are required, and `set_training("error")` was called.
         Others: as `saccade.attention`.
     """
     if kwargs.get("output_attentions"):
@@ -92,9 +92,10 @@ def attention_forward(
         is_causal = getattr(module, "is_causal", True)
     # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
-    if is_exporting or dropout or _requires_grad(query, key, value, attention_mask, position_bias, s_aux):
+    is_recorded = _requires_grad(query, key, value, attention_mask, position_bias, s_aux)
+    if is_exporting or dropout or is_recorded and query.is_cuda:
         if not is_exporting:
-            _fall_back("dropout" if dropout else "gradients")
+            _fall_back("dropout" if dropout else "gradients on a GPU")
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
         elif isinstance(attention_mask, StructuredMask):
@@ -127,10 +128,11 @@ def attention_forward(
     if softcap is not None or biases:
         options["score"] = _score(softcap, biases)
     if s_aux is not None:
-        options["sink"] = s_aux.detach() if s_aux.dtype == query.dtype else s_aux.detach().float()
+        sink = s_aux if is_recorded else s_aux.detach()
+        options["sink"] = sink if sink.dtype == query.dtype else sink.float()
     if scaling is not None:
         options["scale"] = scaling
-    if torch.compiler.is_compiling():
+    if is_recorded or torch.compiler.is_compiling():
         result: Any = attention(query, key, value, **options)
         return result.transpose(1, 2).contiguous(), None
     output = query.new_empty((batch, queries, heads, value.shape[3]))
@@ -141,9 +143,9 @@ def attention_forward(
 def _fall_back(reason: str) -> None:
     """Warns, or raises ValueError if the user chose so."""
     if _action == "error":
-        raise ValueError(f"attention requires {reason}, which compiled code does not have yet, expected eval() and "
+        raise ValueError(f"attention requires {reason}, which compiled code does not have, expected eval() and "
                          'torch.no_grad(), or saccade.transformers.set_training("fallback")')
-    _warn_once(f"attention requires {reason}, which compiled code does not have yet: PyTorch computes it. "
+    _warn_once(f"attention requires {reason}, which compiled code does not have: PyTorch computes it. "
                "eval() and torch.no_grad() avoid it, saccade.transformers.set_training('error') raises instead")
 
 
@@ -162,7 +164,9 @@ def _autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 def _table(x: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
     """A mask or bias broadcast to [batch, heads, queries, keys], without a copy. As in Transformers' own functions, it
-    may have more keys."""
+    may have more keys. A tensor that requires grad keeps its dimensions of extent 1, in which its gradient is summed."""
+    if _requires_grad(x):
+        return x[..., : extents[3]]
     return x.detach()[..., : extents[3]].expand(extents)
 
 
@@ -186,6 +190,8 @@ def _from_table(table: torch.Tensor) -> Callable[..., Any]:
 def _score(softcap: float | None, biases: list[torch.Tensor]) -> Any:
     """The score function of a soft cap and of tables [batch, heads, queries, keys] that are added after it."""
     first = biases[0] if biases else None
+    if any(map(_requires_grad, biases)):
+        return _recorded_score(softcap, biases)
     if len(biases) == 2:
         second = biases[1]
         add: Any = lambda s, b, h, i, j: s + first[b, h, i, j] + second[b, h, i, j]  # type: ignore[index]
@@ -193,6 +199,20 @@ def _score(softcap: float | None, biases: list[torch.Tensor]) -> Any:
         add = lambda s, b, h, i, j: s + first[b, h, i, j]
     else:
         return scores.soft_cap(softcap)
+    return add if softcap is None else scores.soft_cap(softcap) >> add
+
+
+def _recorded_score(softcap: float | None, biases: list[torch.Tensor]) -> Any:
+    """`_score` of tables with dimensions of extent 1."""
+    axes = [[axis for axis, extent in enumerate(x.shape) if extent != 1] for x in biases]
+    tables = [x.squeeze() for x in biases]
+    (first, *rest), (read, *others) = tables, axes
+
+    def add(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        index = (b, h, i, j)
+        s = s + first[tuple([index[axis] for axis in read])]
+        return s + rest[0][tuple([index[axis] for axis in others[0]])] if rest else s
+
     return add if softcap is None else scores.soft_cap(softcap) >> add
 
 

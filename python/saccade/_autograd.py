@@ -1,0 +1,176 @@
+"""Calls of `saccade.attention` whose gradients PyTorch records, or that transforms of torch.func see.
+
+Such a call goes to the operator `saccade::attention` of PyTorch (saccade.torch.gradients). Its arguments are read
+without grad mode, in which no check refuses a tensor that requires grad. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from saccade import _arrays, _program, regions
+from saccade.masks import Mask
+from saccade.regions import Region
+from saccade.regions.rebuild import rebuild
+from saccade.regions.torch_grad import recording_mode
+from saccade.scores import Score
+
+
+class _State(threading.local):
+    recorder: Recorder | None = None
+
+
+_state = _State()
+
+
+def current() -> Recorder | None:
+    """The recorder of the call of `attention` that this thread is in."""
+    return _state.recorder
+
+
+def may_record(q: Any, k: Any, v: Any, functions: tuple[Any, ...]) -> bool:
+    """Whether gradients may be recorded: grad mode is on, and a tensor requires grad or may be captured by one of the
+    functions, or torch.func transforms the caller. False for arrays that are no torch tensors."""
+    torch = _arrays.torch_module()
+    if torch is None or not _arrays.is_torch(q):
+        return False
+    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
+        return True
+    if not torch.is_grad_enabled():
+        return False
+    return any(function is not None for function in functions) or any(
+        getattr(x, "requires_grad", False) for x in (q, k, v))
+
+
+def record(function: Callable[..., Any], q: Any, k: Any, v: Any, *, score: Any, scale: Any, **named: Any) -> Any:
+    """Calls `attention`, which gives a call that has gradients to the current recorder."""
+    torch = _arrays.torch_module()
+    recorder = Recorder(torch)
+    if recorder.is_recorded(scale):
+        score, scale = _scaled(score, scale), 1.0
+    if recorder.is_transformed:
+        score = recorder.with_stand_ins(score)
+        named |= {role: recorder.with_stand_ins(named[role]) for role in ("mask", "weight")}
+    before, _state.recorder = _state.recorder, recorder
+    torch._C._set_grad_enabled(False)
+    try:
+        with recording_mode(recorder.has_grad, recorder.is_transformed):
+            return function(q, k, v, score=score, scale=scale, **named)
+    finally:
+        torch._C._set_grad_enabled(recorder.has_grad)
+        _state.recorder = before
+
+
+def trace(function: Callable[..., Any], *options: Any) -> Region:
+    """`regions.trace` outside of the transforms of torch.func, which would wrap the tensors of the tracer."""
+    recorder = current()
+    if recorder is None or not recorder.is_transformed:
+        return regions.trace(function, *options)
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    with temporarily_clear_interpreter_stack():
+        return regions.trace(function, *options)
+
+
+def _scaled(score: Any, scale: Any) -> Score:
+    """The score function of scores that a tensor scales."""
+    if score is None:
+        return Score(lambda s, b, h, i, j: (s * scale).to(s.dtype))
+    return Score(lambda s, b, h, i, j: score((s * scale).to(s.dtype), b, h, i, j), getattr(score, "heads", None))
+
+
+@dataclasses.dataclass(frozen=True)
+class Programs:
+    """The programs of operator calls that stand for one call of `attention`: the row maximum has no gradient, so
+    another operator computes it."""
+
+    main: str
+    max: str | None
+    has_lse: bool
+    layout: str
+
+    @staticmethod
+    def of(spec: _program.Spec) -> Programs:
+        main = _program.program(dataclasses.replace(spec, max=False))
+        largest = _program.program(dataclasses.replace(spec, lse=False)) if spec.max else None
+        return Programs(main, largest, spec.lse, spec.layout)
+
+
+class Recorder:
+    """One call of `attention`."""
+
+    def __init__(self, torch: Any):
+        self.torch = torch
+        self.has_grad: bool = torch.is_grad_enabled()
+        self.is_transformed: bool = torch._C._are_functorch_transforms_active()
+        self.originals: dict[int, tuple[Any, Any]] = {}  # stand-ins and what they stand for, by id of the stand-in
+
+    def is_recorded(self, x: Any) -> bool:
+        """Whether x is a torch tensor whose gradient is recorded, or one of a transform of torch.func."""
+        if not _arrays.is_torch(x):
+            return False
+        return bool(self.has_grad and x.requires_grad or self.torch._C._functorch.is_functorch_wrapped_tensor(x)
+                    or self.torch.autograd.forward_ad.unpack_dual(x).tangent is not None)
+
+    def with_stand_ins(self, function: Any) -> Any:
+        """The function with tensors without elements in place of those that torch.func transforms."""
+        if not callable(function):
+            return function
+
+        def replace(x: Any) -> Any:
+            with self.torch._C._DisableFuncTorch():
+                stand_in = self.torch.empty((), dtype=x.dtype, device=x.device).expand(x.shape)
+            self.originals[id(stand_in)] = stand_in, x
+            return stand_in
+
+        is_wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
+        rebuilt = rebuild(getattr(function, "function", function),
+                          lambda x: isinstance(x, self.torch.Tensor) and is_wrapped(x), replace)
+        if isinstance(function, Score):
+            return Score(rebuilt, function.heads)
+        return Mask(rebuilt) if isinstance(function, Mask) else rebuilt
+
+    def originals_of(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values with the tensors that stand-ins stand for."""
+        return tuple([self.originals[id(x)][1] if id(x) in self.originals else x for x in values])
+
+    def is_needed(self, *values: Any) -> bool:
+        """Whether an operator of PyTorch must compute a call with these values."""
+        return any(map(self.is_recorded, self.originals_of(values)))
+
+    def call(self, programs: Programs, target: str | None, q: Any, k: Any, v: Any, values: tuple[Any, ...]) -> Any:
+        """The results of the operator.
+
+        Args:
+            values: the arguments of the program after q, k and v.
+
+        The row maximum and its key have no gradient.
+        """
+        from saccade.torch import gradients  # imported late: it imports torch
+
+        values = self.originals_of(values)
+        tensors = [x if _arrays.is_torch(x) else self.torch.from_numpy(x) for x in values if hasattr(x, "shape")]
+        numbers = [x for x in values if not hasattr(x, "shape")]
+        integers = [int(x) for x in numbers if not isinstance(x, float)]
+        floats = [x for x in numbers if isinstance(x, float)]
+        operator = gradients.overload(programs.has_lse, False)
+        named = {"layout": programs.layout, "target": target or "host"}
+        self.torch._C._set_grad_enabled(self.has_grad)
+        try:
+            results = operator(q, k, v, tensors, integers, floats, programs.main, **named)
+        except RuntimeError as error:
+            prefix, _, message = str(error).partition("saccade::attention: ")
+            if prefix or not message:
+                raise
+            raise ValueError(message) from None
+        finally:
+            self.torch._C._set_grad_enabled(False)
+        if programs.max is None:
+            return results
+        _, *largest = gradients.overload(False, True)(
+            *[x.detach() for x in (q, k, v)], [x.detach() for x in tensors], integers, floats, programs.max,
+            **named)
+        return (*(results if programs.has_lse else (results,)), *largest)

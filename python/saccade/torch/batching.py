@@ -1,0 +1,76 @@
+"""The operators `saccade::attention` under `torch.vmap`: the mapped dimension becomes a part of the batch where it can,
+otherwise one call after another."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_FUNCTION = re.compile(r"%b\b")
+_REGION = re.compile(r"(?:score|mask|weight)\([^)]*%b\b[^)]*\) \{")
+
+
+def attention_rule(operator: Any, info: Any, in_dims: Any, q: Any, k: Any, v: Any, tensors: Any, integers: Any,
+                   floats: Any, program: str, layout: str = "bhsd", target: str = "host") -> Any:
+    """The rule of a forward operator."""
+    rest = integers, floats, program, layout, target
+    dims = in_dims[:3]
+    if any(dim is not None for dim in in_dims[3]) or not _is_joinable(program, layout):
+        return _loop(info, operator, (q, k, v, tensors), in_dims[:4], rest)
+    joined = [_join(x, dim, info.batch_size, layout.index("b")) for x, dim in zip((q, k, v), dims)]
+    results = operator(*joined, tensors, *rest)
+    axes = [layout.index("b"), *[0] * 3]  # rows are [b, h, s]
+    if isinstance(results, torch.Tensor):
+        return results.unflatten(axes[0], (info.batch_size, -1)), axes[0]
+    split = tuple([x.unflatten(axis, (info.batch_size, -1)) for x, axis in zip(results, axes)])
+    return split, tuple(axes[: len(split)])
+
+
+def backward_rule(operator: Any, info: Any, in_dims: Any, output_gradient: Any, lse_gradient: Any, q: Any, k: Any,
+                  v: Any, tensors: Any, integers: Any, floats: Any, output: Any, lse: Any, *options: Any) -> Any:
+    """The rule of the backward operator. Gradients of captured tensors are sums over a batch, so only one call after
+    another gives those of each mapped one."""
+    def call(gradient: Any, of_lse: Any, q: Any, k: Any, v: Any, tensors: Any, output: Any, lse: Any) -> Any:
+        return operator(gradient, of_lse, q, k, v, tensors, integers, floats, output, lse, *options)
+
+    given = (output_gradient, lse_gradient, q, k, v, tensors, output, lse)
+    return _loop(info, call, given, (*in_dims[:6], *in_dims[8:10]), ())
+
+
+def _is_joinable(program: str, layout: str) -> bool:
+    """Whether a mapped dimension can be joined with the batch: no function reads the index of the batch, and no length
+    belongs to it."""
+    reads = len(_FUNCTION.findall(program)) - len(_REGION.findall(program))
+    return "b" in layout and not reads and "kv_len(%kv_len : tensor" not in program
+
+
+def _join(x: torch.Tensor, dim: int | None, size: int, axis: int) -> torch.Tensor:
+    x = x.unsqueeze(axis).expand(*x.shape[:axis], size, *x.shape[axis:]) if dim is None else x.movedim(dim, axis)
+    return x.flatten(axis, axis + 1)
+
+
+def _loop(info: Any, call: Callable[..., Any], tensors: tuple[Any, ...], in_dims: tuple[Any, ...],
+          rest: tuple[Any, ...]) -> Any:
+    def select(x: Any, dim: Any, i: int) -> Any:
+        if isinstance(x, (list, tuple)):
+            return [select(each, each_dim, i) for each, each_dim in zip(x, dim)]
+        return x if dim is None else x.select(dim, i)
+
+    results = [call(*[select(x, dim, i) for x, dim in zip(tensors, in_dims)], *rest) for i in range(info.batch_size)]
+    if isinstance(results[0], torch.Tensor):
+        return torch.stack(results), 0
+    stacked = [torch.stack(parts) for parts in zip(*results)]
+    return type(results[0])(stacked), type(results[0])([0] * len(stacked))
+
+
+def register(library: torch.library.Library) -> None:
+    """Registers the rules of all operators."""
+    packet = torch.ops.saccade.attention
+    for operator in (packet.default, packet.lse, packet.max, packet.lse_max):
+        torch.library.register_vmap(operator, functools.partial(attention_rule, operator), lib=library)
+    backward = torch.ops.saccade.attention_backward.default
+    torch.library.register_vmap(backward, functools.partial(backward_rule, backward), lib=library)

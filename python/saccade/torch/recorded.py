@@ -1,0 +1,79 @@
+"""Calls of `scaled_dot_product_attention` whose gradients PyTorch records, and the gradients of its fused operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from saccade.attention import attention
+from saccade.torch import gradients, tracing
+from saccade.torch.sdpa import mask_functions, mask_view
+from saccade.torch.traced_drop_ins import mask_dimensions
+
+
+def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: str | None,
+           scale: float | None, enable_gqa: bool, lead: tuple[int, ...], kv_heads: int,
+           dropout: tuple[float, int] | None = None) -> torch.Tensor:
+    """The output of a valid call, by differentiable operators.
+
+    Args:
+        causal: the alignment of a causal mask.
+        lead: the dimensions of the output before the queries.
+        kv_heads: the number of key and value heads.
+        dropout: the probability and the seed.
+    """
+    if enable_gqa:
+        key, value = [x if x.shape[-3] == kv_heads else x.repeat_interleave(kv_heads // x.shape[-3], -3)
+                      for x in (key, value)]
+    full = (1,) * (2 - len(lead)) + lead
+    query, key, value = [
+        x.expand(*full[:-1], heads, *x.shape[-2:]).reshape(-1, heads, *x.shape[-2:])
+        for x, heads in ((query, full[-1]), (key, kv_heads), (value, kv_heads))]
+    functions: dict[str, Any] = {}
+    if mask is not None:
+        table = _joined(mask, full)
+        found = mask_dimensions(table, (*query.shape[:3], key.shape[2]))
+        assert found is not None
+        names, single = found
+        functions = mask_functions(names, table.squeeze(single), query.dtype)
+    if dropout is not None:
+        functions |= {"dropout_p": dropout[0], "seed": dropout[1]}
+    output = attention(query, key, value, causal=causal, scale=scale, **functions)
+    return output.reshape(*lead, *output.shape[-2:])  # type: ignore[union-attr]
+
+
+def _joined(mask: torch.Tensor, lead: tuple[int, ...]) -> torch.Tensor:
+    """The mask with all dimensions before the heads as one, which has extent 1 if the mask does not vary along them."""
+    if mask.dim() <= 3:
+        return mask
+    if all(extent == 1 for extent in mask.shape[:-3]):
+        return mask.reshape(mask.shape[-3:])
+    return mask.expand(*lead[:-1], *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
+
+
+def flash_gradients(output_gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                    output: torch.Tensor, lse: torch.Tensor, dropout_p: float, is_causal: bool, *,
+                    attn_mask: torch.Tensor | None = None,
+                    scale: float | None = None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A kernel of `aten::_scaled_dot_product_flash_attention_for_cpu_backward`: the gradients of query, key and value.
+    """
+    from saccade.regions import trace
+
+    captures, regions = [], {"score": None, "mask": None}
+    precision = "f64" if query.dtype == torch.float64 else "f32"
+    if attn_mask is not None:
+        view = mask_view(attn_mask, (*query.shape[:3], key.shape[2]))
+        if view is None:
+            raise RuntimeError(f"attn_mask has shape {tuple(attn_mask.shape)}, expected one that broadcasts to "
+                               f"{(*query.shape[:3], key.shape[2])}")
+        captures = [view[1]]
+        for role, function in mask_functions(*view, query.dtype).items():
+            regions[role] = trace(function, role, precision)
+    program = tracing.make_program(query.dtype, query.shape[3], value.shape[3], "bhsd", regions["score"],
+                                   regions["mask"], causal="top_left" if is_causal else None,
+                                   has_scale=scale is not None)
+    program = gradients.differentiated(program, (True, True, True, *(False for _ in captures)))
+    found = torch.ops.saccade.attention_backward(
+        output_gradient, None, query, key, value, captures, [], [] if scale is None else [scale], output, lse, program)
+    return tuple(found)  # type: ignore[return-value]
