@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Scoring.h"
+#include <cfloat>
 #include <numbers>
 
 using namespace mlir;
@@ -143,8 +144,16 @@ static LogicalResult accumulateRow(Frame &frame, Scorer &scorer, ArrayRef<double
   updateRowMax(scorer, scores, others, row);
   double log2e = frame.rounded(type, std::numbers::log2e);
   double newMax = state.m(row);
-  for (double score : scores)
+  double largest = -INFINITY;
+  for (double score : scores) {
+    largest = maxOrNaN(largest, score);
     newMax = maxOrNaN(newMax, frame.rounded(type, score * log2e));
+  }
+  // As in kernels, a finite maximum that overflows as an exponent becomes the largest finite number, and is subtracted
+  // before the multiplication.
+  bool isSaturated = std::isinf(frame.rounded(type, largest * log2e)) && std::isfinite(largest);
+  if (isSaturated)
+    newMax = std::max(state.m(row), std::copysign(type.isF64() ? DBL_MAX : FLT_MAX, largest));
   if (newMax == -INFINITY)
     return success();
   double factor = rescale(frame, type, state.m(row), newMax);
@@ -163,7 +172,8 @@ static LogicalResult accumulateRow(Frame &frame, Scorer &scorer, ArrayRef<double
     int64_t key = frame.term(i, scores.size());
     if (scores[key] == -INFINITY)
       continue;
-    double exponent = frame.rounded(type, frame.rounded(type, scores[key] * log2e) - newMax);
+    double exponent = isSaturated ? frame.rounded(type, frame.rounded(type, scores[key] - largest) * log2e)
+                                  : frame.rounded(type, frame.rounded(type, scores[key] * log2e) - newMax);
     double weight = weights[key] = frame.rounded(type, std::exp2(exponent));
     if (!isFinal)
       state.l(row) = frame.rounded(type, state.l(row) + weight);

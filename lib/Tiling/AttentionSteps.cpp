@@ -145,7 +145,13 @@ void AttentionSteps::addSinks(State &state, Heads heads, Value count) {
       sink = arith::ExtFOp::create(b, loc, type, sink);
     // A sink of −∞ has weight 0, even if a row has no keys.
     Value isNone = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sink, number(minusInfinity));
-    Value starts[] = {arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e)),
+    // A finite sink that overflows as an exponent becomes the largest finite number, as the maxima of kernels.
+    bool lost;
+    APFloat largest = APFloat::getLargest(cast<FloatType>(type).getFloatSemantics());
+    largest.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    Value exponent = arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e));
+    exponent = arith::MaximumFOp::create(b, loc, exponent, number(-largest.convertToDouble()));
+    Value starts[] = {arith::SelectOp::create(b, loc, isNone, sink, exponent),
                       arith::SelectOp::create(b, loc, isNone, number(0.0), number(1.0))};
     Slice rows;
     rows.add(head ? fold(head) : b.getIndexAttr(0), fold(validQueries), head ? fold(heads.count) : b.getIndexAttr(1));

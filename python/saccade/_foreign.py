@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from saccade import _gpu
+from saccade.regions.traced_function import JAX, written_with
 
 
 def call_with_views(function: Callable[..., Any], q: Any, functions: dict[str, Any], **named: Any) -> Any:
@@ -16,7 +17,10 @@ def call_with_views(function: Callable[..., Any], q: Any, functions: dict[str, A
     views = {name: _view(name, x) for name, x in {"q": q, **named}.items()}
     if type(q).__module__.partition(".")[0] in ("jax", "jaxlib"):
         functions = {role: _of_numpy(x) for role, x in functions.items()}
-    result = function(**views, **functions)
+        with written_with(JAX):
+            result = function(**views, **functions)
+    else:
+        result = function(**views, **functions)
     if named.get("out") is not None:
         return named["out"]
     convert = _converter(q)

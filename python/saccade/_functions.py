@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
-import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ class _Regions(NamedTuple):
     """By the values of these numbers: a region and its text."""
 
 
-_regions: dict[tuple[Any, ...], _Regions] = {}  # by role, precision and fingerprint
+_regions: dict[tuple[Any, ...], _Regions] = {}  # by role, precision, whether q is of torch, and fingerprint
 on_cache_clear(_regions.clear)
 
 
@@ -43,15 +42,15 @@ def read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tup
     if kind != role:
         raise TypeError(f"{role} is {function!r}, expected a function {_SIGNATURES[role]}: give it as {kind}")
     if not callable(function):
-        found = _arrays.kind_of(function) or f"{function!r:.80}"
-        raise TypeError(f"{role} is {found}, expected a function {_SIGNATURES[role]}, or None")
+        raise _no_function(role, function)
     if not hasattr(q, "dtype"):
         _arrays.check_tensor("q", q)
     is_on_gpu = _gpu.ordinal_of(q) is not None
     device = "cuda" if is_on_gpu else "cpu"
     precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
+    is_torch = _arrays.is_torch(q)
     found = fingerprint(function)
-    known = None if found is None else _regions.get((role, precision, found.key))
+    known = None if found is None else _regions.get((role, precision, is_torch, found.key))
     same = None
     if found is not None and known is not None:
         same = known.regions.get(found.values(known.baked) if known.baked else ())
@@ -59,29 +58,41 @@ def read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tup
         region, text = same
         captures = region.captures_of(found.tensors, found.numbers)
     else:
-        region = trace(function, role, precision, device)
+        region = trace(function, role, precision, device, prefers_torch=is_torch)
         text, captures = _program.region_key(role, region), region.captures
         _note(role, function, found, text)
         if found and region.is_reusable:
-            _keep(role, precision, found, region, text)
+            _keep((role, precision, is_torch, found.key), found, region, text)
     arrays = captures[: len(region.capture_sources)]
     try:
         are_torch = tuple([(_gpu if is_on_gpu else _arrays).check_tensor(role, array) for array in arrays])
     except (TypeError, ValueError):
-        trace(function, role, precision, device)  # reports which one it is
+        trace(function, role, precision, device, prefers_torch=is_torch)  # reports which one it is
         raise
     return region, (text, are_torch), captures
 
 
-def _keep(role: str, precision: str, found: Fingerprint, region: Region, text: str) -> None:
-    """Caches a region under its fingerprint and baked numbers."""
-    known = _regions.get((role, precision, found.key))
+def _no_function(role: str, x: Any) -> TypeError:
+    """The error for a score, mask or weight that is no function, with what to write for tensors."""
+    expected = f"expected a function {_SIGNATURES[role]}, or None"
+    if not hasattr(x, "__dlpack__") and not _arrays.is_torch(x):
+        recipe = ": give its function as mask=block_mask.mask_mod" if hasattr(x, "mask_mod") else ""
+        return TypeError(f"{role} is {x!r:.80}, {expected}{recipe}")
+    found = _arrays.kind_of(x) or f"a {type(x).__module__.partition('.')[0].removesuffix('lib')} array"
+    recipe = {"score": ": a tensor is added to the scores by score=saccade.scores.bias(score)",
+              "mask": f": {_operands.tensor_recipe(role)}"}.get(role, "")  # fmt: skip
+    return TypeError(f"{role} is {found}, {expected}{recipe}")
+
+
+def _keep(key: tuple[Any, ...], found: Fingerprint, region: Region, text: str) -> None:
+    """Caches a region under a key of its fingerprint, and its baked numbers."""
+    known = _regions.get(key)
     baked = tuple(sorted(region.baked.union(known.baked if known else ())))
     if known is None or known.baked != baked:
         # Other values of the numbers that were baked before led to the use of more.
         if len(_regions) >= _MAX_REGIONS:
             _regions.clear()
-        known = _regions[role, precision, found.key] = _Regions(baked, {})
+        known = _regions[key] = _Regions(baked, {})
     if len(known.regions) >= _MAX_REGIONS:
         known.regions.clear()
     # The tensors of this call are not kept: they may be large, and later calls have others.
@@ -134,7 +145,7 @@ def _note(role: str, function: Callable[..., Any], found: Fingerprint | None, te
                 "int()), or if it divides, multiplies or bounds positions: a 0-d tensor is read at each call."
                 if names else "")
         title = TracedFunction(function, role).title
-        warnings.warn(errors.Warning(f"{title} was compiled {_REPEATS} times, {because}.{hint}"), stacklevel=4)
+        errors.warn(f"{title} was compiled {_REPEATS} times, {because}.{hint}")
 
 
 def _code_of(function: Any) -> Hashable:

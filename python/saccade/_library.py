@@ -12,14 +12,13 @@ import operator
 import os
 import pathlib
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import NamedTuple, NoReturn
 
 from saccade import _disk_cache
 from saccade._opaque import opaque
-from saccade.errors import CompileError, Diagnostic, Warning
+from saccade.errors import CompileError, Diagnostic, warn
 
 PATH = pathlib.Path(__file__).with_name("lib") / "libsaccade.so"
 
@@ -169,7 +168,7 @@ def context() -> int:
             if _keep_on_disk(created, *_disk_choice()) and _given is None:
                 fault = library().saccade_last_error().decode(errors="replace")
                 _given = None, _disk_cache.MAX_BYTES
-                warnings.warn(Warning(f"{fault}; {_disk_cache.VARIABLE}=0 disables this cache"), stacklevel=4)
+                warn(f"{fault}; {_disk_cache.VARIABLE}=0 disables this cache")
         return _context
 
 

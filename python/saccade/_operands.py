@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from saccade import _arrays, _gpu
@@ -53,10 +54,18 @@ def check_scale(scale: Any) -> float:
         raise TypeError(f"scale is {scale!r:.80}, expected a number or None for 1/sqrt(head size)") from None
 
 
+def tensor_recipe(name: str) -> str:
+    """How the mask or bias tensor `name` is written as a function."""
+    return (f"a boolean mask is mask=lambda b, h, i, j: {name}[b, h, i, j], with 0 for dimensions of extent 1, and a "
+            f"float mask is score=saccade.scores.bias({name}) without them; "
+            "saccade.torch.scaled_dot_product_attention and saccade.jax.dot_product_attention take both as they are")
+
+
 _RECIPES = {
-    "attn_mask": "a boolean mask is mask=lambda b, h, i, j: attn_mask[b, h, i, j], with 0 for dimensions of extent "
-                 "1, and a float mask is score=saccade.scores.bias(attn_mask) without them; "
-                 "saccade.torch.scaled_dot_product_attention takes both as they are",
+    "attn_mask": tensor_recipe("attn_mask"),
+    "attention_mask": tensor_recipe("attention_mask"),
+    "attn_bias": tensor_recipe("attn_bias"),
+    "bias": tensor_recipe("bias"),
     "is_causal": 'is_causal=True is causal="top_left"; causal="bottom_right" lets the last query attend to the last '
                  "key",
     "score_mod": "give the function as score=score_mod; its parameters are the same",
@@ -71,10 +80,19 @@ _RECIPES = {
 }
 
 
-def unknown_option(given: dict[str, Any]) -> TypeError:
-    """The error for options that `saccade.attention` does not have, with what to write for those of other libraries."""
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """", did you mean 'causal'?" for a name that is similar to a known one, otherwise nothing."""
+    import difflib  # imported late: errors only
+
+    close = difflib.get_close_matches(name, known, 1)
+    return f", did you mean {close[0]!r}?" if close else ""
+
+
+def unknown_option(given: dict[str, Any], known: Iterable[str]) -> TypeError:
+    """The error for options that `saccade.attention` does not have, with what to write for those of other libraries.
+    `known` are its own."""
     name = next(iter(given))
-    recipe = f": {_RECIPES[name]}" if name in _RECIPES else ""
+    recipe = f": {_RECIPES[name]}" if name in _RECIPES else did_you_mean(name, known)
     return TypeError(f"attention() got an unexpected keyword argument '{name}'{recipe}")
 
 

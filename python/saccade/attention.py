@@ -195,7 +195,7 @@ def attention(
         >>> out = saccade.attention(q, k, v, score=alibi, causal="bottom_right")
     """
     if unknown:
-        raise _operands.unknown_option(unknown)
+        raise _operands.unknown_option(unknown, attention.__kwdefaults__ or ())
     if is_compiling():
         return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
                       kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,

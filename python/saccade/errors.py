@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from typing import Any, NamedTuple
 
 
@@ -47,4 +49,21 @@ class CompileError(ValueError):
 
 
 class Warning(UserWarning):
-    """A warning or remark of the compiler about an accepted program."""
+    """Every warning that `saccade` issues: those of the compiler about an accepted program, functions that are compiled
+    again and again, and calls that another library computes instead."""
+
+
+# Packages whose functions call Saccade for the user.
+_CALLERS = frozenset({"saccade", "torch", "transformers", "jax", "functools", "contextlib"})
+
+
+def warn(message: str) -> None:
+    """Issues a `saccade.Warning` at the user's line: the innermost frame outside of Saccade and of the libraries that
+    call it."""
+    frame = innermost = sys._getframe(1)
+    while (frame.f_globals.get("__name__") or "").partition(".")[0] in _CALLERS and frame.f_back is not None:
+        frame = frame.f_back
+    if frame.f_back is None and (frame.f_globals.get("__name__") or "").partition(".")[0] in _CALLERS:
+        frame = innermost
+    warnings.warn_explicit(message, Warning, frame.f_code.co_filename, frame.f_lineno,
+                           registry=frame.f_globals.setdefault("__warningregistry__", {}))

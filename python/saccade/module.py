@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from saccade import errors
+from saccade import _log, errors
 from saccade._function_map import FunctionMap
-from saccade._library import Option, compiling, library, raise_error
+from saccade._library import CacheInfo, Option, cache_info, compiling, library, raise_error
 from saccade._opaque import opaque
 from saccade.function import Function, Handle
 
@@ -56,16 +55,20 @@ class Module(FunctionMap[Function]):
         """Called by `compile` with the program, its name in diagnostics, and the options of the C API."""
         self._source, self._name, self._options = source, name, options
         pointer = ctypes.c_void_p()
-        with compiling() as (context, diagnostics):
-            if error := library().saccade_compile(*_arguments(context, source, name, options), ctypes.byref(pointer)):
-                raise_error(error, tuple(diagnostics))
-        self._handle = handle = Handle(pointer, (source, name, options))
-        count = library().saccade_module_num_functions(pointer)
-        functions = (Function(handle, library().saccade_module_function_at(pointer, i)) for i in range(count))
-        self.functions: Mapping[str, Function] = MappingProxyType({function.name: function for function in functions})
-        """The public functions by name, in program order."""
+        with _log.step(f"compiling {name} for {self.target}") as step:
+            before = cache_info() if _log.is_debug() else None
+            with compiling() as (context, diagnostics):
+                given = _arguments(context, source, name, options)
+                if error := library().saccade_compile(*given, ctypes.byref(pointer)):
+                    raise_error(error, tuple(diagnostics))
+            self._handle = handle = Handle(pointer, (source, name, options))
+            count = library().saccade_module_num_functions(pointer)
+            functions = (Function(handle, library().saccade_module_function_at(pointer, i)) for i in range(count))
+            self.functions: Mapping[str, Function] = MappingProxyType({each.name: each for each in functions})
+            """The public functions by name, in program order."""
+            step.done = f"{_origin(before)} {', '.join(self.functions)} of {name} for {self.target}"
         for diagnostic in diagnostics:
-            warnings.warn(errors.Warning(diagnostic.text), stacklevel=4)  # at the caller of `compile`, which is wrapped
+            errors.warn(diagnostic.text)
 
     @property
     def target(self) -> str:
@@ -107,7 +110,7 @@ class Module(FunctionMap[Function]):
         text, diagnostics = self._text(library().saccade_explain, argument)
         for diagnostic in diagnostics:
             if "no attention uses" in diagnostic.text:
-                warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)  # at the caller of this wrapped method
+                errors.warn(diagnostic.text)
         return text
 
     def _text(self, query: Any, argument: str) -> tuple[str, list[errors.Diagnostic]]:
@@ -123,6 +126,14 @@ class Module(FunctionMap[Function]):
     def __reduce__(self) -> tuple[Any, ...]:
         # Machine code is not pickled: the receiving process compiles the program again.
         return Module, (self._source, self._name, self._options)
+
+
+def _origin(before: CacheInfo | None) -> str:
+    """Where a program came from, by the statistics before it was requested. Other threads may have changed them."""
+    now = cache_info() if before is not None else None
+    if before is None or now is None or now.compilations > before.compilations:
+        return "compiled"
+    return "disk cache hit:" if now.disk_hits > before.disk_hits else "cache hit:"
 
 
 def make_text(query: Any, source: bytes, name: str, options: tuple[tuple[str, str], ...],

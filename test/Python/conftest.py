@@ -42,3 +42,30 @@ def run_script():
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def dynamo():
+    """torch.compile knows nothing of other tests."""
+    import torch
+
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def no_grad():
+    """PyTorch records no gradients."""
+    import torch
+
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def no_warning_yet(monkeypatch):
+    """Calls that PyTorch computes warn as the first ones of a process."""
+    from saccade.torch import fallback
+
+    monkeypatch.setattr(fallback, "_warned", set())

@@ -196,8 +196,8 @@ def test_a_read_only_out_is_refused():
 
 FUNCTIONS = [
     (TypeError, "score is 'relu' | (s, b, h, i, j)", {"score": "relu"}),
-    (TypeError, "mask is a torch tensor, expected a function (b, h, i, j)", {"mask": torch.ones(5, 7).bool()}),
-    (TypeError, "score is a NumPy array, expected a function", {"score": np.ones((5, 7))}),
+    (TypeError, "mask is a torch tensor, expected a function (b, h, i, j) -> bool, or None: a boolean mask is mask=lambda", {"mask": torch.ones(5, 7).bool()}),
+    (TypeError, "or None: a tensor is added to the scores by score=saccade.scores.bias(score)", {"score": np.ones((5, 7))}),
     (TypeError, "score is saccade.masks.Mask | give it as mask", {"score": saccade.masks.causal()}),
     (TypeError, "mask is saccade.scores.Score | give it as score", {"mask": saccade.scores.soft_cap(3.0)}),
     (saccade.TraceError, "score function takes | expected (s, b, h, i, j)", {"score": lambda s, i, j: s}),
@@ -244,6 +244,8 @@ RECIPES = {
     "attn_mask": ["mask=lambda b, h, i, j: attn_mask", "saccade.scores.bias(attn_mask)"], "is_causal": ['causal="top_left"'],
     "score_mod": ["score=score_mod"], "block_mask": ["mask=block_mask.mask_mod"], "enable_gqa": ["multiple of the heads"],
     "colour": ["unexpected keyword argument 'colour'"],
+    "bias": ["score=saccade.scores.bias(bias)", "mask=lambda b, h, i, j: bias[b, h, i, j]"],
+    "casual": ["did you mean 'causal'?"],
 }  # fmt: skip
 
 

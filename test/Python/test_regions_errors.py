@@ -19,6 +19,7 @@ table = torch.rand(4, 8)
 vector = torch.rand(8)
 array, point = table.numpy().copy(), np.array(2.0)
 holder = [torch.rand(2, 2)]
+bytes_ = torch.ones(8, dtype=torch.uint8)
 scale, parameter = torch.tensor(2.0), torch.nn.Parameter(torch.rand(8))
 
 
@@ -26,6 +27,10 @@ def named_branch(b, h, i, j):
     if i > j:
         return True
     return False
+
+
+def whole_number(b, h, i, j):
+    return np.bitwise_and(i, j)
 
 
 def mutates_capture(s, b, h, i, j):
@@ -192,14 +197,18 @@ RESULTS = [
     ("score", lambda b, h, i, j: 1.0, ["takes (b, h, i, j)", "expected (s, b, h, i, j)"]),
     ("mask", 3, ["mask is a int", "expected a function of (b, h, i, j)"]),
     ("mask", torch.ones(3, 3, dtype=torch.bool), ["mask is a Tensor", "expected a function"]),
-    ("mask", lambda b, h, i, j: None, ["returns None", "a boolean or an integer"]),
+    ("mask", lambda b, h, i, j: None, ["returns None", "expected a boolean"]),
     ("score", lambda s, b, h, i, j: "s", ["returns a str", "a number"]),
     ("score", lambda s, b, h, i, j: (s, s), ["returns a tuple"]),
     ("score", no_number, ["returns a tuple", "(" + line(no_number, 0, "def no_number(")]),
     ("score", functools.partial(no_number), ["returns a tuple", "(" + line(no_number, 0, "def")]),
     ("mask", no_number, ["takes (s, b, h, i, j)", "(" + line(no_number, 0, "def no_number(")]),
     ("score", lambda s, b, h, i, j: torch.ones(3), ["a tensor of 1 dimension,", "expected a number"]),
-    ("mask", lambda b, h, i, j: j - i * 0.5, ["returns a float32", "a boolean or an integer", "use a score function"]),
+    ("mask", lambda b, h, i, j: j - i * 0.5, ["returns a float32", "expected a boolean", "use a score function"]),
+    ("mask", lambda b, h, i, j: (i + j) % 3, ["returns an int64", "expected a boolean", "!= 0"]),
+    ("mask", lambda b, h, i, j: bytes_[h], ["returns a uint8", "expected a boolean", "!= 0"]),
+    ("mask", lambda b, h, i, j: 1, ["returns an int64", "expected a boolean", "!= 0"]),
+    ("mask", whole_number, ["returns an int64", "(" + line(whole_number, 0, "def whole_number(")]),
     ("score", lambda s, b, h, i, j: i > j, ["returns a boolean", "use a mask function"]),
     ("score", lambda s, b, h, i, j: array[h, j] > 0, ["returns a boolean", "use a mask function"]),
 ]  # fmt: skip

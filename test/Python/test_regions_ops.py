@@ -70,13 +70,13 @@ SCORES = {
 }  # fmt: skip
 MASKS = {
     "less": "j <= i", "compare all": "(i < j) | (i <= h) | (i > j + 3) | (i >= 4) | (i == j) | (h != 1)",
-    "bits": "((i ^ j) & 3 | h) != 0", "not": "~(i > j)", "integer": "(i + j) % 3", "number of bits": "(i ^ j) & 4",
-    "true": "True", "zero": "0",
+    "bits": "((i ^ j) & 3 | h) != 0", "not": "~(i > j)", "remainder": "(i + j) % 3 != 0", "bit": "((i ^ j) & 4) != 0",
+    "true": "True", "false": "False",
     "logic": "x.logical_and(i > 1, x.logical_or(j > 3, x.logical_not(h > 0))) | x.logical_xor(i > 3, j > 9)",
     "band": "abs(i - j) <= 3", "open band": "abs(i - j) < h + 1", "reversed": "3 >= abs(j - i)",
     "floats": "j * 0.5 < i + 0.25", "documents": "words[i] == words[j]", "lengths": "j < longs[b] + 9",
     "flags": "flags[j] & (words[j] > -3)", "bytes": "bytes_[j] >= bytes_[i]", "blocks": "i // 2 == j // 4",
-    "product of booleans": "(i > 1) * (j > 2) * (h + 1)", "shifts": "((1 << (j % 8)) & 85) | (j >> 2 == i)",
+    "product of booleans": "(i > 1) * (j > 2) * (h > 0)", "shifts": "(((1 << (j % 8)) & 85) | (j >> 2 == i)) != 0",
     "choice": "x.where(h == 1, i >= j, j % 2 == 0)", "nothing": "j < 0", "equal floats": "vector[j] != vector[i]",
     "nothing captured": "h < 2",
 }  # fmt: skip

@@ -20,14 +20,7 @@ import saccade.torch.backend
 
 sdpa = F.scaled_dot_product_attention
 
-
-@pytest.fixture(autouse=True)
-def dynamo():
-    """torch.compile knows nothing of other tests, and no gradients are recorded."""
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo", "no_grad")
 
 
 graphs = []
@@ -303,3 +296,16 @@ def test_wrong_options_are_refused():
     torch._dynamo.reset()
     refused(torch._dynamo.exc.BackendCompilerFailed, ["epilogue_fusion", "inner and whole_graph"], lambda: call(inner="eager", epilogue_fusion=True))
     assert math.isfinite(call(inner="eager").sum())
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"whole_grph": True}, "has no option 'whole_grph', did you mean 'whole_graph'"),
+    ({"iner": "eager"}, "has no option 'iner', did you mean 'inner'"),
+    ({"max_autotun": True}, "has no option 'max_autotun', did you mean 'max_autotune'"),
+    ({"inner": "eager", "colour": 1}, "has no option 'colour': its options are inner and whole_graph"),
+    ({"inner": "eager", "max_autotune": True}, "the options max_autotune are those of Inductor, found inner='eager'"),
+])  # fmt: skip
+def test_unknown_options_are_refused(options, words):
+    q, k, v = tensors()
+    with pytest.raises(Exception, match=words):
+        torch.compile(lambda x: sdpa(x, k, v), backend="saccade", options=options)(q)

@@ -14,7 +14,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 import saccade.torch
-from saccade.torch import fallback, flex, sdpa
+from saccade.torch import flex, sdpa
 
 generator = torch.Generator().manual_seed(1)
 q, k, v = torch.randn(3, 2, 4, 6, 8, generator=generator)
@@ -43,8 +43,7 @@ def served(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def no_warning_yet(monkeypatch):
-    monkeypatch.setattr(fallback, "_warned", set())
+def quick_flex(no_warning_yet, monkeypatch):
     monkeypatch.setattr(flex_module, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)  # a quick evaluation by PyTorch
 
 
@@ -138,7 +137,7 @@ def test_gradients_of_a_module_are_pytorchs(served):
         return module.in_proj_weight.grad.clone()
 
     expected = gradient()
-    with saccade.torch.enabled(), pytest.warns(UserWarning, match="requires grad"):
+    with saccade.torch.enabled(), pytest.warns(saccade.Warning, match="requires grad"):
         found = gradient()
     close(found, expected)
     assert served["sdpa"] == 0
@@ -181,7 +180,7 @@ def test_what_saccade_does_not_take_is_pytorchs_with_one_warning(served):
     nested = torch.nested.nested_tensor([torch.ones(4, 7, 8), torch.ones(4, 5, 8)])
     with saccade.torch.enabled():
         assert F.scaled_dot_product_attention(nested, nested, nested).is_nested  # PyTorch dispatches them elsewhere
-        with pytest.warns(UserWarning, match="attn_mask should not be set when is_causal=True"):
+        with pytest.warns(saccade.Warning, match="attn_mask should not be set when is_causal=True"):
             F.scaled_dot_product_attention(q, k, v, torch.zeros(6, 6), is_causal=True)
         with warnings.catch_warnings():
             warnings.simplefilter("error")

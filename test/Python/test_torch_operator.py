@@ -12,13 +12,7 @@ import saccade
 import saccade.torch
 from saccade.torch import attention_operator
 
-
-@pytest.fixture(autouse=True)
-def dynamo():
-    """torch.compile knows nothing of other tests."""
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo")
 
 
 def calls_of(function, *arguments):

@@ -13,7 +13,7 @@ from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 
 import saccade
 import saccade.torch
-from saccade.torch import fallback, sdpa
+from saccade.torch import sdpa
 
 ours, pytorchs = saccade.torch.scaled_dot_product_attention, F.scaled_dot_product_attention
 generator = torch.Generator().manual_seed(1)
@@ -26,11 +26,6 @@ def close(found, expected, tolerance=1e-5):
     assert found.shape == expected.shape
     assert found.stride() == expected.stride()
     assert not found.numel() or (found - expected).abs().max() <= tolerance
-
-
-@pytest.fixture
-def no_warning_yet(monkeypatch):
-    monkeypatch.setattr(fallback, "_warned", set())
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
@@ -121,34 +116,16 @@ def test_what_pytorch_takes_and_saccade_does_not_is_named():
 # --- calls that are PyTorch's -----------------------------------------------------------------------------------------
 
 
-def test_gradients_are_pytorchs_with_one_warning(no_warning_yet):
-    x = q.clone().requires_grad_()
-    with pytest.warns(UserWarning, match="computed by PyTorch instead of Saccade: a tensor requires grad") as warned:
-        ours(x, k, v).sum().backward()
-    assert warned[0].filename == __file__
-    found, x.grad = x.grad, None
-    pytorchs(x, k, v).sum().backward()
-    assert torch.equal(found, x.grad)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ours(x, k, v)
-        with torch.no_grad():
-            close(ours(x, k, v), pytorchs(x, k, v))
-            assert not ours(torch.nn.Parameter(q), k, v).requires_grad
-
-
-def test_gradients_can_be_refused(monkeypatch):
-    x = q.clone().requires_grad_()
-    monkeypatch.setattr(saccade.torch, "on_grad", "raise")
-    with pytest.raises(NotImplementedError, match=r"requires grad.*on_grad"):
-        ours(x, k, v)
-    with pytest.raises(NotImplementedError, match="requires grad"):
-        ours(q, k, v, torch.zeros(6, 9, requires_grad=True))
+def test_gradients_are_those_of_compiled_code():
+    x, bias = q.clone().requires_grad_(), torch.randn(6, 9, requires_grad=True)
+    output = ours(x, k, v, bias)
+    assert "saccade" in str(output.grad_fn).lower() or "Attention" in str(output.grad_fn.next_functions)
+    found = torch.autograd.grad(output.sum(), (x, bias))
+    for one, other in zip(found, torch.autograd.grad(pytorchs(x, k, v, bias).sum(), (x, bias))):
+        close(one, other)
     with torch.no_grad():
-        ours(x, k, v)
-    monkeypatch.setattr(saccade.torch, "on_grad", "maybe")
-    with pytest.raises(ValueError, match="on_grad is 'maybe', expected"):
-        ours(x, k, v)
+        close(ours(x, k, v), pytorchs(x, k, v))
+        assert not ours(torch.nn.Parameter(q), k, v).requires_grad
 
 
 def test_tracers_and_modes_see_the_operators_of_pytorch():
@@ -158,8 +135,17 @@ def test_tracers_and_modes_see_the_operators_of_pytorch():
     graph = make_fx(lambda x: ours(x, x, x))(q)
     assert any("flash_attention" in str(node.target) for node in graph.graph.nodes)
     assert ours(*(x.to("meta") for x in (q, k, v))).shape == q.shape
-    traced = torch.jit.trace(lambda x: ours(x, k, v), q, check_trace=False)
-    close(traced(2 * q), pytorchs(2 * q, k, v))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*deprecated:DeprecationWarning")
+@pytest.mark.parametrize("call", [lambda f, x: f(x, k, v), lambda f, x: f(x, k, v, mask), lambda f, x: f(x[0], k[0], v[0])],
+                         ids=["plain", "mask", "three dimensions"])
+def test_jit_trace_records_the_operators_of_pytorch_without_warnings(call):
+    call(ours, q)  # its kernel is known
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        traced = torch.jit.trace(lambda x: call(ours, x), q)
+    close(traced(2 * q), call(pytorchs, 2 * q))
 
 
 def test_torch_compile_makes_an_operator_of_a_call():

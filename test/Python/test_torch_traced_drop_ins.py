@@ -15,13 +15,7 @@ from saccade.torch.backend import saccade as backend
 
 Q, K, V = (torch.randn(2, 2, 8, 16) for _ in range(3))
 
-
-@pytest.fixture(autouse=True)
-def dynamo():
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo", "no_grad")
 
 
 def eager_inner(graph, inputs):
@@ -62,7 +56,7 @@ def test_functions_that_saccade_cannot_trace_are_computed_by_pytorch():
         return torch.erfinv(s / 100)
 
     expected = flex_attention(Q, K, V, score)
-    with saccade.torch.enabled(), pytest.warns(UserWarning, match="computed by PyTorch"):
+    with saccade.torch.enabled(), pytest.warns(saccade.Warning, match="computed by PyTorch"):
         assert torch.equal(flex_attention(Q, K, V, score), expected)
 
 

@@ -61,13 +61,7 @@ TRACED = {
             ["attend is called in what torch.jit.trace traces"]),
 }
 
-
-@pytest.fixture(autouse=True)
-def dynamo():
-    """torch.compile knows nothing of other tests."""
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("dynamo")
 
 
 @pytest.mark.parametrize(("function", "name"), OPAQUE.values(), ids=OPAQUE)

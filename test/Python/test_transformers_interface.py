@@ -11,17 +11,12 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers_families import FAMILIES, inputs_of
 
 import saccade.transformers
-from saccade.transformers import attention_forward, interface, set_training
+from saccade.transformers import attention_forward
 
 BATCH, HEADS, KV_HEADS, QUERIES, KEYS, SIZE = 2, 4, 2, 6, 9, 16
 
 
-@pytest.fixture(autouse=True)
-def no_grad_and_fallback(monkeypatch):
-    monkeypatch.setattr(interface, "_warned", set())
-    with torch.no_grad():
-        yield
-    set_training("fallback")
+pytestmark = pytest.mark.usefixtures("no_grad", "no_warning_yet")
 
 
 @pytest.fixture
@@ -140,26 +135,30 @@ def test_training(name):
             mask = given["attention_mask"].bool()
             (output[mask] if output.shape[:2] == mask.shape else output).square().mean().backward()
         results.append(torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None]))
-    assert len(shown) == 1 and "requires gradients, which compiled code does not have yet" in shown[0]
+    assert len(shown) == 1 and "computed by PyTorch instead of Saccade: a tensor requires grad" in shown[0]
     assert (results[1] - results[0]).norm() < 1e-4 * results[0].norm()
 
 
 def test_dropout(qkv):
-    with pytest.warns(UserWarning, match="requires dropout"):
+    with pytest.warns(saccade.Warning, match="dropout is not supported") as warned:
         found, _ = attention_forward(module(), *qkv, None, dropout=0.5)
+    assert warned[0].filename == __file__
     assert not torch.allclose(found, attention_forward(module(), *qkv, None)[0], atol=1e-2)
 
 
-def test_error_instead_of_fallback(qkv):
-    set_training("error")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*deprecated:DeprecationWarning")
+def test_jit_trace_records_the_operators_of_pytorch(qkv):
     q, k, v = qkv
-    with torch.enable_grad(), pytest.raises(ValueError, match=r"requires gradients.*expected eval"):
-        attention_forward(module(), q.requires_grad_(), k, v, None)
-    with pytest.raises(ValueError, match="requires dropout"):
-        attention_forward(module(), *qkv, None, dropout=0.1)
-    attention_forward(module(), *qkv, None)
-    with pytest.raises(ValueError, match="action is 'never', expected one of 'fallback', 'error'"):
-        set_training("never")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", saccade.Warning)
+        traced = torch.jit.trace(lambda q: attention_forward(module(), q, k, v, None)[0], q)
+    torch.testing.assert_close(traced(2 * q), attention_forward(module(), 2 * q, k, v, None)[0])
+
+
+def test_autocast_leaves_float64(qkv):
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attention_forward(module(), *qkv, None)[0].dtype == torch.bfloat16
+        assert attention_forward(module(), *[x.double() for x in qkv], None)[0].dtype == torch.float64
 
 
 def test_weights_are_not_returned(qkv):
@@ -168,7 +167,7 @@ def test_weights_are_not_returned(qkv):
     model.set_attn_implementation("saccade")
     with pytest.raises(ValueError, match="Please set it to 'eager' instead"):
         model.config.output_attentions = True
-    with pytest.warns(UserWarning, match='does not return attention weights: use "eager"'):
+    with pytest.warns(saccade.Warning, match='does not return attention weights: use "eager"'):
         assert attention_forward(module(), *qkv, None, output_attentions=True)[1] is None
 
 

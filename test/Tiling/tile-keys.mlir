@@ -96,8 +96,10 @@ func.func @a_sink_is_the_initial_state(%x: tensor<?x64xf32>, %sink: f32, %n: ind
   // CHECK-DAG: %[[NINF:.*]] = arith.constant 0xFF800000 : f32
   // CHECK-DAG: %[[EMPTY:.*]] = linalg.fill ins(%[[NINF]] : f32) {{.*}} -> tensor<384xf32>
   // CHECK-DAG: %[[ZERO:.*]] = linalg.fill ins(%{{.*}} : f32) {{.*}} -> tensor<384xf32>
-  // CHECK-DAG: %[[M:.*]] = arith.mulf %[[SINK]], %[[LOG2E]] : f32
+  // CHECK-DAG: %[[SCALED:.*]] = arith.mulf %[[SINK]], %[[LOG2E]] : f32
+  // CHECK-DAG: %[[FINITE:.*]] = arith.maximumf %[[SCALED]], %{{.*}} : f32
   // CHECK-DAG: %[[NONE:.*]] = arith.cmpf oeq, %[[SINK]], %[[NINF]] : f32
+  // CHECK-DAG: %[[M:.*]] = arith.select %[[NONE]], %[[SINK]], %[[FINITE]] : f32
   // CHECK-DAG: %[[L:.*]] = arith.select %[[NONE]], %{{.*}}, %{{.*}} : f32
   // CHECK: %[[ROWS:.*]] = tensor.extract_slice %[[EMPTY]][0] [%[[COUNT:.*]]] [1]
   // CHECK: %[[FILLED:.*]] = linalg.fill ins(%[[M]] : f32) outs(%[[ROWS]]

@@ -9,7 +9,6 @@
 #include "VectorizeRegion.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include <limits>
 #include <numbers>
 
@@ -380,8 +379,7 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   forLanesOfRows([&](int64_t first, Value mask) {
     Value tileMax =
         reduceRows(e, state.laneValues, first, minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
-    RowMax max = emitRowMax(e, tileMax, load(op.getMax(), first, mask), e.broadcast(toBase2),
-                            /*isFinite=*/op->hasAttr(finiteMaxAttr));
+    RowMax max = emitRowMax(e, tileMax, load(op.getMax(), first, mask), e.broadcast(toBase2), getMaxRange(op));
     Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/packingFactor > 1);
     store(max.max, op.getMax(), first, mask);
     e.storeVector(max.factor, state.factors, e.index(first));

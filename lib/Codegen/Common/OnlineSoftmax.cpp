@@ -1,6 +1,8 @@
 //===- OnlineSoftmax.cpp - Arithmetic of the online softmax -------------------===//
 #include "OnlineSoftmax.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include <limits>
 #include <numbers>
 
 using namespace mlir;
@@ -10,11 +12,31 @@ static Value compare(KernelEmitter &e, arith::CmpFPredicate predicate, Value x, 
   return arith::CmpFOp::create(e.b, e.loc, predicate, x, y);
 }
 
-RowMax saccade::emitRowMax(KernelEmitter &e, Value tileMax, Value before, Value toBase2, bool isFinite) {
+/// x · factor, with the largest finite numbers in place of overflow.
+static Value multiplySaturating(KernelEmitter &e, Value x, Value factor) {
+  Value product = e.mulf(x, factor);
+  auto isInfinite = [&](Value of) {
+    double infinity = std::numeric_limits<double>::infinity();
+    return compare(e, arith::CmpFPredicate::OEQ, math::AbsFOp::create(e.b, e.loc, of), e.floatLike(of, infinity));
+  };
+  double largest = e.type.isF64() ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  Value isNegative = compare(e, arith::CmpFPredicate::OLT, x, e.floatLike(x, 0.0));
+  Value bound = e.select(isNegative, e.floatLike(x, -largest), e.floatLike(x, largest));
+  return e.select(isInfinite(x), product, e.select(isInfinite(product), bound, product));
+}
+
+MaxRange saccade::getMaxRange(attn::AccumulateOp op) {
+  if (op->hasAttr(attn::finiteMaxAttr))
+    return MaxRange::Finite;
+  // A score region may compute any number. Scores without one are products of the operands.
+  return op.getScore().empty() ? MaxRange::Any : MaxRange::Overflowing;
+}
+
+RowMax saccade::emitRowMax(KernelEmitter &e, Value tileMax, Value before, Value toBase2, MaxRange range) {
   RowMax row;
-  row.scaled = e.mulf(tileMax, toBase2);
+  row.scaled = range == MaxRange::Overflowing ? multiplySaturating(e, tileMax, toBase2) : e.mulf(tileMax, toBase2);
   row.max = e.maxf(row.scaled, before);
-  row.base = isFinite ? row.max : e.zeroIfMinusInfinity(row.max);
+  row.base = range == MaxRange::Finite ? row.max : e.zeroIfMinusInfinity(row.max);
   row.factor = e.exp2(e.subf(before, row.base));
   return row;
 }

@@ -8,6 +8,7 @@
 #define SACCADE_LIB_CODEGEN_COMMON_ONLINESOFTMAX_H
 
 #include "KernelEmitter.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade {
 
@@ -18,10 +19,16 @@ struct RowMax {
   mlir::Value base;   ///< max, or 0 if no key has been visible
   mlir::Value factor; ///< 2^(before − base), which rescales the state
 };
-/// `tileMax` is the largest score of the tile, `toBase2` the positive factor from scores to exponents. `isFinite`: max
-/// is known to be finite.
-RowMax emitRowMax(KernelEmitter &e, mlir::Value tileMax, mlir::Value before, mlir::Value toBase2,
-                  bool isFinite = false);
+/// What is known of the maximum of a row after a tile.
+enum class MaxRange {
+  Finite,      ///< never −∞
+  Any,         ///< −∞ without visible keys
+  Overflowing, ///< and a finite score may overflow as an exponent: it becomes the largest finite one of its sign
+};
+MaxRange getMaxRange(attn::AccumulateOp op);
+
+/// `tileMax` is the largest score of the tile, `toBase2` the positive factor from scores to exponents.
+RowMax emitRowMax(KernelEmitter &e, mlir::Value tileMax, mlir::Value before, mlir::Value toBase2, MaxRange range);
 
 /// The weight of a score s is 2^((s − shift) · toBase2 + offset).
 struct Exponent {

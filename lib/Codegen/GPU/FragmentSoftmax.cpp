@@ -172,7 +172,7 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   SmallVector<Value> tileMax = rowMaxima(e, scores, reduce), factors, sums(fragment.rows.size());
   SmallVector<RowMax> maxima;
   for (auto [r, max] : llvm::enumerate(tileMax)) {
-    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2));
+    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, getMaxRange(op)));
     e.store(maxima.back().max, state.max, r);
     factors.push_back(maxima.back().factor);
   }
@@ -289,7 +289,7 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
   for (auto [r, max] : llvm::enumerate(tileMax)) {
     sums.push_back(reduce(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
     inverses.push_back(finalizeRow(e, sums.back()).inverse);
-    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2));
+    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, getMaxRange(op)));
   }
   SmallVector<Value> exponents = exponentsOf(e, scores, tileMax, maxima);
   Value begin = e.add(at(e, 3), e.toIndex(first));

@@ -11,6 +11,7 @@ import numpy as np
 from jax import export
 
 import saccade
+from saccade import _log
 from saccade.jax.errors import LoweringError
 from saccade.jax.program import Program, Value
 from saccade.jax.reader import read
@@ -41,9 +42,13 @@ def compile(fn: Any, *example_args: Any, **options: Any) -> Compiled:
     is_symbolic = any(not isinstance(extent, int) for leaf in leaves for extent in np.shape(leaf))
     if not is_symbolic:
         with contextlib.suppress(LoweringError):
-            return Compiled(read(jitted.lower(*example_args)), **options)
+            with _log.step("lowering by JAX"):
+                program = read(jitted.lower(*example_args))
+            return Compiled(program, **options)
     # An export records which arguments JAX dropped, and supports dynamic extents.
-    return Compiled(read(export.export(jitted, platforms=["cpu"])(*example_args)), **options)
+    with _log.step("exporting by JAX"):
+        program = read(export.export(jitted, platforms=["cpu"])(*example_args))
+    return Compiled(program, **options)
 
 
 class Compiled:
@@ -56,7 +61,8 @@ class Compiled:
         # Prepacking: results that depend only on constants are computed here.
         self.module = saccade.compile(program.text, **{"prepack": bool(fixed), **options})
         self._checked: set[tuple[tuple[int, ...], ...]] = set()
-        self._main = self.module.main.bind(**fixed) if fixed else self.module.main
+        with _log.step(f"packing {len(fixed)} constants"):
+            self._main = self.module.main.bind(**fixed) if fixed else self.module.main
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function. Raises TypeError for another pytree or data type, ValueError for extents that the

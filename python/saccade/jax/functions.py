@@ -18,6 +18,7 @@ import numpy as np
 from saccade import regions
 from saccade.masks import Mask
 from saccade.regions.rebuild import rebuild
+from saccade.regions.traced_function import JAX, written_with
 from saccade.scores import Score
 
 
@@ -100,7 +101,8 @@ def trace(function: Callable[..., Any], role: str, precision: str) -> tuple[regi
     if isinstance(function, (Score, Mask)):
         function = function.function
     originals: dict[int, tuple[Any, Any]] = {}
-    region = regions.trace(replaced(function, originals), role, precision, bakes_numbers=True)
+    with written_with(JAX):
+        region = regions.trace(replaced(function, originals), role, precision, bakes_numbers=True, prefers_torch=False)
     return region, tuple([originals[id(array)][1] if id(array) in originals else jnp.asarray(_plain(array))
                           for array in region.captures])
 

@@ -72,7 +72,7 @@ class Region:
 
 
 def trace(function: Callable[..., Any], role: str, precision: str, device: str = "cpu", *,
-          bakes_numbers: bool = False) -> Region:
+          bakes_numbers: bool = False, prefers_torch: bool | None = None) -> Region:
     """Traces a Python function to a region.
 
     Args:
@@ -80,15 +80,17 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
             batch b, (p, b, h, i, j) for a weight p, or (b, h, i, j) for a mask. It may compute with them, with Python
             scalars, and with elements of captured tensors or arrays: `table[h, i - j]`; negative indices count from the
             end. The arguments are torch tensors if it captures torch tensors or names torch, otherwise proxies for
-            NumPy functions; if it does neither, torch tensors if torch is imported. NumPy arrays beside torch tensors
-            are read as tensors. A captured list of numbers, nested or not, may be indexed as well.
+            NumPy functions; if it captures and names neither, `prefers_torch` decides. NumPy arrays beside torch
+            tensors are read as tensors. A captured list of numbers, nested or not, may be indexed as well.
         role: "score", "mask" or "weight".
         precision: the type of the score, "f32" or "f64".
         device: where captured tensors must be, "cpu" or "cuda".
         bakes_numbers: whether all captured numbers are constants, for callers whose programs take tensors only.
+        prefers_torch: whether the arguments are torch tensors in a function that computes with neither torch nor NumPy
+            by name; None: if torch is imported.
 
     Raises:
-        TraceError: (a TypeError) the function has another signature, returns no number (a mask: no boolean or integer),
+        TraceError: (a TypeError) the function has another signature, returns no number (a mask: no boolean),
             uses the value of an argument (if, int(), .item()), calls an unsupported function, or indexes a captured
             tensor with another rank.
         TypeError, ValueError: a captured tensor is rejected as an argument of `saccade.attention` would be.
@@ -104,6 +106,7 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
         raise ValueError(f"found role {role!r} and precision {precision!r}, expected one of {', '.join(PARAMETERS)}, "
                          "'f32' or 'f64'")
     TracedFunction(function, role, device).check_arity()
+    takes_torch = _takes_torch(function, prefers_torch)
     found = fingerprint(function)
     baked = set(range(len(found.numbers))) if found and (bakes_numbers or found.reads_types()) else set()
     while True:
@@ -112,7 +115,7 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
         if found is not None and len(baked) < len(found.numbers):
             traced.traced = _with_numbers(function, found, baked, used)
         try:
-            region = _trace(traced, {"f32": "float32", "f64": "float64"}[precision], found, baked)
+            region = _trace(traced, {"f32": "float32", "f64": "float64"}[precision], found, baked, takes_torch)
         except Exception:
             # The error may be due to a captured number that is no int or float.
             if found is None or len(baked) == len(found.numbers):
@@ -153,10 +156,11 @@ def _with_numbers(function: Callable[..., Any], found: Fingerprint, baked: set[i
     return rebuild_numbers(function, replace)
 
 
-def _trace(traced: TracedFunction, floating: str, found: Fingerprint | None, baked: set[int]) -> Region:
+def _trace(traced: TracedFunction, floating: str, found: Fingerprint | None, baked: set[int],
+           takes_torch: bool) -> Region:
     """One run of the function. `floating` is the type of the score."""
     tracer: Any
-    if _takes_torch(traced):
+    if takes_torch:
         from saccade.regions import torch_trace
 
         tracer = torch_trace.Tracer(traced, floating)
@@ -205,10 +209,10 @@ def _type_of(array: Any) -> str:
 
 def _result(traced: TracedFunction, tracer: Any, result: Any, precision: str) -> Node:
     """Converts the function's result to the value that the region yields."""
-    expected = "a boolean or an integer" if traced.role == "mask" else "a number"
+    expected = "a boolean" if traced.role == "mask" else "a number"
     builder: Builder = tracer.builder
     if type(result) is Number:
-        result = result._bake() if traced.role == "mask" else builder.to(result, builder.result_type(result))
+        result = builder.to(result, builder.result_type(result))
     if isinstance(result, Node):
         node = result
     elif isinstance(result, (bool, int, float)):
@@ -218,16 +222,17 @@ def _result(traced: TracedFunction, tracer: Any, result: Any, precision: str) ->
         found = "None" if result is None else f"a {type(result).__name__}"
         raise traced.function_error(f"returns {found}, expected {expected}")
     if traced.role == "mask":
-        if node.kind == FLOAT:
-            hint = "use a score function to add to scores"
-            raise traced.function_error(f"returns a {node.dtype}, expected {expected}: {hint}")
-        return builder.convert(node, "bool")
+        if node.kind != BOOL:
+            found = f"{'an' if node.dtype.startswith('i') else 'a'} {node.dtype}"
+            hint = "use a score function to add to scores" if node.kind == FLOAT else "compare it, as by != 0"
+            raise traced.function_error(f"returns {found}, expected {expected}: {hint}")
+        return node
     if node.kind == BOOL:
         raise traced.function_error(f"returns a boolean, expected {expected}: use a mask function to mask out keys")
     return builder.convert(node, precision)
 
 
-def _takes_torch(traced: TracedFunction) -> bool:
+def _takes_torch(function: Callable[..., Any], prefers_torch: bool | None) -> bool:
     """Whether the function computes with torch tensors (otherwise with NumPy arrays)."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is None or not hasattr(torch, "Tensor"):
@@ -236,7 +241,7 @@ def _takes_torch(traced: TracedFunction) -> bool:
         return True
     found: set[str] = set()
     named: set[str] = set()
-    for _, value in variables(traced.function):
+    for _, value in variables(function):
         if isinstance(value, (torch.Tensor, numpy.ndarray)):
             found.add("torch" if isinstance(value, torch.Tensor) else "numpy")
         elif isinstance(value, types.ModuleType):
@@ -245,4 +250,6 @@ def _takes_torch(traced: TracedFunction) -> bool:
             named.add((getattr(value, "__module__", None) or type(value).__module__).partition(".")[0])
     if found:
         return "torch" in found
-    return "torch" in named or "numpy" not in named
+    if "torch" in named or "numpy" in named:
+        return "torch" in named
+    return prefers_torch is not False

@@ -21,7 +21,7 @@ from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.lists import NumberList, is_list_of_numbers
 from saccade.regions.numbers import Number
 from saccade.regions.rebuild import rebuild
-from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
+from saccade.regions.traced_function import NUMPY, PARAMETERS, TracedFunction, TraceError
 
 
 class Tracer:
@@ -78,18 +78,20 @@ class Tracer:
         """A NumPy function on scalars."""
         operation = names.NUMPY.get(name)
         if operation is None:
+            prefix, _ = NUMPY.get()
             raise self.traced.error(
-                f"calls np.{name} on positions or scores, which regions do not support: use arithmetic, comparisons, "
-                "np.where and reads of single elements of captured arrays")
+                f"calls {prefix}.{name} on positions or scores, which regions do not support: use arithmetic, "
+                f"comparisons, {prefix}.where and reads of single elements of captured arrays")
         return Value(self, operation(self.builder, *[self.operand(x) for x in inputs]))
 
     def refuse_value(self) -> NoReturn:
+        prefix, library = NUMPY.get()
         raise self.traced.error(
             "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, "
-            "not, min() and max() write np.where(condition, a, b), &, |, ~, np.minimum and np.maximum; instead of "
-            "int(), float() and functions of math use .astype(dtype) and functions of NumPy; capture arrays that are "
-            "indexed by name instead of creating them in the function; index an array, or a list of numbers, instead "
-            "of a tuple or a range")
+            f"not, min() and max() write {prefix}.where(condition, a, b), &, |, ~, {prefix}.minimum and "
+            f"{prefix}.maximum; instead of int(), float() and functions of math use .astype(dtype) and functions of "
+            f"{library}; capture arrays that are indexed by name instead of creating them in the function; index an "
+            "array, or a list of numbers, instead of a tuple or a range")
 
 
 class Traced(NDArrayOperatorsMixin):  # type: ignore[misc]
@@ -107,7 +109,7 @@ class Traced(NDArrayOperatorsMixin):  # type: ignore[misc]
             return _computed(tracer, getattr(ufunc, method)(*_real(inputs), **_real(options)))
         if method != "__call__" or options:
             extra = ", ".join(options) or method
-            raise tracer.traced.error(f"calls np.{ufunc.__name__} with {extra}, expected scalars only")
+            raise tracer.traced.error(f"calls {NUMPY.get()[0]}.{ufunc.__name__} with {extra}, expected scalars only")
         return tracer.apply(ufunc.__name__, inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -126,7 +128,8 @@ class Traced(NDArrayOperatorsMixin):  # type: ignore[misc]
         except TraceError:
             raise
         except TypeError as error:
-            raise tracer.traced.error(f"calls np.{function.__name__} with arguments that are not scalar") from error
+            raise tracer.traced.error(
+                f"calls {NUMPY.get()[0]}.{function.__name__} with arguments that are not scalar") from error
 
     __hash__ = object.__hash__
 
@@ -162,6 +165,10 @@ class Value(Traced):
         if name not in KIND:
             raise self._tracer.traced.error(f"converts to {name}, expected one of {', '.join(KIND)}")
         return Value(self._tracer, self._tracer.builder.convert(self._node, name, rounds=True))
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{self!r} has no attribute {name!r}: use arithmetic, comparisons and functions of "
+                             f"{NUMPY.get()[1]}, such as {NUMPY.get()[0]}.where")
 
     def clip(self, min: Any = None, max: Any = None) -> Value:
         return cast(Value, np.clip(self, min, max))

@@ -12,6 +12,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j"),
@@ -24,6 +25,20 @@ _MEANINGS = {"s": "score of query i and key j", "p": "weight of key j for query 
 
 
 _Error = TypeVar("_Error", bound=Exception)
+
+NUMPY: ContextVar[tuple[str, str]] = ContextVar("NUMPY", default=("np", "NumPy"))
+"""The module that functions which are traced with NumPy were written with, in messages: its usual prefix and name."""
+JAX = ("jnp", "jax.numpy")
+
+
+@contextlib.contextmanager
+def written_with(library: tuple[str, str]) -> Iterator[None]:
+    """Messages about functions that are traced with NumPy have the names of another library."""
+    token = NUMPY.set(library)
+    try:
+        yield
+    finally:
+        NUMPY.reset(token)
 
 
 class TraceError(TypeError):

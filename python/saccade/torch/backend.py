@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 from torch._dynamo import lookup_backend, register_backend
 
 from saccade import errors
+from saccade._operands import did_you_mean
 from saccade.torch.rewriting import NeedsGrad, replace_attention
 
 _INNER = ("inductor", "eager")
@@ -38,7 +38,7 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
     Raises:
         ValueError, TypeError: an invalid option.
     """
-    options = dict(options or {})
+    options = {name.replace("-", "_"): value for name, value in (options or {}).items()}  # as Inductor reads names
     inner, whole_graph = options.pop("inner", None), options.pop("whole_graph", False)
     if whole_graph is not True and whole_graph is not False:
         raise TypeError(f"option whole_graph is {whole_graph!r:.80}, expected True or False")
@@ -52,19 +52,33 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         return compile_graph(graph, example_inputs)
     _, kept = replace_attention(graph)
     if reasons := [reason for _, reason in kept if isinstance(reason, NeedsGrad)]:
-        warnings.warn(errors.Warning(f"PyTorch computes attention instead of Saccade, {len(reasons)} times: "
-                                     "gradients are required on a GPU"), stacklevel=2)
+        errors.warn(f"PyTorch computes attention instead of Saccade, {len(reasons)} times: gradients are required on a "
+                    "GPU")
     if inner is None:
         inner = "inductor" if _has_compiler(example_inputs) else "eager"
+    _check_options(options, inner)
     if inner == "inductor":
         patches = {"config_patches": options} if options else {}
         compiled: Callable[..., Any] = lookup_backend("inductor")(graph, example_inputs, **patches)
         return compiled
-    if options:
-        raise ValueError(f"the options {', '.join(options)} are those of Inductor, found inner={inner!r}; the options "
-                         "of Saccade are inner and whole_graph")
     compiled = lookup_backend(inner)(graph, example_inputs)
     return compiled
+
+
+def _check_options(options: dict[str, Any], inner: str) -> None:
+    """Refuses options that neither Saccade nor Inductor has, and those of Inductor for another backend."""
+    own = ("inner", "whole_graph")
+    if not options:
+        return
+    of_inductor = torch._inductor.config.get_config_copy()
+    for name in options:
+        if name not in of_inductor:
+            hint = did_you_mean(name, own) or did_you_mean(name, of_inductor)
+            raise ValueError(f'backend="saccade" has no option {name!r}{hint}: its options are {" and ".join(own)}, '
+                             "and those of Inductor")
+    if inner != "inductor":
+        raise ValueError(f"the options {', '.join(options)} are those of Inductor, found inner={inner!r}; the options "
+                         f"of Saccade are {' and '.join(own)}")
 
 
 # PyTorch registers what an entry point loads; a source tree has none.

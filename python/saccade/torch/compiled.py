@@ -9,6 +9,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 import saccade
+from saccade import _log
 from saccade.torch.caches import register_caches
 from saccade.torch.errors import ExportError
 from saccade.torch.program import Program, Result
@@ -47,9 +48,12 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
     register_caches(module)
     # torch.export merges arguments that are the same tensor.
     args, kwargs = _apart((() if args is None else args, kwargs))
-    with torch.no_grad():
+    name = type(module).__name__
+    with torch.no_grad(), _log.step(f"exporting {name} by torch.export"):
         exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
-    return Compiled(read(exported, type(module).__name__), **options)
+    with _log.step(f"reading the graph of {name}"):
+        program = read(exported, name)
+    return Compiled(program, **options)
 
 
 def _apart(arguments: Any) -> Any:
@@ -70,7 +74,8 @@ class Compiled:
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
         self.module = saccade.compile(program.text, **{"prepack": True, **options})
-        self.main = self.module.main.bind(**{value.argument: weight.tensor for value, weight in program.weights})
+        with _log.step(f"packing {len(program.weights)} weights"):
+            self.main = self.module.main.bind(**{value.argument: weight.tensor for value, weight in program.weights})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module. Raises TypeError for another pytree, other types, or non-tensor arguments that differ from

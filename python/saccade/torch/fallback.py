@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import enum
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-from saccade import _arrays
+from saccade import _arrays, errors
 
 
 class Kind(enum.Enum):
@@ -45,7 +44,7 @@ def warn_once(function: str, reason: str) -> None:
     """Warns that PyTorch computes the calls of a function for this reason, once in a process."""
     if (function, reason) not in _warned:
         _warned.add((function, reason))
-        warnings.warn(f"{function} is computed by PyTorch instead of Saccade: {reason}", stacklevel=5)
+        errors.warn(f"{function} is computed by PyTorch instead of Saccade: {reason}")
 
 
 def resolve(function: str, refused: Refused, compute: Callable[[], Any], is_replaced: bool) -> Any:
@@ -101,15 +100,31 @@ def suspended() -> Iterator[None]:
 
 dispatch_modes: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 """The number of active dispatch modes, which would not see what compiled code does. A private function of torch."""
+is_tracing: Callable[[], bool] = getattr(torch._C, "_is_tracing", torch.jit.is_tracing)
+"""Whether torch.jit.trace records the calls of this thread: extents are tensors, which must not be compared."""
 
 
 def check_visible(*tensors: Any) -> None:
     """Refuses calls whose operators something else must see: tracing, fake tensors, dispatch modes."""
-    if dispatch_modes() or torch.jit.is_tracing():
+    if dispatch_modes() or is_tracing():
         raise Refused(Kind.SILENT, "it is traced")
     for x in tensors:
         if isinstance(x, torch.Tensor) and (x.is_meta or type(x).__name__ in ("FakeTensor", "FunctionalTensor")):
             raise Refused(Kind.SILENT, "its tensors have no memory")
+
+
+def autocast(*tensors: Any) -> tuple[Any, ...]:
+    """The tensors in the element type of `torch.autocast` for the device of the first one, as PyTorch's operator gets
+    them. Dynamo traces this."""
+    device = getattr(getattr(tensors[0], "device", None), "type", "cpu")
+    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
+        return tensors
+    target = torch.get_autocast_dtype(device)
+    cast = []
+    for x in tensors:
+        is_cast = isinstance(x, torch.Tensor) and x.is_floating_point() and x.dtype != torch.float64
+        cast.append(x.to(target) if is_cast and x.device.type == device else x)
+    return tuple(cast)
 
 
 def in_forward_mode() -> bool:

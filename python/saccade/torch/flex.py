@@ -16,6 +16,7 @@ from saccade.regions.traced_function import variables
 from saccade.torch.fallback import (
     Kind,
     Refused,
+    autocast,
     check_visible,
     in_forward_mode,
     readable,
@@ -23,7 +24,7 @@ from saccade.torch.fallback import (
     resolve,
     suspended,
 )
-from saccade.torch.sdpa import _DTYPES, _autocast
+from saccade.torch.sdpa import _DTYPES
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import AuxRequest, BlockMask, FlexKernelOptions
@@ -106,7 +107,7 @@ def compute(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask:
     mask_mod = getattr(block_mask, "mask_mod", block_mask)
     is_recorded = (torch.is_grad_enabled() or in_forward_mode()) and records_grad(
         query, key, value, *_captured(score_mod), *_captured(mask_mod))
-    query, key, value, _ = _autocast(query, key, value, None)
+    query, key, value = autocast(query, key, value)
     query, key, value = readable("query", query), readable("key", key), readable("value", value)
     _check_shapes(query, key, value, enable_gqa)
     _check_options(scale, kernel_options, return_lse, return_aux)

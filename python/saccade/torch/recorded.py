@@ -36,7 +36,7 @@ def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: to
         found = mask_dimensions(table, (*query.shape[:3], key.shape[2]))
         assert found is not None
         names, single = found
-        functions = mask_functions(names, table.squeeze(single), query.dtype)
+        functions = mask_functions(names, table.squeeze(single))
     if dropout is not None:
         functions |= {"dropout_p": dropout[0], "seed": dropout[1]}
     output = attention(query, key, value, causal=causal, scale=scale, **functions)
@@ -68,7 +68,7 @@ def flash_gradients(output_gradient: torch.Tensor, query: torch.Tensor, key: tor
             raise RuntimeError(f"attn_mask has shape {tuple(attn_mask.shape)}, expected one that broadcasts to "
                                f"{(*query.shape[:3], key.shape[2])}")
         captures = [view[1]]
-        for role, function in mask_functions(*view, query.dtype).items():
+        for role, function in mask_functions(*view).items():
             regions[role] = trace(function, role, precision)
     program = tracing.make_program(query.dtype, query.shape[3], value.shape[3], "bhsd", regions["score"],
                                    regions["mask"], causal="top_left" if is_causal else None,

@@ -104,7 +104,7 @@ def _replace_sdpa(graph: GraphModule, node: Node) -> None:
             table.meta["example_value"] = example.squeeze(single)
         stand_in = _stand_in(table)
         precision = "f64" if result.dtype == torch.float64 else "f32"
-        for role, function in mask_functions(names, stand_in, result.dtype).items():
+        for role, function in mask_functions(names, stand_in).items():
             region = _trace(function, role, precision)
             score, mask_region = (region, None) if role == "score" else (None, region)
         captures.append(table)

@@ -19,9 +19,11 @@ from saccade.attention import attention, plan_of
 from saccade.torch.fallback import (
     Kind,
     Refused,
+    autocast,
     check_visible,
     dispatch_modes,
     in_forward_mode,
+    is_tracing,
     readable,
     records_grad,
     resolve,
@@ -93,8 +95,8 @@ def _call(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is_c
           enable_gqa: Any) -> torch.Tensor:
     """Any call of `scaled_dot_product_attention`."""
     try:
-        arguments = _autocast(query, key, value, attn_mask)
-        return compute(*arguments, dropout_p, is_causal, scale, enable_gqa)
+        q, k, v, mask = autocast(query, key, value, attn_mask)
+        return compute(q, k, v, mask, dropout_p, is_causal, scale, enable_gqa)
     except Refused as refused:
 
         def by_pytorch() -> torch.Tensor:
@@ -129,20 +131,6 @@ def replacement(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Te
     return kernel
 
 
-def _autocast(query: Any, key: Any, value: Any, attn_mask: Any) -> tuple[Any, Any, Any, Any]:
-    """The arguments in the element type of `torch.autocast`, as PyTorch's operator gets them."""
-    device = getattr(getattr(query, "device", None), "type", "cpu")
-    if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):
-        return query, key, value, attn_mask
-    target = torch.get_autocast_dtype(device)
-
-    def cast(x: Any) -> Any:
-        is_cast = isinstance(x, _Tensor) and x.is_floating_point() and x.dtype != torch.float64
-        return x.to(target) if is_cast and x.device.type == device else x
-
-    return cast(query), cast(key), cast(value), cast(attn_mask)
-
-
 # --- calls of the common form -----------------------------------------------------------------------------------------
 
 
@@ -154,7 +142,7 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
         type(query) is not _Tensor or type(key) is not _Tensor or type(value) is not _Tensor or not query.is_cpu
         or dropout_p != 0.0 or type(enable_gqa) is not bool or query.is_neg() or key.is_neg() or value.is_neg()
         or ((query.requires_grad or key.requires_grad or value.requires_grad) and torch.is_grad_enabled())
-        or dispatch_modes() or in_forward_mode()
+        or dispatch_modes() or is_tracing() or in_forward_mode()
     ):  # fmt: skip
         return None
     try:
@@ -241,7 +229,7 @@ def _kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, view: t
         known += (has_dropout, query.get_device())
     call = _calls.get(known)
     if call is None:
-        functions = {} if view is None else mask_functions(*view, query.dtype)
+        functions = {} if view is None else mask_functions(*view)
         plan = plan_of(query, key, value, causal="top_left" if is_causal else None, has_scale=has_scale,
                        dropout="i64" if has_dropout else None, **functions)
         if len(_calls) >= _MAX_CALLS:
@@ -250,7 +238,7 @@ def _kernel(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, view: t
     return call
 
 
-def mask_functions(names: str, mask: torch.Tensor, dtype: torch.dtype) -> dict[str, Any]:
+def mask_functions(names: str, mask: torch.Tensor) -> dict[str, Any]:
     """The mask or the score function of an `attn_mask` that varies along these dimensions."""
     axes = ["bhij".index(name) for name in names]
 
@@ -259,17 +247,7 @@ def mask_functions(names: str, mask: torch.Tensor, dtype: torch.dtype) -> dict[s
 
     if mask.dtype is torch.bool:
         return {"mask": lambda b, h, i, j: read(b, h, i, j)}
-    # Kernels compute powers of 2: log2(e) times the least float is -inf, which hides a key. A row with only the least
-    # float has equal weights.
-    if mask.dtype is torch.float16 or mask.dtype is not dtype and dtype is torch.float64:
-        return {"score": lambda s, b, h, i, j: s + read(b, h, i, j)}
-    least = 0.6 * torch.finfo(mask.dtype).min
-
-    def add(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
-        added = read(b, h, i, j).to(s.dtype)
-        return s + torch.where((added < least) & (added > -torch.inf), least, added)
-
-    return {"score": add}
+    return {"score": lambda s, b, h, i, j: s + read(b, h, i, j)}
 
 
 # --- all other calls --------------------------------------------------------------------------------------------------
@@ -459,7 +437,7 @@ def flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p
         if view is None:
             raise RuntimeError(f"attn_mask has shape {tuple(attn_mask.shape)}, expected one that broadcasts to "
                                f"{(*query.shape[:3], key.shape[2])}")
-        functions = mask_functions(*view, query.dtype)
+        functions = mask_functions(*view)
     with torch.no_grad():  # the dispatcher records the gradient before it calls this kernel
         attention(query, key, value, causal="top_left" if is_causal else None, scale=scale, return_lse=True,
                   out=(output, lse), **functions)

@@ -9,6 +9,7 @@ import torch
 
 from saccade._opaque import call_untraced
 from saccade.torch import tracing
+from saccade.torch.fallback import autocast
 from saccade.torch.sdpa import mask_functions
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -20,10 +21,7 @@ def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: 
                                  attn_mask: torch.Tensor | None, dropout_p: float, is_causal: bool,
                                  scale: float | None, enable_gqa: bool) -> torch.Tensor:
     """The result of PyTorch's function. Dynamo traces this."""
-    if torch.is_autocast_enabled(query.device.type):
-        target = torch.get_autocast_dtype(query.device.type)
-        query, key, value = _cast(query, target), _cast(key, target), _cast(value, target)
-        attn_mask = attn_mask if attn_mask is None else _cast(attn_mask, target)
+    query, key, value, attn_mask = autocast(query, key, value, attn_mask)
     tensors = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
     if dropout_p or attn_mask is not None and is_causal or needs_grad(*tensors) or not is_supported(
             query, key, value, enable_gqa):
@@ -36,7 +34,7 @@ def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: 
             return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, scale=scale,
                                                                     enable_gqa=enable_gqa)
         names, single = kept
-        functions = mask_functions(names, torch.squeeze(attn_mask, single), query.dtype)
+        functions = mask_functions(names, torch.squeeze(attn_mask, single))
         score, mask = functions.get("score"), functions.get("mask")
     result = tracing.attention(query, key, value, score=score, mask=mask, scale=scale,
                                causal="top_left" if is_causal else None, layout=LAYOUTS[query.dim()])
@@ -81,9 +79,10 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
     return (results[0], lse) if return_lse else results[0]
 
 
-def needs_grad(*tensors: torch.Tensor) -> bool:
+def needs_grad(*tensors: Any) -> bool:
     """Whether a call must record gradients on a GPU, for which PyTorch computes it."""
-    return torch.is_grad_enabled() and any([x.requires_grad and x.device.type == "cuda" for x in tensors])
+    return torch.is_grad_enabled() and any([isinstance(x, torch.Tensor) and x.requires_grad and x.device.type == "cuda"
+                                            for x in tensors])
 
 
 def is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:
@@ -119,7 +118,3 @@ def mask_dimensions(mask: torch.Tensor, full: tuple[int, ...]) -> tuple[str, tup
             return None
     names = "".join([letters[axis] for axis in range(mask.dim()) if mask.shape[axis] != 1])
     return names, tuple([axis for axis in range(mask.dim()) if mask.shape[axis] == 1])
-
-
-def _cast(x: torch.Tensor, target: torch.dtype) -> torch.Tensor:
-    return x.to(target) if x.is_floating_point() and x.dtype != torch.float64 else x

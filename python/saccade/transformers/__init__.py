@@ -9,13 +9,10 @@ AttentionInterface only gets no mask, not even for padding.
 
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from saccade.transformers.interface import attention_forward, set_training
+from saccade.transformers.interface import NAME, attention_forward
 from saccade.transformers.masks import StructuredMask, make_mask
-
-NAME = "saccade"
-"""The name of the attention implementation. Transformers gives names that contain "sdpa" or "flex" other meanings."""
 
 AttentionInterface.register(NAME, attention_forward)
 AttentionMaskInterface.register(NAME, make_mask)
 
-__all__ = ["NAME", "StructuredMask", "attention_forward", "make_mask", "set_training"]
+__all__ = ["NAME", "StructuredMask", "attention_forward", "make_mask"]

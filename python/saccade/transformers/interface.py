@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers.generation.continuous_batching.cache import PagedAttentionCache
 
-from saccade import scores
+from saccade import errors, scores
 from saccade.attention import attention
+from saccade.torch.fallback import autocast, warn_once
 from saccade.transformers import reference
 from saccade.transformers.masks import StructuredMask
 
-_ACTIONS = ("fallback", "error")
-_action = "fallback"
-_warned: set[str] = set()
-
-
-def set_training(action: str) -> None:
-    """What calls with dropout, and calls on a GPU that need gradients, do: compiled code has neither.
-
-    Args:
-        action: "fallback" (the default) computes them by PyTorch and warns once; "error" raises ValueError.
-    """
-    global _action
-    if action not in _ACTIONS:
-        raise ValueError(f"action is {action!r:.80}, expected one of {', '.join(map(repr, _ACTIONS))}")
-    _action = action
-
-
-def _warn_once(message: str) -> None:
-    if message not in _warned:
-        _warned.add(message)
-        warnings.warn(message, UserWarning, stacklevel=4)
+NAME = "saccade"
+"""The name of the attention implementation. Transformers gives names that contain "sdpa" or "flex" other meanings."""
+_FUNCTION = f'attn_implementation="{NAME}"'
 
 
 def attention_forward(
@@ -77,25 +59,25 @@ def attention_forward(
 
     Raises:
         NotImplementedError: sinks of each query, or block-sparse attention by block indices.
-        ValueError: dropout, or gradients on a GPU, are required, and `set_training("error")` was called.
         Others: as `saccade.attention`.
     """
     if kwargs.get("output_attentions"):
-        _warn_once('attn_implementation="saccade" does not return attention weights: use "eager" for output_attentions')
+        _warn(f'{_FUNCTION} does not return attention weights: use "eager" for output_attentions')
     for name in ("sinks", "block_indices"):
         if kwargs.get(name) is not None:
-            raise NotImplementedError(f'{type(module).__name__} passes {name}, which attn_implementation="saccade" '
-                                      'does not support, expected "eager" for this model')
+            raise NotImplementedError(f"{type(module).__name__} passes {name}, which {_FUNCTION} does not support, "
+                                      'expected "eager" for this model')
     if isinstance(cache, PagedAttentionCache):
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
     # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
+    is_exporting = is_exporting or torch.jit.is_tracing()
     is_recorded = _requires_grad(query, key, value, attention_mask, position_bias, s_aux)
     if is_exporting or dropout or is_recorded and query.is_cuda:
         if not is_exporting:
-            _fall_back("dropout" if dropout else "gradients on a GPU")
+            _fall_back("dropout is not supported: eval() avoids it" if dropout else "a tensor on a GPU requires grad")
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
         elif isinstance(attention_mask, StructuredMask):
@@ -103,7 +85,7 @@ def attention_forward(
         return reference.attention(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                                    is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux), None
 
-    query, key, value = _autocast(query, key, value)
+    query, key, value = autocast(query, key, value)
     batch, heads, queries, _ = query.shape
     keys = key.shape[2]
     if key.shape[0] != batch:  # as PyTorch's function, which broadcasts learned queries
@@ -140,26 +122,19 @@ def attention_forward(
     return output, None
 
 
-def _fall_back(reason: str) -> None:
-    """Warns, or raises ValueError if the user chose so."""
-    if _action == "error":
-        raise ValueError(f"attention requires {reason}, which compiled code does not have, expected eval() and "
-                         'torch.no_grad(), or saccade.transformers.set_training("fallback")')
-    _warn_once(f"attention requires {reason}, which compiled code does not have: PyTorch computes it. "
-               "eval() and torch.no_grad() avoid it, saccade.transformers.set_training('error') raises instead")
-
-
 def _requires_grad(*tensors: Any) -> bool:
     return torch.is_grad_enabled() and any([isinstance(x, torch.Tensor) and x.requires_grad for x in tensors])
 
 
-def _autocast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The tensors in the type that autocast gives to attention, if it is enabled."""
-    device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
-        return tensors
-    dtype = torch.get_autocast_dtype(device)
-    return tuple([x.to(dtype) for x in tensors])
+# Dynamo calls these two, and does not propagate their exceptions.
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _fall_back(reason: str) -> None:
+    warn_once(_FUNCTION, reason)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _warn(message: str) -> None:
+    errors.warn(message)
 
 
 def _table(x: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
