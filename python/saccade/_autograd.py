@@ -64,15 +64,15 @@ def record(function: Callable[..., Any], q: Any, k: Any, v: Any, *, score: Any, 
         _state.recorder = before
 
 
-def trace(function: Callable[..., Any], *options: Any) -> Region:
+def trace(function: Callable[..., Any], *options: Any, **named: Any) -> Region:
     """`regions.trace` outside of the transforms of torch.func, which would wrap the tensors of the tracer."""
     recorder = current()
     if recorder is None or not recorder.is_transformed:
-        return regions.trace(function, *options)
+        return regions.trace(function, *options, **named)
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
     with temporarily_clear_interpreter_stack():
-        return regions.trace(function, *options)
+        return regions.trace(function, *options, **named)
 
 
 def _scaled(score: Any, scale: Any) -> Score:

@@ -63,7 +63,7 @@ def test_other_probabilities_seeds_and_head_counts_reuse_a_program():
     assert saccade.cache_info().compilations == before
 
 
-@pytest.mark.parametrize("options, error, message", [
+@pytest.mark.parametrize(("options", "error", "message"), [
     ({"dropout_p": 0.5}, TypeError, "seed is None, expected an int, or an int64 tensor"),
     ({"dropout_p": 1.5, "seed": 1}, ValueError, "dropout_p is 1.5, expected a probability, 0 to 1"),
     ({"dropout_p": float("nan"), "seed": 1}, ValueError, "dropout_p is nan, expected a probability"),

@@ -66,7 +66,7 @@ def _is_real(x: torch.Tensor) -> bool:
 # --- forward ----------------------------------------------------------------------------------------------------------
 
 
-class _Attention(_Function):
+class _Attention(_Function):  # type: ignore[misc]
     """The output and the log-sum-exp of an operator call."""
 
     @staticmethod
@@ -149,7 +149,7 @@ def _compute_fake(output_gradient: Any, lse_gradient: Any, q: Any, k: Any, v: An
     return _empty_results(q, k, v, tensors, program)
 
 
-class _Backward(_Function):
+class _Backward(_Function):  # type: ignore[misc]
     """A call of the backward operator whose results are differentiated again, which is an error."""
 
     @staticmethod

@@ -60,7 +60,8 @@ def flash_gradients(output_gradient: torch.Tensor, query: torch.Tensor, key: tor
     """
     from saccade.regions import trace
 
-    captures, regions = [], {"score": None, "mask": None}
+    captures: list[torch.Tensor] = []
+    regions: dict[str, Any] = {"score": None, "mask": None}
     precision = "f64" if query.dtype == torch.float64 else "f32"
     if attn_mask is not None:
         view = mask_view(attn_mask, (*query.shape[:3], key.shape[2]))
@@ -76,4 +77,4 @@ def flash_gradients(output_gradient: torch.Tensor, query: torch.Tensor, key: tor
     program = gradients.differentiated(program, (True, True, True, *(False for _ in captures)))
     found = torch.ops.saccade.attention_backward(
         output_gradient, None, query, key, value, captures, [], [] if scale is None else [scale], output, lse, program)
-    return tuple(found)  # type: ignore[return-value]
+    return tuple(found)

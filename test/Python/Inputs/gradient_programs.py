@@ -46,7 +46,7 @@ SCORES = {
 }
 
 MASKS = {
-    "": lambda: {},
+    "": dict,
     "causal top_left": lambda: {"causal": "top_left"},
     "causal bottom_right with a window": lambda: {"causal": "bottom_right", "window": 3},
     "masks.causal": lambda: {"mask": masks.causal(-1)},  # the first row is empty
