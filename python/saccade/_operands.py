@@ -227,8 +227,8 @@ def check_dropout(dropout_p: Any, seed: Any, q: Any) -> tuple[str | None, tuple[
     else:
         check_kind("seed", seed, kind_of(q))
         if dtype_name(seed) != "int64" or tuple(seed.shape) != (1,):
-            raise TypeError(f"seed has element type {dtype_name(seed)} and shape {tuple(seed.shape)}, expected int64 and "
-                            "(1,)")
+            raise TypeError(f"seed has element type {dtype_name(seed)} and shape {tuple(seed.shape)}, expected int64 "
+                            "and (1,)")
         kind = "tensor<1xi64>"
     return (kind, (rate, seed)) if rate else (None, ())
 

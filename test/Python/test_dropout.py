@@ -170,10 +170,23 @@ def test_every_form_of_call_drops_weights(torch):
         assert len(torch.unique(parts, dim=0)) == len(parts)
 
 
-def test_gradients_with_dropout_are_pytorchs(torch):
+def _masked(torch, q, k, v, seed):
+    """Attention with dropout in PyTorch's operators, with the mask of a seed and rate 0.5."""
+    weights = torch.softmax(q @ k.transpose(2, 3) / q.shape[-1] ** 0.5, -1)
+    return weights * torch.from_numpy(2.0 * dropout_mask(weights.shape, 0.5, seed)).float() @ v
+
+
+@pytest.mark.parametrize("is_sdpa", [True, False])
+def test_gradients_drop_the_same_weights(torch, is_sdpa):
     q, k, v = (torch.from_numpy(x).requires_grad_() for x in operands(kv_heads=4))
-    sdpa(q, k, v, dropout_p=0.5).sum().backward()
-    assert q.grad is not None
+    torch.manual_seed(8)
+    seed = int(torch.randint(-(2**63), 2**63 - 1, (), dtype=torch.int64)) if is_sdpa else 8
+    torch.manual_seed(8)
+    found = sdpa(q, k, v, dropout_p=0.5) if is_sdpa else saccade.attention(q, k, v, dropout_p=0.5, seed=seed)
+    reference, weights = _masked(torch, q, k, v, seed), torch.randn(found.shape)
+    assert torch.allclose(found, reference, 1e-5, 1e-5)
+    for mine, theirs in zip(*(torch.autograd.grad(x, (q, k, v), weights) for x in (found, reference)), strict=True):
+        assert torch.allclose(mine, theirs, 1e-4, 1e-5)
 
 
 def test_a_compiled_function_computes_dropout_outside_of_the_graph(torch):

@@ -65,7 +65,7 @@ def scaled_dot_product_attention(
         dropout_p: the probability with which a weight becomes 0. Each call draws its seed from PyTorch's default
             generator of the CPU, so `torch.manual_seed` makes it reproducible. The bits are not those of PyTorch, but
             are the same on all devices (`saccade.dropout.dropout_mask`). PyTorch computes calls with dropout in
-            functions that it compiles, and those that require gradients.
+            functions that it compiles.
         is_causal: masks out keys j > i for query i.
         scale: the factor of the scores; None uses 1/sqrt(E).
         enable_gqa: query heads (dimension -3) share key and value heads.
