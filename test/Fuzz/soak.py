@@ -29,6 +29,7 @@ FUZZERS = [
     ("jax_calls.py", "--first-seed", 160, []),
     ("sdpa_calls.py", "--first-seed", 200, []),
     ("flex_calls.py", "--first-seed", 70, []),
+    ("gradient_calls.py", "--first-seed", 60, []),
     ("onnx_models.py", "--first-seed", 10000, []),
     ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
     ("mutate.py", "--seed", 2000, INPUTS),
@@ -39,7 +40,7 @@ FUZZERS = [
     # A fixed seed: equivalent mutants are not failures of the simulator.
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
-CALLS_OF_TORCH = ("random_calls.py", "sdpa_calls.py", "flex_calls.py")
+CALLS_OF_TORCH = ("random_calls.py", "sdpa_calls.py", "flex_calls.py", "gradient_calls.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
 SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}
 # Unit tests that compare the claims of analyses with evaluation, on random regions, programs and calls.

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saccade._operands import ELEMENTS
-from saccade.jax import batching
+from saccade.jax import batching, gradients
 from saccade.jax.functions import trace
 from saccade.jax.kernels import Form, remember
 from saccade.regions import Region
@@ -43,7 +43,7 @@ def dot_product_attention(
     """softmax(mask(scale * q kᵀ + bias)) v, as `jax.nn.dot_product_attention` of JAX 0.10, on a CPU.
 
     Works in `jit`, `vmap`, `scan` and outside of them. Nothing of the size queries × keys is allocated, and masked
-    parts are skipped. One kernel serves all lengths, batches and head counts. There is no backward yet.
+    parts are skipped, in the backward pass, too. One kernel serves all lengths, batches and head counts.
 
     Args:
         query: queries [batch, queries, heads, head size], or without batch; float64, float32, float16 or bfloat16.
@@ -74,7 +74,10 @@ def dot_product_attention(
         ValueError, TypeError, AssertionError: for arguments that `jax.nn.dot_product_attention` refuses, the exception
             that it raises.
         saccade.TraceError: a TypeError: score or mask cannot be traced.
-        NotImplementedError: the call is differentiated.
+        saccade.CompileError: the call is differentiated, and `score` has an operation without a derivative.
+
+    Gradients are those of reverse mode (jax.grad, jax.vjp), once: jax.jvp is a TypeError of JAX, and a second derivative
+    a NotImplementedError.
 
     Example:
         >>> attend = jax.jit(functools.partial(saccade.jax.dot_product_attention, is_causal=True))
@@ -178,18 +181,4 @@ def _side(side: Any) -> Any:
 @functools.partial(jax.jit, static_argnums=0)
 def _attend(form: Form, operands: batching.Operands) -> tuple[Any, Any]:
     """The output and the residual; None without one."""
-    results: tuple[Any, Any] = _without_backward(form, operands)
-    return results
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _without_backward(form: Form, operands: batching.Operands) -> tuple[Any, Any]:
-    return batching.call(form, operands)
-
-
-def _refuse(form: Form, primals: Any, tangents: Any) -> Any:
-    raise NotImplementedError("saccade.jax.dot_product_attention is differentiated, but there is no backward yet: use "
-                              "jax.nn.dot_product_attention for training, or jax.lax.stop_gradient on its arguments")
-
-
-_without_backward.defjvp(_refuse)
+    return gradients.attend(form, operands)

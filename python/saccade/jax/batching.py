@@ -1,7 +1,4 @@
-"""Kernels under `vmap`: the mapped axis becomes a part of the batch.
-
-Also what JAX defines around the kernel: queries without keys, and queries beyond their length.
-"""
+"""Kernels under `vmap`: the mapped axis becomes a part of the batch."""
 
 from __future__ import annotations
 
@@ -36,37 +33,52 @@ class Operands:
 _BATCHED = ("q", "k", "v", "bias", "mask", "query_lengths", "key_lengths")  # those with an axis of the batch
 
 
-def call(form: Form, operands: Operands) -> tuple[Any, Any]:
-    """The output [batch, queries, heads, head size] and the residual [batch, queries, heads]."""
-    results: tuple[Any, Any] = _mapped(form)(operands)
-    return results
-
-
 @functools.cache
-def _mapped(form: Form) -> Any:
-    """The kernel of a form with its rule for `vmap`."""
-    function = jax.custom_batching.custom_vmap(functools.partial(_run, form))
+def forward(form: Form, wanted: tuple[bool, ...] | None = None) -> Any:
+    """The kernel of a form, with its rule for `vmap`: a function of Operands that returns the output [batch, queries,
+    heads, head size] and the log-sum-exp [batch, heads, queries], or None without one. `wanted` is that of
+    `kernels.target_name`; with it, the log-sum-exp is returned."""
+    function = jax.custom_batching.custom_vmap(functools.partial(_run, form, wanted))
 
     def rule(size: int, is_mapped: tuple[Operands], operands: Operands) -> tuple[Any, Any]:
         (mapped,) = is_mapped
         if _is_joinable(form, mapped):
             joined = _join(size, mapped, operands)
-            out, residual = function(joined)
+            out, lse = function(joined)
             out = out.reshape(size, -1, *out.shape[1:])
-            residual = None if residual is None else residual.reshape(size, -1, *residual.shape[1:])
+            lse = None if lse is None else lse.reshape(size, -1, *lse.shape[1:])
         else:  # operands without an axis of the batch differ: one call after another
-            leaves, tree = jax.tree_util.tree_flatten(operands)
-            flags = jax.tree_util.tree_leaves(mapped)
-
-            def one(i: Any) -> Any:
-                chosen = [leaf[i] if is_mapped else leaf for leaf, is_mapped in zip(leaves, flags)]
-                return function(jax.tree_util.tree_unflatten(tree, chosen))
-
-            out, residual = jax.lax.map(one, jnp.arange(size))
-        return (out, residual), (True, None if residual is None else True)
+            out, lse = _one_by_one(function, size, mapped, operands)
+        return (out, lse), (True, None if lse is None else True)
 
     function.def_vmap(rule)
     return function
+
+
+@functools.cache
+def backward(form: Form, wanted: tuple[bool, ...]) -> Any:
+    """The gradient function of a kernel, with its rule for `vmap`: a function of (operands, output, log-sum-exp, and the
+    gradients of both) that returns the wanted gradients."""
+    function = jax.custom_batching.custom_vmap(functools.partial(_run_gradient, form, wanted))
+
+    def rule(size: int, is_mapped: Any, *arguments: Any) -> Any:
+        # Gradients of operands without an axis of the batch are sums over a batch.
+        gradients = _one_by_one(function, size, is_mapped, *arguments)
+        return gradients, [True] * len(gradients)
+
+    function.def_vmap(rule)
+    return function
+
+
+def _one_by_one(function: Any, size: int, mapped: Any, *arguments: Any) -> Any:
+    leaves, tree = jax.tree_util.tree_flatten(arguments)
+    flags = jax.tree_util.tree_leaves(mapped)
+
+    def one(i: Any) -> Any:
+        chosen = [leaf[i] if is_mapped else leaf for leaf, is_mapped in zip(leaves, flags)]
+        return function(*jax.tree_util.tree_unflatten(tree, chosen))
+
+    return jax.lax.map(one, jnp.arange(size))
 
 
 def _is_joinable(form: Form, mapped: Operands) -> bool:
@@ -93,41 +105,33 @@ def _join(size: int, mapped: Operands, x: Operands) -> Operands:
     return dataclasses.replace(x, **joined)
 
 
-def _run(form: Form, x: Operands) -> tuple[Any, Any]:
-    """Calls the kernel. A query without keys has the mean of all values in JAX, which masks by a large finite number.
-    """
-    batch, queries, heads, _ = x.q.shape
-    results = [jax.ShapeDtypeStruct(x.q.shape, x.q.dtype)]
-    precision = jnp.float64 if x.q.dtype == jnp.float64 else jnp.float32
-    if form.returns_lse:
-        results.append(jax.ShapeDtypeStruct((batch, heads, queries), precision))
+def operands_of(x: Operands) -> list[Any]:
+    """The operands of the kernel in the order of its arguments."""
     operands = [x.q, x.k, x.v, *x.score_captures]
     operands += [array for array in (x.bias, *x.mask_captures, x.mask, x.scale) if array is not None]
-    operands += [*(x.window or ())] + ([x.key_lengths] if x.key_lengths is not None else [])
-    out, *more = jax.ffi.ffi_call(target_name(_kind(form, x)), results)(*operands)
-    lse: Any = jnp.swapaxes(more[0], 1, 2) if more else None
-    if form.may_be_empty:
-        out = jax.lax.cond(jnp.any(jnp.isneginf(lse)), _with_means, lambda out, lse, v: out, out, lse, x.v)
-    is_in = None
-    if x.query_lengths is not None:
-        is_in = (jnp.arange(queries) < x.query_lengths[:, None])[:, :, None]
-        out = jnp.where(is_in[..., None], out, 0)
-    if not form.has_residual:
-        return out, None
-    lowest = jnp.asarray(-0.7 * jnp.finfo(jnp.float32).max, lse.dtype)
-    lse = jnp.maximum(lse, lowest) if is_in is None else jnp.where(is_in, jnp.maximum(lse, lowest), lowest)
-    return out, lse.astype(x.k.dtype)
+    return operands + [*(x.window or ())] + ([x.key_lengths] if x.key_lengths is not None else [])
+
+
+def _run(form: Form, wanted: tuple[bool, ...] | None, x: Operands) -> tuple[Any, Any]:
+    batch, queries, heads, _ = x.q.shape
+    form = form if wanted is None else dataclasses.replace(form, has_residual=True)
+    results = [jax.ShapeDtypeStruct(x.q.shape, x.q.dtype)]
+    if form.returns_lse:
+        precision = jnp.float64 if x.q.dtype == jnp.float64 else jnp.float32
+        results.append(jax.ShapeDtypeStruct((batch, heads, queries), precision))
+    out, *lse = jax.ffi.ffi_call(target_name(_kind(form, x), wanted), results)(*operands_of(x))
+    return out, lse[0] if lse else None
+
+
+def _run_gradient(form: Form, wanted: tuple[bool, ...], x: Operands, *others: Any) -> list[Any]:
+    form = dataclasses.replace(form, has_residual=True)
+    operands = operands_of(x)
+    results = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array, is_wanted in zip(operands, wanted) if is_wanted]
+    name = target_name(_kind(form, x), wanted) + "_gradient"
+    return jax.ffi.ffi_call(name, results)(*operands, *others)  # type: ignore[no-any-return]
 
 
 def _kind(form: Form, x: Operands) -> Kind:
     """The kernel of a call."""
     return Kind(form, x.q.dtype.name, x.q.shape[3], x.window is not None, x.key_lengths is not None, array_kind(x.bias),
                 array_kind(x.mask))
-
-
-def _with_means(out: Any, lse: Any, v: Any) -> Any:
-    """The output with the mean of all values for queries without keys."""
-    heads, kv_heads = out.shape[2], v.shape[2]
-    means = jnp.mean(v, axis=1, dtype=lse.dtype).astype(out.dtype)
-    means = jnp.repeat(means, heads // kv_heads, axis=1)[:, None]
-    return jnp.where(jnp.isneginf(lse)[..., None], means, out)

@@ -56,7 +56,7 @@ class Kind:
 
 
 _regions: dict[str, Region] = {}  # of traced functions, by their text, without the captured arrays
-_names: dict[Kind, str] = {}
+_names: dict[tuple[Kind, tuple[bool, ...] | None], str] = {}
 _registered: set[str] = set()
 _lock = threading.Lock()
 
@@ -74,18 +74,24 @@ def array_kind(x: Any) -> tuple[str, tuple[bool, ...]] | None:
     return None if x is None else (x.dtype.name, tuple([extent == 1 for extent in x.shape]))
 
 
-def target_name(kind: Kind) -> str:
-    """The name of the custom call of a kernel, which is compiled and registered unless it is known. Raises ImportError
-    without jax-tvm-ffi."""
-    if kind not in _names:
+def target_name(kind: Kind, wanted: tuple[bool, ...] | None = None) -> str:
+    """The name of the custom call of a kernel, which is compiled and registered unless it is known. With `wanted`, which
+    says of each operand whether its gradient is, the program is differentiated, and the name with the suffix
+    "_gradient" is that of its gradient function. Raises ImportError without jax-tvm-ffi, saccade.CompileError for a
+    program that cannot be differentiated."""
+    if (kind, wanted) not in _names:
         text = _program.program(_spec(kind))
+        if wanted is not None:
+            text = _program.differentiated(text, wanted)
         name = f"saccade_attention_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         with _lock:
             if name not in _registered:
-                _handler()(name, compile(text).attention.tvm_ffi, ["args", "rets"], platform="cpu")
+                for function in compile(text).functions.values():
+                    target = name + function.name.removeprefix("attention")
+                    _handler()(target, function.tvm_ffi, ["args", "rets"], platform="cpu")
                 _registered.add(name)
-        _names[kind] = name
-    return _names[kind]
+        _names[kind, wanted] = name
+    return _names[kind, wanted]
 
 
 @functools.cache
