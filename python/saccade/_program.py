@@ -117,16 +117,16 @@ def arguments(program: str) -> list[tuple[str, bool]]:
     return [(type, is_float(type) and not attribute) for type, attribute in _ARGUMENT.findall(header)]
 
 
-def differentiated(program: str, wanted: Sequence[bool]) -> str:
-    """The program with a gradient function, which returns gradients of the `wanted` arguments with float elements. It
+def differentiated(program: str, needed: Sequence[bool]) -> str:
+    """The program with a gradient function, which returns gradients of the `needed` arguments with float elements. It
     takes the arguments of @attention, its results, the log-sum-exp if it is none of them, and the gradients of the
     results."""
     header, _, rest = program.partition("\n")
-    flags = iter(wanted)
+    flags = iter(needed)
 
     def mark(found: re.Match[str]) -> str:
-        is_wanted = next(flags)
-        return found[0] if is_wanted or not is_float(found[1]) else f"{found[0]} {{attn.no_gradient}}"
+        is_needed = next(flags)
+        return found[0] if is_needed or not is_float(found[1]) else f"{found[0]} {{attn.no_gradient}}"
 
     results, _, body = rest.partition(" {\n")
     return f"{_ARGUMENT.sub(mark, header)}\n{results} attributes {{attn.gradient}} {{\n{body}"

@@ -34,11 +34,11 @@ _BATCHED = ("q", "k", "v", "bias", "mask", "query_lengths", "key_lengths")  # th
 
 
 @functools.cache
-def forward(form: Form, wanted: tuple[bool, ...] | None = None) -> Any:
+def forward(form: Form, needed: tuple[bool, ...] | None = None) -> Any:
     """The kernel of a form, with its rule for `vmap`: a function of Operands that returns the output [batch, queries,
-    heads, head size] and the log-sum-exp [batch, heads, queries], or None without one. `wanted` is that of
+    heads, head size] and the log-sum-exp [batch, heads, queries], or None without one. `needed` is that of
     `kernels.target_name`; with it, the log-sum-exp is returned."""
-    function = jax.custom_batching.custom_vmap(functools.partial(_run, form, wanted))
+    function = jax.custom_batching.custom_vmap(functools.partial(_run, form, needed))
 
     def rule(size: int, is_mapped: tuple[Operands], operands: Operands) -> tuple[Any, Any]:
         (mapped,) = is_mapped
@@ -56,10 +56,10 @@ def forward(form: Form, wanted: tuple[bool, ...] | None = None) -> Any:
 
 
 @functools.cache
-def backward(form: Form, wanted: tuple[bool, ...]) -> Any:
-    """The gradient function of a kernel, with its rule for `vmap`: a function of (operands, output, log-sum-exp, and the
-    gradients of both) that returns the wanted gradients."""
-    function = jax.custom_batching.custom_vmap(functools.partial(_run_gradient, form, wanted))
+def backward(form: Form, needed: tuple[bool, ...]) -> Any:
+    """The gradient function of a kernel, with its rule for `vmap`: a function of (operands, output, log-sum-exp, and
+    the gradients of both) that returns the needed gradients."""
+    function = jax.custom_batching.custom_vmap(functools.partial(_run_gradient, form, needed))
 
     def rule(size: int, is_mapped: Any, *arguments: Any) -> Any:
         # Gradients of operands without an axis of the batch are sums over a batch.
@@ -112,22 +112,23 @@ def operands_of(x: Operands) -> list[Any]:
     return operands + [*(x.window or ())] + ([x.key_lengths] if x.key_lengths is not None else [])
 
 
-def _run(form: Form, wanted: tuple[bool, ...] | None, x: Operands) -> tuple[Any, Any]:
+def _run(form: Form, needed: tuple[bool, ...] | None, x: Operands) -> tuple[Any, Any]:
     batch, queries, heads, _ = x.q.shape
-    form = form if wanted is None else dataclasses.replace(form, has_residual=True)
+    form = form if needed is None else dataclasses.replace(form, has_residual=True)
     results = [jax.ShapeDtypeStruct(x.q.shape, x.q.dtype)]
     if form.returns_lse:
         precision = jnp.float64 if x.q.dtype == jnp.float64 else jnp.float32
         results.append(jax.ShapeDtypeStruct((batch, heads, queries), precision))
-    out, *lse = jax.ffi.ffi_call(target_name(_kind(form, x), wanted), results)(*operands_of(x))
+    out, *lse = jax.ffi.ffi_call(target_name(_kind(form, x), needed), results)(*operands_of(x))
     return out, lse[0] if lse else None
 
 
-def _run_gradient(form: Form, wanted: tuple[bool, ...], x: Operands, *others: Any) -> list[Any]:
+def _run_gradient(form: Form, needed: tuple[bool, ...], x: Operands, *others: Any) -> list[Any]:
     form = dataclasses.replace(form, has_residual=True)
     operands = operands_of(x)
-    results = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array, is_wanted in zip(operands, wanted) if is_wanted]
-    name = target_name(_kind(form, x), wanted) + "_gradient"
+    results = [jax.ShapeDtypeStruct(array.shape, array.dtype)
+               for array, is_needed in zip(operands, needed) if is_needed]
+    name = target_name(_kind(form, x), needed) + "_gradient"
     return jax.ffi.ffi_call(name, results)(*operands, *others)  # type: ignore[no-any-return]
 
 

@@ -56,10 +56,10 @@ def _forward(form: Form, x: Any) -> tuple[Any, Any]:
     leaves, tree = jax.tree_util.tree_flatten(x, is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
     values = jax.tree_util.tree_unflatten(tree, [leaf.value for leaf in leaves])
     flags = jax.tree_util.tree_unflatten(tree, [bool(leaf.perturbed) for leaf in leaves])
-    wanted = _wanted(values, flags)
-    out, lse = batching.forward(form, wanted)(values)
+    needed = _wanted(values, flags)
+    out, lse = batching.forward(form, needed)(values)
     # A residual has arrays only, but its tree may depend on the flags.
-    saved = values, out, lse, [() if flag else None for flag in (*wanted, flags.scale)]
+    saved = values, out, lse, [() if flag else None for flag in (*needed, flags.scale)]
     return (out, lse if form.returns_lse else None), saved
 
 
@@ -75,11 +75,11 @@ def _wanted(values: Operands, flags: Operands) -> tuple[bool, ...]:
 
 def _backward(form: Form, saved: Any, gradients: Any) -> tuple[Operands]:
     x, out, lse, marks = saved
-    *wanted, needs_scale = [mark is not None for mark in marks]
+    *needed, needs_scale = [mark is not None for mark in marks]
     given = [jnp.zeros(array.shape, array.dtype) if gradient is None or isinstance(gradient, SymbolicZero) else gradient
              for gradient, array in zip(gradients, (out, lse))]
-    found = iter(batching.backward(form, tuple(wanted))(x, out, lse, *given))
-    made = iter([next(found) if is_wanted else None for is_wanted in wanted])
+    found = iter(batching.backward(form, tuple(needed))(x, out, lse, *given))
+    made = iter([next(found) if is_needed else None for is_needed in needed])
     q, k, v = next(made), next(made), next(made)
     captures = tuple([next(made) for _ in x.score_captures])
     bias = None if x.bias is None else next(made)

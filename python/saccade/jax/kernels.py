@@ -74,15 +74,15 @@ def array_kind(x: Any) -> tuple[str, tuple[bool, ...]] | None:
     return None if x is None else (x.dtype.name, tuple([extent == 1 for extent in x.shape]))
 
 
-def target_name(kind: Kind, wanted: tuple[bool, ...] | None = None) -> str:
-    """The name of the custom call of a kernel, which is compiled and registered unless it is known. With `wanted`, which
+def target_name(kind: Kind, needed: tuple[bool, ...] | None = None) -> str:
+    """The name of the custom call of a kernel, which is compiled and registered unless it is known. With `needed`, which
     says of each operand whether its gradient is, the program is differentiated, and the name with the suffix
     "_gradient" is that of its gradient function. Raises ImportError without jax-tvm-ffi, saccade.CompileError for a
     program that cannot be differentiated."""
-    if (kind, wanted) not in _names:
+    if (kind, needed) not in _names:
         text = _program.program(_spec(kind))
-        if wanted is not None:
-            text = _program.differentiated(text, wanted)
+        if needed is not None:
+            text = _program.differentiated(text, needed)
         name = f"saccade_attention_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         with _lock:
             if name not in _registered:
@@ -90,8 +90,8 @@ def target_name(kind: Kind, wanted: tuple[bool, ...] | None = None) -> str:
                     target = name + function.name.removeprefix("attention")
                     _handler()(target, function.tvm_ffi, ["args", "rets"], platform="cpu")
                 _registered.add(name)
-        _names[kind, wanted] = name
-    return _names[kind, wanted]
+        _names[kind, needed] = name
+    return _names[kind, needed]
 
 
 @functools.cache

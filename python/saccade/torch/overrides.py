@@ -31,9 +31,10 @@ def enabled() -> Iterator[None]:
     """In this block and thread, `F.scaled_dot_product_attention`, `flex_attention` called eagerly, and modules that use
     them, such as `nn.MultiheadAttention` and `nn.TransformerEncoderLayer`, are computed by Saccade.
 
-    Calls that Saccade does not compute go to PyTorch, with one warning for each reason: dropout, tensors
-    on a GPU that require grad, element types, devices and kinds of tensors that it does not support. What torch.compile, torch.export and other tracers record stays PyTorch's operators. PyTorch's fast path of inference,
-    which does not call these functions, is off meanwhile (in all threads).
+    Calls that Saccade does not compute go to PyTorch, with one warning for each reason: tensors on a GPU that require
+    grad, element types, devices and kinds of tensors that it does not support. What torch.compile, torch.export and other
+    tracers record stays PyTorch's operators. PyTorch's fast path of inference, which does not call these functions, is
+    off meanwhile (in all threads).
 
     Example:
         >>> with torch.no_grad(), saccade.torch.enabled():
@@ -176,7 +177,8 @@ def register_flash_impl() -> None:
     """Registers "saccade" with `torch.nn.attention.register_flash_attention_impl`.
 
     After `torch.nn.attention.activate_flash_attention_impl("saccade")`, Saccade computes what PyTorch would with its
-    fused kernel for CPUs: four dimensions, equal head sizes, no dropout. Gradients are Saccade's, too. Raises NotImplementedError before PyTorch 2.11, which has no such registry.
+    fused kernel for CPUs: four dimensions, equal head sizes, no dropout. Gradients are Saccade's, too. Raises
+    NotImplementedError before PyTorch 2.11, which has no such registry.
     """
     try:
         from torch.nn.attention import register_flash_attention_impl

@@ -139,7 +139,7 @@ def _warn(message: str) -> None:
 
 def _table(x: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
     """A mask or bias broadcast to [batch, heads, queries, keys], without a copy. As in Transformers' own functions, it
-    may have more keys. A tensor that requires grad keeps its dimensions of extent 1, in which its gradient is summed."""
+    may have more keys. A tensor that requires grad keeps its dimensions of extent 1."""
     if _requires_grad(x):
         return x[..., : extents[3]]
     return x.detach()[..., : extents[3]].expand(extents)
