@@ -29,6 +29,7 @@ def attend(form: Form, x: Operands) -> tuple[Any, Any]:
         out = jnp.where(is_in[..., None], out, 0)
     if not form.has_residual:
         return out, None
+    assert lse is not None
     lowest = jnp.asarray(-0.7 * jnp.finfo(jnp.float32).max, lse.dtype)
     lse = jnp.maximum(lse, lowest) if is_in is None else jnp.where(is_in, jnp.maximum(lse, lowest), lowest)
     return out, lse.astype(x.k.dtype)
@@ -85,6 +86,7 @@ def _backward(form: Form, saved: Any, gradients: Any) -> tuple[Operands]:
     bias = None if x.bias is None else next(made)
     scale = None
     if needs_scale:
+        assert x.scale is not None and q is not None
         scale = (jnp.sum(x.q.astype(x.scale.dtype) * q.astype(x.scale.dtype)) / x.scale).astype(x.scale.dtype)
     window = None if x.window is None else (None, None)
     return (Operands(q=q, k=k, v=v, bias=bias, mask=None, query_lengths=None, key_lengths=None, scale=scale,

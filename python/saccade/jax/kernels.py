@@ -75,8 +75,8 @@ def array_kind(x: Any) -> tuple[str, tuple[bool, ...]] | None:
 
 
 def target_name(kind: Kind, needed: tuple[bool, ...] | None = None) -> str:
-    """The name of the custom call of a kernel, which is compiled and registered unless it is known. With `needed`, which
-    says of each operand whether its gradient is, the program is differentiated, and the name with the suffix
+    """The name of the custom call of a kernel, which is compiled and registered unless it is known. With `needed`,
+    which says of each operand whether its gradient is, the program is differentiated, and the name with the suffix
     "_gradient" is that of its gradient function. Raises ImportError without jax-tvm-ffi, saccade.CompileError for a
     program that cannot be differentiated."""
     if (kind, needed) not in _names:
