@@ -6,8 +6,8 @@
 #   %ptxas     ptxas, from .venv or the PATH
 #   %{v4}, %{v4-bf16}   the CPU target of this name, or its expanded form if the processor lacks the level
 #
-# Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch); ptxas,
-# libdevice; asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every level. With
+# Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
+# attn_gym (for tests of other projects); ptxas, libdevice; asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every level. With
 # `--param expanded=1` a machine with AVX-512 runs the expanded targets too.
 import glob
 import os
@@ -51,6 +51,9 @@ if python == venv:
         config.available_features.add("transformers")
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnxscript")):
         config.available_features.add("onnxscript")
+    for name in ("expecttest", "attn_gym"):
+        if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", name)):
+            config.available_features.add(name)
 packaged = glob.glob(
     os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "nvidia", "cu*", "bin", "ptxas")
 )
