@@ -66,9 +66,6 @@ OPERANDS = [
     (ValueError, "q has 4 heads | a multiple of the 0 heads of k", (q, k[:, :0], v[:, :0])),
     (ValueError, "v has head count 1 | expected 2 | k", (q, k, v[:, :1])),
     (ValueError, "v has length 6 | expected 7 | k", (q, k, v[:, :, :6])),
-    (ValueError, "q requires grad | no backward | torch.no_grad()", (q.clone().requires_grad_(), k, v)),
-    (ValueError, "k requires grad", (q, torch.nn.Parameter(k), v)),
-    (ValueError, "v requires grad", (q, k, v.clone().requires_grad_())),
     (ValueError, "q is a view with the negative bit set | resolve_neg", (torch._neg_view(q), k, v)),
     (ValueError, "v is a view with the negative bit set", (q, k, torch.complex(v, v).conj().imag)),
     (TypeError, "q is on meta | expected cpu", (q.to("meta"), k, v)),
@@ -109,7 +106,6 @@ OPTIONS = [
     (TypeError, "scale is True | expected a number", {"scale": True}),
     (TypeError, "scale is '1' | expected a number", {"scale": "1"}),
     (TypeError, "scale is | expected a number", {"scale": torch.tensor([0.1, 0.2])}),
-    (ValueError, "scale requires grad | no backward | torch.no_grad()", {"scale": learned}),
     (TypeError, "window is True | (left, right)", {"window": True}),
     (TypeError, "window is 2.5", {"window": 2.5}),
     (ValueError, "window is 0 | at least 1", {"window": 0}),
@@ -219,7 +215,6 @@ def table(tensor):
 
 
 CAPTURES = [
-    (ValueError, "'tensor' | requires grad", torch.ones(4, requires_grad=True)),
     (ValueError, "'tensor' | negative bit", torch._neg_view(torch.ones(4))),
     (TypeError, "'tensor' | meta", torch.ones(4, device="meta")),
     (ValueError, "'tensor' | score | head count | found 3 | at least 4", torch.ones(3)),

@@ -52,7 +52,7 @@ def refuses(attend):
 def test_tensors_with_gradients_are_refused_but_pass_under_no_grad(attend, expected, refuses, kind):
     leaf = q.clone().requires_grad_()
     tensor = {"leaf": leaf, "computed": leaf * 1, "parameter": torch.nn.Parameter(q)}[kind]
-    refuses(ValueError, ["requires grad", "no backward yet", "torch.no_grad()", ".detach()"], tensor)
+    refuses(ValueError, ["requires grad", "no backward", "torch.no_grad()", ".detach()"], tensor)
     with torch.no_grad():
         assert torch.equal(attend(tensor, k, v), expected)
     assert torch.equal(attend(tensor.detach(), k, v), expected)

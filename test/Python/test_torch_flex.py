@@ -107,7 +107,6 @@ MISTAKES = {
     "a block mask of shorter queries": lambda f: f(q, k, v, block_mask=blocks(causal, queries=8)),
     "a block mask of longer keys": lambda f: f(q, k, v, block_mask=blocks(causal, keys=64)),
     "a sliced block mask": lambda f: f(q[:, :, :8], k, v, block_mask=blocks(causal)[:, :, 0]),
-    "tensors that require grad": lambda f: f(q.clone().requires_grad_(), k, v),
     "both kinds of log-sum-exp": lambda f: f(q, k, v, return_lse=True, return_aux=AuxRequest(lse=True)),
     "an unknown backend": lambda f: f(q, k, v, kernel_options={"BACKEND": "NONE"}),
     "two kinds of options": lambda f: f(q, k, v, kernel_options={"BACKEND": "AUTO", "FORCE_USE_FLEX_ATTENTION": True}),

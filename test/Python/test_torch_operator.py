@@ -198,18 +198,6 @@ def test_invalid_arguments_are_the_errors_of_eager_calls(options):
     refused(type(error.value), [str(error.value)], torch.compile(function, backend="eager"), *tensors)
 
 
-def test_tensors_that_require_grad_are_refused():
-    q, k, v, *_ = traced_calls.arguments()
-    q.requires_grad_()
-    function = lambda q, k, v: saccade.attention(q, k, v)
-    refused(ValueError, ["requires grad", "no backward"], torch.compile(function, backend="aot_eager"), q, k, v)
-    torch._dynamo.reset()
-    refused(torch._dynamo.exc.Unsupported, ["requires grad"],
-            torch.compile(function, backend="aot_eager", fullgraph=True), q, k, v)
-    with torch.no_grad():
-        assert torch.equal(torch.compile(function, backend="aot_eager", fullgraph=True)(q, k, v), function(q, k, v))
-
-
 # --- torch.export -----------------------------------------------------------------------------------------------------
 
 

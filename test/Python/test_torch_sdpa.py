@@ -116,15 +116,8 @@ def test_what_pytorch_takes_and_saccade_does_not_is_named():
 # --- calls that are PyTorch's -----------------------------------------------------------------------------------------
 
 
-def test_gradients_are_those_of_compiled_code():
-    x, bias = q.clone().requires_grad_(), torch.randn(6, 9, requires_grad=True)
-    output = ours(x, k, v, bias)
-    assert "saccade" in str(output.grad_fn).lower() or "Attention" in str(output.grad_fn.next_functions)
-    found = torch.autograd.grad(output.sum(), (x, bias))
-    for one, other in zip(found, torch.autograd.grad(pytorchs(x, k, v, bias).sum(), (x, bias))):
-        close(one, other)
+def test_tensors_that_require_grad_pass_without_grad_mode():
     with torch.no_grad():
-        close(ours(x, k, v), pytorchs(x, k, v))
         assert not ours(torch.nn.Parameter(q), k, v).requires_grad
 
 

@@ -32,7 +32,7 @@ def attend(form: Form, x: Operands) -> tuple[Any, Any]:
     assert lse is not None
     lowest = jnp.asarray(-0.7 * jnp.finfo(jnp.float32).max, lse.dtype)
     lse = jnp.maximum(lse, lowest) if is_in is None else jnp.where(is_in, jnp.maximum(lse, lowest), lowest)
-    return out, lse.astype(x.k.dtype)
+    return out, jax.lax.stop_gradient(lse.astype(x.k.dtype))  # as JAX
 
 
 def _with_means(out: Any, lse: Any, v: Any) -> Any:
@@ -44,6 +44,18 @@ def _with_means(out: Any, lse: Any, v: Any) -> Any:
 
 
 # --- gradients --------------------------------------------------------------------------------------------------------
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _differentiated_once(make: Any, form: Form, needed: tuple[bool, ...], *arguments: Any) -> Any:
+    """A function of batching of these arguments, in a rule that JAX would differentiate for a second derivative."""
+    return make(form, needed)(*arguments)
+
+
+@_differentiated_once.defjvp
+def _refuse(make: Any, form: Form, needed: tuple[bool, ...], primals: Any, tangents: Any) -> Any:
+    raise NotImplementedError("saccade.jax.dot_product_attention: second derivatives are not supported: use "
+                              "jax.nn.dot_product_attention")
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -58,7 +70,7 @@ def _forward(form: Form, x: Any) -> tuple[Any, Any]:
     values = jax.tree_util.tree_unflatten(tree, [leaf.value for leaf in leaves])
     flags = jax.tree_util.tree_unflatten(tree, [bool(leaf.perturbed) for leaf in leaves])
     needed = _wanted(values, flags)
-    out, lse = batching.forward(form, needed)(values)
+    out, lse = _differentiated_once(batching.forward, form, needed, values)
     # A residual has arrays only, but its tree may depend on the flags.
     saved = values, out, lse, [() if flag else None for flag in (*needed, flags.scale)]
     return (out, lse if form.returns_lse else None), saved
@@ -79,7 +91,7 @@ def _backward(form: Form, saved: Any, gradients: Any) -> tuple[Operands]:
     *needed, needs_scale = [mark is not None for mark in marks]
     given = [jnp.zeros(array.shape, array.dtype) if gradient is None or isinstance(gradient, SymbolicZero) else gradient
              for gradient, array in zip(gradients, (out, lse))]
-    found = iter(batching.backward(form, tuple(needed))(x, out, lse, *given))
+    found = iter(_differentiated_once(batching.backward, form, tuple(needed), x, out, lse, *given))
     made = iter([next(found) if is_needed else None for is_needed in needed])
     q, k, v = next(made), next(made), next(made)
     captures = tuple([next(made) for _ in x.score_captures])

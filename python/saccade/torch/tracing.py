@@ -121,7 +121,10 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
         return attention_operator.overload(has_lse, has_max)(
             *tensors[:3], tensors[3:], integers, floats, program, layout, target or "host")
 
-    if not return_max or not torch.is_grad_enabled():
+    given = [q, k, v, *more]
+    for captured in captures:
+        given += captured
+    if not return_max or not torch.is_grad_enabled() or not any([x.requires_grad for x in given]):
         return call(return_lse, return_max, False)
     # The row maximum has no gradient.
     results = call(return_lse, False, False)
