@@ -29,7 +29,7 @@ BATCH, HEADS, SIDE = 2, 4, 8
 LENGTH = SIDE * SIDE
 REFUSED = {
     "mods.latent_attention": "a dot product of rows of two tensors",
-    "masks.vsa": "a search in a row of a tensor",
+    "masks.vsa": "a search one after the other of a tensor",
 }
 """Why Saccade does not trace these functions."""
 
@@ -124,15 +124,15 @@ def importer(path):
         inner = types.ModuleType(f"attn_gym.{name}")
         inner.__path__ = [str(path / "attn_gym" / name)]
         # Modules import the functions of other modules from the package.
-        inner.__getattr__ = lambda wanted, name=name: find(name, wanted)
+        inner.__getattr__ = lambda needed, name=name: find(name, needed)
         sys.modules[inner.__name__] = inner
     sys.modules["attn_gym"] = package
 
-    def find(name, wanted):
+    def find(name, needed):
         for file in sorted((path / "attn_gym" / name).glob("[a-z]*.py")):
-            if f"def {wanted}(" in file.read_text():
-                return getattr(importlib.import_module(f"attn_gym.{name}.{file.stem}"), wanted)
-        raise AttributeError(wanted)
+            if f"def {needed}(" in file.read_text():
+                return getattr(importlib.import_module(f"attn_gym.{name}.{file.stem}"), needed)
+        raise AttributeError(needed)
 
     def gym(name):
         return importlib.import_module(f"attn_gym.{name}") if (path / "attn_gym" / (name.replace(".", "/") + ".py")).exists() else None

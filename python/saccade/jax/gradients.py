@@ -52,7 +52,7 @@ def _differentiated_once(make: Any, form: Form, needed: tuple[bool, ...], *argum
     return make(form, needed)(*arguments)
 
 
-@_differentiated_once.defjvp
+@_differentiated_once.defjvp  # type: ignore[untyped-decorator]
 def _refuse(make: Any, form: Form, needed: tuple[bool, ...], primals: Any, tangents: Any) -> Any:
     raise NotImplementedError("saccade.jax.dot_product_attention: second derivatives are not supported: use "
                               "jax.nn.dot_product_attention")
