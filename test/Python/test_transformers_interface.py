@@ -121,7 +121,7 @@ def test_inference_mode(qkv):
 
 @pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "t5", "bert"])
 def test_training(name):
-    """Gradients are those of eager attention; there is one warning for the process."""
+    """Gradients are those of eager attention, without a warning that PyTorch computes them."""
     family = FAMILIES[name]
     model, given = family.build(), inputs_of(family, "right")
     results = []
@@ -135,7 +135,7 @@ def test_training(name):
             mask = given["attention_mask"].bool()
             (output[mask] if output.shape[:2] == mask.shape else output).square().mean().backward()
         results.append(torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None]))
-    assert len(shown) == 1 and "computed by PyTorch instead of Saccade: a tensor requires grad" in shown[0]
+    assert not shown
     assert (results[1] - results[0]).norm() < 1e-4 * results[0].norm()
 
 

@@ -16,12 +16,13 @@ from saccade.torch.program import Program, Weight
 from saccade.torch.reader import load, read
 
 if TYPE_CHECKING:
+    from saccade.torch.compiled_gradients import Differentiable, differentiable
     from saccade.torch.flex import flex_attention
     from saccade.torch.overrides import disable, enable, enabled, register_flash_impl
     from saccade.torch.sdpa import scaled_dot_product_attention
 
 # Modules of the drop-in functions, which are imported when they are used.
-_LAZY = {"disable": "overrides", "enable": "overrides", "enabled": "overrides", "register_flash_impl": "overrides",
+_LAZY = {"Differentiable": "compiled_gradients", "differentiable": "compiled_gradients", "disable": "overrides", "enable": "overrides", "enabled": "overrides", "register_flash_impl": "overrides",
          "flex_attention": "flex", "scaled_dot_product_attention": "sdpa"}  # fmt: skip
 
 
@@ -36,10 +37,12 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Compiled",
+    "Differentiable",
     "ExportError",
     "Program",
     "Weight",
     "compile",
+    "differentiable",
     "disable",
     "enable",
     "enabled",

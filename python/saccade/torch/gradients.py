@@ -14,7 +14,7 @@ import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
-from saccade import _program
+from saccade import _arrays, _program
 from saccade._library import on_cache_clear
 from saccade.function import Function
 from saccade.module import compile
@@ -44,6 +44,13 @@ def _places(program: str) -> tuple[int, ...]:
     """The numbers of the tensors whose gradients the gradient function returns."""
     tensors = [has_gradient for type, has_gradient in _program.arguments(program) if type.startswith("tensor")]
     return tuple([i for i, has_gradient in enumerate(tensors) if has_gradient])
+
+
+@functools.lru_cache(maxsize=1024)
+def _kinds(program: str) -> str:
+    """The kind of each argument: "t" for a tensor, "f" for a float, "i" for an integer."""
+    return "".join(["t" if type.startswith("tensor") else "f" if _program.is_float(type) else "i"
+                    for type, _ in _program.arguments(program)])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -127,14 +134,17 @@ def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, q
              target: str = "host") -> list[torch.Tensor]:
     """The kernel of the backward operator for memory of a CPU or a GPU."""
     operands = iter((q, k, v, *tensors))
-    numbers = {True: iter(floats), False: iter(integers)}
-    arguments = [next(operands) if type.startswith("tensor") else next(numbers[_program.is_float(type)])
-                 for type, _ in _program.arguments(program)]
+    numbers = {"f": iter(floats), "i": iter(integers)}
+    arguments = [next(numbers[kind] if kind in numbers else operands) for kind in _kinds(program)]
     results = _empty_results(q, k, v, tensors, program)
     given = [x for x in (output_gradient, lse_gradient) if x is not None]
     function = _gradient_function(program, _target(q, target))
-    function.into(*[x.resolve_neg() if isinstance(x, torch.Tensor) else x for x in arguments], output, lse,
-                  *[x.resolve_neg() for x in given], *results)
+    try:
+        function.tvm_ffi(*arguments, output, lse, *given, *results)
+    except RuntimeError:
+        for x in (q, k, v, *tensors, *given):  # reports one without memory
+            _arrays.check_torch("an input of saccade::attention_backward", x, q.device.type)
+        raise
     return results
 
 

@@ -37,7 +37,8 @@ SCORES = {
     "bias of heads": (lambda draw: [leaf(draw, HEADS, QUERIES, KEYS)], scores.bias),
     "bias of batches": (lambda draw: [leaf(draw, BATCH, HEADS, QUERIES, KEYS)], scores.bias),
     "swin_bias": (lambda draw: [leaf(draw, 15, HEADS)], lambda table: scores.swin_bias(table, (2, 3))),
-    "swin_bias of images": (lambda draw: [leaf(draw, 9, HEADS)], lambda table: scores.swin_bias(table, 2, width=3)),
+    "swin_bias of images": (lambda draw: [leaf(draw, 15, HEADS)],
+                            lambda table: scores.swin_bias(table, (2, 3), width=3)),
     "shaw_bias": (lambda draw: [leaf(draw, BATCH, HEADS, QUERIES, 7)], lambda logits: scores.shaw_bias(logits, 0.5)),
     "composition": (lambda draw: [leaf(draw, HEADS), leaf(draw, low=0.7)],
                     lambda slopes, cap: scores.alibi(slopes) >> scores.soft_cap(cap)),
@@ -172,6 +173,60 @@ def _(draw):
 def _(draw):
     return lambda q, v: saccade.attention(q, q, v, score=lambda s, b, h, i, j: s * q[b, h, i, 0] + q[b, h, j, 1]), [
         leaf(draw, 2, 4, 5, 3), leaf(draw, 2, 4, 5, 2)]
+
+
+# --- programs in the language -----------------------------------------------------------------------------------------
+
+TALLIES = """
+func.func @main(%q: tensor<?x?x3xf64>, %k: tensor<?x?x3xf64>, %v: tensor<?x?x2xf64>, %cap: tensor<f64>)
+    -> (tensor<?x?x2xf64>, tensor<?x?xf64>, tensor<?x?x1xf64>, tensor<?x?x5xf64>) attributes {attn.gradient} {
+  %out, %lse, %mean, %near = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] captures(%cap : tensor<f64>)
+    mask causal<bottom_right>
+    score(%s: f64, %b, %h, %i, %j, %c) {
+      %x = tensor.extract %c[] : tensor<f64>
+      %y = arith.divf %s, %x : f64
+      %t = math.tanh %y : f64
+      %r = arith.mulf %t, %x : f64
+      attn.yield %r : f64
+    }
+    lse
+    tally<1>(%s: f64, %b, %h, %i, %j, %c) {
+      %zero = arith.constant 0 : index
+      attn.yield %zero, %s : index, f64
+    }
+    tally<5>(%s: f64, %b, %h, %i, %j, %c) {
+      %one = arith.constant 1.0 : f64
+      %distance = arith.subi %i, %j : index
+      %limit = arith.constant 4 : index
+      %bin = arith.minsi %distance, %limit : index
+      attn.yield %bin, %one : index, f64
+    }
+    : (tensor<?x?x3xf64>, tensor<?x?x3xf64>, tensor<?x?x2xf64>)
+      -> (tensor<?x?x2xf64>, tensor<?x?xf64>, tensor<?x?x1xf64>, tensor<?x?x5xf64>)
+  return %out, %lse, %mean, %near : tensor<?x?x2xf64>, tensor<?x?xf64>, tensor<?x?x1xf64>, tensor<?x?x5xf64>
+}
+"""
+
+
+@option("tallies")
+def _(draw):
+    import saccade.torch
+
+    return saccade.torch.differentiable(saccade.compile(TALLIES)), [
+        leaf(draw, 4, 6, 3), leaf(draw, 2, 6, 3), leaf(draw, 2, 6, 2), leaf(draw, low=0.7)]
+
+
+@option("entropy of the weights")
+def _(draw):
+    import saccade.torch
+
+    function = saccade.torch.differentiable(saccade.compile(TALLIES))
+
+    def entropy(*tensors):
+        _, lse, mean, _ = function(*tensors)
+        return lse - mean[..., 0]
+
+    return entropy, [leaf(draw, 4, 6, 3), leaf(draw, 2, 6, 3), leaf(draw, 2, 6, 2), leaf(draw, low=0.7)]
 
 
 def check(name, seed):

@@ -1,0 +1,90 @@
+"""Compiled programs whose gradients PyTorch records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from saccade.function import Function
+from saccade.module import Module
+
+
+def differentiable(module: Module, name: str = "main") -> Differentiable:
+    """The function `name` of a program as a function of torch tensors with gradients.
+
+    Args:
+        module: a program in which the function has the attribute `attn.gradient`, so that there is a gradient function
+            (docs/guides/gradients.md).
+
+    Raises:
+        KeyError: there is no function of this name, or no gradient function.
+
+    Example:
+        >>> f = saccade.torch.differentiable(saccade.compile(text), "f")
+        >>> f(q, k, v, slope).sum().backward()
+    """
+    functions = module.functions
+    for needed in (name, name + "_gradient"):
+        if needed not in functions:
+            raise KeyError(f"the program has no function {needed!r}, expected one of {', '.join(functions)}; the attribute "
+                           "attn.gradient of a function requests its gradient function")
+    return Differentiable(functions[name], functions[name + "_gradient"])
+
+
+class Differentiable:
+    """A function of a program with its gradient function. Calls take and return torch tensors; the further results of
+    the function, which its gradient function reads, are not returned. Second derivatives are a RuntimeError of PyTorch."""
+
+    def __init__(self, function: Function, gradient: Function):
+        self.function, self.gradient = function, gradient
+        inputs = [value.name for value in function.inputs]
+        given = {value.name for value in gradient.inputs[len(inputs) + len(function.results):]}
+        self._names = inputs
+        # The numbers of the results that have gradients, of those that are returned, and of the inputs of each gradient.
+        self._recorded = [i for i, value in enumerate(function.results) if f"{value.name}_gradient" in given]
+        last = max(self._recorded, default=-1)
+        self._returned = [i for i, value in enumerate(function.results)
+                          if i <= last or "float" not in str(value.dtype)]
+        self._places = [inputs.index(value.name.removesuffix("_gradient")) for value in gradient.results]
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Calls the function with all of its arguments in order. Raises as `saccade.Function`."""
+        if len(inputs) != len(self._names):
+            raise TypeError(f"{self.function.name} takes {len(self._names)} arguments ({', '.join(self._names)}), found "
+                            f"{len(inputs)}")
+        results = _Call.apply(self, *inputs)
+        returned = [results[i] for i in self._returned]
+        return returned[0] if len(returned) == 1 else tuple(returned)
+
+    def __repr__(self) -> str:
+        return f"<saccade.torch.Differentiable {self.function.signature}>"
+
+
+class _Call(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, call: Differentiable, *inputs: Any) -> tuple[torch.Tensor, ...]:
+        results = call.function(*inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        ctx.mark_non_differentiable(*[x for i, x in enumerate(results) if i not in call._recorded])
+        tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
+        ctx.call, ctx.numbers = call, [None if isinstance(x, torch.Tensor) else x for x in inputs]
+        ctx.save_for_backward(*tensors, *results)
+        return results
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        call = ctx.call
+        saved = iter(ctx.saved_tensors)
+        inputs = [next(saved) if x is None else x for x in ctx.numbers]
+        found = call.gradient(*inputs, *saved, *[gradients[i].resolve_neg() for i in call._recorded])
+        made: list[Any] = [None] * len(inputs)
+        for place, gradient in zip(call._places, found if isinstance(found, tuple) else (found,)):
+            if ctx.needs_input_grad[1 + place]:
+                made[place] = gradient
+        return (None, *made)
+
+
+__all__ = ["Differentiable", "differentiable"]
