@@ -20,7 +20,7 @@ import saccade.torch
 from saccade import scores
 
 VARIANTS = ("causal", "alibi", "alibi-learned", "t5", "window")
-WINDOW = 64  # keys that a query of "window" attends to
+WINDOW = 64  # keys that a query of "window" attends to, with the biases of "alibi"
 BUCKETS, MAX_DISTANCE = 32, 128  # of "t5"
 
 
@@ -35,11 +35,11 @@ class SelfAttention(nn.Module):
         self.heads, self.variant = heads, variant
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.dropout = nn.Dropout(dropout)  # of the residual branch: `attend` drops no weights
-        if variant.startswith("alibi"):
-            slopes = torch.from_numpy(scores.alibi_slopes(heads))
+        slopes = torch.from_numpy(scores.alibi_slopes(heads))
+        if variant in ("alibi", "alibi-learned", "window"):
             self.slopes = nn.Parameter(slopes, requires_grad=variant == "alibi-learned")
-        if variant == "t5":
-            self.table = nn.Parameter(0.02 * torch.randn(BUCKETS, heads))
+        if variant == "t5":  # starts near ALiBi, because 300 steps are few to learn positions from nothing
+            self.table = nn.Parameter(-slopes * torch.arange(BUCKETS)[:, None])
 
     def forward(self, x):
         q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in self.qkv(x).chunk(3, -1))
@@ -52,12 +52,13 @@ class SaccadeAttention(SelfAttention):
     def attend(self, q, k, v):
         if self.variant == "causal":
             return saccade.torch.scaled_dot_product_attention(q, k, v, is_causal=True)
-        if self.variant == "window":
-            return saccade.torch.flex_attention(q, k, v, block_mask=lambda b, h, i, j: (j <= i) & (j > i - WINDOW))
         if self.variant == "t5":
             score = scores.t5_bias(self.table, MAX_DISTANCE, bidirectional=False)
         else:
             score = scores.alibi(self.slopes)
+        if self.variant == "window":
+            mask = lambda b, h, i, j: (j <= i) & (j > i - WINDOW)
+            return saccade.torch.flex_attention(q, k, v, score_mod=score, block_mask=mask)
         return saccade.attention(q, k, v, score=score, causal="top_left")
 
 
@@ -72,8 +73,7 @@ class EagerAttention(SelfAttention):
     def mask(self, q):
         positions = torch.arange(q.shape[2])
         distance = positions - positions[:, None]  # of the key from the query
-        if self.variant == "window":
-            return (distance <= 0) & (distance > -WINDOW)
+        hidden = distance > 0
         if self.variant == "causal":
             bias = torch.zeros_like(distance, dtype=q.dtype)
         elif self.variant == "t5":
@@ -81,18 +81,17 @@ class EagerAttention(SelfAttention):
             bias = self.table[buckets[distance.clamp(-MAX_DISTANCE, 0) + MAX_DISTANCE]].permute(2, 0, 1)
         else:
             bias = self.slopes[:, None, None] * distance
-        return bias.masked_fill(distance > 0, float("-inf"))
+        if self.variant == "window":
+            hidden = hidden | (distance <= -WINDOW)
+        return bias.masked_fill(hidden, float("-inf"))
 
 
 class ReorderedAttention(EagerAttention):
     """The formula with the keys in reverse order: the same function with other rounding errors."""
 
     def attend(self, q, k, v):
-        mask = self.mask(q)
-        if mask.dtype == torch.bool:
-            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, float("-inf"))
-        weights = (q @ k.flip(2).mT * q.shape[3] ** -0.5 + mask.flip(-1)).softmax(-1)
-        return weights @ v.flip(2)
+        logits = q @ k.flip(2).mT * q.shape[3] ** -0.5 + self.mask(q).flip(-1)
+        return logits.softmax(-1) @ v.flip(2)
 
 
 # --- model ------------------------------------------------------------------------------------------------------------
@@ -118,7 +117,7 @@ class CharGPT(nn.Module):
         super().__init__()
         self.token, self.position = nn.Embedding(characters, width), None
         nn.init.normal_(self.token.weight, std=0.1)
-        if variant in ("causal", "window"):  # the others have positions in their scores
+        if variant == "causal":  # the others have positions in their scores
             self.position = nn.Parameter(0.1 * torch.randn(context, width))
         self.blocks = nn.Sequential(*(Block(attention(width, heads, variant, dropout), width, dropout)
                                       for _ in range(layers)))

@@ -67,8 +67,8 @@ def largest_difference(one, other):
 def report(title, runs):
     """Prints final losses, times and differences from the first run."""
     first = runs[0]
-    print(f"{title}\n  {'run':10} {'final loss':>10} {'ms a step':>10} {'first step':>10}  difference "
-          f"from {first.name}")
+    print(title)
+    print(f"  {'run':10} {'final loss':>10} {'ms a step':>10} {'first step':>10}  difference from {first.name}")
     for run in runs:
         typical = 1e3 * statistics.median(run.seconds[1:] or run.seconds)
         print(f"  {run.name:10} {run.smoothed()[-1]:10.5f} {typical:10.1f} {1e3 * run.seconds[0]:10.1f}"
