@@ -62,7 +62,7 @@ class Differentiable:
         return f"<saccade.torch.Differentiable {self.function.signature}>"
 
 
-class _Call(torch.autograd.Function):
+class _Call(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, call: Differentiable, *inputs: Any) -> tuple[torch.Tensor, ...]:
         results = call.function(*inputs)
@@ -74,7 +74,7 @@ class _Call(torch.autograd.Function):
         return results
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: Any) -> Any:
         call = ctx.call
         saved = iter(ctx.saved_tensors)
