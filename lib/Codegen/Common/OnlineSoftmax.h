@@ -19,12 +19,13 @@ struct RowMax {
   mlir::Value base;   ///< max, or 0 if no key has been visible
   mlir::Value factor; ///< 2^(before − base), which rescales the state
 };
-/// What is known of the maximum of a row after a tile.
+/// The values that the maximum of a row may have after a tile of keys.
 enum class MaxRange {
   Finite,      ///< never −∞
   Any,         ///< −∞ without visible keys
   Overflowing, ///< and a finite score may overflow as an exponent: it becomes the largest finite one of its sign
 };
+/// The range after the whole tile of `op`.
 MaxRange getMaxRange(attn::AccumulateOp op);
 
 /// `tileMax` is the largest score of the tile, `toBase2` the positive factor from scores to exponents.

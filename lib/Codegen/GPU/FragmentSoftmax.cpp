@@ -43,6 +43,12 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
   toBase2 = e.scalar(std::numbers::log2e);
 }
 
+/// A step takes a part of the key tile, which may hide all keys of a row, even if the whole tile does not.
+static MaxRange maxRangeOfPart(AccumulateOp op) {
+  MaxRange range = getMaxRange(op);
+  return range == MaxRange::Finite ? MaxRange::Any : range;
+}
+
 Value FragmentSoftmax::at(Emitter &e, unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); }
 
 bool FragmentSoftmax::masksPerHead() {
@@ -172,7 +178,7 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   SmallVector<Value> tileMax = rowMaxima(e, scores, reduce), factors, sums(fragment.rows.size());
   SmallVector<RowMax> maxima;
   for (auto [r, max] : llvm::enumerate(tileMax)) {
-    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, getMaxRange(op)));
+    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, maxRangeOfPart(op)));
     e.store(maxima.back().max, state.max, r);
     factors.push_back(maxima.back().factor);
   }
@@ -289,7 +295,7 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
   for (auto [r, max] : llvm::enumerate(tileMax)) {
     sums.push_back(reduce(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
     inverses.push_back(finalizeRow(e, sums.back()).inverse);
-    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, getMaxRange(op)));
+    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, maxRangeOfPart(op)));
   }
   SmallVector<Value> exponents = exponentsOf(e, scores, tileMax, maxima);
   Value begin = e.add(at(e, 3), e.toIndex(first));
