@@ -106,8 +106,9 @@ COMPONENTS = [
                r"Unit/JIT"),
               ("run",)),
     Component("Python", _modules(
-        "__init__ __main__ _arrays _disk_cache _elf _foreign _function_map _functions _gpu _library _merge _opaque "
-        "_operands _program artifact attention binding builders errors function linear masks module runner scores"),
+        "__init__ __main__ _arrays _autograd _disk_cache _elf _foreign _function_map _functions _gpu _library _log _merge "
+        "_opaque _operands _program artifact attention binding builders dropout errors function linear masks module "
+        "runner scores"),
               (r"Fuzz/random[-_]calls",),
               ("artifact", "attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "disk_cache",
                "gpu*", "guards", "linear", "mask*", "numpy*", "packaging", "ragged", "run", "scores*", "threads",
@@ -119,9 +120,9 @@ COMPONENTS = [
         "jax/constants jax/errors jax/program jax/reader"),
               (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "graph_text", "importing")),
     Component("Frameworks", _modules(
-        "torch/attention_operator torch/distributed/ torch/fallback torch/flex torch/multi_head torch/overrides "
-        "torch/recording torch/rewriting torch/sdpa torch/traced_drop_ins torch/tracing jax/attention jax/batching "
-        "jax/functions jax/kernels transformers/"), (),
+        "torch/attention_operator torch/batching torch/compiled_gradients torch/distributed/ torch/fallback torch/flex "
+        "torch/gradients torch/multi_head torch/overrides torch/recorded torch/recording torch/rewriting torch/sdpa "
+        "torch/traced_drop_ins torch/tracing jax/attention jax/batching jax/functions jax/gradients jax/kernels transformers/"), (),
               ("torch_flex", "torch_sdpa", "torch_enabled", "torch_distributed", "torch_traced_drop_ins", "torch_*",
                "transformers_*", "jax_attention", "jax_dot_product", "attention_functions")),
 ]
