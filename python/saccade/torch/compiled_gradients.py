@@ -52,8 +52,8 @@ class Differentiable:
     def __call__(self, *inputs: Any) -> Any:
         """Calls the function with all of its arguments in order. Raises as `saccade.Function`."""
         if len(inputs) != len(self._names):
-            raise TypeError(f"{self.function.name} takes {len(self._names)} arguments ({', '.join(self._names)}), found "
-                            f"{len(inputs)}")
+            raise TypeError(f"{self.function.name} takes {len(self._names)} arguments ({', '.join(self._names)}), "
+                            f"found {len(inputs)}")
         results = _Call.apply(self, *inputs)
         returned = [results[i] for i in self._returned]
         return returned[0] if len(returned) == 1 else tuple(returned)

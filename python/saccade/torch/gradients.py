@@ -135,7 +135,7 @@ def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, q
     """The kernel of the backward operator for memory of a CPU or a GPU."""
     operands = iter((q, k, v, *tensors))
     numbers = {"f": iter(floats), "i": iter(integers)}
-    arguments = [next(numbers[kind] if kind in numbers else operands) for kind in _kinds(program)]
+    arguments = [next(numbers.get(kind, operands)) for kind in _kinds(program)]
     results = _empty_results(q, k, v, tensors, program)
     given = [x for x in (output_gradient, lse_gradient) if x is not None]
     function = _gradient_function(program, _target(q, target))
