@@ -18,8 +18,8 @@ from saccade.jax.kernels import Form
 def attend(form: Form, x: Operands) -> tuple[Any, Any]:
     """The output [batch, queries, heads, head size] and the residual [batch, queries, heads]; None without one. A query
     without keys has the mean of all values in JAX, which masks by a large finite number."""
-    out, lse = _kernel(form, x)
-    lse = None if lse is None else jnp.swapaxes(lse, 1, 2)
+    out, rows = _kernel(form, x)
+    lse: Any = None if rows is None else jnp.swapaxes(rows, 1, 2)
     if form.may_be_empty:
         out = jax.lax.cond(jnp.any(jnp.isneginf(lse)), _with_means, lambda out, lse, v: out, out,
                            jax.lax.stop_gradient(lse), x.v)
@@ -93,7 +93,8 @@ def _backward(form: Form, saved: Any, gradients: Any) -> tuple[Operands]:
              for gradient, array in zip(gradients, (out, lse))]
     found = iter(_differentiated_once(batching.backward, form, tuple(needed), x, out, lse, *given))
     made = iter([next(found) if is_needed else None for is_needed in needed])
-    q, k, v = next(made), next(made), next(made)
+    q: Any = next(made)
+    k, v = next(made), next(made)
     captures = tuple([next(made) for _ in x.score_captures])
     bias = None if x.bias is None else next(made)
     scale = None

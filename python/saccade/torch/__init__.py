@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from saccade.torch.sdpa import scaled_dot_product_attention
 
 # Modules of the drop-in functions, which are imported when they are used.
-_LAZY = {"Differentiable": "compiled_gradients", "differentiable": "compiled_gradients", "disable": "overrides", "enable": "overrides", "enabled": "overrides", "register_flash_impl": "overrides",
-         "flex_attention": "flex", "scaled_dot_product_attention": "sdpa"}  # fmt: skip
+_LAZY = {"Differentiable": "compiled_gradients", "differentiable": "compiled_gradients", "disable": "overrides",
+         "enable": "overrides", "enabled": "overrides", "register_flash_impl": "overrides", "flex_attention": "flex",
+         "scaled_dot_product_attention": "sdpa"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

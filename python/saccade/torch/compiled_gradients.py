@@ -28,21 +28,22 @@ def differentiable(module: Module, name: str = "main") -> Differentiable:
     functions = module.functions
     for needed in (name, name + "_gradient"):
         if needed not in functions:
-            raise KeyError(f"the program has no function {needed!r}, expected one of {', '.join(functions)}; the attribute "
-                           "attn.gradient of a function requests its gradient function")
+            raise KeyError(f"the program has no function {needed!r}, expected one of {', '.join(functions)}; the "
+                           "attribute attn.gradient of a function requests its gradient function")
     return Differentiable(functions[name], functions[name + "_gradient"])
 
 
 class Differentiable:
     """A function of a program with its gradient function. Calls take and return torch tensors; the further results of
-    the function, which its gradient function reads, are not returned. Second derivatives are a RuntimeError of PyTorch."""
+    the function, which its gradient function reads, are not returned. Second derivatives are a RuntimeError of PyTorch.
+    """
 
     def __init__(self, function: Function, gradient: Function):
         self.function, self.gradient = function, gradient
         inputs = [value.name for value in function.inputs]
         given = {value.name for value in gradient.inputs[len(inputs) + len(function.results):]}
         self._names = inputs
-        # The numbers of the results that have gradients, of those that are returned, and of the inputs of each gradient.
+        # The numbers of the results that have gradients, of those that are returned, and of the inputs of gradients.
         self._recorded = [i for i, value in enumerate(function.results) if f"{value.name}_gradient" in given]
         last = max(self._recorded, default=-1)
         self._returned = [i for i, value in enumerate(function.results)
