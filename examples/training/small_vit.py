@@ -91,7 +91,7 @@ class SmallViT(nn.Module):
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
-def draw(classes, generator):
+def draw(classes, generator, noise=0.5):
     """Noisy images [batch, 3, SIDE, SIDE] of one shape each, with random places, sizes and colors."""
 
     def random(low, high):
@@ -117,8 +117,8 @@ def draw(classes, generator):
     ])  # fmt: skip
     shape = shapes[classes, torch.arange(len(classes))][:, None]
     paint, ground = torch.rand(2, len(classes), 3, 1, 1, generator=generator)
-    images = torch.where(shape, paint, ground)
-    return images + 0.2 * torch.randn(images.shape, generator=generator) - 0.5
+    images = torch.where(shape, 1 + paint, -1 - ground)
+    return images + noise * torch.randn(images.shape, generator=generator)
 
 
 def batches(seed, size=16):

@@ -16,6 +16,10 @@ TOLERANCE = 1e-5  # of losses from 5 to 2, whose last place is 2e-7 to 5e-7
 @pytest.fixture(autouse=True)
 def _examples(root, monkeypatch):
     monkeypatch.syspath_prepend(str(root / "examples" / "training"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the models are so small that threads would mostly wait for each other
+    yield
+    torch.set_num_threads(threads)
 
 
 def gpt(variant, names=("eager", "saccade")):
