@@ -349,7 +349,7 @@ GradientTile::Gradients GradientTile::whereVisible(const PairTile &tile, const G
 }
 
 Value GradientTile::overKeys(Value begin, Value result, Value to) {
-  Extent count{getAsOpFoldResult(min(index(rows), sub(validQueries, begin))), rows};
+  Extent count{getAsOpFoldResult(max(index(0), min(index(rows), sub(validQueries, begin)))), rows};
   Queries queries = queriesOf({begin, nullptr, count, {}});
   Value first = add(at.firstQuery, begin), last = add(first, sub(asIndex(count.size), index(1)));
   KeyRange visible =

@@ -69,3 +69,14 @@ func.func @ragged(%q: tensor<?x2x8xf32>, %k: tensor<?x2x8xf32>, %v: tensor<?x2x8
       } : (tensor<?x2x8xf32>, tensor<?x2x8xf32>, tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
   return %o : tensor<?x2x8xf32>
 }
+
+// Lengths given by scalars: whole tiles of queries and of keys are beyond them, and their gradients are 0.
+// RUN: saccade-run %s --entry=lengths --arg=2x150x16:f32:1 --arg=2x140x16:f32:2 --arg=2x140x16:f32:3 --arg=20 --arg=9 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_75 --entry=lengths_gradient --check --arg=2x150x16:f32:1 --arg=2x140x16:f32:2 --arg=2x140x16:f32:3 --arg=20 --arg=9 --arg=%t.o.npy --arg=%t.l.npy --arg=2x150x16:f32:4
+// RUN: saccade-run %s --entry=lengths_gradient --check --arg=2x150x16:f32:1 --arg=2x140x16:f32:2 --arg=2x140x16:f32:3 --arg=20 --arg=9 --arg=%t.o.npy --arg=%t.l.npy --arg=2x150x16:f32:4
+func.func @lengths(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %v: tensor<2x?x16xf32>, %n: index, %m: index) -> tensor<2x?x16xf32>
+    attributes {attn.gradient} {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] q_len(%n : index) kv_len(%m : index)
+      : (tensor<2x?x16xf32>, tensor<2x?x16xf32>, tensor<2x?x16xf32>) -> tensor<2x?x16xf32>
+  return %o : tensor<2x?x16xf32>
+}
