@@ -119,11 +119,11 @@ SmallVector<Value> CaptureGradients::inits(Value sequences) {
   return accumulators;
 }
 
-SmallVector<CaptureGradients::Place> CaptureGradients::places(const GradientPositions &at, ValueRange accumulators) {
+SmallVector<StructuredEmitter::Place> CaptureGradients::places(const GradientPositions &at, ValueRange accumulators) {
   OpFoldResult zero = e.b.getIndexAttr(0), one = e.b.getIndexAttr(1);
-  SmallVector<Place> places;
+  SmallVector<StructuredEmitter::Place> places;
   for (auto [i, accumulator] : llvm::enumerate(accumulators)) {
-    Place place;
+    StructuredEmitter::Place place;
     auto add = [&](OpFoldResult offset, OpFoldResult size) {
       place.offsets.push_back(offset), place.sizes.push_back(size);
     };
@@ -154,27 +154,17 @@ Value CaptureGradients::extentOf(Value accumulator, const Capture &capture, unsi
 SmallVector<Value> CaptureGradients::finish(ValueRange accumulators) {
   SmallVector<Value> gradients;
   for (auto [capture, accumulator, result] : llvm::zip(captures, accumulators, op.getCaptureGradients())) {
-    auto type = cast<RankedTensorType>(result.getType());
     unsigned rank = capture.rank(), leading = capture.leading();
-    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(e.b, e.loc, accumulator);
     SmallVector<unsigned> kept = llvm::to_vector(llvm::seq<unsigned>(rank)), from;
     llvm::append_range(from, llvm::seq<unsigned>(rank, rank + leading));
     llvm::append_range(from, kept);
     Value sum = accumulator;
     if (leading) {
+      SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(e.b, e.loc, accumulator);
       Value to = tensor::EmptyOp::create(e.b, e.loc, ArrayRef(sizes).drop_front(leading), e.type);
-      sum = e.apply(rank + leading, leading, {{accumulator, from}}, {{e.filled(to, 0.0), kept}},
-                    [&](ValueRange args) -> SmallVector<Value> {
-                      return {arith::AddFOp::create(e.b, e.loc, args[1], args[0])};
-                    })[0];
+      sum = e.sum(rank + leading, leading, {accumulator, from}, {e.filled(to, 0.0), kept});
     }
-    if (type.getElementType() != e.type) {
-      Value to = tensor::EmptyOp::create(e.b, e.loc, ArrayRef(sizes).drop_front(leading), type.getElementType());
-      sum = e.apply(rank, 0, {{sum, kept}}, {{to, kept}}, [&](ValueRange args) -> SmallVector<Value> {
-        return {e.convert(args[0], type.getElementType())};
-      })[0];
-    }
-    gradients.push_back(sum.getType() == type ? sum : tensor::CastOp::create(e.b, e.loc, type, sum).getResult());
+    gradients.push_back(e.round(sum, cast<RankedTensorType>(result.getType())));
   }
   return gradients;
 }
@@ -205,15 +195,13 @@ Value CaptureGradients::emitScalar(const GradientPositions &at, Value value, Val
   return mapping.lookupOrDefault(value);
 }
 
-/// The element that `read` touches for a pair; with `isRun`, the last index is not checked.
-CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &at, const Read &read, Value query,
-                                                      Value key, Value accumulator, bool isRun) {
-  const Capture &capture = captures[read.capture];
+CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &at, const Capture &capture,
+                                                      Value accumulator, function_ref<Value(unsigned)> index,
+                                                      bool isRun) {
   Element element;
   element.indices.assign(capture.leading(), e.index(0));
   element.exists = arith::ConstantIntOp::create(e.b, e.loc, 1, 1);
-  IRMapping mapping;
-  for (auto [dim, value] : llvm::enumerate(read.indices)) {
+  for (int64_t dim = 0; dim < capture.rank(); ++dim) {
     if (capture.batchDim == dim) {
       element.indices.push_back(e.index(0));
       continue;
@@ -222,9 +210,9 @@ CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &a
       element.indices.push_back(e.sub(at.head, e.mul(at.kvHead, at.group)));
       continue;
     }
-    Value found = emitScalar(at, value, query, key, mapping);
+    Value found = index(dim);
     element.indices.push_back(found);
-    if (isRun && dim + 1 == read.indices.size())
+    if (isRun && dim + 1 == capture.rank())
       continue;
     // A negative index is a large unsigned number.
     Value isIn =
@@ -234,16 +222,21 @@ CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &a
   return element;
 }
 
+/// The element that `read` touches for a pair.
+CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &at, const Read &read, Value query,
+                                                      Value key, Value accumulator, bool isRun) {
+  IRMapping mapping;
+  auto index = [&](unsigned dim) { return emitScalar(at, read.indices[dim], query, key, mapping); };
+  return elementAt(at, captures[read.capture], accumulator, index, isRun);
+}
+
 /// accumulator[element] += Σ amounts, a vector or a matrix.
 Value CaptureGradients::addSum(const Capture &capture, Value accumulator, const Element &element, Value amounts) {
   return emitIf(e, element.exists, accumulator, [&] {
     SmallVector<OpFoldResult> offsets = getAsOpFoldResult(element.indices), ones(offsets.size(), e.b.getIndexAttr(1));
     Value before = e.slice(accumulator, offsets, ones, SmallVector<bool>(offsets.size(), false));
     unsigned rank = cast<ShapedType>(amounts.getType()).getRank();
-    Value sum = e.apply(rank, rank, {{amounts, llvm::to_vector(llvm::seq<unsigned>(rank))}}, {{before, {}}},
-                        [&](ValueRange args) -> SmallVector<Value> {
-                          return {arith::AddFOp::create(e.b, e.loc, args[1], args[0])};
-                        })[0];
+    Value sum = e.sum(rank, rank, {amounts, llvm::to_vector(llvm::seq<unsigned>(rank))}, {before, {}});
     return tensor::InsertSliceOp::create(e.b, e.loc, sum, accumulator, offsets, ones, ones).getResult();
   });
 }
@@ -276,9 +269,7 @@ Value CaptureGradients::addRun(const GradientPositions &at, const Read &read, co
   sizes.back() = count, isKept.back() = true;
   Value before = e.slice(accumulator, offsets, sizes, isKept);
   Value numbers = e.slice(amounts, {row, begin}, {one, count}, {false, true});
-  Value sum = e.apply(1, 0, {{numbers, {0}}}, {{before, {0}}}, [&](ValueRange args) -> SmallVector<Value> {
-    return {arith::AddFOp::create(e.b, e.loc, args[1], args[0])};
-  })[0];
+  Value sum = e.sum(1, 0, {numbers, {0}}, {before, {0}});
   return tensor::InsertSliceOp::create(e.b, e.loc, sum, accumulator, offsets, sizes, ones);
 }
 
@@ -291,28 +282,19 @@ Value CaptureGradients::scatter(const GradientPositions &at, const Read &read, V
     isAny = both(e, isAny, e.isLess(zero, extentOf(accumulator, capture, dim)));
   return e.loop(zero, e.select(isAny, rows, zero), 1, accumulator, [&](Value i, ValueRange carried) {
     return e.loop(zero, columns, 1, carried, [&](Value j, ValueRange carried) -> SmallVector<Value> {
-      SmallVector<Value> indices(capture.leading(), zero);
-      Value exists = arith::ConstantIntOp::create(e.b, e.loc, 1, 1);
-      unsigned next = 0;
-      for (int64_t dim = 0; dim < capture.rank(); ++dim) {
-        if (capture.batchDim == dim) {
-          indices.push_back(zero);
-        } else if (capture.headDim == dim) {
-          indices.push_back(e.sub(at.head, e.mul(at.kvHead, at.group)));
-        } else {
-          Value found = tensor::ExtractOp::create(e.b, e.loc, tiles[next++], ValueRange{i, j});
-          found = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), found);
-          Value isIn =
-              arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, found, extentOf(accumulator, capture, dim));
-          exists = both(e, exists, isIn);
-          indices.push_back(e.select(isIn, found, zero));
-        }
-      }
-      Value amount = tensor::ExtractOp::create(e.b, e.loc, tiles[next], ValueRange{i, j});
-      amount = e.select(exists, amount, e.scalar(0.0));
-      Value before = tensor::ExtractOp::create(e.b, e.loc, carried[0], indices);
+      ValueRange indices = tiles.drop_back();
+      Element element = elementAt(at, capture, accumulator, [&](unsigned) -> Value {
+        Value found = tensor::ExtractOp::create(e.b, e.loc, indices.front(), ValueRange{i, j});
+        indices = indices.drop_front();
+        return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), found);
+      });
+      for (Value &index : element.indices)
+        index = e.select(element.exists, index, zero);
+      Value amount = tensor::ExtractOp::create(e.b, e.loc, tiles.back(), ValueRange{i, j});
+      amount = e.select(element.exists, amount, e.scalar(0.0));
+      Value before = tensor::ExtractOp::create(e.b, e.loc, carried[0], element.indices);
       Value sum = arith::AddFOp::create(e.b, e.loc, before, amount);
-      return {tensor::InsertOp::create(e.b, e.loc, sum, carried[0], indices)};
+      return {tensor::InsertOp::create(e.b, e.loc, sum, carried[0], element.indices)};
     });
   })[0];
 }

@@ -36,10 +36,7 @@ public:
   /// The accumulators, filled with 0, before the parallel loop. `sequences`: the number of batches or ragged sequences.
   llvm::SmallVector<mlir::Value> inits(mlir::Value sequences);
   /// The part of each accumulator that a task owns.
-  struct Place {
-    llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
-  };
-  llvm::SmallVector<Place> places(const GradientPositions &at, mlir::ValueRange accumulators);
+  llvm::SmallVector<StructuredEmitter::Place> places(const GradientPositions &at, mlir::ValueRange accumulators);
 
   /// The results of the elementwise op that `add` reads, among those that the region yields after the first: element
   /// types, null for a result that is not needed.
@@ -85,6 +82,10 @@ private:
     llvm::SmallVector<mlir::Value> indices;
     mlir::Value exists;
   };
+  /// The element at `index(dim)` in every dimension that batch and head do not index. With `isRun`, the index of the
+  /// last dimension is not checked.
+  Element elementAt(const GradientPositions &at, const Capture &capture, mlir::Value accumulator,
+                    llvm::function_ref<mlir::Value(unsigned dim)> index, bool isRun = false);
   Element elementAt(const GradientPositions &at, const Read &read, mlir::Value query, mlir::Value key,
                     mlir::Value accumulator, bool isRun);
   mlir::Value addSum(const Capture &capture, mlir::Value accumulator, const Element &element, mlir::Value amounts);

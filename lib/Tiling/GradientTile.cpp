@@ -65,10 +65,6 @@ void GradientTile::beginHead(Value member) {
 // Slices
 //===----------------------------------------------------------------------===//
 
-Value GradientTile::Place::slice(GradientTile &emitter, Value tensor) const {
-  return emitter.StructuredEmitter::slice(tensor, offsets, sizes, SmallVector<bool>(sizes.size(), true));
-}
-
 GradientTile::Place GradientTile::placeOfHeads(DimsAttr dims, Role role, Value first, Value heads, int64_t headSize) {
   Place place;
   for (Dim dim : dims.getDims()) {
@@ -100,7 +96,7 @@ GradientTile::Place GradientTile::placeOfTile(DimsAttr dims, OpFoldResult inBatc
 GradientTile::Matrix GradientTile::matrix(Value tensor, DimsAttr dims, const Place &place) {
   SmallVector<bool> isKept =
       llvm::map_to_vector(dims.getDims(), [](Dim dim) { return dim == Dim::Seq || dim == Dim::Depth; });
-  return {StructuredEmitter::slice(tensor, place.offsets, place.sizes, isKept),
+  return {slice(tensor, place.offsets, place.sizes, isKept),
           *dims.position(Dim::Depth) < *dims.position(Dim::Seq)};
 }
 
@@ -127,7 +123,7 @@ Value GradientTile::rowsOf(Value tensor, const PairTile &tile) {
     sizes.push_back(dim == Dim::Seq ? tile.queries.size : b.getIndexAttr(1));
     isKept.push_back(dim == Dim::Seq);
   }
-  return StructuredEmitter::slice(tensor, offsets, sizes, isKept);
+  return slice(tensor, offsets, sizes, isKept);
 }
 
 void GradientTile::convertLse() {

@@ -39,11 +39,6 @@ struct GradientTile : StructuredEmitter {
   /// Begins query head `member` of the group.
   void beginHead(Value member);
 
-  /// A slice of a tensor; batch and head may be dropped.
-  struct Place {
-    llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
-    Value slice(GradientTile &emitter, Value tensor) const;
-  };
   /// The slice of the task's sequence and of `heads` heads from `head` on, with all positions.
   Place placeOfHeads(attn::DimsAttr dims, attn::Role role, Value head, Value heads, int64_t headSize);
 

@@ -60,6 +60,24 @@ SmallVector<Value> StructuredEmitter::apply(unsigned loops, unsigned reductions,
   return SmallVector<Value>(op.getResults());
 }
 
+Value StructuredEmitter::sum(unsigned loops, unsigned reductions, const IndexedOperand &x, const IndexedOperand &sums) {
+  return apply(loops, reductions, {x}, {sums}, [&](ValueRange args) -> SmallVector<Value> {
+    return {arith::AddFOp::create(b, loc, args[1], args[0])};
+  })[0];
+}
+
+Value StructuredEmitter::round(Value tensor, RankedTensorType to) {
+  Value rounded = tensor;
+  if (Type element = to.getElementType(); element != getElementTypeOrSelf(tensor)) {
+    SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(to.getRank()));
+    Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, tensor), element);
+    rounded = apply(to.getRank(), 0, {{tensor, loops}}, {{empty, loops}}, [&](ValueRange args) -> SmallVector<Value> {
+      return {convert(args[0], element)};
+    })[0];
+  }
+  return rounded.getType() == to ? rounded : tensor::CastOp::create(b, loc, to, rounded);
+}
+
 Value StructuredEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, const IndexedOperand &sums,
                                 attn::ScheduleAttr block) {
   Value result = apply(3, 1, {lhs, rhs}, {sums}, [&](ValueRange args) -> SmallVector<Value> {
@@ -81,4 +99,8 @@ Value StructuredEmitter::slice(Value tensor, ArrayRef<OpFoldResult> offsets, Arr
   SmallVector<OpFoldResult> ones(sizes.size(), b.getIndexAttr(1));
   auto type = RankedTensorType::get(shape, getElementTypeOrSelf(tensor));
   return tensor::ExtractSliceOp::create(b, loc, type, tensor, offsets, sizes, ones);
+}
+
+Value StructuredEmitter::slice(Value tensor, const Place &place) {
+  return slice(tensor, place.offsets, place.sizes, SmallVector<bool>(place.sizes.size(), true));
 }

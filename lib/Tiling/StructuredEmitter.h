@@ -31,6 +31,11 @@ struct StructuredEmitter : IndexEmitter {
     int64_t bound;
   };
 
+  /// A slice of a tensor with unit strides.
+  struct Place {
+    llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
+  };
+
   Value scalar(double value);
   Value asIndex(mlir::OpFoldResult value);
   /// `value`, widened or rounded to `to`.
@@ -42,6 +47,10 @@ struct StructuredEmitter : IndexEmitter {
   /// A linalg.generic with `loops` loops, the last `reductions` of them reductions, and body `element`.
   llvm::SmallVector<Value> apply(unsigned loops, unsigned reductions, llvm::ArrayRef<IndexedOperand> inputs,
                                  llvm::ArrayRef<IndexedOperand> outputs, Element element);
+  /// sums + Σ x, where the last `reductions` of the loops are reductions.
+  Value sum(unsigned loops, unsigned reductions, const IndexedOperand &x, const IndexedOperand &sums);
+  /// `tensor` with its elements rounded to those of `to` and its type `to`.
+  Value round(Value tensor, mlir::RankedTensorType to);
   /// sums + Σ lhs · rhs, where loops 0, 1, 2 are m, n, k. `block`: the sizes of the schedule. The sums stay in the
   /// cache.
   Value matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, const IndexedOperand &sums,
@@ -50,6 +59,8 @@ struct StructuredEmitter : IndexEmitter {
   /// A rank-reducing slice of `tensor`; dimensions with `isKept` false are dropped.
   Value slice(Value tensor, llvm::ArrayRef<mlir::OpFoldResult> offsets, llvm::ArrayRef<mlir::OpFoldResult> sizes,
               llvm::ArrayRef<bool> isKept);
+  /// The slice at `place`, with all dimensions.
+  Value slice(Value tensor, const Place &place);
 };
 
 } // namespace saccade

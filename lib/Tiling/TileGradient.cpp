@@ -31,8 +31,6 @@ private:
   LogicalResult check();
   /// An uninitialized tensor of the shape of `like`; 0 if it is ragged, since rows may belong to no sequence.
   Value emptyLike(Value like, Type element, Role role);
-  /// `sums`, rounded to the type of `result`.
-  Value rounded(Value sums, Value result);
 
   /// A parallel loop over sequences, heads and, if operands are dense, tiles of `tile` positions (0: none).
   scf::ForallOp tasks(OpFoldResult heads, Value positions, int64_t tile, ValueRange inits);
@@ -63,21 +61,6 @@ LogicalResult GradientTasks::check() {
 Value GradientTasks::emptyLike(Value like, Type element, Role role) {
   Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, like), element);
   return op.getCuSeqlens(role) ? filled(empty, 0.0) : empty;
-}
-
-Value GradientTasks::rounded(Value sums, Value result) {
-  auto shaped = cast<RankedTensorType>(result.getType());
-  if (sums.getType() == shaped)
-    return sums;
-  Value converted = sums;
-  if (shaped.getElementType() != type) {
-    Value to = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, sums), shaped.getElementType());
-    SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(shaped.getRank()));
-    converted = apply(shaped.getRank(), 0, {{sums, loops}}, {{to, loops}}, [&](ValueRange args) -> SmallVector<Value> {
-      return {convert(args[0], shaped.getElementType())};
-    })[0];
-  }
-  return converted.getType() == shaped ? converted : tensor::CastOp::create(b, loc, shaped, converted);
 }
 
 scf::ForallOp GradientTasks::tasks(OpFoldResult heads, Value positions, int64_t tile, ValueRange inits) {
@@ -129,12 +112,11 @@ scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, V
     places.insert(places.begin(),
                   placeOfHeads(op.getQueryDims(), Role::Query, mul(at.kvHead, at.group), at.group, depth));
   ValueRange shared = loop.getRegionIterArgs().take_back(accumulators.size());
-  for (const CaptureGradients::Place &place : captures.places(at, shared))
-    places.push_back({place.offsets, place.sizes});
+  llvm::append_range(places, captures.places(at, shared));
   SmallVector<Value> results;
   for (auto [i, place, shared] : llvm::enumerate(places, loop.getRegionIterArgs())) {
-    Value slice = place.slice(*this, shared);
-    results.push_back(i < places.size() - accumulators.size() ? filled(slice, 0.0) : slice);
+    Value part = slice(shared, place);
+    results.push_back(i < places.size() - accumulators.size() ? filled(part, 0.0) : part);
   }
   Gradients gradients;
   gradients.query = query, gradients.key = key, gradients.value = value;
@@ -161,7 +143,7 @@ scf::ForallOp GradientTasks::overQueryTiles(Value query) {
   b.setInsertionPointToStart(loop.getBody());
   beginTaskOfHead(loop.getInductionVar(0), loop.getInductionVar(1));
   Place place = placeOf(loop, op.getQueryDims(), Role::Query, at.head, index(1), depth, isTiled, rows);
-  Value result = filled(place.slice(*this, loop.getRegionIterArgs()[0]), 0.0);
+  Value result = filled(slice(loop.getRegionIterArgs()[0], place), 0.0);
   if (isTiled)
     result = overKeys(loop.getInductionVar(2), result, index(0));
   else
@@ -185,7 +167,7 @@ LogicalResult GradientTasks::rewrite() {
     results.push_back(overQueryTiles(query).getResult(0));
   llvm::append_range(results, overKeyTiles(onDevice ? Value() : query, key, value, accumulators).getResults());
   for (auto [sums, result] : llvm::zip(results, op.getResults().take_front(3)))
-    sums = rounded(sums, result);
+    sums = round(sums, cast<RankedTensorType>(result.getType()));
   SmallVector<Value> gradients = captures.finish(ArrayRef(results).drop_front(3));
   results.resize(3);
   llvm::append_range(results, gradients);
