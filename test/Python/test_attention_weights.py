@@ -139,7 +139,6 @@ REFUSED = [
     (TypeError, "sink has 2 dimensions, expected 1: a number for each head of q", {"sink": sinks.reshape(2, 2)}),
     (TypeError, "sink has element type float64, expected float32", {"sink": sinks.double()}),
     (TypeError, "sink is a NumPy array, expected a torch tensor, as q is", {"sink": sinks.numpy()}),
-    (ValueError, "sink requires grad", {"sink": sinks.clone().requires_grad_()}),
     (TypeError, "return_max is 1, expected True or False", {"return_max": 1}),
     (TypeError, "weight is 0.5, expected a function (p, b, h, i, j) -> weight", {"weight": 0.5}),
     (saccade.TraceError, "weight function takes (p, j), expected (p, b, h, i, j)", {"weight": lambda p, j: p}),
