@@ -322,22 +322,14 @@ IRMapping KeyBounds::mapArguments(Value batch, Value head) const {
   return values;
 }
 
-KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, const IRMapping &values, Value queryLength,
-                                    Value keyLength, Value firstQuery, Value lastQuery, KeyRange keys) const {
-  return computeRange(b, loc, Role::Key, values, queryLength, keyLength, firstQuery, lastQuery, keys);
-}
-
 KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, Value batch, Value head, Value queryLength,
                                     Value keyLength, Value firstQuery, Value lastQuery, KeyRange keys) const {
-  return computeKeyRange(b, loc, mapArguments(batch, head), queryLength, keyLength, firstQuery, lastQuery, keys);
-}
-
-KeyRange KeyBounds::computeQueryRange(OpBuilder &b, Location loc, const IRMapping &values, Value queryLength,
-                                      Value keyLength, Value firstKey, Value lastKey, KeyRange queries) const {
-  return computeRange(b, loc, Role::Query, values, queryLength, keyLength, firstKey, lastKey, queries);
+  return computeRange(b, loc, Role::Key, mapArguments(batch, head), queryLength, keyLength, firstQuery, lastQuery,
+                      keys);
 }
 
 KeyRange KeyBounds::computeQueryRange(OpBuilder &b, Location loc, Value batch, Value head, Value queryLength,
                                       Value keyLength, Value firstKey, Value lastKey, KeyRange queries) const {
-  return computeQueryRange(b, loc, mapArguments(batch, head), queryLength, keyLength, firstKey, lastKey, queries);
+  return computeRange(b, loc, Role::Query, mapArguments(batch, head), queryLength, keyLength, firstKey, lastKey,
+                      queries);
 }

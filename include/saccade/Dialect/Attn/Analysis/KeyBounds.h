@@ -34,31 +34,25 @@ public:
   bool isExact() const { return exact; }
   llvm::ArrayRef<AffineConstraint> getConstraints() const { return constraints; }
 
-  /// The keys within `keys` that a query in [firstQuery, lastQuery] may attend to. `values` maps region arguments
-  /// (batch, head, captures) to values at the insertion point; a captured tensor may be mapped to a buffer.
-  /// `queryLength` and `keyLength` replace `attn.length`. The result may be empty (begin ≥ end).
-  KeyRange computeKeyRange(mlir::OpBuilder &b, mlir::Location loc, const mlir::IRMapping &values,
-                           mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstQuery,
-                           mlir::Value lastQuery, KeyRange keys) const;
-  /// The same for a batch and a head (absolute, index values), with the captures of the op.
+  /// The positions of `role` within `range` that are visible to some position in [first, last] of the other role.
+  /// `values` maps region arguments (batch, head, captures) to values at the insertion point; a captured tensor may be
+  /// mapped to a buffer. `queryLength` and `keyLength` replace `attn.length`. The result may be empty (begin ≥ end).
+  /// Constraints that do not depend on the position of `role` are ignored.
+  KeyRange computeRange(mlir::OpBuilder &b, mlir::Location loc, Role role, const mlir::IRMapping &values,
+                        mlir::Value queryLength, mlir::Value keyLength, mlir::Value first, mlir::Value last,
+                        KeyRange range) const;
+
+  /// The keys within `keys` that a query in [firstQuery, lastQuery] may attend to, for a batch and a head (absolute,
+  /// index values) and the captures of the op.
   KeyRange computeKeyRange(mlir::OpBuilder &b, mlir::Location loc, mlir::Value batch, mlir::Value head,
                            mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstQuery,
                            mlir::Value lastQuery, KeyRange keys) const;
-
-  /// The inverse: the queries within `queries` that may attend to a key in [firstKey, lastKey]. Constraints that depend
-  /// on the key only are ignored.
-  KeyRange computeQueryRange(mlir::OpBuilder &b, mlir::Location loc, const mlir::IRMapping &values,
-                             mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstKey, mlir::Value lastKey,
-                             KeyRange queries) const;
+  /// The queries within `queries` that may attend to a key in [firstKey, lastKey].
   KeyRange computeQueryRange(mlir::OpBuilder &b, mlir::Location loc, mlir::Value batch, mlir::Value head,
                              mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstKey, mlir::Value lastKey,
                              KeyRange queries) const;
 
 private:
-  /// The positions of `role` within `range` that are visible to some position in [first, last] of the other role.
-  KeyRange computeRange(mlir::OpBuilder &b, mlir::Location loc, Role role, const mlir::IRMapping &values,
-                        mlir::Value queryLength, mlir::Value keyLength, mlir::Value first, mlir::Value last,
-                        KeyRange range) const;
   /// The values of the region arguments for a batch and a head.
   mlir::IRMapping mapArguments(mlir::Value batch, mlir::Value head) const;
 

@@ -81,7 +81,7 @@ std::string KeyBoundsClaims::findViolation(AffineMask &mask, uint64_t seed, KeyC
   for (Value &value : rest)
     value = block.addArgument(b.getIndexType(), loc);
   KeyRange range =
-      bounds.computeKeyRange(b, loc, mapping, rest[0], rest[1], rest[2], rest[3], KeyRange{rest[4], rest[5]});
+      bounds.computeRange(b, loc, Role::Key, mapping, rest[0], rest[1], rest[2], rest[3], KeyRange{rest[4], rest[5]});
   mask.region.takeBody(attention.getMask());
 
   std::vector<KeyBox> boxes;

@@ -1,6 +1,6 @@
 //===- KeyBoundsTest.cpp - Bounds against the masks they stand for ------------===//
 //
-// Evaluates masks, and the ops that `computeKeyRange` emits, for every pair of small boxes. Bounds must include all
+// Evaluates masks, and the ops that `computeRange` emits, for every pair of small boxes. Bounds must include all
 // visible keys, and exact bounds no others.
 //
 //===----------------------------------------------------------------------===//
@@ -191,9 +191,7 @@ protected:
     Value queryLength = argument(index, given.queryLength), keyLength = argument(index, given.keyLength);
     Value firstOther = argument(index, first), lastOther = argument(index, last);
     KeyRange range{argument(index, begin), argument(index, end)};
-    range = role == Role::Key
-                ? bounds.computeKeyRange(b, loc, mapping, queryLength, keyLength, firstOther, lastOther, range)
-                : bounds.computeQueryRange(b, loc, mapping, queryLength, keyLength, firstOther, lastOther, range);
+    range = bounds.computeRange(b, loc, role, mapping, queryLength, keyLength, firstOther, lastOther, range);
     return {interpreter(range.begin), interpreter(range.end)};
   }
 
