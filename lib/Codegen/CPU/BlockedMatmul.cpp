@@ -17,8 +17,7 @@ Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
 BlockedMatmul::BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock)
     : e(e), packingFactor(packingFactor), maxBlock(maxBlock),
       tile(e.alloc({int64_t(llvm::alignTo(maxBlock.rows, rowGroup)), maxBlock.columns})),
-      group(e.alloc({rowGroup, maxBlock.depth + 512 / e.type.getWidth()})),
-      panel(e.alloc({1, maxBlock.depth, int64_t(e.lanes())})) {}
+      group(e.alloc({rowGroup, maxBlock.depth + 512 / e.type.getWidth()})) {}
 
 /// Chooses how the microkernel reads groups of LHS rows.
 BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
@@ -78,6 +77,8 @@ void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanel
                !type.isDynamicDim(1) && type.getDimSize(1) % (2 * e.lanes()) == 0;
   Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1);
   Value kPacks = e.ceilDiv(e.size(lhs, 1), packingFactor);
+  if (formOf(lhs) == GroupForm::Panel)
+    panel = e.alloc({1, maxBlock.depth, int64_t(e.lanes())});
   e.loop(zero, columns, maxBlock.columns, [&](Value column) {
     Value columnCount = e.min(e.sub(columns, column), e.index(maxBlock.columns));
     e.loop(zero, rows, maxBlock.rows, [&](Value row) {

@@ -51,7 +51,7 @@ private:
   MatmulBlock maxBlock;
   mlir::Value tile;  ///< accumulators of a block of the result
   mlir::Value group; ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
-  mlir::Value panel; ///< packed group of LHS rows whose columns are contiguous
+  mlir::Value panel; ///< packed group of LHS rows whose columns are contiguous, if `run` needs it
 };
 
 } // namespace saccade::cpu
