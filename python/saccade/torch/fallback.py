@@ -132,12 +132,22 @@ def in_forward_mode() -> bool:
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
+def has_tangent(*tensors: Any) -> bool:
+    """Whether one of these has a forward gradient; those that are not tensors have none."""
+    return in_forward_mode() and any([isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None
+                                      for x in tensors])
+
+
+def requires_grad(*tensors: Any) -> bool:
+    """Whether PyTorch records gradients of one of these; those that are not tensors have none. Dynamo traces it."""
+    return torch.is_grad_enabled() and any([isinstance(x, torch.Tensor) and x.requires_grad for x in tensors])
+
+
 def records_grad(*tensors: Any) -> bool:
     """Whether PyTorch records gradients of a call. Refuses those that are not computed by Saccade."""
-    if in_forward_mode() and any(isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None
-                                 for x in tensors):
+    if has_tangent(*tensors):
         raise Refused(Kind.TRAINING, "a tensor has a forward gradient, and there are only backward ones")
-    is_needed = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in tensors)
+    is_needed = requires_grad(*tensors)
     if is_needed and any(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors):
         raise Refused(Kind.TRAINING, "a tensor on a GPU requires grad")
     return is_needed

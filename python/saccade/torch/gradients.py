@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
-from torch.autograd import forward_ad
 
 from saccade import _arrays, _program
 from saccade._library import on_cache_clear
@@ -20,6 +19,7 @@ from saccade.function import Function
 from saccade.module import compile
 from saccade.torch import batching
 from saccade.torch.attention_operator import ARGUMENTS, TAGS, overload
+from saccade.torch.fallback import has_tangent, requires_grad
 
 __all__ = ["overload"]
 
@@ -103,8 +103,7 @@ class _Attention(_Function):  # type: ignore[misc]
 
 
 def _refuse_tangents(*tensors: torch.Tensor | None) -> None:
-    if getattr(forward_ad, "_current_level", 0) >= 0 and any(
-            x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+    if has_tangent(*tensors):
         raise NotImplementedError("saccade.attention: derivatives in forward mode are not supported, only gradients")
 
 
@@ -114,9 +113,7 @@ def _record(has_lse: bool, has_max: bool, keys: Any, q: torch.Tensor, k: torch.T
     """The kernel of the operators for tensors of which PyTorch records gradients."""
     _refuse_tangents(q, k, v, *tensors)
     keys = keys & _BELOW
-    needs_grad = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad
-                                              or any([x.requires_grad for x in tensors]))
-    if not needs_grad:
+    if not requires_grad(q, k, v, *tensors):
         return overload(has_lse, has_max).redispatch(keys, q, k, v, tensors, integers, floats, program, layout, target)
     if has_max:
         raise NotImplementedError("saccade::attention: the row maximum has no gradient: call the operator that returns "
@@ -179,7 +176,7 @@ def _record_backward(keys: Any, output_gradient: torch.Tensor, lse_gradient: tor
                              lse_gradient, q, k, v, tensors, *others, **named)
     _refuse_tangents(output_gradient, lse_gradient, q, k, v, *tensors)
     differentiable = [x for x in (output_gradient, lse_gradient, q, k, v, *tensors) if x is not None]
-    if not torch.is_grad_enabled() or not any([x.requires_grad for x in differentiable]):
+    if not requires_grad(*differentiable):
         return call()  # type: ignore[no-any-return]
     with enable_single_level_autograd_function():
         return list(_Backward.apply(keys, call, *differentiable))

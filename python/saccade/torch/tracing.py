@@ -19,6 +19,7 @@ from saccade.regions import Region
 from saccade.regions.traced_function import PARAMETERS
 from saccade.scores import Score
 from saccade.torch import attention_operator, recording
+from saccade.torch.fallback import requires_grad
 
 _ROLES = ("score", "mask", "weight")
 
@@ -124,7 +125,7 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
     given = [q, k, v, *more]
     for captured in captures:
         given += captured
-    if not return_max or not torch.is_grad_enabled() or not any([x.requires_grad for x in given]):
+    if not return_max or not requires_grad(*given):
         return call(return_lse, return_max, False)
     # The row maximum has no gradient.
     results = call(return_lse, False, False)

@@ -18,6 +18,7 @@ from torch.export.graph_signature import (
 )
 
 import saccade
+from saccade.torch.fallback import requires_grad
 from saccade.torch.operators import decompositions
 from saccade.torch.program import Result
 from saccade.torch.reader import read_graph
@@ -29,7 +30,7 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) ->
     Raises saccade.CompileError or saccade.torch.ExportError: an operator or a type that Saccade does not support;
     NotImplementedError: a gradient is required.
     """
-    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
+    if requires_grad(*example_inputs):
         raise NotImplementedError("an input requires grad, which the option whole_graph does not support: call under "
                                   "torch.no_grad(), or train without the option")
     compiled: Callable[..., Any] = aot_autograd(fw_compiler=_compile, decompositions=decompositions())(

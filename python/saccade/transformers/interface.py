@@ -10,7 +10,7 @@ from transformers.generation.continuous_batching.cache import PagedAttentionCach
 
 from saccade import errors, scores
 from saccade.attention import attention
-from saccade.torch.fallback import autocast, warn_once
+from saccade.torch.fallback import autocast, requires_grad, warn_once
 from saccade.transformers import reference
 from saccade.transformers.masks import StructuredMask
 
@@ -74,7 +74,7 @@ def attention_forward(
     # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
     is_exporting = is_exporting or torch.jit.is_tracing()
-    is_recorded = _requires_grad(query, key, value, attention_mask, position_bias, s_aux)
+    is_recorded = requires_grad(query, key, value, attention_mask, position_bias, s_aux)
     if is_exporting or dropout or is_recorded and query.is_cuda:
         if not is_exporting:
             _fall_back("dropout is not supported: eval() avoids it" if dropout else "a tensor on a GPU requires grad")
@@ -122,10 +122,6 @@ def attention_forward(
     return output, None
 
 
-def _requires_grad(*tensors: Any) -> bool:
-    return torch.is_grad_enabled() and any([isinstance(x, torch.Tensor) and x.requires_grad for x in tensors])
-
-
 # Dynamo calls these two, and does not propagate their exceptions.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _fall_back(reason: str) -> None:
@@ -140,7 +136,7 @@ def _warn(message: str) -> None:
 def _table(x: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
     """A mask or bias broadcast to [batch, heads, queries, keys], without a copy. As in Transformers' own functions, it
     may have more keys. A tensor that requires grad keeps its dimensions of extent 1."""
-    if _requires_grad(x):
+    if requires_grad(x):
         return x[..., : extents[3]]
     return x.detach()[..., : extents[3]].expand(extents)
 
@@ -165,7 +161,7 @@ def _from_table(table: torch.Tensor) -> Callable[..., Any]:
 def _score(softcap: float | None, biases: list[torch.Tensor]) -> Any:
     """The score function of a soft cap and of tables [batch, heads, queries, keys] that are added after it."""
     first = biases[0] if biases else None
-    if any(map(_requires_grad, biases)):
+    if any(map(requires_grad, biases)):
         return _recorded_score(softcap, biases)
     if len(biases) == 2:
         second = biases[1]
