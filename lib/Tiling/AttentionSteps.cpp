@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionSteps.h"
+#include "Sequences.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -72,15 +73,8 @@ AttentionSteps::AttentionSteps(OpBuilder &b, AttentionOp op) : IndexEmitter(b, o
     at[i] = op.getAt().empty() ? index(0) : Value(op.getAt()[i]);
   queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
   keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
-  auto endOf = [&](Value length, Value position, Value extent) -> Value {
-    if (!length)
-      return add(position, extent);
-    if (isa<RankedTensorType>(length.getType()))
-      length = tensor::ExtractOp::create(b, loc, length, index(0));
-    return length.getType().isIndex() ? length : arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
-  };
-  queryEnd = endOf(op.getQLen(), at[2], queries);
-  keyEnd = endOf(op.getKvLen(), at[3], keys);
+  queryEnd = emitEnd(*this, op.getQLen(), index(0), at[2], queries);
+  keyEnd = emitEnd(*this, op.getKvLen(), index(0), at[3], keys);
   validQueries = max(index(0), min(queries, sub(queryEnd, at[2])));
 }
 

@@ -145,3 +145,11 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
   cloneRegions(op, sequence);
   return sequence;
 }
+
+Value saccade::emitEnd(IndexEmitter &e, Value length, Value number, Value first, Value extent) {
+  if (!length)
+    return e.add(first, extent);
+  if (isa<RankedTensorType>(length.getType()))
+    length = tensor::ExtractOp::create(e.b, e.loc, length, number);
+  return length.getType().isIndex() ? length : arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), length);
+}

@@ -7,6 +7,7 @@
 #define SACCADE_LIB_TILING_SEQUENCES_H
 
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Support/IndexEmitter.h"
 
 namespace saccade {
 
@@ -39,6 +40,10 @@ private:
 
   attn::ScoringOpInterface op;
 };
+
+/// Emits the absolute end of the positions of sequence `number`: `length`, which is q_len or kv_len; without one,
+/// `extent` elements after `first`, the position of element 0. The end is not clamped.
+mlir::Value emitEnd(IndexEmitter &e, mlir::Value length, mlir::Value number, mlir::Value first, mlir::Value extent);
 
 } // namespace saccade
 
