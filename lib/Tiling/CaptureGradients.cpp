@@ -15,13 +15,8 @@ static constexpr int64_t relativeChunk = 256;
 static Value emitIf(StructuredEmitter &e, Value condition, Value otherwise, function_ref<Value()> body) {
   if (getConstantIntValue(condition))
     return *getConstantIntValue(condition) ? body() : otherwise;
-  auto branch = scf::IfOp::create(e.b, e.loc, otherwise.getType(), condition, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(e.b);
-  e.b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(e.b, e.loc, otherwise);
-  e.b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(e.b, e.loc, body());
-  return branch.getResult(0);
+  return e.choose(
+      condition, [&] { return SmallVector<Value>{body()}; }, [&] { return SmallVector<Value>{otherwise}; })[0];
 }
 
 static Value both(StructuredEmitter &e, Value x, Value y) { return e.b.createOrFold<arith::AndIOp>(e.loc, x, y); }

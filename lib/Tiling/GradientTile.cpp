@@ -36,15 +36,8 @@ void GradientTile::beginTask(Value batch, Value kvHead) {
   at.group = div(sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head), sizeOf(op.getKey(), op.getKeyDims(), Dim::Head));
   auto position = [&](unsigned i) { return op.getAt().empty() ? index(0) : Value(op.getAt()[i]); };
   at.absoluteBatch = add(position(0), batch), at.firstQuery = position(2), at.firstKey = position(3);
-  auto endOf = [&](Value length, Value position, Value extent) -> Value {
-    if (!length)
-      return add(position, extent);
-    if (isa<RankedTensorType>(length.getType()))
-      length = tensor::ExtractOp::create(b, loc, length, batch);
-    return length.getType().isIndex() ? length : arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
-  };
-  at.queryEnd = endOf(op.getQLen(), at.firstQuery, at.queries);
-  at.keyEnd = endOf(op.getKvLen(), at.firstKey, at.keys);
+  at.queryEnd = emitEnd(*this, op.getQLen(), batch, at.firstQuery, at.queries);
+  at.keyEnd = emitEnd(*this, op.getKvLen(), batch, at.firstKey, at.keys);
   validQueries = max(index(0), min(at.queries, sub(at.queryEnd, at.firstQuery)));
   validKeys = max(index(0), min(at.keys, sub(at.keyEnd, at.firstKey)));
   beginHead(index(0));
@@ -96,8 +89,7 @@ GradientTile::Place GradientTile::placeOfTile(DimsAttr dims, OpFoldResult inBatc
 GradientTile::Matrix GradientTile::matrix(Value tensor, DimsAttr dims, const Place &place) {
   SmallVector<bool> isKept =
       llvm::map_to_vector(dims.getDims(), [](Dim dim) { return dim == Dim::Seq || dim == Dim::Depth; });
-  return {slice(tensor, place.offsets, place.sizes, isKept),
-          *dims.position(Dim::Depth) < *dims.position(Dim::Seq)};
+  return {slice(tensor, place.offsets, place.sizes, isKept), *dims.position(Dim::Depth) < *dims.position(Dim::Seq)};
 }
 
 Value GradientTile::insert(Value matrix, Value into, const Place &place) {
@@ -334,14 +326,7 @@ GradientTile::Gradients GradientTile::whereVisible(const PairTile &tile, const G
   Value isNeeded = mayBeVisible(tile);
   if (!isNeeded)
     return body();
-  SmallVector<Value> before = sums.getValues();
-  auto branch = scf::IfOp::create(b, loc, TypeRange(ValueRange(before)), isNeeded, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, loc, before);
-  b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(b, loc, body().getValues());
-  return sums.with(branch.getResults());
+  return sums.with(choose(isNeeded, [&] { return body().getValues(); }, [&] { return sums.getValues(); }));
 }
 
 Value GradientTile::overKeys(Value begin, Value result, Value to) {

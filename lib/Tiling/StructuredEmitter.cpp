@@ -71,9 +71,8 @@ Value StructuredEmitter::round(Value tensor, RankedTensorType to) {
   if (Type element = to.getElementType(); element != getElementTypeOrSelf(tensor)) {
     SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(to.getRank()));
     Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, tensor), element);
-    rounded = apply(to.getRank(), 0, {{tensor, loops}}, {{empty, loops}}, [&](ValueRange args) -> SmallVector<Value> {
-      return {convert(args[0], element)};
-    })[0];
+    rounded = apply(to.getRank(), 0, {{tensor, loops}}, {{empty, loops}},
+                    [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
   }
   return rounded.getType() == to ? rounded : tensor::CastOp::create(b, loc, to, rounded);
 }

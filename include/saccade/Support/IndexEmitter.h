@@ -84,6 +84,20 @@ struct IndexEmitter {
     b.setInsertionPointToStart(op.elseBlock());
     otherwise();
   }
+  /// The values of one of two branches; both must return the same types.
+  using Branch = llvm::function_ref<llvm::SmallVector<Value>()>;
+  llvm::SmallVector<Value> choose(Value condition, Branch then, Branch otherwise) {
+    auto branch = [&](Branch body) {
+      return [&, body](mlir::OpBuilder &nested, mlir::Location) {
+        mlir::OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
+        llvm::SmallVector<Value> values = body();
+        mlir::scf::YieldOp::create(b, loc, values);
+      };
+    };
+    auto op = mlir::scf::IfOp::create(b, loc, condition, branch(then), branch(otherwise));
+    return llvm::SmallVector<Value>(op.getResults());
+  }
 };
 
 } // namespace saccade

@@ -59,22 +59,6 @@ struct Emitter : KernelEmitter {
   void storeVector(Value vector, Value memref, mlir::ValueRange at) {
     mlir::vector::StoreOp::create(b, loc, vector, memref, at);
   }
-
-  //===--- Control ---===//
-  /// The values of one of two branches; both must return the same types.
-  using Branch = llvm::function_ref<llvm::SmallVector<Value>()>;
-  llvm::SmallVector<Value> choose(Value condition, Branch then, Branch otherwise) {
-    auto branch = [&](Branch body) {
-      return [&, body](mlir::OpBuilder &nested, mlir::Location) {
-        mlir::OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-        llvm::SmallVector<Value> values = body();
-        mlir::scf::YieldOp::create(b, loc, values);
-      };
-    };
-    auto op = mlir::scf::IfOp::create(b, loc, condition, branch(then), branch(otherwise));
-    return llvm::SmallVector<Value>(op.getResults());
-  }
 };
 
 } // namespace saccade::cpu

@@ -106,18 +106,6 @@ struct Emitter : KernelEmitter {
                                      llvm::ArrayRef<mlir::LLVM::GEPArg>{count});
   }
 
-  //===--- Control flow ---===//
-  using Values = llvm::function_ref<llvm::SmallVector<Value>()>;
-  llvm::SmallVector<Value> choose(Value condition, mlir::TypeRange types, Values then, Values otherwise) {
-    auto op = mlir::scf::IfOp::create(b, loc, types, condition, /*withElseRegion=*/true);
-    mlir::OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(op.thenBlock());
-    mlir::scf::YieldOp::create(b, loc, then());
-    b.setInsertionPointToStart(op.elseBlock());
-    mlir::scf::YieldOp::create(b, loc, otherwise());
-    return llvm::SmallVector<Value>(op.getResults());
-  }
-
 private:
   Value cast(mlir::Type type, Value x) { return b.createOrFold<mlir::arith::IndexCastOp>(loc, type, x); }
 };

@@ -167,9 +167,8 @@ SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Val
 SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
                                           ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce) {
   applyScoreRegion(e, scores, first);
-  SmallVector<Type> types(scores.size(), e.type);
   scores = e.choose(
-      isFull, types, [&] { return SmallVector<Value>(scores.begin(), scores.end()); },
+      isFull, [&] { return SmallVector<Value>(scores.begin(), scores.end()); },
       [&] { return mask(e, scores, first, visible); });
 
   if (op.getFinal())
@@ -219,7 +218,7 @@ SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scor
                                 : exponent.isShifted;
   }
   SmallVector<Value> shifted = e.choose(
-      isAnyShifted, SmallVector<Type>(scores.size(), e.type),
+      isAnyShifted,
       [&] {
         SmallVector<Value> differences;
         for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))

@@ -81,7 +81,7 @@ private:
       Value address = matrix.address(e, row, column);
       return {e.extend(LLVM::LoadOp::create(e.b, e.loc, matrix.element, address))};
     };
-    return e.choose(isInBounds, e.type, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
+    return e.choose(isInBounds, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
   }
 
   void loadQuery() {

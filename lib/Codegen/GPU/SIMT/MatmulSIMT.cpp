@@ -109,7 +109,7 @@ private:
         return {e.extend(e.load(operand.get(), subscripts(operand)))};
       };
       Value isInside = e.andi(e.isLess(position, sizes[loop]), e.isLess(along, sizes[k]));
-      Value x = e.choose(isInside, e.type, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
+      Value x = e.choose(isInside, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
       LLVM::StoreOp::create(e.b, e.loc, x, e.advance(shared, e.type, e.add(e.mul(step, pitch), place)));
     }
   }

@@ -169,8 +169,6 @@ private:
   MaskedScores computeVisibleScores(FragmentSoftmax &softmax, const KeyTile &tile, const SharedTile &queryTile,
                                     const SharedTile &keyTile, ArrayRef<SmallVector<Value>> kept) {
     size_t count = shape.mTiles() * shape.keyTiles() * 4, words = llvm::divideCeil(count, 32);
-    SmallVector<Type> types(count, e.type);
-    types.append(words, e.b.getI32Type());
     Value isFull = tile.isFull();
     auto computeAll = [&] {
       SmallVector<Value> results = computeScores(queryTile, keyTile, kept);
@@ -183,7 +181,7 @@ private:
       llvm::append_range(results, visible);
       return results;
     };
-    SmallVector<Value> results = e.choose(isFull, types, computeAll, computeVisible);
+    SmallVector<Value> results = e.choose(isFull, computeAll, computeVisible);
     ArrayRef<Value> all = results;
     return {SmallVector<Value>(all.drop_back(words)), isFull, SmallVector<Value>(all.take_back(words))};
   }
@@ -210,8 +208,7 @@ private:
         };
         int64_t place = blockPlace(mTile, key);
         Value isVisible = hasBits(ofWarp[place / 32], 0xffu << place % 32);
-        llvm::copy(e.choose(isVisible, SmallVector<Type>(8, e.type), multiply, [&] { return zeros; }),
-                   scores.begin() + place);
+        llvm::copy(e.choose(isVisible, multiply, [&] { return zeros; }), scores.begin() + place);
       }
     return scores;
   }
@@ -290,8 +287,7 @@ private:
               multiplyPair(next, i, lhs[block], valueTile.loadRhsTransposed(e, address, k, 8 * first + 2 * i));
             return next;
           };
-          sums = e.choose(hasBits(blocks, 1u << block), SmallVector<Type>(sums.size(), e.type), multiply,
-                          [&] { return sums; });
+          sums = e.choose(hasBits(blocks, 1u << block), multiply, [&] { return sums; });
         }
         for (auto [i, sum] : llvm::enumerate(sums)) {
           int64_t place = (mTile * shape.valueTiles() + first) * 4 + i;

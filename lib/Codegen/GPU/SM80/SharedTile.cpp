@@ -82,7 +82,7 @@ void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value firs
     auto zero = [&]() -> SmallVector<Value> {
       return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
     };
-    Value x = e.choose(isInBounds, element, read, zero)[0];
+    Value x = e.choose(isInBounds, read, zero)[0];
     LLVM::StoreOp::create(e.b, e.loc, x, e.advance(base, element, e.add(e.mul(row, pitch), column)));
   });
 }
@@ -116,7 +116,7 @@ void SharedTile::copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligne
         auto zero = [&]() -> SmallVector<Value> {
           return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
         };
-        Value x = e.choose(e.andi(isRow, e.isLess(i, remaining)), element, read, zero)[0];
+        Value x = e.choose(e.andi(isRow, e.isLess(i, remaining)), read, zero)[0];
         LLVM::StoreOp::create(e.b, e.loc, x, e.advance(address, element, i));
       });
     }
