@@ -7,9 +7,10 @@
 using namespace mlir;
 using namespace saccade::reference;
 
-/// Calls `value(index, element)` for every element of `box` of result 0 of `op`, to compute it.
-template <typename Fill> static LogicalResult fill(Operation *op, Frame &frame, const Box &box, Fill value) {
-  FailureOr<Cells *> cells = frame.cells(op->getResult(0));
+/// Calls `value(index, element)` for every element of `box` of a result of `op`, to compute it.
+template <typename Fill>
+static LogicalResult fill(Operation *op, Frame &frame, const Box &box, Fill value, unsigned result = 0) {
+  FailureOr<Cells *> cells = frame.cells(op->getResult(result));
   if (failed(cells))
     return failure();
   LogicalResult status = success();
@@ -73,16 +74,19 @@ static LogicalResult evaluateElementwise(Operation *op, Frame &frame, unsigned r
   ScalarFunction function = scalarFunction(op, result);
   Type type = getElementTypeOrSelf(op->getResult(result));
   bool rounds = frame.isRounded() && isa<FloatType>(type);
-  return fill(op, frame, box, [&](ArrayRef<int64_t> index, Scalar &element) -> LogicalResult {
-    SmallVector<Scalar, 3> values;
-    for (Cells *cells : operands)
-      values.push_back(cells->getShape().empty() ? *cells->data() : cells->at(index));
-    if (Problem problem = function(values.data(), element))
-      return op->emitOpError() << problem;
-    if (rounds)
-      element.real = roundTo(type, element.real);
-    return success();
-  });
+  return fill(
+      op, frame, box,
+      [&](ArrayRef<int64_t> index, Scalar &element) -> LogicalResult {
+        SmallVector<Scalar, 3> values;
+        for (Cells *cells : operands)
+          values.push_back(cells->getShape().empty() ? *cells->data() : cells->at(index));
+        if (Problem problem = function(values.data(), element))
+          return op->emitOpError() << problem;
+        if (rounds)
+          element.real = roundTo(type, element.real);
+        return success();
+      },
+      result);
 }
 
 const Semantics &saccade::reference::elementwiseSemantics() {
