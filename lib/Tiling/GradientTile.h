@@ -95,6 +95,8 @@ private:
   /// products with keys and values.
   llvm::SmallVector<Value> evaluate(const PairTile &tile, const Queries &queries, Value scores, Value products,
                                     llvm::ArrayRef<mlir::Type> captureTypes);
+  /// 2^`exponent` of the type of scores, 0 if it is tiny. NaN stays NaN.
+  Value emitProbability(Value exponent);
   llvm::SmallVector<Value> evaluatePair(Value i, Value j, mlir::ValueRange args);
   /// Clones the body of a region and returns the values that it yields.
   llvm::SmallVector<Value> inlineRegion(mlir::Region &region, llvm::ArrayRef<Value> numbers, Value query, Value key);

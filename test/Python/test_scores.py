@@ -220,6 +220,18 @@ halved = lambda s, b, h, i, j: s * 0.5
 
 
 # In the order of writing, also with functions of one's own.
+@pytest.mark.parametrize("target", ["portable", "host"])
+@pytest.mark.parametrize("queries", [1, 40])
+def test_weights_below_2_to_the_minus_100_are_zero(target, queries):
+    # Subnormal products of such weights are slow on Intel's CPUs.
+    bias = np.float32([0, -99.5 * math.log(2), -100.5 * math.log(2)])
+    zeros = np.zeros((1, 1, queries, 16), np.float32)
+    v = np.zeros((1, 1, 3, 16), np.float32)
+    v[0, 0, 1], v[0, 0, 2, :8] = 2.0**99, 2.0**99
+    output = saccade.attention(zeros, v * 0, v, score=lambda s, b, h, i, j: s + bias[j], target=target)
+    np.testing.assert_allclose(output, np.full(zeros.shape, 2**-0.5, np.float32), rtol=1e-4)
+
+
 def test_scores_follow_one_another():
     slopes, rows = table(HEADS), table(HEADS, 7, seed=9)
     clipped = lambda d: np.clip(d, -3, 3) + 3

@@ -66,8 +66,9 @@ static Value call(Emitter &e, StringRef intrinsic, ValueRange args) {
   return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(), e.b.getStringAttr(intrinsic), args).getResult(0);
 }
 
-/// vreduce computes f = x − ⌊x⌋, vscalef computes p · 2^⌊x⌋; both handle infinities and overflow.
-static Value exp2AVX512(Emitter &e, Value x, bool isF64, Exp2Error error) {
+/// vreduce computes f = x − ⌊x⌋, vscalef computes p · 2^⌊x⌋; both handle infinities and overflow. The mask of vscalef
+/// selects 0 for lanes that would underflow.
+static Value exp2AVX512(Emitter &e, Value x, Value isCounted, bool isF64, Exp2Error error) {
   Value zero = e.splat(0.0);
   auto integer = [&](unsigned bits, int64_t value) -> Value {
     return arith::ConstantOp::create(e.b, e.loc, e.b.getIntegerAttr(e.b.getIntegerType(bits), value));
@@ -79,19 +80,19 @@ static Value exp2AVX512(Emitter &e, Value x, bool isF64, Exp2Error error) {
   Value f = call(e, isF64 ? "llvm.x86.avx512.mask.reduce.pd.512" : "llvm.x86.avx512.mask.reduce.ps.512",
                  {x, roundDown, zero, allLanes, currentRounding});
   Value p = polynomial(e, f, choose(isF64, error, f64From0To1, f32From0To1, f16From0To1, bf16From0To1));
+  Value lanes = LLVM::BitcastOp::create(e.b, e.loc, e.b.getIntegerType(e.lanes()), isCounted);
   return call(e, isF64 ? "llvm.x86.avx512.mask.scalef.pd.512" : "llvm.x86.avx512.mask.scalef.ps.512",
-              {p, x, zero, allLanes, currentRounding});
+              {p, x, zero, lanes, currentRounding});
 }
 
 /// Adding 1.5 · 2^(mantissa bits) + bias rounds to the nearest integer and leaves the exponent field of 2^n in the low
-/// bits; a shift moves it into place. The smallest field is 0, which represents 0.0, so underflow needs no extra test.
-/// NaN propagates through the polynomial.
-static Value exp2Portable(Emitter &e, Value x, bool isF64, Exp2Error error) {
+/// bits; a shift moves it into place. The smallest field is 0, which represents 0.0. NaN propagates through the
+/// polynomial.
+static Value exp2Portable(Emitter &e, Value x, Value isCounted, bool isF64, Exp2Error error) {
   unsigned bits = isF64 ? 64 : 32, mantissa = isF64 ? 52 : 23;
   double bias = isF64 ? 1023.0 : 127.0;
   auto integers = VectorType::get({e.lanes()}, e.b.getIntegerType(bits));
-  // maxf returns its second operand if x is NaN.
-  Value clamped = e.maxf(e.splat(-bias), x);
+  Value clamped = e.select(isCounted, x, e.splat(-bias));
   Value magic = e.splat(1.5 * std::ldexp(1.0, mantissa) + bias);
   Value shifted = e.addf(clamped, magic);
   Value f = e.subf(clamped, e.subf(shifted, magic));
@@ -102,9 +103,12 @@ static Value exp2Portable(Emitter &e, Value x, bool isF64, Exp2Error error) {
   return e.mulf(p, arith::BitcastOp::create(e.b, e.loc, e.vectorType(), power));
 }
 
-Value saccade::cpu::emitExp2(Emitter &e, Value x, Exp2Error error) {
+Value saccade::cpu::emitExp2(Emitter &e, Value x, Exp2Error error, double smallest) {
   bool isF64 = e.type.isF64();
-  return e.target.hasAVX512 ? exp2AVX512(e, x, isF64, error) : exp2Portable(e, x, isF64, error);
+  // True for NaN.
+  Value isCounted =
+      arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UGE, x, e.splat(isF64 ? -1022.0 : smallest));
+  return (e.target.hasAVX512 ? exp2AVX512 : exp2Portable)(e, x, isCounted, isF64, error);
 }
 
 Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
@@ -117,4 +121,4 @@ Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
   return arith::DivFOp::create(e.b, e.loc, e.splat(1.0), sum);
 }
 
-Value Emitter::exp2(Value x) { return emitExp2(*this, x); }
+Value Emitter::exp2(Value x) { return emitExp2(*this, x, Exp2Error::Unit, smallestWeight); }

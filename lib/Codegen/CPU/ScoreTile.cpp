@@ -294,7 +294,7 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
       for (int64_t u = 0; u < vectors; ++u) {
         given.push_back(e.loadVector(scores, {row, e.add(column, u * e.lanes())}));
         Value score = e.subf(given[u], shift);
-        weights.push_back(emitExp2(e, e.fma(score, factorToBase2, offset), error));
+        weights.push_back(emitExp2(e, e.fma(score, factorToBase2, offset), error, smallestWeight));
         next[u % 2] = e.addf(next[u % 2], weights[u]);
       }
       if (!regions.empty())
