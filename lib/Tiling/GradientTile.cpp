@@ -13,7 +13,8 @@ using namespace saccade::attn;
 GradientTile::GradientTile(OpBuilder &b, GradientOp op, bool onDevice)
     : StructuredEmitter(b, op.getLoc(), getScoreType(getElementTypeOrSelf(op.getQuery()))), op(op),
       depth(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth)),
-      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)), sequences(b, op, onDevice),
+      valueDepth(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)),
+      limitsKeys(!onDevice && !KeyBounds(op).getConstraints().empty()), sequences(b, op, onDevice),
       captures(*this, op) {
   if (ScheduleAttr schedule = op.getScheduleAttr())
     rows = schedule.getRows(), columns = schedule.getCols();
@@ -305,8 +306,31 @@ GradientTile::Keys GradientTile::keysOf(const PairTile &tile) {
   return {load(op.getKey(), op.getKeyDims(), depth), load(op.getValue(), op.getValueDims(), valueDepth)};
 }
 
-GradientTile::Gradients GradientTile::addTile(const PairTile &tile, const Queries &queries, const Keys &keys,
+OpFoldResult GradientTile::countVisibleKeys(const PairTile &tile) {
+  Value first = add(at.firstQuery, tile.query), last = add(first, sub(asIndex(tile.queries.size), index(1)));
+  Value count = asIndex(tile.keys.size), firstKey = add(at.firstKey, tile.key);
+  KeyRange visible = KeyBounds(op).computeKeyRange(b, loc, at.absoluteBatch, at.absoluteHead, at.queryEnd, at.keyEnd,
+                                                   first, last, {firstKey, add(firstKey, count)});
+  return getAsOpFoldResult(max(index(0), sub(visible.end, firstKey)));
+}
+
+GradientTile::Place GradientTile::firstRows(Value matrix, OpFoldResult count, bool isTransposed) {
+  Place place{{b.getIndexAttr(0), b.getIndexAttr(0)}, tensor::getMixedSizes(b, loc, matrix)};
+  place.sizes[isTransposed] = count;
+  return place;
+}
+
+GradientTile::Gradients GradientTile::addTile(const PairTile &tile, const Queries &queries, Keys keys,
                                               const Gradients &sums) {
+  auto part = [&](Value matrix, bool isTransposed = false) {
+    return limitsKeys ? slice(matrix, firstRows(matrix, tile.keys.size, isTransposed)) : matrix;
+  };
+  for (Matrix *each : {&keys.key, &keys.value})
+    each->value = part(each->value, each->isTransposed);
+  auto addTo = [&](Value whole, const IndexedOperand &lhs, const IndexedOperand &rhs, int64_t headSize) {
+    Value done = matmul(lhs, rhs, {part(whole), {0, 1}}, block(columns, headSize, rows));
+    return limitsKeys ? insert(done, whole, firstRows(whole, tile.keys.size)) : done;
+  };
   auto product = [&](const Matrix &lhs, const Matrix &rhs, int64_t headSize) {
     return matmul(lhs.over(0, 2), rhs.over(1, 2), {filled(temporary({tile.queries, tile.keys}), 0.0), {0, 1}},
                   block(rows, columns, headSize));
@@ -321,9 +345,8 @@ GradientTile::Gradients GradientTile::addTile(const PairTile &tile, const Querie
     next.query = matmul({gradients, {0, 2}}, keys.key.over(2, 1), Matrix{sums.query, sums.isQueryTransposed}.over(0, 1),
                         block(rows, depth, columns));
   if (sums.key) {
-    next.key = matmul({gradients, {2, 0}}, queries.query.over(2, 1), {sums.key, {0, 1}}, block(columns, depth, rows));
-    next.value = matmul({weights, {2, 0}}, queries.outputGradient.over(2, 1), {sums.value, {0, 1}},
-                        block(columns, valueDepth, rows));
+    next.key = addTo(sums.key, {gradients, {2, 0}}, queries.query.over(2, 1), depth);
+    next.value = addTo(sums.value, {weights, {2, 0}}, queries.outputGradient.over(2, 1), valueDepth);
   }
   if (!sums.captures.empty())
     next.captures = captures.add(at, tile, ArrayRef(found).drop_front(2), sums.captures);
@@ -372,9 +395,10 @@ GradientTile::Gradients GradientTile::overQueries(Value begin, Gradients results
                                         {at.firstQuery, add(at.firstQuery, validQueries)});
     Value firstQuery = max(index(0), sub(visible.begin, at.firstQuery)),
           end = min(validQueries, sub(visible.end, at.firstQuery));
-    firstQuery = mul(div(firstQuery, rows), rows);
     SmallVector<Value> next = loop(firstQuery, end, rows, carried, [&](Value query, ValueRange carried) {
       PairTile tile{query, begin, {getAsOpFoldResult(min(index(rows), sub(end, query))), rows}, count};
+      if (limitsKeys)
+        tile.keys.size = countVisibleKeys(tile);
       Gradients before = sums.with(carried);
       auto add = [&] {
         Gradients parts = before;

@@ -22,6 +22,9 @@ struct GradientTile : StructuredEmitter {
   attn::GradientOp op;
   int64_t depth, valueDepth;
   int64_t rows = 0, columns = 0; ///< largest numbers of queries and keys of a tile
+  /// Whether tiles have only the keys before the last one that bounds of the mask admit, so that a tile that a diagonal
+  /// crosses is smaller.
+  bool limitsKeys;
   GradientPositions at;          ///< the current head of the task
   Value validQueries, validKeys; ///< numbers of queries and keys within the lengths
   Value queryStart, keyStart;    ///< of the sequence in the tensors
@@ -87,8 +90,13 @@ private:
   /// Rounds the sums of a tile and stores them in `into`. `inHead`: the head in `into`.
   Value store(Value sums, Value into, attn::DimsAttr dims, Value inHead, Value begin, mlir::OpFoldResult count,
               int64_t headSize);
-  /// Adds the tile to `sums`, matrices of its queries, keys and values.
-  Gradients addTile(const PairTile &tile, const Queries &queries, const Keys &keys, const Gradients &sums);
+  /// The keys of the tile before the last one that a query of it may attend to.
+  mlir::OpFoldResult countVisibleKeys(const PairTile &tile);
+  /// The first `count` positions of a matrix.
+  Place firstRows(Value matrix, mlir::OpFoldResult count, bool isTransposed = false);
+  /// Adds the tile to `sums`, matrices of its queries, keys and values. `keys`, `sums.key` and `sums.value` have the
+  /// keys of the tile first.
+  Gradients addTile(const PairTile &tile, const Queries &queries, Keys keys, const Gradients &sums);
   /// `body(sums)`, or `sums` if no pair of the tile is visible.
   Gradients whereVisible(const PairTile &tile, const Gradients &sums, llvm::function_ref<Gradients()> body);
   /// Weights and gradients of the scores of a tile of pairs, and `captureTypes`, what the captures need, from the

@@ -85,7 +85,7 @@ Value StructuredEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand 
     return {arith::AddFOp::create(b, loc, args[2], product)};
   })[0];
   result.getDefiningOp()->setAttr("schedule", block);
-  result.getDefiningOp()->setAttr(cachedResultAttr, b.getUnitAttr());
+  result.getDefiningOp()->setAttr(tileMatmulAttr, b.getUnitAttr());
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
@@ -23,25 +24,91 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::cpu;
 
+static Value getBase(Value memory) { return memref::skipViewLikeOps(cast<MemrefValue>(memory)); }
+
+/// Whether `op` may write to the buffer `base` through a view of it. Values of tensors become views of one buffer when
+/// they are accumulated in place, so an operand that a loop changes is written through its own base.
+static bool mayWrite(Operation *op, Value base) {
+  auto effects = getEffectsRecursively(op);
+  return !effects || llvm::any_of(*effects, [&](const MemoryEffects::EffectInstance &effect) {
+    return isa<MemoryEffects::Write>(effect.getEffect()) && (!effect.getValue() || getBase(effect.getValue()) == base);
+  });
+}
+
+/// The outermost loop around `op` that does not change `operand`, or null.
+static scf::ForOp getInvariantLoop(Operation *op, Value operand) {
+  scf::ForOp found;
+  for (Operation *parent = op->getParentOp(); isa<scf::ForOp, scf::IfOp>(parent); parent = parent->getParentOp()) {
+    if (parent->isAncestor(operand.getParentBlock()->getParentOp()))
+      break;
+    if (auto loop = dyn_cast<scf::ForOp>(parent)) {
+      if (mayWrite(loop, getBase(operand)))
+        break;
+      found = loop;
+    }
+  }
+  return found;
+}
+
+/// The op that fills the result of `op` with zeros right before it, or null.
+static linalg::FillOp getZeroFill(linalg::LinalgOp op) {
+  Value result = op.getDpsInitOperand(0)->get();
+  for (Operation *previous = op->getPrevNode(); previous; previous = previous->getPrevNode()) {
+    auto fill = dyn_cast<linalg::FillOp>(previous);
+    if (fill && fill.getDpsInitOperand(0)->get() == result)
+      return matchPattern(fill.getDpsInputOperand(0)->get(), m_PosZeroFloat()) ? fill : linalg::FillOp();
+    bool isOther = llvm::none_of(previous->getOperands(), [&](Value operand) {
+      return isa<MemrefValue>(operand) && getBase(operand) == getBase(result);
+    });
+    if (previous->getNumRegions() && !isa<linalg::LinalgOp>(previous) || !isOther)
+      return nullptr;
+  }
+  return nullptr;
+}
+
 namespace {
 
 /// Rewrites one contraction: C[m, n] += Σ_k A[m, k] · B[n, k] over one m, n and k loop, inside loops over the others.
-/// The RHS is packed for each block of the result.
+/// The RHS is packed for each block of the result, or before the loops that do not change it.
 class ContractionLowering {
 public:
-  ContractionLowering(const Emitter &e, linalg::LinalgOp op) : e(e), op(op) {}
-  void run(const linalg::ContractionDimensions &dims);
+  /// Analyzes `op`, before any contraction is lowered.
+  explicit ContractionLowering(linalg::LinalgOp op);
+  void run(Emitter e);
+  linalg::LinalgOp getOp() { return op; }
 
 private:
-  Emitter e;
   linalg::LinalgOp op;
+  linalg::ContractionDimensions dims;
+  OpOperand *lhs, *rhs;
+  bool isTile;
+  linalg::FillOp zeroFill; ///< that initializes the result, or null
+  Value wholeRHS;          ///< has the RHS first
+  scf::ForOp unchanged;    ///< the outermost loop that does not change `wholeRHS`, or null
 
-  Value matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at);
+  Value matrix(Emitter &e, Value memory, OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at);
 };
 
-/// A view of `operand` as a matrix over two loops, at the indices `at` of all others.
-Value ContractionLowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at) {
-  auto type = cast<MemRefType>(operand->get().getType());
+ContractionLowering::ContractionLowering(linalg::LinalgOp op)
+    : op(op), dims(*linalg::inferContractionDims(op)), lhs(op.getDpsInputOperand(0)), rhs(op.getDpsInputOperand(1)),
+      isTile(op->hasAttr(tileMatmulAttr)) {
+  // The operand whose map contains m is the LHS.
+  if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(dims.m.back()))
+    std::swap(lhs, rhs);
+  if (!isTile)
+    return;
+  if (!ShapedType::isDynamic(op.getStaticLoopRanges()[dims.k.back()]))
+    zeroFill = getZeroFill(op);
+  // A tile at the edge of a mask has a part of the RHS.
+  wholeRHS = getWhole(rhs->get());
+  unchanged = getInvariantLoop(op, wholeRHS);
+}
+
+/// A view of `memory`, which has the dimensions of `operand`, as a matrix over two loops, at the indices `at` of all
+/// others.
+Value ContractionLowering::matrix(Emitter &e, Value memory, OpOperand *operand, unsigned rowLoop, unsigned columnLoop,
+                                  ArrayRef<Value> at) {
+  auto type = cast<MemRefType>(memory.getType());
   SmallVector<OpFoldResult> offsets, sizes, strides(type.getRank(), e.b.getIndexAttr(1));
   SmallVector<int64_t> shape;
   bool isTransposed = false;
@@ -53,14 +120,14 @@ Value ContractionLowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned
     if (isKept)
       shape.push_back(type.getDimSize(i));
     offsets.push_back(isKept ? OpFoldResult(e.b.getIndexAttr(0)) : OpFoldResult(at[loop]));
-    sizes.push_back(isKept ? memref::getMixedSize(e.b, e.loc, operand->get(), i) : e.b.getIndexAttr(1));
+    sizes.push_back(isKept ? memref::getMixedSize(e.b, e.loc, memory, i) : e.b.getIndexAttr(1));
   }
   MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes, strides);
-  Value view = memref::SubViewOp::create(e.b, e.loc, reduced, operand->get(), offsets, sizes, strides);
+  Value view = memref::SubViewOp::create(e.b, e.loc, reduced, memory, offsets, sizes, strides);
   return isTransposed ? emitTransposed(e, view) : view;
 }
 
-void ContractionLowering::run(const linalg::ContractionDimensions &dims) {
+void ContractionLowering::run(Emitter e) {
   unsigned m = dims.m.back(), n = dims.n.back(), k = dims.k.back();
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   auto atMost = [&](int64_t limit, unsigned loop) {
@@ -73,33 +140,58 @@ void ContractionLowering::run(const linalg::ContractionDimensions &dims) {
   block.rows = atMost(block.rows, m);
   block.columns = llvm::alignTo(atMost(block.columns, n), width);
   block.depth = llvm::divideCeil(atMost(block.depth, k), packingFactor);
+  auto alloc = [&] { return e.alloc({block.columns / width, block.depth, width}); };
+  auto pack = [&](Value rhs, const ResultBlock &at, Value kPack, Value kPacks, Value panels) {
+    Value first = e.mul(kPack, packingFactor);
+    Value depth = e.min(e.mul(kPacks, packingFactor), e.sub(e.size(rhs, 1), first));
+    emitPackPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels, packingFactor);
+  };
+  Value packed;
+  if (unchanged) {
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPoint(unchanged);
+    Value all = matrix(e, wholeRHS, rhs, n, k, {}), zero = e.index(0);
+    packed = alloc();
+    pack(all, {zero, zero, zero, e.size(all, 0)}, zero, e.ceilDiv(e.size(all, 1), packingFactor), packed);
+  }
+  auto initial = isTile ? BlockedMatmul::Initial::Accumulated : BlockedMatmul::Initial::Begin;
+  if (zeroFill) {
+    zeroFill.erase();
+    initial = BlockedMatmul::Initial::Zero;
+  }
   BlockedMatmul matmul(e, packingFactor, block);
-  Value packed = e.alloc({block.columns / width, block.depth, width});
+  if (!unchanged)
+    packed = alloc();
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     auto begin = [&](Value tile, const ResultBlock &at) {
-      emitPackRows(e, emitBlock(e, result, at), at.rows, at.rows, tile, /*packingFactor=*/1);
+      if (initial != BlockedMatmul::Initial::Zero)
+        return emitPackRows(e, emitBlock(e, result, at), at.rows, at.rows, tile, /*packingFactor=*/1);
+      e.loop(e.index(0), at.rows, 1, [&](Value r) {
+        e.loop(e.index(0), e.roundUp(at.columns, e.lanes()), e.lanes(),
+               [&](Value c) { e.storeVector(e.splat(0.0), tile, {r, c}); });
+      });
     };
     matmul.run(
         lhs, result, begin,
         [&](const ResultBlock &at, Value kPack, Value kPacks) {
-          Value first = e.mul(kPack, packingFactor);
-          Value depth = e.min(e.mul(kPacks, packingFactor), e.sub(e.size(rhs, 1), first));
-          emitPackPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, packed,
-                         packingFactor);
+          if (!unchanged)
+            pack(rhs, at, kPack, kPacks, packed);
           return BlockedMatmul::Panels{packed, e.index(0), e.index(0)};
         },
-        op->hasAttr(cachedResultAttr));
+        initial);
   };
 
   SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);
   SmallVector<Value> at(ranges.size());
   std::function<void(unsigned)> nest = [&](unsigned loop) {
     if (loop == ranges.size()) {
-      OpOperand *lhs = op.getDpsInputOperand(0), *rhs = op.getDpsInputOperand(1);
-      // The operand whose map contains m is the LHS.
-      if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(m))
-        std::swap(lhs, rhs);
-      return multiply(matrix(lhs, m, k, at), matrix(rhs, n, k, at), matrix(op.getDpsInitOperand(0), m, n, at));
+      OpOperand *init = op.getDpsInitOperand(0);
+      Value result = matrix(e, init->get(), init, m, n, at);
+      auto into = [&](Value result) {
+        multiply(matrix(e, lhs->get(), lhs, m, k, at), matrix(e, rhs->get(), rhs, n, k, at), result);
+      };
+      // Contiguous rows are accumulated in place.
+      return isTile ? emitByInnerStride(e, result, into, [&] { into(result); }) : into(result);
     }
     if (loop == m || loop == n || loop == k)
       return nest(loop + 1);
@@ -118,17 +210,18 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
     const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
     if (!cpu)
       return signalPassFailure();
-    SmallVector<linalg::LinalgOp> ops;
+    SmallVector<ContractionLowering> lowerings;
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatmul(op) && op.hasPureBufferSemantics())
-        ops.push_back(op);
+        lowerings.emplace_back(op);
     });
-    for (linalg::LinalgOp op : ops) {
+    for (ContractionLowering &lowering : lowerings) {
+      linalg::LinalgOp op = lowering.getOp();
       // 16-bit operands accumulate in f32.
       bool isF64 = llvm::any_of(op->getOperandTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
       OpBuilder b(op);
       FloatType type = isF64 ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
-      ContractionLowering({b, op.getLoc(), *cpu, type}, op).run(*linalg::inferContractionDims(op));
+      lowering.run({b, op.getLoc(), *cpu, type});
       op.erase();
     }
   }

@@ -114,11 +114,17 @@ void cpu::storeBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value
 
 void cpu::emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingFactor, Value kPacks, Value tile,
                               Value row, Value column, function_ref<Value(unsigned, Value)> a,
-                              function_ref<Value(Value, unsigned)> b) {
+                              function_ref<Value(Value, unsigned)> b, bool isFromZero) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  e.loop(e.index(0), kPacks, sumLength, [&](Value begin) {
+  auto sumPart = [&](Value begin, bool isFirst) {
     Value end = e.min(e.add(begin, sumLength), kPacks);
     SmallVector<Value> part = emitMicrokernel(e, block, packingFactor, begin, end, zeros, a, b);
-    storeBlock(e, block, addBlock(e, block, part, tile, row, column), tile, row, column);
-  });
+    storeBlock(e, block, isFirst ? part : addBlock(e, block, part, tile, row, column), tile, row, column);
+  };
+  if (isFromZero)
+    sumPart(e.index(0), /*isFirst=*/true);
+  std::optional<int64_t> count = getConstantIntValue(kPacks);
+  if (!isFromZero || !count || *count > sumLength)
+    e.loop(e.index(isFromZero ? sumLength : 0), kPacks, sumLength,
+           [&](Value begin) { sumPart(begin, /*isFirst=*/false); });
 }

@@ -60,10 +60,10 @@ void storeBlock(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> acc
                 mlir::Value column);
 
 /// Like emitMicrokernel for k-packs [0, kPacks); adds the products to the block of `tile` (memref of rows x columns)
-/// that starts at (row, column), `sumLength` k-packs at a time.
+/// that starts at (row, column), `sumLength` k-packs at a time. If `isFromZero`, the block is not read before.
 void emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingFactor, mlir::Value kPacks, mlir::Value tile,
                          mlir::Value row, mlir::Value column, llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
-                         llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
+                         llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b, bool isFromZero = false);
 
 } // namespace saccade::cpu
 

@@ -1,0 +1,167 @@
+// Matmuls of tiles: an RHS that a loop does not change is packed before it, and a result that is a buffer of the task is
+// accumulated in place, without reading the zeros that it begins with.
+// RUN: saccade-opt %s --attn-lower-contraction=target=v4 -canonicalize -cse | FileCheck %s
+
+#lhs = affine_map<(m, n, k) -> (m, k)>
+#rhs = affine_map<(m, n, k) -> (n, k)>
+#rhs_rows = affine_map<(m, n, k) -> (k, n)>
+#sums = affine_map<(m, n, k) -> (m, n)>
+#loops = {indexing_maps = [#lhs, #rhs, #sums], iterator_types = ["parallel", "parallel", "reduction"],
+          attn.tile_matmul, schedule = #attn.schedule<rows = 24, cols = 64, depth = 16>}
+#rows_loops = {indexing_maps = [#lhs, #rhs_rows, #sums], iterator_types = ["parallel", "parallel", "reduction"],
+               attn.tile_matmul, schedule = #attn.schedule<rows = 24, cols = 64, depth = 16>}
+
+// CHECK-LABEL: @rhs_of_a_loop_is_packed_before_it
+// CHECK: %[[PANELS:.*]] = memref.alloc() {{.*}} : memref<2x16x32xf32>
+// CHECK: vector.shuffle
+// CHECK: vector.store %{{.*}}, %[[PANELS]]
+// CHECK: scf.for %{{.*}} = %c0 to %{{.*}} step %c24
+// No packing. Whole groups of rows are accumulated in place.
+// CHECK-NOT: vector.shuffle
+// CHECK: vector.load %[[PANELS]]
+// CHECK: scf.yield {{.*}} : vector<16xf32>
+// CHECK: vector.load %[[ROWS:.*]][%{{.*}}] : memref<?x64xf32, strided<[64, 1]>>, vector<16xf32>
+// CHECK: vector.store %{{.*}}, %[[ROWS]][{{.*}}] : memref<?x64xf32, strided<[64, 1]>>, vector<16xf32>
+func.func @rhs_of_a_loop_is_packed_before_it(%a: memref<?x16xf32>, %b: memref<?x16xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c24 = arith.constant 24 : index
+  %c = memref.alloc() : memref<24x64xf32>
+  %part = memref.subview %c[0, 0] [%n, %n] [1, 1] : memref<24x64xf32> to memref<?x?xf32, strided<[64, 1]>>
+  scf.for %i = %c0 to %n step %c24 {
+    linalg.generic #loops ins(%a, %b : memref<?x16xf32>, memref<?x16xf32>) outs(%part : memref<?x?xf32, strided<[64, 1]>>) {
+      ^bb0(%x: f32, %y: f32, %s: f32):
+        %p = arith.mulf %x, %y : f32
+        %r = arith.addf %s, %p : f32
+        linalg.yield %r : f32
+    }
+  }
+  return
+}
+
+// A tile at the edge of a mask has the first rows of an RHS that does not change.
+// CHECK-LABEL: @first_rows_of_an_rhs
+// CHECK: vector.shuffle
+// CHECK: scf.for
+// CHECK-NOT: vector.shuffle
+// CHECK: return
+func.func @first_rows_of_an_rhs(%a: memref<?x16xf32>, %b: memref<?x16xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c24 = arith.constant 24 : index
+  %c = memref.alloc() : memref<24x64xf32>
+  scf.for %i = %c0 to %n step %c24 {
+    %first = memref.subview %b[0, 0] [%i, 16] [1, 1] : memref<?x16xf32> to memref<?x16xf32, strided<[16, 1]>>
+    %part = memref.subview %c[0, 0] [24, %i] [1, 1] : memref<24x64xf32> to memref<24x?xf32, strided<[64, 1]>>
+    linalg.generic #loops ins(%a, %first : memref<?x16xf32>, memref<?x16xf32, strided<[16, 1]>>)
+        outs(%part : memref<24x?xf32, strided<[64, 1]>>) {
+      ^bb0(%x: f32, %y: f32, %s: f32):
+        %p = arith.mulf %x, %y : f32
+        %r = arith.addf %s, %p : f32
+        linalg.yield %r : f32
+    }
+  }
+  return
+}
+
+// CHECK-LABEL: @other_rows_of_an_rhs
+// CHECK-NOT: vector.shuffle
+// CHECK: scf.for
+// CHECK: vector.shuffle
+func.func @other_rows_of_an_rhs(%a: memref<?x16xf32>, %b: memref<?x16xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c24 = arith.constant 24 : index
+  %c = memref.alloc() : memref<24x64xf32>
+  scf.for %i = %c0 to %n step %c24 {
+    %rows = memref.subview %b[%i, 0] [64, 16] [1, 1] : memref<?x16xf32> to memref<64x16xf32, strided<[16, 1], offset: ?>>
+    linalg.generic #loops ins(%a, %rows : memref<?x16xf32>, memref<64x16xf32, strided<[16, 1], offset: ?>>)
+        outs(%c : memref<24x64xf32>) {
+      ^bb0(%x: f32, %y: f32, %s: f32):
+        %p = arith.mulf %x, %y : f32
+        %r = arith.addf %s, %p : f32
+        linalg.yield %r : f32
+    }
+  }
+  return
+}
+
+// A loop that changes the RHS, through another view of it.
+// CHECK-LABEL: @changed_rhs
+// CHECK-NOT: vector.shuffle
+// CHECK: scf.for
+// CHECK: vector.shuffle
+func.func @changed_rhs(%a: memref<?x16xf32>, %b: memref<?x16xf32>, %n: index, %f: f32) {
+  %c0 = arith.constant 0 : index
+  %c24 = arith.constant 24 : index
+  %c = memref.alloc() : memref<24x64xf32>
+  %row = memref.subview %b[%n, 0] [1, 16] [1, 1] : memref<?x16xf32> to memref<16xf32, strided<[1], offset: ?>>
+  scf.for %i = %c0 to %n step %c24 {
+    memref.store %f, %row[%c0] : memref<16xf32, strided<[1], offset: ?>>
+    linalg.generic #loops ins(%a, %b : memref<?x16xf32>, memref<?x16xf32>) outs(%c : memref<24x64xf32>) {
+      ^bb0(%x: f32, %y: f32, %s: f32):
+        %p = arith.mulf %x, %y : f32
+        %r = arith.addf %s, %p : f32
+        linalg.yield %r : f32
+    }
+  }
+  return
+}
+
+// Two fills and two matmuls: both results begin with 0.
+// CHECK-LABEL: @result_that_begins_with_zero
+// CHECK-NOT: linalg.fill
+// CHECK-NOT: vector.load %{{.*}} : memref<24x64xf32>
+// CHECK: return
+func.func @result_that_begins_with_zero(%a: memref<24x16xf32>, %b: memref<16x64xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c = memref.alloc() : memref<24x64xf32>
+  %d = memref.alloc() : memref<24x64xf32>
+  linalg.fill ins(%zero : f32) outs(%d : memref<24x64xf32>)
+  linalg.fill ins(%zero : f32) outs(%c : memref<24x64xf32>)
+  linalg.generic #rows_loops ins(%a, %b : memref<24x16xf32>, memref<16x64xf32>) outs(%c : memref<24x64xf32>) {
+    ^bb0(%x: f32, %y: f32, %s: f32):
+      %p = arith.mulf %x, %y : f32
+      %r = arith.addf %s, %p : f32
+      linalg.yield %r : f32
+  }
+  linalg.generic #rows_loops ins(%a, %b : memref<24x16xf32>, memref<16x64xf32>) outs(%d : memref<24x64xf32>) {
+    ^bb0(%x: f32, %y: f32, %s: f32):
+      %p = arith.mulf %x, %y : f32
+      %r = arith.addf %s, %p : f32
+      linalg.yield %r : f32
+  }
+  return
+}
+
+// CHECK-LABEL: @result_that_begins_with_one
+// CHECK: linalg.fill
+// CHECK: vector.load %{{.*}} : memref<24x64xf32>
+func.func @result_that_begins_with_one(%a: memref<24x16xf32>, %b: memref<16x64xf32>) {
+  %one = arith.constant 1.0 : f32
+  %c = memref.alloc() : memref<24x64xf32>
+  linalg.fill ins(%one : f32) outs(%c : memref<24x64xf32>)
+  linalg.generic #rows_loops ins(%a, %b : memref<24x16xf32>, memref<16x64xf32>) outs(%c : memref<24x64xf32>) {
+    ^bb0(%x: f32, %y: f32, %s: f32):
+      %p = arith.mulf %x, %y : f32
+      %r = arith.addf %s, %p : f32
+      linalg.yield %r : f32
+  }
+  return
+}
+
+// Something is written between the zeros and the matmul.
+// CHECK-LABEL: @result_that_changes_before
+// CHECK: linalg.fill
+// CHECK: vector.load %{{.*}} : memref<24x64xf32>
+func.func @result_that_changes_before(%a: memref<24x16xf32>, %b: memref<16x64xf32>, %f: f32, %i: index) {
+  %zero = arith.constant 0.0 : f32
+  %c = memref.alloc() : memref<24x64xf32>
+  linalg.fill ins(%zero : f32) outs(%c : memref<24x64xf32>)
+  %row = memref.subview %c[%i, 0] [1, 64] [1, 1] : memref<24x64xf32> to memref<64xf32, strided<[1], offset: ?>>
+  memref.store %f, %row[%i] : memref<64xf32, strided<[1], offset: ?>>
+  linalg.generic #rows_loops ins(%a, %b : memref<24x16xf32>, memref<16x64xf32>) outs(%c : memref<24x64xf32>) {
+    ^bb0(%x: f32, %y: f32, %s: f32):
+      %p = arith.mulf %x, %y : f32
+      %r = arith.addf %s, %p : f32
+      linalg.yield %r : f32
+  }
+  return
+}
