@@ -27,6 +27,7 @@ struct Emitter : KernelEmitter {
 
   //===--- Integers ---===//
   Value i32(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 32); }
+  using KernelEmitter::rem;
   /// x mod y for x ≥ 0.
   Value rem(Value x, int64_t y) { return b.createOrFold<mlir::arith::RemUIOp>(loc, x, constantLike(x, y)); }
   Value floorDiv(Value x, int64_t y) { return b.createOrFold<mlir::arith::FloorDivSIOp>(loc, x, constantLike(x, y)); }

@@ -1,9 +1,10 @@
-//===- GlobalMatrix.cpp - Operands of attention in global memory --------------===//
+//===- GlobalMatrix.cpp - Operands of kernels in memory -----------------------===//
 //
-// Pointers are created in the global address space, so that accesses need no generic addressing.
+// Pointers are created in the address space of their memory, so that accesses need no generic addressing.
 //
 //===----------------------------------------------------------------------===//
 #include "GlobalMatrix.h"
+#include "BufferAnalysis.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 
 using namespace mlir;
@@ -37,8 +38,17 @@ SmallVector<OpFoldResult> GlobalMatrix::read(Emitter &e, Value memref, unsigned 
   auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, memref);
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, memref);
   Value bits = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), address);
-  auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), globalSpace);
-  Value start = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, bits);
+  MLIRContext *context = e.b.getContext();
+  isInShared = isShared(memref);
+  Value start;
+  if (isInShared) {
+    // The memref holds a generic address.
+    Value generic = LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(context), bits);
+    auto pointer = LLVM::LLVMPointerType::get(context, sharedSpace);
+    start = LLVM::AddrSpaceCastOp::create(e.b, e.loc, pointer, generic);
+  } else {
+    start = LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(context, globalSpace), bits);
+  }
   base = e.advance(start, element, getValueOrCreateConstantIndexOp(e.b, e.loc, metadata.getConstifiedMixedOffset()));
   SmallVector<OpFoldResult> strides = metadata.getConstifiedMixedStrides();
   rowStride = getValueOrCreateConstantIndexOp(e.b, e.loc, strides[rowDim]);

@@ -1,4 +1,4 @@
-//===- GlobalMatrix.h - Operands of attention in global memory ----*- C++ -*-===//
+//===- GlobalMatrix.h - Operands of kernels in memory -------------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_GLOBALMATRIX_H
 #define SACCADE_LIB_CODEGEN_GPU_GLOBALMATRIX_H
 
@@ -7,7 +7,8 @@
 namespace saccade::device {
 
 /// Address arithmetic on a memref of positions × depth (either order, any strides) or of positions only. If the memref
-/// has a head dimension, row i · heads + h is position i of head h.
+/// has a head dimension, row i · heads + h is position i of head h. The memref is in global memory, or a buffer of the
+/// kernel.
 class GlobalMatrix {
 public:
   /// `memref` has the dimensions s, d and optionally h, in the order of `dims`.
@@ -21,9 +22,10 @@ public:
   mlir::Type element;
   int64_t columns;                     ///< may be dynamic
   mlir::Value rows;                    ///< index
-  mlir::Value base;                    ///< of element 0: !llvm.ptr<1>
+  mlir::Value base;                    ///< of element 0: !llvm.ptr<1>, or !llvm.ptr<3> if it is in shared memory
   mlir::Value rowStride, columnStride; ///< index, in elements; rowStride is the stride of positions
   mlir::Value heads, headStride;       ///< null without a head dimension
+  bool isInShared = false;             ///< whether the memref is a buffer of the kernel
 
   /// The address of an element; both are index.
   mlir::Value address(Emitter &e, mlir::Value row, mlir::Value column) const;

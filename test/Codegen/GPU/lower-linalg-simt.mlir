@@ -1,13 +1,15 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-lower-linalg-simt))' | FileCheck %s
 
-// The elements are distributed over the threads; a barrier follows each op.
+// Threads share the rows; the position in a row of constant size is the same in all rows of a thread. A barrier follows
+// each op.
 // CHECK-LABEL: func @add_and_double
 // CHECK-SAME: attn.family = "simt"
 func.func @add_and_double(%a: memref<?x8xf32>, %b: memref<?x8xf32>, %c: memref<?x8xf32>) {
-  // CHECK: %[[COUNT:.*]] = arith.muli %{{.*}}, %c8{{.*}} : i32
-  // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
-  // CHECK: scf.for %[[ELEMENT:.*]] = %[[THREAD]] to %[[COUNT]] step %c128
-  // CHECK:   %[[COLUMN:.*]] = arith.remui %[[ELEMENT]], %c8
+  // CHECK: %[[THREAD:.*]] = llvm.inline_asm
+  // CHECK: arith.remui %[[THREAD]], %c8
+  // CHECK: %[[ROW:.*]] = arith.divui %[[THREAD]], %c8
+  // CHECK: scf.for %{{.*}} = %[[ROW]] to %{{.*}} step %c16
+  // CHECK-NOT: remui
   // CHECK:   arith.addf
   // CHECK:   memref.store %{{.*}}, %arg2
   // CHECK: nvvm.barrier0
@@ -16,6 +18,29 @@ func.func @add_and_double(%a: memref<?x8xf32>, %b: memref<?x8xf32>, %c: memref<?
   // CHECK: memref.store %{{.*}}, %arg0
   // CHECK-NOT: nvvm.barrier0
   linalg.add ins(%c, %c : memref<?x8xf32>, memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+  return
+}
+
+// Rows of another constant size: the threads share the elements. The part of a kernel's own buffer has rows of at most
+// the size of the buffer, so no position is divided by a number of run time.
+// CHECK-LABEL: func @rows_of_a_tile
+func.func @rows_of_a_tile(%rows: index, %columns: index, %x: f32, %out: memref<?x?xf32>) {
+  %tile = memref.alloc() : memref<32x48xf32>
+  %part = memref.subview %tile[0, 0] [%rows, %columns] [1, 1] : memref<32x48xf32> to memref<?x?xf32, strided<[48, 1]>>
+  // CHECK: %[[COUNT:.*]] = arith.muli %{{.*}}, %c48{{.*}} : i32
+  // CHECK: scf.for %[[ELEMENT:.*]] = %{{.*}} to %[[COUNT]] step %c128
+  // CHECK:   %[[COLUMN:.*]] = arith.remui %[[ELEMENT]], %c48
+  // CHECK:   arith.divui %[[ELEMENT]], %c48
+  // CHECK:   %[[IS_INSIDE:.*]] = arith.cmpi slt, %[[COLUMN]]
+  // CHECK:   scf.if %[[IS_INSIDE]] {
+  // CHECK:     memref.store
+  linalg.fill ins(%x : f32) outs(%part : memref<?x?xf32, strided<[48, 1]>>)
+  // Rows of unknown size are divided.
+  // CHECK: scf.for %[[ELEMENT:.*]] =
+  // CHECK:   arith.remui %[[ELEMENT]], %[[COLUMNS:.*]] : i32
+  // CHECK-NOT: scf.if
+  // CHECK:   memref.store
+  linalg.fill ins(%x : f32) outs(%out : memref<?x?xf32>)
   return
 }
 

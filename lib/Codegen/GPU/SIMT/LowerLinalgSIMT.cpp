@@ -4,6 +4,7 @@
 // consumes the structured ops that initialize its states.
 //
 //===----------------------------------------------------------------------===//
+#include "../BufferAnalysis.h"
 #include "MatmulSIMT.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -32,25 +33,76 @@ public:
       sizes.push_back(e.toI32(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size)));
     op.getParallelDims(parallel);
     op.getReductionDims(reductions);
+    positions.resize(sizes.size());
+    // The elements are counted in a space of constant extents where bounds are known, so that their positions need no
+    // division by a number of run time. Elements beyond the sizes are skipped.
+    extents = sizes;
+    auto outer = llvm::find_if(parallel, [&](unsigned loop) { return !matchPattern(sizes[loop], m_One()); });
+    ArrayRef<unsigned> inner(outer == parallel.end() ? outer : outer + 1, parallel.end());
+    std::optional<int64_t> innerCount = 1;
+    for (unsigned loop : inner) {
+      std::optional<int64_t> bound = boundOfExtent(op, loop);
+      if (bound)
+        extents[loop] = e.i32(*bound);
+      innerCount = innerCount && bound ? std::optional(*innerCount * *bound) : std::nullopt;
+    }
+    // Positions are computed here: those of several ops would be live across the loops between them.
+    Value thread = e.optimizationBarrier(e.thread());
+    if (outer != parallel.end() && innerCount && *innerCount > 0 && threadsPerCTA % *innerCount == 0) {
+      // The positions of a thread differ in the outer loop only.
+      for (unsigned loop : parallel)
+        positions[loop] = e.index(0);
+      ifInside(locate(e.rem(thread, *innerCount), inner), [&] {
+        e.loop(e.div(thread, *innerCount), sizes[*outer], threadsPerCTA / *innerCount, [&](Value position) {
+          positions[*outer] = e.toIndex(position);
+          computeElement();
+        });
+      });
+      return;
+    }
     Value count = e.i32(1);
     for (unsigned loop : parallel)
-      count = e.b.createOrFold<arith::MulIOp>(e.loc, count, sizes[loop]);
-    positions.resize(sizes.size());
-    e.loop(e.thread(), count, threadsPerCTA, [&](Value element) {
-      for (unsigned loop : llvm::reverse(parallel)) {
-        positions[loop] = e.toIndex(e.b.createOrFold<arith::RemUIOp>(e.loc, element, sizes[loop]));
-        element = e.b.createOrFold<arith::DivUIOp>(e.loc, element, sizes[loop]);
-      }
-      SmallVector<Value> results;
-      for (OpOperand &init : op.getDpsInitsMutable())
-        results.push_back(op.payloadUsesValueFromOperand(&init) || !reductions.empty() ? load(init) : Value());
-      results = reduce(reductions, results);
-      for (auto [init, result] : llvm::zip_equal(op.getDpsInitsMutable(), results))
-        e.store(result, init.get(), subscripts(init));
-    });
+      count = e.b.createOrFold<arith::MulIOp>(e.loc, count, extents[loop]);
+    e.loop(thread, count, threadsPerCTA,
+           [&](Value element) { ifInside(locate(element, parallel), [&] { computeElement(); }); });
   }
 
 private:
+  /// Sets the positions in `loops`, of element number `element` below the product of their extents. Returns whether
+  /// they are within the sizes, null if they always are.
+  Value locate(Value element, ArrayRef<unsigned> loops) {
+    Value isInside;
+    for (auto [i, loop] : llvm::enumerate(llvm::reverse(loops))) {
+      Value position = element;
+      if (i + 1 < loops.size()) {
+        position = e.rem(element, extents[loop]);
+        element = e.div(element, extents[loop]);
+      }
+      if (!isEqualConstantIntOrValue(extents[loop], sizes[loop])) {
+        Value isBelow = e.isLess(position, sizes[loop]);
+        isInside = isInside ? e.andi(isInside, isBelow) : isBelow;
+      }
+      positions[loop] = e.toIndex(position);
+    }
+    return isInside;
+  }
+
+  void ifInside(Value isInside, function_ref<void()> body) {
+    if (isInside)
+      e.ifElse(isInside, body);
+    else
+      body();
+  }
+
+  void computeElement() {
+    SmallVector<Value> results;
+    for (OpOperand &init : op.getDpsInitsMutable())
+      results.push_back(op.payloadUsesValueFromOperand(&init) || !reductions.empty() ? load(init) : Value());
+    results = reduce(reductions, results);
+    for (auto [init, result] : llvm::zip_equal(op.getDpsInitsMutable(), results))
+      e.store(result, init.get(), subscripts(init));
+  }
+
   /// Emits the reduction loops `rest` around the body, with the accumulators `running`.
   SmallVector<Value> reduce(ArrayRef<unsigned> rest, ArrayRef<Value> running) {
     if (rest.empty())
@@ -97,6 +149,7 @@ private:
   Emitter e;
   linalg::LinalgOp op;
   SmallVector<Value> sizes;     ///< of the loops, i32
+  SmallVector<Value> extents;   ///< bounds of the sizes, constants where known, i32
   SmallVector<Value> positions; ///< in the loops, index
   SmallVector<unsigned> parallel, reductions;
 };

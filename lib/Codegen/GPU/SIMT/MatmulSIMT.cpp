@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "MatmulSIMT.h"
+#include "../BufferAnalysis.h"
 #include "../SharedMemory.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -35,6 +36,7 @@ public:
     for (Range range : op.createLoopRanges(e.b, e.loc))
       sizes.push_back(e.toI32(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size)));
     positions.resize(sizes.size());
+    isResultZero = takeZeroFill(op);
     lhs = allocateShared(e, e.type, depth * pitch);
     rhs = allocateShared(e, e.type, depth * pitch);
     row = e.div(e.thread(), columnThreads);
@@ -85,9 +87,10 @@ private:
           positions[m] = e.toIndex(i);
           positions[n] = e.toIndex(j);
           SmallVector<Value> at = subscripts(init);
-          Value before = e.load(init.get(), at);
-          Value sum = e.addf(e.extend(before), sums[r * threadColumns + c]);
-          e.store(e.truncate(sum, before.getType()), init.get(), at);
+          Value sum = sums[r * threadColumns + c];
+          if (!isResultZero)
+            sum = e.addf(e.extend(e.load(init.get(), at)), sum);
+          e.store(e.truncate(sum, getElementTypeOrSelf(init.get())), init.get(), at);
         });
       }
   }
@@ -143,6 +146,7 @@ private:
   SmallVector<Value> sizes;     ///< of the loops, i32
   SmallVector<Value> positions; ///< in the loops, index
   Value lhs, rhs, row, column;
+  bool isResultZero = false;
 };
 
 } // namespace

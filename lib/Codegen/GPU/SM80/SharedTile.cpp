@@ -1,6 +1,7 @@
 //===- SharedTile.cpp - A tile of 16-bit elements in shared memory ------------===//
 //
-// Copies by cp.async in vectors of 16 bytes and loads four 8 × 8 matrices per ldmatrix.
+// Copies vectors of 16 bytes, from global memory by cp.async and from shared memory through registers, and loads four
+// 8 × 8 matrices per ldmatrix.
 //
 //===----------------------------------------------------------------------===//
 #include "SharedTile.h"
@@ -87,41 +88,61 @@ void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value firs
   });
 }
 
+void SharedTile::copyScalars(Emitter &e, Value source, Value stride, Value target, Value count) const {
+  e.loop(e.i32(0), e.i32(vectorElements), 1, [&](Value i) {
+    auto read = [&]() -> SmallVector<Value> {
+      Value address = e.advance(source, element, e.mul(e.toIndex(i), stride));
+      return {LLVM::LoadOp::create(e.b, e.loc, element, address)};
+    };
+    auto zero = [&]() -> SmallVector<Value> {
+      return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
+    };
+    Value x = e.choose(e.isLess(i, count), read, zero)[0];
+    LLVM::StoreOp::create(e.b, e.loc, x, e.advance(target, element, i));
+  });
+}
+
 void SharedTile::copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value firstRow, Value endRow,
                           Value firstColumn, Value endColumn) const {
   assert(rows * padded % (threadsPerCTA * vectorElements) == 0 && "threads copy equal numbers of vectors");
   int64_t threadsPerRow = padded / vectorElements, rowsAtOnce = threadsPerCTA / threadsPerRow;
-  Value row = e.div(e.thread(), threadsPerRow), column = e.mul(e.rem(e.thread(), threadsPerRow), vectorElements);
+  // The addresses of a thread are computed here, not before an outer loop, where they would take registers.
+  Value thread = e.optimizationBarrier(e.thread());
+  Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
   Value fromRow = e.add(firstRow, e.toIndex(row)), fromColumn = e.add(firstColumn, e.toIndex(column));
   Value target = opaqueAddress(e, row, column);
-  // The number of in-bounds elements of a vector; the other elements are 0.
-  Value remaining = e.max(e.min(e.sub(endColumn, fromColumn), e.index(vectorElements)), e.index(0));
+  // The numbers of in-bounds rows of the tile and elements of a vector; the other elements are 0.
+  Value none = e.index(0), vectorSize = e.index(vectorElements);
+  auto clamp = [&](Value count, Value most) { return e.toI32(e.max(e.min(count, most), none)); };
+  Value rowsLeft = clamp(e.sub(endRow, firstRow), e.index(rows));
+  Value remaining = clamp(e.sub(endColumn, fromColumn), vectorSize);
+  auto forRows = [&](function_ref<void(Value, Value, Value)> copyRow) {
+    Value source = matrix.address(e, fromRow, fromColumn), step = e.mul(matrix.rowStride, rowsAtOnce);
+    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+      Value isRow = e.isLess(e.add(row, offset), rowsLeft);
+      copyRow(source, e.select(isRow, remaining, e.i32(0)), toPointer(e, target, offset * pitch));
+      source = e.advance(source, element, step);
+    }
+  };
+  auto copyByElement = [&](Value from, Value count, Value to) { copyScalars(e, from, matrix.columnStride, to, count); };
+  auto copyInShared = [&](Value from, Value count, Value to) {
+    auto copyVector = [&] {
+      Type vector = VectorType::get({vectorElements}, element);
+      Value x = LLVM::LoadOp::create(e.b, e.loc, vector, from, /*alignment=*/16);
+      LLVM::StoreOp::create(e.b, e.loc, x, to, /*alignment=*/16);
+    };
+    e.ifElse(e.isEqual(count, e.toI32(vectorSize)), copyVector, [&] { copyByElement(from, count, to); });
+  };
+  auto copyAsync = [&](Value from, Value count, Value to) {
+    NVVM::CpAsyncOp::create(e.b, e.loc, to, from, 2 * vectorElements, NVVM::LoadCacheModifierKind::CG, e.mul(count, 2));
+  };
   auto copyVectors = [&] {
-    Value bytes = e.toI32(e.mul(remaining, 2)), none = e.i32(0);
-    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
-      Value current = e.add(fromRow, offset);
-      NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), matrix.address(e, current, fromColumn),
-                              2 * vectorElements, NVVM::LoadCacheModifierKind::CG,
-                              e.select(e.isLess(current, endRow), bytes, none));
-    }
+    if (matrix.isInShared)
+      forRows(copyInShared);
+    else
+      forRows(copyAsync);
   };
-  auto copyScalars = [&] {
-    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
-      Value current = e.add(fromRow, offset), isRow = e.isLess(current, endRow);
-      Value address = toPointer(e, target, offset * pitch);
-      e.loop(e.index(0), e.index(vectorElements), 1, [&](Value i) {
-        auto read = [&]() -> SmallVector<Value> {
-          return {LLVM::LoadOp::create(e.b, e.loc, element, matrix.address(e, current, e.add(fromColumn, i)))};
-        };
-        auto zero = [&]() -> SmallVector<Value> {
-          return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
-        };
-        Value x = e.choose(e.andi(isRow, e.isLess(i, remaining)), read, zero)[0];
-        LLVM::StoreOp::create(e.b, e.loc, x, e.advance(address, element, i));
-      });
-    }
-  };
-  e.ifElse(isAligned, copyVectors, copyScalars);
+  e.ifElse(isAligned, copyVectors, [&] { forRows(copyByElement); });
 }
 
 Value SharedTile::opaqueAddress(Emitter &e, Value row, Value column) const {
@@ -145,8 +166,11 @@ Value SharedTile::laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned c
 
 // Bits 3 and 4 of the lane select one of four 8 × 8 matrices. LHS: the row blocks 0 and 8 of the first eight columns,
 // then of the next. RHS: the column blocks 0 and 8 (k) of the first eight rows (n), then of the next. Transposed, rows
-// are k and columns are n.
+// are k and columns are m or n.
 Value SharedTile::lhsAddress(Emitter &e, Value row) const { return laneAddress(e, row, 3, 4); }
+Value SharedTile::lhsTransposedAddress(Emitter &e, Value row, Value column) const {
+  return laneAddress(e, row, 4, 3, column);
+}
 Value SharedTile::rhsAddress(Emitter &e, Value row) const { return laneAddress(e, row, 4, 3); }
 Value SharedTile::rhsTransposedAddress(Emitter &e, Value row, Value column) const {
   return laneAddress(e, row, 3, 4, column);
@@ -169,6 +193,10 @@ SmallVector<Value> SharedTile::loadMatrices(Emitter &e, Value address, int64_t r
 
 SmallVector<Value> SharedTile::loadLhs(Emitter &e, Value address, int64_t row, int64_t k) const {
   return loadMatrices(e, address, row, k, /*isTransposed=*/false);
+}
+
+SmallVector<Value> SharedTile::loadLhsTransposed(Emitter &e, Value address, int64_t k, int64_t row) const {
+  return loadMatrices(e, address, k, row, /*isTransposed=*/true);
 }
 
 SmallVector<Value> SharedTile::loadRhs(Emitter &e, Value address, int64_t n, int64_t k) const {

@@ -29,7 +29,7 @@ public:
   /// a barrier.
   void copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const;
   /// Like `copy`, for the tile at row `firstRow` and column `firstColumn` (a multiple of 8) of a matrix that ends at
-  /// `endRow` and `endColumn`.
+  /// `endRow` and `endColumn`. A matrix in shared memory is copied through registers.
   void copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value firstRow, Value endRow,
                 Value firstColumn, Value endColumn) const;
   /// Commits outstanding cp.async copies of this thread as a group.
@@ -38,13 +38,16 @@ public:
   static void wait(Emitter &e);
 
   //===--- Fragments of 16 × 16 elements, as four registers (i32) ---===//
-  /// The base address of a lane (i32, opaque to LLVM) for `loadLhs`, `loadRhs` and `loadRhsTransposed`, starting at row
-  /// `row` and column `column` (i32, uniform in the warp). Compute it once per loop; fragments are at constant offsets.
+  /// The base address of a lane (i32, opaque to LLVM) for the function of the same name, starting at row `row` and
+  /// column `column` (i32, uniform in the warp). Compute it once per loop; fragments are at constant offsets.
   Value lhsAddress(Emitter &e, Value row) const;
+  Value lhsTransposedAddress(Emitter &e, Value row, Value column) const;
   Value rhsAddress(Emitter &e, Value row) const;
   Value rhsTransposedAddress(Emitter &e, Value row, Value column = {}) const;
   /// Loads a 16 × 16 LHS fragment at offset (row, k).
   llvm::SmallVector<Value> loadLhs(Emitter &e, Value address, int64_t row, int64_t k) const;
+  /// Like `loadLhs`, from a tile that stores k as rows.
+  llvm::SmallVector<Value> loadLhsTransposed(Emitter &e, Value address, int64_t k, int64_t row) const;
   /// Loads two 16 × 8 RHS fragments at offset (k, n) from a tile that stores n as rows: {k0, k8} of the first eight n,
   /// then of the next eight.
   llvm::SmallVector<Value> loadRhs(Emitter &e, Value address, int64_t n, int64_t k) const;
@@ -61,6 +64,8 @@ private:
   Value toPointer(Emitter &e, Value address, int64_t elements) const;
   void copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const;
   void copyElements(Emitter &e, const GlobalMatrix &matrix, Value first) const;
+  /// Copies `count` (i32) elements of a vector, `stride` (index) apart at `source`, to `target`; the others are 0.
+  void copyScalars(Emitter &e, Value source, Value stride, Value target, Value count) const;
 
   Value base; ///< !llvm.ptr<3>
   mlir::Type element;

@@ -1,10 +1,11 @@
 //===- TensorCoreMatmul.cpp - Matmuls on tensor cores -------------------------===//
 //
 // LHS and RHS tiles are double-buffered: the copy of the next tiles overlaps with the multiplication of the current
-// ones, with one barrier per step.
+// ones, with one barrier per step. A reduced dimension of at most 128 elements takes one step.
 //
 //===----------------------------------------------------------------------===//
 #include "TensorCoreMatmul.h"
+#include "../BufferAnalysis.h"
 #include "../SharedMemory.h"
 #include "MMA.h"
 #include "SharedTile.h"
@@ -17,32 +18,57 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-/// The block of a CTA, its K step, the block of a warp, and the mma tiles in it.
-static constexpr int64_t blockSize = 64, depth = 64, warpSize = 32, mTiles = warpSize / 16, nTiles = warpSize / 8;
-static_assert(4 * warpSize * warpSize == blockSize * blockSize && threadsPerCTA == 4 * 32);
+/// The largest block of a CTA, and the K step of a loop and of a matmul without one.
+static constexpr int64_t maxBlock = 64, maxWideBlock = 128, loopDepth = 64, maxDepth = 128;
 
 /// Whether a buffer is a parameter of the kernel, that is, in global memory.
 static bool isGlobal(Value buffer) {
-  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
-    buffer = view.getViewSource();
-  return isa<BlockArgument>(buffer) && isa<func::FuncOp>(buffer.getParentBlock()->getParentOp());
+  Value root = getRoot(buffer);
+  return isa<BlockArgument>(root) && isa<func::FuncOp>(root.getParentBlock()->getParentOp());
 }
 
 namespace {
+
+/// How a CTA divides a matmul: four warps compute a block of `rows` × `columns`, `depth` steps of K at a time.
+struct Blocking {
+  int64_t rows, columns, depth;
+  int64_t warpRows, warpColumns;             ///< of the block of a warp, multiples of 16
+  int64_t steps;                             ///< of K that are multiplied, a multiple of 16
+  bool hasOneRow, hasOneColumn, hasOneDepth; ///< whether there is one block along m, n and K
+
+  /// `m`, `n`, `k`: constants that the extents do not exceed, if known.
+  Blocking(std::optional<int64_t> m, std::optional<int64_t> n, std::optional<int64_t> k) {
+    auto sizeOf = [](std::optional<int64_t> bound, int64_t max) -> int64_t { return bound && *bound <= 32 ? 32 : max; };
+    rows = sizeOf(m, maxBlock);
+    columns = sizeOf(n, rows == 32 && n && *n > maxBlock ? maxWideBlock : maxBlock);
+    hasOneRow = m && *m <= rows, hasOneColumn = n && *n <= columns, hasOneDepth = k && *k <= maxDepth;
+    depth = hasOneDepth ? std::max<int64_t>(32, llvm::PowerOf2Ceil(*k)) : loopDepth;
+    steps = hasOneDepth ? llvm::alignTo(std::max<int64_t>(*k, 1), 16) : depth;
+    int64_t warpsAlongRows = columns == maxWideBlock ? 1 : 2;
+    warpRows = rows / warpsAlongRows, warpColumns = columns / (4 / warpsAlongRows);
+  }
+
+  int64_t mTiles() const { return warpRows / 16; }
+  int64_t nTiles() const { return warpColumns / 8; }
+  int64_t warpsAlongColumns() const { return columns / warpColumns; }
+};
 
 class TensorCoreMatmul {
 public:
   TensorCoreMatmul(const Emitter &e, linalg::LinalgOp op, linalg::ContractionDimensions dims)
       : e(e), op(op), m(dims.m.back()), n(dims.n.back()), k(dims.k.front()),
-        element(getElementTypeOrSelf(op.getDpsInputs()[0])) {}
+        element(getElementTypeOrSelf(op.getDpsInputs()[0])),
+        blocking(boundOfExtent(op, m), boundOfExtent(op, n), boundOfExtent(op, k)) {}
 
   void run() {
     for (Range range : op.createLoopRanges(e.b, e.loc))
       sizes.push_back(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size));
     positions.resize(sizes.size());
-    Value thread = e.thread(), warp = e.div(thread, 32), lane = e.rem(thread, 32);
-    warpRow = e.mul(e.div(warp, 2), warpSize);
-    warpColumn = e.mul(e.rem(warp, 2), warpSize);
+    isResultZero = takeZeroFill(op);
+    // Addresses that depend on the thread are computed here, not before an outer loop, where they would take registers.
+    Value thread = e.optimizationBarrier(e.thread()), warp = e.div(thread, 32), lane = e.rem(thread, 32);
+    warpRow = e.mul(e.div(warp, blocking.warpsAlongColumns()), blocking.warpRows);
+    warpColumn = e.mul(e.rem(warp, blocking.warpsAlongColumns()), blocking.warpColumns);
     laneRow = e.div(lane, 4);
     laneColumn = e.mul(e.rem(lane, 4), 2);
     SmallVector<unsigned> around;
@@ -60,15 +86,21 @@ private:
       });
       return;
     }
-    // RHS may be contiguous along n or k; the LHS copy is asynchronous only if k is contiguous.
-    OpOperand &rhsOperand = *op.getDpsInputOperand(1);
-    AffineMap map = op.getMatchingIndexingMap(&rhsOperand);
-    isRhsRowMajor = map.getResults().back() == getAffineDimExpr(n, map.getContext());
-    GlobalMatrix lhs = matrixOf(*op.getDpsInputOperand(0), m, k);
+    // Operands may be contiguous along K or along their other loop; a copy is asynchronous if rows are contiguous.
+    auto isAlong = [&](OpOperand &operand, unsigned loop) {
+      AffineMap map = op.getMatchingIndexingMap(&operand);
+      return map.getResults().back() == getAffineDimExpr(loop, map.getContext());
+    };
+    OpOperand &lhsOperand = *op.getDpsInputOperand(0), &rhsOperand = *op.getDpsInputOperand(1);
+    isLhsTransposed = isAlong(lhsOperand, m), isRhsRowMajor = isAlong(rhsOperand, n);
+    GlobalMatrix lhs = isLhsTransposed ? matrixOf(lhsOperand, k, m) : matrixOf(lhsOperand, m, k);
     GlobalMatrix rhs = isRhsRowMajor ? matrixOf(rhsOperand, k, n) : matrixOf(rhsOperand, n, k);
-    e.loop(e.index(0), sizes[m], blockSize, [&](Value firstRow) {
-      e.loop(e.index(0), sizes[n], blockSize,
-             [&](Value firstColumn) { computeBlock(lhs, rhs, firstRow, firstColumn); });
+    auto overBlocks = [&](unsigned loop, bool isOne, int64_t size, function_ref<void(Value)> body) {
+      isOne ? body(e.index(0)) : e.loop(e.index(0), sizes[loop], size, body);
+    };
+    overBlocks(m, blocking.hasOneRow, blocking.rows, [&](Value firstRow) {
+      overBlocks(n, blocking.hasOneColumn, blocking.columns,
+                 [&](Value firstColumn) { computeBlock(lhs, rhs, firstRow, firstColumn); });
     });
   }
 
@@ -89,59 +121,83 @@ private:
   }
 
   void computeBlock(const GlobalMatrix &lhs, const GlobalMatrix &rhs, Value firstRow, Value firstColumn) {
-    int64_t bytes = SharedTile::bytes(blockSize, depth);
-    Value shared = getDynamicShared(e, 4 * bytes);
-    auto tilesOf = [&](int64_t i) {
-      return std::pair(SharedTile(e, shared, 2 * i * bytes, element, blockSize, depth),
-                       SharedTile(e, shared, (2 * i + 1) * bytes, element, blockSize, depth));
+    // A tile has `rows` × `depth` elements, in either order.
+    auto shapeOf = [&](int64_t extent, bool isAlongSteps) {
+      return isAlongSteps ? std::pair(extent, blocking.depth) : std::pair(blocking.depth, extent);
+    };
+    auto [lhsRows, lhsColumns] = shapeOf(blocking.rows, !isLhsTransposed);
+    auto [rhsRows, rhsColumns] = shapeOf(blocking.columns, !isRhsRowMajor);
+    int64_t lhsBytes = SharedTile::bytes(lhsRows, lhsColumns), rhsBytes = SharedTile::bytes(rhsRows, rhsColumns);
+    int64_t bytes = lhsBytes + rhsBytes;
+    Value shared = getDynamicShared(e, blocking.hasOneDepth ? bytes : 2 * bytes);
+    auto tilesOf = [&, lhsRows = lhsRows, lhsColumns = lhsColumns, rhsRows = rhsRows,
+                    rhsColumns = rhsColumns](int64_t i) {
+      return std::pair(SharedTile(e, shared, i * bytes, element, lhsRows, lhsColumns),
+                       SharedTile(e, shared, i * bytes + lhsBytes, element, rhsRows, rhsColumns));
     };
     Value isLhsAligned = lhs.isAligned(e, 16), isRhsAligned = rhs.isAligned(e, 16);
     auto copyTile = [&](int64_t i, Value step) {
       auto [lhsTile, rhsTile] = tilesOf(i);
-      lhsTile.copyPart(e, lhs, isLhsAligned, firstRow, sizes[m], step, sizes[k]);
-      if (isRhsRowMajor)
-        rhsTile.copyPart(e, rhs, isRhsAligned, step, sizes[k], firstColumn, sizes[n]);
-      else
-        rhsTile.copyPart(e, rhs, isRhsAligned, firstColumn, sizes[n], step, sizes[k]);
+      auto copy = [&](const SharedTile &tile, const GlobalMatrix &matrix, Value isAligned, Value first, Value end,
+                      bool isAlongSteps) {
+        if (isAlongSteps)
+          tile.copyPart(e, matrix, isAligned, first, end, step, sizes[k]);
+        else
+          tile.copyPart(e, matrix, isAligned, step, sizes[k], first, end);
+      };
+      copy(lhsTile, lhs, isLhsAligned, firstRow, sizes[m], !isLhsTransposed);
+      copy(rhsTile, rhs, isRhsAligned, firstColumn, sizes[n], !isRhsRowMajor);
       SharedTile::commit(e);
     };
     // Wait for the last reads of shared memory.
     e.barrier();
     copyTile(0, e.index(0));
-    SmallVector<Value> zeros(mTiles * nTiles * 4, e.scalar(0.0));
-    SmallVector<Value> sums = e.loop(e.index(0), sizes[k], 2 * depth, zeros, [&](Value step, ValueRange carried) {
-      // The steps of an iteration are accumulated apart: the rounding error of one chain would grow with its length.
-      SmallVector<Value> running(zeros);
-      for (int64_t i : {0, 1}) {
-        SharedTile::wait(e);
-        e.barrier();
-        // After the barrier the other tiles are not read. Out-of-bounds steps fill them with zeros.
-        copyTile(1 - i, e.add(step, (i + 1) * depth));
-        auto [lhsTile, rhsTile] = tilesOf(i);
-        multiplyTiles(lhsTile, rhsTile, running);
-      }
-      for (auto [sum, before] : llvm::zip_equal(running, carried))
-        sum = e.addf(before, sum);
-      return running;
-    });
-    SharedTile::wait(e);
+    SmallVector<Value> zeros(blocking.mTiles() * blocking.nTiles() * 4, e.scalar(0.0)), sums = zeros;
+    auto multiplyStep = [&](int64_t i, SmallVector<Value> &running) {
+      auto [lhsTile, rhsTile] = tilesOf(i);
+      multiplyTiles(lhsTile, rhsTile, running);
+    };
+    auto waitForCopies = [&] {
+      SharedTile::wait(e);
+      e.barrier();
+    };
+    if (blocking.hasOneDepth) {
+      waitForCopies();
+      multiplyStep(0, sums);
+    } else {
+      sums = e.loop(e.index(0), sizes[k], 2 * blocking.depth, zeros, [&](Value step, ValueRange carried) {
+        // The steps of an iteration are accumulated apart: the rounding error of one chain would grow with its length.
+        SmallVector<Value> running(zeros);
+        for (int64_t i : {0, 1}) {
+          waitForCopies();
+          // After the barrier the other tiles are not read. Out-of-bounds steps fill them with zeros.
+          copyTile(1 - i, e.add(step, (i + 1) * blocking.depth));
+          multiplyStep(i, running);
+        }
+        for (auto [sum, before] : llvm::zip_equal(running, carried))
+          sum = e.addf(before, sum);
+        return running;
+      });
+      SharedTile::wait(e);
+    }
     storeBlock(firstRow, firstColumn, sums);
   }
 
   void multiplyTiles(const SharedTile &lhs, const SharedTile &rhs, SmallVector<Value> &sums) {
-    Value lhsAddress = lhs.lhsAddress(e, warpRow);
-    Value rhsAddress =
-        isRhsRowMajor ? rhs.rhsTransposedAddress(e, e.i32(0), warpColumn) : rhs.rhsAddress(e, warpColumn);
-    for (int64_t step = 0; step < depth; step += 16) {
+    Value first = e.i32(0);
+    Value lhsAddress = isLhsTransposed ? lhs.lhsTransposedAddress(e, first, warpRow) : lhs.lhsAddress(e, warpRow);
+    Value rhsAddress = isRhsRowMajor ? rhs.rhsTransposedAddress(e, first, warpColumn) : rhs.rhsAddress(e, warpColumn);
+    for (int64_t step = 0; step < blocking.steps; step += 16) {
       SmallVector<SmallVector<Value>> rows;
-      for (int64_t mTile = 0; mTile < mTiles; ++mTile)
-        rows.push_back(lhs.loadLhs(e, lhsAddress, 16 * mTile, step));
-      for (int64_t tile = 0; tile < nTiles; tile += 2) {
+      for (int64_t mTile = 0; mTile < blocking.mTiles(); ++mTile)
+        rows.push_back(isLhsTransposed ? lhs.loadLhsTransposed(e, lhsAddress, step, 16 * mTile)
+                                       : lhs.loadLhs(e, lhsAddress, 16 * mTile, step));
+      for (int64_t tile = 0; tile < blocking.nTiles(); tile += 2) {
         SmallVector<Value> columns = isRhsRowMajor ? rhs.loadRhsTransposed(e, rhsAddress, step, 8 * tile)
                                                    : rhs.loadRhs(e, rhsAddress, 8 * tile, step);
-        for (int64_t mTile = 0; mTile < mTiles; ++mTile)
+        for (int64_t mTile = 0; mTile < blocking.mTiles(); ++mTile)
           for (int64_t half : {0, 1}) {
-            auto first = sums.begin() + (mTile * nTiles + tile + half) * 4;
+            auto first = sums.begin() + (mTile * blocking.nTiles() + tile + half) * 4;
             SmallVector<Value> old(first, first + 4);
             llvm::copy(mmaSync(e, element, rows[mTile], ArrayRef(columns).slice(2 * half, 2), old), first);
           }
@@ -149,30 +205,49 @@ private:
     }
   }
 
+  /// Adds the sums of a thread to the result, or stores them if the result is zero. Blocks that are within the result
+  /// need no bounds check of an element.
   void storeBlock(Value firstRow, Value firstColumn, ArrayRef<Value> sums) {
+    // Positions in the block are 32 bits wide.
+    auto remaining = [&](unsigned loop, Value first, int64_t size) {
+      return e.toI32(e.min(e.sub(sizes[loop], first), e.index(size)));
+    };
+    Value rowsLeft = remaining(m, firstRow, blocking.rows), columnsLeft = remaining(n, firstColumn, blocking.columns);
+    Value row = e.add(warpRow, laneRow), column = e.add(warpColumn, laneColumn);
+    auto forSums = [&](bool isChecked) {
+      for (auto [i, sum] : llvm::enumerate(sums)) {
+        int64_t part = static_cast<int64_t>(i), tile = part / 4, nTiles = blocking.nTiles();
+        Value ofRow = e.add(row, tile / nTiles * 16 + part % 4 / 2 * 8);
+        Value ofColumn = e.add(column, tile % nTiles * 8 + part % 2);
+        positions[m] = e.add(firstRow, e.toIndex(ofRow));
+        positions[n] = e.add(firstColumn, e.toIndex(ofColumn));
+        if (isChecked)
+          e.ifElse(e.andi(e.isLess(ofRow, rowsLeft), e.isLess(ofColumn, columnsLeft)), [&] { addToResult(sum); });
+        else
+          addToResult(sum);
+      }
+    };
+    Value isWhole = e.andi(e.isEqual(rowsLeft, e.i32(blocking.rows)), e.isEqual(columnsLeft, e.i32(blocking.columns)));
+    e.ifElse(isWhole, [&] { forSums(/*isChecked=*/false); }, [&] { forSums(/*isChecked=*/true); });
+  }
+
+  /// Adds to the element of the result at `positions`.
+  void addToResult(Value sum) {
     OpOperand &init = *op.getDpsInitOperand(0);
-    AffineMap map = op.getMatchingIndexingMap(&init);
-    Value row = e.add(firstRow, e.toIndex(e.add(warpRow, laneRow)));
-    Value column = e.add(firstColumn, e.toIndex(e.add(warpColumn, laneColumn)));
-    for (auto [i, sum] : llvm::enumerate(sums)) {
-      int64_t part = static_cast<int64_t>(i), tile = part / 4;
-      positions[m] = e.add(row, tile / nTiles * 16 + part % 4 / 2 * 8);
-      positions[n] = e.add(column, tile % nTiles * 8 + part % 2);
-      e.ifElse(e.andi(e.isLess(positions[m], sizes[m]), e.isLess(positions[n], sizes[n])), [&, sum = sum] {
-        SmallVector<Value> at = llvm::map_to_vector(map.getResults(), [&](AffineExpr expr) {
-          return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
-        });
-        Value before = e.load(init.get(), at);
-        e.storeShared(e.truncate(e.addf(e.extend(before), sum), before.getType()), init.get(), at);
-      });
-    }
+    SmallVector<Value> at = llvm::map_to_vector(op.getMatchingIndexingMap(&init).getResults(), [&](AffineExpr expr) {
+      return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
+    });
+    if (!isResultZero)
+      sum = e.addf(e.extend(e.load(init.get(), at)), sum);
+    e.storeShared(e.truncate(sum, getElementTypeOrSelf(init.get())), init.get(), at);
   }
 
   Emitter e;
   linalg::LinalgOp op;
   unsigned m, n, k; ///< loops
   Type element;
-  bool isRhsRowMajor = false;
+  Blocking blocking;
+  bool isLhsTransposed = false, isRhsRowMajor = false, isResultZero = false;
   SmallVector<Value> sizes, positions; ///< of the loops, index
   Value warpRow, warpColumn, laneRow, laneColumn;
 };
@@ -186,7 +261,7 @@ bool device::lowerTensorCoreMatmul(OpBuilder &b, linalg::LinalgOp op) {
   Type lhs = getElementTypeOrSelf(op.getDpsInputs()[0]), rhs = getElementTypeOrSelf(op.getDpsInputs()[1]);
   Type sum = getElementTypeOrSelf(op.getDpsInits()[0]);
   if (lhs != rhs || !(lhs.isF16() || lhs.isBF16()) || !(sum == lhs || sum.isF32()) ||
-      !llvm::all_of(op.getDpsInputs(), isGlobal))
+      !llvm::all_of(op.getDpsInputs(), [](Value input) { return isGlobal(input) || isShared(input); }))
     return false;
   TensorCoreMatmul({b, op.getLoc(), b.getF32Type()}, op, *dims).run();
   return true;
