@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch._dynamo import lookup_backend, register_backend
 
-from saccade import errors
 from saccade._operands import did_you_mean
-from saccade.torch.rewriting import NeedsGrad, replace_attention
+from saccade.torch.rewriting import replace_attention
 
 _INNER = ("inductor", "eager")
 
@@ -24,8 +23,7 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
 
     Calls of F.scaled_dot_product_attention and flex_attention become the operator `saccade::attention`, which has no
     fixed lengths and batch sizes; `saccade.attention` already is one. The other nodes are compiled by another backend.
-    In training, the forward and the backward graph call operators of Saccade, except on a GPU, where attention stays
-    PyTorch's with one warning.
+    In training, the forward and the backward graph call operators of Saccade.
 
     Args:
         options: of torch.compile:
@@ -50,10 +48,7 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         from saccade.torch.whole_graph import compile_graph
 
         return compile_graph(graph, example_inputs)
-    _, kept = replace_attention(graph)
-    if reasons := [reason for _, reason in kept if isinstance(reason, NeedsGrad)]:
-        errors.warn(f"PyTorch computes attention instead of Saccade, {len(reasons)} times: gradients are required on a "
-                    "GPU")
+    replace_attention(graph)
     if inner is None:
         inner = "inductor" if _has_compiler(example_inputs) else "eager"
     _check_options(options, inner)

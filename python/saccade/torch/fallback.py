@@ -21,7 +21,7 @@ class Kind(enum.Enum):
     """Why PyTorch gets a call."""
 
     TRAINING = "training"
-    """PyTorch computes the call, with one warning: forward gradients, or gradients on a GPU."""
+    """PyTorch computes the call, with one warning: a forward gradient."""
     SILENT = "silent"
     """Nothing to compute (empty, fake and meta tensors), or a mode that must see PyTorch's operators."""
     INPUT = "input"
@@ -147,10 +147,7 @@ def records_grad(*tensors: Any) -> bool:
     """Whether PyTorch records gradients of a call. Refuses those that are not computed by Saccade."""
     if has_tangent(*tensors):
         raise Refused(Kind.TRAINING, "a tensor has a forward gradient, and there are only backward ones")
-    is_needed = requires_grad(*tensors)
-    if is_needed and any(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors):
-        raise Refused(Kind.TRAINING, "a tensor on a GPU requires grad")
-    return is_needed
+    return requires_grad(*tensors)
 
 
 def readable(name: str, x: Any) -> torch.Tensor:

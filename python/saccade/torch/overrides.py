@@ -31,9 +31,9 @@ def enabled() -> Iterator[None]:
     """In this block and thread, `F.scaled_dot_product_attention`, `flex_attention` called eagerly, and modules that use
     them, such as `nn.MultiheadAttention` and `nn.TransformerEncoderLayer`, are computed by Saccade.
 
-    Calls that Saccade does not compute go to PyTorch, with one warning for each reason: tensors on a GPU that require
-    grad, element types, devices and kinds of tensors that it does not support. What torch.compile, torch.export and
-    other tracers record stays PyTorch's operators. PyTorch's fast path of inference, which does not call these
+    Calls that Saccade does not compute go to PyTorch, with one warning for each reason: element types, devices and
+    kinds of tensors that it does not support. What torch.compile, torch.export and other tracers record stays
+    PyTorch's operators. PyTorch's fast path of inference, which does not call these
     functions, is off meanwhile (in all threads).
 
     Example:

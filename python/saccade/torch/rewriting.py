@@ -30,22 +30,13 @@ class Kept(Exception):
     """A node that stays PyTorch's, with the reason as its message."""
 
 
-class NeedsGrad(Kept):
-    """A node whose gradient is required on a GPU."""
-
-
-def _check_grad(result: torch.Tensor) -> None:
-    if result.requires_grad and result.device.type == "cuda":
-        raise NeedsGrad("its gradient is required on a GPU")
-
-
 def replace_attention(graph: GraphModule) -> tuple[int, list[tuple[Node, Kept]]]:
     """Replaces calls of F.scaled_dot_product_attention, flex_attention and multi_head_attention_forward in a graph of
     torch.compile.
 
     Returns:
-        The number of replaced nodes, and the nodes that stay PyTorch's with the reasons: their gradient is required on
-        a GPU, or Saccade does not compute them.
+        The number of replaced nodes, and the nodes that stay PyTorch's, which Saccade does not compute, with the
+        reasons.
     """
     expand_multi_head(graph)
     replaced, kept = 0, []
@@ -82,7 +73,6 @@ def _replace_sdpa(graph: GraphModule, node: Node) -> None:
     given.apply_defaults()
     query, key, value, mask, dropout, is_causal, scale, enable_gqa = given.arguments.values()
     result = _value(node)
-    _check_grad(result)
     if dropout != 0.0 or not isinstance(is_causal, bool) or not isinstance(enable_gqa, bool):
         raise Kept("dropout is not supported")
     # The result has the element type of autocast, which the operator does not apply.
@@ -116,8 +106,6 @@ def _replace_flex(graph: GraphModule, node: Node) -> None:
     given = dict(zip(("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers",
                       "mask_buffers"), node.args))
     given.update(node.kwargs)
-    results = _value(node)
-    _check_grad(results[0])
     readers = {user.args[1] for user in node.users if user.target is operator.getitem}
     if len(readers) == 0 or not readers <= {0, 1}:
         raise Kept("the row maxima are read")

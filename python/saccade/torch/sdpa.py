@@ -76,8 +76,7 @@ def scaled_dot_product_attention(
     Raises:
         NotImplementedError: tensors that PyTorch computes with and Saccade does not (subclasses, nested tensors, ...).
 
-    All other exceptions are PyTorch's. Gradients are Saccade's on a CPU; PyTorch computes calls with tensors that
-    require grad on a GPU, with one warning.
+    All other exceptions are PyTorch's. Gradients are Saccade's.
     """
     if torch.compiler.is_compiling():
         from saccade.torch import traced_drop_ins  # imported late: it imports this module

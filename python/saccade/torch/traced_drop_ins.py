@@ -22,9 +22,7 @@ def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: 
                                  scale: float | None, enable_gqa: bool) -> torch.Tensor:
     """The result of PyTorch's function. Dynamo traces this."""
     query, key, value, attn_mask = autocast(query, key, value, attn_mask)
-    tensors = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
-    if dropout_p or attn_mask is not None and is_causal or needs_grad(*tensors) or not is_supported(
-            query, key, value, enable_gqa):
+    if dropout_p or attn_mask is not None and is_causal or not is_supported(query, key, value, enable_gqa):
         return torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     score = mask = None
@@ -59,7 +57,7 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
     has_blocks = isinstance(block_mask, pytorch.BlockMask) and min(block_mask.BLOCK_SIZE) < 1 << 30
     is_other_length = has_blocks and (block_mask.shape[-2] != query.shape[-2] or block_mask.shape[-1] != key.shape[-2])
     wants_max = return_aux is not None and return_aux.max_scores
-    is_refused = query.dim() != 4 or is_block_list or is_other_length or needs_grad(query, key, value)
+    is_refused = query.dim() != 4 or is_block_list or is_other_length
     if is_refused or not is_supported(query, key, value, enable_gqa):
         return pytorch.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse,
                                       kernel_options, return_aux=return_aux)
@@ -77,12 +75,6 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
     if return_aux is not None:
         return results[0], pytorch.AuxOutput(lse=lse, max_scores=results[-2] if wants_max else None)
     return (results[0], lse) if return_lse else results[0]
-
-
-def needs_grad(*tensors: Any) -> bool:
-    """Whether a call must record gradients on a GPU, for which PyTorch computes it."""
-    return torch.is_grad_enabled() and any([isinstance(x, torch.Tensor) and x.requires_grad and x.device.type == "cuda"
-                                            for x in tensors])
 
 
 def is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:

@@ -74,10 +74,9 @@ def attention_forward(
     # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
     is_exporting = is_exporting or torch.jit.is_tracing()
-    is_recorded = requires_grad(query, key, value, attention_mask, position_bias, s_aux)
-    if is_exporting or dropout or is_recorded and query.is_cuda:
+    if is_exporting or dropout:
         if not is_exporting:
-            _fall_back("dropout is not supported: eval() avoids it" if dropout else "a tensor on a GPU requires grad")
+            _fall_back("dropout is not supported: eval() avoids it")
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
         elif isinstance(attention_mask, StructuredMask):
@@ -85,6 +84,7 @@ def attention_forward(
         return reference.attention(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                                    is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux), None
 
+    is_recorded = requires_grad(query, key, value, attention_mask, position_bias, s_aux)
     query, key, value = autocast(query, key, value)
     batch, heads, queries, _ = query.shape
     keys = key.shape[2]

@@ -7,8 +7,8 @@ Usage: mutants.py [--count N] [--seed N] [--kind dropped|changed|bounds] [--verb
 Compiles attention for sm_80, changes one instruction of its PTX and runs it. "dropped" removes a wait, a barrier or a
 commit_group, which PtxSim must report. "changed" alters a constant of an address, "bounds" a constant of a comparison,
 loop step, clamp or alignment; PtxSim must report an error, or the result must differ from the reference. Only executed
-instructions are mutated, as found by a trap in their place. Mutants of bounds with bit-identical results are equivalent,
-e.g. they visit an additional masked tile, and are counted separately.
+instructions are mutated, as found by a trap in their place. Mutants of constants with bit-identical results are equivalent,
+e.g. they visit an additional masked tile, or do not clear a row whose weights are 0, and are counted separately.
 """
 
 import argparse
@@ -161,7 +161,7 @@ def main():
                 code, output, results = kernel.run(number, line)
                 if CAUGHT.search(output) or (kind != "dropped" and code != 0):
                     return site, "caught", output
-                return site, "same" if kind == "bounds" and kernel.is_same(results) else "MISSED", output
+                return site, "same" if kind != "dropped" and kernel.is_same(results) else "MISSED", output
 
             tried = caught = same = 0
             while sites and tried < args.count:
