@@ -12,7 +12,6 @@ torch = pytest.importorskip("torch")
 import gpu_arrays
 import torch.nn.functional as F
 from gpu_torch import OnGPU, located, moved
-
 from torch._subclasses import FakeTensorMode
 
 import saccade
