@@ -12,6 +12,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "saccade/Bufferize/Passes.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -24,10 +25,17 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
+/// Whether the result of `op` is a constant of the program or a view of one.
+static bool isConstantMemory(Operation *op) {
+  while (auto view = dyn_cast_if_present<ViewLikeOpInterface>(op))
+    op = view.getViewSource().getDefiningOp();
+  return isa_and_present<memref::GetGlobalOp>(op);
+}
+
 /// Whether a task recomputes the results of `op` instead of capturing them: this is cheap, and code generation can
-/// match the defining op.
+/// match the defining op. A task refers to constants itself, since a GPU has its own copy of them.
 static bool isRecomputed(Operation *op) {
-  return op && (op->hasTrait<OpTrait::ConstantLike>() ||
+  return op && (op->hasTrait<OpTrait::ConstantLike>() || isConstantMemory(op) ||
                 isa<memref::DimOp, memref::CastOp, memref::ExpandShapeOp, memref::CollapseShapeOp>(op));
 }
 

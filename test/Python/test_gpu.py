@@ -81,6 +81,21 @@ def test_half_precision_runs_on_tensor_cores(double):
     assert "kernel family sm_80" in module.explain()
 
 
+def test_constants_are_loaded_with_the_kernels(double):
+    numbers = np.arange(40, dtype=np.float32) ** 2
+    shift = saccade.compile(f"""
+        func.func @shift(%x: tensor<40xf32>) -> tensor<40xf32> {{
+          %table = arith.constant dense<{numbers.tolist()}> : tensor<40xf32>
+          %y = arith.addf %x, %table : tensor<40xf32>
+          return %y : tensor<40xf32>
+        }}""", target="sm_80").shift
+    x = asarray(np.ones(40, np.float32))
+    for _ in range(2):
+        assert (shift(x).get() == numbers + 1).all()
+    log = double.log()
+    assert len(double.called(LOAD, log)) == 1 and not double.called(TAKE, log)
+
+
 def test_results_go_to_the_tensors_of_the_caller(double, tensors, attend):
     into, out = gpu_arrays.empty(q.shape), gpu_arrays.empty(q.shape)
     attend.into(*tensors, into)

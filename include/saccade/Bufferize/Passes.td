@@ -79,7 +79,8 @@ def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
         @f_task<n>(captures..., %begin: index, %end: index, %scratch: memref<?xi8>)
 
     marked `attn.task`, which runs the iterations [begin, end) in row-major order, the last dimension fastest. An
-    `attn.launch` replaces the loop. Constants, extents and views of captures are recomputed in the task.
+    `attn.launch` replaces the loop. Constants, extents and views of captures are recomputed in the task, which refers
+    to constant tensors (`memref.get_global`) itself.
   }];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

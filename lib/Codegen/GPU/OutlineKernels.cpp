@@ -107,10 +107,20 @@ struct OutlineKernels : saccade::impl::OutlineKernelsBase<OutlineKernels> {
       kernels.insert(kernel);
       if (failed(makeKernel(kernel)))
         return signalPassFailure();
+      copyConstants(kernel, kernels);
       // Keep the declaration that launches refer to.
       task.eraseBody();
       task->setAttr(kernelAttr, builder.getStringAttr(kernel.getName()));
     }
+  }
+
+  /// Copies the constants that a kernel reads to the device module: they are loaded with it, once per context.
+  void copyConstants(func::FuncOp kernel, SymbolTable &device) {
+    kernel.walk([&](memref::GetGlobalOp use) {
+      if (!device.lookup(use.getName()))
+        device.insert(
+            cast<memref::GlobalOp>(SymbolTable::lookupNearestSymbolFrom(getOperation(), use.getNameAttr())).clone());
+    });
   }
 
   /// Rejects computations on buffers outside of tasks: the host cannot access device memory.

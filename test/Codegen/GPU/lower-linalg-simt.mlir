@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-lower-linalg-simt))' | FileCheck %s
 
-// Threads share the rows; the position in a row of constant size is the same in all rows of a thread. A barrier follows
+// Threads share the rows; the column of a thread is the same in all of its rows, whose size is constant. A barrier follows
 // each op.
 // CHECK-LABEL: func @add_and_double
 // CHECK-SAME: attn.family = "simt"

@@ -14,7 +14,7 @@ def OutlineKernels : Pass<"attn-outline-kernels", "::mlir::ModuleOp"> {
     A task `@f_task0(captures..., begin, end, scratch)` becomes the kernel `@f_task0(captures...)` of the device module.
     The kernel contains the body of the task's loop; the CTA index replaces the induction variable. All scalar parameters
     are widened to 64 bits, so that a launch is independent of their types. The task remains as a declaration for
-    `attn.launch`.
+    `attn.launch`. Constants that kernels read (`memref.get_global`) are copied to the device module.
   }];
   let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];

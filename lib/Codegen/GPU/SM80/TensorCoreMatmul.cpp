@@ -21,10 +21,11 @@ using namespace saccade::device;
 /// The largest block of a CTA, and the K step of a loop and of a matmul without one.
 static constexpr int64_t maxBlock = 64, maxWideBlock = 128, loopDepth = 64, maxDepth = 128;
 
-/// Whether a buffer is a parameter of the kernel, that is, in global memory.
+/// Whether a buffer is a parameter of the kernel or a constant, that is, in global memory.
 static bool isGlobal(Value buffer) {
   Value root = getRoot(buffer);
-  return isa<BlockArgument>(root) && isa<func::FuncOp>(root.getParentBlock()->getParentOp());
+  return root.getDefiningOp<memref::GetGlobalOp>() ||
+         isa<BlockArgument>(root) && isa<func::FuncOp>(root.getParentBlock()->getParentOp());
 }
 
 namespace {
