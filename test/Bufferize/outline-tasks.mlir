@@ -76,3 +76,21 @@ func.func @loop_without_iterations(%x: memref<4xf32>) {
   }
   return
 }
+
+// A task refers to a constant tensor, and to a part of it, instead of capturing it.
+// CHECK-LABEL: func.func @constants(
+// CHECK:         attn.launch @constants_task0(%arg1, %arg0)
+// CHECK-LABEL: func.func private @constants_task0(
+// CHECK:         %[[TABLE:.*]] = memref.get_global @table : memref<8xf32>
+// CHECK:         %[[PART:.*]] = memref.subview %[[TABLE]][%{{.*}}] [4] [1]
+// CHECK:         memref.load %[[PART]]
+memref.global "private" constant @table : memref<8xf32> = dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]>
+func.func @constants(%x: memref<4xf32>, %from: index) {
+  %table = memref.get_global @table : memref<8xf32>
+  %part = memref.subview %table[%from] [4] [1] : memref<8xf32> to memref<4xf32, strided<[1], offset: ?>>
+  scf.forall (%i) in (4) {
+    %y = memref.load %part[%i] : memref<4xf32, strided<[1], offset: ?>>
+    memref.store %y, %x[%i] : memref<4xf32>
+  }
+  return
+}

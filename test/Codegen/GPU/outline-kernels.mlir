@@ -26,3 +26,28 @@ func.func private @fill.body_task0(%a: memref<?xf32>, %x: f32, %begin: index, %e
 // CHECK: %[[ITEM:.*]] = arith.index_castui %[[CTA]] : i32 to index
 // CHECK-NOT: scf.for
 // CHECK: memref.store %[[X]], %[[A]][%[[ITEM]]]
+
+// The constants that kernels read are copied to the device module, once.
+// CHECK: func.func @constant_body_task0(
+// CHECK: memref.get_global @table : memref<4xf32>
+// CHECK: memref.global "private" constant @table : memref<4xf32> = dense<[1.000000e+00, 2.000000e+00, 3.000000e+00, 4.000000e+00]>
+// CHECK-NOT: memref.global
+memref.global "private" constant @table : memref<4xf32> = dense<[1.0, 2.0, 3.0, 4.0]>
+func.func private @constant.body_task0(%a: memref<4xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
+  %c1 = arith.constant 1 : index
+  %table = memref.get_global @table : memref<4xf32>
+  scf.for %i = %begin to %end step %c1 {
+    %x = memref.load %table[%i] : memref<4xf32>
+    memref.store %x, %a[%i] : memref<4xf32>
+  }
+  return
+}
+func.func private @constant.body_task1(%a: memref<4xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
+  %c1 = arith.constant 1 : index
+  %table = memref.get_global @table : memref<4xf32>
+  scf.for %i = %begin to %end step %c1 {
+    %x = memref.load %table[%i] : memref<4xf32>
+    memref.store %x, %a[%i] : memref<4xf32>
+  }
+  return
+}
