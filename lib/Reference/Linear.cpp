@@ -35,10 +35,13 @@ private:
   Recurrence(attn::LinearOp op, Frame &frame) : op(op), frame(frame), type(op.getStateType()) {}
   LogicalResult fetch();
   LogicalResult checkExtents();
-  LogicalResult runHead(int64_t batch, int64_t kvHead);
+  /// `head`: of the operand that has the state.
+  LogicalResult runHead(int64_t batch, int64_t head);
 
   /// Applies the feature map φ to the head-size elements at `from`.
   LogicalResult features(const double *from, int64_t stride, std::vector<double> &to);
+  /// Decays the state of `head`, the head of decay.
+  void decayState(int64_t batch, int64_t head, int64_t position);
   LogicalResult write(int64_t batch, int64_t head, int64_t position);
   LogicalResult read(int64_t batch, int64_t head, int64_t position);
   double rounded(double value) const { return frame.rounded(type, value); }
@@ -65,26 +68,31 @@ LogicalResult Recurrence::checkExtents() {
       return success();
     return op.emitOpError() << rhsRole << " has " << what << ' ' << rhs << ", but " << lhsRole << " has " << lhs;
   };
-  int64_t queryHeads = query.extent(Dim::Head), kvHeads = key.extent(Dim::Head);
+  auto extentOf = [&](const attn::NamedOperand &operand, Dim dim) {
+    return (operand.role == "query" ? query : operand.role == "key" ? key : value).extent(dim);
+  };
+  attn::NamedOperand owner = op.getStateOwner(), grouped = op.getGrouped();
+  int64_t heads = extentOf(grouped, Dim::Head), groups = extentOf(owner, Dim::Head);
   if (failed(same("batch size", query.extent(Dim::Batch), "query", key.extent(Dim::Batch), "key")) ||
       failed(same("batch size", query.extent(Dim::Batch), "query", value.extent(Dim::Batch), "value")) ||
-      failed(same("head count", kvHeads, "key", value.extent(Dim::Head), "value")) ||
+      failed(same("head count", key.extent(Dim::Head), "key", value.extent(Dim::Head), "value")) ||
       failed(same("length", key.extent(Dim::Seq), "key", value.extent(Dim::Seq), "value")) ||
       failed(same("head size", query.extent(Dim::Depth), "query", rows, "key")))
     return failure();
   if (op.getCausal() && failed(same("length", query.extent(Dim::Seq), "query", key.extent(Dim::Seq), "key")))
     return failure();
-  if (kvHeads == 0 ? queryHeads != 0 : queryHeads % kvHeads != 0)
-    return op.emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << kvHeads
-                            << " KV heads";
+  if (groups == 0 ? heads != 0 : heads % groups != 0)
+    return op.emitOpError() << grouped.role << " has " << heads << " heads, expected a multiple of the " << groups
+                            << (op.getTransposed() ? " query heads" : " KV heads");
   for (auto [role, factor] : {std::pair("decay", &decay), std::pair("beta", &beta)})
     if (factor->cells)
       for (auto [dim, extent] : llvm::zip_equal(factor->axes.getDims(), factor->cells->getShape()))
-        if (failed(same("extent of '" + stringifyDim(dim).str() + "'", key.extent(dim), "key", extent, role)))
+        if (attn::NamedOperand of = op.getFactorOwner(dim);
+            failed(same("extent of '" + stringifyDim(dim).str() + "'", extentOf(of, dim), of.role, extent, role)))
           return failure();
   SmallVector<int64_t> expected;
   for (Dim dim : op.getStateDims())
-    expected.push_back(key.extent(dim));
+    expected.push_back(extentOf(owner, dim));
   expected.append({rows, columns});
   for (auto [role, cells] : {std::pair("state", before), std::pair("final state", after)})
     if (cells)
@@ -161,15 +169,21 @@ double Recurrence::readState(ArrayRef<double> x, int64_t column) {
   return sum;
 }
 
+void Recurrence::decayState(int64_t batch, int64_t head, int64_t position) {
+  if (!decay.cells)
+    return;
+  bool ofColumns = op.getDecaysColumns();
+  SmallVector<double> factors;
+  for (int64_t i = 0; i < (ofColumns ? columns : rows); ++i)
+    factors.push_back(rounded(std::exp(decay.at(batch, head, position, i))));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column)
+      cell(row, column) = rounded(cell(row, column) * factors[ofColumns ? column : row]);
+}
+
 LogicalResult Recurrence::write(int64_t batch, int64_t head, int64_t position) {
   if (failed(features(key.at(batch, head, position), key.stride(Dim::Depth), k)))
     return failure();
-  if (decay.cells)
-    for (int64_t row = 0; row < rows; ++row) {
-      double factor = rounded(std::exp(decay.at(batch, head, position, row)));
-      for (int64_t column = 0; column < columns; ++column)
-        cell(row, column) = rounded(cell(row, column) * factor);
-    }
   const double *from = value.at(batch, head, position);
   v.assign(columns, 1.0);
   for (int64_t column = 0; column < value.extent(Dim::Depth); ++column)
@@ -196,24 +210,34 @@ LogicalResult Recurrence::read(int64_t batch, int64_t head, int64_t position) {
   return success();
 }
 
-LogicalResult Recurrence::runHead(int64_t batch, int64_t kvHead) {
-  int64_t group = query.extent(Dim::Head) / key.extent(Dim::Head);
+LogicalResult Recurrence::runHead(int64_t batch, int64_t head) {
+  bool isTransposed = op.getTransposed();
+  const NamedCells &owner = isTransposed ? query : key, &grouped = isTransposed ? key : query;
+  int64_t group = grouped.extent(Dim::Head) / owner.extent(Dim::Head);
   int64_t first = 0;
   for (Dim dim : op.getStateDims())
-    first = first * key.extent(dim) + (dim == Dim::Batch ? batch : kvHead);
+    first = first * owner.extent(dim) + (dim == Dim::Batch ? batch : head);
   first *= rows * columns;
   state.assign(rows * columns, 0.0);
   if (before)
     std::copy_n(before->reals() + first, state.size(), state.begin());
-  auto readAll = [&](int64_t position) -> LogicalResult {
-    for (int64_t i = 0; i < group; ++i)
-      if (failed(read(batch, kvHead * group + i, position)))
+  auto forHeads = [&](bool isQuery, int64_t position) -> LogicalResult {
+    int64_t count = isQuery != isTransposed ? group : 1;
+    for (int64_t i = head * count; i < (head + 1) * count; ++i)
+      if (failed(isQuery ? read(batch, i, position) : write(batch, i, position)))
         return failure();
     return success();
   };
-  for (int64_t i = 0; i < key.extent(Dim::Seq); ++i)
-    if (failed(write(batch, kvHead, i)) || (op.getCausal() && failed(readAll(i))))
+  auto readAll = [&](int64_t position) { return forHeads(/*isQuery=*/true, position); };
+  for (int64_t i = 0, length = key.extent(Dim::Seq); i < length; ++i) {
+    int64_t position = isTransposed ? length - 1 - i : i;
+    if (!isTransposed)
+      decayState(batch, head, position);
+    if (failed(forHeads(/*isQuery=*/false, position)) || (op.getCausal() && failed(readAll(position))))
       return failure();
+    if (isTransposed)
+      decayState(batch, head, position);
+  }
   for (int64_t i = 0; !op.getCausal() && i < query.extent(Dim::Seq); ++i)
     if (failed(readAll(i)))
       return failure();
@@ -226,8 +250,9 @@ LogicalResult Recurrence::run(attn::LinearOp op, Frame &frame) {
   Recurrence recurrence(op, frame);
   if (failed(recurrence.fetch()))
     return failure();
-  for (int64_t batch = 0; batch < recurrence.key.extent(Dim::Batch); ++batch)
-    for (int64_t head = 0; head < recurrence.key.extent(Dim::Head); ++head)
+  const NamedCells &owner = op.getTransposed() ? recurrence.query : recurrence.key;
+  for (int64_t batch = 0; batch < owner.extent(Dim::Batch); ++batch)
+    for (int64_t head = 0; head < owner.extent(Dim::Head); ++head)
       if (failed(recurrence.runHead(batch, head)))
         return failure();
   for (Cells *cells : {recurrence.output.getCells(), recurrence.after})
@@ -252,7 +277,7 @@ LogicalResult shapeOfLinear(attn::LinearOp op, Frame &frame, unsigned result, Sh
     return success();
   }
   for (Dim dim : op.getStateDims())
-    shape.push_back(keys.extent(dim));
+    shape.push_back((op.getTransposed() ? queries : keys).extent(dim));
   shape.append({keys.extent(Dim::Depth), values.extent(Dim::Depth) + (op.getNormalize() ? 1 : 0)});
   return success();
 }

@@ -106,6 +106,29 @@ Value ChunkEmitter::decayedMatmul(Value x, Value keys, Value decay, int64_t colu
               })[1];
 }
 
+Value ChunkEmitter::decayedSums(Value weights, Value values, Value decay, int64_t columns, bool isForward, Value sums) {
+  Value count = asIndex(size), last = sub(count, index(1));
+  // carried[0] holds the values before position i, or after it, decayed to i.
+  return loop(index(0), count, 1, {filled({-1, columns}, 0.0), sums},
+              [&](Value step, ValueRange carried) -> SmallVector<Value> {
+                Value i = isForward ? step : sub(last, step);
+                Value factors = row(decay, isForward ? i : min(add(i, 1), last));
+                Value left = apply(2, 0, {{factors, {1}}, {values, {0, 1}}, {i, {}}}, {{carried[0], {0, 1}}},
+                                   [&](ValueRange args) -> SmallVector<Value> {
+                                     Value j = linalg::IndexOp::create(b, loc, 0);
+                                     Value decayed = arith::MulFOp::create(b, loc, args[3], args[0]);
+                                     Value own = select(isEqual(j, args[2]), args[1], scalar(0.0));
+                                     Value isVisited = isForward ? isLess(j, args[2]) : isLess(args[2], j);
+                                     return {select(isVisited, decayed, own)};
+                                   })[0];
+                Value factorsOfValues =
+                    isForward ? row(weights, i)
+                              : slice(weights, {b.getIndexAttr(0), i}, {size, b.getIndexAttr(1)}, {true, false});
+                Value entries = rowSums({{left, {1, 0}}, {factorsOfValues, {1}}}, row(carried[1], i));
+                return {left, insertRow(entries, carried[1], i)};
+              })[1];
+}
+
 Value ChunkEmitter::solveTriangular(Value matrix, Value beta, Value v, int64_t columns) {
   Value count = asIndex(size);
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1), width = b.getIndexAttr(columns);

@@ -39,6 +39,9 @@ struct ChunkEmitter : StructuredEmitter {
   Value decayMask(Value decay);
   /// Σ_d x[i, d] · keys[j, d] · Π_{t=j+1..i} decay[t, d] for j ≤ i, else 0.
   Value decayedMatmul(Value x, Value keys, Value decay, int64_t columns);
+  /// sums[i] + Σ_j weights[i, j] · values[j] · Π_{t=j+1..i} decay[t] over j ≤ i or, if not `isForward`, with the
+  /// transposes of the weights and of the products of decays, over j ≥ i.
+  Value decayedSums(Value weights, Value values, Value decay, int64_t columns, bool isForward, Value sums);
   /// Solves u[i] = v[i] − beta[i] Σ_{j<i} matrix[i, j] u[j] by forward substitution, in place in v.
   Value solveTriangular(Value matrix, Value beta, Value v, int64_t columns);
 };

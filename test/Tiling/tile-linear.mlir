@@ -32,3 +32,16 @@ func.func @all_keys(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>) -> tensor<?x8xf32>
   %o = attn.linear %q[s,d], %k[s,d], %k[s,d] : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
   return %o : tensor<?x8xf32>
 }
+
+// The transposed op visits the last chunk first, and adds the heads of keys of a group to one state.
+// CHECK-LABEL: func.func @transposed
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (1, 2)
+// CHECK: scf.for %[[CHUNK:.*]] = %c0{{.*}} step %c64
+// CHECK: arith.subi %{{.*}}, %[[CHUNK]]
+// CHECK: scf.for %[[MEMBER:.*]] = %c0{{.*}} to %c2
+// CHECK: arith.muli %{{.*}}, %c2
+func.func @transposed(%q: tensor<2x?x8xf32>, %k: tensor<4x?x8xf32>) -> tensor<2x?x8xf32> {
+  %o = attn.linear %q[h,s,d], %k[h,s,d], %k[h,s,d] causal transposed
+    : (tensor<2x?x8xf32>, tensor<4x?x8xf32>, tensor<4x?x8xf32>) -> tensor<2x?x8xf32>
+  return %o : tensor<2x?x8xf32>
+}

@@ -167,3 +167,67 @@ func.func @feature_yield(%x: tensor<4x8xf32>) {
   return
 }
 
+
+// -----
+
+func.func @heads(%q: tensor<3x4x8xf32>, %k: tensor<2x4x8xf32>) {
+  // expected-error @+1 {{query has 3 heads, expected a multiple of the 2 KV heads}}
+  %o = attn.linear %q[h,s,d], %k[h,s,d], %k[h,s,d] : (tensor<3x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<3x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @transposed_heads(%q: tensor<4x4x8xf32>, %k: tensor<2x4x8xf32>) {
+  // expected-error @+1 {{key has 2 heads, expected a multiple of the 4 query heads}}
+  %o = attn.linear %q[h,s,d], %k[h,s,d], %k[h,s,d] transposed : (tensor<4x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<4x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @transposed_state(%q: tensor<2x4x8xf32>, %k: tensor<4x4x8xf32>, %s: tensor<4x8x8xf32>) {
+  // expected-error @+1 {{state has head count 4, but query has 2}}
+  %o = attn.linear %q[h,s,d], %k[h,s,d], %k[h,s,d] transposed state(%s : tensor<4x8x8xf32>) : (tensor<2x4x8xf32>, tensor<4x4x8xf32>, tensor<4x4x8xf32>) -> tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @transposed_delta_rule(%x: tensor<4x8xf32>, %beta: tensor<4xf32>) {
+  // expected-error @+1 {{has both 'transposed' and 'beta', expected one of them}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal transposed beta(%beta[s] : tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @normalized_columns(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @+1 {{has both 'decay_columns' and 'normalize', expected one of them}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal normalize decay_columns(%g[d] : tensor<8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @columns_without_depth(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
+  // expected-error @+1 {{decay_columns does not name dimension 'd', expected it}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay_columns(%g[s] : tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @columns_extent(%x: tensor<4x8xf32>, %v: tensor<4x3xf32>, %g: tensor<8xf32>) {
+  // expected-error @+1 {{decay has head size 8, but value has 3}}
+  %o = attn.linear %x[s,d], %x[s,d], %v[s,d] causal decay_columns(%g[d] : tensor<8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @two_decays(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @+1 {{has both 'decay' and 'decay_columns', expected one of them}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[d] : tensor<8xf32>) decay_columns(%g[d] : tensor<8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}

@@ -47,3 +47,14 @@ func.func @features_of_doubles(%q: tensor<?x8xf64>) -> tensor<?x8xf64> {
   } : (tensor<?x8xf64>, tensor<?x8xf64>, tensor<?x8xf64>) -> tensor<?x8xf64>
   return %o : tensor<?x8xf64>
 }
+
+// CHECK-LABEL: func.func @transposed
+// CHECK: %{{.*}}:2 = attn.linear %{{.*}}[h,s,d], %{{.*}}[h,s,d], %{{.*}}[h,s,d] causal transposed
+// CHECK-SAME: decay_columns(%{{.*}}[h,s,d] : tensor<2x?x16xf32>) state(%{{.*}} : tensor<2x8x16xf32>) :
+func.func @transposed(%q: tensor<2x?x8xf32>, %k: tensor<4x?x8xf32>, %v: tensor<4x?x16xf32>, %g: tensor<2x?x16xf32>,
+    %s: tensor<2x8x16xf32>) -> (tensor<2x?x16xf32>, tensor<2x8x16xf32>) {
+  %o, %before = attn.linear %q[h,s,d], %k[h,s,d], %v[h,s,d] transposed causal state(%s : tensor<2x8x16xf32>)
+    decay_columns(%g[h,s,d] : tensor<2x?x16xf32>)
+    : (tensor<2x?x8xf32>, tensor<4x?x8xf32>, tensor<4x?x16xf32>) -> (tensor<2x?x16xf32>, tensor<2x8x16xf32>)
+  return %o, %before : tensor<2x?x16xf32>, tensor<2x8x16xf32>
+}

@@ -70,15 +70,19 @@ ParseResult LinearOp::parse(OpAsmParser &parser, OperationState &result) {
   llvm::SmallDenseSet<StringRef> seen;
   StringRef clause;
   SMLoc loc = parser.getCurrentLocation();
-  static constexpr StringRef clauseNames[] = {"causal", "normalize", "scale",   "decay",
-                                              "beta",   "state",     "feature", "out"};
+  static constexpr StringRef clauseNames[] = {"causal", "transposed", "normalize", "scale",   "decay_columns",
+                                              "decay",  "beta",       "state",     "feature", "out"};
   while (succeeded(parser.parseOptionalKeyword(&clause, clauseNames))) {
     if (!seen.insert(clause).second)
       return parser.emitError(loc, "clause '") << clause << "' is given twice";
     ParseResult parsed = success();
     double scale;
-    if (clause == "causal" || clause == "normalize")
-      (clause == "causal" ? properties.causal : properties.normalize) = parser.getBuilder().getUnitAttr();
+    UnitAttr *flag = clause == "causal"       ? &properties.causal
+                     : clause == "transposed" ? &properties.transposed
+                     : clause == "normalize"  ? &properties.normalize
+                                              : nullptr;
+    if (flag)
+      *flag = parser.getBuilder().getUnitAttr();
     else if (clause == "scale") {
       parsed = failure(parser.parseLParen() || parser.parseFloat(scale) || parser.parseRParen());
       if (succeeded(parsed))
@@ -88,7 +92,12 @@ ParseResult LinearOp::parse(OpAsmParser &parser, OperationState &result) {
     else if (clause == "out")
       parsed = parseDims(parser, properties.output_dims);
     else {
-      std::optional<GateOperand> &gate = clause == "decay" ? decay : clause == "beta" ? beta : state;
+      bool isDecay = clause.starts_with("decay");
+      if (isDecay && decay)
+        return parser.emitError(loc, "has both 'decay' and 'decay_columns', expected one of them");
+      if (clause == "decay_columns")
+        properties.decays_columns = parser.getBuilder().getUnitAttr();
+      std::optional<GateOperand> &gate = isDecay ? decay : clause == "beta" ? beta : state;
       parsed = gate.emplace().parse(parser, /*hasAxes=*/clause != "state");
     }
     if (failed(parsed))
@@ -132,6 +141,8 @@ void LinearOp::print(OpAsmPrinter &printer) {
   printDims(printer, getValueDims());
   if (getCausal())
     printer << " causal";
+  if (getTransposed())
+    printer << " transposed";
   if (getNormalize())
     printer << " normalize";
   if (FloatAttr scale = getScaleAttr()) {
@@ -140,8 +151,8 @@ void LinearOp::print(OpAsmPrinter &printer) {
     printer << ')';
   }
   for (auto [clause, gate, axes] :
-       {std::tuple("decay", getDecay(), getDecayAxesAttr()), std::tuple("beta", getBeta(), getBetaAxesAttr()),
-        std::tuple("state", getState(), AxesAttr())}) {
+       {std::tuple(getDecaysColumns() ? "decay_columns" : "decay", getDecay(), getDecayAxesAttr()),
+        std::tuple("beta", getBeta(), getBetaAxesAttr()), std::tuple("state", getState(), AxesAttr())}) {
     if (!gate)
       continue;
     printer << ' ' << clause << '(' << gate;
@@ -160,10 +171,11 @@ void LinearOp::print(OpAsmPrinter &printer) {
     printer << ") ";
     printer.printRegion(getFeature(), /*printEntryBlockArgs=*/false);
   }
-  printer.printOptionalAttrDict(
-      (*this)->getAttrs(), {getOperandSegmentSizesAttrName(), getQueryDimsAttrName(), getKeyDimsAttrName(),
-                            getValueDimsAttrName(), getOutputDimsAttrName(), getDecayAxesAttrName(),
-                            getBetaAxesAttrName(), getScaleAttrName(), getCausalAttrName(), getNormalizeAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(),
+                                {getOperandSegmentSizesAttrName(), getQueryDimsAttrName(), getKeyDimsAttrName(),
+                                 getValueDimsAttrName(), getOutputDimsAttrName(), getDecayAxesAttrName(),
+                                 getBetaAxesAttrName(), getScaleAttrName(), getCausalAttrName(), getNormalizeAttrName(),
+                                 getDecaysColumnsAttrName(), getTransposedAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ";
   if (getNumResults() == 1)
     printer << getOutput().getType();
@@ -180,10 +192,30 @@ void LinearOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setN
 // Verifier
 //===----------------------------------------------------------------------===//
 
+NamedOperand LinearOp::getStateOwner() {
+  if (getTransposed())
+    return {"query", getQuery(), getQueryDims()};
+  return {"key", getKey(), getKeyDims()};
+}
+
+NamedOperand LinearOp::getGrouped() {
+  if (getTransposed())
+    return {"key", getKey(), getKeyDims()};
+  return {"query", getQuery(), getQueryDims()};
+}
+
+NamedOperand LinearOp::getFactorOwner(Dim dim) {
+  if (dim == Dim::Head)
+    return getStateOwner();
+  if (dim == Dim::Depth && getDecaysColumns())
+    return {"value", getValue(), getValueDims()};
+  return {"key", getKey(), getKeyDims()};
+}
+
 SmallVector<Dim> LinearOp::getStateDims() {
   SmallVector<Dim> dims;
   for (Dim dim : {Dim::Batch, Dim::Head})
-    if (getKeyDims().position(dim))
+    if (getStateOwner().dims.position(dim))
       dims.push_back(dim);
   return dims;
 }
@@ -227,10 +259,11 @@ static LogicalResult verifyGate(LinearOp op, StringRef role, Value value, AxesAt
            << role << " is given without 'causal', expected 'causal': it applies to the state at each position";
   if (role == "beta" && axes.position(Dim::Depth))
     return op.emitOpError() << "beta names dimension 'd', expected at most b, h and s";
-  for (auto [dim, extent] : llvm::zip_equal(axes.getDims(), type.getShape()))
-    if (failed(verifySameExtent(op, describe(dim), "key", getStaticDimSize(op.getKey(), op.getKeyDims(), dim), role,
-                                extent)))
+  for (auto [dim, extent] : llvm::zip_equal(axes.getDims(), type.getShape())) {
+    NamedOperand owner = op.getFactorOwner(dim);
+    if (failed(verifySameExtent(op, describe(dim), owner.role, owner.size(dim), role, extent)))
       return failure();
+  }
   return success();
 }
 
@@ -241,13 +274,13 @@ static LogicalResult verifyState(LinearOp op, StringRef role, Value state) {
   auto type = cast<RankedTensorType>(state.getType());
   if (type.getRank() != int64_t(dims.size()) + 2)
     return op.emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size() + 2 << ": "
-                            << (dims.empty() ? "" : "batch and head of the key, ")
+                            << (dims.empty() ? "" : "batch and head of the " + op.getStateOwner().role.str() + ", ")
                             << "head size of keys, head size of values";
   if (failed(verifyGateElement(op, role, state)))
     return failure();
+  NamedOperand owner = op.getStateOwner();
   for (auto [dim, extent] : llvm::zip(dims, type.getShape()))
-    if (failed(verifySameExtent(op, describe(dim), "key", getStaticDimSize(op.getKey(), op.getKeyDims(), dim), role,
-                                extent)))
+    if (failed(verifySameExtent(op, describe(dim), owner.role, owner.size(dim), role, extent)))
       return failure();
   int64_t columns = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   if (op.getNormalize() && !ShapedType::isDynamic(columns))
@@ -280,7 +313,7 @@ LogicalResult LinearOp::verify() {
   if (failed(verifyTensors(*this, query, key, value)) ||
       failed(verifyExtents(*this, query, key, value,
                            {query.size(Dim::Batch), key.size(Dim::Batch), value.size(Dim::Batch)})) ||
-      failed(verifyOutput(*this)))
+      failed(verifyHeads(*this, getGrouped(), getStateOwner())) || failed(verifyOutput(*this)))
     return failure();
   if (getCausal() &&
       failed(verifySameExtent(*this, "length", "query", query.size(Dim::Seq), "key", key.size(Dim::Seq))))
@@ -291,6 +324,12 @@ LogicalResult LinearOp::verify() {
     return failure();
   if (getNormalize() && getBeta())
     return emitOpError() << "has both 'normalize' and beta, expected one of them: the delta rule has no normalizer";
+  for (auto [clause, isGiven] : {std::pair("transposed", getTransposed()), {"decay_columns", getDecaysColumns()}})
+    if (isGiven && (getNormalize() || getBeta()))
+      return emitOpError() << "has both '" << clause << "' and '" << (getBeta() ? "beta" : "normalize")
+                           << "', expected one of them";
+  if (getDecaysColumns() && !(getDecay() && getDecayAxesAttr().position(Dim::Depth)))
+    return emitOpError() << "decay_columns does not name dimension 'd', expected it: without it, 'decay' is the same";
   if (getNormalize() && getScaleAttr())
     return emitOpError() << "has both 'normalize' and a scale, expected one of them: the scale would cancel";
   return success();
@@ -328,7 +367,10 @@ LogicalResult LinearOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeD
   SmallVector<Dim> dims = getStateDims();
   dims.push_back(Dim::Depth);
   for (auto [dim, extent] : llvm::zip(dims, extents))
-    state.push_back(pick(extent, [&, dim = dim] { return sizeOf(getKey(), getKeyDims(), dim); }));
+    state.push_back(pick(extent, [&, dim = dim] {
+      NamedOperand owner = dim == Dim::Head ? getStateOwner() : NamedOperand{"key", getKey(), getKeyDims()};
+      return sizeOf(owner.value, owner.dims, dim);
+    }));
   state.push_back(pick(extents.back(), [&]() -> OpFoldResult {
     OpFoldResult columns = sizeOf(getValue(), getValueDims(), Dim::Depth);
     if (!getNormalize())

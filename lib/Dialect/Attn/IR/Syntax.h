@@ -94,19 +94,14 @@ mlir::ParseResult expandDropout(mlir::OpAsmParser &parser, Clauses &clauses, mli
 mlir::Type getCapturedType(mlir::Type operandType);
 /// Whether query, key and value may have this element type.
 bool isAttentionElement(mlir::Type type);
-/// An operand with its role for diagnostics and its dimensions.
-struct NamedOperand {
-  llvm::StringRef role;
-  mlir::Value value;
-  DimsAttr dims;
-  int64_t size(Dim dim) const { return getStaticDimSize(value, dims, dim); }
-};
 /// Verifies ranks and element types of query, key and value.
 mlir::LogicalResult verifyTensors(mlir::Operation *op, const NamedOperand &query, const NamedOperand &key,
                                   const NamedOperand &value);
-/// Verifies their extents and head counts. `batches`: their batch sizes.
+/// Verifies their extents. `batches`: their batch sizes.
 mlir::LogicalResult verifyExtents(mlir::Operation *op, const NamedOperand &query, const NamedOperand &key,
                                   const NamedOperand &value, std::array<int64_t, 3> batches);
+/// Grouped-query attention: verifies that every head of `shared` has the same number of heads of `grouped`.
+mlir::LogicalResult verifyHeads(mlir::Operation *op, const NamedOperand &grouped, const NamedOperand &shared);
 /// Verifies that the block of region `name` is pure scalar code that ends in attn.yield.
 mlir::LogicalResult verifyScalarCode(mlir::Operation *op, llvm::StringRef name, mlir::Block &block);
 /// Verifies dimensions, element types, extents and head counts of query, key and value; scale and position.

@@ -41,16 +41,6 @@ LogicalResult verifyRank(Operation *op, StringRef role, Value value, DimsAttr di
   return success();
 }
 
-/// Grouped-query attention: every KV head has the same number of query heads.
-LogicalResult verifyHeads(Operation *op, int64_t queryHeads, int64_t keyHeads) {
-  if (ShapedType::isDynamic(queryHeads) || ShapedType::isDynamic(keyHeads))
-    return success();
-  if (keyHeads == 0 ? queryHeads == 0 : queryHeads % keyHeads == 0)
-    return success();
-  return op->emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << keyHeads
-                           << " KV heads";
-}
-
 /// Captures are tensors (buffers after bufferization) or scalars.
 LogicalResult verifyCaptures(ScoringOpInterface op) {
   for (auto [i, type] : llvm::enumerate(op.getCaptures().getTypes())) {
@@ -208,8 +198,17 @@ LogicalResult syntax::verifyExtents(Operation *op, const NamedOperand &query, co
                  succeeded(verifySameExtent(op, "batch size", query.role, batches[0], value.role, batches[2])) &&
                  succeeded(same("head count", Dim::Head, key, value)) &&
                  succeeded(same("length", Dim::Seq, key, value)) &&
-                 succeeded(same("head size", Dim::Depth, query, key)) &&
-                 succeeded(verifyHeads(op, query.size(Dim::Head), key.size(Dim::Head))));
+                 succeeded(same("head size", Dim::Depth, query, key)));
+}
+
+LogicalResult syntax::verifyHeads(Operation *op, const NamedOperand &grouped, const NamedOperand &shared) {
+  int64_t heads = grouped.size(Dim::Head), groups = shared.size(Dim::Head);
+  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(groups))
+    return success();
+  if (groups == 0 ? heads == 0 : heads % groups == 0)
+    return success();
+  return op->emitOpError() << grouped.role << " has " << heads << " heads, expected a multiple of the " << groups
+                           << (shared.role == "key" ? " KV" : " query") << " heads";
 }
 
 LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
@@ -220,7 +219,7 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
   std::array<int64_t, 3> batches = {query.size(Dim::Batch), key.size(Dim::Batch), value.size(Dim::Batch)};
   batches[0] = getStaticBatches(op, Role::Query), batches[1] = getStaticBatches(op, Role::Key);
   batches[2] = op.getCuSeqlensK() ? batches[1] : batches[2];
-  if (failed(verifyExtents(op, query, key, value, batches)))
+  if (failed(verifyExtents(op, query, key, value, batches)) || failed(verifyHeads(op, query, key)))
     return failure();
   if (op.getScaleValue() && op.getScaleAttr())
     return op->emitOpError() << "has both a constant and a run-time scale";

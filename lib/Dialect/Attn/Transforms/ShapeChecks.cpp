@@ -149,18 +149,18 @@ void ShapeChecks::addForGradient(GradientOp op) {
                   Twine(role) + " has another extent of '" + stringifyDim(dim) + "' than query");
 }
 
-void ShapeChecks::requireGroups(OpFoldResult queryHeads, OpFoldResult keyHeads) {
-  if (getConstantIntValue(queryHeads) && getConstantIntValue(keyHeads))
+void ShapeChecks::requireGroups(OpFoldResult grouped, OpFoldResult shared, StringRef message) {
+  if (getConstantIntValue(grouped) && getConstantIntValue(shared))
     return;
   // Without KV heads there must be no query heads; the remainder by 0 is undefined.
-  Value heads = materialize(queryHeads), groups = materialize(keyHeads);
+  Value heads = materialize(grouped), groups = materialize(shared);
   Value one = arith::ConstantIndexOp::create(builder, loc, 1);
   Value divisor = arith::MaxSIOp::create(builder, loc, groups, one);
   Value rest = arith::RemSIOp::create(builder, loc, heads, divisor);
   Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, groups, zero);
   Value mustBeZero = arith::SelectOp::create(builder, loc, isEmpty, heads, rest);
   Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, mustBeZero, zero);
-  require(holds, heads, groups, "number of query heads is not a multiple of the number of KV heads", "a multiple of ");
+  require(holds, heads, groups, message, "a multiple of ");
 }
 
 void ShapeChecks::addForLinear(LinearOp op) {
@@ -175,17 +175,24 @@ void ShapeChecks::addForLinear(LinearOp op) {
   requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
   if (op.getCausal())
     requireSame(key(Dim::Seq), query(Dim::Seq), "key has another length than query, though it is causal");
-  requireGroups(query(Dim::Head), key(Dim::Head));
+  if (op.getTransposed())
+    requireGroups(key(Dim::Head), query(Dim::Head),
+                  "number of KV heads is not a multiple of the number of query heads");
+  else
+    requireGroups(query(Dim::Head), key(Dim::Head));
+  auto owned = [&](const NamedOperand &owner, Dim dim) { return size(owner.value, owner.dims, dim); };
   for (auto [role, gate, axes] : {std::tuple("decay", op.getDecay(), op.getDecayAxesAttr()),
                                   std::tuple("beta", op.getBeta(), op.getBetaAxesAttr())})
-    for (size_t i = 0; gate && i < axes.getDims().size(); ++i)
-      requireSame(extent(gate, i), key(axes.getDims()[i]),
-                  Twine(role) + " has another extent of '" + stringifyDim(axes.getDims()[i]) + "' than key");
+    for (size_t i = 0; gate && i < axes.getDims().size(); ++i) {
+      NamedOperand owner = op.getFactorOwner(axes.getDims()[i]);
+      requireSame(extent(gate, i), owned(owner, axes.getDims()[i]),
+                  Twine(role) + " has another extent of '" + stringifyDim(axes.getDims()[i]) + "' than " + owner.role);
+    }
   SmallVector<Dim> rows = op.getStateDims();
   rows.push_back(Dim::Depth);
   for (size_t i = 0; op.getState() && i < rows.size(); ++i)
-    requireSame(extent(op.getState(), i), key(rows[i]),
-                Twine("state has another extent of '") + stringifyDim(rows[i]) + "' than key");
+    requireSame(extent(op.getState(), i), owned(op.getStateOwner(), rows[i]),
+                Twine("state has another extent of '") + stringifyDim(rows[i]) + "' than " + op.getStateOwner().role);
   // A dynamic head size of values is rejected later.
   std::optional<int64_t> columns = getConstantIntValue(value(Dim::Depth));
   if (op.getState() && columns)

@@ -41,7 +41,9 @@ private:
   void addForGradient(GradientOp op);
   void addForLinear(LinearOp op);
   /// Requires that the number of query heads is a multiple of the number of KV heads.
-  void requireGroups(mlir::OpFoldResult queryHeads, mlir::OpFoldResult keyHeads);
+  /// Requires that the number of heads `grouped` is a multiple of `shared`.
+  void requireGroups(mlir::OpFoldResult grouped, mlir::OpFoldResult shared,
+                     llvm::StringRef message = "number of query heads is not a multiple of the number of KV heads");
   void addForStructured(mlir::linalg::LinalgOp op);
   void addForGathers(mlir::linalg::LinalgOp op);
   void addForCast(mlir::tensor::CastOp op);

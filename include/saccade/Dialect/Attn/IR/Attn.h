@@ -45,6 +45,17 @@ struct State {
 
 #include "saccade/Dialect/Attn/IR/AttnInterfaces.h.inc"
 
+namespace saccade::attn {
+/// An operand with its role for diagnostics and its dimensions.
+struct NamedOperand {
+  llvm::StringRef role;
+  mlir::Value value;
+  DimsAttr dims;
+  /// The static extent of `dim`: 1 if `dims` does not name it, `ShapedType::kDynamic` if it is dynamic.
+  int64_t size(Dim dim) const;
+};
+} // namespace saccade::attn
+
 #define GET_OP_CLASSES
 #include "saccade/Dialect/Attn/IR/AttnOps.h.inc"
 
@@ -92,6 +103,8 @@ mlir::OpFoldResult getDimSize(mlir::OpBuilder &b, mlir::Location loc, mlir::Valu
 
 /// The static extent of `dim`: 1 if `dims` does not name it, `ShapedType::kDynamic` if it is dynamic.
 int64_t getStaticDimSize(mlir::Value value, DimsAttr dims, Dim dim);
+
+inline int64_t NamedOperand::size(Dim dim) const { return getStaticDimSize(value, dims, dim); }
 
 /// The number of batches of queries or keys; a ragged sequence is a batch.
 mlir::OpFoldResult getBatches(mlir::OpBuilder &b, ScoringOpInterface op, Role role);

@@ -198,9 +198,19 @@ def Attn_LinearOp : Attn_Op<"linear", [Pure, AttrSizedOperandSegments, IsolatedF
     - `state(%s : type)`: the initial state, 0 by default. For each batch and KV head (the dimensions that the key has) a
       matrix of head size of keys × head size of values. `normalize` adds a last column, for the values of 1.
     - The second result is the state after the last position.
+    - `decay_columns(%g[b,s,h,d] : type)`: decay factors of the columns of the state in place of its rows (`d`: elements
+      of the value).
+    - `transposed`: the transpose of the map from values to outputs, which gradients consist of. Positions are visited
+      from the last to the first, the state decays after the query has read it, and the second result is the state before
+      the first position:
+
+          S ← S + φ(k) ⊗ v,  o = scale · Sᵀ φ(q),  S ← exp(decay) · S
+
+      The roles of heads are exchanged as well: every query head has a state, to which a group of heads of keys and
+      values is added. Not with `beta` or `normalize`.
 
     Head sizes must be static; all other extents may be `?`. The number of query heads is a multiple of the number of KV
-    heads.
+    heads; with `transposed` the number of KV heads is a multiple of the number of query heads.
 
     ```mlir
     %o, %next = attn.linear %q[b,s,h,d], %k[b,s,h,d], %v[b,s,h,d] causal scale(0.125) decay(%g[b,s,h] : tensor<?x?x4xf32>)
@@ -215,7 +225,7 @@ def Attn_LinearOp : Attn_Op<"linear", [Pure, AttrSizedOperandSegments, IsolatedF
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<Attn_AxesAttr>:$decay_axes,
                        OptionalAttr<Attn_AxesAttr>:$beta_axes, OptionalAttr<F64Attr>:$scale, UnitAttr:$causal,
-                       UnitAttr:$normalize);
+                       UnitAttr:$normalize, UnitAttr:$decays_columns, UnitAttr:$transposed);
   let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$final_state);
   let regions = (region MaxSizedRegion<1>:$feature);
   let hasCustomAssemblyFormat = 1;
@@ -226,7 +236,13 @@ def Attn_LinearOp : Attn_Op<"linear", [Pure, AttrSizedOperandSegments, IsolatedF
     ::mlir::FloatType getStateType() {
       return ::saccade::attn::getScoreType(::mlir::getElementTypeOrSelf(getQuery().getType()));
     }
-    /// The dimensions of the state before its rows and columns: those of b and h that the key has.
+    /// The operand each of whose heads has a state: the key or, if transposed, the query.
+    ::saccade::attn::NamedOperand getStateOwner();
+    /// The operand with a group of heads for each state: the query or, if transposed, the key.
+    ::saccade::attn::NamedOperand getGrouped();
+    /// The operand whose size of `dim` decay, beta and the state have.
+    ::saccade::attn::NamedOperand getFactorOwner(::saccade::attn::Dim dim);
+    /// The dimensions of the state before its rows and columns: those of b and h that its owner has.
     ::llvm::SmallVector<::saccade::attn::Dim> getStateDims();
   }];
 }
