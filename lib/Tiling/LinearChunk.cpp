@@ -22,9 +22,25 @@ Value ChunkEmitter::filled(ArrayRef<int64_t> shape, double value) {
 }
 
 Value ChunkEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums) {
+  if (cast<ShapedType>(sums.getType()).getDimSize(1) == 1)
+    return matrixVector(lhs, rhs, sums);
   int64_t block = std::max(rows, matmulBlock);
   return StructuredEmitter::matmul(lhs, rhs, {sums, {0, 1}},
                                    attn::ScheduleAttr::get(b.getContext(), block, block, block));
+}
+
+Value ChunkEmitter::matrixVector(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  unsigned column = rhs.loops[0] == 1 ? 0 : 1;
+  auto columnOf = [&](Value x, unsigned dim) {
+    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, x);
+    extents[dim] = one;
+    return slice(x, {zero, zero}, extents, {dim != 0, dim != 1});
+  };
+  SmallVector<unsigned> loops = lhs.loops[0] == 0 ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{1, 0};
+  Value result = rowSums({{lhs.value, loops}, {columnOf(rhs.value, column), {1}}}, columnOf(sums, 1));
+  return tensor::InsertSliceOp::create(b, loc, result, sums, ArrayRef<OpFoldResult>{zero, zero},
+                                       tensor::getMixedSizes(b, loc, sums), SmallVector<OpFoldResult>(2, one));
 }
 
 Value ChunkEmitter::rowSums(ArrayRef<IndexedOperand> factors, Value sums) {

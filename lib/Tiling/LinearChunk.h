@@ -25,6 +25,8 @@ struct ChunkEmitter : StructuredEmitter {
 
   /// sums + Σ lhs · rhs, where loops 0, 1, 2 are m, n, k.
   Value matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums);
+  /// The same for one column, as a structured op that is not a matmul: register tiles would be wasted on it.
+  Value matrixVector(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums);
   /// sums + the row sums of factors[0] or of factors[0] · factors[1]; loop 0 is the row, loop 1 is reduced.
   Value rowSums(llvm::ArrayRef<IndexedOperand> factors, Value sums);
   /// x · factor, element by element, in place.
