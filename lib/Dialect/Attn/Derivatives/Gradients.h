@@ -55,6 +55,7 @@ GradientRule findGradientRule(mlir::Operation *op);
 
 // One rule for each family of ops.
 mlir::LogicalResult differentiateAttention(mlir::Operation *op, Gradients &gradients);
+mlir::LogicalResult differentiateLinear(mlir::Operation *op, Gradients &gradients);
 mlir::LogicalResult differentiateStructured(mlir::Operation *op, Gradients &gradients);
 
 } // namespace saccade::attn

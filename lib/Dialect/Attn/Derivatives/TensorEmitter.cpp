@@ -10,12 +10,12 @@ RankedTensorType saccade::attn::getGradientType(Value value) {
   return tensor ? tensor : RankedTensorType::get({}, value.getType());
 }
 
-Value TensorEmitter::zeros(ArrayRef<OpFoldResult> extents, RankedTensorType type) {
+Value TensorEmitter::filled(ArrayRef<OpFoldResult> extents, RankedTensorType type, double element) {
   Value empty = tensor::EmptyOp::create(b, loc, extents, type.getElementType());
   if (empty.getType() != type)
     empty = tensor::CastOp::create(b, loc, type, empty);
-  Value zero = arith::ConstantOp::create(b, loc, b.getFloatAttr(type.getElementType(), 0));
-  return linalg::FillOp::create(b, loc, zero, empty).getResult(0);
+  Value constant = arith::ConstantOp::create(b, loc, b.getFloatAttr(type.getElementType(), element));
+  return linalg::FillOp::create(b, loc, constant, empty).getResult(0);
 }
 
 Value TensorEmitter::zeros(Value like, Type element) {

@@ -22,7 +22,10 @@ struct TensorEmitter {
 
   /// A tensor of zeros with the extents of `like` and elements of type `element`.
   mlir::Value zeros(mlir::Value like, mlir::Type element);
-  mlir::Value zeros(llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::RankedTensorType type);
+  mlir::Value zeros(llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::RankedTensorType type) {
+    return filled(extents, type, 0);
+  }
+  mlir::Value filled(llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::RankedTensorType type, double element);
   /// A `linalg.generic` with one output. Loops that the output map does not name are reductions.
   mlir::Value generic(llvm::ArrayRef<Indexed> inputs, Indexed output, Body body);
   /// The same, from zeros, for an output with the extents of `like`. `map` is a projected permutation, also with

@@ -83,6 +83,7 @@ static LogicalResult differentiateScalar(Operation *op, Gradients &gradients) {
 GradientRule saccade::attn::findGradientRule(Operation *op) {
   return llvm::TypeSwitch<Operation *, GradientRule>(op)
       .Case<AttentionOp>([](auto) { return differentiateAttention; })
+      .Case<LinearOp>([](auto) { return differentiateLinear; })
       .Case<linalg::LinalgOp>([](auto) { return differentiateStructured; })
       .Case<tensor::CastOp>([](auto) { return differentiateCast; })
       .Case<tensor::ExtractSliceOp>([](auto) { return differentiateExtractSlice; })

@@ -91,3 +91,21 @@ func.func @calls(%x: tensor<4xf32>) -> tensor<4xf32> attributes {attn.gradient} 
 func.func @identity(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+func.func @delta(%q: tensor<4x8xf32>, %beta: tensor<4xf32>) -> tensor<4x8xf32> attributes {attn.gradient} {
+  // expected-error @below {{'delta' cannot be differentiated: no rule for the delta rule ('beta') of 'attn.linear'}}
+  %o = attn.linear %q[s,d], %q[s,d], %q[s,d] causal beta(%beta[s] : tensor<4xf32>)
+      : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @transposed(%q: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {attn.gradient} {
+  // expected-error @below {{'transposed' cannot be differentiated: no rule for 'transposed' of 'attn.linear'}}
+  %o = attn.linear %q[s,d], %q[s,d], %q[s,d] transposed
+      : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
