@@ -294,6 +294,10 @@ LogicalResult LinearTasks::rewrite() {
   factors = op.getDecaysColumns() ? valueDepth : depth;
   SmallVector<OpFoldResult> tasks = {sizeOf(op.getQuery(), op.getQueryDims(), Dim::Batch),
                                      sizeOf(op.getStateOwner(), Dim::Head)};
+  if (llvm::any_of(tasks, [](OpFoldResult count) { return isConstantIntValue(count, 0); })) {
+    rewriter.replaceOp(op, inits); // without elements
+    return success();
+  }
   auto loop = scf::ForallOp::create(b, loc, tasks, inits, /*mapping=*/std::nullopt);
   {
     OpBuilder::InsertionGuard guard(b);

@@ -45,3 +45,13 @@ func.func @transposed(%q: tensor<2x?x8xf32>, %k: tensor<4x?x8xf32>) -> tensor<2x
     : (tensor<2x?x8xf32>, tensor<4x?x8xf32>, tensor<4x?x8xf32>) -> tensor<2x?x8xf32>
   return %o : tensor<2x?x8xf32>
 }
+
+// Results without elements need no task.
+// CHECK-LABEL: func.func @no_batches
+// CHECK-NOT: scf.forall
+// CHECK: return
+func.func @no_batches(%x: tensor<0x?x8xf32>) -> tensor<0x?x8xf32> {
+  %o = attn.linear %x[b,s,d], %x[b,s,d], %x[b,s,d] causal
+    : (tensor<0x?x8xf32>, tensor<0x?x8xf32>, tensor<0x?x8xf32>) -> tensor<0x?x8xf32>
+  return %o : tensor<0x?x8xf32>
+}
