@@ -2,17 +2,21 @@
 
 `linear_attention` is the op `attn.linear`, which has a state of fixed size in place of the softmax. `performer` and
 `linformer` approximate softmax attention. All take torch CPU tensors or NumPy arrays [batch, heads, length, head_dim]
-and compile one program per element type and head dimensions in a process.
+and compile one program per element type and head dimensions in a process. PyTorch records their gradients.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from saccade import _operands
+from saccade import _arrays, _operands, _program
 from saccade._arrays import Array
+from saccade._library import on_cache_clear
 from saccade._opaque import opaque
+from saccade.attention import attention
 from saccade.module import compile
 
 if TYPE_CHECKING:
@@ -63,9 +67,12 @@ def linear_attention(
         state: the initial state [batch, KV heads, d, d_v], or d_v + 1 with `normalize`.
         return_state: also returns the final state.
 
+    PyTorch records gradients of all tensors, except with `beta`.
+
     Raises:
         ValueError: mismatched arguments, or an unknown feature map.
         TypeError: an element type other than float64, float32, float16 or bfloat16.
+        saccade.CompileError: a tensor requires grad, and `beta` is given: the delta rule has no gradient.
     """
     if feature_map not in FEATURE_MAPS:
         raise ValueError(f"feature_map is {feature_map!r}, expected one of {', '.join(FEATURE_MAPS)}")
@@ -95,10 +102,14 @@ def linear_attention(
     results = [f"tensor<?x?x?x{width}x{element}>"] + [kept] * return_state
     names = ", ".join(f"%r{i}" for i in range(len(results)))
     inputs = ", ".join(f"%{name}: {type}" for name, _, type in arguments)
-    text = (f"func.func @linear_attention({inputs}) -> ({', '.join(results)}) {{\n"
+    text = (f"func.func @linear_attention({inputs})\n    -> ({', '.join(results)}) {{\n"
             f"  {names} = attn.linear %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] {' '.join(clauses)}\n"
             f"    : ({types}) -> ({', '.join(results)})\n  return {names} : {', '.join(results)}\n}}\n")  # fmt: skip
-    return compile(text)["linear_attention"](*(value for _, value, _ in arguments))
+    values = [value for _, value, _ in arguments]
+    if not _is_recorded(*values):
+        return compile(text)["linear_attention"](*values)
+    needed = [getattr(value, "requires_grad", False) for value in values]
+    return _differentiable(_program.differentiated(text, needed), "linear_attention")(*values)
 
 
 @opaque
@@ -112,10 +123,12 @@ def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool =
         causal: a query attends to keys up to its own position.
 
     For stability, φ is divided by the exponential of its largest exponent (per query, and per head for keys); these
-    factors cancel.
+    factors cancel. PyTorch records gradients of all tensors.
     """
     features, head_dim = projection.shape
     element = _element(q)
+    if _is_recorded(q, k, v, projection):
+        return _performer_of_tensors(q, k, v, projection, causal)
     text = performer_program(element, head_dim, v.shape[-1], features, causal)
     return compile(text)["performer"](q, k, v, projection)
 
@@ -129,7 +142,13 @@ def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_proj
         q, k, v: [batch, heads, length, head_dim].
         key_projection: E, [rank, key length].
         value_projection: F, [rank, key length].
+
+    PyTorch records gradients of all tensors.
     """
+    if _is_recorded(q, k, v, key_projection, value_projection):
+        torch = _arrays.torch_module()
+        e, f = (torch.as_tensor(x) for x in (key_projection, value_projection))
+        return attention(q, torch.matmul(e, k), torch.matmul(f, v))
     text = linformer_program(_element(q), q.shape[-1], v.shape[-1])
     return compile(text)["linformer"](q, k, v, key_projection, value_projection)
 
@@ -173,6 +192,37 @@ def linformer_program(element: str, head_dim: int, head_dim_v: int) -> str:
     types = {"x": f"?x?x?x{head_dim}", "v": f"?x?x?x{head_dim_v}", "p": "?x?"}
     aliases = [f"!{name} = tensor<{shape}x{element}>" for name, shape in types.items()] + [f"!e = {element}"]
     return "\n".join(aliases) + _LINFORMER + _project("x") + _project("v")
+
+
+def _is_recorded(*values: Any) -> bool:
+    """Whether PyTorch records the gradient of one of the values."""
+    torch = _arrays.torch_module()
+    return torch is not None and torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in values)
+
+
+@functools.lru_cache(maxsize=256)
+def _differentiable(text: str, name: str) -> Callable[..., Any]:
+    from saccade.torch.compiled_gradients import differentiable  # imported late: it imports torch
+
+    return differentiable(compile(text), name)
+
+
+on_cache_clear(_differentiable.cache_clear)
+
+
+def _performer_of_tensors(q: Any, k: Any, v: Any, projection: Any, causal: bool) -> Any:
+    """`performer` with features that PyTorch computes and differentiates."""
+    torch = _arrays.torch_module()
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    w = torch.as_tensor(projection).to(wide)
+
+    def features(x: Any, shared: tuple[int, ...]) -> Any:
+        scaled = x.to(wide) * w.shape[1] ** -0.25
+        exponents = scaled @ w.T - scaled.square().sum(-1, keepdim=True) / 2
+        return (exponents - exponents.detach().amax(shared, keepdim=True)).exp()
+
+    found = linear_attention(features(q, (-1,)), features(k, (-2, -1)), v.to(wide), causal=causal, normalize=True)
+    return found.to(q.dtype)
 
 
 def _without_widening(body: str) -> str:

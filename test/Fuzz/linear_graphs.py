@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --first-seed 0 --count 40
+# RUN: %python %s --first-seed 0 --count 12 --gradients
 """Random linear attention against the float64 reference.
 
-Usage: linear_graphs.py [--first-seed N] [--count N] [--seed N] [--run "saccade-run ..."] [--keep FOLDER]
+Usage: linear_graphs.py [--first-seed N] [--count N] [--seed N] [--gradients] [--run "saccade-run ..."] [--keep FOLDER]
 The seed determines element types, extents, grouped heads, layouts, static and dynamic shapes, causal or not, decay of any
 shape and strength, the delta rule, feature maps, normalized outputs, initial and final state. A failing program is
-kept, and its seed reproduces it.
+kept, and its seed reproduces it. With --gradients, the gradient function is compared with the reference as well, and in
+float64 with the difference of the results along a random direction of all arguments.
 """
 
 import argparse
@@ -34,10 +36,11 @@ FEATURES = {
 class Graph:
     """One op with its arguments; all of it follows from the seed."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, gradients=False, element=None):
         self.seed, self.rng, self.numbers = seed, random.Random(seed), np.random.default_rng(seed)
         rng = self.rng
         self.element = rng.choice(["f32"] * 4 + ["bf16", "f16", "f64"])
+        self.element = element or self.element
         self.wide = "f64" if self.element == "f64" else "f32"
         depth, value_depth = (rng.choice([1, 3, 8, 16, 33, 64]) for _ in range(2))
         heads, group, batch = rng.choice([1, 2, 3]), rng.choice([1, 1, 2, 3]), rng.choice([0, 1, 1, 2, 2])
@@ -52,7 +55,7 @@ class Graph:
         self.arguments, self.names = [], []
 
         q = self.tensor("q", self.layout, {**self.sizes, "h": heads * group, "s": queries})
-        delta = causal and rng.random() < 0.4
+        delta = causal and rng.random() < 0.4 and not gradients
         size = 0.5 / np.sqrt(depth) if delta else 1.0  # the delta rule requires keys of small norm
         k = self.tensor("k", self.layout, self.sizes, scale=size)
         v = self.tensor("v", self.layout, {**self.sizes, "d": value_depth})
@@ -61,6 +64,8 @@ class Graph:
         feature = rng.choice(["none", "elu", "relu"]) if not normalize else rng.choice(["elu", "relu"])
         if delta:
             feature = "none"  # long keys would make the state grow without bound
+        if gradients and feature == "relu":
+            feature = "elu"  # a difference across the kink of the other is no derivative
         if normalize:
             clauses.append("normalize")
         elif rng.random() < 0.5:
@@ -95,7 +100,9 @@ class Graph:
         names = ", ".join(f"%r{i}" for i in range(len(results)))
         dims = f"[{','.join(self.layout)}]"
         inputs = ", ".join(f"{name}: {type}" for name, type in self.names)
-        self.text = (f"func.func @graph({inputs}) -> ({', '.join(results)}) {{\n"
+        attribute = " attributes {attn.gradient}" if gradients else ""
+        self.results = results
+        self.text = (f"func.func @graph({inputs}) -> ({', '.join(results)}){attribute} {{\n"
                      f"  {names} = attn.linear {q[0]}{dims}, {k[0]}{dims}, {v[0]}{dims} {' '.join(clauses)}\n"
                      f"  : ({q[1]}, {k[1]}, {v[1]}) -> ({', '.join(results)})\n"
                      f"  return {names} : {', '.join(results)}\n}}\n")  # fmt: skip
@@ -116,21 +123,64 @@ class Graph:
         return self.argument(name, dims, sizes, values, self.element)
 
 
-def run(graph, command, folder):
+def run(graph, command, folder, gradients):
     folder.mkdir(parents=True, exist_ok=True)
     module = folder / "graph.mlir"
     module.write_text(graph.text)
-    line = [*command, str(module)]
-    for i, (values, element) in enumerate(graph.arguments):
-        file = folder / f"{i}.npy"
+
+    def save(name, values, element):
+        file = folder / f"{name}.npy"
         with np.errstate(over="ignore"):
             np.save(file, values.astype({"f64": np.float64, "f16": np.float16}.get(element, np.float32)))
-        line.append(f"--arg={file}:{element}")
-    done = subprocess.run([*line, "--check"], capture_output=True, text=True)
-    if done.returncode == 0:
+        return f"--arg={file}:{element}"
+
+    arguments = [save(i, *argument) for i, argument in enumerate(graph.arguments)]
+    lines = [["--entry=graph", *arguments]]
+    if gradients:
+        outputs = [(folder / f"result{i}.npy", type[:-1].rpartition("x")[2]) for i, type in enumerate(graph.results)]
+        lines[0] += [f"--out={file}" for file, _ in outputs]
+        lines.append(["--entry=graph_gradient", *arguments, *(f"--arg={file}:{element}" for file, element in outputs)])
+    for i, more in enumerate(lines):
+        line = [*command, str(module), *more]
+        if i == 1:
+            shapes = [np.load(file, mmap_mode="r").shape for file, _ in outputs]
+            line += [save(f"gradient{j}", graph.numbers.standard_normal(shape), element)
+                     for j, (shape, (_, element)) in enumerate(zip(shapes, outputs))]
+        done = subprocess.run([*line, "--check"], capture_output=True, text=True)
+        if done.returncode != 0:
+            told = (done.stdout + done.stderr)[:1500]
+            return f"seed {graph.seed}: exit code {done.returncode}\n{shlex.join(line)} --check\n{told}"
+    if not gradients:
         return None
-    told = (done.stdout + done.stderr)[:1500]
-    return f"seed {graph.seed}: exit code {done.returncode}\n{shlex.join(line)} --check\n{told}"
+    try:
+        return compare_with_difference(Graph(graph.seed, gradients, "f64"))
+    except Exception as error:
+        return f"seed {graph.seed}: {type(error).__name__}: {error}"
+
+
+def compare_with_difference(graph):
+    """The error of the derivative along a random direction, in float64."""
+    import saccade
+
+    program = saccade.compile(graph.text)
+    tuples = lambda values: values if isinstance(values, tuple) else (values,)
+    arguments = [np.asarray(values, np.float64) for values, _ in graph.arguments]
+    results = tuples(program.graph(*arguments))
+    seeds = [graph.numbers.standard_normal(result.shape) for result in results]
+    gradients = tuples(program.graph_gradient(*arguments, *results, *seeds))
+    directions = [np.asarray(graph.numbers.standard_normal(values.shape)) for values in arguments]
+
+    def loss(step):
+        moved = [np.asarray(values + step * direction) for values, direction in zip(arguments, directions)]
+        return sum((seed * result).sum() for seed, result in zip(seeds, tuples(program.graph(*moved))))
+
+    step = 1e-4
+    expected = (8 * (loss(step) - loss(-step)) - (loss(2 * step) - loss(-2 * step))) / (12 * step)
+    terms = [gradient * direction for gradient, direction in zip(gradients, directions)]
+    found, size = sum(term.sum() for term in terms), sum(np.abs(term).sum() for term in terms)
+    if abs(found - expected) <= 1e-8 * size:
+        return None
+    return f"seed {graph.seed}: derivative {found}, difference {expected}, sum of absolute terms {size}\n{graph.text}"
 
 
 def main():
@@ -138,16 +188,17 @@ def main():
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, help="only this one, and show the module")
+    parser.add_argument("--gradients", action="store_true", help="check gradient functions; no delta rule")
     parser.add_argument("--run", default="saccade-run --threads=2")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-linear")
     args = parser.parse_args()
     seeds = range(args.first_seed, args.first_seed + args.count) if args.seed is None else [args.seed]
-    graphs = [Graph(seed) for seed in seeds]
+    graphs = [Graph(seed, args.gradients) for seed in seeds]
     if args.seed is not None:
         print(graphs[0].text)
     with ThreadPoolExecutor(2) as workers:
         failures = [failure for failure in workers.map(
-            lambda graph: run(graph, shlex.split(args.run), args.keep / str(graph.seed)), graphs) if failure]
+            lambda graph: run(graph, shlex.split(args.run), args.keep / str(graph.seed), args.gradients), graphs) if failure]
     print("\n".join(failures) or f"{len(graphs)} graphs, none failed")
     return 1 if failures else 0
 

@@ -1,0 +1,61 @@
+// Compiled gradient functions of linear attention agree with the reference, which evaluates their ops position by position
+// in float64. The results of the function are passed on to the gradient function.
+
+// The gradients of queries, keys and values are linear attentions, in part transposed, and so is the sum over later positions
+// for the gradient of the decay.
+// RUN: saccade-opt --attn-differentiate %s | FileCheck %s
+// CHECK-LABEL: func.func @decay_gradient
+// CHECK: attn.linear %[[U:.*]][b,h,s,d], %[[V:.*]][b,h,s,d], %[[K:.*]][b,h,s,d] causal decay(
+// CHECK: attn.linear %[[V]][b,h,s,d], %[[U]][b,h,s,d], %[[Q:.*]][b,h,s,d] causal transposed decay(
+// CHECK: attn.linear %[[K]][b,h,s,d], %[[Q]][b,h,s,d], %[[U]][b,h,s,d] causal transposed decay(
+// CHECK: attn.linear {{.*}} causal transposed state(
+// CHECK-LABEL: func.func @decay_of_rows_gradient
+// CHECK: attn.linear {{.*}} causal decay_columns(
+// CHECK: attn.linear {{.*}} causal transposed decay_columns(
+// CHECK: attn.linear {{.*}} causal transposed decay(
+
+// RUN: saccade-run %s --entry=decay --check --arg=2x4x70x16:f32:1 --arg=2x2x70x16:f32:2 --arg=2x2x70x24:f32:3 --arg=2x2x70:f32:4 --arg=2x2x16x24:f32:5 --out=%t.o.npy --out=%t.s.npy
+// RUN: saccade-run %s --entry=decay_gradient --check --arg=2x4x70x16:f32:1 --arg=2x2x70x16:f32:2 --arg=2x2x70x24:f32:3 --arg=2x2x70:f32:4 --arg=2x2x16x24:f32:5 --arg=%t.o.npy --arg=%t.s.npy --arg=2x4x70x24:f32:6 --arg=2x2x16x24:f32:7
+func.func @decay(%q: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>, %v: tensor<2x2x?x24xf32>, %g: tensor<2x2x?xf32>,
+                 %s: tensor<2x2x16x24xf32>) -> (tensor<2x4x?x24xf32>, tensor<2x2x16x24xf32>) attributes {attn.gradient} {
+  // Decays are at most 1.
+  %c2 = arith.constant 2 : index
+  %n = tensor.dim %g, %c2 : tensor<2x2x?xf32>
+  %d0 = tensor.empty(%n) : tensor<2x2x?xf32>
+  %d = linalg.generic {indexing_maps = [affine_map<(b, h, s) -> (b, h, s)>, affine_map<(b, h, s) -> (b, h, s)>],
+      iterator_types = ["parallel", "parallel", "parallel"]} ins(%g : tensor<2x2x?xf32>) outs(%d0 : tensor<2x2x?xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %tenth = arith.constant -0.1 : f32
+    %square = arith.mulf %x, %x : f32
+    %r = arith.mulf %square, %tenth : f32
+    linalg.yield %r : f32
+  } -> tensor<2x2x?xf32>
+  %o, %t = attn.linear %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] causal scale(0.25) decay(%d[b,h,s] : tensor<2x2x?xf32>)
+      state(%s : tensor<2x2x16x24xf32>)
+      : (tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x24xf32>)
+      -> (tensor<2x4x?x24xf32>, tensor<2x2x16x24xf32>)
+  return %o, %t : tensor<2x4x?x24xf32>, tensor<2x2x16x24xf32>
+}
+
+// RUN: saccade-run %s --entry=decay_of_rows --check --arg=40x2x8:f32:1 --arg=40x2x8:f32:2 --arg=40x2x8:f32:3 --arg=8:f32:4 --out=%t.o.npy
+// RUN: saccade-run %s --entry=decay_of_rows_gradient --check --arg=40x2x8:f32:1 --arg=40x2x8:f32:2 --arg=40x2x8:f32:3 --arg=8:f32:4 --arg=%t.o.npy --arg=40x2x8:f32:5
+func.func @decay_of_rows(%q: tensor<?x2x8xf32>, %k: tensor<?x2x8xf32>, %v: tensor<?x2x8xf32>, %g: tensor<8xf32>)
+    -> tensor<?x2x8xf32> attributes {attn.gradient} {
+  %e = tensor.empty() : tensor<8xf32>
+  %d = linalg.map { math.absf } ins(%g : tensor<8xf32>) outs(%e : tensor<8xf32>)
+  %m = linalg.map { arith.negf } ins(%d : tensor<8xf32>) outs(%e : tensor<8xf32>)
+  %o = attn.linear %q[s,h,d], %k[s,h,d], %v[s,h,d] causal decay(%m[d] : tensor<8xf32>)
+      : (tensor<?x2x8xf32>, tensor<?x2x8xf32>, tensor<?x2x8xf32>) -> tensor<?x2x8xf32>
+  return %o : tensor<?x2x8xf32>
+}
+
+// RUN: saccade-run %s --entry=normalized --check --arg=70x16:bf16:1 --arg=50x16:bf16:2 --arg=50x16:bf16:3 --out=%t.o.npy
+// RUN: saccade-run %s --entry=normalized_gradient --check --arg=70x16:bf16:1 --arg=50x16:bf16:2 --arg=50x16:bf16:3 --arg=%t.o.npy:bf16 --arg=70x16:bf16:4
+func.func @normalized(%q: tensor<?x16xbf16>, %k: tensor<?x16xbf16>, %v: tensor<?x16xbf16>) -> tensor<?x16xbf16>
+    attributes {attn.gradient} {
+  %o = attn.linear %q[s,d], %k[s,d], %v[s,d] normalize feature(%x) {
+      %r = math.exp %x : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xbf16>, tensor<?x16xbf16>, tensor<?x16xbf16>) -> tensor<?x16xbf16>
+  return %o : tensor<?x16xbf16>
+}
