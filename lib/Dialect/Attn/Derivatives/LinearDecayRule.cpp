@@ -89,7 +89,7 @@ private:
     return tensor::CollapseShapeOp::create(b, loc, collapsed, sums, groups);
   }
 
-  /// The same summed over all positions at which one decay factor is applied: term i counts for i + 1 of them.
+  /// The same, accumulated over all positions at which one decay factor is applied: term i counts for i + 1 of them.
   Value sumOverAll() {
     Value like = op.getDecay(), sums = emitTerms(like);
     if (Value ofState = emitStateTerm(like))
@@ -164,7 +164,7 @@ private:
     return AffineMap::get(loops.size(), 0, indices, b.getContext());
   }
 
-  /// ±x · gradient, summed over what the decay does not have.
+  /// The sum of ±x · gradient over what the decay does not have.
   Value emitProducts(Value like, Value x, Value gradient, DimsAttr dims, bool isGrouped, bool isNegative) {
     SmallVector<unsigned> own, loops;
     for (Dim dim : dims.getDims()) {

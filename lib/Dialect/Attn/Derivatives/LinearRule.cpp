@@ -168,7 +168,8 @@ private:
                          /*isTransposed=*/true, /*decaysColumns=*/false, stateGradient, finalState);
     Value gradient = made.getOutput();
     if (isWhole && op.getNormalize())
-      gradient = firstColumns({gradient, value.dims}, getStaticDimSize(value.value, value.dims, Dim::Depth));
+      gradient =
+          columns(gradient, *value.dims.position(Dim::Depth), 0, getStaticDimSize(value.value, value.dims, Dim::Depth));
     gradients.add(op.getValue(), gradient);
     if (hasState)
       gradients.add(op.getState(), made.getFinalState());
@@ -190,12 +191,8 @@ private:
     Named ones = {e.filled(extents, RankedTensorType::get(shape, type), 1), value.dims};
     Value column;
     if (state) {
-      auto stateType = cast<RankedTensorType>(state.getType());
-      SmallVector<OpFoldResult> offsets(stateType.getRank(), b.getIndexAttr(0)),
-          ones(offsets.size(), b.getIndexAttr(1)), stateSizes = tensor::getMixedSizes(b, loc, state);
-      offsets.back() = b.getIndexAttr(stateType.getShape().back() - 1);
-      stateSizes.back() = b.getIndexAttr(1);
-      column = tensor::ExtractSliceOp::create(b, loc, state, offsets, stateSizes, ones);
+      unsigned last = cast<RankedTensorType>(state.getType()).getRank() - 1;
+      column = columns(state, last, cast<RankedTensorType>(state.getType()).getDimSize(last) - 1, 1);
     }
     Value divisors =
         emit(query, key, ones, dims, outputShape, /*isTransposed=*/false, /*decaysColumns=*/false, column).getOutput();
@@ -236,12 +233,18 @@ private:
 
   SmallVector<OpFoldResult> sizes(Named x) { return tensor::getMixedSizes(b, loc, x.value); }
 
-  /// The first `count` columns of `x`.
-  Value firstColumns(Named x, int64_t count) {
-    SmallVector<OpFoldResult> offsets(x.dims.size(), b.getIndexAttr(0)), ones(offsets.size(), b.getIndexAttr(1)),
-        extents = sizes(x);
-    extents[*x.dims.position(Dim::Depth)] = b.getIndexAttr(count);
-    return tensor::ExtractSliceOp::create(b, loc, x.value, offsets, extents, ones);
+  /// Indices [first, first + count) of dimension `dim`.
+  Value columns(Value x, unsigned dim, int64_t first, int64_t count) {
+    auto from = cast<RankedTensorType>(x.getType());
+    SmallVector<int64_t> shape(from.getShape());
+    SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), ones(shape.size(), b.getIndexAttr(1)),
+        extents = tensor::getMixedSizes(b, loc, x);
+    shape[dim] = count;
+    offsets[dim] = b.getIndexAttr(first);
+    extents[dim] = b.getIndexAttr(count);
+    if (llvm::is_contained(shape, 0)) // no offset is within a statically empty tensor
+      return e.zeros(extents, from.clone(shape));
+    return tensor::ExtractSliceOp::create(b, loc, x, offsets, extents, ones);
   }
 
   /// `x` with one more column: `column`, which has the other dimensions, or ones.
@@ -253,6 +256,8 @@ private:
     int64_t count = shape[depth]++;
     whole[depth] = b.getIndexAttr(shape[depth]);
     Value into = e.filled(whole, RankedTensorType::get(shape, type), 1);
+    if (llvm::is_contained(shape, 0)) // no offset is within a statically empty tensor
+      return into;
     into = tensor::InsertSliceOp::create(b, loc, x.value, into, offsets, extents, ones);
     if (!column)
       return into;
