@@ -1,6 +1,7 @@
 """Time and memory of linear attention from 1,024 to 65,536 tokens, and the error of Performer by number of features.
 
-Each kind is one program for all lengths, called with batch 1, two heads and head_dim 64. Memory is the peak of a call
+Each kind is one program for all lengths, called with batch 1, two heads and head_dim 64; "backward" are the gradients of
+queries, keys, values and decay, without the forward pass. Memory is the peak of a call
 beyond its inputs and outputs, in a fresh process. The slope is that of log(time) over log(length): 1 is linear, 2 is
 quadratic.
 """
@@ -16,7 +17,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADS, DEPTH, FEATURES, RANK = 2, 64, 256, 256
 LENGTHS = [1024 << i for i in range(7)]
-KINDS = ["linear", "linear causal", "gated", "gated delta", "performer", "performer causal", "linformer", "softmax"]
+KINDS = ["linear", "linear causal", "gated", "gated delta", "performer", "performer causal", "linformer", "softmax",
+         "linear backward", "linear causal backward", "gated backward"]  # fmt: skip
 QUADRATIC = "softmax"
 MAX_QUADRATIC_LENGTH = 8192  # tokens
 
@@ -48,6 +50,7 @@ def problem(kind, length):
 
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((1, HEADS, length, DEPTH), dtype=np.float32) for _ in range(3))
+    is_backward, kind = kind.endswith(" backward"), kind.removesuffix(" backward")
     if kind == QUADRATIC:
         return lambda: saccade.attention(q, k, v)
     if kind == "linformer":
@@ -64,6 +67,16 @@ def problem(kind, length):
         k /= np.linalg.norm(k, axis=-1, keepdims=True)
     if not factors:
         factors = {"feature_map": "elu+1", "normalize": True}
+    if is_backward:
+        import torch
+
+        tensors = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
+        if "decay" in factors:
+            factors["decay"] = torch.from_numpy(factors["decay"]).requires_grad_()
+            tensors.append(factors["decay"])
+        output = saccade.linear_attention(*tensors[:3], causal=kind != "linear", **factors)
+        seed = torch.ones_like(output)
+        return lambda: torch.autograd.grad(output, tensors, seed, retain_graph=True)
     return lambda: saccade.linear_attention(q, k, v, causal=kind != "linear", **factors)
 
 
@@ -97,8 +110,9 @@ def peaks_of(kind, lengths):
         pathlib.Path("/proc/self/clear_refs").write_text("5")
         before = status("VmHWM")
         result = call()
-        found.append(max(0, status("VmHWM") - before - result.nbytes))
-        del call, result
+        results = result if isinstance(result, tuple) else (result,)
+        found.append(max(0, status("VmHWM") - before - sum(x.nbytes for x in results)))
+        del call, result, results
     return found
 
 

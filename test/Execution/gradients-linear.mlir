@@ -16,6 +16,8 @@
 
 // RUN: saccade-run %s --entry=decay --check --arg=2x4x70x16:f32:1 --arg=2x2x70x16:f32:2 --arg=2x2x70x24:f32:3 --arg=2x2x70:f32:4 --arg=2x2x16x24:f32:5 --out=%t.o.npy --out=%t.s.npy
 // RUN: saccade-run %s --entry=decay_gradient --check --arg=2x4x70x16:f32:1 --arg=2x2x70x16:f32:2 --arg=2x2x70x24:f32:3 --arg=2x2x70:f32:4 --arg=2x2x16x24:f32:5 --arg=%t.o.npy --arg=%t.s.npy --arg=2x4x70x24:f32:6 --arg=2x2x16x24:f32:7
+// RUN: saccade-run %s --entry=decay --check --device=ptxsim --target=sm_80 --arg=2x4x12x16:f32:1 --arg=2x2x12x16:f32:2 --arg=2x2x12x24:f32:3 --arg=2x2x12:f32:4 --arg=2x2x16x24:f32:5 --out=%t.o.npy --out=%t.s.npy
+// RUN: saccade-run %s --entry=decay_gradient --check --device=ptxsim --target=sm_80 --arg=2x4x12x16:f32:1 --arg=2x2x12x16:f32:2 --arg=2x2x12x24:f32:3 --arg=2x2x12:f32:4 --arg=2x2x16x24:f32:5 --arg=%t.o.npy --arg=%t.s.npy --arg=2x4x12x24:f32:6 --arg=2x2x16x24:f32:7
 func.func @decay(%q: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>, %v: tensor<2x2x?x24xf32>, %g: tensor<2x2x?xf32>,
                  %s: tensor<2x2x16x24xf32>) -> (tensor<2x4x?x24xf32>, tensor<2x2x16x24xf32>) attributes {attn.gradient} {
   // Decays are at most 1.
