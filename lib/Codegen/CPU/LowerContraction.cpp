@@ -50,22 +50,6 @@ static scf::ForOp getInvariantLoop(Operation *op, Value operand) {
   return found;
 }
 
-/// The op that fills the result of `op` with zeros right before it, or null.
-static linalg::FillOp getZeroFill(linalg::LinalgOp op) {
-  Value result = op.getDpsInitOperand(0)->get();
-  for (Operation *previous = op->getPrevNode(); previous; previous = previous->getPrevNode()) {
-    auto fill = dyn_cast<linalg::FillOp>(previous);
-    if (fill && fill.getDpsInitOperand(0)->get() == result)
-      return matchPattern(fill.getDpsInputOperand(0)->get(), m_PosZeroFloat()) ? fill : linalg::FillOp();
-    bool isOther = llvm::none_of(previous->getOperands(), [&](Value operand) {
-      return isa<MemrefValue>(operand) && getBase(operand) == getBase(result);
-    });
-    if (previous->getNumRegions() && !isa<linalg::LinalgOp>(previous) || !isOther)
-      return nullptr;
-  }
-  return nullptr;
-}
-
 namespace {
 
 /// Rewrites one contraction: C[m, n] += Σ_k A[m, k] · B[n, k] over one m, n and k loop, inside loops over the others.

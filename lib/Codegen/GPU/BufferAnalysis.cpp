@@ -1,8 +1,8 @@
 //===- BufferAnalysis.cpp - Extents and contents of buffers -------------------===//
 #include "BufferAnalysis.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -50,24 +50,10 @@ std::optional<int64_t> device::boundOfExtent(linalg::LinalgOp op, unsigned loop)
 }
 
 bool device::takeZeroFill(linalg::LinalgOp op) {
-  Value result = op.getDpsInits()[0], root = getRoot(result);
   // Other values may be the same memory as a parameter of the kernel.
-  if (!isShared(result))
+  linalg::FillOp fill = isShared(op.getDpsInits()[0]) ? getZeroFill(op) : linalg::FillOp();
+  if (!fill)
     return false;
-  for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
-    if (auto fill = dyn_cast<linalg::FillOp>(before); fill && fill.getOutputs()[0] == result) {
-      if (!matchPattern(fill.getInputs()[0], m_AnyZeroFloat()))
-        return false;
-      fill->erase();
-      return true;
-    }
-    bool isUse = llvm::any_of(before->getOperands(), [&](Value operand) {
-      return isa<MemRefType>(operand.getType()) && getRoot(operand) == root;
-    });
-    if (before->getNumRegions() > 0 && !isa<linalg::LinalgOp>(before))
-      return false;
-    if (isUse && !isa<ViewLikeOpInterface>(before))
-      return false;
-  }
-  return false;
+  fill->erase();
+  return true;
 }

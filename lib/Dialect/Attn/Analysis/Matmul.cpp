@@ -5,6 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
@@ -53,4 +56,19 @@ MatmulBlock saccade::getMatmulBlock(linalg::LinalgOp op) {
       block.depth = schedule.getDepth();
   }
   return block;
+}
+
+linalg::FillOp saccade::getZeroFill(linalg::LinalgOp op) {
+  auto getBase = [](Value memory) { return memref::skipViewLikeOps(cast<MemrefValue>(memory)); };
+  Value result = op.getDpsInits()[0];
+  for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
+    if (auto fill = dyn_cast<linalg::FillOp>(before); fill && fill.getOutputs()[0] == result)
+      return matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) ? fill : linalg::FillOp();
+    bool isUse = !isa<ViewLikeOpInterface>(before) && llvm::any_of(before->getOperands(), [&](Value operand) {
+      return isa<MemrefValue>(operand) && getBase(operand) == getBase(result);
+    });
+    if (isUse || (before->getNumRegions() > 0 && !isa<linalg::LinalgOp>(before)))
+      return nullptr;
+  }
+  return nullptr;
 }

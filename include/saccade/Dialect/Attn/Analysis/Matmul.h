@@ -25,6 +25,10 @@ struct MatmulBlock {
 /// The block sizes in the schedule of `op`, with defaults for missing ones.
 MatmulBlock getMatmulBlock(mlir::linalg::LinalgOp op);
 
+/// The op that fills the result of `op`, a matmul on buffers, with zeros if no op between them uses that buffer, or
+/// null.
+mlir::linalg::FillOp getZeroFill(mlir::linalg::LinalgOp op);
+
 } // namespace saccade
 
 #endif // SACCADE_DIALECT_ATTN_ANALYSIS_MATMUL_H
