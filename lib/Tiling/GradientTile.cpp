@@ -93,8 +93,8 @@ GradientTile::Matrix GradientTile::matrix(Value tensor, DimsAttr dims, const Pla
   return {slice(tensor, place.offsets, place.sizes, isKept), *dims.position(Dim::Depth) < *dims.position(Dim::Seq)};
 }
 
-Value GradientTile::insert(Value matrix, Value into, const Place &place) {
-  return tensor::InsertSliceOp::create(b, loc, matrix, into, place.offsets, place.sizes,
+Value GradientTile::insert(Value part, Value into, const Place &place) {
+  return tensor::InsertSliceOp::create(b, loc, part, into, place.offsets, place.sizes,
                                        SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
 }
 

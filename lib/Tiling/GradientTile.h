@@ -45,6 +45,8 @@ struct GradientTile : StructuredEmitter {
   /// The slice of the task's sequence and of `heads` heads from `head` on, with all positions.
   Place placeOfHeads(attn::DimsAttr dims, attn::Role role, Value head, Value heads, int64_t headSize);
 
+  Value insert(Value part, Value into, const Place &place);
+
   /// Gradients that a task computes: of the queries of the group, of keys and values of the KV head, null if it does
   /// not compute them; and the accumulators of the captures.
   struct Gradients {
@@ -85,7 +87,6 @@ private:
   Place placeOfTile(attn::DimsAttr dims, mlir::OpFoldResult inBatch, Value head, Value begin, mlir::OpFoldResult count,
                     int64_t depth);
   Matrix matrix(Value tensor, attn::DimsAttr dims, const Place &place);
-  Value insert(Value matrix, Value into, const Place &place);
   Value rowsOf(Value tensor, const PairTile &tile);
   /// Rounds the sums of a tile and stores them in `into`. `inHead`: the head in `into`.
   Value store(Value sums, Value into, attn::DimsAttr dims, Value inHead, Value begin, mlir::OpFoldResult count,

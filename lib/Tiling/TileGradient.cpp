@@ -37,6 +37,8 @@ private:
   /// The slice of a result that a task computes: of the tile in `loop` if it has one.
   Place placeOf(scf::ForallOp loop, DimsAttr dims, Role role, Value head, Value heads, int64_t headSize, bool isTiled,
                 int64_t tile);
+  /// A part of a result with 0 for the keys beyond the length. The tiles store all others.
+  Value withoutInvalidKeys(Value part, DimsAttr dims);
   /// Emits the tasks that compute all gradients but those of the queries; these as well unless `query` is null.
   scf::ForallOp overKeyTiles(Value query, Value key, Value value, ValueRange accumulators);
   scf::ForallOp overQueryTiles(Value query);
@@ -93,6 +95,14 @@ void GradientTasks::insert(scf::ForallOp loop, ValueRange results, ArrayRef<Plac
                                           SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
 }
 
+Value GradientTasks::withoutInvalidKeys(Value part, DimsAttr dims) {
+  Place place{SmallVector<OpFoldResult>(dims.size(), b.getIndexAttr(0)), tensor::getMixedSizes(b, loc, part)};
+  unsigned position = *dims.position(Dim::Seq);
+  place.offsets[position] = validKeys;
+  place.sizes[position] = getAsOpFoldResult(sub(at.keys, validKeys));
+  return GradientTile::insert(filled(slice(part, place), 0.0), part, place);
+}
+
 scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, ValueRange accumulators) {
   // The accumulators of captures, and the gradients of queries, belong to one task of a head.
   bool isTiled = onDevice && !op.isRagged() && !query && accumulators.empty();
@@ -116,7 +126,13 @@ scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, V
   SmallVector<Value> results;
   for (auto [i, place, shared] : llvm::enumerate(places, loop.getRegionIterArgs())) {
     Value part = slice(shared, place);
-    results.push_back(i < places.size() - accumulators.size() ? filled(part, 0.0) : part);
+    bool isCapture = i >= places.size() - accumulators.size(), isQuery = query && i == 0;
+    if (isCapture || op.getCuSeqlens(isQuery ? Role::Query : Role::Key))
+      results.push_back(part); // begins with 0
+    else if (isQuery || isTiled)
+      results.push_back(filled(part, 0.0));
+    else
+      results.push_back(withoutInvalidKeys(part, i == (query ? 1 : 0) ? op.getKeyDims() : op.getValueDims()));
   }
   Gradients gradients;
   gradients.query = query, gradients.key = key, gradients.value = value;
