@@ -18,6 +18,7 @@ const Semantics *saccade::reference::semanticsOf(Operation *op) {
     addAttentionSemantics(table);
     addAttentionTileSemantics(table);
     addGradientSemantics(table);
+    addJvpSemantics(table);
     addLinearSemantics(table);
     addControlFlowSemantics(table);
     addTensorSemantics(table);

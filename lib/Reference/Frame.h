@@ -55,6 +55,7 @@ private:
 void addAttentionSemantics(SemanticsTable &table);
 void addAttentionTileSemantics(SemanticsTable &table);
 void addGradientSemantics(SemanticsTable &table);
+void addJvpSemantics(SemanticsTable &table);
 void addLinearSemantics(SemanticsTable &table);
 void addControlFlowSemantics(SemanticsTable &table);
 void addTensorSemantics(SemanticsTable &table);

@@ -155,7 +155,7 @@ private:
     Type type = scorer.scoreType;
     if (op.getGradient().empty())
       return frame.rounded(type, p * frame.rounded(type, dp - rowDelta));
-    FailureOr<Program *> program = scorer.runGradient(key, p, dp, rowDelta);
+    FailureOr<Program *> program = scorer.runDerivative(key, {p, scorer.scaledScore(key), dp, rowDelta});
     if (failed(program))
       return failure();
     SmallVector<int64_t> differentiated = op.getDifferentiatedCaptures();

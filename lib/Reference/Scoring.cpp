@@ -141,11 +141,14 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
       return failure();
     if (named.name == "tally")
       scorer.tallies.push_back(*bound);
+    else if (named.isMask())
+      scorer.mask = *bound;
+    else if (named.name == "score")
+      scorer.score = *bound;
+    else if (named.name == "weight")
+      scorer.weight = *bound;
     else
-      (named.isMask()           ? scorer.mask
-       : named.name == "score"  ? scorer.score
-       : named.name == "weight" ? scorer.weight
-                                : scorer.gradient) = *bound;
+      scorer.derivative = *bound, scorer.derivativeNumbers = named.numbers();
   }
   return scorer;
 }
@@ -180,14 +183,13 @@ FailureOr<int64_t> Scorer::enterBatch(int64_t batch) {
   return std::clamp<int64_t>(keyLength - at[3], 0, keys);
 }
 
-FailureOr<Program *> Scorer::runGradient(int64_t key, double probability, double product, double delta) {
-  double numbers[] = {probability, scaledScores[key], product, delta};
+FailureOr<Program *> Scorer::runDerivative(int64_t key, ArrayRef<double> numbers) {
   for (auto [i, number] : llvm::enumerate(numbers))
-    gradient->setArgument(i, Scalar{.real = number});
-  gradient->setArgument(7, Scalar{.integer = at[3] + key});
-  if (failed(gradient->run()))
+    derivative->setArgument(i, Scalar{.real = number});
+  derivative->setArgument(derivativeNumbers + 3, Scalar{.integer = at[3] + key});
+  if (failed(derivative->run()))
     return failure();
-  return gradient;
+  return derivative;
 }
 
 FailureOr<double> Scorer::modifiedWeight(int64_t key, double value) {
@@ -233,13 +235,23 @@ RowMax::RowMax(ArrayRef<double> scores) {
       score = each, key = i;
 }
 
+double Scorer::dotProduct(const NamedCells &a, const double *fromA, const NamedCells &b, const double *fromB) const {
+  int64_t depth = b.extent(Dim::Depth), strideA = a.stride(Dim::Depth), strideB = b.stride(Dim::Depth);
+  if (frame->isReversed() && depth > 0) {
+    fromA += (depth - 1) * strideA, fromB += (depth - 1) * strideB;
+    strideA = -strideA, strideB = -strideB;
+  }
+  bool isNarrow = frame->isRounded() && scoreType.isF32();
+  return (isNarrow ? dot<float> : dot<double>)(depth, fromA, strideA, fromB, strideB);
+}
+
 LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores) {
-  SmallVector<Program *> programs = {mask, score, weight, gradient};
+  SmallVector<Program *> programs = {mask, score, weight, derivative};
   programs.append(tallies);
   for (Program *program : programs) {
     if (!program)
       continue;
-    unsigned first = program == mask ? 0 : program == gradient ? 4 : 1;
+    unsigned first = program == mask ? 0 : program == derivative ? derivativeNumbers : 1;
     program->setArgument(first, Scalar{.integer = at[0] + batch});
     program->setArgument(first + 1, Scalar{.integer = at[1] + head});
     program->setArgument(first + 2, Scalar{.integer = at[2] + position});
@@ -247,14 +259,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
     program->setLength(attn::Role::Key, keyLength);
   }
   const double *q = query.at(batch, head, position), *k = key.at(batch, kvHead(head), 0);
-  int64_t depth = key.extent(Dim::Depth), step = key.stride(Dim::Seq);
-  int64_t queryStride = query.stride(Dim::Depth), keyStride = key.stride(Dim::Depth);
-  if (frame->isReversed() && depth > 0) {
-    q += (depth - 1) * queryStride, k += (depth - 1) * keyStride;
-    queryStride = -queryStride, keyStride = -keyStride;
-  }
-  bool isNarrow = frame->isRounded() && scoreType.isF32();
-  auto dotProduct = isNarrow ? dot<float> : dot<double>;
+  int64_t step = key.stride(Dim::Seq);
   scores.assign(keys, -INFINITY);
   scaledScores.assign(keys, 0);
   for (int64_t i = 0; i < keys; ++i) {
@@ -265,8 +270,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
       if (!mask->yielded(0).integer)
         continue;
     }
-    scores[i] = scaledScores[i] =
-        frame->rounded(scoreType, dotProduct(depth, q, queryStride, k + i * step, keyStride) * scale);
+    scores[i] = scaledScores[i] = frame->rounded(scoreType, dotProduct(query, q, key, k + i * step) * scale);
     if (score) {
       score->setArgument(4, Scalar{.integer = at[3] + i});
       score->setArgument(0, Scalar{.real = scores[i]});

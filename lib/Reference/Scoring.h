@@ -67,14 +67,18 @@ public:
   mlir::FailureOr<double> modifiedWeight(int64_t key, double value);
   /// The scaled score at `key` before the score region, for the row whose scores were computed last.
   double scaledScore(int64_t key) const { return scaledScores[key]; }
-  /// Runs the gradient region of `attn.gradient` at `key`, for the row whose scores were computed last.
-  mlir::FailureOr<Program *> runGradient(int64_t key, double probability, double product, double delta);
+  /// Runs the region of an `attn.gradient` or `attn.jvp` at `key`, for the row whose scores were computed last.
+  /// `numbers`: its arguments before the positions.
+  mlir::FailureOr<Program *> runDerivative(int64_t key, llvm::ArrayRef<double> numbers);
   /// Runs tally region `number` at `key`, for the row whose scores were computed last.
   mlir::LogicalResult tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount);
 
   /// Results of `attn.length`, and the absolute position (b, h, q, k) of element 0.
   int64_t queryLength = 0, keyLength = 0;
   int64_t at[4] = {0, 0, 0, 0};
+
+  /// Σ a · b along depth, in the type of scores.
+  double dotProduct(const NamedCells &a, const double *fromA, const NamedCells &b, const double *fromB) const;
 
   /// The KV head of a query head.
   int64_t kvHead(int64_t head) const { return head / (query.extent(attn::Dim::Head) / key.extent(attn::Dim::Head)); }
@@ -89,7 +93,8 @@ private:
   attn::ScoringOpInterface op;
   Frame *frame;
   double scale = 1;
-  Program *score = nullptr, *mask = nullptr, *weight = nullptr, *gradient = nullptr;
+  Program *score = nullptr, *mask = nullptr, *weight = nullptr, *derivative = nullptr;
+  unsigned derivativeNumbers = 0; ///< arguments of `derivative` before the positions
   std::vector<double> scaledScores;
   llvm::SmallVector<Program *> tallies;
 };

@@ -18,8 +18,8 @@ using namespace saccade;
 /// The maximum sum of head sizes for split-KV: eight keys with their values must fit in the shared memory of a CTA.
 static int64_t maxSplitHeadSizes(Type element) { return 48 * 1024 / 8 / (element.isF64() ? 8 : 4); }
 
-/// The largest tiles of a gradient, in bytes: every GPU has 64 KiB of shared memory for a CTA.
-static constexpr int64_t gradientTileBytes = 48 * 1024;
+/// The largest tiles of a derivative, in bytes: every GPU has 64 KiB of shared memory for a CTA.
+static constexpr int64_t derivativeTileBytes = 48 * 1024;
 
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t valueDepth, const GPUTarget &target) {
   // In the tensor-core kernel four threads share the accumulator of a row, with at most 128 elements per thread.
@@ -33,14 +33,14 @@ attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context) {
   return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/16, /*cols=*/256);
 }
 
-attn::ScheduleAttr saccade::scheduleGradientForGPU(Type element, int64_t depth, int64_t valueDepth,
-                                                   int64_t temporaries) {
+attn::ScheduleAttr saccade::scheduleDerivativeForGPU(Type element, int64_t depth, int64_t valueDepth,
+                                                     int64_t temporaries) {
   // Tiles of pairs and the sums of a tile are in shared memory, with operands of matmuls beside them.
   int64_t rows = 32, cols = 64, elementBytes = attn::getScoreType(element).getWidth() / 8;
   auto bytes = [&] {
     return (temporaries * rows * cols + std::max(rows * depth, cols * (depth + valueDepth))) * elementBytes;
   };
-  while (bytes() > gradientTileBytes && rows * cols > 16 * 8)
+  while (bytes() > derivativeTileBytes && rows * cols > 16 * 8)
     (cols > rows ? cols : rows) /= 2;
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, /*depth=*/0);
 }
@@ -49,6 +49,10 @@ attn::ScheduleAttr saccade::scheduleMatmul(MLIRContext *context) {
   // 4 × 8 accumulators per thread, which fit in registers together with their operands.
   return attn::ScheduleAttr::get(context, /*rows=*/64, /*cols=*/64, /*depth=*/16);
 }
+
+/// The number of tiles of pairs that a derivative has in shared memory: two of products, which the operands of the
+/// other matmuls replace, and what else its region yields.
+static int64_t countTemporaries(attn::DerivativeOpInterface op) { return op.getDerivativeTypes().size() + 1; }
 
 namespace {
 
@@ -72,18 +76,13 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
       if (!op.getSplitKvAttr() && fits && (isSplitKV || ShapedType::isDynamic(queries)))
         op.setSplitKvAttr(splitKV);
     });
-    getOperation().walk([&](attn::GradientOp op) {
+    getOperation().walk([&](attn::DerivativeOpInterface op) {
       int64_t depth = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth);
       int64_t valueDepth = attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth);
       bool isStatic = !ShapedType::isDynamic(depth) && !ShapedType::isDynamic(valueDepth);
-      // Weights and gradients of the scores; for each read of a capture an amount and at most its indices.
-      int64_t temporaries = 2;
-      for (int64_t capture : op.getReads()) {
-        auto tensor = dyn_cast<RankedTensorType>(op.getCaptures()[capture].getType());
-        temporaries += 1 + (tensor ? tensor.getRank() : 0);
-      }
       if (!op.getScheduleAttr() && isStatic)
-        op.setScheduleAttr(scheduleGradientForGPU(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, temporaries));
+        op.setScheduleAttr(
+            scheduleDerivativeForGPU(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, countTemporaries(op)));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatmul(op) && !op->hasAttr("schedule"))

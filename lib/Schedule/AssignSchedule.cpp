@@ -35,7 +35,7 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, 0);
 }
 
-attn::ScheduleAttr saccade::scheduleGradient(MLIRContext *context) {
+attn::ScheduleAttr saccade::scheduleDerivative(MLIRContext *context) {
   // Two tiles of pairs and the packed operands of a matmul fit in L2, and small tiles waste few pairs of a causal mask.
   return attn::ScheduleAttr::get(context, /*rows=*/96, /*cols=*/128, /*depth=*/0);
 }
@@ -78,9 +78,9 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       DEBUG_WITH_TYPE("attn-assign-schedule", llvm::dbgs() << op.getLoc() << ": " << op.getScheduleAttr() << ' '
                                                            << op.getSplitKvAttr() << '\n');
     });
-    getOperation().walk([&](attn::GradientOp op) {
+    getOperation().walk([&](attn::DerivativeOpInterface op) {
       if (!op.getScheduleAttr())
-        op.setScheduleAttr(scheduleGradient(&getContext()));
+        op.setScheduleAttr(scheduleDerivative(&getContext()));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (!isMatmul(op) || op->hasAttr("schedule"))

@@ -31,8 +31,8 @@ static LogicalResult verifyHeadSizes(Operation *op) {
   };
   if (auto attention = dyn_cast<attn::AttentionOp>(op))
     return verifyBoth(attention);
-  if (auto gradient = dyn_cast<attn::GradientOp>(op))
-    return verifyBoth(gradient);
+  if (auto derivative = dyn_cast<attn::DerivativeOpInterface>(op))
+    return verifyBoth(derivative);
   auto linear = dyn_cast<attn::LinearOp>(op);
   return linear ? verifyBoth(linear) : success();
 }
@@ -45,7 +45,7 @@ struct VerifyScheduled : saccade::impl::VerifyScheduledBase<VerifyScheduled> {
       if (failed(verifyHeadSizes(op)))
         return WalkResult::interrupt();
       auto structured = dyn_cast<linalg::LinalgOp>(op);
-      bool isTiled = isa<attn::AttentionOp, attn::GradientOp>(op) || (structured && isMatmul(structured));
+      bool isTiled = isa<attn::AttentionOp, attn::DerivativeOpInterface>(op) || (structured && isMatmul(structured));
       if (!isTiled || op->getAttrOfType<attn::ScheduleAttr>("schedule"))
         return WalkResult::advance();
       op->emitOpError() << "has no schedule after the schedule stage";

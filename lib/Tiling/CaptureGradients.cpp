@@ -114,7 +114,7 @@ SmallVector<Value> CaptureGradients::inits(Value sequences) {
   return accumulators;
 }
 
-SmallVector<StructuredEmitter::Place> CaptureGradients::places(const GradientPositions &at, ValueRange accumulators) {
+SmallVector<StructuredEmitter::Place> CaptureGradients::places(const TaskPositions &at, ValueRange accumulators) {
   OpFoldResult zero = e.b.getIndexAttr(0), one = e.b.getIndexAttr(1);
   SmallVector<StructuredEmitter::Place> places;
   for (auto [i, accumulator] : llvm::enumerate(accumulators)) {
@@ -169,8 +169,7 @@ SmallVector<Value> CaptureGradients::finish(ValueRange accumulators) {
 //===----------------------------------------------------------------------===//
 
 /// Emits an index of a pair of absolute positions. Its producers do not read tensors.
-Value CaptureGradients::emitScalar(const GradientPositions &at, Value value, Value query, Value key,
-                                   IRMapping &mapping) {
+Value CaptureGradients::emitScalar(const TaskPositions &at, Value value, Value query, Value key, IRMapping &mapping) {
   RegionArguments args = getRegionArguments(op.getGradient(), /*numbers=*/4);
   Value from[] = {args.batch, args.head, args.query, args.key};
   Value to[] = {at.absoluteBatch, at.absoluteHead, query, key};
@@ -190,7 +189,7 @@ Value CaptureGradients::emitScalar(const GradientPositions &at, Value value, Val
   return mapping.lookupOrDefault(value);
 }
 
-CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &at, const Capture &capture,
+CaptureGradients::Element CaptureGradients::elementAt(const TaskPositions &at, const Capture &capture,
                                                       Value accumulator, function_ref<Value(unsigned)> index,
                                                       bool isRun) {
   Element element;
@@ -218,8 +217,8 @@ CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &a
 }
 
 /// The element that `read` touches for a pair.
-CaptureGradients::Element CaptureGradients::elementAt(const GradientPositions &at, const Read &read, Value query,
-                                                      Value key, Value accumulator, bool isRun) {
+CaptureGradients::Element CaptureGradients::elementAt(const TaskPositions &at, const Read &read, Value query, Value key,
+                                                      Value accumulator, bool isRun) {
   IRMapping mapping;
   auto index = [&](unsigned dim) { return emitScalar(at, read.indices[dim], query, key, mapping); };
   return elementAt(at, captures[read.capture], accumulator, index, isRun);
@@ -237,7 +236,7 @@ Value CaptureGradients::addSum(const Capture &capture, Value accumulator, const 
 }
 
 /// Adds row `row` of the amounts to consecutive elements, as far as they exist.
-Value CaptureGradients::addRun(const GradientPositions &at, const Read &read, const PairTile &tile, Value row,
+Value CaptureGradients::addRun(const TaskPositions &at, const Read &read, const PairTile &tile, Value row,
                                Value amounts, Value accumulator) {
   Element element;
   Value query = e.add(tile.query, row), extent;
@@ -269,8 +268,8 @@ Value CaptureGradients::addRun(const GradientPositions &at, const Read &read, co
 }
 
 /// Adds one amount at a time. `tiles` are matrices of the indices that batch and head do not give, and of the amounts.
-Value CaptureGradients::scatter(const GradientPositions &at, const Read &read, ValueRange tiles, Value rows,
-                                Value columns, Value accumulator) {
+Value CaptureGradients::scatter(const TaskPositions &at, const Read &read, ValueRange tiles, Value rows, Value columns,
+                                Value accumulator) {
   const Capture &capture = captures[read.capture];
   Value zero = e.index(0), isAny = arith::ConstantIntOp::create(e.b, e.loc, 1, 1);
   for (int64_t dim = 0; dim < capture.rank(); ++dim)
@@ -311,7 +310,7 @@ SmallVector<Type> CaptureGradients::neededTypes() {
   return types;
 }
 
-SmallVector<Value> CaptureGradients::add(const GradientPositions &at, const PairTile &tile, ValueRange tiles,
+SmallVector<Value> CaptureGradients::add(const TaskPositions &at, const PairTile &tile, ValueRange tiles,
                                          ValueRange accumulators) {
   SmallVector<Value> next(accumulators);
   Value rows = e.asIndex(tile.queries.size), columns = e.asIndex(tile.keys.size), zero = e.index(0);
@@ -344,7 +343,7 @@ SmallVector<Value> CaptureGradients::add(const GradientPositions &at, const Pair
   return next;
 }
 
-SmallVector<Value> CaptureGradients::endHead(const GradientPositions &at, ValueRange accumulators) {
+SmallVector<Value> CaptureGradients::endHead(const TaskPositions &at, ValueRange accumulators) {
   SmallVector<Value> next(accumulators);
   for (const Read &read : reads) {
     if (read.access != Access::Relative)

@@ -7,25 +7,10 @@
 #ifndef SACCADE_LIB_TILING_CAPTUREGRADIENTS_H
 #define SACCADE_LIB_TILING_CAPTUREGRADIENTS_H
 
-#include "StructuredEmitter.h"
+#include "PairTile.h"
 #include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
 
 namespace saccade {
-
-/// The values of a task that indices are computed from.
-struct GradientPositions {
-  mlir::Value batch, kvHead, group, head; ///< relative; query heads per KV head
-  mlir::Value absoluteBatch, absoluteHead;
-  mlir::Value firstQuery, firstKey; ///< absolute position of element 0
-  mlir::Value queries, keys;        ///< extents of the sequence
-  mlir::Value queryEnd, keyEnd;     ///< results of `attn.length`
-};
-
-/// A tile of pairs of queries and keys; begins are relative to element 0.
-struct PairTile {
-  mlir::Value query, key;
-  StructuredEmitter::Extent queries, keys;
-};
 
 /// The accumulators of the captures of `op`, its differentiated captures first and then one vector of relative
 /// positions for each read that needs it.
@@ -36,16 +21,16 @@ public:
   /// The accumulators, filled with 0, before the parallel loop. `sequences`: the number of batches or ragged sequences.
   llvm::SmallVector<mlir::Value> inits(mlir::Value sequences);
   /// The part of each accumulator that a task owns.
-  llvm::SmallVector<StructuredEmitter::Place> places(const GradientPositions &at, mlir::ValueRange accumulators);
+  llvm::SmallVector<StructuredEmitter::Place> places(const TaskPositions &at, mlir::ValueRange accumulators);
 
   /// The results of the elementwise op that `add` reads, among those that the region yields after the first: element
   /// types, null for a result that is not needed.
   llvm::SmallVector<mlir::Type> neededTypes();
   /// Adds a tile. `tiles`: the needed results for all of its pairs.
-  llvm::SmallVector<mlir::Value> add(const GradientPositions &at, const PairTile &tile, mlir::ValueRange tiles,
+  llvm::SmallVector<mlir::Value> add(const TaskPositions &at, const PairTile &tile, mlir::ValueRange tiles,
                                      mlir::ValueRange accumulators);
   /// Adds the sums by relative position to the gradients, at the end of a query head.
-  llvm::SmallVector<mlir::Value> endHead(const GradientPositions &at, mlir::ValueRange accumulators);
+  llvm::SmallVector<mlir::Value> endHead(const TaskPositions &at, mlir::ValueRange accumulators);
   /// The gradients of the captures, from all accumulators.
   llvm::SmallVector<mlir::Value> finish(mlir::ValueRange accumulators);
 
@@ -75,7 +60,7 @@ private:
     }
   };
   Access accessOf(mlir::ValueRange indices);
-  mlir::Value emitScalar(const GradientPositions &at, mlir::Value value, mlir::Value query, mlir::Value key,
+  mlir::Value emitScalar(const TaskPositions &at, mlir::Value value, mlir::Value query, mlir::Value key,
                          mlir::IRMapping &mapping);
   /// Indices of an element, and whether it exists.
   struct Element {
@@ -84,14 +69,14 @@ private:
   };
   /// The element at `index(dim)` in every dimension that batch and head do not index. With `isRun`, the index of the
   /// last dimension is not checked.
-  Element elementAt(const GradientPositions &at, const Capture &capture, mlir::Value accumulator,
+  Element elementAt(const TaskPositions &at, const Capture &capture, mlir::Value accumulator,
                     llvm::function_ref<mlir::Value(unsigned dim)> index, bool isRun = false);
-  Element elementAt(const GradientPositions &at, const Read &read, mlir::Value query, mlir::Value key,
+  Element elementAt(const TaskPositions &at, const Read &read, mlir::Value query, mlir::Value key,
                     mlir::Value accumulator, bool isRun);
   mlir::Value addSum(const Capture &capture, mlir::Value accumulator, const Element &element, mlir::Value amounts);
-  mlir::Value addRun(const GradientPositions &at, const Read &read, const PairTile &tile, mlir::Value row,
+  mlir::Value addRun(const TaskPositions &at, const Read &read, const PairTile &tile, mlir::Value row,
                      mlir::Value amounts, mlir::Value accumulator);
-  mlir::Value scatter(const GradientPositions &at, const Read &read, mlir::ValueRange tiles, mlir::Value rows,
+  mlir::Value scatter(const TaskPositions &at, const Read &read, mlir::ValueRange tiles, mlir::Value rows,
                       mlir::Value columns, mlir::Value accumulator);
   mlir::Value extentOf(mlir::Value accumulator, const Capture &capture, unsigned dim);
 

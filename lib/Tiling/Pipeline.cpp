@@ -25,6 +25,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   pm.addNestedPass<func::FuncOp>(createFoldBias());
   pm.addNestedPass<func::FuncOp>(createTileLinear());
   pm.addNestedPass<func::FuncOp>(createTileGradient({/*gpu=*/forGPU}));
+  pm.addNestedPass<func::FuncOp>(createTileJvp({/*gpu=*/forGPU}));
   // Tiles only ops outside of the tasks of attention.
   TileLinalgOptions limits;
   if (forGPU)

@@ -24,86 +24,28 @@ namespace {
 class GradientTasks : GradientTile {
 public:
   GradientTasks(IRRewriter &rewriter, GradientOp op, bool onDevice)
-      : GradientTile(rewriter, op, onDevice), rewriter(rewriter), onDevice(onDevice) {}
+      : GradientTile(rewriter, op, onDevice), rewriter(rewriter) {}
   LogicalResult rewrite();
 
 private:
-  LogicalResult check();
-  /// An uninitialized tensor of the shape of `like`; 0 if it is ragged, since rows may belong to no sequence.
-  Value emptyLike(Value like, Type element, Role role);
-
-  /// A parallel loop over sequences, heads and, if operands are dense, tiles of `tile` positions (0: none).
-  scf::ForallOp tasks(OpFoldResult heads, Value positions, int64_t tile, ValueRange inits);
-  /// The slice of a result that a task computes: of the tile in `loop` if it has one.
-  Place placeOf(scf::ForallOp loop, DimsAttr dims, Role role, Value head, Value heads, int64_t headSize, bool isTiled,
-                int64_t tile);
   /// A part of a result with 0 for the keys beyond the length. The tiles store all others.
   Value withoutInvalidKeys(Value part, DimsAttr dims);
   /// Emits the tasks that compute all gradients but those of the queries; these as well unless `query` is null.
-  scf::ForallOp overKeyTiles(Value query, Value key, Value value, ValueRange accumulators);
-  scf::ForallOp overQueryTiles(Value query);
-  void insert(scf::ForallOp loop, ValueRange results, ArrayRef<Place> places);
+  scf::ForallOp ofKeys(Value query, Value key, Value value, ValueRange accumulators);
+  scf::ForallOp ofQueries(Value query);
 
   IRRewriter &rewriter;
-  bool onDevice;
 };
-
-LogicalResult GradientTasks::check() {
-  for (auto [role, size] : {std::pair("key", depth), std::pair("value", valueDepth)}) {
-    if (ShapedType::isDynamic(size))
-      return op.emitOpError() << "head size of " << role << " is dynamic, expected a static one";
-    if (size == 0)
-      return op.emitOpError() << "head size of " << role << " is 0, expected at least 1";
-  }
-  if (!op.getScheduleAttr())
-    return op.emitOpError() << "has no schedule, expected attn-assign-schedule to run first";
-  return success();
-}
-
-Value GradientTasks::emptyLike(Value like, Type element, Role role) {
-  Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, like), element);
-  return op.getCuSeqlens(role) ? filled(empty, 0.0) : empty;
-}
-
-scf::ForallOp GradientTasks::tasks(OpFoldResult heads, Value positions, int64_t tile, ValueRange inits) {
-  SmallVector<OpFoldResult> zeros, ends = {getAsOpFoldResult(sequences.sequenceCount), heads}, steps;
-  if (tile)
-    ends.push_back(getAsOpFoldResult(positions));
-  zeros.assign(ends.size(), b.getIndexAttr(0));
-  steps.assign(ends.size(), b.getIndexAttr(1));
-  if (tile)
-    steps.back() = b.getIndexAttr(tile);
-  return scf::ForallOp::create(b, loc, zeros, ends, steps, inits, /*mapping=*/std::nullopt);
-}
-
-GradientTile::Place GradientTasks::placeOf(scf::ForallOp loop, DimsAttr dims, Role role, Value head, Value heads,
-                                           int64_t headSize, bool isTiled, int64_t tile) {
-  Place place = placeOfHeads(dims, role, head, heads, headSize);
-  if (isTiled) {
-    Value begin = loop.getInductionVar(2);
-    unsigned position = *dims.position(Dim::Seq);
-    place.offsets[position] = begin;
-    place.sizes[position] = min(index(tile), sub(role == Role::Query ? at.queries : at.keys, begin));
-  }
-  return place;
-}
-
-void GradientTasks::insert(scf::ForallOp loop, ValueRange results, ArrayRef<Place> places) {
-  b.setInsertionPointToEnd(loop.getTerminator().getBody());
-  for (auto [result, shared, place] : llvm::zip_equal(results, loop.getRegionIterArgs(), places))
-    tensor::ParallelInsertSliceOp::create(b, loc, result, shared, place.offsets, place.sizes,
-                                          SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
-}
 
 Value GradientTasks::withoutInvalidKeys(Value part, DimsAttr dims) {
   Place place{SmallVector<OpFoldResult>(dims.size(), b.getIndexAttr(0)), tensor::getMixedSizes(b, loc, part)};
   unsigned position = *dims.position(Dim::Seq);
   place.offsets[position] = validKeys;
   place.sizes[position] = getAsOpFoldResult(sub(at.keys, validKeys));
-  return GradientTile::insert(filled(slice(part, place), 0.0), part, place);
+  return insert(filled(slice(part, place), 0.0), part, place);
 }
 
-scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, ValueRange accumulators) {
+scf::ForallOp GradientTasks::ofKeys(Value query, Value key, Value value, ValueRange accumulators) {
   // The accumulators of captures, and the gradients of queries, belong to one task of a head.
   bool isTiled = onDevice && !op.isRagged() && !query && accumulators.empty();
   SmallVector<Value> inits = {key, value};
@@ -116,11 +58,11 @@ scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, V
   b.setInsertionPointToStart(loop.getBody());
   beginTask(loop.getInductionVar(0), loop.getInductionVar(1));
   SmallVector<Place> places = {
-      placeOf(loop, op.getKeyDims(), Role::Key, at.kvHead, index(1), depth, isTiled, columns),
-      placeOf(loop, op.getValueDims(), Role::Key, at.kvHead, index(1), valueDepth, isTiled, columns)};
+      placeOf(loop, op.getKeyDims().getDims(), Role::Key, at.kvHead, index(1), depth, isTiled, columns),
+      placeOf(loop, op.getValueDims().getDims(), Role::Key, at.kvHead, index(1), valueDepth, isTiled, columns)};
   if (query)
     places.insert(places.begin(),
-                  placeOfHeads(op.getQueryDims(), Role::Query, mul(at.kvHead, at.group), at.group, depth));
+                  placeOfHeads(op.getQueryDims().getDims(), Role::Query, mul(at.kvHead, at.group), at.group, depth));
   ValueRange shared = loop.getRegionIterArgs().take_back(accumulators.size());
   llvm::append_range(places, captures.places(at, shared));
   SmallVector<Value> results;
@@ -146,28 +88,15 @@ scf::ForallOp GradientTasks::overKeyTiles(Value query, Value key, Value value, V
         });
     gradients = gradients.with(done);
   }
-  insert(loop, gradients.getValues(), places);
+  insertSlices(loop, gradients.getValues(), places);
   return loop;
 }
 
-scf::ForallOp GradientTasks::overQueryTiles(Value query) {
-  bool isTiled = !op.isRagged();
-  Value queries = asIndex(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
-  auto loop =
-      tasks(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Head), queries, isTiled ? rows : 0, query);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  beginTaskOfHead(loop.getInductionVar(0), loop.getInductionVar(1));
-  Place place = placeOf(loop, op.getQueryDims(), Role::Query, at.head, index(1), depth, isTiled, rows);
-  Value result = filled(slice(loop.getRegionIterArgs()[0], place), 0.0);
-  if (isTiled)
-    result = overKeys(loop.getInductionVar(2), result, index(0));
-  else
-    result = this->loop(index(0), validQueries, rows, result, [&](Value begin, ValueRange carried) {
-      return SmallVector<Value>{overKeys(begin, carried[0], begin)};
-    })[0];
-  insert(loop, result, place);
-  return loop;
+scf::ForallOp GradientTasks::ofQueries(Value query) {
+  RowResult result{query, SmallVector<Dim>(op.getQueryDims().getDims()), depth};
+  return overQueryTiles(result, [&](Value begin, ValueRange results, Value to) -> SmallVector<Value> {
+    return {overKeys(begin, results[0], to)};
+  });
 }
 
 LogicalResult GradientTasks::rewrite() {
@@ -175,13 +104,16 @@ LogicalResult GradientTasks::rewrite() {
     return failure();
   convertLse();
   auto elementOf = [](Value result) { return getElementTypeOrSelf(result); };
+  auto emptyLike = [&](Value like, Type element, Role role) {
+    return emptyResult(tensor::getMixedSizes(b, loc, like), element, role);
+  };
   Value query = emptyLike(op.getQuery(), onDevice ? elementOf(op.getQueryGradient()) : type, Role::Query);
   Value key = emptyLike(op.getKey(), elementOf(op.getKeyGradient()), Role::Key);
   Value value = emptyLike(op.getValue(), elementOf(op.getValueGradient()), Role::Key);
   SmallVector<Value> accumulators = captures.inits(sequences.sequenceCount), results;
   if (onDevice)
-    results.push_back(overQueryTiles(query).getResult(0));
-  llvm::append_range(results, overKeyTiles(onDevice ? Value() : query, key, value, accumulators).getResults());
+    results.push_back(ofQueries(query).getResult(0));
+  llvm::append_range(results, ofKeys(onDevice ? Value() : query, key, value, accumulators).getResults());
   for (auto [sums, result] : llvm::zip(results, op.getResults().take_front(3)))
     sums = round(sums, cast<RankedTensorType>(result.getType()));
   SmallVector<Value> gradients = captures.finish(ArrayRef(results).drop_front(3));

@@ -19,8 +19,8 @@ namespace saccade {
 /// `valueDepth` (values).
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t valueDepth, const CPUTarget &target);
 
-/// Returns the tile sizes of gradients of attention: queries and keys.
-attn::ScheduleAttr scheduleGradient(mlir::MLIRContext *context);
+/// Returns the tile sizes of gradients and tangents of attention: queries and keys.
+attn::ScheduleAttr scheduleDerivative(mlir::MLIRContext *context);
 
 /// Returns the split-KV schedule for CPUs and the maximum number of queries it applies to.
 attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context);
@@ -34,9 +34,9 @@ attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, con
 /// Returns the split-KV schedule for GPUs and the maximum number of queries it applies to.
 attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
 
-/// Returns the GPU tile sizes of gradients of attention, queries and keys, for the head sizes `depth` and `valueDepth`.
-/// `temporaries`: how many numbers of each pair are kept.
-attn::ScheduleAttr scheduleGradientForGPU(mlir::Type element, int64_t depth, int64_t valueDepth, int64_t temporaries);
+/// Returns the GPU tile sizes of gradients and tangents of attention, queries and keys, for the head sizes `depth` and
+/// `valueDepth`. `temporaries`: how many numbers of each pair are kept.
+attn::ScheduleAttr scheduleDerivativeForGPU(mlir::Type element, int64_t depth, int64_t valueDepth, int64_t temporaries);
 
 /// Returns the GPU tile sizes of a matmul.
 attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);

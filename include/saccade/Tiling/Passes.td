@@ -110,6 +110,18 @@ def TileGradient : Pass<"attn-tile-gradient", "::mlir::func::FuncOp"> {
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def TileJvp : Pass<"attn-tile-jvp", "::mlir::func::FuncOp"> {
+  let summary = "tile tangents of attention into parallel tasks, and these into tiles of queries and keys";
+  let description = [{
+    One task per batch, query head and tile of queries has a loop over the tiles of keys that mask and lengths make
+    visible, in the order of the keys. A tile of pairs consists of up to five matmuls and one elementwise op, which
+    evaluates the regions. Ragged sequences have one task per sequence and head.
+  }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "a task computes the starts of ragged sequences">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def TileLinalg : Pass<"attn-tile-linalg", "::mlir::func::FuncOp"> {
   let summary = "tile the structured ops around attention into parallel tasks";
   let description = [{

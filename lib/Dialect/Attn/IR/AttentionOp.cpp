@@ -57,8 +57,8 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (!clauses.into.empty())
     return parser.emitError(loc, "'into' belongs to attn.accumulate");
-  if (StringRef clause = clauses.gradientClause(); !clause.empty())
-    return parser.emitError(loc, "'") << clause << "' belongs to attn.gradient";
+  if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.attention")))
+    return failure();
   if (failed(expandDropout(parser, clauses, types[0])))
     return failure();
   SmallVector<int32_t> resultSizes = {1, clauses.hasLse, clauses.hasMax, clauses.hasArgmax,
@@ -66,20 +66,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
   if (failed(checkResultTypes(parser, loc, clauses, resultTypes)))
     return failure();
 
-  auto resolve = [&](auto &operands, auto types) {
-    return parser.resolveOperands(operands, types, loc, result.operands);
-  };
-  auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
-    return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();
-  };
-  SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
-  if (parser.resolveOperand(clauses.query, types[0], result.operands) ||
-      parser.resolveOperand(clauses.key, types[1], result.operands) ||
-      parser.resolveOperand(clauses.value, types[2], result.operands) ||
-      resolve(clauses.captures, ArrayRef<Type>(clauses.captureTypes)) || resolveOptional(clauses.queryLength) ||
-      resolveOptional(clauses.keyLength) || resolveOptional(clauses.cuSeqlensQ) ||
-      resolveOptional(clauses.cuSeqlensK) || resolveOptional(clauses.scaleValue) ||
-      resolve(clauses.at, ArrayRef<Type>(atTypes)) || resolveOptional(clauses.sink))
+  if (clauses.resolveWholeOperands(parser, loc, types, result) || Clauses::resolve(parser, clauses.sink, result))
     return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
@@ -100,10 +87,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
 
 void AttentionOp::print(OpAsmPrinter &printer) {
   printHead(printer, *this);
-  for (auto [clause, operand] : {std::pair("cu_seqlens_q", Value(getCuSeqlensQ())),
-                                 std::pair("cu_seqlens_k", Value(getCuSeqlensK())), std::pair("sink", getSink())})
-    if (operand)
-      printer << ' ' << clause << '(' << operand << " : " << operand.getType() << ')';
+  printTyped(printer, {{"cu_seqlens_q", getCuSeqlensQ()}, {"cu_seqlens_k", getCuSeqlensK()}, {"sink", getSink()}});
   if (getOutputDims() != getQueryDims()) {
     printer << " out";
     printDims(printer, getOutputDims());
@@ -155,33 +139,16 @@ static LogicalResult verifyOutput(AttentionOp op) {
 SmallVector<Dim> AttentionOp::getResultDims(Value result) {
   if (result == getOutput())
     return llvm::to_vector(getOutputDims().getDims());
-  SmallVector<Dim> dims;
-  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
-    if (getOutputDims().position(dim))
-      dims.push_back(dim);
+  SmallVector<Dim> dims = getRowDims(getOutputDims());
   if (llvm::is_contained(getTallies(), result))
     dims.push_back(Dim::Depth);
   return dims;
 }
 
-/// Verifies a result other than the output: a scalar, or one per bin, for each row of the output.
+/// Verifies a result other than the output.
 static LogicalResult verifyRowResult(AttentionOp op, StringRef role, Value result, Type element) {
-  auto type = cast<RankedTensorType>(result.getType());
-  SmallVector<Dim> dims = op.getResultDims(result);
-  if (type.getRank() != int64_t(dims.size()))
-    return op.emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size();
-  if (failed(verifyElement(op, role, result, element)))
-    return failure();
-  for (auto [dim, extent] : llvm::zip_equal(dims, type.getShape())) {
-    if (dim != Dim::Depth) {
-      if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", "output",
-                                  getStaticDimSize(op.getOutput(), op.getOutputDims(), dim), role, extent)))
-        return failure();
-    } else if (ShapedType::isDynamic(extent) || extent == 0) {
-      return op.emitOpError() << role << " has type " << type << ", expected a static number of bins, at least 1";
-    }
-  }
-  return success();
+  NamedOperand output{"output", op.getOutput(), op.getOutputDims()};
+  return verifyRows(op, role, result, element, output, op.getResultDims(result));
 }
 
 static LogicalResult verifyRowResults(AttentionOp op) {

@@ -155,16 +155,23 @@ RegionArguments saccade::attn::getRegionArguments(Region &region, unsigned numbe
   return args;
 }
 
+SmallVector<Dim> saccade::attn::getRowDims(DimsAttr outputDims) {
+  return llvm::filter_to_vector(ArrayRef({Dim::Batch, Dim::Head, Dim::Seq}),
+                                [&](Dim dim) { return outputDims.position(dim).has_value(); });
+}
+
 SmallVector<NamedRegion> saccade::attn::getNamedRegions(ScoringOpInterface op) {
+  static constexpr StringRef score[] = {"s"}, weight[] = {"p"};
   SmallVector<NamedRegion> regions;
-  for (auto [name, region] :
-       {std::pair("mask", &op.getMask()), std::pair("score", &op.getScore()), std::pair("weight", &op.getWeight())})
-    if (!region->empty())
-      regions.push_back({name, region});
+  for (const NamedRegion &named : {NamedRegion{"mask", &op.getMask(), {}}, NamedRegion{"score", &op.getScore(), score},
+                                   NamedRegion{"weight", &op.getWeight(), weight}})
+    if (!named.region->empty())
+      regions.push_back(named);
   for (Region &tally : op.getTallyRegions())
-    regions.push_back({"tally", &tally});
-  if (auto gradient = dyn_cast<GradientOp>(op.getOperation()); gradient && !gradient.getGradient().empty())
-    regions.push_back({"gradient", &gradient.getGradient()});
+    regions.push_back({"tally", &tally, score});
+  if (auto derivative = dyn_cast<DerivativeOpInterface>(op.getOperation());
+      derivative && !derivative.getDerivative().empty())
+    regions.push_back({derivative.getDerivativeName(), &derivative.getDerivative(), derivative.getDerivativeNumbers()});
   return regions;
 }
 

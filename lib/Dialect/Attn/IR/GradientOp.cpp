@@ -22,23 +22,17 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
         std::pair(clauses.delta.has_value(), "delta")})
     if (!isGiven)
       return parser.emitError(loc, "has no clause '") << clause << "(...)'";
+  if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.gradient")))
+    return failure();
   if (!clauses.tallies.empty() || clauses.hasMax || clauses.hasArgmax || clauses.sink || !clauses.into.empty())
     return parser.emitError(loc, "'tally', 'max', 'argmax', 'sink' and 'into' do not belong to attn.gradient; the "
                                  "gradient region and the log-sum-exp include tallies and sinks");
   if (failed(expandDropout(parser, clauses, types[0])))
     return failure();
 
-  auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
-    return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();
-  };
-  SmallVector<Clauses::Operand> tensors = {clauses.query, clauses.key, clauses.value};
-  SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
-  if (parser.resolveOperands(tensors, types, loc, result.operands) ||
-      parser.resolveOperands(clauses.captures, clauses.captureTypes, loc, result.operands) ||
-      resolveOptional(clauses.queryLength) || resolveOptional(clauses.keyLength) ||
-      resolveOptional(clauses.cuSeqlensQ) || resolveOptional(clauses.cuSeqlensK) ||
-      resolveOptional(clauses.scaleValue) || parser.resolveOperands(clauses.at, atTypes, loc, result.operands) ||
-      resolveOptional(clauses.outputGradient) || resolveOptional(clauses.lse) || resolveOptional(clauses.delta))
+  if (clauses.resolveWholeOperands(parser, loc, types, result) ||
+      Clauses::resolve(parser, clauses.outputGradient, result) || Clauses::resolve(parser, clauses.lse, result) ||
+      Clauses::resolve(parser, clauses.delta, result))
     return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
@@ -61,14 +55,11 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
 
 void GradientOp::print(OpAsmPrinter &printer) {
   printHead(printer, *this);
-  for (auto [clause, operand] :
-       {std::pair("cu_seqlens_q", Value(getCuSeqlensQ())), std::pair("cu_seqlens_k", Value(getCuSeqlensK()))})
-    if (operand)
-      printer << ' ' << clause << '(' << operand << " : " << operand.getType() << ')';
+  printTyped(printer, {{"cu_seqlens_q", getCuSeqlensQ()}, {"cu_seqlens_k", getCuSeqlensK()}});
   printer << " output_gradient(" << getOutputGradient();
   printDims(printer, getOutputDims());
-  printer << " : " << getOutputGradient().getType() << ") lse(" << getLse() << " : " << getLse().getType() << ") delta("
-          << getDelta() << " : " << getDelta().getType() << ')';
+  printer << " : " << getOutputGradient().getType() << ')';
+  printTyped(printer, {{"lse", getLse()}, {"delta", getDelta()}});
   printRegions(printer, *this, /*bins=*/{}, getReads());
   printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
                                                       getKeyDimsAttrName(), getValueDimsAttrName(),
@@ -91,9 +82,24 @@ SmallVector<int64_t> GradientOp::getDifferentiatedCaptures() {
   return captures;
 }
 
-SmallVector<Dim> GradientOp::getRowDims() {
-  return llvm::filter_to_vector(ArrayRef({Dim::Batch, Dim::Head, Dim::Seq}),
-                                [&](Dim dim) { return getOutputDims().position(dim).has_value(); });
+Region &GradientOp::getDerivative() { return getGradient(); }
+
+StringRef GradientOp::getDerivativeName() { return "gradient"; }
+
+ArrayRef<StringRef> GradientOp::getDerivativeNumbers() {
+  static constexpr StringRef names[] = {"p", "s", "dp", "delta"};
+  return names;
+}
+
+SmallVector<Type> GradientOp::getDerivativeTypes() {
+  Type index = IndexType::get(getContext()), number = getScoreType();
+  SmallVector<Type> types = {number};
+  for (int64_t capture : getReads()) {
+    auto tensor = dyn_cast<RankedTensorType>(getCaptures()[capture].getType());
+    types.append(tensor ? tensor.getRank() : 0, index);
+    types.push_back(number);
+  }
+  return types;
 }
 
 //===----------------------------------------------------------------------===//
@@ -118,7 +124,7 @@ static LogicalResult verifyGradient(GradientOp op, StringRef role, Value gradien
 }
 
 /// Verifies the extents of the output gradient, and of the log-sum-exp and delta.
-static LogicalResult verifyRows(GradientOp op) {
+static LogicalResult verifyOutputs(GradientOp op) {
   auto output = cast<RankedTensorType>(op.getOutputGradient().getType());
   if (output.getRank() != op.getOutputDims().size())
     return op.emitOpError() << "output gradient has rank " << output.getRank() << ", but names "
@@ -136,22 +142,15 @@ static LogicalResult verifyRows(GradientOp op) {
   if (failed(verifySameExtent(op, "head size", "value", getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth),
                               "output gradient", outputSize(Dim::Depth))))
     return failure();
-  SmallVector<Dim> dims = op.getRowDims();
-  for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())}) {
-    auto type = cast<RankedTensorType>(rows.getType());
-    if (type.getRank() != int64_t(dims.size()))
-      return op.emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size();
-    if (failed(verifyElement(op, role, rows, scoreType)))
+  for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())})
+    if (failed(syntax::verifyRows(op, role, rows, scoreType, {"query", op.getQuery(), op.getQueryDims()},
+                                  op.getRowDims())))
       return failure();
-    for (auto [dim, extent] : llvm::zip_equal(dims, type.getShape()))
-      if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", "query", query(dim), role, extent)))
-        return failure();
-  }
   return success();
 }
 
 LogicalResult GradientOp::verify() {
-  if (failed(verifyWholeOperands(*this)) || failed(verifyRows(*this)))
+  if (failed(verifyWholeOperands(*this)) || failed(verifyOutputs(*this)))
     return failure();
   for (auto [role, gradient, of] :
        {std::tuple("query", getQueryGradient(), getQuery()), std::tuple("key", getKeyGradient(), getKey()),

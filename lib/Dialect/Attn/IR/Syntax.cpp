@@ -44,9 +44,10 @@ void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
 namespace {
 
 constexpr StringRef clauseNames[] = {
-    "captures", "q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_k",    "scale",   "at",
-    "sink",     "into",  "mask",   "score",        "weight",          "dropout", "tally",
-    "lse",      "max",   "argmax", "out",          "output_gradient", "delta",   "gradient"};
+    "captures", "q_len",         "kv_len",      "cu_seqlens_q",  "cu_seqlens_k",    "scale",   "at",
+    "sink",     "into",          "mask",        "score",         "weight",          "dropout", "tally",
+    "lse",      "max",           "argmax",      "out",           "output_gradient", "delta",   "gradient",
+    "tangent",  "query_tangent", "key_tangent", "value_tangent", "scale_tangent"};
 
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
@@ -201,7 +202,7 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   StringRef clause;
   SMLoc loc = parser.getCurrentLocation();
   while (succeeded(parser.parseOptionalKeyword(&clause, clauseNames))) {
-    bool isRegion = llvm::is_contained({"mask", "score", "weight", "tally", "gradient"}, clause);
+    bool isRegion = llvm::is_contained({"mask", "score", "weight", "tally", "gradient", "tangent"}, clause);
     if (clause != "mask" && clause != "tally" && !seen.insert(clause).second)
       return parser.emitError(loc, "clause '") << clause << "' is given twice";
     if (clause == "captures" && sawRegion)
@@ -241,6 +242,16 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
       result = parseGradient(parser, clauses);
     else if (clause == "output_gradient")
       result = parseOutputGradient(parser, clauses);
+    else if (clause == "tangent")
+      result = parseScoringRegion(parser, clause, "p, s, ds", clauses, clauses.tangent);
+    else if (clause == "query_tangent")
+      result = parseTyped(parser, clauses.queryTangent);
+    else if (clause == "key_tangent")
+      result = parseTyped(parser, clauses.keyTangent);
+    else if (clause == "value_tangent")
+      result = parseTyped(parser, clauses.valueTangent);
+    else if (clause == "scale_tangent")
+      result = parseTyped(parser, clauses.scaleTangent);
     else if (clause == "delta")
       result = parseTyped(parser, clauses.delta);
     else if (clause == "lse")
@@ -255,8 +266,32 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   return refuseUnknownClause(parser, "an attention op", clauseNames);
 }
 
-StringRef Clauses::gradientClause() const {
-  return outputGradient ? "output_gradient" : lse ? "lse(...)" : delta ? "delta" : gradient ? "gradient" : "";
+ParseResult syntax::refuseDerivativeClauses(OpAsmParser &parser, SMLoc loc, const Clauses &clauses, StringRef op) {
+  constexpr StringRef ofGradient = "attn.gradient", ofJvp = "attn.jvp";
+  bool isDerivative = op == ofGradient || op == ofJvp;
+  for (auto [isGiven, clause, owner] : {std::tuple(clauses.outputGradient.has_value(), "output_gradient", ofGradient),
+                                        std::tuple(clauses.lse && !isDerivative, "lse(...)", ofGradient),
+                                        std::tuple(clauses.delta.has_value(), "delta", ofGradient),
+                                        std::tuple(clauses.gradient != nullptr, "gradient", ofGradient),
+                                        std::tuple(clauses.queryTangent.has_value(), "query_tangent", ofJvp),
+                                        std::tuple(clauses.keyTangent.has_value(), "key_tangent", ofJvp),
+                                        std::tuple(clauses.valueTangent.has_value(), "value_tangent", ofJvp),
+                                        std::tuple(clauses.scaleTangent.has_value(), "scale_tangent", ofJvp),
+                                        std::tuple(clauses.tangent != nullptr, "tangent", ofJvp)})
+    if (isGiven && owner != op)
+      return parser.emitError(loc, "'") << clause << "' belongs to " << owner;
+  return success();
+}
+
+ParseResult Clauses::resolveWholeOperands(OpAsmParser &parser, SMLoc loc, ArrayRef<Type> types,
+                                          OperationState &result) const {
+  SmallVector<Operand> tensors = {query, key, value};
+  SmallVector<Type> atTypes(at.size(), parser.getBuilder().getIndexType());
+  return failure(parser.resolveOperands(tensors, types, loc, result.operands) ||
+                 parser.resolveOperands(captures, captureTypes, loc, result.operands) ||
+                 resolve(parser, queryLength, result) || resolve(parser, keyLength, result) ||
+                 resolve(parser, cuSeqlensQ, result) || resolve(parser, cuSeqlensK, result) ||
+                 resolve(parser, scaleValue, result) || parser.resolveOperands(at, atTypes, loc, result.operands));
 }
 
 void Clauses::addRegionsTo(OperationState &result) {
@@ -264,6 +299,12 @@ void Clauses::addRegionsTo(OperationState &result) {
     result.addRegion(*region ? std::move(*region) : std::make_unique<Region>());
   for (std::unique_ptr<Region> &tally : tallies)
     result.addRegion(std::move(tally));
+}
+
+void syntax::printTyped(OpAsmPrinter &printer, ArrayRef<std::pair<StringRef, Value>> operands) {
+  for (auto [clause, operand] : operands)
+    if (operand)
+      printer << ' ' << clause << '(' << operand << " : " << operand.getType() << ')';
 }
 
 void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op) {
@@ -275,11 +316,7 @@ void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op) {
   printDims(printer, op.getValueDims());
   if (OperandRange captures = op.getCaptures(); !captures.empty())
     printer << " captures(" << captures << " : " << captures.getTypes() << ')';
-  for (auto [name, length] : {std::pair(" q_len(", op.getQLen()), std::pair(" kv_len(", op.getKvLen())})
-    if (length)
-      printer << name << length << " : " << length.getType() << ')';
-  if (Value scale = op.getScaleValue())
-    printer << " scale(" << scale << " : " << scale.getType() << ')';
+  printTyped(printer, {{"q_len", op.getQLen()}, {"kv_len", op.getKvLen()}, {"scale", op.getScaleValue()}});
   if (FloatAttr scale = op.getScaleAttr()) {
     printer << " scale(";
     printer.printAttributeWithoutType(scale);
@@ -292,7 +329,7 @@ void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op) {
 void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef<int64_t> bins,
                           ArrayRef<int64_t> reads) {
   for (const NamedRegion &named : getNamedRegions(op)) {
-    auto [name, region] = named;
+    auto [name, region, numberNames] = named;
     printer.increaseIndent();
     printer.printNewline();
     printer << name;
@@ -308,7 +345,7 @@ void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef
     printer << '(';
     llvm::interleaveComma(region->getArguments(), printer, [&](BlockArgument arg) {
       printer.printRegionArgument(arg, {},
-                                  /*omitType=*/!arg.getType().isF64() || arg.getArgNumber() >= named.numbers());
+                                  /*omitType=*/!arg.getType().isF64() || arg.getArgNumber() >= numberNames.size());
     });
     printer << ") ";
     printer.printRegion(*region, /*printEntryBlockArgs=*/false);
@@ -320,11 +357,8 @@ void syntax::nameRegionArguments(ScoringOpInterface op, Region &region, OpAsmSet
   for (const NamedRegion &named : getNamedRegions(op)) {
     if (named.region != &region)
       continue;
-    SmallVector<StringRef> names = {named.name == "weight" ? "p" : "s", "b", "h", "q", "k"};
-    if (named.isMask())
-      names.erase(names.begin());
-    else if (named.name == "gradient")
-      names = {"p", "s", "dp", "delta", "b", "h", "q", "k"};
+    SmallVector<StringRef> names(named.numberNames);
+    names.append({"b", "h", "q", "k"});
     for (auto [arg, name] : llvm::zip(region.getArguments(), names))
       setName(arg, name);
   }

@@ -26,13 +26,14 @@ struct Clauses {
   llvm::SmallVector<mlir::Type> captureTypes;
   /// The types of the region arguments (`getCapturedType`).
   llvm::SmallVector<mlir::Type> capturedTypes;
-  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink, outputGradient, lse, delta;
+  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink, outputGradient, lse, delta,
+      queryTangent, keyTangent, valueTangent, scaleTangent;
   mlir::FloatAttr scale;
   llvm::SmallVector<Operand> at;
   /// Destinations of `into(...)`, on tile ops.
   llvm::SmallVector<Operand> into;
   llvm::SmallVector<mlir::Type> intoTypes;
-  std::unique_ptr<mlir::Region> score, mask, weight, gradient;
+  std::unique_ptr<mlir::Region> score, mask, weight, gradient, tangent;
   llvm::SmallVector<int64_t> reads; ///< the captures of the reads that the gradient region differentiates
   llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
   llvm::SmallVector<int64_t> bins; ///< of each tally
@@ -46,14 +47,24 @@ struct Clauses {
   };
   std::optional<Dropout> dropout;
 
-  /// The first given clause that only attn.gradient has, or an empty string.
-  llvm::StringRef gradientClause() const;
+  /// Resolves an operand if it is given.
+  static mlir::ParseResult resolve(mlir::OpAsmParser &parser, const std::optional<Typed> &typed,
+                                   mlir::OperationState &result) {
+    return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : mlir::success();
+  }
+  /// Resolves the operands that all ops on whole tensors have, from query to `at`. `types`: of query, key and value.
+  mlir::ParseResult resolveWholeOperands(mlir::OpAsmParser &parser, llvm::SMLoc loc, llvm::ArrayRef<mlir::Type> types,
+                                         mlir::OperationState &result) const;
   /// Moves the regions to `result`, in the order of the op.
   void addRegionsTo(mlir::OperationState &result);
 };
 
 /// Parses the three operands with their dimensions, and all clauses before the attribute dictionary.
 mlir::ParseResult parseClauses(mlir::OpAsmParser &parser, Clauses &clauses);
+
+/// Reports a clause of attn.gradient or attn.jvp that the op `op` does not have.
+mlir::ParseResult refuseDerivativeClauses(mlir::OpAsmParser &parser, llvm::SMLoc loc, const Clauses &clauses,
+                                          llvm::StringRef op);
 
 /// Parses the names of dimensions in brackets.
 mlir::ParseResult parseDimNames(mlir::AsmParser &parser, llvm::SmallVectorImpl<Dim> &names,
@@ -64,6 +75,8 @@ mlir::ParseResult parseDims(mlir::AsmParser &parser, DimsAttr &dims,
 void printDims(mlir::OpAsmPrinter &printer, llvm::ArrayRef<Dim> dims);
 inline void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims) { printDims(printer, dims.getDims()); }
 
+/// Prints `clause(operand : type)` for each operand that is not null.
+void printTyped(mlir::OpAsmPrinter &printer, llvm::ArrayRef<std::pair<llvm::StringRef, mlir::Value>> operands);
 /// Prints operands with dimensions, then captures, lengths, scale and position.
 void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op);
 /// Prints all regions. `bins`: the number of bins of each tally. `reads`: those of the gradient region.
@@ -112,6 +125,10 @@ mlir::LogicalResult verifyWholeOperands(ScoringOpInterface op);
 mlir::LogicalResult verifyRegions(ScoringOpInterface op);
 /// Verifies that `value` has the element type `expected`.
 mlir::LogicalResult verifyElement(mlir::Operation *op, llvm::StringRef role, mlir::Value value, mlir::Type expected);
+/// Verifies a tensor with a number of type `element`, or one per bin, for each row of `like`. `dims`: those of rows,
+/// and `d` for bins.
+mlir::LogicalResult verifyRows(mlir::Operation *op, llvm::StringRef role, mlir::Value rows, mlir::Type element,
+                               const NamedOperand &like, llvm::ArrayRef<Dim> dims);
 /// Verifies that acc is n×d_v and max and sum are n, in the score type.
 mlir::LogicalResult verifyState(mlir::Operation *op, mlir::Value acc, mlir::Value max, mlir::Value sum);
 /// Emits an error if two static extents differ.

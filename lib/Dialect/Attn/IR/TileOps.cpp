@@ -84,8 +84,8 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   if (clauses.hasLse || clauses.hasMax || clauses.hasArgmax || clauses.outputDims || clauses.sink)
     return parser.emitError(loc, "'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize "
                                  "computes the results");
-  if (StringRef clause = clauses.gradientClause(); !clause.empty())
-    return parser.emitError(loc, "'") << clause << "' belongs to attn.gradient";
+  if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.accumulate")))
+    return failure();
   if (clauses.dropout)
     return parser.emitError(loc, "'dropout' belongs to attn.attention and attn.gradient");
   if (clauses.cuSeqlensQ || clauses.cuSeqlensK)

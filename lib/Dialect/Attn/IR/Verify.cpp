@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -70,15 +71,6 @@ bool isAllowedInRegion(Operation &op) {
          llvm::all_of(op.getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
 }
 
-/// The first arguments of a region, for diagnostics.
-StringRef numbersOf(StringRef name) {
-  return llvm::StringSwitch<StringRef>(name)
-      .Case("mask", "")
-      .Case("weight", "p, ")
-      .Case("gradient", "p, s, dp, delta, ")
-      .Default("s, ");
-}
-
 /// The types that a region yields.
 SmallVector<Type> yieldedTypes(ScoringOpInterface op, const NamedRegion &named) {
   auto index = IndexType::get(op->getContext());
@@ -86,25 +78,31 @@ SmallVector<Type> yieldedTypes(ScoringOpInterface op, const NamedRegion &named) 
     return {IntegerType::get(op->getContext(), 1)};
   if (named.name == "tally")
     return {index, op.getScoreType()};
-  SmallVector<Type> types = {op.getScoreType()};
-  if (auto gradient = dyn_cast<GradientOp>(op.getOperation()); gradient && named.name == "gradient")
-    for (int64_t capture : gradient.getReads()) {
-      auto tensor = dyn_cast<RankedTensorType>(op.getCaptures()[capture].getType());
-      types.append(tensor ? tensor.getRank() : 0, index);
-      types.push_back(op.getScoreType());
-    }
-  return types;
+  auto derivative = dyn_cast<DerivativeOpInterface>(op.getOperation());
+  if (derivative && named.region == &derivative.getDerivative())
+    return derivative.getDerivativeTypes();
+  return {op.getScoreType()};
+}
+
+/// What a region yields, for diagnostics.
+StringRef describeYielded(StringRef name) {
+  return llvm::StringSwitch<StringRef>(name)
+      .Case("tally", ", a bin and a number")
+      .Case("gradient", ", the gradient of the score, and indices and a number per read")
+      .Case("tangent", ", the tangents of probability and weight, and a bin and a number per tally")
+      .Default("");
 }
 
 LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
-  auto [name, region] = named;
+  auto [name, region, numberNames] = named;
   SmallVector<Type> expected(named.numbers(), op.getScoreType());
   expected.append(4, IndexType::get(op->getContext()));
   llvm::append_range(expected, llvm::map_range(op.getCaptures().getTypes(), getCapturedType));
   Block &block = region->front();
   if (block.getNumArguments() != expected.size())
     return op->emitOpError() << name << " region has " << block.getNumArguments() << " arguments, expected "
-                             << expected.size() << ": (" << numbersOf(name) << "b, h, q, k, captures...)";
+                             << expected.size() << ": (" << llvm::join(numberNames, ", ")
+                             << (numberNames.empty() ? "" : ", ") << "b, h, q, k, captures...)";
   for (auto [arg, type] : llvm::zip_equal(block.getArguments(), expected)) {
     if (arg.getType() != type)
       return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type " << arg.getType()
@@ -116,9 +114,7 @@ LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
   SmallVector<Type> results = yieldedTypes(op, named);
   if (yield.getOperandTypes() != TypeRange(results))
     return op->emitOpError() << name << " region yields " << yield.getOperandTypes() << ", expected "
-                             << TypeRange(results) << (name == "tally" ? ", a bin and a number" : "")
-                             << (name == "gradient" ? ", the gradient of the score, and indices and a number per read"
-                                                    : "");
+                             << TypeRange(results) << describeYielded(name);
   return success();
 }
 
@@ -172,6 +168,25 @@ LogicalResult syntax::verifyScalarCode(Operation *op, StringRef name, Block &blo
     if (isWithoutCode(inner))
       error << ": no target supports it";
     return error;
+  }
+  return success();
+}
+
+LogicalResult syntax::verifyRows(Operation *op, StringRef role, Value rows, Type element, const NamedOperand &like,
+                                 ArrayRef<Dim> dims) {
+  auto type = cast<RankedTensorType>(rows.getType());
+  if (type.getRank() != int64_t(dims.size()))
+    return op->emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size();
+  if (failed(verifyElement(op, role, rows, element)))
+    return failure();
+  for (auto [dim, extent] : llvm::zip_equal(dims, type.getShape())) {
+    if (dim != Dim::Depth) {
+      if (failed(
+              verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", like.role, like.size(dim), role, extent)))
+        return failure();
+    } else if (ShapedType::isDynamic(extent) || extent == 0) {
+      return op->emitOpError() << role << " has type " << type << ", expected a static number of bins, at least 1";
+    }
   }
   return success();
 }

@@ -86,6 +86,7 @@ void ShapeChecks::addFor(Operation *op) {
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](AttentionOp attention) { addForAttention(attention); })
       .Case([&](GradientOp gradient) { addForGradient(gradient); })
+      .Case([&](JvpOp jvp) { addForJvp(jvp); })
       .Case([&](LinearOp linear) { addForLinear(linear); })
       .Case([&](linalg::LinalgOp structured) { addForStructured(structured); })
       .Case([&](tensor::CastOp cast) { addForCast(cast); })
@@ -143,10 +144,26 @@ void ShapeChecks::addForGradient(GradientOp op) {
   requireSame(getDimSize(builder, loc, op.getOutputGradient(), op.getOutputDims(), Dim::Depth),
               getDimSize(builder, loc, op.getValue(), op.getValueDims(), Dim::Depth),
               "output gradient has another head size than value");
-  for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())})
-    for (auto [i, dim] : llvm::enumerate(op.getRowDims()))
-      requireSame(extent(rows, i), query(dim),
-                  Twine(role) + " has another extent of '" + stringifyDim(dim) + "' than query");
+  addForRows(op, "log-sum-exp", op.getLse());
+  addForRows(op, "delta", op.getDelta());
+}
+
+void ShapeChecks::addForRows(DerivativeOpInterface op, StringRef role, Value rows) {
+  for (auto [i, dim] : llvm::enumerate(op.getRowDims()))
+    requireSame(extent(rows, i), getDimSize(builder, loc, op.getQuery(), op.getQueryDims(), dim),
+                Twine(role) + " has another extent of '" + stringifyDim(dim) + "' than query");
+}
+
+void ShapeChecks::addForJvp(JvpOp op) {
+  addForScoring(op);
+  for (auto [role, tangent, of] :
+       {std::tuple("query", op.getQueryTangent(), op.getQuery()), std::tuple("key", op.getKeyTangent(), op.getKey()),
+        std::tuple("value", op.getValueTangent(), op.getValue())})
+    if (tangent)
+      for (int64_t i = 0; i < cast<RankedTensorType>(of.getType()).getRank(); ++i)
+        requireSame(extent(tangent, i), extent(of, i),
+                    Twine("tangent of ") + role + " has another extent in dimension " + Twine(i) + " than " + role);
+  addForRows(op, "log-sum-exp", op.getLse());
 }
 
 void ShapeChecks::requireGroups(OpFoldResult grouped, OpFoldResult shared, StringRef message) {

@@ -39,6 +39,9 @@ private:
   void addForScoring(ScoringOpInterface op);
   void addForAttention(AttentionOp op);
   void addForGradient(GradientOp op);
+  void addForJvp(JvpOp op);
+  /// Requires a number for every row of the query.
+  void addForRows(DerivativeOpInterface op, llvm::StringRef role, mlir::Value rows);
   void addForLinear(LinearOp op);
   /// Requires that the number of query heads is a multiple of the number of KV heads.
   /// Requires that the number of heads `grouped` is a multiple of `shared`.

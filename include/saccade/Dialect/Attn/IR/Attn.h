@@ -43,6 +43,11 @@ struct State {
 #define GET_ATTRDEF_CLASSES
 #include "saccade/Dialect/Attn/IR/AttnAttributes.h.inc"
 
+namespace saccade::attn {
+/// The dimensions of rows, such as those of the log-sum-exp: those of b, h, s that the output has, in this order.
+llvm::SmallVector<Dim> getRowDims(DimsAttr outputDims);
+} // namespace saccade::attn
+
 #include "saccade/Dialect/Attn/IR/AttnInterfaces.h.inc"
 
 namespace saccade::attn {
@@ -66,8 +71,7 @@ namespace saccade::attn {
 inline constexpr llvm::StringLiteral dimNamesAttr = "attn.dim_names";
 
 /// The arguments of a region. The numbers of the pair come before the positions: none in a mask region; a weight in a
-/// weight region; the probability, the score, the product with the output gradient and delta in a gradient region; a
-/// score in all others.
+/// weight region; those of `DerivativeOpInterface` in a region of derivatives; a score in all others.
 struct RegionArguments {
   mlir::Value score; ///< the first number; null in a mask region
   mlir::Value batch, head, query, key;
@@ -81,13 +85,15 @@ RegionArguments getRegionArguments(mlir::Region &region, unsigned numbers);
 struct NamedRegion {
   llvm::StringRef name;
   mlir::Region *region;
+  /// The names of the arguments before the positions.
+  llvm::ArrayRef<llvm::StringRef> numberNames;
   bool isMask() const { return name == "mask"; }
   /// The number of arguments before the positions.
-  unsigned numbers() const { return isMask() ? 0 : name == "gradient" ? 4 : 1; }
+  unsigned numbers() const { return numberNames.size(); }
   RegionArguments arguments() const { return getRegionArguments(*region, numbers()); }
 };
 
-/// The regions that are not empty, in printing order: mask, score, weight, tallies, gradient.
+/// The regions that are not empty, in printing order: mask, score, weight, tallies, derivatives.
 llvm::SmallVector<NamedRegion> getNamedRegions(ScoringOpInterface op);
 
 /// Copies the regions of `from` into `to`, which has the same number of tallies.

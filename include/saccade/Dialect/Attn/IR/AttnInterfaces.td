@@ -7,8 +7,8 @@ include "mlir/IR/OpBase.td"
 def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
   let cppNamespace = "::saccade::attn";
   let description = [{
-    An op that computes scores of queries and keys: `attn.attention` on whole tensors, `attn.gradient` for its
-    gradients, `attn.accumulate` on a tile of keys. It has query, key and value operands with named dimensions, a scale,
+    An op that computes scores of queries and keys: `attn.attention` on whole tensors, `attn.gradient` and `attn.jvp` for
+    its derivatives, `attn.accumulate` on a tile of keys. It has query, key and value operands with named dimensions, a scale,
     and optional regions:
     score `(s, b, h, q, k, captures...) -> s`, mask `(b, h, q, k, captures...) -> i1`,
     weight `(p, b, h, q, k, captures...) -> p` and any number of tallies `(s, b, h, q, k, captures...) -> (bin, number)`.
@@ -47,6 +47,32 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
     ::mlir::Value getCuSeqlens(::saccade::attn::Role role) {
       return role == ::saccade::attn::Role::Query ? $_op.getCuSeqlensQ() : $_op.getCuSeqlensK();
     }
+  }];
+}
+
+def Attn_DerivativeOpInterface : OpInterface<"DerivativeOpInterface", [Attn_ScoringOpInterface]> {
+  let cppNamespace = "::saccade::attn";
+  let description = [{
+    An op that computes derivatives of an `attn.attention`: `attn.gradient` in reverse mode, `attn.jvp` in forward mode.
+    It computes probabilities from the log-sum-exp, and has an optional region of scalar code with the derivatives of
+    its score, weight and tally regions.
+  }];
+  let methods = [
+    InterfaceMethod<"The log-sum-exp of every row.", "::mlir::Value", "getLse">,
+    InterfaceMethod<"The dimensions of the output of the attention.", "::saccade::attn::DimsAttr", "getOutputDims">,
+    InterfaceMethod<"Tile sizes; null before the schedule stage.", "::saccade::attn::ScheduleAttr", "getScheduleAttr">,
+    InterfaceMethod<"", "void", "setScheduleAttr", (ins "::saccade::attn::ScheduleAttr":$schedule)>,
+    InterfaceMethod<"The region of derivatives; empty for those of attention without score and weight regions.",
+                    "::mlir::Region &", "getDerivative">,
+    StaticInterfaceMethod<"The clause of this region.", "::llvm::StringRef", "getDerivativeName">,
+    StaticInterfaceMethod<"The names of its arguments before the positions.",
+                          "::llvm::ArrayRef<::llvm::StringRef>", "getDerivativeNumbers">,
+    InterfaceMethod<"The types that it yields.", "::llvm::SmallVector<::mlir::Type>",
+                    "getDerivativeTypes">,
+  ];
+  let extraSharedClassDeclaration = [{
+    /// The dimensions of the log-sum-exp: those of b, h, s that the output has, in this order.
+    ::llvm::SmallVector<::saccade::attn::Dim> getRowDims() { return ::saccade::attn::getRowDims($_op.getOutputDims()); }
   }];
 }
 

@@ -105,6 +105,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
 
 def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
     DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
+    DeclareOpInterfaceMethods<Attn_DerivativeOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let summary = "gradients of attention over whole tensors";
@@ -169,9 +170,64 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
   let extraClassDeclaration = [{
     /// The captures with a gradient, ascending: one for each result after the first three.
     ::llvm::SmallVector<int64_t> getDifferentiatedCaptures();
-    /// The dimensions of log-sum-exp and delta: those of b, h, s that the output gradient names, in this order.
-    ::llvm::SmallVector<::saccade::attn::Dim> getRowDims();
   }];
+}
+
+def Attn_JvpOp : Attn_Op<"jvp", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
+    DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
+    DeclareOpInterfaceMethods<Attn_DerivativeOpInterface>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "tangents of attention over whole tensors";
+  let description = [{
+    The sums over keys in the Jacobian-vector product of an `attn.attention`, which computes the probabilities again from
+    the log-sum-exp. For every batch, head, query i and visible key j:
+
+        s  = scale · q_i · k_j,   p = exp(score(s) − lse_i)
+        ds = scale · (dq_i · k_j + q_i · dk_j) + dscale · q_i · k_j
+        dp, dw = tangent(p, s, ds)
+        output_i += dw · v_j + weight(p) · dv_j,   row_i += dp
+
+    dp is p times the tangent of the score, and dw the tangent of the weight for a constant log-sum-exp. The tangent of
+    the log-sum-exp is row_i plus that of the sink. The tangent of the output is output_i minus the tangent of the
+    log-sum-exp times the output, so one pass over the keys computes it (Lu and Song 2024, "Simplifying, stabilizing and
+    scaling continuous-time consistency models", section 4.1). `attn-differentiate` creates this op and those around it,
+    and derives the region `tangent`.
+
+    - Query, key, value, `captures`, `q_len`, `kv_len`, `cu_seqlens_q`, `cu_seqlens_k`, `scale`, `at`, `mask`, `score`,
+      `weight` and `out` are those of the `attn.attention`. Captures also include tangents of captures.
+    - `query_tangent(%dq : type)`, `key_tangent(%dk : type)`, `value_tangent(%dv : type)`: of the type of the operand; 0 by
+      default. `scale_tangent(%x : type)`: of the type of a run-time scale.
+    - `lse(%l : type)`: the log-sum-exp of every row, b×h×q (those that the output has). A row with log-sum-exp −inf has no
+      probabilities.
+    - `tangent(%p, %s, %ds, %b, %h, %q, %k, captures...)`: a region that yields dp and dw; p · ds for both by default. For
+      each tally it then yields a bin and a number. The number is added to this bin of the row, unless the bin is
+      outside of the tally.
+    - The results are output, row and the sums of tallies, b×h×q×N, in the type of scores.
+
+    Rows from `q_len` on, keys from `kv_len` on and masked pairs contribute 0.
+
+    ```mlir
+    %do, %row = attn.jvp %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] query_tangent(%dq : tensor<?x8x?x64xf32>)
+        value_tangent(%dv : tensor<?x8x?x64xf32>) lse(%l : tensor<?x8x?xf32>) mask causal<top_left>
+        : (tensor<?x8x?x64xf32>, tensor<?x8x?x64xf32>, tensor<?x8x?x64xf32>) -> (tensor<?x8x?x64xf32>, tensor<?x8x?xf32>)
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+                       Variadic<AnyType>:$captures, Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len,
+                       Optional<Attn_CuSeqlens>:$cu_seqlens_q, Optional<Attn_CuSeqlens>:$cu_seqlens_k,
+                       Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<AnyRankedTensor>:$query_tangent,
+                       Optional<AnyRankedTensor>:$key_tangent, Optional<AnyRankedTensor>:$value_tangent,
+                       Optional<AnyFloat>:$scale_tangent, AnyRankedTensor:$lse,
+                       Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
+                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
+                       OptionalAttr<Attn_ScheduleAttr>:$schedule);
+  let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$row, Variadic<AnyRankedTensor>:$tallies);
+  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
+                        MaxSizedRegion<1>:$tangent);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 def Attn_LinearOp : Attn_Op<"linear", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
@@ -423,7 +479,7 @@ def Attn_LengthOp : Attn_Op<"length", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "GradientOp", "LinearOp"]>]> {
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "GradientOp", "JvpOp", "LinearOp"]>]> {
   let summary = "terminator of the regions of attention";
   let arguments = (ins Variadic<AnyType>:$operands);
   let assemblyFormat = "$operands attr-dict `:` type($operands)";
