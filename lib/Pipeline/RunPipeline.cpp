@@ -44,7 +44,9 @@ LogicalResult saccade::importProgram(ModuleOp module) {
 
 LogicalResult saccade::addGradientFunctions(ModuleOp module) {
   auto functions = module.getOps<func::FuncOp>();
-  if (llvm::none_of(functions, [](func::FuncOp function) { return function->hasAttr(attn::gradientAttr); }))
+  if (llvm::none_of(functions, [](func::FuncOp function) {
+        return function->hasAttr(attn::gradientAttr) || function->hasAttr(attn::jvpAttr);
+      }))
     return success();
   PassManager pm(module.getContext());
   if (hasFrontendOps(module.getContext()))

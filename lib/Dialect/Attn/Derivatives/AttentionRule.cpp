@@ -4,10 +4,11 @@
 // follow from its operands and results.
 //
 //===----------------------------------------------------------------------===//
+#include "DerivativeRegion.h"
 #include "GradientRegion.h"
 #include "Gradients.h"
+#include "Sinks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
@@ -38,13 +39,7 @@ public:
   }
 
 private:
-  /// The map from loops over `dims` to the dimensions of a tensor that names them `names`.
-  AffineMap mapOf(ArrayRef<Dim> dims, ArrayRef<Dim> names) {
-    return AffineMap::get(
-        dims.size(), 0,
-        llvm::map_to_vector(names, [&](Dim name) { return b.getAffineDimExpr(llvm::find(dims, name) - dims.begin()); }),
-        b.getContext());
-  }
+  AffineMap mapOf(ArrayRef<Dim> dims, ArrayRef<Dim> names) { return getDimMap(b, dims, names); }
   Value widened(OpBuilder &nested, Value element) { return TensorEmitter::convertedScalar(nested, loc, element, type); }
   /// sums + Σ x · y over the loops `dims` that rows do not have.
   Value addProducts(Value sums, ArrayRef<Dim> dims, Value x, Value y) {
@@ -126,15 +121,7 @@ private:
         op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(), outputGradient, lse, delta, op.getQueryDimsAttr(),
         op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(), reads,
         /*schedule=*/ScheduleAttr());
-    for (auto [from, to] :
-         {std::pair(&op.getScore(), &gradient.getScore()), std::pair(&op.getMask(), &gradient.getMask()),
-          std::pair(&op.getWeight(), &gradient.getWeight())}) {
-      IRMapping mapping;
-      from->cloneInto(to, mapping);
-      if (!to->empty())
-        for (Value added : ArrayRef(captures.values).drop_front(op.getCaptures().size()))
-          to->addArgument(added.getType(), loc);
-    }
+    cloneRegions(op, cast<DerivativeOpInterface>(gradient.getOperation()), captures.values);
     gradient.getGradient().takeBody(region);
     queryGradient = gradient.getQueryGradient();
     gradients.add(op.getQuery(), queryGradient);
@@ -147,28 +134,13 @@ private:
 
   /// −Σ exp(sink − lse) · delta over the rows of a head; the sink has no value.
   Value emitSinkGradient(Value sink) {
-    SmallVector<Dim> rows = op.getResultDims(op.getLse()), heads;
-    bool isTensor = isa<RankedTensorType>(sink.getType());
-    if (isTensor && llvm::is_contained(rows, Dim::Head))
-      heads.push_back(Dim::Head);
-    AffineMap ofRows = mapOf(rows, rows);
-    // Without a dimension of heads there is one head.
-    AffineMap ofSink = isTensor && heads.empty()
-                           ? AffineMap::get(rows.size(), 0, b.getAffineConstantExpr(0), b.getContext())
-                           : mapOf(rows, heads);
-    return e.accumulate(
-        {{sink, ofSink}, {lse, ofRows}, {delta, ofRows}}, sink, ofSink, type,
-        [&](OpBuilder &nested, ValueRange elements) -> Value {
-          Value difference = arith::SubFOp::create(nested, loc, widened(nested, elements[0]), elements[1]);
-          Value product = arith::MulFOp::create(nested, loc, math::ExpOp::create(nested, loc, difference), elements[2]);
-          // Rows from `q_len` on have no sink.
-          Value infinity = arith::ConstantOp::create(
-              nested, loc, nested.getFloatAttr(type, APFloat::getInf(type.getFloatSemantics(), /*Negative=*/true)));
-          Value isEmpty = arith::CmpFOp::create(nested, loc, arith::CmpFPredicate::OEQ, elements[1], infinity);
-          Value zero = arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, 0));
-          Value amount = arith::SelectOp::create(nested, loc, isEmpty, zero, product);
-          return arith::SubFOp::create(nested, loc, elements[3], amount);
-        });
+    SmallVector<Dim> rows = op.getResultDims(op.getLse());
+    AffineMap ofRows = mapOf(rows, rows), ofSink = getSinkMap(b, op, rows);
+    return e.accumulate({{sink, ofSink}, {lse, ofRows}, {delta, ofRows}}, sink, ofSink, type,
+                        [&](OpBuilder &nested, ValueRange elements) -> Value {
+                          Value amount = emitSinkProduct(nested, loc, elements[0], elements[1], elements[2]);
+                          return arith::SubFOp::create(nested, loc, elements[3], amount);
+                        });
   }
 
   /// Σ ds · (q · k) = Σ q · (gradient of q) / scale.

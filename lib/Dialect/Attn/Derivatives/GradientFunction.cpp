@@ -8,13 +8,10 @@
 #include "Gradients.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "saccade/Dialect/Attn/Analysis/NameValues.h"
 
 using namespace mlir;
 using namespace saccade::attn;
-
-static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
 
 //===----------------------------------------------------------------------===//
 // Gradients
@@ -40,36 +37,11 @@ void Gradients::add(Value value, Value gradient) {
 
 namespace {
 
-/// Adds the log-sum-exp to the results of an attention.
-AttentionOp addLse(AttentionOp op) {
-  OpBuilder b(op);
-  SmallVector<int64_t> shape;
-  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
-    if (op.getOutputDims().position(dim))
-      shape.push_back(getStaticDimSize(op.getOutput(), op.getOutputDims(), dim));
-  auto typeOf = [](Value value) { return value ? value.getType() : Type(); };
-  auto made = AttentionOp::create(
-      b, op.getLoc(), typeOf(op.getOutput()), RankedTensorType::get(shape, op.getScoreType()), typeOf(op.getRowMax()),
-      typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(), op.getKey(), op.getValue(), op.getCaptures(),
-      op.getQLen(), op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), op.getScaleValue(), op.getAt(), op.getSink(),
-      op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
-      op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
-  for (auto [from, to] : llvm::zip_equal(op->getRegions(), made->getRegions()))
-    to.takeBody(from);
-  made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  SmallVector<Value> results = {made.getOutput()};
-  llvm::append_range(results, made->getResults().drop_front(2));
-  op->replaceAllUsesWith(results);
-  op.erase();
-  return made;
-}
-
 /// Makes the log-sum-exp of each attention a result.
 void returnLse(func::FuncOp function) {
   auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
   for (AttentionOp op : llvm::to_vector(function.getOps<AttentionOp>())) {
-    if (!op.getLse())
-      op = addLse(op);
+    op = addLse(op);
     if (llvm::is_contained(terminator.getOperands(), op.getLse()))
       continue;
     (void)function.insertResult(function.getNumResults(), op.getLse().getType(), /*resultAttrs=*/{});
@@ -82,9 +54,8 @@ public:
   Differentiator(func::FuncOp function) : function(function), b(function.getContext()), gradients(b, name(function)) {}
 
   FailureOr<func::FuncOp> run() {
-    if (!function.getBody().hasOneBlock())
-      return function.emitError() << "'" << function.getName() << "' cannot be differentiated: it has "
-                                  << function.getBody().getBlocks().size() << " blocks, expected one";
+    if (failed(checkBlocks(function)))
+      return failure();
     SmallVector<std::string> names = nameValues(function);
     unsigned originalResults = function.getNumResults();
     returnLse(function);
@@ -114,7 +85,6 @@ private:
     gradientFunction = cast<func::FuncOp>(b.clone(*function));
     gradientFunction.setName((function.getName() + "_gradient").str());
     gradientFunction->removeAttr(gradientAttr);
-    gradientFunction.removeResAttrsAttr();
     Block &body = gradientFunction.getBody().front();
     auto terminator = cast<func::ReturnOp>(body.getTerminator());
     llvm::append_range(returnedValues, terminator.getOperands());
@@ -185,10 +155,7 @@ private:
       if (isFloat(argument) && !function.getArgAttr(i, noGradientAttr))
         gradients.setActive(argument);
     for (Operation *op : forwardOps) {
-      bool isActive = false;
-      op->walk([&](Operation *inner) {
-        isActive |= llvm::any_of(inner->getOperands(), [&](Value operand) { return gradients.isActive(operand); });
-      });
+      bool isActive = llvm::any_of(getUsedValues(op), [&](Value used) { return gradients.isActive(used); });
       for (Value result : op->getResults())
         if (isActive && isFloat(result))
           gradients.setActive(result);
@@ -207,7 +174,7 @@ private:
   /// Returns the gradients, and removes what is not needed to compute them.
   void finish(ArrayRef<std::string> names) {
     SmallVector<Value> results;
-    SmallVector<DictionaryAttr> attributes;
+    SmallVector<std::string> resultNames;
     for (auto [argument, text] : llvm::zip(inputs, names)) {
       if (!gradients.isActive(argument))
         continue;
@@ -215,20 +182,10 @@ private:
       if (!gradient)
         gradient = TensorEmitter{b, argument.getLoc()}.zeros(argument, getElementTypeOrSelf(argument.getType()));
       results.push_back(gradient);
-      attributes.push_back(b.getDictionaryAttr(b.getNamedAttr(resultNameAttr, b.getStringAttr(text + "_gradient"))));
+      resultNames.push_back(text + "_gradient");
     }
     func::ReturnOp::create(b, function.getLoc(), results);
-    Block &body = gradientFunction.getBody().front();
-    SmallVector<DictionaryAttr> argumentAttributes;
-    gradientFunction.getAllArgAttrs(argumentAttributes);
-    argumentAttributes.resize(body.getNumArguments(), b.getDictionaryAttr({}));
-    gradientFunction.setType(b.getFunctionType(body.getArgumentTypes(), ValueRange(results).getTypes()));
-    gradientFunction.setAllArgAttrs(argumentAttributes);
-    gradientFunction.setAllResultAttrs(attributes);
-    SmallVector<Operation *> ops = llvm::map_to_vector(body, [](Operation &op) { return &op; });
-    for (Operation *op : llvm::reverse(ops))
-      if (isOpTriviallyDead(op))
-        op->erase();
+    finishFunction(gradientFunction, resultNames);
   }
 
   func::FuncOp function, gradientFunction;

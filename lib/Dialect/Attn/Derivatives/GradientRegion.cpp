@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "GradientRegion.h"
+#include "DerivativeRegion.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Dialect/Attn/Derivatives/ScalarDerivatives.h"
@@ -20,19 +21,11 @@ using namespace saccade::attn;
 
 namespace {
 
-class GradientRegionBuilder {
+class GradientRegionBuilder : DerivativeRegion {
 public:
   GradientRegionBuilder(AttentionOp op, const GradientCaptures &captures, Region &region)
-      : op(op), captures(captures), b(op.getContext()), loc(op.getLoc()) {
-    SmallVector<Type> types(4, op.getScoreType());
-    types.append(4, b.getIndexType());
-    llvm::append_range(types, ValueRange(captures.values).getTypes());
-    Block &block = region.emplaceBlock();
-    block.addArguments(types, SmallVector<Location>(types.size(), loc));
-    b.setInsertionPointToEnd(&block);
-    p = block.getArgument(0), s = block.getArgument(1), dp = block.getArgument(2), delta = block.getArgument(3);
-    args = getRegionArguments(region, /*numbers=*/4);
-  }
+      : DerivativeRegion(op, captures.values, region, /*numbers=*/4), captures(captures), p(block.getArgument(0)),
+        s(block.getArgument(1)), dp(block.getArgument(2)), delta(block.getArgument(3)) {}
 
   FailureOr<SmallVector<int64_t>> build() {
     score = enter(op.getScore(), s);
@@ -43,9 +36,7 @@ public:
       if (gradient && failed(addTally(tally, score1, *gradient)))
         return failure();
     Value difference = arith::SubFOp::create(b, loc, ofWeight, delta);
-    Value ofScore = arith::MulFOp::create(b, loc, p, difference);
-    if (viaTallies)
-      ofScore = arith::AddFOp::create(b, loc, ofScore, viaTallies);
+    Value ofScore = add(multiply(p, difference), viaTallies);
     FailureOr<Value> ds = ofScore;
     if (!op.getScore().empty())
       ds = reverse(op.getScore(), "the score region", score, ofScore);
@@ -70,26 +61,6 @@ private:
     Value amount;
   };
 
-  Value constant(double number) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getScoreType(), number)); }
-
-  /// Emits the code of a region for the score or probability `number`.
-  IRMapping enter(Region &region, Value number) {
-    IRMapping values;
-    if (region.empty())
-      return values;
-    RegionArguments from = getRegionArguments(region, /*numbers=*/1);
-    for (auto [source, value] :
-         {std::pair(from.score, number), std::pair(from.batch, args.batch), std::pair(from.head, args.head),
-          std::pair(from.query, args.query), std::pair(from.key, args.key)})
-      values.map(source, value);
-    values.map(from.captures, args.captures.take_front(from.captures.size()));
-    cloneScalarCode(b, region.front(), values);
-    return values;
-  }
-  static Value yielded(Region &region, const IRMapping &values) {
-    return values.lookupOrDefault(region.front().getTerminator()->getOperands().back());
-  }
-
   /// Differentiates a region whose result has the derivative `seed`. Returns the derivative of its first argument, null
   /// for 0, and records those of captures.
   FailureOr<Value> reverse(Region &region, StringRef place, const IRMapping &values, Value seed) {
@@ -112,15 +83,10 @@ private:
   }
 
   void addRead(unsigned capture, const ElementGradient &gradient) {
-    Value amount = gradient.amount;
-    if (amount.getType() != op.getScoreType()) {
-      bool isWider = op.getScoreType().getWidth() > amount.getType().getIntOrFloatBitWidth();
-      amount = isWider ? Value(arith::ExtFOp::create(b, loc, op.getScoreType(), amount))
-                       : Value(arith::TruncFOp::create(b, loc, op.getScoreType(), amount));
-    }
+    Value amount = converted(gradient.amount, op.getScoreType());
     for (Read &read : reads)
       if (read.capture == capture && read.indices == gradient.indices) {
-        read.amount = arith::AddFOp::create(b, loc, read.amount, amount);
+        read.amount = add(read.amount, amount);
         return;
       }
     // In the order of captures.
@@ -132,10 +98,8 @@ private:
     ofWeight = dp;
     if (op.getWeight().empty())
       return success();
-    if (!isProportional(op.getWeight()))
-      return op.emitOpError()
-             << "cannot be differentiated: its weight region is not proved proportional to the weight, "
-                "and other weight regions need a normalized second pass";
+    if (failed(checkWeight(op)))
+      return failure();
     FailureOr<Value> ofP = reverse(op.getWeight(), "the weight region", enter(op.getWeight(), p), dp);
     if (failed(ofP))
       return failure();
@@ -147,14 +111,11 @@ private:
     IRMapping values = enter(tally, score1);
     Value bin = values.lookupOrDefault(tally.front().getTerminator()->getOperand(0));
     Value ofBin = readTallyGradient(tally, gradient, bin);
-    Value ofP = arith::MulFOp::create(b, loc, ofBin, yielded(tally, values));
-    ofWeight = arith::AddFOp::create(b, loc, ofWeight, ofP);
-    Value seed = arith::MulFOp::create(b, loc, p, ofBin);
-    FailureOr<Value> ofScore = reverse(tally, "a tally region", values, seed);
+    ofWeight = add(ofWeight, multiply(ofBin, yielded(tally, values)));
+    FailureOr<Value> ofScore = reverse(tally, "a tally region", values, multiply(p, ofBin));
     if (failed(ofScore))
       return failure();
-    if (*ofScore)
-      viaTallies = viaTallies ? Value(arith::AddFOp::create(b, loc, viaTallies, *ofScore)) : *ofScore;
+    viaTallies = add(viaTallies, *ofScore);
     return success();
   }
 
@@ -197,12 +158,8 @@ private:
     return arith::AddIOp::create(b, loc, position, start);
   }
 
-  AttentionOp op;
   const GradientCaptures &captures;
-  OpBuilder b;
-  Location loc;
   Value p, s, dp, delta;
-  RegionArguments args;
   IRMapping score;
   Value ofWeight;   ///< ∂L/∂p
   Value viaTallies; ///< the part of ∂L/∂s' by the numbers of tallies; null for 0

@@ -6,18 +6,13 @@
 #ifndef SACCADE_LIB_DIALECT_ATTN_DERIVATIVES_GRADIENTS_H
 #define SACCADE_LIB_DIALECT_ATTN_DERIVATIVES_GRADIENTS_H
 
-#include "TensorEmitter.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "Differentiated.h"
 
 namespace saccade::attn {
 
-class Gradients {
+class Gradients : public Differentiated {
 public:
-  Gradients(mlir::OpBuilder &b, llvm::StringRef function) : b(b), function(function) {}
-
-  mlir::OpBuilder &b;
-  /// The name of the differentiated function, for diagnostics.
-  llvm::StringRef function;
+  using Differentiated::Differentiated;
 
   /// Records that `argument` holds the value of the op result `result`, so that it need not be computed again.
   void setSaved(mlir::Value result, mlir::Value argument) {
@@ -35,11 +30,6 @@ public:
   mlir::Value of(mlir::Value value);
   /// Adds to the gradient of an active value; ignored for others. The element type of `gradient` may be that of scores.
   void add(mlir::Value value, mlir::Value gradient);
-
-  /// Reports that `op` cannot be differentiated.
-  mlir::InFlightDiagnostic emitError(mlir::Operation *op) const {
-    return mlir::emitError(op->getLoc()) << "'" << function << "' cannot be differentiated: ";
-  }
 
 private:
   llvm::DenseMap<mlir::Value, mlir::Value> saved, source;

@@ -258,11 +258,18 @@ private:
   llvm::DenseMap<Value, Value> tangents;
 };
 
-struct SingleProduct : Emitter {
+struct SingleOp : Emitter {
   using Emitter::Emitter;
-  Value emit(Value derivative, OpResult result, unsigned operand) {
+  Value emitReverse(Value derivative, OpResult result, unsigned operand) {
     SmallVector<Contribution> parts;
     addProduct(parts, {derivative, {}}, result, operand, result.getOwner()->getOperand(operand));
+    return guardedSum(result.getLoc(), parts);
+  }
+  Value emitForward(ArrayRef<Value> tangents, OpResult result) {
+    SmallVector<Contribution> parts;
+    for (auto [i, tangent] : llvm::enumerate(tangents))
+      if (tangent && hasPartial(result, i))
+        addProduct(parts, {tangent, {}}, result, i, result);
     return guardedSum(result.getLoc(), parts);
   }
 };
@@ -271,7 +278,12 @@ struct SingleProduct : Emitter {
 
 Value saccade::attn::emitProduct(OpBuilder &b, Value derivative, OpResult result, unsigned operand) {
   IRMapping none;
-  return SingleProduct(b, /*place=*/"", none).emit(derivative, result, operand);
+  return SingleOp(b, /*place=*/"", none).emitReverse(derivative, result, operand);
+}
+
+Value saccade::attn::emitTangent(OpBuilder &b, ArrayRef<Value> tangents, OpResult result) {
+  IRMapping none;
+  return SingleOp(b, /*place=*/"", none).emitForward(tangents, result);
 }
 
 void saccade::attn::cloneScalarCode(OpBuilder &b, Block &block, IRMapping &values) {

@@ -10,19 +10,27 @@ RankedTensorType saccade::attn::getGradientType(Value value) {
   return tensor ? tensor : RankedTensorType::get({}, value.getType());
 }
 
+static Value emptyOf(TensorEmitter &e, ArrayRef<OpFoldResult> extents, RankedTensorType type) {
+  Value empty = tensor::EmptyOp::create(e.b, e.loc, extents, type.getElementType());
+  return empty.getType() == type ? empty : tensor::CastOp::create(e.b, e.loc, type, empty).getResult();
+}
+
+static SmallVector<OpFoldResult> extentsOf(TensorEmitter &e, Value value) {
+  return isa<RankedTensorType>(value.getType()) ? tensor::getMixedSizes(e.b, e.loc, value)
+                                                : SmallVector<OpFoldResult>();
+}
+
+Value TensorEmitter::empty(Value like, Type element) {
+  return emptyOf(*this, extentsOf(*this, like), getGradientType(like).clone(element));
+}
+
 Value TensorEmitter::filled(ArrayRef<OpFoldResult> extents, RankedTensorType type, double element) {
-  Value empty = tensor::EmptyOp::create(b, loc, extents, type.getElementType());
-  if (empty.getType() != type)
-    empty = tensor::CastOp::create(b, loc, type, empty);
   Value constant = arith::ConstantOp::create(b, loc, b.getFloatAttr(type.getElementType(), element));
-  return linalg::FillOp::create(b, loc, constant, empty).getResult(0);
+  return linalg::FillOp::create(b, loc, constant, emptyOf(*this, extents, type)).getResult(0);
 }
 
 Value TensorEmitter::zeros(Value like, Type element) {
-  RankedTensorType type = getGradientType(like).clone(element);
-  if (!isa<RankedTensorType>(like.getType()))
-    return zeros(ArrayRef<OpFoldResult>(), type);
-  return zeros(tensor::getMixedSizes(b, loc, like), type);
+  return zeros(extentsOf(*this, like), getGradientType(like).clone(element));
 }
 
 Value TensorEmitter::generic(ArrayRef<Indexed> inputs, Indexed output, Body body) {
@@ -79,11 +87,8 @@ Value TensorEmitter::accumulate(ArrayRef<Indexed> inputs, Value like, AffineMap 
 Value TensorEmitter::elementwise(ValueRange inputs, Type element, Body body) {
   auto type = cast<RankedTensorType>(inputs.front().getType());
   AffineMap identity = b.getMultiDimIdentityMap(type.getRank());
-  Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, inputs.front()), element);
-  if (empty.getType() != type.clone(element))
-    empty = tensor::CastOp::create(b, loc, type.clone(element), empty);
-  return generic(llvm::map_to_vector(inputs, [&](Value input) { return Indexed{input, identity}; }), {empty, identity},
-                 body);
+  return generic(llvm::map_to_vector(inputs, [&](Value input) { return Indexed{input, identity}; }),
+                 {empty(inputs.front(), element), identity}, body);
 }
 
 Value TensorEmitter::sum(ValueRange tensors) {
@@ -97,12 +102,17 @@ Value TensorEmitter::sum(ValueRange tensors) {
   });
 }
 
+Value TensorEmitter::withElement(Value tensor, Type element) {
+  if (getElementTypeOrSelf(tensor) == element)
+    return tensor;
+  return elementwise(tensor, element, [&](OpBuilder &nested, ValueRange elements) {
+    return convertedScalar(nested, loc, elements.front(), element);
+  });
+}
+
 Value TensorEmitter::converted(Value tensor, Value like) {
   RankedTensorType type = getGradientType(like);
-  if (getElementTypeOrSelf(tensor) != type.getElementType())
-    tensor = elementwise(tensor, type.getElementType(), [&](OpBuilder &nested, ValueRange elements) {
-      return convertedScalar(nested, loc, elements.front(), type.getElementType());
-    });
+  tensor = withElement(tensor, type.getElementType());
   return tensor.getType() == type ? tensor : Value(tensor::CastOp::create(b, loc, type, tensor));
 }
 

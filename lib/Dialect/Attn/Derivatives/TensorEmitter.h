@@ -20,6 +20,8 @@ struct TensorEmitter {
   /// The body: from the elements of the inputs, and last that of the output, to the element of the result.
   using Body = llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::ValueRange)>;
 
+  /// A tensor with the extents of `like` and elements of type `element`.
+  mlir::Value empty(mlir::Value like, mlir::Type element);
   /// A tensor of zeros with the extents of `like` and elements of type `element`.
   mlir::Value zeros(mlir::Value like, mlir::Type element);
   mlir::Value zeros(llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::RankedTensorType type) {
@@ -36,7 +38,9 @@ struct TensorEmitter {
   mlir::Value elementwise(mlir::ValueRange inputs, mlir::Type element, Body body);
   /// The sum of tensors of one type, and of scalars of rank 0.
   mlir::Value sum(mlir::ValueRange tensors);
-  /// `tensor` with elements rounded or widened to `element`, and of the static type of `like`.
+  /// `tensor` with elements rounded or widened to `element`.
+  mlir::Value withElement(mlir::Value tensor, mlir::Type element);
+  /// The same for the elements of `like`, and with its static type.
   mlir::Value converted(mlir::Value tensor, mlir::Value like);
 
   static mlir::Value convertedScalar(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, mlir::Type type);

@@ -1,5 +1,6 @@
 //===- TensorRules.cpp - Rules of views and scalar ops ------------------------===//
 #include "Gradients.h"
+#include "Tangents.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "saccade/Dialect/Attn/Derivatives/ScalarDerivatives.h"
 #include "saccade/Dialect/Attn/Derivatives/ScalarRules.h"
@@ -91,4 +92,52 @@ GradientRule saccade::attn::findGradientRule(Operation *op) {
       .Case<tensor::ExpandShapeOp>([](auto) { return differentiateExpand; })
       .Case<tensor::CollapseShapeOp>([](auto) { return differentiateCollapse; })
       .Default([](Operation *other) { return hasScalarRule(other) ? differentiateScalar : nullptr; });
+}
+
+//===----------------------------------------------------------------------===//
+// Forward mode
+//===----------------------------------------------------------------------===//
+
+/// A view, which is linear in its first operand.
+static LogicalResult pushView(Operation *op, Tangents &tangents) {
+  IRMapping mapping;
+  mapping.map(op->getOperand(0), tangents.of(op->getOperand(0)));
+  tangents.set(op->getResult(0), tangents.b.clone(*op, mapping)->getResult(0));
+  return success();
+}
+
+static LogicalResult pushInsertSlice(Operation *op, Tangents &tangents) {
+  auto slice = cast<tensor::InsertSliceOp>(op);
+  TensorEmitter e{tangents.b, op->getLoc()};
+  auto orZeros = [&](Value value) {
+    Value tangent = tangents.of(value);
+    return tangent ? tangent : e.zeros(value, getElementTypeOrSelf(value));
+  };
+  tangents.set(slice.getResult(), tensor::InsertSliceOp::create(tangents.b, op->getLoc(), orZeros(slice.getSource()),
+                                                                orZeros(slice.getDest()), slice.getMixedOffsets(),
+                                                                slice.getMixedSizes(), slice.getMixedStrides()));
+  return success();
+}
+
+static LogicalResult pushScalar(Operation *op, Tangents &tangents) {
+  SmallVector<Value> ofOperands = llvm::map_to_vector(op->getOperands(), [&](Value operand) {
+    Value tangent = tangents.of(operand);
+    return tangent ? TensorEmitter::convertedScalar(tangents.b, op->getLoc(), tangent, getScoreType(tangent.getType()))
+                   : Value();
+  });
+  for (OpResult result : op->getResults())
+    if (isFloat(result))
+      if (Value tangent = emitTangent(tangents.b, ofOperands, result))
+        tangents.set(result, tangent);
+  return success();
+}
+
+TangentRule saccade::attn::findTangentRule(Operation *op) {
+  return llvm::TypeSwitch<Operation *, TangentRule>(op)
+      .Case<AttentionOp>([](auto) { return pushAttention; })
+      .Case<linalg::LinalgOp>([](auto) { return pushStructured; })
+      .Case<tensor::CastOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+          [](auto) { return pushView; })
+      .Case<tensor::InsertSliceOp>([](auto) { return pushInsertSlice; })
+      .Default([](Operation *other) { return hasScalarRule(other) ? pushScalar : nullptr; });
 }

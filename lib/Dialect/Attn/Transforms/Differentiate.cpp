@@ -1,7 +1,7 @@
-//===- Differentiate.cpp - Create gradient functions --------------------------===//
+//===- Differentiate.cpp - Create functions of derivatives --------------------===//
 //
-// Creates the gradient functions of functions with the attribute `attn.gradient`. Runs on whole tensors, after calls
-// are inlined and attention is raised, because both must be visible, and before the entries have shape functions.
+// Creates the functions of functions with the attributes `attn.gradient` and `attn.jvp`. Runs on whole tensors, after
+// calls are inlined and attention is raised, because both must be visible, and before the entries have shape functions.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,19 +23,22 @@ namespace {
 struct Differentiate : saccade::attn::impl::DifferentiateBase<Differentiate> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      if (!function->hasAttr(gradientAttr))
-        continue;
-      std::string name = (function.getName() + "_gradient").str();
-      if (symbols.lookup(name)) {
-        function.emitError() << "'" << function.getName() << "' cannot be differentiated: there is a function '" << name
-                             << "' already";
-        return signalPassFailure();
+    for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>()))
+      // Forward mode first: the gradient function adds results to the function.
+      for (auto [attribute, suffix, create] : {std::tuple(jvpAttr, "_jvp", &createJvpFunction),
+                                               std::tuple(gradientAttr, "_gradient", &createGradientFunction)}) {
+        if (!function->hasAttr(attribute))
+          continue;
+        std::string name = (function.getName() + suffix).str();
+        if (symbols.lookup(name)) {
+          function.emitError() << "'" << function.getName() << "' cannot be differentiated: there is a function '"
+                               << name << "' already";
+          return signalPassFailure();
+        }
+        if (failed(create(function)))
+          return signalPassFailure();
+        function->removeAttr(attribute);
       }
-      if (failed(createGradientFunction(function)))
-        return signalPassFailure();
-      function->removeAttr(gradientAttr);
-    }
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (unsigned i = 0; i < function.getNumArguments(); ++i)
         function.removeArgAttr(i, noGradientAttr);

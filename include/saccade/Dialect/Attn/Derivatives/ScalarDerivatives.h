@@ -48,6 +48,10 @@ mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitForwardMode(mlir::OpBuilder 
 /// (`hasPartial`). Takes and returns types of derivatives. The operands and results are used as they are.
 mlir::Value emitProduct(mlir::OpBuilder &b, mlir::Value derivative, mlir::OpResult result, unsigned operand);
 
+/// Emits the tangent of `result` from those of the operands of its op, null for 0. Returns null for 0. Takes and
+/// returns types of derivatives. The operands and results are used as they are.
+mlir::Value emitTangent(mlir::OpBuilder &b, llvm::ArrayRef<mlir::Value> tangents, mlir::OpResult result);
+
 } // namespace saccade::attn
 
 #endif // SACCADE_DIALECT_ATTN_DERIVATIVES_SCALARDERIVATIVES_H

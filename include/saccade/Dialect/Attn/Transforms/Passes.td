@@ -59,9 +59,10 @@ def SplitIndexCasts : Pass<"attn-split-index-casts", "::mlir::func::FuncOp"> {
 }
 
 def Differentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
-  let summary = "create the gradient functions of functions marked attn.gradient";
+  let summary = "create the functions of derivatives of functions marked attn.gradient or attn.jvp";
   let description = [{
-    A function `@f` with the attribute `attn.gradient` gets a gradient function `@f_gradient`. Calls must have been inlined.
+    A function `@f` with the attribute `attn.gradient` gets a gradient function `@f_gradient`, and one with `attn.jvp` a
+    function of tangents `@f_jvp`. Calls must have been inlined.
 
     - The log-sum-exp of each attention in `@f` that is not a result becomes a further result.
     - The arguments of `@f_gradient` are those of `@f`, then its results, then a gradient of each result that `@f` had

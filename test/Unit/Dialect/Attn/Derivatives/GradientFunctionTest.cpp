@@ -1,6 +1,6 @@
-//===- GradientFunctionTest.cpp - Gradient functions against differences ------===//
+//===- GradientFunctionTest.cpp - Functions of derivatives against differences -===//
 //
-// Evaluates a function and its gradient function with the reference interpreter, in f64.
+// Evaluates a function, its gradient function and its function of tangents with the reference interpreter, in f64.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
@@ -15,16 +15,17 @@ namespace {
 
 class GradientFunction : public Reference {
 protected:
-  /// Parses `source` and creates the gradient function of its only function.
+  /// Parses `source` and creates the gradient function and the function of tangents of its only function.
   bool differentiate(StringRef source) {
     function = parse(source);
     if (!function)
       return false;
     originalResults = function.getNumResults();
-    FailureOr<func::FuncOp> created = createGradientFunction(function);
-    if (failed(created))
+    FailureOr<func::FuncOp> forward = createJvpFunction(function), reverse = createGradientFunction(function);
+    EXPECT_EQ(succeeded(forward), succeeded(reverse));
+    if (failed(forward) || failed(reverse))
       return false;
-    gradientFunction = *created;
+    jvpFunction = *forward, gradientFunction = *reverse;
     EXPECT_TRUE(succeeded(verify(*module)));
     return true;
   }
@@ -52,7 +53,64 @@ protected:
     return sum;
   }
 
-  /// Compares all gradients with central differences of fourth order, and returns them.
+  bool isDifferentiated(unsigned argument, const Tensor &value) {
+    return value.isReal() && !function.getArgAttr(argument, noGradientAttr);
+  }
+
+  /// Compares the tangents of the results for random tangents of the arguments with differences along these, and with
+  /// the gradients `found`: Σ seed · tangent = Σ gradient · tangent of the argument.
+  void checkForward(ArrayRef<Tensor> arguments, ArrayRef<Tensor> found) {
+    SmallVector<Tensor> tangents, inputs(arguments);
+    double product = 0;
+    for (auto [i, argument] : llvm::enumerate(arguments)) {
+      if (!isDifferentiated(i, argument))
+        continue;
+      for (auto [gradient, number] :
+           llvm::zip_equal(found[tangents.size()].values, tangents.emplace_back(randomReals(argument.shape)).values))
+        product += gradient.real * number.real;
+    }
+    llvm::append_range(inputs, tangents);
+    SmallVector<Tensor> results = run(jvpFunction, inputs), expected = run(function, arguments);
+    auto at = [&](double step) {
+      SmallVector<Tensor> moved(arguments);
+      ArrayRef<Tensor> directions = tangents;
+      for (auto [i, argument] : llvm::enumerate(moved)) {
+        if (!isDifferentiated(i, argument))
+          continue;
+        for (auto [number, direction] : llvm::zip_equal(argument.values, directions.front().values))
+          number.real += step * direction.real;
+        directions = directions.drop_front();
+      }
+      return run(function, moved);
+    };
+    constexpr double step = 1e-4;
+    SmallVector<Tensor> near[] = {at(step), at(-step)}, far[] = {at(2 * step), at(-2 * step)};
+    double sum = 0;
+    unsigned next = originalResults;
+    for (unsigned i = 0; i < originalResults; ++i) {
+      EXPECT_EQ(realsOf(results[i]), realsOf(expected[i])) << "result " << i;
+      if (!expected[i].isReal())
+        continue;
+      ASSERT_LT(next, results.size());
+      const Tensor &tangent = results[next++];
+      ASSERT_EQ(tangent.shape, expected[i].shape);
+      for (int64_t j = 0; j < tangent.size(); ++j) {
+        double actual = tangent.values[j].real;
+        auto difference = [&](SmallVector<Tensor>(&moved)[2]) {
+          return moved[0][i].values[j].real - moved[1][i].values[j].real;
+        };
+        // The log-sum-exp of an empty row is −inf.
+        double along =
+            expected[i].values[j].real == -INFINITY ? 0 : (8 * difference(near) - difference(far)) / (12 * step);
+        EXPECT_NEAR(actual, along, 1e-6 * (1 + std::abs(along))) << "tangent of result " << i << ", element " << j;
+        sum += actual * seeds[i].values[j].real;
+      }
+    }
+    EXPECT_EQ(next, results.size());
+    EXPECT_NEAR(sum, product, 1e-9 * (1 + std::abs(product))) << "forward and reverse mode differ";
+  }
+
+  /// Compares all gradients with central differences of fourth order, and returns them. Compares tangents as well.
   SmallVector<Tensor> check(StringRef source, ArrayRef<Tensor> arguments) {
     if (!differentiate(source)) {
       ADD_FAILURE() << "cannot be differentiated";
@@ -61,7 +119,7 @@ protected:
     SmallVector<Tensor> found = gradients(arguments);
     unsigned next = 0;
     for (unsigned i = 0; i < arguments.size(); ++i) {
-      if (!arguments[i].isReal() || function.getArgAttr(i, noGradientAttr))
+      if (!isDifferentiated(i, arguments[i]))
         continue;
       if (next == found.size()) {
         ADD_FAILURE() << "no gradient of argument " << i;
@@ -88,6 +146,7 @@ protected:
         EXPECT_GT(largest, 1e-6) << "the program does not depend on argument " << i;
     }
     EXPECT_EQ(next, found.size());
+    checkForward(arguments, found);
     return found;
   }
 
@@ -102,7 +161,7 @@ protected:
   Tensor randomReals(ArrayRef<int64_t> shape) { return random(shape, "f64"); }
   Tensor real(double value) { return reals({}, {value}, "f64"); }
 
-  func::FuncOp function, gradientFunction;
+  func::FuncOp function, gradientFunction, jvpFunction;
   unsigned originalResults = 0;
   SmallVector<Tensor> seeds;
 };
@@ -436,6 +495,8 @@ TEST_F(GradientFunction, AnArgumentWithoutInfluenceHasGradientZero) {
 //===----------------------------------------------------------------------===//
 
 TEST_F(GradientFunction, AWeightRegionThatIsNotProportionalIsRefused) {
+  std::string message = "'attn.attention' op cannot be differentiated: its weight region is not proved proportional to "
+                        "the weight, and other weight regions need a normalized second pass";
   EXPECT_EQ(errorOf(R"(func.func @f(%q: tensor<4x3xf64>) -> tensor<4x3xf64> {
     %o = attn.attention %q[s,d], %q[s,d], %q[s,d] weight(%p: f64, %b, %h, %i, %j) {
       %r = arith.mulf %p, %p : f64
@@ -443,8 +504,70 @@ TEST_F(GradientFunction, AWeightRegionThatIsNotProportionalIsRefused) {
     } : (tensor<4x3xf64>, tensor<4x3xf64>, tensor<4x3xf64>) -> tensor<4x3xf64>
     return %o : tensor<4x3xf64>
   })"),
-            "'attn.attention' op cannot be differentiated: its weight region is not proved proportional to the weight, "
-            "and other weight regions need a normalized second pass");
+            // In forward mode and in reverse mode.
+            message + message);
+}
+
+TEST_F(GradientFunction, TypesOfTangentsAreThoseOfValues) {
+  ASSERT_TRUE(differentiate(R"(func.func @f(%x: tensor<4x3xf16> {attn.dim_names = ["n", "m"]}, %c: f32, %n: i32,
+                                            %w: tensor<3x2xf16> {attn.no_gradient})
+      -> (tensor<4x2xf16>, tensor<4xi32>, tensor<4x3xf32>) {
+    %zero = arith.constant 0.0 : f16
+    %empty = tensor.empty() : tensor<4x2xf16>
+    %init = linalg.fill ins(%zero : f16) outs(%empty : tensor<4x2xf16>) -> tensor<4x2xf16>
+    %y = linalg.matmul ins(%x, %w : tensor<4x3xf16>, tensor<3x2xf16>) outs(%init : tensor<4x2xf16>) -> tensor<4x2xf16>
+    %i = tensor.empty() : tensor<4xi32>
+    %r = arith.mulf %c, %c : f32
+    %t = tensor.empty() : tensor<4x3xf32>
+    %s = linalg.fill ins(%r : f32) outs(%t : tensor<4x3xf32>) -> tensor<4x3xf32>
+    return %y, %i, %s : tensor<4x2xf16>, tensor<4xi32>, tensor<4x3xf32>
+  })"));
+  SmallVector<Type> arguments = {type("tensor<4x3xf16>"), type("f32"), type("i32"), type("tensor<3x2xf16>"),
+                                 type("tensor<4x3xf16>"), type("f32")};
+  SmallVector<Type> results = {type("tensor<4x2xf16>"), type("tensor<4xi32>"), type("tensor<4x3xf32>"),
+                               type("tensor<4x2xf16>"), type("tensor<4x3xf32>")};
+  EXPECT_EQ(SmallVector<Type>(jvpFunction.getArgumentTypes()), arguments);
+  EXPECT_EQ(SmallVector<Type>(jvpFunction.getResultTypes()), results);
+  EXPECT_EQ(jvpFunction.getArgAttr(4, dimNamesAttr), function.getArgAttr(0, dimNamesAttr));
+  // The matmul has one differentiated factor, so its tangent is one contraction.
+  EXPECT_EQ(llvm::count_if(jvpFunction.getOps<linalg::LinalgOp>(),
+                           [](linalg::LinalgOp op) { return op.getNumReductionLoops() == 1; }),
+            2);
+}
+
+TEST_F(GradientFunction, TangentsOfAScaleOfZeroAndOfEmptyRows) {
+  ASSERT_TRUE(differentiate(R"(func.func @f(%q: tensor<4x3xf64>, %scale: f64) -> (tensor<4x3xf64>, tensor<4xf64>) {
+    %o, %l = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(%scale : f64) mask causal<-2> lse
+      : (tensor<4x3xf64>, tensor<4x3xf64>, tensor<4x3xf64>) -> (tensor<4x3xf64>, tensor<4xf64>)
+    return %o, %l : tensor<4x3xf64>, tensor<4xf64>
+  })"));
+  SmallVector<Tensor> found = run(jvpFunction, {randomReals({4, 3}), real(0), randomReals({4, 3}), real(1)});
+  ASSERT_EQ(found.size(), 4u);
+  for (int64_t i = 0; i < 2 * 3; ++i)
+    EXPECT_EQ(found[2].values[i].real, 0);
+  for (int64_t i = 0; i < 2; ++i)
+    EXPECT_EQ(found[3].values[i].real, 0);
+  for (Scalar number : found[2].values)
+    EXPECT_TRUE(std::isfinite(number.real));
+  // Query 2 sees one key, whose score changes with the scale.
+  EXPECT_NE(found[3].values[2].real, 0);
+}
+
+TEST_F(GradientFunction, NeitherModeIsDifferentiatedAgain) {
+  std::string source = R"(func.func @f(%q: tensor<4x3xf64>) -> tensor<4x3xf64> {
+    %o = attn.attention %q[s,d], %q[s,d], %q[s,d] : (tensor<4x3xf64>, tensor<4x3xf64>, tensor<4x3xf64>) -> tensor<4x3xf64>
+    return %o : tensor<4x3xf64>
+  })";
+  for (bool isForward : {false, true}) {
+    ASSERT_TRUE(differentiate(source));
+    std::string message;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) { message += diagnostic.str(); });
+    EXPECT_TRUE(failed(createGradientFunction(isForward ? jvpFunction : gradientFunction)));
+    EXPECT_TRUE(failed(createJvpFunction(isForward ? jvpFunction : gradientFunction)));
+    std::string name = isForward ? "jvp" : "gradient";
+    std::string expected = "'f_" + name + "' cannot be differentiated: no rule for 'attn." + name + "'";
+    EXPECT_EQ(message, expected + expected);
+  }
 }
 
 } // namespace

@@ -3,8 +3,10 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
 #include "saccade/Dialect/Attn/Derivatives/ScalarRules.h"
 #include "test/Support/Cases.h"
+#include "test/Unit/Reference/Harness.h"
 #include <cmath>
 #include <map>
 
@@ -140,6 +142,82 @@ TEST_F(DerivativesTest, CompositionsAgreeInBothModesAndWithDifferences) {
       if (name != "arith.extf" && name != "arith.truncf")
         EXPECT_GT(drawn[name.str()], 0u) << name.str();
   }
+}
+
+class RandomAttention : public saccade::reference::Reference {
+protected:
+  using Tensor = saccade::reference::Tensor;
+
+  /// An attention whose score region is random code of the score, two captured scalars and a captured tensor.
+  func::FuncOp build(Region &code) {
+    func::FuncOp function = parse(R"(
+      func.func @f(%q: tensor<2x3x4xf64>, %k: tensor<1x5x4xf64>, %v: tensor<1x5x3xf64>, %x: f64, %y: f64,
+                   %t: tensor<?xf64>, %sink: tensor<2xf64>, %scale: f64) -> (tensor<2x3x3xf64>, tensor<2x3xf64>) {
+        %o, %l = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] captures(%x, %y, %t : f64, f64, tensor<?xf64>)
+          scale(%scale : f64) sink(%sink : tensor<2xf64>) mask causal<1> lse
+          score(%s: f64, %b, %h, %i, %j, %c, %d, %e) { attn.yield %s : f64 }
+          : (tensor<2x3x4xf64>, tensor<1x5x4xf64>, tensor<1x5x3xf64>) -> (tensor<2x3x3xf64>, tensor<2x3xf64>)
+        return %o, %l : tensor<2x3x3xf64>, tensor<2x3xf64>
+      })");
+    Block &score = (*function.getOps<AttentionOp>().begin()).getScore().front();
+    OpBuilder b = OpBuilder::atBlockTerminator(&score);
+    Location loc = function.getLoc();
+    IRMapping values;
+    Block &from = code.front();
+    for (auto [argument, number] : llvm::zip_equal(from.getArguments(), ArrayRef({0, 5, 6, 7})))
+      values.map(argument, score.getArgument(number));
+    cloneScalarCode(b, from, values);
+    // Scores of moderate size.
+    Value result = math::SinOp::create(b, loc, values.lookup(from.back().getOperand(0)));
+    score.getTerminator()->setOperand(0, result);
+    return function;
+  }
+};
+
+TEST_F(RandomAttention, ForwardAndReverseModeAreTransposed) {
+  context.allowUnregisteredDialects();
+  RegionOps ops(context);
+  Cases cases(400);
+  int64_t count = std::max<int64_t>(cases.count / 8, 1), compared = 0;
+  for (int64_t seed = cases.seed; seed < cases.seed + count; ++seed) {
+    RandomCode code(context, ops, seed, /*size=*/10);
+    if (code.drawn.count("math.sincos")) // which the reference interpreter does not evaluate
+      continue;
+    func::FuncOp function = build(code.region);
+    FailureOr<func::FuncOp> forward = createJvpFunction(function), reverse = createGradientFunction(function);
+    ASSERT_TRUE(succeeded(forward) && succeeded(reverse)) << "SACCADE_SEED=" << seed;
+    generator.seed(seed);
+    SmallVector<Tensor> arguments, tangents;
+    for (ArrayRef<int64_t> shape :
+         std::initializer_list<SmallVector<int64_t>>{{2, 3, 4}, {1, 5, 4}, {1, 5, 3}, {}, {}, {3}, {2}, {}}) {
+      arguments.push_back(random(shape, "f64"));
+      tangents.push_back(random(shape, "f64"));
+    }
+    SmallVector<Tensor> pushed(arguments), pulled(arguments), seeds;
+    llvm::append_range(pushed, tangents);
+    SmallVector<Tensor> results = run(*forward, pushed);
+    llvm::append_range(pulled, run(function, arguments));
+    for (const Tensor &result : ArrayRef(results).take_front(2))
+      pulled.push_back(seeds.emplace_back(random(result.shape, "f64")));
+    SmallVector<Tensor> gradients = run(*reverse, pulled);
+    double ofForward = 0, ofReverse = 0, size = 0;
+    auto add = [&](double &sum, const Tensor &a, const Tensor &b) {
+      for (auto [x, y] : llvm::zip_equal(a.values, b.values))
+        sum += x.real * y.real, size += std::abs(x.real * y.real);
+    };
+    for (auto [seed, tangent] : llvm::zip_equal(seeds, ArrayRef(results).drop_front(2)))
+      add(ofForward, seed, tangent);
+    for (auto [gradient, tangent] : llvm::zip_equal(gradients, tangents))
+      add(ofReverse, gradient, tangent);
+    if (!std::isfinite(size) || size > 1e8)
+      continue;
+    ++compared;
+    ASSERT_NEAR(ofForward, ofReverse, 1e-10 * (1 + size)) << "SACCADE_SEED=" << seed << " SACCADE_REGIONS=1:\n"
+                                                          << print(code.region);
+  }
+  std::printf("%lld of %lld attentions compared\n", (long long)compared, (long long)count);
+  if (count >= 40)
+    EXPECT_GT(compared * 10, count * 7);
 }
 
 } // namespace

@@ -1,0 +1,66 @@
+//===- Differentiated.cpp - A function that is differentiated -----------------===//
+#include "Differentiated.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "saccade/Dialect/Attn/Analysis/NameValues.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+SmallVector<Value> saccade::attn::getUsedValues(Operation *op) {
+  SmallVector<Value> used;
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (inner == op || !op->isAncestor(operand.getParentBlock()->getParentOp()))
+        used.push_back(operand);
+  });
+  return used;
+}
+
+AttentionOp saccade::attn::addLse(AttentionOp op) {
+  if (op.getLse())
+    return op;
+  OpBuilder b(op);
+  SmallVector<int64_t> shape;
+  for (Dim dim : getRowDims(op.getOutputDims()))
+    shape.push_back(getStaticDimSize(op.getOutput(), op.getOutputDims(), dim));
+  auto typeOf = [](Value value) { return value ? value.getType() : Type(); };
+  auto made = AttentionOp::create(
+      b, op.getLoc(), typeOf(op.getOutput()), RankedTensorType::get(shape, op.getScoreType()), typeOf(op.getRowMax()),
+      typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(), op.getKey(), op.getValue(), op.getCaptures(),
+      op.getQLen(), op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), op.getScaleValue(), op.getAt(), op.getSink(),
+      op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
+      op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
+  for (auto [from, to] : llvm::zip_equal(op->getRegions(), made->getRegions()))
+    to.takeBody(from);
+  made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  SmallVector<Value> results = {made.getOutput()};
+  llvm::append_range(results, made->getResults().drop_front(2));
+  op->replaceAllUsesWith(results);
+  op.erase();
+  return made;
+}
+
+LogicalResult saccade::attn::checkBlocks(func::FuncOp function) {
+  if (function.getBody().hasOneBlock())
+    return success();
+  return function.emitError() << "'" << function.getName() << "' cannot be differentiated: it has "
+                              << function.getBody().getBlocks().size() << " blocks, expected one";
+}
+
+void saccade::attn::finishFunction(func::FuncOp function, ArrayRef<std::string> resultNames) {
+  Builder b(function.getContext());
+  Block &body = function.getBody().front();
+  SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
+  function.getAllArgAttrs(argumentAttributes);
+  argumentAttributes.resize(body.getNumArguments(), b.getDictionaryAttr({}));
+  for (const std::string &name : resultNames)
+    resultAttributes.push_back(b.getDictionaryAttr(b.getNamedAttr(resultNameAttr, b.getStringAttr(name))));
+  function.removeResAttrsAttr();
+  function.setType(b.getFunctionType(body.getArgumentTypes(), body.getTerminator()->getOperandTypes()));
+  function.setAllArgAttrs(argumentAttributes);
+  function.setAllResultAttrs(resultAttributes);
+  SmallVector<Operation *> ops = llvm::map_to_vector(body, [](Operation &op) { return &op; });
+  for (Operation *op : llvm::reverse(ops))
+    if (isOpTriviallyDead(op))
+      op->erase();
+}
