@@ -105,18 +105,22 @@ class Recorder:
     def __init__(self, torch: Any):
         self.torch = torch
         self.has_grad: bool = torch.is_grad_enabled()
-        self.is_transformed: bool = torch._C._are_functorch_transforms_active()
+        # In forward mode, operators on captured tensors would compute tangents while a function is traced.
+        self.is_transformed: bool = torch._C._are_functorch_transforms_active() or (
+            torch.autograd.forward_ad._current_level >= 0)
         self.originals: dict[int, tuple[Any, Any]] = {}  # stand-ins and what they stand for, by id of the stand-in
 
     def is_recorded(self, x: Any) -> bool:
         """Whether x is a torch tensor whose gradient is recorded, or one of a transform of torch.func."""
-        if not _arrays.is_torch(x):
-            return False
-        return bool(self.has_grad and x.requires_grad or self.torch._C._functorch.is_functorch_wrapped_tensor(x)
+        return _arrays.is_torch(x) and bool(self.has_grad and x.requires_grad or self._is_transformed(x))
+
+    def _is_transformed(self, x: Any) -> bool:
+        """Whether a transform of torch.func or the forward mode sees what is computed with a tensor."""
+        return bool(self.torch._C._functorch.is_functorch_wrapped_tensor(x)
                     or self.torch.autograd.forward_ad.unpack_dual(x).tangent is not None)
 
     def with_stand_ins(self, function: Any) -> Any:
-        """The function with tensors without elements in place of those that torch.func transforms."""
+        """The function with tensors without elements in place of those that are transformed."""
         if not callable(function):
             return function
 
@@ -126,9 +130,8 @@ class Recorder:
             self.originals[id(stand_in)] = stand_in, x
             return stand_in
 
-        is_wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         rebuilt = rebuild(getattr(function, "function", function),
-                          lambda x: isinstance(x, self.torch.Tensor) and is_wrapped(x), replace)
+                          lambda x: isinstance(x, self.torch.Tensor) and self._is_transformed(x), replace)
         if isinstance(function, Score):
             return Score(rebuilt, function.heads)
         return Mask(rebuilt) if isinstance(function, Mask) else rebuilt

@@ -112,15 +112,17 @@ _ARGUMENT = re.compile(r"%\w+: ([^,{)]+?)( \{attn\.no_gradient\})?(?=[,)])")
 
 
 def arguments(program: str) -> list[tuple[str, bool]]:
-    """The types of the arguments of a program, and whether its gradient function returns a gradient of each."""
+    """The types of the arguments of a program, and whether each has a gradient, or a tangent, if the program is
+    differentiated."""
     header = program[: program.index("\n")]
     return [(type, is_float(type) and not attribute) for type, attribute in _ARGUMENT.findall(header)]
 
 
-def differentiated(program: str, needed: Sequence[bool]) -> str:
+def differentiated(program: str, needed: Sequence[bool], attribute: str = "attn.gradient") -> str:
     """The program with a gradient function, which returns gradients of the `needed` arguments with float elements. It
     takes the arguments of @attention, its results, the log-sum-exp if it is none of them, and the gradients of the
-    results."""
+    results. With the attribute `attn.jvp`, the program with a function of tangents: it takes the arguments of
+    @attention and tangents of the needed ones, and returns the results of @attention and their tangents."""
     header, _, rest = program.partition("\n")
     flags = iter(needed)
 
@@ -129,7 +131,12 @@ def differentiated(program: str, needed: Sequence[bool]) -> str:
         return found[0] if is_needed or not is_float(found[1]) else f"{found[0]} {{attn.no_gradient}}"
 
     results, _, body = rest.partition(" {\n")
-    return f"{_ARGUMENT.sub(mark, header)}\n{results} attributes {{attn.gradient}} {{\n{body}"
+    return f"{_ARGUMENT.sub(mark, header)}\n{results} attributes {{{attribute}}} {{\n{body}"
+
+
+def is_differentiated(program: str) -> bool:
+    """Whether the program is a result of `differentiated`."""
+    return " attributes {attn." in program[: program.index(" {\n")]
 
 
 def is_float(type: str) -> bool:

@@ -186,10 +186,6 @@ def test_what_cannot_be_differentiated_is_an_error():
         saccade.attention(q, k, v, weight=lambda p, b, h, i, j: p * p)
     with pytest.raises(ValueError, match="out is given, expected None: an input requires grad"):
         saccade.attention(q, k, v, out=torch.empty(2, 4, 5, 6, dtype=torch.float64))
-    with pytest.raises(NotImplementedError, match="forward mode"):
-        torch.func.jvp(lambda x: saccade.attention(x, k, v), (q,), (q,))
-    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward mode"):
-        saccade.attention(torch.autograd.forward_ad.make_dual(q.detach(), q.detach()), k.detach(), v.detach())
 
 
 def test_the_row_maximum_has_no_gradient():

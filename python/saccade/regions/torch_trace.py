@@ -317,8 +317,8 @@ class Tracer:
             raise self.traced.error(f"draws random numbers ('{_name(op)}'): they would be the same for all positions")
         is_stale = is_captured or any(self.made[id(x)][1] for x in tensors)
         if is_stale and is_transformed():
-            raise self.traced.error(f"computes '{_name(op)}' of a captured tensor in a transform of torch.func, "
-                                    "expected reads of elements: compute it before the call")
+            raise self.traced.error(f"computes '{_name(op)}' of a captured tensor in a transform of torch.func or "
+                                    "in forward mode, expected reads of elements: compute it before the call")
         result = op(*args, **kwargs)
         returns = [given.alias_info for given in op._schema.returns]
         is_view = any(alias and not alias.is_write for alias in returns) and _name(op) not in _AS_THEY_ARE

@@ -36,8 +36,7 @@ def overload(return_lse: bool, return_max: bool) -> Any:
     return packet.max if return_max else packet.default
 
 
-def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: list[torch.Tensor], integers: list[int],
-          floats: list[float], program: str, layout: str, has_lse: bool, has_max: bool) -> Any:
+def empty_results(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: str, has_lse: bool, has_max: bool) -> Any:
     """The results without their elements."""
     _operands.check_layout(layout, False)
     _operands.check_shapes(q, k, v, layout, None, None, None, None, None)
@@ -70,7 +69,7 @@ def _register() -> None:
 
 def _fake_of(has_lse: bool, has_max: bool, q: Any, k: Any, v: Any, tensors: Any, integers: Any, floats: Any,
              program: str, layout: str = "bhsd", target: str = "host") -> Any:
-    return _fake(q, k, v, tensors, integers, floats, program, layout, has_lse, has_max)
+    return empty_results(q, k, v, layout, has_lse, has_max)
 
 
 _register()

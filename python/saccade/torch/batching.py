@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from saccade.torch.differentiated import places
+
 _FUNCTION = re.compile(r"%b\b")
 _REGION = re.compile(r"(?:score|mask|weight)\([^)]*%b\b[^)]*\) \{")
 
@@ -39,6 +41,26 @@ def backward_rule(operator: Any, info: Any, in_dims: Any, output_gradient: Any, 
 
     given = (output_gradient, lse_gradient, q, k, v, tensors, output, lse)
     return _loop(info, call, given, (*in_dims[:6], *in_dims[8:10]), ())
+
+
+def jvp_rule(operator: Any, info: Any, in_dims: Any, q: Any, k: Any, v: Any, tensors: Any, integers: Any, floats: Any,
+             tangents: Any, has_lse: Any, program: str, layout: str = "bhsd", target: str = "host") -> Any:
+    """The rule of the operator for tangents."""
+    rest = has_lse, program, layout, target
+    owners = places(program)
+    is_of_others = any(dim is not None and owner > 2 for dim, owner in zip(in_dims[6], owners))
+    if any(dim is not None for dim in in_dims[3]) or is_of_others or not _is_joinable(program, layout):
+        def call(q: Any, k: Any, v: Any, tensors: Any, tangents: Any) -> Any:
+            return operator(q, k, v, tensors, integers, floats, tangents, *rest)
+
+        return _loop(info, call, (q, k, v, tensors, tangents), (*in_dims[:4], in_dims[6]), ())
+    axis = layout.index("b")
+    joined = [_join(x, dim, info.batch_size, axis) for x, dim in zip((q, k, v), in_dims)]
+    pushed = [_join(x, dim, info.batch_size, axis) if owner < 3 else x
+              for x, dim, owner in zip(tangents, in_dims[6], owners)]
+    results = operator(*joined, tensors, integers, floats, pushed, *rest)
+    axes = [axis, 0] * 2 if has_lse else [axis] * 2  # rows are [b, h, s]
+    return [x.unflatten(at, (info.batch_size, -1)) for x, at in zip(results, axes)], axes
 
 
 def _is_joinable(program: str, layout: str) -> bool:
@@ -72,5 +94,6 @@ def register(library: torch.library.Library) -> None:
     packet = torch.ops.saccade.attention
     for operator in (packet.default, packet.lse, packet.max, packet.lse_max):
         torch.library.register_vmap(operator, functools.partial(attention_rule, operator), lib=library)
-    backward = torch.ops.saccade.attention_backward.default
-    torch.library.register_vmap(backward, functools.partial(backward_rule, backward), lib=library)
+    for operator, rule in ((torch.ops.saccade.attention_backward.default, backward_rule),
+                           (torch.ops.saccade.attention_jvp.default, jvp_rule)):
+        torch.library.register_vmap(operator, functools.partial(rule, operator), lib=library)

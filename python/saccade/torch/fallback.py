@@ -21,7 +21,7 @@ class Kind(enum.Enum):
     """Why PyTorch gets a call."""
 
     TRAINING = "training"
-    """PyTorch computes the call, with one warning: a forward gradient."""
+    """PyTorch computes the call, with one warning: tangents on a GPU."""
     SILENT = "silent"
     """Nothing to compute (empty, fake and meta tensors), or a mode that must see PyTorch's operators."""
     INPUT = "input"
@@ -128,12 +128,12 @@ def autocast(*tensors: Any) -> tuple[Any, ...]:
 
 
 def in_forward_mode() -> bool:
-    """Whether tensors may have forward gradients. The level is private in torch; unpack_dual alone is slow."""
+    """Whether tensors may have tangents. The level is private in torch; unpack_dual alone is slow."""
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
 def has_tangent(*tensors: Any) -> bool:
-    """Whether one of these has a forward gradient; those that are not tensors have none."""
+    """Whether one of these has a tangent; those that are not tensors have none."""
     return in_forward_mode() and any([isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None
                                       for x in tensors])
 
@@ -144,10 +144,13 @@ def requires_grad(*tensors: Any) -> bool:
 
 
 def records_grad(*tensors: Any) -> bool:
-    """Whether PyTorch records gradients of a call. Refuses those that are not computed by Saccade."""
-    if has_tangent(*tensors):
-        raise Refused(Kind.TRAINING, "a tensor has a forward gradient, and there are only backward ones")
-    return requires_grad(*tensors)
+    """Whether PyTorch records gradients of a call, or pushes tangents forward. Refuses those that are not computed by
+    Saccade."""
+    is_pushed = has_tangent(*tensors)
+    if is_pushed and any(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors):
+        raise Refused(Kind.TRAINING, "a tensor on a GPU has a tangent")
+    return is_pushed or requires_grad(*tensors) or any(
+        [isinstance(x, torch.Tensor) and _is_differentiated(x) for x in tensors])
 
 
 def readable(name: str, x: Any) -> torch.Tensor:
@@ -159,6 +162,8 @@ def readable(name: str, x: Any) -> torch.Tensor:
         raise Refused(Kind.INPUT, f"{name} is a {kind} tensor, expected a dense one")
     if not x.is_cpu and not x.is_cuda:
         raise Refused(Kind.INPUT, f"{name} is on {x.device.type}, expected cpu or cuda")
+    if _is_differentiated(x):
+        return x  # an operator gets it
     if x.is_neg():
         x = x.resolve_neg()
     try:
@@ -169,6 +174,16 @@ def readable(name: str, x: Any) -> torch.Tensor:
     except TypeError as error:
         raise Refused(Kind.INPUT, str(error)) from None
     return x
+
+
+def _is_differentiated(x: torch.Tensor) -> bool:
+    """Whether a transform of torch.func differentiates x, and none maps it."""
+    functorch = torch._C._functorch
+    if not functorch.is_gradtrackingtensor(x):
+        return False
+    while functorch.is_gradtrackingtensor(x):
+        x = functorch.get_unwrapped(x)
+    return not functorch.is_batchedtensor(x)
 
 
 def _check_on_gpu(name: str, x: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Gradients of the operators `saccade::attention`.
+"""Derivatives of the operators `saccade::attention`: gradients, and tangents by tangents.py.
 
 The program of an operator call is compiled with the attribute `attn.gradient`, which adds the function
 `attention_gradient`. The operator `saccade::attention_backward` calls it. Both functions are parts of one program, so
@@ -12,13 +12,15 @@ from typing import Any
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
 
-from saccade import _arrays, _program
+from saccade import _arrays
 from saccade._library import on_cache_clear
 from saccade.function import Function
 from saccade.module import compile
-from saccade.torch import batching
+from saccade.torch import batching, tangents
 from saccade.torch.attention_operator import ARGUMENTS, TAGS, overload
+from saccade.torch.differentiated import differentiated, in_order, places, target_of
 from saccade.torch.fallback import has_tangent, requires_grad
 
 __all__ = ["overload"]
@@ -26,31 +28,11 @@ __all__ = ["overload"]
 # Transforms of torch.func call a kernel once for each of their levels.
 _Function: Any = torch.autograd.function._SingleLevelFunction
 _BELOW: Any = torch._C._after_autograd_keyset
+# A Function turns the forward mode off, also for the other levels, whose kernels must see their tangents.
+_forward_mode: Any = forward_ad._set_fwd_grad_enabled
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=1024)
-def differentiated(program: str, needs: tuple[bool, ...]) -> str:
-    """The program with a gradient function for the needed tensors of q, k, v and the others in their order."""
-    tensors = iter(needs)
-    return _program.differentiated(program, [type.startswith("tensor") and next(tensors)
-                                             for type, _ in _program.arguments(program)])
-
-
-@functools.lru_cache(maxsize=1024)
-def _places(program: str) -> tuple[int, ...]:
-    """The numbers of the tensors whose gradients the gradient function returns."""
-    tensors = [has_gradient for type, has_gradient in _program.arguments(program) if type.startswith("tensor")]
-    return tuple([i for i, has_gradient in enumerate(tensors) if has_gradient])
-
-
-@functools.lru_cache(maxsize=1024)
-def _kinds(program: str) -> str:
-    """The kind of each argument: "t" for a tensor, "f" for a float, "i" for an integer."""
-    return "".join(["t" if type.startswith("tensor") else "f" if _program.is_float(type) else "i"
-                    for type, _ in _program.arguments(program)])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -59,10 +41,6 @@ def _gradient_function(program: str, target: str) -> Function:
 
 
 on_cache_clear(_gradient_function.cache_clear)
-
-
-def _target(q: torch.Tensor, target: str) -> str:
-    return f"cuda:{q.get_device()}" if target == "host" and q.is_cuda else target
 
 
 def _is_real(x: torch.Tensor) -> bool:
@@ -79,12 +57,14 @@ class _Attention(_Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, has_lse: bool, keys: Any, numbers: tuple[Any, ...], program: str, options: tuple[str, str],
                 *tensors: torch.Tensor) -> Any:
-        program = differentiated(program, ctx.needs_input_grad[5:])
+        program = differentiated(program, ctx.needs_input_grad[5:], "attn.gradient")
         layout, target = options
         q, k, v, *more = tensors
         if _is_real(q):
-            _gradient_function(program, _target(q, target))  # reports what cannot be differentiated
-        output, lse = torch.ops.saccade.attention.lse.redispatch(keys, q, k, v, more, *numbers, program, layout, target)
+            _gradient_function(program, target_of(q, target))  # reports what cannot be differentiated
+        with _forward_mode(True):
+            output, lse = torch.ops.saccade.attention.lse.redispatch(keys, q, k, v, more, *numbers, program, layout,
+                                                                     target)
         ctx.call = has_lse, numbers, program, options
         ctx.save_for_backward(output, lse, *tensors)
         return (output, lse) if has_lse else output
@@ -97,21 +77,18 @@ class _Attention(_Function):  # type: ignore[misc]
         found = torch.ops.saccade.attention_backward(
             gradients[0], gradients[1] if has_lse else None, q, k, v, more, *numbers, output, lse, program, *options)
         made: list[Any] = [None] * len(tensors)
-        for place, gradient in zip(_places(program), found):
+        for place, gradient in zip(places(program), found):
             made[place] = gradient
         return (None, None, None, None, None, *made)
-
-
-def _refuse_tangents(*tensors: torch.Tensor | None) -> None:
-    if has_tangent(*tensors):
-        raise NotImplementedError("saccade.attention: derivatives in forward mode are not supported, only gradients")
 
 
 def _record(has_lse: bool, has_max: bool, keys: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
             tensors: list[torch.Tensor], integers: list[int], floats: list[float], program: str, layout: str = "bhsd",
             target: str = "host") -> Any:
-    """The kernel of the operators for tensors of which PyTorch records gradients."""
-    _refuse_tangents(q, k, v, *tensors)
+    """The kernel of the operators for tensors of which PyTorch records gradients, or that have tangents."""
+    if has_tangent(q, k, v, *tensors):
+        call = functools.partial(_record, has_lse, has_max, keys)
+        return tangents.push(call, has_lse, has_max, q, k, v, tensors, integers, floats, program, layout, target)
     keys = keys & _BELOW
     if not requires_grad(q, k, v, *tensors):
         return overload(has_lse, has_max).redispatch(keys, q, k, v, tensors, integers, floats, program, layout, target)
@@ -130,12 +107,10 @@ def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, q
              output: torch.Tensor, lse: torch.Tensor, program: str, layout: str = "bhsd",
              target: str = "host") -> list[torch.Tensor]:
     """The kernel of the backward operator for memory of a CPU or a GPU."""
-    operands = iter((q, k, v, *tensors))
-    numbers = {"f": iter(floats), "i": iter(integers)}
-    arguments = [next(numbers.get(kind, operands)) for kind in _kinds(program)]
+    arguments = in_order(program, (q, k, v, *tensors), integers, floats)
     results = _empty_results(q, k, v, tensors, program)
     given = [x for x in (output_gradient, lse_gradient) if x is not None]
-    function = _gradient_function(program, _target(q, target))
+    function = _gradient_function(program, target_of(q, target))
     try:
         function.tvm_ffi(*arguments, output, lse, *given, *results)
     except RuntimeError:
@@ -148,7 +123,7 @@ def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, q
 def _empty_results(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: list[torch.Tensor],
                    program: str) -> list[torch.Tensor]:
     operands = (q, k, v, *tensors)
-    return [torch.empty_like(operands[place]) for place in _places(program)]
+    return [torch.empty_like(operands[place]) for place in places(program)]
 
 
 def _compute_fake(output_gradient: Any, lse_gradient: Any, q: Any, k: Any, v: Any, tensors: Any, integers: Any,
@@ -156,30 +131,30 @@ def _compute_fake(output_gradient: Any, lse_gradient: Any, q: Any, k: Any, v: An
     return _empty_results(q, k, v, tensors, program)
 
 
-class _Backward(_Function):  # type: ignore[misc]
-    """A call of the backward operator whose results are differentiated again, which is an error."""
+class _Once(_Function):  # type: ignore[misc]
+    """A call of an operator for derivatives whose results are differentiated again, which is an error."""
 
     @staticmethod
-    def forward(ctx: Any, keys: Any, call: Any, *tensors: torch.Tensor) -> Any:
-        return tuple(call())
+    def forward(ctx: Any, call: Any, *tensors: torch.Tensor) -> Any:
+        with _forward_mode(True):
+            return tuple(call())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise NotImplementedError("saccade.attention: second derivatives are not supported")
 
 
-def _record_backward(keys: Any, output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, q: torch.Tensor,
-                     k: torch.Tensor, v: torch.Tensor, tensors: list[torch.Tensor], *others: Any,
-                     **named: Any) -> list[torch.Tensor]:
-    keys = keys & _BELOW
-    call = functools.partial(torch.ops.saccade.attention_backward.default.redispatch, keys, output_gradient,
-                             lse_gradient, q, k, v, tensors, *others, **named)
-    _refuse_tangents(output_gradient, lse_gradient, q, k, v, *tensors)
-    differentiable = [x for x in (output_gradient, lse_gradient, q, k, v, *tensors) if x is not None]
+def _record_once(operator: Any, keys: Any, *arguments: Any, **named: Any) -> list[torch.Tensor]:
+    """The kernel of an operator for derivatives for tensors of which PyTorch records gradients."""
+    flat = [x for each in arguments for x in (each if isinstance(each, list) else [each])]
+    differentiable = [x for x in flat if isinstance(x, torch.Tensor)]
+    if has_tangent(*differentiable):
+        raise NotImplementedError("saccade.attention: second derivatives are not supported")
+    call = functools.partial(operator.redispatch, keys & _BELOW, *arguments, **named)
     if not requires_grad(*differentiable):
         return call()  # type: ignore[no-any-return]
     with enable_single_level_autograd_function():
-        return list(_Backward.apply(keys, call, *differentiable))
+        return list(_Once.apply(call, *differentiable))
 
 
 # --- registration -----------------------------------------------------------------------------------------------------
@@ -193,8 +168,11 @@ def _register() -> None:
     _library.define(f"attention_backward{arguments} -> Tensor[]", tags=TAGS)
     for key in ("CPU", "CUDA"):
         _library.impl("attention_backward", _compute, key)
-    _library.impl("attention_backward", _record_backward, "Autograd", with_keyset=True)
     torch.library.register_fake("saccade::attention_backward", _compute_fake, lib=_library)
+    tangents.register(_library)
+    for operator in (torch.ops.saccade.attention_backward.default, torch.ops.saccade.attention_jvp.default):
+        _library.impl(operator.overloadpacket.__name__, functools.partial(_record_once, operator), "Autograd",
+                      with_keyset=True)
     for has_lse, has_max, name in ((False, False, "attention"), (True, False, "attention.lse"),
                                    (False, True, "attention.max"), (True, True, "attention.lse_max")):
         _library.impl(name, functools.partial(_record, has_lse, has_max), "Autograd", with_keyset=True)

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from saccade.attention import attention
-from saccade.torch import gradients, tracing
+from saccade.torch import tracing
+from saccade.torch.differentiated import differentiated
 from saccade.torch.sdpa import mask_functions, mask_view
 from saccade.torch.traced_drop_ins import mask_dimensions
 
@@ -74,7 +75,7 @@ def flash_gradients(output_gradient: torch.Tensor, query: torch.Tensor, key: tor
     program = tracing.make_program(query.dtype, query.shape[3], value.shape[3], "bhsd", regions["score"],
                                    regions["mask"], causal="top_left" if is_causal else None,
                                    has_scale=scale is not None)
-    program = gradients.differentiated(program, (True, True, True, *(False for _ in captures)))
+    program = differentiated(program, (True, True, True, *(False for _ in captures)), "attn.gradient")
     found = torch.ops.saccade.attention_backward(
         output_gradient, None, query, key, value, captures, [], [] if scale is None else [scale], output, lse, program)
     return tuple(found)
