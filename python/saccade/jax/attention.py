@@ -76,8 +76,7 @@ def dot_product_attention(
         saccade.TraceError: a TypeError: score or mask cannot be traced.
         saccade.CompileError: the call is differentiated, and `score` has an operation without a derivative.
 
-    Gradients are those of reverse mode (jax.grad, jax.vjp), once: jax.jvp is a TypeError of JAX, and a second
-    derivative a NotImplementedError.
+    Both modes of differentiation work (jax.grad, jax.jvp), once: a second derivative is a NotImplementedError.
 
     Example:
         >>> attend = jax.jit(functools.partial(saccade.jax.dot_product_attention, is_causal=True))

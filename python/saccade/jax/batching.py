@@ -70,6 +70,26 @@ def backward(form: Form, needed: tuple[bool, ...]) -> Any:
     return function
 
 
+def join_tangents(function: Any, form: Form, size: int, mapped: Any, x: Operands, out: Any, lse: Any,
+                  tangents: list[Any], have_batch: list[bool], are_joinable: bool) -> list[Any]:
+    """The rule for `vmap` of a function of (operands, output, log-sum-exp, list of tangents) that returns the tangents
+    of output and log-sum-exp. The mapped axes are the first ones. `have_batch` says which tangents have an axis of the
+    batch, `are_joinable` whether the others are not mapped."""
+    if not are_joinable or not _is_joinable(form, mapped[0]):
+        found: list[Any] = _one_by_one(function, size, mapped, x, out, lse, tangents)
+        return found
+    batch = (x.q.shape[1:] if mapped[0].q else x.q.shape)[0]
+
+    def join(array: Any, is_mapped: bool) -> Any:
+        array = array if is_mapped else jnp.broadcast_to(array[None], (size, *array.shape))
+        return array.reshape(size * batch, *array.shape[2:])
+
+    pushed = [join(tangent, is_mapped) if has_batch else tangent
+              for tangent, is_mapped, has_batch in zip(tangents, mapped[3], have_batch)]
+    results = function(_join(size, mapped[0], x), join(out, mapped[1]), join(lse, mapped[2]), pushed)
+    return [each.reshape(size, -1, *each.shape[1:]) for each in results]
+
+
 def _one_by_one(function: Any, size: int, mapped: Any, *arguments: Any) -> Any:
     leaves, tree = jax.tree_util.tree_flatten(arguments)
     flags = jax.tree_util.tree_leaves(mapped)
@@ -130,6 +150,17 @@ def _run_gradient(form: Form, needed: tuple[bool, ...], x: Operands, *others: An
                for array, is_needed in zip(operands, needed) if is_needed]
     name = target_name(_kind(form, x), needed) + "_gradient"
     return jax.ffi.ffi_call(name, results)(*operands, *others)  # type: ignore[no-any-return]
+
+
+def run_tangents(form: Form, needed: tuple[bool, ...], x: Operands, tangents: list[Any]) -> list[Any]:
+    """The tangents of the output and of the log-sum-exp, from those of the needed operands."""
+    form = dataclasses.replace(form, has_residual=True)
+    batch, queries, heads, _ = x.q.shape
+    precision = jnp.float64 if x.q.dtype == jnp.float64 else jnp.float32
+    results = [jax.ShapeDtypeStruct(x.q.shape, x.q.dtype), jax.ShapeDtypeStruct((batch, heads, queries), precision)]
+    name = target_name(_kind(form, x), needed, "attn.jvp") + "_jvp"
+    found = jax.ffi.ffi_call(name, results * 2)(*operands_of(x), *tangents)
+    return list(found[2:])
 
 
 def _kind(form: Form, x: Operands) -> Kind:

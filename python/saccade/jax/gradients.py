@@ -1,14 +1,17 @@
-"""The kernel with its gradients, and what JAX defines around it: queries without keys, and queries beyond their length.
+"""The kernel with its derivatives, and what JAX defines around it: queries without keys, and those beyond their length.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
+from jax.interpreters import ad, mlir
+from jax.interpreters import batching as batching_rules
 
 from saccade.jax import batching
 from saccade.jax.batching import Operands
@@ -43,7 +46,7 @@ def _with_means(out: Any, lse: Any, v: Any) -> Any:
     return jnp.where(jnp.isneginf(lse)[..., None], means, out)
 
 
-# --- gradients --------------------------------------------------------------------------------------------------------
+# --- derivatives ------------------------------------------------------------------------------------------------------
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
@@ -54,56 +57,121 @@ def _differentiated_once(make: Any, form: Form, needed: tuple[bool, ...], *argum
 
 @_differentiated_once.defjvp  # type: ignore[untyped-decorator]
 def _refuse(make: Any, form: Form, needed: tuple[bool, ...], primals: Any, tangents: Any) -> Any:
+    _raise_second()
+
+
+def _raise_second() -> NoReturn:
     raise NotImplementedError("saccade.jax.dot_product_attention: second derivatives are not supported: use "
                               "jax.nn.dot_product_attention")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _kernel(form: Form, x: Operands) -> tuple[Any, Any]:
     """The output and the log-sum-exp [batch, heads, queries]; None without one."""
     results: tuple[Any, Any] = batching.forward(form)(x)
     return results
 
 
-def _forward(form: Form, x: Any) -> tuple[Any, Any]:
-    leaves, tree = jax.tree_util.tree_flatten(x, is_leaf=lambda leaf: hasattr(leaf, "perturbed"))
-    values = jax.tree_util.tree_unflatten(tree, [leaf.value for leaf in leaves])
-    flags = jax.tree_util.tree_unflatten(tree, [bool(leaf.perturbed) for leaf in leaves])
-    needed = _wanted(values, flags)
-    out, lse = _differentiated_once(batching.forward, form, needed, values)
-    # A residual has arrays only, but its tree may depend on the flags.
-    saved = values, out, lse, [() if flag else None for flag in (*needed, flags.scale)]
-    return (out, lse if form.returns_lse else None), saved
+def _rule(form: Form, primals: tuple[Operands], given: tuple[Any]) -> Any:
+    """The results and their tangents. These are linear in those of the operands: JAX transposes `_push` for gradients.
+    """
+    (x,), (tangents,) = primals, given
+    needed = _wanted(x, tangents)
+    out, lse = _differentiated_once(batching.forward, form, _of_gradients(x, needed), x)
+    pushed = [tangent for tangent, is_needed in zip(batching.operands_of(tangents), needed) if is_needed]
+    out_tangent, lse_tangent = _bind(form, needed, x, out, lse, pushed)
+    return (out, lse if form.returns_lse else None), (out_tangent, lse_tangent if form.returns_lse else None)
 
 
-def _wanted(values: Operands, flags: Operands) -> tuple[bool, ...]:
-    """Which operands of the kernel have gradients. That of the scale follows from the gradient of the queries."""
-    needs_query = flags.q or flags.scale
-    found = [needs_query, flags.k, flags.v, *flags.score_captures]
-    found += [flag for flag, array in ((flags.bias, values.bias),) if array is not None]
-    found += [False] * (len(batching.operands_of(values)) - len(found))
-    return tuple([bool(flag) and jnp.issubdtype(array.dtype, jnp.floating)
-                  for flag, array in zip(found, batching.operands_of(values))])
+_kernel.defjvp(_rule, symbolic_zeros=True)
 
 
-def _backward(form: Form, saved: Any, gradients: Any) -> tuple[Operands]:
-    x, out, lse, marks = saved
-    *needed, needs_scale = [mark is not None for mark in marks]
-    given = [jnp.zeros(array.shape, array.dtype) if gradient is None or isinstance(gradient, SymbolicZero) else gradient
-             for gradient, array in zip(gradients, (out, lse))]
-    found = iter(_differentiated_once(batching.backward, form, tuple(needed), x, out, lse, *given))
-    made = iter([next(found) if is_needed else None for is_needed in needed])
-    q: Any = next(made)
-    k, v = next(made), next(made)
-    captures = tuple([next(made) for _ in x.score_captures])
-    bias = None if x.bias is None else next(made)
-    scale = None
-    if needs_scale:
-        assert x.scale is not None and q is not None
-        scale = (jnp.sum(x.q.astype(x.scale.dtype) * q.astype(x.scale.dtype)) / x.scale).astype(x.scale.dtype)
-    window = None if x.window is None else (None, None)
-    return (Operands(q=q, k=k, v=v, bias=bias, mask=None, query_lengths=None, key_lengths=None, scale=scale,
-                     window=window, score_captures=captures, mask_captures=(None,) * len(x.mask_captures)),)
+def _wanted(x: Operands, tangents: Any) -> tuple[bool, ...]:
+    """Which operands of the kernel have tangents."""
+    return tuple([not isinstance(tangent, SymbolicZero) and jnp.issubdtype(array.dtype, jnp.floating)
+                  for tangent, array in zip(batching.operands_of(tangents), batching.operands_of(x), strict=True)])
 
 
-_kernel.defvjp(_forward, _backward, symbolic_zeros=True)
+def _place_of_scale(x: Operands) -> int:
+    return next(i for i, array in enumerate(batching.operands_of(x)) if array is x.scale)
+
+
+def _of_gradients(x: Operands, needed: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Which operands the gradient function returns gradients of: that of the scale follows from that of the queries."""
+    place = _place_of_scale(x)
+    return (needed[0] or needed[place], *needed[1:place], False, *needed[place + 1:])
+
+
+# --- the linear function ----------------------------------------------------------------------------------------------
+
+_push = jax.extend.core.Primitive("saccade_attention_jvp")
+_push.multiple_results = True
+
+
+def _bind(form: Form, needed: tuple[bool, ...], x: Operands, out: Any, lse: Any, tangents: list[Any]) -> list[Any]:
+    """The tangents of the output and of the log-sum-exp [batch, heads, queries], from those of the needed operands."""
+    leaves, tree = jax.tree_util.tree_flatten((x, out, lse))
+    found: list[Any] = _push.bind(*leaves, *tangents, form=form, needed=needed, tree=tree)
+    return found
+
+
+def _split(arguments: Any, tree: Any) -> tuple[Any, list[Any]]:
+    """Operands, output and log-sum-exp; and the tangents."""
+    return jax.tree_util.tree_unflatten(tree, arguments[: tree.num_leaves]), list(arguments[tree.num_leaves:])
+
+
+def _compute(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
+    (x, _, _), tangents = _split(arguments, tree)
+    return batching.run_tangents(form, needed, x, tangents)
+
+
+def _abstract(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
+    (_, out, lse), _ = _split(arguments, tree)
+    return [jax.core.ShapedArray(each.shape, each.dtype) for each in (out, lse)]
+
+
+def _push_again(primals: Any, tangents: Any, *, form: Form, needed: tuple[bool, ...], tree: Any) -> Any:
+    """The primitive is linear in the tangents, but its other operands would have second derivatives."""
+    count = tree.num_leaves
+    if any(not isinstance(tangent, ad.Zero) for tangent in tangents[:count]):
+        _raise_second()
+    bind = functools.partial(_push.bind, form=form, needed=needed, tree=tree)
+    results = bind(*primals)
+    if all(isinstance(tangent, ad.Zero) for tangent in tangents):
+        return results, [ad.Zero.from_primal_value(each) for each in results]
+    return results, bind(*primals[:count], *map(ad.instantiate_zeros, tangents[count:]))
+
+
+def _transpose(given: Any, *arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
+    (x, out, lse), _ = _split(arguments, tree)
+    gradients = [jnp.zeros(array.shape, array.dtype) if isinstance(gradient, ad.Zero) else gradient
+                 for gradient, array in zip(given, (out, lse))]
+    found = iter(_differentiated_once(batching.backward, form, _of_gradients(x, needed), x, out, lse, *gradients))
+    made: list[Any] = [next(found) if is_needed else None for is_needed in _of_gradients(x, needed)]
+    place = _place_of_scale(x)
+    if needed[place]:
+        number = x.scale.dtype
+        made[place] = (jnp.sum(x.q.astype(number) * made[0].astype(number)) / x.scale).astype(number)
+    return [None] * tree.num_leaves + [gradient for gradient, is_needed in zip(made, needed) if is_needed]
+
+
+def _batch(arguments: Any, dims: Any, *, form: Form, needed: tuple[bool, ...], tree: Any) -> Any:
+    is_mapped = [dim is not None for dim in dims]
+    size = next(array.shape[dim] for array, dim, flag in zip(arguments, dims, is_mapped) if flag)
+    moved = [jnp.moveaxis(array, dim, 0) if flag else array for array, dim, flag in zip(arguments, dims, is_mapped)]
+    (x, out, lse), tangents = _split(moved, tree)
+    mapped, flags = _split(is_mapped, tree)
+    owners = [i for i, is_needed in enumerate(needed) if is_needed]
+    bias = next((i for i, array in enumerate(batching.operands_of(x)) if array is x.bias), None)
+    are_joinable = bias not in owners and not any(flag and owner > 2 for flag, owner in zip(flags, owners))
+    results = batching.join_tangents(functools.partial(_bind, form, needed), form, size, (*mapped, flags), x, out, lse,
+                                     tangents, [owner < 3 for owner in owners], are_joinable)
+    return results, [0] * len(results)
+
+
+_push.def_impl(_compute)
+_push.def_abstract_eval(_abstract)
+ad.primitive_jvps[_push] = _push_again
+ad.primitive_transposes[_push] = _transpose
+batching_rules.primitive_batchers[_push] = _batch
+mlir.register_lowering(_push, mlir.lower_fun(_compute, multiple_results=True))

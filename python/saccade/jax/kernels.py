@@ -56,7 +56,7 @@ class Kind:
 
 
 _regions: dict[str, Region] = {}  # of traced functions, by their text, without the captured arrays
-_names: dict[tuple[Kind, tuple[bool, ...] | None], str] = {}
+_names: dict[tuple[Kind, tuple[bool, ...] | None, str], str] = {}
 _registered: set[str] = set()
 _lock = threading.Lock()
 
@@ -74,15 +74,16 @@ def array_kind(x: Any) -> tuple[str, tuple[bool, ...]] | None:
     return None if x is None else (x.dtype.name, tuple([extent == 1 for extent in x.shape]))
 
 
-def target_name(kind: Kind, needed: tuple[bool, ...] | None = None) -> str:
+def target_name(kind: Kind, needed: tuple[bool, ...] | None = None, attribute: str = "attn.gradient") -> str:
     """The name of the custom call of a kernel, which is compiled and registered unless it is known. With `needed`,
     which says of each operand whether its gradient is, the program is differentiated, and the name with the suffix
-    "_gradient" is that of its gradient function. Raises ImportError without jax-tvm-ffi, saccade.CompileError for a
-    program that cannot be differentiated."""
-    if (kind, needed) not in _names:
+    "_gradient" is that of its gradient function. With `attribute` "attn.jvp", `needed` says which operands have
+    tangents, and the suffix is "_jvp". Raises ImportError without jax-tvm-ffi, saccade.CompileError for a program that
+    cannot be differentiated."""
+    if (kind, needed, attribute) not in _names:
         text = _program.program(_spec(kind))
         if needed is not None:
-            text = _program.differentiated(text, needed)
+            text = _program.differentiated(text, needed, attribute)
         name = f"saccade_attention_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         with _lock:
             if name not in _registered:
@@ -90,8 +91,8 @@ def target_name(kind: Kind, needed: tuple[bool, ...] | None = None) -> str:
                     target = name + function.name.removeprefix("attention")
                     _handler()(target, function.tvm_ffi, ["args", "rets"], platform="cpu")
                 _registered.add(name)
-        _names[kind, needed] = name
-    return _names[kind, needed]
+        _names[kind, needed, attribute] = name
+    return _names[kind, needed, attribute]
 
 
 @functools.cache

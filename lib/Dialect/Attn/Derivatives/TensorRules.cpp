@@ -98,7 +98,7 @@ GradientRule saccade::attn::findGradientRule(Operation *op) {
 // Forward mode
 //===----------------------------------------------------------------------===//
 
-/// A view, which is linear in its first operand.
+/// A view or a read of an element, which are linear in their first operand.
 static LogicalResult pushView(Operation *op, Tangents &tangents) {
   IRMapping mapping;
   mapping.map(op->getOperand(0), tangents.of(op->getOperand(0)));
@@ -136,7 +136,7 @@ TangentRule saccade::attn::findTangentRule(Operation *op) {
   return llvm::TypeSwitch<Operation *, TangentRule>(op)
       .Case<AttentionOp>([](auto) { return pushAttention; })
       .Case<linalg::LinalgOp>([](auto) { return pushStructured; })
-      .Case<tensor::CastOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+      .Case<tensor::CastOp, tensor::ExtractOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
           [](auto) { return pushView; })
       .Case<tensor::InsertSliceOp>([](auto) { return pushInsertSlice; })
       .Default([](Operation *other) { return hasScalarRule(other) ? pushScalar : nullptr; });
