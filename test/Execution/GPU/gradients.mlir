@@ -80,3 +80,23 @@ func.func @lengths(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %v: tensor<2x
       : (tensor<2x?x16xf32>, tensor<2x?x16xf32>, tensor<2x?x16xf32>) -> tensor<2x?x16xf32>
   return %o : tensor<2x?x16xf32>
 }
+
+// Blocks of the matmuls: head sizes that are no multiples of 16 or of 8, in rows that are not aligned; and a size of which
+// the columns and the reduced dimension take several blocks.
+// RUN: saccade-run %s --entry=odd --arg=1x45x2x20:f16:1 --arg=1x67x2x20:f16:2 --arg=1x67x2x13:f16:3 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=odd_gradient --check --arg=1x45x2x20:f16:1 --arg=1x67x2x20:f16:2 --arg=1x67x2x13:f16:3 --arg=%t.o.npy:f16 --arg=%t.l.npy --arg=1x45x2x13:f16:4
+func.func @odd(%q: tensor<?x?x?x20xf16>, %k: tensor<?x?x?x20xf16>, %v: tensor<?x?x?x13xf16>) -> tensor<?x?x?x13xf16>
+    attributes {attn.gradient} {
+  %o = attn.attention %q[b,s,h,d], %k[b,s,h,d], %v[b,s,h,d] mask causal<bottom_right>
+      : (tensor<?x?x?x20xf16>, tensor<?x?x?x20xf16>, tensor<?x?x?x13xf16>) -> tensor<?x?x?x13xf16>
+  return %o : tensor<?x?x?x13xf16>
+}
+
+// RUN: saccade-run %s --entry=deep --arg=1x1x256x21:bf16:1 --arg=1x1x256x35:bf16:2 --arg=1x1x256x35:bf16:3 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=deep_gradient --check --arg=1x1x256x21:bf16:1 --arg=1x1x256x35:bf16:2 --arg=1x1x256x35:bf16:3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=1x1x256x21:bf16:4
+func.func @deep(%q: tensor<?x?x256x?xbf16>, %k: tensor<?x?x256x?xbf16>, %v: tensor<?x?x256x?xbf16>) -> tensor<?x?x256x?xbf16>
+    attributes {attn.gradient} {
+  %o = attn.attention %q[b,h,d,s], %k[b,h,d,s], %v[b,h,d,s]
+      : (tensor<?x?x256x?xbf16>, tensor<?x?x256x?xbf16>, tensor<?x?x256x?xbf16>) -> tensor<?x?x256x?xbf16>
+  return %o : tensor<?x?x256x?xbf16>
+}
