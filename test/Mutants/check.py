@@ -141,17 +141,25 @@ def check_python() -> None:
     """Mutants of Python are valid, differ from the source, and record that they are reached."""
     found = python_sites.find("a.py", _PYTHON)
     assert {site.kind for site in found} == {"comparison", "constant", "bound", "arm", "sign", "logic", "return"}
+    for site in found:
+        compile(site.apply(_PYTHON), "a.py", "exec")
+        assert site.changed(_PYTHON) not in _PYTHON.decode(), site
+    code = compile(python_sites.recording(_PYTHON, list(enumerate(found, 1))), "a.py", "exec")
+    reached = []
     with tempfile.TemporaryDirectory() as temporary:
         hits = pathlib.Path(temporary, "hits")
-        os.environ["SACCADE_MUTANT_HITS"] = str(hits)
-        for site in found:
+        os.environ |= {"SACCADE_MUTANT_HITS": str(hits), "SACCADE_MUTANT": "0"}
+        for values in ([3, 4], []):
             names: dict = {}
-            exec(compile(python_sites.recording(site, _PYTHON), "a.py", "exec"), names)
-            hits.unlink(missing_ok=True)
-            results = [names["first"](values) for values in ([3, 4], [1, 0])]
-            assert hits.exists(), site
-            assert site.changed(_PYTHON) not in _PYTHON.decode(), (site, results)
-        del os.environ["SACCADE_MUTANT_HITS"]
+            exec(code, names)
+            names["first"](values)
+            reached.append({found[int(row) - 1] for row in hits.read_text().split()})
+            hits.unlink()
+        os.environ["SACCADE_MUTANT"] = "1"
+        names["first"]([3, 4])
+        assert not hits.exists()
+    del os.environ["SACCADE_MUTANT_HITS"], os.environ["SACCADE_MUTANT"]
+    assert reached[1] < reached[0] == set(found), reached
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ _SPARE = 1.3  # mutants that are written per mutant that is asked for: some do n
 
 @dataclasses.dataclass
 class Mutant:
-    """A mechanical mutant. Those of C++ have a number in the build."""
+    """A mechanical mutant, with its number in the build."""
 
     component: str
     number: int
@@ -55,6 +55,10 @@ class Mutant:
     @property
     def id(self) -> str:
         return f"{self.site.file}:{self.site.start}-{self.site.end}:{self.site.kind}:{self.site.text}"
+
+    @property
+    def is_python(self) -> bool:
+        return self.site.file.endswith(".py")
 
 
 class Results:
@@ -254,20 +258,20 @@ class Tool:
             return self.report_line(number, total, mutant.component, what, verdict, True)
         if (mutant.site.file, mutant.site.changed(source)) in self.equivalent:
             verdict = Verdict("equivalent")
-        elif mutant.number:
-            verdict = suite.judge(tests, mutant.number, self.options.limit)
-        else:
+        elif mutant.is_python:
             staged = workspace.build_dir / mutant.site.file
 
             @contextlib.contextmanager
             def plant():
-                staged.write_text(python_sites.recording(mutant.site, source))
+                staged.write_text(mutant.site.apply(source))
                 try:
                     yield
                 finally:
-                    staged.write_bytes(source)
+                    staged.write_text(workspace.text[mutant.site.file])
 
-            verdict = suite.judge(tests, 0, self.options.limit, plant=plant, records=True)
+            verdict = suite.judge(tests, mutant.number, self.options.limit, plant=plant)
+        else:
+            verdict = suite.judge(tests, mutant.number, self.options.limit)
         changed = mutant.site.changed(source)
         self.results.put(mutant.id, mutant.component, f"{what}: {changed}", verdict, file_digest, self.tree)
         if verdict.outcome != "killed":
@@ -303,8 +307,8 @@ class Tool:
             nested = {site for file in {site.file for site in chosen} for site in
                       innermost([site for site in chosen if site.file == file])}
             for site in filter(nested.__contains__, chosen):
-                number += not component.is_python
-                mutants.append(Mutant(component.name, 0 if component.is_python else number, site))
+                number += 1
+                mutants.append(Mutant(component.name, number, site))
         return mutants
 
     def _sites(self, finder: cxx_sites.Finder, component: Component, file: str) -> list[Site]:
@@ -322,14 +326,14 @@ class Tool:
     def _overlay(self, workspace: Workspace, mutants: list[Mutant]) -> None:
         by_file: dict[str, list[Mutant]] = collections.defaultdict(list)
         for mutant in mutants:
-            if mutant.number:
-                by_file[mutant.site.file].append(mutant)
+            by_file[mutant.site.file].append(mutant)
         workspace.text = {schemata.HEADER: schemata.HEADER_TEXT}
         stub = (ROOT / schemata.STUB).read_text()  # shared libraries contain the runtime
         workspace.text[schemata.STUB] = stub + "".join(f"FUNCTION({name})\n" for name in schemata.SYMBOLS
                                                       if f"FUNCTION({name})" not in stub)
         for file, some in by_file.items():
-            workspace.text[file] = schemata.render((ROOT / file).read_bytes(), [(m.number, m.site) for m in some])
+            render = python_sites.recording if some[0].is_python else schemata.render
+            workspace.text[file] = render((ROOT / file).read_bytes(), [(m.number, m.site) for m in some])
         workspace.sync()
 
     def _compile(self, workspace: Workspace, mutants: list[Mutant]) -> list[Mutant]:

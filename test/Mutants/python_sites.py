@@ -8,8 +8,8 @@ _COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: 
                 ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"}
 _BOUNDS = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum"}
 _LEAVING = (ast.Return, ast.Continue, ast.Break)
-_HIT = ('import os as _os; "SACCADE_MUTANT_HITS" in _os.environ and '
-        'open(_os.environ["SACCADE_MUTANT_HITS"], "a").write("1\\n")')
+_HIT = ('import os as _os; _os.environ.get("SACCADE_MUTANT") == "0" and '
+        'open(_os.environ["SACCADE_MUTANT_HITS"], "a").write("{number}\\n")\n')
 
 
 def find(file: str, source: bytes) -> list[Site]:
@@ -17,43 +17,37 @@ def find(file: str, source: bytes) -> list[Site]:
     return _Finder(file, source).sites
 
 
-def recording(site: Site, source: bytes) -> str:
-    """The mutated source, which also records that the function with the mutation runs."""
-    text = site.apply(source).encode()
-    tree = ast.parse(source)
-    line = site.line(source)
-    function = next((node for node in _outer_functions(tree) if node.lineno <= line <= (node.end_lineno or 0)), None)
-    if function is None:
-        return _at_line(text.decode(), _after_future(tree), _HIT, "")
-    body = function.body
-    is_docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-    inside = [each for each in body[is_docstring:] if each.lineno <= line <= (each.end_lineno or 0)]
-    statement = (inside or body[is_docstring:] or body)[0]
-    if statement.lineno == function.lineno:  # on the line of `def`
-        return text.decode()
-    return _at_line(text.decode(), statement.lineno, _HIT, " " * statement.col_offset)
+def recording(source: bytes, sites: list[tuple[int, Site]]) -> str:
+    """The source without a mutation. With SACCADE_MUTANT=0 it records the numbers of the sites that it reaches."""
+    tree, lines = ast.parse(source), source.decode().splitlines(True)
+    places = [(*_place(tree, lines, site.line(source)), number) for number, site in sites]
+    for line, indent, number in sorted(places, reverse=True):
+        lines.insert(line - 1, " " * indent + _HIT.format(number=number))
+    return "".join(lines)
 
 
-def _outer_functions(tree: ast.AST) -> list[ast.FunctionDef]:
-    found: list[ast.FunctionDef] = []
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef):
-            found.append(node)
-        elif isinstance(node, (ast.ClassDef, ast.If, ast.Try, ast.With)):
-            found += _outer_functions(node)
-    return found
+def _place(tree: ast.Module, lines: list[str], line: int) -> tuple[int, int]:
+    """The innermost statement at a line before which another one may be written: its first line, its indentation."""
+    first = next(each for each in tree.body if not _is_text_or_future(each))
+    place, inner = (first.lineno, 0), list[ast.AST](tree.body)
+    while node := next((each for each in inner if _first_line(each) <= line <= each.end_lineno), None):
+        text = lines[_first_line(node) - 1]
+        is_alone = not text[: node.col_offset].strip() and not text.lstrip().startswith("elif ")
+        if isinstance(node, ast.stmt) and is_alone and _first_line(node) > place[0]:
+            place = (_first_line(node), node.col_offset)
+        inner = [each for each in ast.iter_child_nodes(node) if isinstance(each, (ast.stmt, ast.excepthandler))
+                 ] + [each for case in getattr(node, "cases", []) for each in case.body]
+    return place
 
 
-def _after_future(tree: ast.Module) -> int:
-    """The line before which a statement may be inserted."""
-    rest = [each for each in tree.body if not (isinstance(each, ast.ImportFrom) and each.module == "__future__")
-            and not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))]
-    return rest[0].lineno if rest else 1
+def _first_line(node) -> int:
+    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
 
 
-def _at_line(text: str, line: int, statement: str, indent: str) -> str:
-    lines = text.splitlines(True)
-    return "".join([*lines[: line - 1], f"{indent}{statement}\n", *lines[line - 1 :]])
+def _is_text_or_future(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "__future__"
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def _is_text(node: ast.AST) -> bool:
