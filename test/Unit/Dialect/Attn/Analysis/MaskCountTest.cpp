@@ -124,6 +124,51 @@ TEST_F(MaskCountTest, EmptyPanelsBetweenOthersAreLeftOut) {
   EXPECT_EQ(24 * 96, found->computed);
 }
 
+/// The keys of a group of queries in a step, key by key: those of panels that are not empty or lie between such panels,
+/// if there are no holes, without the empty tails at the end. The last panel keeps its first tail.
+int64_t keysOfGroup(Region &mask, const MaskPlane &group, const MaskTiling &tiling, StaticMaskInputs &inputs) {
+  std::vector<bool> isComputed(group.keys);
+  auto isEmpty = [&](int64_t begin, int64_t granularity) {
+    int64_t keys = std::min(granularity, group.keys - begin);
+    return MaskKind::Empty ==
+           classifyMask(mask, {group.batch, group.head, group.firstQuery, group.queries, group.firstKey + begin, keys},
+                        inputs);
+  };
+  int64_t first = -1, last = -1;
+  for (int64_t key = 0; key < group.keys; ++key)
+    if (isComputed[key] = !isEmpty(key / tiling.panel * tiling.panel, tiling.panel); isComputed[key])
+      first = first < 0 ? key : first, last = key;
+  for (int64_t key = first; !tiling.hasHoles && key < last; ++key)
+    isComputed[key] = true;
+  for (int64_t tail = last / tiling.tail * tiling.tail; tail % tiling.panel != 0 && isEmpty(tail, tiling.tail);
+       tail -= tiling.tail)
+    for (int64_t key = tail; key < std::min(tail + tiling.tail, group.keys); ++key)
+      isComputed[key] = false;
+  return llvm::count(isComputed, true);
+}
+
+/// What `MaskCount::computed` is: steps at multiples of the number of keys, in full or by groups of queries.
+int64_t countComputed(Region &mask, const MaskPlane &plane, const MaskTiling &tiling, StaticMaskInputs &inputs) {
+  int64_t computed = 0;
+  for (int64_t row = 0; row < plane.queries; row += tiling.rows)
+    for (int64_t key = 0; key < plane.keys;) {
+      int64_t firstKey = plane.firstKey + key,
+              keys = std::min(tiling.cols - ((firstKey % tiling.cols) + tiling.cols) % tiling.cols, plane.keys - key);
+      MaskPlane step{plane.batch, plane.head, plane.firstQuery + row, std::min(tiling.rows, plane.queries - row),
+                     firstKey,    keys};
+      key += keys;
+      MaskKind kind = classifyMask(mask, step, inputs);
+      if (kind == MaskKind::Full)
+        computed += step.queries * keys;
+      for (int64_t i = 0; i < step.queries && kind != MaskKind::Full && kind != MaskKind::Empty; i += tiling.group) {
+        MaskPlane group = step;
+        group.firstQuery += i, group.queries = std::min(tiling.group, step.queries - i);
+        computed += group.queries * keysOfGroup(mask, group, tiling, inputs);
+      }
+    }
+  return computed;
+}
+
 // For random masks all visible pairs are counted, exactly if `isExact`.
 TEST_F(MaskCountTest, NoVisiblePairOfARandomMaskIsLost) {
   constexpr int64_t extent = 24;
@@ -169,6 +214,15 @@ TEST_F(MaskCountTest, NoVisiblePairOfARandomMaskIsLost) {
       ASSERT_EQ(found->visible, visible) << "seed " << seed << "\n" << mask.text();
     }
     exact += found->isExact;
+    constexpr std::pair<int64_t, int64_t> granularities[] = {{4, 1}, {4, 2}, {6, 1}, {8, 8}};
+    auto [panel, tail] = granularities[seed % 4];
+    MaskPlane plane{mask.batch, mask.head, mask.queryOrigin, extent, mask.keyOrigin, extent - seed % 3};
+    MaskTiling tiling{10, 2 * panel, 4, panel, tail, /*hasHoles=*/seed % 8 < 4};
+    found = countMask(mask.region, plane, tiling, inputs, budget);
+    ASSERT_TRUE(found);
+    ASSERT_EQ(countComputed(mask.region, plane, tiling, inputs), found->computed)
+        << "seed " << seed << ", panels of " << panel << ", tails of " << tail << "\n"
+        << mask.text();
   }
   EXPECT_GT(exact, 20u);
 }

@@ -480,6 +480,23 @@ TEST_F(GradientFunction, AViewOfTheOutputIsPassedIn) {
   EXPECT_TRUE(gradientFunction.getOps<AttentionOp>().empty());
 }
 
+TEST_F(GradientFunction, ResultsThatNoOtherOpComputes) {
+  check(R"(func.func @f(%x: tensor<2x3xf64>, %y: tensor<2x3xf64>) -> (tensor<2x3xf64>, tensor<6xf64>, tensor<1x2x3xf64>,
+      tensor<?x3xf64>, tensor<3x2xf64>, tensor<?xf64>, tensor<2x3xf64>, tensor<2xf64>) {
+    %flat = tensor.collapse_shape %x [[0, 1]] : tensor<2x3xf64> into tensor<6xf64>
+    %split = tensor.expand_shape %x [[0, 1], [2]] output_shape [1, 2, 3] : tensor<2x3xf64> into tensor<1x2x3xf64>
+    %any = tensor.cast %y : tensor<2x3xf64> to tensor<?x3xf64>
+    %e = tensor.empty() : tensor<3x2xf64>
+    %turned = linalg.transpose ins(%y : tensor<2x3xf64>) outs(%e : tensor<3x2xf64>) permutation = [1, 0]
+    %flat1 = tensor.collapse_shape %turned [[0, 1]] : tensor<3x2xf64> into tensor<6xf64>
+    %chain = tensor.cast %flat1 : tensor<6xf64> to tensor<?xf64>
+    %constant = arith.constant dense<[1.0, 2.0]> : tensor<2xf64>
+    return %x, %flat, %split, %any, %turned, %chain, %x, %constant : tensor<2x3xf64>, tensor<6xf64>, tensor<1x2x3xf64>,
+      tensor<?x3xf64>, tensor<3x2xf64>, tensor<?xf64>, tensor<2x3xf64>, tensor<2xf64>
+  })",
+        {randomReals({2, 3}), randomReals({2, 3})});
+}
+
 TEST_F(GradientFunction, AnArgumentWithoutInfluenceHasGradientZero) {
   ASSERT_TRUE(differentiate("func.func @f(%x: tensor<2xf64>, %y: tensor<?xf64>, %z: f64) -> tensor<2xf64> {\n"
                             "  return %x : tensor<2xf64>\n}"));
