@@ -82,6 +82,23 @@ static void aSmallStackIsEnough(void) {
   pthread_attr_destroy(&attributes);
 }
 
+/* The size of the stack depends on that of the text. */
+static void textsOfAnySizeAreCompiled(void) {
+  enum { largest = 80 << 10 };
+  static const char program[] = "func.func @same(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }";
+  char *text = malloc(largest + sizeof(program)), *printed = NULL;
+  int comment;
+  for (comment = 1 << 10; comment <= largest; comment += comment < (40 << 10) ? 1 << 10 : 8 << 10) {
+    memset(text, ' ', comment);
+    memcpy(text, "//", 2);
+    text[comment - 1] = '\n';
+    memcpy(text + comment, program, sizeof(program));
+    CHECK(saccade_print_stage(context, text, strlen(text), NULL, NULL, 0, "transforms", &printed) == SACCADE_OK);
+    saccade_text_free(printed);
+  }
+  free(text);
+}
+
 static void worksAfterFork(void) {
   SaccadeModule *before = compiled(context, scaleText);
   int status = 0;
@@ -157,6 +174,7 @@ int main(int argc, char **argv) {
   context = saccade_context_create();
   bytecodeIsAccepted(argv[1]);
   aSmallStackIsEnough();
+  textsOfAnySizeAreCompiled();
   worksAfterFork();
   handlersAreTheHosts();
   masksAreTheHosts();

@@ -51,6 +51,24 @@ def test_neutral_integers_leave_no_op(name):
     assert body(NOTHING[name]) == body(lambda s, b, h, i, j: s + i)
 
 
+@pytest.mark.parametrize("shared", [lambda x: x + x, lambda x: torch.where(x > 0, x, -x), lambda x: torch.maximum(x, x * 2)],
+                         ids=["sum", "select", "maximum"])
+def test_a_value_that_is_used_again_is_computed_once(shared):
+    def repeated(count):
+        def function(s, b, h, i, j):
+            for _ in range(count):
+                s = shared(s)
+            return s
+
+        text = body(function)
+        names = re.findall(r"^\s*(%\w+) =", text, re.M)
+        assert len(set(names)) == len(names)
+        return len(names)
+
+    few, more, many = map(repeated, (1, 2, 12))
+    assert 0 < more - few and many - more == 10 * (more - few)
+
+
 @pytest.mark.parametrize("precision", ["f32", "f64"])
 @pytest.mark.parametrize("width", [32, 64])
 def test_floats_saturate_at_the_ends_of_integers(precision, width):

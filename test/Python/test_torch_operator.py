@@ -1,5 +1,7 @@
 """The operators saccade::attention, and how torch.compile and torch.export trace saccade.attention to them."""
 
+import itertools
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -128,6 +130,31 @@ def test_opcheck(results, strides):
         outcomes = torch.library.opcheck(operator, (q, k, value, [slopes], *constants))
         assert set(outcomes.values()) == {"SUCCESS"}, outcomes
         assert equal(operator(q, k, value, [slopes], *constants), function(q, k, value, slopes))
+
+
+def layouts_of(shape):
+    """Tensors of a shape in every order of the dimensions in memory, with repeated and skipped elements."""
+    for order in itertools.permutations(range(len(shape))):
+        inverse = [order.index(i) for i in range(len(shape))]
+        for skipped in (1, 2):
+            dense = torch.randn([shape[i] for i in order[:-1]] + [shape[order[-1]] * skipped])
+            yield dense[..., ::skipped].permute(inverse)
+    for dims in itertools.chain.from_iterable(itertools.combinations(range(len(shape)), n) for n in (1, 2)):
+        for base in (torch.randn(shape), torch.randn([shape[i] for i in (2, 0, 1, 3)]).permute(1, 2, 0, 3)):
+            for dim in dims:
+                base = base.narrow(dim, 0, 1)
+            yield base.expand(shape)
+
+
+def test_results_lie_in_memory_as_empty_like_chooses():
+    k, v, narrow = torch.randn(2, 1, 5, 16), torch.randn(2, 1, 5, 16), torch.randn(2, 1, 5, 8)
+    calls = [calls_of(lambda q, v=v: saccade.attention(q, k, v), torch.randn(2, 3, 4, 16))[0] for v in (v, narrow)]
+    for heads, length in ((3, 4), (1, 4), (3, 1), (2, 2)):
+        for q in layouts_of((2, heads, length, 16)):
+            for value, (operator, (*_, program, layout, target)) in zip((v, narrow), calls):
+                result = operator(q, k, value, [], [], [], program, layout, target)
+                like = torch.empty_like(q) if value is v else result.contiguous()
+                assert result.stride() == like.stride(), (q.shape, q.stride())
 
 
 def test_programs_are_compiled_again_after_the_cache_is_cleared():
