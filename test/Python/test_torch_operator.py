@@ -225,6 +225,21 @@ def test_invalid_arguments_are_the_errors_of_eager_calls(options):
     refused(type(error.value), [str(error.value)], torch.compile(function, backend="eager"), *tensors)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_outputs_that_do_not_fit_are_the_errors_of_eager_calls(place):
+    tensors = traced_calls.arguments()[:3]
+    expected = saccade.attention(*tensors, return_lse=True)
+    function = lambda q, k, v, *out: saccade.attention(q, k, v, return_lse=True, out=out)
+    compiled = torch.compile(function, backend="eager")
+    assert equal(compiled(*tensors, *map(torch.empty_like, expected)), expected)
+    for change in (lambda x: x[..., :-1], torch.Tensor.double):
+        out = [torch.empty_like(x) for x in expected]
+        out[place] = change(out[place])
+        with pytest.raises((TypeError, ValueError)) as error:
+            function(*tensors, *out)
+        refused(type(error.value), [str(error.value)], compiled, *tensors, *out)
+
+
 # --- torch.export -----------------------------------------------------------------------------------------------------
 
 
