@@ -189,9 +189,11 @@ func.func @positions_compared_with_others(%x: tensor<?x64xf32>) -> tensor<?x64xf
       %early = arith.cmpi slt, %j, %limit : index
       %size = arith.constant 64 : index
       %other = arith.cmpi ne, %j, %size : index
+      %same = arith.cmpi eq, %size, %i : index
       %0 = arith.andi %within, %early : i1
       %1 = arith.andi %0, %other : i1
-      attn.yield %1 : i1
+      %2 = arith.ori %1, %same : i1
+      attn.yield %2 : i1
     } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
@@ -309,7 +311,61 @@ func.func @reads_a_tensor_of_sentinels(%q: tensor<?x64xf32>, %hidden: tensor<?xf
   return %o : tensor<?x64xf32>
 }
 
-// No warning: a lower bound, and a slope.
+func.func @sentinel_behind_seven_casts(%q: tensor<?x64xf32>, %flags: tensor<?xf32>) -> tensor<?x64xf32> {
+  %lowest = arith.constant -1.0e9 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %flags, %c0 : tensor<?xf32>
+  %empty = tensor.empty(%n) : tensor<?xf32>
+  %x0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+    ins(%flags : tensor<?xf32>) outs(%empty : tensor<?xf32>) {
+    ^bb0(%flag: f32, %old: f32):
+      %y = arith.mulf %flag, %lowest : f32
+      linalg.yield %y : f32
+    } -> tensor<?xf32>
+  %x1 = tensor.cast %x0 : tensor<?xf32> to tensor<100xf32>
+  %x2 = tensor.cast %x1 : tensor<100xf32> to tensor<?xf32>
+  %x3 = tensor.cast %x2 : tensor<?xf32> to tensor<100xf32>
+  %x4 = tensor.cast %x3 : tensor<100xf32> to tensor<?xf32>
+  %x5 = tensor.cast %x4 : tensor<?xf32> to tensor<100xf32>
+  %x6 = tensor.cast %x5 : tensor<100xf32> to tensor<?xf32>
+  %x7 = tensor.cast %x6 : tensor<?xf32> to tensor<100xf32>
+  // expected-warning @+1 {{score reads a tensor that is made of -1.000000e+09, a number in place of a mask}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%x7 : tensor<100xf32>) score(%s, %b, %h, %i, %j, %table) {
+      %less = tensor.extract %table[%j] : tensor<100xf32>
+      %r = arith.addf %s, %less : f32
+      attn.yield %r : f32
+    } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// No warning: too many ops, a lower bound, and a slope.
+func.func @sentinel_behind_eight_casts(%q: tensor<?x64xf32>, %flags: tensor<?xf32>) -> tensor<?x64xf32> {
+  %lowest = arith.constant -1.0e9 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %flags, %c0 : tensor<?xf32>
+  %empty = tensor.empty(%n) : tensor<?xf32>
+  %x0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+    ins(%flags : tensor<?xf32>) outs(%empty : tensor<?xf32>) {
+    ^bb0(%flag: f32, %old: f32):
+      %y = arith.mulf %flag, %lowest : f32
+      linalg.yield %y : f32
+    } -> tensor<?xf32>
+  %x1 = tensor.cast %x0 : tensor<?xf32> to tensor<100xf32>
+  %x2 = tensor.cast %x1 : tensor<100xf32> to tensor<?xf32>
+  %x3 = tensor.cast %x2 : tensor<?xf32> to tensor<100xf32>
+  %x4 = tensor.cast %x3 : tensor<100xf32> to tensor<?xf32>
+  %x5 = tensor.cast %x4 : tensor<?xf32> to tensor<100xf32>
+  %x6 = tensor.cast %x5 : tensor<100xf32> to tensor<?xf32>
+  %x7 = tensor.cast %x6 : tensor<?xf32> to tensor<100xf32>
+  %x8 = tensor.cast %x7 : tensor<100xf32> to tensor<?xf32>
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%x8 : tensor<?xf32>) score(%s, %b, %h, %i, %j, %table) {
+      %less = tensor.extract %table[%j] : tensor<?xf32>
+      %r = arith.addf %s, %less : f32
+      attn.yield %r : f32
+    } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
 func.func @large_numbers_of_another_kind(%q: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] score(%s, %b, %h, %i, %j) {
       %least = arith.constant -1.0e9 : f32
