@@ -76,3 +76,15 @@ func.func @projected(%x: tensor<?x32xf32>, %w: tensor<32x32xf32>, %bias: tensor<
   %r = tensor.collapse_shape %o [[0], [1, 2]] : tensor<?x4x8xf32> into tensor<?x32xf32>
   return %r : tensor<?x32xf32>
 }
+
+// Queries and keys after the lengths have the gradient zero, whether there is one length or one of each batch.
+// RUN: saccade-run %s --entry=lengths --check --arg=2x2x70x16:f32:1 --arg=2x2x90x16:f32:2 --arg=2x2x90x16:f32:3 --arg=41 --arg=2:i32:=53 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --entry=lengths_gradient --check --arg=2x2x70x16:f32:1 --arg=2x2x90x16:f32:2 --arg=2x2x90x16:f32:3 --arg=41 --arg=2:i32:=53 --arg=%t.o.npy --arg=%t.l.npy --arg=2x2x70x16:f32:4
+// RUN: saccade-run %s --entry=lengths --check --arg=2x2x70x16:f32:1 --arg=2x2x90x16:f32:2 --arg=2x2x90x16:f32:3 --arg=70 --arg=2:i32:=0 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --entry=lengths_gradient --check --arg=2x2x70x16:f32:1 --arg=2x2x90x16:f32:2 --arg=2x2x90x16:f32:3 --arg=70 --arg=2:i32:=0 --arg=%t.o.npy --arg=%t.l.npy --arg=2x2x70x16:f32:4
+func.func @lengths(%q: tensor<?x2x?x16xf32>, %k: tensor<?x2x?x16xf32>, %v: tensor<?x2x?x16xf32>, %m: index, %n: tensor<?xi32>)
+    -> tensor<?x2x?x16xf32> attributes {attn.gradient} {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] q_len(%m : index) kv_len(%n : tensor<?xi32>)
+      : (tensor<?x2x?x16xf32>, tensor<?x2x?x16xf32>, tensor<?x2x?x16xf32>) -> tensor<?x2x?x16xf32>
+  return %o : tensor<?x2x?x16xf32>
+}
