@@ -113,7 +113,7 @@ COMPONENTS = [
               (r"Fuzz/random[-_]calls",),
               ("artifact", "attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "disk_cache",
                "gpu*", "guards", "linear", "mask*", "numpy*", "packaging", "ragged", "run", "scores*", "threads",
-               "torch_calls", "torch_distributed", "torch_operator", "torch_tracing", "jax_attention")),
+               "torch_calls", "torch_distributed", "torch_operator", "torch_tracing", "torch_gradients", "torch_gradcheck", "jax_attention")),
     Component("Regions", ("python/saccade/regions",), (r"Fuzz/random[-_]calls",), ("regions_*", "attention_functions")),
     Component("Readers", _modules(
         "_command _graph _text onnx/ torch/__init__ torch/__main__ torch/backend torch/caches torch/compiled torch/errors "

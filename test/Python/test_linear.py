@@ -124,6 +124,15 @@ def test_norms_of_features_are_those_of_independent_normal_vectors():
     assert saccade.orthogonal_features(20, 16).shape == (20, 16)
 
 
+@pytest.mark.parametrize("features", [1, 15, 16, 17, 32, 40])
+def test_features_are_those_of_their_seed(features):
+    rng = np.random.default_rng(3)
+    blocks = [np.linalg.qr(rng.standard_normal((16, 16)))[0].T for _ in range(math.ceil(features / 16))]
+    norms = np.linalg.norm(rng.standard_normal((features, 16)), axis=1, keepdims=True)
+    expected = np.concatenate(blocks)[:features] * norms
+    assert np.array_equal(saccade.orthogonal_features(features, 16, 3), expected.astype(np.float32))
+
+
 def test_linformer_with_the_identity_is_softmax_attention():
     identity = np.eye(100, dtype=np.float32)
     found = saccade.linformer(Q, K, V, key_projection=identity, value_projection=identity)
