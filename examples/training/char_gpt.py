@@ -6,6 +6,7 @@ Both models start from the same weights and see the same batches. They differ in
 """
 
 import argparse
+import functools
 import importlib.util
 import pathlib
 import sys
@@ -18,13 +19,26 @@ from trainer import Run, add_options, chosen, finish, train
 import saccade
 import saccade.torch
 from saccade import scores
+from saccade.dropout import dropout_mask
 
-VARIANTS = ("causal", "alibi", "alibi-learned", "t5", "window")
+VARIANTS = ("causal", "alibi", "alibi-learned", "t5", "window", "dropout")
 WINDOW = 64  # keys that a query of "window" attends to, with the biases of "alibi"
+RATE = 0.1  # of the attention weights that "dropout" drops, with the biases of "alibi"
 BUCKETS, MAX_DISTANCE = 32, 128  # of "t5"
 
 
 # --- attention --------------------------------------------------------------------------------------------------------
+
+
+def draw_seed():
+    """A seed of dropout. All runs draw the same ones, from PyTorch's generator."""
+    return int(torch.randint(2**62, ()))
+
+
+@functools.lru_cache(maxsize=8)
+def kept(shape, seed):
+    """What Saccade's dropout multiplies weights [batches, heads, queries, keys] by."""
+    return torch.from_numpy(dropout_mask(tuple(shape), RATE, seed)) / (1 - RATE)
 
 
 class SelfAttention(nn.Module):
@@ -36,7 +50,7 @@ class SelfAttention(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.dropout = nn.Dropout(dropout)  # of the residual branch: `attend` drops no weights
         slopes = torch.from_numpy(scores.alibi_slopes(heads))
-        if variant in ("alibi", "alibi-learned", "window"):
+        if variant in ("alibi", "alibi-learned", "window", "dropout"):
             self.slopes = nn.Parameter(slopes, requires_grad=variant == "alibi-learned")
         if variant == "t5":  # starts near ALiBi, because 300 steps are few to learn positions from nothing
             self.table = nn.Parameter(-slopes * torch.arange(BUCKETS)[:, None])
@@ -59,15 +73,20 @@ class SaccadeAttention(SelfAttention):
         if self.variant == "window":
             mask = lambda b, h, i, j: (j <= i) & (j > i - WINDOW)
             return saccade.torch.flex_attention(q, k, v, score_mod=score, block_mask=mask)
+        if self.variant == "dropout":
+            return saccade.attention(q, k, v, score=score, causal="top_left", dropout_p=RATE, seed=draw_seed())
         return saccade.attention(q, k, v, score=score, causal="top_left")
 
 
 class EagerAttention(SelfAttention):
-    """PyTorch's function with a mask or bias [heads, queries, keys]."""
+    """PyTorch's function with a mask or bias [heads, queries, keys]; for dropout the formula with Saccade's bits."""
 
     def attend(self, q, k, v):
         if self.variant == "causal":
             return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        if self.variant == "dropout":
+            weights = (q @ k.mT * q.shape[3] ** -0.5 + self.mask(q)).softmax(-1)
+            return weights * kept(weights.shape, draw_seed()).to(q.dtype) @ v
         return F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask(q))
 
     def mask(self, q):
@@ -90,8 +109,10 @@ class ReorderedAttention(EagerAttention):
     """The formula with the keys in reverse order: the same function with other rounding errors."""
 
     def attend(self, q, k, v):
-        logits = q @ k.flip(2).mT * q.shape[3] ** -0.5 + self.mask(q).flip(-1)
-        return logits.softmax(-1) @ v.flip(2)
+        weights = (q @ k.flip(2).mT * q.shape[3] ** -0.5 + self.mask(q).flip(-1)).softmax(-1)
+        if self.variant == "dropout":
+            weights = weights * kept(weights.shape, draw_seed()).flip(-1)
+        return weights @ v.flip(2)
 
 
 # --- model ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`saccade.dropout_mask`: which attention weights dropout keeps.
+"""`saccade.dropout.dropout_mask`: which attention weights dropout keeps.
 
 A NumPy form of the random bits that compiled programs compute (`dropout` in the language reference), independent of the
 compiler. Tests compare compiled programs with it.

@@ -51,7 +51,7 @@ def largest_difference(runs):
 
 
 @pytest.mark.parametrize(("make", "variant"), [
-    (gpt, "causal"), (gpt, "alibi-learned"), (gpt, "t5"), (gpt, "window"), (vit, "plain"), (vit, "relative"),
+    (gpt, "causal"), (gpt, "alibi-learned"), (gpt, "t5"), (gpt, "window"), (gpt, "dropout"), (vit, "plain"), (vit, "relative"),
 ])  # fmt: skip
 def test_losses_agree_at_every_step(make, variant):
     import trainer
