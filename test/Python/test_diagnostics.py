@@ -43,6 +43,13 @@ def test_every_stage_has_its_text(module, stage, text):
     assert text in module.ir(stage)
 
 
+@pytest.mark.parametrize(("stage", "text"), [("transforms", "attn.gradient %"), ("tiling", "exp2"), ("llvm", "define")])
+def test_every_stage_has_gradient_functions(stage, text):
+    module = saccade.compile(programs.attention().replace(" {\n", " attributes {attn.gradient} {\n", 1))
+    found = module.ir(stage)
+    assert text in found[found.index("attend_gradient"):]
+
+
 def test_an_unknown_stage_is_refused(module):
     refused(ValueError, ["no stage 'middle'", "transforms", "llvm", "asm"], module.ir, "middle")
 

@@ -1,5 +1,6 @@
 """Masks of Transformers by their structure: against the boolean masks of Transformers, and in use as tensors."""
 
+import itertools
 import random
 
 import pytest
@@ -110,13 +111,21 @@ def test_unknown_closure():
 
 
 def test_slices():
-    mask = mask_of("window", q_offset=0, padding=random_padding(random.Random(1), 12))
-    for index in ((slice(None), slice(None), slice(-3, None)), (..., slice(None, 7)),
-                  (slice(None), slice(None), slice(2, 5), slice(1, 9))):
-        part = mask[index]
-        assert type(part) is StructuredMask and part.shape == mask.dense()[index].shape
-        assert torch.equal(part.dense(), mask.dense()[index])
-        assert torch.equal(attended(part.options(BATCH), part), part.dense())
+    """Slices of queries and keys stay structured; other parts are those of the tensor."""
+    mask = mask_of("window", padding=random_padding(random.Random(1), 12), allow_is_causal_skip=False)
+    every, positions = slice(None), [slice(None), slice(-3, None), slice(2, 5)]
+    batches, heads = [every, slice(0, BATCH)], [every, slice(0, 1)]
+    structured = [*itertools.product(batches, heads, positions, positions), (..., slice(None, 7)), (every,)]
+    dense = [*itertools.product([slice(0, 1), 0], heads, positions, positions),
+             *itertools.product(batches, [slice(0, 0), 0], positions, positions),
+             *itertools.product(batches, heads, [slice(0, 12, 2), 3], positions), (slice(0, 1),), 0]
+    for index in structured:
+        part, expected = mask[index], mask.dense()[index]
+        assert type(part) is StructuredMask and part.shape == expected.shape, index
+        assert torch.equal(part.dense(), expected), index
+        assert torch.equal(attended(part.options(BATCH), part), expected), index
+    for index in dense:
+        assert type(mask[index]) is torch.Tensor and torch.equal(mask[index], mask.dense()[index]), index
 
 
 def test_as_tensor():
