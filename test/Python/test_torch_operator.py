@@ -157,6 +157,24 @@ def test_results_lie_in_memory_as_empty_like_chooses():
                 assert result.stride() == like.stride(), (q.shape, q.stride())
 
 
+@pytest.mark.parametrize("size", [0, 1, 16, 24])
+def test_static_extents_of_a_result_are_those_of_the_program(size):
+    q, k, v, *_ = traced_calls.arguments()
+    [(operator, (*_, layout, target))] = calls_of(lambda: saccade.attention(q, k, v))
+    text = f"""func.func @attention(%q: tensor<2x?x?x{q.shape[3]}xf32>, %k: tensor<?x?x?x{k.shape[3]}xf32>,
+        %v: tensor<?x?x?x{v.shape[3]}xf32>) -> tensor<2x?x?x{size}xf32> {{
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %zero = arith.constant 0.0 : f32
+      %heads = tensor.dim %q, %c1 : tensor<2x?x?x{q.shape[3]}xf32>
+      %rows = tensor.dim %q, %c2 : tensor<2x?x?x{q.shape[3]}xf32>
+      %empty = tensor.empty(%heads, %rows) : tensor<2x?x?x{size}xf32>
+      %r = linalg.fill ins(%zero : f32) outs(%empty : tensor<2x?x?x{size}xf32>) -> tensor<2x?x?x{size}xf32>
+      return %r : tensor<2x?x?x{size}xf32>
+    }}"""
+    assert torch.equal(operator(q, k, v, [], [], [], text, layout, target), torch.zeros(*q.shape[:3], size))
+
+
 def test_programs_are_compiled_again_after_the_cache_is_cleared():
     q, k, v, *_ = traced_calls.arguments()
     compiled = torch.compile(lambda: saccade.attention(q, k, v), backend="eager", fullgraph=True)
