@@ -228,6 +228,8 @@ void DerivativeTile::convertLse() {
 /// 2^exponent, and 0 below 2^-100: products of smaller probabilities are subnormal, and an instruction that reads or
 /// returns a subnormal number takes about 200 cycles on Intel's cores.
 Value DerivativeTile::emitProbability(Value exponent) {
+  if (onDevice) // the exponential of GPUs has no subnormal results
+    return math::Exp2Op::create(b, loc, exponent);
   Value smallest = scalar(-100.0);
   Value isCounted = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGT, exponent, smallest);
   Value probability = math::Exp2Op::create(b, loc, arith::SelectOp::create(b, loc, isCounted, exponent, smallest));
