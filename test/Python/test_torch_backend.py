@@ -308,3 +308,14 @@ def test_unknown_options_are_refused(options, words):
     q, k, v = tensors()
     with pytest.raises(Exception, match=words):
         torch.compile(lambda x: sdpa(x, k, v), backend="saccade", options=options)(q)
+
+
+@pytest.mark.parametrize("found", ["g++", "clang++", "my-c++", ""])
+def test_inductor_needs_a_compiler_without_an_input_on_a_gpu(found, monkeypatch):
+    monkeypatch.setenv("CXX", "my-c++")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}" if name == found else None)
+    on_cpu = torch.zeros(2)
+    with torch._subclasses.FakeTensorMode():
+        on_gpu = torch.empty(2, device="cuda")
+    for inputs, is_on_gpu in (([], False), ([on_cpu, 3], False), ([on_gpu], True), ([3, on_cpu, on_gpu], True)):
+        assert saccade.torch.backend._has_compiler(inputs) is (is_on_gpu or bool(found)), inputs
