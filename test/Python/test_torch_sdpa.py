@@ -207,9 +207,12 @@ def test_empty_tensors(what):
 
 
 def test_groups_of_heads_of_other_counts():
-    for kv_heads in ((2, 2), (4, 2), (2, 1), (1, 4)):
+    """In batches of as many items as there are heads, in one batch, in nested ones and without any."""
+    for kv_heads in ((2, 2), (4, 2), (2, 1), (1, 4), (2, 4)):
         y, z = k[:, :kv_heads[0]], v[:, :kv_heads[1]]
-        close(ours(q, y, z, enable_gqa=True), pytorchs(q, y, z, enable_gqa=True))
+        for lead in [(), (1,), (2,), (4,), (2, 1), (4, 2)]:
+            repeated = [x[0].expand(*lead, -1, -1, -1) for x in (q, y, z)]
+            close(ours(*repeated, enable_gqa=True), pytorchs(*repeated, enable_gqa=True))
 
 
 @pytest.mark.parametrize("bias", [causal_upper_left, causal_lower_right])
