@@ -66,7 +66,7 @@ def test_a_value_that_is_used_again_is_computed_once(shared):
         return len(names)
 
     few, more, many = map(repeated, (1, 2, 12))
-    assert 0 < more - few and many - more == 10 * (more - few)
+    assert more - few > 0 and many - more == 10 * (more - few)
 
 
 @pytest.mark.parametrize("precision", ["f32", "f64"])

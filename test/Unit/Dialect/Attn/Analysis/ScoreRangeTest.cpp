@@ -80,6 +80,18 @@ TEST_F(ScoreRangeTest, SumsThatOverflowAreInfinite) {
   EXPECT_TRUE(found.contains(std::numeric_limits<double>::infinity()));
 }
 
+// A result beyond the largest number is infinite, or that number; its other bound is the largest number.
+TEST_F(ScoreRangeTest, SumsThatAlwaysOverflowAreAtLeastTheLargestNumber) {
+  for (double sign : {1.0, -1.0}) {
+    std::string digits = sign > 0 ? "3.0e38" : "-3.0e38", clamp = sign > 0 ? "arith.maximumf" : "arith.minimumf";
+    FloatRange found = range("%large = arith.constant " + digits + " : f32\n%0 = " + clamp +
+                             " %s, %large : f32\n%r = arith.addf %0, %large : f32");
+    double largest = std::numeric_limits<float>::max(), infinite = std::numeric_limits<double>::infinity();
+    EXPECT_EQ(sign > 0 ? largest : -infinite, found.low);
+    EXPECT_EQ(sign > 0 ? infinite : -largest, found.high);
+  }
+}
+
 TEST_F(ScoreRangeTest, SmallNumbersBecomeZeroInF16) {
   FloatRange found = range(R"(%small = arith.constant 1.0e-8 : f32
     %0 = arith.truncf %small : f32 to f16
