@@ -45,6 +45,11 @@ public:
 
   Value *reduceDown(Value *x);
   Value *scalef(Value *x, Value *y);
+  /// The lanes of `x` whose bit in `mask` is set, and those of `y`.
+  Value *select(Value *mask, Value *x, Value *y) {
+    auto *flags = FixedVectorType::get(b.getInt1Ty(), mask->getType()->getIntegerBitWidth());
+    return b.CreateSelect(b.CreateBitCast(mask, flags), x, y);
+  }
   Value *dotBF16(Value *sum, Value *left, Value *right);
   Value *narrow(Value *x);
 
@@ -131,7 +136,7 @@ Value *expand(IRBuilder<> &b, StringRef name, Function &function) {
   if (name == ".mask.reduce.ps.512" || name == ".mask.reduce.pd.512")
     return lanes.reduceDown(function.getArg(0));
   if (name == ".mask.scalef.ps.512" || name == ".mask.scalef.pd.512")
-    return lanes.scalef(function.getArg(0), function.getArg(1));
+    return lanes.select(function.getArg(3), lanes.scalef(function.getArg(0), function.getArg(1)), function.getArg(2));
   if (name == "bf16.dpbf16ps.512")
     return lanes.dotBF16(function.getArg(0), function.getArg(1), function.getArg(2));
   if (name == "bf16.cvtne2ps2bf16.512") {
@@ -142,8 +147,8 @@ Value *expand(IRBuilder<> &b, StringRef name, Function &function) {
   return nullptr;
 }
 
-/// Whether a call has the constant operands that its expansion implements: all lanes, the current rounding, and the
-/// immediate of vreduce.
+/// Whether a call has the constant operands that its expansion implements: the current rounding, and of vreduce all
+/// lanes and the immediate.
 bool isImplemented(StringRef name, const CallBase &call) {
   if (!name.contains(".mask."))
     return true;
@@ -152,7 +157,7 @@ bool isImplemented(StringRef name, const CallBase &call) {
     return number && number->getSExtValue() == value;
   };
   unsigned count = call.arg_size();
-  return isConstant(count - 2, -1) && isConstant(count - 1, 4) && (!name.contains(".reduce.") || isConstant(1, 1));
+  return isConstant(count - 1, 4) && (!name.contains(".reduce.") || (isConstant(count - 2, -1) && isConstant(1, 1)));
 }
 
 } // namespace

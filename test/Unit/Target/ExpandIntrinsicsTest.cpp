@@ -178,10 +178,10 @@ template <typename Bits> std::vector<Vector> drawPair(std::mt19937_64 &random) {
 TEST(ExpandIntrinsics, RefusesOperandsThatItDoesNotImplement) {
   // The immediate, the mask and the rounding have other values.
   const std::tuple<const char *, const char *, const char *> changes[] = {
-      {"constant(1 : i32)", "constant(0 : i32)", "reduce"},   {"constant(1 : i32)", "constant(2 : i32)", "reduce"},
-      {"constant(1 : i32)", "constant(17 : i32)", "reduce"},  {"constant(-1 : i16)", "constant(1 : i16)", "reduce"},
-      {"constant(4 : i32)", "constant(8 : i32)", "reduce"},   {"constant(4 : i32)", "constant(8 : i32)", "scalef"},
-      {"constant(-1 : i16)", "constant(-2 : i16)", "scalef"}, {"constant(4 : i32)", "constant(9 : i32)", "scalef"}};
+      {"constant(1 : i32)", "constant(0 : i32)", "reduce"},  {"constant(1 : i32)", "constant(2 : i32)", "reduce"},
+      {"constant(1 : i32)", "constant(17 : i32)", "reduce"}, {"constant(-1 : i16)", "constant(1 : i16)", "reduce"},
+      {"constant(4 : i32)", "constant(8 : i32)", "reduce"},  {"constant(4 : i32)", "constant(8 : i32)", "scalef"},
+      {"constant(4 : i32)", "constant(9 : i32)", "scalef"}};
   for (auto [from, to, name] : changes) {
     bool isReduce = llvm::StringRef(name) == "reduce";
     std::string body = masked(std::string(name) + ".ps", "f32", 16, isReduce ? "i32" : "vector");
@@ -202,6 +202,13 @@ TEST(ExpandIntrinsics, ReducesLikeTheInstruction) {
 TEST(ExpandIntrinsics, ScalesLikeTheInstruction) {
   compare<uint32_t>(masked("scalef.ps", "f32", 16, "vector"), drawPair<uint32_t>, 15327073169280262293u);
   compare<uint64_t>(masked("scalef.pd", "f64", 8, "vector"), drawPair<uint64_t>, 12171723073374882033u);
+}
+
+TEST(ExpandIntrinsics, ScalesTheLanesOfAMaskLikeTheInstruction) {
+  std::string body = masked("scalef.ps", "f32", 16, "vector"), all = "constant(-1 : i16)";
+  size_t at = body.find(all);
+  ASSERT_NE(at, std::string::npos);
+  compare<uint32_t>(body.replace(at, all.size(), "constant(23130 : i16)"), drawPair<uint32_t>, 9656883536943133847u);
 }
 
 TEST(ExpandIntrinsics, MultipliesPairsLikeTheInstruction) {
