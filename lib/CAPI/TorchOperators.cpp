@@ -123,7 +123,7 @@ constexpr TorchType elementTypes[] = {
 };
 
 /// The position of an argument on the stack of an operator, whose schemas are in attention_operator.py.
-enum Argument { Query, Key, Value, Tensors, Integers, Floats, Program, Layout, Target, NumArguments };
+enum Argument { Tensors, Program, Integers, Floats, Layout, Target, NumArguments };
 
 /// The arguments of a call. Owns the objects on the stack.
 class CallArguments {
@@ -133,15 +133,14 @@ public:
   CallArguments &operator=(const CallArguments &) = delete;
   ~CallArguments() {
     forEach(Tensors, [&](StableValue item) { torch.aoti_torch_delete_tensor_object(object(item)); });
-    for (Argument tensor : {Query, Key, Value})
-      torch.aoti_torch_delete_tensor_object(object(stack[tensor]));
     for (Argument list : {Tensors, Integers, Floats})
-      torch.torch_delete_list(object(stack[list]));
+      if (Object items = this->items(list))
+        torch.torch_delete_list(items);
+    delete reinterpret_cast<StableValue *>(stack[Integers]);
     for (Argument string : {Program, Layout, Target})
       torch.torch_delete_string(object(stack[string]));
   }
 
-  Object tensor(Argument index) const { return object(stack[index]); }
   StringRef string(Argument index) const {
     const char *text = nullptr;
     size_t length = 0;
@@ -150,11 +149,13 @@ public:
     return {text, length};
   }
   void forEach(Argument index, llvm::function_ref<void(StableValue)> body) const {
+    Object items = this->items(index);
     size_t count = 0;
-    torch.torch_list_size(object(stack[index]), &count);
+    if (items)
+      torch.torch_list_size(items, &count);
     for (size_t i = 0; i < count; ++i) {
       StableValue item = 0;
-      torch.torch_list_get_item(object(stack[index]), i, &item);
+      torch.torch_list_get_item(items, i, &item);
       body(item);
     }
   }
@@ -166,6 +167,13 @@ public:
 
 private:
   static Object object(StableValue value) { return reinterpret_cast<Object>(value); }
+  /// A list, or null for None. The integers are optional: null, or a pointer to the value, allocated by `new`.
+  Object items(Argument index) const {
+    if (index != Integers)
+      return object(stack[index]);
+    const auto *value = reinterpret_cast<const StableValue *>(stack[index]);
+    return value ? object(*value) : nullptr;
+  }
   StableValue *stack;
 };
 
@@ -354,11 +362,9 @@ static Object makeResult(const SaccadeEntry &entry, int index, const DLTensor &q
   return result;
 }
 
-/// The inputs of the program in its order: q, k, v, then tensors and numbers, each in their order of the lists.
-static void appendInputs(const SaccadeEntry &entry, const CallArguments &call, llvm::SmallVectorImpl<DLTensor> &tensors,
-                         llvm::SmallVectorImpl<SaccadeArgument> &arguments) {
-  SmallVector<Object, 8> objects = {call.tensor(Query), call.tensor(Key), call.tensor(Value)};
-  call.forEach(Tensors, [&](StableValue item) { objects.push_back(reinterpret_cast<Object>(item)); });
+/// The inputs of the program in its order: tensors and numbers, each in their order of the lists.
+static void appendInputs(const SaccadeEntry &entry, const CallArguments &call, ArrayRef<StableValue> objects,
+                         llvm::SmallVectorImpl<DLTensor> &tensors, llvm::SmallVectorImpl<SaccadeArgument> &arguments) {
   SmallVector<StableValue, 4> integers = call.list(Integers);
   SmallVector<StableValue, 4> floats = call.list(Floats);
   if (objects.size() + integers.size() + floats.size() != static_cast<size_t>(entry.num_inputs))
@@ -372,7 +378,7 @@ static void appendInputs(const SaccadeEntry &entry, const CallArguments &call, l
     SaccadeArgument argument{SaccadeArgumentDLTensor, 0, {0}};
     bool isFloat = type.code == kDLFloat || type.code == kDLBfloat;
     if (type.rank >= 0 && tensor < objects.size()) {
-      argument.value.pointer = &tensors.emplace_back(describe(objects[tensor++]));
+      argument.value.pointer = &tensors.emplace_back(describe(reinterpret_cast<Object>(objects[tensor++])));
     } else if (type.rank < 0 && isFloat && real < floats.size()) {
       argument.kind = SaccadeArgumentFloat;
       std::memcpy(&argument.value.real, &floats[real++], sizeof(double));
@@ -388,7 +394,10 @@ static void appendInputs(const SaccadeEntry &entry, const CallArguments &call, l
 
 static void run(StableValue *stack, uint64_t numOutputs, llvm::SmallVectorImpl<Object> &results) {
   CallArguments call(stack);
-  DLTensor query = describe(call.tensor(Query));
+  SmallVector<StableValue, 4> objects = call.list(Tensors);
+  if (objects.empty())
+    fail("found no tensors");
+  DLTensor query = describe(reinterpret_cast<Object>(objects.front()));
   bool isOnGPU = query.device.device_type == kDLCUDA;
   std::string device;
   StringRef target = call.string(Target);
@@ -406,7 +415,7 @@ static void run(StableValue *stack, uint64_t numOutputs, llvm::SmallVectorImpl<O
 
   SmallVector<DLTensor, 8> tensors;
   SmallVector<SaccadeArgument, 12> arguments;
-  appendInputs(entry, call, tensors, arguments);
+  appendInputs(entry, call, objects, tensors, arguments);
   for (int i = 0; i < entry.num_results; ++i) {
     results.push_back(makeResult(entry, i, query, layout));
     arguments.push_back({SaccadeArgumentDLTensor, 0, {0}});
@@ -469,7 +478,8 @@ SaccadeResult saccade_torch_register(SaccadeContext *context) {
     Object implementations = nullptr; // never deleted: that would remove the kernels
     if (torch.aoti_torch_library_init_impl("saccade", key, __FILE__, __LINE__, &implementations))
       return refuse(SACCADE_UNSUPPORTED, "PyTorch refuses the kernels of the operators");
-    for (const char *name : {"attention", "attention.lse", "attention.max", "attention.lse_max"})
+    for (const char *name : {"attention", "attention.lse", "attention.max", "attention.lse_max", "attention_forward",
+                             "attention_forward.lse", "attention_forward.max", "attention_forward.lse_max"})
       if (torch.torch_library_impl(implementations, name, attention, abiVersion))
         return refuse(SACCADE_UNSUPPORTED, llvm::Twine("PyTorch refuses the kernel of saccade::") + name);
   }

@@ -163,7 +163,7 @@ class Recorder:
         named = {"layout": programs.layout, "target": target or "host"}
         self.torch._C._set_grad_enabled(self.has_grad)
         try:
-            results = operator(q, k, v, tensors, integers, floats, programs.main, **named)
+            results = operator([q, k, v, *tensors], programs.main, integers, floats, **named)
         except RuntimeError as error:
             prefix, _, message = str(error).partition("saccade::attention: ")
             if prefix or not message:
@@ -174,6 +174,5 @@ class Recorder:
         if programs.max is None:
             return results
         _, *largest = gradients.overload(False, True)(
-            *[x.detach() for x in (q, k, v)], [x.detach() for x in tensors], integers, floats, programs.max,
-            **named)
+            [x.detach() for x in (q, k, v, *tensors)], programs.max, integers, floats, **named)
         return (*(results if programs.has_lse else (results,)), *largest)

@@ -74,5 +74,6 @@ def test_the_steps_of_a_module_are_logged(caplog):
         saccade.torch.compile(torch.nn.Linear(4, 4).eval(), (torch.randn(2, 4),))
     # The export may take long enough to be an information.
     found = [record.message.partition(":")[0] for record in caplog.records if record.name == "saccade"]
+    found = [message for message in found if not message.startswith("still ")]  # of a step that takes ten seconds
     assert found == ["exporting Linear by torch.export", "reading the graph of Linear", "compiled main of <program> for host",
                      "packing 2 weights"]

@@ -1,6 +1,7 @@
 """The operators saccade::attention, and how torch.compile and torch.export trace saccade.attention to them."""
 
 import itertools
+import warnings
 
 import pytest
 
@@ -13,6 +14,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import saccade
 import saccade.torch
 from saccade.torch import attention_operator
+from saccade.torch.backend import has_compiler
 
 pytestmark = pytest.mark.usefixtures("dynamo")
 
@@ -126,10 +128,11 @@ def test_opcheck(results, strides):
     k, v, slopes = torch.randn(2, 2, 9, 16), torch.randn(2, 2, 9, 8), torch.randn(4)
     for value in (v, torch.randn(2, 2, 9, 16)):
         torch._dynamo.reset()
-        [(operator, (_, _, _, _, *constants))] = calls_of(function, q, k, value, slopes)
-        outcomes = torch.library.opcheck(operator, (q, k, value, [slopes], *constants))
+        [(operator, (_, *constants))] = calls_of(function, q, k, value, slopes)
+        tensors = [q, k, value, slopes]
+        outcomes = torch.library.opcheck(operator, (tensors, *constants))
         assert set(outcomes.values()) == {"SUCCESS"}, outcomes
-        assert equal(operator(q, k, value, [slopes], *constants), function(q, k, value, slopes))
+        assert equal(operator(tensors, *constants), function(*tensors))
 
 
 def layouts_of(shape):
@@ -151,8 +154,8 @@ def test_results_lie_in_memory_as_empty_like_chooses():
     calls = [calls_of(lambda q, v=v: saccade.attention(q, k, v), torch.randn(2, 3, 4, 16))[0] for v in (v, narrow)]
     for heads, length in ((3, 4), (1, 4), (3, 1), (2, 2)):
         for q in layouts_of((2, heads, length, 16)):
-            for value, (operator, (*_, program, layout, target)) in zip((v, narrow), calls):
-                result = operator(q, k, value, [], [], [], program, layout, target)
+            for value, (operator, (_, program, *_, layout, target)) in zip((v, narrow), calls):
+                result = operator([q, k, value], program, None, [], layout, target)
                 like = torch.empty_like(q) if value is v else result.contiguous()
                 assert result.stride() == like.stride(), (q.shape, q.stride())
 
@@ -172,7 +175,7 @@ def test_static_extents_of_a_result_are_those_of_the_program(size):
       %r = linalg.fill ins(%zero : f32) outs(%empty : tensor<2x?x?x{size}xf32>) -> tensor<2x?x?x{size}xf32>
       return %r : tensor<2x?x?x{size}xf32>
     }}"""
-    assert torch.equal(operator(q, k, v, [], [], [], text, layout, target), torch.zeros(*q.shape[:3], size))
+    assert torch.equal(operator([q, k, v], text, None, [], layout, target), torch.zeros(*q.shape[:3], size))
 
 
 def test_programs_are_compiled_again_after_the_cache_is_cleared():
@@ -188,19 +191,17 @@ def test_programs_are_compiled_again_after_the_cache_is_cleared():
 
 def test_wrong_arguments_of_the_operator_are_runtime_errors():
     q, k, v, *_ = traced_calls.arguments()
-    [(operator, (*_, program, layout, target))] = calls_of(lambda: saccade.attention(q, k, v))
-    call = lambda *tensors, program=program, **named: operator(
-        *tensors, named.get("tensors", []), named.get("integers", []), named.get("floats", []), program,
-        named.get("layout", layout), target)
+    [(operator, (_, program, *_, layout, target))] = calls_of(lambda: saccade.attention(q, k, v))
+    call = lambda *tensors, program=program, integers=None: operator(tensors, program, integers, [], layout, target)
     assert torch.equal(call(q, k, v), saccade.attention(q, k, v))
     refused(RuntimeError, ["saccade::attention", "another head count than key", "3"], call, q, k[:, :3], v)
     refused(RuntimeError, ["argument 'q'", "f64"], call, q.double(), k, v)
     refused(RuntimeError, ["q has 3 dimensions, expected 4"], call, q[0], k[0], v[0])
     refused(RuntimeError, ["found 3 tensors, 1 integers and 0 floats, the program has 3"], call, q, k, v, integers=[1])
-    refused(RuntimeError, ["found 4 tensors"], call, q, k, v, tensors=[q])
+    refused(RuntimeError, ["found 4 tensors"], call, q, k, v, q)
     refused(RuntimeError, ["error:"], call, q, k, v, program="func.func @attention(")
     refused(RuntimeError, ["the program has 1 results, the operator 2"], attention_operator.overload(True, False),
-            q, k, v, [], [], [], program)
+            [q, k, v], program)
     refused(RuntimeError, ["element type 9"], call, q.to(torch.complex64), k, v)
     refused(NotImplementedError, ["SparseCPU"], call, q.to_sparse(), k, v)
     assert torch.equal(call(q._neg_view(), k, v), saccade.attention(-q, k, v))
@@ -272,7 +273,8 @@ class Block(torch.nn.Module):
         biased = saccade.attention(q, k, v, score=lambda s, b, h, i, j: s + self.slopes[h] * (j - i))
         masked = saccade.torch.scaled_dot_product_attention(q, k, v, mask)
         flex = saccade.torch.flex_attention(q, k, v, lambda s, b, h, i, j: torch.tanh(s) * self.slopes[h])
-        return biased + masked + flex
+        plain = saccade.attention(q, k, v)  # no other arguments
+        return biased + masked + flex + plain
 
 
 def test_an_exported_program_runs_in_another_process(tmp_path, run_script):
@@ -283,12 +285,27 @@ def test_an_exported_program_runs_in_another_process(tmp_path, run_script):
     block = Block()
     exported = torch.export.export(block, make(2, 7, 9), dynamic_shapes=shapes)
     nodes = [str(node.target) for node in exported.graph.nodes if node.op == "call_function"]
-    assert nodes.count("saccade.attention.default") == 3
+    assert nodes.count("saccade.attention.default") == 4
     assert not any("meta" in str(node.kwargs) for node in exported.graph.nodes)
     given = make(3, 5, 6)
     torch.export.save(exported, tmp_path / "block.pt2")
     torch.save((given, block(*given)), tmp_path / "expected.pt")
     run_script("exported_process.py", tmp_path)
+
+
+@pytest.mark.skipif(not has_compiler([torch.zeros(1)]), reason="Inductor finds no C++ compiler")
+def test_a_package_of_aot_inductor_runs_in_another_process(tmp_path, run_script):
+    """It runs with and without grad mode, and in inference mode, whose kernels are others."""
+    batch = torch.export.Dim("batch", min=2)
+    make = lambda batch: (*traced_calls.arguments(batch)[:3], torch.randn(batch, 1, 7, 9) > -1)
+    block = Block()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecations inside of PyTorch
+        exported = torch.export.export(block, make(2), dynamic_shapes=({0: batch},) * 4)
+        torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "package.pt2"))
+    given = make(3)
+    torch.save((given, block(*given)), tmp_path / "expected.pt")
+    run_script("packaged_process.py", tmp_path)
 
 
 def test_strict_export_traces_with_dynamo():

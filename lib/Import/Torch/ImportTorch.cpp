@@ -25,6 +25,7 @@ static const frontend::Frontend &getFrontend() {
     torch::addConcats(made);
     torch::addSlices(made);
     torch::addMatmuls(made);
+    torch::addPrograms(made);
     torch::addReductions(made);
     torch::addShapes(made);
     torch::addSizes(made);

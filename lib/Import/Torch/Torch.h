@@ -102,6 +102,7 @@ void addGathers(frontend::Frontend &frontend);
 void addConcats(frontend::Frontend &frontend);
 void addSlices(frontend::Frontend &frontend);
 void addMatmuls(frontend::Frontend &frontend);
+void addPrograms(frontend::Frontend &frontend);
 void addReductions(frontend::Frontend &frontend);
 void addShapes(frontend::Frontend &frontend);
 void addSizes(frontend::Frontend &frontend);

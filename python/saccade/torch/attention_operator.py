@@ -2,11 +2,15 @@
 
 An operator takes the program as text, so a graph means the same in every process: it may be saved, cached by Inductor
 or packaged by AOTInductor. The kernel compiles the text at its first call (lib/CAPI/TorchOperators.cpp).
+
+`saccade::attention_forward` has the same kernel and records no gradients. Graphs that AOTAutograd has separated into
+forward and backward contain it: a call of `saccade::attention` runs Python code first, to record gradients.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import torch
@@ -14,30 +18,32 @@ import torch
 from saccade import _operands
 from saccade._library import context, library, raise_error
 
-ARGUMENTS = ("(Tensor q, Tensor k, Tensor v, Tensor[] tensors, SymInt[] integers, float[] floats, str program, "
-             'str layout="bhsd", str target="host")')
+# No list of tensors is empty, and integers may be None: packages of AOTInductor turn empty lists of these into None.
+ARGUMENTS = ('Tensor[] tensors, str program, SymInt[]? integers=None, float[] floats=[], str layout="bhsd", '
+             'str target="host"')
 # Results by overload: the output, then the log-sum-exp, or the row maximum and its key, or all three.
 _RESULTS = {"": "Tensor", "lse": "(Tensor, Tensor)", "max": "(Tensor, Tensor, Tensor)",
             "lse_max": "(Tensor, Tensor, Tensor, Tensor)"}  # fmt: skip
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 
 
-def overload(return_lse: bool, return_max: bool) -> Any:
-    """The operator with these results.
+def overload(return_lse: bool, return_max: bool, *, is_recorded: bool = True) -> Any:
+    """The operator with these results, `saccade::attention` if gradients are recorded.
 
-    Its arguments are q, k, v; then the other tensors, integers and floats of the program, each in their order; then the
-    program as `saccade.compile` takes it, the layout of q, k and v, and the target, where "host" also stands for the
-    GPU of q. It returns new tensors: the output has the strides of q if the head dimensions are equal. Gradients
-    (gradients.py) are those of the output and the log-sum-exp; the row maximum has none.
+    Its arguments are the tensors of the program (q, k and v are the first); the program as `saccade.compile` takes it;
+    the integers and the floats of the program, each in their order; the layout of q, k and v, and the target, where
+    "host" also stands for the GPU of q. It returns new tensors: the output has the strides of q if the head dimensions
+    are equal. Gradients (gradients.py) are those of the output and the log-sum-exp; the row maximum has none.
     """
-    packet = torch.ops.saccade.attention
+    packet = torch.ops.saccade.attention if is_recorded else torch.ops.saccade.attention_forward
     if return_lse:
         return packet.lse_max if return_max else packet.lse
     return packet.max if return_max else packet.default
 
 
-def empty_results(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: str, has_lse: bool, has_max: bool) -> Any:
+def empty_results(tensors: list[torch.Tensor], layout: str, has_lse: bool, has_max: bool) -> Any:
     """The results without their elements."""
+    q, k, v = tensors[:3]
     _operands.check_layout(layout, False)
     _operands.check_shapes(q, k, v, layout, None, None, None, None, None)
     axis = layout.index("d")
@@ -58,18 +64,18 @@ def empty_results(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: str
 
 
 def _register() -> None:
-    for name, results in _RESULTS.items():
-        qualified = "saccade::attention" + ("." + name if name else "")
-        torch.library.define(qualified, f"{ARGUMENTS} -> {results}", tags=TAGS)
+    for operator, (name, results) in itertools.product(("attention", "attention_forward"), _RESULTS.items()):
+        qualified = f"saccade::{operator}" + ("." + name if name else "")
+        torch.library.define(qualified, f"({ARGUMENTS}) -> {results}", tags=TAGS)
         fake = functools.partial(_fake_of, "lse" in name, "max" in name)
         torch.library.register_fake(qualified, fake)
     if error := library().saccade_torch_register(context()):
         raise_error(error)
 
 
-def _fake_of(has_lse: bool, has_max: bool, q: Any, k: Any, v: Any, tensors: Any, integers: Any, floats: Any,
-             program: str, layout: str = "bhsd", target: str = "host") -> Any:
-    return empty_results(q, k, v, layout, has_lse, has_max)
+def _fake_of(has_lse: bool, has_max: bool, tensors: Any, program: str, integers: Any = None, floats: Any = (),
+             layout: str = "bhsd", target: str = "host") -> Any:
+    return empty_results(tensors, layout, has_lse, has_max)
 
 
 _register()

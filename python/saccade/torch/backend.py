@@ -50,7 +50,7 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         return compile_graph(graph, example_inputs)
     replace_attention(graph)
     if inner is None:
-        inner = "inductor" if _has_compiler(example_inputs) else "eager"
+        inner = "inductor" if has_compiler(example_inputs) else "eager"
     _check_options(options, inner)
     if inner == "inductor":
         patches = {"config_patches": options} if options else {}
@@ -81,7 +81,7 @@ if not entry_points(group="torch_dynamo_backends", name="saccade"):
     register_backend(saccade, name="saccade")
 
 
-def _has_compiler(example_inputs: Sequence[Any]) -> bool:
+def has_compiler(example_inputs: Sequence[Any]) -> bool:
     """Whether Inductor can compile: for the CPU it needs a C++ compiler."""
     on_gpu = any(isinstance(x, torch.Tensor) and x.is_cuda for x in example_inputs)
     return on_gpu or any(map(shutil.which, (os.environ.get("CXX", "g++"), "g++", "clang++")))

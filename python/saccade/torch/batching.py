@@ -4,27 +4,29 @@ otherwise one call after another."""
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from saccade.torch.attention_operator import overload
 from saccade.torch.differentiated import places
 
 _FUNCTION = re.compile(r"%b\b")
 _REGION = re.compile(r"(?:score|mask|weight)\([^)]*%b\b[^)]*\) \{")
 
 
-def attention_rule(operator: Any, info: Any, in_dims: Any, q: Any, k: Any, v: Any, tensors: Any, integers: Any,
-                   floats: Any, program: str, layout: str = "bhsd", target: str = "host") -> Any:
+def attention_rule(operator: Any, info: Any, in_dims: Any, tensors: Any, program: str, integers: Any = None,
+                   floats: Any = (), layout: str = "bhsd", target: str = "host") -> Any:
     """The rule of a forward operator."""
-    rest = integers, floats, program, layout, target
-    dims = in_dims[:3]
-    if any(dim is not None for dim in in_dims[3]) or not _is_joinable(program, layout):
-        return _loop(info, operator, (q, k, v, tensors), in_dims[:4], rest)
-    joined = [_join(x, dim, info.batch_size, layout.index("b")) for x, dim in zip((q, k, v), dims)]
-    results = operator(*joined, tensors, *rest)
+    rest = program, integers, floats, layout, target
+    dims = in_dims[0]
+    if any(dim is not None for dim in dims[3:]) or not _is_joinable(program, layout):
+        return _loop(info, operator, (tensors,), (dims,), rest)
+    joined = [_join(x, dim, info.batch_size, layout.index("b")) for x, dim in zip(tensors[:3], dims)]
+    results = operator([*joined, *tensors[3:]], *rest)
     axes = [layout.index("b"), *[0] * 3]  # rows are [b, h, s]
     if isinstance(results, torch.Tensor):
         return results.unflatten(axes[0], (info.batch_size, -1)), axes[0]
@@ -32,33 +34,29 @@ def attention_rule(operator: Any, info: Any, in_dims: Any, q: Any, k: Any, v: An
     return split, tuple(axes[: len(split)])
 
 
-def backward_rule(operator: Any, info: Any, in_dims: Any, output_gradient: Any, lse_gradient: Any, q: Any, k: Any,
-                  v: Any, tensors: Any, integers: Any, floats: Any, output: Any, lse: Any, *options: Any) -> Any:
+def backward_rule(operator: Any, info: Any, in_dims: Any, output_gradient: Any, lse_gradient: Any, output: Any,
+                  lse: Any, tensors: Any, *rest: Any) -> Any:
     """The rule of the backward operator. Gradients of captured tensors are sums over a batch, so only one call after
     another gives those of each mapped one."""
-    def call(gradient: Any, of_lse: Any, q: Any, k: Any, v: Any, tensors: Any, output: Any, lse: Any) -> Any:
-        return operator(gradient, of_lse, q, k, v, tensors, integers, floats, output, lse, *options)
-
-    given = (output_gradient, lse_gradient, q, k, v, tensors, output, lse)
-    return _loop(info, call, given, (*in_dims[:6], *in_dims[8:10]), ())
+    return _loop(info, operator, (output_gradient, lse_gradient, output, lse, tensors), in_dims[:5], rest)
 
 
-def jvp_rule(operator: Any, info: Any, in_dims: Any, q: Any, k: Any, v: Any, tensors: Any, integers: Any, floats: Any,
-             tangents: Any, has_lse: Any, program: str, layout: str = "bhsd", target: str = "host") -> Any:
+def jvp_rule(operator: Any, info: Any, in_dims: Any, tangents: Any, has_lse: Any, tensors: Any, program: str,
+             integers: Any = None, floats: Any = (), layout: str = "bhsd", target: str = "host") -> Any:
     """The rule of the operator for tangents."""
-    rest = has_lse, program, layout, target
+    rest = program, integers, floats, layout, target
     owners = places(program)
-    is_of_others = any(dim is not None and owner > 2 for dim, owner in zip(in_dims[6], owners))
-    if any(dim is not None for dim in in_dims[3]) or is_of_others or not _is_joinable(program, layout):
-        def call(q: Any, k: Any, v: Any, tensors: Any, tangents: Any) -> Any:
-            return operator(q, k, v, tensors, integers, floats, tangents, *rest)
+    is_of_others = any(dim is not None and owner > 2 for dim, owner in zip(in_dims[0], owners))
+    if any(dim is not None for dim in in_dims[2][3:]) or is_of_others or not _is_joinable(program, layout):
+        def call(tangents: Any, tensors: Any) -> Any:
+            return operator(tangents, has_lse, tensors, *rest)
 
-        return _loop(info, call, (q, k, v, tensors, tangents), (*in_dims[:4], in_dims[6]), ())
+        return _loop(info, call, (tangents, tensors), (in_dims[0], in_dims[2]), ())
     axis = layout.index("b")
-    joined = [_join(x, dim, info.batch_size, axis) for x, dim in zip((q, k, v), in_dims)]
+    joined = [_join(x, dim, info.batch_size, axis) for x, dim in zip(tensors[:3], in_dims[2])]
     pushed = [_join(x, dim, info.batch_size, axis) if owner < 3 else x
-              for x, dim, owner in zip(tangents, in_dims[6], owners)]
-    results = operator(*joined, tensors, integers, floats, pushed, *rest)
+              for x, dim, owner in zip(tangents, in_dims[0], owners)]
+    results = operator(pushed, has_lse, [*joined, *tensors[3:]], *rest)
     axes = [axis, 0] * 2 if has_lse else [axis] * 2  # rows are [b, h, s]
     return [x.unflatten(at, (info.batch_size, -1)) for x, at in zip(results, axes)], axes
 
@@ -91,8 +89,8 @@ def _loop(info: Any, call: Callable[..., Any], tensors: tuple[Any, ...], in_dims
 
 def register(library: torch.library.Library) -> None:
     """Registers the rules of all operators."""
-    packet = torch.ops.saccade.attention
-    for operator in (packet.default, packet.lse, packet.max, packet.lse_max):
+    for flags in itertools.product((False, True), repeat=3):
+        operator = overload(*flags[:2], is_recorded=flags[2])
         torch.library.register_vmap(operator, functools.partial(attention_rule, operator), lib=library)
     for operator, rule in ((torch.ops.saccade.attention_backward.default, backward_rule),
                            (torch.ops.saccade.attention_jvp.default, jvp_rule)):

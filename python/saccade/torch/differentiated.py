@@ -36,10 +36,10 @@ def _kinds(program: str) -> str:
 def in_order(program: str, tensors: Any, integers: Any, floats: Any) -> list[Any]:
     """The arguments of the program."""
     operands = iter(tensors)
-    numbers = {"f": iter(floats), "i": iter(integers)}
+    numbers = {"f": iter(floats or ()), "i": iter(integers or ())}
     return [next(numbers.get(kind, operands)) for kind in _kinds(program)]
 
 
-def target_of(q: torch.Tensor, target: str) -> str:
+def target_of(q: torch.Tensor, target: str = "host") -> str:
     """The target of `saccade.compile`, where "host" also stands for the GPU of q."""
     return f"cuda:{q.get_device()}" if target == "host" and q.is_cuda else target

@@ -55,80 +55,78 @@ class _Attention(_Function):  # type: ignore[misc]
     """The output and the log-sum-exp of an operator call."""
 
     @staticmethod
-    def forward(ctx: Any, has_lse: bool, keys: Any, numbers: tuple[Any, ...], program: str, options: tuple[str, str],
+    def forward(ctx: Any, has_lse: bool, keys: Any, program: str, options: tuple[Any, ...],
                 *tensors: torch.Tensor) -> Any:
-        program = differentiated(program, ctx.needs_input_grad[5:], "attn.gradient")
-        layout, target = options
-        q, k, v, *more = tensors
-        if _is_real(q):
-            _gradient_function(program, target_of(q, target))  # reports what cannot be differentiated
+        program = differentiated(program, ctx.needs_input_grad[4:], "attn.gradient")
+        if _is_real(tensors[0]):
+            _gradient_function(program, target_of(tensors[0], *options[3:]))  # reports what cannot be differentiated
         with _forward_mode(True):
-            output, lse = torch.ops.saccade.attention.lse.redispatch(keys, q, k, v, more, *numbers, program, layout,
-                                                                     target)
-        ctx.call = has_lse, numbers, program, options
+            output, lse = _below(True, False).redispatch(keys, tensors, program, *options)
+        ctx.call = has_lse, program, options
         ctx.save_for_backward(output, lse, *tensors)
         return (output, lse) if has_lse else output
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        has_lse, numbers, program, options = ctx.call
+        has_lse, program, options = ctx.call
         output, lse, *tensors = ctx.saved_tensors
-        q, k, v, *more = tensors
         found = torch.ops.saccade.attention_backward(
-            gradients[0], gradients[1] if has_lse else None, q, k, v, more, *numbers, output, lse, program, *options)
+            gradients[0], gradients[1] if has_lse else None, output, lse, tensors, program, *options)
         made: list[Any] = [None] * len(tensors)
         for place, gradient in zip(places(program), found):
             made[place] = gradient
-        return (None, None, None, None, None, *made)
+        return (None, None, None, None, *made)
 
 
-def _record(has_lse: bool, has_max: bool, keys: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
-            tensors: list[torch.Tensor], integers: list[int], floats: list[float], program: str, layout: str = "bhsd",
-            target: str = "host") -> Any:
-    """The kernel of the operators for tensors of which PyTorch records gradients, or that have tangents."""
-    if has_tangent(q, k, v, *tensors):
+def _below(has_lse: bool, has_max: bool) -> Any:
+    """The operator that the kernel for autograd calls: one without this kernel, if no other level of torch.func needs
+    it."""
+    return overload(has_lse, has_max, is_recorded=torch._C._functorch.maybe_current_level() is not None)
+
+
+def _record(has_lse: bool, has_max: bool, keys: Any, tensors: list[torch.Tensor], program: str, *options: Any) -> Any:
+    """The kernel of the operators for tensors of which PyTorch records gradients, or that have tangents. `options` are
+    the further arguments up to the last one that is not the default."""
+    if has_tangent(*tensors):
         call = functools.partial(_record, has_lse, has_max, keys)
-        return tangents.push(call, has_lse, has_max, q, k, v, tensors, integers, floats, program, layout, target)
+        return tangents.push(call, has_lse, has_max, tensors, program, *options)
     keys = keys & _BELOW
-    if not requires_grad(q, k, v, *tensors):
-        return overload(has_lse, has_max).redispatch(keys, q, k, v, tensors, integers, floats, program, layout, target)
+    if not requires_grad(*tensors):
+        return _below(has_lse, has_max).redispatch(keys, tensors, program, *options)
     if has_max:
         raise NotImplementedError("saccade::attention: the row maximum has no gradient: call the operator that returns "
                                   "it on detached tensors")
     with enable_single_level_autograd_function():
-        return _Attention.apply(has_lse, keys, (integers, floats), program, (layout, target), q, k, v, *tensors)
+        return _Attention.apply(has_lse, keys, program, options, *tensors)
 
 
 # --- backward ---------------------------------------------------------------------------------------------------------
 
 
-def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor,
-             v: torch.Tensor, tensors: list[torch.Tensor], integers: list[int], floats: list[float],
-             output: torch.Tensor, lse: torch.Tensor, program: str, layout: str = "bhsd",
-             target: str = "host") -> list[torch.Tensor]:
+def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, output: torch.Tensor, lse: torch.Tensor,
+             tensors: list[torch.Tensor], program: str, integers: list[int] | None = None,
+             floats: list[float] | None = None, layout: str = "bhsd", target: str = "host") -> list[torch.Tensor]:
     """The kernel of the backward operator for memory of a CPU or a GPU."""
-    arguments = in_order(program, (q, k, v, *tensors), integers, floats)
-    results = _empty_results(q, k, v, tensors, program)
+    arguments = in_order(program, tensors, integers, floats)
+    results = _empty_results(tensors, program)
     given = [x for x in (output_gradient, lse_gradient) if x is not None]
-    function = _gradient_function(program, target_of(q, target))
+    function = _gradient_function(program, target_of(tensors[0], target))
     try:
         function.tvm_ffi(*arguments, output, lse, *given, *results)
     except RuntimeError:
-        for x in (q, k, v, *tensors, *given):  # reports one without memory
-            _arrays.check_torch("an input of saccade::attention_backward", x, q.device.type)
+        for x in (*tensors, *given):  # reports one without memory
+            _arrays.check_torch("an input of saccade::attention_backward", x, tensors[0].device.type)
         raise
     return results
 
 
-def _empty_results(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: list[torch.Tensor],
-                   program: str) -> list[torch.Tensor]:
-    operands = (q, k, v, *tensors)
-    return [torch.empty_like(operands[place]) for place in places(program)]
+def _empty_results(tensors: list[torch.Tensor], program: str) -> list[torch.Tensor]:
+    return [torch.empty_like(tensors[place]) for place in places(program)]
 
 
-def _compute_fake(output_gradient: Any, lse_gradient: Any, q: Any, k: Any, v: Any, tensors: Any, integers: Any,
-                  floats: Any, output: Any, lse: Any, program: str, layout: str = "bhsd", target: str = "host") -> Any:
-    return _empty_results(q, k, v, tensors, program)
+def _compute_fake(output_gradient: Any, lse_gradient: Any, output: Any, lse: Any, tensors: Any, program: str,
+                  *options: Any) -> Any:
+    return _empty_results(tensors, program)
 
 
 class _Once(_Function):  # type: ignore[misc]
@@ -163,9 +161,8 @@ _library = torch.library.Library("saccade", "FRAGMENT")
 
 
 def _register() -> None:
-    arguments = ARGUMENTS.replace("(Tensor q", "(Tensor output_gradient, Tensor? lse_gradient, Tensor q")
-    arguments = arguments.replace("str program", "Tensor output, Tensor lse, str program")
-    _library.define(f"attention_backward{arguments} -> Tensor[]", tags=TAGS)
+    given = "Tensor output_gradient, Tensor? lse_gradient, Tensor output, Tensor lse"
+    _library.define(f"attention_backward({given}, {ARGUMENTS}) -> Tensor[]", tags=TAGS)
     for key in ("CPU", "CUDA"):
         _library.impl("attention_backward", _compute, key)
     torch.library.register_fake("saccade::attention_backward", _compute_fake, lib=_library)
@@ -176,6 +173,7 @@ def _register() -> None:
     for has_lse, has_max, name in ((False, False, "attention"), (True, False, "attention.lse"),
                                    (False, True, "attention.max"), (True, True, "attention.lse_max")):
         _library.impl(name, functools.partial(_record, has_lse, has_max), "Autograd", with_keyset=True)
+        _library.impl(name.replace("attention", "attention_forward"), torch.library.fallthrough_kernel, "Autograd")
     batching.register(_library)
 
 

@@ -23,7 +23,7 @@ OPERATORS = frozenset("""
     transpose tril triu trunc type_as unbind unflatten unsqueeze var var_mean view view_as where zero zeros
     zeros_like
 """.split())
-"""In namespace aten."""
+"""In namespace aten; those of namespace saccade have their program as an argument."""
 
 ALIASES = {"detach_": "detach"}
 """Operators that write to their operands, but no elements, and their forms that do not."""
@@ -34,6 +34,8 @@ def is_known(op: Any) -> bool:
     if not isinstance(op, torch._ops.OpOverload):
         return True
     namespace, _, name = op._schema.name.partition("::")
+    if namespace == "saccade":
+        return name in ("attention", "attention_forward")
     return namespace == "aten" and (ALIASES.get(name, name) in OPERATORS or name.startswith("sym_"))
 
 

@@ -5,6 +5,7 @@ The locations of ops contain node names and Python source lines, so the compiler
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 import re
@@ -50,6 +51,8 @@ def read(exported: ExportedProgram, name: str = "exported program") -> Program:
     nodes without a source line. Raises ExportError."""
     if not isinstance(exported, ExportedProgram):
         raise TypeError(f"found a {type(exported).__name__}, expected a torch.export.ExportedProgram")
+    if any(node.target is torch.ops.higher_order.flex_attention for node in exported.graph.nodes):
+        exported = _with_flex(exported)
     if not _is_functional(exported):
         exported = exported.run_decompositions({})
     if not all(is_known(node.target) for node in exported.graph.nodes if node.op == "call_function"):
@@ -61,6 +64,25 @@ def read_graph(exported: Any, name: str) -> Program:
     """The program of a graph of aten operators without effects, given with the attributes of an exported program that
     describe its inputs and outputs. Raises ExportError."""
     return _Reader(exported, name).program()
+
+
+def _with_flex(exported: ExportedProgram) -> ExportedProgram:
+    """The program with the operator `saccade::attention` in place of flex_attention."""
+    from saccade.torch.rewriting import replace_attention  # imported late: it imports the compiler of functions
+
+    exported = copy.deepcopy(exported)
+    for node in reversed(list(exported.graph.nodes)):
+        if node.target is operator.getitem and not node.users:  # a result that is not read
+            exported.graph.erase_node(node)
+    _, kept = replace_attention(exported.graph_module, only_flex=True)
+    for node, reason in kept:
+        file, line = _place(node) or ("exported program", 0)
+        raise ExportError(f"{file}:{line}: node '{node.name}' (flex_attention): {reason}")
+    last = next(node for node in reversed(exported.graph.nodes) if node.op == "output")
+    for given, node in zip(exported.graph_signature.output_specs, last.args[0]):
+        if isinstance(given.arg, TensorArgument) and isinstance(node, torch.fx.Node):
+            given.arg = TensorArgument(name=node.name)
+    return exported.run_decompositions({})
 
 
 def _is_functional(exported: ExportedProgram) -> bool:

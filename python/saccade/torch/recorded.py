@@ -77,5 +77,6 @@ def flash_gradients(output_gradient: torch.Tensor, query: torch.Tensor, key: tor
                                    has_scale=scale is not None)
     program = differentiated(program, (True, True, True, *(False for _ in captures)), "attn.gradient")
     found = torch.ops.saccade.attention_backward(
-        output_gradient, None, query, key, value, captures, [], [] if scale is None else [scale], output, lse, program)
+        output_gradient, None, output, lse, [query, key, value, *captures], program, None,
+        [] if scale is None else [scale])
     return tuple(found)

@@ -30,19 +30,21 @@ class Kept(Exception):
     """A node that stays PyTorch's, with the reason as its message."""
 
 
-def replace_attention(graph: GraphModule) -> tuple[int, list[tuple[Node, Kept]]]:
+def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[int, list[tuple[Node, Kept]]]:
     """Replaces calls of F.scaled_dot_product_attention, flex_attention and multi_head_attention_forward in a graph of
-    torch.compile.
+    torch.compile, or only flex_attention, also in one of torch.export.
 
     Returns:
         The number of replaced nodes, and the nodes that stay PyTorch's, which Saccade does not compute, with the
         reasons.
     """
-    expand_multi_head(graph)
+    if not only_flex:
+        expand_multi_head(graph)
+    targets = (_FLEX,) if only_flex else (_SDPA, _FLEX)
     replaced, kept = 0, []
     unread: set[Node] = set()
     for node in list(graph.graph.nodes):
-        if node.op != "call_function" or node.target not in (_SDPA, _FLEX):
+        if node.op != "call_function" or node.target not in targets:
             continue
         ancestors = _ancestors([node]) - {node}
         try:
@@ -63,9 +65,10 @@ def _value(x: Any) -> Any:
     """What an argument of a node is at the compilation: a fake tensor, a symbolic number or a constant."""
     if not isinstance(x, Node):
         return x
-    if "example_value" not in x.meta:
+    value = x.meta.get("example_value", x.meta.get("val"))  # of Dynamo, and of torch.export
+    if value is None:
         raise Kept(f"'{x.name}' has no example value")
-    return x.meta["example_value"]
+    return value
 
 
 def _replace_sdpa(graph: GraphModule, node: Node) -> None:
@@ -218,7 +221,7 @@ def _insert(graph: GraphModule, node: Node, tensors: Sequence[Any], captures: li
                            has_scale=factor is not None, return_lse=return_lse)
     floats = [] if factor is None else [factor]
     call = graph.graph.call_function(attention_operator.overload(return_lse, False),
-                                     (*tensors, captures, [], floats, program, layout))
+                                     ([*tensors, *captures], program, None, floats, layout))
     call.meta.update(node.meta)
     if node.target is _FLEX and not return_lse:  # the results of the node are a tuple
         for user in list(node.users):

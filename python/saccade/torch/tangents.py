@@ -30,66 +30,63 @@ def _jvp_function(program: str, target: str) -> Function:
 on_cache_clear(_jvp_function.cache_clear)
 
 
-def push(call: Callable[..., Any], has_lse: bool, has_max: bool, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
-         tensors: list[torch.Tensor], integers: list[int], floats: list[float], program: str, layout: str,
-         target: str) -> Any:
+def push(call: Callable[..., Any], has_lse: bool, has_max: bool, tensors: list[torch.Tensor], program: str,
+         *options: Any) -> Any:
     """The results of an operator call with tangents. `call` is the call for tensors without tangents."""
     if has_max:
         raise NotImplementedError("saccade::attention: the row maximum has no tangent: call the operator that returns "
                                   "it on detached tensors")
     if _program.is_differentiated(program):  # the tangents of a call whose gradients are recorded
         raise NotImplementedError("saccade.attention: second derivatives are not supported")
-    duals = [forward_ad.unpack_dual(x) for x in (q, k, v, *tensors)]
+    duals = [forward_ad.unpack_dual(x) for x in tensors]
     primals = [dual.primal for dual in duals]
     given = [dual.tangent for dual in duals if dual.tangent is not None]
     needs = tuple([dual.tangent is not None for dual in duals])
-    q, k, v, *tensors = primals
-    results = torch.ops.saccade.attention_jvp(q, k, v, tensors, integers, floats, given, has_lse,
-                                              differentiated(program, needs, "attn.jvp"), layout, target)
+    results = torch.ops.saccade.attention_jvp(given, has_lse, primals, differentiated(program, needs, "attn.jvp"),
+                                              *options)
     count = len(results) // 2
     values = results[:count]
     if requires_grad(*primals):  # gradients are recorded of the results, but not of their tangents
-        found = call(q, k, v, tensors, integers, floats, program, layout, target)
+        found = call(primals, program, *options)
         values = found if has_lse else [found]
     made = tuple([forward_ad.make_dual(*pair) for pair in zip(values, results[count:])])
     return made if has_lse else made[0]
 
 
-def _compute(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, tensors: list[torch.Tensor], integers: list[int],
-             floats: list[float], tangents: list[torch.Tensor], has_lse: bool, program: str, layout: str = "bhsd",
+def _compute(tangents: list[torch.Tensor], has_lse: bool, tensors: list[torch.Tensor], program: str,
+             integers: list[int] | None = None, floats: list[float] | None = None, layout: str = "bhsd",
              target: str = "host") -> list[torch.Tensor]:
     """The kernel for memory of a CPU or a GPU."""
-    arguments = in_order(program, (q, k, v, *tensors), integers, floats)
-    results = _empty_results(q, k, v, layout, has_lse)
-    function = _jvp_function(program, target_of(q, target))
+    arguments = in_order(program, tensors, integers, floats)
+    results = _empty_results(tensors, layout, has_lse)
+    function = _jvp_function(program, target_of(tensors[0], target))
     tangents = [x.resolve_neg() for x in tangents]
     try:
         function.tvm_ffi(*arguments, *tangents, *results)
     except RuntimeError:
-        for x in (q, k, v, *tensors, *tangents):  # reports one without memory
-            _arrays.check_torch("an input of saccade::attention_jvp", x, q.device.type)
+        for x in (*tensors, *tangents):  # reports one without memory
+            _arrays.check_torch("an input of saccade::attention_jvp", x, tensors[0].device.type)
         raise
     return results
 
 
-def _empty_results(q: Any, k: Any, v: Any, layout: str, has_lse: bool) -> list[Any]:
+def _empty_results(tensors: Any, layout: str, has_lse: bool) -> list[Any]:
     """Memory for the results and for their tangents."""
     made: list[Any] = []
     for _ in range(2):
-        found = empty_results(q, k, v, layout, has_lse, False)
+        found = empty_results(tensors, layout, has_lse, False)
         made += found if has_lse else [found]
     return made
 
 
-def _fake(q: Any, k: Any, v: Any, tensors: Any, integers: Any, floats: Any, tangents: Any, has_lse: bool, program: str,
+def _fake(tangents: Any, has_lse: bool, tensors: Any, program: str, integers: Any = None, floats: Any = (),
           layout: str = "bhsd", target: str = "host") -> Any:
-    return _empty_results(q, k, v, layout, has_lse)
+    return _empty_results(tensors, layout, has_lse)
 
 
 def register(library: torch.library.Library) -> None:
     """Registers the operator, apart from its kernel for autograd."""
-    arguments = ARGUMENTS.replace("str program", "Tensor[] tangents, bool has_lse, str program")
-    library.define(f"attention_jvp{arguments} -> Tensor[]", tags=TAGS)
+    library.define(f"attention_jvp(Tensor[] tangents, bool has_lse, {ARGUMENTS}) -> Tensor[]", tags=TAGS)
     for key in ("CPU", "CUDA"):
         library.impl("attention_jvp", _compute, key)
     torch.library.register_fake("saccade::attention_jvp", _fake, lib=library)

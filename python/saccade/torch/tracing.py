@@ -120,7 +120,7 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
         if is_detached:
             tensors = [x.detach() for x in tensors]
         return attention_operator.overload(has_lse, has_max)(
-            *tensors[:3], tensors[3:], integers, floats, program, layout, target or "host")
+            tensors, program, integers or None, floats, layout, target or "host")
 
     given = [q, k, v, *more]
     for captured in captures:

@@ -22,6 +22,7 @@ from saccade.torch.fallback import requires_grad
 from saccade.torch.operators import decompositions
 from saccade.torch.program import Result
 from saccade.torch.reader import read_graph
+from saccade.torch.rewriting import replace_attention
 
 
 def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -33,6 +34,7 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) ->
     if requires_grad(*example_inputs):
         raise NotImplementedError("an input requires grad, which the option whole_graph does not support: call under "
                                   "torch.no_grad(), or train without the option")
+    replace_attention(graph, only_flex=True)  # what is kept is reported by the compiler
     compiled: Callable[..., Any] = aot_autograd(fw_compiler=_compile, decompositions=decompositions())(
         graph, example_inputs)
     return compiled

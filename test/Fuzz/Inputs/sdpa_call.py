@@ -123,14 +123,16 @@ class Call:
         return function(self.query, self.key, self.value, attn_mask=self.mask, is_causal=self.is_causal,
                         scale=self.scale, enable_gqa=self.has_gqa)
 
-    def by_math(self, is_exact):
-        """PyTorch's result without fused kernels, in float64 or in the call's type."""
+    def by_math(self, is_exact, order=None):
+        """PyTorch's result without fused kernels, in float64 or in the call's type. `order` is that in which the products
+        of a score are added."""
         convert = lambda x: x.double() if is_exact and x is not None and x.is_floating_point() else x
+        ordered = lambda x: convert(x if order is None else x[..., order])
         mask = convert(self.mask)
         if mask is not None and mask.is_floating_point() and is_exact and self.mask_kind != "bool":
             # The least number of a narrower type is finite in float64, but all scores are as small.
             mask = mask.clamp(min=-1e38).masked_fill(self.mask == -torch.inf, -torch.inf)
         with sdpa_kernel(SDPBackend.MATH):
             return F.scaled_dot_product_attention(
-                convert(self.query), convert(self.key), convert(self.value), attn_mask=mask, is_causal=self.is_causal,
+                ordered(self.query), ordered(self.key), convert(self.value), attn_mask=mask, is_causal=self.is_causal,
                 scale=self.scale, enable_gqa=self.has_gqa)

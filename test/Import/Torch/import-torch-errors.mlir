@@ -402,3 +402,31 @@ func.func @dimensions_that_are_text(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %y = "torch.aten.flip"(%x) {arguments = ["self"], dims = "last"} : (tensor<2x3xf32>) -> tensor<2x3xf32>
   return %y : tensor<2x3xf32>
 }
+
+// -----
+
+func.func @program_without_attention(%q: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{torch.saccade.attention: the program has no function @attention, or the op no tensors}}
+  %r = "torch.saccade.attention"(%q) {arguments = ["tensors"], program = ""} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %r : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @program_with_another_argument(%q: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{torch.saccade.attention: argument 0 of the program, 'tensor<?x8xf32>', is missing or has another type}}
+  %r = "torch.saccade.attention"(%q) {arguments = ["tensors"],
+    program = "func.func @attention(%q: tensor<?x8xf32>) -> tensor<?x8xf32> { return %q : tensor<?x8xf32> }"}
+    : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %r : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @program_with_fewer_arguments(%q: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{torch.saccade.attention: found more arguments than those of the program, 1}}
+  %r = "torch.saccade.attention"(%q, %q) {arguments = ["tensors", "tensors"],
+    program = "func.func @attention(%q: tensor<?x4xf32>) -> tensor<?x4xf32> { return %q : tensor<?x4xf32> }"}
+    : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %r : tensor<2x4xf32>
+}

@@ -5,7 +5,7 @@ import traced_calls
 
 
 def show(graph, inputs):
-    print([node.args[-3:] for node in graph.graph.nodes if "saccade" in str(node.target)])
+    print([node.args[1] for node in graph.graph.nodes if "saccade" in str(node.target)])
     return graph.forward
 
 
