@@ -54,7 +54,7 @@ def _modules(names: str) -> tuple[str, ...]:
 COMPONENTS = [
     Component("Analysis", ("lib/Dialect/Attn/Analysis",),
               (r"Dialect/Attn", r"Unit/(Attn|Analysis)", r"Tiling/", r"Tools/explain",
-               r"Execution/(capture|relative|window|prepack)", _ATTENTION, _GRAPHS),
+               r"Execution/(capture|relative|window|prepack|mask_tables|GPU/visi)", _ATTENTION, _GRAPHS),
               ("mask_tiles", "masks", "scores", "regions_random")),
     Component("Derivatives", ("lib/Dialect/Attn/Derivatives",), (r"Unit/AttnDerivatives", r"Dialect/Attn/Derivatives")),
     Component("Dialect", ("lib/Dialect/Attn/IR", "lib/Dialect/Attn/Transforms"),
