@@ -79,9 +79,13 @@ ContractionLowering::ContractionLowering(linalg::LinalgOp op)
   // The operand whose map contains m is the LHS.
   if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(dims.m.back()))
     std::swap(lhs, rhs);
-  if (!isTile)
+  MatmulBlock block = getMatmulBlock(op);
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  // A result may have more columns or terms than a block, such as many features of linear attention.
+  auto fits = [&](unsigned loop, int64_t most) { return ShapedType::isDynamic(extents[loop]) || extents[loop] <= most; };
+  if (!isTile || !fits(dims.n.back(), block.columns) || !fits(dims.k.back(), block.depth))
     return;
-  if (!ShapedType::isDynamic(op.getStaticLoopRanges()[dims.k.back()]))
+  if (!ShapedType::isDynamic(extents[dims.k.back()]))
     zeroFill = getZeroFill(op);
   // A tile at the edge of a mask has a part of the RHS.
   wholeRHS = getWhole(rhs->get());

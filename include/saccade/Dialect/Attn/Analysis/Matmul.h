@@ -14,7 +14,7 @@ bool isMatmul(mlir::linalg::LinalgOp op);
 /// The batch, m, n and k loops of a matmul; nullopt for another op.
 std::optional<mlir::linalg::ContractionDimensions> getMatmulDims(mlir::linalg::LinalgOp op);
 
-/// Unit attribute of a matmul of one tile: no extent exceeds its schedule, and the result is in the cache.
+/// Unit attribute of a matmul of one tile: no dynamic extent exceeds its schedule, and the result is in the cache.
 inline constexpr llvm::StringLiteral tileMatmulAttr = "attn.tile_matmul";
 
 /// The block sizes of a matmul.
