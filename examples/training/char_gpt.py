@@ -38,7 +38,7 @@ def draw_seed():
 @functools.lru_cache(maxsize=8)
 def kept(shape, seed):
     """What Saccade's dropout multiplies weights [batches, heads, queries, keys] by."""
-    return torch.from_numpy(dropout_mask(tuple(shape), RATE, seed)) / (1 - RATE)
+    return torch.from_numpy(dropout_mask(tuple(shape), RATE, seed).copy()) / (1 - RATE)
 
 
 class SelfAttention(nn.Module):

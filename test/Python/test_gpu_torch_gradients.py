@@ -39,9 +39,9 @@ def _attention(q, k, v, tensors, integers, floats, program, layout="bhsd", targe
     return tuple(results)
 
 
-def _backward(output_gradient, lse_gradient, tensors, integers, floats, output, lse, program, *options):
+def _backward(output_gradient, lse_gradient, output, lse, *others):
     output_gradient, output, lse = map(located, (output_gradient, output, lse))
-    return gradients._compute(output_gradient, lse_gradient, tensors, integers, floats, output, lse, program, *options)
+    return gradients._compute(output_gradient, lse_gradient, output, lse, *others)
 
 
 @pytest.fixture
