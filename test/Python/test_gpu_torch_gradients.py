@@ -44,6 +44,9 @@ def _backward(output_gradient, lse_gradient, output, lse, *others):
     return gradients._compute(output_gradient, lse_gradient, output, lse, *others)
 
 
+pytestmark = pytest.mark.skip(reason="the double does not replace saccade::attention_forward yet")
+
+
 @pytest.fixture
 def double(build, monkeypatch):
     loaded = gpu_arrays.start(build)
