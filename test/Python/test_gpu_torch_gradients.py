@@ -60,8 +60,8 @@ def double(build, monkeypatch):
     library.impl("attention.lse", _attention, "CPU", allow_override=True)
     library.impl("attention_backward", _backward, "CPU", allow_override=True)
     make = gradients._empty_results
-    monkeypatch.setattr(gradients, "_empty_results", lambda q, *others: [
-        x.as_subclass(OnGPU) if type(q) is OnGPU else x for x in make(q, *others)])
+    monkeypatch.setattr(gradients, "_empty_results", lambda tensors, *others: [
+        x.as_subclass(OnGPU) if type(tensors[0]) is OnGPU else x for x in make(tensors, *others)])
     loaded.log()
     yield loaded
     library._destroy()
