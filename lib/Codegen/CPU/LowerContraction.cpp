@@ -82,7 +82,9 @@ ContractionLowering::ContractionLowering(linalg::LinalgOp op)
   MatmulBlock block = getMatmulBlock(op);
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   // A result may have more columns or terms than a block, such as many features of linear attention.
-  auto fits = [&](unsigned loop, int64_t most) { return ShapedType::isDynamic(extents[loop]) || extents[loop] <= most; };
+  auto fits = [&](unsigned loop, int64_t most) {
+    return ShapedType::isDynamic(extents[loop]) || extents[loop] <= most;
+  };
   if (!isTile || !fits(dims.n.back(), block.columns) || !fits(dims.k.back(), block.depth))
     return;
   if (!ShapedType::isDynamic(extents[dims.k.back()]))
