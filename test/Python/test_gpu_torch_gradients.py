@@ -17,7 +17,7 @@ from torch._subclasses import FakeTensorMode
 import saccade
 import saccade.torch
 from saccade.function import Function
-from saccade.torch import gradients, recorded
+from saccade.torch import differentiated, gradients, recorded
 from saccade.torch.rewriting import replace_attention
 
 pytestmark = pytest.mark.filterwarnings("ignore:Warning only once for all operators")
@@ -28,23 +28,20 @@ gradient = torch.randn(1, 2, 19, 16, generator=generator)
 table = torch.randn(2, 19, 19, generator=generator)
 
 
-def _attention(q, k, v, tensors, integers, floats, program, layout="bhsd", target="host"):
-    """The forward operator, which is part of libsaccade and reads the memory that torch knows."""
-    operands, numbers = iter((q, k, v, *tensors)), {"f": iter(floats), "i": iter(integers)}
-    arguments = [next(numbers.get(kind, operands)) for kind in gradients._kinds(program)]
+def _attention(tensors, program, integers=None, floats=(), layout="bhsd", target="host"):
+    """The forward operators, which are part of libsaccade and read the memory that torch knows."""
+    q = tensors[0]
     results = [torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)]
     if type(q) is OnGPU:
         results = [x.as_subclass(OnGPU) for x in results]
-    saccade.compile(program, target=gradients._target(q, target)).attention.into(*arguments, *results)
+    function = saccade.compile(program, target=differentiated.target_of(q, target)).attention
+    function.into(*differentiated.in_order(program, tensors, integers, floats), *results)
     return tuple(results)
 
 
 def _backward(output_gradient, lse_gradient, output, lse, *others):
     output_gradient, output, lse = map(located, (output_gradient, output, lse))
     return gradients._compute(output_gradient, lse_gradient, output, lse, *others)
-
-
-pytestmark = pytest.mark.skip(reason="the double does not replace saccade::attention_forward yet")
 
 
 @pytest.fixture
@@ -57,7 +54,8 @@ def double(build, monkeypatch):
     monkeypatch.setattr(Function, "tvm_ffi", property(lambda self: self.into))
     saccade.cache_clear()  # plans of other tests call by TVM-FFI
     library = torch.library.Library("saccade", "IMPL")
-    library.impl("attention.lse", _attention, "CPU", allow_override=True)
+    for operator in ("attention.lse", "attention_forward.lse"):
+        library.impl(operator, _attention, "CPU", allow_override=True)
     library.impl("attention_backward", _backward, "CPU", allow_override=True)
     make = gradients._empty_results
     monkeypatch.setattr(gradients, "_empty_results", lambda tensors, *others: [
