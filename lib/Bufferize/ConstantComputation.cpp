@@ -9,6 +9,7 @@
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
@@ -181,12 +182,6 @@ bool saccade::isConstantArgument(func::FuncOp entry, BlockArgument argument) {
   auto type = dyn_cast<MemRefType>(argument.getType());
   return argument.getOwner() == &entry.front() && entry.getArgAttr(argument.getArgNumber(), "attn.constant") && type &&
          type.hasStaticShape() && type.getNumElements() != 0;
-}
-
-Value saccade::getBaseMemory(Value memory) {
-  while (auto view = memory.getDefiningOp<ViewLikeOpInterface>())
-    memory = view.getViewSource();
-  return memory;
 }
 
 SmallVector<Value> saccade::getUsedValues(Operation *op) {

@@ -31,9 +31,6 @@ ConstantComputation findConstantComputation(mlir::func::FuncOp entry);
 /// The operands of `op` and the values that its regions use from outside.
 llvm::SmallVector<mlir::Value> getUsedValues(mlir::Operation *op);
 
-/// The buffer of which `memory` is a view.
-mlir::Value getBaseMemory(mlir::Value memory);
-
 } // namespace saccade
 
 #endif // SACCADE_LIB_BUFFERIZE_CONSTANTCOMPUTATION_H

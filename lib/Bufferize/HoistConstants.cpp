@@ -13,6 +13,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Bufferize/Passes.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
 #include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "llvm/ADT/StringSet.h"

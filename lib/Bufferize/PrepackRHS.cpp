@@ -17,6 +17,7 @@
 #include "mlir/IR/Matchers.h"
 #include "saccade/Bufferize/Passes.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
 
@@ -70,7 +71,8 @@ private:
   void hoistExtents();
   bool matchOperands();
   bool matchRHS();
-  bool isWrittenInTasks();
+  /// Whether a task writes to the memory of the RHS, which then cannot be packed before the loop.
+  bool isWrittenInTasks() { return mayWrite(loop, getBaseMemory(source)); }
   bool isConstant() { return constants.contains(getBaseMemory(source)); }
   bool isPrepacked();
   bool matchTasks();
@@ -198,20 +200,6 @@ bool RHSPrepacker::matchRHS() {
     return isConstantIntValue(loop.getMixedLowerBound()[i], 0) && by && *by % panel == 0;
   }
   return false;
-}
-
-/// Whether a task writes to the memory of the RHS, which then cannot be packed before the loop.
-bool RHSPrepacker::isWrittenInTasks() {
-  Value base = getBaseMemory(source);
-  return loop
-      .walk([&](MemoryEffectOpInterface inner) {
-        SmallVector<MemoryEffects::EffectInstance> effects;
-        inner.getEffects<MemoryEffects::Write>(effects);
-        bool isWritten = llvm::any_of(
-            effects, [&](auto &effect) { return !effect.getValue() || getBaseMemory(effect.getValue()) == base; });
-        return isWritten ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
 }
 
 /// Whether the panels are packed once for all calls: constants of which at least half a panel is not padding.

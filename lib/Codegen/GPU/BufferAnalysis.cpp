@@ -1,20 +1,14 @@
 //===- BufferAnalysis.cpp - Extents and contents of buffers -------------------===//
 #include "BufferAnalysis.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-Value device::getRoot(Value buffer) {
-  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
-    buffer = view.getViewSource();
-  return buffer;
-}
-
-bool device::isShared(Value buffer) { return getRoot(buffer).getDefiningOp<memref::AllocOp>() != nullptr; }
+bool device::isShared(Value buffer) { return getBaseMemory(buffer).getDefiningOp<memref::AllocOp>() != nullptr; }
 
 /// A bound of the extent of dimension `dim` of a buffer.
 static std::optional<int64_t> boundOfDim(Value buffer, unsigned dim) {

@@ -6,9 +6,6 @@
 
 namespace saccade::device {
 
-/// The buffer that `buffer`, a memref, is or views.
-mlir::Value getRoot(mlir::Value buffer);
-
 /// Whether `buffer` is or views a buffer of the kernel, which attn-plan-shared-memory will place in shared memory.
 bool isShared(mlir::Value buffer);
 

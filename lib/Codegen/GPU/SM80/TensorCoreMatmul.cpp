@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -23,7 +24,7 @@ static constexpr int64_t maxBlock = 64, maxWideBlock = 128, loopDepth = 64, maxD
 
 /// Whether a buffer is a parameter of the kernel or a constant, that is, in global memory.
 static bool isGlobal(Value buffer) {
-  Value root = getRoot(buffer);
+  Value root = getBaseMemory(buffer);
   return root.getDefiningOp<memref::GetGlobalOp>() ||
          isa<BlockArgument>(root) && isa<func::FuncOp>(root.getParentBlock()->getParentOp());
 }

@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
@@ -59,14 +59,12 @@ MatmulBlock saccade::getMatmulBlock(linalg::LinalgOp op) {
 }
 
 linalg::FillOp saccade::getZeroFill(linalg::LinalgOp op) {
-  auto getBase = [](Value memory) { return memref::skipViewLikeOps(cast<MemrefValue>(memory)); };
-  Value result = op.getDpsInits()[0];
+  Value result = op.getDpsInits()[0], base = getBaseMemory(result);
   for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
     if (auto fill = dyn_cast<linalg::FillOp>(before); fill && fill.getOutputs()[0] == result)
       return matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) ? fill : linalg::FillOp();
-    bool isUse = !isa<ViewLikeOpInterface>(before) && llvm::any_of(before->getOperands(), [&](Value operand) {
-      return isa<MemrefValue>(operand) && getBase(operand) == getBase(result);
-    });
+    bool isUse = !isa<ViewLikeOpInterface>(before) &&
+                 llvm::any_of(before->getOperands(), [&](Value operand) { return getBaseMemory(operand) == base; });
     if (isUse || (before->getNumRegions() > 0 && !isa<linalg::LinalgOp>(before)))
       return nullptr;
   }
