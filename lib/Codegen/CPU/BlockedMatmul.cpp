@@ -14,17 +14,6 @@ Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
                                    getAsOpFoldResult(ValueRange{block.rows, block.columns}), ones);
 }
 
-Value cpu::getWhole(Value matrix) {
-  while (auto subview = matrix.getDefiningOp<memref::SubViewOp>()) {
-    if (subview.getType().getRank() != subview.getSourceType().getRank() ||
-        !llvm::all_of(subview.getMixedOffsets(), isZeroInteger) ||
-        !llvm::all_of(subview.getMixedStrides(), isOneInteger))
-      break;
-    matrix = subview.getSource();
-  }
-  return matrix;
-}
-
 BlockedMatmul::BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock)
     : e(e), packingFactor(packingFactor), maxBlock(maxBlock),
       tile(e.alloc({int64_t(llvm::alignTo(maxBlock.rows, rowGroup)), maxBlock.columns})),
@@ -41,17 +30,17 @@ BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
   return isTransposed && panelBlock(e.target, /*isTail=*/false).rows <= e.lanes() ? GroupForm::Panel : GroupForm::Rows;
 }
 
-/// Adds lhs · panels for the k-packs [kPack, kPack + kPacks): whole groups of rows to `result` if it is not null, all
-/// others to the tile. If `isFromZero`, `result` is not read before.
-void BlockedMatmul::addBlock(Value lhs, Value result, const ResultBlock &block, Value kPack, Value kPacks,
-                             const Panels &panels, bool isFromZero) {
+/// Adds lhs · panels for the k-packs [kPack, kPack + kPacks): whole groups of rows to those in place, all others to the
+/// tile.
+void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &block, Value kPack, Value kPacks,
+                             const Panels &panels) {
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
   Value zero = e.index(0), k = e.mul(kPack, packingFactor), depth = e.mul(kPacks, packingFactor);
   if (packingFactor > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
   auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
-    Value row = e.add(block.row, first), into = isInPlace ? result : tile, intoRow = isInPlace ? row : first;
+    Value row = e.add(block.row, first), into = isInPlace ? inPlace.rows : tile, intoRow = isInPlace ? row : first;
     if (form == GroupForm::Rows)
       emitPackRows(e, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group, packingFactor);
     if (form == GroupForm::Panel) {
@@ -71,33 +60,20 @@ void BlockedMatmul::addBlock(Value lhs, Value result, const ResultBlock &block, 
           [&](Value k, unsigned j) {
             return e.loadVector(panels.memref, {rhs, e.add(panels.kPack, k), e.index(j * e.lanes())});
           },
-          isInPlace && isFromZero);
+          isInPlace && inPlace.isZero);
     });
   };
   // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
   Value fullEnd = e.roundDown(block.rows, rowGroup);
   GroupForm form = formOf(lhs);
-  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full, form, result != nullptr); });
+  e.loop(zero, fullEnd, full.rows,
+         [&](Value r) { addGroup(r, e.index(full.rows), full, form, inPlace.rows != nullptr); });
   // Excess rows of the last group repeat the last row.
   e.loop(fullEnd, block.rows, tail.rows,
          [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, GroupForm::Rows, false); });
 }
 
-/// A view of `result` whose rows consist of whole panels, or null. A result that has fewer columns begins a buffer of
-/// the task, which has the elements beyond them.
-static Value emitWholePanels(Emitter &e, Value result) {
-  auto type = cast<MemRefType>(result.getType());
-  auto alloc = getWhole(result).getDefiningOp<memref::AllocOp>();
-  int64_t columns = alloc ? alloc.getType().getDimSize(1) : type.getDimSize(1);
-  if (type.getElementType() != e.type || type.getStridesAndOffset().first.back() != 1 ||
-      ShapedType::isDynamic(columns) || columns % (2 * e.lanes()) != 0)
-    return nullptr;
-  Value zero = e.index(0);
-  return alloc ? emitBlock(e, alloc, {zero, e.size(result, 0), zero, e.index(columns)}) : result;
-}
-
-void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels, Initial initial) {
-  Value inPlace = initial == Initial::Begin ? Value() : emitWholePanels(e, result);
+void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels, InPlace inPlace) {
   Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1);
   Value kPacks = e.ceilDiv(e.size(lhs, 1), packingFactor);
   if (formOf(lhs) == GroupForm::Panel)
@@ -107,19 +83,19 @@ void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanel
     e.loop(zero, rows, maxBlock.rows, [&](Value row) {
       ResultBlock block{row, e.min(e.sub(rows, row), e.index(maxBlock.rows)), column, columnCount};
       ResultBlock copied = block;
-      if (inPlace) {
+      if (inPlace.rows) {
         Value whole = e.roundDown(block.rows, rowGroup);
         copied.row = e.add(row, whole), copied.rows = e.sub(block.rows, whole);
       }
       // The rows of the tile that are used have the same places as in the block.
       Value first = e.sub(copied.row, row);
-      Value rowsOfTile = inPlace ? emitBlock(e, tile, {first, copied.rows, zero, columnCount}) : tile;
+      Value rowsOfTile = inPlace.rows ? emitBlock(e, tile, {first, copied.rows, zero, columnCount}) : tile;
       begin(rowsOfTile, copied);
       auto add = [&](Value kPack) {
         Value count = e.min(e.sub(kPacks, kPack), e.index(maxBlock.depth));
-        addBlock(lhs, inPlace, block, kPack, count, getPanels(block, kPack, count), initial == Initial::Zero);
+        addBlock(lhs, inPlace, block, kPack, count, getPanels(block, kPack, count));
       };
-      if (initial == Initial::Zero)
+      if (inPlace.isZero)
         add(zero);
       else
         e.loop(zero, kPacks, maxBlock.depth, add);

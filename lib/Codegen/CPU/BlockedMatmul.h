@@ -15,9 +15,6 @@ struct ResultBlock {
 /// The submatrix of a 2-D memref.
 mlir::Value emitBlock(Emitter &e, mlir::Value matrix, const ResultBlock &block);
 
-/// The memref whose first elements in each dimension `matrix` views.
-mlir::Value getWhole(mlir::Value matrix);
-
 /// The loops of a matmul with packed operands: a block of the RHS panels stays in L2, a packed group of LHS rows in L1
 /// (Goto and van de Geijn, 2008). The accumulators of a block of the result stay in scratch in the compute type over
 /// the whole reduction, so results do not depend on the block sizes.
@@ -36,24 +33,25 @@ public:
   /// `maxBlock` are the largest rows, columns (a multiple of the panel width) and k-packs of a block.
   BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock);
 
-  /// What the result of `run` begins with.
-  enum class Initial {
-    Begin,       ///< what `begin` writes
-    Accumulated, ///< the result itself, which stays in the cache; `begin` copies it
-    Zero         ///< 0, in a result that stays in the cache; `begin` writes 0, and there is one block of k-packs
+  /// A result that stays in the cache, in which whole groups of rows are accumulated without a copy.
+  struct InPlace {
+    mlir::Value rows;    ///< the result in rows of whole panels; null if its type or strides do not permit it
+    bool isZero = false; ///< whether it begins with 0, without a read; `begin` writes 0, and there is one k-pack block
   };
 
-  /// result[m][n] = initial + Σ_k lhs[m][k] · rhs[n][k]. `lhs` and `result` have any strides. Unless `initial` is
-  /// `Begin`, whole groups of rows of the result are accumulated without a copy if its type and strides permit it.
-  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels, Initial initial = Initial::Begin);
+  /// result[m][n] = initial + Σ_k lhs[m][k] · rhs[n][k]. `lhs` and `result` have any strides.
+  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels, InPlace inPlace);
+  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels) {
+    run(lhs, result, begin, getPanels, {});
+  }
 
 private:
   /// How the microkernel reads a group of LHS rows: in place, from packed rows, or from a packed panel, which has the
   /// elements of a column side by side.
   enum class GroupForm { Unpacked, Rows, Panel };
   GroupForm formOf(mlir::Value lhs);
-  void addBlock(mlir::Value lhs, mlir::Value result, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks,
-                const Panels &panels, bool isFromZero);
+  void addBlock(mlir::Value lhs, InPlace inPlace, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks,
+                const Panels &panels);
 
   Emitter &e;
   int64_t packingFactor;

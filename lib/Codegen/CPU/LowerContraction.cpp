@@ -9,10 +9,10 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
-#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace saccade {
@@ -24,17 +24,6 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::cpu;
 
-static Value getBase(Value memory) { return memref::skipViewLikeOps(cast<MemrefValue>(memory)); }
-
-/// Whether `op` may write to the buffer `base` through a view of it. Values of tensors become views of one buffer when
-/// they are accumulated in place, so an operand that a loop changes is written through its own base.
-static bool mayWrite(Operation *op, Value base) {
-  auto effects = getEffectsRecursively(op);
-  return !effects || llvm::any_of(*effects, [&](const MemoryEffects::EffectInstance &effect) {
-    return isa<MemoryEffects::Write>(effect.getEffect()) && (!effect.getValue() || getBase(effect.getValue()) == base);
-  });
-}
-
 /// The outermost loop around `op` that does not change `operand`, or null.
 static scf::ForOp getInvariantLoop(Operation *op, Value operand) {
   scf::ForOp found;
@@ -42,12 +31,24 @@ static scf::ForOp getInvariantLoop(Operation *op, Value operand) {
     if (parent->isAncestor(operand.getParentBlock()->getParentOp()))
       break;
     if (auto loop = dyn_cast<scf::ForOp>(parent)) {
-      if (mayWrite(loop, getBase(operand)))
+      if (mayWrite(loop, getBaseMemory(operand)))
         break;
       found = loop;
     }
   }
   return found;
+}
+
+/// The memref whose first elements in each dimension `matrix` views.
+static Value getWhole(Value matrix) {
+  while (auto subview = matrix.getDefiningOp<memref::SubViewOp>()) {
+    if (subview.getType().getRank() != subview.getSourceType().getRank() ||
+        !llvm::all_of(subview.getMixedOffsets(), isZeroInteger) ||
+        !llvm::all_of(subview.getMixedStrides(), isOneInteger))
+      break;
+    matrix = subview.getSource();
+  }
+  return matrix;
 }
 
 namespace {
@@ -69,7 +70,9 @@ private:
   linalg::FillOp zeroFill; ///< that initializes the result, or null
   Value wholeRHS;          ///< has the RHS first
   scf::ForOp unchanged;    ///< the outermost loop that does not change `wholeRHS`, or null
+  memref::AllocOp buffer;  ///< that the result begins, if nothing else views it, or null
 
+  Value emitWholePanels(Emitter &e, Value result);
   Value matrix(Emitter &e, Value memory, OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at);
 };
 
@@ -79,6 +82,8 @@ ContractionLowering::ContractionLowering(linalg::LinalgOp op)
   // The operand whose map contains m is the LHS.
   if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(dims.m.back()))
     std::swap(lhs, rhs);
+  if (auto alloc = getWhole(op.getDpsInits()[0]).getDefiningOp<memref::AllocOp>(); alloc && alloc->hasOneUse())
+    buffer = alloc;
   MatmulBlock block = getMatmulBlock(op);
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   // A result may have more columns or terms than a block, such as many features of linear attention.
@@ -92,6 +97,18 @@ ContractionLowering::ContractionLowering(linalg::LinalgOp op)
   // A tile at the edge of a mask has a part of the RHS.
   wholeRHS = getWhole(rhs->get());
   unchanged = getInvariantLoop(op, wholeRHS);
+}
+
+/// A view of `result`, the matrix of the op, whose rows consist of whole panels, or null. A result that has fewer
+/// columns begins `buffer`, whose elements beyond them are not used.
+Value ContractionLowering::emitWholePanels(Emitter &e, Value result) {
+  auto type = cast<MemRefType>(result.getType());
+  int64_t columns = buffer ? buffer.getType().getDimSize(1) : type.getDimSize(1);
+  if (type.getElementType() != e.type || type.getStridesAndOffset().first.back() != 1 ||
+      ShapedType::isDynamic(columns) || columns % (2 * e.lanes()) != 0)
+    return nullptr;
+  Value zero = e.index(0);
+  return buffer ? emitBlock(e, buffer, {zero, e.size(result, 0), zero, e.index(columns)}) : result;
 }
 
 /// A view of `memory`, which has the dimensions of `operand`, as a matrix over two loops, at the indices `at` of all
@@ -144,31 +161,28 @@ void ContractionLowering::run(Emitter e) {
     packed = alloc();
     pack(all, {zero, zero, zero, e.size(all, 0)}, zero, e.ceilDiv(e.size(all, 1), packingFactor), packed);
   }
-  auto initial = isTile ? BlockedMatmul::Initial::Accumulated : BlockedMatmul::Initial::Begin;
-  if (zeroFill) {
+  bool isZero = zeroFill != nullptr;
+  if (isZero)
     zeroFill.erase();
-    initial = BlockedMatmul::Initial::Zero;
-  }
   BlockedMatmul matmul(e, packingFactor, block);
   if (!unchanged)
     packed = alloc();
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     auto begin = [&](Value tile, const ResultBlock &at) {
-      if (initial != BlockedMatmul::Initial::Zero)
+      if (!isZero)
         return emitPackRows(e, emitBlock(e, result, at), at.rows, at.rows, tile, /*packingFactor=*/1);
       e.loop(e.index(0), at.rows, 1, [&](Value r) {
         e.loop(e.index(0), e.roundUp(at.columns, e.lanes()), e.lanes(),
                [&](Value c) { e.storeVector(e.splat(0.0), tile, {r, c}); });
       });
     };
-    matmul.run(
-        lhs, result, begin,
-        [&](const ResultBlock &at, Value kPack, Value kPacks) {
-          if (!unchanged)
-            pack(rhs, at, kPack, kPacks, packed);
-          return BlockedMatmul::Panels{packed, e.index(0), e.index(0)};
-        },
-        initial);
+    matmul.run(lhs, result, begin,
+               [&](const ResultBlock &at, Value kPack, Value kPacks) {
+                 if (!unchanged)
+                   pack(rhs, at, kPack, kPacks, packed);
+                 return BlockedMatmul::Panels{packed, e.index(0), e.index(0)};
+               },
+               {isTile ? emitWholePanels(e, result) : Value(), isZero});
   };
 
   SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);

@@ -165,3 +165,21 @@ func.func @result_that_changes_before(%a: memref<24x16xf32>, %b: memref<16x64xf3
   }
   return
 }
+
+// The other columns of the buffer are used: only those of the result are written.
+// CHECK-LABEL: @columns_before_others
+// CHECK: %[[BUFFER:.*]] = memref.alloc() : memref<24x64xf32>
+// CHECK-NOT: vector.store %{{.*}}, %[[BUFFER]][
+// CHECK: memref.load %[[BUFFER]]
+func.func @columns_before_others(%a: memref<24x16xf32>, %b: memref<16x40xf32>, %i: index) -> f32 {
+  %c = memref.alloc() : memref<24x64xf32>
+  %first = memref.subview %c[0, 0] [24, 40] [1, 1] : memref<24x64xf32> to memref<24x40xf32, strided<[64, 1]>>
+  linalg.generic #rows_loops ins(%a, %b : memref<24x16xf32>, memref<16x40xf32>) outs(%first : memref<24x40xf32, strided<[64, 1]>>) {
+    ^bb0(%x: f32, %y: f32, %s: f32):
+      %p = arith.mulf %x, %y : f32
+      %r = arith.addf %s, %p : f32
+      linalg.yield %r : f32
+  }
+  %other = memref.load %c[%i, %i] : memref<24x64xf32>
+  return %other : f32
+}
