@@ -31,6 +31,8 @@ static int run(int argc, char **argv) {
                                         llvm::cl::desc("Print the debug output of these passes, by their flags"));
   auto [input, output] =
       mlir::registerAndParseCLIOptions(argc, argv, "Saccade: runs passes and pipelines on a module\n", registry);
+  // As in the other tools: passes on a kernel add globals to the module of all kernels.
+  static_cast<llvm::cl::opt<bool> *>(llvm::cl::getRegisteredOptions().lookup("mlir-disable-threading"))->setValue(true);
   if (!debugTypes.empty() && !saccade::setDebugTypes(debugTypes))
     llvm::errs() << "saccade-opt: warning: this build has no debug output\n";
   bool lints = llvm::any_of(llvm::ArrayRef(argv, argc),
