@@ -1,4 +1,4 @@
-"""The programs of operator calls that are differentiated."""
+"""The programs of operator calls that are differentiated, and the functions of them that compute derivatives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 import torch
 
-from saccade import _program
+from saccade import _arrays, _program
+from saccade._library import on_cache_clear
+from saccade.function import Function
+from saccade.module import compile
 
 
 @functools.lru_cache(maxsize=1024)
@@ -38,6 +41,37 @@ def in_order(program: str, tensors: Any, integers: Any, floats: Any) -> list[Any
     operands = iter(tensors)
     numbers = {"f": iter(floats or ()), "i": iter(integers or ())}
     return [next(numbers.get(kind, operands)) for kind in _kinds(program)]
+
+
+@functools.lru_cache(maxsize=1024)
+def function_of(program: str, target: str, name: str) -> Function:
+    """The compiled function `name` of a program."""
+    function: Function = getattr(compile(program, target=target), name)
+    return function
+
+
+on_cache_clear(function_of.cache_clear)
+
+
+def call_compiled(operator: str, name: str, program: str, target: str, tensors: list[torch.Tensor],
+                  numbers: tuple[Any, Any], given: list[torch.Tensor],
+                  results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Calls function `name` of a program: writes `results`, and returns them.
+
+    Args:
+        operator: the PyTorch operator, for messages.
+        tensors, numbers: the arguments of the program: tensors; integers and floats.
+        given: further arguments, such as gradients of results.
+    """
+    arguments = in_order(program, tensors, *numbers)
+    function = function_of(program, target_of(tensors[0], target), name)
+    try:
+        function.tvm_ffi(*arguments, *given, *results)
+    except RuntimeError:
+        for x in (*tensors, *given):  # reports one without memory
+            _arrays.check_torch(f"an input of saccade::{operator}", x, tensors[0].device.type)
+        raise
+    return results
 
 
 def target_of(q: torch.Tensor, target: str = "host") -> str:

@@ -14,13 +14,9 @@ import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
-from saccade import _arrays
-from saccade._library import on_cache_clear
-from saccade.function import Function
-from saccade.module import compile
 from saccade.torch import batching, tangents
 from saccade.torch.attention_operator import ARGUMENTS, TAGS, overload
-from saccade.torch.differentiated import differentiated, in_order, places, target_of
+from saccade.torch.differentiated import call_compiled, differentiated, function_of, places, target_of
 from saccade.torch.fallback import has_tangent, requires_grad
 
 __all__ = ["overload"]
@@ -32,23 +28,12 @@ _BELOW: Any = torch._C._after_autograd_keyset
 _forward_mode: Any = forward_ad._set_fwd_grad_enabled
 
 
-# --- programs ---------------------------------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=1024)
-def _gradient_function(program: str, target: str) -> Function:
-    return compile(program, target=target).attention_gradient
-
-
-on_cache_clear(_gradient_function.cache_clear)
+# --- forward ----------------------------------------------------------------------------------------------------------
 
 
 def _is_real(x: torch.Tensor) -> bool:
     """Whether calls compute: x has memory, and no mode records operators."""
     return not torch._C._len_torch_dispatch_stack() and type(x) in (torch.Tensor, torch.nn.Parameter) and not x.is_meta
-
-
-# --- forward ----------------------------------------------------------------------------------------------------------
 
 
 class _Attention(_Function):  # type: ignore[misc]
@@ -59,7 +44,8 @@ class _Attention(_Function):  # type: ignore[misc]
                 *tensors: torch.Tensor) -> Any:
         program = differentiated(program, ctx.needs_input_grad[4:], "attn.gradient")
         if _is_real(tensors[0]):
-            _gradient_function(program, target_of(tensors[0], *options[3:]))  # reports what cannot be differentiated
+            # Reports what has no gradient.
+            function_of(program, target_of(tensors[0], *options[3:]), "attention_gradient")
         with _forward_mode(True):
             output, lse = _below(True, False).redispatch(keys, tensors, program, *options)
         ctx.call = has_lse, program, options
@@ -107,17 +93,9 @@ def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, o
              tensors: list[torch.Tensor], program: str, integers: list[int] | None = None,
              floats: list[float] | None = None, layout: str = "bhsd", target: str = "host") -> list[torch.Tensor]:
     """The kernel of the backward operator for memory of a CPU or a GPU."""
-    arguments = in_order(program, tensors, integers, floats)
-    results = _empty_results(tensors, program)
-    given = [x for x in (output_gradient, lse_gradient) if x is not None]
-    function = _gradient_function(program, target_of(tensors[0], target))
-    try:
-        function.tvm_ffi(*arguments, output, lse, *given, *results)
-    except RuntimeError:
-        for x in (*tensors, *given):  # reports one without memory
-            _arrays.check_torch("an input of saccade::attention_backward", x, tensors[0].device.type)
-        raise
-    return results
+    given = [x for x in (output, lse, output_gradient, lse_gradient) if x is not None]
+    return call_compiled("attention_backward", "attention_gradient", program, target, tensors, (integers, floats),
+                         given, _empty_results(tensors, program))
 
 
 def _empty_results(tensors: list[torch.Tensor], program: str) -> list[torch.Tensor]:

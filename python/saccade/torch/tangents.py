@@ -6,28 +6,16 @@ operator `saccade::attention_jvp` calls it: it returns the results and their tan
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-from saccade import _arrays, _program
-from saccade._library import on_cache_clear
-from saccade.function import Function
-from saccade.module import compile
+from saccade import _program
 from saccade.torch.attention_operator import ARGUMENTS, TAGS, empty_results
-from saccade.torch.differentiated import differentiated, in_order, target_of
+from saccade.torch.differentiated import call_compiled, differentiated
 from saccade.torch.fallback import requires_grad
-
-
-@functools.lru_cache(maxsize=1024)
-def _jvp_function(program: str, target: str) -> Function:
-    return compile(program, target=target).attention_jvp
-
-
-on_cache_clear(_jvp_function.cache_clear)
 
 
 def push(call: Callable[..., Any], has_lse: bool, has_max: bool, tensors: list[torch.Tensor], program: str,
@@ -57,17 +45,8 @@ def _compute(tangents: list[torch.Tensor], has_lse: bool, tensors: list[torch.Te
              integers: list[int] | None = None, floats: list[float] | None = None, layout: str = "bhsd",
              target: str = "host") -> list[torch.Tensor]:
     """The kernel for memory of a CPU or a GPU."""
-    arguments = in_order(program, tensors, integers, floats)
-    results = _empty_results(tensors, layout, has_lse)
-    function = _jvp_function(program, target_of(tensors[0], target))
-    tangents = [x.resolve_neg() for x in tangents]
-    try:
-        function.tvm_ffi(*arguments, *tangents, *results)
-    except RuntimeError:
-        for x in (*tensors, *tangents):  # reports one without memory
-            _arrays.check_torch("an input of saccade::attention_jvp", x, tensors[0].device.type)
-        raise
-    return results
+    return call_compiled("attention_jvp", "attention_jvp", program, target, tensors, (integers, floats),
+                         [x.resolve_neg() for x in tangents], _empty_results(tensors, layout, has_lse))
 
 
 def _empty_results(tensors: Any, layout: str, has_lse: bool) -> list[Any]:
