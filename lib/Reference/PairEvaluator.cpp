@@ -1,0 +1,73 @@
+//===- PairEvaluator.cpp - Derivatives of attention pair by pair --------------===//
+#include "PairEvaluator.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+using attn::Dim;
+
+LogicalResult PairEvaluator::run() {
+  if (failed(demand({op.getQuery(), op.getKey(), op.getValue(), op.getLse()})) || failed(demandOperands()) ||
+      failed(checkExtents()) || failed(checkRows("log-sum-exp", *frame.cells(op.getLse()))))
+    return failure();
+  int64_t batches = scorer.query.batches(), heads = scorer.query.extent(Dim::Head);
+  for (int64_t i = 0; i < batches; ++i) {
+    int64_t batch = frame.term(i, batches), rows = scorer.query.length(batch);
+    FailureOr<int64_t> keys = scorer.enterBatch(batch);
+    if (failed(keys))
+      return failure();
+    for (int64_t head = 0; head < heads; ++head)
+      for (int64_t row = 0; row < rows; ++row)
+        if (failed(addRow(batch, head, frame.term(row, rows), *keys)))
+          return failure();
+  }
+  for (Value result : op->getResults()) {
+    Cells *cells = *frame.cells(result);
+    for (int64_t i = 0; i < cells->size(); ++i)
+      cells->data()[i].real = frame.rounded(cells->getElementType(), cells->data()[i].real);
+    cells->setKnown(Box::whole(cells->getShape()));
+  }
+  return success();
+}
+
+LogicalResult PairEvaluator::demand(ArrayRef<Value> operands) {
+  for (Value operand : operands)
+    if (operand && failed(frame.demandAll(operand)))
+      return failure();
+  return success();
+}
+
+LogicalResult PairEvaluator::checkRows(StringRef role, Cells *rows) {
+  for (auto [dim, extent] : llvm::zip_equal(op.getRowDims(), rows->getShape()))
+    if (extent != scorer.query.extent(dim))
+      return op->emitOpError() << role << " has extent " << extent << " in dimension '" << stringifyDim(dim)
+                               << "', expected " << scorer.query.extent(dim);
+  return success();
+}
+
+LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t position, int64_t keys) {
+  SmallVector<int64_t> row;
+  for (Dim dim : op.getRowDims())
+    row.push_back(dim == Dim::Batch ? batch : dim == Dim::Head ? head : scorer.query.start(batch) + position);
+  double rowLse = (*frame.cells(op.getLse()))->at(row).real;
+  // Neither a visible key nor a sink.
+  if (rowLse == -INFINITY || scorer.at[2] + position >= scorer.queryLength)
+    return success();
+  if (failed(scorer.scores(batch, head, position, keys, scores)))
+    return failure();
+  for (int64_t i = 0; i < keys; ++i) {
+    int64_t key = frame.term(i, keys);
+    double p = rounded(std::exp(rounded(scores[key] - rowLse)));
+    if (scores[key] != -INFINITY && failed(addPair(batch, head, position, key, p, row)))
+      return failure();
+  }
+  return success();
+}
+
+void PairEvaluator::addScaled(const NamedCells &to, int64_t head, int64_t position, double factor,
+                              const NamedCells &from, int64_t fromHead, int64_t fromPosition, int64_t batch) const {
+  double *sums = to.at(batch, head, position);
+  const double *terms = from.at(batch, fromHead, fromPosition);
+  for (int64_t i = 0; i < from.extent(Dim::Depth); ++i)
+    add(sums[i * to.stride(Dim::Depth)], factor * terms[i * from.stride(Dim::Depth)]);
+}

@@ -1,0 +1,49 @@
+//===- PairEvaluator.h - Derivatives of attention pair by pair -----*- C++ -*-===//
+#ifndef SACCADE_REFERENCE_PAIREVALUATOR_H
+#define SACCADE_REFERENCE_PAIREVALUATOR_H
+
+#include "Scoring.h"
+
+namespace saccade::reference {
+
+/// Evaluates `attn.gradient` or `attn.jvp` by its definition: probabilities from the log-sum-exp, then the contribution
+/// of each pair of a query and a key to the results.
+class PairEvaluator {
+public:
+  PairEvaluator(attn::DerivativeOpInterface op, Frame &frame, Scorer &scorer) : op(op), frame(frame), scorer(scorer) {}
+  virtual ~PairEvaluator() = default;
+  /// Computes all results.
+  mlir::LogicalResult run();
+
+protected:
+  /// Computes the operands and allocates the results.
+  virtual mlir::LogicalResult demandOperands() = 0;
+  /// Checks at run time what the verifier checks for static sizes.
+  virtual mlir::LogicalResult checkExtents() = 0;
+  /// Adds a visible pair with probability `p`. `row`: its indices in a tensor with a number for each row.
+  virtual mlir::LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
+                                      llvm::SmallVector<int64_t> &row) = 0;
+
+  /// Computes operands, of which some may be null.
+  mlir::LogicalResult demand(llvm::ArrayRef<mlir::Value> operands);
+  /// Checks the extents of a tensor with a number for each row.
+  mlir::LogicalResult checkRows(llvm::StringRef role, Cells *rows);
+  double rounded(double number) const { return frame.rounded(scorer.scoreType, number); }
+  void add(double &sum, double term) const { sum = rounded(sum + rounded(term)); }
+  /// to += factor · from, along depth.
+  void addScaled(const NamedCells &to, int64_t head, int64_t position, double factor, const NamedCells &from,
+                 int64_t fromHead, int64_t fromPosition, int64_t batch) const;
+
+  Frame &frame;
+  Scorer &scorer;
+
+private:
+  mlir::LogicalResult addRow(int64_t batch, int64_t head, int64_t position, int64_t keys);
+
+  attn::DerivativeOpInterface op;
+  std::vector<double> scores; ///< of the row
+};
+
+} // namespace saccade::reference
+
+#endif // SACCADE_REFERENCE_PAIREVALUATOR_H
