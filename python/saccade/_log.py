@@ -65,11 +65,13 @@ def step(running: str) -> Iterator[Step]:
         while not over.wait(PROGRESS):
             logger.info("still %s after %.0f s", running, time.perf_counter() - start)
 
-    threading.Thread(target=report, name="saccade-log", daemon=True).start()
+    reporter = threading.Thread(target=report, name="saccade-log", daemon=True)
+    reporter.start()
     try:
         yield result
     finally:
         over.set()
+        reporter.join()  # so that no report follows the end
     seconds = time.perf_counter() - start
     logger.log(_INFO if seconds >= LONG else _DEBUG, "%s: %.3f s", result.done, seconds)
 

@@ -11,12 +11,8 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
   Clauses clauses;
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> types, resultTypes;
-  if (parseClauses(parser, clauses) || parser.parseOptionalAttrDict(result.attributes) || parser.parseColon() ||
-      parser.parseLParen() || parser.parseTypeList(types) || parser.parseRParen() ||
-      parser.parseArrowTypeList(resultTypes))
+  if (parseDerivative(parser, clauses, result, types, resultTypes))
     return failure();
-  if (types.size() != 3)
-    return parser.emitError(loc, "has ") << types.size() << " operand types, expected those of query, key and value";
   for (auto [isGiven, clause] :
        {std::pair(clauses.outputGradient.has_value(), "output_gradient"), std::pair(clauses.lse.has_value(), "lse"),
         std::pair(clauses.delta.has_value(), "delta")})
@@ -125,22 +121,13 @@ static LogicalResult verifyGradient(GradientOp op, StringRef role, Value gradien
 
 /// Verifies the extents of the output gradient, and of the log-sum-exp and delta.
 static LogicalResult verifyOutputs(GradientOp op) {
-  auto output = cast<RankedTensorType>(op.getOutputGradient().getType());
-  if (output.getRank() != op.getOutputDims().size())
-    return op.emitOpError() << "output gradient has rank " << output.getRank() << ", but names "
-                            << op.getOutputDims().size() << " dimensions";
   Type element = getElementTypeOrSelf(op.getQuery()), scoreType = getScoreType(element);
-  if (output.getElementType() != element && output.getElementType() != scoreType)
-    return op.emitOpError() << "output gradient has element type " << output.getElementType() << ", expected "
-                            << element << " or " << scoreType;
-  auto query = [&](Dim dim) { return getStaticDimSize(op.getQuery(), op.getQueryDims(), dim); };
-  auto outputSize = [&](Dim dim) { return getStaticDimSize(op.getOutputGradient(), op.getOutputDims(), dim); };
-  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
-    if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", "query", query(dim), "output gradient",
-                                outputSize(dim))))
-      return failure();
-  if (failed(verifySameExtent(op, "head size", "value", getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth),
-                              "output gradient", outputSize(Dim::Depth))))
+  Type outputElement = getElementTypeOrSelf(op.getOutputGradient());
+  if (outputElement != element && outputElement != scoreType)
+    return op.emitOpError() << "output gradient has element type " << outputElement << ", expected " << element
+                            << " or " << scoreType;
+  if (failed(verifyOutputExtents(cast<DerivativeOpInterface>(op.getOperation()), "output gradient",
+                                 op.getOutputGradient())))
     return failure();
   for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())})
     if (failed(syntax::verifyRows(op, role, rows, scoreType, {"query", op.getQuery(), op.getQueryDims()},

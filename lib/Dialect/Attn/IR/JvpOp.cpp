@@ -11,12 +11,8 @@ ParseResult JvpOp::parse(OpAsmParser &parser, OperationState &result) {
   Clauses clauses;
   SMLoc loc = parser.getCurrentLocation();
   SmallVector<Type> types, resultTypes;
-  if (parseClauses(parser, clauses) || parser.parseOptionalAttrDict(result.attributes) || parser.parseColon() ||
-      parser.parseLParen() || parser.parseTypeList(types) || parser.parseRParen() ||
-      parser.parseArrowTypeList(resultTypes))
+  if (parseDerivative(parser, clauses, result, types, resultTypes))
     return failure();
-  if (types.size() != 3)
-    return parser.emitError(loc, "has ") << types.size() << " operand types, expected those of query, key and value";
   if (resultTypes.size() < 2)
     return parser.emitError(loc, "has ") << resultTypes.size()
                                          << " result types, expected those of output, row and the tallies";
@@ -126,18 +122,9 @@ LogicalResult JvpOp::verify() {
   if (failed(verifyWholeOperands(*this)) || failed(verifyTangents(*this)))
     return failure();
   Type scoreType = getScoreType();
-  NamedOperand query{"query", getQuery(), getQueryDims()}, output{"output", getOutput(), getOutputDims()};
-  if (cast<RankedTensorType>(getOutput().getType()).getRank() != getOutputDims().size())
-    return emitOpError() << "output has rank " << cast<RankedTensorType>(getOutput().getType()).getRank()
-                         << ", but names " << getOutputDims().size() << " dimensions";
-  if (failed(verifyElement(*this, "output", getOutput(), scoreType)))
-    return failure();
-  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
-    if (failed(verifySameExtent(*this, "extent of '" + stringifyDim(dim) + "'", "query", query.size(dim), "output",
-                                output.size(dim))))
-      return failure();
-  if (failed(verifySameExtent(*this, "head size", "value", getStaticDimSize(getValue(), getValueDims(), Dim::Depth),
-                              "output", output.size(Dim::Depth))))
+  NamedOperand query{"query", getQuery(), getQueryDims()};
+  if (failed(verifyElement(*this, "output", getOutput(), scoreType)) ||
+      failed(verifyOutputExtents(cast<DerivativeOpInterface>(getOperation()), "output", getOutput())))
     return failure();
   SmallVector<Dim> dims = getRowDims();
   for (auto [role, rows] : {std::pair("log-sum-exp", Value(getLse())), std::pair("row", Value(getRow()))})

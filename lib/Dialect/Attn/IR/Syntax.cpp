@@ -266,6 +266,18 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   return refuseUnknownClause(parser, "an attention op", clauseNames);
 }
 
+ParseResult syntax::parseDerivative(OpAsmParser &parser, Clauses &clauses, OperationState &result,
+                                    SmallVectorImpl<Type> &types, SmallVectorImpl<Type> &resultTypes) {
+  SMLoc loc = parser.getCurrentLocation();
+  if (parseClauses(parser, clauses) || parser.parseOptionalAttrDict(result.attributes) || parser.parseColon() ||
+      parser.parseLParen() || parser.parseTypeList(types) || parser.parseRParen() ||
+      parser.parseArrowTypeList(resultTypes))
+    return failure();
+  if (types.size() != 3)
+    return parser.emitError(loc, "has ") << types.size() << " operand types, expected those of query, key and value";
+  return success();
+}
+
 ParseResult syntax::refuseDerivativeClauses(OpAsmParser &parser, SMLoc loc, const Clauses &clauses, StringRef op) {
   constexpr StringRef ofGradient = "attn.gradient", ofJvp = "attn.jvp";
   bool isDerivative = op == ofGradient || op == ofJvp;

@@ -62,6 +62,12 @@ struct Clauses {
 /// Parses the three operands with their dimensions, and all clauses before the attribute dictionary.
 mlir::ParseResult parseClauses(mlir::OpAsmParser &parser, Clauses &clauses);
 
+/// Parses attn.gradient or attn.jvp: all clauses, the attribute dictionary, the types of query, key and value, and
+/// those of the results.
+mlir::ParseResult parseDerivative(mlir::OpAsmParser &parser, Clauses &clauses, mlir::OperationState &result,
+                                  llvm::SmallVectorImpl<mlir::Type> &types,
+                                  llvm::SmallVectorImpl<mlir::Type> &resultTypes);
+
 /// Reports a clause of attn.gradient or attn.jvp that the op `op` does not have.
 mlir::ParseResult refuseDerivativeClauses(mlir::OpAsmParser &parser, llvm::SMLoc loc, const Clauses &clauses,
                                           llvm::StringRef op);
@@ -129,6 +135,8 @@ mlir::LogicalResult verifyElement(mlir::Operation *op, llvm::StringRef role, mli
 /// and `d` for bins.
 mlir::LogicalResult verifyRows(mlir::Operation *op, llvm::StringRef role, mlir::Value rows, mlir::Type element,
                                const NamedOperand &like, llvm::ArrayRef<Dim> dims);
+/// Verifies the rank and the extents of `output`, the output of the attention of `op` or its gradient.
+mlir::LogicalResult verifyOutputExtents(DerivativeOpInterface op, llvm::StringRef role, mlir::Value output);
 /// Verifies that acc is n×d_v and max and sum are n, in the score type.
 mlir::LogicalResult verifyState(mlir::Operation *op, mlir::Value acc, mlir::Value max, mlir::Value sum);
 /// Emits an error if two static extents differ.

@@ -191,6 +191,21 @@ LogicalResult syntax::verifyRows(Operation *op, StringRef role, Value rows, Type
   return success();
 }
 
+LogicalResult syntax::verifyOutputExtents(DerivativeOpInterface op, StringRef role, Value output) {
+  auto scoring = cast<ScoringOpInterface>(op.getOperation());
+  NamedOperand query{"query", scoring.getQuery(), scoring.getQueryDims()};
+  NamedOperand value{"value", scoring.getValue(), scoring.getValueDims()};
+  NamedOperand result{role, output, op.getOutputDims()};
+  int64_t rank = cast<RankedTensorType>(output.getType()).getRank();
+  if (rank != result.dims.size())
+    return op->emitOpError() << role << " has rank " << rank << ", but names " << result.dims.size() << " dimensions";
+  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
+    if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", query.role, query.size(dim), role,
+                                result.size(dim))))
+      return failure();
+  return verifySameExtent(op, "head size", value.role, value.size(Dim::Depth), role, result.size(Dim::Depth));
+}
+
 LogicalResult syntax::verifyTensors(Operation *op, const NamedOperand &query, const NamedOperand &key,
                                     const NamedOperand &value) {
   for (const NamedOperand *operand : {&query, &key, &value})
