@@ -19,6 +19,7 @@ const Semantics *saccade::reference::semanticsOf(Operation *op) {
     addAttentionTileSemantics(table);
     addGradientSemantics(table);
     addJvpSemantics(table);
+    addPagedSemantics(table);
     addLinearSemantics(table);
     addControlFlowSemantics(table);
     addTensorSemantics(table);

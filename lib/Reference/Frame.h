@@ -56,6 +56,7 @@ void addAttentionSemantics(SemanticsTable &table);
 void addAttentionTileSemantics(SemanticsTable &table);
 void addGradientSemantics(SemanticsTable &table);
 void addJvpSemantics(SemanticsTable &table);
+void addPagedSemantics(SemanticsTable &table);
 void addLinearSemantics(SemanticsTable &table);
 void addControlFlowSemantics(SemanticsTable &table);
 void addTensorSemantics(SemanticsTable &table);

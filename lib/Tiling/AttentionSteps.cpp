@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionSteps.h"
+#include "KeyTile.h"
 #include "Sequences.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -179,7 +180,7 @@ State AttentionSteps::rowsOfHead(const State &state, Heads heads, Value head, Va
 // Steps
 //===----------------------------------------------------------------------===//
 
-Value AttentionSteps::tile(Value operand, DimsAttr dims, Heads heads, Value begin, Value count) {
+Slice AttentionSteps::sliceOf(Value operand, DimsAttr dims, Heads heads, Value begin, Value count) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   Slice slice;
   for (Dim dim : dims.getDims()) {
@@ -194,21 +195,25 @@ Value AttentionSteps::tile(Value operand, DimsAttr dims, Heads heads, Value begi
     else
       slice.add(zero, getDimSize(b, loc, operand, dims, dim), one);
   }
-  return slice.extract(b, loc, operand);
+  return slice;
 }
 
 State AttentionSteps::accumulate(const State &state, Value query, Heads heads, Value kvHead, Value begin, Value count,
                                  Step step) {
   Heads ofKeys{kvHead, Value()};
-  Value key = tile(op.getKey(), op.getKeyDims(), ofKeys, begin, count);
-  Value value = tile(op.getValue(), op.getValueDims(), ofKeys, begin, count);
+  auto tileOf = [&](Value operand, DimsAttr dims) -> KeyTile {
+    if (step.onDevice)
+      return {tile(operand, dims, ofKeys, begin, count), tileDims(dims)};
+    return emitKeyTile(b, loc, operand, dims, sliceOf(operand, dims, ofKeys, begin, count), step.schedule.getCols());
+  };
+  auto [key, keyDims] = tileOf(op.getKey(), op.getKeyDims());
+  auto [value, valueDims] = tileOf(op.getValue(), op.getValueDims());
   Value tileAt[] = {at[0], add(at[1], heads.first), at[2], add(at[3], begin)};
   DimsAttr queryDims = heads.count ? dimsWithout(op.getQueryDims(), {Dim::Batch}) : tileDims(op.getQueryDims());
-  auto accumulate = AccumulateOp::create(b, loc, TypeRange(ValueRange(state.getParts())), query, key, value,
-                                         op.getCaptures(), queryEnd, keyEnd, op.getScaleValue(), tileAt, state.acc,
-                                         state.max, state.sum, state.tallies, state.rowMax, state.argmax, queryDims,
-                                         tileDims(op.getKeyDims()), tileDims(op.getValueDims()), op.getScaleAttr(),
-                                         step.isFinal, step.schedule, step.unpacked, state.tallies.size());
+  auto accumulate = AccumulateOp::create(
+      b, loc, TypeRange(ValueRange(state.getParts())), query, key, value, op.getCaptures(), queryEnd, keyEnd,
+      op.getScaleValue(), tileAt, state.acc, state.max, state.sum, state.tallies, state.rowMax, state.argmax, queryDims,
+      keyDims, valueDims, op.getScaleAttr(), step.isFinal, step.schedule, step.unpacked, state.tallies.size());
   if (step.isFiniteMax)
     accumulate->setAttr(finiteMaxAttr, b.getUnitAttr());
   auto copy = [](Region &from, Region &to) {

@@ -71,9 +71,15 @@ struct AttentionSteps : IndexEmitter {
     /// Max and sum are final, and the weight region is applied to normalized weights. The state has no other parts.
     bool isFinal = false;
     bool isFiniteMax = false;
+    /// Keys and values are tensors in memory. Otherwise their tiles may be computed (see KeyTile).
+    bool onDevice = false;
   };
-  /// The tile of positions [begin, begin + count) of an operand.
-  Value tile(Value operand, attn::DimsAttr dims, Heads heads, Value begin, Value count);
+  /// The slice of positions [begin, begin + count) of an operand.
+  Slice sliceOf(Value operand, attn::DimsAttr dims, Heads heads, Value begin, Value count);
+  /// The tile of these positions.
+  Value tile(Value operand, attn::DimsAttr dims, Heads heads, Value begin, Value count) {
+    return sliceOf(operand, dims, heads, begin, count).extract(b, loc, operand);
+  }
   /// Accumulates `count` keys of KV head `kvHead` from `begin` on into the rows of `query`, a tile of `heads`.
   attn::State accumulate(const attn::State &state, Value query, Heads heads, Value kvHead, Value begin, Value count,
                          Step step);

@@ -16,16 +16,22 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   // Before tiling, so that one table serves all tasks.
   if (!forGPU)
     pm.addNestedPass<func::FuncOp>(createTabulateRelativePositions());
+  // The kernels of GPUs do not read pages.
+  if (forGPU)
+    pm.addNestedPass<func::FuncOp>(createExpandPaged());
   TileQueriesOptions plan;
   plan.gpu = forGPU;
   pm.addNestedPass<func::FuncOp>(createTileQueries(plan));
-  pm.addNestedPass<func::FuncOp>(createTileKeys());
+  pm.addNestedPass<func::FuncOp>(createTileKeys({/*gpu=*/forGPU}));
   // Before TileLinalg, which tiles the tables.
   pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createFoldBias());
   pm.addNestedPass<func::FuncOp>(createTileLinear());
   pm.addNestedPass<func::FuncOp>(createTileGradient({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createTileJvp({/*gpu=*/forGPU}));
+  // After attention, which reads pages by tiles, and before TileLinalg, which tiles the copies.
+  if (!forGPU)
+    pm.addNestedPass<func::FuncOp>(createExpandPaged());
   // Tiles only ops outside of the tasks of attention.
   TileLinalgOptions limits;
   if (forGPU)

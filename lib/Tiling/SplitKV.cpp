@@ -24,7 +24,7 @@ namespace {
 struct SplitKVTiler {
   SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool onDevice)
       : e(b, op.getLoc()), op(op), sequences(sequences), plan(b, op, sequences, onDevice), whole(b, op),
-        stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)) {
+        stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)), onDevice(onDevice) {
     if (isUsed)
       plan.items = e.select(isUsed, plan.items, e.index(0));
     groups = isUsed ? e.select(isUsed, sequences.count, e.index(0)) : sequences.count;
@@ -36,7 +36,8 @@ struct SplitKVTiler {
   SplitPlan plan;
   AttentionSteps whole; ///< for shapes only
   int64_t stateRows;    ///< of a state in memory
-  Value groups;         ///< number of sequences whose states are merged
+  bool onDevice;
+  Value groups; ///< number of sequences whose states are merged
 
   /// A sequence in a task, and the heads that the task computes.
   struct Task {
@@ -197,7 +198,7 @@ State SplitKVTiler::accumulateChunk(Task &task, const State &state, Value chunk,
   Value start = e.min(e.max(e.index(0), begin), steps.keys), count = e.max(e.index(0), e.sub(end, start));
   Value query = steps.tile(steps.op.getQuery(), op.getQueryDims(), task.heads, e.index(0), steps.validQueries);
   AttentionSteps::Step step{ScheduleAttr::get(op.getContext(), schedule.getRows(), schedule.getCols(), 0),
-                            /*unpacked=*/true, isFinal, getFiniteMax(op) == FiniteMax::EveryStep};
+                            /*unpacked=*/true, isFinal, getFiniteMax(op) == FiniteMax::EveryStep, onDevice};
   return steps.accumulate(state, query, task.heads, task.group.kvHead, start, count, step);
 }
 

@@ -25,9 +25,11 @@ namespace {
 
 /// Rewrites one attention op over a single batch and head.
 struct KeyLoop : AttentionSteps {
-  KeyLoop(IRRewriter &rewriter, AttentionOp op) : AttentionSteps(rewriter, op), rewriter(rewriter) {}
+  KeyLoop(IRRewriter &rewriter, AttentionOp op, bool onDevice)
+      : AttentionSteps(rewriter, op), rewriter(rewriter), onDevice(onDevice) {}
 
   IRRewriter &rewriter;
+  bool onDevice;
   Heads head{index(0), Value()};
 
   void rewrite();
@@ -65,7 +67,7 @@ State KeyLoop::loopOverKeys(const Bounds &bounds, Value query, const State &stat
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
         Value start = max(index(0), key), count = sub(min(add(key, bounds.step), bounds.end), start);
-        Step step{op.getScheduleAttr(), /*unpacked=*/false, isFinal, getFiniteMax(op) != FiniteMax::Never};
+        Step step{op.getScheduleAttr(), /*unpacked=*/false, isFinal, getFiniteMax(op) != FiniteMax::Never, onDevice};
         State next = accumulate(State(carried), query, head, index(0), start, count, step);
         scf::YieldOp::create(b, loc, next.getParts());
       });
@@ -161,6 +163,8 @@ LogicalResult verify(AttentionOp op) {
 }
 
 struct TileKeys : saccade::impl::TileKeysBase<TileKeys> {
+  using TileKeysBase::TileKeysBase;
+
   void runOnOperation() override {
     SmallVector<AttentionOp> ops;
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
@@ -168,7 +172,7 @@ struct TileKeys : saccade::impl::TileKeysBase<TileKeys> {
       if (failed(verify(op)))
         return signalPassFailure();
       IRRewriter rewriter(op);
-      KeyLoop(rewriter, op).rewrite();
+      KeyLoop(rewriter, op, gpu).rewrite();
     }
   }
 };

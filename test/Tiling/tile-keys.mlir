@@ -180,3 +180,54 @@ func.func @results_of_more_static_types(%q: tensor<?x16xf32>, %k: tensor<?x16xf3
       : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> (tensor<8x16xf32>, tensor<8xf32>)
   return %o, %l : tensor<8x16xf32>, tensor<8xf32>
 }
+
+// A tile of a paged cache is loaded in the task. The slice of the sequence and the head is that of table and pool.
+// CHECK-LABEL: func.func @pages_are_loaded_by_tiles(
+// CHECK-SAME:    %[[POOL:[a-z0-9]*]]: tensor<?x16x2x64xf32>, %[[TABLE:[a-z0-9]*]]: tensor<?x?xi32>, %[[B:[a-z0-9]*]]: index, %[[H:[a-z0-9]*]]: index
+// CHECK:         scf.for
+// CHECK:           %[[MEMORY:.*]] = tensor.empty() : tensor<32x64xf32>
+// CHECK:           %[[TILE:.*]] = tensor.extract_slice %[[MEMORY]][0, 0] [%[[COUNT:.*]], 64] [1, 1]
+// CHECK:           %[[PAGES_OF_HEAD:.*]] = tensor.extract_slice %[[POOL]][0, 0, %[[H]], 0] [%{{.*}}, 16, 1, 64]
+// CHECK:           %[[PAGES:.*]] = tensor.extract_slice %[[TABLE]][%[[B]], 0] [1, %{{.*}}]
+// CHECK:           %[[KEYS:.*]] = attn.load_pages %[[PAGES_OF_HEAD]][b,s,d], %[[PAGES]] from %{{.*}} into(%[[TILE]])
+// CHECK:           attn.accumulate %{{.*}}, %[[KEYS]][s,d], %[[KEYS]][s,d]
+func.func @pages_are_loaded_by_tiles(%pool: tensor<?x16x2x64xf32>, %table: tensor<?x?xi32>, %b: index, %h: index, %n: index,
+    %q: tensor<1x1x8x64xf32>) -> tensor<1x1x8x64xf32> {
+  %x = attn.paged %pool[b,s,h,d], %table : tensor<?x16x2x64xf32>, tensor<?x?xi32> -> tensor<?x?x2x64xf32>
+  %k = tensor.extract_slice %x[%b, 0, %h, 0] [1, %n, 1, 64] [1, 1, 1, 1] : tensor<?x?x2x64xf32> to tensor<1x?x1x64xf32>
+  %o = attn.attention %q[b,h,s,d], %k[b,s,h,d], %k[b,s,h,d] {schedule = #attn.schedule<rows = 12, cols = 32>}
+    : (tensor<1x1x8x64xf32>, tensor<1x?x1x64xf32>, tensor<1x?x1x64xf32>) -> tensor<1x1x8x64xf32>
+  return %o : tensor<1x1x8x64xf32>
+}
+
+#all = affine_map<(b, s, h, d) -> (b, s, h, d)>
+#position = affine_map<(b, s, h, d) -> (b, s, h)>
+
+// A dequantization is computed by tiles; its loop indices are those of the whole tensor.
+// CHECK-LABEL: func.func @dequantizations_are_computed_by_tiles(
+// CHECK-SAME:    %[[K8:[a-z0-9]*]]: tensor<4x?x2x64xi8>, %[[SCALE:[a-z0-9]*]]: tensor<4x?x2xf32>
+// CHECK:         scf.for
+// CHECK-DAG:       %[[PART:.*]] = tensor.extract_slice %[[K8]][1, %[[BEGIN:.*]], 1, 0] [1, %[[COUNT:.*]], 1, 64] [1, 1, 1, 1] : tensor<4x?x2x64xi8> to tensor<?x64xi8>
+// CHECK-DAG:       %[[SCALES:.*]] = tensor.extract_slice %[[SCALE]][1, %[[BEGIN]], 1] [1, %[[COUNT]], 1] [1, 1, 1] : tensor<4x?x2xf32> to tensor<?xf32>
+// CHECK:           %[[KEYS:.*]] = linalg.generic {{.*}} ins(%[[PART]], %[[SCALES]] : tensor<?x64xi8>, tensor<?xf32>)
+// CHECK:             %[[I:.*]] = linalg.index 0
+// CHECK:             arith.addi %{{.*}}, %[[I]]
+// CHECK:           attn.accumulate %{{.*}}, %[[KEYS]][s,d], %[[KEYS]][s,d]
+func.func @dequantizations_are_computed_by_tiles(%k8: tensor<4x?x2x64xi8>, %scale: tensor<4x?x2xf32>, %e: tensor<4x?x2x64xf32>,
+    %n: index, %q: tensor<1x1x8x64xf32>) -> tensor<1x1x8x64xf32> {
+  %x = linalg.generic {indexing_maps = [#all, #position, #all], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%k8, %scale : tensor<4x?x2x64xi8>, tensor<4x?x2xf32>) outs(%e : tensor<4x?x2x64xf32>) {
+  ^bb0(%a: i8, %s: f32, %o: f32):
+    %f = arith.sitofp %a : i8 to f32
+    %g = arith.mulf %f, %s : f32
+    %i = linalg.index 1 : index
+    %j = arith.index_cast %i : index to i32
+    %p = arith.sitofp %j : i32 to f32
+    %r = arith.addf %g, %p : f32
+    linalg.yield %r : f32
+  } -> tensor<4x?x2x64xf32>
+  %k = tensor.extract_slice %x[1, 0, 1, 0] [1, %n, 1, 64] [1, 1, 1, 1] : tensor<4x?x2x64xf32> to tensor<1x?x1x64xf32>
+  %o = attn.attention %q[b,h,s,d], %k[b,s,h,d], %k[b,s,h,d] {schedule = #attn.schedule<rows = 12, cols = 32>}
+    : (tensor<1x1x8x64xf32>, tensor<1x?x1x64xf32>, tensor<1x?x1x64xf32>) -> tensor<1x1x8x64xf32>
+  return %o : tensor<1x1x8x64xf32>
+}

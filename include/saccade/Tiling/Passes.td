@@ -16,6 +16,16 @@ def TabulateRelativePositions : Pass<"attn-tabulate-relative-positions", "::mlir
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def ExpandPaged : Pass<"attn-expand-paged", "::mlir::func::FuncOp"> {
+  let summary = "copy the keys of a page pool as a whole";
+  let description = [{
+    Replaces each `attn.paged` that still has uses by a `linalg.generic` that copies all positions of all sequences. On a
+    CPU, attention reads a paged cache by tiles and leaves no use; derivatives and all other consumers need the copy.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
   let summary = "tile attention into parallel tasks over batch, head and queries";
   let description = [{
@@ -42,7 +52,11 @@ def TileKeys : Pass<"attn-tile-keys", "::mlir::func::FuncOp"> {
     `attn.attention` becomes an initial state, `attn.accumulate` in an `scf.for` over tiles of `cols` keys, and
     `attn.finalize`. The loop bounds cover the keys that mask and lengths make visible to some query of the tile. Tiles
     start at absolute multiples of `cols`, so that the order of summation is independent of the offset of a call.
+
+    A tile of keys or values that are the result of `attn.paged` or of a dequantization is loaded and computed in the
+    task. With `gpu` all tiles are views.
   }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "do not compute tiles of keys and values in tasks">];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
 }

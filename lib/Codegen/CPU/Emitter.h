@@ -23,6 +23,7 @@ struct Emitter : KernelEmitter {
   mlir::VectorType vectorType() const { return mlir::VectorType::get({lanes()}, type); }
 
   //===--- Indices ---===//
+  using KernelEmitter::ceilDiv;
   /// ⌈x / y⌉ for x ≥ 0.
   Value ceilDiv(Value x, int64_t y) { return div(add(x, y - 1), y); }
   Value roundDown(Value x, int64_t y) { return mul(div(x, y), y); }

@@ -7,6 +7,7 @@
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
+#include "RowSource.h"
 #include "ScoreTile.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -43,9 +44,10 @@ private:
   Value heads, queries, rows, paddedRows, keys; ///< rows = queries · heads
   int64_t depth, valueDepth;
   unsigned packingFactor;
-  Value key, value;    ///< positions × depth, inner stride 1
-  Value query, scores; ///< scratch: k-packs of queries, scores
-  Value sums;          ///< scratch: weights · values of the tile
+  RowSource key, value;
+  LoadPagesOp keyLoad, valueLoad; ///< whose pages are read in place; null for tiles in memory
+  Value query, scores;            ///< scratch: k-packs of queries, scores
+  Value sums;                     ///< scratch: weights · values of the tile
 
   LogicalResult check();
   Value sizeOf(Value operand, DimsAttr dims, Dim dim) {
@@ -55,14 +57,15 @@ private:
                 ArrayRef<OpFoldResult> strides) {
     return memref::SubViewOp::create(e.b, e.loc, memref, offsets, sizes, strides);
   }
-  Value withUnitStride(Value operand, DimsAttr dims);
+  RowSource rowsOf(Value operand, DimsAttr dims, LoadPagesOp load);
   Value queriesOfHead(Value head);
   void packQueries(Value signMask);
   KeyRange visibleKeys(ScoreTile tile);
   Value loadElements(Value memref, Value row, Value column, int64_t count, int64_t present, Value condition = nullptr);
   Value loadKeyKPacks(Value row, Value column, int64_t present);
+  void prefetch(const RowSource &rows, Value position, Value column);
   Value loadValueKPacks(Value kPack, Value column, int64_t present);
-  SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, Value lastKey, Value column,
+  SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<Value> keyRows, Value column,
                                     int64_t present, int64_t &prefetched);
   void computeScores(KeyRange visible);
   LogicalResult computeWeights(Value scale, KeyRange visible, const GroupState &state);
@@ -87,34 +90,10 @@ LogicalResult UnpackedLowering::check() {
   return success();
 }
 
-/// The operand as positions × depth with inner stride 1: a view, or a copy if the stride differs at run time.
-Value UnpackedLowering::withUnitStride(Value operand, DimsAttr dims) {
-  operand = emitPositions(e, operand, dims);
-  auto type = cast<MemRefType>(operand.getType());
-  if (type.getStridesAndOffset().first.back() == 1)
-    return operand;
-  auto unit =
-      MemRefType::get(type.getShape(), type.getElementType(),
-                      StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, 1}));
-  auto memory = MemRefType::get({op.getScheduleAttr().getCols(), type.getDimSize(1)}, type.getElementType());
-  Value copy = memref::AllocOp::create(e.b, e.loc, memory, e.b.getI64IntegerAttr(64));
-  auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, operand);
-  Value isUnit = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, metadata.getStrides().back(), e.index(1));
-  auto view = [&](Value base, OpFoldResult offset, Value stride) -> SmallVector<Value> {
-    return {memref::ReinterpretCastOp::create(e.b, e.loc, unit, base, offset,
-                                              memref::getMixedSizes(e.b, e.loc, operand),
-                                              {OpFoldResult(stride), e.b.getIndexAttr(1)})};
-  };
-  auto unpacked = [&] {
-    return view(metadata.getBaseBuffer(), OpFoldResult(metadata.getOffset()), metadata.getStrides()[0]);
-  };
-  auto copied = [&] {
-    e.loop(e.index(0), e.size(operand, 0), 1, [&](Value r) {
-      e.loop(e.index(0), e.size(operand, 1), 1, [&](Value c) { e.store(e.load(operand, {r, c}), copy, {r, c}); });
-    });
-    return view(copy, e.b.getIndexAttr(0), e.index(type.getDimSize(1)));
-  };
-  return e.choose(isUnit, unpacked, copied)[0];
+/// The rows of keys or values, in the pages of `load` if it is not null.
+RowSource UnpackedLowering::rowsOf(Value operand, DimsAttr dims, LoadPagesOp load) {
+  int64_t capacity = op.getScheduleAttr().getCols();
+  return load ? emitRowsInPages(e, load, capacity) : emitRows(e, emitPositions(e, operand, dims), capacity);
 }
 
 /// The queries of one head, positions × depth.
@@ -191,9 +170,16 @@ Value UnpackedLowering::loadElements(Value memref, Value row, Value column, int6
   return vector::MaskedLoadOp::create(e.b, e.loc, type, memref, ValueRange{row, column}, mask, zero);
 }
 
-/// A register of k-packs of a row of keys.
+void UnpackedLowering::prefetch(const RowSource &rows, Value position, Value column) {
+  // The places of the next tile are unknown.
+  if (rows.places)
+    position = rows.row(e, e.min(position, e.sub(keys, e.index(1))));
+  emitPrefetch(e, rows.matrix, position, column);
+}
+
+/// A register of k-packs of a row of the matrix of keys.
 Value UnpackedLowering::loadKeyKPacks(Value row, Value column, int64_t present) {
-  Value elements = loadElements(key, row, column, packingFactor * e.lanes(), present);
+  Value elements = loadElements(key.matrix, row, column, packingFactor * e.lanes(), present);
   if (packingFactor == 1)
     return emitToCompute(e, elements);
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), elements);
@@ -202,25 +188,29 @@ Value UnpackedLowering::loadKeyKPacks(Value row, Value column, int64_t present) 
 /// A register of k-packs of values, each of `packingFactor` keys. Keys out of bounds are 0.
 Value UnpackedLowering::loadValueKPacks(Value kPack, Value column, int64_t present) {
   if (packingFactor == 1)
-    return emitToCompute(e, loadElements(value, kPack, column, e.lanes(), present));
+    return emitToCompute(e, loadElements(value.matrix, value.row(e, kPack), column, e.lanes(), present));
   Value first = e.mul(kPack, packingFactor), second = e.add(first, 1);
-  Value even = loadElements(value, first, column, e.lanes(), present);
-  Value odd = loadElements(value, second, column, e.lanes(), present, e.isLess(second, keys));
+  Value even = loadElements(value.matrix, value.row(e, first), column, e.lanes(), present);
+  Value isKey = e.isLess(second, keys);
+  if (value.places)
+    second = e.select(isKey, second, first);
+  Value odd = loadElements(value.matrix, value.row(e, second), column, e.lanes(), present, isKey);
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), vector::InterleaveOp::create(e.b, e.loc, even, odd));
 }
 
 /// Adds one register of k-packs to the sums of rowTail rows of queries × lanes / rowTail keys. Later rows are
 /// prefetched in memory order, which suits the hardware prefetcher; `prefetched` counts their cache lines.
-SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, Value lastKey,
-                                                    Value column, int64_t present, int64_t &prefetched) {
+SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value row, Value first,
+                                                    ArrayRef<Value> keyRows, Value column, int64_t present,
+                                                    int64_t &prefetched) {
   int64_t blockRows = std::min<int64_t>(rowTail, e.lanes()), blockKeys = e.lanes() / blockRows;
-  int64_t line = 512 / getElementTypeOrSelf(key).getIntOrFloatBitWidth(), lines = llvm::divideCeil(depth, line);
+  int64_t line = 512 / getElementTypeOrSelf(key.matrix).getIntOrFloatBitWidth(), lines = llvm::divideCeil(depth, line);
   SmallVector<Value> rhs, result(sums);
   for (int64_t j = 0; j < blockKeys; ++j, ++prefetched) {
-    rhs.push_back(loadKeyKPacks(e.min(e.add(first, j), lastKey), column, present));
+    rhs.push_back(loadKeyKPacks(keyRows[j], column, present));
     if (prefetched < blockKeys * lines)
-      emitPrefetch(e, key, e.add(first, prefetched / lines + prefetchKeys * packingFactor),
-                   e.index(prefetched % lines * line));
+      prefetch(key, e.add(first, prefetched / lines + prefetchKeys * packingFactor),
+               e.index(prefetched % lines * line));
   }
   for (int64_t i = 0; i < blockRows; ++i) {
     Value lhs = e.loadVector(query, {e.add(row, i), e.div(column, packingFactor)});
@@ -240,10 +230,13 @@ void UnpackedLowering::computeScores(KeyRange visible) {
   int64_t stride = 4 * width, looped = whole > 2 * stride ? whole / stride * stride : 0;
   Value lastKey = e.sub(keys, e.index(1));
   e.loop(e.roundDown(visible.begin, blockKeys), visible.end, blockKeys, [&](Value first) {
+    SmallVector<Value> keyRows;
+    for (int64_t j = 0; j < blockKeys; ++j)
+      keyRows.push_back(key.row(e, e.min(e.add(first, j), lastKey)));
     e.loop(e.index(0), paddedRows, blockRows, [&](Value row) {
       int64_t prefetched = 0;
       auto add = [&](ArrayRef<Value> sums, Value column, int64_t present) {
-        return addScoreKPacks(sums, row, first, lastKey, column, present, prefetched);
+        return addScoreKPacks(sums, row, first, keyRows, column, present, prefetched);
       };
       SmallVector<Value> sums(lanes, e.splat(0.0));
       if (looped > 0)
@@ -304,7 +297,7 @@ void UnpackedLowering::addToState(const GroupState &state) {
 void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin,
                                      Value end, bool prefetches) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  int64_t bits = getElementTypeOrSelf(value).getIntOrFloatBitWidth(), line = 512 / bits;
+  int64_t bits = getElementTypeOrSelf(value.matrix).getIntOrFloatBitWidth(), line = 512 / bits;
   SmallVector<Value> part = emitMicrokernel(
       e, block, packingFactor, begin, end, zeros,
       [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
@@ -312,8 +305,7 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
         int64_t offset = j * e.lanes();
         if (prefetches && offset % line == 0)
           for (unsigned s = 0; s < packingFactor; ++s)
-            emitPrefetch(e, value, e.add(e.mul(k, packingFactor), s + prefetchKeys * packingFactor),
-                         e.add(column, offset));
+            prefetch(value, e.add(e.mul(k, packingFactor), s + prefetchKeys * packingFactor), e.add(column, offset));
         return loadValueKPacks(k, e.add(column, offset), present - offset);
       });
   storeBlock(e, block, addBlock(e, block, part, sums, row, column), sums, row, column);
@@ -352,6 +344,7 @@ LogicalResult UnpackedLowering::run() {
   valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   if (failed(check()))
     return failure();
+  keyLoad = findLoadOf(op.getKey(), op), valueLoad = findLoadOf(op.getValue(), op);
   heads = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head);
   queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
   rows = e.b.createOrFold<arith::MulIOp>(e.loc, queries, heads);
@@ -370,8 +363,8 @@ LogicalResult UnpackedLowering::run() {
   Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end), e.isLess(e.index(0), rows));
   LogicalResult result = success();
   e.ifElse(isNeeded, [&] {
-    key = withUnitStride(op.getKey(), op.getKeyDims());
-    value = withUnitStride(op.getValue(), op.getValueDims());
+    key = rowsOf(op.getKey(), op.getKeyDims(), keyLoad);
+    value = rowsOf(op.getValue(), op.getValueDims(), valueLoad);
     packQueries(scale.signMask);
     computeScores(range);
     GroupState state(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
@@ -380,6 +373,9 @@ LogicalResult UnpackedLowering::run() {
     addToState(state);
   });
   setKernelFamily(e, op, packingFactor, "unpacked");
+  for (LoadPagesOp load : {keyLoad, valueLoad})
+    if (load)
+      load.erase();
   return result;
 }
 

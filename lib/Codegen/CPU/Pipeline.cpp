@@ -9,6 +9,7 @@ void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target
   std::string cpu = target.name.str();
   OpPassManager &function = pm.nest<func::FuncOp>();
   function.addPass(createLowerUnpackedAccumulate({cpu}));
+  function.addPass(createLowerLoadPages({cpu}));
   function.addPass(createLowerAccumulate({cpu}));
   function.addPass(createLowerState({cpu}));
   function.addPass(createLowerContraction({cpu}));

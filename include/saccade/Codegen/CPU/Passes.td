@@ -34,6 +34,16 @@ def LowerUnpackedAccumulate : Pass<"attn-lower-unpacked-accumulate", "::mlir::fu
   let dependentDialects = matmulDialects;
 }
 
+def LowerLoadPages : Pass<"attn-lower-load-pages", "::mlir::func::FuncOp"> {
+  let summary = "lower attn.load_pages to vector loops";
+  let description = [{
+    Copies the positions of a tile page by page. Ops with few rows read their pages in place instead; their
+    `attn.load_pages` does not exist any more.
+  }];
+  let options = [TargetOption];
+  let dependentDialects = vectorDialects;
+}
+
 def LowerState : Pass<"attn-lower-state", "::mlir::func::FuncOp"> {
   let summary = "lower attn.merge and attn.finalize on buffers to vector loops";
   let description = [{

@@ -80,6 +80,8 @@ mlir::ParseResult parseDims(mlir::AsmParser &parser, DimsAttr &dims,
                             mlir::AsmParser::Delimiter delimiter = mlir::AsmParser::Delimiter::Square);
 void printDims(mlir::OpAsmPrinter &printer, llvm::ArrayRef<Dim> dims);
 inline void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims) { printDims(printer, dims.getDims()); }
+/// For declarative formats.
+inline void printDims(mlir::OpAsmPrinter &printer, mlir::Operation *, DimsAttr dims) { printDims(printer, dims); }
 
 /// Prints `clause(operand : type)` for each operand that is not null.
 void printTyped(mlir::OpAsmPrinter &printer, llvm::ArrayRef<std::pair<llvm::StringRef, mlir::Value>> operands);
@@ -88,6 +90,10 @@ void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op);
 /// Prints all regions. `bins`: the number of bins of each tally. `reads`: those of the gradient region.
 void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op, llvm::ArrayRef<int64_t> bins,
                   llvm::ArrayRef<int64_t> reads = {});
+
+/// Adds the effects on the buffers among the operands of `op`; tensors have none.
+void addBufferEffects(mlir::DestinationStyleOpInterface op,
+                      llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>> &effects);
 
 /// Parses a region `name` of scalar code that is isolated from above. An undefined value in it is an error that says
 /// how values get into the region; `hasCaptures`: the op has a `captures` clause.

@@ -35,18 +35,6 @@ SmallVector<Value> State::getParts() const {
   return parts;
 }
 
-/// Adds the effects on buffers; tensors have none.
-static void addEffects(DestinationStyleOpInterface op,
-                       SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
-  for (OpOperand &operand : op->getOpOperands()) {
-    if (!isa<MemRefType>(operand.get().getType()))
-      continue;
-    effects.emplace_back(MemoryEffects::Read::get(), &operand);
-    if (op.isDpsInit(&operand))
-      effects.emplace_back(MemoryEffects::Write::get(), &operand);
-  }
-}
-
 /// Verifies that the accumulator has at least `rows` rows.
 static LogicalResult verifyRows(Operation *op, StringRef role, int64_t rows, Value acc) {
   int64_t capacity = cast<ShapedType>(acc.getType()).getDimSize(0);
@@ -195,7 +183,7 @@ LogicalResult AccumulateOp::verifyRegions() {
 }
 
 void AccumulateOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
-  addEffects(cast<DestinationStyleOpInterface>(getOperation()), effects);
+  addBufferEffects(cast<DestinationStyleOpInterface>(getOperation()), effects);
 }
 
 namespace {
@@ -282,7 +270,7 @@ LogicalResult MergeOp::verify() {
 }
 
 void MergeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
-  addEffects(cast<DestinationStyleOpInterface>(getOperation()), effects);
+  addBufferEffects(cast<DestinationStyleOpInterface>(getOperation()), effects);
 }
 
 //===----------------------------------------------------------------------===//
@@ -393,5 +381,5 @@ LogicalResult FinalizeOp::verify() {
 }
 
 void FinalizeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
-  addEffects(cast<DestinationStyleOpInterface>(getOperation()), effects);
+  addBufferEffects(cast<DestinationStyleOpInterface>(getOperation()), effects);
 }

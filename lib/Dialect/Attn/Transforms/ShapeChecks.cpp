@@ -88,6 +88,7 @@ void ShapeChecks::addFor(Operation *op) {
       .Case([&](GradientOp gradient) { addForGradient(gradient); })
       .Case([&](JvpOp jvp) { addForJvp(jvp); })
       .Case([&](LinearOp linear) { addForLinear(linear); })
+      .Case([&](PagedOp paged) { addForPages(paged); })
       .Case([&](linalg::LinalgOp structured) { addForStructured(structured); })
       .Case([&](tensor::CastOp cast) { addForCast(cast); })
       .Case([&](tensor::ExpandShapeOp expand) { addForExpand(expand); })

@@ -56,6 +56,7 @@ private:
   mlir::Value cuSeqlensArgument(ScoringOpInterface op, Role role);
   void addForCuSeqlens(ScoringOpInterface op, Role role);
   void addForLength(ScoringOpInterface op, Role role);
+  void addForPages(PagedOp op);
   void addForCapture(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
   void addForComputedRead(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
 

@@ -479,6 +479,51 @@ def Attn_LengthOp : Attn_Op<"length", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Attn_PagedOp : Attn_Op<"paged", [Pure,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "a view of a page pool through a page table (paged KV cache)";
+  let description = [{
+    The keys or values of a paged cache (Kwon et al. 2023, vLLM). The batches of the pool are pages of `s` positions.
+    Entry (b, i) of the page table is the page with the positions [i · s, (i + 1) · s) of sequence b. Pages may be in any
+    order and may be shared. Result element (b, position, h, d) is pool element (table[b, position div s],
+    position mod s, h, d); its dimensions are in the order of those of the pool.
+
+    ```mlir
+    %k = attn.paged %pool[b,s,h,d], %table : tensor<?x16x2x64xf32>, tensor<?x?xi32> -> tensor<?x?x2x64xf32>
+    ```
+    Entries of pages that only contain positions beyond `kv_len` are not read. Attention on a CPU reads the pages in
+    place or a tile at a time; the result is never in memory as a whole.
+  }];
+  let arguments = (ins AnyRankedTensor:$pool, 2DTensorOf<[I32, I64, Index]>:$table, Attn_DimsAttr:$dims);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$pool `` custom<Dims>($dims) `,` $table attr-dict `:` type($pool) `,` type($table) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Attn_LoadPagesOp : Attn_Op<"load_pages", [DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "copies positions of a paged sequence to a tile";
+  let description = [{
+    The tile of an `attn.paged` with one sequence and one head. Row i of the tile is position begin + i of the sequence.
+    A page that is not in the pool is replaced by the nearest one.
+
+    ```mlir
+    %k = attn.load_pages %pool[b,s,d], %pages from %begin into(%tile)
+        : (tensor<?x16x64xf32>, tensor<?xi32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+    ```
+  }];
+  let arguments = (ins Attn_Shaped:$pool, Attn_Shaped:$pages, Index:$begin, Attn_Shaped:$tile, Attn_DimsAttr:$dims);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $pool `` custom<Dims>($dims) `,` $pages `from` $begin `into` `(` $tile `)` attr-dict `:`
+    functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getTileMutable(); }
+  }];
+}
+
 def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "GradientOp", "JvpOp", "LinearOp"]>]> {
   let summary = "terminator of the regions of attention";
   let arguments = (ins Variadic<AnyType>:$operands);

@@ -1,0 +1,175 @@
+//===- KeyTile.cpp - Tiles of keys and values ----------------------------------===//
+//
+// Keys and values that are not a tensor in memory are computed a tile at a time, in the scratch memory of a task.
+//
+//===----------------------------------------------------------------------===//
+#include "KeyTile.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+/// Follows casts and slices of all dimensions from `operand` to their source, and adds their offsets to `offsets`.
+static Value findSource(IndexEmitter &e, Value operand, SmallVectorImpl<OpFoldResult> &offsets) {
+  while (Operation *op = operand.getDefiningOp()) {
+    if (auto cast = dyn_cast<tensor::CastOp>(op)) {
+      operand = cast.getSource();
+      continue;
+    }
+    auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
+    if (!slice || slice.getDroppedDims().any() || !slice.hasUnitStride())
+      break;
+    for (auto [offset, more] : llvm::zip_equal(offsets, slice.getMixedOffsets()))
+      offset = getAsOpFoldResult(e.add(getValueOrCreateConstantIndexOp(e.b, e.loc, offset),
+                                       getValueOrCreateConstantIndexOp(e.b, e.loc, more)));
+    operand = slice.getSource();
+  }
+  return operand;
+}
+
+/// Emits the tile `slice` of pages. `offsets`: those of the slice in the result of `op`.
+static Value emitPages(OpBuilder &b, Location loc, PagedOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice,
+                       Value destination) {
+  DimsAttr dims = op.getDims();
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  unsigned depth = *dims.position(Dim::Depth);
+  Slice pool, pages;
+  for (auto [i, dim] : llvm::enumerate(dims.getDims()))
+    if (dim == Dim::Head)
+      pool.addPosition(offsets[i]);
+    else if (dim == Dim::Depth)
+      pool.add(offsets[i], slice.sizes[i], one);
+    else
+      pool.add(zero, tensor::getMixedSize(b, loc, op.getPool(), i), one);
+  pages.addPosition(offsets[*dims.position(Dim::Batch)]);
+  pages.add(zero, tensor::getMixedSize(b, loc, op.getTable(), 1), one);
+  auto poolDims =
+      DimsAttr::get(b.getContext(), llvm::filter_to_vector(dims.getDims(), [](Dim dim) { return dim != Dim::Head; }));
+  auto load = LoadPagesOp::create(
+      b, loc, destination.getType(), pool.extract(b, loc, op.getPool()), pages.extract(b, loc, op.getTable()),
+      getValueOrCreateConstantIndexOp(b, loc, offsets[*dims.position(Dim::Seq)]), destination, poolDims);
+  return load->getResult(0);
+}
+
+/// Whether `op` computes each element of its result from fewer bits, such as a dequantization. It is then computed for
+/// each tile, which reads less memory than a copy of the whole result.
+static bool isExpansion(linalg::GenericOp op) {
+  if (!op || op->getNumResults() != 1 || !linalg::isElementwise(op) ||
+      !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() ||
+      op.payloadUsesValueFromOperand(op.getDpsInitOperand(0)))
+    return false;
+  int64_t bits = 0;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    AffineMap map = op.getMatchingIndexingMap(input);
+    if (map.getNumResults() == op.getNumLoops() && map.isPermutation())
+      bits += getElementTypeOrSelf(input->get()).getIntOrFloatBitWidth();
+  }
+  return bits < getElementTypeOrSelf(op.getResult(0)).getIntOrFloatBitWidth();
+}
+
+namespace {
+
+/// Computes tiles of operands.
+class TileEmitter : IndexEmitter {
+public:
+  TileEmitter(OpBuilder &b, Location loc, int64_t capacity) : IndexEmitter(b, loc), capacity(capacity) {}
+
+  KeyTile emit(Value operand, DimsAttr dims, const Slice &slice);
+
+private:
+  int64_t capacity;
+
+  Value emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice, unsigned seq,
+                      unsigned depth, Value destination);
+  std::pair<Value, AffineMap> emitInput(Value input, AffineMap map, ArrayRef<OpFoldResult> offsets, const Slice &slice,
+                                        unsigned seq, unsigned depth);
+};
+
+/// The part of an input of an expansion that a tile needs, and its indexing map by position and depth of the tile.
+std::pair<Value, AffineMap> TileEmitter::emitInput(Value input, AffineMap map, ArrayRef<OpFoldResult> offsets,
+                                                   const Slice &slice, unsigned seq, unsigned depth) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  Slice part;
+  SmallVector<AffineExpr> exprs;
+  for (AffineExpr expr : map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (dim && (dim.getPosition() == seq || dim.getPosition() == depth)) {
+      part.add(offsets[dim.getPosition()], slice.sizes[dim.getPosition()], one);
+      exprs.push_back(b.getAffineDimExpr(dim.getPosition() == seq ? 0 : 1));
+    } else {
+      part.addPosition(dim ? offsets[dim.getPosition()] : zero);
+    }
+  }
+  SmallVector<OpFoldResult> ignored(map.getNumResults(), zero);
+  Operation *source = findSource(*this, input, ignored).getDefiningOp();
+  if (auto paged = dyn_cast_or_null<PagedOp>(source)) {
+    // A scale for each position has depth 1.
+    unsigned position = *paged.getDims().position(Dim::Depth);
+    bool isPerPosition = part.dropped.test(position);
+    part.dropped.reset(position);
+    KeyTile tile = emit(input, paged.getDims(), part);
+    exprs = {b.getAffineDimExpr(0), isPerPosition ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(1)};
+    return {tile.tile, AffineMap::get(2, 0, exprs, b.getContext())};
+  }
+  return {part.extract(b, loc, input), AffineMap::get(2, 0, exprs, b.getContext())};
+}
+
+Value TileEmitter::emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice, unsigned seq,
+                                 unsigned depth, Value destination) {
+  SmallVector<Value> inputs;
+  SmallVector<AffineMap> maps;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    auto [part, map] = emitInput(input->get(), op.getMatchingIndexingMap(input), offsets, slice, seq, depth);
+    inputs.push_back(part);
+    maps.push_back(map);
+  }
+  maps.push_back(b.getMultiDimIdentityMap(2));
+  SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
+  auto tile = linalg::GenericOp::create(b, loc, destination.getType(), inputs, destination, maps, loops);
+  IRMapping mapping;
+  op.getRegion().cloneInto(&tile.getRegion(), mapping);
+  // Loop indices are absolute.
+  OpBuilder::InsertionGuard guard(b);
+  for (auto index : llvm::to_vector(tile.getBody()->getOps<linalg::IndexOp>())) {
+    b.setInsertionPoint(index);
+    unsigned dim = index.getDim();
+    Value first = getValueOrCreateConstantIndexOp(b, loc, offsets[dim]);
+    if (dim == seq || dim == depth)
+      first = add(first, linalg::IndexOp::create(b, loc, dim == seq ? 0 : 1).getResult());
+    index.replaceAllUsesWith(first);
+    index.erase();
+  }
+  return tile.getResult(0);
+}
+
+KeyTile TileEmitter::emit(Value operand, DimsAttr dims, const Slice &slice) {
+  SmallVector<OpFoldResult> offsets(slice.offsets);
+  Operation *source = findSource(*this, operand, offsets).getDefiningOp();
+  auto paged = dyn_cast_or_null<PagedOp>(source);
+  auto generic = dyn_cast_or_null<linalg::GenericOp>(source);
+  if (!(paged && paged.getDims() == dims) && !isExpansion(generic))
+    return {slice.extract(b, loc, operand), tileDims(dims)};
+  unsigned seq = *dims.position(Dim::Seq), depth = *dims.position(Dim::Depth);
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  Slice part;
+  part.add(zero, slice.sizes[seq], one);
+  part.add(zero, slice.sizes[depth], one);
+  SmallVector<OpFoldResult> sizes = {b.getIndexAttr(capacity), slice.sizes[depth]};
+  Value memory = tensor::EmptyOp::create(b, loc, sizes, getElementTypeOrSelf(operand));
+  Value destination = part.extract(b, loc, memory);
+  Value tile = paged ? emitPages(b, loc, paged, offsets, slice, destination)
+                     : emitExpansion(generic, offsets, slice, seq, depth, destination);
+  return {tile, DimsAttr::get(b.getContext(), {Dim::Seq, Dim::Depth})};
+}
+
+} // namespace
+
+KeyTile saccade::emitKeyTile(OpBuilder &b, Location loc, Value operand, DimsAttr dims, const Slice &slice,
+                             int64_t capacity) {
+  return TileEmitter(b, loc, capacity).emit(operand, dims, slice);
+}
