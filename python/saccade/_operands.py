@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from saccade import _arrays, _gpu
+from saccade import _arrays, _gpu, _program
 from saccade._arrays import Array
 
 # MLIR's names of the element types of torch and NumPy.
@@ -168,9 +168,25 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
     return element, kv_len
 
 
-def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str, str]:
-    """The element types of the cumulative sequence lengths."""
-    kind, elements = kind_of(q), []
+def check_page_table(page_table: Any, cu_seqlens_k: Any, q: Any) -> str:
+    """The element type of a page table."""
+    if cu_seqlens_k is not None:
+        raise TypeError("cu_seqlens_k is given, expected None: page_table and kv_len say where the keys of a sequence are")
+    check_kind("page_table", page_table, kind_of(q))
+    if page_table.ndim != 2:
+        raise TypeError(f"page_table has {_arrays.dimensions(page_table.ndim)}, expected 2: the pages of each sequence")
+    element = INTEGERS.get(dtype_name(page_table))
+    if element is None:
+        raise TypeError(f"page_table has element type {dtype_name(page_table)}, expected int32 or int64")
+    return element
+
+
+def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any, is_paged: bool = False) -> tuple[str, str | None]:
+    """The element types of the cumulative sequence lengths; None for the keys in pages."""
+    kind: Kind = kind_of(q)
+    elements: list[str] = []
+    if is_paged:
+        return check_cu_seqlens(cu_seqlens_q, cu_seqlens_q, q)[0], None
     for name, offsets, other in (("cu_seqlens_q", cu_seqlens_q, "cu_seqlens_k"),
                                  ("cu_seqlens_k", cu_seqlens_k, "cu_seqlens_q")):
         if offsets is None:
@@ -315,50 +331,57 @@ def check_outs(output: Any, lse: Any, kind: Kind) -> None:
 
 
 def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, ragged: tuple[Any, Any] | None,
-                 output: Any, lse: Any) -> None:
+                 output: Any, lse: Any, page_table: Any = None) -> None:
     """Checks ranks, element types and shapes. The compiled code makes the same checks, but reports them in its own
     terms."""
-    axes = {dim: axis for axis, dim in enumerate(layout)}
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if len(x.shape) != len(layout):
+    key_layout = _program.key_layout(layout, page_table is not None)
+    for name, x, dims in (("q", q, layout), ("k", k, key_layout), ("v", v, key_layout)):
+        if len(x.shape) != len(dims):
             found = f"{_arrays.dimensions(len(x.shape))}, {tuple(x.shape)}"
-            raise TypeError(f'{name} has {found}, expected {len(layout)}: layout "{layout}"')
+            pages = "" if page_table is None or name == "q" else ", where b are the pages"
+            raise TypeError(f'{name} has {found}, expected {len(dims)}: layout "{dims}"{pages}')
         if dtype_name(x) not in ELEMENTS:
             raise TypeError(f"{name} has element type {dtype_name(x)}, expected {', '.join(ELEMENTS)}")
         if dtype_name(x) != dtype_name(q):
             raise TypeError(f"{name} has element type {dtype_name(x)}, expected {dtype_name(q)}, that of q")
 
-    def same(name: str, dim: str, what: str, expected: int, whose: str) -> None:
-        x = {"k": k, "v": v}[name]
-        if dim in axes and x.shape[axes[dim]] != expected:
-            raise ValueError(f"{name} has {what} {x.shape[axes[dim]]}, expected {expected}, that of {whose}")
+    size, key, value = (dict(zip(dims, x.shape)) for dims, x in ((layout, q), (key_layout, k), (key_layout, v)))
 
-    size = {dim: q.shape[axis] for dim, axis in axes.items()}
-    if size["d"] < 1 or v.shape[axes["d"]] < 1:
+    def same(name: str, dim: str, what: str, expected: int, whose: str) -> None:
+        found = {"k": key, "v": value}[name].get(dim, expected)
+        if found != expected:
+            raise ValueError(f"{name} has {what} {found}, expected {expected}, that of {whose}")
+
+    if size["d"] < 1 or value["d"] < 1:
         raise ValueError(f"{'q' if size['d'] < 1 else 'v'} has head size 0, expected at least 1")
     same("k", "d", "head size", size["d"], "q")
-    if "b" in axes:
+    if page_table is not None:
+        same("v", "s", "page size", key["s"], "k")
+        if key["s"] < 1:
+            raise ValueError("k has page size 0, expected at least 1")
+    elif "b" in size:
         same("k", "b", "batch size", size["b"], "q")
         same("v", "b", "batch size", size["b"], "q")
-    if "h" in axes:
-        kv_heads = k.shape[axes["h"]]
-        same("v", "h", "head count", kv_heads, "k")
-        if size["h"] % kv_heads if kv_heads else size["h"]:
-            raise ValueError(f"q has {size['h']} heads, expected a multiple of the {kv_heads} heads of k")
-    same("v", "s", "length", k.shape[axes["s"]], "k")
+    if "h" in size:
+        same("v", "h", "head count", key["h"], "k")
+        if size["h"] % key["h"] if key["h"] else size["h"]:
+            raise ValueError(f"q has {size['h']} heads, expected a multiple of the {key['h']} heads of k")
+    same("v", "s", "length", key["s"], "k")
     batch = size.get("b", 1)
     if ragged:
         batch = max(ragged[0].shape[0] - 1, 0)
-        if ragged[0].shape[0] != ragged[1].shape[0]:
+        if ragged[1] is not None and ragged[0].shape[0] != ragged[1].shape[0]:
             raise ValueError(f"cu_seqlens_k has {ragged[1].shape[0]} offsets, expected {ragged[0].shape[0]}, as "
                              "many as cu_seqlens_q")
+    if page_table is not None and page_table.shape[0] != batch:
+        raise ValueError(f"page_table has {page_table.shape[0]} rows, expected {batch}: one for each sequence")
     if getattr(kv_len, "ndim", 0) and tuple(kv_len.shape) != (batch,):
         raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, expected ({batch},): one length per batch")
     if getattr(sink, "ndim", 0) and sink.shape[0] != size.get("h", 1):
         raise ValueError(f"sink has {sink.shape[0]} numbers, expected {size.get('h', 1)}: one for each head of q")
     name = "out" if lse is None else "out[0]"
     if output is not None:
-        size["d"] = v.shape[axes["d"]]
+        size["d"] = value["d"]
         _check_out(name, output, tuple(size[dim] for dim in layout), dtype_name(q), ", that of q")
     if lse is not None:
         element = "float64" if dtype_name(q) == "float64" else "float32"

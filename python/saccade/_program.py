@@ -29,7 +29,8 @@ class Spec:
     right: bool = False
     scale: bool = False  # given as an argument, otherwise 1/√head_dim
     kv_len: str | None = None  # "index" for a scalar, "i32" or "i64" for a tensor [batch]
-    ragged: tuple[str, str] | None = None  # element types of cu_seqlens_q and cu_seqlens_k, "i32" or "i64"
+    ragged: tuple[str, str | None] | None = None  # element types of cu_seqlens_q and cu_seqlens_k, "i32" or "i64"
+    pages: str | None = None  # the element type of the page table, "i32" or "i64"; k and v are page pools
     sink: str | None = None  # the element type, "f32" ...; with is_sink_number one scalar for all heads
     is_sink_number: bool = False
     lse: bool = False
@@ -46,15 +47,21 @@ class Spec:
         """The type of scores and sums."""
         return "f64" if self.element == "f64" else "f32"
 
+    @property
+    def key_layout(self) -> str:
+        """The dimensions of k and v. Page pools always have a dimension of pages."""
+        return key_layout(self.layout, self.pages is not None)
+
 
 def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
-    then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q, cu_seqlens_k, rate and seed of dropout that
-    the spec has. Its results: the output, the log-sum-exp, max and argmax. A part also takes the positions of the first
+    then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q, cu_seqlens_k, page_table, rate and seed of
+    dropout that the spec has. Its results: the output, the log-sum-exp, max and argmax. A part also takes the positions of the first
     query and key and the results of other parts, and its results are those over the keys of all, in the precision of
     scores."""
-    tensors = [(name, _tensor(spec, head_dim)) for name, head_dim in
-               (("q", spec.head_dim), ("k", spec.head_dim), ("v", spec.head_dim_v))]
+    tensors = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
+               (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
+                ("v", spec.head_dim_v, spec.key_layout))]
     regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask), ("weight", spec.weight))
                if region is not None]
     captures = [(f"{role}_{i}", type) for role, region in regions for i, type in enumerate(region.capture_types)]
@@ -65,7 +72,8 @@ def program(spec: Spec) -> str:
     sink = [("sink", spec.sink if spec.is_sink_number else f"tensor<?x{spec.sink}>")] if spec.sink else []
 
     offsets = [(name, f"tensor<?x{element}>") for name, element in
-               zip(("cu_seqlens_q", "cu_seqlens_k"), spec.ragged or ())]
+               zip(("cu_seqlens_q", "cu_seqlens_k"), spec.ragged or ()) if element]
+    pages = [("page_table", f"tensor<?x?x{spec.pages}>")] if spec.pages else []
 
     dropout = [("rate", "f32"), ("seed", spec.dropout)] if spec.dropout else []
 
@@ -75,8 +83,9 @@ def program(spec: Spec) -> str:
     more = [("lse", f"{rows}{spec.precision}")] if spec.lse else []
     more += [("max", f"{rows}{spec.precision}"), ("argmax", f"{rows}i64")] if spec.max else []
     results += [(name, f"{type}>") for name, type in more]
-    dims = f"[{','.join(spec.layout)}]"
-    clauses = [", ".join(f"%{name}{dims}" for name, _ in tensors)]
+    dims, key_dims = (f"[{','.join(layout)}]" for layout in (spec.layout, spec.key_layout))
+    keys = ("keys", "values") if spec.pages else ("k", "v")
+    clauses = [f"%q{dims}, {', '.join(f'%{name}{key_dims}' for name in keys)}"]
     read = captures + bounds
     if read:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
@@ -89,10 +98,12 @@ def program(spec: Spec) -> str:
     clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
-    inputs = tensors + captures + scale + bounds + length + sink + offsets + dropout
+    inputs = tensors + captures + scale + bounds + length + sink + offsets + pages + dropout
     before, after, returned = "", "", [name for name, _ in results]
+    for name, (pool, type) in zip(keys, tensors[1:]) if spec.pages else ():
+        before += f"  %{name} = attn.paged %{pool}{key_dims}, %page_table : {type}, {pages[0][1]} -> {type}\n"
     if spec.is_part:
-        before = "  %zero = arith.constant 0 : index\n"
+        before += "  %zero = arith.constant 0 : index\n"
         inputs += [("first_query", "index"), ("first_key", "index")]
         inputs += [(f"other_{name}", type) for name, type in results]
         after, returned = merge(spec.layout, *[type for _, type in results]), ["merged_out", "merged_lse"]
@@ -153,8 +164,13 @@ def region_key(role: str, region: Region) -> str:
     return f"{', '.join(region.capture_types)}\n{region.body(ARGUMENTS[role], names)}"
 
 
-def _tensor(spec: Spec, head_dim: int, element: str | None = None) -> str:
-    extents = "x".join(str(head_dim) if dim == "d" else "?" for dim in spec.layout)
+def key_layout(layout: str, is_paged: bool) -> str:
+    """The dimensions of k and v for those of q."""
+    return f"b{layout}" if is_paged and "b" not in layout else layout
+
+
+def _tensor(spec: Spec, head_dim: int, element: str | None = None, layout: str | None = None) -> str:
+    extents = "x".join(str(head_dim) if dim == "d" else "?" for dim in layout or spec.layout)
     return f"tensor<{extents}x{element or spec.element}>"
 
 

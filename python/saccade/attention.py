@@ -45,7 +45,7 @@ class _Plan:
             self.call = self.into = None
         else:
             self.call, self.into = function.tvm_ffi if may_use_tvm_ffi else function.into, function.into
-        self.axis, self.key_axis = spec.layout.index("d"), spec.layout.index("s")
+        self.axis, self.key_axis = spec.layout.index("d"), spec.key_layout.index("s")
         # None: the output has the shape of the query.
         self.head_dim_v = spec.head_dim_v if spec.head_dim_v != spec.head_dim else None
         self.row_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout]
@@ -95,6 +95,7 @@ def attention(
     kv_len: int | Array | None = None,
     cu_seqlens_q: Array | None = None,
     cu_seqlens_k: Array | None = None,
+    page_table: Array | None = None,
     sink: float | Array | None = None,
     dropout_p: float = 0,
     seed: int | Array | None = None,
@@ -143,6 +144,12 @@ def attention(
             that ascends from 0. Sequences may be empty and attend to themselves only: b is the sequence, and i, j,
             kv_len, `causal` and `window` are relative to it. Queries after the last sequence return 0.
         cu_seqlens_k: the same for k and v; both or neither are given.
+        page_table: a paged cache (docs/guides/decoding.md): k and v are pools of pages, [pages, KV heads, page size,
+            head_dim] in the default layout, [pages, page size, KV heads, head_dim] with cu_seqlens_q. An int32 or int64
+            tensor [batch, entries] of q's kind: the keys [i * page size, (i + 1) * page size) of batch b are in page
+            page_table[b, i]. Pages may be in any order and shared. Entries after kv_len are not read; another page
+            that is not in the pool is a ValueError. With cu_seqlens_q, without cu_seqlens_k, batch n is sequence n. It
+            has no gradient.
         sink: an extra score without key and value in the softmax of every row: a scalar, or a tensor [heads] of q's
             kind, of float32 (float64 for float64 inputs) or q's element type. `score`, `mask` and `weight` do not apply
             to it. -inf disables it.
@@ -198,13 +205,13 @@ def attention(
         raise _operands.unknown_option(unknown, attention.__kwdefaults__ or ())
     if is_compiling():
         return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
-                      kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
+                      kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, sink=sink,
                       dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout,
                       target=target, stream=stream, out=out)
     if _autograd.current() is None and _autograd.may_record(q, k, v, (score, weight, scale, sink)):
         return _autograd.record(
             attention, q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
-            kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink, dropout_p=dropout_p,
+            kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, sink=sink, dropout_p=dropout_p,
             seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream,
             out=out)
     gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
@@ -215,19 +222,19 @@ def attention(
     if gpu is not None and _gpu.is_foreign(q):
         return _gpu.call_with_views(
             attention, stream, q=q, k=k, v=v, score=score, mask=mask, weight=weight, scale=scale, causal=causal,
-            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
+            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, sink=sink,
             dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
             out=out)
     if type(q) is not _Tensor and gpu is None and _gpu.is_foreign(q):
         return _foreign.call_with_views(
             attention, q, {"score": score, "mask": mask, "weight": weight}, k=k, v=v, scale=scale, causal=causal,
-            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
+            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, sink=sink,
             dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
             out=out)
     tensors: tuple[Any, ...] = ()
     numbers: tuple[Any, ...] = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
-    alignment = sides = length = sink_kind = ragged = ragged_kind = heads = dropout = None
+    alignment = sides = length = sink_kind = ragged = ragged_kind = heads = dropout = pages = None
     if score is not None:
         if type(score) is Score:
             heads, score = score.heads, score.function
@@ -257,10 +264,14 @@ def attention(
     if sink is not None:
         sink_kind, sink = _operands.check_sink(sink, q)
         numbers += (sink,)
+    if page_table is not None:
+        pages = _operands.check_page_table(page_table, cu_seqlens_k, q)
     if cu_seqlens_q is not None or cu_seqlens_k is not None:
-        ragged_kind = _operands.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, q)
+        ragged_kind = _operands.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, q, pages is not None)
         ragged = cu_seqlens_q, cu_seqlens_k
-        numbers += ragged
+        numbers += ragged if pages is None else (cu_seqlens_q,)
+    if page_table is not None:
+        numbers += (page_table,)
     if seed is not None or dropout_p != 0:
         dropout, more = _operands.check_dropout(dropout_p, seed, q)
         numbers += more
@@ -275,15 +286,16 @@ def attention(
     recorder = _autograd.current()
     is_recorded = recorder is not None and recorder.is_needed(q, k, v, *tensors, *numbers)
     kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max,
-            dropout, score_key, mask_key, weight_key, target, gpu, is_recorded)
+            dropout, pages, score_key, mask_key, weight_key, target, gpu, is_recorded)
     try:
         axis = _axes[layout]
-        plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
+        plan = _plans[q.dtype, q.shape[axis], v.shape[axis if pages is None else _value_axis(layout)], kind]
         plan.was_used = True
     except (KeyError, IndexError, TypeError, AttributeError, RuntimeError):  # raised by nested tensors
         plan = None
     if plan is None:
-        plan = _make_plan(q, k, v, out, kv_len, sink, ragged, tensors, kind, score_region, mask_region, weight_region)
+        plan = _make_plan(q, k, v, out, kv_len, sink, ragged, tensors, kind, score_region, mask_region, weight_region,
+                          page_table)
     output, lse = (None, None) if out is None else _operands.split_out(out, return_lse)
 
     # The compiled code cannot check these properties. Subclasses and other types take the full check.
@@ -296,8 +308,11 @@ def attention(
         _operands.check_outs(output, lse, plan.kind)
     call = plan.call if stream is None else functools.partial(plan.into, stream=stream)
     try:
-        if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:  # type: ignore[operator]
-            raise ValueError(f"kv_len is {kv_len}, expected 0 to {k.shape[plan.key_axis]}, the length of k")
+        if length == "index":
+            keys = k.shape[plan.key_axis] * (1 if page_table is None else page_table.shape[1])
+            if not 0 <= kv_len <= keys:  # type: ignore[operator]
+                whose = "the length of k" if page_table is None else "the positions of page_table"
+                raise ValueError(f"kv_len is {kv_len}, expected 0 to {keys}, {whose}")
         if is_recorded:
             if out is not None or stream is not None:
                 raise ValueError(f"{'out' if out is not None else 'stream'} is given, expected None: an input requires "
@@ -327,13 +342,18 @@ def attention(
     except Exception as error:
         # Report the error in terms of the caller's arguments if possible.
         _operands.check_kinds(q, k, v)
-        _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, *_operands.split_out(out, return_lse))
+        _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, *_operands.split_out(out, return_lse), page_table)
         functions = (("score", score, score_region), ("mask", mask, mask_region), ("weight", weight, weight_region))
         _reword(error, tensors, functions, type(out) is tuple)
         raise
     if out is not None and plan.is_torch:
         _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple
     return result
+
+
+def _value_axis(layout: str) -> int:
+    """The axis of the head dimension in page pools."""
+    return _program.key_layout(layout, True).index("d")
 
 
 def _fits(out: Any, results: Any) -> bool:
@@ -380,6 +400,8 @@ def _reword(error: Exception, tensors: tuple[Any, ...], functions: _Functions, i
         raise ValueError(f"{name}, which {role} reads by {reader}, {how} it: {rest}") from None
     if found := re.search(r"op ((?:cu_seqlens_[qk]|kv_len) (?:has|is|exceeds) .*)", str(error)):
         raise ValueError(found[1]) from None
+    if found := re.search(r"'attn.paged' op (.*)", str(error)):
+        raise ValueError(f"page_table {found[1]}") from None
     if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
         name, problem = found.groups()
         names = {"output": "out[0]", "lse": "out[1]"} if is_pair else {"output": "out"}
@@ -416,8 +438,8 @@ def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = 
     if mask is not None:
         mask_region, mask_key, more = _read("mask", mask, q)
         tensors += more
-    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, score_key, mask_key, None, None,
-            gpu, False)
+    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, None, score_key, mask_key, None,
+            None, gpu, False)
     plan = _plans.get((q.dtype, q.shape[3], v.shape[3], kind))
     if plan is None:
         plan = _make_plan(q, k, v, None, None, None, None, tensors, kind, score_region, mask_region, None)
@@ -425,23 +447,28 @@ def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = 
 
 
 def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, ragged: Any, tensors: tuple[Any, ...],
-               kind: tuple[Any, ...], score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
+               kind: tuple[Any, ...], score: Region | None, mask: Region | None, weight: Region | None,
+               page_table: Any = None) -> _Plan:
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
-    (layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, dropout, *_, target,
-     gpu, is_recorded) = kind
+    (layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, dropout, pages,
+     *_, target, gpu, is_recorded) = kind
     axis = _operands.check_layout(layout, ragged is not None)
     kinds = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
     output, lse = _operands.split_out(out, return_lse)
     _operands.check_outs(output, lse, kinds)
-    _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, output, lse)
+    _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, output, lse, page_table)
+    value_axis = axis if pages is None else _value_axis(layout)
+    if pages and is_recorded:
+        raise ValueError("page_table is given, expected None: an input requires grad, and a paged cache has no "
+                         "gradient")
     sink_element, is_sink_number = sink_kind or (None, False)
     spec = _program.Spec(
-        element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[axis], head_dim_v=v.shape[axis],
+        element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[axis], head_dim_v=v.shape[value_axis],
         layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale,
         kv_len=length, ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse,
-        max=return_max, dropout=dropout, score=score, mask=mask, weight=weight,
+        max=return_max, dropout=dropout, pages=pages, score=score, mask=mask, weight=weight,
     )  # fmt: skip
     # The operator of a recorded call compiles the program that it calls.
     function = None if is_recorded else _compile(_program.program(spec), target, gpu)
@@ -450,7 +477,7 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
     if kinds[0]:
         _Tensor = _arrays.torch_module().Tensor
     _axes[layout] = axis
-    _remember((q.dtype, q.shape[axis], v.shape[axis], kind), plan)
+    _remember((q.dtype, q.shape[axis], v.shape[value_axis], kind), plan)
     return plan
 
 
