@@ -64,11 +64,15 @@ def read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tup
         if found and region.is_reusable:
             _keep((role, precision, is_torch, found.key), found, region, text)
     arrays = captures[: len(region.capture_sources)]
+    check = (_gpu if is_on_gpu else _arrays).check_tensor
     try:
-        are_torch = tuple([(_gpu if is_on_gpu else _arrays).check_tensor(role, array) for array in arrays])
+        are_torch = tuple([check(role, array) for array in arrays])
     except (TypeError, ValueError):
         trace(function, role, precision, device, prefers_torch=is_torch)  # reports which one it is
-        raise
+        if role != "mask" or not is_torch:
+            raise
+        with _arrays.torch_module().no_grad():  # a mask has no gradient
+            are_torch = tuple([check(role, array) for array in arrays])
     return region, (text, are_torch), captures
 
 

@@ -290,13 +290,46 @@ TRANSFORMS = {
 data = [x.detach() for x in (q, k, v)]
 
 
+TRANSFORMED = {
+    "attention": lambda *x: saccade.attention(*x, causal="top_left"),
+    "scaled_dot_product_attention": lambda *x: ours(*x, is_causal=True),
+    "flex_attention": lambda *x: saccade.torch.flex_attention(*x, block_mask=lambda b, h, i, j: i >= j),
+    "enabled": lambda *x: enabled(*x, is_causal=True),
+}
+
+
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_transforms_of_torch_func(name):
-    results = [TRANSFORMS[name](lambda *x: f(*x).sin().sum())
-               for f in (lambda *x: saccade.attention(*x, causal="top_left"), lambda *x: exact(*x, is_causal=True))]
+@pytest.mark.parametrize("function", TRANSFORMED.values(), ids=TRANSFORMED)
+def test_transforms_of_torch_func(function, name):
+    results = [TRANSFORMS[name](lambda *x: f(*x).sin().sum()) for f in (function, lambda *x: exact(*x, is_causal=True))]
     found, expected = [x if isinstance(x, tuple) else (x,) for x in results]
     for x, y in zip(found, expected, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, torch.func.grad], ids=["vmap", "vmap of grad"])
+def test_vmap_keeps_the_bits_of_dropout(transform):
+    q, k, v = data
+
+    def loss(x):
+        return saccade.attention(x, k, v, dropout_p=0.5, seed=3).sin().sum()
+
+    both = torch.stack([q, -q])
+    torch.testing.assert_close(torch.func.vmap(transform(loss))(both), torch.stack([transform(loss)(x) for x in both]))
+
+
+def test_a_mask_that_reads_a_tensor_with_a_gradient_passes_none():
+    threshold = leaf(7)
+
+    def call(query):
+        return saccade.attention(query, k.detach(), v.detach(), mask=lambda b, h, i, j: threshold[j] > 0)
+
+    for _ in range(2):
+        assert not call(q.detach()).requires_grad
+    expected, = torch.autograd.grad(exact(q, k, v, (threshold > 0).expand(5, 7)).sum(), q)
+    found = torch.autograd.grad(call(q).sum(), (q, threshold), allow_unused=True)
+    torch.testing.assert_close(found[0], expected, rtol=1e-11, atol=1e-11)
+    assert found[1] is None or not found[1].any()
 
 
 def test_captured_tensors_in_transforms():

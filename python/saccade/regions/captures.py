@@ -30,8 +30,9 @@ class Captures:
         name = f"{self.traced.name_of(array)}, captured by the {self.traced.title},"
         torch = sys.modules.get("torch")
         try:
-            # Tracing runs without grad mode; the caller's mode applies here.
-            with torch.set_grad_enabled(self.needs_grad) if torch else contextlib.nullcontext():
+            # Tracing runs without grad mode; the caller's mode applies here. A mask has no gradient.
+            has_grad = self.needs_grad and self.traced.role != "mask"
+            with torch.set_grad_enabled(has_grad) if torch else contextlib.nullcontext():
                 (_arrays if self.traced.device == "cpu" else _gpu).check_tensor(name, array)
         except (TypeError, ValueError) as error:
             raise self.traced.refuse(error) from None

@@ -62,10 +62,10 @@ def jvp_rule(operator: Any, info: Any, in_dims: Any, tangents: Any, has_lse: Any
 
 
 def _is_joinable(program: str, layout: str) -> bool:
-    """Whether a mapped dimension can be joined with the batch: no function reads the index of the batch, and no length
-    belongs to it."""
+    """Whether a mapped dimension can be joined with the batch: no function and no dropout reads the index of the batch,
+    and no length belongs to it."""
     reads = len(_FUNCTION.findall(program)) - len(_REGION.findall(program))
-    return "b" in layout and not reads and "kv_len(%kv_len : tensor" not in program
+    return "b" in layout and not reads and "kv_len(%kv_len : tensor" not in program and " dropout(" not in program
 
 
 def _join(x: torch.Tensor, dim: int | None, size: int, axis: int) -> torch.Tensor:

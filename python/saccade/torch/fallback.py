@@ -132,6 +132,11 @@ def in_forward_mode() -> bool:
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
+def may_record() -> bool:
+    """Whether `records_grad` may be true of some tensors."""
+    return torch.is_grad_enabled() or in_forward_mode() or torch._C._are_functorch_transforms_active()
+
+
 def has_tangent(*tensors: Any) -> bool:
     """Whether one of these has a tangent; those that are not tensors have none."""
     return in_forward_mode() and any([isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None
@@ -144,13 +149,13 @@ def requires_grad(*tensors: Any) -> bool:
 
 
 def records_grad(*tensors: Any) -> bool:
-    """Whether PyTorch records gradients of a call, or pushes tangents forward. Refuses those that are not computed by
-    Saccade."""
+    """Whether operators must compute a call: PyTorch records its gradients or pushes tangents forward, or a transform
+    of torch.func sees it. Refuses those that are not computed by Saccade."""
     is_pushed = has_tangent(*tensors)
     if is_pushed and any(isinstance(x, torch.Tensor) and x.is_cuda for x in tensors):
         raise Refused(Kind.TRAINING, "a tensor on a GPU has a tangent")
     return is_pushed or requires_grad(*tensors) or any(
-        [isinstance(x, torch.Tensor) and _is_differentiated(x) for x in tensors])
+        [isinstance(x, torch.Tensor) and _is_transformed(x) for x in tensors])
 
 
 def readable(name: str, x: Any) -> torch.Tensor:
@@ -162,7 +167,7 @@ def readable(name: str, x: Any) -> torch.Tensor:
         raise Refused(Kind.INPUT, f"{name} is a {kind} tensor, expected a dense one")
     if not x.is_cpu and not x.is_cuda:
         raise Refused(Kind.INPUT, f"{name} is on {x.device.type}, expected cpu or cuda")
-    if _is_differentiated(x):
+    if _is_transformed(x):
         return x  # an operator gets it
     if x.is_neg():
         x = x.resolve_neg()
@@ -176,14 +181,22 @@ def readable(name: str, x: Any) -> torch.Tensor:
     return x
 
 
-def _is_differentiated(x: torch.Tensor) -> bool:
-    """Whether a transform of torch.func differentiates x, and none maps it."""
+def is_mapped(x: Any) -> bool:
+    """Whether a `vmap` of torch.func maps x."""
     functorch = torch._C._functorch
-    if not functorch.is_gradtrackingtensor(x):
-        return False
     while functorch.is_gradtrackingtensor(x):
         x = functorch.get_unwrapped(x)
-    return not functorch.is_batchedtensor(x)
+    return bool(functorch.is_batchedtensor(x))
+
+
+def _is_transformed(x: torch.Tensor) -> bool:
+    """Whether transforms of torch.func differentiate or map x, and none makes it functional."""
+    functorch = torch._C._functorch
+    if not functorch.is_functorch_wrapped_tensor(x):
+        return False
+    while functorch.is_gradtrackingtensor(x) or functorch.is_batchedtensor(x):
+        x = functorch.get_unwrapped(x)
+    return not functorch.is_functorch_wrapped_tensor(x)
 
 
 def _check_on_gpu(name: str, x: torch.Tensor) -> None:

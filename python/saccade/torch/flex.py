@@ -18,7 +18,7 @@ from saccade.torch.fallback import (
     Refused,
     autocast,
     check_visible,
-    in_forward_mode,
+    may_record,
     readable,
     records_grad,
     resolve,
@@ -105,7 +105,7 @@ def compute(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask:
         if not isinstance(x, torch.Tensor):
             raise Refused(Kind.INPUT, f"found a {type(x).__name__}, expected a torch.Tensor")
     mask_mod = getattr(block_mask, "mask_mod", block_mask)
-    is_recorded = (torch.is_grad_enabled() or in_forward_mode()) and records_grad(
+    is_recorded = may_record() and records_grad(
         query, key, value, *_captured(score_mod), *_captured(mask_mod))
     query, key, value = autocast(query, key, value)
     query, key, value = readable("query", query), readable("key", key), readable("value", value)

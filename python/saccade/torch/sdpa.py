@@ -23,6 +23,7 @@ from saccade.torch.fallback import (
     check_visible,
     dispatch_modes,
     in_forward_mode,
+    is_mapped,
     is_tracing,
     readable,
     records_grad,
@@ -264,6 +265,8 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     tensors = [query, key, value, *(() if attn_mask is None else (attn_mask,))]
     if not 0 <= dropout_p <= 1:
         raise Refused(Kind.INPUT, f"dropout_p is {dropout_p}, expected 0 to 1")
+    if dropout_p and any(map(is_mapped, tensors)):  # the bits that PyTorch's `randomness` asks for are unknown here
+        raise Refused(Kind.INPUT, "dropout_p is not 0, and vmap maps a tensor")
     is_recorded = records_grad(*tensors)
     names = ("query", "key", "value", "attn_mask")
     query, key, value, *masks = [readable(name, x) for name, x in zip(names, tensors)]
