@@ -198,6 +198,11 @@ def test_errors_of_functions():
         ours(Q, K, V, score=lambda s, b, h, i, j: s if i > j else -s)
     with pytest.raises(saccade.TraceError, match="value of an array that JAX traces"):
         jax.jit(lambda t: ours(Q, K, V, score=lambda s, b, h, i, j: s + t.sum()))(jnp.ones(3))
+    for function in (jax.lax.exp, jax.nn.gelu):
+        with pytest.raises(saccade.TraceError, match=r"calls a function of JAX on .*score=lambda"):
+            ours(Q, K, V, score=lambda s, b, h, i, j, f=function: f(s))
+    with pytest.raises(saccade.TraceError, match=r"calls a function of JAX on .*jax\.scipy\.special\.erf"):
+        ours(Q, K, V, score=lambda s, b, h, i, j: jax.scipy.special.erf(s))
     with pytest.raises(TypeError, match="expected arrays with elements"):
         ours(Q[:0], K[:0], V[:0], score=lambda s, b, h, i, j: s)
     with pytest.raises(TypeError, match="give it as mask"):

@@ -50,8 +50,19 @@ class _Names(types.ModuleType):
         return getattr(jnp, name) if found is None or isinstance(getattr(jnp, name, None), type) else found
 
 
-_NN = types.SimpleNamespace(sigmoid=lambda x: 1 / (1 + np.exp(-x)), relu=lambda x: np.maximum(x, 0),
-                            softplus=lambda x: np.logaddexp(x, 0), silu=lambda x: x / (1 + np.exp(-x)))
+class _Package(types.ModuleType):
+    """A package of JAX for a traced function, with other values of some names."""
+
+    def __init__(self, package: types.ModuleType, **others: Any):
+        super().__init__(package.__name__)
+        self.__dict__.update(others, _package=package)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_package"], name)
+
+
+_NN = _Package(jax.nn, sigmoid=lambda x: 1 / (1 + np.exp(-x)), relu=lambda x: np.maximum(x, 0),
+               softplus=lambda x: np.logaddexp(x, 0), silu=lambda x: x / (1 + np.exp(-x)))
 
 
 def _numpy_function(x: Any) -> Any:
@@ -72,7 +83,7 @@ def replaced(function: Callable[..., Any], originals: dict[int, tuple[Any, Any]]
         if x is jax.nn:
             return _NN
         if x is jax:
-            return types.SimpleNamespace(numpy=_Names(), nn=_NN)
+            return _Package(jax, numpy=_Names(), nn=_NN)
         if not isinstance(x, jax.Array):
             return _numpy_function(x)
         if isinstance(x, jax.core.Tracer):

@@ -7,6 +7,7 @@ arrays are replaced by proxies as well; see rebuild.py.
 from __future__ import annotations
 
 import operator
+import traceback
 from collections.abc import Iterable
 from typing import Any, NoReturn, cast
 
@@ -44,11 +45,24 @@ class Tracer:
             result = function(*arguments)
         except ValueError as error:
             if "read-only" not in str(error):
+                self.refuse_library(error)
                 raise
             raise self.traced.error(f"changes an array ({error}): it may only read what it captures", error) from error
+        except TypeError as error:
+            if not isinstance(error, TraceError):
+                self.refuse_library(error)
+            raise
         if isinstance(result, (Value, CapturedArray)):
             return self.operand(result)
         return result.item() if isinstance(result, np.generic) else result
+
+    def refuse_library(self, error: Exception) -> None:
+        """Raises an error with the function's line for one of a function of JAX, which gets proxies."""
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if (frame.f_globals.get("__name__") or "").partition(".")[0] == "jax":
+            raise self.traced.error("calls a function of JAX on positions or scores, which regions do not support: use "
+                                    "arithmetic, comparisons, functions of jax.numpy and reads of single elements of "
+                                    "captured arrays", error) from error
 
     def read_list(self, numbers: NumberList, index: Any) -> Any:
         """An element of a list of numbers at a position."""

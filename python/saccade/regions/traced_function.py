@@ -200,13 +200,13 @@ def names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names), tuple(attributes)
 
 
-_LIBRARIES = {"torch", "numpy", "math", "operator", "functools", "builtins", "itertools", "typing", "cmath",
+_LIBRARIES = {"torch", "numpy", "jax", "math", "operator", "functools", "builtins", "itertools", "typing", "cmath",
               "_operator", "_functools"}  # fmt: skip
 
 
 def is_library(x: Any) -> bool:
-    """Whether a module, function or class belongs to Python, torch or NumPy and is assumed constant. Functions with a
-    closure, such as wrappers of user functions, do not."""
+    """Whether a module, function or class belongs to Python, torch, NumPy or JAX and is assumed constant. Functions
+    with a closure, such as wrappers of user functions, do not."""
     if isinstance(x, types.FunctionType):
         name = x.__globals__.get("__name__") or ""  # functools.wraps copies __module__
     else:
@@ -215,11 +215,11 @@ def is_library(x: Any) -> bool:
 
 
 def _place(frames: list[tuple[types.FrameType, int]]) -> str:
-    """The user's source line: the innermost frame outside of saccade, torch and NumPy."""
+    """The user's source line: the innermost frame outside of saccade, torch, NumPy and JAX."""
     for frame, number in frames:
         file = frame.f_code.co_filename
         package = (frame.f_globals.get("__name__") or "").partition(".")[0]
-        if not file.startswith(_PACKAGE_DIR) and package not in ("torch", "numpy", "concurrent", "threading"):
+        if not file.startswith(_PACKAGE_DIR) and package not in ("torch", "numpy", "jax", "concurrent", "threading"):
             return _line(file, number)
     return ""
 
