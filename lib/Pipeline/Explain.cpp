@@ -32,6 +32,7 @@ static constexpr int64_t pictureWidth = 32, pictureHeight = 16;
 struct Explanation::Attention {
   std::string title;
   Location loc;
+  std::string prefix; ///< of the names of its kernels
   std::vector<std::string> kernels, lines;
 };
 
@@ -329,6 +330,7 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
       KnownSizes known(op, name, names, report->sizes, report->isUsed);
       report->attentions.push_back({("attention in '" + name + "'").str() + placeOf(op.getLoc()),
                                     op.getLoc(),
+                                    name.str() + ".",
                                     {},
                                     AttentionReport(op, known, *options.target, options.device).write()});
     });
@@ -348,13 +350,17 @@ void Explanation::addKernels(ModuleOp compiled) {
     if (!family || !name)
       return;
     std::string line = (name.getValue() + ": kernel family " + family.getValue()).str();
-    bool isFound = false;
+    SmallVector<Attention *> found;
     for (Attention &attention : attentions)
-      if (attention.loc == op->getLoc()) {
-        attention.kernels.push_back(line);
-        isFound = true;
-      }
-    if (!isFound)
+      if (attention.loc == op->getLoc())
+        found.push_back(&attention);
+    // Functions that are derived from one have attentions at the same place.
+    auto isOther = [&](Attention *each) { return !name.getValue().starts_with(each->prefix); };
+    if (!llvm::all_of(found, isOther))
+      llvm::erase_if(found, isOther);
+    for (Attention *attention : found)
+      attention->kernels.push_back(line);
+    if (found.empty())
       otherKernels.push_back(line);
   });
 }

@@ -53,8 +53,9 @@ class Warning(UserWarning):
     again and again, and calls that another library computes instead."""
 
 
-# Packages whose functions call Saccade for the user.
-_CALLERS = frozenset({"saccade", "torch", "transformers", "jax", "functools", "contextlib"})
+# Packages whose functions call Saccade for the user, and those that run its modules when they are imported.
+_CALLERS = frozenset({"saccade", "torch", "transformers", "jax", "functools", "contextlib", "importlib",
+                      "_frozen_importlib", "_frozen_importlib_external"})
 
 
 def warn(message: str) -> None:

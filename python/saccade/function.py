@@ -81,10 +81,10 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """For example "attend(q: tensor<?x64xf32>, n: index) -> tensor<?x64xf32>"."""
-        inputs = ", ".join(f"{value.name}: {value.type}" for value in self.inputs)
-        results = ", ".join(value.type for value in self.results)
-        return f"{self.name}({inputs}) -> {results if len(self.results) == 1 else f'({results})'}"
+        """For example "attend(q: tensor<?x64xf32>, n: index) -> tensor<?x64xf32>"; several results have names."""
+        inputs, results = [", ".join(f"{value.name}: {value.type}" for value in values)
+                           for values in (self.inputs, self.results)]
+        return f"{self.name}({inputs}) -> {self.results[0].type if len(self.results) == 1 else f'({results})'}"
 
     def __repr__(self) -> str:
         return f"<saccade.Function {self.signature}>"

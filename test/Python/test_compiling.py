@@ -105,6 +105,16 @@ def test_a_function_has_a_signature(module):
     assert module.second.results[0].dtype == "float64"
 
 
+def test_several_results_have_names_in_a_signature():
+    program = saccade.compile("""
+        func.func @f(%q: tensor<?x16xf32>, %k: tensor<?x16xf32>) -> (tensor<?x16xf32>, tensor<?xf32>) {
+          %o, %lse = attn.attention %q[s,d], %k[s,d], %k[s,d] lse
+            : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> (tensor<?x16xf32>, tensor<?xf32>)
+          return %o, %lse : tensor<?x16xf32>, tensor<?xf32>
+        }""")
+    assert program.f.signature.endswith(" -> (output: tensor<?x16xf32>, lse: tensor<?xf32>)")
+
+
 def test_a_missing_function_is_refused(module):
     refused(AttributeError, ["no public function 'third'", "it has: first, second"], getattr, module, "third")
     refused(KeyError, ["no public function 'third'", "it has: first, second"], lambda: module["third"])

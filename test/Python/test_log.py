@@ -55,7 +55,7 @@ def test_a_step_that_raises_is_not_logged(caplog):
 
 @pytest.mark.parametrize(("value", "shows_hits", "expected"), [
     ("debug", True, "saccade: compiled attend of <program> for host: "), ("INFO", False, ""), ("0", False, ""),
-    ("loud", False, "Warning: the environment variable SACCADE_LOG is 'loud', expected 'debug' or 'info'"),
+    ("loud", False, "<string>:1: Warning: the environment variable SACCADE_LOG is 'loud', expected 'debug' or 'info'"),
 ])  # fmt: skip
 def test_the_variable_shows_messages(value, shows_hits, expected, monkeypatch):
     monkeypatch.setenv("SACCADE_LOG", value)
