@@ -159,3 +159,9 @@ def test_second_derivatives_are_refused():
     gradient, = torch.autograd.grad(saccade.linear_attention(q, k, v).square().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
+
+
+def test_transforms_of_torch_func_are_refused():
+    q, k, v = torch.randn(3, 1, 2, 5, 4)
+    with pytest.raises(NotImplementedError, match=r"linear_attention: transforms of torch\.func are not supported"):
+        torch.func.grad(lambda x: saccade.linear_attention(x, k, v).sum())(q)

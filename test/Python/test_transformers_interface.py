@@ -11,6 +11,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers_families import FAMILIES, inputs_of
 
 import saccade.transformers
+from saccade.dropout import dropout_mask
 from saccade.transformers import attention_forward
 
 BATCH, HEADS, KV_HEADS, QUERIES, KEYS, SIZE = 2, 4, 2, 6, 9, 16
@@ -139,10 +140,35 @@ def test_training(name):
     assert (results[1] - results[0]).norm() < 1e-4 * results[0].norm()
 
 
-def test_dropout(qkv):
-    with pytest.warns(saccade.Warning, match="dropout is not supported") as warned:
-        found, _ = attention_forward(module(), *qkv, None, dropout=0.5)
-    assert warned[0].filename == __file__
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_dropout(qkv, is_recorded):
+    """The weights that a seed of PyTorch's generator determines are dropped, forward and backward."""
+    sinks = torch.randn(HEADS)
+    results = []
+    for function in (attention_forward, _with_dropped_weights):
+        torch.manual_seed(7)
+        with torch.set_grad_enabled(is_recorded):
+            given = [x.clone().requires_grad_(is_recorded) for x in qkv]
+            output, _ = function(module(), *given, None, dropout=0.25, s_aux=sinks)
+            results.append([output, *(torch.autograd.grad(output.square().sum(), given) if is_recorded else ())])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def _with_dropped_weights(_, q, k, v, mask, *, dropout, s_aux):
+    seed = int(torch.randint(-(2**63), 2**63 - 1, (), dtype=torch.int64))
+    k, v = (x.repeat_interleave(HEADS // KV_HEADS, 1) for x in (k, v))
+    scores = q @ k.mT / SIZE**0.5
+    rows = torch.cat([scores, s_aux.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)], -1)
+    kept = torch.from_numpy(dropout_mask(tuple(scores.shape), dropout, seed).copy())
+    return (rows.softmax(-1)[..., :-1] * kept / (1 - dropout) @ v).transpose(1, 2), None
+
+
+def test_dropout_under_compile_is_that_of_pytorch(qkv):
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda *x: attention_forward(module(), *x, None, dropout=0.5)[0], backend="eager")
+    with pytest.warns(saccade.Warning, match="dropout is not supported under torch.compile"):
+        found = compiled(*qkv)
     assert not torch.allclose(found, attention_forward(module(), *qkv, None)[0], atol=1e-2)
 
 
@@ -177,12 +203,14 @@ def test_not_supported(qkv, name):
         attention_forward(module(), *qkv, None, **{name: torch.zeros(1)})
 
 
-def test_torch_compile():
-    """Compiled code ends its graph at the call; results do not change."""
-    family = FAMILIES["mistral"]
+@pytest.mark.parametrize(("name", "fullgraph"), [("llama", True), ("mistral", False)])
+def test_torch_compile(name, fullgraph):
+    """Each call is an operator of the graph, which masks of sliding windows end; results do not change."""
+    family = FAMILIES[name]
     model, given = family.build(), inputs_of(family, "left")
     model.set_attn_implementation("saccade")
     expected = model(**given).logits
-    found = torch.compile(model, backend="eager")(**given).logits
+    torch._dynamo.reset()
+    found = torch.compile(model, backend="eager", fullgraph=fullgraph)(**given).logits
     mask = given["attention_mask"].bool()
     assert torch.allclose(found[mask], expected[mask], atol=1e-5)

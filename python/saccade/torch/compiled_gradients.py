@@ -66,6 +66,8 @@ class Differentiable:
         if len(inputs) != len(self._names):
             raise TypeError(f"{self.function.name} takes {len(self._names)} arguments ({', '.join(self._names)}), "
                             f"found {len(inputs)}")
+        if any([isinstance(x, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(x) for x in inputs]):
+            raise NotImplementedError(f"{self.function.name}: transforms of torch.func are not supported")
         if has_tangent(*inputs):
             return self._push(inputs)
         results = _Call.apply(self, *inputs)

@@ -281,7 +281,7 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
         from saccade.torch.recorded import attend  # imported late: it imports this module
 
         result = attend(query, key, value, mask, causal, None if scale is None else float(scale), enable_gqa,
-                        lead, kv_heads, _dropout(dropout_p))
+                        lead, kv_heads, draw_dropout(dropout_p))
         return result if _keeps_strides(query, key, value, mask) else result.contiguous()
     shape = (*lead, extents[0], extents[2])
     is_plain = tuple(query.shape[:-2]) == lead and key.dim() == value.dim() == 4 and key.shape[0] == value.shape[0] == (
@@ -300,11 +300,11 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     whole = output if output.dim() >= 4 else output.view(*lead, extents[0], extents[2])
     query, key, value = [x if x.shape[:-2] == expected else x.expand(*expected, *x.shape[-2:])
                          for x, expected in ((query, lead), (key, kv_lead), (value, kv_lead))]
-    _fill(query, key, value, mask, causal, None if scale is None else float(scale), whole, _dropout(dropout_p))
+    _fill(query, key, value, mask, causal, None if scale is None else float(scale), whole, draw_dropout(dropout_p))
     return output
 
 
-def _dropout(dropout_p: float) -> tuple[float, int] | None:
+def draw_dropout(dropout_p: float) -> tuple[float, int] | None:
     """The probability and a seed from PyTorch's default generator; None without dropout."""
     if not dropout_p:
         return None
@@ -379,7 +379,7 @@ def _fill(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: tor
                 if mask is not None and mask.dim() == query.dim():
                     part = mask[0 if mask.shape[0] == 1 else n]
                 # Positions are those of the part, so each part needs a seed.
-                mine = dropout if dropout is None or n == 0 else _dropout(dropout[0])
+                mine = dropout if dropout is None or n == 0 else draw_dropout(dropout[0])
                 _fill(query[n], key[n], value[n], part, causal, scale, output[n], mine)
             return
         query, key, value, mask, output = joined

@@ -11,6 +11,7 @@ from transformers.generation.continuous_batching.cache import PagedAttentionCach
 from saccade import errors, scores
 from saccade.attention import attention
 from saccade.torch.fallback import autocast, requires_grad, warn_once
+from saccade.torch.sdpa import draw_dropout
 from saccade.transformers import reference
 from saccade.transformers.masks import StructuredMask
 
@@ -45,7 +46,8 @@ def attention_forward(
         attention_mask: a StructuredMask, a boolean (true: attends) or additive tensor that broadcasts to [batch, heads,
             queries, keys] and may have more keys, or None. With None, attention is causal if `is_causal` is set and
             there is more than one query: query i attends to the keys up to i.
-        dropout: the dropout probability of the weights, 0 except in training.
+        dropout: the dropout probability of the weights, 0 except in training. Each call draws its seed from PyTorch's
+            default generator. PyTorch computes calls with dropout in functions that it compiles.
         scaling: the factor of scores, 1/sqrt(head_dim) by default.
         position_bias: added to the scores, broadcasts to [batch, heads, queries, keys].
         softcap: scores become softcap * tanh(score / softcap) before biases and masks.
@@ -74,9 +76,10 @@ def attention_forward(
     # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
     is_exporting = is_exporting or torch.jit.is_tracing()
-    if is_exporting or dropout:
+    is_compiled_dropout = dropout > 0 and torch.compiler.is_compiling()
+    if is_exporting or is_compiled_dropout:
         if not is_exporting:
-            _fall_back("dropout is not supported: eval() avoids it")
+            _fall_back("dropout is not supported under torch.compile: eval() avoids it")
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
         elif isinstance(attention_mask, StructuredMask):
@@ -114,6 +117,8 @@ def attention_forward(
         options["sink"] = sink if sink.dtype == query.dtype else sink.float()
     if scaling is not None:
         options["scale"] = scaling
+    if (drawn := draw_dropout(dropout)) is not None:
+        options["dropout_p"], options["seed"] = drawn
     if is_recorded or torch.compiler.is_compiling():
         result: Any = attention(query, key, value, **options)
         return result.transpose(1, 2).contiguous(), None

@@ -1,4 +1,5 @@
-"""Attention in PyTorch's operators, for calls that need gradients or dropout."""
+"""Attention in PyTorch's operators, for calls that torch.export records, and those with dropout that torch.compile
+traces."""
 
 from __future__ import annotations
 
