@@ -28,7 +28,10 @@ _ARITHMETIC = frozenset({"__add__", "__radd__", "__iadd__", "add", "add_"})
 
 
 def _free_variables(function: Any, code: CodeType) -> dict[str, Any] | None:
-    """The free variables of a closure with the given code; None for other functions."""
+    """The free variables of a closure with the given code; None for other functions, and under Dynamo, which has no
+    contents of cells: the functions are traced there."""
+    if torch.compiler.is_dynamo_compiling():
+        return None
     if type(function) is not FunctionType or function.__code__ is not code:
         return None
     return dict(zip(code.co_freevars, [cell.cell_contents for cell in function.__closure__ or ()]))
