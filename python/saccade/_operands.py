@@ -171,7 +171,8 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
 def check_page_table(page_table: Any, cu_seqlens_k: Any, q: Any) -> str:
     """The element type of a page table."""
     if cu_seqlens_k is not None:
-        raise TypeError("cu_seqlens_k is given, expected None: page_table and kv_len say where the keys of a sequence are")
+        raise TypeError("cu_seqlens_k is given, expected None: page_table and kv_len say where the keys of a sequence "
+                        "are")
     check_kind("page_table", page_table, kind_of(q))
     if page_table.ndim != 2:
         raise TypeError(f"page_table has {_arrays.dimensions(page_table.ndim)}, expected 2: the pages of each sequence")

@@ -205,13 +205,15 @@ def attention(
         raise _operands.unknown_option(unknown, attention.__kwdefaults__ or ())
     if is_compiling():
         return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
-                      kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, sink=sink,
+                      kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+                      page_table=page_table, sink=sink,
                       dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout,
                       target=target, stream=stream, out=out)
     if _autograd.current() is None and _autograd.may_record(q, k, v, (score, weight, scale, sink)):
         return _autograd.record(
             attention, q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
-            kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, sink=sink, dropout_p=dropout_p,
+            kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+            page_table=page_table, sink=sink, dropout_p=dropout_p,
             seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream,
             out=out)
     gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
@@ -222,13 +224,15 @@ def attention(
     if gpu is not None and _gpu.is_foreign(q):
         return _gpu.call_with_views(
             attention, stream, q=q, k=k, v=v, score=score, mask=mask, weight=weight, scale=scale, causal=causal,
-            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, sink=sink,
+            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+            page_table=page_table, sink=sink,
             dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
             out=out)
     if type(q) is not _Tensor and gpu is None and _gpu.is_foreign(q):
         return _foreign.call_with_views(
             attention, q, {"score": score, "mask": mask, "weight": weight}, k=k, v=v, scale=scale, causal=causal,
-            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, sink=sink,
+            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+            page_table=page_table, sink=sink,
             dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
             out=out)
     tensors: tuple[Any, ...] = ()
