@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention import flex_attention as flex_module
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention
@@ -156,6 +157,14 @@ def test_transformer_encoder_and_its_fast_path(served, norm_first):
     close(found, expected)
     close(padded[~padding], expected_padded[~padding])
     assert served["sdpa"] == 4
+
+
+@pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION])
+def test_the_choice_of_a_kernel_of_pytorch_has_no_effect(served, backend):
+    expected = F.scaled_dot_product_attention(q, k, v)
+    with saccade.torch.enabled(), sdpa_kernel(backend):  # PyTorch has no kernel EFFICIENT_ATTENTION for CPUs
+        close(F.scaled_dot_product_attention(q, k, v), expected)
+    assert served["sdpa"] == 1
 
 
 def test_scripted_and_compiled_modules(served):

@@ -346,6 +346,27 @@ def test_captured_tensors_in_transforms():
         torch.func.grad(lambda t: saccade.attention(*data, score=lambda s, b, h, i, j: s * t.exp()).sum())(slopes[0])
 
 
+def test_batched_gradients():
+    tensors = q, k, v, leaf(4, 5, 7)
+    output = ours(*tensors)
+    given = torch.randn((2, 3, *output.shape), dtype=torch.float64, generator=draw)
+
+    def pull(gradient, is_batched=True):
+        return torch.autograd.grad(output, tensors, gradient, retain_graph=True, is_grads_batched=is_batched)
+
+    single = [[pull(x, is_batched=False) for x in part] for part in given]
+    expected = [torch.stack([torch.stack([x[place] for x in part]) for part in single]) for place in range(4)]
+    torch.testing.assert_close(list(pull(given[1])), [x[1] for x in expected])
+    torch.testing.assert_close(list(torch._vmap_internals._vmap(pull)(given)), expected)
+
+
+def test_vectorized_jacobians():
+    small = [x.detach()[:1, :2, :3] for x in (q, k, v)]
+    by_rows, at_once = [torch.autograd.functional.jacobian(lambda *x: ours(*x, is_causal=True), tuple(small), vectorize=x)
+                        for x in (False, True)]
+    torch.testing.assert_close(at_once, by_rows)
+
+
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 

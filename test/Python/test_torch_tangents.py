@@ -88,6 +88,19 @@ def test_vmap_of_jvp_and_jvp_of_vmap():
     close(mapped(torch.stack([dslopes, 2 * dslopes]))[1], 2 * mapped(dslopes[None])[0])
 
 
+@pytest.mark.parametrize("place", range(4))
+def test_vectorized_jacobians_of_both_modes_are_equal(place):
+    small = [q[:1, :, :2], k[:1, :, :3], v[:1, :, :3], slopes]
+
+    def jacobian(strategy):
+        def call(x):
+            return ours(*small[:place], x, *small[place + 1:])
+
+        return torch.autograd.functional.jacobian(call, small[place], vectorize=True, strategy=strategy)
+
+    close(jacobian("forward-mode"), jacobian("reverse-mode"))
+
+
 def test_rows_without_keys_have_tangent_zero():
     def call(q, k):
         return saccade.attention(q, k, v, causal=-2, return_lse=True)
