@@ -4,11 +4,13 @@
 # RUN: %python %s
 """PyTorch's own tests of attention on the CPU, unmodified, with Saccade in place of its kernels.
 
-Usage: pytorch_tests.py [PATH] [-k WORD] [--math]
+Usage: pytorch_tests.py [PATH] [-k PATTERN] [--math] [--table FILE]
 PATH is test/test_transformers.py of a checkout of PyTorch. Its tests for the CPU run three times: as they are, under
 saccade.torch.enabled(), and with Saccade as implementation of flash attention; blocks of sdpa_kernel(MATH), which tests compare
 with, stay PyTorch's, unless --math is given. Without PATH the sample inputs of PyTorch's database of operators (OpInfo), which
-the package of PyTorch contains, are computed. Tests that fail with Saccade only are listed; the exit code is 1 if there are any.
+the package of PyTorch contains, are computed. The calls that Saccade computed are counted, and those that PyTorch computed, with
+their reasons; --table writes them for each test, separated by tabs. Tests that fail with Saccade only are listed; the exit code
+is 1 if there are any.
 """
 
 import argparse
@@ -16,7 +18,9 @@ import collections
 import contextlib
 import importlib.util
 import io
+import os
 import pathlib
+import re
 import sys
 import types
 import unittest
@@ -27,23 +31,43 @@ import torch.nn.functional as F
 from torch.nn import attention as attention_module
 
 import saccade.torch
-from saccade.torch import fallback, sdpa
+from saccade.torch import fallback, overrides, sdpa
 
 # Modules of PyTorch's test folder that tests of other devices import.
 ABSENT = {"test_cpp_extensions_open_device_registration": ("remove_build_path", "generate_faked_module")}
-computed = collections.Counter()
+# Words in the names of tests of other devices. Those of PrivateUse1 compile an extension of PyTorch.
+OTHER_DEVICES = ("cuda", "privateuse1")
+COMPUTED = "computed by Saccade"
+calls: collections.Counter[str] = collections.Counter()
+"""The calls by who computed them: COMPUTED, or the reason why PyTorch did."""
 
 
-def counted(name):
-    """Counts the calls of a function of saccade.torch.sdpa that return a result."""
-    original = getattr(sdpa, name)
+def count_calls():
+    """Counts the calls of saccade.torch.sdpa that return a result, those that it gives to PyTorch, and those that
+    PyTorch keeps."""
 
-    def call(*args, **kwargs):
-        result = original(*args, **kwargs)
-        computed["calls"] += result is not None
-        return result
+    def counted(name):
+        original = getattr(sdpa, name)
 
-    setattr(sdpa, name, call)
+        def call(*args, **kwargs):
+            result = original(*args, **kwargs)
+            calls[COMPUTED] += result is not None
+            return result
+
+        setattr(sdpa, name, call)
+
+    def resolve(function, refused, *args, **kwargs):
+        calls[f"PyTorch: {refused.reason}"] += 1
+        return original_resolve(function, refused, *args, **kwargs)
+
+    def is_active():
+        calls["PyTorch: sdpa_kernel(MATH)"] += (found := original_is_active()) is False and fallback.state.is_suspended
+        return found
+
+    for name in ("_direct", "compute", "flash"):
+        counted(name)
+    original_resolve, sdpa.resolve = sdpa.resolve, resolve
+    original_is_active, overrides._is_active = overrides._is_active, is_active
 
 
 @contextlib.contextmanager
@@ -77,13 +101,14 @@ def keep_math():
     attention_module.sdpa_kernel = sdpa_kernel
 
 
-def load(path, word):
+def load(path, pattern):
     """The tests for the CPU of a file."""
     for name, members in ABSENT.items():
         if importlib.util.find_spec(name) is None:
             sys.modules[name] = types.ModuleType(name)
             for member in members:
                 setattr(sys.modules[name], member, None)
+    os.environ.setdefault("PYTORCH_PRINT_REPRO_ON_FAILURE", "0")  # the last line of a failure is its message
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
@@ -91,38 +116,69 @@ def load(path, word):
     spec.loader.exec_module(module)
     loader = unittest.TestLoader()
     tests = [test for suite in loader.loadTestsFromModule(module) for test in suite]
-    return [test for test in tests if "cuda" not in test.id().lower() and word in test.id()]
+    return [test for test in tests
+            if re.search(pattern, test.id()) and not any(device in test.id().lower() for device in OTHER_DEVICES)]
+
+
+class Outcomes(unittest.TestResult):
+    """Keeps for each test what became of it, and who computed its calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.calls = {}, {}
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.failures, self.errors, self.skipped = [], [], []
+        calls.clear()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        wrong = [*self.failures, *self.errors]
+        name = test.id().partition(".")[2]
+        self.found[name] = wrong[0][1].strip().splitlines()[-1] if wrong else "skipped" if self.skipped else "passed"
+        self.calls[name] = +calls
 
 
 def run(tests, way):
-    """Runs tests in one of WAYS: their outcomes by name, and the number of calls that Saccade computed."""
-    outcomes = {}
-    computed.clear()
+    """Runs tests in one of WAYS."""
+    outcomes = Outcomes()
     with WAYS[way](), contextlib.redirect_stderr(io.StringIO()):
-        for test in tests:
-            result = unittest.TestResult()
-            type(test)(test._testMethodName).run(result)
-            wrong = [*result.failures, *result.errors]
-            name = test.id().rpartition(".")[2]
-            outcomes[name] = wrong[0][1].strip().splitlines()[-1] if wrong else "skipped" if result.skipped else "passed"
-    return outcomes, computed["calls"]
+        unittest.TestSuite([type(test)(test._testMethodName) for test in tests]).run(outcomes)
+    return outcomes
+
+
+def print_calls(outcomes):
+    """The calls of all tests, by who computed them."""
+    total = sum(outcomes.calls.values(), collections.Counter())
+    for reason, count in total.most_common():
+        tests = sum(reason in found for found in outcomes.calls.values())
+        print(f"  {count} calls in {tests} tests: {reason}")
 
 
 def run_file(args):
     if not args.math:
         keep_math()
     tests = load(args.path, args.k)
-    expected, _ = run(tests, "as they are")
+    expected = {}
+    lines = ["way\ttest\toutcome\tcalls"]
     failures = 0
-    for way in list(WAYS)[1:]:
-        found, calls = run(tests, way)
-        counts = collections.Counter(x if x in ("passed", "skipped") else "failed" for x in found.values())
-        ours = {name: said for name, said in found.items() if said not in ("passed", "skipped") and expected[name] == "passed"}
-        print(f"{way}: {counts['passed']} passed, {counts['skipped']} skipped, {counts['failed']} failed, of which {len(ours)} "
-              f"pass without Saccade; it computed {calls} calls")
+    for way in WAYS:
+        outcomes = run(tests, way)
+        expected = expected or outcomes.found
+        counts = collections.Counter(x if x in ("passed", "skipped") else "failed" for x in outcomes.found.values())
+        ours = {name: said for name, said in outcomes.found.items() if said != "passed" and expected[name] == "passed"}
+        print(f"{way}: {counts['passed']} passed, {counts['skipped']} skipped, {counts['failed']} failed; {len(ours)} pass "
+              "without Saccade only")
         for name, said in ours.items():
             print(f"  {name}: {said}")
+        print_calls(outcomes)
+        for name, said in outcomes.found.items():
+            who = "; ".join(f"{count} {reason}" for reason, count in outcomes.calls[name].items())
+            lines.append(f"{way}\t{name}\t{said}\t{who}")
         failures += len(ours)
+    if args.table:
+        args.table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return failures
 
 
@@ -140,7 +196,7 @@ def run_samples():
         for way in ("direct", "enabled", "flash"):
             function = saccade.torch.scaled_dot_product_attention if way == "direct" else F.scaled_dot_product_attention
             differ = 0
-            computed.clear()
+            calls.clear()
             for sample in samples:
                 exact = F.scaled_dot_product_attention(*[x.double() for x in (sample.input, *sample.args)], **{
                     name: x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
@@ -153,7 +209,7 @@ def run_samples():
                 allowed = torch.finfo(dtype).eps * (8 + size.item()) * max(1.0, exact.abs().max().item())
                 differ += not torch.allclose(found.double(), exact, atol=allowed, rtol=0, equal_nan=True)
             print(f"{str(dtype).removeprefix('torch.')}, {way}: {len(samples)} samples, {differ} differ, "
-                  f"{computed['calls']} calls computed")
+                  f"{calls[COMPUTED]} calls computed")
             failures += differ
     return failures
 
@@ -161,12 +217,12 @@ def run_samples():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("path", nargs="?", type=pathlib.Path)
-    parser.add_argument("-k", default="", metavar="WORD", help="only tests with this word in their name")
+    parser.add_argument("-k", default="", metavar="PATTERN", help="only tests whose name contains a match of this regular expression")
     parser.add_argument("--math", action="store_true", help="Saccade computes blocks of sdpa_kernel(MATH), too")
+    parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="write a line for each test and way")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    for name in ("_direct", "compute", "flash"):
-        counted(name)
+    count_calls()
     return 1 if (run_file(args) if args.path else run_samples()) else 0
 
 
