@@ -5,12 +5,12 @@
 """PyTorch's own tests of attention on the CPU, unmodified, with Saccade in place of its kernels.
 
 Usage: pytorch_tests.py [PATH] [-k PATTERN] [--math] [--table FILE]
-PATH is test/test_transformers.py of a checkout of PyTorch. Its tests for the CPU run three times: as they are, under
-saccade.torch.enabled(), and with Saccade as implementation of flash attention; blocks of sdpa_kernel(MATH), which tests compare
-with, stay PyTorch's, unless --math is given. Without PATH the sample inputs of PyTorch's database of operators (OpInfo), which
-the package of PyTorch contains, are computed. The calls that Saccade computed are counted, and those that PyTorch computed, with
-their reasons; --table writes them for each test, separated by tabs. Tests that fail with Saccade only are listed; the exit code
-is 1 if there are any.
+PATH is a file of tests of a checkout of PyTorch, such as test/test_transformers.py. Its tests for the CPU run three times: as
+they are, under saccade.torch.enabled(), and with Saccade as implementation of flash attention; blocks of sdpa_kernel(MATH),
+which tests compare with, stay PyTorch's, unless --math is given. Without PATH the sample inputs of PyTorch's database of
+operators (OpInfo), which the package of PyTorch contains, are computed. The calls that Saccade computed are counted, and those
+that PyTorch computed, with their reasons; --table writes them for each test, separated by tabs. Tests that fail with Saccade
+only are listed; the exit code is 1 if there are any.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def flash():
 WAYS = {"as they are": contextlib.nullcontext, "enabled": saccade.torch.enabled, "flash": flash}
 
 
-# --- test_transformers.py ---------------------------------------------------------------------------------------------
+# --- files of tests -----------------------------------------------------------------------------------------------------
 
 
 def keep_math():
@@ -145,6 +145,8 @@ def run(tests, way):
     outcomes = Outcomes()
     with WAYS[way](), contextlib.redirect_stderr(io.StringIO()):
         unittest.TestSuite([type(test)(test._testMethodName) for test in tests]).run(outcomes)
+    if len(outcomes.found) != len(tests):  # the fixture of a class failed
+        raise RuntimeError(f"{len(tests) - len(outcomes.found)} tests did not run: {outcomes.errors + outcomes.skipped}")
     return outcomes
 
 

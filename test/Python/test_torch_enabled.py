@@ -159,6 +159,19 @@ def test_transformer_encoder_and_its_fast_path(served, norm_first):
     assert served["sdpa"] == 4
 
 
+def test_nested_tensors_need_the_fast_path():
+    layer = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    nested = torch.nested.nested_tensor([x[0, :3], x[1]])
+    with torch.no_grad():
+        expected, _ = layer(nested, nested, nested)
+        with saccade.torch.enabled():
+            with pytest.raises(AssertionError, match="does not support NestedTensor outside of its fast path"):
+                layer(nested, nested, nested)
+            torch.backends.mha.set_fastpath_enabled(True)
+            found, _ = layer(nested, nested, nested)
+    close(found.to_padded_tensor(0), expected.to_padded_tensor(0))
+
+
 @pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION])
 def test_the_choice_of_a_kernel_of_pytorch_has_no_effect(served, backend):
     expected = F.scaled_dot_product_attention(q, k, v)
