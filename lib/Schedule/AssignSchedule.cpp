@@ -40,10 +40,27 @@ attn::ScheduleAttr saccade::scheduleDerivative(MLIRContext *context) {
   return attn::ScheduleAttr::get(context, /*rows=*/96, /*cols=*/128, /*depth=*/0);
 }
 
-attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context) {
+attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacentHeads) {
   // With more than eight queries per head, packing the keys is cheaper than broadcasting queries from registers for
-  // every key. A task of one row group is bound by reading its keys and values.
-  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, /*cols=*/1024);
+  // every key. A task of one row group is bound by reading its keys and values. Consecutive tasks read the same chunk
+  // of all heads. If these are adjacent in memory, the prefetcher of the processor reads beyond the head of a task, and
+  // small chunks stay in L2 until the next task.
+  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, /*cols=*/hasAdjacentHeads ? 256 : 1024);
+}
+
+/// Whether the heads of a position are adjacent in memory, or in a page, which may have few positions.
+static bool hasAdjacentHeads(attn::AttentionOp op) {
+  Value keys = op.getKey();
+  while (Operation *producer = keys.getDefiningOp()) {
+    if (isa<attn::PagedOp>(producer))
+      return true;
+    // Dequantizations and views have the layout of their first operand.
+    if (!isa<linalg::GenericOp, tensor::CastOp, tensor::ExtractSliceOp>(producer) || producer->getNumOperands() == 0)
+      break;
+    keys = producer->getOperand(0);
+  }
+  std::optional<unsigned> head = op.getKeyDims().position(attn::Dim::Head);
+  return head && *op.getKeyDims().position(attn::Dim::Seq) < *head;
 }
 
 attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned bits, const CPUTarget &target) {
@@ -69,7 +86,7 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
       int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
       op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, *cpu));
-      attn::SplitKVAttr splitKV = scheduleSplitKV(&getContext());
+      attn::SplitKVAttr splitKV = scheduleSplitKV(&getContext(), hasAdjacentHeads(op));
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
       // The extent of ragged queries is the sum over all sequences.
       bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();

@@ -133,7 +133,7 @@ State SplitKVTiler::mergeChunks(Task &task, ValueRange states, Value tile, Value
   SplitPlan::Group &group = task.group;
   SmallVector<Value> empty = localState(task).getParts();
   return State(ValueRange(e.loop(e.index(0), chunks, 1, empty, [&](Value chunk, ValueRange carried) {
-    Value item = e.add(group.firstItem, e.add(e.mul(chunk, group.tiles), tile));
+    Value item = e.add(group.firstItem, e.add(e.mul(chunk, group.stride), tile));
     return merge(stateAt(states, item, task.rows), State(carried)).getParts();
   })));
 }
@@ -289,7 +289,7 @@ SmallVector<Value> SplitKVTiler::mergeFinal(ValueRange merged, Value accs, Value
     // All accumulators have the same maximum, so a merge adds them. The sums of these merges are not used.
     Value parts[] = {empty.acc, empty.max, empty.sum};
     state.acc = e.loop(e.index(0), task.group.chunks, 1, parts, [&](Value chunk, ValueRange carried) {
-      Value item = e.add(task.group.firstItem, e.add(e.mul(chunk, task.group.tiles), indices[2]));
+      Value item = e.add(task.group.firstItem, e.add(e.mul(chunk, task.group.stride), indices[2]));
       State other;
       other.acc = partSlice(accs, item, task.rows).extract(e.b, e.loc, accs);
       other.max = state.max, other.sum = state.sum;

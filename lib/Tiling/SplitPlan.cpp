@@ -128,9 +128,12 @@ Value SplitPlan::capacity(OpBuilder &b) {
   return e.select(isSome, e.mul(e.mul(chunks, kvHeads), maxTiles), e.index(0));
 }
 
+/// The number of KV heads of a slot.
+Value SplitPlan::headsPerSlot(OpBuilder &b) { return dependsOnHead ? IndexEmitter{b, op.getLoc()}.index(1) : kvHeads; }
+
 void SplitPlan::listItems(OpBuilder &b) {
   TableEmitter e{b, op.getLoc()};
-  Value zero = e.index(0), all = e.mul(sequences.count, slots), headsPerSlot = e.div(kvHeads, e.max(e.index(1), slots));
+  Value zero = e.index(0), all = e.mul(sequences.count, slots);
   // The first pass computes the chunks of each slot, the second one lists the items.
   SmallVector<Value> sizes = {all, all, all, e.index(1)};
   SmallVector<Value> tables = e.fillTables(sizes, onDevice, [&](ValueRange empty) -> SmallVector<Value> {
@@ -142,7 +145,7 @@ void SplitPlan::listItems(OpBuilder &b) {
       Chunks chunks = chunksOf(b, sequence, e.rem(slot, slots), /*readsBounds=*/true);
       sequence.erase();
       Value count = e.select(usesSplitKV(b, op, sequences.length(b, Role::Query, number)), chunks.count, zero);
-      Value more = e.mul(e.mul(count, tilesOf(b, queriesOf(b, number))), headsPerSlot);
+      Value more = e.mul(e.mul(count, tilesOf(b, queriesOf(b, number))), headsPerSlot(b));
       return {e.set(carried[0], slot, chunks.first), e.set(carried[1], slot, count),
               e.set(carried[2], slot, carried[3]), e.add(carried[3], more)};
     });
@@ -163,8 +166,10 @@ void SplitPlan::listItems(OpBuilder &b) {
 
 SplitPlan::Group SplitPlan::group(OpBuilder &b, Value sequence, Value kvHead) {
   TableEmitter e{b, op.getLoc()};
-  Group group{sequence, kvHead, queriesOf(b, sequence), Value(), Value(), common.first, common.count};
-  group.tiles = tilesOf(b, group.queries);
+  Group group;
+  group.sequence = sequence, group.kvHead = kvHead, group.queries = queriesOf(b, sequence);
+  group.firstChunk = common.first, group.chunks = common.count;
+  group.tiles = tilesOf(b, group.queries), group.stride = e.mul(headsPerSlot(b), group.tiles);
   Value headOfSlot = dependsOnHead ? e.index(0) : kvHead, firstOfSlot;
   if (slotOfItem) {
     Value slot = dependsOnHead ? e.add(e.mul(sequence, slots), kvHead) : sequence;
@@ -172,9 +177,9 @@ SplitPlan::Group SplitPlan::group(OpBuilder &b, Value sequence, Value kvHead) {
     group.firstChunk = e.get(firstChunks, slot);
     group.chunks = e.get(chunkCounts, slot);
   } else {
-    firstOfSlot = e.mul(sequence, e.mul(kvHeads, e.mul(group.chunks, group.tiles)));
+    firstOfSlot = e.mul(sequence, e.mul(group.chunks, group.stride));
   }
-  group.firstItem = e.add(firstOfSlot, e.mul(headOfSlot, e.mul(group.chunks, group.tiles)));
+  group.firstItem = e.add(firstOfSlot, e.mul(headOfSlot, group.tiles));
   return group;
 }
 
@@ -190,20 +195,16 @@ SplitPlan::Item SplitPlan::item(OpBuilder &b, Value number) {
     }
     Value rest = e.sub(number, e.get(firstItems, slot));
     sequence = e.div(slot, slots);
-    // Slot 0 of an item that does not exist may have no chunk.
-    Value chunks = e.get(chunkCounts, slot);
-    if (isItem)
-      chunks = e.max(chunks, e.index(1));
-    Value perHead = e.mul(chunks, tilesOf(b, queriesOf(b, sequence)));
-    kvHead = dependsOnHead ? e.rem(slot, slots) : e.div(rest, perHead);
+    Value tile = e.div(rest, tilesOf(b, queriesOf(b, sequence)));
+    kvHead = dependsOnHead ? e.rem(slot, slots) : e.rem(tile, kvHeads);
   } else {
-    Value head = e.div(number, e.mul(common.count, maxTiles));
-    sequence = e.div(head, kvHeads);
-    kvHead = e.rem(head, kvHeads);
+    Value tile = e.div(number, maxTiles);
+    sequence = e.div(tile, e.mul(common.count, kvHeads));
+    kvHead = e.rem(tile, kvHeads);
   }
   Item item;
   item.group = group(b, sequence, kvHead);
-  Value rest = e.sub(number, item.group.firstItem), chunk = e.div(rest, item.group.tiles);
+  Value rest = e.sub(number, item.group.firstItem), chunk = e.div(rest, item.group.stride);
   item.chunk = e.add(item.group.firstChunk, chunk);
   item.tile = e.rem(rest, item.group.tiles);
   item.isFirst = e.isEqual(chunk, e.index(0));

@@ -17,9 +17,9 @@ namespace saccade {
 /// these are.
 mlir::Value usesSplitKV(mlir::OpBuilder &b, attn::AttentionOp op, mlir::Value queries);
 
-/// The split-KV items of all sequences. The items of a KV head are consecutive, by chunk, then by head tile, so that
-/// consecutive tasks read the same keys. If all sequences have the same chunks, the plan is a closed form; otherwise
-/// serial code lists them in tables.
+/// The split-KV items of all sequences, ordered by sequence, chunk, KV head and head tile. Consecutive tasks read the
+/// same keys, or the same positions of other heads, which share pages of memory if heads are an inner dimension. If all
+/// sequences have the same chunks, the plan is a closed form; otherwise serial code lists them in tables.
 class SplitPlan {
 public:
   /// Plans `op`. Sequences with more queries than the schedule of split-KV states have no items. `onDevice`: a task
@@ -32,12 +32,12 @@ public:
   mlir::Value maxTiles; ///< maximum number of head tiles of a KV head
   mlir::Value isSingle; ///< whether no KV head has several chunks, i1; null if that is not known before the loops
 
-  /// All items of some query heads of a KV head. Chunk i of head tile t is item `firstItem` + i · `tiles` + t.
+  /// All items of some query heads of a KV head. Chunk i of head tile t is item `firstItem` + i · `stride` + t.
   struct Group {
     mlir::Value sequence, kvHead;
     mlir::Value queries; ///< of the sequence, at most those of the schedule
     mlir::Value tiles;   ///< number of head tiles
-    mlir::Value firstItem, firstChunk;
+    mlir::Value firstItem, stride, firstChunk;
     mlir::Value chunks; ///< number of chunks; 0 if the sequence is not split
   };
   Group group(mlir::OpBuilder &b, mlir::Value sequence, mlir::Value kvHead);
@@ -56,6 +56,7 @@ private:
   struct Chunks {
     mlir::Value first, count;
   };
+  mlir::Value headsPerSlot(mlir::OpBuilder &b);
   Chunks chunksOf(mlir::OpBuilder &b, attn::AttentionOp sequence, mlir::Value slot, bool readsBounds);
   mlir::Value queriesOf(mlir::OpBuilder &b, mlir::Value sequence);
   mlir::Value tilesOf(mlir::OpBuilder &b, mlir::Value queries);

@@ -53,9 +53,9 @@ func.func @split_kv(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tens
   // CHECK: %[[ITEMS:.*]] = arith.muli %[[HEADS]], %[[CHUNKS]]
   // CHECK: %[[ALL:.*]] = tensor.empty(%[[ITEMS]]) : tensor<?x12x48xf32>
   // CHECK: %[[STATES:.*]]:4 = scf.forall (%[[ITEM:.*]]) in (%[[ITEMS]])
-  // CHECK: %[[HEAD:.*]] = arith.divui %[[ITEM]], %[[CHUNKS]]
-  // CHECK-DAG: %[[B:.*]] = arith.divui %[[HEAD]]
-  // CHECK-DAG: %[[H:.*]] = arith.remui %[[HEAD]]
+  // CHECK: %[[TASKS:.*]] = arith.muli %[[CHUNKS]], %[[TWO:.*]] : index
+  // CHECK-DAG: %[[B:.*]] = arith.divui %[[ITEM]], %[[TASKS]]
+  // CHECK-DAG: %[[H:.*]] = arith.remui %[[ITEM]], %[[TWO]]
   // CHECK-DAG: %[[QS:.*]] = tensor.extract_slice %[[Q]][%[[B]], 0, 0, 0] [1, 8, 1, 64]
   // CHECK-DAG: %[[KS:.*]] = tensor.extract_slice %[[K]][%[[B]], 0, 0, 0]
   // CHECK-DAG: %[[VS:.*]] = tensor.extract_slice %[[V]][%[[B]], 0, 0, 0]
@@ -71,7 +71,8 @@ func.func @split_kv(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tens
   // CHECK: %[[SEVERAL:.*]] = arith.cmpi sgt, %[[CHUNKS]], %[[ONE]]
   // CHECK: %[[MERGED:.*]] = arith.select %[[SEVERAL]], %[[CHUNKS]], %[[ZERO]]
   // CHECK: scf.for %[[C:.*]] = %{{.*}} to %[[MERGED]]
-  // CHECK: %[[PLACE:.*]] = arith.addi %{{.*}}, %[[C]]
+  // CHECK: %[[DISTANCE:.*]] = arith.muli %[[C]], %[[TWO]]
+  // CHECK: %[[PLACE:.*]] = arith.addi %{{.*}}, %[[DISTANCE]]
   // CHECK: tensor.extract_slice %[[STATES]]#0[%[[PLACE]], 0, 0] [1, 4, 48]
   // CHECK: attn.merge
   // CHECK: attn.finalize
@@ -87,7 +88,7 @@ func.func @split_kv(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tens
 // CHECK-SAME: %{{.*}}, %{{.*}}, %[[SINK:.*]]: tensor<8xf32>
 func.func @a_sink_is_in_the_first_chunk(%q: tensor<1x8x1x64xf32>, %k: tensor<1x2x?x64xf32>, %sink: tensor<8xf32>) -> tensor<1x8x1x64xf32> {
   // CHECK: scf.forall (%{{.*}}) in
-  // CHECK: %[[C:.*]] = arith.subi
+  // CHECK: %[[C:.*]] = arith.divui %{{.*}}, %c2 : index
   // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[C]], %[[ZERO:.*]] : index
   // CHECK: %[[HEADS:.*]] = arith.select %[[FIRST]], %{{.*}}, %[[ZERO]] : index
   // CHECK: %[[STATE:.*]]:2 = scf.for %[[I:.*]] = %[[ZERO]] to %[[HEADS]]

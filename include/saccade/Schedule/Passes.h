@@ -23,7 +23,7 @@ attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t 
 attn::ScheduleAttr scheduleDerivative(mlir::MLIRContext *context);
 
 /// Returns the split-KV schedule for CPUs and the maximum number of queries it applies to.
-attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context);
+attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context, bool hasAdjacentHeads);
 
 /// Returns the CPU tile sizes of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);

@@ -64,7 +64,8 @@ private:
   Value loadElements(Value memref, Value row, Value column, int64_t count, int64_t present, Value condition = nullptr);
   Value loadKeyKPacks(Value row, Value column, int64_t present);
   void prefetch(const RowSource &rows, Value position, Value column);
-  Value loadValueKPacks(Value kPack, Value column, int64_t present);
+  SmallVector<Value> loadValueKPacks(Value kPack, Value column, int64_t present, unsigned vectors);
+  bool arePairedInLanes(int64_t column) const;
   SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<Value> keyRows, Value column,
                                     int64_t present, int64_t &prefetched);
   void computeScores(KeyRange visible);
@@ -185,17 +186,53 @@ Value UnpackedLowering::loadKeyKPacks(Value row, Value column, int64_t present) 
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), elements);
 }
 
-/// A register of k-packs of values, each of `packingFactor` keys. Keys out of bounds are 0.
-Value UnpackedLowering::loadValueKPacks(Value kPack, Value column, int64_t present) {
-  if (packingFactor == 1)
-    return emitToCompute(e, loadElements(value.matrix, value.row(e, kPack), column, e.lanes(), present));
+/// Whether the k-packs of two registers of values from `column`, a multiple of them, are paired within lanes of 128
+/// bits: the first register has the lower halves of the lanes of all columns, the second the upper halves. Pairing
+/// across lanes takes four times as many instructions. `addToState` restores the order.
+bool UnpackedLowering::arePairedInLanes(int64_t column) const {
+  return packingFactor > 1 && column + 2 * e.lanes() <= valueDepth;
+}
+
+/// A shuffle that interleaves the lower or upper halves of the lanes of two operands of `size` elements.
+static SmallVector<int64_t> halvesOfLanes(int64_t size, int64_t lane, bool isUpper) {
+  SmallVector<int64_t> mask;
+  for (int64_t start = 0; start < size; start += lane)
+    for (int64_t i = 0; i < lane / 2; ++i)
+      for (int64_t operand : {int64_t(0), size})
+        mask.push_back(operand + start + (isUpper ? lane / 2 : 0) + i);
+  return mask;
+}
+
+/// Adjacent registers of k-packs of values, each of `packingFactor` keys. Keys out of bounds are 0.
+SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, int64_t present, unsigned vectors) {
+  int64_t lanes = e.lanes();
+  SmallVector<Value> result;
+  if (packingFactor == 1) {
+    Value row = value.row(e, kPack);
+    for (int64_t offset = 0; offset < vectors * lanes; offset += lanes)
+      result.push_back(
+          emitToCompute(e, loadElements(value.matrix, row, e.add(column, offset), lanes, present - offset)));
+    return result;
+  }
   Value first = e.mul(kPack, packingFactor), second = e.add(first, 1);
-  Value even = loadElements(value.matrix, value.row(e, first), column, e.lanes(), present);
   Value isKey = e.isLess(second, keys);
   if (value.places)
     second = e.select(isKey, second, first);
-  Value odd = loadElements(value.matrix, value.row(e, second), column, e.lanes(), present, isKey);
-  return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), vector::InterleaveOp::create(e.b, e.loc, even, odd));
+  first = value.row(e, first), second = value.row(e, second);
+  auto append = [&](Value pairs) { result.push_back(vector::BitCastOp::create(e.b, e.loc, e.vectorType(), pairs)); };
+  while (result.size() < vectors) {
+    int64_t offset = result.size() * lanes, rest = present - offset;
+    int64_t count = rest >= 2 * lanes && vectors - result.size() >= 2 ? 2 * lanes : lanes;
+    Value even = loadElements(value.matrix, first, e.add(column, offset), count, rest);
+    Value odd = loadElements(value.matrix, second, e.add(column, offset), count, rest, isKey);
+    if (count == lanes) {
+      append(vector::InterleaveOp::create(e.b, e.loc, even, odd));
+      continue;
+    }
+    for (bool isUpper : {false, true})
+      append(vector::ShuffleOp::create(e.b, e.loc, even, odd, halvesOfLanes(count, /*lane=*/8, isUpper)));
+  }
+  return result;
 }
 
 /// Adds one register of k-packs to the sums of rowTail rows of queries × lanes / rowTail keys. Later rows are
@@ -283,12 +320,28 @@ LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible, co
 
 /// acc = factor · acc + sums
 void UnpackedLowering::addToState(const GroupState &state) {
-  int64_t columns = llvm::alignTo(valueDepth, e.lanes());
+  int64_t lanes = e.lanes(), columns = llvm::alignTo(valueDepth, lanes);
   e.loop(e.index(0), rows, 1, [&](Value row) {
     Value factor = e.broadcast(e.load(state.factors, {row}));
-    for (int64_t c = 0; c < columns; c += e.lanes()) {
-      SmallVector<Value> at = {row, e.index(c)};
-      e.storeVector(e.fma(e.loadVector(op.getAcc(), at), factor, e.loadVector(sums, at)), op.getAcc(), at);
+    auto add = [&](int64_t column, Value terms) {
+      SmallVector<Value> at = {row, e.index(column)};
+      e.storeVector(e.fma(e.loadVector(op.getAcc(), at), factor, terms), op.getAcc(), at);
+    };
+    for (int64_t c = 0; c < columns; c += lanes) {
+      Value terms = e.loadVector(sums, {row, e.index(c)});
+      if (c % (2 * lanes) != 0 || !arePairedInLanes(c)) {
+        add(c, terms);
+        continue;
+      }
+      Value others = e.loadVector(sums, {row, e.index(c + lanes)});
+      // Four columns of the first register are followed by four of the second.
+      for (int64_t half : {0, 1}) {
+        SmallVector<int64_t> order;
+        for (int64_t i = half * lanes; i < (half + 1) * lanes; ++i)
+          order.push_back(i / 8 * 4 + i % 4 + (i % 8 < 4 ? 0 : lanes));
+        add(c + half * lanes, vector::ShuffleOp::create(e.b, e.loc, terms, others, order));
+      }
+      c += lanes;
     }
   });
 }
@@ -298,26 +351,30 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
                                      Value end, bool prefetches) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
   int64_t bits = getElementTypeOrSelf(value.matrix).getIntOrFloatBitWidth(), line = 512 / bits;
+  SmallVector<Value> loaded;
   SmallVector<Value> part = emitMicrokernel(
       e, block, packingFactor, begin, end, zeros,
       [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
       [&](Value k, unsigned j) {
+        if (j == 0)
+          loaded = loadValueKPacks(k, column, present, block.vectors);
         int64_t offset = j * e.lanes();
         if (prefetches && offset % line == 0)
           for (unsigned s = 0; s < packingFactor; ++s)
             prefetch(value, e.add(e.mul(k, packingFactor), s + prefetchKeys * packingFactor), e.add(column, offset));
-        return loadValueKPacks(k, e.add(column, offset), present - offset);
+        return loaded[j];
       });
   storeBlock(e, block, addBlock(e, block, part, sums, row, column), sums, row, column);
 }
 
 void UnpackedLowering::addValues(KeyRange visible) {
   int64_t lanes = e.lanes(), keyBlock = prefetchKeys * packingFactor, vectors = llvm::divideCeil(valueDepth, lanes);
-  // Whole rows of values if they fit in registers, so that memory is read in order.
-  int64_t maxVectors = e.target.vectorRegisters >= 32 ? 8 : 4;
+  // Whole rows of values if they fit in registers, so that memory is read in order. Pairs of values serve four rows,
+  // because pairing costs more than half rows.
+  int64_t registers = e.target.vectorRegisters >= 32 ? 16 : 8, maxVectors = registers / (packingFactor > 1 ? 4 : 2);
   auto blockOf = [&](int64_t remaining) {
     int64_t width = std::min(maxVectors, remaining);
-    return RegisterBlock{width * 2 > maxVectors ? 2u : unsigned(rowTail), unsigned(width)};
+    return RegisterBlock{width * rowTail > registers ? 2u : unsigned(rowTail), unsigned(width)};
   };
   RegisterBlock block = blockOf(vectors);
   int64_t width = block.vectors * lanes, whole = valueDepth / width * width;

@@ -25,8 +25,8 @@ func.func @keys_and_values_are_not_packed(%q: memref<4x?x64xf32, #heads>, %k: me
   // CHECK: vector.load %[[SUMS]]
   // CHECK-NEXT: arith.addf
   // CHECK: vector.store %{{.*}}, %[[SUMS]]
+  // CHECK: %[[TILE:.*]] = vector.load %[[SUMS]][%{{.*}}, %c0]
   // CHECK: %[[OLD:.*]] = vector.load %[[ACC]]
-  // CHECK: %[[TILE:.*]] = vector.load %[[SUMS]]
   // CHECK: %[[NEW:.*]] = vector.fma %[[OLD]], %{{.*}}, %[[TILE]]
   // CHECK: vector.store %[[NEW]], %[[ACC]]
   // CHECK-NOT: attn.accumulate
