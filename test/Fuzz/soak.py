@@ -26,6 +26,7 @@ FUZZERS = [
     ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-bf16-expanded"]),
     ("structured_graphs.py", "--first-seed", 40, []),
     ("random_calls.py", "--first-seed", 100, []),
+    ("serving_traces.py", "--first-seed", 1000, []),
     ("jax_calls.py", "--first-seed", 160, []),
     ("sdpa_calls.py", "--first-seed", 200, []),
     ("flex_calls.py", "--first-seed", 70, []),

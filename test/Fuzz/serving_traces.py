@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# REQUIRES: numpy
+# RUN: %python %s --first-seed 0 --count 25
+"""Random traces of a server with a paged cache against attention computed from scratch in float64.
+
+Usage: serving_traces.py [--first-seed N] [--count N] [--seed N]
+The seed determines page size, heads, head sizes, type and a sequence of steps. In a step sequences start, fork a prefix,
+end, or drop rejected tokens; then every sequence takes no, one or several new tokens (idle, decode, chunked prefill) in
+one call. A step may verify a tree of drafts. In each step one sequence is computed again alone, with its pages in other
+places, which must give the same bits. Free pages contain NaN. A whole trace compiles at most two kernels.
+"""
+
+import pathlib
+import sys
+import traceback
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+from paged_server import Sequence, Server, oracle
+from seeds import chosen_seeds, seed_options
+
+import saccade
+
+STEPS, CAPACITY, LONGEST = 8, 4000, 1400
+
+
+class Trace:
+    def __init__(self, seed):
+        self.rng = rng = np.random.default_rng(seed)
+        self.dtype = [np.float32, np.float32, np.float16][rng.integers(3)]
+        page_size, heads = int(rng.choice([1, 2, 5, 16, 64])), int(rng.choice([1, 2, 3]))
+        depth, depth_v = (int(rng.choice([8, 16, 40, 64])) for _ in range(2))
+        self.group = int(rng.choice([1, 2, 4]))
+        self.server = Server(rng, page_size, heads, depth, depth_v, self.dtype, CAPACITY)
+        self.text = f"page size {page_size}, {heads} x {self.group} heads of {depth}, {depth_v}, {self.dtype.__name__}"
+
+    def queries(self, count):
+        server = self.server
+        return self.rng.standard_normal((count, server.heads * self.group, server.depth)).astype(self.dtype)
+
+    def call(self, q, offsets, sequences, **options):
+        entries = max(len(sequence.pages) for sequence in sequences) + int(self.rng.integers(3))
+        lengths = np.array([len(sequence) for sequence in sequences], np.int32)
+        return saccade.attention(q, self.server.k, self.server.v, cu_seqlens_q=np.array(offsets, np.int32), kv_len=lengths,
+                                 page_table=self.server.table(sequences, entries), **options)
+
+    def compare(self, what, found, expected):
+        error = np.abs(found - expected).max(initial=0)
+        allowed = {np.float32: 4e-6, np.float16: 4e-3}[self.dtype] * max(1, np.abs(expected).max(initial=0))
+        if not error <= allowed:  # also NaN
+            raise AssertionError(f"{what}: error {error}, allowed {allowed}")
+
+    def change(self):
+        """Sequences start, fork, end and drop tokens."""
+        server, rng = self.server, self.rng
+        if not server.sequences or rng.random() < 0.4:
+            server.sequences.append(Sequence())
+        for sequence in list(server.sequences):
+            if rng.random() < 0.2 and len(sequence):
+                server.sequences.append(server.fork(sequence, int(rng.integers(1, len(sequence) + 1))))
+            if rng.random() < 0.15 and len(sequence):
+                server.truncate(sequence, int(rng.integers(1, len(sequence) + 1)))
+        if len(server.sequences) > 6 or (len(server.sequences) > 1 and rng.random() < 0.2):
+            server.truncate(server.sequences.pop(int(rng.integers(len(server.sequences)))), 0)
+
+    def step(self):
+        server, rng = self.server, self.rng
+        self.change()
+        counts = [int(rng.choice([0, 1, 1, 2, 7, 30, 300])) for _ in server.sequences]
+        for i, (sequence, count) in enumerate(zip(server.sequences, counts)):
+            counts[i] = count if len(sequence) + count <= LONGEST else 0
+            server.append(sequence, counts[i])
+        offsets = np.cumsum([0, *counts])
+        q = self.queries(offsets[-1])
+        out = self.call(q, offsets, server.sequences, causal="bottom_right")
+        for n, (sequence, begin, end) in enumerate(zip(server.sequences, offsets, offsets[1:])):
+            if end > begin:
+                self.compare(f"sequence {n}, {end - begin} of {len(sequence)} tokens", out[begin:end],
+                             oracle(q[begin:end], sequence))
+        chosen = int(rng.integers(len(counts)))
+        if counts[chosen]:
+            sequence, rows = server.sequences[chosen], slice(offsets[chosen], offsets[chosen + 1])
+            for entry in range(len(sequence.pages)):
+                server.move(sequence, entry)
+            alone = self.call(q[rows], [0, counts[chosen]], [sequence], causal="bottom_right")
+            if not np.array_equal(alone, out[rows]):
+                raise AssertionError(f"sequence {chosen} has other bits alone, with its pages in other places")
+
+    def verify(self):
+        """One sequence takes a tree of drafts: token i follows its parent and sees its ancestors only."""
+        server, rng = self.server, self.rng
+        sequence = server.sequences[int(rng.integers(len(server.sequences)))]
+        count = int(rng.integers(2, 20))
+        if not 0 < len(sequence) < LONGEST:
+            return
+        start = len(sequence)
+        server.append(sequence, count)
+        tree = np.zeros((count, count), bool)
+        for i in range(count):
+            if i:
+                tree[i] = tree[int(rng.integers(i))]
+            tree[i, i] = True
+        first, q = np.array(start), self.queries(count)
+        out = self.call(q, [0, count], [sequence],
+                        mask=lambda b, h, i, j: (j < first[()]) | tree[i, (j - first[()]) * (j >= first[()])])
+        self.compare(f"{count} drafts after {start} tokens", out, oracle(q, sequence, tree))
+        server.truncate(sequence, start + int(rng.integers(count + 1)))
+
+
+def run(seed):
+    trace = Trace(seed)
+    before = saccade.cache_info().compilations
+    try:
+        for number in range(STEPS):
+            trace.step()
+            if trace.rng.random() < 0.4:
+                trace.verify()
+        if (compiled := saccade.cache_info().compilations - before) > 2:
+            raise AssertionError(f"{compiled} kernels were compiled, expected at most 2")
+    except Exception:
+        return f"step {number}, {trace.text}: {traceback.format_exc(limit=3)}"
+    return None
+
+
+def main():
+    args = seed_options(__doc__, count=25).parse_args()
+    failures = 0
+    seeds = chosen_seeds(args)
+    for seed in seeds:
+        if wrong := run(seed):
+            failures += 1
+            print(f"FAIL test/Fuzz/serving_traces.py --seed {seed}: {wrong}", flush=True)
+    print(f"{len(seeds)} traces of {STEPS} steps, {failures} failures; {saccade.cache_info().compilations} compilations")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
