@@ -21,6 +21,7 @@ from saccade.binding import BoundFunction
 from saccade.errors import CompileError, Diagnostic, Warning
 from saccade.function import Function, Value
 from saccade.linear import linear_attention, linformer, orthogonal_features, performer
+from saccade.merging import merge_state
 from saccade.module import Module, compile
 from saccade.regions import TraceError
 from saccade.runner import ToolError, run, tool
@@ -64,6 +65,7 @@ __all__ = [
     "linformer",
     "load",
     "masks",
+    "merge_state",
     "num_threads",
     "orthogonal_features",
     "performer",

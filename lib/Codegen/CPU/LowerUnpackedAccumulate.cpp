@@ -429,7 +429,7 @@ LogicalResult UnpackedLowering::run() {
     addValues(range);
     addToState(state);
   });
-  setKernelFamily(e, op, packingFactor, "unpacked");
+  setKernelFamily(e, op, packingFactor, keyLoad && valueLoad ? "unpacked in pages" : "unpacked");
   for (LoadPagesOp load : {keyLoad, valueLoad})
     if (load)
       load.erase();

@@ -124,7 +124,7 @@ LoadPagesOp saccade::cpu::findLoadOf(Value tile, Operation *user) {
   if (!load || load->getBlock() != user->getBlock() || !load->isBeforeInBlock(user))
     return nullptr;
   for (Operation *op = load->getNextNode(); op != user; op = op->getNextNode())
-    if (!isMemoryEffectFree(op) && !isa<LoadPagesOp>(op))
+    if (!isMemoryEffectFree(op) && !isa<LoadPagesOp, memref::AllocOp>(op))
       return nullptr;
   return load;
 }

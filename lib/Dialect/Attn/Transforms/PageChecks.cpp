@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 #include "ScalarRegionEmitter.h"
 #include "ShapeChecks.h"
+#include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "saccade/Support/IndexEmitter.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -19,24 +21,30 @@ static bool isArgument(Value length) {
   return isa<BlockArgument>(length);
 }
 
-/// The `kv_len` that limits the positions that all users of `keys` read; null if they differ or read all positions.
-static Value findLength(Value keys) {
-  Value length;
+/// Collects the `kv_len` of all ops that read `keys`, directly or through dequantizations, casts and slices. Collects
+/// null for an op that may read all positions. `seq`: the dimension of positions.
+static void collectLengths(Value keys, unsigned seq, SetVector<Value> &lengths) {
   for (Operation *user : keys.getUsers()) {
-    if (isa<tensor::DimOp>(user))
-      continue;
+    auto slice = dyn_cast<tensor::ExtractSliceOp>(user);
+    bool isSlice = slice && !slice.getDroppedDims().any() && isConstantIntValue(slice.getMixedOffsets()[seq], 0) &&
+                   slice.hasUnitStride();
+    auto generic = dyn_cast<linalg::GenericOp>(user);
+    bool isElementwise =
+        generic && linalg::isElementwise(generic) && generic->getNumResults() == 1 &&
+        cast<ShapedType>(generic.getResult(0).getType()).getRank() == cast<ShapedType>(keys.getType()).getRank();
     auto op = dyn_cast<ScoringOpInterface>(user);
-    bool isRead = op && op.getQuery() != keys && op.getAt().empty() && op.getKvLen();
-    if (!isRead || (length && op.getKvLen() != length))
-      return nullptr;
-    length = op.getKvLen();
+    if (isSlice || isElementwise || isa<tensor::CastOp>(user))
+      collectLengths(user->getResult(0), seq, lengths);
+    else if (!isa<tensor::DimOp>(user))
+      lengths.insert(op && op.getQuery() != keys && op.getAt().empty() ? op.getKvLen() : Value());
   }
-  return length;
 }
 
 /// Applies to tables that are arguments, if the host can read their elements; generated code clamps other pages.
 void ShapeChecks::addForPages(PagedOp op) {
-  Value table = withoutCasts(op.getTable()), length = findLength(op.getResult());
+  SetVector<Value> lengths;
+  collectLengths(op.getResult(), *op.getDims().position(Dim::Seq), lengths);
+  Value table = withoutCasts(op.getTable()), length = lengths.size() == 1 ? lengths[0] : Value();
   if (!mayReadElements || !isReadableBeforeCall(table) || (length && !isArgument(length)))
     return;
   IndexEmitter e(builder, loc);
