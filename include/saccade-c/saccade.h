@@ -132,6 +132,8 @@ typedef struct SaccadeValueInfo {
   DLDataType dtype;       /* element type */
   int32_t rank;           /* -1: a scalar */
   const int64_t *extents; /* `rank` extents, -1 for a dynamic one */
+  int32_t updated_by;     /* of an input that a call updates: the number of the result of the program that it receives,
+                             which is none of the function's results; else -1 */
 } SaccadeValueInfo;
 /* Describes input `index`, or result `index - num_inputs`; requires index < num_inputs + num_results. */
 SACCADE_API SaccadeValueInfo saccade_function_value(const SaccadeFunction *function, size_t index);
@@ -147,7 +149,8 @@ typedef struct SaccadeValue {
 SACCADE_API SaccadeResult saccade_function_result_shapes(const SaccadeFunction *function, const SaccadeValue *inputs,
                                                          size_t num_inputs, int64_t *sizes);
 /* Checks all values (inputs, then results) and runs the function. Results are memory of the caller with the extents
- * that saccade_function_result_shapes gives; they must not overlap one another or an input. NULL strides mean
+ * that saccade_function_result_shapes gives; they must not overlap one another or an input. Inputs with updated_by >= 0
+ * are written to as results are. NULL strides mean
  * contiguous, byte_offset is honoured, and strides of dimensions of extent 0 or 1 are ignored. On a GPU the call is
  * asynchronous, on the stream that TVM-FFI has set for the device (PyTorch's current stream if PyTorch's tensors are
  * passed through TVM-FFI), or the default stream. */

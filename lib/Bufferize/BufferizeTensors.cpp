@@ -4,6 +4,7 @@
 // and before outlining, because tasks capture memory.
 //
 //===----------------------------------------------------------------------===//
+#include "InPlaceUpdates.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
@@ -68,13 +69,14 @@ static void separateFreshTensors(ModuleOp module) {
   }
 }
 
-/// Marks the tensor arguments of entries read-only.
+/// Marks the tensor arguments of entries read-only, except those that are updated in place.
 static void protectArguments(ModuleOp module) {
-  BoolAttr no = BoolAttr::get(module.getContext(), false);
+  Builder b(module.getContext());
   for (auto func : module.getOps<func::FuncOp>())
-    for (BlockArgument argument : func.getArguments())
+    for (auto [argument, result] : llvm::zip_equal(func.getArguments(), saccade::attn::getUpdatingResults(func)))
       if (func.isPublic() && isa<TensorType>(argument.getType()))
-        func.setArgAttr(argument.getArgNumber(), BufferizationDialect::kWritableAttrName, no);
+        func.setArgAttr(argument.getArgNumber(), BufferizationDialect::kWritableAttrName,
+                        b.getBoolAttr(result.has_value()));
 }
 
 static OneShotBufferizationOptions getOptions() {
@@ -133,11 +135,12 @@ struct BufferizeTensors : saccade::impl::BufferizeTensorsBase<BufferizeTensors> 
     ModuleOp module = getOperation();
     separateFreshTensors(module);
     protectArguments(module);
-    if (failed(eliminateEmpties(module)))
+    // Then a result that is computed from an argument is not written over it.
+    if (failed(eliminateEmpties(module)) || failed(saccade::prepareInPlaceUpdates(module, getOptions())))
       return signalPassFailure();
     OneShotBufferizationOptions options = getOptions();
     BufferizationState state;
-    if (failed(runOneShotModuleBufferize(module, options, state)))
+    if (failed(runOneShotModuleBufferize(module, options, state)) || failed(saccade::finishInPlaceUpdates(module)))
       return signalPassFailure();
     removeBufferizationAttributesInModule(module);
     module.walk(resolveDroppedDimensions);

@@ -35,10 +35,11 @@ class ConstantHoister {
 public:
   ConstantHoister(func::FuncOp entry, func::FuncOp shapes, ConstantComputation work)
       : entry(entry), shapes(shapes), work(std::move(work)), b(entry.getContext()), loc(entry.getLoc()) {
-    auto signature = entry->getAttrOfType<DictionaryAttr>("attn.entry");
-    name = signature.getAs<StringAttr>("name").getValue();
-    llvm::append_range(names, signature.getAs<ArrayAttr>("names").getAsValueRange<StringAttr>());
-    type = cast<FunctionType>(signature.getAs<TypeAttr>("type").getValue());
+    auto signature = *attn::Signature::from(entry->getAttrOfType<DictionaryAttr>("attn.entry"), loc);
+    name = signature.name;
+    names = signature.values;
+    type = signature.type;
+    updatedBy = signature.updatedBy;
   }
 
   void run() {
@@ -68,11 +69,11 @@ private:
                            StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides));
   }
   static Type asTensor(MemRefType type) { return RankedTensorType::get(type.getShape(), type.getElementType()); }
-  void setSignature(func::FuncOp function, StringRef called, ArrayRef<std::string> values, FunctionType asTensors) {
-    SmallVector<StringRef> views(values.begin(), values.end());
-    function->setAttr("attn.entry", b.getDictionaryAttr({b.getNamedAttr("name", b.getStringAttr(called)),
-                                                         b.getNamedAttr("names", b.getStrArrayAttr(views)),
-                                                         b.getNamedAttr("type", TypeAttr::get(asTensors))}));
+  void setSignature(func::FuncOp function, StringRef called, ArrayRef<std::string> values, FunctionType asTensors,
+                    ArrayRef<int64_t> updates) {
+    attn::Signature signature{called.str(), SmallVector<std::string>(values), asTensors, loc,
+                              SmallVector<int64_t>(updates)};
+    function->setAttr("attn.entry", signature.toAttribute());
     function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), b.getUnitAttr());
   }
 
@@ -81,8 +82,9 @@ private:
   OpBuilder b;
   Location loc;
 
-  StringRef name;                  ///< public name of the entry
+  std::string name;                ///< public name of the entry
   SmallVector<std::string> names;  ///< of its inputs and results
+  SmallVector<int64_t> updatedBy;  ///< for each input, as in `Signature`
   FunctionType type;               ///< of the entry, on tensors
   SmallVector<unsigned> arguments; ///< indices of the arguments that the hoisted ops read
   SmallVector<std::string> resultNames;
@@ -159,7 +161,7 @@ func::FuncOp ConstantHoister::getCopyTask(MemRefType type) {
   b.setInsertionPointAfter(function);
   Type index = b.getIndexType();
   Type types[] = {type, withAnyStrides(type), index, index, MemRefType::get({ShapedType::kDynamic}, b.getI8Type())};
-  task = func::FuncOp::create(b, loc, (name + prepackSuffix + ".copy" + Twine(copyTasks.size() - 1)).str(),
+  task = func::FuncOp::create(b, loc, (Twine(name) + prepackSuffix + ".copy" + Twine(copyTasks.size() - 1)).str(),
                               b.getFunctionType(types, {}));
   task.setPrivate();
   task->setAttr("attn.task", b.getUnitAttr());
@@ -209,9 +211,9 @@ void ConstantHoister::createFunction() {
   llvm::append_range(values, resultNames);
 
   b.setInsertionPoint(entry);
-  std::string called = (name + prepackSuffix).str();
+  std::string called = (Twine(name) + prepackSuffix).str();
   function = func::FuncOp::create(b, loc, called + ".body", b.getFunctionType(types, {}));
-  setSignature(function, called, values, b.getFunctionType(inputs, results));
+  setSignature(function, called, values, b.getFunctionType(inputs, results), SmallVector<int64_t>(inputs.size(), -1));
   std::string text;
   llvm::raw_string_ostream(text) << work.results.size() << (work.results.size() == 1 ? " tensor" : " tensors") << ", "
                                  << llvm::format("%.1f", bytes / (1 << 20)) << " MiB";
@@ -245,11 +247,11 @@ void ConstantHoister::createFunction() {
 
 void ConstantHoister::createShapeFunction() {
   b.setInsertionPointAfter(function);
-  auto known = func::FuncOp::create(b, loc, (name + prepackSuffix + ".shapes").str(), b.getFunctionType({}, {}));
-  known->setAttr("attn.shapes_of", b.getStringAttr((name + prepackSuffix).str()));
+  auto known = func::FuncOp::create(b, loc, (Twine(name) + prepackSuffix + ".shapes").str(), b.getFunctionType({}, {}));
+  known->setAttr("attn.shapes_of", b.getStringAttr(Twine(name) + prepackSuffix));
   known->setAttr("attn.messages", b.getArrayAttr({}));
   known->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), b.getUnitAttr());
-  SmallVector<int64_t> numbers(3, 0); // no message, found, expected
+  SmallVector<int64_t> numbers(4, 0); // no message, found, expected, place
   for (memref::AllocOp result : work.results)
     llvm::append_range(numbers, result.getType().getShape());
   known.setType(b.getFunctionType(function.getArgumentTypes().take_front(arguments.size()),
@@ -277,7 +279,8 @@ void ConstantHoister::requireCompact(BlockArgument argument, StringRef called) {
     std::string text = ("argument '" + called + "' is not compact as returned by " + name + prepackSuffix +
                         ": stride of dimension " + Twine(i))
                            .str();
-    messages.push_back(b.getStringAttr(StringRef(text.c_str(), text.size() + 1)));
+    text.append(2, '\0'); // without a relation and a place
+    messages.push_back(b.getStringAttr(text));
     Value found = metadata.getStrides()[i], expected = constant(strides[i]);
     Value isMismatch = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, found, expected);
     Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, returned.getOperand(0), constant(0));
@@ -319,6 +322,7 @@ void ConstantHoister::replaceByPrepacked() {
     }
     names.insert(names.begin() + position, called);
     inputs.push_back(asTensor(result.getType()));
+    updatedBy.push_back(-1);
     requireCompact(shapes.getArgument(position), called);
     b.setInsertionPointToStart(&entry.front());
     // The buffer starts at its first element, so the offset is 0. Not a memref.cast, which would fold into the users.
@@ -346,9 +350,12 @@ void ConstantHoister::dropArguments() {
   }
   SmallVector<Type> inputs;
   SmallVector<std::string> kept;
+  SmallVector<int64_t> updates;
   for (auto [i, each] : llvm::enumerate(type.getInputs()))
-    if (!dropped[i])
+    if (!dropped[i]) {
       inputs.push_back(each);
+      updates.push_back(updatedBy[i]);
+    }
   for (auto [i, each] : llvm::enumerate(names))
     if (!dropped[i])
       kept.push_back(each);
@@ -357,7 +364,7 @@ void ConstantHoister::dropArguments() {
   bool both = succeeded(erased) && succeeded(shapes.eraseArguments(dropped));
   assert(both && "entries are plain functions");
   (void)both;
-  setSignature(entry, name, kept, b.getFunctionType(inputs, type.getResults()));
+  setSignature(entry, name, kept, b.getFunctionType(inputs, type.getResults()), updates);
 }
 
 /// Whether `shapes` has a check that always fails; folding removes the condition of such a check. Then the arguments

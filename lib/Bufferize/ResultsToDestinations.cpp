@@ -1,7 +1,8 @@
 //===- ResultsToDestinations.cpp - Destination arguments of entries -----------===//
 //
 // Converts every tensor result of an entry to a trailing memref argument in which the tensor is materialised. Runs
-// before bufferization, so that producers can write directly to the destination.
+// before bufferization, so that producers can write directly to the destination. A result that updates an argument in
+// place remains: it needs the analysis of bufferization.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -11,6 +12,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Bufferize/Passes.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_RESULTSTODESTINATIONS
@@ -75,8 +77,15 @@ static void separateStarts(func::ReturnOp returnOp) {
 static LogicalResult convertResults(func::FuncOp func) {
   auto returnOp = cast<func::ReturnOp>(func.getBody().front().getTerminator());
   separateStarts(returnOp);
+  BitVector isConverted(func.getNumResults(), true);
+  SmallVector<std::optional<unsigned>> updatedBy = saccade::attn::getUpdatingResults(func);
+  for (std::optional<unsigned> result : updatedBy)
+    if (result)
+      isConverted.reset(*result);
   SmallVector<std::pair<Value, BlockArgument>> results;
   for (auto [i, result] : llvm::enumerate(returnOp.getOperands())) {
+    if (!isConverted[i])
+      continue;
     auto type = cast<RankedTensorType>(result.getType());
     SmallVector<int64_t> strides(type.getRank(), ShapedType::kDynamic);
     auto layout = StridedLayoutAttr::get(func.getContext(), ShapedType::kDynamic, strides);
@@ -100,8 +109,14 @@ static LogicalResult convertResults(func::FuncOp func) {
     materialize.setRestrict(true);
     materialize.setWritable(true);
   }
-  returnOp.getOperandsMutable().clear();
-  return func.eraseResults(BitVector(func.getNumResults(), true));
+  returnOp->eraseOperands(isConverted);
+  // The remaining results have new numbers.
+  for (auto [i, result] : llvm::enumerate(updatedBy))
+    if (result) {
+      int64_t erased = llvm::count_if(isConverted.set_bits(), [&](unsigned other) { return other < *result; });
+      func.setArgAttr(i, saccade::attn::updatedByAttr, builder.getI64IntegerAttr(*result - erased));
+    }
+  return func.eraseResults(isConverted);
 }
 
 namespace {

@@ -71,7 +71,8 @@ int32_t saccade_function_device_type(const SaccadeFunction *function) {
 
 SaccadeValueInfo saccade_function_value(const SaccadeFunction *function, size_t index) {
   const SaccadeValueType &value = function->entry->values[index];
-  return {value.name, value.text, DLDataType{value.code, value.bits, 1}, value.rank, value.extents};
+  return {value.name, value.text,    DLDataType{value.code, value.bits, 1},
+          value.rank, value.extents, value.updated_by - 1};
 }
 
 //===----------------------------------------------------------------------===//

@@ -30,6 +30,20 @@ std::string Entry::signature() const {
   return name + "(" + list(arguments) + ") -> (" + list(results) + ")";
 }
 
+llvm::SmallVector<size_t> Entry::programResults() const {
+  size_t count = results.size() + llvm::count_if(arguments, [](const ValueType &type) { return type.updatedBy >= 0; });
+  constexpr size_t none = -1;
+  llvm::SmallVector<size_t> places(count, none);
+  for (auto [i, argument] : llvm::enumerate(arguments))
+    if (argument.updatedBy >= 0)
+      places[argument.updatedBy] = i;
+  size_t next = arguments.size();
+  for (size_t &place : places)
+    if (place == none)
+      place = next++;
+  return places;
+}
+
 Buffer Buffer::compact(void *data, llvm::ArrayRef<int64_t> sizes) {
   Buffer buffer{data, llvm::to_vector<4>(sizes), llvm::SmallVector<int64_t, 4>(sizes.size(), 1)};
   for (size_t i = sizes.size(); i-- > 1;)
@@ -76,6 +90,8 @@ llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
     if (!convert(signature.type.getInputs(), "argument", entry.arguments) ||
         !convert(signature.type.getResults(), "result", entry.results))
       return llvm::createStringError("entry '" + entry.name + "' has an unsupported type");
+    for (auto [argument, result] : llvm::zip_equal(entry.arguments, signature.updatedBy))
+      argument.updatedBy = result;
     entries.push_back(std::move(entry));
   }
   return entries;

@@ -37,6 +37,7 @@ public:
       number(type.isTensor);
       list(type.shape, [&](int64_t extent) { number(uint64_t(extent)); });
       text(type.name);
+      number(uint64_t(type.updatedBy));
     });
   }
 
@@ -72,6 +73,7 @@ public:
       type.isTensor = number(2);
       list([&] { type.shape.push_back(int64_t(number())); });
       type.name = text();
+      type.updatedBy = int64_t(number());
       values.push_back(std::move(type));
     });
     return values;

@@ -15,6 +15,7 @@ using namespace saccade::reference;
 const Semantics *saccade::reference::semanticsOf(Operation *op) {
   static const SemanticsTable table = [] {
     SemanticsTable table;
+    addAppendSemantics(table);
     addAttentionSemantics(table);
     addAttentionTileSemantics(table);
     addGradientSemantics(table);

@@ -52,6 +52,7 @@ private:
 };
 
 // One function per family of ops.
+void addAppendSemantics(SemanticsTable &table);
 void addAttentionSemantics(SemanticsTable &table);
 void addAttentionTileSemantics(SemanticsTable &table);
 void addGradientSemantics(SemanticsTable &table);

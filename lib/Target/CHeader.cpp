@@ -18,7 +18,8 @@ static constexpr llvm::StringLiteral rules = R"(
  *
  *   const char *saccade_F(inputs..., results...)
  * checks all arguments and runs F. Results are memory of the caller with the extents that saccade_F_shapes gives; they
- * must not overlap one another or an input.
+ * must not overlap one another or an input. F writes to an input that is "updated" as to a result: to its elements,
+ * which must not be read-only.
  *
  * Both return NULL, or an error message. After an error nothing has been written, except that the results are undefined
  * after "out of memory". The message belongs to the library and is valid until the thread's next call. The functions
@@ -26,7 +27,8 @@ static constexpr llvm::StringLiteral rules = R"(
  *
  * A tensor is a DLTensor (below), in CPU memory unless stated otherwise, of the element type and rank in its comment;
  * "?" stands for any extent. Element 0 is at data + byte_offset. Strides are in elements: NULL means contiguous, row-major;
- * those of inputs may be 0 or negative; those of results must be positive and must not make elements overlap; those of
+ * those of inputs may be 0 or negative; those of results and updated inputs must be positive and must not make elements
+ * overlap; those of
  * dimensions of extent 0 or 1 are ignored.
  * In a DLDataType, f32 is {kDLFloat, 32, 1} (f16 and f64 likewise), bf16 {kDLBfloat, 16, 1}, i32 {kDLInt, 32, 1}
  * or {kDLUInt, 32, 1} (i8, i16 and i64 likewise), index {kDLInt, 64, 1}, i1 {kDLBool, 8, 1}.
@@ -133,7 +135,10 @@ public:
     unsigned inputs = function.type.getNumInputs();
     os << "\n/* " << function.name << "\n";
     for (auto [i, name] : llvm::enumerate(parameters))
-      os << " *   " << llvm::left_justify(name, width()) << "  " << (i < inputs ? "input   " : "result  ")
+      os << " *   " << llvm::left_justify(name, width()) << "  "
+         << (isUpdated(i) ? "updated "
+             : i < inputs ? "input   "
+                          : "result  ")
          << typeText(function.valueType(i)) << "\n";
     int64_t extents = 0;
     for (Type result : function.type.getResults())
@@ -147,6 +152,9 @@ public:
   }
 
 private:
+  /// Whether the value is an input that is updated in place.
+  bool isUpdated(size_t i) const { return i < function.updatedBy.size() && function.updatedBy[i] >= 0; }
+
   size_t width() const {
     size_t longest = 0;
     for (const std::string &name : parameters)
@@ -157,7 +165,10 @@ private:
   void printPrototype(StringRef suffix, bool withResults, const std::string &last) {
     SmallVector<std::string> list;
     for (auto [i, type] : llvm::enumerate(function.type.getInputs())) {
-      StringRef c = isa<ShapedType>(type) ? "const DLTensor *" : isa<FloatType>(type) ? "double " : "int64_t ";
+      StringRef c = isUpdated(i) && withResults ? "DLTensor *"
+                    : isa<ShapedType>(type)     ? "const DLTensor *"
+                    : isa<FloatType>(type)      ? "double "
+                                                : "int64_t ";
       list.push_back(c.str() + parameters[i]);
     }
     if (withResults)

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "EntryBuilder.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Target/Device.h"
 #include "saccade/Target/Passes.h"
@@ -109,17 +110,14 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
       entries[shapesOf.getValue()].shapes = function;
       entries[shapesOf.getValue()].messages = messages;
     } else if (signature) {
-      auto entryName = signature.getAs<StringAttr>("name");
-      auto names = signature.getAs<ArrayAttr>("names");
-      auto type = signature.getAs<TypeAttr>("type");
-      auto functionType = type ? dyn_cast<FunctionType>(type.getValue()) : FunctionType();
-      if (!entryName || !names || !functionType ||
-          names.size() != functionType.getNumInputs() + functionType.getNumResults())
+      std::optional<attn::Signature> parsed = attn::Signature::from(signature, function.getLoc());
+      if (!parsed)
         return function.emitError("entry has no signature with name, names and type");
-      EntryParts &entry = entries[entryName.getValue()];
+      EntryParts &entry = entries[signature.getAs<StringAttr>("name").getValue()];
       entry.call = function;
-      entry.names = names;
-      entry.type = functionType;
+      entry.names = signature.getAs<ArrayAttr>("names");
+      entry.type = parsed->type;
+      entry.updatedBy = parsed->updatedBy;
     }
     return success();
   }

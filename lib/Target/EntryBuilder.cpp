@@ -101,8 +101,9 @@ LLVM::LLVMFuncOp EntryBuilder::emitShapes(const EntryParts &entry) {
   Location loc = callee.getLoc();
   LLVM::LLVMFuncOp function =
       createFunction(loc, "saccade.shapes." + entry.name, pointer, {pointer, pointer}, LLVM::Linkage::Internal);
-  // message number, found, expected, then the extents of all results
-  int64_t count = 3;
+  // message number, found, expected, place, then the extents of all results
+  constexpr int64_t first = 4;
+  int64_t count = first;
   for (Type type : entry.type.getResults())
     count += cast<RankedTensorType>(type).getRank();
   auto returned = LLVM::LLVMStructType::getLiteral(module.getContext(), SmallVector<Type>(count, i64));
@@ -128,13 +129,13 @@ LLVM::LLVMFuncOp EntryBuilder::emitShapes(const EntryParts &entry) {
   LLVM::CondBrOp::create(builder, loc, good, fine, refused);
 
   builder.setInsertionPointToEnd(fine);
-  for (int64_t i = 3; i < count; ++i)
-    store(field(i), i - 3);
+  for (int64_t i = first; i < count; ++i)
+    store(field(i), i - first);
   LLVM::ReturnOp::create(builder, loc, LLVM::ZeroOp::create(builder, loc, pointer).getResult());
 
   builder.setInsertionPointToEnd(refused);
-  store(field(1), 0);
-  store(field(2), 1);
+  for (int64_t i = 1; i < first; ++i)
+    store(field(i), i - 1);
   Value message = LLVM::ZeroOp::create(builder, loc, pointer);
   for (auto [i, text] : llvm::enumerate(entry.messages.getAsValueRange<StringAttr>())) {
     if (text.empty())

@@ -17,11 +17,12 @@ namespace saccade {
 
 /// The functions and signature of an entry.
 struct EntryParts {
-  llvm::StringRef name;                ///< of the function in the program
-  mlir::LLVM::LLVMFuncOp call, shapes; ///< the C interface functions of func-to-llvm
-  mlir::FunctionType type;             ///< on tensors
-  mlir::ArrayAttr names;               ///< of inputs, then results
-  mlir::ArrayAttr messages;            ///< to which the message numbers of `shapes` refer
+  llvm::StringRef name;                 ///< of the function in the program
+  mlir::LLVM::LLVMFuncOp call, shapes;  ///< the C interface functions of func-to-llvm
+  mlir::FunctionType type;              ///< on tensors
+  mlir::ArrayAttr names;                ///< of inputs, then results
+  mlir::ArrayAttr messages;             ///< to which the message numbers of `shapes` refer
+  llvm::SmallVector<int64_t> updatedBy; ///< for each input, the result of the program that updates it, or -1
 
   mlir::Location loc() const { return mlir::LLVM::LLVMFuncOp(call).getLoc(); }
   size_t numInputs() const { return type.getNumInputs(); }
@@ -47,7 +48,7 @@ public:
   /// message if it can fail.
   mlir::LLVM::LLVMFuncOp emitCall(const EntryParts &entry);
   /// const char *shapes(void **args, int64_t *sizes), internal. The callee stores (message number, found, expected,
-  /// extents...) through its first argument; message number 0 means success.
+  /// place, extents...) through its first argument; message number 0 means success.
   mlir::LLVM::LLVMFuncOp emitShapes(const EntryParts &entry);
   /// Declares the SaccadeKernels of a GPU program, which are defined after the device module is compiled.
   mlir::LLVM::GlobalOp declareKernels();

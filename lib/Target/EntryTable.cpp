@@ -76,7 +76,7 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeCPUTarget
   Type i8 = builder.getI8Type(), i16 = builder.getI16Type();
   auto text = [&](StringRef words) { return addressOf(loc, createText(loc, words)); };
 
-  // name, text, extents, rank, code, bits, reserved
+  // name, text, extents, rank, code, bits, updated_by
   auto valueType = LLVM::LLVMStructType::getLiteral(context, {pointer, pointer, pointer, i32, i8, i8, i16});
   auto valuesType = LLVM::LLVMArrayType::get(valueType, entry.numValues());
   LLVM::GlobalOp values = createConstant(loc, "saccade.values", valuesType, LLVM::Linkage::Internal, [&] {
@@ -85,10 +85,11 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeCPUTarget
       ABIType type = *getABIType(entry.valueType(i));
       std::string words;
       llvm::raw_string_ostream(words) << entry.valueType(i);
-      Value value = createStruct(loc, valueType,
-                                 {text(cast<StringAttr>(entry.names[i])), text(words), createExtents(loc, type.extents),
-                                  constant(loc, i32, type.rank), constant(loc, i8, type.code),
-                                  constant(loc, i8, type.bits), constant(loc, i16, 0)});
+      Value value =
+          createStruct(loc, valueType,
+                       {text(cast<StringAttr>(entry.names[i])), text(words), createExtents(loc, type.extents),
+                        constant(loc, i32, type.rank), constant(loc, i8, type.code), constant(loc, i8, type.bits),
+                        constant(loc, i16, i < entry.numInputs() ? entry.updatedBy[i] + 1 : 0)});
       array = LLVM::InsertValueOp::create(builder, loc, array, value, int64_t(i));
     }
     return array;

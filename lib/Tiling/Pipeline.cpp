@@ -36,6 +36,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   TileLinalgOptions limits;
   if (forGPU)
     limits = {/*tileElements=*/2048, /*temporaryElements=*/4096};
+  pm.addNestedPass<func::FuncOp>(createTileAppend({limits.tileElements}));
   pm.addNestedPass<func::FuncOp>(createTileLinalg(limits));
   pm.addPass(createTaskKeepingCanonicalizer());
   pm.addPass(createCSEPass());

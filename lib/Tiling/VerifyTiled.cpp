@@ -21,7 +21,7 @@ namespace {
 struct VerifyTiled : saccade::impl::VerifyTiledBase<VerifyTiled> {
   void runOnOperation() override {
     WalkResult result = getOperation().walk([](Operation *op) {
-      if (isa<attn::AttentionOp, attn::DerivativeOpInterface, attn::LinearOp>(op)) {
+      if (isa<attn::AttentionOp, attn::DerivativeOpInterface, attn::LinearOp, attn::AppendOp>(op)) {
         op->emitOpError() << "is left after the tiling stage";
         return WalkResult::interrupt();
       }

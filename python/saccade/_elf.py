@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 
 NOTE_VERSION = 1
-ENTRY_VERSION = 4  # SACCADE_ENTRY_VERSION of include/saccade/Runtime/Entry.h
+ENTRY_VERSION = 5  # SACCADE_ENTRY_VERSION of include/saccade/Runtime/Entry.h
 
 _HEADER = struct.Struct("<4sBB10xHHIQQQIHHHHHH")  # Elf64_Ehdr
 _SEGMENT = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr

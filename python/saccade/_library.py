@@ -47,6 +47,7 @@ class ValueInfo(ctypes.Structure):
         ("dtype", DataType),
         ("rank", c_int32),
         ("extents", POINTER(c_int64)),
+        ("updated_by", c_int32),
     ]
 
 

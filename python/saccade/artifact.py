@@ -27,7 +27,7 @@ class _ValueType(ctypes.Structure):
         ("rank", c_int32),
         ("code", c_uint8),
         ("bits", c_uint8),
-        ("reserved", c_uint16),
+        ("updated_by", c_uint16),
     ]
 
 
@@ -91,7 +91,8 @@ class LoadedFunction(Function):
         self._table = library.address(f"__saccade_entry_{name}")
         entry = _Entry.from_address(self._table)
         values = [entry.values[i] for i in range(entry.num_inputs + entry.num_results)]
-        infos = [ValueInfo(v.name, v.text, DataType(v.code, v.bits, 1), v.rank, v.extents) for v in values]
+        infos = [ValueInfo(v.name, v.text, DataType(v.code, v.bits, 1), v.rank, v.extents, v.updated_by - 1)
+                 for v in values]  # fmt: skip
         self._set_signature(name, infos, entry.num_inputs, device == "cuda")
         both = device == "cpu" and library.gpu_targets
         self._on_gpu: LoadedFunction | None = LoadedFunction(library, name, "cuda") if both else None

@@ -35,6 +35,7 @@ class BoundFunction(Function):
         self._names = [value.name for value in (*self.inputs, *self.results)]
         self._tensors = [(renumbered[i], name) for i, name in self._tensors if i in renumbered]
         self._scalars = [(renumbered[i], *rest) for i, *rest in self._scalars if i in renumbered]  # type: ignore[misc]
+        self._updated = [(renumbered[i], name) for i, name in self._updated]
 
     @property
     def tvm_ffi(self) -> Any:
@@ -73,6 +74,8 @@ def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
     for name in values:
         if name not in expected:
             raise TypeError(f"{function.name} has no argument {name!r}; it has: {', '.join(expected)}")
+        if expected[name].updated_by is not None:
+            raise TypeError(f"{function.name} updates {name!r}, so it cannot be bound: pass it to each call")
     fixed = {name: _describe(expected[name], values[name], function.device) for name in values}
     memory: list[Any] = []
     if prepack:

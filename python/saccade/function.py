@@ -41,6 +41,8 @@ class Value(NamedTuple):
     """The element type in torch's and NumPy's terms: "float32", "bfloat16", "int64" (also for index), "bool", ..."""
     shape: tuple[int | None, ...] | None
     """The extents, None for a dynamic one; None for a scalar."""
+    updated_by: int | None = None
+    """For an input that a call updates (`attn.updated_by`): its place in what a call returns. None for all others."""
 
 
 class Function:
@@ -65,7 +67,7 @@ class Function:
         self.inputs: tuple[Value, ...] = values[:count]
         """The inputs, in order."""
         self.results: tuple[Value, ...] = values[count:]
-        """The results, in order; all are tensors."""
+        """The results, in order, without those that update an input; all are tensors."""
         self.device: str = "cuda" if is_on_gpu else "cpu"
         """Where the tensors of a call are: "cpu" or "cuda"."""
         self._names = [value.name for value in values]
@@ -75,6 +77,7 @@ class Function:
             for i, (value, info) in enumerate(zip(self.inputs, infos))
             if value.shape is None
         ]
+        self._updated = [(i, value.name) for i, value in enumerate(self.inputs) if value.updated_by is not None]
         self._shapes: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
         self._tvm_ffi: tvm_ffi.Function | None = None
         self._torch_dtypes: list[Any] = []
@@ -123,18 +126,20 @@ class Function:
                 NumPy arrays for a program for the CPU; torch CUDA tensors and tensors of any other library with
                 `__dlpack__`, all on one GPU, for a program for a GPU; Python scalars for scalars.
             out: the array to write the result to, or a tuple of arrays for several results. They have the shapes that
-                `result_shapes` returns and overlap neither each other nor an input.
+                `result_shapes` returns and overlap neither each other nor an input. Results that update an input are
+                not among them.
             stream: for a GPU, the CUDA stream of the call: a stream object of torch, CuPy or CUDA Python, or its
                 address. None: torch's current stream if a tensor is torch's, else the default stream. The call is
                 asynchronous. A graph captured from it may be launched as long as this function exists.
 
         Returns:
             `out`, or new arrays: torch tensors if any input is one, otherwise NumPy arrays, or for a GPU tensors of the
-            library of the first tensor; a tuple for several results.
+            library of the first tensor; a tuple for several results. A result that updates an input is this input.
 
         Raises:
             TypeError: a wrong number or kind of arguments, element type, rank or device.
-            ValueError: mismatched extents, a tensor that requires grad or has the negative bit set, a read-only `out`.
+            ValueError: mismatched extents, a tensor that requires grad or has the negative bit set, a read-only `out`
+                or updated input.
             MemoryError: the workspace of the call cannot be allocated.
             NotImplementedError: there is no NVIDIA driver, or its GPU cannot run the program.
             RuntimeError: the NVIDIA driver reports an error, possibly of earlier work.
@@ -150,6 +155,8 @@ class Function:
         if torch_tensors and _arrays.torch_module()._C._is_tracing():
             raise TypeError(f"{self.name} is called in what torch.jit.trace traces, which cannot trace it: call it "
                             "outside of the traced function")
+        for i, name in self._updated:
+            _arrays.check_writable(name, inputs[i])
         if self._scalars:
             inputs = self._with_numbers(inputs)
         results, is_torch = (None, True) if out is None else self._check_out(out)
@@ -157,7 +164,18 @@ class Function:
             results = self._call_torch(inputs, results)
         else:
             results = self._call_described(inputs, results, torch_tensors > 0, stream)
+        if self._updated:
+            return self._with_updated(inputs, results)
         return out if out is not None else results[0] if len(results) == 1 else results
+
+    def _with_updated(self, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Any:
+        """What a call returns: the results and the inputs that it updated, in the order of the program."""
+        updated = {self.inputs[i].updated_by: inputs[i] for i, _ in self._updated}
+        if tensors := tuple(filter(_arrays.is_torch, updated.values())):
+            _arrays.torch_module().autograd.graph.increment_version(tensors)
+        rest = iter(results)
+        returned = tuple([updated[i] if i in updated else next(rest) for i in range(len(updated) + len(results))])
+        return returned[0] if len(returned) == 1 else returned
 
     def into(self, *values: Any, stream: Any = None) -> None:
         """Calls the function on inputs, then results allocated by the caller: as `tvm_ffi`, but also for NumPy arrays
@@ -173,7 +191,7 @@ class Function:
             values = tuple([_gpu.view(name, value, handle) for name, value in zip(names, values)])
         if names is self._names:
             values = self._with_numbers(values)
-            for i in range(len(self.inputs), len(names)):
+            for i in (*[i for i, _ in self._updated], *range(len(self.inputs), len(names))):
                 _arrays.check_writable(names[i], values[i])
         self._run([_describe(name, value) for name, value in zip(names, values)], handle)
 
@@ -337,6 +355,8 @@ class Function:
         if stream is not None or self.device == "cuda":
             handle = self._stream(stream, inputs)
             inputs = self._views(inputs, handle)
+            for i, name in self._updated:
+                _arrays.check_writable(name, inputs[i])
         described = self._describe_inputs(inputs)
         if results is not None:
             if handle is not None:
@@ -398,7 +418,8 @@ def _load(recipe: tuple[Any, ...], name: str) -> Function:
 def _value(info: Any) -> Value:
     dtype = _arrays.DTYPE_NAMES[info.dtype.code, info.dtype.bits]
     shape = None if info.rank < 0 else tuple(extent if extent >= 0 else None for extent in info.extents[: info.rank])
-    return Value(info.name.decode(), info.type.decode(), dtype, shape)
+    updated_by = info.updated_by if info.updated_by >= 0 else None
+    return Value(info.name.decode(), info.type.decode(), dtype, shape, updated_by)
 
 
 def _describe(name: str, x: Any) -> Any:

@@ -11,7 +11,7 @@
 // CHECK:         attn.launch @project__prepack.copy0(%[[PANELS]], %[[OUT]]) count(%{{.*}}) : (memref<2x4x16xf32>, memref<2x4x16xf32, strided<[?, ?, ?], offset: ?>>)
 // CHECK:       func.func @project__prepack.shapes(
 // CHECK-SAME:    attn.shapes_of = "project__prepack"
-// CHECK:         return %[[ZERO:.*]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : index, index, index, index, index, index
+// CHECK:         return %[[ZERO:.*]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : index, index, index, index, index, index, index
 // CHECK-LABEL: func.func @project.body(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?x4xf32, strided<[?, ?], offset: ?>>, %[[B:[a-z0-9]+]]: memref<8xf32, strided<[?], offset: ?>> {attn.constant},
 // CHECK-SAME:    %[[PREPARED:[a-z0-9]+]]: memref<2x4x16xf32, strided<[?, ?, ?], offset: ?>>, %[[Y:[a-z0-9]+]]: memref<?x8xf32, strided<[?, ?], offset: ?>>)
@@ -23,7 +23,7 @@
 // CHECK:         attn.launch @project_task1(%[[X]], %[[COMPACT]], %[[B]], %[[Y]])
 // The shape function checks that the panels are compact.
 // CHECK:       func.func @project.shapes(
-// CHECK-SAME:    attn.messages = ["argument 'w_prepacked' is not compact as returned by project__prepack: stride of dimension 0\00",
+// CHECK-SAME:    attn.messages = ["argument 'w_prepacked' is not compact as returned by project__prepack: stride of dimension 0\00\00",
 // CHECK:         memref.extract_strided_metadata
 func.func @project.body(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>, %w: memref<4x8xf32, strided<[?, ?], offset: ?>> {attn.constant},
                         %b: memref<8xf32, strided<[?], offset: ?>> {attn.constant}, %y: memref<?x8xf32, strided<[?, ?], offset: ?>>)
@@ -38,12 +38,12 @@ func.func @project.body(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>, %w: mem
   return
 }
 func.func @project.shapes(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>, %w: memref<4x8xf32, strided<[?, ?], offset: ?>>,
-                          %b: memref<8xf32, strided<[?], offset: ?>>) -> (index, index, index, index, index)
+                          %b: memref<8xf32, strided<[?], offset: ?>>) -> (index, index, index, index, index, index)
     attributes {attn.shapes_of = "project", attn.messages = []} {
   %c0 = arith.constant 0 : index
   %c8 = arith.constant 8 : index
   %n = memref.dim %x, %c0 : memref<?x4xf32, strided<[?, ?], offset: ?>>
-  return %c0, %c0, %c0, %n, %c8 : index, index, index, index, index
+  return %c0, %c0, %c0, %c0, %n, %c8 : index, index, index, index, index, index
 }
 func.func private @project_task0(%w: memref<4x8xf32, strided<[?, ?], offset: ?>>, %panels: memref<2x4x16xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
   %c0 = arith.constant 0 : index
@@ -115,11 +115,11 @@ func.func @chain.body(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32> {a
   linalg.add ins(%plain, %x : memref<8xf32>, memref<8xf32>) outs(%y : memref<8xf32>)
   return
 }
-func.func @chain.shapes(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32>) -> (index, index, index, index)
+func.func @chain.shapes(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32>) -> (index, index, index, index, index)
     attributes {attn.shapes_of = "chain", attn.messages = []} {
   %c0 = arith.constant 0 : index
   %c8 = arith.constant 8 : index
-  return %c0, %c0, %c0, %c8 : index, index, index, index
+  return %c0, %c0, %c0, %c0, %c8 : index, index, index, index, index
 }
 
 // -----
@@ -163,11 +163,11 @@ func.func @left.body(%w: memref<?xf32> {attn.constant}, %none: memref<0xf32> {at
   linalg.exp ins(%mine : memref<8xf32>) outs(%y : memref<8xf32>)
   return
 }
-func.func @left.shapes(%w: memref<?xf32>, %none: memref<0xf32>, %s: f32, %v: memref<8xf32>) -> (index, index, index, index)
+func.func @left.shapes(%w: memref<?xf32>, %none: memref<0xf32>, %s: f32, %v: memref<8xf32>) -> (index, index, index, index, index)
     attributes {attn.shapes_of = "left", attn.messages = []} {
   %c0 = arith.constant 0 : index
   %c8 = arith.constant 8 : index
-  return %c0, %c0, %c0, %c8 : index, index, index, index
+  return %c0, %c0, %c0, %c0, %c8 : index, index, index, index, index
 }
 
 // -----
@@ -185,10 +185,10 @@ func.func @never.body(%w: memref<8xf32> {attn.constant}, %y: memref<8xf32>)
   linalg.exp ins(%made : memref<8xf32>) outs(%y : memref<8xf32>)
   return
 }
-func.func @never.shapes(%w: memref<8xf32>) -> (index, index, index, index)
+func.func @never.shapes(%w: memref<8xf32>) -> (index, index, index, index, index)
     attributes {attn.shapes_of = "never", attn.messages = ["so"]} {
   %c1 = arith.constant 1 : index
-  return %c1, %c1, %c1, %c1 : index, index, index, index
+  return %c1, %c1, %c1, %c1, %c1 : index, index, index, index, index
 }
 func.func @neither.body(%x: memref<?xf32>, %w: memref<8xf32> {attn.constant}, %y: memref<8xf32>)
     attributes {attn.entry = {name = "neither", names = ["x", "w", "y"], type = (tensor<?xf32>, tensor<8xf32>) -> tensor<8xf32>}} {
@@ -197,7 +197,7 @@ func.func @neither.body(%x: memref<?xf32>, %w: memref<8xf32> {attn.constant}, %y
   linalg.exp ins(%made : memref<8xf32>) outs(%y : memref<8xf32>)
   return
 }
-func.func @neither.shapes(%x: memref<?xf32>, %w: memref<8xf32>) -> (index, index, index, index)
+func.func @neither.shapes(%x: memref<?xf32>, %w: memref<8xf32>) -> (index, index, index, index, index)
     attributes {attn.shapes_of = "neither", attn.messages = ["mostly", "so"]} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -207,5 +207,5 @@ func.func @neither.shapes(%x: memref<?xf32>, %w: memref<8xf32>) -> (index, index
   %first = arith.select %isBad, %c1, %c0 : index
   %isFirst = arith.cmpi eq, %first, %c0 : index
   %second = arith.select %isFirst, %c2, %first : index
-  return %second, %c0, %c0, %c1 : index, index, index, index
+  return %second, %c0, %c0, %c0, %c1 : index, index, index, index, index
 }

@@ -49,3 +49,13 @@ func.func @results_with_equal_init(%x: tensor<4x8xi64>, %y: tensor<4x8xi64>) -> 
   %b = linalg.reduce { arith.addi } ins(%y : tensor<4x8xi64>) outs(%fill : tensor<4xi64>) dimensions = [1]
   return %a, %b : tensor<4xi64>, tensor<4xi64>
 }
+
+// A result that updates an argument in place remains, with its new number.
+// CHECK-LABEL: func.func @updated(
+// CHECK-SAME:    %[[X:.*]]: tensor<4xf32> {attn.updated_by = 0 : i64}, %[[Y:.*]]: tensor<f64>,
+// CHECK-SAME:    %[[OUT:.*]]: memref<f64, strided<[], offset: ?>>) -> tensor<4xf32>
+// CHECK:         bufferization.materialize_in_destination %[[Y]] in restrict writable %[[OUT]]
+// CHECK:         return %[[X]] : tensor<4xf32>
+func.func @updated(%x: tensor<4xf32> {attn.updated_by = 1}, %y: tensor<f64>) -> (tensor<f64>, tensor<4xf32>) {
+  return %y, %x : tensor<f64>, tensor<4xf32>
+}

@@ -313,4 +313,4 @@ def test_a_library_of_another_version_is_refused(tmp_path, path):
     content, target = bytearray(path.read_bytes()), tmp_path / "x.so"
     content[content.index(b"Saccade\0\1\0\0\0") + 12] += 1  # the version of the tables
     target.write_bytes(content)
-    refused(ValueError, r"compiled for version 1.5 of the runtime, expected 1.4: compile it again", saccade.load, target)
+    refused(ValueError, r"compiled for version 1.6 of the runtime, expected 1.5: compile it again", saccade.load, target)

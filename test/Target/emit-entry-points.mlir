@@ -25,7 +25,7 @@ llvm.func @saccade_scale_by() {
 }
 
 llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %factor: f32, %flag: i1)
-    attributes {attn.shapes_of = "scale_by", attn.messages = ["too small\00at least ", "", "too large\00at most "]} {
+    attributes {attn.shapes_of = "scale_by", attn.messages = ["too small\00at least \00", "", "too large\00at most \00"]} {
   llvm.return
 }
 
@@ -50,7 +50,7 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK-COUNT-2: llvm.store %{{.*}} : i64, !llvm.ptr
 // CHECK:         llvm.mlir.zero : !llvm.ptr
 // CHECK:       ^[[REFUSED]]:
-// CHECK-COUNT-2: llvm.store %{{.*}} : i64, !llvm.ptr
+// CHECK-COUNT-3: llvm.store %{{.*}} : i64, !llvm.ptr
 // CHECK-COUNT-2: llvm.select
 // CHECK-NOT:     llvm.select
 // CHECK:         llvm.return
@@ -98,7 +98,7 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // extent.
 // TABLE-LABEL: llvm.mlir.global external constant @__saccade_entry_scale_by()
 // TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr, ptr)>
-// TABLE:         constant(4 : i32)
+// TABLE:         constant(5 : i32)
 // TABLE-NEXT:    constant(3 : i32)
 // TABLE-NEXT:    constant(1 : i32)
 // TABLE-NEXT:    constant(1 : i32)

@@ -17,32 +17,31 @@ static GuardedMemory &addBlock(std::vector<GuardedMemory> &blocks, const HostTen
 
 llvm::Error run::runGuarded(const Call &call, Guard guard, llvm::ArrayRef<HostTensor> inputs,
                             llvm::MutableArrayRef<HostTensor> results) {
-  std::vector<Buffer> arguments = call.inputs, outputs = call.outputs;
+  Call guarded = call;
   std::vector<GuardedMemory> blocks, resultBlocks;
-  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.arguments, inputs, arguments)) {
-    if (!type.isTensor)
+  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.arguments, inputs, guarded.inputs)) {
+    if (!type.isTensor || type.updatedBy >= 0)
       continue;
     GuardedMemory &block = addBlock(blocks, tensor, guard, "argument '" + type.name + "'");
     std::memcpy(block.data(), tensor.data(), tensor.bytes());
     block.protect();
     buffer.data = block.data();
   }
-  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.results, results, outputs))
-    if (type.isTensor)
-      buffer.data = addBlock(resultBlocks, tensor, guard, "result '" + type.name + "'").data();
+  for (auto [place, tensor] : llvm::zip_equal(call.results, results)) {
+    GuardedMemory &block = addBlock(resultBlocks, tensor, guard, "result '" + call.entry.value(place).name + "'");
+    if (place < inputs.size())
+      std::memcpy(block.data(), tensor.data(), tensor.bytes());
+    guarded.buffer(place).data = block.data();
+  }
   {
     ScopedMemoryChecks checks(guard);
-    if (llvm::Error error = call.executable.call(call.entry, arguments, outputs))
+    if (llvm::Error error = call.executable.call(call.entry, guarded.inputs, guarded.outputs))
       return error;
   }
-  auto *block = resultBlocks.data();
-  for (auto [type, tensor] : llvm::zip_equal(call.entry.results, results)) {
-    if (!type.isTensor)
-      continue;
-    if (!block->isRestIntact())
-      return llvm::createStringError("compiled code writes outside of result '" + type.name + "'");
-    std::memcpy(tensor.data(), block->data(), tensor.bytes());
-    ++block;
+  for (auto [place, block, tensor] : llvm::zip_equal(call.results, resultBlocks, results)) {
+    if (!block.isRestIntact())
+      return llvm::createStringError("compiled code writes outside of result '" + call.entry.value(place).name + "'");
+    std::memcpy(tensor.data(), block.data(), tensor.bytes());
   }
   return llvm::Error::success();
 }

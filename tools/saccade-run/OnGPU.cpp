@@ -86,8 +86,8 @@ llvm::Error run::runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs,
     buffer.data = reinterpret_cast<void *>(memory);
     return llvm::Error::success();
   };
-  std::vector<Buffer> arguments = call.inputs, outputs = call.outputs;
-  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.arguments, inputs, arguments)) {
+  Call onDevice = call;
+  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.arguments, inputs, onDevice.inputs)) {
     if (!type.isTensor)
       continue;
     if (llvm::Error error = reserve(tensor, buffer))
@@ -97,17 +97,19 @@ llvm::Error run::runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs,
                          "copying arguments"))
       return error;
   }
-  for (auto [tensor, buffer] : llvm::zip_equal(results, outputs))
-    if (llvm::Error error = reserve(tensor, buffer))
-      return error;
-  if (llvm::Error error = call.executable.call(call.entry, arguments, outputs))
+  for (auto [place, tensor] : llvm::zip_equal(call.results, results))
+    if (place >= inputs.size())
+      if (llvm::Error error = reserve(tensor, onDevice.buffer(place)))
+        return error;
+  if (llvm::Error error = call.executable.call(call.entry, onDevice.inputs, onDevice.outputs))
     return error;
   if (llvm::Error error = driver.check(driver.synchronize(), "running the kernels"))
     return error;
-  for (auto [tensor, buffer] : llvm::zip_equal(results, outputs))
-    if (llvm::Error error = driver.check(
-            driver.copyToHost(tensor.data(), reinterpret_cast<Driver::Address>(buffer.data), size_t(tensor.bytes())),
-            "copying results"))
+  for (auto [place, tensor] : llvm::zip_equal(call.results, results)) {
+    auto memory = reinterpret_cast<Driver::Address>(onDevice.buffer(place).data);
+    if (llvm::Error error = driver.check(driver.copyToHost(tensor.data(), memory, static_cast<size_t>(tensor.bytes())),
+                                         "copying results"))
       return error;
+  }
   return llvm::Error::success();
 }

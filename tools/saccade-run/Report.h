@@ -15,6 +15,11 @@ struct Call {
   const Executable &executable;
   const Entry &entry;
   std::vector<Buffer> inputs, outputs;
+  /// For each result of the program, its place among inputs and outputs: an input may be updated in place.
+  llvm::SmallVector<size_t> results;
+
+  /// The input or output number `place`.
+  Buffer &buffer(size_t place) { return place < inputs.size() ? inputs[place] : outputs[place - inputs.size()]; }
 };
 
 /// Times the call and prints latency, throughput, memory and compile time. `memoryOfRun` is the peak resident memory of

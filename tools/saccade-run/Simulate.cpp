@@ -99,22 +99,23 @@ static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::A
   Simulator device(mode, arithmetic);
   if (llvm::Error error = device.load(ptx))
     return error;
-  std::vector<Buffer> arguments = call.inputs, outputs = call.outputs;
-  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.arguments, inputs, arguments))
+  Call onDevice = call;
+  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.arguments, inputs, onDevice.inputs))
     if (type.isTensor)
       buffer.data = device.copyToDevice(tensor, type.name);
-  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.results, results, outputs))
-    buffer.data = device.reserve(tensor, type.name);
+  for (auto [place, tensor] : llvm::zip_equal(call.results, results))
+    if (place >= inputs.size())
+      onDevice.buffer(place).data = device.reserve(tensor, call.entry.value(place).name);
   {
     ScopedKernelRunner use(device);
-    if (llvm::Error error = call.executable.call(call.entry, arguments, outputs))
+    if (llvm::Error error = call.executable.call(call.entry, onDevice.inputs, onDevice.outputs))
       return error;
   }
   launches = device.launches;
   if (device.finding)
     return llvm::createStringError(device.finding->str());
-  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.results, results, outputs))
-    if (llvm::Error error = device.copyToHost(buffer.data, tensor, type.name))
+  for (auto [place, tensor] : llvm::zip_equal(call.results, results))
+    if (llvm::Error error = device.copyToHost(onDevice.buffer(place).data, tensor, call.entry.value(place).name))
       return error;
   return llvm::Error::success();
 }
@@ -129,9 +130,9 @@ llvm::Error run::simulate(const Call &call, llvm::StringRef ptx, Arithmetic arit
     late.emplace_back(result.data(), result.bytes());
   if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Early, arithmetic, inputs, results, launches))
     return error;
-  for (auto [type, result, before] : llvm::zip_equal(call.entry.results, results, late))
+  for (auto [place, result, before] : llvm::zip_equal(call.results, results, late))
     if (llvm::StringRef(result.data(), result.bytes()) != before)
-      return llvm::createStringError("result '" + type.name +
+      return llvm::createStringError("result '" + call.entry.value(place).name +
                                      "' depends on the timing of asynchronous copies or the order of warps");
   return llvm::Error::success();
 }

@@ -216,8 +216,9 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   const Entry *chosen = chooseEntry(*entries, options.entry);
   if (!chosen)
     return ExitUsage;
-  if (options.outputs.size() > chosen->results.size())
-    return report(llvm::createStringError(chosen->signature() + " gives " + llvm::Twine(chosen->results.size()) +
+  llvm::SmallVector<size_t> resultPlaces = chosen->programResults();
+  if (options.outputs.size() > resultPlaces.size())
+    return report(llvm::createStringError(chosen->signature() + " gives " + llvm::Twine(resultPlaces.size()) +
                                           " results, but --out is given " + llvm::Twine(options.outputs.size()) +
                                           " times"),
                   ExitUsage);
@@ -242,21 +243,28 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   }
 
   saccade_set_threads(options.threads);
-  Call call{*executable, *executable->lookup(chosen->name), {}, {}};
+  Call call{*executable, *executable->lookup(chosen->name), {}, {}, resultPlaces};
   for (auto [type, argument] : llvm::zip_equal(call.entry.arguments, arguments))
     call.inputs.push_back(toBuffer(type, argument));
   auto shapes = executable->resultShapes(call.entry, call.inputs);
   if (!shapes)
     return report(shapes.takeError(), ExitInvalidInput);
+  call.outputs.resize(call.entry.results.size());
   std::vector<HostTensor> results;
-  for (auto [type, shape] : llvm::zip_equal(call.entry.results, *shapes)) {
+  for (size_t place : resultPlaces) {
+    const ValueType &type = call.entry.value(place);
+    bool isArgument = place < arguments.size();
+    llvm::ArrayRef<int64_t> shape = isArgument ? arguments[place].shape() : (*shapes)[place - arguments.size()];
     llvm::Expected<HostTensor> result = HostTensor::allocate(type.element, shape);
     if (!result)
       return report(llvm::createStringError("result '" + type.name + "' (" + type.str() +
                                             "): " + llvm::toString(result.takeError())),
                     ExitInvalidInput);
+    // The call updates a copy of an argument: the reference evaluates the original.
+    if (isArgument)
+      std::memcpy(result->data(), arguments[place].data(), arguments[place].bytes());
     results.push_back(std::move(*result));
-    call.outputs.push_back(toBuffer(type, results.back()));
+    call.buffer(place) = toBuffer(type, results.back());
   }
 
   std::string kernels;

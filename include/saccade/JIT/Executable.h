@@ -26,15 +26,22 @@ struct ValueType {
   bool isTensor = false;                    ///< else a scalar
   llvm::SmallVector<int64_t, 4> shape = {}; ///< `mlir::ShapedType::kDynamic` for a dynamic extent
   std::string name = {};                    ///< as in the program, without '%'
+  int64_t updatedBy = -1; ///< of an argument: the result of the program that updates it in place, or -1
 
   /// As MLIR writes it: "tensor<?x8xf32>", "index".
   std::string str() const;
 };
 
-/// A public function of the program.
+/// A public function of the program. A result of the program that updates an argument in place is no result of it.
 struct Entry {
   std::string name;
   std::vector<ValueType> arguments, results;
+  /// The results of the function in the program, in order, as indices of arguments, then results.
+  llvm::SmallVector<size_t> programResults() const;
+  /// The argument or, after the arguments, the result number `index`.
+  const ValueType &value(size_t index) const {
+    return index < arguments.size() ? arguments[index] : results[index - arguments.size()];
+  }
   /// "f(a: tensor<?xf32>, n: index) -> (result: tensor<?xf32>)"
   std::string signature() const;
 };
@@ -98,9 +105,9 @@ public:
   llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>> resultShapes(const Entry &entry,
                                                                           llvm::ArrayRef<Buffer> inputs) const;
 
-  /// Checks the arguments and calls the entry. `outputs` must have the extents that `resultShapes` gives and must not
-  /// overlap one another or an input; they are undefined after an out-of-memory error. Both functions wrap
-  /// saccade_entry_call and assume that buffers have the element types of the entry.
+  /// Checks the arguments and calls the entry. `outputs` must have the extents that `resultShapes` gives and, as inputs
+  /// that are updated in place, must not overlap one another or an input; they are undefined after an out-of-memory
+  /// error. Both functions wrap saccade_entry_call and assume that buffers have the element types of the entry.
   llvm::Error call(const Entry &entry, llvm::ArrayRef<Buffer> inputs, llvm::ArrayRef<Buffer> outputs) const;
 
   const CompileTimes &compileTimes() const;

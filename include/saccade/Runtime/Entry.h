@@ -23,11 +23,12 @@ typedef struct SaccadeValueType {
   int32_t rank;           /* -1: a scalar */
   uint8_t code;           /* DLPack's type code; integers take kDLInt and kDLUInt, i1 takes kDLBool */
   uint8_t bits;           /* of an element in memory: 8 for i1, 64 for index */
-  uint16_t reserved;
+  uint16_t updated_by;    /* of an input that the entry writes: 1 + the number of the result of the program that it
+                             receives, which is none of the entry's results; else 0 */
 } SaccadeValueType;
 
 /* Version of the table's layout and meaning; `version` and `name` have the same offset in all versions. */
-#define SACCADE_ENTRY_VERSION 4
+#define SACCADE_ENTRY_VERSION 5
 
 /* The x86-64 CPU targets of --target; each includes the features of the preceding ones. */
 typedef enum SaccadeCPUTarget {
@@ -70,9 +71,10 @@ struct SaccadeEntry {
   const SaccadeValueType *values; /* inputs, then results; results are tensors */
   /* Both take pointers to memref descriptors {allocated, aligned, offset, sizes[rank], strides[rank]} or to scalars:
    * inputs, then (call only) results. They return NULL or a message, a constant of the object.
-   * `shapes` writes the extents of all results consecutively into `sizes`, which holds at least two elements. With a
-   * message, sizes[0] is the value found and sizes[1] the value expected. A second zero-terminated string follows the
-   * message: the prefix of the expected value ("", "at least "). */
+   * `shapes` writes the extents of all results consecutively into `sizes`, which holds at least three elements. With a
+   * message, sizes[0] is the value found, sizes[1] the value expected and sizes[2] a place. Two zero-terminated strings
+   * follow the message: the prefix of the expected value ("", "at least "), and what the place is ("sequence", or "" if
+   * there is none). */
   const char *(*call)(void **args);
   const char *(*shapes)(void **args, int64_t *sizes);
   SaccadeKernels *kernels; /* NULL: code for a CPU; else tensors are in GPU memory and `call` launches kernels */
@@ -105,7 +107,8 @@ typedef enum SaccadeArgumentKind {
 /* Checks the arguments (inputs, then results) and runs the entry: its code for GPUs if a tensor is in the memory of a
  * CUDA device and there is such code, else its code for the highest CPU target that the processor supports and
  * saccade_set_cpu_limit allows. `entry` is the first table. Results are memory of the caller with the extents
- * that saccade_entry_shapes gives; they must not overlap one another or an input. Thread-safe. On a GPU the call is
+ * that saccade_entry_shapes gives; they must not overlap one another or an input. The same holds for inputs that are
+ * updated in place. Thread-safe. On a GPU the call is
  * asynchronous on the stream described in docs/guides/gpu.md. */
 SACCADE_EXPORTED SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args,
                                                   int32_t count);

@@ -79,7 +79,7 @@ def SkipMaskedTiles : Pass<"attn-skip-masked-tiles", "::mlir::func::FuncOp"> {
 def VerifyTiled : Pass<"attn-verify-tiled", "::mlir::func::FuncOp"> {
   let summary = "verify that all ops are tiled";
   let description = [{
-    The invariant at the end of the tiling stage: no `attn.attention` and no `attn.linear` is left, and every structured
+    The invariant at the end of the tiling stage: no op of `attn` on whole tensors is left, and every structured
     op is nested in an `scf.forall`, that is, in a task.
   }];
 }
@@ -134,6 +134,19 @@ def TileJvp : Pass<"attn-tile-jvp", "::mlir::func::FuncOp"> {
   let options = [Option<"gpu", "gpu", "bool", "false", "a task computes the starts of ragged sequences">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def TileAppend : Pass<"attn-tile-append", "::mlir::func::FuncOp"> {
+  let summary = "tile attn.append into parallel copies of rows";
+  let description = [{
+    `attn.append` becomes one parallel loop over batches and rows. A work item copies successive rows of one batch, all
+    heads of at most `tile-elements` elements, into a slice of the cache; the rows of a ring are items of their own. The
+    loop has the cache as its destination, so that bufferization writes the rows in place. An argument without
+    `attn.updated_by` is copied first.
+  }];
+  let options = [Option<"tileElements", "tile-elements", "int64_t", "16384", "maximum number of elements of an item">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 def TileLinalg : Pass<"attn-tile-linalg", "::mlir::func::FuncOp"> {

@@ -38,8 +38,8 @@ public:
       if (i >= entry.num_inputs)
         extentCount += entry.values[i].rank;
     }
-    if (extentCount < 2)
-      extentCount = 2; // for the values found and expected of a message
+    if (extentCount < 3)
+      extentCount = 3; // for the values of a message
     int64_t pointerBytes = count * int64_t(sizeof(void *)), spanBytes = count * int64_t(sizeof(Span));
     int64_t bytes = pointerBytes + spanBytes + 8 * (wordCount + extentCount);
     char *memory = inside;
@@ -132,9 +132,12 @@ static SaccadeStatus findExtents(const SaccadeEntry &entry, const SaccadeArgumen
   if (SaccadeStatus status = convert(entry, args, 0, entry.num_inputs, frame.words, frame))
     return status;
   if (const char *message = entry.shapes(frame.pointers, frame.extents)) {
-    const char *relation = message + strlen(message) + 1;
-    return refuse(SaccadeValueError, entry, "%s: found %lld, expected %s%lld", message,
-                  static_cast<long long>(frame.extents[0]), relation, static_cast<long long>(frame.extents[1]));
+    const char *relation = message + strlen(message) + 1, *place = relation + strlen(relation) + 1;
+    auto found = static_cast<long long>(frame.extents[0]), expected = static_cast<long long>(frame.extents[1]);
+    if (*place)
+      return refuse(SaccadeValueError, entry, "%s: found %lld, expected %s%lld, in %s %lld", message, found, relation,
+                    expected, place, static_cast<long long>(frame.extents[2]));
+    return refuse(SaccadeValueError, entry, "%s: found %lld, expected %s%lld", message, found, relation, expected);
   }
   const int64_t *extent = frame.extents;
   for (int32_t i = entry.num_inputs; i < entry.num_inputs + entry.num_results; ++i)
@@ -142,6 +145,29 @@ static SaccadeStatus findExtents(const SaccadeEntry &entry, const SaccadeArgumen
       if (*extent < 0) // computed from a scalar argument
         return refuseValue(SaccadeValueError, entry, i, "dimension %d has the negative extent %lld", j,
                            static_cast<long long>(*extent));
+  return SaccadeSuccess;
+}
+
+/// Checks that value `index`, which the entry writes, overlaps with none of the first `count` values.
+static SaccadeStatus refuseOverlaps(const SaccadeEntry &entry, int32_t index, int32_t count, const Frame &frame) {
+  for (int32_t i = 0; i < count; ++i)
+    if (i != index && frame.spans[index].overlaps(frame.spans[i]))
+      return refuseValue(SaccadeValueError, entry, index, "overlaps with %s '%s'",
+                         i < entry.num_inputs ? "argument" : "result", entry.values[i].name);
+  return SaccadeSuccess;
+}
+
+/// Checks inputs that are updated in place as results are checked.
+static SaccadeStatus checkUpdatedInputs(const SaccadeEntry &entry, const Frame &frame) {
+  for (int32_t i = 0; i < entry.num_inputs; ++i) {
+    if (!entry.values[i].updated_by)
+      continue;
+    const auto *descriptor = static_cast<const int64_t *>(frame.pointers[i]);
+    if (SaccadeStatus status = checkResult(entry, i, descriptor, /*extents=*/descriptor + 3, frame.spans[i]))
+      return status;
+    if (SaccadeStatus status = refuseOverlaps(entry, i, entry.num_inputs, frame))
+      return status;
+  }
   return SaccadeSuccess;
 }
 
@@ -159,10 +185,8 @@ static SaccadeStatus takeResults(const SaccadeEntry &entry, const SaccadeArgumen
     if (SaccadeStatus status = checkResult(entry, i, descriptor, extents, frame.spans[i]))
       return status;
     extents += entry.values[i].rank;
-    for (int32_t j = 0; j < i; ++j)
-      if (frame.spans[i].overlaps(frame.spans[j]))
-        return refuseValue(SaccadeValueError, entry, i, "overlaps with %s '%s'",
-                           j < entry.num_inputs ? "argument" : "result", entry.values[j].name);
+    if (SaccadeStatus status = refuseOverlaps(entry, i, i, frame))
+      return status;
   }
   return SaccadeSuccess;
 }
@@ -176,6 +200,8 @@ SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgumen
   if (!frame.pointers)
     return refuseMemory(*entry);
   if (SaccadeStatus status = findExtents(*entry, args, frame))
+    return status;
+  if (SaccadeStatus status = checkUpdatedInputs(*entry, frame))
     return status;
   if (SaccadeStatus status = takeResults(*entry, args, frame))
     return status;

@@ -8,14 +8,16 @@ namespace {
 // A hand-written entry. Its code records its arguments; its shape function requires equal row counts of `a` and `b`.
 std::vector<std::vector<int64_t>> seen;
 const char *outcome = nullptr;
+int updates = 0;
 
 const char *shapes(void **args, int64_t *sizes) {
   const auto *a = static_cast<const int64_t *>(args[0]), *b = static_cast<const int64_t *>(args[1]);
   if (a[3] != b[3]) {
-    sizes[0] = b[3], sizes[1] = a[3];
-    return b[3] == 100   ? "here: the number of heads\0a multiple of "
-           : b[3] == 101 ? "here: the table\0at least "
-                         : "here: b has other rows than a\0";
+    sizes[0] = b[3], sizes[1] = a[3], sizes[2] = 7;
+    return b[3] == 100   ? "here: the number of heads\0a multiple of \0"
+           : b[3] == 101 ? "here: the table\0at least \0"
+           : b[3] == 102 ? "here: the rows\0at most \0sequence"
+                         : "here: b has other rows than a\0\0";
   }
   sizes[0] = a[3] == 99 ? -3 : a[3], sizes[1] = 4;
   return nullptr;
@@ -174,6 +176,8 @@ TEST_F(Call, MessagesOfTheShapeFunctionAreReported) {
   EXPECT_EQ("add: here: the number of heads: found 100, expected a multiple of 3", shapesOf(2));
   b.shape[0] = 101;
   EXPECT_EQ("add: here: the table: found 101, expected at least 3", shapesOf(2));
+  b.shape[0] = 102;
+  EXPECT_EQ("add: here: the rows: found 102, expected at most 3, in sequence 7", shapesOf(2));
 }
 
 TEST_F(Call, ResultsThatWouldBeNegativeAreRefused) {
@@ -292,6 +296,48 @@ TEST_F(Call, ShapesNeedNoResultsAndIgnoreThem) {
   EXPECT_EQ(4, sizes[1]);
   args[2] = integer(0, SaccadeArgumentNone);
   EXPECT_EQ("", shapesOf(3));
+}
+
+/// An entry that updates its first input, and has no results.
+const SaccadeValueType updatedValues[] = {[] {
+                                            SaccadeValueType type = floats("cache");
+                                            type.updated_by = 1;
+                                            return type;
+                                          }(),
+                                          floats("rows")};
+const SaccadeEntry update = {SACCADE_ENTRY_VERSION,
+                             2,
+                             0,
+                             0,
+                             "update",
+                             updatedValues,
+                             [](void **) -> const char * {
+                               ++updates;
+                               return nullptr;
+                             },
+                             [](void **, int64_t *) -> const char * { return nullptr; },
+                             nullptr,
+                             nullptr,
+                             nullptr};
+
+TEST(Update, InputsThatAreUpdatedAreCheckedAsResults) {
+  Matrix cache{3}, rows{3};
+  std::vector<SaccadeArgument> args = {wrap(cache.tensor), wrap(rows.tensor)};
+  auto run = [&]() -> std::string {
+    return saccade_entry_call(&update, args.data(), 2) == SaccadeSuccess ? "" : saccade_entry_last_error();
+  };
+  updates = 0;
+  EXPECT_EQ("", run());
+  rows.strides[0] = 0;
+  EXPECT_EQ("", run());
+  EXPECT_EQ(2, updates);
+  cache.strides[0] = 0;
+  EXPECT_EQ("update: argument 'cache' (tensor<?x4xf32>): found stride 0 in dimension 0, expected a positive one",
+            run());
+  cache.strides[0] = 4;
+  rows.tensor.data = cache.tensor.data;
+  EXPECT_EQ("update: argument 'cache' (tensor<?x4xf32>): overlaps with argument 'rows'", run());
+  EXPECT_EQ(2, updates);
 }
 
 } // namespace

@@ -53,6 +53,11 @@ void saccade::attn::finishFunction(func::FuncOp function, ArrayRef<std::string> 
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
   function.getAllArgAttrs(argumentAttributes);
   argumentAttributes.resize(body.getNumArguments(), b.getDictionaryAttr({}));
+  for (DictionaryAttr &attributes : argumentAttributes) {
+    NamedAttrList kept(attributes);
+    kept.erase(updatedByAttr); // derivatives only read the arguments
+    attributes = kept.getDictionary(b.getContext());
+  }
   for (const std::string &name : resultNames)
     resultAttributes.push_back(b.getDictionaryAttr(b.getNamedAttr(resultNameAttr, b.getStringAttr(name))));
   function.removeResAttrsAttr();

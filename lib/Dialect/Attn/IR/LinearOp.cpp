@@ -229,20 +229,6 @@ static LogicalResult verifyGateElement(LinearOp op, StringRef role, Value value)
                           << ") or " << op.getStateType();
 }
 
-static StringRef describe(Dim dim) {
-  switch (dim) {
-  case Dim::Batch:
-    return "batch size";
-  case Dim::Head:
-    return "head count";
-  case Dim::Seq:
-    return "length";
-  case Dim::Depth:
-    return "head size";
-  }
-  llvm_unreachable("all dimensions have a name");
-}
-
 /// Verifies decay or beta.
 static LogicalResult verifyGate(LinearOp op, StringRef role, Value value, AxesAttr axes) {
   if (bool(value) != bool(axes))

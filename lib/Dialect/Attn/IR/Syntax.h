@@ -145,6 +145,8 @@ mlir::LogicalResult verifyRows(mlir::Operation *op, llvm::StringRef role, mlir::
 mlir::LogicalResult verifyOutputExtents(DerivativeOpInterface op, llvm::StringRef role, mlir::Value output);
 /// Verifies that acc is n×d_v and max and sum are n, in the score type.
 mlir::LogicalResult verifyState(mlir::Operation *op, mlir::Value acc, mlir::Value max, mlir::Value sum);
+/// What the extent of a dimension is called: "batch size", "head count", "length", "head size".
+llvm::StringRef describe(Dim dim);
 /// Emits an error if two static extents differ.
 mlir::LogicalResult verifySameExtent(mlir::Operation *op, const llvm::Twine &what, llvm::StringRef lhsRole, int64_t lhs,
                                      llvm::StringRef rhsRole, int64_t rhs);

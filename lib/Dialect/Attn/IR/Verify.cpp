@@ -22,6 +22,20 @@ Type syntax::getCapturedType(Type operandType) {
   return buffer ? RankedTensorType::get(buffer.getShape(), buffer.getElementType()) : operandType;
 }
 
+StringRef syntax::describe(Dim dim) {
+  switch (dim) {
+  case Dim::Batch:
+    return "batch size";
+  case Dim::Head:
+    return "head count";
+  case Dim::Seq:
+    return "length";
+  case Dim::Depth:
+    return "head size";
+  }
+  llvm_unreachable("all dimensions have a name");
+}
+
 LogicalResult syntax::verifySameExtent(Operation *op, const Twine &what, StringRef lhsRole, int64_t lhs,
                                        StringRef rhsRole, int64_t rhs) {
   if (ShapedType::isDynamic(lhs) || ShapedType::isDynamic(rhs) || lhs == rhs)

@@ -15,6 +15,7 @@
 #include "mlir/Interfaces/TilingInterface.h"
 #include "saccade/Dialect/Attn/Analysis/NameValues.h"
 #include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
+#include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "llvm/ADT/BitVector.h"
 
@@ -49,16 +50,6 @@ static ArrayAttr getLiveMessages(func::FuncOp function, ArrayRef<StringRef> mess
   return Builder(function.getContext()).getStrArrayAttr(live);
 }
 
-/// The signature of the entry for callers: {name, names, type}.
-static DictionaryAttr getSignature(func::FuncOp entry) {
-  Builder builder(entry.getContext());
-  SmallVector<std::string> names = nameValues(entry);
-  SmallVector<StringRef> views(names.begin(), names.end());
-  return builder.getDictionaryAttr({builder.getNamedAttr("name", entry.getNameAttr()),
-                                    builder.getNamedAttr("names", builder.getStrArrayAttr(views)),
-                                    builder.getNamedAttr("type", TypeAttr::get(entry.getFunctionType()))});
-}
-
 /// Removes the names of dimensions and results: the shape function has the checks, and the signature the names.
 static void removeNames(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
@@ -79,15 +70,24 @@ static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElement
   Operation *terminator = function.getBody().front().getTerminator();
   builder.setInsertionPoint(terminator);
   ShapeChecks checks(builder, function.getLoc(), mayReadElements);
-  checks.addForArguments(function, nameValues(entry));
+  SmallVector<std::string> names = nameValues(entry);
+  checks.addForArguments(function, names);
   removeNames(function);
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
     checks.addFor(&op);
 
+  checks.addForUpdatedArguments(function, names);
+  llvm::BitVector isUpdating(entry.getNumResults());
+  for (auto [i, result] : llvm::enumerate(getUpdatingResults(entry)))
+    if (result) {
+      isUpdating.set(*result);
+      function.removeArgAttr(i, updatedByAttr);
+    }
+
   Location loc = terminator->getLoc();
-  SmallVector<Value> results = {checks.getNumber(), checks.getFound(), checks.getExpected()};
-  for (Value returned : terminator->getOperands())
-    for (int64_t i = 0, e = cast<RankedTensorType>(returned.getType()).getRank(); i < e; ++i)
+  SmallVector<Value> results = checks.getOutcome();
+  for (auto [number, returned] : llvm::enumerate(terminator->getOperands()))
+    for (int64_t i = 0, e = cast<RankedTensorType>(returned.getType()).getRank(); i < e && !isUpdating[number]; ++i)
       results.push_back(tensor::DimOp::create(builder, loc, returned, i));
   func::ReturnOp::create(builder, loc, results);
   terminator->erase();
@@ -117,7 +117,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
         function.emitError() << "entry '" << function.getName() << "' has more than one block, expected one";
         return signalPassFailure();
       }
-      function->setAttr("attn.entry", getSignature(function));
+      function->setAttr("attn.entry", Signature::of(function).toAttribute());
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
       if (failed(createShapeFunction(function, mayReadElements)))
         return signalPassFailure();

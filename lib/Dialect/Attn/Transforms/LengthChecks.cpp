@@ -11,22 +11,29 @@
 using namespace mlir;
 using namespace saccade::attn;
 
+Value ShapeChecks::findLengthArgument(Value length) {
+  while (isa_and_nonnull<tensor::CastOp, arith::IndexCastOp>(length ? length.getDefiningOp() : nullptr))
+    length = length.getDefiningOp()->getOperand(0);
+  if (!isa_and_nonnull<BlockArgument>(length) || (isa<RankedTensorType>(length.getType()) && !mayReadElements))
+    return {};
+  return length;
+}
+
+Value ShapeChecks::asIndex(Value number) {
+  if (number.getType().isIndex())
+    return number;
+  return arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
+}
+
 /// Applies to arguments only, tensors if the host can read their elements; generated code clamps other lengths. With
 /// `at` the operand is a part of a longer sequence, so lengths have no upper bound. A tensor of lengths of
 /// ragged sequences is compared with the lengths of the sequences if the offsets are arguments too.
 void ShapeChecks::addForLength(ScoringOpInterface op, Role role) {
   bool isQuery = role == Role::Query;
-  Value length = isQuery ? op.getQLen() : op.getKvLen();
+  Value length = findLengthArgument(isQuery ? op.getQLen() : op.getKvLen());
   if (!length)
     return;
-  while (isa_and_nonnull<tensor::CastOp, arith::IndexCastOp>(length.getDefiningOp()))
-    length = length.getDefiningOp()->getOperand(0);
   bool isTensor = isa<RankedTensorType>(length.getType());
-  if (!isa<BlockArgument>(length) || (isTensor && !mayReadElements))
-    return;
-  auto asIndex = [&](Value value) -> Value {
-    return value.getType().isIndex() ? value : arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value);
-  };
   Value rows = materialize(getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
                                       isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
   Value minimum = zero, maximum = zero;

@@ -18,7 +18,7 @@ using namespace saccade::attn;
 
 ShapeChecks::ShapeChecks(OpBuilder &builder, Location loc, bool mayReadElements)
     : builder(builder), loc(loc), mayReadElements(mayReadElements) {
-  zero = number = found = expected = arith::ConstantIndexOp::create(builder, loc, 0);
+  zero = number = found = expected = place = arith::ConstantIndexOp::create(builder, loc, 0);
 }
 
 Value ShapeChecks::materialize(OpFoldResult value) { return getValueOrCreateConstantIndexOp(builder, loc, value); }
@@ -26,7 +26,7 @@ Value ShapeChecks::materialize(OpFoldResult value) { return getValueOrCreateCons
 OpFoldResult ShapeChecks::extent(Value tensor, int64_t dim) { return tensor::getMixedSize(builder, loc, tensor, dim); }
 
 void ShapeChecks::require(Value holds, Value foundExtent, Value expectedExtent, const Twine &message,
-                          StringRef relation) {
+                          StringRef relation, Place at) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (current) {
@@ -37,7 +37,7 @@ void ShapeChecks::require(Value holds, Value foundExtent, Value expectedExtent, 
       os << "node '" << node.getName().getValue() << "': ";
     os << '\'' << current->getName() << "' op ";
   }
-  os << message << '\0' << relation;
+  os << message << '\0' << relation << '\0' << at.what;
   messages.push_back(text);
   Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, number, zero);
   Value isTrue = arith::ConstantOp::create(builder, loc, builder.getBoolAttr(true));
@@ -47,6 +47,8 @@ void ShapeChecks::require(Value holds, Value foundExtent, Value expectedExtent, 
   number = arith::SelectOp::create(builder, loc, applies, messageNumber, number);
   found = arith::SelectOp::create(builder, loc, applies, foundExtent, found);
   expected = arith::SelectOp::create(builder, loc, applies, expectedExtent, expected);
+  if (at.number)
+    place = arith::SelectOp::create(builder, loc, applies, at.number, place);
 }
 
 void ShapeChecks::requireSame(OpFoldResult foundExtent, OpFoldResult expectedExtent, const Twine &message) {
@@ -81,6 +83,19 @@ void ShapeChecks::addForArguments(func::FuncOp function, ArrayRef<std::string> n
   }
 }
 
+void ShapeChecks::addForUpdatedArguments(func::FuncOp function, ArrayRef<std::string> names) {
+  current = nullptr;
+  for (auto [argument, result] : llvm::zip_equal(function.getArguments(), getUpdatingResults(function))) {
+    if (!result)
+      continue;
+    Value returned = function.front().getTerminator()->getOperand(*result);
+    for (int64_t dim = 0, e = cast<RankedTensorType>(argument.getType()).getRank(); dim < e; ++dim)
+      requireSame(extent(returned, dim), extent(argument, dim),
+                  "result " + Twine(*result) + " has another extent in dimension " + Twine(dim) + " than argument '" +
+                      names[argument.getArgNumber()] + "', which it updates in place");
+  }
+}
+
 void ShapeChecks::addFor(Operation *op) {
   current = op;
   llvm::TypeSwitch<Operation *>(op)
@@ -89,6 +104,7 @@ void ShapeChecks::addFor(Operation *op) {
       .Case([&](JvpOp jvp) { addForJvp(jvp); })
       .Case([&](LinearOp linear) { addForLinear(linear); })
       .Case([&](PagedOp paged) { addForPages(paged); })
+      .Case([&](AppendOp append) { addForAppend(append); })
       .Case([&](linalg::LinalgOp structured) { addForStructured(structured); })
       .Case([&](tensor::CastOp cast) { addForCast(cast); })
       .Case([&](tensor::ExpandShapeOp expand) { addForExpand(expand); })

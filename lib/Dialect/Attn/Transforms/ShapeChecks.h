@@ -1,7 +1,7 @@
 //===- ShapeChecks.h - Run-time comparisons of extents ------------*- C++ -*-===//
 //
 // Emits the constraints of ops on the extents of their operands as index arithmetic: the number of the first violated
-// constraint, the extent found and the extent expected.
+// constraint, the extent found, the extent expected and the place.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H
@@ -23,13 +23,15 @@ public:
 
   /// Adds checks that dimensions of the same name are equal; `names`: those of the arguments.
   void addForArguments(mlir::func::FuncOp function, llvm::ArrayRef<std::string> names);
+  /// Adds checks that a result that updates an argument in place has its extents.
+  void addForUpdatedArguments(mlir::func::FuncOp function, llvm::ArrayRef<std::string> names);
   /// Adds the checks of `op` for dynamic extents.
   void addFor(mlir::Operation *op);
 
-  mlir::Value getNumber() const { return number; } ///< 0 if all checks hold, else 1 + the index of a message
-  mlir::Value getFound() const { return found; }
-  mlir::Value getExpected() const { return expected; }
-  /// Each message is followed by a 0 byte and the relation to the expected extent, as the runtime reads it.
+  /// The number, 0 if all checks hold, else 1 + the index of a message; the values found and expected; the place.
+  llvm::SmallVector<mlir::Value> getOutcome() const { return {number, found, expected, place}; }
+  /// Each message is followed by the relation to the expected extent and by what the place is, each after a 0 byte, as
+  /// the runtime reads them.
   llvm::ArrayRef<llvm::StringRef> getMessages() {
     messageRefs.assign(messages.begin(), messages.end());
     return messageRefs;
@@ -43,6 +45,9 @@ private:
   /// Requires a number for every row of the query.
   void addForRows(DerivativeOpInterface op, llvm::StringRef role, mlir::Value rows);
   void addForLinear(LinearOp op);
+  void addForAppend(AppendOp op);
+  /// Requires that positions and counts of new rows, as far as they are arguments, are within the cache.
+  void addForAppendedRows(AppendOp op);
   /// Requires that the number of query heads is a multiple of the number of KV heads.
   /// Requires that the number of heads `grouped` is a multiple of `shared`.
   void requireGroups(mlir::OpFoldResult grouped, mlir::OpFoldResult shared,
@@ -57,13 +62,21 @@ private:
   void addForCuSeqlens(ScoringOpInterface op, Role role);
   void addForLength(ScoringOpInterface op, Role role);
   void addForPages(PagedOp op);
+  /// The argument behind casts of `length`, a scalar or a tensor whose elements the host can read; else null.
+  mlir::Value findLengthArgument(mlir::Value length);
+  mlir::Value asIndex(mlir::Value number);
   void addForCapture(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
   void addForComputedRead(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
 
   void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult expected, const llvm::Twine &message);
+  /// A value that a message names after the extents, such as the number of a sequence.
+  struct Place {
+    llvm::StringRef what;
+    mlir::Value number;
+  };
   /// Requires `holds` (an i1), else reports `message`. `relation` precedes the expected extent, such as "at least ".
   void require(mlir::Value holds, mlir::Value found, mlir::Value expected, const llvm::Twine &message,
-               llvm::StringRef relation = "");
+               llvm::StringRef relation = "", Place place = {});
   mlir::Value materialize(mlir::OpFoldResult value);
   mlir::OpFoldResult extent(mlir::Value tensor, int64_t dim);
 
@@ -71,7 +84,7 @@ private:
   mlir::Location loc;
   bool mayReadElements;
   mlir::Operation *current = nullptr;
-  mlir::Value zero, number, found, expected;
+  mlir::Value zero, number, found, expected, place;
   std::vector<std::string> messages;
   llvm::SmallVector<llvm::StringRef> messageRefs;
 };

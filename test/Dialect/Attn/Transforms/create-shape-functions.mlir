@@ -15,7 +15,7 @@
 // CHECK-DAG:     %[[ROWS:.*]] = tensor.dim %[[Q]], %c1
 // CHECK-DAG:     %[[BAD:.*]] = arith.cmpi ne, %[[VALUES]], %[[KEYS]]
 // CHECK-DAG:     %[[NUMBER:.*]] = arith.select %[[BAD]], %c1, %c0
-// CHECK:         return %[[NUMBER]], %{{.*}}, %{{.*}}, %c2, %[[ROWS]], %c32
+// CHECK:         return %[[NUMBER]], %{{.*}}, %{{.*}}, %c0, %c2, %[[ROWS]], %c32
 func.func @output_has_query_rows_and_value_depth(%q: tensor<2x?x64xf32>, %k: tensor<2x?x64xf32>, %v: tensor<2x?x32xf32>)
     -> tensor<2x?x32xf32> {
   %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d]
@@ -27,7 +27,7 @@ func.func @output_has_query_rows_and_value_depth(%q: tensor<2x?x64xf32>, %k: ten
 
 // Without KV heads the remainder is not computed.
 // CHECK-LABEL: func.func @query_heads_are_a_multiple_of_key_heads.shapes(
-// CHECK-SAME:    number of query heads is not a multiple of the number of KV heads\00a multiple of "
+// CHECK-SAME:    number of query heads is not a multiple of the number of KV heads\00a multiple of \00"
 // CHECK:         %[[DIVISOR:.*]] = arith.maxsi %{{.*}}, %c1
 // CHECK:         arith.remsi %{{.*}}, %[[DIVISOR]]
 func.func @query_heads_are_a_multiple_of_key_heads(%q: tensor<?x8x64xf32>, %k: tensor<?x8x64xf32>) -> tensor<?x8x64xf32> {
@@ -143,4 +143,33 @@ func.func @names(%k: tensor<?x?xf32> {attn.dim_names = ["b", "n"]}, %m: tensor<?
 func.func @unnamed_extents(%k: tensor<?x?x?xf32> {attn.dim_names = ["n", "", ""]}, %m: tensor<?x?x?xi1> {attn.dim_names = ["n", ""]},
                            %l: tensor<?x?xf32>) -> tensor<?x?x?xf32> {
   return %k : tensor<?x?x?xf32>
+}
+
+// -----
+
+// A result that updates an argument has no extents: they are compared with those of the argument. The violation of the
+// first sequence is reported with its number.
+// CHECK-LABEL: func.func @append.body(
+// CHECK-SAME:    attn.entry = {name = "append", names = ["arg0", "arg1", "arg2"], type = (tensor<2x3x8xf32>, tensor<2x?x8xf32>, tensor<2xi32>) -> (), updated_by = array<i64: -1, 0, -1>}
+// CHECK-LABEL: func.func @append.shapes(
+// CHECK-SAME:    %{{.*}}: tensor<2x3x8xf32>, %[[CACHE:.*]]: tensor<2x?x8xf32>, %[[AT:.*]]: tensor<2xi32>) -> (index, index, index, index)
+// CHECK-SAME:    position of the first new row is negative\00at least \00sequence
+// CHECK-SAME:    cache is full: end of the new rows\00at most \00sequence
+// CHECK-DAG:     %[[ROWS:.*]] = tensor.dim %[[CACHE]], %c1
+// CHECK:         scf.for %[[I:.*]] = %c0 to %c2
+// CHECK:           tensor.extract %[[AT]][%[[I]]]
+// CHECK:           arith.cmpi sgt, %{{.*}}, %[[ROWS]]
+func.func @append(%new: tensor<2x3x8xf32>, %cache: tensor<2x?x8xf32> {attn.updated_by = 0}, %at: tensor<2xi32>)
+    -> tensor<2x?x8xf32> {
+  %c = attn.append %new[b,s,d] to %cache[b,s,d] at(%at : tensor<2xi32>)
+    : (tensor<2x3x8xf32>, tensor<2x?x8xf32>) -> tensor<2x?x8xf32>
+  return %c : tensor<2x?x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @other_extents.shapes(
+// CHECK-SAME:    result 0 has another extent in dimension 0 than argument 'arg0', which it updates in place
+func.func @other_extents(%x: tensor<?xf32> {attn.updated_by = 0}, %y: tensor<?xf32>) -> tensor<?xf32> {
+  return %y : tensor<?xf32>
 }

@@ -7,12 +7,21 @@
 
 namespace saccade::attn {
 
-/// The signature of a public function.
+/// The signature of a public function, as its callers see it: a result that updates an argument in place is none.
 struct Signature {
   std::string name;
   llvm::SmallVector<std::string> values; ///< names of arguments, then of results (`nameValues`)
   mlir::FunctionType type;               ///< on whole tensors
   mlir::Location loc;
+  /// For each argument: the result of the function in the program that updates it in place, or -1.
+  llvm::SmallVector<int64_t> updatedBy;
+
+  /// The signature of a function of the program.
+  static Signature of(mlir::func::FuncOp function);
+  /// Conversions from and to the attribute `attn.entry`; nullopt for a malformed one. The attribute has `updated_by`
+  /// only if an argument is updated.
+  static std::optional<Signature> from(mlir::DictionaryAttr entry, mlir::Location loc);
+  mlir::DictionaryAttr toAttribute() const;
 
   /// The type of value `i` of `values`.
   mlir::Type valueType(size_t i) const {

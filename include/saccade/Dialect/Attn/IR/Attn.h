@@ -13,6 +13,7 @@
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
@@ -69,6 +70,13 @@ namespace saccade::attn {
 /// Argument attribute with the names of dynamic dimensions: an array with a string per dimension, empty for an unnamed
 /// one. Dimensions of the same name have the same extent in a call; the shape function checks this.
 inline constexpr llvm::StringLiteral dimNamesAttr = "attn.dim_names";
+
+/// Argument attribute `attn.updated_by = N`: the memory of the argument receives result N of the public function, which
+/// is no result of its entry then. Without it arguments are only read. XLA has the same as `tf.aliasing_output`.
+inline constexpr llvm::StringLiteral updatedByAttr = "attn.updated_by";
+
+/// For each argument of a function: the result that updates it in place, or nullopt.
+llvm::SmallVector<std::optional<unsigned>> getUpdatingResults(mlir::FunctionOpInterface function);
 
 /// The arguments of a region. The numbers of the pair come before the positions: none in a mask region; a weight in a
 /// weight region; those of `DerivativeOpInterface` in a region of derivatives; a score in all others.

@@ -420,6 +420,48 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, Destination
   }];
 }
 
+def Attn_AppendOp : Attn_Op<"append", [Pure, DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "writes new keys or values into a cache";
+  let description = [{
+    Returns the cache with rows [at, at + n) of each sequence replaced by its n new rows. A row is a position of `s`, with
+    all heads and elements. All other rows are those of the cache.
+
+    The op has tensor semantics: the cache itself does not change. If the result updates an argument that is marked
+    `attn.updated_by`, the rows are written to the memory of the caller and nothing else is copied.
+
+    - Each operand names its dimensions, in any order. The cache has the batch size, head count and head size of the new
+      rows, and their element type.
+    - `at(...)`: the position of the first new row, an index or one integer per batch: the length of the sequence before
+      the call.
+    - `count(...)`: the number of new rows, an index or one integer per batch; all rows by default. The rows from `count`
+      on are not read, so that a batch may mix sequences of many and of few new rows.
+    - `ring<p>`: the cache holds the first p positions and the last of the others. Position i is in row i if i < p, else in
+      row p + (i − p) mod (rows − p). Of new rows with the same row in the cache, the last one is written.
+
+    A position or a count that is negative or exceeds the rows is refused before anything is written, if it is an argument.
+    Other positions and counts, and all on a GPU, are clamped.
+
+    ```mlir
+    %k = attn.append %new[b,s,h,d] to %cache[b,h,s,d] at(%len : tensor<?xi32>) count(%n : tensor<?xi32>)
+        : (tensor<?x?x2x64xf32>, tensor<?x2x?x64xf32>) -> tensor<?x2x?x64xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$rows, AnyRankedTensor:$cache, Attn_Length:$at, Optional<Attn_Length>:$count,
+                       Attn_DimsAttr:$rows_dims, Attn_DimsAttr:$cache_dims,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntNonNegative]>>:$ring);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $rows `` custom<Dims>($rows_dims) `to` $cache `` custom<Dims>($cache_dims) `at` `(` $at `:` type($at) `)`
+    (`count` `(` $count^ `:` type($count) `)`)? (`ring` `<` $ring^ `>`)? attr-dict
+    `:` `(` type($rows) `,` type($cache) `)` `->` type($result)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getCacheMutable(); }
+  }];
+}
+
 def Attn_PackOp : Attn_Op<"pack"> {
   let summary = "packs the RHS of a matmul into panels";
   let description = [{

@@ -275,7 +275,7 @@ TEST(ShapeClaims, WhatAShapeFunctionRefusesFails) {
            }();
     if (succeeded(results))
       for (auto [dim, extent] : llvm::enumerate((*results)[0].shape))
-        ASSERT_EQ(extent, (*shapes)[3 + dim].values[0].integer) << "SACCADE_SEED=" << i << "\n" << text;
+        ASSERT_EQ(extent, (*shapes)[4 + dim].values[0].integer) << "SACCADE_SEED=" << i << "\n" << text;
   }
   std::printf("%lld calls: %lld fail, %lld of them are refused before they run\n", (long long)cases,
               (long long)failures, (long long)both);
