@@ -82,6 +82,22 @@ def test_shared_pages_are_a_common_prefix():
     np.testing.assert_allclose(out, pool.expected(q, causal=False), atol=2e-6)
 
 
+@pytest.mark.parametrize("block", [1, 8])
+def test_selected_keys_equal_the_mask_that_says_the_same(block):
+    """A list of keys, or of blocks of keys, for each query is a page table; the pool is the dense cache."""
+    batch, heads, keys, chosen = 3, 2, 640, 10
+    q = RNG.standard_normal((batch, 4, 1, 16), np.float32)
+    k, v = RNG.standard_normal((2, batch, heads, keys, 16), np.float32)
+    selected = np.array([RNG.permutation(keys // block)[:chosen] for _ in range(batch)])
+    pools = [x.reshape(batch, heads, keys // block, block, 16).swapaxes(1, 2).reshape(-1, heads, block, 16) for x in (k, v)]
+    table = (selected + np.arange(batch)[:, None] * (keys // block)).astype(np.int32)
+    is_selected = np.zeros((batch, keys), bool)
+    for row, blocks in zip(is_selected.reshape(batch, -1, block), selected):
+        row[blocks] = True
+    expected = saccade.attention(q, k, v, mask=lambda b, h, i, j: is_selected[b, j])
+    np.testing.assert_allclose(saccade.attention(q, *pools, page_table=table), expected, atol=2e-6)
+
+
 def test_a_batch_of_prefills_and_decodes():
     counts, lengths = [1, 60, 4, 0], [700, 60, 90, 10]
     pool = Pool(lengths, 16)
