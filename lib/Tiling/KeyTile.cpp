@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -56,12 +57,19 @@ static Value emitPages(OpBuilder &b, Location loc, PagedOp op, ArrayRef<OpFoldRe
   return load->getResult(0);
 }
 
-/// Whether `op` computes each element of its result from fewer bits, such as a dequantization. It is then computed for
-/// each tile, which reads less memory than a copy of the whole result.
+/// Whether `op` computes each element of its result from fewer bits by cheap arithmetic, such as a dequantization. It
+/// is then computed for each tile, which reads less memory than a copy of the whole result. Tasks that share keys
+/// repeat the computation.
 static bool isExpansion(linalg::GenericOp op) {
   if (!op || op->getNumResults() != 1 || !linalg::isElementwise(op) ||
       !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() ||
       op.payloadUsesValueFromOperand(op.getDpsInitOperand(0)))
+    return false;
+  bool isCheap = llvm::all_of(op.getBody()->getOperations(), [](Operation &inner) {
+    return !isa<math::MathDialect>(inner.getDialect()) &&
+           !isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(inner);
+  });
+  if (!isCheap)
     return false;
   int64_t bits = 0;
   for (OpOperand *input : op.getDpsInputOperands()) {

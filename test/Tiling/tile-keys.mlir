@@ -203,6 +203,25 @@ func.func @pages_are_loaded_by_tiles(%pool: tensor<?x16x2x64xf32>, %table: tenso
 #all = affine_map<(b, s, h, d) -> (b, s, h, d)>
 #position = affine_map<(b, s, h, d) -> (b, s, h)>
 
+// An exponential of keys is computed once, although it reads fewer bits.
+// CHECK-LABEL: func.func @expensive_keys_are_computed_once(
+// CHECK:         linalg.generic
+// CHECK:         scf.for
+// CHECK-NOT:       linalg.generic
+// CHECK:           attn.accumulate
+func.func @expensive_keys_are_computed_once(%x: tensor<1x?x1x64xf16>, %e: tensor<1x?x1x64xf32>, %q: tensor<1x1x8x64xf32>) -> tensor<1x1x8x64xf32> {
+  %k = linalg.generic {indexing_maps = [affine_map<(b, s, h, d) -> (b, s, h, d)>, affine_map<(b, s, h, d) -> (b, s, h, d)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%x : tensor<1x?x1x64xf16>) outs(%e : tensor<1x?x1x64xf32>) {
+  ^bb0(%a: f16, %o: f32):
+    %f = arith.extf %a : f16 to f32
+    %g = math.exp %f : f32
+    linalg.yield %g : f32
+  } -> tensor<1x?x1x64xf32>
+  %o = attn.attention %q[b,h,s,d], %k[b,s,h,d], %k[b,s,h,d] {schedule = #attn.schedule<rows = 12, cols = 32>}
+    : (tensor<1x1x8x64xf32>, tensor<1x?x1x64xf32>, tensor<1x?x1x64xf32>) -> tensor<1x1x8x64xf32>
+  return %o : tensor<1x1x8x64xf32>
+}
+
 // A dequantization is computed by tiles; its loop indices are those of the whole tensor.
 // CHECK-LABEL: func.func @dequantizations_are_computed_by_tiles(
 // CHECK-SAME:    %[[K8:[a-z0-9]*]]: tensor<4x?x2x64xi8>, %[[SCALE:[a-z0-9]*]]: tensor<4x?x2xf32>
