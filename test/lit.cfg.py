@@ -7,11 +7,14 @@
 #   %{v4}, %{v4-bf16}   the CPU target of this name, or its expanded form if the processor lacks the level
 #
 # Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
-# attn_gym (for tests of other projects); ptxas, libdevice; asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every level. With
+# attn_gym (for tests of other projects); ptxas, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
+# AVX-512); asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every level. With
 # `--param expanded=1` a machine with AVX-512 runs the expanded targets too.
 import glob
 import os
+import re
 import shutil
+import subprocess
 import sys
 
 import lit.formats
@@ -65,6 +68,10 @@ if packaged:
 toolkits = [os.path.dirname(os.path.dirname(os.path.realpath(ptxas)))] * bool(ptxas) + ["/usr/local/cuda"]
 if any(os.path.exists(os.path.join(toolkit, "nvvm", "libdevice", "libdevice.10.bc")) for toolkit in toolkits):
     config.available_features.add("libdevice")
+if shutil.which("qemu-x86_64"):
+    version = subprocess.run(["qemu-x86_64", "--version"], capture_output=True, text=True).stdout
+    if [int(part) for part in re.findall(r"version (\d+)\.(\d+)", version)[0]] >= [7, 2]:
+        config.available_features.add("qemu")
 config.substitutions += [
     ("%ptxas", ptxas or "ptxas"),
     ("%python", python),

@@ -27,7 +27,8 @@ static llvm::StringRef hostTarget() {
   auto all = [&](std::initializer_list<const char *> features) {
     return llvm::all_of(features, [&](const char *feature) { return has.lookup(feature); });
   };
-  if (!all({"avx2", "fma", "bmi2", "f16c"}))
+  // LLVM uses all instructions of a level. Virtual machines may lack single ones.
+  if (!all({"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt"}))
     return "portable";
   if (!all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}))
     return "v3";

@@ -33,7 +33,7 @@ typedef struct SaccadeValueType {
 /* The x86-64 CPU targets of --target; each includes the features of the preceding ones. */
 typedef enum SaccadeCPUTarget {
   SaccadeCPUTargetPortable = 0,
-  SaccadeCPUTargetV3 = 1,     /* AVX2, FMA, F16C, BMI */
+  SaccadeCPUTargetV3 = 1,     /* AVX2, FMA, F16C, BMI, LZCNT, MOVBE, POPCNT */
   SaccadeCPUTargetV4 = 2,     /* AVX-512 F, BW, CD, DQ, VL */
   SaccadeCPUTargetV4BF16 = 3, /* AVX512_BF16 */
 } SaccadeCPUTarget;

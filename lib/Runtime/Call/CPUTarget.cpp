@@ -24,8 +24,10 @@ static SaccadeCPUTarget detectCPUTarget() {
     return true;
   };
   unsigned a, b, c, d;
-  constexpr int fma = 12, osxsave = 27, avx = 28, f16c = 29;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, {fma, osxsave, avx, f16c}))
+  constexpr int fma = 12, movbe = 22, popcnt = 23, osxsave = 27, avx = 28, f16c = 29, lzcnt = 5;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, {fma, movbe, popcnt, osxsave, avx, f16c}))
+    return SaccadeCPUTargetPortable;
+  if (!__get_cpuid(0x80000001, &a, &b, &c, &d) || !has(c, {lzcnt}))
     return SaccadeCPUTargetPortable;
   unsigned saved, high;
   asm volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
