@@ -73,6 +73,30 @@ func.func @tile_of_one_head(%pool: memref<9x16x2x64xf32>, %pages: memref<3xi32>,
 
 // -----
 
+func.func @tile_of_more_dimensions(%pool: memref<9x16x2x64xf32>, %pages: memref<3xi32>, %begin: index, %tile: memref<?x64xf32>) {
+  // expected-error @+1 {{pool has type 'memref<9x16x2x64xf32>', expected the dimensions b, s and d of one head}}
+  attn.load_pages %pool[b,s,d], %pages from %begin into(%tile) : (memref<9x16x2x64xf32>, memref<3xi32>, index, memref<?x64xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @tile_of_more_names(%pool: memref<9x16x64xf32>, %pages: memref<3xi32>, %begin: index, %tile: memref<?x64xf32>) {
+  // expected-error @+1 {{pool has type 'memref<9x16x64xf32>', expected the dimensions b, s and d of one head}}
+  attn.load_pages %pool[b,s,h,d], %pages from %begin into(%tile) : (memref<9x16x64xf32>, memref<3xi32>, index, memref<?x64xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @tile_of_heads(%pool: memref<9x16x64xf32>, %pages: memref<3xi32>, %begin: index, %tile: memref<?x64xf32>) {
+  // expected-error @+1 {{pool has type 'memref<9x16x64xf32>', expected the dimensions b, s and d of one head}}
+  attn.load_pages %pool[h,s,d], %pages from %begin into(%tile) : (memref<9x16x64xf32>, memref<3xi32>, index, memref<?x64xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @list_of_pages(%pool: memref<9x16x64xf32>, %pages: memref<2x3xi32>, %begin: index, %tile: memref<?x64xf32>) {
   // expected-error @+1 {{pages have type 'memref<2x3xi32>', expected a list of integers}}
   attn.load_pages %pool[b,s,d], %pages from %begin into(%tile) : (memref<9x16x64xf32>, memref<2x3xi32>, index, memref<?x64xf32>) -> ()

@@ -7,6 +7,7 @@ import tempfile
 import numpy as np
 
 EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
+_CACHE = tempfile.TemporaryDirectory()  # an entry is compiled once in a process
 
 
 def run(file, entry, *arguments, results=1, check=True, options=()):
@@ -14,7 +15,7 @@ def run(file, entry, *arguments, results=1, check=True, options=()):
     that are rounded to the type, or scalars. `options` are further options of saccade-run."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        line = ["saccade-run", EXAMPLES / file, f"--entry={entry}", *options] + ["--check"] * check
+        line = ["saccade-run", EXAMPLES / file, f"--entry={entry}", f"--cache-dir={_CACHE.name}", *options] + ["--check"] * check
         for i, argument in enumerate(arguments):
             if np.isscalar(argument):
                 line.append(f"--arg={argument}")
