@@ -106,3 +106,23 @@ func.func @pieces_become_one(%a: tensor<?x6xf32>, %b: tensor<?x7xf32>) -> (tenso
     } : tensor<4x5xf32>
   return %joined, %padded, %made : tensor<?x13xf32>, tensor<?x10xf32>, tensor<4x5xf32>
 }
+
+// The rows of the second product are columns of the first, whose last column ends at the end of memory.
+// RUN: saccade-run %s --entry=transposed_product --check --target=v3 --arg=32x20:f32:1 --arg=20x12:f32:2 --arg=32x40:f32:3
+// RUN: saccade-run %s --entry=transposed_product --check --target=%{v4} --arg=32x20:f32:1 --arg=20x24:f32:2 --arg=32x40:f32:3
+func.func @transposed_product(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %y: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %k = tensor.dim %x, %c0 : tensor<?x?xf32>
+  %m = tensor.dim %w, %c1 : tensor<?x?xf32>
+  %n = tensor.dim %y, %c1 : tensor<?x?xf32>
+  %e = tensor.empty(%k, %m) : tensor<?x?xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %a = linalg.matmul ins(%x, %w : tensor<?x?xf32>, tensor<?x?xf32>) outs(%zeros : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %f = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %none = linalg.fill ins(%zero : f32) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
+  %r = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+    ins(%a, %y : tensor<?x?xf32>, tensor<?x?xf32>) outs(%none : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %r : tensor<?x?xf32>
+}
