@@ -72,6 +72,18 @@ with open(path("result.npy"), "rb") as file:
         failures += 1
         print("FAILED: result.npy does not hold the result")
 
+# NumPy has no types for index and bf16.
+places = write("places.mlir", b"func.func @f(%x: tensor<3xindex>, %y: tensor<1xbf16>) -> (tensor<3xindex>, tensor<1xbf16>) {\n"
+               b"return %x, %y : tensor<3xindex>, tensor<1xbf16> }")
+long = write("long.npy", npy("<i8", "(3,)", struct.pack("<3q", 1, -2, 3)))
+half = write("half.npy", npy("<V2", "(1,)", b"\xc0\x3f"))
+expect(0, "[1, -2, 3]", run, places, f"--arg={long}", f"--arg={half}:bf16")
+expect(0, "[1.5]", run, places, f"--arg={long}", f"--arg={half}:bf16")
+expect(1, "contains 16-bit data; append ':bf16' to convert it to bf16", run, places, f"--arg={long}", f"--arg={half}")
+expect(1, "contains 16-bit data; append ':f32' to convert it to f32", run, two, "--entry=double", f"--arg={half}")
+expect(1, "contains i64; append ':f32' to convert it to f32", run, two, "--entry=double", f"--arg={long}")
+expect(0, "10 threads", run, two, "--entry=double", "--arg=3:f32", "--time", "--threads=10")
+
 # 1: the input was refused
 expect(1, "expected a multiple", run, heads, "--arg=7x5x64:f32", "--arg=2x5x64:f32")
 expect(1, "error", run, write("broken.mlir", b"func.func @f(%a: tensor<"))
@@ -105,6 +117,10 @@ expect(2, "fill_with(n: index, value: f32) -> (result: tensor<?xf32>)", run, two
 expect(2, "several entries", run, two, "--arg=3:f32")
 expect(2, "is not a number", run, two, "--entry=fill_with", "--arg=3", "--arg=much")
 expect(2, "neither FILE.npy", run, attention, "--arg=2xax64:f32", *three[1:])
+for text, words in (("3:f32:1:2", "has too many parts"), ("3:f32:=x", "'x' is not a number"), ("3:f32:x", "'x' is not a seed"),
+                    ("3:f33", "'f33' is not an element type"), ("-3:f32", "neither FILE.npy")):
+    expect(2, words, run, two, "--entry=double", f"--arg={text}")
+expect(2, "threads", run, two, "--entry=double", "--arg=3:f32", "--threads=x")
 expect(2, "no input", compile)
 expect(2, "unknown stage 'nowhere'", compile, attention, "--stop-after=nowhere")
 expect(2, "an object needs a file", compile, attention)
