@@ -1,4 +1,4 @@
-// Few queries whose first visible key is at any place in a block of keys.
+// One or two queries whose first visible key is at any place in a block of keys.
 
 // RUN: saccade-run %s --check --target=v3 --arg=1x2x1x64:f32:1 --arg=1x2x100x64:f32:2 --arg=1x2x100x64:f32:3 --arg=21
 // RUN: saccade-run %s --check --target=%{v4} --arg=1x2x1x64:f32:1 --arg=1x2x100x64:f32:2 --arg=1x2x100x64:f32:3 --arg=21
