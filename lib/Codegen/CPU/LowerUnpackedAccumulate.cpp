@@ -45,9 +45,8 @@ private:
   int64_t depth, valueDepth;
   unsigned packingFactor;
   RowSource key, value;
-  LoadPagesOp keyLoad, valueLoad; ///< whose pages are read in place; null for tiles in memory
-  Value query, scores;            ///< scratch: k-packs of queries, scores
-  Value sums;                     ///< scratch: weights · values of the tile
+  Value query, scores; ///< scratch: k-packs of queries, scores
+  Value sums;          ///< scratch: weights · values of the tile
 
   LogicalResult check();
   Value sizeOf(Value operand, DimsAttr dims, Dim dim) {
@@ -57,16 +56,20 @@ private:
                 ArrayRef<OpFoldResult> strides) {
     return memref::SubViewOp::create(e.b, e.loc, memref, offsets, sizes, strides);
   }
-  RowSource rowsOf(Value operand, DimsAttr dims, LoadPagesOp load);
+  /// The op that writes the tile for this op only; null if there is none.
+  Operation *writerOf(Value operand, DimsAttr dims) {
+    return *dims.position(Dim::Seq) < *dims.position(Dim::Depth) ? findWriterOf(operand, op) : nullptr;
+  }
+  RowSource rowsOf(Value operand, DimsAttr dims, Operation *writer) {
+    return emitRows(e, emitPositions(e, operand, dims), writer, op.getScheduleAttr().getCols());
+  }
   Value queriesOfHead(Value head);
   void packQueries(Value signMask);
   KeyRange visibleKeys(ScoreTile tile);
-  Value loadElements(Value memref, Value row, Value column, int64_t count, int64_t present, Value condition = nullptr);
-  Value loadKeyKPacks(Value row, Value column, int64_t present);
-  void prefetch(const RowSource &rows, Value position, Value column);
+  Value loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present);
   SmallVector<Value> loadValueKPacks(Value kPack, Value column, int64_t present, unsigned vectors);
   bool arePairedInLanes(int64_t column) const;
-  SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<Value> keyRows, Value column,
+  SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<RowSource::Row> keyRows, Value column,
                                     int64_t present, int64_t &prefetched);
   void computeScores(KeyRange visible);
   LogicalResult computeWeights(Value scale, KeyRange visible, const GroupState &state);
@@ -89,12 +92,6 @@ LogicalResult UnpackedLowering::check() {
   if (ShapedType::isDynamic(depth) || ShapedType::isDynamic(valueDepth))
     return op.emitOpError() << "head size is dynamic, expected a static one";
   return success();
-}
-
-/// The rows of keys or values, in the pages of `load` if it is not null.
-RowSource UnpackedLowering::rowsOf(Value operand, DimsAttr dims, LoadPagesOp load) {
-  int64_t capacity = op.getScheduleAttr().getCols();
-  return load ? emitRowsInPages(e, load, capacity) : emitRows(e, emitPositions(e, operand, dims), capacity);
 }
 
 /// The queries of one head, positions × depth.
@@ -149,38 +146,9 @@ KeyRange UnpackedLowering::visibleKeys(ScoreTile tile) {
   return {bounds[0], bounds[1]};
 }
 
-/// Loads `count` elements of a row from `column` on. Elements from index `present` on are 0; all are 0 if `condition`
-/// (may be null) is false.
-Value UnpackedLowering::loadElements(Value memref, Value row, Value column, int64_t count, int64_t present,
-                                     Value condition) {
-  auto type = VectorType::get({count}, getElementTypeOrSelf(memref));
-  if (present >= count && !condition)
-    return vector::LoadOp::create(e.b, e.loc, type, memref, ValueRange{row, column});
-  Value mask;
-  if (present < count) {
-    SmallVector<bool> lanes(count, false);
-    std::fill_n(lanes.begin(), present, true);
-    mask = arith::ConstantOp::create(
-        e.b, e.loc, DenseElementsAttr::get(VectorType::get({count}, e.b.getI1Type()), ArrayRef<bool>(lanes)));
-  }
-  if (condition) {
-    Value all = vector::BroadcastOp::create(e.b, e.loc, VectorType::get({count}, e.b.getI1Type()), condition);
-    mask = mask ? Value(arith::AndIOp::create(e.b, e.loc, mask, all)) : all;
-  }
-  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(type));
-  return vector::MaskedLoadOp::create(e.b, e.loc, type, memref, ValueRange{row, column}, mask, zero);
-}
-
-void UnpackedLowering::prefetch(const RowSource &rows, Value position, Value column) {
-  // The places of the next tile are unknown.
-  if (rows.places)
-    position = rows.row(e, e.min(position, e.sub(keys, e.index(1))));
-  emitPrefetch(e, rows.matrix, position, column);
-}
-
-/// A register of k-packs of a row of the matrix of keys.
-Value UnpackedLowering::loadKeyKPacks(Value row, Value column, int64_t present) {
-  Value elements = loadElements(key.matrix, row, column, packingFactor * e.lanes(), present);
+/// A register of k-packs of a row of keys.
+Value UnpackedLowering::loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present) {
+  Value elements = key.load(e, row, column, packingFactor * e.lanes(), present);
   if (packingFactor == 1)
     return emitToCompute(e, elements);
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), elements);
@@ -208,23 +176,22 @@ SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, 
   int64_t lanes = e.lanes();
   SmallVector<Value> result;
   if (packingFactor == 1) {
-    Value row = value.row(e, kPack);
+    RowSource::Row row = value.row(e, kPack);
     for (int64_t offset = 0; offset < vectors * lanes; offset += lanes)
-      result.push_back(
-          emitToCompute(e, loadElements(value.matrix, row, e.add(column, offset), lanes, present - offset)));
+      result.push_back(emitToCompute(e, value.load(e, row, e.add(column, offset), lanes, present - offset)));
     return result;
   }
   Value first = e.mul(kPack, packingFactor), second = e.add(first, 1);
   Value isKey = e.isLess(second, keys);
-  if (value.places)
+  if (value.isBounded())
     second = e.select(isKey, second, first);
-  first = value.row(e, first), second = value.row(e, second);
+  RowSource::Row evenRow = value.row(e, first), oddRow = value.row(e, second);
   auto append = [&](Value pairs) { result.push_back(vector::BitCastOp::create(e.b, e.loc, e.vectorType(), pairs)); };
   while (result.size() < vectors) {
     int64_t offset = result.size() * lanes, rest = present - offset;
     int64_t count = rest >= 2 * lanes && vectors - result.size() >= 2 ? 2 * lanes : lanes;
-    Value even = loadElements(value.matrix, first, e.add(column, offset), count, rest);
-    Value odd = loadElements(value.matrix, second, e.add(column, offset), count, rest, isKey);
+    Value even = value.load(e, evenRow, e.add(column, offset), count, rest);
+    Value odd = value.load(e, oddRow, e.add(column, offset), count, rest, isKey);
     if (count == lanes) {
       append(vector::InterleaveOp::create(e.b, e.loc, even, odd));
       continue;
@@ -238,16 +205,16 @@ SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, 
 /// Adds one register of k-packs to the sums of rowTail rows of queries × lanes / rowTail keys. Later rows are
 /// prefetched in memory order, which suits the hardware prefetcher; `prefetched` counts their cache lines.
 SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value row, Value first,
-                                                    ArrayRef<Value> keyRows, Value column, int64_t present,
+                                                    ArrayRef<RowSource::Row> keyRows, Value column, int64_t present,
                                                     int64_t &prefetched) {
   int64_t blockRows = std::min<int64_t>(rowTail, e.lanes()), blockKeys = e.lanes() / blockRows;
-  int64_t line = 512 / getElementTypeOrSelf(key.matrix).getIntOrFloatBitWidth(), lines = llvm::divideCeil(depth, line);
+  int64_t line = key.elementsPerLine(), lines = llvm::divideCeil(depth, line);
   SmallVector<Value> rhs, result(sums);
   for (int64_t j = 0; j < blockKeys; ++j, ++prefetched) {
     rhs.push_back(loadKeyKPacks(keyRows[j], column, present));
     if (prefetched < blockKeys * lines)
-      prefetch(key, e.add(first, prefetched / lines + prefetchKeys * packingFactor),
-               e.index(prefetched % lines * line));
+      key.prefetch(e, e.add(first, prefetched / lines + prefetchKeys * packingFactor),
+                   e.index(prefetched % lines * line), keys);
   }
   for (int64_t i = 0; i < blockRows; ++i) {
     Value lhs = e.loadVector(query, {e.add(row, i), e.div(column, packingFactor)});
@@ -267,7 +234,7 @@ void UnpackedLowering::computeScores(KeyRange visible) {
   int64_t stride = 4 * width, looped = whole > 2 * stride ? whole / stride * stride : 0;
   Value lastKey = e.sub(keys, e.index(1));
   e.loop(e.roundDown(visible.begin, blockKeys), visible.end, blockKeys, [&](Value first) {
-    SmallVector<Value> keyRows;
+    SmallVector<RowSource::Row> keyRows;
     for (int64_t j = 0; j < blockKeys; ++j)
       keyRows.push_back(key.row(e, e.min(e.add(first, j), lastKey)));
     e.loop(e.index(0), paddedRows, blockRows, [&](Value row) {
@@ -350,7 +317,7 @@ void UnpackedLowering::addToState(const GroupState &state) {
 void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin,
                                      Value end, bool prefetches) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  int64_t bits = getElementTypeOrSelf(value.matrix).getIntOrFloatBitWidth(), line = 512 / bits;
+  int64_t line = value.elementsPerLine();
   SmallVector<Value> loaded;
   SmallVector<Value> part = emitMicrokernel(
       e, block, packingFactor, begin, end, zeros,
@@ -361,7 +328,8 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
         int64_t offset = j * e.lanes();
         if (prefetches && offset % line == 0)
           for (unsigned s = 0; s < packingFactor; ++s)
-            prefetch(value, e.add(e.mul(k, packingFactor), s + prefetchKeys * packingFactor), e.add(column, offset));
+            value.prefetch(e, e.add(e.mul(k, packingFactor), s + prefetchKeys * packingFactor), e.add(column, offset),
+                           keys);
         return loaded[j];
       });
   storeBlock(e, block, addBlock(e, block, part, sums, row, column), sums, row, column);
@@ -401,7 +369,8 @@ LogicalResult UnpackedLowering::run() {
   valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   if (failed(check()))
     return failure();
-  keyLoad = findLoadOf(op.getKey(), op), valueLoad = findLoadOf(op.getValue(), op);
+  Operation *keyWriter = writerOf(op.getKey(), op.getKeyDims());
+  Operation *valueWriter = writerOf(op.getValue(), op.getValueDims());
   heads = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head);
   queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
   rows = e.b.createOrFold<arith::MulIOp>(e.loc, queries, heads);
@@ -420,8 +389,9 @@ LogicalResult UnpackedLowering::run() {
   Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end), e.isLess(e.index(0), rows));
   LogicalResult result = success();
   e.ifElse(isNeeded, [&] {
-    key = rowsOf(op.getKey(), op.getKeyDims(), keyLoad);
-    value = rowsOf(op.getValue(), op.getValueDims(), valueLoad);
+    key = rowsOf(op.getKey(), op.getKeyDims(), keyWriter);
+    bool isShared = keyWriter && keyWriter == valueWriter;
+    value = isShared ? key : rowsOf(op.getValue(), op.getValueDims(), valueWriter);
     packQueries(scale.signMask);
     computeScores(range);
     GroupState state(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
@@ -429,10 +399,11 @@ LogicalResult UnpackedLowering::run() {
     addValues(range);
     addToState(state);
   });
-  setKernelFamily(e, op, packingFactor, keyLoad && valueLoad ? "unpacked in pages" : "unpacked");
-  for (LoadPagesOp load : {keyLoad, valueLoad})
-    if (load)
-      load.erase();
+  bool areInPages = key.isInPages() && value.isInPages();
+  setKernelFamily(e, op, packingFactor, areInPages ? "unpacked in pages" : "unpacked");
+  if (keyWriter != valueWriter)
+    value.eraseWriters();
+  key.eraseWriters();
   return result;
 }
 

@@ -10,7 +10,6 @@
 using namespace mlir;
 using namespace saccade::cpu;
 
-static constexpr int64_t cacheLine = 64;
 
 /// The loop over the work items of the task around `op`, or null.
 static scf::ForOp findItems(Operation *op) {

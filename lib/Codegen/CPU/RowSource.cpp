@@ -1,16 +1,26 @@
 //===- RowSource.cpp - The rows of a tile of keys or values -------------------===//
 #include "RowSource.h"
 #include "Pack.h"
+#include "Prefetch.h"
+#include "VectorizeRegion.h"
+#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-RowSource saccade::cpu::emitRows(Emitter &e, Value tile, int64_t capacity) {
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+/// (position, column) -> (position, column)
+static AffineMap elementMap(Emitter &e) { return e.b.getMultiDimIdentityMap(2); }
+
+RowSource::Input RowSource::emitStrided(Emitter &e, Value tile, int64_t capacity) {
   auto type = cast<MemRefType>(tile.getType());
   if (type.getStridesAndOffset().first.back() == 1)
-    return {tile, Value()};
+    return {tile, Value(), elementMap(e)};
   auto unit =
       MemRefType::get(type.getShape(), type.getElementType(),
                       StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, 1}));
@@ -31,10 +41,11 @@ RowSource saccade::cpu::emitRows(Emitter &e, Value tile, int64_t capacity) {
     });
     return view(copy, e.b.getIndexAttr(0), e.index(type.getDimSize(1)));
   };
-  return {e.choose(isUnit, inPlace, copied)[0], Value()};
+  return {e.choose(isUnit, inPlace, copied)[0], Value(), elementMap(e)};
 }
 
-void saccade::cpu::emitForPagePositions(Emitter &e, LoadPagesOp op, function_ref<void(Value, Value, Value)> body) {
+/// Emits `body(position of the tile, page, position of the page)` for all positions of the tile, in ascending order.
+static void emitForPagePositions(Emitter &e, LoadPagesOp op, function_ref<void(Value, Value, Value)> body) {
   auto sizeOf = [&](Dim dim) { return e.size(op.getPool(), *op.getDims().position(dim)); };
   Value begin = op.getBegin(), count = e.size(op.getTile(), 0), pageSize = sizeOf(Dim::Seq);
   Value lastPage = e.sub(sizeOf(Dim::Batch), e.index(1)), end = e.add(begin, count);
@@ -79,9 +90,10 @@ void saccade::cpu::emitLoadPages(Emitter &e, LoadPagesOp op) {
   emitByInnerStride(e, op.getPool(), copy, [&] { copy(nullptr); });
 }
 
-RowSource saccade::cpu::emitRowsInPages(Emitter &e, LoadPagesOp op, int64_t capacity) {
+/// The rows that `op` loads, in their pages, or in the tile if the elements of a row are not contiguous.
+RowSource::Input RowSource::emitInPages(Emitter &e, LoadPagesOp op, int64_t capacity) {
   Type index = e.b.getIndexType();
-  RowSource rows;
+  Input rows{Value(), Value(), elementMap(e)};
   rows.places = memref::AllocOp::create(e.b, e.loc, MemRefType::get({capacity}, index), e.b.getI64IntegerAttr(64));
   auto tile = cast<MemRefType>(op.getTile().getType());
   // A row is the offset of its first element.
@@ -105,26 +117,210 @@ RowSource saccade::cpu::emitRowsInPages(Emitter &e, LoadPagesOp op, int64_t capa
     return {memref::ReinterpretCastOp::create(e.b, e.loc, type, metadata.getBaseBuffer(),
                                               metadata.getConstifiedMixedOffset(), sizes, strides)};
   };
-  rows.matrix = e.choose(e.isEqual(stride(Dim::Depth), e.index(1)), inPages, inTile)[0];
+  rows.buffer = e.choose(e.isEqual(stride(Dim::Depth), e.index(1)), inPages, inTile)[0];
   return rows;
 }
 
-LoadPagesOp saccade::cpu::findLoadOf(Value tile, Operation *user) {
-  LoadPagesOp load;
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> RowSource::Input::indices(Emitter &e, Value place, Value column) const {
+  return llvm::map_to_vector(map.getResults(), [&](AffineExpr expr) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    return !dim ? e.index(cast<AffineConstantExpr>(expr).getValue()) : dim.getPosition() == 0 ? place : column;
+  });
+}
+
+RowSource::Row RowSource::row(Emitter &e, Value position) const {
+  Row row = {position};
+  for (const Input &input : inputs) {
+    Value place = input.places ? e.load(input.places, position) : position;
+    if (!isa<MemRefType>(input.buffer.getType()))
+      row.push_back(input.buffer);
+    else
+      row.push_back(input.isUniform() ? e.load(input.buffer, input.indices(e, place, Value())) : place);
+  }
+  return row;
+}
+
+Value RowSource::load(Emitter &e, const Row &row, Value column, int64_t count, int64_t present, Value condition) const {
+  auto maskType = VectorType::get({count}, e.b.getI1Type());
+  Value mask;
+  if (present < count) {
+    SmallVector<bool> lanes(count, false);
+    std::fill_n(lanes.begin(), present, true);
+    mask = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(maskType, ArrayRef<bool>(lanes)));
+  }
+  if (condition) {
+    Value all = vector::BroadcastOp::create(e.b, e.loc, maskType, condition);
+    mask = mask ? Value(arith::AndIOp::create(e.b, e.loc, mask, all)) : all;
+  }
+  auto zero = [&](Type type) -> Value { return arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(type)); };
+  auto read = [&](const Input &input, Value place) -> Value {
+    auto type = VectorType::get({count}, getElementTypeOrSelf(input.buffer));
+    SmallVector<Value> at = input.indices(e, place, column);
+    if (!mask)
+      return vector::LoadOp::create(e.b, e.loc, type, input.buffer, at);
+    return vector::MaskedLoadOp::create(e.b, e.loc, type, input.buffer, at, mask, zero(type));
+  };
+  if (!computation)
+    return read(inputs[0], row[1]);
+  RegionVectorizer region(e.b, e.loc, count);
+  Block &body = *const_cast<RowSource *>(this)->computation.getBody();
+  for (auto [i, input] : llvm::enumerate(inputs)) {
+    Value argument = body.getArgument(i);
+    if (argument.use_empty())
+      continue;
+    if (input.isUniform())
+      region.bindUniform(argument, row[i + 1]);
+    else
+      region.bindVector(argument, read(input, row[i + 1]));
+  }
+  for (auto index : body.getOps<linalg::IndexOp>())
+    index.getDim() == 0 ? region.bindUniform(index, row[0]) : region.bindContiguous(index, column);
+  region.setActive(mask);
+  [[maybe_unused]] LogicalResult result = region.run(body);
+  assert(succeeded(result) && "expected a body that has a vector form");
+  Value elements = region.getVector(body.getTerminator()->getOperand(0));
+  return mask ? e.select(mask, elements, zero(elements.getType())) : elements;
+}
+
+void RowSource::prefetch(Emitter &e, Value position, Value column, Value positions) const {
+  for (const Input &input : inputs) {
+    if (!input.isElement())
+      continue;
+    Value place = position;
+    // The places of the next tile are unknown.
+    if (input.places)
+      place = e.load(input.places, e.min(position, e.sub(positions, e.index(1))));
+    emitPrefetch(e, input.buffer, place, column);
+  }
+}
+
+int64_t RowSource::elementsPerLine() const {
+  int64_t bits = 8;
+  for (const Input &input : inputs)
+    if (input.isElement())
+      bits = std::max<int64_t>(bits, getElementTypeOrSelf(input.buffer).getIntOrFloatBitWidth());
+  return cacheLine * 8 / bits;
+}
+
+void RowSource::emitInput(Emitter &e, OpOperand &operand, int64_t capacity) {
+  Value buffer = operand.get();
+  AffineMap map = computation.getMatchingIndexingMap(&operand);
+  auto type = dyn_cast<MemRefType>(buffer.getType());
+  if (auto load = dyn_cast_or_null<LoadPagesOp>(findWriterOf(buffer, computation))) {
+    inputs.push_back(emitInPages(e, load, capacity));
+    inputs.back().map = map;
+    writers.push_back(load);
+  } else if (!type || !map.isFunctionOfDim(1) || type.getStridesAndOffset().first.back() == 1) {
+    inputs.push_back({buffer, Value(), map});
+  } else if (type.getRank() == 2) {
+    inputs.push_back(emitStrided(e, buffer, capacity));
+  } else {
+    // A vector along the depth is a row.
+    auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, buffer);
+    auto layout =
+        StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, ShapedType::kDynamic});
+    auto rowType = MemRefType::get({1, type.getDimSize(0)}, type.getElementType(), layout);
+    SmallVector<OpFoldResult> sizes = {e.b.getIndexAttr(1), e.b.getIndexAttr(type.getDimSize(0))},
+                              strides(2, metadata.getStrides()[0]);
+    Value row = memref::ReinterpretCastOp::create(e.b, e.loc, rowType, metadata.getBaseBuffer(),
+                                                  OpFoldResult(metadata.getOffset()), sizes, strides);
+    inputs.push_back(emitStrided(e, row, 1));
+    inputs.back().map =
+        AffineMap::get(2, 0, {e.b.getAffineConstantExpr(0), e.b.getAffineDimExpr(1)}, e.b.getContext());
+  }
+}
+
+RowSource saccade::cpu::emitRows(Emitter &e, Value tile, Operation *writer, int64_t capacity) {
+  RowSource source;
+  if (writer)
+    source.writers.push_back(writer);
+  if (auto load = dyn_cast_or_null<LoadPagesOp>(writer)) {
+    source.inputs.push_back(RowSource::emitInPages(e, load, capacity));
+  } else if (auto generic = dyn_cast_or_null<linalg::GenericOp>(writer)) {
+    source.computation = generic;
+    for (OpOperand *input : generic.getDpsInputOperands())
+      source.emitInput(e, *input, capacity);
+  } else {
+    source.inputs.push_back(RowSource::emitStrided(e, tile, capacity));
+  }
+  return source;
+}
+
+void RowSource::eraseWriters() {
+  for (Operation *writer : writers)
+    writer->erase();
+  writers.clear();
+}
+
+//===----------------------------------------------------------------------===//
+// Analysis
+//===----------------------------------------------------------------------===//
+
+/// The allocation that `memref` is or is a part of; null if it is other memory.
+static memref::AllocOp findAlloc(Value memref) {
+  while (auto part = memref.getDefiningOp<memref::SubViewOp>())
+    memref = part.getSource();
+  return memref.getDefiningOp<memref::AllocOp>();
+}
+
+/// Whether elements of the tile that `op` writes can be computed when they are loaded.
+static bool canComputeOnLoad(linalg::GenericOp op) {
+  if (op.getNumLoops() != 2 || op.getNumReductionLoops() != 0 || op.getNumDpsInits() != 1 ||
+      !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() ||
+      op.payloadUsesValueFromOperand(op.getDpsInitOperand(0)) || !RegionVectorizer::hasVectorForm(*op.getBody()))
+    return false;
+  return llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+    AffineMap map = op.getMatchingIndexingMap(input);
+    auto type = dyn_cast<MemRefType>(input->get().getType());
+    // Along the depth, elements are contiguous or copied.
+    bool isAlongDepth = map.isFunctionOfDim(1);
+    return llvm::all_of(map.getResults(), llvm::IsaPred<AffineDimExpr, AffineConstantExpr>) &&
+           (!isAlongDepth || (type && !type.isDynamicDim(type.getRank() - 1) &&
+                              (map.isIdentity() || map.isMinorIdentity())));
+  });
+}
+
+/// Whether `op` writes nothing but allocated memory that `reader` does not read.
+static bool isIndependent(Operation *op, Operation *reader) {
+  if (isMemoryEffectFree(op) || isa<memref::AllocOp>(op))
+    return true;
+  SmallVector<Value> written;
+  if (auto load = dyn_cast<LoadPagesOp>(op))
+    written.push_back(load.getTile());
+  else if (auto generic = dyn_cast<linalg::GenericOp>(op))
+    llvm::append_range(written, generic.getDpsInits());
+  return !written.empty() && llvm::all_of(written, [&](Value memref) {
+    memref::AllocOp memory = findAlloc(memref);
+    return memory && llvm::none_of(reader->getOperands(), [&](Value operand) { return findAlloc(operand) == memory; });
+  });
+}
+
+Operation *saccade::cpu::findWriterOf(Value tile, Operation *user) {
   Value memory = tile;
   if (auto part = tile.getDefiningOp<memref::SubViewOp>())
     memory = part.getSource();
   if (!memory.getDefiningOp<memref::AllocOp>() || (memory != tile && !memory.hasOneUse()))
     return nullptr;
-  for (Operation *other : tile.getUsers())
-    if (auto op = dyn_cast<LoadPagesOp>(other); op && op.getTile() == tile && !load)
-      load = op;
-    else if (other != user)
+  Operation *writer = nullptr;
+  for (Operation *other : tile.getUsers()) {
+    if (other == user)
+      continue;
+    auto load = dyn_cast<LoadPagesOp>(other);
+    auto generic = dyn_cast<linalg::GenericOp>(other);
+    bool isWriter = (load && load.getTile() == tile) ||
+                    (generic && generic.getDpsInits().front() == tile && canComputeOnLoad(generic));
+    if (!isWriter || writer)
       return nullptr;
-  if (!load || load->getBlock() != user->getBlock() || !load->isBeforeInBlock(user))
+    writer = other;
+  }
+  if (!writer || writer->getBlock() != user->getBlock() || !writer->isBeforeInBlock(user))
     return nullptr;
-  for (Operation *op = load->getNextNode(); op != user; op = op->getNextNode())
-    if (!isMemoryEffectFree(op) && !isa<LoadPagesOp, memref::AllocOp>(op))
+  for (Operation *op = writer->getNextNode(); op != user; op = op->getNextNode())
+    if (!isIndependent(op, writer))
       return nullptr;
-  return load;
+  return writer;
 }

@@ -1,43 +1,82 @@
 //===- RowSource.h - The rows of a tile of keys or values ---------*- C++ -*-===//
 //
-// A kernel that does not pack its operands reads the rows of a tile where they are: at multiples of a stride, or in the
-// pages of a pool.
+// A kernel that does not pack its operands reads the elements of a tile where they are: in rows at multiples of a
+// stride, or in the pages of a pool. Elements that an elementwise op computes, such as a dequantization, are computed
+// when they are loaded.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_ROWSOURCE_H
 #define SACCADE_LIB_CODEGEN_CPU_ROWSOURCE_H
 
 #include "Emitter.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade::cpu {
 
-/// The rows of a tile, positions × depth. The elements of a row are contiguous.
-struct RowSource {
-  mlir::Value matrix; ///< memref<? × depth>
-  mlir::Value places; ///< memref<?>: the row of `matrix` that has a position; null if position i is row i
+/// The elements of a tile, positions × depth.
+class RowSource {
+public:
+  /// A row: of each input its place in memory, or its value if that is the same for all elements of the row.
+  using Row = llvm::SmallVector<mlir::Value, 4>;
 
-  /// The row of `matrix` that has `position`, a position of the tile.
-  mlir::Value row(Emitter &e, mlir::Value position) const { return places ? e.load(places, position) : position; }
+  /// The row of `position`, a position of the tile.
+  Row row(Emitter &e, mlir::Value position) const;
+  /// Loads `count` elements of a row from `column` on. Elements from index `present` on are 0; all are 0 if `condition`
+  /// (may be null) is false.
+  mlir::Value load(Emitter &e, const Row &row, mlir::Value column, int64_t count, int64_t present,
+                   mlir::Value condition = nullptr) const;
+  /// Prefetches the cache lines that hold the element (position, column), of a tile of `positions` positions. The
+  /// position may be beyond the tile.
+  void prefetch(Emitter &e, mlir::Value position, mlir::Value column, mlir::Value positions) const;
+
+  /// The elements of a row that share a cache line.
+  int64_t elementsPerLine() const;
+  /// Erases the ops that write the tile, after the last load. The tile must have no other readers.
+  void eraseWriters();
+  /// Whether elements are read from pages.
+  bool isInPages() const {
+    return llvm::any_of(inputs, [](const Input &input) { return input.places && input.isElement(); });
+  }
+  /// Whether all positions whose rows are loaded must be in the tile.
+  bool isBounded() const { return computation || inputs[0].places; }
+
+private:
+  /// A memref or a scalar that elements are computed from.
+  struct Input {
+    mlir::Value buffer;
+    mlir::Value places;  ///< memref<?>: the first index of a position in `buffer`; null if it is the position
+    mlir::AffineMap map; ///< from position and column to the indices of `buffer`
+
+    bool isUniform() const { return !map.isFunctionOfDim(1); }
+    bool isElement() const { return map.isFunctionOfDim(0) && map.isFunctionOfDim(1); }
+    llvm::SmallVector<mlir::Value> indices(Emitter &e, mlir::Value place, mlir::Value column) const;
+  };
+
+  llvm::SmallVector<Input, 4> inputs;
+  /// Computes an element from those of the inputs; null if it is that of the only input.
+  mlir::linalg::GenericOp computation;
+  llvm::SmallVector<mlir::Operation *, 4> writers; ///< of the tile and of inputs, readers first
+
+  static Input emitStrided(Emitter &e, mlir::Value tile, int64_t capacity);
+  static Input emitInPages(Emitter &e, attn::LoadPagesOp op, int64_t capacity);
+  void emitInput(Emitter &e, mlir::OpOperand &operand, int64_t capacity);
+
+  friend RowSource emitRows(Emitter &e, mlir::Value tile, mlir::Operation *writer, int64_t capacity);
 };
 
-/// The rows of a strided tile, positions × depth: in place or, if the elements of a row are not contiguous, which is
-/// tested at run time, in a copy. `capacity`: the largest number of positions.
-RowSource emitRows(Emitter &e, mlir::Value tile, int64_t capacity);
+/// The rows of `tile`, positions × depth, which `writer` (may be null, see findWriterOf) writes: in pages, computed, or
+/// in place. If the elements of a row are not contiguous in memory, which is tested at run time, they are copied.
+/// `capacity`: the largest number of positions.
+RowSource emitRows(Emitter &e, mlir::Value tile, mlir::Operation *writer, int64_t capacity);
 
-/// Emits `body(position of the tile, page, position of the page)` for all positions of the tile, in ascending order.
-void emitForPagePositions(Emitter &e, attn::LoadPagesOp op,
-                          llvm::function_ref<void(mlir::Value, mlir::Value, mlir::Value)> body);
+/// The op that writes `tile` for `user`: attn.load_pages, or an elementwise linalg.generic from whose inputs elements
+/// can be computed when they are loaded. Null if there is none, if the memory of the tile has other users, or if memory
+/// that the op reads may change before `user`.
+mlir::Operation *findWriterOf(mlir::Value tile, mlir::Operation *user);
 
 /// Emits the copy that `op` describes.
 void emitLoadPages(Emitter &e, attn::LoadPagesOp op);
-
-/// The rows that `op` loads, in their pages, or in the tile under the same condition.
-RowSource emitRowsInPages(Emitter &e, attn::LoadPagesOp op, int64_t capacity);
-
-/// The op that loads `tile` for `user`; null if there is none, if the memory of the tile has other users, or if other
-/// memory may change between the ops.
-attn::LoadPagesOp findLoadOf(mlir::Value tile, mlir::Operation *user);
 
 } // namespace saccade::cpu
 
