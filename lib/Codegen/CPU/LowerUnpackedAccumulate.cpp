@@ -71,8 +71,10 @@ private:
   bool arePairedInLanes(int64_t column) const;
   SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<RowSource::Row> keyRows, Value column,
                                     int64_t present, int64_t &prefetched);
+  Value emitFactors(ArrayRef<RowSource::Row> rows);
   void computeScores(KeyRange visible);
   LogicalResult computeWeights(Value scale, KeyRange visible, const GroupState &state);
+  void scaleWeights(KeyRange visible);
   void addToState(const GroupState &state);
   void addValues(KeyRange visible);
   void addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin, Value end,
@@ -226,6 +228,15 @@ SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value 
   return result;
 }
 
+/// The factors of the keys `rows`, repeated to fill a register.
+Value UnpackedLowering::emitFactors(ArrayRef<RowSource::Row> rows) {
+  int64_t count = rows.size();
+  SmallVector<Value> factors = llvm::map_to_vector(rows, [](const RowSource::Row &row) { return row.factor; });
+  Value few = vector::FromElementsOp::create(e.b, e.loc, VectorType::get({count}, e.type), factors);
+  SmallVector<int64_t> repeated = llvm::map_to_vector(llvm::seq<int64_t>(0, e.lanes()), [&](int64_t i) { return i % count; });
+  return vector::ShuffleOp::create(e.b, e.loc, few, few, repeated);
+}
+
 /// scores[r][c] = query[r] · key[c] for all blocks of columns that intersect `visible`.
 void UnpackedLowering::computeScores(KeyRange visible) {
   int64_t lanes = e.lanes(), blockRows = std::min<int64_t>(rowTail, lanes), blockKeys = lanes / blockRows;
@@ -237,6 +248,8 @@ void UnpackedLowering::computeScores(KeyRange visible) {
     SmallVector<RowSource::Row> keyRows;
     for (int64_t j = 0; j < blockKeys; ++j)
       keyRows.push_back(key.row(e, e.min(e.add(first, j), lastKey)));
+    // Lane i · blockKeys + j of a block is a score of key j.
+    Value factors = key.hasFactor() ? emitFactors(keyRows) : Value();
     e.loop(e.index(0), paddedRows, blockRows, [&](Value row) {
       int64_t prefetched = 0;
       auto add = [&](ArrayRef<Value> sums, Value column, int64_t present) {
@@ -254,6 +267,8 @@ void UnpackedLowering::computeScores(KeyRange visible) {
         sums = add(sums, e.index(column), std::min(width, depth - column));
       // Lane l becomes the lane sum of accumulator l.
       Value block = emitReduceVectors(e, sums, [&](Value x, Value y) { return e.addf(x, y); });
+      if (factors)
+        block = e.mulf(block, factors);
       for (int64_t i = 0; i < blockRows; ++i) {
         Value part = vector::ExtractStridedSliceOp::create(e.b, e.loc, block, ArrayRef<int64_t>{i * blockKeys},
                                                            ArrayRef<int64_t>{blockKeys}, ArrayRef<int64_t>{1});
@@ -283,6 +298,20 @@ LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible, co
       setOrigin(row);
   });
   return failure(tile.failed);
+}
+
+/// Multiplies the weights of each key by the factor of its row of values.
+void UnpackedLowering::scaleWeights(KeyRange visible) {
+  if (!value.hasFactor())
+    return;
+  Value factors = e.alloc({cast<MemRefType>(scores.getType()).getDimSize(1)});
+  e.loop(visible.begin, visible.end, 1, [&](Value k) { e.store(value.row(e, k).factor, factors, k); });
+  e.loop(e.roundDown(visible.begin, e.lanes()), visible.end, e.lanes(), [&](Value k) {
+    Value each = e.loadVector(factors, k);
+    e.loop(e.index(0), paddedRows, 1, [&](Value row) {
+      e.storeVector(e.mulf(e.loadVector(scores, {row, k}), each), scores, {row, k});
+    });
+  });
 }
 
 /// acc = factor · acc + sums
@@ -337,9 +366,9 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
 
 void UnpackedLowering::addValues(KeyRange visible) {
   int64_t lanes = e.lanes(), keyBlock = prefetchKeys * packingFactor, vectors = llvm::divideCeil(valueDepth, lanes);
-  // Whole rows of values if they fit in registers, so that memory is read in order. Pairs of values serve four rows,
-  // because pairing costs more than half rows.
-  int64_t registers = e.target.vectorRegisters >= 32 ? 16 : 8, maxVectors = registers / (packingFactor > 1 ? 4 : 2);
+  // Whole rows of values if they fit in registers, so that memory is read in order. Values that are paired or computed
+  // serve four rows, because that costs more than half rows.
+  int64_t registers = e.target.vectorRegisters >= 32 ? 16 : 8, maxVectors = registers / (packingFactor > 1 || value.isComputed() ? 4 : 2);
   auto blockOf = [&](int64_t remaining) {
     int64_t width = std::min(maxVectors, remaining);
     return RegisterBlock{width * rowTail > registers ? 2u : unsigned(rowTail), unsigned(width)};
@@ -377,7 +406,9 @@ LogicalResult UnpackedLowering::run() {
   paddedRows = e.roundUp(rows, rowTail);
   keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
   Type element = getElementTypeOrSelf(op.getQuery());
-  packingFactor = e.target.packingFactor(element, element);
+  // Conversions to pairs of bf16 take longer than they save.
+  bool isComputed = isa_and_nonnull<linalg::GenericOp>(keyWriter) || isa_and_nonnull<linalg::GenericOp>(valueWriter);
+  packingFactor = isComputed ? 1 : e.target.packingFactor(element, element);
 
   int64_t lanes = e.lanes(), columns = llvm::alignTo(op.getScheduleAttr().getCols(), ScoreTile::chunk(e));
   query = e.alloc({rowGroup, int64_t(llvm::alignTo(llvm::divideCeil(depth, packingFactor), lanes))});
@@ -396,6 +427,7 @@ LogicalResult UnpackedLowering::run() {
     computeScores(range);
     GroupState state(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
     result = computeWeights(scale.size, range, state);
+    scaleWeights(range);
     addValues(range);
     addToState(state);
   });

@@ -4,6 +4,8 @@
 #include "Prefetch.h"
 #include "VectorizeRegion.h"
 #include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -133,14 +135,32 @@ SmallVector<Value> RowSource::Input::indices(Emitter &e, Value place, Value colu
 }
 
 RowSource::Row RowSource::row(Emitter &e, Value position) const {
-  Row row = {position};
+  Row row{position, {}, Value()};
   for (const Input &input : inputs) {
     Value place = input.places ? e.load(input.places, position) : position;
     if (!isa<MemRefType>(input.buffer.getType()))
-      row.push_back(input.buffer);
+      row.inputs.push_back(input.buffer);
     else
-      row.push_back(input.isUniform() ? e.load(input.buffer, input.indices(e, place, Value())) : place);
+      row.inputs.push_back(input.isUniform() ? e.load(input.buffer, input.indices(e, place, Value())) : place);
   }
+  if (!rowFactor)
+    return row;
+  Value factor = rowFactor;
+  Block *body = factor.getParentBlock();
+  IRMapping values;
+  SetVector<Operation *> ops;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.filter = [&](Operation *op) { return op->getBlock() == body; };
+  (void)getBackwardSlice(factor, &ops, options);
+  for (auto [i, value] : llvm::enumerate(row.inputs))
+    values.map(body->getArgument(i), value);
+  for (Operation *op : ops)
+    if (isa<linalg::IndexOp>(op))
+      values.map(op->getResult(0), position);
+    else
+      e.b.clone(*op, values);
+  row.factor = values.lookupOrDefault(factor);
   return row;
 }
 
@@ -165,24 +185,25 @@ Value RowSource::load(Emitter &e, const Row &row, Value column, int64_t count, i
     return vector::MaskedLoadOp::create(e.b, e.loc, type, input.buffer, at, mask, zero(type));
   };
   if (!computation)
-    return read(inputs[0], row[1]);
+    return read(inputs[0], row.inputs[0]);
   RegionVectorizer region(e.b, e.loc, count);
-  Block &body = *const_cast<RowSource *>(this)->computation.getBody();
+  Value result = element;
+  Block &body = *result.getParentBlock();
   for (auto [i, input] : llvm::enumerate(inputs)) {
     Value argument = body.getArgument(i);
     if (argument.use_empty())
       continue;
     if (input.isUniform())
-      region.bindUniform(argument, row[i + 1]);
+      region.bindUniform(argument, row.inputs[i]);
     else
-      region.bindVector(argument, read(input, row[i + 1]));
+      region.bindVector(argument, read(input, row.inputs[i]));
   }
   for (auto index : body.getOps<linalg::IndexOp>())
-    index.getDim() == 0 ? region.bindUniform(index, row[0]) : region.bindContiguous(index, column);
+    index.getDim() == 0 ? region.bindUniform(index, row.position) : region.bindContiguous(index, column);
   region.setActive(mask);
-  [[maybe_unused]] LogicalResult result = region.run(body);
-  assert(succeeded(result) && "expected a body that has a vector form");
-  Value elements = region.getVector(body.getTerminator()->getOperand(0));
+  [[maybe_unused]] LogicalResult hasRun = region.run(body);
+  assert(succeeded(hasRun) && "expected a body that has a vector form");
+  Value elements = region.getVector(result);
   return mask ? e.select(mask, elements, zero(elements.getType())) : elements;
 }
 
@@ -204,6 +225,50 @@ int64_t RowSource::elementsPerLine() const {
     if (input.isElement())
       bits = std::max<int64_t>(bits, getElementTypeOrSelf(input.buffer).getIntOrFloatBitWidth());
   return cacheLine * 8 / bits;
+}
+
+/// Whether `value` is the conversion of a number of at most 16 bits, or the sum or difference of one and a value of the
+/// row, so that the magnitude of dot products is that of small numbers.
+static bool isSmall(Value value, function_ref<bool(Value)> isUniform) {
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<arith::SIToFPOp, arith::UIToFPOp, arith::ExtFOp>(op)) {
+    Type from = op->getOperand(0).getType();
+    return from.getIntOrFloatBitWidth() <= 16 && !from.isBF16();
+  }
+  if (!isa_and_nonnull<arith::AddFOp, arith::SubFOp>(op))
+    return false;
+  Value x = op->getOperand(0), y = op->getOperand(1);
+  return isUniform(x) ? isSmall(y, isUniform) : isUniform(y) && isSmall(x, isUniform);
+}
+
+/// Sets `element` and `rowFactor`. `type` is that of scores.
+void RowSource::splitFactor(Type type) {
+  Block &body = *computation.getBody();
+  element = body.getTerminator()->getOperand(0);
+  DenseMap<Value, bool> known;
+  std::function<bool(Value)> isUniform = [&](Value value) {
+    if (auto argument = dyn_cast<BlockArgument>(value); argument && argument.getOwner() == &body)
+      return inputs[argument.getArgNumber()].isUniform();
+    Operation *op = value.getDefiningOp();
+    if (!op || op->getBlock() != &body)
+      return true;
+    if (auto index = dyn_cast<linalg::IndexOp>(op))
+      return index.getDim() == 0;
+    if (auto [it, isNew] = known.try_emplace(value, true); !isNew)
+      return it->second;
+    return known[value] = isMemoryEffectFree(op) && llvm::all_of(op->getOperands(), isUniform);
+  };
+  Value product = element;
+  if (auto rounded = product.getDefiningOp<arith::TruncFOp>())
+    product = rounded.getIn();
+  auto multiply = product.getDefiningOp<arith::MulFOp>();
+  if (!multiply || multiply.getType() != type)
+    return;
+  Value x = multiply.getLhs(), factor = multiply.getRhs();
+  if (isUniform(x))
+    std::swap(x, factor);
+  if (isUniform(factor) && isSmall(x, isUniform))
+    element = x, rowFactor = factor;
 }
 
 void RowSource::emitInput(Emitter &e, OpOperand &operand, int64_t capacity) {
@@ -244,6 +309,7 @@ RowSource saccade::cpu::emitRows(Emitter &e, Value tile, Operation *writer, int6
     source.computation = generic;
     for (OpOperand *input : generic.getDpsInputOperands())
       source.emitInput(e, *input, capacity);
+    source.splitFactor(e.type);
   } else {
     source.inputs.push_back(RowSource::emitStrided(e, tile, capacity));
   }

@@ -17,12 +17,16 @@ namespace saccade::cpu {
 /// The elements of a tile, positions × depth.
 class RowSource {
 public:
-  /// A row: of each input its place in memory, or its value if that is the same for all elements of the row.
-  using Row = llvm::SmallVector<mlir::Value, 4>;
+  struct Row {
+    mlir::Value position;
+    /// Of each input the place in memory, or the value if it is the same for all elements of the row.
+    llvm::SmallVector<mlir::Value, 4> inputs;
+    mlir::Value factor; ///< elements are those that are loaded times this scalar; null for 1
+  };
 
   /// The row of `position`, a position of the tile.
   Row row(Emitter &e, mlir::Value position) const;
-  /// Loads `count` elements of a row from `column` on. Elements from index `present` on are 0; all are 0 if `condition`
+  /// Loads `count` elements of a row from `column` on, without the factor of the row. Elements from index `present` on are 0; all are 0 if `condition`
   /// (may be null) is false.
   mlir::Value load(Emitter &e, const Row &row, mlir::Value column, int64_t count, int64_t present,
                    mlir::Value condition = nullptr) const;
@@ -32,6 +36,11 @@ public:
 
   /// The elements of a row that share a cache line.
   int64_t elementsPerLine() const;
+  bool isComputed() const { return computation != nullptr; }
+  /// Whether rows have a factor. It then multiplies a score or a weight instead of each element, and elements are not
+  /// rounded to the type of the tile.
+  bool hasFactor() const { return rowFactor != nullptr; }
+
   /// Erases the ops that write the tile, after the last load. The tile must have no other readers.
   void eraseWriters();
   /// Whether elements are read from pages.
@@ -56,10 +65,12 @@ private:
   llvm::SmallVector<Input, 4> inputs;
   /// Computes an element from those of the inputs; null if it is that of the only input.
   mlir::linalg::GenericOp computation;
+  mlir::Value element, rowFactor; ///< values of the computation: what is loaded, and the factor of the row (may be null)
   llvm::SmallVector<mlir::Operation *, 4> writers; ///< of the tile and of inputs, readers first
 
   static Input emitStrided(Emitter &e, mlir::Value tile, int64_t capacity);
   static Input emitInPages(Emitter &e, attn::LoadPagesOp op, int64_t capacity);
+  void splitFactor(mlir::Type type);
   void emitInput(Emitter &e, mlir::OpOperand &operand, int64_t capacity);
 
   friend RowSource emitRows(Emitter &e, mlir::Value tile, mlir::Operation *writer, int64_t capacity);
