@@ -25,8 +25,8 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// K-packs of keys per block of the value loop, so that the rows of values stay in L1 for all rows and columns. It is
-/// also the prefetch distance.
+/// K-packs of keys per block of the value loop, so that the rows of values stay in L1 for all rows and columns. The
+/// prefetch distance is a multiple of it.
 static constexpr int64_t prefetchKeys = 16;
 
 namespace {
@@ -71,6 +71,10 @@ private:
   bool arePairedInLanes(int64_t column) const;
   SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<RowSource::Row> keyRows, Value column,
                                     int64_t present, int64_t &prefetched);
+  /// In keys. The rows that elements are computed from are short.
+  int64_t prefetchDistance(const RowSource &rows) const {
+    return prefetchKeys * (rows.isComputed() ? 2 : packingFactor);
+  }
   Value emitFactors(ArrayRef<RowSource::Row> rows);
   void computeScores(KeyRange visible);
   LogicalResult computeWeights(Value scale, KeyRange visible, const GroupState &state);
@@ -215,7 +219,7 @@ SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value 
   for (int64_t j = 0; j < blockKeys; ++j, ++prefetched) {
     rhs.push_back(loadKeyKPacks(keyRows[j], column, present));
     if (prefetched < blockKeys * lines)
-      key.prefetch(e, e.add(first, prefetched / lines + prefetchKeys * packingFactor),
+      key.prefetch(e, e.add(first, prefetched / lines + prefetchDistance(key)),
                    e.index(prefetched % lines * line), keys);
   }
   for (int64_t i = 0; i < blockRows; ++i) {
@@ -357,7 +361,7 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
         int64_t offset = j * e.lanes();
         if (prefetches && offset % line == 0)
           for (unsigned s = 0; s < packingFactor; ++s)
-            value.prefetch(e, e.add(e.mul(k, packingFactor), s + prefetchKeys * packingFactor), e.add(column, offset),
+            value.prefetch(e, e.add(e.mul(k, packingFactor), s + prefetchDistance(value)), e.add(column, offset),
                            keys);
         return loaded[j];
       });
