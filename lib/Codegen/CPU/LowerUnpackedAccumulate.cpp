@@ -25,9 +25,8 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// K-packs of keys per block of the value loop, so that the rows of values stay in L1 for all rows and columns. The
-/// prefetch distance is a multiple of it.
-static constexpr int64_t prefetchKeys = 16;
+/// K-packs of keys whose rows stay in L1.
+static constexpr int64_t cachedKPacks = 16;
 
 namespace {
 
@@ -71,10 +70,9 @@ private:
   bool arePairedInLanes(int64_t column) const;
   SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<RowSource::Row> keyRows, Value column,
                                     int64_t present, int64_t &prefetched);
-  /// In keys. The rows that elements are computed from are short.
-  int64_t prefetchDistance(const RowSource &rows) const {
-    return prefetchKeys * (rows.isComputed() ? 2 : packingFactor);
-  }
+  /// The keys whose rows stay in L1 for all rows and columns, and the prefetch distance. The rows that elements are
+  /// computed from are short.
+  int64_t cachedKeys(const RowSource &rows) const { return cachedKPacks * (rows.isComputed() ? 2 : packingFactor); }
   Value emitFactors(ArrayRef<RowSource::Row> rows);
   void computeScores(KeyRange visible);
   LogicalResult computeWeights(Value scale, KeyRange visible, const GroupState &state);
@@ -219,7 +217,7 @@ SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value 
   for (int64_t j = 0; j < blockKeys; ++j, ++prefetched) {
     rhs.push_back(loadKeyKPacks(keyRows[j], column, present));
     if (prefetched < blockKeys * lines)
-      key.prefetch(e, e.add(first, prefetched / lines + prefetchDistance(key)),
+      key.prefetch(e, e.add(first, prefetched / lines + cachedKeys(key)),
                    e.index(prefetched % lines * line), keys);
   }
   for (int64_t i = 0; i < blockRows; ++i) {
@@ -361,7 +359,7 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
         int64_t offset = j * e.lanes();
         if (prefetches && offset % line == 0)
           for (unsigned s = 0; s < packingFactor; ++s)
-            value.prefetch(e, e.add(e.mul(k, packingFactor), s + prefetchDistance(value)), e.add(column, offset),
+            value.prefetch(e, e.add(e.mul(k, packingFactor), s + cachedKeys(value)), e.add(column, offset),
                            keys);
         return loaded[j];
       });
@@ -369,7 +367,7 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
 }
 
 void UnpackedLowering::addValues(KeyRange visible) {
-  int64_t lanes = e.lanes(), keyBlock = prefetchKeys * packingFactor, vectors = llvm::divideCeil(valueDepth, lanes);
+  int64_t lanes = e.lanes(), keyBlock = cachedKeys(value), vectors = llvm::divideCeil(valueDepth, lanes);
   // Whole rows of values if they fit in registers, so that memory is read in order. Values that are paired or computed
   // serve four rows, because that costs more than half rows.
   int64_t registers = e.target.vectorRegisters >= 32 ? 16 : 8, maxVectors = registers / (packingFactor > 1 || value.isComputed() ? 4 : 2);
