@@ -68,8 +68,8 @@ private:
   Value loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present);
   SmallVector<Value> loadValueKPacks(Value kPack, Value column, int64_t present, unsigned vectors);
   bool arePairedInLanes(int64_t column) const;
-  SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<RowSource::Row> keyRows, Value column,
-                                    int64_t present, int64_t &prefetched);
+  SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<RowSource::Row> keyRows,
+                                    Value column, int64_t present, int64_t &prefetched);
   /// The keys whose rows stay in L1 for all rows and columns, and the prefetch distance. The rows that elements are
   /// computed from are short.
   int64_t cachedKeys(const RowSource &rows) const { return cachedKPacks * (rows.isComputed() ? 2 : packingFactor); }
@@ -217,8 +217,7 @@ SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value 
   for (int64_t j = 0; j < blockKeys; ++j, ++prefetched) {
     rhs.push_back(loadKeyKPacks(keyRows[j], column, present));
     if (prefetched < blockKeys * lines)
-      key.prefetch(e, e.add(first, prefetched / lines + cachedKeys(key)),
-                   e.index(prefetched % lines * line), keys);
+      key.prefetch(e, e.add(first, prefetched / lines + cachedKeys(key)), e.index(prefetched % lines * line), keys);
   }
   for (int64_t i = 0; i < blockRows; ++i) {
     Value lhs = e.loadVector(query, {e.add(row, i), e.div(column, packingFactor)});
@@ -235,7 +234,8 @@ Value UnpackedLowering::emitFactors(ArrayRef<RowSource::Row> rows) {
   int64_t count = rows.size();
   SmallVector<Value> factors = llvm::map_to_vector(rows, [](const RowSource::Row &row) { return row.factor; });
   Value few = vector::FromElementsOp::create(e.b, e.loc, VectorType::get({count}, e.type), factors);
-  SmallVector<int64_t> repeated = llvm::map_to_vector(llvm::seq<int64_t>(0, e.lanes()), [&](int64_t i) { return i % count; });
+  SmallVector<int64_t> repeated =
+      llvm::map_to_vector(llvm::seq<int64_t>(0, e.lanes()), [&](int64_t i) { return i % count; });
   return vector::ShuffleOp::create(e.b, e.loc, few, few, repeated);
 }
 
@@ -310,9 +310,8 @@ void UnpackedLowering::scaleWeights(KeyRange visible) {
   e.loop(visible.begin, visible.end, 1, [&](Value k) { e.store(value.row(e, k).factor, factors, k); });
   e.loop(e.roundDown(visible.begin, e.lanes()), visible.end, e.lanes(), [&](Value k) {
     Value each = e.loadVector(factors, k);
-    e.loop(e.index(0), paddedRows, 1, [&](Value row) {
-      e.storeVector(e.mulf(e.loadVector(scores, {row, k}), each), scores, {row, k});
-    });
+    e.loop(e.index(0), paddedRows, 1,
+           [&](Value row) { e.storeVector(e.mulf(e.loadVector(scores, {row, k}), each), scores, {row, k}); });
   });
 }
 
@@ -359,8 +358,7 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
         int64_t offset = j * e.lanes();
         if (prefetches && offset % line == 0)
           for (unsigned s = 0; s < packingFactor; ++s)
-            value.prefetch(e, e.add(e.mul(k, packingFactor), s + cachedKeys(value)), e.add(column, offset),
-                           keys);
+            value.prefetch(e, e.add(e.mul(k, packingFactor), s + cachedKeys(value)), e.add(column, offset), keys);
         return loaded[j];
       });
   storeBlock(e, block, addBlock(e, block, part, sums, row, column), sums, row, column);
@@ -370,7 +368,8 @@ void UnpackedLowering::addValues(KeyRange visible) {
   int64_t lanes = e.lanes(), keyBlock = cachedKeys(value), vectors = llvm::divideCeil(valueDepth, lanes);
   // Whole rows of values if they fit in registers, so that memory is read in order. Values that are paired or computed
   // serve four rows, because that costs more than half rows.
-  int64_t registers = e.target.vectorRegisters >= 32 ? 16 : 8, maxVectors = registers / (packingFactor > 1 || value.isComputed() ? 4 : 2);
+  int64_t registers = e.target.vectorRegisters >= 32 ? 16 : 8,
+          maxVectors = registers / (packingFactor > 1 || value.isComputed() ? 4 : 2);
   auto blockOf = [&](int64_t remaining) {
     int64_t width = std::min(maxVectors, remaining);
     return RegisterBlock{width * rowTail > registers ? 2u : unsigned(rowTail), unsigned(width)};

@@ -10,7 +10,6 @@
 using namespace mlir;
 using namespace saccade::cpu;
 
-
 /// The loop over the work items of the task around `op`, or null.
 static scf::ForOp findItems(Operation *op) {
   auto task = op->getParentOfType<func::FuncOp>();

@@ -3,8 +3,8 @@
 #include "Pack.h"
 #include "Prefetch.h"
 #include "VectorizeRegion.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -294,8 +294,7 @@ void RowSource::emitInput(Emitter &e, OpOperand &operand, int64_t capacity) {
     Value row = memref::ReinterpretCastOp::create(e.b, e.loc, rowType, metadata.getBaseBuffer(),
                                                   OpFoldResult(metadata.getOffset()), sizes, strides);
     inputs.push_back(emitStrided(e, row, 1));
-    inputs.back().map =
-        AffineMap::get(2, 0, {e.b.getAffineConstantExpr(0), e.b.getAffineDimExpr(1)}, e.b.getContext());
+    inputs.back().map = AffineMap::get(2, 0, {e.b.getAffineConstantExpr(0), e.b.getAffineDimExpr(1)}, e.b.getContext());
   }
 }
 
@@ -345,8 +344,8 @@ static bool canComputeOnLoad(linalg::GenericOp op) {
     // Along the depth, elements are contiguous or copied.
     bool isAlongDepth = map.isFunctionOfDim(1);
     return llvm::all_of(map.getResults(), llvm::IsaPred<AffineDimExpr, AffineConstantExpr>) &&
-           (!isAlongDepth || (type && !type.isDynamicDim(type.getRank() - 1) &&
-                              (map.isIdentity() || map.isMinorIdentity())));
+           (!isAlongDepth ||
+            (type && !type.isDynamicDim(type.getRank() - 1) && (map.isIdentity() || map.isMinorIdentity())));
   });
 }
 

@@ -26,8 +26,8 @@ public:
 
   /// The row of `position`, a position of the tile.
   Row row(Emitter &e, mlir::Value position) const;
-  /// Loads `count` elements of a row from `column` on, without the factor of the row. Elements from index `present` on are 0; all are 0 if `condition`
-  /// (may be null) is false.
+  /// Loads `count` elements of a row from `column` on, without the factor of the row. Elements from index `present` on
+  /// are 0; all are 0 if `condition` (may be null) is false.
   mlir::Value load(Emitter &e, const Row &row, mlir::Value column, int64_t count, int64_t present,
                    mlir::Value condition = nullptr) const;
   /// Prefetches the cache lines that hold the element (position, column), of a tile of `positions` positions. The
@@ -65,7 +65,8 @@ private:
   llvm::SmallVector<Input, 4> inputs;
   /// Computes an element from those of the inputs; null if it is that of the only input.
   mlir::linalg::GenericOp computation;
-  mlir::Value element, rowFactor; ///< values of the computation: what is loaded, and the factor of the row (may be null)
+  /// Values of the computation: what is loaded, and the factor of the row (may be null).
+  mlir::Value element, rowFactor;
   llvm::SmallVector<mlir::Operation *, 4> writers; ///< of the tile and of inputs, readers first
 
   static Input emitStrided(Emitter &e, mlir::Value tile, int64_t capacity);
