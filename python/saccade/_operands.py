@@ -182,6 +182,42 @@ def check_page_table(page_table: Any, cu_seqlens_k: Any, q: Any) -> str:
     return element
 
 
+def check_scales(k_scale: Any, v_scale: Any, q: Any, layout: Any, is_ragged: bool,
+                 is_paged: bool) -> tuple[tuple[str, str], tuple[Any, Any]]:
+    """The kinds of the scales of int8 keys and values, "number", "head" or "position", and their values. Scales of
+    positions get the dimension of the depth, of extent 1."""
+    if _gpu.ordinal_of(q) is not None:
+        raise TypeError("k_scale is given, expected None: quantized keys and values are for CPUs only")
+    check_layout(layout, is_ragged)
+    dims = _program.key_layout(layout, is_paged)
+    kinds, values = [], []
+    for name, x, other in (("k_scale", k_scale, "v_scale"), ("v_scale", v_scale, "k_scale")):
+        if x is None:
+            raise TypeError(f"{name} is None, expected a scale, as {other} is given: k and v are both int8, or neither")
+        if isinstance(x, (int, float)) and not isinstance(x, bool):
+            kinds.append("number")
+            values.append(float(x))
+            continue
+        check_kind(name, x, kind_of(q))
+        if dtype_name(x) != "float32":
+            raise TypeError(f"{name} has element type {dtype_name(x)}, expected float32")
+        if x.ndim == 0:
+            kinds.append("number")
+            values.append(float(x))
+        elif x.ndim == len(dims) - 1:
+            kinds.append("position")
+            values.append(x[(slice(None),) * dims.index("d") + (None,)])
+        elif x.ndim == 1 and "h" in dims:
+            kinds.append("head")
+            values.append(x)
+        else:
+            expected = f"0, 1 or {len(dims) - 1}" if "h" in dims else f"0 or {len(dims) - 1}"
+            heads = "one for each KV head, " if "h" in dims else ""
+            raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}: one scale, {heads}or one for "
+                            f'each position, "{dims.replace("d", "")}"')
+    return (kinds[0], kinds[1]), (values[0], values[1])
+
+
 def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any, is_paged: bool = False) -> tuple[str, str | None]:
     """The element types of the cumulative sequence lengths; None for the keys in pages."""
     kind: Kind = kind_of(q)
@@ -332,7 +368,7 @@ def check_outs(output: Any, lse: Any, kind: Kind) -> None:
 
 
 def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, ragged: tuple[Any, Any] | None,
-                 output: Any, lse: Any, page_table: Any = None) -> None:
+                 output: Any, lse: Any, page_table: Any = None, scales: tuple[Any, Any] | None = None) -> None:
     """Checks ranks, element types and shapes. The compiled code makes the same checks, but reports them in its own
     terms."""
     key_layout = _program.key_layout(layout, page_table is not None)
@@ -341,8 +377,13 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
             found = f"{_arrays.dimensions(len(x.shape))}, {tuple(x.shape)}"
             pages = "" if page_table is None or name == "q" else ", where b are the pages"
             raise TypeError(f'{name} has {found}, expected {len(dims)}: layout "{dims}"{pages}')
+        if scales and name != "q":
+            if dtype_name(x) != "int8":
+                raise TypeError(f"{name} has element type {dtype_name(x)}, expected int8: {name}_scale is given")
+            continue
         if dtype_name(x) not in ELEMENTS:
-            raise TypeError(f"{name} has element type {dtype_name(x)}, expected {', '.join(ELEMENTS)}")
+            also = f", or int8 with {name}_scale" if name != "q" else ""
+            raise TypeError(f"{name} has element type {dtype_name(x)}, expected {', '.join(ELEMENTS)}{also}")
         if dtype_name(x) != dtype_name(q):
             raise TypeError(f"{name} has element type {dtype_name(x)}, expected {dtype_name(q)}, that of q")
 
@@ -378,6 +419,14 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         raise ValueError(f"page_table has {page_table.shape[0]} rows, expected {batch}: one for each sequence")
     if getattr(kv_len, "ndim", 0) and tuple(kv_len.shape) != (batch,):
         raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, expected ({batch},): one length per batch")
+    for name, x, scale in (("k_scale", key, scales[0]), ("v_scale", value, scales[1])) if scales else ():
+        rank = getattr(scale, "ndim", 0)
+        shape = tuple(1 if dim == "d" else x[dim] for dim in key_layout) if rank > 1 else (x.get("h", 1),)
+        if rank and tuple(scale.shape) != shape:
+            found, expected = (tuple(extents[i] for i, dim in enumerate(key_layout) if dim != "d") if rank > 1 else
+                               tuple(extents) for extents in (scale.shape, shape))
+            raise ValueError(f"{name} has shape {found}, expected {expected}, that of {name[0]} "
+                             f"{'without the head size' if rank > 1 else 'in heads'}")
     if getattr(sink, "ndim", 0) and sink.shape[0] != size.get("h", 1):
         raise ValueError(f"sink has {sink.shape[0]} numbers, expected {size.get('h', 1)}: one for each head of q")
     name = "out" if lse is None else "out[0]"

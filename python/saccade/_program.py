@@ -11,6 +11,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
+from saccade import _cache_text
 from saccade._merge import merge
 from saccade.regions import Region
 from saccade.regions.traced_function import PARAMETERS
@@ -31,6 +32,7 @@ class Spec:
     kv_len: str | None = None  # "index" for a scalar, "i32" or "i64" for a tensor [batch]
     ragged: tuple[str, str | None] | None = None  # element types of cu_seqlens_q and cu_seqlens_k, "i32" or "i64"
     pages: str | None = None  # the element type of the page table, "i32" or "i64"; k and v are page pools
+    scales: tuple[str, str] | None = None  # of k and v, which are int8 then: each "number", "head" or "position"
     sink: str | None = None  # the element type, "f32" ...; with is_sink_number one scalar for all heads
     is_sink_number: bool = False
     lse: bool = False
@@ -56,12 +58,14 @@ class Spec:
 def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
     then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q, cu_seqlens_k, page_table, rate and seed of
-    dropout that the spec has. Its results: the output, the log-sum-exp, max and argmax. A part also takes the positions
+    dropout, k_scale and v_scale that the spec has. Its results: the output, the log-sum-exp, max and argmax. A part also takes the positions
     of the first query and key and the results of other parts, and its results are those over the keys of all, in the
     precision of scores."""
-    tensors = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
-               (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
-                ("v", spec.head_dim_v, spec.key_layout))]
+    operands = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
+                (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
+                 ("v", spec.head_dim_v, spec.key_layout))]
+    tensors = [(name, _tensor(spec, head_dim, "i8", spec.key_layout) if spec.scales and name != "q" else type)
+               for (name, type), head_dim in zip(operands, (spec.head_dim, spec.head_dim, spec.head_dim_v))]
     regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask), ("weight", spec.weight))
                if region is not None]
     captures = [(f"{role}_{i}", type) for role, region in regions for i, type in enumerate(region.capture_types)]
@@ -76,6 +80,8 @@ def program(spec: Spec) -> str:
     pages = [("page_table", f"tensor<?x?x{spec.pages}>")] if spec.pages else []
 
     dropout = [("rate", "f32"), ("seed", spec.dropout)] if spec.dropout else []
+    scales = [(f"{name}_scale", _cache_text.scale_type(kind, spec.key_layout))
+              for name, kind in zip("kv", spec.scales or ())]
 
     output = _tensor(spec, spec.head_dim_v, spec.precision if spec.is_part else spec.element)
     results = [("out", output)]
@@ -83,8 +89,19 @@ def program(spec: Spec) -> str:
     more = [("lse", f"{rows}{spec.precision}")] if spec.lse else []
     more += [("max", f"{rows}{spec.precision}"), ("argmax", f"{rows}i64")] if spec.max else []
     results += [(name, f"{type}>") for name, type in more]
+    before, after, returned = "", "", [name for name, _ in results]
+    keys = ["k", "v"]
+    for i, (name, type) in enumerate(tensors[1:]) if spec.pages else ():
+        keys[i] = f"{name}_paged"
+        before += _cache_text.paged(keys[i], name, type, spec.key_layout, pages[0][1])
+    for i, (name, type) in enumerate(tensors[1:]) if spec.scales else ():
+        scale_name, kind, stored = f"{name}_scale", spec.scales[i], keys[i]
+        if spec.pages and kind == "position":
+            before += _cache_text.paged(f"{scale_name}_paged", scale_name, scales[i][1], spec.key_layout, pages[0][1])
+            scale_name += "_paged"
+        keys[i] = f"{name}_float"
+        before += _cache_text.dequantized(keys[i], stored, type, spec.key_layout, scale_name, kind, spec.element)
     dims, key_dims = (f"[{','.join(layout)}]" for layout in (spec.layout, spec.key_layout))
-    keys = ("keys", "values") if spec.pages else ("k", "v")
     clauses = [f"%q{dims}, {', '.join(f'%{name}{key_dims}' for name in keys)}"]
     read = captures + bounds
     if read:
@@ -98,10 +115,7 @@ def program(spec: Spec) -> str:
     clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
-    inputs = tensors + captures + scale + bounds + length + sink + offsets + pages + dropout
-    before, after, returned = "", "", [name for name, _ in results]
-    for name, (pool, type) in zip(keys, tensors[1:]) if spec.pages else ():
-        before += f"  %{name} = attn.paged %{pool}{key_dims}, %page_table : {type}, {pages[0][1]} -> {type}\n"
+    inputs = tensors + captures + scale + bounds + length + sink + offsets + pages + dropout + scales
     if spec.is_part:
         before += "  %zero = arith.constant 0 : index\n"
         inputs += [("first_query", "index"), ("first_key", "index")]
@@ -114,7 +128,7 @@ def program(spec: Spec) -> str:
     return (f"func.func @attention({', '.join(f'%{name}: {type}' for name, type in inputs)})\n"
             f"    -> ({_types(results)}) {{\n{before}"
             f"  {_names(results)} = attn.attention {joined}\n"
-            f"    : ({_types(tensors)}) -> ({_types(results)})\n{after}"
+            f"    : ({_types(operands)}) -> ({_types(results)})\n{after}"
             f"  return {', '.join(f'%{name}' for name in returned)} : {_types(results)}\n"
             f"}}\n")
 

@@ -96,6 +96,8 @@ def attention(
     cu_seqlens_q: Array | None = None,
     cu_seqlens_k: Array | None = None,
     page_table: Array | None = None,
+    k_scale: float | Array | None = None,
+    v_scale: float | Array | None = None,
     sink: float | Array | None = None,
     dropout_p: float = 0,
     seed: int | Array | None = None,
@@ -150,6 +152,12 @@ def attention(
             page_table[b, i]. Pages may be in any order and shared. Entries after kv_len are not read; another page
             that is not in the pool is a ValueError. With cu_seqlens_q, without cu_seqlens_k, batch n is sequence n. It
             has no gradient.
+        k_scale: k is quantized: of int8, and its elements times k_scale are the keys. A number, or a float32 array of
+            q's kind: of no dimensions, [KV heads], or with one scale for each position and head, which has the shape of
+            k without head_dim. The product is computed in float32 and converted to q's element type, except that a
+            kernel may apply the scale after the conversion, which is at least as exact. NaN gives NaN. CPUs only; it
+            has no gradient.
+        v_scale: the same for v; both or neither are given.
         sink: an extra score without key and value in the softmax of every row: a scalar, or a tensor [heads] of q's
             kind, of float32 (float64 for float64 inputs) or q's element type. `score`, `mask` and `weight` do not apply
             to it. -inf disables it.
@@ -206,14 +214,15 @@ def attention(
     if is_compiling():
         return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
                       kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-                      page_table=page_table, sink=sink,
+                      page_table=page_table,
+                      k_scale=k_scale, v_scale=v_scale, sink=sink,
                       dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout,
                       target=target, stream=stream, out=out)
     if _autograd.current() is None and _autograd.may_record(q, k, v, (score, weight, scale, sink)):
         return _autograd.record(
             attention, q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
             kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, sink=sink, dropout_p=dropout_p,
+            page_table=page_table, k_scale=k_scale, v_scale=v_scale, sink=sink, dropout_p=dropout_p,
             seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream,
             out=out)
     gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
@@ -225,20 +234,20 @@ def attention(
         return _gpu.call_with_views(
             attention, stream, q=q, k=k, v=v, score=score, mask=mask, weight=weight, scale=scale, causal=causal,
             window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, sink=sink,
+            page_table=page_table, k_scale=k_scale, v_scale=v_scale, sink=sink,
             dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
             out=out)
     if type(q) is not _Tensor and gpu is None and _gpu.is_foreign(q):
         return _foreign.call_with_views(
             attention, q, {"score": score, "mask": mask, "weight": weight}, k=k, v=v, scale=scale, causal=causal,
             window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, sink=sink,
+            page_table=page_table, k_scale=k_scale, v_scale=v_scale, sink=sink,
             dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
             out=out)
     tensors: tuple[Any, ...] = ()
     numbers: tuple[Any, ...] = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
-    alignment = sides = length = sink_kind = ragged = ragged_kind = heads = dropout = pages = None
+    alignment = sides = length = sink_kind = ragged = ragged_kind = heads = dropout = pages = scales = None
     if score is not None:
         if type(score) is Score:
             heads, score = score.heads, score.function
@@ -281,6 +290,9 @@ def attention(
         numbers += more
     if layout is None:
         layout = "bhsd" if ragged is None else "shd"
+    if k_scale is not None or v_scale is not None:
+        scales, more = _operands.check_scales(k_scale, v_scale, q, layout, ragged is not None, pages is not None)
+        numbers += more
     if heads is not None:
         _operands.check_heads(heads, q, layout)
     if return_max is not True and return_max is not False:
@@ -290,7 +302,7 @@ def attention(
     recorder = _autograd.current()
     is_recorded = recorder is not None and recorder.is_needed(q, k, v, *tensors, *numbers)
     kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max,
-            dropout, pages, score_key, mask_key, weight_key, target, gpu, is_recorded)
+            dropout, pages, scales, score_key, mask_key, weight_key, target, gpu, is_recorded)
     try:
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis if pages is None else _value_axis(layout)], kind]
@@ -299,7 +311,7 @@ def attention(
         plan = None
     if plan is None:
         plan = _make_plan(q, k, v, out, kv_len, sink, ragged, tensors, kind, score_region, mask_region, weight_region,
-                          page_table)
+                          page_table, numbers[-2:] if scales else None)
     output, lse = (None, None) if out is None else _operands.split_out(out, return_lse)
 
     # The compiled code cannot check these properties. Subclasses and other types take the full check.
@@ -346,7 +358,8 @@ def attention(
     except Exception as error:
         # Report the error in terms of the caller's arguments if possible.
         _operands.check_kinds(q, k, v)
-        _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, *_operands.split_out(out, return_lse), page_table)
+        _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, *_operands.split_out(out, return_lse), page_table,
+                               numbers[-2:] if scales else None)
         functions = (("score", score, score_region), ("mask", mask, mask_region), ("weight", weight, weight_region))
         _reword(error, tensors, functions, type(out) is tuple)
         raise
@@ -442,7 +455,7 @@ def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = 
     if mask is not None:
         mask_region, mask_key, more = _read("mask", mask, q)
         tensors += more
-    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, None, score_key, mask_key, None,
+    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, None, None, score_key, mask_key, None,
             None, gpu, False)
     plan = _plans.get((q.dtype, q.shape[3], v.shape[3], kind))
     if plan is None:
@@ -452,27 +465,29 @@ def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = 
 
 def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, ragged: Any, tensors: tuple[Any, ...],
                kind: tuple[Any, ...], score: Region | None, mask: Region | None, weight: Region | None,
-               page_table: Any = None) -> _Plan:
+               page_table: Any = None, scale_values: Any = None) -> _Plan:
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
     (layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, dropout, pages,
-     *_, target, gpu, is_recorded) = kind
+     scales, *_, target, gpu, is_recorded) = kind
     axis = _operands.check_layout(layout, ragged is not None)
     kinds = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
     output, lse = _operands.split_out(out, return_lse)
     _operands.check_outs(output, lse, kinds)
-    _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, output, lse, page_table)
+    _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, output, lse, page_table, scale_values)
     value_axis = axis if pages is None else _value_axis(layout)
     if pages and is_recorded:
         raise ValueError("page_table is given, expected None: an input requires grad, and a paged cache has no "
                          "gradient")
+    if scales and is_recorded:
+        raise ValueError("k_scale is given, expected None: an input requires grad, and quantized keys have no gradient")
     sink_element, is_sink_number = sink_kind or (None, False)
     spec = _program.Spec(
         element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[axis], head_dim_v=v.shape[value_axis],
         layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale,
         kv_len=length, ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse,
-        max=return_max, dropout=dropout, pages=pages, score=score, mask=mask, weight=weight,
+        max=return_max, dropout=dropout, pages=pages, scales=scales, score=score, mask=mask, weight=weight,
     )  # fmt: skip
     # The operator of a recorded call compiles the program that it calls.
     function = None if is_recorded else _compile(_program.program(spec), target, gpu)

@@ -145,7 +145,8 @@ RowSource::Row RowSource::row(Emitter &e, Value position) const {
   if (!rowFactor)
     return row;
   Value factor = rowFactor;
-  Block *body = factor.getParentBlock();
+  linalg::GenericOp op = computation;
+  Block *body = op.getBody();
   IRMapping values;
   SetVector<Operation *> ops;
   BackwardSliceOptions options;
@@ -186,8 +187,8 @@ Value RowSource::load(Emitter &e, const Row &row, Value column, int64_t count, i
   if (!computation)
     return read(inputs[0], row.inputs[0]);
   RegionVectorizer region(e.b, e.loc, count);
-  Value result = element;
-  Block &body = *result.getParentBlock();
+  linalg::GenericOp op = computation;
+  Block &body = *op.getBody();
   for (auto [i, input] : llvm::enumerate(inputs)) {
     Value argument = body.getArgument(i);
     if (argument.use_empty())
@@ -202,7 +203,7 @@ Value RowSource::load(Emitter &e, const Row &row, Value column, int64_t count, i
   region.setActive(mask);
   [[maybe_unused]] LogicalResult hasRun = region.run(body);
   assert(succeeded(hasRun) && "expected a body that has a vector form");
-  Value elements = region.getVector(result);
+  Value elements = region.getVector(element);
   return mask ? e.select(mask, elements, zero(elements.getType())) : elements;
 }
 
