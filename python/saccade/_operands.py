@@ -421,11 +421,11 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, expected ({batch},): one length per batch")
     for name, x, scale in (("k_scale", key, scales[0]), ("v_scale", value, scales[1])) if scales else ():
         rank = getattr(scale, "ndim", 0)
-        shape = tuple(1 if dim == "d" else x[dim] for dim in key_layout) if rank > 1 else (x.get("h", 1),)
-        if rank and tuple(scale.shape) != shape:
-            found, expected = (tuple(extents[i] for i, dim in enumerate(key_layout) if dim != "d") if rank > 1 else
-                               tuple(extents) for extents in (scale.shape, shape))
-            raise ValueError(f"{name} has shape {found}, expected {expected}, that of {name[0]} "
+        dims = key_layout if rank > 1 else "h"
+        given = tuple(scale.shape[i] for i, dim in enumerate(dims) if dim != "d") if rank else ()
+        wanted = tuple(x[dim] for dim in dims if dim != "d") if rank else ()
+        if given != wanted:
+            raise ValueError(f"{name} has shape {given}, expected {wanted}, that of {name[0]} "
                              f"{'without the head size' if rank > 1 else 'in heads'}")
     if getattr(sink, "ndim", 0) and sink.shape[0] != size.get("h", 1):
         raise ValueError(f"sink has {sink.shape[0]} numbers, expected {size.get('h', 1)}: one for each head of q")

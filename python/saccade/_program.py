@@ -94,8 +94,8 @@ def program(spec: Spec) -> str:
     for i, (name, type) in enumerate(tensors[1:]) if spec.pages else ():
         keys[i] = f"{name}_paged"
         before += _cache_text.paged(keys[i], name, type, spec.key_layout, pages[0][1])
-    for i, (name, type) in enumerate(tensors[1:]) if spec.scales else ():
-        scale_name, kind, stored = f"{name}_scale", spec.scales[i], keys[i]
+    for i, ((name, type), kind) in enumerate(zip(tensors[1:], spec.scales or ())):
+        scale_name, stored = f"{name}_scale", keys[i]
         if spec.pages and kind == "position":
             before += _cache_text.paged(f"{scale_name}_paged", scale_name, scales[i][1], spec.key_layout, pages[0][1])
             scale_name += "_paged"

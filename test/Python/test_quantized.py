@@ -1,5 +1,6 @@
 """Quantized key/value caches: saccade.attention with k_scale and v_scale."""
 
+import itertools
 import re
 
 import numpy as np
@@ -90,7 +91,7 @@ def test_a_ragged_batch():
     k, v = integers(75, 2, 16), integers(75, 2, 16)
     scales = [RNG.uniform(0.002, 0.03, (75, 2)).astype(np.float32) for _ in range(2)]
     out = saccade.attention(q, k, v, k_scale=scales[0], v_scale=scales[1], cu_seqlens_q=offsets, cu_seqlens_k=offsets)
-    for begin, end in zip(offsets, offsets[1:]):
+    for begin, end in itertools.pairwise(offsets):
         part = [x[begin:end].transpose(1, 0, 2)[None] for x in (q, k * scales[0][..., None], v * scales[1][..., None])]
         np.testing.assert_allclose(out[begin:end], reference(*part)[0].transpose(1, 0, 2), atol=4e-6)
 
@@ -190,5 +191,5 @@ def test_gradients_are_refused(role):
     k = torch.zeros(1, 2, 5, 16, dtype=torch.int8)
     arguments = {"q": torch.zeros(1, 2, 1, 16), "k_scale": torch.ones(2), "v_scale": torch.ones(2)}
     arguments[role].requires_grad_()
-    with pytest.raises(ValueError, match="k_scale is given, expected None: an input requires grad|k_scale requires grad"):
+    with pytest.raises(ValueError, match="requires grad"):
         saccade.attention(k=k, v=k, **arguments)

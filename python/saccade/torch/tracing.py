@@ -36,7 +36,8 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any)
 def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = None, mask: Any = None, weight: Any = None,
           scale: Any = None, causal: Any = None, window: Any = None, kv_len: Any = None, cu_seqlens_q: Any = None,
           cu_seqlens_k: Any = None, page_table: Any = None, k_scale: Any = None, v_scale: Any = None, sink: Any = None,
-          return_lse: bool = False, return_max: bool = False, layout: str | None = None, target: str | None = None) -> Any:
+          return_lse: bool = False, return_max: bool = False, layout: str | None = None,
+          target: str | None = None) -> Any:
     if page_table is not None:
         raise TypeError("a paged cache is not traced")
     if k_scale is not None or v_scale is not None:
