@@ -423,9 +423,9 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         rank = getattr(scale, "ndim", 0)
         dims = key_layout if rank > 1 else "h"
         given = tuple(scale.shape[i] for i, dim in enumerate(dims) if dim != "d") if rank else ()
-        wanted = tuple(x[dim] for dim in dims if dim != "d") if rank else ()
-        if given != wanted:
-            raise ValueError(f"{name} has shape {given}, expected {wanted}, that of {name[0]} "
+        required = tuple(x[dim] for dim in dims if dim != "d") if rank else ()
+        if given != required:
+            raise ValueError(f"{name} has shape {given}, expected {required}, that of {name[0]} "
                              f"{'without the head size' if rank > 1 else 'in heads'}")
     if getattr(sink, "ndim", 0) and sink.shape[0] != size.get("h", 1):
         raise ValueError(f"sink has {sink.shape[0]} numbers, expected {size.get('h', 1)}: one for each head of q")

@@ -455,8 +455,8 @@ def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = 
     if mask is not None:
         mask_region, mask_key, more = _read("mask", mask, q)
         tensors += more
-    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, None, None, score_key, mask_key, None,
-            None, gpu, False)
+    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, None, None, score_key, mask_key,
+            None, None, gpu, False)
     plan = _plans.get((q.dtype, q.shape[3], v.shape[3], kind))
     if plan is None:
         plan = _make_plan(q, k, v, None, None, None, None, tensors, kind, score_region, mask_region, None)
