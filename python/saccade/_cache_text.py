@@ -1,4 +1,4 @@
-"""The part of a program that computes keys and values from a cache: from the pages of a pool, and from int8 elements."""
+"""The part of a program that computes keys and values from a cache: from pages of a pool, and from int8 elements."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def dequantized(result: str, stored: str, stored_type: str, layout: str, scale: 
         inputs, types = f"{inputs}, %{scale}", f"{types}, {scale_type(kind, layout)}"
         arguments, factor = f"{arguments}, %s: f32", "%s"
     iterators = ", ".join(['"parallel"'] * len(layout))
+    all_maps = ", ".join([*maps, identity])
     lines += [
-        f"%{result} = linalg.generic {{indexing_maps = [{', '.join([*maps, identity])}], iterator_types = [{iterators}]}}",
+        f"%{result} = linalg.generic {{indexing_maps = [{all_maps}], iterator_types = [{iterators}]}}",
         f"    ins({inputs} : {types}) outs(%{result}_empty : {type}) {{",
         f"^bb0({arguments}, %_: {element}):",
         "  %f = arith.sitofp %x : i8 to f32",

@@ -213,8 +213,8 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, layout: Any, is_ragged: boo
         else:
             expected = f"0, 1 or {len(dims) - 1}" if "h" in dims else f"0 or {len(dims) - 1}"
             heads = "one for each KV head, " if "h" in dims else ""
-            raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}: one scale, {heads}or one for "
-                            f'each position, "{dims.replace("d", "")}"')
+            raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}: one scale, {heads}or one "
+                            f'for each position, "{dims.replace("d", "")}"')
     return (kinds[0], kinds[1]), (values[0], values[1])
 
 

@@ -58,9 +58,9 @@ class Spec:
 def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
     then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q, cu_seqlens_k, page_table, rate and seed of
-    dropout, k_scale and v_scale that the spec has. Its results: the output, the log-sum-exp, max and argmax. A part also takes the positions
-    of the first query and key and the results of other parts, and its results are those over the keys of all, in the
-    precision of scores."""
+    dropout, k_scale and v_scale that the spec has. Its results: the output, the log-sum-exp, max and argmax. A part
+    also takes the positions of the first query and key and the results of other parts, and its results are those over
+    the keys of all, in the precision of scores."""
     operands = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
                 (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
                  ("v", spec.head_dim_v, spec.key_layout))]
