@@ -19,21 +19,32 @@ public:
       return failure();
     rows = {*newRows, op.getRowsDims()};
     cache = {*cells, op.getCacheDims()};
-    for (Dim dim : {Dim::Batch, Dim::Head, Dim::Depth})
-      if (rows.extent(dim) != cache.extent(dim))
+    batches = cache.extent(Dim::Batch);
+    if (op.getTable()) {
+      FailureOr<Cells *> pages = frame.demandAll(op.getTable());
+      if (failed(pages))
+        return failure();
+      table = *pages;
+      batches = table->getShape()[0];
+    }
+    for (auto [dim, expected] : {std::pair(Dim::Batch, batches), std::pair(Dim::Head, cache.extent(Dim::Head)),
+                                 std::pair(Dim::Depth, cache.extent(Dim::Depth))})
+      if (rows.extent(dim) != expected)
         return op.emitOpError() << "new rows have extent " << rows.extent(dim) << " in dimension '" << stringifyDim(dim)
-                                << "', but cache has " << cache.extent(dim);
+                                << "', but " << (dim == Dim::Batch && table ? "page table" : "cache") << " has "
+                                << expected;
     return success();
   }
 
-  /// Calls `write(row of the cache, new row)` for the new rows of a batch, in order. Positions and counts outside of
-  /// the cache are clamped.
-  LogicalResult forEachRow(int64_t batch, function_ref<void(int64_t, int64_t)> write) {
-    int64_t pinned = op.getRing().value_or(0), capacity = cache.extent(Dim::Seq);
-    FailureOr<int64_t> at = numberOf("at", op.getAt(), batch);
+  /// Calls `write(batch of the cache, row of the cache, new row)` for the new rows of a sequence, in order. Positions
+  /// and counts outside of the cache are clamped. Rows in pages that are not in the pool are left out.
+  LogicalResult forEachRow(int64_t sequence, function_ref<void(int64_t, int64_t, int64_t)> write) {
+    int64_t pinned = op.getRing().value_or(0), rowsOfBatch = cache.extent(Dim::Seq);
+    int64_t capacity = table ? table->getShape()[1] * rowsOfBatch : rowsOfBatch;
+    FailureOr<int64_t> at = numberOf("at", op.getAt(), sequence);
     FailureOr<int64_t> count = rows.extent(Dim::Seq);
     if (op.getCount())
-      count = numberOf("count", op.getCount(), batch);
+      count = numberOf("count", op.getCount(), sequence);
     if (failed(at) || failed(count))
       return failure();
     if (op.getRing() && pinned >= capacity)
@@ -43,25 +54,30 @@ public:
       int64_t row = begin + i;
       if (op.getRing() && row >= pinned)
         row = pinned + (row - pinned) % (capacity - pinned);
-      if (row < capacity)
-        write(row, i);
+      if (row >= capacity)
+        continue;
+      int64_t batch = table ? table->at({sequence, row / rowsOfBatch}).integer : sequence;
+      if (batch >= 0 && batch < cache.extent(Dim::Batch))
+        write(batch, row % rowsOfBatch, i);
     }
     return success();
   }
 
   NamedCells rows, cache;
+  Cells *table = nullptr; ///< of pages, or null
+  int64_t batches = 0;    ///< the number of sequences
 
 private:
-  FailureOr<int64_t> numberOf(StringRef clause, Value value, int64_t batch) {
+  FailureOr<int64_t> numberOf(StringRef clause, Value value, int64_t sequence) {
     if (!isa<RankedTensorType>(value.getType()))
       return frame.index(value);
     FailureOr<Cells *> numbers = frame.demandAll(value);
     if (failed(numbers))
       return failure();
-    if ((*numbers)->size() != cache.extent(Dim::Batch))
-      return op.emitOpError() << clause << " has batch size " << (*numbers)->size() << ", but cache has "
-                              << cache.extent(Dim::Batch);
-    return (*numbers)->data()[batch].integer;
+    if ((*numbers)->size() != batches)
+      return op.emitOpError() << clause << " has batch size " << (*numbers)->size() << ", but "
+                              << (table ? "page table" : "cache") << " has " << batches;
+    return (*numbers)->data()[sequence].integer;
   }
 
   attn::AppendOp op;
@@ -75,11 +91,9 @@ LogicalResult evaluateAppend(attn::AppendOp op, Frame &frame, unsigned, const Bo
     return failure();
   Cells *from = appender.cache.getCells();
   forEachPoint(box, [&](ArrayRef<int64_t> index) { (*to)->at(index) = from->at(index); });
-  std::optional<unsigned> batchDim = op.getCacheDims().position(Dim::Batch);
   unsigned rowDim = *op.getCacheDims().position(Dim::Seq);
-  int64_t begin = batchDim ? box.offsets[*batchDim] : 0, end = batchDim ? begin + box.sizes[*batchDim] : 1;
-  for (int64_t batch = begin; batch < end; ++batch) {
-    auto write = [&](int64_t row, int64_t newRow) {
+  for (int64_t sequence = 0; sequence < appender.batches; ++sequence) {
+    auto write = [&](int64_t batch, int64_t row, int64_t newRow) {
       Box part = appender.cache.box(batch, 0, appender.cache.extent(Dim::Head), row, 1);
       std::optional<Box> overlap = intersect(part, box);
       if (!overlap)
@@ -88,12 +102,12 @@ LogicalResult evaluateAppend(attn::AppendOp op, Frame &frame, unsigned, const Bo
         SmallVector<int64_t> source;
         for (Dim dim : op.getRowsDims().getDims()) {
           std::optional<unsigned> place = op.getCacheDims().position(dim);
-          source.push_back(!place ? 0 : *place == rowDim ? newRow : index[*place]);
+          source.push_back(dim == Dim::Batch ? sequence : !place ? 0 : *place == rowDim ? newRow : index[*place]);
         }
         (*to)->at(index) = appender.rows.getCells()->at(source);
       });
     };
-    if (failed(appender.forEachRow(batch, write)))
+    if (failed(appender.forEachRow(sequence, write)))
       return failure();
   }
   return success();

@@ -21,11 +21,7 @@ struct TableEmitter : IndexEmitter {
                                          b.getIndexType());
   }
   /// Element `i` of a tensor of integers, as an index.
-  Value get(Value table, Value i) {
-    Value number = mlir::tensor::ExtractOp::create(b, loc, table, i);
-    return number.getType().isIndex() ? number
-                                      : mlir::arith::IndexCastOp::create(b, loc, b.getIndexType(), number).getResult();
-  }
+  Value get(Value table, Value i) { return asIndex(mlir::tensor::ExtractOp::create(b, loc, table, i)); }
   /// Emits `body`, which fills the tables of the sizes `sizes` that it is given and returns them. `onDevice`: it is a
   /// task of its own, because only tasks access the memory of a device.
   using FillBody = llvm::function_ref<llvm::SmallVector<Value>(mlir::ValueRange tables)>;

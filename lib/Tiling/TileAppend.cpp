@@ -27,37 +27,44 @@ class AppendTiler {
 public:
   AppendTiler(OpBuilder &b, AppendOp op) : op(op), e(b, op.getLoc()) {
     newRows = size(op.getRows(), op.getRowsDims(), Dim::Seq);
-    capacity = size(op.getCache(), op.getCacheDims(), Dim::Seq);
+    capacity = rowsOfBatch = size(op.getCache(), op.getCacheDims(), Dim::Seq);
+    if (Value table = op.getTable()) {
+      entries = getValueOrCreateConstantIndexOp(b, e.loc, tensor::getMixedSize(b, e.loc, table, 1));
+      capacity = e.mul(rowsOfBatch, entries);
+    }
   }
 
   /// A work item is one batch and at most `tileElements` elements of successive rows. In a ring a row may be followed
-  /// by one at another place, so an item is one row.
+  /// by one at another place, so an item is one row. In a page pool an item is the rows of one page.
   Value tile(int64_t tileElements) {
     OpBuilder &b = e.b;
-    int64_t step = op.getRing() ? 1 : std::max<int64_t>(tileElements / elementsOfRow(), 1);
+    bool isSingle = op.getRing() || op.getTable();
+    int64_t step = isSingle ? 1 : std::max<int64_t>(tileElements / elementsOfRow(), 1);
     OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-    OpFoldResult batches = getDimSize(b, e.loc, op.getCache(), op.getCacheDims(), Dim::Batch);
-    auto loop = scf::ForallOp::create(b, e.loc, {zero, zero}, {batches, getAsOpFoldResult(newRows)},
-                                      {one, b.getIndexAttr(step)}, op.getCache(), /*mapping=*/std::nullopt);
+    OpFoldResult items = getAsOpFoldResult(op.getTable() ? maxPages() : newRows);
+    auto loop = scf::ForallOp::create(b, e.loc, {zero, zero}, {op.getBatches(b), items}, {one, b.getIndexAttr(step)},
+                                      op.getCache(), /*mapping=*/std::nullopt);
     b.setInsertionPointToStart(loop.getBody());
-    Value batch = loop.getInductionVar(0), first = loop.getInductionVar(1), cache = loop.getRegionIterArgs()[0];
+    Value batch = loop.getInductionVar(0), item = loop.getInductionVar(1), cache = loop.getRegionIterArgs()[0];
     Value valid = newRows;
     if (Value count = op.getCount())
       valid = clamp(numberOf(count, batch), newRows);
-    Rows rows = op.getRing() ? inRing(batch, first, valid) : inOrder(batch, first, valid, step);
+    Rows rows = op.getTable()  ? inPage(batch, item, valid)
+                : op.getRing() ? inRing(batch, item, valid)
+                               : inOrder(batch, item, valid, step);
     Value source = slice(op.getRows(), op.getRowsDims(), batch, rows.source, rows.count);
-    Value target = slice(cache, op.getCacheDims(), batch, rows.target, rows.count);
+    Value target = slice(cache, op.getCacheDims(), rows.batch, rows.target, rows.count);
     Value copied = copy(source, target);
-    auto [offsets, sizes, strides] = place(cache, op.getCacheDims(), batch, rows.target, rows.count);
+    auto [offsets, sizes, strides] = place(cache, op.getCacheDims(), rows.batch, rows.target, rows.count);
     b.setInsertionPointToStart(loop.getTerminator().getBody());
     tensor::ParallelInsertSliceOp::create(b, e.loc, copied, cache, offsets, sizes, strides);
     return loop.getResult(0);
   }
 
 private:
-  /// Successive rows: the first one in the new rows and in the cache.
+  /// Successive rows: the batch of the cache, the first one in the new rows and in the cache.
   struct Rows {
-    Value source, target, count;
+    Value batch, source, target, count;
   };
 
   Value size(Value tensor, DimsAttr dims, Dim dim) {
@@ -83,7 +90,7 @@ private:
     Value position = clamp(numberOf(op.getAt(), batch), capacity);
     valid = e.min(valid, e.sub(capacity, position));
     Value begin = e.min(first, valid);
-    return {begin, e.add(position, begin), e.min(e.index(step), e.sub(valid, begin))};
+    return {batch, begin, e.add(position, begin), e.min(e.index(step), e.sub(valid, begin))};
   }
 
   /// The row of position at + first, or no row if a later one has the same place.
@@ -99,7 +106,31 @@ private:
     isWritten = b.createOrFold<arith::AndIOp>(e.loc, isWritten, e.isLess(e.index(0), period));
     Value wrapped = e.add(pinned, e.rem(e.sub(position, pinned), e.max(period, e.index(1))));
     Value row = e.select(isPinned, position, wrapped);
-    return {first, e.select(isWritten, row, e.index(0)), e.select(isWritten, e.index(1), e.index(0))};
+    return {batch, first, e.select(isWritten, row, e.index(0)), e.select(isWritten, e.index(1), e.index(0))};
+  }
+
+  /// The most pages in which the new rows of a sequence can be.
+  Value maxPages() {
+    Value one = e.index(1);
+    return e.min(entries, e.add(e.ceilDiv(e.max(e.sub(newRows, one), e.index(0)), e.max(rowsOfBatch, one)), one));
+  }
+
+  /// The new rows in the page of number `item`, counted from that of the first new row; no row if the page is beyond
+  /// the table or not in the pool.
+  Rows inPage(Value batch, Value item, Value valid) {
+    OpBuilder &b = e.b;
+    Value zero = e.index(0), one = e.index(1), pageSize = e.max(rowsOfBatch, one);
+    Value begin = clamp(numberOf(op.getAt(), batch), capacity), end = e.min(e.add(begin, valid), capacity);
+    Value entry = e.add(e.div(begin, pageSize), item), firstOfPage = e.mul(entry, pageSize);
+    // The table has an entry, because `maxPages` is 0 otherwise.
+    Value entryOrLast = e.min(entry, e.sub(entries, one));
+    Value page = e.asIndex(tensor::ExtractOp::create(b, e.loc, op.getTable(), {batch, entryOrLast}));
+    Value pages = size(op.getCache(), op.getCacheDims(), Dim::Batch);
+    Value first = e.max(begin, firstOfPage), count = e.sub(e.min(end, e.add(firstOfPage, pageSize)), first);
+    Value isWritten = b.createOrFold<arith::AndIOp>(e.loc, e.isLess(e.index(-1), page), e.isLess(page, pages));
+    isWritten = b.createOrFold<arith::AndIOp>(e.loc, isWritten, e.isLess(zero, count));
+    auto orZero = [&](Value value) { return e.select(isWritten, value, zero); };
+    return {orZero(page), orZero(e.sub(first, begin)), orZero(e.sub(first, firstOfPage)), orZero(count)};
   }
 
   struct Place {
@@ -156,7 +187,8 @@ private:
 
   AppendOp op;
   TableEmitter e;
-  Value newRows, capacity;
+  /// The positions of a sequence, the rows of a batch of the cache, and the pages of a sequence (null without a table).
+  Value newRows, capacity, rowsOfBatch, entries;
 };
 
 /// Whether `cache` is an argument that the function must not write to.

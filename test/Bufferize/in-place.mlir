@@ -36,3 +36,34 @@ func.func @step(%q: tensor<?x8x?x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tensor<?
     : (tensor<?x8x?x64xf32>, tensor<?x2x?x64xf32>, tensor<?x2x?x64xf32>) -> tensor<?x8x?x64xf32>
   return %o, %ks, %vs : tensor<?x8x?x64xf32>, tensor<?x2x?x64xf32>, tensor<?x2x?x64xf32>
 }
+
+// So are those of a page pool, and attention reads its pages in place.
+// CHECK-LABEL: func.func @paged_step.body(
+// CHECK-SAME:    %[[Q:[a-z0-9]+]]: memref<{{[^%]*}} %[[K:[a-z0-9]+]]: memref<{{[^%]*}} %[[V:[a-z0-9]+]]: memref<{{[^%]*}}
+// CHECK-SAME:    %[[KP:[a-z0-9]+]]: memref<?x16x2x64xf32, {{[^%]*}} %[[VP:[a-z0-9]+]]: memref<?x16x2x64xf32,
+// CHECK-NOT:     memref.alloc{{.*}}x2x64xf32
+// CHECK-NOT:     {{linalg|memref}}.copy
+// CHECK:         attn.launch @{{.*}}%[[K]], {{.*}}%[[KP]],
+// CHECK-NOT:     memref.alloc{{.*}}x2x64xf32
+// CHECK-NOT:     {{linalg|memref}}.copy
+// CHECK:         attn.launch @{{.*}}%[[V]], {{.*}}%[[VP]],
+// CHECK-NOT:     memref.alloc{{.*}}x2x64xf32
+// CHECK-NOT:     {{linalg|memref}}.copy
+// CHECK:         attn.launch @{{.*}}(%[[Q]], {{.*}}%[[KP]], {{.*}}%[[VP]],
+// CHECK-NOT:     memref.alloc{{.*}}x2x64xf32
+// CHECK-NOT:     {{linalg|memref}}.copy
+// CHECK:         return
+func.func @paged_step(%q: tensor<?x8x?x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tensor<?x2x?x64xf32>,
+                      %k_pool: tensor<?x16x2x64xf32> {attn.updated_by = 1}, %v_pool: tensor<?x16x2x64xf32> {attn.updated_by = 2},
+                      %table: tensor<?x?xi32>, %len: tensor<?xi32>, %end: tensor<?xi32>)
+    -> (tensor<?x8x?x64xf32>, tensor<?x16x2x64xf32>, tensor<?x16x2x64xf32>) {
+  %kp = attn.append %k[b,h,s,d] to %k_pool[b,s,h,d] pages(%table : tensor<?x?xi32>) at(%len : tensor<?xi32>)
+    : (tensor<?x2x?x64xf32>, tensor<?x16x2x64xf32>) -> tensor<?x16x2x64xf32>
+  %vp = attn.append %v[b,h,s,d] to %v_pool[b,s,h,d] pages(%table : tensor<?x?xi32>) at(%len : tensor<?xi32>)
+    : (tensor<?x2x?x64xf32>, tensor<?x16x2x64xf32>) -> tensor<?x16x2x64xf32>
+  %ks = attn.paged %kp[b,s,h,d], %table : tensor<?x16x2x64xf32>, tensor<?x?xi32> -> tensor<?x?x2x64xf32>
+  %vs = attn.paged %vp[b,s,h,d], %table : tensor<?x16x2x64xf32>, tensor<?x?xi32> -> tensor<?x?x2x64xf32>
+  %o = attn.attention %q[b,h,s,d], %ks[b,s,h,d], %vs[b,s,h,d] kv_len(%end : tensor<?xi32>) mask causal<bottom_right>
+    : (tensor<?x8x?x64xf32>, tensor<?x?x2x64xf32>, tensor<?x?x2x64xf32>) -> tensor<?x8x?x64xf32>
+  return %o, %kp, %vp : tensor<?x8x?x64xf32>, tensor<?x16x2x64xf32>, tensor<?x16x2x64xf32>
+}

@@ -140,7 +140,7 @@ def test_torch_tensors_and_scores():
 
 @pytest.mark.parametrize(("change", "error", "message"), [
     ({"page_table": np.full((2, 4), 99, np.int32)}, ValueError,
-     "page_table has a page that is not in the pool: found 99, expected a page of the pool for sequence 1"),
+     "page_table has a page that is not in the pool: found 99, expected 0 or more and less than 11, in sequence 0"),
     ({"page_table": np.zeros((3, 4), np.int32)}, ValueError, "page_table has 3 rows, expected 2: one for each sequence"),
     ({"page_table": np.zeros(4, np.int32)}, TypeError, "page_table has 1 dimension, expected 2: the pages of each sequence"),
     ({"page_table": np.zeros((2, 4))}, TypeError, "page_table has element type float64, expected int32 or int64"),

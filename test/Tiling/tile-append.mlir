@@ -30,3 +30,25 @@ func.func @one_row_of_a_ring(%new: tensor<?x64xf32>, %cache: tensor<?x64xf32>, %
     : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %0 : tensor<?x64xf32>
 }
+
+// One item is the rows of one page. Three rows are in at most two pages of 16, and in no more than the table has.
+// CHECK-LABEL: func.func @rows_of_a_page(
+// CHECK-SAME:    %[[NEW:.*]]: tensor<?x3x64xf32>, %[[POOL:.*]]: tensor<?x16x64xf32> {attn.updated_by = 0 : i64}, %[[TABLE:.*]]: tensor<?x?xi32>,
+// CHECK-NOT:     linalg.copy
+// CHECK:         %[[ENTRIES:.*]] = tensor.dim %[[TABLE]], %c1
+// CHECK:         %[[ITEMS:.*]] = arith.minsi %[[ENTRIES]], %c2
+// CHECK:         %[[BATCHES:.*]] = tensor.dim %[[TABLE]], %c0
+// CHECK:         scf.forall (%[[B:.*]], %{{.*}}) in (%[[BATCHES]], %[[ITEMS]]) shared_outs(%[[ALL:.*]] = %[[POOL]])
+// CHECK:           tensor.extract %[[TABLE]][%[[B]], %{{.*}}] : tensor<?x?xi32>
+// CHECK:           %[[PAGE:.*]] = arith.select %[[WRITTEN:.*]], %{{.*}}, %c0
+// CHECK:           %[[BEGIN:.*]] = arith.select %[[WRITTEN]], %{{.*}}, %c0
+// CHECK:           %[[SLOT:.*]] = arith.select %[[WRITTEN]], %{{.*}}, %c0
+// CHECK:           %[[COUNT:.*]] = arith.select %[[WRITTEN]], %{{.*}}, %c0
+// CHECK:           tensor.extract_slice %[[NEW]][%[[B]], %[[BEGIN]], 0] [1, %[[COUNT]], 64]
+// CHECK:           tensor.parallel_insert_slice %{{.*}} into %[[ALL]][%[[PAGE]], %[[SLOT]], 0] [1, %[[COUNT]], 64]
+func.func @rows_of_a_page(%new: tensor<?x3x64xf32>, %pool: tensor<?x16x64xf32> {attn.updated_by = 0}, %table: tensor<?x?xi32>,
+                          %at: tensor<?xi32>) -> tensor<?x16x64xf32> {
+  %0 = attn.append %new[b,s,d] to %pool[b,s,d] pages(%table : tensor<?x?xi32>) at(%at : tensor<?xi32>)
+    : (tensor<?x3x64xf32>, tensor<?x16x64xf32>) -> tensor<?x16x64xf32>
+  return %0 : tensor<?x16x64xf32>
+}

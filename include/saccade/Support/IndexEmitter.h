@@ -28,6 +28,11 @@ struct IndexEmitter {
   Value constantLike(Value like, int64_t value) {
     return mlir::arith::ConstantOp::create(b, loc, b.getIntegerAttr(like.getType(), value));
   }
+  /// `number` as an index.
+  Value asIndex(Value number) {
+    return number.getType().isIndex() ? number
+                                      : mlir::arith::IndexCastOp::create(b, loc, b.getIndexType(), number).getResult();
+  }
   Value add(Value x, Value y) { return b.createOrFold<mlir::arith::AddIOp>(loc, x, y); }
   Value add(Value x, int64_t y) { return y == 0 ? x : add(x, constantLike(x, y)); }
   Value sub(Value x, Value y) { return b.createOrFold<mlir::arith::SubIOp>(loc, x, y); }

@@ -81,3 +81,43 @@ func.func @twice(%x: tensor<4xf32> {attn.updated_by = 0}, %y: tensor<4xf32> {att
 func.func @constant(%x: tensor<4xf32> {attn.updated_by = 0, attn.constant}) -> tensor<4xf32> {
   return %x : tensor<4xf32>
 }
+
+// -----
+
+func.func @ring_of_pages(%new: tensor<?x?x64xf32>, %pool: tensor<?x16x64xf32>, %table: tensor<?x?xi32>, %at: index) {
+  // expected-error @+1 {{has 'pages' and 'ring', expected one of them}}
+  attn.append %new[b,s,d] to %pool[b,s,d] pages(%table : tensor<?x?xi32>) at(%at : index) ring<4> : (tensor<?x?x64xf32>, tensor<?x16x64xf32>) -> tensor<?x16x64xf32>
+  return
+}
+
+// -----
+
+func.func @no_pages(%new: tensor<?x64xf32>, %pool: tensor<16x64xf32>, %table: tensor<1x?xi32>, %at: index) {
+  // expected-error @+1 {{names no dimension 'b' of the pool, expected one: the pages}}
+  attn.append %new[s,d] to %pool[s,d] pages(%table : tensor<1x?xi32>) at(%at : index) : (tensor<?x64xf32>, tensor<16x64xf32>) -> tensor<16x64xf32>
+  return
+}
+
+// -----
+
+func.func @empty_pages(%new: tensor<?x?x64xf32>, %pool: tensor<?x0x64xf32>, %table: tensor<?x?xi32>, %at: index) {
+  // expected-error @+1 {{has pages of 0 positions, expected at least 1}}
+  attn.append %new[b,s,d] to %pool[b,s,d] pages(%table : tensor<?x?xi32>) at(%at : index) : (tensor<?x?x64xf32>, tensor<?x0x64xf32>) -> tensor<?x0x64xf32>
+  return
+}
+
+// -----
+
+func.func @sequences(%new: tensor<3x?x64xf32>, %pool: tensor<9x16x64xf32>, %table: tensor<2x?xi32>, %at: index) {
+  // expected-error @+1 {{new rows has batch size 3, but page table has 2}}
+  attn.append %new[b,s,d] to %pool[b,s,d] pages(%table : tensor<2x?xi32>) at(%at : index) : (tensor<3x?x64xf32>, tensor<9x16x64xf32>) -> tensor<9x16x64xf32>
+  return
+}
+
+// -----
+
+func.func @positions_of_sequences(%new: tensor<2x?x64xf32>, %pool: tensor<9x16x64xf32>, %table: tensor<2x?xi32>, %at: tensor<9xi32>) {
+  // expected-error @+1 {{at has batch size 9, but page table has 2}}
+  attn.append %new[b,s,d] to %pool[b,s,d] pages(%table : tensor<2x?xi32>) at(%at : tensor<9xi32>) : (tensor<2x?x64xf32>, tensor<9x16x64xf32>) -> tensor<9x16x64xf32>
+  return
+}

@@ -20,18 +20,38 @@ LogicalResult AppendOp::verify() {
     return emitOpError() << "result has type " << getType() << ", expected that of the cache, " << getCache().getType();
   if (failed(verifyElement(*this, "new rows", getRows(), getElementTypeOrSelf(getCache()))))
     return failure();
-  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Depth})
+  for (Dim dim : {Dim::Head, Dim::Depth})
     if (failed(verifySameExtent(*this, describe(dim), cache.role, cache.size(dim), rows.role, rows.size(dim))))
       return failure();
+  StringRef role = cache.role;
+  int64_t batches = cache.size(Dim::Batch);
+  if (Value table = getTable()) {
+    if (getRing())
+      return emitOpError("has 'pages' and 'ring', expected one of them");
+    if (!getCacheDims().position(Dim::Batch))
+      return emitOpError("names no dimension 'b' of the pool, expected one: the pages");
+    if (cache.size(Dim::Seq) == 0)
+      return emitOpError("has pages of 0 positions, expected at least 1");
+    role = "page table";
+    batches = cast<ShapedType>(table.getType()).getDimSize(0);
+  }
+  if (failed(verifySameExtent(*this, "batch size", role, batches, rows.role, rows.size(Dim::Batch))))
+    return failure();
   for (auto [clause, number] : {std::pair("at", getAt()), std::pair("count", getCount())})
     if (auto type = number ? dyn_cast<RankedTensorType>(number.getType()) : RankedTensorType())
-      if (failed(verifySameExtent(*this, "batch size", cache.role, cache.size(Dim::Batch), clause, type.getDimSize(0))))
+      if (failed(verifySameExtent(*this, "batch size", role, batches, clause, type.getDimSize(0))))
         return failure();
   int64_t capacity = cache.size(Dim::Seq);
   if (getRing() && !ShapedType::isDynamic(capacity) && int64_t(*getRing()) >= capacity)
     return emitOpError() << "ring keeps the first " << *getRing() << " rows of a cache of " << capacity
                          << ", expected less";
   return success();
+}
+
+OpFoldResult AppendOp::getBatches(OpBuilder &builder) {
+  if (Value table = getTable())
+    return tensor::getMixedSize(builder, getLoc(), table, 0);
+  return getDimSize(builder, getLoc(), getCache(), getCacheDims(), Dim::Batch);
 }
 
 LogicalResult AppendOp::reifyResultShapes(OpBuilder &builder, ReifiedRankedShapedTypeDims &shapes) {

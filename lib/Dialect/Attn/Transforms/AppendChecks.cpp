@@ -15,12 +15,14 @@ using arith::CmpIPredicate;
 void ShapeChecks::addForAppend(AppendOp op) {
   auto rows = [&](Dim dim) { return getDimSize(builder, loc, op.getRows(), op.getRowsDims(), dim); };
   auto cache = [&](Dim dim) { return getDimSize(builder, loc, op.getCache(), op.getCacheDims(), dim); };
-  requireSame(rows(Dim::Batch), cache(Dim::Batch), "new rows have another batch size than cache");
+  StringRef whole = op.getTable() ? "page table" : "cache";
+  OpFoldResult batches = op.getBatches(builder);
+  requireSame(rows(Dim::Batch), batches, "new rows have another batch size than " + whole);
   requireSame(rows(Dim::Head), cache(Dim::Head), "new rows have another head count than cache");
   requireSame(rows(Dim::Depth), cache(Dim::Depth), "new rows have another head size than cache");
   for (auto [clause, number] : {std::pair("at", op.getAt()), std::pair("count", op.getCount())})
     if (number && isa<RankedTensorType>(number.getType()))
-      requireSame(extent(number, 0), cache(Dim::Batch), Twine(clause) + " has another batch size than cache");
+      requireSame(extent(number, 0), batches, Twine(clause) + " has another batch size than " + whole);
   if (op.getRing()) {
     IndexEmitter e(builder, loc);
     Value pinned = e.index(*op.getRing()), capacity = materialize(cache(Dim::Seq));
@@ -40,7 +42,9 @@ void ShapeChecks::addForAppendedRows(AppendOp op) {
   };
   Value rows = size(op.getRows(), op.getRowsDims(), Dim::Seq);
   Value capacity = size(op.getCache(), op.getCacheDims(), Dim::Seq);
-  Value sequences = size(op.getCache(), op.getCacheDims(), Dim::Batch);
+  if (op.getTable())
+    capacity = e.mul(capacity, materialize(extent(op.getTable(), 1)));
+  Value sequences = materialize(op.getBatches(builder));
   // Another number of elements is refused elsewhere.
   for (Value lengths : {at, count})
     if (lengths && isa<RankedTensorType>(lengths.getType()))
@@ -61,15 +65,11 @@ void ShapeChecks::addForAppendedRows(AppendOp op) {
   // If one of the two is computed, the kernel clamps.
   bool isEndKnown = at && (count || !op.getCount()) && !op.getRing();
   if (isEndKnown)
-    checks.push_back({"cache is full: end of the new rows", "at most ", CmpIPredicate::sgt, capacity});
-
+    checks.push_back({op.getTable() ? "page table is full: end of the new rows" : "cache is full: end of the new rows",
+                      "at most ", CmpIPredicate::sgt, capacity});
   if (checks.empty())
     return;
 
-  auto numberOf = [&](Value lengths, Value sequence) {
-    bool isTensor = isa<RankedTensorType>(lengths.getType());
-    return asIndex(isTensor ? tensor::ExtractOp::create(builder, loc, lengths, sequence).getResult() : lengths);
-  };
   SmallVector<Value> inits;
   for (size_t i = 0; i < checks.size(); ++i)
     inits.append({e.index(-1), zero});
@@ -93,4 +93,6 @@ void ShapeChecks::addForAppendedRows(AppendOp op) {
   for (auto [i, check] : llvm::enumerate(checks))
     require(e.isLess(violations[2 * i], zero), violations[2 * i + 1], check.limit, check.message, check.relation,
             {"sequence", violations[2 * i]});
+  if (op.getTable() && isEndKnown)
+    addForWrittenPages(op, {at, count, rows, capacity, sequences});
 }

@@ -25,6 +25,11 @@ Value ShapeChecks::asIndex(Value number) {
   return arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
 }
 
+Value ShapeChecks::numberOf(Value numbers, Value sequence) {
+  bool isTensor = isa<RankedTensorType>(numbers.getType());
+  return asIndex(isTensor ? tensor::ExtractOp::create(builder, loc, numbers, sequence).getResult() : numbers);
+}
+
 /// Applies to arguments only, tensors if the host can read their elements; generated code clamps other lengths. With
 /// `at` the operand is a part of a longer sequence, so lengths have no upper bound. A tensor of lengths of
 /// ragged sequences is compared with the lengths of the sequences if the offsets are arguments too.

@@ -48,7 +48,13 @@ private:
   void addForAppend(AppendOp op);
   /// Requires that positions and counts of new rows, as far as they are arguments, are within the cache.
   void addForAppendedRows(AppendOp op);
-  /// Requires that the number of query heads is a multiple of the number of KV heads.
+  /// New rows whose positions are known before the call: those of each sequence, and as many as `count`, all if it is
+  /// null. `rows`: the most; `capacity`: the positions of a sequence.
+  struct AppendedRows {
+    mlir::Value at, count, rows, capacity, sequences;
+  };
+  /// Requires that the pages of new rows are in the pool, and that each is written by one sequence only.
+  void addForWrittenPages(AppendOp op, AppendedRows rows);
   /// Requires that the number of heads `grouped` is a multiple of `shared`.
   void requireGroups(mlir::OpFoldResult grouped, mlir::OpFoldResult shared,
                      llvm::StringRef message = "number of query heads is not a multiple of the number of KV heads");
@@ -62,9 +68,13 @@ private:
   void addForCuSeqlens(ScoringOpInterface op, Role role);
   void addForLength(ScoringOpInterface op, Role role);
   void addForPages(PagedOp op);
+  /// Requires that there is no sequence (−1) that has a page `page` outside of the pool of `pages` pages.
+  void requireInPool(mlir::Value sequence, mlir::Value page, mlir::Value pages);
   /// The argument behind casts of `length`, a scalar or a tensor whose elements the host can read; else null.
   mlir::Value findLengthArgument(mlir::Value length);
   mlir::Value asIndex(mlir::Value number);
+  /// The number of a sequence: an element, or a scalar for all of them.
+  mlir::Value numberOf(mlir::Value numbers, mlir::Value sequence);
   void addForCapture(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
   void addForComputedRead(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
 

@@ -168,6 +168,36 @@ func.func @append(%new: tensor<2x3x8xf32>, %cache: tensor<2x?x8xf32> {attn.updat
 
 // -----
 
+// The pages of new rows are in the pool and not used twice: a set of bits on the stack marks them.
+// CHECK-LABEL: func.func @append_to_pages.shapes(
+// CHECK-SAME:    %{{.*}}: tensor<2x1x8xf32>, %[[POOL:.*]]: tensor<?x16x8xf32>, %[[TABLE:.*]]: tensor<2x?xi32>, %[[AT:.*]]: tensor<2xi32>)
+// CHECK-SAME:    page table is full: end of the new rows\00at most \00sequence
+// CHECK-SAME:    has a page that is not in the pool\000 or more and less than \00sequence
+// CHECK-SAME:    writes to a page twice\00a page other than those of sequence \00sequence
+// CHECK:         scf.for
+// CHECK:           tensor.extract %[[AT]]
+// CHECK:           scf.for
+// CHECK:             tensor.extract %[[TABLE]]
+// CHECK:         memref.alloca() : memref<1024xi64>
+// CHECK:         scf.for
+// CHECK:           scf.for
+// CHECK:             scf.for
+// CHECK:               tensor.extract %[[TABLE]]
+// CHECK:               memref.store %c0_i64
+// CHECK:           scf.for
+// CHECK:             scf.for
+// CHECK:               tensor.extract %[[TABLE]]
+// CHECK:               memref.load
+// CHECK:               memref.store
+func.func @append_to_pages(%new: tensor<2x1x8xf32>, %pool: tensor<?x16x8xf32> {attn.updated_by = 0}, %table: tensor<2x?xi32>,
+                           %at: tensor<2xi32>) -> tensor<?x16x8xf32> {
+  %p = attn.append %new[b,s,d] to %pool[b,s,d] pages(%table : tensor<2x?xi32>) at(%at : tensor<2xi32>)
+    : (tensor<2x1x8xf32>, tensor<?x16x8xf32>) -> tensor<?x16x8xf32>
+  return %p : tensor<?x16x8xf32>
+}
+
+// -----
+
 // CHECK-LABEL: func.func @other_extents.shapes(
 // CHECK-SAME:    result 0 has another extent in dimension 0 than argument 'arg0', which it updates in place
 func.func @other_extents(%x: tensor<?xf32> {attn.updated_by = 0}, %y: tensor<?xf32>) -> tensor<?xf32> {

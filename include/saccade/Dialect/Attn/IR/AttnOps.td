@@ -420,7 +420,7 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, Destination
   }];
 }
 
-def Attn_AppendOp : Attn_Op<"append", [Pure, DestinationStyleOpInterface,
+def Attn_AppendOp : Attn_Op<"append", [Pure, DestinationStyleOpInterface, AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let summary = "writes new keys or values into a cache";
   let description = [{
@@ -438,27 +438,36 @@ def Attn_AppendOp : Attn_Op<"append", [Pure, DestinationStyleOpInterface,
       on are not read, so that a batch may mix sequences of many and of few new rows.
     - `ring<p>`: the cache holds the first p positions and the last of the others. Position i is in row i if i < p, else in
       row p + (i − p) mod (rows − p). Of new rows with the same row in the cache, the last one is written.
+    - `pages(...)`: the cache is a page pool, as in `attn.paged`. Its batches are pages of `s` positions, and row i of
+      sequence b is position (at + i) mod s of page table[b, (at + i) div s]. The batch size is that of the table.
 
-    A position or a count that is negative or exceeds the rows is refused before anything is written, if it is an argument.
-    Other positions and counts, and all on a GPU, are clamped.
+    A position or a count that is negative or exceeds the rows, a page that is not in the pool, and a page in which two
+    sequences write are refused before anything is written, if positions, counts and the table are arguments. Other
+    positions and counts, and all on a GPU, are clamped; rows of a page that is not in the pool are then not written, and
+    of rows with the same place any one is.
 
     ```mlir
     %k = attn.append %new[b,s,h,d] to %cache[b,h,s,d] at(%len : tensor<?xi32>) count(%n : tensor<?xi32>)
         : (tensor<?x?x2x64xf32>, tensor<?x2x?x64xf32>) -> tensor<?x2x?x64xf32>
+    %p = attn.append %new[b,s,h,d] to %pool[b,s,h,d] pages(%table : tensor<?x?xi32>) at(%len : tensor<?xi32>)
+        : (tensor<?x?x2x64xf32>, tensor<?x16x2x64xf32>) -> tensor<?x16x2x64xf32>
     ```
   }];
-  let arguments = (ins AnyRankedTensor:$rows, AnyRankedTensor:$cache, Attn_Length:$at, Optional<Attn_Length>:$count,
+  let arguments = (ins AnyRankedTensor:$rows, AnyRankedTensor:$cache,
+                       Optional<2DTensorOf<[I32, I64, Index]>>:$table, Attn_Length:$at, Optional<Attn_Length>:$count,
                        Attn_DimsAttr:$rows_dims, Attn_DimsAttr:$cache_dims,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntNonNegative]>>:$ring);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    $rows `` custom<Dims>($rows_dims) `to` $cache `` custom<Dims>($cache_dims) `at` `(` $at `:` type($at) `)`
-    (`count` `(` $count^ `:` type($count) `)`)? (`ring` `<` $ring^ `>`)? attr-dict
-    `:` `(` type($rows) `,` type($cache) `)` `->` type($result)
+    $rows `` custom<Dims>($rows_dims) `to` $cache `` custom<Dims>($cache_dims)
+    (`pages` `(` $table^ `:` type($table) `)`)? `at` `(` $at `:` type($at) `)` (`count` `(` $count^ `:` type($count) `)`)?
+    (`ring` `<` $ring^ `>`)? attr-dict `:` `(` type($rows) `,` type($cache) `)` `->` type($result)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() { return getCacheMutable(); }
+    /// The number of sequences.
+    ::mlir::OpFoldResult getBatches(::mlir::OpBuilder &builder);
   }];
 }
 
