@@ -8,9 +8,12 @@ The seed determines page size, heads, head sizes, type and a sequence of steps. 
 end, or drop rejected tokens; then every sequence takes no, one or several new tokens (idle, decode, chunked prefill) in
 one call. A step may verify a tree of drafts. In each step one sequence is computed again alone, with its pages in other
 places, which must give the same bits. Free pages contain NaN. A whole trace compiles at most two kernels.
+In some traces a compiled program writes the new tokens into the pools and attends to them in the same call.
 """
 
+import functools
 import pathlib
+import re
 import sys
 import traceback
 
@@ -24,6 +27,24 @@ import saccade
 
 STEPS, CAPACITY, LONGEST = 8, 4000, 1400
 
+# "append keys, append values, attend"; H and G are head counts, D and E head sizes, T is an element type.
+PROGRAM = """
+func.func @step(%q: tensor<?x?xGxDxT>, %k: tensor<?x?xHxDxT>, %v: tensor<?x?xHxExT>,
+                %k_pool: tensor<?x?xHxDxT> {attn.updated_by = 1}, %v_pool: tensor<?x?xHxExT> {attn.updated_by = 2},
+                %table: tensor<?x?xi32>, %at: tensor<?xi32>, %n: tensor<?xi32>, %end: tensor<?xi32>)
+    -> (tensor<?x?xGxExT>, tensor<?x?xHxDxT>, tensor<?x?xHxExT>) {
+  %kp = attn.append %k[b,s,h,d] to %k_pool[b,s,h,d] pages(%table : tensor<?x?xi32>) at(%at : tensor<?xi32>)
+    count(%n : tensor<?xi32>) : (tensor<?x?xHxDxT>, tensor<?x?xHxDxT>) -> tensor<?x?xHxDxT>
+  %vp = attn.append %v[b,s,h,d] to %v_pool[b,s,h,d] pages(%table : tensor<?x?xi32>) at(%at : tensor<?xi32>)
+    count(%n : tensor<?xi32>) : (tensor<?x?xHxExT>, tensor<?x?xHxExT>) -> tensor<?x?xHxExT>
+  %ks = attn.paged %kp[b,s,h,d], %table : tensor<?x?xHxDxT>, tensor<?x?xi32> -> tensor<?x?xHxDxT>
+  %vs = attn.paged %vp[b,s,h,d], %table : tensor<?x?xHxExT>, tensor<?x?xi32> -> tensor<?x?xHxExT>
+  %o = attn.attention %q[b,s,h,d], %ks[b,s,h,d], %vs[b,s,h,d] q_len(%n : tensor<?xi32>) kv_len(%end : tensor<?xi32>)
+    mask causal<bottom_right> : (tensor<?x?xGxDxT>, tensor<?x?xHxDxT>, tensor<?x?xHxExT>) -> tensor<?x?xGxExT>
+  return %o, %kp, %vp : tensor<?x?xGxExT>, tensor<?x?xHxDxT>, tensor<?x?xHxExT>
+}
+"""
+
 
 class Trace:
     def __init__(self, seed):
@@ -34,6 +55,12 @@ class Trace:
         self.group = int(rng.choice([1, 2, 4]))
         self.server = Server(rng, page_size, heads, depth, depth_v, self.dtype, CAPACITY)
         self.text = f"page size {page_size}, {heads} x {self.group} heads of {depth}, {depth_v}, {self.dtype.__name__}"
+        self.program = None
+        if rng.random() < 0.4:
+            self.text += ", written by a program"
+            names = {"G": heads * self.group, "H": heads, "D": depth, "E": depth_v,
+                     "T": {np.float32: "f32", np.float16: "f16"}[self.dtype]}
+            self.program = saccade.compile(re.sub(r"(?<=x)[GHDET](?=[x>])", lambda m: str(names[m[0]]), PROGRAM)).step
 
     def queries(self, count):
         server = self.server
@@ -44,6 +71,22 @@ class Trace:
         lengths = np.array([len(sequence) for sequence in sequences], np.int32)
         return saccade.attention(q, self.server.k, self.server.v, cu_seqlens_q=np.array(offsets, np.int32), kv_len=lengths,
                                  page_table=self.server.table(sequences, entries), **options)
+
+    def append_and_attend(self, q, offsets, sequences, rows):
+        """Writes the last tokens of the sequences by the program, padded to `rows`, and attends to them."""
+        counts, padded = np.diff(offsets).astype(np.int32), (len(sequences), rows)
+        ends = np.array([len(sequence) for sequence in sequences], np.int32)
+        arrays = [np.full(padded + shape, np.nan, self.dtype) for shape in (
+            q.shape[1:], (self.server.heads, self.server.depth), (self.server.heads, self.server.depth_v))]
+        for n, (sequence, count) in enumerate(zip(sequences, counts)):
+            arrays[0][n, :count] = q[offsets[n]:offsets[n + 1]]
+            for array, tokens in zip(arrays[1:], zip(*sequence.tokens[len(sequence) - count:])):
+                array[n, :count] = tokens
+        entries = max(len(sequence.pages) for sequence in sequences) + int(self.rng.integers(3))
+        out = self.program(*arrays, self.server.k, self.server.v, self.server.table(sequences, entries), ends - counts,
+                           counts, ends)[0]
+        self.server.check()
+        return np.concatenate([out[n, :count] for n, count in enumerate(counts)])
 
     def compare(self, what, found, expected):
         error = np.abs(found - expected).max(initial=0)
@@ -70,10 +113,14 @@ class Trace:
         counts = [int(rng.choice([0, 1, 1, 2, 7, 30, 300])) for _ in server.sequences]
         for i, (sequence, count) in enumerate(zip(server.sequences, counts)):
             counts[i] = count if len(sequence) + count <= LONGEST else 0
-            server.append(sequence, counts[i])
+            server.append(sequence, counts[i], write=self.program is None)
         offsets = np.cumsum([0, *counts])
         q = self.queries(offsets[-1])
-        out = self.call(q, offsets, server.sequences, causal="bottom_right")
+        if self.program:  # The kernel depends on the number of rows, and so do the bits.
+            attend = functools.partial(self.append_and_attend, rows=max(counts))
+        else:
+            attend = functools.partial(self.call, causal="bottom_right")
+        out = attend(q, offsets, server.sequences)
         for n, (sequence, begin, end) in enumerate(zip(server.sequences, offsets, offsets[1:])):
             if end > begin:
                 self.compare(f"sequence {n}, {end - begin} of {len(sequence)} tokens", out[begin:end],
@@ -83,7 +130,7 @@ class Trace:
             sequence, rows = server.sequences[chosen], slice(offsets[chosen], offsets[chosen + 1])
             for entry in range(len(sequence.pages)):
                 server.move(sequence, entry)
-            alone = self.call(q[rows], [0, counts[chosen]], [sequence], causal="bottom_right")
+            alone = attend(q[rows], [0, counts[chosen]], [sequence])
             if not np.array_equal(alone, out[rows]):
                 raise AssertionError(f"sequence {chosen} has other bits alone, with its pages in other places")
 

@@ -35,18 +35,31 @@ class Server:
         if self.owners[page] == 0:
             self.k[page] = self.v[page] = np.nan
 
-    def append(self, sequence, count):
-        """Adds `count` random tokens."""
+    def append(self, sequence, count, *, write=True):
+        """Adds `count` random tokens. Without `write` their pages are reserved, and a program writes them."""
         for _ in range(count):
             slot = len(sequence) % self.page_size
             if slot == 0:
                 sequence.pages.append(self.allocate())
             elif self.owners[sequence.pages[-1]] > 1:
                 self.move(sequence, len(sequence.pages) - 1)
-            page = sequence.pages[-1]
-            self.k[page, slot] = self.rng.standard_normal((self.heads, self.depth))
-            self.v[page, slot] = self.rng.standard_normal((self.heads, self.depth_v))
-            sequence.tokens.append((self.k[page, slot].copy(), self.v[page, slot].copy()))
+            key, value = (self.rng.standard_normal((self.heads, depth)).astype(self.k.dtype)
+                          for depth in (self.depth, self.depth_v))
+            if write:
+                self.k[sequence.pages[-1], slot], self.v[sequence.pages[-1], slot] = key, value
+            sequence.tokens.append((key, value))
+
+    def check(self):
+        """Raises AssertionError if the pools do not contain the tokens, or a free page was written."""
+        for sequence in self.sequences:
+            for i, token in enumerate(sequence.tokens):
+                place = sequence.pages[i // self.page_size], i % self.page_size
+                for pool, expected in zip((self.k, self.v), token):
+                    if not np.array_equal(pool[place], expected):
+                        raise AssertionError(f"page {place[0]}, position {place[1]} does not contain token {i}")
+        free = np.array(self.owners) == 0
+        if not all(np.isnan(pool[free, :, 0, 0]).all() for pool in (self.k, self.v)):
+            raise AssertionError("a free page was written")
 
     def move(self, sequence, entry):
         """Copies a page of a sequence to another place."""
