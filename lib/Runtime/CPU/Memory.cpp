@@ -12,6 +12,7 @@
 
 namespace {
 constexpr int64_t alignment = 64;
+constexpr int64_t smallest = 4096;          // bytes of the smallest block
 constexpr int64_t limit = int64_t(1) << 40; // larger sizes fail here, because sanitizers abort on them
 // Blocks of at least minLargePages use large pages: page faults per 4 KiB cost more than packing the weights.
 constexpr int64_t largePage = int64_t(1) << 21, minLargePages = 4;
@@ -56,13 +57,22 @@ static bool isReleasedAtThreadEnd() {
 void *saccade_allocate(int64_t bytes) {
   if (bytes < 0 || bytes > limit)
     return nullptr;
-  // A cached block may be larger, within limits, so that small requests do not use up large blocks.
-  for (Header *&slot : threadCache.blocks) {
-    Header *block = slot;
-    if (!block || block->bytes < bytes || block->bytes > 2 * bytes + 4096)
-      continue;
-    slot = nullptr;
+  // The smallest cached block that is large enough, and not so large that small requests use up large blocks.
+  Header **best = nullptr;
+  for (Header *&slot : threadCache.blocks)
+    if (slot && slot->bytes >= bytes && slot->bytes <= 2 * bytes + smallest && (!best || slot->bytes < (*best)->bytes))
+      best = &slot;
+  if (best) {
+    Header *block = *best;
+    *best = nullptr;
     return block + 1;
+  }
+  // Temporaries grow with the lengths of sequences. Powers of two leave few sizes, so that blocks of earlier calls fit.
+  if (bytes <= minLargePages * largePage / 2) {
+    int64_t power = smallest;
+    while (power < bytes)
+      power *= 2;
+    bytes = power;
   }
   // aligned_alloc requires a multiple of the alignment.
   int64_t unit = bytes < minLargePages * largePage ? alignment : largePage, header = sizeof(Header);

@@ -240,6 +240,22 @@ TEST(Memory, ReleasedBlocksServeTheNextCallOfTheThread) {
   }).join();
 }
 
+TEST(Memory, BlocksServeSizesThatGrow) {
+  // As the temporaries of a decode loop, whose sequences get longer.
+  void *first = saccade_allocate(270'000);
+  saccade_release(first);
+  for (int64_t bytes = 270'000; bytes <= 520'000; bytes += 10'000) {
+    void *block = saccade_allocate(bytes);
+    EXPECT_EQ(first, block) << bytes;
+    saccade_release(block);
+  }
+  // A small request takes the block that fits best.
+  void *small = saccade_allocate(200'000);
+  saccade_release(small);
+  EXPECT_EQ(small, saccade_allocate(200'000));
+  saccade_release(small);
+}
+
 TEST(Memory, SmallRequestsDoNotUseLargeBlocks) {
   void *large = saccade_allocate(1 << 22);
   saccade_release(large);
