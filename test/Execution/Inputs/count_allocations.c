@@ -1,46 +1,15 @@
 /* Calls a function of a shared library and prints the number of allocations of later calls, in any thread. Earlier
    calls warm up long enough for every thread to get work. usage: count_allocations LIBRARY FUNCTION TYPE SHAPE... with
    the shapes of inputs and outputs, such as 2x3x40x64 */
-#define _GNU_SOURCE
+#include "allocations.h"
 #include "saccade-c/DLTensor.h"
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum { MaxTensors = 8, MaxDims = 6, WarmMilliseconds = 200, CountedCalls = 20 };
-
-static long allocations;
-static void count(void) { __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED); }
-
-extern void *__libc_malloc(size_t);
-extern void *__libc_calloc(size_t, size_t);
-extern void *__libc_realloc(void *, size_t);
-extern void *__libc_memalign(size_t, size_t);
-
-void *malloc(size_t bytes) {
-  count();
-  return __libc_malloc(bytes);
-}
-void *calloc(size_t number, size_t bytes) {
-  count();
-  return __libc_calloc(number, bytes);
-}
-void *realloc(void *old, size_t bytes) {
-  count();
-  return __libc_realloc(old, bytes);
-}
-void *memalign(size_t alignment, size_t bytes) {
-  count();
-  return __libc_memalign(alignment, bytes);
-}
-void *aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
-int posix_memalign(void **memory, size_t alignment, size_t bytes) {
-  *memory = memalign(alignment, bytes);
-  return *memory ? 0 : ENOMEM;
-}
 
 static int64_t parse(char *text, DLTensor *tensor, int64_t *shape) {
   int64_t elements = 1;
@@ -79,7 +48,7 @@ int main(int argc, char **argv) {
   int counted = 0;
   for (clock_t start = clock(); counted < CountedCalls;) {
     if (clock() - start < WarmMilliseconds * (CLOCKS_PER_SEC / 1000))
-      before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
+      before = countAllocations();
     else
       counted++;
     DLTensor *t = tensors;
@@ -89,6 +58,6 @@ int main(int argc, char **argv) {
       return 1;
     }
   }
-  printf("%ld allocations in %d calls\n", __atomic_load_n(&allocations, __ATOMIC_RELAXED) - before, counted);
+  printf("%ld allocations in %d calls\n", countAllocations() - before, counted);
   return 0;
 }
