@@ -38,7 +38,6 @@ static Value emitPages(OpBuilder &b, Location loc, PagedOp op, ArrayRef<OpFoldRe
                        Value destination) {
   DimsAttr dims = op.getDims();
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-  unsigned depth = *dims.position(Dim::Depth);
   Slice pool, pages;
   for (auto [i, dim] : llvm::enumerate(dims.getDims()))
     if (dim == Dim::Head)

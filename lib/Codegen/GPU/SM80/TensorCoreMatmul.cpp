@@ -26,7 +26,7 @@ static constexpr int64_t maxBlock = 64, maxWideBlock = 128, loopDepth = 64, maxD
 static bool isGlobal(Value buffer) {
   Value root = getBaseMemory(buffer);
   return root.getDefiningOp<memref::GetGlobalOp>() ||
-         isa<BlockArgument>(root) && isa<func::FuncOp>(root.getParentBlock()->getParentOp());
+         (isa<BlockArgument>(root) && isa<func::FuncOp>(root.getParentBlock()->getParentOp()));
 }
 
 namespace {
