@@ -10,7 +10,7 @@ namespace saccade::reference {
 /// of each pair of a query and a key to the results.
 class PairEvaluator {
 public:
-  PairEvaluator(attn::DerivativeOpInterface op, Frame &frame, Scorer &scorer) : op(op), frame(frame), scorer(scorer) {}
+  PairEvaluator(attn::DerivativeOpInterface op, Frame &frame, Scorer &scorer) : frame(frame), scorer(scorer), op(op) {}
   virtual ~PairEvaluator() = default;
   /// Computes all results.
   mlir::LogicalResult run();

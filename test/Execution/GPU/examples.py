@@ -40,6 +40,10 @@ CALLS = {
         "cross_attention": f32("2x5x512", "2x9x768") + [lengths(2, 6)]
                            + f32("512x512", "512", "512x768", "512", "512x768", "512", "512x512", "512"),
     },
+    "decode/step.mlir": {
+        "step": f32("1x3x8x64", "1x3x2x64", "1x3x2x64", "6x16x2x64", "6x16x2x64")
+                + ["1x1:i32:=4", lengths(1, 5), lengths(1, 3), lengths(1, 8)],
+    },
     "encoder-stack.mlir": {
         "encoder_stack": f32("2x7x256", "7x256") + [lengths(2, 5)]
                          + f32("2x768x256", "2x768", "2x256x256", "2x256", "2x256", "2x256", "2x1024x256", "2x1024",
