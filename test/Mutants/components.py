@@ -107,12 +107,12 @@ COMPONENTS = [
                r"Unit/JIT"),
               ("run",)),
     Component("Python", _modules(
-        "__init__ __main__ _arrays _autograd _disk_cache _elf _foreign _function_map _functions _gpu _library _log _merge "
+        "__init__ __main__ _arrays _autograd _cache_text _disk_cache _elf _foreign _function_map _functions _gpu _library _log _merge "
         "_opaque _operands _program artifact attention binding builders dropout errors function linear masks merging module "
         "runner scores"),
               (r"Fuzz/random[-_]calls",),
               ("artifact", "attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "disk_cache",
-               "gpu*", "guards", "linear", "mask*", "merge*", "merging", "numpy*", "packaging", "ragged", "run", "scores*", "threads",
+               "gpu*", "guards", "linear", "mask*", "merg*", "numpy*", "packaging", "paged", "quantized", "updated_arguments", "ragged", "run", "scores*", "threads",
                "torch_calls", "torch_distributed", "torch_operator", "torch_tracing", "torch_gradients", "torch_gradcheck", "jax_attention")),
     Component("Regions", ("python/saccade/regions",), (r"Fuzz/random[-_]calls",), ("regions_*", "attention_functions")),
     Component("Readers", _modules(
