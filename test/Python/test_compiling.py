@@ -101,7 +101,7 @@ def test_a_function_has_a_signature(module):
     assert module.first.signature == SIGNATURE
     assert SIGNATURE in repr(module.first)
     query, *_ = module.first.inputs
-    assert query == ("q", TENSOR, "float32", (None, None, None, 16))
+    assert query == ("q", TENSOR, "float32", (None, None, None, 16), None)
     assert module.second.results[0].dtype == "float64"
 
 
