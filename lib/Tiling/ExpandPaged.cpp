@@ -51,9 +51,7 @@ void expand(IRRewriter &rewriter, PagedOp op) {
           index.push_back(linalg::IndexOp::create(b, loc, dim));
         Value entry = arith::DivUIOp::create(b, loc, index[seq], pageSize);
         Value page = tensor::ExtractOp::create(b, loc, op.getTable(), ValueRange{index[batch], entry});
-        if (!page.getType().isIndex())
-          page = arith::IndexCastOp::create(b, loc, b.getIndexType(), page);
-        index[batch] = inner.max(inner.index(0), inner.min(page, lastPage));
+        index[batch] = inner.max(inner.index(0), inner.min(inner.asIndex(page), lastPage));
         index[seq] = arith::RemUIOp::create(b, loc, index[seq], pageSize);
         linalg::YieldOp::create(b, loc, tensor::ExtractOp::create(b, loc, op.getPool(), index).getResult());
       });

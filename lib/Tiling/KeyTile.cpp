@@ -15,8 +15,9 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// Follows casts and slices of all dimensions from `operand` to their source, and adds their offsets to `offsets`.
-static Value findSource(IndexEmitter &e, Value operand, SmallVectorImpl<OpFoldResult> &offsets) {
+/// Follows casts and slices of all dimensions from `operand` to the op that computes their source, or null. Collects
+/// the slices in `slices`.
+static Operation *findProducer(Value operand, SmallVectorImpl<tensor::ExtractSliceOp> &slices) {
   while (Operation *op = operand.getDefiningOp()) {
     if (auto cast = dyn_cast<tensor::CastOp>(op)) {
       operand = cast.getSource();
@@ -24,13 +25,11 @@ static Value findSource(IndexEmitter &e, Value operand, SmallVectorImpl<OpFoldRe
     }
     auto slice = dyn_cast<tensor::ExtractSliceOp>(op);
     if (!slice || slice.getDroppedDims().any() || !slice.hasUnitStride())
-      break;
-    for (auto [offset, more] : llvm::zip_equal(offsets, slice.getMixedOffsets()))
-      offset = getAsOpFoldResult(e.add(getValueOrCreateConstantIndexOp(e.b, e.loc, offset),
-                                       getValueOrCreateConstantIndexOp(e.b, e.loc, more)));
+      return op;
+    slices.push_back(slice);
     operand = slice.getSource();
   }
-  return operand;
+  return nullptr;
 }
 
 /// Emits the tile `slice` of pages. `offsets`: those of the slice in the result of `op`.
@@ -112,9 +111,8 @@ std::pair<Value, AffineMap> TileEmitter::emitInput(Value input, AffineMap map, A
       part.addPosition(dim ? offsets[dim.getPosition()] : zero);
     }
   }
-  SmallVector<OpFoldResult> ignored(map.getNumResults(), zero);
-  Operation *source = findSource(*this, input, ignored).getDefiningOp();
-  if (auto paged = dyn_cast_or_null<PagedOp>(source)) {
+  SmallVector<tensor::ExtractSliceOp> slices;
+  if (auto paged = dyn_cast_or_null<PagedOp>(findProducer(input, slices))) {
     // A scale for each position has depth 1.
     unsigned position = *paged.getDims().position(Dim::Depth);
     bool isPerPosition = part.dropped.test(position);
@@ -155,12 +153,17 @@ Value TileEmitter::emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> of
 }
 
 KeyTile TileEmitter::emit(Value operand, DimsAttr dims, const Slice &slice) {
-  SmallVector<OpFoldResult> offsets(slice.offsets);
-  Operation *source = findSource(*this, operand, offsets).getDefiningOp();
-  auto paged = dyn_cast_or_null<PagedOp>(source);
-  auto generic = dyn_cast_or_null<linalg::GenericOp>(source);
+  SmallVector<tensor::ExtractSliceOp> slices;
+  Operation *producer = findProducer(operand, slices);
+  auto paged = dyn_cast_or_null<PagedOp>(producer);
+  auto generic = dyn_cast_or_null<linalg::GenericOp>(producer);
   if (!(paged && paged.getDims() == dims) && !isExpansion(generic))
     return {slice.extract(b, loc, operand), tileDims(dims)};
+  SmallVector<OpFoldResult> offsets(slice.offsets);
+  for (tensor::ExtractSliceOp outer : slices)
+    for (auto [offset, more] : llvm::zip_equal(offsets, outer.getMixedOffsets()))
+      offset = getAsOpFoldResult(
+          add(getValueOrCreateConstantIndexOp(b, loc, offset), getValueOrCreateConstantIndexOp(b, loc, more)));
   unsigned seq = *dims.position(Dim::Seq), depth = *dims.position(Dim::Depth);
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   Slice part;

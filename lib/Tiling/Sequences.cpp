@@ -151,5 +151,5 @@ Value saccade::emitEnd(IndexEmitter &e, Value length, Value number, Value first,
     return e.add(first, extent);
   if (isa<RankedTensorType>(length.getType()))
     length = tensor::ExtractOp::create(e.b, e.loc, length, number);
-  return length.getType().isIndex() ? length : arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), length);
+  return e.asIndex(length);
 }

@@ -52,9 +52,7 @@ static void emitForPagePositions(Emitter &e, LoadPagesOp op, function_ref<void(V
   Value lastPage = e.sub(sizeOf(Dim::Batch), e.index(1)), end = e.add(begin, count);
   Value none = e.isLess(count, e.index(1)), first = e.div(begin, pageSize);
   e.loop(first, e.select(none, first, e.ceilDiv(end, pageSize)), 1, [&](Value entry) {
-    Value page = e.load(op.getPages(), entry);
-    if (!page.getType().isIndex())
-      page = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), page);
+    Value page = e.asIndex(e.load(op.getPages(), entry));
     page = e.max(e.index(0), e.min(page, lastPage));
     Value start = e.mul(entry, pageSize);
     e.loop(e.max(start, begin), e.min(e.add(start, pageSize), end), 1,

@@ -7,6 +7,7 @@
 #include "ShapeChecks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "saccade/Support/IndexEmitter.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -19,15 +20,10 @@ Value ShapeChecks::findLengthArgument(Value length) {
   return length;
 }
 
-Value ShapeChecks::asIndex(Value number) {
-  if (number.getType().isIndex())
-    return number;
-  return arith::IndexCastOp::create(builder, loc, builder.getIndexType(), number);
-}
-
 Value ShapeChecks::numberOf(Value numbers, Value sequence) {
   bool isTensor = isa<RankedTensorType>(numbers.getType());
-  return asIndex(isTensor ? tensor::ExtractOp::create(builder, loc, numbers, sequence).getResult() : numbers);
+  return saccade::IndexEmitter(builder, loc)
+      .asIndex(isTensor ? tensor::ExtractOp::create(builder, loc, numbers, sequence).getResult() : numbers);
 }
 
 /// Applies to arguments only, tensors if the host can read their elements; generated code clamps other lengths. With
@@ -54,13 +50,13 @@ void ShapeChecks::addForLength(ScoringOpInterface op, Role role) {
                                    [&](OpBuilder &, Location, Value i, ValueRange carried) {
                                      OpBuilder::InsertionGuard guard(builder);
                                      builder.setInsertionPointToEnd(i.getParentBlock());
-                                     Value element = asIndex(tensor::ExtractOp::create(builder, loc, length, i));
+                                     Value element = numberOf(length, i);
                                      Value lower = arith::MinSIOp::create(builder, loc, carried[0], element),
                                            own = rows;
                                      if (offsets) {
                                        Value next = arith::AddIOp::create(builder, loc, i, one);
-                                       Value begin = asIndex(tensor::ExtractOp::create(builder, loc, offsets, i));
-                                       Value end = asIndex(tensor::ExtractOp::create(builder, loc, offsets, next));
+                                       Value begin = numberOf(offsets, i);
+                                       Value end = numberOf(offsets, next);
                                        own = arith::SubIOp::create(builder, loc, end, begin);
                                      }
                                      Value excess = arith::SubIOp::create(builder, loc, element, own);
@@ -75,7 +71,7 @@ void ShapeChecks::addForLength(ScoringOpInterface op, Role role) {
     maximum = loop.getResult(1);
     rows = loop.getResult(2);
   } else {
-    minimum = maximum = asIndex(length);
+    minimum = maximum = numberOf(length, zero);
   }
   StringRef clause = isQuery ? "q_len" : "kv_len";
   Value isValid = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, minimum, zero);

@@ -16,13 +16,6 @@ using namespace saccade;
 using namespace saccade::attn;
 using arith::CmpIPredicate;
 
-/// Whether a length is an argument, perhaps converted to another type.
-static bool isArgument(Value length) {
-  while (isa_and_nonnull<tensor::CastOp, arith::IndexCastOp>(length.getDefiningOp()))
-    length = length.getDefiningOp()->getOperand(0);
-  return isa<BlockArgument>(length);
-}
-
 /// Collects the `kv_len` of all ops that read `keys`, directly or through dequantizations, casts and slices. Collects
 /// null for an op that may read all positions. `seq`: the dimension of positions.
 static void collectLengths(Value keys, unsigned seq, SetVector<Value> &lengths) {
@@ -140,7 +133,7 @@ void ShapeChecks::addForPages(PagedOp op) {
   SetVector<Value> lengths;
   collectLengths(op.getResult(), *op.getDims().position(Dim::Seq), lengths);
   Value table = withoutCasts(op.getTable()), length = lengths.size() == 1 ? lengths[0] : Value();
-  if (!mayReadElements || !isReadableBeforeCall(table) || (length && !isArgument(length)))
+  if (!mayReadElements || !isReadableBeforeCall(table) || (length && !findLengthArgument(length)))
     return;
   IndexEmitter e(builder, loc);
   auto poolSize = [&](Dim dim) { return materialize(extent(op.getPool(), *op.getDims().position(dim))); };

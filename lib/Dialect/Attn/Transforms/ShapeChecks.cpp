@@ -265,9 +265,7 @@ void ShapeChecks::addForCuSeqlens(ScoringOpInterface op, Role role) {
       scf::ForOp::create(builder, loc, zero, size, one, state, [&](OpBuilder &, Location, Value i, ValueRange carried) {
         OpBuilder::InsertionGuard guard(builder);
         builder.setInsertionPointToEnd(i.getParentBlock());
-        Value offset = tensor::ExtractOp::create(builder, loc, offsets, i);
-        if (!offset.getType().isIndex())
-          offset = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), offset);
+        Value offset = numberOf(offsets, i);
         Value problem = carried[0], found = carried[1], expected = carried[2], before = carried[3];
         auto refuse = [&](Value isWrong, Problem what, Value expectedExtent) {
           Value isFirst = compare(arith::CmpIPredicate::eq, problem, zero);

@@ -72,7 +72,6 @@ private:
   void requireInPool(mlir::Value sequence, mlir::Value page, mlir::Value pages);
   /// The argument behind casts of `length`, a scalar or a tensor whose elements the host can read; else null.
   mlir::Value findLengthArgument(mlir::Value length);
-  mlir::Value asIndex(mlir::Value number);
   /// The number of a sequence: an element, or a scalar for all of them.
   mlir::Value numberOf(mlir::Value numbers, mlir::Value sequence);
   void addForCapture(ScoringOpInterface op, mlir::tensor::ExtractOp read, const NamedRegion &region);
