@@ -11,7 +11,7 @@ import platform
 import sys
 import time
 
-from saccade_device import bench, checks, instructions, report
+from saccade_device import bench, checks, instructions, peers, report
 from saccade_device.memory import DriverMemory, TorchMemory
 
 
@@ -38,6 +38,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True, help="output folder of the tables")
     parser.add_argument("--checks-only", action="store_true", help="skip the benchmark")
     parser.add_argument("--only", default="", help="benchmark rows whose name contains this")
+    parser.add_argument("--peers", default=",".join(peers.NAMES), help="peers to time, separated by commas")
     parser.add_argument("--rounds", type=int, default=9, help="rounds per row")
     parser.add_argument("--seconds", type=float, default=0.3, help="seconds per contender and row")
     parser.add_argument("--minutes", type=float, default=8, help="start no further row after this time")
@@ -75,7 +76,8 @@ def main():
     rows = [row for row in manifest["benchmark"] if options.only in row["name"]]
     if torch and not options.checks_only:
         deadline = start + 60 * options.minutes
-        for result in bench.run(torch, folder, rows, options.rounds, options.seconds, deadline, log):
+        wanted = options.peers.split(",")
+        for result in bench.run(torch, folder, rows, wanted, options.rounds, options.seconds, deadline, log):
             results.append(result)
             write()  # keeps the results if the run is stopped
     elif not options.checks_only:

@@ -27,7 +27,7 @@ def bytes_moved(row):
 class Row:
     """One problem with its contenders."""
 
-    def __init__(self, torch, folder, row):
+    def __init__(self, torch, folder, row, wanted):
         self.torch, self.row = torch, row
         dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[row["dtype"]]
 
@@ -37,7 +37,7 @@ class Row:
         self.q = tensor(row["heads"], row["queries"])
         self.k, self.v = (tensor(row["kv_heads"], row["keys"]) for _ in range(2))
         self.o = torch.full_like(self.q, math.nan)
-        self.functions, self.missing = peers.make(torch, row, self.q, self.k, self.v)
+        self.functions, self.missing = peers.make(torch, row, wanted, self.q, self.k, self.v)
         artifact = Artifact(folder / row["artifact"])
         artifact.set_stream(torch.cuda.current_stream().cuda_stream)
         tensors = [describe(each.data_ptr(), row["dtype"], list(each.shape))
@@ -91,7 +91,7 @@ class Row:
         return begin.elapsed_time(end) / count
 
 
-def run(torch, folder, rows, rounds, seconds, deadline, log):
+def run(torch, folder, rows, wanted, rounds, seconds, deadline, log):
     """Yields a dictionary of row, times, ratios and error for each row, until the deadline."""
     for number, row in enumerate(rows, 1):
         if time.monotonic() > deadline:
@@ -99,7 +99,7 @@ def run(torch, folder, rows, rounds, seconds, deadline, log):
             return
         start = f"[{number}/{len(rows)}] {row['name']}:"
         try:
-            measured = Row(torch, folder, row)
+            measured = Row(torch, folder, row, wanted)
             error = measured.error()
             figures = measured.time(rounds, seconds)
         except RuntimeError as failure:

@@ -1,14 +1,18 @@
 """Peers from PyTorch: SDPA with each backend, and FlexAttention, as functions without arguments."""
 
 
-def make(torch, row, q, k, v):
-    """({name: function}, {name: reason why it is missing})."""
+NAMES = ("torch flash", "torch cudnn", "flex")
+
+
+def make(torch, row, wanted, q, k, v):
+    """({name: function}, {name: reason why it is missing}) of the wanted peers."""
     functions, missing = {}, {}
-    for name, build in (("torch flash", lambda: sdpa(torch, row, q, k, v, "FLASH_ATTENTION")),
-                        ("torch cudnn", lambda: sdpa(torch, row, q, k, v, "CUDNN_ATTENTION")),
-                        ("flex", lambda: flex(torch, row, q, k, v))):
+    builds = dict(zip(NAMES, (lambda: sdpa(torch, row, q, k, v, "FLASH_ATTENTION"),
+                              lambda: sdpa(torch, row, q, k, v, "CUDNN_ATTENTION"),
+                              lambda: flex(torch, row, q, k, v))))
+    for name in wanted:
         try:
-            function = build()
+            function = builds[name]()
             function()
             torch.cuda.synchronize()
             functions[name] = function
