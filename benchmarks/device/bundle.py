@@ -48,17 +48,19 @@ class Kind:
     depth: int
     mask: str = "full"
     lse: bool = False
+    gradient: bool = False  # also the entry @attend_gradient
 
     @property
     def name(self):
-        return f"{self.dtype}_d{self.depth}_{self.mask}" + ("_lse" if self.lse else "")
+        return f"{self.dtype}_d{self.depth}_{self.mask}" + "_lse" * self.lse + "_gradient" * self.gradient
 
     def program(self):
         tensor = f"tensor<?x?x?x{self.depth}x{self.dtype}>"
         slope, argument = ("tensor<?xf32>", ", %slope: tensor<?xf32>") if self.mask == "alibi" else ("", "")
         results = [tensor] + ["tensor<?x?x?xf32>"] * self.lse
         assert not (slope and self.lse)
-        return (f"func.func @attend(%q: {tensor}, %k: {tensor}, %v: {tensor}{argument}) -> ({', '.join(results)}) {{\n"
+        return (f"func.func @attend(%q: {tensor}, %k: {tensor}, %v: {tensor}{argument}) -> ({', '.join(results)})"
+                f"{' attributes {attn.gradient}' * self.gradient} {{\n"
                 f"  {', '.join(['%o', '%l'][:len(results)])} = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]"
                 f"{MASKS[self.mask]}{' lse' * self.lse} : ({tensor}, {tensor}, {tensor}) -> ({', '.join(results)})\n"
                 f"  return {', '.join(['%o', '%l'][:len(results)])} : {', '.join(results)}\n}}\n")
@@ -82,7 +84,8 @@ class Case:
 
 
 def cases(tiny):
-    """Head dimensions, types, masks, partial tiles, one query, fully masked rows, grouped heads."""
+    """Head dimensions, types, masks, partial tiles, one query, many chunks of keys, fully masked rows, grouped heads;
+    gradients."""
     for dtype in ("f16", "bf16", "f32"):
         for depth in (64,) if tiny or dtype == "f32" else (64, 128, 80):
             yield Case(Kind(dtype, depth), 1, 2, 1, 37, 50)
@@ -93,19 +96,27 @@ def cases(tiny):
             yield Case(Kind(dtype, depth, "window"), 1, 2, 2, 150, 150)
             yield Case(Kind(dtype, depth, "alibi"), 1, 4, 2, 65, 129)
             yield Case(Kind(dtype, depth), 2, 4, 4, 1, 300)
+            yield Case(Kind(dtype, depth), 1, 4, 1, 1, 2500)
             yield Case(Kind(dtype, depth), 1, 1, 1, 256, 192)
+    for dtype, depth in () if tiny else (("f16", 64), ("bf16", 64), ("bf16", 128), ("f32", 64)):
+        yield Case(Kind(dtype, depth, "causal", gradient=True), 1, 4, 2, 131, 197)
+        yield Case(Kind(dtype, depth, "causal", gradient=True), 2, 2, 2, 70, 40)
 
 
 def benchmark_rows(tiny):
-    """16,384 tokens and a width of 2,048, as in the FlashAttention papers; then decode with long KV."""
+    """16,384 tokens and a width of 2,048, as in the FlashAttention papers; then decode with long KV, and gradients."""
     for dtype, depth, mask in [("bf16", 128, "causal"), ("bf16", 128, "full"), ("bf16", 64, "causal"),
                                ("bf16", 64, "full"), ("f16", 128, "causal")]:
         for length in (512,) if tiny else (1024, 4096, 16384, 512, 2048, 8192):
-            yield dtype, depth, mask, 16384 // length, 2048 // depth, 2048 // depth, length, length
-    if not tiny:
-        for batch, length in ((32, 4096), (1, 32768)):
-            yield "bf16", 128, "full", batch, 32, 8, 1, length
-        yield "bf16", 128, "causal", 2, 32, 8, 4096, 4096
+            yield Kind(dtype, depth, mask), 16384 // length, 2048 // depth, 2048 // depth, length, length
+    if tiny:
+        return
+    for batch, length in ((8, 4096), (32, 4096), (1, 4096), (1, 32768)):
+        yield Kind("bf16", 128), batch, 32, 8, 1, length
+    yield Kind("bf16", 128, "causal"), 2, 32, 8, 4096, 4096
+    for depth in (128, 64):
+        for mask, length in (("causal", 4096), ("full", 4096), ("causal", 1024), ("causal", 16384)):
+            yield Kind("bf16", depth, mask, gradient=True), 16384 // length, 2048 // depth, 2048 // depth, length, length
 
 
 def encode(dtype, array):
@@ -116,6 +127,25 @@ def encode(dtype, array):
         return halves.tobytes(), (halves.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     rounded = array.astype({"f16": np.float16, "f32": np.float32}[dtype])
     return rounded.tobytes(), rounded.astype(np.float64)
+
+
+def gradients(case, q, k, v, output, lse, output_gradient):
+    """Gradients of queries, keys and values in float64 (FlashAttention-2, algorithm 2)."""
+    group, scale = case.heads // case.kv_heads, 1 / math.sqrt(case.kind.depth)
+    keys, values = (np.repeat(x, group, axis=1) for x in (k, v))
+    scores = q @ keys.swapaxes(-1, -2) * scale
+    if case.kind.mask == "causal":
+        i, j = np.arange(case.queries)[:, None], np.arange(case.keys)[None]
+        scores[..., j > i + case.keys - case.queries] = -np.inf
+    weights = np.exp(scores - np.where(np.isfinite(lse), lse, 0)[..., None])
+    delta = (output_gradient * output).sum(axis=-1, keepdims=True)
+    score_gradient = weights * (output_gradient @ values.swapaxes(-1, -2) - delta) * scale
+
+    def of_group(x):
+        return x.reshape(case.batch, case.kv_heads, group, *x.shape[2:]).sum(axis=2)
+
+    return (score_gradient @ keys, of_group(score_gradient.swapaxes(-1, -2) @ q),
+            of_group(weights.swapaxes(-1, -2) @ output_gradient))
 
 
 def reference(case, q, k, v, slope):
@@ -147,20 +177,31 @@ def bundle_case(case, number, folder):
     inputs = [(name, kind.dtype, rng.standard_normal(shape)) for name, shape in zip("qkv", shapes)]
     if kind.mask == "alibi":
         inputs.append(("slope", "f32", 2.0 ** -np.arange(1, case.heads + 1)))
-    for name, dtype, array in inputs:
+
+    def add_input(name, dtype, array):
         content, value = encode(dtype, array)
         file = f"case-{number}-{name}.bin"
         (folder / file).write_bytes(content)
         entries.append({"file": file, "dtype": dtype, "shape": list(array.shape)})
         values.append(value)
+
+    for each in inputs:
+        add_input(*each)
     output, lse = reference(case, *values[:3], values[3] if len(values) > 3 else None)
+    results = [("output", kind.dtype, output, ALLOWED[kind.dtype])] + [("lse", "f32", lse, 1e-5)] * kind.lse
+    if kind.gradient:
+        add_input("output", kind.dtype, output)
+        add_input("lse", "f32", lse)
+        add_input("output_gradient", kind.dtype, rng.standard_normal(output.shape))
+        results = [(f"{name}_gradient", kind.dtype, array, 3 * ALLOWED[kind.dtype])
+                   for name, array in zip("qkv", gradients(case, *values))]
     outputs = []
-    for name, dtype, array in [("output", kind.dtype, output)] + [("lse", "f32", lse)] * kind.lse:
-        file = f"case-{number}-{name}.bin"
-        (folder / file).write_bytes(array.astype("<f8").tobytes())
-        allowed = ALLOWED[kind.dtype] if name == "output" else 1e-5
+    for name, dtype, array, allowed in results:
+        file = f"case-{number}-{name}-expected.bin"
+        (folder / file).write_bytes(array.astype("<f4").tobytes())
         outputs.append({"name": name, "expected": file, "dtype": dtype, "shape": list(array.shape), "allowed": allowed})
-    return {"name": case.name, "artifact": f"{kind.name}.so", "entry": "attend", "inputs": entries, "outputs": outputs}
+    entry = "attend_gradient" if kind.gradient else "attend"
+    return {"name": case.name, "artifact": f"{kind.name}.so", "entry": entry, "inputs": entries, "outputs": outputs}
 
 
 def bundle_program(name, entry, shapes, folder, bin, target):
@@ -179,7 +220,7 @@ def bundle_program(name, entry, shapes, folder, bin, target):
     out = folder / f"{name}-out.npy"
     subprocess.run([bin / "saccade-run", source, f"--entry={entry}", *arguments, f"--out={out}"], check=True)
     expected = np.load(out)
-    (folder / f"{name}-output.bin").write_bytes(expected.astype("<f8").tobytes())
+    (folder / f"{name}-output.bin").write_bytes(expected.astype("<f4").tobytes())
     for file in folder.glob(f"{name}-*.npy"):
         file.unlink()
     output = {"name": "output", "expected": f"{name}-output.bin", "dtype": "f32", "shape": list(expected.shape),
@@ -187,11 +228,12 @@ def bundle_program(name, entry, shapes, folder, bin, target):
     return {"name": name, "artifact": f"{name}.so", "entry": entry, "inputs": entries, "outputs": [output]}
 
 
-def bundle_row(dtype, depth, mask, batch, heads, kv_heads, queries, keys):
+def bundle_row(kind, batch, heads, kv_heads, queries, keys):
     grouped, longer = f"({kv_heads})" if heads != kv_heads else "", f"x{keys}" if keys != queries else ""
-    return {"name": f"{dtype} d{depth} {mask} {batch}x{heads}{grouped}x{queries}{longer}",
-            "artifact": f"{Kind(dtype, depth, mask).name}.so", "entry": "attend", "dtype": dtype, "depth": depth,
-            "mask": mask, "batch": batch, "heads": heads, "kv_heads": kv_heads, "queries": queries, "keys": keys}
+    what = "gradient " if kind.gradient else ""
+    return {"name": f"{kind.dtype} d{kind.depth} {kind.mask} {what}{batch}x{heads}{grouped}x{queries}{longer}",
+            "artifact": f"{kind.name}.so", "gradient": kind.gradient, "dtype": kind.dtype, "depth": kind.depth,
+            "mask": kind.mask, "batch": batch, "heads": heads, "kv_heads": kv_heads, "queries": queries, "keys": keys}
 
 
 def compile_library(source, library, bin, target):
@@ -226,8 +268,8 @@ def main():
     checks = [bundle_case(case, number, folder) for number, case in enumerate(cases(options.tiny))]
     rows = [bundle_row(*row) for row in benchmark_rows(options.tiny)]
     kinds = {case.kind.name: case.kind for case in cases(options.tiny)}
-    for dtype, depth, mask, *_ in benchmark_rows(options.tiny):
-        kinds.setdefault(Kind(dtype, depth, mask).name, Kind(dtype, depth, mask))
+    for kind, *_ in benchmark_rows(options.tiny):
+        kinds.setdefault(kind.name, kind)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         cubins = list(pool.map(lambda kind: compile_kind(kind, folder, bin, options.target), kinds.values()))
 

@@ -11,11 +11,11 @@ OURS = "saccade"
 
 
 def flops(row):
-    """FLOPs of Q·Kᵀ and P·V, of visible pairs under a causal mask."""
+    """FLOPs of Q·Kᵀ and P·V, or of the five matmuls of a gradient; of visible pairs under a causal mask."""
     pairs = row["queries"] * row["keys"]
     if row["mask"] == "causal":
         pairs -= row["queries"] * (row["queries"] - 1) // 2
-    return 4 * row["batch"] * row["heads"] * pairs * row["depth"]
+    return 2 * (5 if row["gradient"] else 2) * row["batch"] * row["heads"] * pairs * row["depth"]
 
 
 def bytes_moved(row):
@@ -34,36 +34,62 @@ class Row:
         def tensor(heads, length):
             return torch.randn(row["batch"], heads, length, row["depth"], device="cuda", dtype=dtype)
 
-        self.q = tensor(row["heads"], row["queries"])
-        self.k, self.v = (tensor(row["kv_heads"], row["keys"]) for _ in range(2))
-        self.o = torch.full_like(self.q, math.nan)
-        self.functions, self.missing = peers.make(torch, row, wanted, self.q, self.k, self.v)
+        q = tensor(row["heads"], row["queries"])
+        k, v = (tensor(row["kv_heads"], row["keys"]) for _ in range(2))
+        self.inputs, self.results = [q, k, v], [torch.full_like(q, math.nan)]
         artifact = Artifact(folder / row["artifact"])
         artifact.set_stream(torch.cuda.current_stream().cuda_stream)
-        tensors = [describe(each.data_ptr(), row["dtype"], list(each.shape))
-                   for each in (self.q, self.k, self.v, self.o)]
-        self.functions = {OURS: artifact.function(row["entry"], tensors), **self.functions}
+        entry = "attend"
+        if row["gradient"]:
+            self.results.append(torch.empty(q.shape[:3], device="cuda"))
+            self.call(artifact, entry)()
+            self.inputs += self.results + [torch.randn_like(q)]
+            self.results = [torch.full_like(each, math.nan) for each in (q, k, v)]
+            entry = "attend_gradient"
+        functions, self.missing = peers.make(torch, row, wanted, *self.inputs)
+        self.functions = {OURS: self.call(artifact, entry), **functions}
+
+    def call(self, artifact, entry):
+        """A function that calls an entry of the library with the inputs and results."""
+        tensors = [describe(each.data_ptr(), "f32" if each.dtype == self.torch.float32 else self.row["dtype"],
+                            list(each.shape)) for each in self.inputs + self.results]
+        return artifact.function(entry, tensors)
 
     def error(self):
-        """Relative error in norm of sampled rows against float64."""
-        torch, row = self.torch, self.row
+        """Relative error in norm of some heads against float64, the largest of all results."""
         self.functions[OURS]()
-        torch.cuda.synchronize()
-        worst = 0.0
-        positions = torch.randint(row["queries"], (min(row["queries"], 128),), device="cuda")
-        for batch, head in {(0, 0), (row["batch"] - 1, row["heads"] - 1)}:
-            group = head * row["kv_heads"] // row["heads"]
-            q = self.q[batch, head, positions].double()
-            k, v = self.k[batch, group].double(), self.v[batch, group].double()
-            scores = q @ k.T / math.sqrt(row["depth"])
-            if row["mask"] == "causal":
-                last = positions + (row["keys"] - row["queries"])
-                scores.masked_fill_(torch.arange(row["keys"], device="cuda")[None] > last[:, None], -math.inf)
-            expected = scores.softmax(-1) @ v
-            found = self.o[batch, head, positions].double()
-            error = ((found - expected).norm() / expected.norm()).item()
-            worst = max(worst, error if math.isfinite(error) else math.inf)
-        return worst
+        self.torch.cuda.synchronize()
+        row = self.row
+        return max(self.error_of_head(batch, head) for batch, head in {(0, 0), (row["batch"] - 1, row["heads"] - 1)})
+
+    def error_of_head(self, batch, head):
+        torch, row = self.torch, self.row
+        group = head * row["kv_heads"] // row["heads"]
+        q, k, v = (each[batch, at].double() for each, at in zip(self.inputs, (head, group, group)))
+        # All queries for a gradient, else a sample.
+        positions = torch.arange(row["queries"], device="cuda")
+        if not row["gradient"]:
+            positions = torch.randint(row["queries"], (min(row["queries"], 128),), device="cuda")
+        q = q[positions]
+        scores = q @ k.T / math.sqrt(row["depth"])
+        if row["mask"] == "causal":
+            last = positions + (row["keys"] - row["queries"])
+            scores.masked_fill_(torch.arange(row["keys"], device="cuda")[None] > last[:, None], -math.inf)
+        weights = scores.softmax(-1)
+        del scores
+        if not row["gradient"]:
+            return self.distance(self.results[0][batch, head, positions], weights @ v)
+        output_gradient = self.inputs[5][batch, head].double()
+        v_gradient = weights.T @ output_gradient
+        delta = (output_gradient * (weights @ v)).sum(-1, keepdim=True)
+        weights *= (output_gradient @ v.T - delta) / math.sqrt(row["depth"])
+        return max(self.distance(result[batch, head], expected)
+                   for result, expected in zip(self.results, (weights @ k, weights.T @ q, v_gradient)))
+
+    @staticmethod
+    def distance(found, expected):
+        error = ((found.double() - expected).norm() / expected.norm()).item()
+        return error if math.isfinite(error) else math.inf
 
     def time(self, rounds, seconds):
         """{name: [milliseconds of a call by round]}; every round runs all contenders in rotating order."""

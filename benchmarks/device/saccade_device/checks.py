@@ -60,7 +60,7 @@ class Case:
         """(maximum error of an output relative to the allowed error, description)."""
         worst, words = 0.0, []
         for value, content in zip(self.case["outputs"], self.results()):
-            expected = numbers("f64", (self.folder / value["expected"]).read_bytes())
+            expected = numbers("f32", (self.folder / value["expected"]).read_bytes())
             error = distance(numbers(value["dtype"], content), expected)
             worst = max(worst, error / value["allowed"])
             words.append(f"{value['name']} {error:.1e} of {value['allowed']:.0e}")

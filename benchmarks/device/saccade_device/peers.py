@@ -4,21 +4,31 @@
 NAMES = ("torch flash", "torch cudnn", "flex")
 
 
-def make(torch, row, wanted, q, k, v):
-    """({name: function}, {name: reason why it is missing}) of the wanted peers."""
+def make(torch, row, wanted, q, k, v, output=None, lse=None, output_gradient=None):
+    """({name: function}, {name: reason why it is missing}) of the wanted peers; with `output_gradient`, their gradients."""
     functions, missing = {}, {}
+    if output_gradient is not None:
+        q, k, v = inputs = [each.detach().requires_grad_() for each in (q, k, v)]
     builds = dict(zip(NAMES, (lambda: sdpa(torch, row, q, k, v, "FLASH_ATTENTION"),
                               lambda: sdpa(torch, row, q, k, v, "CUDNN_ATTENTION"),
                               lambda: flex(torch, row, q, k, v))))
     for name in wanted:
         try:
             function = builds[name]()
+            if output_gradient is not None:
+                function = gradient(torch, function, inputs, output_gradient)
             function()
             torch.cuda.synchronize()
             functions[name] = function
         except Exception as error:  # the reason why the peer is missing
             missing[name] = " ".join(str(error).split())[:160] or type(error).__name__
     return functions, missing
+
+
+def gradient(torch, function, inputs, output_gradient):
+    """A function that computes the gradients of what `function` computes from `inputs`."""
+    output = function()
+    return lambda: torch.autograd.grad(output, inputs, output_gradient, retain_graph=True)
 
 
 def sdpa(torch, row, q, k, v, backend):

@@ -74,11 +74,13 @@ Value GlobalMatrix::address(Emitter &e, Value row, Value column) const {
 }
 
 Value GlobalMatrix::isAligned(Emitter &e, int64_t bytes) const {
-  assert(!heads && "rows of several heads have no single stride");
   int64_t elements = bytes * 8 / element.getIntOrFloatBitWidth();
   Value address = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), base);
   Value rest = e.rem(arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), address), bytes);
   auto isZero = [&](Value x) { return e.compare(arith::CmpIPredicate::eq, x, e.index(0)); };
   Value isContiguous = e.compare(arith::CmpIPredicate::eq, columnStride, e.index(1));
-  return e.andi(isContiguous, e.andi(isZero(rest), isZero(e.rem(rowStride, elements))));
+  Value areRows = isZero(e.rem(rowStride, elements));
+  if (heads)
+    areRows = e.andi(areRows, isZero(e.rem(headStride, elements)));
+  return e.andi(isContiguous, e.andi(isZero(rest), areRows));
 }

@@ -70,6 +70,15 @@ def LowerLinalgSIMT : Pass<"attn-lower-linalg-simt", "::mlir::func::FuncOp"> {
   let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect"];
 }
 
+def PadSharedBuffers : Pass<"attn-pad-shared-buffers", "::mlir::func::FuncOp"> {
+  let summary = "pad the rows of buffers, to avoid bank conflicts in shared memory";
+  let description = [{
+    A matrix of static size whose rows are multiples of 128 bytes becomes a part of a buffer with rows that are 16 bytes
+    longer. Buffers with users that may not accept strides stay as they are.
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect"];
+}
+
 def PlanSharedMemory : Pass<"attn-plan-shared-memory", "::mlir::func::FuncOp"> {
   let summary = "assign the buffers of a kernel to shared memory";
   let description = [{

@@ -43,27 +43,34 @@ public:
     KeyRange tiles = softmax.getTiles(e, shape.keys());
     Value isKeyAligned = key.isAligned(e, 16), isValueAligned = value.isAligned(e, 16);
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
-      queryTile.copy(e, query, query.heads ? Value() : query.isAligned(e, 16), e.index(0));
+      queryTile.copy(e, query, query.isAligned(e, 16), e.index(0));
       SmallVector<SmallVector<Value>> kept;
       auto copyKeys = [&](Value first) {
         keyTile.copy(e, key, isKeyAligned, e.toIndex(first));
         SharedTile::commit(e);
       };
-      auto keepQueries = [&] {
+      auto copyValues = [&](Value first) {
+        valueTile.copy(e, value, isValueAligned, e.toIndex(first));
+        SharedTile::commit(e);
+      };
+      auto copyFirst = [&](Value first) {
+        copyKeys(first);
+        if (prefetchesValues())
+          copyValues(first);
+      };
+      auto keepQueries = [&](int pending) {
         if (!shape.keepsQueries())
           return;
-        SharedTile::wait(e);
+        SharedTile::wait(e, pending);
         e.barrier();
         kept = loadQueries(queryTile);
       };
       auto computeTile = [&](const KeyTile &tile) {
         // The copy of the values overlaps with the scores, that of the next keys with the accumulation of the values.
-        SharedTile::wait(e);
+        SharedTile::wait(e, prefetchesValues() ? 1 : 0);
         e.barrier();
-        if (hasResult) {
-          valueTile.copy(e, value, isValueAligned, e.toIndex(tile.first));
-          SharedTile::commit(e);
-        }
+        if (hasResult && !prefetchesValues())
+          copyValues(tile.first);
         MaskedScores tileScores = skipsBlocks() ? computeVisibleScores(softmax, tile, queryTile, keyTile, kept)
                                                 : MaskedScores{computeScores(queryTile, keyTile, kept), {}, {}};
         SmallVector<Value> &scores = tileScores.scores;
@@ -80,24 +87,29 @@ public:
         tile.ifNext(copyKeys);
         if (!hasResult)
           return;
-        if (!skipsBlocks())
-          return addValues(valueTile, weights, factors);
-        e.ifElse(
-            isFull, [&] { addValues(valueTile, weights, factors); }, [&] { addBlocks(valueTile, weights, factors); });
+        if (skipsBlocks())
+          e.ifElse(
+              isFull, [&] { addValues(valueTile, weights, factors); }, [&] { addBlocks(valueTile, weights, factors); });
+        else
+          addValues(valueTile, weights, factors);
+        if (!prefetchesValues())
+          return;
+        e.barrier();
+        tile.ifNext(copyValues);
       };
       TileLoop loop{query.rows, key.rows, query.heads, tiles, shape.keys()};
       if (softmax.testsTiles()) {
         SharedTile::commit(e);
-        keepQueries();
-        forEachVisibleTile(e, op, loop, copyKeys, computeTile);
+        keepQueries(0);
+        forEachVisibleTile(e, op, loop, copyFirst, computeTile);
         // There may be no tile that has waited for the queries.
         SharedTile::wait(e);
         e.barrier();
         return;
       }
       auto start = [&](Value first) {
-        copyKeys(first);
-        keepQueries();
+        copyFirst(first);
+        keepQueries(prefetchesValues() ? 1 : 0);
       };
       forEachTile(e, loop, start, [&](Value first) { return softmax.isFull(e, first, shape.keys()); }, computeTile);
       // No barrier: a following step first overwrites queries and keys, which are not read after the last barrier.
@@ -114,6 +126,10 @@ private:
     Value isFull;
     SmallVector<Value> visible; ///< by `evaluateMask`
   };
+
+  /// Whether the values of the next tile are copied as soon as those of this one are not needed. A step of split-KV takes
+  /// less time than a copy; the additional barrier costs more than it gains where matmuls take most of the time.
+  bool prefetchesValues() const { return shape.splitsKV && hasResult; }
 
   /// Whether partial tiles skip blocks of 16 rows × 16 keys. Without a mask, only the last tile is partial.
   bool skipsBlocks() { return !op.getMask().empty(); }

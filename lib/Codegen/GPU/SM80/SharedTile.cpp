@@ -19,7 +19,9 @@ SharedTile::SharedTile(Emitter &e, Value shared, int64_t offset, Type element, i
       columns(columns), padded(paddedColumns(columns)), pitch(padded + vectorElements) {}
 
 void SharedTile::commit(Emitter &e) { NVVM::CpAsyncCommitGroupOp::create(e.b, e.loc); }
-void SharedTile::wait(Emitter &e) { NVVM::CpAsyncWaitGroupOp::create(e.b, e.loc, e.b.getI32IntegerAttr(0)); }
+void SharedTile::wait(Emitter &e, int pending) {
+  NVVM::CpAsyncWaitGroupOp::create(e.b, e.loc, e.b.getI32IntegerAttr(pending));
+}
 
 void SharedTile::copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const {
   if (columns % vectorElements != 0 || !isAligned)
@@ -34,15 +36,20 @@ static std::pair<Value, Value> rowsWithin(Emitter &e, const GlobalMatrix &matrix
   return {clamp(e.sub(none, first)), clamp(e.sub(matrix.rows, first))};
 }
 
-/// A thread copies the same columns of every `rowsAtOnce`-th row, so that it increments one address instead of holding
-/// many.
+/// A thread copies the same columns of every `rowsAtOnce`-th row. If rows have one stride, it increments one address
+/// instead of holding many.
 void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const {
   int64_t threadsPerRow = llvm::PowerOf2Ceil(padded / vectorElements), rowsAtOnce = threadsPerCTA / threadsPerRow;
   Value thread = e.optimizationBarrier(e.thread());
   Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
   auto [begin, end] = rowsWithin(e, matrix, first, rows);
-  Value source =
-      e.advance(matrix.base, element, e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
+  auto addressOf = [&](Value ofTile) {
+    return matrix.address(e, e.add(first, e.toIndex(ofTile)), e.toIndex(column));
+  };
+  Value source;
+  if (!matrix.heads)
+    source = e.advance(matrix.base, element,
+                       e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
   Value target = opaqueAddress(e, row, column);
   Value step = e.mul(matrix.rowStride, rowsAtOnce);
   auto copyRows = [&] {
@@ -53,14 +60,16 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
         isInBounds = e.andi(isInBounds, e.isLess(column, e.i32(columns)));
       Value bytes = e.select(isInBounds, e.i32(2 * vectorElements), e.i32(0));
       auto copyRow = [&] {
-        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), source, 2 * vectorElements,
+        Value from = matrix.heads ? addressOf(current) : source;
+        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), from, 2 * vectorElements,
                                 NVVM::LoadCacheModifierKind::CG, bytes);
       };
       if (offset + rowsAtOnce <= rows)
         copyRow();
       else
         e.ifElse(e.isLess(current, e.i32(rows)), copyRow);
-      source = e.advance(source, element, step);
+      if (!matrix.heads)
+        source = e.advance(source, element, step);
     }
   };
   if (threadsPerRow * vectorElements == padded)

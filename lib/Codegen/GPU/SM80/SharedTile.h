@@ -34,8 +34,8 @@ public:
                 Value firstColumn, Value endColumn) const;
   /// Commits outstanding cp.async copies of this thread as a group.
   static void commit(Emitter &e);
-  /// Waits for all committed groups of this thread.
-  static void wait(Emitter &e);
+  /// Waits for all committed groups of this thread, except for the last `pending` ones.
+  static void wait(Emitter &e, int pending = 0);
 
   //===--- Fragments of 16 × 16 elements, as four registers (i32) ---===//
   /// The base address of a lane (i32, opaque to LLVM) for the function of the same name, starting at row `row` and
