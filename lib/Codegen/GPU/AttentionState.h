@@ -3,8 +3,11 @@
 #define SACCADE_LIB_CODEGEN_GPU_ATTENTIONSTATE_H
 
 #include "FragmentSoftmax.h"
+#include "saccade/Support/Kernels.h"
 
 namespace saccade::device {
+
+inline constexpr int64_t warps = threadsPerCTA / 32;
 
 /// The rows of a state that a thread holds.
 struct ThreadRows {

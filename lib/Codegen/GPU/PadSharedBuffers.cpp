@@ -1,7 +1,7 @@
 //===- PadSharedBuffers.cpp - Rows of buffers in different banks --------------===//
 //
-// The threads of a warp hold elements of eight rows of a product. If a row is a multiple of 128 bytes, the elements of a
-// column are in one of the 32 banks of shared memory, and stores of a fragment take eight times as long.
+// The threads of a warp hold elements of eight rows of a product. If a row is a multiple of 128 bytes, the elements of
+// a column are in one of the 32 banks of shared memory, and stores of a fragment take eight times as long.
 //
 //===----------------------------------------------------------------------===//
 #include "Emitter.h"

@@ -12,8 +12,6 @@
 
 namespace saccade::device {
 
-inline constexpr int64_t warps = threadsPerCTA / 32;
-
 /// The tile sizes of a kernel.
 struct AttentionShape {
   explicit AttentionShape(const AttentionState &state)
@@ -37,7 +35,7 @@ struct AttentionShape {
   int64_t mTiles() const { return splitsKV ? 1 : rows / (16 * warps); } ///< 16-row tiles per warp
   /// Keys per step: 64 if registers suffice for their scores and the accumulator. With tallies 32, to limit the size of
   /// the code, which is emitted per score.
-  int64_t keys() const { return accElements() + 32 * mTiles() <= 160 && !hasTallies ? 64 : 32; }
+  int64_t keys() const { return accElements() + 32 * mTiles() <= 192 && !hasTallies ? 64 : 32; }
   int64_t keysPerWarp() const { return splitsKV ? keys() / warps : keys(); }
   int64_t keyTiles() const { return keysPerWarp() / 8; }
   int64_t valueTiles() const { return SharedTile::paddedColumns(valueDepth) / 8; }

@@ -127,8 +127,8 @@ private:
     SmallVector<Value> visible; ///< by `evaluateMask`
   };
 
-  /// Whether the values of the next tile are copied as soon as those of this one are not needed. A step of split-KV takes
-  /// less time than a copy; the additional barrier costs more than it gains where matmuls take most of the time.
+  /// Whether the values of the next tile are copied as soon as those of this one are not needed. A step of split-KV
+  /// takes less time than a copy; the additional barrier costs more than it gains where matmuls take most of the time.
   bool prefetchesValues() const { return shape.splitsKV && hasResult; }
 
   /// Whether partial tiles skip blocks of 16 rows × 16 keys. Without a mask, only the last tile is partial.

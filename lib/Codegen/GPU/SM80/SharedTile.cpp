@@ -43,25 +43,26 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
   Value thread = e.optimizationBarrier(e.thread());
   Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
   auto [begin, end] = rowsWithin(e, matrix, first, rows);
-  auto addressOf = [&](Value ofTile) {
-    return matrix.address(e, e.add(first, e.toIndex(ofTile)), e.toIndex(column));
-  };
+  auto addressOf = [&](Value ofTile) { return matrix.address(e, e.add(first, e.toIndex(ofTile)), e.toIndex(column)); };
   Value source;
   if (!matrix.heads)
     source = e.advance(matrix.base, element,
                        e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
   Value target = opaqueAddress(e, row, column);
   Value step = e.mul(matrix.rowStride, rowsAtOnce);
-  auto copyRows = [&] {
+  auto copyRows = [&](bool isWhole) {
+    Value from = source;
     for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
-      Value current = e.add(row, offset);
-      Value isInBounds = e.andi(e.isAtMost(begin, current), e.isLess(current, end));
-      if (padded != columns)
-        isInBounds = e.andi(isInBounds, e.isLess(column, e.i32(columns)));
-      Value bytes = e.select(isInBounds, e.i32(2 * vectorElements), e.i32(0));
+      Value current = e.add(row, offset), bytes;
+      if (!isWhole) {
+        Value isInBounds = e.andi(e.isAtMost(begin, current), e.isLess(current, end));
+        if (padded != columns)
+          isInBounds = e.andi(isInBounds, e.isLess(column, e.i32(columns)));
+        bytes = e.select(isInBounds, e.i32(2 * vectorElements), e.i32(0));
+      }
       auto copyRow = [&] {
-        Value from = matrix.heads ? addressOf(current) : source;
-        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), from, 2 * vectorElements,
+        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch),
+                                matrix.heads ? addressOf(current) : from, 2 * vectorElements,
                                 NVVM::LoadCacheModifierKind::CG, bytes);
       };
       if (offset + rowsAtOnce <= rows)
@@ -69,13 +70,20 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
       else
         e.ifElse(e.isLess(current, e.i32(rows)), copyRow);
       if (!matrix.heads)
-        source = e.advance(source, element, step);
+        from = e.advance(from, element, step);
     }
   };
+  auto copyTile = [&] {
+    if (padded != columns || matrix.heads)
+      return copyRows(/*isWhole=*/false);
+    // Most tiles are whole. Their rows need no predicates.
+    Value isWhole = e.andi(e.isAtMost(begin, e.i32(0)), e.isAtMost(e.i32(rows), end));
+    e.ifElse(isWhole, [&] { copyRows(/*isWhole=*/true); }, [&] { copyRows(/*isWhole=*/false); });
+  };
   if (threadsPerRow * vectorElements == padded)
-    copyRows();
+    copyTile();
   else
-    e.ifElse(e.isLess(column, e.i32(padded)), copyRows);
+    e.ifElse(e.isLess(column, e.i32(padded)), copyTile);
 }
 
 /// Copies element by element, for any strides.
