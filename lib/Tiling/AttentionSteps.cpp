@@ -201,10 +201,9 @@ Slice AttentionSteps::sliceOf(Value operand, DimsAttr dims, Heads heads, Value b
 State AttentionSteps::accumulate(const State &state, Value query, Heads heads, Value kvHead, Value begin, Value count,
                                  Step step) {
   Heads ofKeys{kvHead, Value()};
-  auto tileOf = [&](Value operand, DimsAttr dims) -> KeyTile {
-    if (step.onDevice)
-      return {tile(operand, dims, ofKeys, begin, count), tileDims(dims)};
-    return emitKeyTile(b, loc, operand, dims, sliceOf(operand, dims, ofKeys, begin, count), step.schedule.getCols());
+  auto tileOf = [&](Value operand, DimsAttr dims) {
+    return emitKeyTile(b, loc, operand, dims, sliceOf(operand, dims, ofKeys, begin, count), step.schedule.getCols(),
+                       step.onDevice);
   };
   auto [key, keyDims] = tileOf(op.getKey(), op.getKeyDims());
   auto [value, valueDims] = tileOf(op.getValue(), op.getValueDims());

@@ -1,8 +1,7 @@
 //===- ExpandPaged.cpp - Copy the keys of a page pool as a whole --------------===//
 //
 // Replaces each attn.paged that a consumer does not read by tiles with a structured op that copies all positions. It
-// runs after the tiling of attention on a CPU, which leaves the ops of derivatives and other consumers, and before it
-// for a GPU.
+// runs after the tiling of attention, which leaves the ops of derivatives and other consumers.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -83,12 +83,14 @@ namespace {
 /// Computes tiles of operands.
 class TileEmitter : IndexEmitter {
 public:
-  TileEmitter(OpBuilder &b, Location loc, int64_t capacity) : IndexEmitter(b, loc), capacity(capacity) {}
+  TileEmitter(OpBuilder &b, Location loc, int64_t capacity, bool onDevice)
+      : IndexEmitter(b, loc), capacity(capacity), onDevice(onDevice) {}
 
   KeyTile emit(Value operand, DimsAttr dims, const Slice &slice);
 
 private:
   int64_t capacity;
+  bool onDevice;
 
   Value emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice, unsigned seq,
                       unsigned depth, Value destination);
@@ -157,7 +159,7 @@ KeyTile TileEmitter::emit(Value operand, DimsAttr dims, const Slice &slice) {
   Operation *producer = findProducer(operand, slices);
   auto paged = dyn_cast_or_null<PagedOp>(producer);
   auto generic = dyn_cast_or_null<linalg::GenericOp>(producer);
-  if (!(paged && paged.getDims() == dims) && !isExpansion(generic))
+  if (!(paged && paged.getDims() == dims) && (onDevice || !isExpansion(generic)))
     return {slice.extract(b, loc, operand), tileDims(dims)};
   SmallVector<OpFoldResult> offsets(slice.offsets);
   for (tensor::ExtractSliceOp outer : slices)
@@ -180,6 +182,6 @@ KeyTile TileEmitter::emit(Value operand, DimsAttr dims, const Slice &slice) {
 } // namespace
 
 KeyTile saccade::emitKeyTile(OpBuilder &b, Location loc, Value operand, DimsAttr dims, const Slice &slice,
-                             int64_t capacity) {
-  return TileEmitter(b, loc, capacity).emit(operand, dims, slice);
+                             int64_t capacity, bool onDevice) {
+  return TileEmitter(b, loc, capacity, onDevice).emit(operand, dims, slice);
 }

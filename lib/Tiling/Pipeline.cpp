@@ -16,9 +16,6 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   // Before tiling, so that one table serves all tasks.
   if (!forGPU)
     pm.addNestedPass<func::FuncOp>(createTabulateRelativePositions());
-  // The kernels of GPUs do not read pages.
-  if (forGPU)
-    pm.addNestedPass<func::FuncOp>(createExpandPaged());
   TileQueriesOptions plan;
   plan.gpu = forGPU;
   pm.addNestedPass<func::FuncOp>(createTileQueries(plan));
@@ -30,8 +27,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   pm.addNestedPass<func::FuncOp>(createTileGradient({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createTileJvp({/*gpu=*/forGPU}));
   // After attention, which reads pages by tiles, and before TileLinalg, which tiles the copies.
-  if (!forGPU)
-    pm.addNestedPass<func::FuncOp>(createExpandPaged());
+  pm.addNestedPass<func::FuncOp>(createExpandPaged());
   // Tiles only ops outside of the tasks of attention.
   TileLinalgOptions limits;
   if (forGPU)

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionState.h"
+#include "GlobalMatrix.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -174,7 +175,8 @@ private:
 
 PrivateState AttentionState::privatize(StringRef family, int64_t accElements, const ThreadRows &rows) {
   auto kernel = acc->getParentOfType<func::FuncOp>();
-  kernel->setAttr(familyAttr, StringAttr::get(kernel.getContext(), family));
+  std::string name = steps.empty() ? family.str() : nameFamily(family, steps.front());
+  kernel->setAttr(familyAttr, StringAttr::get(kernel.getContext(), name));
   OpBuilder b = OpBuilder::atBlockBegin(&kernel.getBody().front());
   llvm::DenseMap<Operation *, Value> parts;
   for (memref::AllocOp buffer : buffers) {
@@ -203,6 +205,18 @@ PrivateState AttentionState::privatize(StringRef family, int64_t accElements, co
   return result;
 }
 
+std::string device::nameFamily(StringRef family, AccumulateOp step) {
+  return (family + (isInPages(step.getKey()) || isInPages(step.getValue()) ? ", in pages" : "")).str();
+}
+
+void device::eraseStep(AccumulateOp op) {
+  Value key = op.getKey(), value = op.getValue();
+  op.erase();
+  erasePages(key);
+  if (value != key)
+    erasePages(value);
+}
+
 void AttentionState::erase() {
   llvm::SmallSetVector<Operation *, 8> views;
   for (memref::AllocOp buffer : buffers)
@@ -214,7 +228,7 @@ void AttentionState::erase() {
   for (Operation *view : views)
     view->erase();
   for (AccumulateOp step : steps)
-    step.erase();
+    eraseStep(step);
   finalize.erase();
   for (memref::AllocOp buffer : buffers)
     buffer.erase();

@@ -40,6 +40,12 @@ struct AttentionState {
   void erase();
 };
 
+/// The name of a kernel family for `step`, which says whether it reads pages.
+std::string nameFamily(llvm::StringRef family, attn::AccumulateOp step);
+
+/// Erases a lowered step, with the loads of pages for it.
+void eraseStep(attn::AccumulateOp op);
+
 /// Returns the attention states of a kernel that satisfy `fits`. Emits an error if one is used in an unsupported way.
 mlir::FailureOr<llvm::SmallVector<AttentionState>> findStates(mlir::func::FuncOp kernel,
                                                               llvm::function_ref<bool(const AttentionState &)> fits);

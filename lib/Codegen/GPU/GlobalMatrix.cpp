@@ -12,7 +12,41 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
+/// The attn.load_pages that writes `tile`, or null.
+static LoadPagesOp findPages(Value tile) {
+  for (Operation *user : tile.getUsers())
+    if (auto op = dyn_cast<LoadPagesOp>(user); op && op.getTile() == tile)
+      return op;
+  return {};
+}
+
+bool device::isInPages(Value tile) { return bool(findPages(tile)); }
+
+void device::erasePages(Value tile) {
+  LoadPagesOp op = findPages(tile);
+  if (!op || !llvm::hasSingleElement(tile.getUses()))
+    return;
+  op.erase();
+  while (Operation *producer = tile.getDefiningOp()) {
+    auto view = dyn_cast<memref::SubViewOp>(producer);
+    if (!producer->use_empty() || !(view || isa<memref::AllocOp>(producer)))
+      return;
+    tile = view ? view.getSource() : Value();
+    producer->erase();
+    if (!tile)
+      return;
+  }
+}
+
 GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, DimsAttr dims) {
+  if (LoadPagesOp op = findPages(memref)) {
+    DimsAttr ofPool = op.getDims();
+    SmallVector<OpFoldResult> strides = read(e, op.getPool(), *ofPool.position(Dim::Seq), *ofPool.position(Dim::Depth));
+    pages = op;
+    pageStride = getValueOrCreateConstantIndexOp(e.b, e.loc, strides[*ofPool.position(Dim::Batch)]);
+    rows = e.size(memref, *dims.position(Dim::Seq));
+    return;
+  }
   read(e, memref, *dims.position(Dim::Seq), *dims.position(Dim::Depth), dims.position(Dim::Head));
 }
 
@@ -62,6 +96,17 @@ SmallVector<OpFoldResult> GlobalMatrix::read(Emitter &e, Value memref, unsigned 
 }
 
 Value GlobalMatrix::address(Emitter &e, Value row, Value column) const {
+  if (pages) {
+    LoadPagesOp op = pages;
+    auto clamp = [&](Value x, Value count) { return e.max(e.index(0), e.min(x, e.sub(count, e.index(1)))); };
+    auto sizeOf = [&](Dim dim) { return e.size(op.getPool(), *op.getDims().position(dim)); };
+    // Positions of a sequence fit in 32 bits, whose division is several times cheaper than that of 64 bits.
+    Value position = e.toI32(e.max(e.add(op.getBegin(), row), e.index(0))), pageSize = e.toI32(sizeOf(Dim::Seq));
+    Value entry = clamp(e.toIndex(e.div(position, pageSize)), e.size(op.getPages(), 0));
+    Value page = clamp(e.asIndex(e.load(op.getPages(), {entry})), sizeOf(Dim::Batch));
+    Value ofPage = e.add(e.mul(page, pageStride), e.mul(e.toIndex(e.rem(position, pageSize)), rowStride));
+    return e.advance(base, element, e.add(ofPage, e.mul(column, columnStride)));
+  }
   if (heads) {
     // The row index fits in 32 bits, whose division is several times cheaper than that of 64 bits.
     Value row32 = e.toI32(row), count = e.toI32(heads);
@@ -80,7 +125,8 @@ Value GlobalMatrix::isAligned(Emitter &e, int64_t bytes) const {
   auto isZero = [&](Value x) { return e.compare(arith::CmpIPredicate::eq, x, e.index(0)); };
   Value isContiguous = e.compare(arith::CmpIPredicate::eq, columnStride, e.index(1));
   Value areRows = isZero(e.rem(rowStride, elements));
-  if (heads)
-    areRows = e.andi(areRows, isZero(e.rem(headStride, elements)));
+  for (Value stride : {headStride, pageStride})
+    if (stride)
+      areRows = e.andi(areRows, isZero(e.rem(stride, elements)));
   return e.andi(isContiguous, e.andi(isZero(rest), areRows));
 }

@@ -8,7 +8,7 @@ namespace saccade::device {
 
 /// Address arithmetic on a memref of positions × depth (either order, any strides) or of positions only. If the memref
 /// has a head dimension, row i · heads + h is position i of head h. The memref is in global memory, or a buffer of the
-/// kernel.
+/// kernel. If attn.load_pages writes it, rows are those in the pages, and the op is not needed.
 class GlobalMatrix {
 public:
   /// `memref` has the dimensions s, d and optionally h, in the order of `dims`.
@@ -25,9 +25,13 @@ public:
   mlir::Value base;                    ///< of element 0: !llvm.ptr<1>, or !llvm.ptr<3> if it is in shared memory
   mlir::Value rowStride, columnStride; ///< index, in elements; rowStride is the stride of positions
   mlir::Value heads, headStride;       ///< null without a head dimension
+  attn::LoadPagesOp pages;             ///< null if rows are not in pages; `base` is then that of the pool
+  mlir::Value pageStride;              ///< index, in elements; null if rows are not in pages
   bool isInShared = false;             ///< whether the memref is a buffer of the kernel
 
-  /// The address of an element; both are index.
+  /// Whether the addresses of rows have no common stride.
+  bool hasRowAddresses() const { return heads || pages; }
+  /// The address of an element; both are index. The row may be beyond the matrix, which gives an unspecified address.
   mlir::Value address(Emitter &e, mlir::Value row, mlir::Value column) const;
   /// Whether every row is contiguous and its address is a multiple of `bytes`.
   mlir::Value isAligned(Emitter &e, int64_t bytes) const;
@@ -38,6 +42,11 @@ private:
                                              std::optional<unsigned> columnDim,
                                              std::optional<unsigned> headDim = std::nullopt);
 };
+
+/// Whether attn.load_pages writes `tile`.
+bool isInPages(mlir::Value tile);
+/// Erases the op that writes `tile` for GlobalMatrix only, if there is one, with the memory of the tile.
+void erasePages(mlir::Value tile);
 
 } // namespace saccade::device
 

@@ -321,8 +321,8 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
       PrivateState privateState = emptyPrivateState(e, getOperation(), op, valueDepth, /*rows=*/1);
       if (failed(Step(e, op, privateState, depth, valueDepth, /*hasResult=*/true, lanesPerRow).run()))
         return failure();
-      op.erase();
-      getOperation()->setAttr(familyAttr, b.getStringAttr("simt, split-KV"));
+      getOperation()->setAttr(familyAttr, b.getStringAttr(nameFamily("simt, split-KV", op)));
+      eraseStep(op);
     }
     return success();
   }

@@ -63,8 +63,8 @@ struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttention
           emptyPrivateState(e, getOperation(), step, shape.accElements(), shape.rowsPerThread());
       computeStep(e, step, privateState, shape, /*hasResult=*/true);
       mergeWarps(e, step, privateState, shape);
-      step.erase();
-      getOperation()->setAttr(familyAttr, b.getStringAttr("sm_80, split-KV"));
+      getOperation()->setAttr(familyAttr, b.getStringAttr(nameFamily("sm_80, split-KV", step)));
+      eraseStep(step);
     }
   }
 };

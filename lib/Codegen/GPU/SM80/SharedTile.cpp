@@ -43,9 +43,13 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
   Value thread = e.optimizationBarrier(e.thread());
   Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
   auto [begin, end] = rowsWithin(e, matrix, first, rows);
-  auto addressOf = [&](Value ofTile) { return matrix.address(e, e.add(first, e.toIndex(ofTile)), e.toIndex(column)); };
+  // Rows without a common stride: all addresses are computed first, because those of pages are read from memory.
+  SmallVector<Value> sources;
   Value source;
-  if (!matrix.heads)
+  if (matrix.hasRowAddresses())
+    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce)
+      sources.push_back(matrix.address(e, e.add(first, e.toIndex(e.add(row, offset))), e.toIndex(column)));
+  else
     source = e.advance(matrix.base, element,
                        e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
   Value target = opaqueAddress(e, row, column);
@@ -62,19 +66,19 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
       }
       auto copyRow = [&] {
         NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch),
-                                matrix.heads ? addressOf(current) : from, 2 * vectorElements,
+                                sources.empty() ? from : sources[offset / rowsAtOnce], 2 * vectorElements,
                                 NVVM::LoadCacheModifierKind::CG, bytes);
       };
       if (offset + rowsAtOnce <= rows)
         copyRow();
       else
         e.ifElse(e.isLess(current, e.i32(rows)), copyRow);
-      if (!matrix.heads)
+      if (sources.empty())
         from = e.advance(from, element, step);
     }
   };
   auto copyTile = [&] {
-    if (padded != columns || matrix.heads)
+    if (padded != columns || matrix.hasRowAddresses())
       return copyRows(/*isWhole=*/false);
     // Most tiles are whole. Their rows need no predicates.
     Value isWhole = e.andi(e.isAtMost(begin, e.i32(0)), e.isAtMost(e.i32(rows), end));
