@@ -49,12 +49,16 @@ class Kind:
     mask: str = "full"
     lse: bool = False
     gradient: bool = False  # also the entry @attend_gradient
+    paged: bool = False  # keys and values are in pages of any size
 
     @property
     def name(self):
-        return f"{self.dtype}_d{self.depth}_{self.mask}" + "_lse" * self.lse + "_gradient" * self.gradient
+        parts = [self.dtype, f"d{self.depth}", self.mask]
+        return "_".join(parts + [part for part in ("lse", "gradient", "paged") if getattr(self, part)])
 
     def program(self):
+        if self.paged:
+            return self.paged_program()
         tensor = f"tensor<?x?x?x{self.depth}x{self.dtype}>"
         slope, argument = ("tensor<?xf32>", ", %slope: tensor<?xf32>") if self.mask == "alibi" else ("", "")
         results = [tensor] + ["tensor<?x?x?xf32>"] * self.lse
@@ -64,6 +68,14 @@ class Kind:
                 f"  {', '.join(['%o', '%l'][:len(results)])} = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]"
                 f"{MASKS[self.mask]}{' lse' * self.lse} : ({tensor}, {tensor}, {tensor}) -> ({', '.join(results)})\n"
                 f"  return {', '.join(['%o', '%l'][:len(results)])} : {', '.join(results)}\n}}\n")
+
+
+    def paged_program(self):
+        tensor, table = f"tensor<?x?x?x{self.depth}x{self.dtype}>", "tensor<?x?xi32>"
+        pages = "".join(f"  %{x} = attn.paged %{x}p[b,h,s,d], %table : {tensor}, {table} -> {tensor}\n" for x in "kv")
+        return (f"func.func @attend(%q: {tensor}, %kp: {tensor}, %vp: {tensor}, %table: {table}) -> {tensor} {{\n{pages}"
+                f"  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]{MASKS[self.mask]}"
+                f" : ({tensor}, {tensor}, {tensor}) -> {tensor}\n  return %o : {tensor}\n}}\n")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,11 +88,13 @@ class Case:
     kv_heads: int
     queries: int
     keys: int
+    page: int = 0  # positions of a page
 
     @property
     def name(self):
         heads = f"{self.heads}({self.kv_heads})" if self.heads != self.kv_heads else str(self.heads)
-        return f"{self.kind.name} {self.batch}x{heads}x{self.queries}x{self.keys}"
+        pages = f", pages of {self.page}" if self.page else ""
+        return f"{self.kind.name} {self.batch}x{heads}x{self.queries}x{self.keys}{pages}"
 
 
 def cases(tiny):
@@ -96,8 +110,12 @@ def cases(tiny):
             yield Case(Kind(dtype, depth, "window"), 1, 2, 2, 150, 150)
             yield Case(Kind(dtype, depth, "alibi"), 1, 4, 2, 65, 129)
             yield Case(Kind(dtype, depth), 2, 4, 4, 1, 300)
-            yield Case(Kind(dtype, depth), 1, 4, 1, 1, 2500)
             yield Case(Kind(dtype, depth), 1, 1, 1, 256, 192)
+    if not tiny:
+        yield Case(Kind("bf16", 128), 1, 4, 1, 1, 2500)
+    for dtype, depth in () if tiny else (("bf16", 128), ("f32", 64)):
+        for queries, page in ((1, 16), (1, 1), (70, 16)):
+            yield Case(Kind(dtype, depth, "causal", paged=True), 2, 4, 2, queries, 272, page)
     for dtype, depth in () if tiny else (("f16", 64), ("bf16", 64), ("bf16", 128), ("f32", 64)):
         yield Case(Kind(dtype, depth, "causal", gradient=True), 1, 4, 2, 131, 197)
         yield Case(Kind(dtype, depth, "causal", gradient=True), 2, 2, 2, 70, 40)
@@ -113,6 +131,8 @@ def benchmark_rows(tiny):
         return
     for batch, length in ((8, 4096), (32, 4096), (1, 4096), (1, 32768)):
         yield Kind("bf16", 128), batch, 32, 8, 1, length
+    for page in (16, 1, 64):
+        yield Kind("bf16", 128, paged=True), 8, 32, 8, 1, 4096, page
     yield Kind("bf16", 128, "causal"), 2, 32, 8, 4096, 4096
     for depth in (128, 64):
         for mask, length in (("causal", 4096), ("full", 4096), ("causal", 1024), ("causal", 16384)):
@@ -125,8 +145,17 @@ def encode(dtype, array):
         bits = array.astype(np.float32).view(np.uint32)
         halves = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
         return halves.tobytes(), (halves.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    rounded = array.astype({"f16": np.float16, "f32": np.float32}[dtype])
+    rounded = array.astype({"f16": np.float16, "f32": np.float32, "i32": np.int32}[dtype])
     return rounded.tobytes(), rounded.astype(np.float64)
+
+
+def in_pages(array, table, page):
+    """A pool with the positions of a tensor [b, h, s, d]; page i of sequence n is page table[n, i] of the pool."""
+    batch, heads, _, depth = array.shape
+    pages = array.reshape(batch, heads, -1, page, depth).swapaxes(1, 2)
+    pool = np.empty((table.size, heads, page, depth))
+    pool[table.reshape(-1)] = pages.reshape(pool.shape)
+    return pool
 
 
 def gradients(case, q, k, v, output, lse, output_gradient):
@@ -188,6 +217,12 @@ def bundle_case(case, number, folder):
     for each in inputs:
         add_input(*each)
     output, lse = reference(case, *values[:3], values[3] if len(values) > 3 else None)
+    if kind.paged:
+        entries[1:], values[1:] = [], []
+        table = rng.permutation(case.batch * case.keys // case.page).reshape(case.batch, -1)
+        for name, _, array in inputs[1:]:
+            add_input(name, kind.dtype, in_pages(array, table, case.page))
+        add_input("table", "i32", table)
     results = [("output", kind.dtype, output, ALLOWED[kind.dtype])] + [("lse", "f32", lse, 1e-5)] * kind.lse
     if kind.gradient:
         add_input("output", kind.dtype, output)
@@ -228,11 +263,12 @@ def bundle_program(name, entry, shapes, folder, bin, target):
     return {"name": name, "artifact": f"{name}.so", "entry": entry, "inputs": entries, "outputs": [output]}
 
 
-def bundle_row(kind, batch, heads, kv_heads, queries, keys):
+def bundle_row(kind, batch, heads, kv_heads, queries, keys, page=0):
     grouped, longer = f"({kv_heads})" if heads != kv_heads else "", f"x{keys}" if keys != queries else ""
-    what = "gradient " if kind.gradient else ""
+    what = "gradient " if kind.gradient else f"pages of {page} " if page else ""
     return {"name": f"{kind.dtype} d{kind.depth} {kind.mask} {what}{batch}x{heads}{grouped}x{queries}{longer}",
-            "artifact": f"{kind.name}.so", "gradient": kind.gradient, "dtype": kind.dtype, "depth": kind.depth,
+            "artifact": f"{kind.name}.so", "gradient": kind.gradient, "page": page,
+            "contiguous": f"{dataclasses.replace(kind, paged=False).name}.so", "dtype": kind.dtype, "depth": kind.depth,
             "mask": kind.mask, "batch": batch, "heads": heads, "kv_heads": kv_heads, "queries": queries, "keys": keys}
 
 

@@ -180,6 +180,23 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     return success();
   }
 
+  /// Reverses the order of the last dimension of a loop over batch, head and chunk of queries. A GPU starts CTAs in the
+  /// order of work items: under a causal mask, those with the most keys come first, and short ones fill the end.
+  static void reverseChunks(RewriterBase &b, scf::ForallOp loop) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Location loc = loop.getLoc();
+    Value first = loop.getInductionVars().back();
+    AffineExpr d0, end, step;
+    bindDims(b.getContext(), d0);
+    bindSymbols(b.getContext(), end, step);
+    OpFoldResult reversed =
+        affine::makeComposedFoldedAffineApply(b, loc, (end - 1).floorDiv(step) * step - d0,
+                                              {first, loop.getMixedUpperBound().back(), loop.getMixedStep().back()});
+    Value chunk = getValueOrCreateConstantIndexOp(b, loc, reversed);
+    b.replaceAllUsesExcept(first, chunk, chunk.getDefiningOp());
+  }
+
   /// Emits one task per batch, head and chunk of queries. With `isSplitKV` the split-KV variant is emitted in addition;
   /// the unused variant has trip count zero.
   LogicalResult tileByQueries(IRRewriter &rewriter, attn::AttentionOp op, Value isSplitKV) {
@@ -195,8 +212,10 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     for (Operation *tile : tiled->tiledOps)
       cast<attn::AttentionOp>(tile).removeSplitKvAttr();
     SmallVector<Value> results = tiled->replacements;
+    auto loop = results[0].getDefiningOp<scf::ForallOp>();
+    if (gpu && !op.getMask().empty())
+      reverseChunks(rewriter, loop);
     if (isSplitKV) {
-      auto loop = results[0].getDefiningOp<scf::ForallOp>();
       rewriter.setInsertionPointAfter(loop);
       Sequences sequences(rewriter, op, gpu);
       results = tileSplitKV(rewriter, op, sequences, isSplitKV, results, /*onDevice=*/gpu);

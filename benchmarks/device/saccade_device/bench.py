@@ -28,7 +28,7 @@ class Row:
     """One problem with its contenders."""
 
     def __init__(self, torch, folder, row, wanted):
-        self.torch, self.row = torch, row
+        self.torch, self.row, self.arguments = torch, row, None
         dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[row["dtype"]]
 
         def tensor(heads, length):
@@ -37,8 +37,7 @@ class Row:
         q = tensor(row["heads"], row["queries"])
         k, v = (tensor(row["kv_heads"], row["keys"]) for _ in range(2))
         self.inputs, self.results = [q, k, v], [torch.full_like(q, math.nan)]
-        artifact = Artifact(folder / row["artifact"])
-        artifact.set_stream(torch.cuda.current_stream().cuda_stream)
+        artifact, contiguous = (Artifact(folder / row[name]) for name in ("artifact", "contiguous"))
         entry = "attend"
         if row["gradient"]:
             self.results.append(torch.empty(q.shape[:3], device="cuda"))
@@ -47,13 +46,34 @@ class Row:
             self.results = [torch.full_like(each, math.nan) for each in (q, k, v)]
             entry = "attend_gradient"
         functions, self.missing = peers.make(torch, row, wanted, *self.inputs)
+        if row["page"]:
+            functions["contiguous"] = self.call(contiguous, entry)
+            self.arguments = [q, *self.in_pages()]
         self.functions = {OURS: self.call(artifact, entry), **functions}
 
     def call(self, artifact, entry):
-        """A function that calls an entry of the library with the inputs and results."""
-        tensors = [describe(each.data_ptr(), "f32" if each.dtype == self.torch.float32 else self.row["dtype"],
-                            list(each.shape)) for each in self.inputs + self.results]
-        return artifact.function(entry, tensors)
+        """A function that calls an entry of the library with the inputs, or with `arguments`, and the results."""
+        names = {self.torch.float32: "f32", self.torch.int32: "i32"}
+        tensors = [describe(each.data_ptr(), names.get(each.dtype, self.row["dtype"]), list(each.shape))
+                   for each in (self.arguments or self.inputs) + self.results]
+        function = artifact.function(entry, tensors)
+
+        def call():
+            artifact.set_stream(self.torch.cuda.current_stream().cuda_stream)
+            function()
+
+        return call
+
+    def in_pages(self):
+        """Keys and values in a pool of pages in random order, and the table of pages."""
+        torch, row = self.torch, self.row
+        table = torch.randperm(row["batch"] * row["keys"] // row["page"], device="cuda")
+        pools = []
+        for each in self.inputs[1:]:
+            pages = each.unflatten(2, (-1, row["page"])).transpose(1, 2).flatten(0, 1)
+            pools.append(torch.empty_like(pages, memory_format=torch.contiguous_format))
+            pools[-1][table] = pages
+        return [*pools, table.reshape(row["batch"], -1).int()]
 
     def error(self):
         """Relative error in norm of some heads against float64, the largest of all results."""
@@ -95,6 +115,8 @@ class Row:
         """{name: [milliseconds of a call by round]}; every round runs all contenders in rotating order."""
         torch = self.torch
         counts = {}
+        if self.row["queries"] <= 16:
+            self.functions = {name: self.as_graph(function) for name, function in self.functions.items()}
         for name, function in self.functions.items():
             once = self.measure(function, 3)
             counts[name] = max(1, min(200, int(seconds / rounds / max(once, 1e-3) * 1e3)))
@@ -104,6 +126,16 @@ class Row:
                 figures[name].append(self.measure(self.functions[name], counts[name]))
         torch.cuda.synchronize()
         return figures
+
+    def as_graph(self, function):
+        """The function as a CUDA graph: short kernels take less time than the calls that launch them."""
+        torch = self.torch
+        function()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            function()
+        return graph.replay
 
     def measure(self, function, count):
         torch = self.torch

@@ -71,20 +71,9 @@ struct Emitter : KernelEmitter {
   Value thread() { return mlir::NVVM::ThreadIdXOp::create(b, loc, b.getI32Type()); }
   void barrier() { mlir::NVVM::Barrier0Op::create(b, loc); }
   /// The value x (32 or 64 bits) of the lane with index lane ^ `mask`. All lanes of the warp must participate.
-  Value shuffleXor(Value x, int64_t mask) {
-    auto shuffle = [&](Value word) -> Value {
-      return mlir::NVVM::ShflOp::create(b, loc, word.getType(), i32(-1), word, i32(mask), i32(31),
-                                        mlir::NVVM::ShflKind::bfly, mlir::UnitAttr());
-    };
-    if (x.getType().getIntOrFloatBitWidth() == 32)
-      return shuffle(x);
-    Value words = mlir::LLVM::BitcastOp::create(b, loc, mlir::VectorType::get({2}, b.getI32Type()), x);
-    for (int64_t i : {0, 1}) {
-      Value word = shuffle(mlir::LLVM::ExtractElementOp::create(b, loc, words, i32(i)));
-      words = mlir::LLVM::InsertElementOp::create(b, loc, words, word, i32(i));
-    }
-    return mlir::LLVM::BitcastOp::create(b, loc, x.getType(), words);
-  }
+  Value shuffleXor(Value x, int64_t mask) { return shuffle(mlir::NVVM::ShflKind::bfly, x, i32(mask)); }
+  /// The value x (32 or 64 bits) of the lane `from` (i32). All lanes of the warp must participate.
+  Value shuffleFrom(Value x, Value from) { return shuffle(mlir::NVVM::ShflKind::idx, x, from); }
 
   //===--- Memory ---===//
   using KernelEmitter::load;
@@ -108,6 +97,19 @@ struct Emitter : KernelEmitter {
   }
 
 private:
+  Value shuffle(mlir::NVVM::ShflKind kind, Value x, Value lane) {
+    auto ofWord = [&](Value word) -> Value {
+      return mlir::NVVM::ShflOp::create(b, loc, word.getType(), i32(-1), word, lane, i32(31), kind, mlir::UnitAttr());
+    };
+    if (x.getType().getIntOrFloatBitWidth() == 32)
+      return ofWord(x);
+    Value words = mlir::LLVM::BitcastOp::create(b, loc, mlir::VectorType::get({2}, b.getI32Type()), x);
+    for (int64_t i : {0, 1}) {
+      Value word = ofWord(mlir::LLVM::ExtractElementOp::create(b, loc, words, i32(i)));
+      words = mlir::LLVM::InsertElementOp::create(b, loc, words, word, i32(i));
+    }
+    return mlir::LLVM::BitcastOp::create(b, loc, x.getType(), words);
+  }
   Value cast(mlir::Type type, Value x) { return b.createOrFold<mlir::arith::IndexCastOp>(loc, type, x); }
 };
 

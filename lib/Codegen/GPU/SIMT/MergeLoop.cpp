@@ -1,56 +1,56 @@
 //===- MergeLoop.cpp - Merging the states of all chunks -----------------------===//
 //
-// Each warp merges a quarter of the iterations, with the merged state in registers. The parts of the warps are merged
-// last, in their order. A merge per iteration would wait for memory in each of them.
+// A warp merges a row. Its lanes first read the maxima and sums of 32 chunks and compute the factor of each, then add
+// the accumulators with these factors, whose loads do not depend on one another. A merge per chunk would wait for
+// memory in each of them.
 //
 //===----------------------------------------------------------------------===//
 #include "MergeLoop.h"
-#include "../SharedMemory.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// The rows of a state that a thread merges at once, and the number of chunks whose states it loads before it merges
-/// them. Both overlap the latencies of loads and of the exponentials.
-static constexpr int64_t rowsAtOnce = 4, chunksAtOnce = 2;
-/// Shared memory that the warps of a CTA exchange for a matrix, in bytes.
-static constexpr int64_t maxExchanged = 32 * 1024;
+/// Lanes of a warp, which have a chunk each, and chunks whose accumulators are loaded at once.
+static constexpr int64_t lanes = 32, chunksAtOnce = 16;
+/// The number of columns of a lane that are merged at once.
+static constexpr int64_t columnsPerLane = 4;
 
 namespace {
 
 class LoopMerger {
 public:
-  LoopMerger(const Emitter &e, scf::ForOp loop, MergeOp op) : e(e), loop(loop), op(op), state(op.getState()) {}
+  LoopMerger(const Emitter &e, scf::ForOp loop, MergeOp op)
+      : e(e), loop(loop), op(op), state(op.getState()), begin(loop.getLowerBound()), end(loop.getUpperBound()) {}
 
-  /// Whether the body of `loop` only selects the states that `op` merges, and warps can exchange the rows of a state.
+  /// Whether the body of `loop` only selects the states that `op` merges.
   static bool fits(scf::ForOp loop, MergeOp op) {
     if (!loop.getInitArgs().empty() || !isConstantIntValue(loop.getStep(), 1))
       return false;
     for (Operation &inner : loop.getBody()->without_terminator())
       if (&inner != op && !isMemoryEffectFree(&inner))
         return false;
-    auto isOutside = [&](Value value) { return !value || loop.isDefinedOutsideOfLoop(value); };
-    State state = op.getState();
-    SmallVector<Value> matrices = llvm::to_vector(state.tallies);
-    matrices.push_back(state.acc);
-    auto isNarrow = [&](Value matrix) {
-      auto type = cast<MemRefType>(matrix.getType());
-      return isOutside(matrix) &&
-             warps * rowsAtOnce * type.getDimSize(1) * type.getElementTypeBitWidth() / 8 <= maxExchanged;
-    };
-    return llvm::all_of(matrices, isNarrow) &&
-           llvm::all_of(ArrayRef<Value>{state.max, state.sum, state.rowMax, state.argmax}, isOutside);
+    return llvm::all_of(op.getState().getParts(), [&](Value part) { return loop.isDefinedOutsideOfLoop(part); });
   }
 
   void run() {
-    for (Value buffer : rowBuffers(state))
-      rowParts.push_back(allocateShared(e, getElementTypeOrSelf(buffer), warps * rowsAtOnce));
+    lane = e.rem(e.thread(), lanes);
     e.barrier();
-    for (auto [i, tally] : llvm::enumerate(state.tallies))
-      mergeMatrix(tally, [i](const State &part) { return part.tallies[i]; }, /*storesRows=*/false);
-    mergeMatrix(state.acc, [](const State &part) { return part.acc; }, /*storesRows=*/true);
+    Value rows = e.size(state.acc, 0), warp = e.toIndex(e.div(e.thread(), lanes));
+    e.loop(warp, rows, warps, [&](Value row) {
+      SmallVector<Value> merged;
+      for (auto [i, tally] : llvm::enumerate(state.tallies))
+        mergeRow(row, tally, [i](const State &part) { return part.tallies[i]; });
+      merged = mergeRow(row, state.acc, [](const State &part) { return part.acc; });
+      Value isFirst = e.compare(arith::CmpIPredicate::eq, lane, e.i32(0));
+      NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
+      e.ifElse(isFirst, [&] {
+        for (auto [value, buffer] : llvm::zip_equal(merged, rowBuffers(state)))
+          e.storeShared(value, buffer, {row});
+      });
+    });
+    e.barrier();
   }
 
 private:
@@ -65,87 +65,9 @@ private:
   SmallVector<Value> loadRow(const State &part, Value row) {
     return llvm::map_to_vector(rowBuffers(part), [&](Value buffer) { return e.load(buffer, {row}); });
   }
-  /// The values of `loadRow` of no keys. The position of their maximum is not used.
-  SmallVector<Value> emptyRow() {
-    SmallVector<Value> values;
-    for (auto [i, buffer] : llvm::enumerate(rowBuffers(state)))
-      values.push_back(
-          i == 0 || (i == 2 && buffer == state.rowMax)
-              ? e.minusInfinity()
-              : arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(getElementTypeOrSelf(buffer))).getResult());
-    return values;
-  }
 
-  /// Merges `into`, the accumulator or a tally, with the same matrix of each state, which `select` returns.
-  void mergeMatrix(Value into, function_ref<Value(const State &)> select, bool storesRows) {
-    int64_t columns = cast<MemRefType>(into.getType()).getDimSize(1);
-    parts = allocateShared(e, e.type, warps * rowsAtOnce * columns);
-    Value rows = e.size(state.acc, 0), warp = e.div(e.thread(), 32);
-    e.loop(e.index(0), rows, rowsAtOnce, [&](Value first) {
-      storeParts(columns, warp, mergeChunks(columns, select, first, rows, e.toIndex(warp)));
-      e.barrier();
-      e.loop(e.thread(), e.i32(rowsAtOnce * columns), threadsPerCTA, [&](Value i) {
-        Value ofPart = e.div(i, columns), row = e.add(first, e.toIndex(ofPart)), column = e.toIndex(e.rem(i, columns));
-        e.ifElse(e.isLess(row, rows), [&] {
-          SmallVector<Value> values = loadRow(state, row);
-          values.push_back(e.load(into, {row, column}));
-          mergeParts(values, ofPart, [&](int64_t warp) {
-            return SmallVector<Value>{loadShared(e.type, parts, e.add(i, warp * rowsAtOnce * columns))};
-          });
-          e.storeShared(values.back(), into, {row, column});
-        });
-      });
-      e.barrier();
-      if (!storesRows)
-        return;
-      Value row = e.add(first, e.toIndex(e.thread()));
-      e.ifElse(e.andi(e.isLess(e.thread(), e.i32(rowsAtOnce)), e.isLess(row, rows)), [&] {
-        SmallVector<Value> values = loadRow(state, row);
-        mergeParts(values, e.thread(), [](int64_t) { return SmallVector<Value>(); });
-        for (auto [value, buffer] : llvm::zip_equal(values, rowBuffers(state)))
-          e.storeShared(value, buffer, {row});
-      });
-      e.barrier();
-    });
-  }
-
-  /// The row of `rowsAtOnce` with index `r`, or the last one of the state.
-  Value rowAt(Value first, int64_t r, Value rows) { return e.min(e.add(first, r), e.sub(rows, e.index(1))); }
-  /// The columns of a lane, which are beyond the row if it is not a multiple of 32.
-  SmallVector<Value> columnsOfLane(int64_t columns) {
-    SmallVector<Value> places;
-    for (int64_t i = 0; i < columns; i += 32)
-      places.push_back(e.add(e.rem(e.thread(), 32), i));
-    return places;
-  }
-
-  /// The states of the iterations of a warp, merged: for each row the values of `loadRow` and the columns of the lane.
-  SmallVector<Value> mergeChunks(int64_t columns, function_ref<Value(const State &)> select, Value first, Value rows,
-                                 Value warp) {
-    Value begin = loop.getLowerBound(), end = loop.getUpperBound();
-    Value count = e.ceilDiv(e.max(e.sub(end, begin), e.index(0)), e.index(warps));
-    begin = e.add(begin, e.mul(warp, count)), end = e.min(e.add(begin, count), end);
-    SmallVector<Value> places = columnsOfLane(columns), carried;
-    for (int64_t r = 0; r < rowsAtOnce; ++r) {
-      llvm::append_range(carried, emptyRow());
-      carried.append(places.size(), e.scalar(0.0));
-    }
-    size_t values = carried.size() / rowsAtOnce;
-    return e.loop(begin, end, chunksAtOnce, carried, [&](Value chunk, ValueRange before) {
-      SmallVector<SmallVector<Value>> chunks;
-      for (int64_t i = 0; i < chunksAtOnce; ++i)
-        chunks.push_back(loadChunk(e.add(chunk, i), end, columns, places, select, first, rows));
-      SmallVector<Value> merged(before);
-      for (ArrayRef<Value> loaded : chunks)
-        for (int64_t r = 0; r < rowsAtOnce; ++r)
-          mergeValues(MutableArrayRef(merged).slice(r * values, values), loaded.slice(r * values, values));
-      return merged;
-    });
-  }
-
-  /// The state of iteration `chunk` in the order of `mergeChunks`; the empty state from `end` on.
-  SmallVector<Value> loadChunk(Value chunk, Value end, int64_t columns, ArrayRef<Value> places,
-                               function_ref<Value(const State &)> select, Value first, Value rows) {
+  /// Calls `body` with the state of an iteration.
+  void withChunk(Value chunk, function_ref<void(const State &)> body) {
     IRMapping mapping;
     mapping.map(loop.getInductionVar(), e.min(chunk, e.sub(end, e.index(1))));
     Operation *clone = nullptr;
@@ -154,75 +76,135 @@ private:
       if (&inner == op)
         clone = next;
     }
-    State part = cast<MergeOp>(clone).getOtherState();
-    Value isChunk = e.isLess(chunk, end);
-    SmallVector<Value> loaded;
-    for (int64_t r = 0; r < rowsAtOnce; ++r) {
-      Value row = rowAt(first, r, rows);
-      for (auto [value, empty] : llvm::zip_equal(loadRow(part, row), emptyRow()))
-        loaded.push_back(e.select(isChunk, value, empty));
-      for (Value place : places) {
-        Value column = e.min(e.toIndex(place), e.index(columns - 1));
-        loaded.push_back(e.select(isChunk, e.load(select(part), {row, column}), e.scalar(0.0)));
-      }
-    }
+    body(cast<MergeOp>(clone).getOtherState());
     clone->erase();
-    return loaded;
   }
 
-  /// Merges the values of a row with those of another state: the values of `loadRow`, then elements of a matrix.
-  void mergeValues(MutableArrayRef<Value> values, ArrayRef<Value> part) {
-    MergedRow merged = mergeRow(e, values[0], values[1], part[0], part[1]);
-    values[0] = merged.max, values[1] = merged.sum;
-    size_t rowValues = rowParts.size();
-    if (rowValues > 2) {
-      Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, part[2], values[2]);
-      for (size_t i = 2; i < rowValues; ++i)
-        values[i] = e.select(isLarger, part[i], values[i]);
+  /// Merges a row of `into`, the accumulator or a tally, with the same row of each state, whose matrix `select`
+  /// returns. Returns the merged values of `loadRow`.
+  SmallVector<Value> mergeRow(Value row, Value into, function_ref<Value(const State &)> select) {
+    int64_t columns = cast<MemRefType>(into.getType()).getDimSize(1);
+    SmallVector<Value> merged;
+    for (int64_t first = 0; first < columns; first += lanes * columnsPerLane) {
+      SmallVector<Value> places;
+      for (int64_t i = first; i < std::min(columns, first + lanes * columnsPerLane); i += lanes)
+        places.push_back(e.add(e.toIndex(lane), i));
+      merged = mergeColumns(row, into, columns, places, select);
     }
-    for (size_t i = rowValues; i < values.size(); ++i)
-      values[i] = e.addf(e.mulf(values[i], merged.stateFactor), e.mulf(part[i], merged.otherFactor));
+    return merged;
   }
 
-  //===--- Shared memory: by warp, then by row ---===//
-  void storeParts(int64_t columns, Value warp, ArrayRef<Value> merged) {
-    size_t values = merged.size() / rowsAtOnce;
-    Value isFirstLane = e.compare(arith::CmpIPredicate::eq, e.rem(e.thread(), 32), e.i32(0));
-    for (int64_t r = 0; r < rowsAtOnce; ++r) {
-      ArrayRef<Value> row = merged.slice(r * values, values);
-      Value at = e.add(e.mul(warp, rowsAtOnce), r);
-      e.ifElse(isFirstLane, [&] {
-        for (auto [part, value] : llvm::zip(rowParts, row))
-          LLVM::StoreOp::create(e.b, e.loc, value, e.advance(part, value.getType(), at));
+  /// The same for the columns `places` of the lane, which may be beyond the matrix.
+  SmallVector<Value> mergeColumns(Value row, Value into, int64_t columns, ArrayRef<Value> places,
+                                  function_ref<Value(const State &)> select) {
+    SmallVector<Value> clamped = llvm::map_to_vector(
+        places, [&](Value place) { return columns % lanes == 0 ? place : e.min(place, e.index(columns - 1)); });
+    SmallVector<Value> carried = loadRow(state, row);
+    size_t rowValues = carried.size();
+    for (Value place : clamped)
+      carried.push_back(e.load(into, {row, place}));
+    carried = e.loop(begin, end, lanes, carried, [&](Value first, ValueRange before) {
+      SmallVector<Value> values(before);
+      Value factor = mergeRowValues(first, row, MutableArrayRef(values).take_front(rowValues),
+                                    MutableArrayRef(values).drop_front(rowValues));
+      Value count = e.toI32(e.min(e.sub(end, first), e.index(lanes)));
+      SmallVector<Value> sums(ArrayRef(values).drop_front(rowValues));
+      sums = e.loop(e.i32(0), count, chunksAtOnce, sums, [&](Value i, ValueRange before) {
+        return addChunks(first, i, row, clamped, factor, select, before);
       });
-      for (auto [place, value] : llvm::zip_equal(columnsOfLane(columns), row.drop_front(rowParts.size())))
-        e.ifElse(e.isLess(place, e.i32(columns)), [&, place = place, value = value] {
-          LLVM::StoreOp::create(e.b, e.loc, value, e.advance(parts, e.type, e.add(e.mul(at, columns), place)));
-        });
+      values.truncate(rowValues);
+      llvm::append_range(values, sums);
+      return values;
+    });
+    // Lanes beyond the matrix have read its last column.
+    NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
+    for (auto [place, value] : llvm::zip_equal(places, ArrayRef(carried).drop_front(rowValues))) {
+      auto store = [&, place = place, value = value] { e.storeShared(value, into, {row, place}); };
+      if (columns % lanes == 0)
+        store();
+      else
+        e.ifElse(e.isLess(place, e.index(columns)), store);
     }
+    carried.truncate(rowValues);
+    return carried;
   }
 
-  Value loadShared(Type element, Value shared, Value place) {
-    return LLVM::LoadOp::create(e.b, e.loc, element, e.advance(shared, element, place));
+  /// Merges the values of `loadRow` with those of the chunks from `first` on, one per lane, and rescales `sums`.
+  /// Returns the factor of the lane's chunk, 0 if there is none.
+  Value mergeRowValues(Value first, Value row, MutableArrayRef<Value> values, MutableArrayRef<Value> sums) {
+    Value chunk = e.add(first, e.toIndex(lane)), isChunk = e.isLess(chunk, end);
+    SmallVector<Value> part;
+    withChunk(chunk, [&](const State &other) { part = loadRow(other, row); });
+    Value max = e.select(isChunk, part[0], e.minusInfinity());
+    Value newest = e.maxf(values[0], overLanes(max, [&](Value x, Value y) { return e.maxf(x, y); }));
+    Value base = e.zeroIfMinusInfinity(newest);
+    Value factor = e.exp2(e.subf(max, base)), before = e.exp2(e.subf(values[0], base));
+    // The sum of a row without keys is 0.
+    Value weighted = e.select(isChunk, e.mulf(part[1], factor), e.scalar(0.0));
+    Value sum = overLanes(weighted, [&](Value x, Value y) { return e.addf(x, y); });
+    values[0] = newest;
+    values[1] = e.addf(e.mulf(values[1], before), sum);
+    if (values.size() > 2)
+      mergeMaxima(values.drop_front(2), e.select(isChunk, part[2], e.minusInfinity()),
+                  part.size() > 3 ? part[3] : Value());
+    for (Value &each : sums)
+      each = e.mulf(each, before);
+    return factor;
   }
 
-  /// Merges the values of a row with row `row` (i32) of the parts of all warps, whose other values `load` returns.
-  void mergeParts(SmallVector<Value> &values, Value row, function_ref<SmallVector<Value>(int64_t)> load) {
-    for (int64_t warp = 0; warp < warps; ++warp) {
-      SmallVector<Value> part;
-      for (auto [shared, buffer] : llvm::zip_equal(rowParts, rowBuffers(state)))
-        part.push_back(loadShared(getElementTypeOrSelf(buffer), shared, e.add(row, warp * rowsAtOnce)));
-      llvm::append_range(part, load(warp));
-      mergeValues(values, part);
+  Value overLanes(Value x, function_ref<Value(Value, Value)> combine) {
+    for (int64_t mask = 1; mask < lanes; mask *= 2)
+      x = combine(x, e.shuffleXor(x, mask));
+    return x;
+  }
+
+  /// Merges the row maximum and its key with those of all lanes. Of equal maxima the earliest key is kept; the keys
+  /// before are earlier than those of the lanes.
+  void mergeMaxima(MutableArrayRef<Value> values, Value max, Value argmax) {
+    auto isLarger = [&](Value x, Value y) -> Value {
+      return arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, x, y);
+    };
+    for (int64_t mask = 1; mask < lanes; mask *= 2) {
+      Value other = e.shuffleXor(max, mask);
+      if (argmax) {
+        Value otherKey = e.shuffleXor(argmax, mask);
+        Value isEqual = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, other, max);
+        Value isEarlier = e.compare(arith::CmpIPredicate::slt, otherKey, argmax);
+        Value takesOther = arith::OrIOp::create(e.b, e.loc, isLarger(other, max), e.andi(isEqual, isEarlier));
+        argmax = e.select(takesOther, otherKey, argmax);
+      }
+      max = e.maxf(max, other);
     }
+    Value takesOther = isLarger(max, values[0]);
+    values[0] = e.select(takesOther, max, values[0]);
+    if (argmax)
+      values[1] = e.select(takesOther, argmax, values[1]);
+  }
+
+  /// `sums` plus the columns `places` of the chunks first + [i, i + chunksAtOnce), each times the factor of its lane.
+  SmallVector<Value> addChunks(Value first, Value i, Value row, ArrayRef<Value> places, Value factor,
+                               function_ref<Value(const State &)> select, ValueRange sums) {
+    SmallVector<SmallVector<Value>> loaded;
+    for (int64_t c = 0; c < chunksAtOnce; ++c)
+      withChunk(e.add(first, e.toIndex(e.add(i, c))), [&](const State &part) {
+        loaded.push_back(llvm::map_to_vector(places, [&](Value place) { return e.load(select(part), {row, place}); }));
+      });
+    SmallVector<Value> results(sums);
+    for (auto [c, columns] : llvm::enumerate(loaded)) {
+      Value lane = e.add(i, static_cast<int64_t>(c));
+      Value isChunk = e.isLess(e.add(first, e.toIndex(lane)), end), ofChunk = e.shuffleFrom(factor, lane);
+      for (auto [result, column] : llvm::zip_equal(results, columns))
+        result = e.fma(e.select(isChunk, column, e.scalar(0.0)), ofChunk, result);
+    }
+    return results;
   }
 
   Emitter e;
   scf::ForOp loop;
   MergeOp op;
   State state;
-  SmallVector<Value> rowParts; ///< the values of `loadRow` of all warps
-  Value parts;                 ///< the matrix of all warps
+  Value begin, end; ///< of the loop
+  Value lane;       ///< i32
 };
 
 } // namespace

@@ -7,7 +7,7 @@
 namespace saccade::device {
 
 /// Lowers `op` together with the loop around it and erases the loop. Returns false, without a change, if the loop does
-/// more than to merge a state of each iteration, or if shared memory does not suffice.
+/// more than to merge a state of each iteration.
 bool lowerMergeLoop(attn::MergeOp op);
 
 } // namespace saccade::device

@@ -18,11 +18,11 @@ class WarpMerger {
 public:
   WarpMerger(const Emitter &e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape)
       : e(e), op(op), state(state), shape(shape), lane(this->e, shape),
-        columns(SharedTile::paddedColumns(shape.valueDepth)) {}
+        columns(SharedTile::paddedColumns(shape.valueDepth)), pitch(columns + 8) {}
 
   void run() {
     // Reuses the memory of the tiles. The barrier after the maxima also follows the last read of the tiles.
-    Value shared = getDynamicShared(e, warps * shape.rows * columns * 4);
+    Value shared = getDynamicShared(e, warps * shape.rows * pitch * 4);
     parts = e.advance(shared, e.type, 0);
     maxima = allocateShared(e, e.type, warps * shape.rows);
     sums = allocateShared(e, e.type, warps * shape.rows);
@@ -70,7 +70,7 @@ private:
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
       Value row = e.add(lane.group, Lane::offset(r));
       Value factor = e.exp2(e.subf(e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row))));
-      Value first = e.add(e.mul(e.add(e.mul(lane.warp, shape.rows), row), columns), lane.column);
+      Value first = e.add(e.mul(e.add(e.mul(lane.warp, shape.rows), row), pitch), lane.column);
       for (int64_t tile = 0; tile < shape.valueTiles(); ++tile)
         for (int64_t i : {0, 1}) {
           Value x = e.load(state.acc, (r / 2 * shape.valueTiles() + tile) * 4 + r % 2 * 2 + i);
@@ -104,9 +104,9 @@ private:
 
   void updateAccumulators(Value rows) {
     e.loop(e.thread(), e.mul(e.toI32(rows), columns), threadsPerCTA, [&](Value i) {
-      Value row = e.div(i, columns), sum;
+      Value row = e.div(i, columns), place = e.add(e.mul(row, pitch), e.rem(i, columns)), sum;
       for (int64_t warp = 0; warp < warps; ++warp) {
-        Value part = loadShared(parts, e.add(i, warp * shape.rows * columns));
+        Value part = loadShared(parts, e.add(place, warp * shape.rows * pitch));
         sum = sum ? e.addf(sum, part) : part;
       }
       SmallVector<Value> at = {e.toIndex(row), e.toIndex(e.rem(i, columns))};
@@ -120,7 +120,7 @@ private:
   const PrivateState &state;
   AttentionShape shape;
   Lane lane;
-  int64_t columns;           ///< of the accumulator
+  int64_t columns, pitch;    ///< of the accumulator, and of its rows in shared memory, which avoids bank conflicts
   Value parts, maxima, sums; ///< of all warps, in shared memory
   Value factors;             ///< of the state in memory, then of the warps' states, in shared memory
 };

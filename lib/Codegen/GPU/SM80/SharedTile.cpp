@@ -54,19 +54,16 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
                        e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
   Value target = opaqueAddress(e, row, column);
   Value step = e.mul(matrix.rowStride, rowsAtOnce);
-  auto copyRows = [&](bool isWhole) {
-    Value from = source;
+  auto copyRows = [&] {
     for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
-      Value current = e.add(row, offset), bytes;
-      if (!isWhole) {
-        Value isInBounds = e.andi(e.isAtMost(begin, current), e.isLess(current, end));
-        if (padded != columns)
-          isInBounds = e.andi(isInBounds, e.isLess(column, e.i32(columns)));
-        bytes = e.select(isInBounds, e.i32(2 * vectorElements), e.i32(0));
-      }
+      Value current = e.add(row, offset);
+      Value isInBounds = e.andi(e.isAtMost(begin, current), e.isLess(current, end));
+      if (padded != columns)
+        isInBounds = e.andi(isInBounds, e.isLess(column, e.i32(columns)));
+      Value bytes = e.select(isInBounds, e.i32(2 * vectorElements), e.i32(0));
+      Value from = sources.empty() ? source : sources[offset / rowsAtOnce];
       auto copyRow = [&] {
-        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch),
-                                sources.empty() ? from : sources[offset / rowsAtOnce], 2 * vectorElements,
+        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), from, 2 * vectorElements,
                                 NVVM::LoadCacheModifierKind::CG, bytes);
       };
       if (offset + rowsAtOnce <= rows)
@@ -74,20 +71,13 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
       else
         e.ifElse(e.isLess(current, e.i32(rows)), copyRow);
       if (sources.empty())
-        from = e.advance(from, element, step);
+        source = e.advance(source, element, step);
     }
   };
-  auto copyTile = [&] {
-    if (padded != columns || matrix.hasRowAddresses())
-      return copyRows(/*isWhole=*/false);
-    // Most tiles are whole. Their rows need no predicates.
-    Value isWhole = e.andi(e.isAtMost(begin, e.i32(0)), e.isAtMost(e.i32(rows), end));
-    e.ifElse(isWhole, [&] { copyRows(/*isWhole=*/true); }, [&] { copyRows(/*isWhole=*/false); });
-  };
   if (threadsPerRow * vectorElements == padded)
-    copyTile();
+    copyRows();
   else
-    e.ifElse(e.isLess(column, e.i32(padded)), copyTile);
+    e.ifElse(e.isLess(column, e.i32(padded)), copyRows);
 }
 
 /// Copies element by element, for any strides.
