@@ -78,8 +78,8 @@ def main():
     rows = [row for row in manifest["benchmark"] if options.only in row["name"]]
     if torch and not options.checks_only:
         deadline = start + 60 * options.minutes
-        wanted = options.peers.split(",")
-        for result in bench.run(torch, folder, rows, wanted, options.rounds, options.seconds, deadline, log):
+        requested = options.peers.split(",")
+        for result in bench.run(torch, folder, rows, requested, options.rounds, options.seconds, deadline, log):
             results.append(result)
             write()  # keeps the results if the run is stopped
     elif not options.checks_only:

@@ -27,7 +27,7 @@ def bytes_moved(row):
 class Row:
     """One problem with its contenders."""
 
-    def __init__(self, torch, folder, row, wanted):
+    def __init__(self, torch, folder, row, requested):
         self.torch, self.row, self.arguments = torch, row, None
         dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[row["dtype"]]
 
@@ -45,7 +45,7 @@ class Row:
             self.inputs += self.results + [torch.randn_like(q)]
             self.results = [torch.full_like(each, math.nan) for each in (q, k, v)]
             entry = "attend_gradient"
-        functions, self.missing = peers.make(torch, row, wanted, *self.inputs)
+        functions, self.missing = peers.make(torch, row, requested, *self.inputs)
         if row["page"]:
             functions["contiguous"] = self.call(contiguous, entry)
             self.arguments = [q, *self.in_pages()]
@@ -149,7 +149,7 @@ class Row:
         return begin.elapsed_time(end) / count
 
 
-def run(torch, folder, rows, wanted, rounds, seconds, deadline, log):
+def run(torch, folder, rows, requested, rounds, seconds, deadline, log):
     """Yields a dictionary of row, times, ratios and error for each row, until the deadline."""
     for number, row in enumerate(rows, 1):
         if time.monotonic() > deadline:
@@ -157,7 +157,7 @@ def run(torch, folder, rows, wanted, rounds, seconds, deadline, log):
             return
         start = f"[{number}/{len(rows)}] {row['name']}:"
         try:
-            measured = Row(torch, folder, row, wanted)
+            measured = Row(torch, folder, row, requested)
             error = measured.error()
             figures = measured.time(rounds, seconds)
         except RuntimeError as failure:

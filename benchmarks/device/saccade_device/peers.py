@@ -4,15 +4,15 @@
 NAMES = ("torch flash", "torch cudnn", "flex")
 
 
-def make(torch, row, wanted, q, k, v, output=None, lse=None, output_gradient=None):
-    """({name: function}, {name: reason why it is missing}) of the wanted peers; with `output_gradient`, their gradients."""
+def make(torch, row, requested, q, k, v, output=None, lse=None, output_gradient=None):
+    """({name: function}, {name: reason why it is missing}) of the requested peers; with `output_gradient`, their gradients."""
     functions, missing = {}, {}
     if output_gradient is not None:
         q, k, v = inputs = [each.detach().requires_grad_() for each in (q, k, v)]
     builds = dict(zip(NAMES, (lambda: sdpa(torch, row, q, k, v, "FLASH_ATTENTION"),
                               lambda: sdpa(torch, row, q, k, v, "CUDNN_ATTENTION"),
                               lambda: flex(torch, row, q, k, v))))
-    for name in wanted:
+    for name in requested:
         try:
             function = builds[name]()
             if output_gradient is not None:
