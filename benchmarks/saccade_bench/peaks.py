@@ -45,4 +45,8 @@ class Machine:
 
     def bandwidth(self, seconds=0.02):
         """Bytes per second of a sequential read."""
-        return self.library.read_bandwidth(self.threads, seconds, self.memory.ctypes.data, self.memory.size)
+        return self.bandwidth_of(self.memory.ctypes.data, self.memory.size, seconds)
+
+    def bandwidth_of(self, address, size, seconds):
+        """Bytes per second of a sequential read of memory at an address that is a multiple of 64."""
+        return self.library.read_bandwidth(self.threads, seconds, address, size)
