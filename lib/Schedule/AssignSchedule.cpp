@@ -40,12 +40,18 @@ attn::ScheduleAttr saccade::scheduleDerivative(MLIRContext *context) {
   return attn::ScheduleAttr::get(context, /*rows=*/96, /*cols=*/128, /*depth=*/0);
 }
 
-attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacentHeads) {
+/// A chunk of keys and values that several tasks read should stay in the L2 cache, in bytes.
+static constexpr int64_t chunkBytes = 1 << 20;
+
+attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacentHeads, int64_t bytesPerKey) {
   // With more than eight queries per head, packing the keys is cheaper than broadcasting queries from registers for
   // every key. A task of one row group is bound by reading its keys and values. Consecutive tasks read the same chunk
   // of all heads. If these are adjacent in memory, the prefetcher of the processor reads beyond the head of a task, and
-  // small chunks stay in L2 until the next task.
-  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, /*cols=*/hasAdjacentHeads ? 256 : 1024);
+  // small chunks stay in L2 until the next task. So do the chunks of long keys, which several groups of heads may read.
+  int64_t cols = hasAdjacentHeads ? 256 : 1024;
+  while (cols > 256 && cols * bytesPerKey > chunkBytes)
+    cols /= 2;
+  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, cols);
 }
 
 /// Whether the heads of a position are adjacent in memory, or in a page, which may have few positions.
@@ -86,7 +92,9 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
       int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
       op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, *cpu));
-      attn::SplitKVAttr splitKV = scheduleSplitKV(&getContext(), hasAdjacentHeads(op));
+      attn::SplitKVAttr splitKV =
+          scheduleSplitKV(&getContext(), hasAdjacentHeads(op),
+                          (depth + valueDepth) * getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() / 8);
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
       // The extent of ragged queries is the sum over all sequences.
       bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();

@@ -52,3 +52,12 @@ func.func @contractions_are_scheduled_too(%x: tensor<?x768xf32>, %w: tensor<768x
   %a = linalg.matmul ins(%x, %w : tensor<?x768xf32>, tensor<768x768xf32>) outs(%init : tensor<?x768xf32>) -> tensor<?x768xf32>
   return %a : tensor<?x768xf32>
 }
+
+// A chunk of long keys has fewer of them, so that it stays in the L2 cache for all groups of heads.
+// CHECK-LABEL: @long_keys
+func.func @long_keys(%q: tensor<?x16x?x576xf32>, %k: tensor<?x1x?x576xf32>, %v: tensor<?x1x?x512xf32>) -> tensor<?x16x?x512xf32> {
+  // CHECK: split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 256>
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
+      : (tensor<?x16x?x576xf32>, tensor<?x1x?x576xf32>, tensor<?x1x?x512xf32>) -> tensor<?x16x?x512xf32>
+  return %o : tensor<?x16x?x512xf32>
+}

@@ -22,8 +22,9 @@ attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t 
 /// Returns the tile sizes of gradients and tangents of attention: queries and keys.
 attn::ScheduleAttr scheduleDerivative(mlir::MLIRContext *context);
 
-/// Returns the split-KV schedule for CPUs and the maximum number of queries it applies to.
-attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context, bool hasAdjacentHeads);
+/// Returns the split-KV schedule for CPUs and the maximum number of queries it applies to. `bytesPerKey`: of a key and
+/// its value.
+attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context, bool hasAdjacentHeads, int64_t bytesPerKey);
 
 /// Returns the CPU tile sizes of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
