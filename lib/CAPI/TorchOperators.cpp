@@ -122,30 +122,32 @@ constexpr TorchType elementTypes[] = {
     {5, kDLFloat, 16}, {6, kDLFloat, 32}, {7, kDLFloat, 64}, {11, kDLBool, 8}, {15, kDLBfloat, 16},
 };
 
-/// The position of an argument on the stack of an operator, whose schemas are in attention_operator.py.
-enum Argument { Tensors, Program, Integers, Floats, Layout, Target, NumArguments };
+/// An argument of an operator, whose schemas are in attention_operator.py.
+enum Argument { Tensors, Program, Integers, Floats, Layout, Target, Caches };
 
 /// The arguments of a call. Owns the objects on the stack.
 class CallArguments {
 public:
-  CallArguments(StableValue *stack) : stack(stack) {}
+  /// `hasCaches`: whether the operator has a list of caches, the tensors that it updates, after that of tensors.
+  CallArguments(StableValue *stack, bool hasCaches) : stack(stack), hasCaches(hasCaches) {}
   CallArguments(const CallArguments &) = delete;
   CallArguments &operator=(const CallArguments &) = delete;
   ~CallArguments() {
-    forEach(Tensors, [&](StableValue item) { torch.aoti_torch_delete_tensor_object(object(item)); });
-    for (Argument list : {Tensors, Integers, Floats})
+    for (Argument list : {Tensors, Caches})
+      forEach(list, [&](StableValue item) { torch.aoti_torch_delete_tensor_object(object(item)); });
+    for (Argument list : {Tensors, Caches, Integers, Floats})
       if (Object items = this->items(list))
         torch.torch_delete_list(items);
-    delete reinterpret_cast<StableValue *>(stack[Integers]);
+    delete reinterpret_cast<StableValue *>(value(Integers));
     for (Argument string : {Program, Layout, Target})
-      torch.torch_delete_string(object(stack[string]));
+      torch.torch_delete_string(object(value(string)));
   }
 
   StringRef string(Argument index) const {
     const char *text = nullptr;
     size_t length = 0;
-    check(torch.torch_string_c_str(object(stack[index]), &text), "read a string");
-    check(torch.torch_string_length(object(stack[index]), &length), "read a string");
+    check(torch.torch_string_c_str(object(value(index)), &text), "read a string");
+    check(torch.torch_string_length(object(value(index)), &length), "read a string");
     return {text, length};
   }
   void forEach(Argument index, llvm::function_ref<void(StableValue)> body) const {
@@ -167,14 +169,20 @@ public:
 
 private:
   static Object object(StableValue value) { return reinterpret_cast<Object>(value); }
+  StableValue value(Argument index) const {
+    return stack[index == Caches ? 1 : index + (hasCaches && index != Tensors ? 1 : 0)];
+  }
   /// A list, or null for None. The integers are optional: null, or a pointer to the value, allocated by `new`.
   Object items(Argument index) const {
+    if (index == Caches && !hasCaches)
+      return nullptr;
     if (index != Integers)
-      return object(stack[index]);
-    const auto *value = reinterpret_cast<const StableValue *>(stack[index]);
-    return value ? object(*value) : nullptr;
+      return object(value(index));
+    const auto *list = reinterpret_cast<const StableValue *>(value(index));
+    return list ? object(*list) : nullptr;
   }
   StableValue *stack;
+  bool hasCaches;
 };
 
 DLTensor describe(Object tensor) {
@@ -362,22 +370,27 @@ static Object makeResult(const SaccadeEntry &entry, int index, const DLTensor &q
   return result;
 }
 
-/// The inputs of the program in its order: tensors and numbers, each in their order of the lists.
+/// The inputs of the program in its order: tensors, caches and numbers, each in their order of the lists.
 static void appendInputs(const SaccadeEntry &entry, const CallArguments &call, ArrayRef<StableValue> objects,
                          llvm::SmallVectorImpl<DLTensor> &tensors, llvm::SmallVectorImpl<SaccadeArgument> &arguments) {
+  SmallVector<StableValue, 4> caches = call.list(Caches);
   SmallVector<StableValue, 4> integers = call.list(Integers);
   SmallVector<StableValue, 4> floats = call.list(Floats);
-  if (objects.size() + integers.size() + floats.size() != static_cast<size_t>(entry.num_inputs))
-    fail("found " + llvm::Twine(objects.size()) + " tensors, " + llvm::Twine(integers.size()) + " integers and " +
+  size_t numTensors = objects.size() + caches.size();
+  if (numTensors + integers.size() + floats.size() != static_cast<size_t>(entry.num_inputs))
+    fail("found " + llvm::Twine(numTensors) + " tensors, " + llvm::Twine(integers.size()) + " integers and " +
          llvm::Twine(floats.size()) + " floats, the program has " + llvm::Twine(entry.num_inputs) + " arguments");
-  tensors.reserve(objects.size() + entry.num_results); // arguments refer to the elements
+  tensors.reserve(numTensors + entry.num_results); // arguments refer to the elements
   size_t tensor = 0;
+  size_t cache = 0;
   size_t integer = 0;
   size_t real = 0;
   for (const SaccadeValueType &type : ArrayRef(entry.values, entry.num_inputs)) {
     SaccadeArgument argument{SaccadeArgumentDLTensor, 0, {0}};
     bool isFloat = type.code == kDLFloat || type.code == kDLBfloat;
-    if (type.rank >= 0 && tensor < objects.size()) {
+    if (type.updated_by && cache < caches.size()) {
+      argument.value.pointer = &tensors.emplace_back(describe(reinterpret_cast<Object>(caches[cache++])));
+    } else if (type.rank >= 0 && !type.updated_by && tensor < objects.size()) {
       argument.value.pointer = &tensors.emplace_back(describe(reinterpret_cast<Object>(objects[tensor++])));
     } else if (type.rank < 0 && isFloat && real < floats.size()) {
       argument.kind = SaccadeArgumentFloat;
@@ -392,8 +405,8 @@ static void appendInputs(const SaccadeEntry &entry, const CallArguments &call, A
   }
 }
 
-static void run(StableValue *stack, uint64_t numOutputs, llvm::SmallVectorImpl<Object> &results) {
-  CallArguments call(stack);
+static void run(StableValue *stack, bool hasCaches, uint64_t numOutputs, llvm::SmallVectorImpl<Object> &results) {
+  CallArguments call(stack, hasCaches);
   SmallVector<StableValue, 4> objects = call.list(Tensors);
   if (objects.empty())
     fail("found no tensors");
@@ -409,7 +422,7 @@ static void run(StableValue *stack, uint64_t numOutputs, llvm::SmallVectorImpl<O
     fail("the program has " + llvm::Twine(entry.num_results) + " results, the operator " + llvm::Twine(numOutputs));
   StringRef layout = call.string(Layout);
   const SaccadeValueType &output = entry.values[entry.num_inputs];
-  if (query.ndim != output.rank || layout.size() != static_cast<size_t>(output.rank))
+  if (numOutputs && (query.ndim != output.rank || layout.size() != static_cast<size_t>(output.rank)))
     fail("q has " + llvm::Twine(query.ndim) + " dimensions, expected " + llvm::Twine(output.rank) + ": layout \"" +
          layout + "\"");
 
@@ -433,10 +446,11 @@ static void run(StableValue *stack, uint64_t numOutputs, llvm::SmallVectorImpl<O
     fail(saccade_entry_last_error());
 }
 
-static void attention(StableValue *stack, uint64_t, uint64_t numOutputs) {
+/// The kernel of all operators.
+template <bool hasCaches> static void attention(StableValue *stack, uint64_t, uint64_t numOutputs) {
   SmallVector<Object, 4> results;
   try {
-    run(stack, numOutputs, results);
+    run(stack, hasCaches, numOutputs, results);
   } catch (...) {
     for (Object result : results)
       torch.aoti_torch_delete_tensor_object(result);
@@ -478,10 +492,18 @@ SaccadeResult saccade_torch_register(SaccadeContext *context) {
     Object implementations = nullptr; // never deleted: that would remove the kernels
     if (torch.aoti_torch_library_init_impl("saccade", key, __FILE__, __LINE__, &implementations))
       return refuse(SACCADE_UNSUPPORTED, "PyTorch refuses the kernels of the operators");
+    auto implement = [&](const char *name, Kernel kernel) {
+      return torch.torch_library_impl(implementations, name, kernel, abiVersion)
+                 ? refuse(SACCADE_UNSUPPORTED, llvm::Twine("PyTorch refuses the kernel of saccade::") + name)
+                 : succeed();
+    };
     for (const char *name : {"attention", "attention.lse", "attention.max", "attention.lse_max", "attention_forward",
                              "attention_forward.lse", "attention_forward.max", "attention_forward.lse_max"})
-      if (torch.torch_library_impl(implementations, name, attention, abiVersion))
-        return refuse(SACCADE_UNSUPPORTED, llvm::Twine("PyTorch refuses the kernel of saccade::") + name);
+      if (SaccadeResult result = implement(name, attention<false>))
+        return result;
+    for (const char *name : {"attention_update", "attention_update.lse", "append"})
+      if (SaccadeResult result = implement(name, attention<true>))
+        return result;
   }
   plans().context = context;
   return succeed();

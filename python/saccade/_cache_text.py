@@ -1,6 +1,48 @@
-"""The part of a program that computes keys and values from a cache: from pages of a pool, and from int8 elements."""
+"""The parts of a program that write new keys and values into a cache, and that compute keys and values from it: from
+pages of a pool, and from int8 elements."""
 
 from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Append:
+    """New rows of caches, the same number for all caches. In text, caches are pairs of a name and a type."""
+
+    index: str  # the element type of lengths, "i32" or "i64"
+    count: bool = False  # whether the number of new rows of each sequence is given
+    ring: int | None = None  # the first positions that a ring keeps; None: the caches are no rings
+
+    def inputs(self, caches: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The new rows of each cache, the lengths before the call, and the numbers of new rows."""
+        rows = [(f"new_{name}", type) for name, type in caches]
+        return rows + [(name, f"tensor<?x{self.index}>") for name in ("at", "count")[: 1 + self.count]]
+
+    def text(self, caches: list[tuple[str, str]], layout: str, table_type: str | None) -> str:
+        """Ops that append the new rows of each cache %NAME, which makes %NAME_updated. Caches have the dimensions
+        `layout`, or are pools of pages of `table_type`."""
+        dims = f"[{','.join(layout)}]"
+        pages = f" pages(%page_table : {table_type})" if table_type else ""
+        count = f" count(%count : tensor<?x{self.index}>)" if self.count else ""
+        ring = "" if self.ring is None else f" ring<{self.ring}>"
+        return "".join(f"  %{name}_updated = attn.append %new_{name}{dims} to %{name}{dims}{pages} "
+                       f"at(%at : tensor<?x{self.index}>){count}{ring} : ({type}, {type}) -> {type}\n"
+                       for name, type in caches)
+
+    def program(self, caches: list[tuple[str, str]], layout: str, table_type: str | None) -> str:
+        """A module that only appends, with one function @append. Its inputs are the caches, `inputs`, and the page
+        table."""
+        inputs = [(name, f"{type} {{attn.updated_by = {i}}}") for i, (name, type) in enumerate(caches)]
+        inputs += self.inputs(caches) + ([("page_table", table_type)] if table_type else [])
+        types = ", ".join(type for _, type in caches)
+        return (f"func.func @append({', '.join(f'%{name}: {type}' for name, type in inputs)}) -> ({types}) {{\n"
+                f"{self.text(caches, layout, table_type)}"
+                f"  return {', '.join(f'%{name}_updated' for name, _ in caches)} : {types}\n}}\n")
+
+    def clauses(self) -> list[str]:
+        """The clauses of the attention over the caches: queries after the new rows are padding, too."""
+        return [f"q_len(%count : tensor<?x{self.index}>)"] if self.count else []
 
 
 def scale_type(kind: str, layout: str) -> str:

@@ -43,6 +43,7 @@ class Spec:
     weight: Region | None = None
     are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
     is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
+    append: _cache_text.Append | None = None  # k and v are caches, to which new rows are appended first
 
     @property
     def precision(self) -> str:
@@ -90,12 +91,21 @@ def program(spec: Spec) -> str:
     more += [("max", f"{rows}{spec.precision}"), ("argmax", f"{rows}i64")] if spec.max else []
     results += [(name, f"{type}>") for name, type in more]
     before, after, returned = "", "", [name for name, _ in results]
-    keys = ["k", "v"]
-    for i, (name, type) in enumerate(tensors[1:]) if spec.pages else ():
-        keys[i] = f"{name}_paged"
-        before += _cache_text.paged(keys[i], name, type, spec.key_layout, pages[0][1])
+    new: list[tuple[str, str]] = []
+    caches: list[tuple[str, str]] = []
+    keys, scale_names = ["k", "v"], [name for name, _ in scales]
+    if spec.append:
+        caches = tensors[1:] + [scale for scale, kind in zip(scales, spec.scales or ()) if kind == "position"]
+        new = spec.append.inputs(caches)
+        before += spec.append.text(caches, spec.key_layout, pages[0][1] if spec.pages else None)
+        updated = {name for name, _ in caches}
+        keys, scale_names = ([f"{name}_updated" if name in updated else name for name in names]
+                             for names in (keys, scale_names))
+    for i, (_, type) in enumerate(tensors[1:]) if spec.pages else ():
+        before += _cache_text.paged(f"{keys[i]}_paged", keys[i], type, spec.key_layout, pages[0][1])
+        keys[i] += "_paged"
     for i, ((name, type), kind) in enumerate(zip(tensors[1:], spec.scales or ())):
-        scale_name, stored = f"{name}_scale", keys[i]
+        scale_name, stored = scale_names[i], keys[i]
         if spec.pages and kind == "position":
             before += _cache_text.paged(f"{scale_name}_paged", scale_name, scales[i][1], spec.key_layout, pages[0][1])
             scale_name += "_paged"
@@ -106,6 +116,7 @@ def program(spec: Spec) -> str:
     read = captures + bounds
     if read:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
+    clauses += spec.append.clauses() if spec.append else []
     clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
     clauses += [f"{name}(%{name} : {type})" for name, type in offsets]
     clauses += ["at(%zero, %zero, %first_query, %first_key)"] if spec.is_part else []
@@ -115,7 +126,7 @@ def program(spec: Spec) -> str:
     clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
-    inputs = tensors + captures + scale + bounds + length + sink + offsets + pages + dropout + scales
+    inputs = tensors + new + captures + scale + bounds + length + sink + offsets + pages + dropout + scales
     if spec.is_part:
         before += "  %zero = arith.constant 0 : index\n"
         inputs += [("first_query", "index"), ("first_key", "index")]
@@ -125,11 +136,15 @@ def program(spec: Spec) -> str:
         before += "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
         inputs = [(name, type) if type.startswith("tensor") else (f"{name}_operand", f"tensor<{_stored(type)}>")
                   for name, type in inputs]
-    return (f"func.func @attention({', '.join(f'%{name}: {type}' for name, type in inputs)})\n"
-            f"    -> ({_types(results)}) {{\n{before}"
+    returned += [f"{name}_updated" for name, _ in caches]
+    number = {name: len(results) + i for i, (name, _) in enumerate(caches)}
+    declared = [f"%{name}: {type}" + (f" {{attn.updated_by = {number[name]}}}" if name in number else "")
+                for name, type in inputs]
+    return (f"func.func @attention({', '.join(declared)})\n"
+            f"    -> ({_types(results + caches)}) {{\n{before}"
             f"  {_names(results)} = attn.attention {joined}\n"
             f"    : ({_types(operands)}) -> ({_types(results)})\n{after}"
-            f"  return {', '.join(f'%{name}' for name in returned)} : {_types(results)}\n"
+            f"  return {', '.join(f'%{name}' for name in returned)} : {_types(results + caches)}\n"
             f"}}\n")
 
 

@@ -6,11 +6,10 @@ from typing import Any
 
 from saccade import _arrays, _merge, _operands
 from saccade._arrays import Array
-from saccade._opaque import opaque
+from saccade._opaque import call_untraced, is_compiling
 from saccade.module import compile
 
 
-@opaque
 def merge_state(out: Array, lse: Array, other_out: Array, other_lse: Array, *, layout: str = "bhsd") -> Any:
     """The attention over the keys of two calls of `saccade.attention` with `return_lse`, for the same queries.
 
@@ -35,7 +34,15 @@ def merge_state(out: Array, lse: Array, other_out: Array, other_lse: Array, *, l
         >>> prefix = saccade.attention(q, k[:, :, :n], v[:, :, :n], return_lse=True)
         >>> suffix = saccade.attention(q, k[:, :, n:], v[:, :, n:], return_lse=True, causal="bottom_right")
         >>> out, lse = saccade.merge_state(*prefix, *suffix)
+
+    Under torch.compile and torch.export, a merge of torch tensors is in the graph, as operators of PyTorch.
     """
+    if is_compiling():
+        if _arrays.are_torch(out, lse, other_out, other_lse):
+            from saccade.torch.traced_merge import merge  # imported late: it imports torch
+
+            return merge(out, lse, other_out, other_lse, layout)
+        return call_untraced(merge_state, "merge_state", out, lse, other_out, other_lse, layout=layout)
     axis = _operands.check_layout(layout, False)
     element = _operands.ELEMENTS.get(_operands.dtype_name(out))
     if element is None:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from saccade.torch.flex import flex_attention
     from saccade.torch.overrides import disable, enable, enabled, register_flash_impl
     from saccade.torch.sdpa import scaled_dot_product_attention
+    from saccade.torch.serving import append_kvcache, flash_attn_with_kvcache
 
 # Modules of the drop-in functions, which are imported when they are used.
 _LAZY = {"Differentiable": "compiled_gradients", "differentiable": "compiled_gradients", "disable": "overrides",
          "enable": "overrides", "enabled": "overrides", "register_flash_impl": "overrides", "flex_attention": "flex",
-         "scaled_dot_product_attention": "sdpa"}  # fmt: skip
+         "scaled_dot_product_attention": "sdpa", "append_kvcache": "serving",
+         "flash_attn_with_kvcache": "serving"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -42,11 +44,13 @@ __all__ = [
     "ExportError",
     "Program",
     "Weight",
+    "append_kvcache",
     "compile",
     "differentiable",
     "disable",
     "enable",
     "enabled",
+    "flash_attn_with_kvcache",
     "flex_attention",
     "load",
     "read",

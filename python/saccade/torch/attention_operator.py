@@ -5,6 +5,9 @@ or packaged by AOTInductor. The kernel compiles the text at its first call (lib/
 
 `saccade::attention_forward` has the same kernel and records no gradients. Graphs that AOTAutograd has separated into
 forward and backward contain it: a call of `saccade::attention` runs Python code first, to record gradients.
+
+`saccade::attention_update` and `saccade::append` update caches of keys and values in place (serving.py). Their programs
+have arguments that are updated by results, and the list `caches` has these in the order of the program.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from saccade._library import context, library, raise_error
 # No list of tensors is empty, and integers may be None: packages of AOTInductor turn empty lists of these into None.
 ARGUMENTS = ('Tensor[] tensors, str program, SymInt[]? integers=None, float[] floats=[], str layout="bhsd", '
              'str target="host"')
+_UPDATE = ARGUMENTS.replace("Tensor[] tensors,", "Tensor[] tensors, Tensor(a!)[] caches,")
 # Results by overload: the output, then the log-sum-exp, or the row maximum and its key, or all three.
 _RESULTS = {"": "Tensor", "lse": "(Tensor, Tensor)", "max": "(Tensor, Tensor, Tensor)",
             "lse_max": "(Tensor, Tensor, Tensor, Tensor)"}  # fmt: skip
@@ -69,6 +73,12 @@ def _register() -> None:
         torch.library.define(qualified, f"({ARGUMENTS}) -> {results}", tags=TAGS)
         fake = functools.partial(_fake_of, "lse" in name, "max" in name)
         torch.library.register_fake(qualified, fake)
+    updates: tuple[tuple[str, str, Any], ...] = (("attention_update", "Tensor", _fake_update),
+                                                 ("attention_update.lse", "(Tensor, Tensor)", _fake_update_lse),
+                                                 ("append", "()", _fake_append))  # fmt: skip
+    for name, results, compute in updates:
+        torch.library.define(f"saccade::{name}", f"({_UPDATE}) -> {results}", tags=TAGS)
+        torch.library.register_fake(f"saccade::{name}", compute)
     if error := library().saccade_torch_register(context()):
         raise_error(error)
 
@@ -76,6 +86,29 @@ def _register() -> None:
 def _fake_of(has_lse: bool, has_max: bool, tensors: Any, program: str, integers: Any = None, floats: Any = (),
              layout: str = "bhsd", target: str = "host") -> Any:
     return empty_results(tensors, layout, has_lse, has_max)
+
+
+def _fake_update(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (), layout: str = "bhsd",
+                 target: str = "host") -> torch.Tensor:
+    """The output; the first two caches are those of keys and values."""
+    q, axis = tensors[0], layout.index("d")
+    extent = caches[1].shape[axis]
+    if extent == q.shape[axis]:
+        return torch.empty_like(q)
+    return q.new_empty((*q.shape[:axis], extent, *q.shape[axis + 1 :]))
+
+
+def _fake_update_lse(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (),
+                     layout: str = "bhsd", target: str = "host") -> tuple[torch.Tensor, torch.Tensor]:
+    q = tensors[0]
+    precision = torch.float64 if q.dtype == torch.float64 else torch.float32
+    rows = [q.shape[layout.index(dimension)] for dimension in "bhs" if dimension in layout]
+    return _fake_update(tensors, caches, program, layout=layout), q.new_empty(rows, dtype=precision)
+
+
+def _fake_append(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (), layout: str = "bhsd",
+                 target: str = "host") -> None:
+    return None
 
 
 _register()

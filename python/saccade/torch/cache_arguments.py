@@ -1,0 +1,93 @@
+"""Arguments of the functions for caches (serving.py): their kinds, and the tensors and numbers that programs take.
+`name` is that of the function, for messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from saccade import _operands
+from saccade.torch import quantizing
+
+
+def element_of(name: str, q: torch.Tensor) -> str:
+    element = _operands.ELEMENTS.get(_operands.dtype_name(q))
+    if element is None:
+        raise TypeError(f"{name}: q or k has element type {_operands.dtype_name(q)}, expected "
+                        f"{', '.join(_operands.ELEMENTS)}")  # fmt: skip
+    return element
+
+
+def index_of(name: str, x: torch.Tensor) -> str:
+    if x.dtype == torch.int32:
+        return "i32"
+    if x.dtype == torch.int64:
+        return "i64"
+    raise TypeError(f"{name}: a tensor of lengths or pages has element type {x.dtype}, expected int32 or int64")
+
+
+def lengths_of(name: str, lengths: Any, like: torch.Tensor, is_needed: bool) -> Any:
+    """The lengths as a tensor [batch]."""
+    if isinstance(lengths, torch.Tensor):
+        return lengths.expand(like.shape[0]) if lengths.dim() == 0 else lengths
+    if lengths is None:
+        if is_needed:
+            raise TypeError(f"{name}: cache_seqlens is None, expected the tokens of each sequence in the cache")
+        return None
+    if isinstance(lengths, bool) or not isinstance(lengths, (int, torch.SymInt)):
+        raise TypeError(f"{name}: cache_seqlens is {lengths!r:.80}, expected an int or a tensor")
+    return torch.full((like.shape[0],), lengths, dtype=torch.int64, device=like.device)
+
+
+def count_of(name: str, count: torch.Tensor | None, at: torch.Tensor) -> Any:
+    if count is not None and count.dtype != at.dtype:
+        raise TypeError(f"{name}: seqlens_new has element type {count.dtype}, expected {at.dtype}, that of "
+                        "cache_seqlens")
+    return count
+
+
+def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, tuple[int, ...]] | None:
+    """The bounded sides and their distances, or None."""
+    if window_size == (-1, -1):
+        return None
+    if not causal and n > 1:
+        raise ValueError(f"{name}: window_size is {window_size} for {n} queries, expected causal=True")
+    sides, bounds = _operands.check_window(tuple(window_size), True)
+    return (sides, bounds) if sides else None
+
+
+def scales_of(name: str, k_scale: Any, v_scale: Any, like: torch.Tensor, layout: str) -> tuple[Any, list[Any]]:
+    """The kinds of the scales, and the scales as inputs of the program."""
+    if k_scale is None and v_scale is None:
+        return None, []
+    kinds, values = [], []
+    for what, x in (("k_scale", k_scale), ("v_scale", v_scale)):
+        if isinstance(x, torch.Tensor) and x.dim() == 3:
+            kinds.append("position")
+            values.append(x.unsqueeze(-1))
+        elif isinstance(x, torch.Tensor) and x.dim() == 1:
+            kinds.append("head")
+            values.append(x)
+        elif isinstance(x, (int, float)) and not isinstance(x, bool):
+            kinds.append("number")
+            values.append(float(x))
+        else:
+            raise TypeError(f"{name}: {what} is {x!r:.80}, expected a number, or a float32 tensor of 1 or 3 dimensions")
+    return tuple(kinds), values
+
+
+def new_rows(name: str, k: torch.Tensor, v: torch.Tensor, count: torch.Tensor | None, k_scale: Any, v_scale: Any,
+              layout: str) -> list[torch.Tensor]:
+    """The rows to append, quantized if there are scales, and those of the scales of positions."""
+    if k_scale is None and v_scale is None:
+        return [k, v]
+    rows, scales = [], []
+    for what, x, scale in (("k", k, k_scale), ("v", v, v_scale)):
+        if isinstance(scale, torch.Tensor) and scale.dim() == 3:
+            quantized, own = quantizing.quantize_rows(name, what, x, count, None, layout)
+            scales.append(own)
+        else:
+            quantized, _ = quantizing.quantize_rows(name, what, x, count, scale, layout)
+        rows.append(quantized)
+    return rows + scales

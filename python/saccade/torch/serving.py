@@ -1,0 +1,203 @@
+"""Caches of keys and values for serving: functions that append to a cache in place and attend to it.
+
+A call is one compiled program, which checks all lengths and pages, writes the new rows, and attends
+(docs/guides/decoding.md). Under torch.compile and torch.export it is one operator, `saccade::attention_update`.
+Programs do not depend on lengths.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from saccade.attention import attention
+from saccade.merging import merge_state
+from saccade.torch import cache_arguments as arguments
+from saccade.torch.cache_programs import call
+
+_LAYOUTS = ("bshd", "bhsd")
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor | None = None,
+    v: torch.Tensor | None = None,
+    *,
+    cache_seqlens: int | torch.Tensor | None = None,
+    seqlens_new: torch.Tensor | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    page_table: torch.Tensor | None = None,
+    k_scale: float | torch.Tensor | None = None,
+    v_scale: float | torch.Tensor | None = None,
+    ring: int | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    return_softmax_lse: bool = False,
+    layout: str = "bshd",
+) -> Any:
+    """Appends new keys and values to a cache in place, and attends to the cache, as FlashAttention's function of this
+    name.
+
+    Args:
+        q: queries [batch, n, heads, head_dim] of float64, float32, float16 or bfloat16.
+        k_cache: [batch, capacity, KV heads, head_dim], or with `page_table` the pool [pages, page size, KV heads,
+            head_dim], of q's type, or of int8 with scales. Any strides.
+        v_cache: the same for values, whose head_dim may differ.
+        k, v: the new rows [batch, n, KV heads, head_dim], of q's type. None attends to the cache as it is.
+        cache_seqlens: the tokens of each sequence in the cache before the call: an int, or an int32 or int64 tensor
+            [batch]. It is not updated. None is the whole cache, without k and v.
+        seqlens_new: [batch], of the type of `cache_seqlens`: the new tokens of each sequence, at most n. Queries and
+            rows from there on are padding: their output is 0. All n by default.
+        cache_batch_idx: [batch], the row of the cache of each sequence, if it has rows for other sequences too.
+        page_table: [batch, entries], int32 or int64: position i of sequence b is in page page_table[b, i // page size].
+            FlashAttention 2 calls it block_table.
+        k_scale, v_scale: of caches of int8. New rows are quantized. Scales of each position and head, [batch, capacity,
+            KV heads] or [pages, page size, KV heads], are computed from the new rows, and updated in place. A number,
+            or scales of each head [KV heads], are used as they are.
+        ring: the cache is a ring, which keeps the first `ring` positions of a sequence (attention sinks) and the last
+            of the others. It is never full. A query attends to the first `ring` positions and to the last
+            capacity - ring up to its own.
+        softmax_scale: the factor of q k^T; 1/sqrt(head_dim) by default.
+        causal: the last new query attends to all tokens, each one before to one token less.
+        window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open.
+        return_softmax_lse: also returns the log-sum-exp of the scores, [batch, heads, n], float32.
+        layout: "bshd", or "bhsd" for tensors [batch, heads, n, head_dim].
+
+    Returns:
+        The output [batch, n, heads, head_dim of v], or (output, log-sum-exp).
+
+    Raises:
+        TypeError: an argument of another kind or element type.
+        ValueError: other extents; a full cache or page table; a page that is not in the pool, or that two sequences
+            write; new rows to quantize that are not finite; a scale that is not finite. The message names sequence and
+            page. The cache does not change. On a GPU lengths and pages are clamped instead. In functions that
+            torch.compile compiles it is a RuntimeError.
+
+    There are no gradients. Rotary positions are not applied.
+
+    Example:
+        >>> lengths = torch.tensor([100, 7], dtype=torch.int32)
+        >>> out = saccade.torch.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=lengths, causal=True)
+        >>> lengths += 1
+    """
+    name = "flash_attn_with_kvcache"
+    if layout not in _LAYOUTS:
+        raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
+    if (k is None) != (v is None):
+        raise TypeError(f"{name}: one of k and v is None, expected both or neither")
+    if ring is not None and page_table is not None:
+        raise ValueError(f"{name}: ring and page_table are given, expected one of them")
+    axis, n = layout.index("s"), q.shape[layout.index("s")]
+    if cache_batch_idx is not None:
+        if page_table is not None or ring is not None:
+            raise ValueError(f"{name}: cache_batch_idx is given, expected None with page_table or ring")
+        page_table = cache_batch_idx.unsqueeze(1)  # a row of the cache is one page
+    at = arguments.lengths_of(name, cache_seqlens, q, k is not None)
+    window = arguments.window_of(name, window_size, causal, n)
+    if ring is not None and k is not None and n > 1:
+        if window is not None or not causal:
+            raise ValueError(f"{name}: with a ring and {n} queries, expected causal=True without window_size")
+        return _attend_to_ring(name, q, k_cache, v_cache, k, v, at, seqlens_new, k_scale, v_scale, ring, softmax_scale,
+                               return_softmax_lse, layout)  # fmt: skip
+    if ring is not None and window is not None:
+        raise ValueError(f"{name}: ring and window_size are given, expected one of them")
+    append = None
+    if k is not None:
+        count = arguments.count_of(name, seqlens_new, at)
+        end = at + (n if count is None else count)
+        if ring is not None:
+            end = end.clamp(max=k_cache.shape[axis])
+        new = arguments.new_rows(name, k, v, count, k_scale, v_scale, layout)
+        append = arguments.index_of(name, at), count is not None, ring
+        new += [at] if count is None else [at, count]
+    else:
+        if seqlens_new is not None:
+            raise TypeError(f"{name}: seqlens_new is given, expected None without k and v")
+        new, end = [], at
+        if ring is not None and end is not None:
+            end = end.clamp(max=k_cache.shape[axis])
+    kinds, scales = arguments.scales_of(name, k_scale, v_scale, q, layout)
+    if ring is not None:
+        causal = False  # the order of rows is not that of positions
+    numbers = ([] if softmax_scale is None else [float(softmax_scale)]) + ([] if window is None else list(window[1]))
+    inputs = [*new, *numbers, *([] if end is None else [end]), *([] if page_table is None else [page_table])]
+    spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), layout,
+            "bottom_right" if (causal and n != 1) or window else None, window[0] if window else "",
+            softmax_scale is not None, None if end is None else arguments.index_of(name, end),
+            None if page_table is None else arguments.index_of(name, page_table), kinds, return_softmax_lse, append)
+    return call(name, spec, [q], [k_cache, v_cache], inputs, scales, k is not None)
+
+
+def append_kvcache(
+    k: torch.Tensor,
+    v: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    cache_seqlens: int | torch.Tensor,
+    *,
+    seqlens_new: torch.Tensor | None = None,
+    page_table: torch.Tensor | None = None,
+    k_scale: float | torch.Tensor | None = None,
+    v_scale: float | torch.Tensor | None = None,
+    ring: int | None = None,
+    layout: str = "bshd",
+) -> None:
+    """Appends new keys and values to a cache in place. The arguments are those of `flash_attn_with_kvcache`, and so are
+    the exceptions."""
+    name = "append_kvcache"
+    if layout not in _LAYOUTS:
+        raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
+    at = arguments.lengths_of(name, cache_seqlens, k, True)
+    count = arguments.count_of(name, seqlens_new, at)
+    new = arguments.new_rows(name, k, v, count, k_scale, v_scale, layout)
+    kinds, scales = arguments.scales_of(name, k_scale, v_scale, k, layout)
+    scales = [scale for scale, kind in zip(scales, kinds or ()) if kind == "position"]
+    element = "i8" if kinds else arguments.element_of(name, k)
+    spec = (element, operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
+            None if page_table is None else arguments.index_of(name, page_table), kinds,
+            (arguments.index_of(name, at), count is not None, ring))
+    inputs = [*new, at, *([] if count is None else [count]), *([] if page_table is None else [page_table])]
+    call(name, spec, [], [k_cache, v_cache], inputs, scales, True)
+
+
+# --- rings ------------------------------------------------------------------------------------------------------------
+
+
+def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: torch.Tensor,
+                    v: torch.Tensor, at: torch.Tensor, seqlens_new: torch.Tensor | None, k_scale: Any, v_scale: Any,
+                    ring: int, scale: float | None, return_lse: bool, layout: str) -> Any:
+    """Several queries of each sequence: new rows overwrite rows of a ring that the first of the queries attend to. So
+    these attend to the ring and to the new rows apart, and the results are merged before the rows are written."""
+    rows, n = k_cache.shape[layout.index("s")], q.shape[layout.index("s")]
+    if not 0 <= ring < rows:
+        raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {rows} rows of the cache")
+    span = rows - ring
+    start = at.long()
+    count = torch.full_like(start, n) if seqlens_new is None else arguments.count_of(name, seqlens_new, at).long()
+
+    def in_ring(b: Any, h: Any, i: Any, j: Any) -> Any:
+        last = start[b] - 1
+        position = last - (last - j) % span  # of row j, unless it is one of the first
+        is_first = (j < ring) & (j <= last)
+        return (i < count[b]) & (is_first | ((j >= ring) & (position >= ring) & (position > last + 1 + i - span)))
+
+    def among_new(b: Any, h: Any, i: Any, j: Any) -> Any:
+        is_first = start[b] + j < ring
+        return (i < count[b]) & (j <= i) & (is_first | (j > i - span))
+
+    options: dict[str, Any] = {"scale": scale, "return_lse": True, "layout": layout}
+    scales = {} if k_scale is None and v_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
+    old = attention(q, k_cache, v_cache, mask=in_ring, kv_len=start.clamp(max=rows), **scales, **options)
+    new = attention(q, k, v, mask=among_new, kv_len=count, **options)
+    append_kvcache(k, v, k_cache, v_cache, at, seqlens_new=seqlens_new, k_scale=k_scale, v_scale=v_scale, ring=ring,
+                   layout=layout)
+    merged = merge_state(*old, *new, layout=layout)
+    return merged if return_lse else merged[0]
+
+
+__all__ = ["append_kvcache", "flash_attn_with_kvcache"]

@@ -1,0 +1,398 @@
+"""saccade.torch.flash_attn_with_kvcache and append_kvcache: caches that are updated in place."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch._dynamo.testing import CompileCounterWithBackend
+
+import saccade
+import saccade.torch
+from saccade.torch import append_kvcache, flash_attn_with_kvcache
+
+HEADS, KV_HEADS, DEPTH, DEPTH_V = 4, 2, 16, 24
+
+
+def lengths(*values, dtype=torch.int32):
+    return torch.tensor(values, dtype=dtype)
+
+
+def drawn(random, *shape):
+    return torch.randn(shape, generator=random)
+
+
+def attend(q, k, v, visible):
+    """Attention of one sequence in float64: q [n, heads, depth], k and v [keys, KV heads, depth], visible [n, keys]."""
+    k, v = (x.double().repeat_interleave(HEADS // KV_HEADS, 1) for x in (k, v))
+    scores = torch.einsum("ihd,jhd->hij", q.double(), k) * q.shape[-1] ** -0.5
+    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
+    return torch.einsum("hij,jhd->ihd", weights, v), scores.masked_fill(~visible, -torch.inf).logsumexp(-1)
+
+
+class Sequences:
+    """What the caches of a batch must contain, and random new rows."""
+
+    def __init__(self, seed, batch):
+        self.random = torch.Generator().manual_seed(seed)
+        self.k = [torch.zeros(0, KV_HEADS, DEPTH) for _ in range(batch)]
+        self.v = [torch.zeros(0, KV_HEADS, DEPTH_V) for _ in range(batch)]
+
+    @property
+    def length(self):
+        return lengths(*(len(x) for x in self.k))
+
+    def draw(self, count):
+        n, batch = max(count), len(self.k)
+        rows = [drawn(self.random, batch, n, heads, depth)
+                for heads, depth in ((HEADS, DEPTH), (KV_HEADS, DEPTH), (KV_HEADS, DEPTH_V))]
+        for b, own in enumerate(count):  # padding is not read
+            for x in rows:
+                x[b, own:] = torch.nan
+        return rows
+
+    def extend(self, k, v, count):
+        self.k = [torch.cat([old, new[:n]]) for old, new, n in zip(self.k, k, count)]
+        self.v = [torch.cat([old, new[:n]]) for old, new, n in zip(self.v, v, count)]
+
+    def check(self, q, count, out, lse=None, visible=lambda i, j: j <= i, atol=2e-6):
+        for b, n in enumerate(count):
+            keys = len(self.k[b])
+            i, j = torch.arange(keys - n, keys)[:, None], torch.arange(keys)
+            expected, expected_lse = attend(q[b, :n], self.k[b], self.v[b], visible(i, j))
+            torch.testing.assert_close(out[b, :n].double(), expected, atol=atol, rtol=0)
+            assert (out[b, n:] == 0).all()
+            if lse is not None:
+                torch.testing.assert_close(lse[b, :, :n].double(), expected_lse, atol=max(atol, 1e-5), rtol=0)
+
+
+STEPS = [(37, 5, 0), (1, 1, 1), (9, 1, 30), (1, 1, 1), (1, 0, 2)]  # new rows of each sequence
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+def test_prefill_chunks_and_decoding_of_a_contiguous_cache(layout, index):
+    def arranged(x):
+        return x.transpose(1, 2) if layout == "bhsd" else x
+
+    sequences = Sequences(1, 3)
+    k_cache, v_cache = (torch.full((3, 64, KV_HEADS, depth), 7.0) for depth in (DEPTH, DEPTH_V))
+    for count in STEPS:
+        q, k, v = sequences.draw(count)
+        out, lse = flash_attn_with_kvcache(
+            arranged(q), arranged(k_cache), arranged(v_cache), arranged(k), arranged(v), causal=True, layout=layout,
+            cache_seqlens=sequences.length.to(index), seqlens_new=lengths(*count, dtype=index), return_softmax_lse=True)
+        sequences.extend(k, v, count)
+        sequences.check(q, count, arranged(out), lse)
+    for b, own in enumerate(sequences.k):
+        assert torch.equal(k_cache[b, : len(own)], own) and (k_cache[b, len(own):] == 7).all()
+        assert torch.equal(v_cache[b, : len(own)], sequences.v[b]) and (v_cache[b, len(own):] == 7).all()
+
+
+def test_pages_windows_and_scale():
+    sequences = Sequences(2, 3)
+    table = lengths(*torch.randperm(30).tolist())[:24].view(3, 8)
+    k_pool, v_pool = (torch.zeros(30, 8, KV_HEADS, depth) for depth in (DEPTH, DEPTH_V))
+    for count in STEPS:
+        q, k, v = sequences.draw(count)
+        out = flash_attn_with_kvcache(q * 2, k_pool, v_pool, k, v, cache_seqlens=sequences.length, page_table=table,
+                                      seqlens_new=lengths(*count), causal=True, window_size=(11, 0),
+                                      softmax_scale=DEPTH**-0.5 / 2)
+        sequences.extend(k, v, count)
+        sequences.check(q, count, out, visible=lambda i, j: (j <= i) & (j >= i - 11))
+
+
+def test_rows_of_a_larger_cache():
+    sequences = Sequences(3, 2)
+    k_cache, v_cache = (torch.zeros(5, 20, KV_HEADS, depth) for depth in (DEPTH, DEPTH_V))
+    for count in ((7, 7), (1, 1)):
+        q, k, v = sequences.draw(count)
+        out = flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=sequences.length, causal=True,
+                                      cache_batch_idx=lengths(4, 1))
+        sequences.extend(k, v, count)
+        sequences.check(q, count, out)
+    assert torch.equal(k_cache[4, :8], sequences.k[0]) and torch.equal(k_cache[1, :8], sequences.k[1])
+    assert (k_cache[[0, 2, 3]] == 0).all()
+
+
+def test_an_append_and_a_cache_as_it_is():
+    sequences = Sequences(4, 3)
+    caches = [torch.zeros(3, 64, KV_HEADS, depth) for depth in (DEPTH, DEPTH_V)]
+    pools, table = [x.reshape(24, 8, KV_HEADS, -1).clone() for x in caches], lengths(*range(24)).view(3, 8)
+    for count in STEPS:
+        q, k, v = sequences.draw(count)
+        append_kvcache(k, v, *caches, sequences.length, seqlens_new=lengths(*count))
+        append_kvcache(k, v, *pools, sequences.length, seqlens_new=lengths(*count), page_table=table)
+        sequences.extend(k, v, count)
+    assert all(torch.equal(pool.view_as(cache), cache) for pool, cache in zip(pools, caches))
+    q = drawn(sequences.random, 3, 1, HEADS, DEPTH)
+    sequences.check(q, (1, 1, 1), flash_attn_with_kvcache(q, *caches, cache_seqlens=sequences.length))
+    out, lse = flash_attn_with_kvcache(q, *pools, cache_seqlens=sequences.length, page_table=table,
+                                       return_softmax_lse=True)
+    sequences.check(q, (1, 1, 1), out, lse)
+    whole = flash_attn_with_kvcache(q, caches[0][:, :30], caches[1][:, :30])
+    torch.testing.assert_close(whole, flash_attn_with_kvcache(q, *caches, cache_seqlens=30))
+
+
+@pytest.mark.parametrize("pinned", [0, 3])
+@pytest.mark.parametrize("steps", [STEPS, [(50, 1, 9), (1, 2, 40), (3, 3, 3)] + [(1, 1, 1)] * 40])
+def test_rings_keep_the_first_and_the_last_positions(pinned, steps):
+    sequences, rows = Sequences(5, 3), 20
+    span = rows - pinned
+    k_cache, v_cache = (torch.full((3, rows, KV_HEADS, depth), torch.nan) for depth in (DEPTH, DEPTH_V))
+    for count in steps:
+        q, k, v = sequences.draw(count)
+        out, lse = flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=sequences.length, causal=True,
+                                           seqlens_new=lengths(*count), ring=pinned, return_softmax_lse=True)
+        sequences.extend(k, v, count)
+        sequences.check(q, count, out, lse, lambda i, j: (j <= i) & ((j > i - span) | (j < pinned)))
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_quantized_caches_with_scales_of_positions(is_paged):
+    sequences = Sequences(6, 3)
+    shape, options = ((30, 8), {"page_table": lengths(*range(24)).view(3, 8)}) if is_paged else ((3, 64), {})
+    k8, v8 = (torch.zeros(*shape, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V))
+    k_scale, v_scale = torch.ones(2, *shape, KV_HEADS)
+    for count in STEPS:
+        q, k, v = sequences.draw(count)
+        out = flash_attn_with_kvcache(q, k8, v8, k, v, cache_seqlens=sequences.length, seqlens_new=lengths(*count),
+                                      causal=True, k_scale=k_scale, v_scale=v_scale, **options)
+        rounded = []
+        for x in (k, v):
+            scale = x.abs().amax(-1, keepdim=True) / 127
+            rounded.append((x / scale).round() * scale)
+        sequences.extend(*rounded, count)
+        sequences.check(q, count, out, atol=3e-6)
+
+
+def test_quantized_caches_with_given_scales():
+    sequences = Sequences(7, 2)
+    k8, v8 = (torch.zeros(2, 64, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V))
+    k_scale = torch.tensor([0.03, 0.04])
+    for count in ((9, 9), (1, 1)):
+        q, k, v = sequences.draw(count)
+        out = flash_attn_with_kvcache(q, k8, v8, k, v, cache_seqlens=sequences.length, causal=True, k_scale=k_scale,
+                                      v_scale=0.05)
+        scale = k_scale[:, None]
+        sequences.extend((k / scale).round().clamp(-127, 127) * scale, (v / 0.05).round() * 0.05, count)
+        sequences.check(q, count, out, atol=3e-6)
+
+
+# --- torch.compile ----------------------------------------------------------------------------------------------------
+
+
+class Layer(torch.nn.Module):
+    """Attention with its cache as arguments."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+        torch.manual_seed(0)
+        self.project = torch.nn.Linear(32, (HEADS + 2 * KV_HEADS) * DEPTH)
+
+    def forward(self, x, k_cache, v_cache, at, **tensors):
+        q, k, v = self.project(x).unflatten(-1, (-1, DEPTH)).split([HEADS, KV_HEADS, KV_HEADS], 2)
+        out = flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=at, causal=True, **self.options, **tensors)
+        return out.flatten(2) + 1
+
+
+CACHES = {
+    "contiguous": ({}, lambda: [torch.zeros(2, 40, KV_HEADS, DEPTH) for _ in "kv"], {}),
+    "pages": ({}, lambda: [torch.zeros(12, 8, KV_HEADS, DEPTH) for _ in "kv"],
+              {"page_table": torch.arange(10, dtype=torch.int32).view(2, 5)}),
+    "ring": ({"ring": 2}, lambda: [torch.zeros(2, 12, KV_HEADS, DEPTH) for _ in "kv"], {}),
+}
+
+
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_compiled_once_for_all_steps(kind, backend, mode):
+    options, make, tensors = CACHES[kind]
+    if backend == "inductor" and (mode is torch.inference_mode or kind == "ring"):
+        pytest.skip("slow, and differs from aot_eager only in what is around the operator")
+    layer = Layer(**options)
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend(backend)
+    compiled = torch.compile(layer, backend=counter, fullgraph=True, dynamic=False)
+    eager_caches, caches = make(), make()
+    addresses = [x.data_ptr() for x in caches]
+    with mode():
+        at = torch.zeros(2, dtype=torch.int32)
+        for step in range(14):
+            x = torch.randn(2, 1, 32)
+            if step == 2:
+                before = saccade.cache_info().compilations
+            expected = layer(x, *eager_caches, at, **tensors)
+            torch.testing.assert_close(compiled(x, *caches, at, **tensors), expected)
+            at = at + torch.tensor([1, 2], dtype=torch.int32) * (step % 2)
+    assert counter.frame_count == 1
+    assert saccade.cache_info().compilations == before
+    assert [x.data_ptr() for x in caches] == addresses
+    for x, expected in zip(caches, eager_caches):
+        torch.testing.assert_close(x, expected)
+
+
+def test_inductor_does_not_copy_caches():
+    from torch._inductor.utils import run_and_get_code
+
+    layer, caches = Layer(), [torch.zeros(2, 1000, KV_HEADS, DEPTH) for _ in "kv"]
+    torch._dynamo.reset()
+    with torch.no_grad():
+        _, (code,) = run_and_get_code(torch.compile(layer, dynamic=False), torch.randn(2, 1, 32), *caches,
+                                      torch.zeros(2, dtype=torch.int32))
+    assert "torch.ops.saccade.attention_update.default" in code
+    allocated = re.findall(r"empty_strided_cpu\w*\(\((.*?)\)", code)
+    assert allocated and not any("1000" in shape for shape in allocated)
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_chunks_of_any_length_are_one_graph(kind):
+    options, make, tensors = CACHES[kind]
+    layer = Layer(**options)
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(layer, backend=counter, fullgraph=True)
+    eager_caches, caches = make(), make()
+    with torch.no_grad():
+        at = torch.zeros(2, dtype=torch.int64)
+        for n in (3, 7, 5, 9):
+            x = torch.randn(2, n, 32)
+            torch._dynamo.mark_dynamic(x, 1)
+            torch.testing.assert_close(compiled(x, *caches, at, **tensors), layer(x, *eager_caches, at, **tensors))
+            at = at + n
+    assert counter.frame_count == 1
+    for x, expected in zip(caches, eager_caches):
+        torch.testing.assert_close(x, expected)
+
+
+def test_quantized_caches_are_compiled():
+    layer = Layer()
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=False)
+
+    def make():
+        return [*(torch.zeros(2, 40, KV_HEADS, DEPTH, dtype=torch.int8) for _ in "kv"), *torch.ones(2, 2, 40, KV_HEADS)]
+
+    eager_caches, caches = make(), make()
+    with torch.no_grad():
+        for step in range(3):
+            x, at = torch.randn(2, 1, 32), lengths(step, step)
+            results = [f(x, *own[:2], at, k_scale=own[2], v_scale=own[3])
+                       for f, own in ((compiled, caches), (layer, eager_caches))]
+            torch.testing.assert_close(*results)
+        for cache, expected in zip(caches, eager_caches):
+            torch.testing.assert_close(cache, expected)
+        with pytest.raises(ValueError, match="the scale of k is nan in row 0, expected a finite number, in sequence 0"):
+            compiled(x * torch.nan, *caches[:2], at, k_scale=caches[2], v_scale=caches[3])
+        for x, expected in zip(caches, eager_caches):
+            torch.testing.assert_close(x, expected)
+
+
+def test_merged_prefix_in_a_graph():
+    torch._dynamo.reset()
+    q, k, v = torch.randn(3, 2, 4, 9, 16)
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def cascade(q, k, v):
+        parts = [saccade.attention(q, k[:, :, own], v[:, :, own], return_lse=True) for own in (slice(4), slice(4, None))]
+        return saccade.merge_state(*parts[0], *parts[1])
+
+    expected = saccade.attention(q, k, v, return_lse=True)
+    for x, y in zip(cascade(q, k, v), expected):
+        torch.testing.assert_close(x, y)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+TABLE = lengths(7, 3, 5, 2, 1, 0).view(2, 3)
+ERRORS = {
+    "full cache": ({"cache_seqlens": lengths(3, 24)}, "cache is full: end of the new rows: found 26, expected at most 24, in "
+                   "sequence 1"),
+    "full table": ({"cache_seqlens": lengths(22, 23), "page_table": TABLE}, "page table is full: end of the new rows: found "
+                   "25, expected at most 24, in sequence 1"),
+    "no page": ({"cache_seqlens": lengths(7, 15), "page_table": lengths(0, 9, 2, 5, 3, -1).view(2, 3)}, "has a page that is "
+                "not in the pool: found 9, expected 0 or more and less than 8, in sequence 0"),
+    "no page to read": ({"cache_seqlens": lengths(7, 15), "page_table": lengths(0, 1, 2, -3, 3, 4).view(2, 3)}, "has a page "
+                        "that is not in the pool: found -3, expected 0 or more and less than 8, in sequence 1"),
+    "two writers": ({"cache_seqlens": lengths(7, 15), "page_table": lengths(0, 5, 2, 3, 5, 4).view(2, 3)},
+                    "writes to a page twice: found 5, expected a page other than those of sequence 0, in sequence 1"),
+    "negative": ({"cache_seqlens": lengths(3, -1)}, "position of the first new row is negative: found -1, expected at least "
+                 "0, in sequence 1"),
+    "too many": ({"seqlens_new": lengths(3, 2)}, "count exceeds the new rows: found 3, expected at most 2, in sequence 0"),
+    "batch": ({"cache_seqlens": lengths(3, 3, 3)}, "at has another batch size than cache: found 3, expected 2"),
+}
+
+
+@pytest.mark.parametrize("is_attending", [False, True])
+@pytest.mark.parametrize("case", ERRORS)
+def test_invalid_calls_do_not_change_the_cache(case, is_attending):
+    options, message = ERRORS[case]
+    shape = (8, 8) if "page_table" in options else (2, 24)
+    random = torch.Generator().manual_seed(0)
+    caches = [drawn(random, *shape, KV_HEADS, DEPTH) for _ in "kv"]
+    before = [x.clone() for x in caches]
+    q, k, v = (drawn(random, 2, 2, heads, DEPTH) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    options = {"cache_seqlens": lengths(0, 0), **options}
+    if case == "no page to read" and not is_attending:
+        pytest.skip("an append does not read the page")
+    call = functools.partial(append_kvcache, k, v, *caches)
+    if is_attending:
+        call = functools.partial(flash_attn_with_kvcache, q, *caches, k, v, causal=True)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call(**options)
+    assert all(torch.equal(x, y) for x, y in zip(caches, before))
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"row": torch.nan}, "the scale of v is nan in row 1, expected a finite number, in sequence 1"),
+    ({"row": torch.inf}, "the scale of v is inf in row 1, expected a finite number, in sequence 1"),
+    ({"k_scale": torch.tensor([0.1, torch.nan])}, "k_scale of head 1 is nan, expected a positive number"),
+    ({"v_scale": 0.0}, "v_scale is 0.0, expected a positive number"),
+])
+def test_scales_that_are_not_finite_are_refused(change, message):
+    k, v, q = torch.randn(2, 2, KV_HEADS, DEPTH), torch.randn(2, 2, KV_HEADS, DEPTH), torch.randn(2, 2, HEADS, DEPTH)
+    caches = [torch.ones(2, 24, KV_HEADS, DEPTH, dtype=torch.int8) for _ in "kv"]
+    scales = {"k_scale": torch.ones(2, 24, KV_HEADS), "v_scale": torch.ones(2, 24, KV_HEADS)}
+    change = dict(change)
+    if "row" in change:
+        v[1, 1, 0, 3] = change.pop("row")
+    scales |= change
+    with pytest.raises(ValueError, match=message):
+        flash_attn_with_kvcache(q, *caches, k, v, cache_seqlens=3, **scales)
+    assert all((x == 1).all() for x in caches)
+
+
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"cache_seqlens": None}, TypeError, "cache_seqlens is None"),
+    ({"cache_seqlens": 1.5}, TypeError, "cache_seqlens is 1.5, expected an int or a tensor"),
+    ({"v": None}, TypeError, "one of k and v is None"),
+    ({"layout": "sd"}, ValueError, "layout is 'sd', expected 'bshd' or 'bhsd'"),
+    ({"window_size": (3, 0), "causal": False}, ValueError, "expected causal=True"),
+    ({"seqlens_new": lengths(1, 1)}, TypeError, "seqlens_new has element type torch.int32, expected torch.int64"),
+    ({"ring": 24}, ValueError, "ring is 24, expected 0 or more and less than the 24 rows of the cache"),
+    ({"k_scale": 1.0}, TypeError, "v_scale is None"),
+])
+def test_arguments_that_do_not_fit(options, error, message):
+    q, (k, v) = torch.randn(2, 2, HEADS, DEPTH), torch.randn(2, 2, 2, KV_HEADS, DEPTH)
+    caches = [torch.zeros(2, 24, KV_HEADS, DEPTH) for _ in "kv"]
+    given = {"k": k, "v": v, "cache_seqlens": 0, "causal": True, **options}
+    with pytest.raises(error, match=message):
+        flash_attn_with_kvcache(q, *caches, **given)
+    assert all((x == 0).all() for x in caches)
+
+
+def test_lengths_do_not_compile_anew():
+    torch.manual_seed(0)
+    saccade.cache_clear()
+    for batch, capacity, n, pages in ((1, 9, 1, 0), (3, 40, 1, 0), (2, 64, 1, 0)):
+        caches = [torch.zeros(batch, capacity, KV_HEADS, DEPTH) for _ in "kv"]
+        q, (k, v) = torch.randn(batch, n, HEADS, DEPTH), torch.randn(2, batch, n, KV_HEADS, DEPTH)
+        for at in range(4):
+            flash_attn_with_kvcache(q, *caches, k, v, cache_seqlens=at, causal=True)
+    assert saccade.cache_info().compilations == 1
