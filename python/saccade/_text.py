@@ -42,10 +42,12 @@ class Names:
         return candidate
 
 
-def declare(argument: str, type: str, extents: list[str]) -> str:
-    """A function argument; `extents` are symbolic names of its extents, empty for unnamed ones."""
-    names = f" {{attn.dim_names = [{', '.join(map(quote, extents))}]}}" if any(extents) else ""
-    return f"%{argument}: {type}{names}"
+def declare(argument: str, type: str, extents: list[str], updated_by: int | None = None) -> str:
+    """A function argument; `extents` are symbolic names of its extents, empty for unnamed ones. `updated_by`: the
+    result that updates it in place."""
+    attributes = [f"attn.dim_names = [{', '.join(map(quote, extents))}]"] if any(extents) else []
+    attributes += [f"attn.updated_by = {updated_by}"] if updated_by is not None else []
+    return f"%{argument}: {type}" + (f" {{{', '.join(attributes)}}}" if attributes else "")
 
 
 def float_attribute(value: float) -> str:

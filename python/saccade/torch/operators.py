@@ -35,7 +35,7 @@ def is_known(op: Any) -> bool:
         return True
     namespace, _, name = op._schema.name.partition("::")
     if namespace == "saccade":
-        return name in ("attention", "attention_forward")
+        return name in ("append", "attention", "attention_forward", "attention_update")
     return namespace == "aten" and (ALIASES.get(name, name) in OPERATORS or name.startswith("sym_"))
 
 

@@ -21,6 +21,7 @@ from saccade._text import Names, declare, quote
 from saccade.torch.errors import ExportError
 from saccade.torch.operators import ALIASES, decompositions, is_known
 from saccade.torch.program import ELEMENTS, Program, Result, Weight
+from saccade.torch.updates import is_update, read_update
 
 _UNKNOWN = "!torch.value"
 _SIZE = "tensor<i64>"
@@ -105,7 +106,8 @@ class _Reader:
         self.parts: dict[Any, list[tuple[str, str]]] = {}  # results of multi-result nodes
         self.inputs: list[Value] = []
         self.weights: list[tuple[Value, Weight]] = []
-        self.arguments: list[str] = []
+        self.arguments: list[tuple[str, str, list[str]]] = []  # name, type and names of open extents
+        self.updated: dict[str, int] = {}  # the results that update inputs, by the name in the program
         self.weight_arguments: list[str] = []
         self.names = Names()
 
@@ -125,9 +127,16 @@ class _Reader:
         results: list[tuple[str, str]] = []
         outputs: list[Value] = []
         last = next(node for node in reversed(self.exported.graph.nodes) if node.op == "output")
+        named = {node.name: node for node in placeholders}
         for given, node in zip(signature.output_specs, last.args[0]):
+            if given.kind == OutputKind.USER_INPUT_MUTATION:
+                name, own_type = self.values[named[given.target]]
+                self.updated[name.removeprefix("%")] = len(results)
+                results.append((self._alias(node, last, own_type, given.target), own_type))
+                continue
             if given.kind != OutputKind.USER_OUTPUT:
-                raise self.error(f"the module mutates '{given.target or given.arg.name}', which is not supported")
+                raise self.error(f"the module mutates '{given.target or given.arg.name}', which is not supported: pass "
+                                 "it as an argument")
             if isinstance(given.arg, ConstantArgument):
                 returned.append(given.arg.value)
                 continue
@@ -135,16 +144,18 @@ class _Reader:
                 raise self.error(f"the module returns a {type(given.arg).__name__}, expected tensors", node)
             element, shape = self._meta(node)
             returned.append(Result(len(results)))
-            # A value has a single type in the graph; the alias has the type of the export.
-            alias_type = tensor_type(element, shape)
-            alias = self.out.emit("torch.aten.alias", [self._operand(node, last)], [alias_type],
-                                  ' {arguments = ["self"]}', f"output {len(results)}")
-            results.append((alias, alias_type))
+            result_type = tensor_type(element, shape)
+            results.append((self._alias(node, last, result_type, f"output {len(results)}"), result_type))
             outputs.append(Value(given.arg.name, "", element, shape))
         if not results:
             raise self.error("the module returns no tensor")
-        text = self.out.function(self.arguments + self.weight_arguments, results)
+        arguments = [declare(name, type, extents, self.updated.get(name)) for name, type, extents in self.arguments]
+        text = self.out.function(arguments + self.weight_arguments, results)
         return Program(text, self.inputs, self.weights, outputs, spec.in_spec, spec.out_spec, fixed, returned)
+
+    def _alias(self, node: Any, user: Any, type: str, name: str) -> str:
+        """A value as a result of @main. It has a single type in the graph; the alias has the type of the export."""
+        return self.out.emit("torch.aten.alias", [self._operand(node, user)], [type], ' {arguments = ["self"]}', name)
 
     # --- inputs and weights ------------------------------------------------------------------------------------------
 
@@ -169,7 +180,7 @@ class _Reader:
         name = self.names.unique(node.name)
         if isinstance(argument, SymIntArgument):
             self.inputs.append(Value(node.name, name, "index", None))
-            self.arguments.append(f"%{name}: index")
+            self.arguments.append((name, "index", []))
             number, size = self.out.name(), self.out.name()
             self.out.lines += [f"{number} = arith.index_cast %{name} : index to i64",
                                f"{size} = tensor.from_elements {number} : {_SIZE}"]
@@ -181,7 +192,7 @@ class _Reader:
         self.inputs.append(Value(node.name, name, element, shape))
         type_ = tensor_type(element, shape)
         open_extents = [str(extent) if not isinstance(extent, int) else "" for extent in node.meta["val"].shape]
-        self.arguments.append(declare(name, type_, open_extents))
+        self.arguments.append((name, type_, open_extents))
         self.values[node] = (f"%{name}", type_)
 
     def _weight(self, node: Any, given: Any) -> None:
@@ -228,7 +239,16 @@ class _Reader:
             source, index = node.args
             self.values[node] = self.parts[source][index] if source in self.parts else self.values[source]
             return
-        if node.target in _ON_SIZES:
+        places: list[int] | None = None
+        if is_update(node):
+            try:
+                operator_, given_arguments, places = read_update(node)
+            except ValueError as error:
+                raise self.error(str(error), node) from None
+            op = f"torch.{operator_._schema.name.replace('::', '.')}"
+            arguments = list(given_arguments.items())
+            results = [_UNKNOWN] * (len(operator_._schema.returns) + len(places))
+        elif node.target in _ON_SIZES:
             arguments = list(zip(("self", "other"), node.args))
             op, results = f"torch.sym.{_ON_SIZES[node.target]}", [_SIZE]
         elif isinstance(node.target, torch._ops.OpOverload):
@@ -246,7 +266,7 @@ class _Reader:
             raise self.error("this is not an operator of torch's library", node)
         names, operands, attributes = [], [], []
         for name, value in arguments:
-            if value is None or name in _IGNORED:
+            if value is None or (name in _IGNORED and not op.startswith("torch.saccade.")):
                 continue
             given, attribute = self._argument(name, value, node)
             names += [quote(name)] * len(given)
@@ -260,6 +280,10 @@ class _Reader:
             self.parts[node] = [(first, results[0])]
         else:
             self.parts[node] = [(f"{first}#{i}", type) for i, type in enumerate(results)]
+        if places is not None:
+            returned = self.parts[node][: len(results) - len(places)]
+            updated = dict(zip(places, self.parts[node][len(returned):]))
+            self.parts[node] = (returned or [("", "none")]) + [updated[place] for place in sorted(updated)]
 
     def _argument(self, name: str, value: Any, node: Any) -> tuple[list[tuple[str, str]], str]:
         """The operands and the attribute for an argument."""
