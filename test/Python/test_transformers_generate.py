@@ -86,3 +86,57 @@ def test_continued_cache(models):
                                past_key_values=cache).logits
         results.append(logits)
     assert torch.allclose(*results, atol=1e-4)
+
+
+# --- GrowingCache -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2}, {"prefill_chunk_size": 5}], ids=str)
+def test_a_growing_cache_gives_the_same_tokens(models, name, options):
+    model, given = built(models, name), prompt_of(name)
+    expected = tokens_of(model, given, "eager", **options)
+    cache = saccade.transformers.GrowingCache(config=model.config)
+    assert tokens_of(model, given, "saccade", past_key_values=cache, **options).tolist() == expected.tolist()
+
+
+def test_a_growing_cache_is_not_copied_at_each_step():
+    from saccade.transformers.caches import _SPARE
+
+    cache, dynamic = saccade.transformers.GrowingCache(), transformers.DynamicCache()
+    random = torch.Generator().manual_seed(0)
+    addresses = []
+
+    def append(n, batch=2):
+        new = torch.randn(2, batch, 3, n, 8, generator=random)
+        for x, y in zip(cache.update(*new, 0), dynamic.update(*new, 0)):
+            assert torch.equal(x, y)
+        addresses.append(cache.layers[0].keys.data_ptr())
+
+    for n in (10, *[1] * _SPARE):
+        append(n)
+    assert len(set(addresses)) == 1
+    append(5)  # the memory is full
+    assert len(set(addresses)) == 2
+    for each in (cache, dynamic):
+        each.crop(-7)
+    append(3)
+    assert len(set(addresses)) == 2
+    for each in (cache, dynamic):
+        each.reorder_cache(torch.tensor([1, 0]))
+    append(1)
+    assert len(set(addresses)) == 3
+    for each in (cache, dynamic):
+        each.reset()
+    append(4, batch=1)
+    assert cache.get_seq_length() == 4
+
+
+def test_a_growing_cache_records_gradients():
+    cache = saccade.transformers.GrowingCache()
+    x, y = (torch.randn(1, 2, 3, 8, requires_grad=True) for _ in range(2))
+    cache.update(x, x, 0)
+    keys, _ = cache.update(y, y, 0)
+    keys.square().sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x)
+    torch.testing.assert_close(y.grad, 2 * y)

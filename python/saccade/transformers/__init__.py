@@ -9,10 +9,11 @@ AttentionInterface only gets no mask, not even for padding.
 
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from saccade.transformers.caches import GrowingCache
 from saccade.transformers.interface import NAME, attention_forward
 from saccade.transformers.masks import StructuredMask, make_mask
 
 AttentionInterface.register(NAME, attention_forward)
 AttentionMaskInterface.register(NAME, make_mask)
 
-__all__ = ["NAME", "StructuredMask", "attention_forward", "make_mask"]
+__all__ = ["NAME", "GrowingCache", "StructuredMask", "attention_forward", "make_mask"]
