@@ -1,6 +1,6 @@
 """Trains the decoder on Newton's Opticks and writes its weights in bfloat16: python examples/generate/train.py
 
-The text is the one of examples/training. 1000 steps take about ten minutes on one core.
+The text is the one of examples/training. Two cores of an Intel Sapphire Rapids take three steps a second.
 """
 
 import argparse
