@@ -7,6 +7,7 @@
 #include "Emitter.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "saccade/Codegen/GPU/Passes.h"
+#include "saccade/Support/GPUTarget.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_PADSHAREDBUFFERS
@@ -42,9 +43,23 @@ static bool acceptsStrides(Value buffer, SmallVectorImpl<memref::SubViewOp> &vie
 namespace {
 
 struct PadSharedBuffers : saccade::impl::PadSharedBuffersBase<PadSharedBuffers> {
+  using PadSharedBuffersBase::PadSharedBuffersBase;
+
   void runOnOperation() override {
+    const GPUTarget *gpu = requireGPUTarget(getOperation(), target);
+    if (!gpu)
+      return signalPassFailure();
     SmallVector<memref::AllocOp> buffers;
-    getOperation().walk([&](memref::AllocOp buffer) { buffers.push_back(buffer); });
+    int64_t bits = 0;
+    getOperation().walk([&](memref::AllocOp buffer) {
+      buffers.push_back(buffer);
+      MemRefType type = buffer.getType();
+      int64_t padding = paddingOf(type), rows = padding ? type.getDimSize(0) : 0;
+      if (type.hasStaticShape() && type.getElementType().isIntOrFloat())
+        bits += (type.getNumElements() + rows * padding) * type.getElementTypeBitWidth();
+    });
+    if (bits / 8 > gpu->sharedBytes / 2)
+      return;
     for (memref::AllocOp buffer : buffers)
       if (int64_t padding = paddingOf(buffer.getType()))
         pad(buffer, padding);

@@ -19,7 +19,7 @@ void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target
   kernel.addPass(createLowerAttentionSIMT());
   // Thread-private states are lowered; states in global memory remain.
   kernel.addPass(createLowerStateSIMT());
-  kernel.addPass(createPadSharedBuffers());
+  kernel.addPass(createPadSharedBuffers({target.name.str()}));
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerMatmulSM80());
   kernel.addPass(createLowerLinalgSIMT());

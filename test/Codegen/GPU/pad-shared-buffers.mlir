@@ -1,4 +1,4 @@
-// RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-pad-shared-buffers)))' | FileCheck %s
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-pad-shared-buffers{target=sm_75})))' | FileCheck %s
 
 gpu.module @saccade_device {
   // Rows of 128 bytes are padded by 16. Views keep their extents and get the new stride.
@@ -30,6 +30,15 @@ gpu.module @saccade_device {
     %buffer = memref.alloc() : memref<8x32xf32>
     %flat = memref.collapse_shape %buffer [[0, 1]] : memref<8x32xf32> into memref<256xf32>
     linalg.fill ins(%x : f32) outs(%flat : memref<256xf32>)
+    return
+  }
+
+  // More than half of 64 KiB.
+  // CHECK-LABEL: func.func @large
+  // CHECK: memref.alloc() : memref<80x128xf32>
+  func.func @large(%x: f32) attributes {attn.kernel} {
+    %buffer = memref.alloc() : memref<80x128xf32>
+    linalg.fill ins(%x : f32) outs(%buffer : memref<80x128xf32>)
     return
   }
 }

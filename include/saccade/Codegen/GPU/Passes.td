@@ -74,8 +74,10 @@ def PadSharedBuffers : Pass<"attn-pad-shared-buffers", "::mlir::func::FuncOp"> {
   let summary = "pad the rows of buffers, to avoid bank conflicts in shared memory";
   let description = [{
     A matrix of static size whose rows are multiples of 128 bytes becomes a part of a buffer with rows that are 16 bytes
-    longer. Buffers with users that may not accept strides stay as they are.
+    longer. Buffers with users that may not accept strides stay as they are, and so do all buffers of a kernel that would
+    take more than half of the shared memory of the target.
   }];
+  let options = [Option<"target", "target", "std::string", "\"sm_80\"", "GPU target">];
   let dependentDialects = ["::mlir::memref::MemRefDialect"];
 }
 
