@@ -65,7 +65,7 @@ private:
   Value queriesOfHead(Value head);
   void packQueries(Value signMask);
   KeyRange visibleKeys(ScoreTile tile);
-  Value loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present);
+  SmallVector<Value> loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present);
   SmallVector<Value> loadValueKPacks(Value kPack, Value column, int64_t present, unsigned vectors);
   bool arePairedInLanes(int64_t column) const;
   SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<RowSource::Row> keyRows,
@@ -150,12 +150,26 @@ KeyRange UnpackedLowering::visibleKeys(ScoreTile tile) {
   return {bounds[0], bounds[1]};
 }
 
-/// A register of k-packs of a row of keys.
-Value UnpackedLowering::loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present) {
-  Value elements = key.load(e, row, column, packingFactor * e.lanes(), present);
+/// The registers of `elements`, converted for computing.
+static SmallVector<Value> splitRegisters(Emitter &e, Value elements) {
+  int64_t lanes = e.lanes(), count = cast<VectorType>(elements.getType()).getNumElements();
+  elements = emitToCompute(e, elements);
+  if (count == lanes)
+    return {elements};
+  return llvm::map_to_vector(llvm::seq<int64_t>(0, count / lanes), [&](int64_t i) -> Value {
+    return vector::ExtractStridedSliceOp::create(e.b, e.loc, elements, ArrayRef<int64_t>{i * lanes},
+                                                 ArrayRef<int64_t>{lanes}, ArrayRef<int64_t>{1});
+  });
+}
+
+/// Registers of k-packs of a row of keys, as many as are loaded at once or `present` elements need.
+SmallVector<Value> UnpackedLowering::loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present) {
+  int64_t width = packingFactor * e.lanes();
+  int64_t count = std::min<int64_t>(key.registersPerLoad(), llvm::divideCeil(present, width));
+  Value elements = key.load(e, row, column, width * count, present);
   if (packingFactor == 1)
-    return emitToCompute(e, elements);
-  return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), elements);
+    return splitRegisters(e, elements);
+  return {vector::BitCastOp::create(e.b, e.loc, e.vectorType(), elements)};
 }
 
 /// Whether the k-packs of two registers of values from `column`, a multiple of them, are paired within lanes of 128
@@ -181,8 +195,12 @@ SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, 
   SmallVector<Value> result;
   if (packingFactor == 1) {
     RowSource::Row row = value.row(e, kPack);
-    for (int64_t offset = 0; offset < vectors * lanes; offset += lanes)
-      result.push_back(emitToCompute(e, value.load(e, row, e.add(column, offset), lanes, present - offset)));
+    while (result.size() < vectors) {
+      int64_t offset = result.size() * lanes,
+              count = std::min<int64_t>(value.registersPerLoad(), vectors - result.size());
+      llvm::append_range(result,
+                         splitRegisters(e, value.load(e, row, e.add(column, offset), count * lanes, present - offset)));
+    }
     return result;
   }
   Value first = e.mul(kPack, packingFactor), second = e.add(first, 1);
@@ -206,26 +224,31 @@ SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, 
   return result;
 }
 
-/// Adds one register of k-packs to the sums of rowTail rows of queries × lanes / rowTail keys. Later rows are
-/// prefetched in memory order, which suits the hardware prefetcher; `prefetched` counts their cache lines.
+/// Adds the registers of k-packs that are loaded at once to the sums of rowTail rows of queries × lanes / rowTail keys.
+/// Later rows are prefetched in memory order, which suits the hardware prefetcher; `prefetched` counts their cache
+/// lines.
 SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value row, Value first,
                                                     ArrayRef<RowSource::Row> keyRows, Value column, int64_t present,
                                                     int64_t &prefetched) {
   int64_t blockRows = std::min<int64_t>(rowTail, e.lanes()), blockKeys = e.lanes() / blockRows;
   int64_t line = key.elementsPerLine(), lines = llvm::divideCeil(depth, line);
-  SmallVector<Value> rhs, result(sums);
-  for (int64_t j = 0; j < blockKeys; ++j, ++prefetched) {
+  SmallVector<SmallVector<Value>> rhs;
+  SmallVector<Value> result(sums);
+  for (int64_t j = 0; j < blockKeys; ++j) {
     rhs.push_back(loadKeyKPacks(keyRows[j], column, present));
-    if (prefetched < blockKeys * lines)
-      key.prefetch(e, e.add(first, prefetched / lines + cachedKeys(key)), e.index(prefetched % lines * line), keys);
+    for (size_t loaded = 0; loaded < rhs[j].size(); ++loaded, ++prefetched)
+      if (prefetched < blockKeys * lines)
+        key.prefetch(e, e.add(first, prefetched / lines + cachedKeys(key)), e.index(prefetched % lines * line), keys);
   }
-  for (int64_t i = 0; i < blockRows; ++i) {
-    Value lhs = e.loadVector(query, {e.add(row, i), e.div(column, packingFactor)});
-    for (int64_t j = 0; j < blockKeys; ++j) {
-      Value &sum = result[i * blockKeys + j];
-      sum = multiplyAdd(e, packingFactor, lhs, rhs[j], sum);
+  Value kPack = e.div(column, packingFactor);
+  for (size_t r = 0; r < rhs[0].size(); ++r)
+    for (int64_t i = 0; i < blockRows; ++i) {
+      Value lhs = e.loadVector(query, {e.add(row, i), e.add(kPack, r * e.lanes())});
+      for (int64_t j = 0; j < blockKeys; ++j) {
+        Value &sum = result[i * blockKeys + j];
+        sum = multiplyAdd(e, packingFactor, lhs, rhs[j][r], sum);
+      }
     }
-  }
   return result;
 }
 
@@ -242,9 +265,9 @@ Value UnpackedLowering::emitFactors(ArrayRef<RowSource::Row> rows) {
 /// scores[r][c] = query[r] · key[c] for all blocks of columns that intersect `visible`.
 void UnpackedLowering::computeScores(KeyRange visible) {
   int64_t lanes = e.lanes(), blockRows = std::min<int64_t>(rowTail, lanes), blockKeys = lanes / blockRows;
-  int64_t width = packingFactor * lanes, whole = depth / width * width;
+  int64_t width = packingFactor * lanes * key.registersPerLoad(), whole = depth / width * width;
   // Up to eight registers of a key are unrolled, more are processed in a loop of four.
-  int64_t stride = 4 * width, looped = whole > 2 * stride ? whole / stride * stride : 0;
+  int64_t stride = 4 * packingFactor * lanes, looped = whole > 2 * stride ? whole / stride * stride : 0;
   Value lastKey = e.sub(keys, e.index(1));
   e.loop(e.roundDown(visible.begin, blockKeys), visible.end, blockKeys, [&](Value first) {
     SmallVector<RowSource::Row> keyRows;

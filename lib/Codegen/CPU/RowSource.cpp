@@ -3,6 +3,7 @@
 #include "Pack.h"
 #include "Prefetch.h"
 #include "VectorizeRegion.h"
+#include "WidenF8.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -159,6 +160,8 @@ RowSource::Row RowSource::row(Emitter &e, Value position) const {
     else
       e.b.clone(*op, values);
   row.factor = values.lookupOrDefault(factor);
+  if (unit != 1)
+    row.factor = e.mulf(row.factor, arith::ConstantOp::create(e.b, e.loc, e.b.getF32FloatAttr(unit)));
   return row;
 }
 
@@ -202,6 +205,8 @@ Value RowSource::load(Emitter &e, const Row &row, Value column, int64_t count, i
   [[maybe_unused]] LogicalResult hasRun = region.run(body);
   assert(succeeded(hasRun) && "expected a body that has a vector form");
   Value elements = region.getVector(element);
+  if (isF8(getElementTypeOrSelf(elements)))
+    elements = emitWidenF8(e.b, e.loc, elements);
   return mask ? e.select(mask, elements, zero(elements.getType())) : elements;
 }
 
@@ -215,6 +220,13 @@ void RowSource::prefetch(Emitter &e, Value position, Value column, Value positio
       place = e.load(input.places, e.min(position, e.sub(positions, e.index(1))));
     emitPrefetch(e, input.buffer, place, column);
   }
+}
+
+int64_t RowSource::registersPerLoad() const {
+  auto isWidened = [](const Input &input) {
+    return input.isElement() && isF8(getElementTypeOrSelf(input.buffer.getType()));
+  };
+  return llvm::any_of(inputs, isWidened) ? 2 : 1;
 }
 
 int64_t RowSource::elementsPerLine() const {
@@ -267,6 +279,11 @@ void RowSource::splitFactor(Type type) {
     std::swap(x, factor);
   if (isUniform(factor) && isSmall(x, isUniform))
     element = x, rowFactor = factor;
+  auto widened = element.getDefiningOp<arith::ExtFOp>();
+  if (rowFactor && widened && widened.getType().isF32() && isF8(widened.getIn().getType())) {
+    element = widened.getIn();
+    unit = widenedF8Factor(element.getType());
+  }
 }
 
 void RowSource::emitInput(Emitter &e, OpOperand &operand, int64_t capacity) {

@@ -34,6 +34,9 @@ public:
   /// position may be beyond the tile.
   void prefetch(Emitter &e, mlir::Value position, mlir::Value column, mlir::Value positions) const;
 
+  /// Registers of elements of a row that are best loaded at once: floats of 8 bits are widened in two steps, of which
+  /// the first takes half of the registers.
+  int64_t registersPerLoad() const;
   /// The elements of a row that share a cache line.
   int64_t elementsPerLine() const;
   bool isComputed() const { return computation != nullptr; }
@@ -67,6 +70,7 @@ private:
   mlir::linalg::GenericOp computation;
   /// Values of the computation: what is loaded, and the factor of the row (may be null).
   mlir::Value element, rowFactor;
+  float unit = 1; ///< the factor of the row is multiplied by this, because elements of 8 bits are widened without it
   llvm::SmallVector<mlir::Operation *, 4> writers; ///< of the tile and of inputs, readers first
 
   static Input emitStrided(Emitter &e, mlir::Value tile, int64_t capacity);

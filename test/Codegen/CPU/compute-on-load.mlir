@@ -118,3 +118,43 @@ func.func @factors_of_columns(%q: memref<4x8xf32>, %k8: memref<?x8xi8>, %ks: mem
   %x = memref.load %v[%c0, %c0] : memref<?x8xf32, strided<[8, 1]>>
   return %x : f32
 }
+
+// Floats of 8 bits are widened two registers at once, without the factor of f8E4M3FN, 256, which the factor of the row has.
+// CHECK-LABEL: func.func @floats_of_8_bits(
+// CHECK-SAME:    %{{.*}}: memref<4x64xbf16>, %[[K8:[a-z0-9]*]]: memref<?x64xf8E4M3FN>, %[[V8:[a-z0-9]*]]: memref<?x64xf8E5M2>
+// CHECK-DAG:     %[[UNIT:.*]] = arith.constant 2.560000e+02 : f32
+// CHECK-NOT:     linalg.generic
+// CHECK:         arith.mulf %{{.*}}, %[[UNIT]] : f32
+// CHECK:         %[[KEYS:.*]] = vector.load %[[K8]]{{.*}} vector<32xf8E4M3FN>
+// CHECK:         %[[HALF:.*]] = arith.extf %{{.*}} : vector<32xf16> to vector<32xf32>
+// CHECK-NEXT:    vector.extract_strided_slice %[[HALF]] {offsets = [0]
+// CHECK-NEXT:    vector.extract_strided_slice %[[HALF]] {offsets = [16]
+// CHECK:         vector.load %[[V8]]{{.*}} vector<32xf8E5M2>
+func.func @floats_of_8_bits(%q: memref<4x64xbf16>, %k8: memref<?x64xf8E4M3FN>, %v8: memref<?x64xf8E5M2>, %scale: f32, %n: index,
+    %acc: memref<4x64xf32>, %max: memref<4xf32>, %sum: memref<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %km = memref.alloc() : memref<256x64xbf16>
+  %vm = memref.alloc() : memref<256x64xbf16>
+  %k = memref.subview %km[0, 0] [%n, 64] [1, 1] : memref<256x64xbf16> to memref<?x64xbf16, strided<[64, 1]>>
+  %v = memref.subview %vm[0, 0] [%n, 64] [1, 1] : memref<256x64xbf16> to memref<?x64xbf16, strided<[64, 1]>>
+  linalg.generic {indexing_maps = [#tile, #tile], iterator_types = ["parallel", "parallel"]}
+      ins(%k8 : memref<?x64xf8E4M3FN>) outs(%k : memref<?x64xbf16, strided<[64, 1]>>) {
+  ^bb0(%x: f8E4M3FN, %o: bf16):
+    %f = arith.extf %x : f8E4M3FN to f32
+    %g = arith.mulf %f, %scale : f32
+    %t = arith.truncf %g : f32 to bf16
+    linalg.yield %t : bf16
+  }
+  linalg.generic {indexing_maps = [#tile, #tile], iterator_types = ["parallel", "parallel"]}
+      ins(%v8 : memref<?x64xf8E5M2>) outs(%v : memref<?x64xbf16, strided<[64, 1]>>) {
+  ^bb0(%x: f8E5M2, %o: bf16):
+    %f = arith.extf %x : f8E5M2 to f32
+    %g = arith.mulf %f, %scale : f32
+    %t = arith.truncf %g : f32 to bf16
+    linalg.yield %t : bf16
+  }
+  attn.accumulate %q[s,d], %k[s,d], %v[s,d] at(%c0, %c0, %c0, %c0) into(%acc, %max, %sum : memref<4x64xf32>, memref<4xf32>, memref<4xf32>)
+      {schedule = #attn.schedule<rows = 4, cols = 256>, unpacked}
+      : (memref<4x64xbf16>, memref<?x64xbf16, strided<[64, 1]>>, memref<?x64xbf16, strided<[64, 1]>>)
+  return
+}

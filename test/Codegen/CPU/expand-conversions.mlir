@@ -30,6 +30,40 @@ func.func @to_f16_and_back(%x: f32) -> f32 {
   return %z : f32
 }
 
+// f8E4M3FN is widened through f16, with the shift of the mantissa and a factor for the exponent, and NaN by a select.
+// KEPT-LABEL: func.func @from_f8(
+// KEPT-SAME:    %[[X:.*]]: vector<8xf8E4M3FN>, %[[Y:.*]]: vector<8xf8E5M2>)
+// KEPT:         %[[BITS:.*]] = arith.bitcast %[[X]] : vector<8xf8E4M3FN> to vector<8xi8>
+// KEPT:         %[[WIDE:.*]] = arith.extsi %[[BITS]] : vector<8xi8> to vector<8xi16>
+// KEPT:         arith.shli
+// KEPT:         arith.select
+// KEPT:         %[[HALF:.*]] = arith.extf %{{.*}} : vector<8xf16> to vector<8xf32>
+// KEPT:         arith.mulf %[[HALF]], %{{.*}} : vector<8xf32>
+// KEPT:         arith.bitcast %[[Y]] : vector<8xf8E5M2> to vector<8xi8>
+// KEPT:         arith.shli
+// KEPT-NOT:     arith.{{select|mulf}}
+// KEPT:         arith.extf %{{.*}} : vector<8xf16> to vector<8xf32>
+// PORTABLE-LABEL: func.func @from_f8(
+// PORTABLE-NOT:     arith.extf
+// PORTABLE:         return
+func.func @from_f8(%x: vector<8xf8E4M3FN>, %y: vector<8xf8E5M2>) -> (vector<8xf32>, vector<8xf32>) {
+  %a = arith.extf %x : vector<8xf8E4M3FN> to vector<8xf32>
+  %b = arith.extf %y : vector<8xf8E5M2> to vector<8xf32>
+  return %a, %b : vector<8xf32>, vector<8xf32>
+}
+
+// KEPT-LABEL: func.func @to_f8(
+// KEPT-NOT:     arith.truncf
+// KEPT:         arith.minsi
+// KEPT:         arith.extf %{{.*}} : bf16 to f32
+// KEPT-NOT:     arith.truncf
+// KEPT:         return
+func.func @to_f8(%x: vector<8xf32>, %y: bf16) -> (vector<8xf8E4M3FN>, f8E5M2) {
+  %a = arith.truncf %x : vector<8xf32> to vector<8xf8E4M3FN>
+  %b = arith.truncf %y : bf16 to f8E5M2
+  return %a, %b : vector<8xf8E4M3FN>, f8E5M2
+}
+
 // Conversions of f64 are kept.
 // PORTABLE-LABEL: func.func @others_stay(
 // PORTABLE:         arith.truncf %{{.*}} : vector<4xf64> to vector<4xf32>

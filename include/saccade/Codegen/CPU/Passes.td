@@ -100,10 +100,11 @@ def ExpandMath : Pass<"attn-expand-math", "::mlir::func::FuncOp"> {
 }
 
 def ExpandConversions : Pass<"attn-expand-conversions", "::mlir::func::FuncOp"> {
-  let summary = "replace conversions of 16-bit floats by integer arithmetic";
+  let summary = "replace conversions of narrow floats by integer arithmetic";
   let description = [{
     Expands conversions between f32 and bf16 or f16, of scalars and vectors, for which the CPU target has no
-    instruction. They round to nearest even; NaN stays NaN.
+    instruction, and all conversions of f8E4M3FN and f8E5M2. They round to nearest even; NaN stays NaN. Values out of the
+    range of f8E4M3FN become its largest number.
   }];
   let options = [TargetOption];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
