@@ -22,7 +22,11 @@ struct Differentiated {
   }
 };
 
-inline bool isFloat(mlir::Value value) { return mlir::isa<mlir::FloatType>(mlir::getElementTypeOrSelf(value)); }
+/// Whether the elements of `value` have derivatives. Those of 8 bits are quantized and have none, as integers.
+inline bool isFloat(mlir::Value value) {
+  auto type = mlir::dyn_cast<mlir::FloatType>(mlir::getElementTypeOrSelf(value));
+  return type && type.getWidth() > 8;
+}
 
 /// The operands of `op`, and the values from outside that its regions use.
 llvm::SmallVector<mlir::Value> getUsedValues(mlir::Operation *op);

@@ -22,22 +22,51 @@ namespace saccade::attn {
 using namespace mlir;
 using namespace saccade;
 
+/// Types of elements that are stored and converted, but not computed with.
+static bool isStorageType(Type type) { return isa<Float8E4M3FNType, Float8E5M2Type>(type); }
+
 /// Scalars and ranked tensors of them.
 static bool isSupportedType(Type type) {
   if (auto tensor = dyn_cast<RankedTensorType>(type))
-    return !tensor.getEncoding() && isSupportedType(tensor.getElementType());
+    return !tensor.getEncoding() &&
+           (isStorageType(tensor.getElementType()) || isSupportedType(tensor.getElementType()));
   if (auto integer = dyn_cast<IntegerType>(type))
     return llvm::is_contained({1, 8, 16, 32, 64}, integer.getWidth());
   return isa<IndexType, Float16Type, BFloat16Type, Float32Type, Float64Type>(type);
 }
 
-static LogicalResult verifyTypes(Operation *op, TypeRange types, StringRef what) {
-  for (Type type : types)
-    if (!isSupportedType(type))
-      return op->emitError()
-             << "'" << op->getName() << "' has a" << what << " of type " << type
-             << ", expected index, i1, i8, i16, i32, i64, f16, bf16, f32, f64 or a ranked tensor of them";
+/// Whether `op` only moves or converts elements, so that their type may be a storage type.
+static bool isStorageOp(Operation *op) {
+  if (isa<tensor::TensorDialect, func::FuncDialect>(op->getDialect()) && !isa<func::FuncOp>(op))
+    return true;
+  return isa<arith::BitcastOp, arith::ConstantOp, arith::ExtFOp, arith::SelectOp, arith::TruncFOp, attn::AppendOp,
+             attn::PagedOp, linalg::BroadcastOp, linalg::CopyOp, linalg::FillOp, linalg::GenericOp, linalg::TransposeOp,
+             linalg::YieldOp>(op);
+}
+
+static LogicalResult verifyTypes(Operation *op, TypeRange types, StringRef what, bool forGPU) {
+  for (Type type : types) {
+    bool isStored = isStorageType(getElementTypeOrSelf(type));
+    auto emit = [&]() { return op->emitError() << "'" << op->getName() << "' has a" << what << " of type " << type; };
+    if (isStored && forGPU)
+      return emit() << ", which is not supported on GPUs";
+    if (isSupportedType(type) ? !isStored || isa<func::FuncOp>(op) || isStorageOp(op) : isStored && isStorageOp(op))
+      continue;
+    if (isStored && !isa<func::FuncOp>(op))
+      return emit() << ", expected another type: such elements can be stored, moved, and converted with arith.extf and "
+                       "arith.truncf only";
+    return emit() << ", expected index, i1, i8, i16, i32, i64, f16, bf16, f32, f64, or a ranked tensor of them, "
+                     "f8E4M3FN or f8E5M2";
+  }
   return success();
+}
+
+/// Narrow types are converted from and to f32, so that one rounding is that of the conversion.
+static LogicalResult verifyConversion(arith::TruncFOp op) {
+  if (!isStorageType(getElementTypeOrSelf(op.getType())) || !getElementTypeOrSelf(op.getIn()).isF64())
+    return success();
+  return op.emitError() << "'arith.truncf' from f64 to " << getElementTypeOrSelf(op.getType())
+                        << " is not supported, expected a conversion to f32 before";
 }
 
 static bool isSupportedDialect(Dialect *dialect) {
@@ -45,7 +74,7 @@ static bool isSupportedDialect(Dialect *dialect) {
                          math::MathDialect, scf::SCFDialect, tensor::TensorDialect>(dialect);
 }
 
-static LogicalResult verifyOp(Operation *op) {
+static LogicalResult verifyOp(Operation *op, bool forGPU) {
   if (isa<ModuleOp>(op) && op->getParentOp())
     return op->emitError("a module inside a module is not supported");
   if (!isSupportedDialect(op->getDialect()) && !isa<ModuleOp>(op))
@@ -66,11 +95,13 @@ static LogicalResult verifyOp(Operation *op) {
   if (auto func = dyn_cast<func::FuncOp>(op)) {
     if (func.isExternal())
       return op->emitError() << "function '" << func.getName() << "' has no body";
-    return verifyTypes(op, func.getArgumentTypes(), "n argument");
+    return verifyTypes(op, func.getArgumentTypes(), "n argument", forGPU);
   }
-  if (failed(verifyTypes(op, op->getOperandTypes(), "n operand")))
+  if (auto conversion = dyn_cast<arith::TruncFOp>(op); conversion && failed(verifyConversion(conversion)))
     return failure();
-  return verifyTypes(op, op->getResultTypes(), " result");
+  if (failed(verifyTypes(op, op->getOperandTypes(), "n operand", forGPU)))
+    return failure();
+  return verifyTypes(op, op->getResultTypes(), " result", forGPU);
 }
 
 /// Rejects recursion, since all calls are inlined. Removes functions from the call graph starting at the leaves; each
@@ -114,9 +145,11 @@ static LogicalResult verifyCalls(ModuleOp module) {
 namespace {
 
 struct VerifyInput : attn::impl::VerifyInputBase<VerifyInput> {
+  using VerifyInputBase::VerifyInputBase;
+
   void runOnOperation() override {
     WalkResult result = getOperation().walk<WalkOrder::PreOrder>(
-        [](Operation *op) { return failed(verifyOp(op)) ? WalkResult::interrupt() : WalkResult::advance(); });
+        [&](Operation *op) { return failed(verifyOp(op, forGPU)) ? WalkResult::interrupt() : WalkResult::advance(); });
     if (result.wasInterrupted() || failed(verifyCalls(getOperation())))
       return signalPassFailure();
     markAllAnalysesPreserved();

@@ -89,3 +89,22 @@ func.func @differentiates_a_matmul(%x: tensor<?x16xf32>, %w: tensor<16x32xf32>, 
 func.func @is_not_marked(%q: tensor<?x64xf32>) -> tensor<?x64xf32> {
   return %q : tensor<?x64xf32>
 }
+
+// Quantized keys have no gradient, their scale has one.
+// CHECK-LABEL: func.func @differentiates_a_scale_gradient(
+// CHECK-SAME:    -> (tensor<?x64xf32> {attn.name = "{{.*}}0_gradient"}, tensor<f32> {attn.name = "{{.*}}2_gradient"})
+#rows = affine_map<(s, d) -> (s, d)>
+func.func @differentiates_a_scale(%q: tensor<?x64xf32>, %k: tensor<?x64xf8E4M3FN>, %scale: f32) -> tensor<?x64xf32> attributes {attn.gradient} {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %k, %c0 : tensor<?x64xf8E4M3FN>
+  %e = tensor.empty(%n) : tensor<?x64xf32>
+  %keys = linalg.generic {indexing_maps = [#rows, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%k : tensor<?x64xf8E4M3FN>) outs(%e : tensor<?x64xf32>) {
+  ^bb0(%x: f8E4M3FN, %o: f32):
+    %f = arith.extf %x : f8E4M3FN to f32
+    %g = arith.mulf %f, %scale : f32
+    linalg.yield %g : f32
+  } -> tensor<?x64xf32>
+  %o = attn.attention %q[s,d], %keys[s,d], %keys[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}

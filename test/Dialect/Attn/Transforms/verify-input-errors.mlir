@@ -9,7 +9,7 @@ func.func @vectors_are_an_implementation_matter(%x: f32) -> f32 {
 
 // -----
 
-// expected-error@+1 {{'func.func' has an argument of type 'memref<4xf32>', expected index, i1, i8, i16, i32, i64, f16, bf16, f32, f64 or a ranked tensor of them}}
+// expected-error@+1 {{'func.func' has an argument of type 'memref<4xf32>', expected index, i1, i8, i16, i32, i64, f16, bf16, f32, f64, or a ranked tensor of them, f8E4M3FN or f8E5M2}}
 func.func @memory_is_an_implementation_matter(%x: memref<4xf32>) {
   return
 }
@@ -24,10 +24,47 @@ func.func @rank_is_known(%x: tensor<*xf32>) {
 // -----
 
 func.func @element_types_are_of_the_common_kind(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{'arith.truncf' has a result of type 'tensor<4xf8E4M3FN>'}}
-  %y = arith.truncf %x : tensor<4xf32> to tensor<4xf8E4M3FN>
-  %z = arith.extf %y : tensor<4xf8E4M3FN> to tensor<4xf32>
+  // expected-error@+1 {{'arith.truncf' has a result of type 'tensor<4xf8E3M4>', expected index, i1}}
+  %y = arith.truncf %x : tensor<4xf32> to tensor<4xf8E3M4>
+  %z = arith.extf %y : tensor<4xf8E3M4> to tensor<4xf32>
   return %z : tensor<4xf32>
+}
+
+// -----
+
+func.func @floats_of_8_bits_are_not_computed_with(%x: tensor<4xf8E4M3FN>) -> tensor<4xf8E4M3FN> {
+  // expected-error@+1 {{'arith.addf' has an operand of type 'tensor<4xf8E4M3FN>', expected another type: such elements can be stored, moved, and converted with arith.extf and arith.truncf only}}
+  %y = arith.addf %x, %x : tensor<4xf8E4M3FN>
+  return %y : tensor<4xf8E4M3FN>
+}
+
+// -----
+
+func.func @not_in_regions_either(%x: tensor<4xf8E5M2>, %i: tensor<4xi32>) -> tensor<4xf8E5M2> {
+  %e = tensor.empty() : tensor<4xf8E5M2>
+  %y = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> (d)>], iterator_types = ["parallel"]}
+      ins(%i : tensor<4xi32>) outs(%e : tensor<4xf8E5M2>) {
+  ^bb0(%a: i32, %o: f8E5M2):
+    // expected-error@+1 {{'arith.sitofp' has a result of type 'f8E5M2', expected another type}}
+    %b = arith.sitofp %a : i32 to f8E5M2
+    linalg.yield %b : f8E5M2
+  } -> tensor<4xf8E5M2>
+  return %y : tensor<4xf8E5M2>
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' has an argument of type 'f8E4M3FN', expected index, i1}}
+func.func @floats_of_8_bits_are_elements(%x: f8E4M3FN) {
+  return
+}
+
+// -----
+
+func.func @conversions_to_8_bits_round_once(%x: tensor<4xf64>) -> tensor<4xf8E4M3FN> {
+  // expected-error@+1 {{'arith.truncf' from f64 to 'f8E4M3FN' is not supported, expected a conversion to f32 before}}
+  %y = arith.truncf %x : tensor<4xf64> to tensor<4xf8E4M3FN>
+  return %y : tensor<4xf8E4M3FN>
 }
 
 // -----
