@@ -19,6 +19,11 @@ class Frame;
 class Program;
 using Shape = llvm::SmallVector<int64_t>;
 
+/// Whether results of `type` are rounded to it.
+inline bool isRounded(Precision precision, mlir::Type type) {
+  return mlir::isa<mlir::FloatType>(type) && (precision != Precision::Exact || type.getIntOrFloatBitWidth() == 8);
+}
+
 /// Semantics of an op. `evaluate` computes at least the elements `box` of result number `result`; the caller marks
 /// `box` as known. `shape` is called only if the result type is dynamic.
 struct Semantics {
@@ -81,11 +86,11 @@ public:
   bool isReversed() const { return precision == Precision::RoundedReversed; }
   /// Position of the i-th of `count` terms in the order of summation.
   int64_t term(int64_t i, int64_t count) const { return isReversed() ? count - 1 - i : i; }
-  /// `value`, rounded to `type` unless the precision is exact; with Precision::Fused at least to f32.
+  /// `value`, rounded to `type` if results of this type are; with Precision::Fused at least to f32.
   double rounded(mlir::Type type, double value) const {
-    if (!isRounded())
+    if (!reference::isRounded(precision, type))
       return value;
-    if (precision == Precision::Fused && mlir::isa<mlir::FloatType>(type) && type.getIntOrFloatBitWidth() < 32)
+    if (precision == Precision::Fused && mlir::isa<mlir::FloatType>(type) && type.getIntOrFloatBitWidth() == 16)
       return static_cast<float>(value);
     return roundTo(type, value);
   }

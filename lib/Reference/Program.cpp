@@ -54,7 +54,7 @@ LogicalResult Program::add(Operation &op, Precision precision) {
     for (Value operand : readsTensor ? operands.drop_front() : operands)
       instruction.operands.push_back(slotOf(operand));
     instruction.result = slotOfValue[result] = newSlot();
-    if (precision != Precision::Exact && isa<FloatType>(result.getType()))
+    if (isRounded(precision, result.getType()))
       instruction.roundTo = result.getType();
     instructions.push_back(std::move(instruction));
   }

@@ -1,6 +1,7 @@
 //===- Tensor.cpp - Tensors, boxes and rounding --------------------------------===//
 #include "saccade/Reference/Tensor.h"
 #include "Cells.h"
+#include "saccade/Support/ElementType.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
@@ -89,7 +90,7 @@ double saccade::reference::roundTo(Type type, double value) {
     return roundToFormat(value, APFloat::semanticsPrecision(semantics), APFloat::semanticsMinExponent(semantics),
                          APFloat::semanticsMaxExponent(semantics));
   }
-  APFloat number(value);
+  APFloat number(isa<Float8E4M3FNType>(type) ? saturateToF8E4M3FN(value) : value);
   bool losesInfo;
   number.convert(cast<FloatType>(type).getFloatSemantics(), APFloat::rmNearestTiesToEven, &losesInfo);
   number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);

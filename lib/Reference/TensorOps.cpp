@@ -73,7 +73,7 @@ static LogicalResult evaluateElementwise(Operation *op, Frame &frame, unsigned r
   }
   ScalarFunction function = scalarFunction(op, result);
   Type type = getElementTypeOrSelf(op->getResult(result));
-  bool rounds = frame.isRounded() && isa<FloatType>(type);
+  bool rounds = isRounded(frame.getPrecision(), type);
   return fill(
       op, frame, box,
       [&](ArrayRef<int64_t> index, Scalar &element) -> LogicalResult {

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/ElementType.h"
 #include "llvm/ADT/APFloat.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -20,9 +21,17 @@ struct Row {
 } // namespace
 
 static const Row table[] = {
-    {ElementType::i1, "i1", 1},   {ElementType::i8, "i8", 1},     {ElementType::i16, "i16", 2},
-    {ElementType::i32, "i32", 4}, {ElementType::i64, "i64", 8},   {ElementType::index, "index", 8},
-    {ElementType::f16, "f16", 2}, {ElementType::bf16, "bf16", 2}, {ElementType::f32, "f32", 4},
+    {ElementType::i1, "i1", 1},
+    {ElementType::i8, "i8", 1},
+    {ElementType::i16, "i16", 2},
+    {ElementType::i32, "i32", 4},
+    {ElementType::i64, "i64", 8},
+    {ElementType::index, "index", 8},
+    {ElementType::f8E4M3FN, "f8E4M3FN", 1},
+    {ElementType::f8E5M2, "f8E5M2", 1},
+    {ElementType::f16, "f16", 2},
+    {ElementType::bf16, "bf16", 2},
+    {ElementType::f32, "f32", 4},
     {ElementType::f64, "f64", 8},
 };
 
@@ -30,7 +39,7 @@ static const Row &row(ElementType type) { return table[static_cast<unsigned>(typ
 
 llvm::StringRef saccade::elementTypeName(ElementType type) { return row(type).name; }
 unsigned saccade::elementBytes(ElementType type) { return row(type).bytes; }
-bool saccade::isFloat(ElementType type) { return type >= ElementType::f16; }
+bool saccade::isFloat(ElementType type) { return type >= ElementType::f8E4M3FN; }
 
 std::optional<ElementType> saccade::parseElementType(llvm::StringRef name) {
   for (const Row &row : table)
@@ -56,18 +65,19 @@ template <typename T> static void storeInteger(void *memory, double value) {
   std::memcpy(memory, &stored, sizeof(T));
 }
 
-static double readHalf(const llvm::fltSemantics &semantics, const void *memory) {
-  llvm::APFloat value(semantics, llvm::APInt(16, load<uint16_t>(memory)));
+/// Reads a float whose bits are those of an integer T.
+template <typename T> static double readNarrow(const llvm::fltSemantics &semantics, const void *memory) {
+  llvm::APFloat value(semantics, llvm::APInt(8 * sizeof(T), load<T>(memory)));
   bool lossy;
   value.convert(llvm::APFloat::IEEEdouble(), llvm::APFloat::rmNearestTiesToEven, &lossy);
   return value.convertToDouble();
 }
 
-static void writeHalf(const llvm::fltSemantics &semantics, void *memory, double value) {
+template <typename T> static void writeNarrow(const llvm::fltSemantics &semantics, void *memory, double value) {
   llvm::APFloat converted(value);
   bool lossy;
   converted.convert(semantics, llvm::APFloat::rmNearestTiesToEven, &lossy);
-  auto bits = static_cast<uint16_t>(converted.bitcastToAPInt().getZExtValue());
+  auto bits = static_cast<T>(converted.bitcastToAPInt().getZExtValue());
   std::memcpy(memory, &bits, sizeof(bits));
 }
 
@@ -84,16 +94,25 @@ double saccade::readElement(ElementType type, const void *element) {
   case ElementType::i64:
   case ElementType::index:
     return static_cast<double>(load<int64_t>(element));
+  case ElementType::f8E4M3FN:
+    return readNarrow<uint8_t>(llvm::APFloat::Float8E4M3FN(), element);
+  case ElementType::f8E5M2:
+    return readNarrow<uint8_t>(llvm::APFloat::Float8E5M2(), element);
   case ElementType::f16:
-    return readHalf(llvm::APFloat::IEEEhalf(), element);
+    return readNarrow<uint16_t>(llvm::APFloat::IEEEhalf(), element);
   case ElementType::bf16:
-    return readHalf(llvm::APFloat::BFloat(), element);
+    return readNarrow<uint16_t>(llvm::APFloat::BFloat(), element);
   case ElementType::f32:
     return load<float>(element);
   case ElementType::f64:
     return load<double>(element);
   }
   llvm_unreachable("an element type that is not in the table");
+}
+
+double saccade::saturateToF8E4M3FN(double value) {
+  constexpr double largest = 448;
+  return std::isnan(value) ? value : std::clamp(value, -largest, largest);
 }
 
 void saccade::writeElement(ElementType type, void *element, double value) {
@@ -112,10 +131,14 @@ void saccade::writeElement(ElementType type, void *element, double value) {
   case ElementType::i64:
   case ElementType::index:
     return storeInteger<int64_t>(element, value);
+  case ElementType::f8E4M3FN:
+    return writeNarrow<uint8_t>(llvm::APFloat::Float8E4M3FN(), element, saturateToF8E4M3FN(value));
+  case ElementType::f8E5M2:
+    return writeNarrow<uint8_t>(llvm::APFloat::Float8E5M2(), element, value);
   case ElementType::f16:
-    return writeHalf(llvm::APFloat::IEEEhalf(), element, value);
+    return writeNarrow<uint16_t>(llvm::APFloat::IEEEhalf(), element, value);
   case ElementType::bf16:
-    return writeHalf(llvm::APFloat::BFloat(), element, value);
+    return writeNarrow<uint16_t>(llvm::APFloat::BFloat(), element, value);
   case ElementType::f32: {
     auto stored = static_cast<float>(value);
     std::memcpy(element, &stored, sizeof(stored));

@@ -12,9 +12,9 @@
 
 namespace saccade {
 
-enum class ElementType { i1, i8, i16, i32, i64, index, f16, bf16, f32, f64 };
+enum class ElementType { i1, i8, i16, i32, i64, index, f8E4M3FN, f8E5M2, f16, bf16, f32, f64 };
 
-/// As MLIR spells it: "bf16", "i32", "index".
+/// As MLIR spells it: "bf16", "i32", "index", "f8E4M3FN".
 llvm::StringRef elementTypeName(ElementType type);
 std::optional<ElementType> parseElementType(llvm::StringRef name);
 
@@ -24,8 +24,11 @@ bool isFloat(ElementType type);
 
 /// Reads an element as a double, exact except for 64-bit integers above 2^53.
 double readElement(ElementType type, const void *element);
-/// Writes an element, rounded to nearest even. For integers, out-of-range values saturate and NaN becomes 0.
+/// Writes an element, rounded to nearest even. For integers, out-of-range values saturate and NaN becomes 0. For
+/// f8E4M3FN, which has no infinity, they saturate.
 void writeElement(ElementType type, void *element, double value);
+/// The nearest value in the range of f8E4M3FN, as conversions to it take it; NaN stays NaN. PyTorch saturates likewise.
+double saturateToF8E4M3FN(double value);
 
 } // namespace saccade
 
