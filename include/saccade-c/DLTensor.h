@@ -18,12 +18,16 @@
 #endif
 #endif
 
-#ifndef SACCADE_HAS_DLPACK
+#if defined(SACCADE_HAS_DLPACK)
+#if !defined(DLPACK_MAJOR_VERSION) || (DLPACK_MAJOR_VERSION == 1 && DLPACK_MINOR_VERSION < 1)
+enum { kDLFloat8_e4m3fn = 10, kDLFloat8_e5m2 = 12 }; /* since DLPack 1.1 */
+#endif
+#else
 #ifdef __cplusplus
 extern "C" {
 #endif
 enum { kDLCPU = 1, kDLCUDA = 2 };
-enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool = 6 };
+enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool = 6, kDLFloat8_e4m3fn = 10, kDLFloat8_e5m2 = 12 };
 typedef struct {
   int32_t device_type; /* kDLCPU, ... */
   int32_t device_id;
@@ -45,6 +49,6 @@ typedef struct {
 #ifdef __cplusplus
 }
 #endif
-#endif /* SACCADE_HAS_DLPACK */
+#endif
 
 #endif /* SACCADE_C_DLTENSOR_H */

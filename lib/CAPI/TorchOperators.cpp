@@ -118,8 +118,9 @@ struct TorchType {
 };
 // The numbers of c10::ScalarType, which are part of the ABI.
 constexpr TorchType elementTypes[] = {
-    {0, kDLUInt, 8},   {1, kDLInt, 8},    {2, kDLInt, 16},   {3, kDLInt, 32},  {4, kDLInt, 64},
-    {5, kDLFloat, 16}, {6, kDLFloat, 32}, {7, kDLFloat, 64}, {11, kDLBool, 8}, {15, kDLBfloat, 16},
+    {0, kDLUInt, 8},  {1, kDLInt, 8},      {2, kDLInt, 16},         {3, kDLInt, 32},
+    {4, kDLInt, 64},  {5, kDLFloat, 16},   {6, kDLFloat, 32},       {7, kDLFloat, 64},
+    {11, kDLBool, 8}, {15, kDLBfloat, 16}, {23, kDLFloat8_e5m2, 8}, {24, kDLFloat8_e4m3fn, 8},
 };
 
 /// An argument of an operator, whose schemas are in attention_operator.py.

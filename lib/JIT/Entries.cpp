@@ -77,9 +77,10 @@ llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
         std::optional<ValueType> converted = getValueType(type);
         bool isResult = role == "result";
         if (!converted || (isResult && !converted->isTensor)) {
-          emitError(signature.loc) << role << " '" << *name << "' of entry '" << entry.name << "' has type " << type
-                                   << ", expected a ranked tensor" << (isResult ? "" : " or scalar")
-                                   << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
+          emitError(signature.loc)
+              << role << " '" << *name << "' of entry '" << entry.name << "' has type " << type
+              << ", expected a ranked tensor" << (isResult ? "" : " or scalar")
+              << " of f8E4M3FN, f8E5M2, f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
           return false;
         }
         converted->name = *name++;

@@ -30,8 +30,9 @@ static constexpr llvm::StringLiteral rules = R"(
  * those of inputs may be 0 or negative; those of results and updated inputs must be positive and must not make elements
  * overlap; those of
  * dimensions of extent 0 or 1 are ignored.
- * In a DLDataType, f32 is {kDLFloat, 32, 1} (f16 and f64 likewise), bf16 {kDLBfloat, 16, 1}, i32 {kDLInt, 32, 1}
- * or {kDLUInt, 32, 1} (i8, i16 and i64 likewise), index {kDLInt, 64, 1}, i1 {kDLBool, 8, 1}.
+ * In a DLDataType, f32 is {kDLFloat, 32, 1} (f16 and f64 likewise), bf16 {kDLBfloat, 16, 1},
+ * f8E4M3FN {kDLFloat8_e4m3fn, 8, 1}, f8E5M2 {kDLFloat8_e5m2, 8, 1}, i32 {kDLInt, 32, 1} or {kDLUInt, 32, 1} (i8, i16
+ * and i64 likewise), index {kDLInt, 64, 1}, i1 {kDLBool, 8, 1}.
  * Scalars are int64_t for integers, index and i1 (0 or 1), and double for floats.
  *
  * The library requires no initialisation and may be renamed. Python calls the same functions through TVM-FFI:

@@ -130,11 +130,10 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
       bool isResult = i >= entry.numInputs();
       if (getABIType(type) && (!isResult || isa<RankedTensorType>(type)))
         continue;
-      return entry.call.emitError() << (isResult ? "result '" : "argument '")
-                                    << cast<StringAttr>(entry.names[i]).getValue() << "' of entry '" << entry.name
-                                    << "' has type " << type << ", expected a ranked tensor"
-                                    << (isResult ? "" : " or scalar")
-                                    << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
+      return entry.call.emitError()
+             << (isResult ? "result '" : "argument '") << cast<StringAttr>(entry.names[i]).getValue() << "' of entry '"
+             << entry.name << "' has type " << type << ", expected a ranked tensor" << (isResult ? "" : " or scalar")
+             << " of f8E4M3FN, f8E5M2, f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
     }
     return success();
   }

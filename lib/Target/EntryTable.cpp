@@ -22,6 +22,10 @@ std::optional<ABIType> saccade::getABIType(Type type) {
     abiType = {kDLFloat, uint8_t(element.getIntOrFloatBitWidth())};
   else if (isa<BFloat16Type>(element))
     abiType = {kDLBfloat, 16};
+  else if (tensor && isa<Float8E4M3FNType>(element))
+    abiType = {kDLFloat8_e4m3fn, 8};
+  else if (tensor && isa<Float8E5M2Type>(element))
+    abiType = {kDLFloat8_e5m2, 8};
   else if (isa<IndexType>(element))
     abiType = {kDLInt, 64};
   else if (element.isInteger(1))

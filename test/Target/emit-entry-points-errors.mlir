@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s -split-input-file -attn-emit-entry-points -verify-diagnostics
 
-// expected-error @below {{result 'result' of entry 'sum' has type 'f32', expected a ranked tensor of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits}}
+// expected-error @below {{result 'result' of entry 'sum' has type 'f32', expected a ranked tensor of f8E4M3FN, f8E5M2, f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits}}
 llvm.func @_mlir_ciface_sum(%descriptor: !llvm.ptr) -> f32
     attributes {attn.entry = {name = "sum", names = ["a", "result"], type = (tensor<?xf32>) -> f32}} {
   %0 = llvm.mlir.constant(0.0 : f32) : f32
@@ -12,7 +12,7 @@ llvm.func @_mlir_ciface_sum.shapes(%result: !llvm.ptr, %a: !llvm.ptr) attributes
 
 // -----
 
-// expected-error @below {{argument 'a' of entry 'nibbles' has type 'tensor<?xi4>', expected a ranked tensor or scalar of f16}}
+// expected-error @below {{argument 'a' of entry 'nibbles' has type 'tensor<?xi4>', expected a ranked tensor or scalar of f8E4M3FN}}
 llvm.func @_mlir_ciface_nibbles(%descriptor: !llvm.ptr)
     attributes {attn.entry = {name = "nibbles", names = ["a"], type = (tensor<?xi4>) -> ()}} {
   llvm.return

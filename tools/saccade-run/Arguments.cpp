@@ -45,8 +45,8 @@ private:
     std::optional<ElementType> parsed = parseElementType(name);
     if (!parsed)
       return refuse(ExitUsage, "'" + name +
-                                   "' is not an element type, expected f32, f64, f16, bf16, i1, i8, i16, i32, "
-                                   "i64 or index");
+                                   "' is not an element type, expected f32, f64, f16, bf16, f8E4M3FN, f8E5M2, i1, i8, "
+                                   "i16, i32, i64 or index");
     into = *parsed;
     if (into != type.element)
       return refuse(ExitInvalidInput,
@@ -62,19 +62,22 @@ private:
       ElementType expected;
       if (std::optional<Refusal> refusal = parseType(typeName, expected))
         return refusal;
+      // Bytes are the bits of either float of 8 bits.
+      if (into.type() == ElementType::f8E4M3FN && expected == ElementType::f8E5M2)
+        into.reinterpretAs(expected);
       if (into.type() != expected)
         return keep(into.convertTo(expected), into, ExitInvalidInput);
       return std::nullopt;
     }
-    // NumPy has no index type; int64 is accepted for it. 16-bit data is bf16 only if the text says so.
+    // NumPy has no index type; int64 is accepted for it. Bits are those of a float only if the text says so.
     if (into.type() == ElementType::i64 && type.element == ElementType::index)
       into.reinterpretAs(ElementType::index);
-    if (into.type() == type.element && into.type() != ElementType::bf16)
+    bool is16Bit = into.type() == ElementType::bf16, is8Bit = into.type() == ElementType::f8E4M3FN;
+    if (into.type() == type.element && !is16Bit && !is8Bit)
       return std::nullopt;
-    return refuse(
-        ExitInvalidInput,
-        "'" + path + "' contains " + (into.type() == ElementType::bf16 ? "16-bit data" : elementTypeName(into.type())) +
-            "; append ':" + elementTypeName(type.element) + "' to convert it to " + elementTypeName(type.element));
+    StringRef found = is16Bit ? "16-bit data" : is8Bit ? "8-bit data" : elementTypeName(into.type());
+    return refuse(ExitInvalidInput, "'" + path + "' contains " + found + "; append ':" + elementTypeName(type.element) +
+                                        "' to convert it to " + elementTypeName(type.element));
   }
 
   std::optional<Refusal> makeScalar(HostTensor &into) {

@@ -28,7 +28,7 @@ public:
 
   /// A row-major copy with elements converted to `type`, rounded to nearest even.
   llvm::Expected<HostTensor> convertTo(ElementType type) const;
-  /// Reinterprets the bits of its 16-bit elements as `type`.
+  /// Reinterprets the bits of its elements as `type`, of the same size.
   void reinterpretAs(ElementType type) { elementType = type; }
 
   /// Calls `visit` with the address of every element, in row-major order of indices.

@@ -61,6 +61,10 @@ ShortText saccade::runtime::describe(DLDataType type) {
   int length;
   if (type.code == kDLBool && type.bits == 8)
     length = snprintf(words.text, sizeof(words.text), "bool");
+  else if (type.code == kDLFloat8_e4m3fn && type.bits == 8)
+    length = snprintf(words.text, sizeof(words.text), "f8E4M3FN");
+  else if (type.code == kDLFloat8_e5m2 && type.bits == 8)
+    length = snprintf(words.text, sizeof(words.text), "f8E5M2");
   else if (letter)
     length = snprintf(words.text, sizeof(words.text), "%s%d", letter, type.bits);
   else

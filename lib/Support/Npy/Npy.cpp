@@ -103,14 +103,21 @@ struct Dtype {
 } // namespace
 
 static std::optional<ElementType> parseDtype(StringRef descr) {
-  static const Dtype dtypes[] = {{"|b1", ElementType::i1},   {"|i1", ElementType::i8},  {"<i2", ElementType::i16},
-                                 {"<i4", ElementType::i32},  {"<i8", ElementType::i64}, {"<f2", ElementType::f16},
-                                 {"<f4", ElementType::f32},  {"<f8", ElementType::f64}, {"<u2", ElementType::bf16},
-                                 {"<V2", ElementType::bf16}, {"|V2", ElementType::bf16}};
+  static const Dtype dtypes[] = {
+      {"|b1", ElementType::i1},       {"|i1", ElementType::i8},       {"<i2", ElementType::i16},
+      {"<i4", ElementType::i32},      {"<i8", ElementType::i64},      {"<f2", ElementType::f16},
+      {"<f4", ElementType::f32},      {"<f8", ElementType::f64},      {"<u2", ElementType::bf16},
+      {"<V2", ElementType::bf16},     {"|V2", ElementType::bf16},     {"<V1", ElementType::f8E4M3FN},
+      {"|V1", ElementType::f8E4M3FN}, {"|u1", ElementType::f8E4M3FN}, {"<f1", ElementType::f8E5M2}};
   for (const Dtype &dtype : dtypes)
     if (dtype.name == descr)
       return dtype.type;
   return std::nullopt;
+}
+
+/// Whether NumPy itself has the type.
+static bool isBuiltin(ElementType type) {
+  return type != ElementType::bf16 && type != ElementType::f8E4M3FN && type != ElementType::f8E5M2;
 }
 
 static StringRef dtypeName(ElementType type) {
@@ -128,6 +135,8 @@ static StringRef dtypeName(ElementType type) {
     return "<i8";
   case ElementType::f16:
     return "<f2";
+  case ElementType::f8E4M3FN:
+  case ElementType::f8E5M2:
   case ElementType::bf16:
   case ElementType::f32:
     return "<f4";
@@ -162,8 +171,8 @@ llvm::Expected<HostTensor> saccade::parseNpy(StringRef bytes) {
   std::optional<ElementType> type = parseDtype(header->descr);
   if (!type)
     return llvm::createStringError("elements of dtype '" + llvm::Twine(header->descr) +
-                                   "' are not supported, expected bool, int8 to int64, float16, float32, float64 or "
-                                   "bf16 as uint16, little-endian");
+                                   "' are not supported, expected bool, int8 to int64, float16, float32, float64, "
+                                   "bf16 as uint16 or floats of 8 bits as uint8, little-endian");
   if (header->shape.size() > 32)
     return malformed("it has " + llvm::Twine(header->shape.size()) + " dimensions");
   // Checked before the allocation, so that a malformed shape does not allocate more memory than the file has data.
@@ -192,7 +201,7 @@ llvm::Expected<HostTensor> saccade::readNpy(StringRef path) {
 }
 
 llvm::Error saccade::writeNpy(const HostTensor &tensor, llvm::raw_ostream &os) {
-  const ElementType stored = tensor.type() == ElementType::bf16 ? ElementType::f32 : tensor.type();
+  const ElementType stored = isBuiltin(tensor.type()) ? tensor.type() : ElementType::f32;
   if (stored != tensor.type() || !tensor.isRowMajor()) {
     llvm::Expected<HostTensor> plain = tensor.convertTo(stored);
     return plain ? writeNpy(*plain, os) : plain.takeError();

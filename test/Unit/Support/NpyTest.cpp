@@ -68,6 +68,37 @@ TEST(Npy, ScalarsVectorsAndEmptyTensors) {
   EXPECT_EQ(0, empty->size());
 }
 
+TEST(Npy, BytesAreFloatsOf8Bits) {
+  for (const char *descr : {"|u1", "|V1", "<V1"}) {
+    std::string header = std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': (3,), }";
+    auto tensor = parseNpy(makeFile(header, "\x01\x7e\xbf"));
+    ASSERT_TRUE(bool(tensor)) << descr;
+    EXPECT_EQ(ElementType::f8E4M3FN, tensor->type());
+    EXPECT_EQ((std::vector<double>{0x1p-9, 448, -1.875}), valuesOf(*tensor));
+  }
+  auto tensor = parseNpy(makeFile("{'descr': '<f1', 'fortran_order': False, 'shape': (3,), }", "\x01\x7b\xbc"));
+  ASSERT_TRUE(bool(tensor));
+  EXPECT_EQ(ElementType::f8E5M2, tensor->type());
+  EXPECT_EQ((std::vector<double>{0x1p-16, 57344, -1}), valuesOf(*tensor));
+}
+
+TEST(Npy, FloatsOf8BitsAreRoundedAndWrittenAsFloat32) {
+  auto tensor = HostTensor::allocate(ElementType::f32, {4});
+  ASSERT_TRUE(bool(tensor));
+  auto *values = reinterpret_cast<float *>(tensor->data());
+  std::copy_n(std::vector<float>{1.0625f, 464, -1e9f, 0x1p-10f}.data(), 4, values);
+  auto narrow = tensor->convertTo(ElementType::f8E4M3FN);
+  ASSERT_TRUE(bool(narrow));
+  EXPECT_EQ((std::vector<double>{1, 448, -448, 0}), valuesOf(*narrow));
+  std::string file;
+  llvm::raw_string_ostream stream(file);
+  ASSERT_FALSE(bool(writeNpy(*narrow, stream)));
+  auto read = parseNpy(file);
+  ASSERT_TRUE(bool(read));
+  EXPECT_EQ(ElementType::f32, read->type());
+  EXPECT_EQ((std::vector<double>{1, 448, -448, 0}), valuesOf(*read));
+}
+
 TEST(Npy, SaysWhatIsWrongWithAFile) {
   EXPECT_NE(std::string::npos, errorOf("").find("magic"));
   EXPECT_NE(std::string::npos, errorOf("PK\x03\x04 a zip file").find("magic"));
