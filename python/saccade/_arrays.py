@@ -22,6 +22,7 @@ Array: TypeAlias = Union["torch.Tensor", "numpy.ndarray"]
 # DLPack's (type code, bits) of the element types.
 DTYPES = {
     "float64": (2, 64), "float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "bool": (6, 8),
+    "float8_e4m3fn": (10, 8), "float8_e5m2": (12, 8),
     "int64": (0, 64), "int32": (0, 32), "int16": (0, 16), "int8": (0, 8),
     "uint64": (1, 64), "uint32": (1, 32), "uint16": (1, 16), "uint8": (1, 8),
 }  # fmt: skip
@@ -290,13 +291,13 @@ def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctype
 
 
 def empty_numpy(shape: tuple[int, ...], dtype: str) -> numpy.ndarray:
-    """A new NumPy array; bfloat16 requires ml_dtypes."""
+    """A new NumPy array; bfloat16 and floats of 8 bits require ml_dtypes."""
     import numpy
 
-    if dtype != "bfloat16":
+    if DTYPES[dtype][0] in (0, 1, 2, 6):  # of NumPy itself
         return numpy.empty(shape, dtype)
     try:
         import ml_dtypes
     except ImportError:
-        raise TypeError("a NumPy result of bfloat16 requires the package ml_dtypes; or pass torch tensors") from None
-    return numpy.empty(shape, ml_dtypes.bfloat16)
+        raise TypeError(f"a NumPy result of {dtype} requires the package ml_dtypes; or pass torch tensors") from None
+    return numpy.empty(shape, getattr(ml_dtypes, dtype))

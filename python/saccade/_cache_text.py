@@ -1,9 +1,12 @@
 """The parts of a program that write new keys and values into a cache, and that compute keys and values from it: from
-pages of a pool, and from int8 elements."""
+pages of a pool, and from elements of 8 bits."""
 
 from __future__ import annotations
 
 import dataclasses
+
+# MLIR's names of the element types of a cache, and the op that converts them to f32.
+STORED = {"int8": ("i8", "sitofp"), "float8_e4m3fn": ("f8E4M3FN", "extf"), "float8_e5m2": ("f8E5M2", "extf")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +61,11 @@ def paged(result: str, pool: str, type: str, layout: str, table_type: str) -> st
     return f"  %{result} = attn.paged %{pool}[{','.join(layout)}], %page_table : {type}, {table_type} -> {type}\n"
 
 
-def dequantized(result: str, stored: str, stored_type: str, layout: str, scale: str, kind: str, element: str) -> str:
-    """The elements times their scale, computed in f32, then converted to `element`."""
-    type = f"{stored_type.removesuffix('xi8>')}x{element}>"
+def dequantized(result: str, stored: str, stored_type: str, stored_element: str, layout: str, scale: str, kind: str,
+                element: str) -> str:
+    """The elements, of a type of `STORED`, times their scale, computed in f32, then converted to `element`."""
+    own, conversion = STORED[stored_element]
+    type = f"{stored_type.removesuffix(f'x{own}>')}x{element}>"
     extents = [f"{result}_{dim}" for dim in layout if dim != "d"]
     lines = []
     for i, dim in enumerate(layout):
@@ -70,7 +75,7 @@ def dequantized(result: str, stored: str, stored_type: str, layout: str, scale: 
     lines.append(f"%{result}_empty = tensor.empty({', '.join(f'%{extent}' for extent in extents)}) : {type}")
     dims = ", ".join(layout)
     identity = f"affine_map<({dims}) -> ({dims})>"
-    maps, inputs, types, arguments, factor = [identity], f"%{stored}", stored_type, "%x: i8", f"%{scale}"
+    maps, inputs, types, arguments, factor = [identity], f"%{stored}", stored_type, f"%x: {own}", f"%{scale}"
     if kind != "number":
         scaled = "h" if kind == "head" else ", ".join("0" if dim == "d" else dim for dim in layout)
         maps.append(f"affine_map<({dims}) -> ({scaled})>")
@@ -82,7 +87,7 @@ def dequantized(result: str, stored: str, stored_type: str, layout: str, scale: 
         f"%{result} = linalg.generic {{indexing_maps = [{all_maps}], iterator_types = [{iterators}]}}",
         f"    ins({inputs} : {types}) outs(%{result}_empty : {type}) {{",
         f"^bb0({arguments}, %_: {element}):",
-        "  %f = arith.sitofp %x : i8 to f32",
+        f"  %f = arith.{conversion} %x : {own} to f32",
         f"  %g = arith.mulf %f, {factor} : f32",
     ]
     if element != "f32":

@@ -6,12 +6,13 @@ import operator
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from saccade import _arrays, _gpu, _program
+from saccade import _arrays, _cache_text, _gpu, _program
 from saccade._arrays import Array
 
 # MLIR's names of the element types of torch and NumPy.
 ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 INTEGERS = {"int32": "i32", "int64": "i64"}
+_QUANTIZED = " or ".join(", ".join(_cache_text.STORED).rsplit(", ", 1))
 Kind: TypeAlias = tuple[bool, bool]
 """Of q, k, v and the other tensors of a call: whether they are torch tensors, and whether they are on a GPU."""
 # Larger than any position, and small enough that sums with it do not overflow 64 bits.
@@ -182,10 +183,11 @@ def check_page_table(page_table: Any, cu_seqlens_k: Any, q: Any) -> str:
     return element
 
 
-def check_scales(k_scale: Any, v_scale: Any, q: Any, layout: Any, is_ragged: bool,
-                 is_paged: bool) -> tuple[tuple[str, str], tuple[Any, Any]]:
-    """The kinds of the scales of int8 keys and values, "number", "head" or "position", and their values. Scales of
-    positions get the dimension of the depth, of extent 1."""
+def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any, is_ragged: bool,
+                 is_paged: bool) -> tuple[tuple[tuple[str, str], tuple[str, str]], tuple[Any, Any]]:
+    """The element types of quantized keys and values with the kinds of their scales, "number", "head" or "position",
+    and the values of the scales. Scales of positions get the dimension of the depth, of extent 1. `check_shapes`
+    reports other element types."""
     if _gpu.ordinal_of(q) is not None:
         raise TypeError("k_scale is given, expected None: quantized keys and values are for CPUs only")
     check_layout(layout, is_ragged)
@@ -193,7 +195,8 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, layout: Any, is_ragged: boo
     kinds, values = [], []
     for name, x, other in (("k_scale", k_scale, "v_scale"), ("v_scale", v_scale, "k_scale")):
         if x is None:
-            raise TypeError(f"{name} is None, expected a scale, as {other} is given: k and v are both int8, or neither")
+            raise TypeError(f"{name} is None, expected a scale, as {other} is given: k and v are both quantized, or "
+                            "neither")
         if isinstance(x, (int, float)) and not isinstance(x, bool):
             kinds.append("number")
             values.append(float(x))
@@ -215,7 +218,8 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, layout: Any, is_ragged: boo
             heads = "one for each KV head, " if "h" in dims else ""
             raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}: one scale, {heads}or one "
                             f'for each position, "{dims.replace("d", "")}"')
-    return (kinds[0], kinds[1]), (values[0], values[1])
+    elements = [dtype_name(x) if hasattr(x, "dtype") else "" for x in (k, v)]
+    return ((elements[0], kinds[0]), (elements[1], kinds[1])), (values[0], values[1])
 
 
 def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any, is_paged: bool = False) -> tuple[str, str | None]:
@@ -378,11 +382,12 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
             pages = "" if page_table is None or name == "q" else ", where b are the pages"
             raise TypeError(f'{name} has {found}, expected {len(dims)}: layout "{dims}"{pages}')
         if scales and name != "q":
-            if dtype_name(x) != "int8":
-                raise TypeError(f"{name} has element type {dtype_name(x)}, expected int8: {name}_scale is given")
+            if dtype_name(x) not in _cache_text.STORED:
+                raise TypeError(f"{name} has element type {dtype_name(x)}, expected {_QUANTIZED}: {name}_scale is "
+                                "given")
             continue
         if dtype_name(x) not in ELEMENTS:
-            also = f", or int8 with {name}_scale" if name != "q" else ""
+            also = f", or {_QUANTIZED} with {name}_scale" if name != "q" else ""
             raise TypeError(f"{name} has element type {dtype_name(x)}, expected {', '.join(ELEMENTS)}{also}")
         if dtype_name(x) != dtype_name(q):
             raise TypeError(f"{name} has element type {dtype_name(x)}, expected {dtype_name(q)}, that of q")

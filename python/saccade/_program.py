@@ -32,7 +32,8 @@ class Spec:
     kv_len: str | None = None  # "index" for a scalar, "i32" or "i64" for a tensor [batch]
     ragged: tuple[str, str | None] | None = None  # element types of cu_seqlens_q and cu_seqlens_k, "i32" or "i64"
     pages: str | None = None  # the element type of the page table, "i32" or "i64"; k and v are page pools
-    scales: tuple[str, str] | None = None  # of k and v, which are int8 then: each "number", "head" or "position"
+    # Of quantized k and v: the element type, a key of `_cache_text.STORED`, and "number", "head" or "position".
+    scales: tuple[tuple[str, str], tuple[str, str]] | None = None
     sink: str | None = None  # the element type, "f32" ...; with is_sink_number one scalar for all heads
     is_sink_number: bool = False
     lse: bool = False
@@ -65,8 +66,10 @@ def program(spec: Spec) -> str:
     operands = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
                 (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
                  ("v", spec.head_dim_v, spec.key_layout))]
-    tensors = [(name, _tensor(spec, head_dim, "i8", spec.key_layout) if spec.scales and name != "q" else type)
-               for (name, type), head_dim in zip(operands, (spec.head_dim, spec.head_dim, spec.head_dim_v))]
+    tensors = operands.copy()
+    for i, (stored, _) in enumerate(spec.scales or ()):
+        element = _cache_text.STORED[stored][0]
+        tensors[i + 1] = "kv"[i], _tensor(spec, (spec.head_dim, spec.head_dim_v)[i], element, spec.key_layout)
     regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask), ("weight", spec.weight))
                if region is not None]
     captures = [(f"{role}_{i}", type) for role, region in regions for i, type in enumerate(region.capture_types)]
@@ -82,7 +85,7 @@ def program(spec: Spec) -> str:
 
     dropout = [("rate", "f32"), ("seed", spec.dropout)] if spec.dropout else []
     scales = [(f"{name}_scale", _cache_text.scale_type(kind, spec.key_layout))
-              for name, kind in zip("kv", spec.scales or ())]
+              for name, (_, kind) in zip("kv", spec.scales or ())]
 
     output = _tensor(spec, spec.head_dim_v, spec.precision if spec.is_part else spec.element)
     results = [("out", output)]
@@ -95,7 +98,8 @@ def program(spec: Spec) -> str:
     caches: list[tuple[str, str]] = []
     keys, scale_names = ["k", "v"], [name for name, _ in scales]
     if spec.append:
-        caches = tensors[1:] + [scale for scale, kind in zip(scales, spec.scales or ()) if kind == "position"]
+        caches = tensors[1:] + [scale for scale, (_, kind) in zip(scales, spec.scales or ())
+                                if kind == "position"]
         new = spec.append.inputs(caches)
         before += spec.append.text(caches, spec.key_layout, pages[0][1] if spec.pages else None)
         updated = {name for name, _ in caches}
@@ -104,13 +108,14 @@ def program(spec: Spec) -> str:
     for i, (_, type) in enumerate(tensors[1:]) if spec.pages else ():
         before += _cache_text.paged(f"{keys[i]}_paged", keys[i], type, spec.key_layout, pages[0][1])
         keys[i] += "_paged"
-    for i, ((name, type), kind) in enumerate(zip(tensors[1:], spec.scales or ())):
+    for i, ((name, type), (element, kind)) in enumerate(zip(tensors[1:], spec.scales or ())):
         scale_name, stored = scale_names[i], keys[i]
         if spec.pages and kind == "position":
             before += _cache_text.paged(f"{scale_name}_paged", scale_name, scales[i][1], spec.key_layout, pages[0][1])
             scale_name += "_paged"
         keys[i] = f"{name}_float"
-        before += _cache_text.dequantized(keys[i], stored, type, spec.key_layout, scale_name, kind, spec.element)
+        before += _cache_text.dequantized(keys[i], stored, type, element, spec.key_layout, scale_name, kind,
+                                          spec.element)
     dims, key_dims = (f"[{','.join(layout)}]" for layout in (spec.layout, spec.key_layout))
     clauses = [f"%q{dims}, {', '.join(f'%{name}{key_dims}' for name in keys)}"]
     read = captures + bounds

@@ -152,12 +152,12 @@ def attention(
             page_table[b, i]. Pages may be in any order and shared. Entries after kv_len are not read; another page
             that is not in the pool is a ValueError. With cu_seqlens_q, without cu_seqlens_k, batch n is sequence n. It
             has no gradient.
-        k_scale: k is quantized: of int8, and its elements times k_scale are the keys. A number, or a float32 array of
-            q's kind: of no dimensions, [KV heads], or with one scale for each position and head, which has the shape of
-            k without head_dim. The product is computed in float32 and converted to q's element type, except that a
-            kernel may apply the scale after the conversion, which is at least as exact. NaN gives NaN. CPUs only; it
-            has no gradient.
-        v_scale: the same for v; both or neither are given.
+        k_scale: k is quantized: of int8, float8_e4m3fn or float8_e5m2, and its elements times k_scale are the keys. A
+            number, or a float32 array of q's kind: of no dimensions, [KV heads], or with one scale for each position
+            and head, which has the shape of k without head_dim. The product is computed in float32 and converted to
+            q's element type, except that a kernel may apply the scale after the conversion, which is at least as exact.
+            NaN gives NaN. CPUs only; it has no gradient.
+        v_scale: the same for v, which may be of another of these types; both or neither are given.
         sink: an extra score without key and value in the softmax of every row: a scalar, or a tensor [heads] of q's
             kind, of float32 (float64 for float64 inputs) or q's element type. `score`, `mask` and `weight` do not apply
             to it. -inf disables it.
@@ -291,7 +291,8 @@ def attention(
     if layout is None:
         layout = "bhsd" if ragged is None else "shd"
     if k_scale is not None or v_scale is not None:
-        scales, more = _operands.check_scales(k_scale, v_scale, q, layout, ragged is not None, pages is not None)
+        scales, more = _operands.check_scales(k_scale, v_scale, q, k, v, layout, ragged is not None,
+                                               pages is not None)
         numbers += more
     if heads is not None:
         _operands.check_heads(heads, q, layout)

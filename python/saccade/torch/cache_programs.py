@@ -26,7 +26,8 @@ def _attention_text(element: str, head_dim: int, head_dim_v: int, layout: str, c
                     append: _Append | None) -> str:
     return _program.program(_program.Spec(
         element=element, head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal, left="l" in sides,
-        right="r" in sides, scale=has_scale, kv_len=kv_len, pages=pages, scales=scales, lse=lse,
+        right="r" in sides, scale=has_scale, kv_len=kv_len, pages=pages,
+        scales=(("int8", scales[0]), ("int8", scales[1])) if scales else None, lse=lse,
         append=Append(*append) if append else None))  # fmt: skip
 
 
