@@ -143,7 +143,9 @@ TEST_F(Call, OtherElementTypesAreNamed) {
                                                        {{kDLBool, 8, 1}, "bool"},
                                                        {{5, 64, 1}, "complex64"},
                                                        {{kDLFloat, 32, 4}, "f32 x 4 lanes"},
-                                                       {{10, 8, 1}, "DLPack type 10 of 8 bits"}};
+                                                       {{11, 8, 1}, "DLPack type 11 of 8 bits"},
+                                                       {{kDLFloat8_e4m3fn, 8, 1}, "f8E4M3FN"},
+                                                       {{kDLFloat8_e5m2, 8, 1}, "f8E5M2"}};
   for (auto [type, words] : types) {
     sum.tensor.dtype = type;
     EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found element type " + std::string(words) + ", expected f32",
