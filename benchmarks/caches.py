@@ -16,8 +16,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADS, KV_HEADS, DEPTH = 32, 8, 128
 COPIES = 3
+QUANTIZED = {"int8": ("int8", 127), "e4m3": ("float8_e4m3fn", 448), "e5m2": ("float8_e5m2", 57344)}
 # Minima and maxima of the ratios.
-LIMITS = {"of read": 0.90, "int8 of read": 0.80, "pages of 16": 1.10, "pages of 1": 1.35, "selected": 1.25,
+LIMITS = {"of read": 0.90, "8 bits of read": 0.80, "pages of 16": 1.10, "pages of 1": 1.35, "selected": 1.25,
           "changing batch": 1.03}
 
 
@@ -78,11 +79,14 @@ class Caches:
         tables = order.int().reshape(COPIES, options.sequences, -1)
         return self.rotate(lambda table: self.saccade.attention(self.q, *pools, page_table=table), [(t,) for t in tables])
 
-    def int8(self):
-        """8-bit integers with a scale for each position and head."""
+    def quantized(self, name, largest):
+        """Elements of a type of 8 bits with this largest number, and a scale for each position and head."""
+        type = getattr(self.torch, name)
+
         def quantize(x):
-            scale = x.float().abs().amax(-1) / 127
-            return (x / scale[..., None]).round().to(self.torch.int8), scale
+            scale = x.float().abs().amax(-1) / largest
+            scaled = x / scale[..., None]
+            return (scaled if type.is_floating_point else scaled.round()).to(type), scale
 
         def step(k, k_scale, v, v_scale):
             return self.saccade.attention(self.q, k, v, k_scale=k_scale, v_scale=v_scale)
@@ -156,16 +160,16 @@ def rows(torch, saccade, machine, options):
     for name in ("f32", "bf16"):
         dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[name]
         caches = Caches(torch, saccade, options, dtype)
-        contenders = {"contiguous": caches.contiguous(), "pages of 16": caches.in_pages(16), "pages of 1": caches.in_pages(1),
-                      "int8": caches.int8()}
+        contenders = {"contiguous": caches.contiguous(), "pages of 16": caches.in_pages(16), "pages of 1": caches.in_pages(1)}
+        contenders.update({case: caches.quantized(*of) for case, of in QUANTIZED.items()})
         reads = []
         seconds, ratios = paired(contenders, options.rounds, lambda: reads.append(caches.read(machine)))
         bandwidth = statistics.median(reads)
         for case in contenders:
-            size = caches.bytes() * (1 if case != "int8" else (DEPTH + 4) / (DEPTH * dtype.itemsize))
+            size = caches.bytes() * ((DEPTH + 4) / (DEPTH * dtype.itemsize) if case in QUANTIZED else 1)
             share = size / seconds[case] / bandwidth
-            limit = LIMITS["int8 of read" if case == "int8" else "of read"]
-            if case in ("contiguous", "int8"):
+            limit = LIMITS["8 bits of read" if case in QUANTIZED else "of read"]
+            if case == "contiguous" or case in QUANTIZED:
                 yield case, name, seconds[case], "GB/s over a plain read", judged(f"{share:.2f}", share >= limit), f"≥ {limit}"
             else:
                 limit = LIMITS[case]
