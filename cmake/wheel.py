@@ -58,6 +58,8 @@ echo "== the Python tests"
 mkdir -p build/python
 ln -s "$(python -c 'import saccade; print(saccade.__path__[0])')" build/python/saccade
 cd /source
+# ptxas and, beside it, libdevice.
+PATH=$(echo /check/venv/lib/python3*/site-packages/nvidia/*/bin):$PATH
 export SACCADE_BUILD=/check/build SACCADE_CHECKS_WHEEL=1 PYTHONDONTWRITEBYTECODE=1 OMP_WAIT_POLICY=passive
 python -m pytest -p no:cacheprovider $1
 """
@@ -131,7 +133,7 @@ def fill(system: pathlib.Path, wheel: pathlib.Path, packages: list[str]) -> None
 def check(wheel: pathlib.Path, system: pathlib.Path, mirror: list[str], options: str) -> None:
     """Runs SCRIPT in the system, with these options for pytest."""
     make_system(system, mirror)
-    fill(system, wheel, required(["base", "test"]))
+    fill(system, wheel, required(["base", "test", "ptxas"]))
     ignored = [f"--ignore=test/Python/{name}" for name in BUILD_TREE]
     chosen = " ".join([*ignored, f"--deselect={STAGED}", options])
     enter = 'for i in proc dev; do mount --rbind /$i "$1/$i"; done; exec chroot "$1" env -i bash -c "$2" - "$3"'

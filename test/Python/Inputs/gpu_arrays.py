@@ -2,6 +2,7 @@
 stream. `Array` speaks DLPack 1, `OldArray` the version before."""
 
 import ctypes
+import os
 import pathlib
 import sys
 
@@ -56,6 +57,10 @@ def _delete(held):
 def start(build):
     """Loads the fake driver of the build tree into this process; returns it."""
     global double
+    if "SACCADE_CHECKS_WHEEL" in os.environ:  # `./dev wheel --check`
+        import pytest
+
+        pytest.skip("the fake driver is in a build tree only")
     double = double or Double(build)
     return double
 
