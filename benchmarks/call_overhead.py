@@ -91,7 +91,7 @@ def overhead(options):
     import numpy as np
     import torch
 
-    import saccade
+    import saccade.torch
 
     query, key, value = (torch.randn(TINY) for _ in range(3))
     out = torch.empty_like(query)
@@ -114,12 +114,38 @@ def overhead(options):
         "saccade.attention(q, k, v), torch": lambda: saccade.attention(query, key, value),
         "saccade.attention(..., score=lambda with a captured table, causal), torch": with_score,
         "saccade.attention(q, k, v), NumPy": lambda: saccade.attention(*arrays),
+        "saccade.torch.scaled_dot_product_attention": lambda: saccade.torch.scaled_dot_product_attention(query, key, value),
         "torch scaled_dot_product_attention": lambda: torch.nn.functional.scaled_dot_product_attention(query, key, value),
     }
     torch.set_num_threads(options.threads)
     assert np.allclose(saccade.attention(*arrays), out) or direct(query, key, value, out) is None
     with torch.inference_mode():
         return in_rounds(calls, options.rounds)
+
+
+def compiled_overhead(options):
+    """Median microseconds of functions of 1 and 8 calls that torch.compile has compiled, by function called."""
+    import torch
+
+    import saccade.torch
+
+    torch.set_num_threads(options.threads)
+    query, key, value = (torch.randn(TINY) for _ in range(3))
+
+    def repeated(attend, count):
+        def model(query, key, value):
+            for _ in range(count):
+                query = attend(query, key, value)
+            return query
+
+        compiled = torch.compile(model, fullgraph=True)
+        return lambda: compiled(query, key, value)
+
+    functions = {"saccade.torch": saccade.torch.scaled_dot_product_attention,
+                 "torch": torch.nn.functional.scaled_dot_product_attention}  # fmt: skip
+    with torch.no_grad():
+        return in_rounds({f"torch.compile, {count} × {name} scaled_dot_product_attention": repeated(attend, count)
+                          for count in (1, 8) for name, attend in functions.items()}, options.rounds)  # fmt: skip
 
 
 def interleaved(options):
@@ -167,7 +193,7 @@ def markdown(options):
     from saccade_bench.report import processor, table
 
     bare, importing = import_milliseconds(options.rounds)
-    split = overhead(options)
+    split = overhead(options) | compiled_overhead(options)
     rows = interleaved(options)
     calibrated = threads.measure(options.build, options.threads, options.rounds)
     shape = "×".join(map(str, TINY))

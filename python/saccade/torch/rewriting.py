@@ -15,7 +15,7 @@ from saccade.regions import Region, TraceError, trace
 from saccade.torch import attention_operator
 from saccade.torch.multi_head import expand_multi_head
 from saccade.torch.sdpa import mask_functions
-from saccade.torch.traced_drop_ins import LAYOUTS, is_supported, mask_dimensions
+from saccade.torch.traced_drop_ins import is_supported, layout_of, mask_dimensions
 from saccade.torch.tracing import make_program
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
@@ -101,7 +101,7 @@ def _replace_sdpa(graph: GraphModule, node: Node) -> None:
             region = _trace(function, role, precision)
             score, mask_region = (region, None) if role == "score" else (None, region)
         captures.append(table)
-    _insert(graph, node, tensors, captures, LAYOUTS[rank], score, mask_region, scale,
+    _insert(graph, node, tensors, captures, layout_of(rank), score, mask_region, scale,
             causal="top_left" if is_causal else None)
 
 

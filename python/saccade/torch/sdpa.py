@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.compiler import is_compiling
 
 from saccade import _arrays
 from saccade._library import on_cache_clear
@@ -79,11 +80,10 @@ def scaled_dot_product_attention(
 
     All other exceptions are PyTorch's. Gradients are Saccade's.
     """
-    if torch.compiler.is_compiling():
-        from saccade.torch import traced_drop_ins  # imported late: it imports this module
+    if is_compiling():
+        from saccade.torch.traced_drop_ins import scaled_dot_product_attention as traced  # which imports this module
 
-        return traced_drop_ins.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale,
-                                                            enable_gqa)
+        return traced(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if not torch.is_autocast_enabled("cpu"):
         output = _direct(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         if output is not None:

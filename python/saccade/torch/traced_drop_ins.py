@@ -11,20 +11,27 @@ from saccade._opaque import call_untraced
 from saccade.torch import tracing
 from saccade.torch.fallback import autocast
 from saccade.torch.sdpa import mask_functions
+from saccade.torch.tracing import plain
 
-_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-LAYOUTS = {2: "sd", 3: "bsd", 4: "bhsd"}
-"""The layout of q, k and v by their number of dimensions."""
+
+def layout_of(rank: int) -> str:
+    """The layout of q, k and v with 2, 3 or 4 dimensions."""
+    return "bhsd" if rank == 4 else "bsd" if rank == 3 else "sd"
 
 
 def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                                  attn_mask: torch.Tensor | None, dropout_p: float, is_causal: bool,
                                  scale: float | None, enable_gqa: bool) -> torch.Tensor:
     """The result of PyTorch's function. Dynamo traces this."""
-    query, key, value, attn_mask = autocast(query, key, value, attn_mask)
+    if query.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(query.device.type):
+        query, key, value, attn_mask = autocast(query, key, value, attn_mask)
     if dropout_p or attn_mask is not None and is_causal or not is_supported(query, key, value, enable_gqa):
         return torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    causal = "top_left" if is_causal else None
+    layout = layout_of(query.dim())
+    if attn_mask is None and scale is None:
+        return plain(query, key, value, causal, layout)
     score = mask = None
     if attn_mask is not None:
         kept = mask_dimensions(attn_mask, (*query.shape[:-1], key.shape[-2]))
@@ -34,8 +41,7 @@ def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: 
         names, single = kept
         functions = mask_functions(names, torch.squeeze(attn_mask, single))
         score, mask = functions.get("score"), functions.get("mask")
-    result = tracing.attention(query, key, value, score=score, mask=mask, scale=scale,
-                               causal="top_left" if is_causal else None, layout=LAYOUTS[query.dim()])
+    result = tracing.attention(query, key, value, score=score, mask=mask, scale=scale, causal=causal, layout=layout)
     if isinstance(result, str):  # the eager call raises the error
         from saccade.torch.sdpa import _call
 
@@ -80,10 +86,13 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
 def is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> bool:
     """Whether Saccade computes a call with these tensors: without broadcasting, empty dimensions and mistakes."""
     rank = query.dim()
-    if rank not in LAYOUTS or key.dim() != rank or value.dim() != rank:
+    # Not those of 8 bits. A table of the types would be guarded in every call of the compiled function.
+    if not query.is_floating_point() or query.element_size() == 1:
+        return False
+    if rank not in (2, 3, 4) or key.dim() != rank or value.dim() != rank:
         return False
     for x in (query, key, value):
-        if x.dtype != query.dtype or x.device != query.device or x.dtype not in _DTYPES:
+        if x.dtype != query.dtype or x.device != query.device:
             return False
         for extent in x.shape:
             if extent == 0:

@@ -6,8 +6,8 @@ arguments are constants of the graph, and tensors and variable numbers become ar
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from saccade.torch import attention_operator, recording
 from saccade.torch.fallback import requires_grad
 
 _ROLES = ("score", "mask", "weight")
+_PLAIN = attention_operator.overload(False, False)
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> Any:
@@ -31,6 +32,18 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any)
         return _call(q, k, v, **options)
     except (TypeError, ValueError):  # Dynamo loses the message
         return "its arguments are invalid"
+
+
+def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: str | None, layout: str) -> Any:
+    """`attention` of valid tensors without functions and with the default scale.
+
+    Dynamo guards each global name and each default that it looks up while it traces, and every call of the compiled
+    function evaluates these guards. This function looks up few.
+    """
+    axis = layout.index("d")
+    program, _ = _program_of(q.dtype, index(q.shape[axis]), index(v.shape[axis]), layout, causal, "", False, None, None,
+                             None, False, False, (None, None, None))
+    return _PLAIN([q, k, v], program, None, [], layout, "host")
 
 
 def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = None, mask: Any = None, weight: Any = None,
@@ -113,8 +126,9 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
         offsets = (_integer_type("cu_seqlens_q", ragged[0]), _integer_type("cu_seqlens_k", ragged[1]))
         more += ragged
     def call(has_lse: bool, has_max: bool, is_detached: bool) -> Any:
+        # A dynamic head size becomes a constant of the graph.
         program, numbers = _program_of(
-            q.dtype, _constant(q.shape[axis]), _constant(v.shape[axis]), layout, alignment, sides or "",
+            q.dtype, index(q.shape[axis]), index(v.shape[axis]), layout, alignment, sides or "",
             scale is not None, length, offsets, sink_kind, has_lse, has_max, tuple(records))
         if numbers is None:
             return program
@@ -205,11 +219,6 @@ def _function(role: str, function: Any, q: torch.Tensor, layout: str) -> Callabl
     if isinstance(function, Score) and function.heads is not None:
         _operands.check_heads(function.heads, q, layout)
     return function.function if isinstance(function, (Score, Mask)) else function
-
-
-def _constant(size: int) -> int:
-    """A size as a constant of the graph: a dynamic one becomes static."""
-    return operator.index(size)
 
 
 def _integer_type(name: str, x: torch.Tensor) -> str:
