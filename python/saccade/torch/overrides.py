@@ -1,13 +1,15 @@
 """PyTorch's own functions, served by Saccade without a change to a model.
 
 `scaled_dot_product_attention` is replaced in PyTorch's dispatcher, where all callers arrive: Python under any name,
-modules and TorchScript. `flex_attention` is a Python function; its code object is replaced, so that callers that
-imported it by name reach Saccade, too. Both are PyTorch's own again when the last user disables them.
+modules and TorchScript. `flex_attention`, and the function that computes jagged tensors, are Python functions; their
+code objects are replaced, so that callers that imported them by name reach Saccade, too. All are PyTorch's own again
+when the last user disables them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -17,9 +19,9 @@ import torch
 
 from saccade.regions import TraceError
 from saccade.torch import flex, recorded, sdpa
-from saccade.torch.fallback import Kind, Refused, resolve, state
+from saccade.torch.fallback import Kind, Refused, autocast, resolve, state
 
-_KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA")
+_KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA", "NestedTensorCPU", "NestedTensorCUDA", "AutogradNestedTensor")
 _lock = threading.RLock()
 _installed: _Installed | None = None
 _users = 0  # enable() counts once, every enabled() block once
@@ -79,12 +81,13 @@ class _Installed:
         self.library: torch.library.Library | None = _replace_sdpa()
         self.has_fast_path: bool = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
-        self.restore_flex = _replace_flex()
+        self.restore = [_replace_flex(), _replace_jagged()]
 
     def remove(self) -> None:
         self.library = None  # unregisters its kernels
         torch.backends.mha.set_fastpath_enabled(self.has_fast_path)
-        self.restore_flex()
+        for restore in self.restore:
+            restore()
 
 
 def _install() -> None:
@@ -120,17 +123,9 @@ def _replace_sdpa() -> torch.library.Library:
 
 
 def _replace_flex() -> Callable[[], None]:
-    """Returns a function that restores PyTorch's code."""
     from torch.nn.attention import flex_attention as module
 
-    function: Any = module.flex_attention
-    code = function.__code__
-    original = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
-    original.__kwdefaults__ = function.__kwdefaults__
-
-    def serve(*args: Any, **kwargs: Any) -> Any:
-        if not _is_active() or torch.compiler.is_compiling():
-            return original(*args, **kwargs)
+    def serve(original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         try:
             return flex.compute(*args, **kwargs)
         except Refused as refused:
@@ -139,25 +134,66 @@ def _replace_flex() -> Callable[[], None]:
             untraced = Refused(Kind.INPUT, str(error))
             return resolve(flex.NAME, untraced, lambda: original(*args, **kwargs), is_replaced=True)
 
-    function.__code__ = _forward.__code__
-    module.__dict__[_SERVE] = serve  # code of another module finds its names there
+    return _replace_code(module.flex_attention, _forward_flex, serve)
+
+
+def _replace_jagged() -> Callable[[], None]:
+    """Jagged tensors call a Python function of PyTorch, before the dispatcher. The function is private."""
+    from torch.nested._internal import sdpa as module
+
+    def serve(original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        given = inspect.signature(_forward_jagged).bind(*args, **kwargs)
+        given.apply_defaults()
+        query, key, value, mask, *options = given.args
+        try:
+            return sdpa.compute(*autocast(query, key, value, mask), *options)
+        except Refused as refused:
+            return resolve(sdpa.NAME, refused, lambda: original(*args, **kwargs), is_replaced=True)
+
+    return _replace_code(module.jagged_scaled_dot_product_attention, _forward_jagged, serve)
+
+
+def _replace_code(function: Any, forward: Any, serve: Callable[..., Any]) -> Callable[[], None]:
+    """Replaces the code of a Python function by that of `forward`, which calls the global of its own name with the
+    prefix `_saccade`. While the override is active, calls outside of torch.compile are those of
+    `serve(original, args, kwargs)`.
+
+    Returns:
+        A function that restores PyTorch's code.
+    """
+    code = function.__code__
+    original = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
+    original.__kwdefaults__ = function.__kwdefaults__
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not _is_active() or torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        return serve(original, args, kwargs)
+
+    name = "_saccade" + forward.__name__
+    function.__globals__[name] = call  # code of another module finds its names there
+    function.__code__ = forward.__code__
 
     def restore() -> None:
         function.__code__ = code
-        module.__dict__.pop(_SERVE, None)
+        function.__globals__.pop(name, None)
 
     return restore
 
 
-_SERVE = "_saccade_flex_attention"
-
-
-def _forward(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None, scale: Any = None,
-             enable_gqa: Any = False, return_lse: Any = False, kernel_options: Any = None, *,
-             return_aux: Any = None) -> Any:
+def _forward_flex(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None, scale: Any = None,
+                  enable_gqa: Any = False, return_lse: Any = False, kernel_options: Any = None, *,
+                  return_aux: Any = None) -> Any:
     """The code of PyTorch's `flex_attention` while it is replaced."""
-    return _saccade_flex_attention(  # type: ignore[name-defined]  # noqa: F821
+    return _saccade_forward_flex(  # type: ignore[name-defined]  # noqa: F821
         query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux=return_aux)
+
+
+def _forward_jagged(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = 0.0,
+                    is_causal: Any = False, scale: Any = None, enable_gqa: Any = False) -> Any:
+    """The code of PyTorch's function of jagged tensors while it is replaced."""
+    return _saccade_forward_jagged(  # type: ignore[name-defined]  # noqa: F821
+        query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
 # --- torch.nn.attention.register_flash_attention_impl -----------------------------------------------------------------

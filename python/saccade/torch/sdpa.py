@@ -17,6 +17,7 @@ from torch.compiler import is_compiling
 from saccade import _arrays
 from saccade._library import on_cache_clear
 from saccade.attention import attention, plan_of
+from saccade.torch import nested
 from saccade.torch.fallback import (
     Kind,
     Refused,
@@ -59,7 +60,8 @@ def scaled_dot_product_attention(
     is as cheap as the one it was expanded from.
 
     Args:
-        query: [..., L, E], of float64, float32, float16 or bfloat16, on the CPU or an NVIDIA GPU.
+        query: [..., L, E], of float64, float32, float16 or bfloat16, on the CPU or an NVIDIA GPU. Also a nested tensor
+            with the layout torch.jagged, [B, H, L, E], as are the key and value then.
         key: [..., S, E].
         value: [..., S, Ev].
         attn_mask: broadcastable to [..., L, S]: booleans, where true keeps a pair, or numbers added to the scores; also
@@ -76,7 +78,8 @@ def scaled_dot_product_attention(
         [..., L, Ev]. A query without keys gives 0.
 
     Raises:
-        NotImplementedError: tensors that PyTorch computes with and Saccade does not (subclasses, nested tensors, ...).
+        NotImplementedError: tensors that PyTorch computes with and Saccade does not (subclasses, nested tensors that
+            are not jagged, ...).
 
     All other exceptions are PyTorch's. Gradients are Saccade's.
     """
@@ -267,6 +270,11 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
         raise Refused(Kind.INPUT, f"dropout_p is {dropout_p}, expected 0 to 1")
     if dropout_p and any(map(is_mapped, tensors)):  # the bits that PyTorch's `randomness` asks for are unknown here
         raise Refused(Kind.INPUT, "dropout_p is not 0, and vmap maps a tensor")
+    if any(map(nested.is_jagged, tensors)):
+        if attn_mask is not None or bias is not None:
+            raise Refused(Kind.INPUT, "attn_mask with jagged tensors")
+        return nested.compute(query, key, value, causal, None if scale is None else float(scale), enable_gqa,
+                              draw_dropout(dropout_p))
     is_recorded = records_grad(*tensors)
     names = ("query", "key", "value", "attn_mask")
     query, key, value, *masks = [readable(name, x) for name, x in zip(names, tensors)]

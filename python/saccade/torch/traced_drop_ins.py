@@ -92,7 +92,7 @@ def is_supported(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, en
     if rank not in (2, 3, 4) or key.dim() != rank or value.dim() != rank:
         return False
     for x in (query, key, value):
-        if x.dtype != query.dtype or x.device != query.device:
+        if x.is_nested or x.dtype != query.dtype or x.device != query.device:
             return False
         for extent in x.shape:
             if extent == 0:
