@@ -50,44 +50,6 @@ void AttnDialect::initialize() {
 }
 
 //===----------------------------------------------------------------------===//
-// Arguments that are updated in place
-//===----------------------------------------------------------------------===//
-
-SmallVector<std::optional<unsigned>> saccade::attn::getUpdatingResults(FunctionOpInterface function) {
-  SmallVector<std::optional<unsigned>> results(function.getNumArguments());
-  for (auto [i, result] : llvm::enumerate(results))
-    if (auto number = function.getArgAttrOfType<IntegerAttr>(i, updatedByAttr))
-      result = number.getInt();
-  return results;
-}
-
-LogicalResult AttnDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned argument,
-                                                    NamedAttribute attribute) {
-  auto function = dyn_cast<FunctionOpInterface>(op);
-  if (attribute.getName() != updatedByAttr || !function)
-    return success();
-  auto emitError = [&] {
-    return op->emitError() << "argument " << argument << " of '" << function.getName() << "' has '" << updatedByAttr
-                           << "' ";
-  };
-  auto number = dyn_cast<IntegerAttr>(attribute.getValue());
-  if (!number || number.getValue().isNegative() || number.getValue().uge(function.getNumResults()))
-    return emitError() << "of " << attribute.getValue() << ", expected the number of a result, less than "
-                       << function.getNumResults();
-  Type type = function.getArgumentTypes()[argument], result = function.getResultTypes()[number.getInt()];
-  if (!isa<RankedTensorType>(type) || type != result)
-    return emitError() << "and type " << type << ", expected a tensor of the type of result " << number.getInt() << ", "
-                       << result;
-  if (function.getArgAttr(argument, "attn.constant"))
-    return emitError() << "and 'attn.constant', expected one of them";
-  for (auto [other, same] : llvm::enumerate(getUpdatingResults(function)))
-    if (other < argument && same == number.getInt())
-      return emitError() << "of " << number.getInt() << ", as argument " << other
-                         << " has, expected another result: a result updates one argument";
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
 // DimsAttr
 //===----------------------------------------------------------------------===//
 
