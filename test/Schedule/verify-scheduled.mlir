@@ -43,3 +43,20 @@ func.func @keys_beyond_the_largest_head_size(%q: tensor<?x8193xf32>, %v: tensor<
   %a = attn.attention %q[s,d], %q[s,d], %v[s,d] : (tensor<?x8193xf32>, tensor<?x8193xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
   return %a : tensor<?x8xf32>
 }
+
+// -----
+
+func.func @dynamic_head_size(%q: tensor<?x?xf32>, %v: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  // expected-error @+1 {{head size of key is dynamic, expected a static one}}
+  %a = attn.attention %q[s,d], %q[s,d], %v[s,d] : (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %a : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @dynamic_head_size_of_a_gradient(%q: tensor<?x?xf32>, %lse: tensor<?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>) {
+  // expected-error @+1 {{head size of key is dynamic, expected a static one}}
+  %dq, %dk, %dv = attn.gradient %q[s,d], %q[s,d], %q[s,d] lse(%lse : tensor<?xf32>) delta(%lse : tensor<?xf32>) output_gradient(%q[s,d] : tensor<?x?xf32>)
+    : (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>)
+  return %dq, %dk, %dv : tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>
+}

@@ -61,6 +61,7 @@ void ShapeChecks::requireSame(OpFoldResult foundExtent, OpFoldResult expectedExt
 
 void ShapeChecks::addForArguments(func::FuncOp function, ArrayRef<std::string> names) {
   current = nullptr;
+  argumentNames.assign(names.begin(), names.end());
   llvm::StringMap<std::pair<BlockArgument, int64_t>> firstOfName;
   for (BlockArgument argument : function.getArguments()) {
     unsigned number = argument.getArgNumber();
@@ -333,6 +334,29 @@ void ShapeChecks::addForCapture(ScoringOpInterface op, tensor::ExtractOp read, c
 }
 
 /// Checks that the dimensions of operands that share a loop have the same extent.
+std::string ShapeChecks::nameExtent(OpOperand &operand, int64_t dim) const {
+  Value value = operand.get();
+  int64_t valueDim = dim;
+  while (Operation *op = value.getDefiningOp()) {
+    auto empty = dyn_cast<tensor::EmptyOp>(op);
+    auto size = empty && empty.getType().isDynamicDim(valueDim)
+                    ? empty.getDynamicSize(valueDim).getDefiningOp<tensor::DimOp>()
+                    : tensor::DimOp();
+    if (auto written = dyn_cast<DestinationStyleOpInterface>(op)) {
+      value = written.getTiedOpOperand(cast<OpResult>(value))->get();
+    } else if (size && size.getConstantIndex()) {
+      valueDim = *size.getConstantIndex();
+      value = size.getSource();
+    } else {
+      break;
+    }
+  }
+  auto argument = dyn_cast<BlockArgument>(value);
+  if (argument && argument.getArgNumber() < argumentNames.size())
+    return ("dimension " + Twine(valueDim) + " of argument '" + argumentNames[argument.getArgNumber()] + "'").str();
+  return ("dimension " + Twine(dim) + " of operand #" + Twine(operand.getOperandNumber())).str();
+}
+
 void ShapeChecks::addForStructured(linalg::LinalgOp op) {
   struct Place {
     OpOperand *operand;
@@ -353,9 +377,7 @@ void ShapeChecks::addForStructured(linalg::LinalgOp op) {
         continue;
       }
       requireSame(extent(operand.get(), dim), extent(place->operand->get(), place->dim),
-                  "operand #" + Twine(operand.getOperandNumber()) + " differs in dimension " + Twine(dim) +
-                      " from dimension " + Twine(place->dim) + " of operand #" +
-                      Twine(place->operand->getOperandNumber()));
+                  nameExtent(operand, dim) + " differs from " + nameExtent(*place->operand, place->dim));
     }
   }
   addForGathers(op);

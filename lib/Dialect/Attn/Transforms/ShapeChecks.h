@@ -88,12 +88,15 @@ private:
                llvm::StringRef relation = "", Place place = {});
   mlir::Value materialize(mlir::OpFoldResult value);
   mlir::OpFoldResult extent(mlir::Value tensor, int64_t dim);
+  /// The name of an extent of an operand in messages: an argument of the function that has it, or the operand.
+  std::string nameExtent(mlir::OpOperand &operand, int64_t dim) const;
 
   mlir::OpBuilder &builder;
   mlir::Location loc;
   bool mayReadElements;
   mlir::Operation *current = nullptr;
   mlir::Value zero, number, found, expected, place;
+  llvm::SmallVector<std::string> argumentNames; ///< of the function
   std::vector<std::string> messages;
   llvm::SmallVector<llvm::StringRef> messageRefs;
 };

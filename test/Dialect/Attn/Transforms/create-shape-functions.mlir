@@ -57,12 +57,27 @@ func.func @captures_reach_as_far_as_they_are_read(%q: tensor<8x16x64xf32>, %slop
 
 // Dimensions that share a loop have the same extent.
 // CHECK-LABEL: func.func @structured_operands_agree_along_a_loop.shapes(
-// CHECK-SAME:    'linalg.matmul' op operand #1 differs in dimension 0 from dimension 1 of operand #0
+// CHECK-SAME:    'linalg.matmul' op dimension 0 of argument 'arg1' differs from dimension 1 of argument 'arg0'
 // CHECK-NOT:     linalg
 // CHECK:         return
 func.func @structured_operands_agree_along_a_loop(%a: tensor<4x?xf32>, %b: tensor<?x8xf32>, %c: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %o = linalg.matmul ins(%a, %b : tensor<4x?xf32>, tensor<?x8xf32>) outs(%c : tensor<4x8xf32>) -> tensor<4x8xf32>
   return %o : tensor<4x8xf32>
+}
+
+// -----
+
+// A message names the argument that an extent comes from.
+// CHECK-LABEL: func.func @extents_of_arguments.shapes(
+// CHECK-SAME:    'linalg.exp' op dimension 0 of argument 'arg1' differs from dimension 0 of argument 'arg0'
+func.func @extents_of_arguments(%x: tensor<?xf32>, %n: tensor<?xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %size = tensor.dim %n, %c0 : tensor<?xf32>
+  %empty = tensor.empty(%size) : tensor<?xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<?xf32>) -> tensor<?xf32>
+  %o = linalg.exp ins(%x : tensor<?xf32>) outs(%init : tensor<?xf32>) -> tensor<?xf32>
+  return %o : tensor<?xf32>
 }
 
 // -----
