@@ -29,6 +29,28 @@ Program::Program(Program &&) noexcept = default;
 Program &Program::operator=(Program &&) noexcept = default;
 Program::~Program() = default;
 
+namespace {
+struct Architecture {
+  unsigned number;    ///< of sm_80
+  uint32_t maxShared; ///< shared memory of a block, in bytes
+};
+} // namespace
+
+// The table of compute capabilities in NVIDIA's CUDA C++ Programming Guide.
+static constexpr Architecture architectures[] = {{70, 96 << 10},   {72, 96 << 10},   {75, 64 << 10},   {80, 163 << 10},
+                                                 {86, 99 << 10},   {87, 163 << 10},  {89, 99 << 10},   {90, 227 << 10},
+                                                 {100, 227 << 10}, {103, 227 << 10}, {110, 227 << 10}, {120, 99 << 10},
+                                                 {121, 99 << 10}};
+
+/// The architecture of a name such as "sm_80" or "sm_90a", or null.
+static const Architecture *findArchitecture(StringRef name) {
+  unsigned number = 0;
+  if (!name.consume_front("sm_") || name.consumeInteger(10, number) || name.size() > 1)
+    return nullptr;
+  const auto *found = llvm::find_if(architectures, [&](const Architecture &each) { return each.number == number; });
+  return found == std::end(architectures) ? nullptr : found;
+}
+
 std::variant<Program, Finding> Program::load(StringRef text, Device &device) {
   Finding finding{FindingKind::Syntax, 0, "", ""};
   auto module = parse(text, finding);
@@ -37,9 +59,16 @@ std::variant<Program, Finding> Program::load(StringRef text, Device &device) {
   auto code = std::make_unique<Code>();
   code->module = std::move(*module);
   code->device = &device;
-  StringRef architecture = StringRef(code->module.target).split(',').first;
-  architecture.consume_front("sm_");
-  architecture.take_while([](char c) { return llvm::isDigit(c); }).getAsInteger(10, code->architecture);
+  StringRef target = StringRef(code->module.target).split(',').first;
+  if (!target.empty() && !findArchitecture(target)) {
+    auto names =
+        llvm::map_range(architectures, [](const Architecture &each) { return "sm_" + llvm::utostr(each.number); });
+    auto line = llvm::find_if(code->module.lines, [](StringRef each) { return each.trim().starts_with(".target"); });
+    return Finding{FindingKind::Unsupported, unsigned(line - code->module.lines.begin()) + 1, *line,
+                   "found target " + target.str() + ", expected one of " + llvm::join(names, ", ")};
+  }
+  if (const Architecture *found = findArchitecture(target))
+    code->architecture = found->number;
   for (const Variable &variable : code->module.variables) {
     if (variable.space == Space::Shared)
       continue;
@@ -88,21 +117,6 @@ std::optional<uint64_t> Program::variable(StringRef name) const {
   return std::nullopt;
 }
 
-/// Maximum shared memory per block of sm_`architecture`, in bytes.
-static uint32_t maxShared(unsigned architecture) {
-  switch (architecture) {
-  case 80:
-  case 87:
-    return 163 << 10;
-  case 86:
-  case 89:
-  case 120:
-    return 99 << 10;
-  default:
-    return architecture >= 90 ? 227 << 10 : 96 << 10;
-  }
-}
-
 /// Describes the error in a launch, or returns "".
 static std::string checkLaunch(const Code &code, const Kernel &kernel, const Launch &launch) {
   auto text = [](const std::array<uint32_t, 3> &size) {
@@ -121,9 +135,11 @@ static std::string checkLaunch(const Code &code, const Kernel &kernel, const Lau
     return "found " + std::to_string(launch.parameters.size()) + " bytes of parameters, expected " +
            std::to_string(kernel.parameterBytes);
   uint64_t shared = uint64_t(kernel.staticShared) + launch.dynamicShared;
-  if (shared > maxShared(code.architecture))
+  std::string name = "sm_" + std::to_string(code.architecture);
+  uint32_t maxShared = findArchitecture(name)->maxShared;
+  if (shared > maxShared)
     return "found " + std::to_string(shared) + " bytes of shared memory, expected at most the " +
-           std::to_string(maxShared(code.architecture)) + " of sm_" + std::to_string(maxShared(code.architecture));
+           std::to_string(maxShared) + " of " + name;
   return "";
 }
 

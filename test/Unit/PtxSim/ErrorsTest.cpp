@@ -88,6 +88,32 @@ TEST(Errors, LaunchesAreChecked) {
   EXPECT_EQ(program.run("other", launch).finding->kind, FindingKind::BadLaunch);
 }
 
+TEST(Errors, UnknownTargetsAreRefused) {
+  for (std::string target : {"sm_98304", "sm_81", "compute_80", "sm_90ab"}) {
+    Finding finding = loadFinding(".version 8.0\n.target " + target + ", debug\n.address_size 64\n");
+    EXPECT_EQ(finding.kind, FindingKind::Unsupported) << target;
+    EXPECT_EQ(finding.line, 2u);
+    EXPECT_NE(finding.message.find("found target " + target + ", expected one of sm_70, sm_72, sm_75, sm_80"),
+              std::string::npos)
+        << finding.message;
+  }
+}
+
+TEST(Errors, SharedMemoryIsLimitedByTheTarget) {
+  for (auto [target, bytes] : {std::pair<std::string, unsigned>("sm_75", 64 << 10), {"sm_80", 163 << 10}}) {
+    Device device;
+    auto loaded = Program::load(
+        ".version 8.0\n.target " + target + "\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n", device);
+    Launch launch;
+    launch.dynamicShared = bytes;
+    EXPECT_TRUE(std::get<Program>(loaded).run("k", launch));
+    launch.dynamicShared = bytes + 1;
+    EXPECT_EQ(std::get<Program>(loaded).run("k", launch).finding->message,
+              "found " + std::to_string(bytes + 1) + " bytes of shared memory, expected at most the " +
+                  std::to_string(bytes) + " of " + target);
+  }
+}
+
 TEST(Errors, InstructionLimit) {
   Device device;
   auto loaded = Program::load(header() + ".visible .entry k()\n{\nloop:\nbra loop;\n}\n", device);
