@@ -103,7 +103,8 @@ struct PlanSharedMemory : saccade::impl::PlanSharedMemoryBase<PlanSharedMemory> 
     SharedPlan plan(kernel);
     if (failed(plan.run(llvm::alignTo(known ? known.getInt() : 0, alignment))))
       return signalPassFailure();
-    if (int64_t bytes = std::max(plan.getBytes(), known ? known.getInt() : 0); bytes > gpu->sharedBytes) {
+    int64_t bytes = std::max(plan.getBytes(), known ? known.getInt() : 0) + getStaticSharedBytes(kernel);
+    if (bytes > gpu->sharedBytes) {
       kernel.emitError("requires ") << bytes << " bytes of shared memory, expected at most " << gpu->sharedBytes
                                     << " on " << target;
       return signalPassFailure();

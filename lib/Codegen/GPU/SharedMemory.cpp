@@ -7,6 +7,7 @@
 #include "SharedMemory.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -34,6 +35,25 @@ Value device::allocateShared(Emitter &e, Type element, int64_t count) {
   for (unsigned i = 0; name.empty() || module.lookupSymbol(name); ++i)
     name = (kernelOf(e).getName() + "_shared" + Twine(i)).str();
   return addressOf(e, name, LLVM::LLVMArrayType::get(element, count), 16, LLVM::Linkage::Internal);
+}
+
+Value device::getShared(Emitter &e, StringRef role, Type element, int64_t count) {
+  std::string name;
+  llvm::raw_string_ostream(name) << kernelOf(e).getName() << "_shared_" << role << '_' << element << '_' << count;
+  return addressOf(e, name, LLVM::LLVMArrayType::get(element, count), 16, LLVM::Linkage::Internal);
+}
+
+int64_t device::getStaticSharedBytes(func::FuncOp kernel) {
+  auto module = kernel->getParentOfType<mlir::gpu::GPUModuleOp>();
+  DataLayout layout = DataLayout::closest(kernel);
+  llvm::SmallPtrSet<Operation *, 8> found;
+  int64_t bytes = 0;
+  kernel.walk([&](LLVM::AddressOfOp address) {
+    auto global = module ? module.lookupSymbol<LLVM::GlobalOp>(address.getGlobalName()) : LLVM::GlobalOp();
+    if (global && global.getAddrSpace() == sharedSpace && found.insert(global).second)
+      bytes += static_cast<int64_t>(llvm::alignTo(layout.getTypeSize(global.getType()), 16));
+  });
+  return bytes;
 }
 
 Value device::getDynamicShared(Emitter &e, int64_t bytes) {

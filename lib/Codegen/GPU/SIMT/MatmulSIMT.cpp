@@ -37,8 +37,9 @@ public:
       sizes.push_back(e.toI32(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size)));
     positions.resize(sizes.size());
     isResultZero = takeZeroFill(op);
-    lhs = allocateShared(e, e.type, depth * pitch);
-    rhs = allocateShared(e, e.type, depth * pitch);
+    // The barrier before the first load separates the matmuls of a kernel.
+    lhs = getShared(e, "lhs", e.type, depth * pitch);
+    rhs = getShared(e, "rhs", e.type, depth * pitch);
     row = e.div(e.thread(), columnThreads);
     column = e.rem(e.thread(), columnThreads);
     SmallVector<unsigned> around;
