@@ -121,10 +121,12 @@ COMPONENTS = [
         "jax/constants jax/errors jax/program jax/reader"),
               (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "graph_text", "importing")),
     Component("Frameworks", _modules(
-        "torch/attention_operator torch/batching torch/compiled_gradients torch/differentiated torch/distributed/ "
-        "torch/fallback torch/flex torch/gradients torch/multi_head torch/nested torch/overrides torch/recorded "
-        "torch/recording torch/rewriting torch/sdpa torch/tangents torch/traced_drop_ins torch/tracing jax/attention jax/batching "
-        "jax/functions jax/gradients jax/kernels transformers/"), (),
+        "torch/attention_operator torch/batching torch/cache_arguments torch/cache_programs "
+        "torch/compiled_gradients torch/differentiated torch/distributed/ "
+        "torch/fallback torch/flex torch/gradients torch/multi_head torch/nested torch/overrides torch/quantizing "
+        "torch/recorded torch/recording torch/rewriting torch/sdpa torch/serving torch/tangents torch/traced_drop_ins "
+        "torch/traced_merge torch/tracing torch/updates jax/attention jax/batching jax/functions "
+        "jax/gradients jax/kernels transformers/"), (),
               ("torch_flex", "torch_sdpa", "torch_enabled", "torch_nested", "torch_distributed", "torch_traced_drop_ins", "torch_*",
                "transformers_*", "jax_attention", "jax_dot_product", "attention_functions")),
 ]

@@ -406,7 +406,7 @@ func.func @dimensions_that_are_text(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 // -----
 
 func.func @program_without_attention(%q: tensor<2x4xf32>) -> tensor<2x4xf32> {
-  // expected-error @+1 {{torch.saccade.attention: the program has no function @attention, or the op no tensors}}
+  // expected-error @+1 {{torch.saccade.attention: the program has 0 functions, expected 1, or the op no tensors}}
   %r = "torch.saccade.attention"(%q) {arguments = ["tensors"], program = ""} : (tensor<2x4xf32>) -> tensor<2x4xf32>
   return %r : tensor<2x4xf32>
 }
