@@ -170,6 +170,43 @@ def test_quantized_caches_with_scales_of_positions(is_paged):
         sequences.check(q, count, out, atol=3e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"ring": 3}, {"page_table": lengths(*range(24)).view(3, 8)}], ids=str)
+@pytest.mark.parametrize("kind", ["position", "head", "number"])
+def test_quantized_rows_are_appended_as_when_attending(kind, options):
+    shape = (30, 8) if "page_table" in options else (3, 64)
+    random = torch.Generator().manual_seed(9)
+    given = {"head": torch.tensor([0.02, 0.05]), "number": 0.03}.get(kind)
+
+    def empty():
+        caches = [torch.zeros(*shape, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V)]
+        return caches, [torch.ones(*shape, KV_HEADS) for _ in "kv"] if given is None else [given, given]
+
+    (appended, scales), (attended, attended_scales) = empty(), empty()
+    for start in range(5):
+        q, k, v = (drawn(random, 3, 1, heads, depth)
+                   for heads, depth in ((HEADS, DEPTH), (KV_HEADS, DEPTH), (KV_HEADS, DEPTH_V)))
+        append_kvcache(k, v, *appended, start, k_scale=scales[0], v_scale=scales[1], **options)
+        flash_attn_with_kvcache(q, *attended, k, v, cache_seqlens=start, k_scale=attended_scales[0],
+                                v_scale=attended_scales[1], **options)
+    assert appended[0].any()
+    assert all(torch.equal(x, y) for x, y in zip(appended, attended))
+    if given is None:
+        assert all(torch.equal(x, y) for x, y in zip(scales, attended_scales))
+
+
+def test_quantized_rings_with_several_queries():
+    sequences, rows, pinned = Sequences(10, 3), 20, 2
+    k8, v8 = (torch.zeros(3, rows, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V))
+    scales = torch.ones(2, 3, rows, KV_HEADS)
+    for count in STEPS:
+        q, k, v = sequences.draw(count)
+        out = flash_attn_with_kvcache(q, k8, v8, k, v, cache_seqlens=sequences.length, seqlens_new=lengths(*count), causal=True,
+                                      k_scale=scales[0], v_scale=scales[1], ring=pinned)
+        sequences.extend(k, v, count)
+        visible = lambda i, j: (j <= i) & ((j > i - rows + pinned) | (j < pinned))
+        sequences.check(q, count, out, visible=visible, atol=0.05)  # of int8
+
+
 def test_quantized_caches_with_given_scales():
     sequences = Sequences(7, 2)
     k8, v8 = (torch.zeros(2, 64, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V))
@@ -377,6 +414,12 @@ def test_scales_that_are_not_finite_are_refused(change, message):
     ({"seqlens_new": lengths(1, 1)}, TypeError, "seqlens_new has element type torch.int32, expected torch.int64"),
     ({"ring": 24}, ValueError, "ring is 24, expected 0 or more and less than the 24 rows of the cache"),
     ({"k_scale": 1.0}, TypeError, "v_scale is None"),
+    ({"k_scale": torch.ones(3), "v_scale": 1.0}, ValueError, "k_scale has 3 elements, expected 2, one for each head"),
+    ({"k": None, "v": None, "k_scale": 1.0, "v_scale": torch.nan}, ValueError, "v_scale is nan, expected a positive number"),
+    ({"k": torch.zeros(2, 1, KV_HEADS, DEPTH)}, ValueError, "k has 1 rows, expected 2, those of q"),
+    ({"v": torch.zeros(2, 3, KV_HEADS, DEPTH)}, ValueError, "v has 3 rows, expected 2, those of q"),
+    ({"k": torch.zeros(2, 2, DEPTH)}, ValueError, "k has 3 dimensions, expected 4"),
+    ({"ring": -1}, ValueError, "ring is -1, expected 0 or more and less than the 24 rows of the cache"),
 ])
 def test_arguments_that_do_not_fit(options, error, message):
     q, (k, v) = torch.randn(2, 2, HEADS, DEPTH), torch.randn(2, 2, 2, KV_HEADS, DEPTH)
@@ -384,6 +427,20 @@ def test_arguments_that_do_not_fit(options, error, message):
     given = {"k": k, "v": v, "cache_seqlens": 0, "causal": True, **options}
     with pytest.raises(error, match=message):
         flash_attn_with_kvcache(q, *caches, **given)
+    assert all((x == 0).all() for x in caches)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"v": torch.zeros(2, 3, KV_HEADS, DEPTH)}, "v has 3 rows, expected 2, those of k"),
+    ({"ring": -1}, "ring is -1, expected 0 or more"),
+    ({"ring": 1, "page_table": TABLE}, "ring and page_table are given, expected one of them"),
+])
+def test_appended_rows_that_do_not_fit(options, message):
+    k, v = torch.randn(2, 2, 2, KV_HEADS, DEPTH)
+    caches = [torch.zeros(2, 24, KV_HEADS, DEPTH) for _ in "kv"]
+    given = {"k": k, "v": v, **options}
+    with pytest.raises(ValueError, match=message):
+        append_kvcache(given.pop("k"), given.pop("v"), *caches, 0, **given)
     assert all((x == 0).all() for x in caches)
 
 

@@ -140,3 +140,32 @@ def test_a_growing_cache_records_gradients():
     keys.square().sum().backward()
     torch.testing.assert_close(x.grad, 2 * x)
     torch.testing.assert_close(y.grad, 2 * y)
+
+
+def test_a_growing_cache_records_gradients_of_old_rows():
+    cache = saccade.transformers.GrowingCache()
+    x, y = torch.randn(1, 2, 3, 8, requires_grad=True), torch.randn(1, 2, 3, 8)
+    cache.update(x, x, 0)
+    keys, _ = cache.update(y, y, 0)
+    loss = keys.square().sum()
+    cache.update(y, y, 0)
+    loss.backward()
+    torch.testing.assert_close(x.grad, 2 * x)
+
+
+def test_a_growing_cache_after_inference_mode():
+    cache, new = saccade.transformers.GrowingCache(), torch.randn(1, 2, 3, 8)
+    with torch.inference_mode():
+        cache.update(new, new, 0)
+    with torch.no_grad():
+        keys, _ = cache.update(new, new, 0)
+    assert torch.equal(keys, torch.cat([new, new], 2))
+
+
+def test_a_growing_cache_neither_broadcasts_nor_converts():
+    cache, new = saccade.transformers.GrowingCache(), torch.randn(2, 2, 3, 8)
+    cache.update(new.half(), new.half(), 0)
+    keys, _ = cache.update(new * 1e6, new * 1e6, 0)
+    assert torch.equal(keys[:, :, 3:], new * 1e6)
+    with pytest.raises(RuntimeError, match="Sizes of tensors must match"):
+        cache.update(new[:1], new[:1], 0)

@@ -34,7 +34,7 @@ static bool acceptsStrides(Value buffer, SmallVectorImpl<memref::SubViewOp> &vie
   return llvm::all_of(buffer.getUsers(), [&](Operation *user) {
     auto view = dyn_cast<memref::SubViewOp>(user);
     if (!view)
-      return isa<linalg::LinalgOp, memref::LoadOp, memref::StoreOp, memref::DimOp, memref::DeallocOp>(user);
+      return isa<linalg::LinalgOp, memref::LoadOp, memref::StoreOp, memref::DimOp>(user);
     views.push_back(view);
     return acceptsStrides(view, views);
   });

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from saccade import _operands
+from saccade._opaque import is_compiling
 from saccade.torch import quantizing
 
 
@@ -47,6 +48,24 @@ def count_of(name: str, count: torch.Tensor | None, at: torch.Tensor) -> Any:
     return count
 
 
+def check_rows(name: str, layout: str, new: dict[str, torch.Tensor | None], k_cache: torch.Tensor,
+               ring: int | None) -> None:
+    """Checks that the new tensors have four dimensions and as many rows as the first one, and the rows that a ring
+    keeps."""
+    axis, first = layout.index("s"), next(iter(new))
+    for what, x in new.items():
+        if x is None:
+            continue
+        if x.dim() != 4:
+            raise ValueError(f"{name}: {what} has {x.dim()} dimensions, expected 4")
+        expected = new[first].shape[axis]  # type: ignore[union-attr]
+        if x.shape[axis] != expected:
+            raise ValueError(f"{name}: {what} has {x.shape[axis]} rows, expected {expected}, those of {first}")
+    if ring is not None and not 0 <= ring < k_cache.shape[axis]:
+        raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {k_cache.shape[axis]} rows of the "
+                         "cache")  # fmt: skip
+
+
 def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, tuple[int, ...]] | None:
     """The bounded sides and their distances, or None."""
     if window_size == (-1, -1):
@@ -74,6 +93,8 @@ def scales_of(name: str, k_scale: Any, v_scale: Any, like: torch.Tensor, layout:
             values.append(float(x))
         else:
             raise TypeError(f"{name}: {what} is {x!r:.80}, expected a number, or a float32 tensor of 1 or 3 dimensions")
+        if kinds[-1] != "position" and not is_compiling():
+            quantizing.check_scale(name, what, torch.as_tensor(values[-1]))
     return tuple(kinds), values
 
 

@@ -51,11 +51,11 @@ def call(name: str, spec: tuple[Any, ...], queries: list[torch.Tensor], caches: 
           scales: list[Any], is_updating: bool) -> Any:
     """Calls the program of `spec`, those of `_attention_text`, or without queries of `_append_text`. Its inputs are
     queries, caches, `inputs` and scales; those of positions are caches, too."""
-    updated = [True, True] + [isinstance(scale, torch.Tensor) and scale.dim() > 1 for scale in scales]
+    updated = [True] * len(caches) + [False] * len(inputs)
+    updated += [isinstance(scale, torch.Tensor) and scale.dim() > 1 for scale in scales]
     if is_compiling():
         lists: dict[bool, list[torch.Tensor]] = {False: [*queries], True: []}
-        for x, is_updated in zip([*caches, *inputs, *scales],
-                                 [True, True, *[False] * len(inputs), *updated[2:]]):  # fmt: skip
+        for x, is_updated in zip([*caches, *inputs, *scales], updated):
             if isinstance(x, torch.Tensor):
                 lists[is_updated and is_updating].append(x)
         floats = [x for x in [*inputs, *scales] if isinstance(x, float)]

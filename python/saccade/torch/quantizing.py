@@ -35,13 +35,21 @@ def quantize_rows(function: str, name: str, x: torch.Tensor, count: torch.Tensor
     return _quantize(x, count, scale, layout, function, name)
 
 
+def check_scale(function: str, name: str, scale: torch.Tensor) -> None:
+    """Checks a number, or the scales of heads."""
+    wrong = ~(torch.isfinite(scale) & (scale > 0))
+    if wrong.any():
+        place = f" of head {int(wrong.int().argmax())}" if scale.numel() > 1 else ""
+        raise ValueError(f"{function}: {name}{place} is {scale[wrong][0].item()}, expected a positive number")
+
+
 def _quantize(x: torch.Tensor, count: torch.Tensor | None, scale: torch.Tensor | None, layout: str, function: str,
               name: str) -> tuple[torch.Tensor, torch.Tensor]:
     if scale is not None:
-        wrong = ~(torch.isfinite(scale) & (scale > 0))
-        if wrong.any():
-            place = f" of head {int(wrong.int().argmax())}" if scale.numel() > 1 else ""
-            raise ValueError(f"{function}: {name}_scale{place} is {scale[wrong][0].item()}, expected a positive number")
+        check_scale(function, f"{name}_scale", scale)
+        heads = x.shape[layout.index("h")]
+        if scale.numel() not in (1, heads):
+            raise ValueError(f"{function}: {name}_scale has {scale.numel()} elements, expected {heads}, one for each head")
     axis, sequence = layout.index("d"), layout.index("s")
     largest = x.abs().amax(axis, keepdim=True).float()
     wrong = ~torch.isfinite(largest)

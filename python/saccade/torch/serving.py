@@ -74,9 +74,9 @@ def flash_attn_with_kvcache(
     Raises:
         TypeError: an argument of another kind or element type.
         ValueError: other extents; a full cache or page table; a page that is not in the pool, or that two sequences
-            write; new rows to quantize that are not finite; a scale that is not finite. The message names sequence and
-            page. The cache does not change. On a GPU lengths and pages are clamped instead. In functions that
-            torch.compile compiles it is a RuntimeError.
+            write; new rows to quantize that are not finite; a number or scale of a head that is not positive and
+            finite. The message names sequence and page. The cache does not change. On a GPU lengths and pages are
+            clamped instead. In functions that torch.compile compiles it is a RuntimeError.
 
     There are no gradients. Rotary positions are not applied.
 
@@ -92,6 +92,7 @@ def flash_attn_with_kvcache(
         raise TypeError(f"{name}: one of k and v is None, expected both or neither")
     if ring is not None and page_table is not None:
         raise ValueError(f"{name}: ring and page_table are given, expected one of them")
+    arguments.check_rows(name, layout, {"q": q, "k": k, "v": v}, k_cache, ring)
     axis, n = layout.index("s"), q.shape[layout.index("s")]
     if cache_batch_idx is not None:
         if page_table is not None or ring is not None:
@@ -152,6 +153,9 @@ def append_kvcache(
     name = "append_kvcache"
     if layout not in _LAYOUTS:
         raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
+    if ring is not None and page_table is not None:
+        raise ValueError(f"{name}: ring and page_table are given, expected one of them")
+    arguments.check_rows(name, layout, {"k": k, "v": v}, k_cache, ring)
     at = arguments.lengths_of(name, cache_seqlens, k, True)
     count = arguments.count_of(name, seqlens_new, at)
     new = arguments.new_rows(name, k, v, count, k_scale, v_scale, layout)
@@ -162,7 +166,7 @@ def append_kvcache(
             None if page_table is None else arguments.index_of(name, page_table), kinds,
             (arguments.index_of(name, at), count is not None, ring))
     inputs = [*new, at, *([] if count is None else [count]), *([] if page_table is None else [page_table])]
-    call(name, spec, [], [k_cache, v_cache], inputs, scales, True)
+    call(name, spec, [], [k_cache, v_cache, *scales], inputs, [], True)
 
 
 # --- rings ------------------------------------------------------------------------------------------------------------
@@ -174,8 +178,6 @@ def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: 
     """Several queries of each sequence: new rows overwrite rows of a ring that the first of the queries attend to. So
     these attend to the ring and to the new rows apart, and the results are merged before the rows are written."""
     rows, n = k_cache.shape[layout.index("s")], q.shape[layout.index("s")]
-    if not 0 <= ring < rows:
-        raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {rows} rows of the cache")
     span = rows - ring
     start = at.long()
     count = torch.full_like(start, n) if seqlens_new is None else arguments.count_of(name, seqlens_new, at).long()
@@ -192,6 +194,7 @@ def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: 
 
     options: dict[str, Any] = {"scale": scale, "return_lse": True, "layout": layout}
     scales = {} if k_scale is None and v_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
+    arguments.scales_of(name, k_scale, v_scale, q, layout)
     old = attention(q, k_cache, v_cache, mask=in_ring, kv_len=start.clamp(max=rows), **scales, **options)
     new = attention(q, k, v, mask=among_new, kv_len=count, **options)
     append_kvcache(k, v, k_cache, v_cache, at, seqlens_new=seqlens_new, k_scale=k_scale, v_scale=v_scale, ring=ring,

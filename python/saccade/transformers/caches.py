@@ -25,8 +25,11 @@ class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any,
                **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """As DynamicLayer.update. Gradients and torch.compile need copies."""
-        is_recorded = torch.is_grad_enabled() and (key_states.requires_grad or value_states.requires_grad)
-        if is_recorded or torch.compiler.is_compiling():
+        tensors = [key_states, value_states]
+        if self.is_initialized:
+            tensors += [self.keys, self.values]
+        is_recorded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        if is_recorded or torch.compiler.is_compiling() or not self._continues(key_states, value_states):
             updated: tuple[torch.Tensor, torch.Tensor] = super().update(key_states, value_states, *args, **kwargs)
             return updated
         if not self.is_initialized:
@@ -40,11 +43,23 @@ class GrowingLayer(cache_utils.DynamicLayer):  # type: ignore[misc]
         self._memory.clear()
         super().reset()
 
+    def _continues(self, key_states: torch.Tensor, value_states: torch.Tensor) -> bool:
+        """Whether the new rows have the type and, except for their number, the extents of those before."""
+        if not self.is_initialized:
+            return True
+
+        def properties(x: torch.Tensor) -> Any:
+            return x.dtype, x.device, x.shape[:-2], x.shape[-1]
+
+        return all(not old.numel() or properties(old) == properties(new)
+                   for old, new in ((self.keys, key_states), (self.values, value_states)))  # fmt: skip
+
     def _append(self, name: str, old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
         start = old.shape[-2] if old.numel() else 0
         end = start + new.shape[-2]
         memory = self._memory.get(name)
-        if memory is None or memory.shape[-2] < end or not _is_start(old, memory):
+        is_writable = memory is not None and (torch.is_inference_mode_enabled() or not memory.is_inference())
+        if memory is None or not is_writable or memory.shape[-2] < end or not _is_start(old, memory):
             memory = new.new_empty((*new.shape[:-2], end + max(_SPARE, end // 2), new.shape[-1]))
             if start:
                 memory[..., :start, :] = old

@@ -6,8 +6,8 @@
 Usage: paged.py [--count N] [--seed N]
 
 Draws types, head sizes, layouts of the pages, page sizes, masks and lengths, and compares decode steps and prompts with
-the reference. Pages that no sequence needs and positions after the end of a sequence contain NaN. The same cache in other places must give the same bits. The
-simulator reports accesses out of bounds.
+the reference. Pages that no sequence needs and positions after the end of a sequence contain NaN. The same cache in
+other places must give the same bits. The simulator reports accesses out of bounds.
 """
 
 import argparse
