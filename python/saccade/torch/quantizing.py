@@ -49,7 +49,8 @@ def _quantize(x: torch.Tensor, count: torch.Tensor | None, scale: torch.Tensor |
         check_scale(function, f"{name}_scale", scale)
         heads = x.shape[layout.index("h")]
         if scale.numel() not in (1, heads):
-            raise ValueError(f"{function}: {name}_scale has {scale.numel()} elements, expected {heads}, one for each head")
+            raise ValueError(f"{function}: {name}_scale has {scale.numel()} elements, expected {heads}, one for each "
+                             "head")  # fmt: skip
     axis, sequence = layout.index("d"), layout.index("s")
     largest = x.abs().amax(axis, keepdim=True).float()
     wrong = ~torch.isfinite(largest)
