@@ -62,8 +62,8 @@ def check_rows(name: str, layout: str, new: dict[str, torch.Tensor | None], k_ca
         if x.shape[axis] != expected:
             raise ValueError(f"{name}: {what} has {x.shape[axis]} rows, expected {expected}, those of {first}")
     if ring is not None and not 0 <= ring < k_cache.shape[axis]:
-        raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {k_cache.shape[axis]} rows of the "
-                         "cache")  # fmt: skip
+        raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {k_cache.shape[axis]} rows of "
+                         "the cache")  # fmt: skip
 
 
 def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, tuple[int, ...]] | None:
