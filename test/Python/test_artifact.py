@@ -148,6 +148,11 @@ def test_wrong_lists_of_targets_are_refused(tmp_path, targets, words):
 # --- hosts ------------------------------------------------------------------------------------------------------------
 
 
+# `./dev wheel --check` runs the tests on a system without a compiler.
+requires_compiler = pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
+
+
+@requires_compiler
 def test_c_and_cpp_link_the_library(path, build, root):
     cache = (build / "CMakeCache.txt").read_text()
     compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.M)[1]
@@ -274,6 +279,7 @@ def test_a_gpu_without_code_for_it_is_refused(path, folder, double):
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
+@requires_compiler
 def test_foreign_files_are_refused(tmp_path, path, build):
     def load(content, words):
         (tmp_path / "x.so").write_bytes(content)
