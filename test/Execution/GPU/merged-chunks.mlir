@@ -3,7 +3,7 @@
 // CHECK: kernel family simt, split-KV, ran 36 CTAs
 // CHECK: check result #0, 48 of 48 elements: agrees
 // CHECK: check result #3, 2 of 2 elements: equal
-func.func @f(%q: tensor<?x2x?x40xf32>, %k: tensor<?x1x?x40xf32>, %v: tensor<?x1x?x24xf32>) -> (tensor<?x2x?x24xf32>, tensor<?x2x?xf32>, tensor<?x2x?xf32>, tensor<?x2x?xi64>, tensor<?x2x?x3xf32>) {
+func.func @more_chunks_than_lanes(%q: tensor<?x2x?x40xf32>, %k: tensor<?x1x?x40xf32>, %v: tensor<?x1x?x24xf32>) -> (tensor<?x2x?x24xf32>, tensor<?x2x?xf32>, tensor<?x2x?xf32>, tensor<?x2x?xi64>, tensor<?x2x?x3xf32>) {
   %o, %lse, %max, %argmax, %tally = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] lse max argmax
     tally<3>(%s, %b, %h, %i, %j) {
       %c3 = arith.constant 3 : index
