@@ -17,8 +17,7 @@ namespace saccade::reference {
 /// Precision of float results.
 enum class Precision {
   /// Everything in f64, regardless of the declared types, except that floats of 8 bits are rounded: as for integers,
-  /// the
-  /// conversion to them is a quantization.
+  /// the conversion to them is a quantization.
   Exact,
   /// Every result is rounded to its declared type; contractions accumulate in their declared type, at least f32.
   /// Attention is unfused: f32 scores (f64 for f64), probabilities rounded to the input type, f32 sums.

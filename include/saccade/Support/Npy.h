@@ -13,8 +13,7 @@ namespace saccade {
 
 /// Parses the contents of a file. Element types: bool, int8 to int64, float16, float32, float64, little-endian. NumPy
 /// has no bf16: uint16 and 16-bit raw data (`V2`) are read as bf16. It has no floats of 8 bits: uint8 and 8-bit raw
-/// data
-/// (`V1`) are read as f8E4M3FN, and `f1`, which ml_dtypes writes, as f8E5M2. Column-major data stays column-major.
+/// data (`V1`) are read as f8E4M3FN, and `f1`, which ml_dtypes writes, as f8E5M2. Column-major data stays column-major.
 /// Unsupported, truncated or malformed contents are an error.
 llvm::Expected<HostTensor> parseNpy(llvm::StringRef bytes);
 

@@ -276,8 +276,7 @@ PrivateState device::emptyPrivateState(Emitter &e, func::FuncOp kernel, Accumula
   return state;
 }
 
-std::pair<Value, Value> device::reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads) {
-  Value max = e.load(state.rowMax, row), position = state.argmax ? e.load(state.argmax, row) : Value();
+std::pair<Value, Value> device::reduceMax(Emitter &e, Value max, Value position, int64_t threads) {
   for (int64_t mask = 1; mask < threads; mask *= 2) {
     Value other = e.shuffleXor(max, mask);
     if (position) {
@@ -291,6 +290,11 @@ std::pair<Value, Value> device::reduceRowMax(Emitter &e, const PrivateState &sta
     max = e.maxf(max, other);
   }
   return {max, position};
+}
+
+std::pair<Value, Value> device::reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads) {
+  Value max = e.load(state.rowMax, row), position = state.argmax ? e.load(state.argmax, row) : Value();
+  return reduceMax(e, max, position, threads);
 }
 
 void device::mergeRowMax(Emitter &e, const State &state, Value row, Value rowMax, Value argmax) {

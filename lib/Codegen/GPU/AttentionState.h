@@ -58,6 +58,10 @@ bool hasStateInMemory(mlir::func::FuncOp kernel);
 PrivateState emptyPrivateState(Emitter &e, mlir::func::FuncOp kernel, attn::AccumulateOp op, int64_t accElements,
                                int64_t rows);
 
+/// The maximum over `threads` consecutive lanes, and its position (null if `position` is). Of equal maxima the one with
+/// the smallest position is taken.
+std::pair<mlir::Value, mlir::Value> reduceMax(Emitter &e, mlir::Value max, mlir::Value position, int64_t threads);
+
 /// The row maximum of row `row` over `threads` consecutive lanes that share it, and the first key that attains it (null
 /// if not requested).
 std::pair<mlir::Value, mlir::Value> reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads);

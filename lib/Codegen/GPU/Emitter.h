@@ -72,6 +72,13 @@ struct Emitter : KernelEmitter {
   void barrier() { mlir::NVVM::Barrier0Op::create(b, loc); }
   /// The value x (32 or 64 bits) of the lane with index lane ^ `mask`. All lanes of the warp must participate.
   Value shuffleXor(Value x, int64_t mask) { return shuffle(mlir::NVVM::ShflKind::bfly, x, i32(mask)); }
+  /// Reduces x (32 or 64 bits) over each `count` consecutive lanes, a power of two. All lanes of the warp must
+  /// participate, and get the result.
+  Value reduceLanes(Value x, int64_t count, llvm::function_ref<Value(Value, Value)> combine) {
+    for (int64_t mask = 1; mask < count; mask *= 2)
+      x = combine(x, shuffleXor(x, mask));
+    return x;
+  }
   /// The value x (32 or 64 bits) of the lane `from` (i32). All lanes of the warp must participate.
   Value shuffleFrom(Value x, Value from) { return shuffle(mlir::NVVM::ShflKind::idx, x, from); }
 

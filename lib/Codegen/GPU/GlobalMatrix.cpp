@@ -27,14 +27,12 @@ void device::erasePages(Value tile) {
   if (!op || !llvm::hasSingleElement(tile.getUses()))
     return;
   op.erase();
-  while (Operation *producer = tile.getDefiningOp()) {
-    auto view = dyn_cast<memref::SubViewOp>(producer);
-    if (!producer->use_empty() || !(view || isa<memref::AllocOp>(producer)))
-      return;
-    tile = view ? view.getSource() : Value();
-    producer->erase();
-    if (!tile)
-      return;
+  Operation *memory = tile.getDefiningOp();
+  while (memory && memory->use_empty() && isa<memref::SubViewOp, memref::AllocOp>(memory)) {
+    auto view = dyn_cast<memref::SubViewOp>(memory);
+    Operation *source = view ? view.getSource().getDefiningOp() : nullptr;
+    memory->erase();
+    memory = source;
   }
 }
 

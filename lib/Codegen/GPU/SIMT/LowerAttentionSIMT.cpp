@@ -182,9 +182,7 @@ private:
 
   /// Reduces x over the threads that share a row.
   Value reduceThreads(Value x, function_ref<Value(Value, Value)> combine) {
-    for (int64_t mask = 1; mask < threadsPerRow; mask *= 2)
-      x = combine(x, e.shuffleXor(x, mask));
-    return x;
+    return e.reduceLanes(x, threadsPerRow, combine);
   }
 
   /// Loads final maxima and sums from memory. The first thread of a row has its sum, since sums are partial.

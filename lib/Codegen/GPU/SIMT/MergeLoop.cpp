@@ -39,10 +39,9 @@ public:
     e.barrier();
     Value rows = e.size(state.acc, 0), warp = e.toIndex(e.div(e.thread(), lanes));
     e.loop(warp, rows, warps, [&](Value row) {
-      SmallVector<Value> merged;
       for (auto [i, tally] : llvm::enumerate(state.tallies))
         mergeRow(row, tally, [i](const State &part) { return part.tallies[i]; });
-      merged = mergeRow(row, state.acc, [](const State &part) { return part.acc; });
+      SmallVector<Value> merged = mergeRow(row, state.acc, [](const State &part) { return part.acc; });
       Value isFirst = e.compare(arith::CmpIPredicate::eq, lane, e.i32(0));
       NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
       e.ifElse(isFirst, [&] {
@@ -136,12 +135,12 @@ private:
     SmallVector<Value> part;
     withChunk(chunk, [&](const State &other) { part = loadRow(other, row); });
     Value max = e.select(isChunk, part[0], e.minusInfinity());
-    Value newest = e.maxf(values[0], overLanes(max, [&](Value x, Value y) { return e.maxf(x, y); }));
+    Value newest = e.maxf(values[0], e.reduceLanes(max, lanes, [&](Value x, Value y) { return e.maxf(x, y); }));
     Value base = e.zeroIfMinusInfinity(newest);
     Value factor = e.exp2(e.subf(max, base)), before = e.exp2(e.subf(values[0], base));
     // The sum of a row without keys is 0.
     Value weighted = e.select(isChunk, e.mulf(part[1], factor), e.scalar(0.0));
-    Value sum = overLanes(weighted, [&](Value x, Value y) { return e.addf(x, y); });
+    Value sum = e.reduceLanes(weighted, lanes, [&](Value x, Value y) { return e.addf(x, y); });
     values[0] = newest;
     values[1] = e.addf(e.mulf(values[1], before), sum);
     if (values.size() > 2)
@@ -152,33 +151,13 @@ private:
     return factor;
   }
 
-  Value overLanes(Value x, function_ref<Value(Value, Value)> combine) {
-    for (int64_t mask = 1; mask < lanes; mask *= 2)
-      x = combine(x, e.shuffleXor(x, mask));
-    return x;
-  }
-
-  /// Merges the row maximum and its key with those of all lanes. Of equal maxima the earliest key is kept; the keys
-  /// before are earlier than those of the lanes.
+  /// Merges the row maximum and its key with those of all lanes, whose keys are later.
   void mergeMaxima(MutableArrayRef<Value> values, Value max, Value argmax) {
-    auto isLarger = [&](Value x, Value y) -> Value {
-      return arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, x, y);
-    };
-    for (int64_t mask = 1; mask < lanes; mask *= 2) {
-      Value other = e.shuffleXor(max, mask);
-      if (argmax) {
-        Value otherKey = e.shuffleXor(argmax, mask);
-        Value isEqual = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, other, max);
-        Value isEarlier = e.compare(arith::CmpIPredicate::slt, otherKey, argmax);
-        Value takesOther = arith::OrIOp::create(e.b, e.loc, isLarger(other, max), e.andi(isEqual, isEarlier));
-        argmax = e.select(takesOther, otherKey, argmax);
-      }
-      max = e.maxf(max, other);
-    }
-    Value takesOther = isLarger(max, values[0]);
-    values[0] = e.select(takesOther, max, values[0]);
+    std::tie(max, argmax) = reduceMax(e, max, argmax, lanes);
+    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, max, values[0]);
+    values[0] = e.select(isLarger, max, values[0]);
     if (argmax)
-      values[1] = e.select(takesOther, argmax, values[1]);
+      values[1] = e.select(isLarger, argmax, values[1]);
   }
 
   /// `sums` plus the columns `places` of the chunks first + [i, i + chunksAtOnce), each times the factor of its lane.

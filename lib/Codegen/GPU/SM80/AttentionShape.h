@@ -76,9 +76,7 @@ struct Lane {
 /// Reduces x over the four lanes that share a row.
 inline mlir::Value reduceLanes(Emitter &e, mlir::Value x,
                                llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine) {
-  for (int64_t mask : {1, 2})
-    x = combine(x, e.shuffleXor(x, mask));
-  return x;
+  return e.reduceLanes(x, 4, combine);
 }
 
 } // namespace saccade::device
