@@ -69,7 +69,6 @@ class Kind:
                 f"{MASKS[self.mask]}{' lse' * self.lse} : ({tensor}, {tensor}, {tensor}) -> ({', '.join(results)})\n"
                 f"  return {', '.join(['%o', '%l'][:len(results)])} : {', '.join(results)}\n}}\n")
 
-
     def paged_program(self):
         tensor, table = f"tensor<?x?x?x{self.depth}x{self.dtype}>", "tensor<?x?xi32>"
         pages = "".join(f"  %{x} = attn.paged %{x}p[b,h,s,d], %table : {tensor}, {table} -> {tensor}\n" for x in "kv")
@@ -158,15 +157,26 @@ def in_pages(array, table, page):
     return pool
 
 
+def masked_scores(case, q, keys, slope=None):
+    """Scores in float64, those of hidden keys -inf; `keys` has the heads of q."""
+    scores = q @ keys.swapaxes(-1, -2) / math.sqrt(case.kind.depth)
+    i, j = np.arange(case.queries)[:, None], np.arange(case.keys)[None]
+    if case.kind.mask == "alibi":
+        scores = scores + slope[:, None, None] * (j - i)
+    hidden = np.zeros((case.queries, case.keys), bool)
+    if case.kind.mask in ("causal", "window"):
+        hidden |= j > i + case.keys - case.queries
+    if case.kind.mask == "window":
+        hidden |= j < i - 31
+    scores[..., hidden] = -np.inf
+    return scores
+
+
 def gradients(case, q, k, v, output, lse, output_gradient):
     """Gradients of queries, keys and values in float64 (FlashAttention-2, algorithm 2)."""
     group, scale = case.heads // case.kv_heads, 1 / math.sqrt(case.kind.depth)
     keys, values = (np.repeat(x, group, axis=1) for x in (k, v))
-    scores = q @ keys.swapaxes(-1, -2) * scale
-    if case.kind.mask == "causal":
-        i, j = np.arange(case.queries)[:, None], np.arange(case.keys)[None]
-        scores[..., j > i + case.keys - case.queries] = -np.inf
-    weights = np.exp(scores - np.where(np.isfinite(lse), lse, 0)[..., None])
+    weights = np.exp(masked_scores(case, q, keys) - np.where(np.isfinite(lse), lse, 0)[..., None])
     delta = (output_gradient * output).sum(axis=-1, keepdims=True)
     score_gradient = weights * (output_gradient @ values.swapaxes(-1, -2) - delta) * scale
 
@@ -180,16 +190,7 @@ def gradients(case, q, k, v, output, lse, output_gradient):
 def reference(case, q, k, v, slope):
     """Output and log-sum-exp in float64."""
     k, v = (np.repeat(x, case.heads // case.kv_heads, axis=1) for x in (k, v))
-    scores = q @ k.swapaxes(-1, -2) / math.sqrt(case.kind.depth)
-    i, j = np.arange(case.queries)[:, None], np.arange(case.keys)[None]
-    if case.kind.mask == "alibi":
-        scores = scores + slope[:, None, None] * (j - i)
-    hidden = np.zeros((case.queries, case.keys), bool)
-    if case.kind.mask in ("causal", "window"):
-        hidden |= j > i + case.keys - case.queries
-    if case.kind.mask == "window":
-        hidden |= j < i - 31
-    scores[..., hidden] = -np.inf
+    scores = masked_scores(case, q, k, slope)
     row_max = np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
     weights = np.exp(scores - row_max)
     row_sum = weights.sum(axis=-1, keepdims=True)

@@ -9,7 +9,10 @@ import torch
 
 from saccade import _operands
 from saccade._opaque import is_compiling
-from saccade.torch import quantizing
+from saccade.torch import quantizing, tracing
+
+
+_LAYOUTS = ("bshd", "bhsd")
 
 
 def element_of(name: str, q: torch.Tensor) -> str:
@@ -21,11 +24,7 @@ def element_of(name: str, q: torch.Tensor) -> str:
 
 
 def index_of(name: str, x: torch.Tensor) -> str:
-    if x.dtype == torch.int32:
-        return "i32"
-    if x.dtype == torch.int64:
-        return "i64"
-    raise TypeError(f"{name}: a tensor of lengths or pages has element type {x.dtype}, expected int32 or int64")
+    return tracing.integer_type(f"{name}: a tensor of lengths or pages", x)
 
 
 def lengths_of(name: str, lengths: Any, like: torch.Tensor, is_needed: bool) -> Any:
@@ -48,10 +47,13 @@ def count_of(name: str, count: torch.Tensor | None, at: torch.Tensor) -> Any:
     return count
 
 
-def check_rows(name: str, layout: str, new: dict[str, torch.Tensor | None], k_cache: torch.Tensor,
-               ring: int | None) -> None:
-    """Checks that the new tensors have four dimensions and as many rows as the first one, and the rows that a ring
-    keeps."""
+def check(name: str, layout: str, new: dict[str, torch.Tensor | None], k_cache: torch.Tensor, ring: int | None,
+          page_table: torch.Tensor | None) -> None:
+    """Checks the layout, that the new tensors have four dimensions and as many rows as the first one, and a ring."""
+    if layout not in _LAYOUTS:
+        raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
+    if ring is not None and page_table is not None:
+        raise ValueError(f"{name}: ring and page_table are given, expected one of them")
     axis, first = layout.index("s"), next(iter(new))
     for what, x in new.items():
         if x is None:

@@ -59,7 +59,7 @@ def call(name: str, spec: tuple[Any, ...], queries: list[torch.Tensor], caches: 
             if isinstance(x, torch.Tensor):
                 lists[is_updated and is_updating].append(x)
         floats = [x for x in [*inputs, *scales] if isinstance(x, float)]
-        integers = [x for x in inputs if isinstance(x, (int, torch.SymInt)) and not isinstance(x, float)]
+        integers = [x for x in inputs if isinstance(x, (int, torch.SymInt))]
         program = _constant_text(bool(queries), spec)
         if not queries:
             torch.ops.saccade.append(lists[False], lists[True], program)

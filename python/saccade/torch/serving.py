@@ -17,9 +17,6 @@ from saccade.merging import merge_state
 from saccade.torch import cache_arguments as arguments
 from saccade.torch.cache_programs import call
 
-_LAYOUTS = ("bshd", "bhsd")
-
-
 def flash_attn_with_kvcache(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -86,13 +83,9 @@ def flash_attn_with_kvcache(
         >>> lengths += 1
     """
     name = "flash_attn_with_kvcache"
-    if layout not in _LAYOUTS:
-        raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
     if (k is None) != (v is None):
         raise TypeError(f"{name}: one of k and v is None, expected both or neither")
-    if ring is not None and page_table is not None:
-        raise ValueError(f"{name}: ring and page_table are given, expected one of them")
-    arguments.check_rows(name, layout, {"q": q, "k": k, "v": v}, k_cache, ring)
+    arguments.check(name, layout, {"q": q, "k": k, "v": v}, k_cache, ring, page_table)
     axis, n = layout.index("s"), q.shape[layout.index("s")]
     if cache_batch_idx is not None:
         if page_table is not None or ring is not None:
@@ -151,11 +144,7 @@ def append_kvcache(
     """Appends new keys and values to a cache in place. The arguments are those of `flash_attn_with_kvcache`, and so are
     the exceptions."""
     name = "append_kvcache"
-    if layout not in _LAYOUTS:
-        raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
-    if ring is not None and page_table is not None:
-        raise ValueError(f"{name}: ring and page_table are given, expected one of them")
-    arguments.check_rows(name, layout, {"k": k, "v": v}, k_cache, ring)
+    arguments.check(name, layout, {"k": k, "v": v}, k_cache, ring, page_table)
     at = arguments.lengths_of(name, cache_seqlens, k, True)
     count = arguments.count_of(name, seqlens_new, at)
     new = arguments.new_rows(name, k, v, count, k_scale, v_scale, layout)

@@ -108,7 +108,7 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
         if isinstance(kv_len, torch.Tensor):
             if kv_len.dim() == 0:
                 kv_len = kv_len.expand(q.shape[layout.index("b")] if "b" in layout else 1)
-            length = _integer_type("kv_len", kv_len)
+            length = integer_type("kv_len", kv_len)
             more.append(kv_len)
         else:
             length, keys = "index", k.shape[layout.index("s")]
@@ -123,7 +123,7 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
             sink_kind = ("f64" if precision == torch.float64 else "f32", True)
             floats.append(float(sink))
     if ragged is not None:
-        offsets = (_integer_type("cu_seqlens_q", ragged[0]), _integer_type("cu_seqlens_k", ragged[1]))
+        offsets = (integer_type("cu_seqlens_q", ragged[0]), integer_type("cu_seqlens_k", ragged[1]))
         more += ragged
     def call(has_lse: bool, has_max: bool, is_detached: bool) -> Any:
         # A dynamic head size becomes a constant of the graph.
@@ -221,7 +221,8 @@ def _function(role: str, function: Any, q: torch.Tensor, layout: str) -> Callabl
     return function.function if isinstance(function, (Score, Mask)) else function
 
 
-def _integer_type(name: str, x: torch.Tensor) -> str:
+def integer_type(name: str, x: torch.Tensor) -> str:
+    """MLIR's name of the type of lengths, offsets or pages."""
     if x.dtype == torch.int32:
         return "i32"
     if x.dtype == torch.int64:
