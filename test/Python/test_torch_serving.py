@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from cache_layers import DEPTH, HEADS, KV_HEADS, CacheLayer
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import saccade
@@ -16,7 +17,7 @@ import saccade.torch
 from saccade.torch import append_kvcache, flash_attn_with_kvcache
 from saccade.torch.backend import has_compiler
 
-HEADS, KV_HEADS, DEPTH, DEPTH_V = 4, 2, 16, 24
+DEPTH_V = 24
 
 
 def lengths(*values, dtype=torch.int32):
@@ -224,17 +225,11 @@ def test_quantized_caches_with_given_scales():
 # --- torch.compile ----------------------------------------------------------------------------------------------------
 
 
-class Layer(torch.nn.Module):
+class Layer(CacheLayer):
     """Attention with its cache as arguments."""
 
-    def __init__(self, **options):
-        super().__init__()
-        self.options = options
-        torch.manual_seed(0)
-        self.project = torch.nn.Linear(32, (HEADS + 2 * KV_HEADS) * DEPTH)
-
     def forward(self, x, k_cache, v_cache, at, **tensors):
-        q, k, v = self.project(x).unflatten(-1, (-1, DEPTH)).split([HEADS, KV_HEADS, KV_HEADS], 2)
+        q, k, v = self.projected(x)
         out = flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=at, causal=True, **self.options, **tensors)
         return out.flatten(2) + 1
 

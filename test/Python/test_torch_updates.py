@@ -8,26 +8,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from cache_layers import DEPTH, KV_HEADS, CacheLayer
+
 import saccade
 import saccade.torch
 from saccade.torch import append_kvcache, flash_attn_with_kvcache
 
-HEADS, KV_HEADS, DEPTH = 4, 2, 16
 DYNAMIC = torch.export.Dim.DYNAMIC
 ANY_CACHE = {0: DYNAMIC, 1: DYNAMIC}
 
 
-class Layer(torch.nn.Module):
+class Layer(CacheLayer):
     """Attention with its caches as arguments."""
 
-    def __init__(self, **options):
-        super().__init__()
-        self.options = options
-        torch.manual_seed(0)
-        self.project = torch.nn.Linear(32, (HEADS + 2 * KV_HEADS) * DEPTH)
-
     def forward(self, x, k_cache, v_cache, at, page_table=None):
-        q, k, v = self.project(x).unflatten(-1, (-1, DEPTH)).split([HEADS, KV_HEADS, KV_HEADS], 2)
+        q, k, v = self.projected(x)
         results = flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=at, causal=True, page_table=page_table,
                                           **self.options)
         out = results[0] if isinstance(results, tuple) else results

@@ -11,7 +11,6 @@ from saccade import _operands
 from saccade._opaque import is_compiling
 from saccade.torch import quantizing, tracing
 
-
 _LAYOUTS = ("bshd", "bhsd")
 
 

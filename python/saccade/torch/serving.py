@@ -17,6 +17,7 @@ from saccade.merging import merge_state
 from saccade.torch import cache_arguments as arguments
 from saccade.torch.cache_programs import call
 
+
 def flash_attn_with_kvcache(
     q: torch.Tensor,
     k_cache: torch.Tensor,
