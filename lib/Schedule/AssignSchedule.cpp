@@ -26,6 +26,9 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   // more than 512 queries per task, the keys of shorter sequences are packed once. Halve both until they fit in cache;
   // rows stay a multiple of the row group.
   int64_t packingFactor = target.packingFactor(element, element);
+  // Tile registers need as many keys for the same cost of rescaling, and scores of 32 rows stay in L1 and L2.
+  if (target.usesTiles(packingFactor))
+    return attn::ScheduleAttr::get(element.getContext(), /*rows=*/512, /*cols=*/512, 0);
   int64_t rows = 576, cols = 512 * packingFactor;
   int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / packingFactor / 8;
   while (cols > 64 && (rows + cols) * columnBytes > cacheBytes) {

@@ -1,25 +1,31 @@
 //===- CPUTarget.cpp - The table of CPU targets --------------------------------===//
 //
-// The targets are the microarchitecture levels of the x86-64 psABI; v4-bf16 adds AVX512_BF16. The expanded targets are
+// The targets are the microarchitecture levels of the x86-64 psABI; v4-bf16 adds AVX512_BF16, v4-amx AMX. The expanded targets are
 // for tests: they run the kernels of a level on every processor with AVX2.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/CPUTarget.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Operation.h"
+#include "saccade/Runtime/TileRegisters.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/TargetParser/Host.h"
 
 using namespace saccade;
 
+static constexpr const char *withBF16 = "-prefer-256-bit,+avx512bf16";
+static constexpr const char *withTiles = "-prefer-256-bit,+avx512bf16,+amx-tile,+amx-bf16";
+
 static const CPUTarget targets[] = {
-    // name, cpu, features, bits, registers, FMA, F16C, AVX-512, bf16 dot, runs on
-    {"portable", "x86-64", "", 128, 16, false, false, false, false, SaccadeCPUTargetPortable},
-    {"v3", "x86-64-v3", "", 256, 16, true, true, false, false, SaccadeCPUTargetV3},
-    {"v4", "x86-64-v4", "-prefer-256-bit", 512, 32, true, true, true, false, SaccadeCPUTargetV4},
-    {"v4-bf16", "x86-64-v4", "-prefer-256-bit,+avx512bf16", 512, 32, true, true, true, true, SaccadeCPUTargetV4BF16},
-    {"v4-expanded", "x86-64-v3", "", 512, 32, true, true, true, false, SaccadeCPUTargetV3},
-    {"v4-bf16-expanded", "x86-64-v3", "", 512, 32, true, true, true, true, SaccadeCPUTargetV3},
+    // name, cpu, features, bits, registers, FMA, F16C, AVX-512, bf16 dot, tiles, runs on
+    {"portable", "x86-64", "", 128, 16, false, false, false, false, false, SaccadeCPUTargetPortable},
+    {"v3", "x86-64-v3", "", 256, 16, true, true, false, false, false, SaccadeCPUTargetV3},
+    {"v4", "x86-64-v4", "-prefer-256-bit", 512, 32, true, true, true, false, false, SaccadeCPUTargetV4},
+    {"v4-bf16", "x86-64-v4", withBF16, 512, 32, true, true, true, true, false, SaccadeCPUTargetV4BF16},
+    {"v4-amx", "x86-64-v4", withTiles, 512, 32, true, true, true, true, true, SaccadeCPUTargetV4AMX},
+    {"v4-expanded", "x86-64-v3", "", 512, 32, true, true, true, false, false, SaccadeCPUTargetV3},
+    {"v4-bf16-expanded", "x86-64-v3", "", 512, 32, true, true, true, true, false, SaccadeCPUTargetV3},
+    {"v4-amx-expanded", "x86-64-v3", "", 512, 32, true, true, true, true, true, SaccadeCPUTargetV3},
 };
 
 static llvm::StringRef hostTarget() {
@@ -32,7 +38,9 @@ static llvm::StringRef hostTarget() {
     return "portable";
   if (!all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}))
     return "v3";
-  return all({"avx512bf16"}) ? "v4-bf16" : "v4";
+  if (!all({"avx512bf16"}))
+    return "v4";
+  return all({"amx-tile", "amx-bf16"}) && runtime::requestTileRegisters() ? "v4-amx" : "v4-bf16";
 }
 
 unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
@@ -57,4 +65,6 @@ const CPUTarget *saccade::requireCPUTarget(mlir::Operation *op, llvm::StringRef 
   return target;
 }
 
-llvm::StringRef saccade::cpuTargetNames() { return "host, portable, v3, v4, v4-bf16, v4-expanded, v4-bf16-expanded"; }
+llvm::StringRef saccade::cpuTargetNames() {
+  return "host, portable, v3, v4, v4-bf16, v4-amx, v4-expanded, v4-bf16-expanded, v4-amx-expanded";
+}

@@ -36,6 +36,7 @@ typedef enum SaccadeCPUTarget {
   SaccadeCPUTargetV3 = 1,     /* AVX2, FMA, F16C, BMI, LZCNT, MOVBE, POPCNT */
   SaccadeCPUTargetV4 = 2,     /* AVX-512 F, BW, CD, DQ, VL */
   SaccadeCPUTargetV4BF16 = 3, /* AVX512_BF16 */
+  SaccadeCPUTargetV4AMX = 4,  /* AMX-TILE, AMX-BF16 */
 } SaccadeCPUTarget;
 
 /* How a call ended. */
@@ -126,7 +127,8 @@ SACCADE_EXPORTED const char *saccade_entry_last_error(void);
  * processor within the limit, or none for a CPU. */
 SACCADE_EXPORTED const char *saccade_entry_target(const SaccadeEntry *entry);
 
-/* Limits calls to code for `target` ("portable", "v3", "v4" or "v4-bf16") and lower targets; NULL removes the limit.
+/* Limits calls to code for `target` ("portable", "v3", "v4", "v4-bf16" or
+ * "v4-amx") and lower targets; NULL removes the limit.
  * Holds for all compiled libraries of the process, but not for code that the compiler compiles in process. Returns
  * NULL, or a message if the name is unknown; a target above the processor's is no error and has no effect. */
 SACCADE_EXPORTED const char *saccade_set_cpu_limit(const char *target);

@@ -23,7 +23,7 @@ namespace saccade {
 /// An x86-64 CPU target. An expanded target has the properties of a level, and thus its schedules and kernels, but its
 /// code runs on processors of a lower level: `translate` expands the intrinsics that these lack.
 struct CPUTarget {
-  llvm::StringRef name;     ///< as given to --target: "portable", "v3", "v4", "v4-bf16", "v4-expanded"
+  llvm::StringRef name;     ///< as given to --target: "portable", "v3", "v4", "v4-bf16", "v4-amx", "v4-expanded"
   llvm::StringRef cpu;      ///< LLVM -mcpu
   llvm::StringRef features; ///< LLVM feature string in addition to `cpu`
   unsigned vectorBits;      ///< native vector width
@@ -32,6 +32,7 @@ struct CPUTarget {
   bool hasF16C;             ///< conversions between f16 and f32
   bool hasAVX512;           ///< vscalef, vreduce and mask registers
   bool hasBF16Dot;          ///< vdpbf16ps
+  bool hasTiles;            ///< AMX tile registers and tdpbf16ps
   SaccadeCPUTarget runsOn;  ///< the least level of a processor that runs the code
 
   /// Whether the kernels use AVX-512 intrinsics and the code runs on processors without them.
@@ -41,6 +42,8 @@ struct CPUTarget {
   /// The number of consecutive K elements of a matmul of these element types that one instruction multiplies and sums
   /// in a 32-bit lane: 2 for bf16 with vdpbf16ps, else 1.
   unsigned packingFactor(mlir::Type lhs, mlir::Type rhs) const;
+  /// Whether matmuls of k-packs of `packingFactor` elements are computed in tile registers.
+  bool usesTiles(unsigned packingFactor) const { return hasTiles && packingFactor == 2; }
 };
 
 /// Task and tile row counts are multiples of this; the MR of every register block divides it.

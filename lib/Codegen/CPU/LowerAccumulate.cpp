@@ -9,6 +9,7 @@
 #include "Pack.h"
 #include "Prefetch.h"
 #include "ScoreTile.h"
+#include "TileProduct.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
@@ -41,6 +42,9 @@ private:
   Value queries, keys;
   int64_t depth, columns;
   unsigned packingFactor;
+  // Whether matmuls use tile registers, and the rows of a group.
+  bool usesTiles;
+  int64_t groupRows;
   // Packed operands, the scores of a row group, and the sums of a tile's first parts for a register block.
   Value query, key, value, scores, partSums;
   std::optional<GroupState> state;
@@ -55,6 +59,7 @@ private:
 
   LogicalResult check();
   Value unpackedValues(Value matrix, function_ref<void()> pack);
+  void clearPadding(int64_t depthKPacks);
   void pack(int64_t maxQueries, int64_t maxKeys, Value signMask);
   Exp2Error weightError();
   void planPrefetch();
@@ -66,6 +71,9 @@ private:
   void storeMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc);
   void computeScores(const Block &rows);
   void clearRows(Value row);
+  void computePanelInTiles(const Block &rows, unsigned vectors, Value panel);
+  void findMaxima(const Block &rows);
+  void addTileBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &visible);
   void addToState(Value row, Value first, RegisterBlock block, Value column, ArrayRef<Value> sums);
   void addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &visible);
   void addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &visible);
@@ -75,8 +83,8 @@ LogicalResult AccumulateLowering::check() {
   auto accType = cast<MemRefType>(op.getAcc().getType());
   if (!op.getScheduleAttr())
     return op.emitOpError() << "has no schedule";
-  if (!accType.hasStaticShape() || accType.getDimSize(0) % rowGroup != 0)
-    return op.emitOpError() << "accumulator has type " << accType << ", expected a static multiple of " << rowGroup
+  if (!accType.hasStaticShape() || accType.getDimSize(0) % groupRows != 0)
+    return op.emitOpError() << "accumulator has type " << accType << ", expected a static multiple of " << groupRows
                             << " rows";
   if (accType.getDimSize(1) % e.lanes() != 0)
     return op.emitOpError() << "accumulator has " << accType.getDimSize(1) << " columns, expected a multiple of "
@@ -104,18 +112,41 @@ Exp2Error AccumulateLowering::weightError() {
   return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
 }
 
+/// Clears what a step of a product in tile registers reads beyond the head size and the last key.
+void AccumulateLowering::clearPadding(int64_t depthKPacks) {
+  int64_t paddedKPacks = cast<MemRefType>(query.getType()).getDimSize(1);
+  Value zeros = e.splat(0.0);
+  if (depthKPacks < paddedKPacks) {
+    e.loop(e.index(0), e.roundUp(queries, groupRows), 1,
+           [&](Value r) { e.storeVector(zeros, query, {r, e.index(paddedKPacks - tileSize)}); });
+    e.loop(e.index(0), e.ceilDiv(keys, 2 * e.lanes()), 1, [&](Value panel) {
+      for (int64_t w = depthKPacks; w < paddedKPacks; ++w)
+        for (int64_t lane = 0; lane < 2 * e.lanes(); lane += e.lanes())
+          e.storeVector(zeros, key, {panel, e.index(w), e.index(lane)});
+    });
+  }
+  Value kPacks = e.ceilDiv(keys, packingFactor);
+  e.loop(kPacks, e.roundUp(kPacks, tileSize), 1, [&](Value k) {
+    for (int64_t c = 0; c < columns; c += e.lanes())
+      e.storeVector(zeros, value, {k, e.index(c)});
+  });
+}
+
 void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {
   int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, packingFactor);
-  query = e.alloc({maxQueries, depthKPacks});
-  key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depthKPacks, panel});
-  value = e.alloc({int64_t(llvm::divideCeil(maxKeys, packingFactor)), columns});
+  int64_t step = usesTiles ? tileSize : 1, paddedKPacks = llvm::alignTo(depthKPacks, step);
+  query = e.alloc({maxQueries, paddedKPacks});
+  key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), paddedKPacks, panel});
+  value = e.alloc({int64_t(llvm::alignTo(llvm::divideCeil(maxKeys, packingFactor), step)), columns});
   Value values = emitPositions(e, op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // Padded by one register: row strides that are powers of two cause cache set conflicts.
-  scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
-  partSums = e.alloc({rowGroup, maxBlockVectors * int64_t(e.lanes())});
-  state.emplace(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
-  emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query,
+  scores = e.alloc({groupRows, scoreColumns + int64_t(e.lanes())});
+  partSums = e.alloc({groupRows, maxBlockVectors * int64_t(e.lanes())});
+  state.emplace(e, groupRows, /*keepsMaxima=*/op.getRowMax() != nullptr);
+  if (usesTiles)
+    clearPadding(depthKPacks);
+  emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, groupRows), query,
                packingFactor, signMask);
   emitPackPanels(e, emitPositions(e, op.getKey(), op.getKeyDims()), keys, key, packingFactor);
   value = unpackedValues(values, [&] { emitPackColumns(e, values, value, packingFactor); });
@@ -184,10 +215,11 @@ void AccumulateLowering::prefetch(Value tileRow) {
 
 /// Splits the rows of a group into blocks: one block if the group is (nearly) full, otherwise blocks of rowTail rows.
 void AccumulateLowering::forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body) {
-  Value isFull = e.isLess(e.index(rowGroup - rowTail), rows);
+  int64_t tail = usesTiles ? tileSize : rowTail;
+  Value isFull = e.isLess(e.index(groupRows - tail), rows);
   e.ifElse(
-      isFull, [&] { body(e.index(0), rowGroup, /*isTail=*/false); },
-      [&] { e.loop(e.index(0), rows, rowTail, [&](Value first) { body(first, rowTail, /*isTail=*/true); }); });
+      isFull, [&] { body(e.index(0), groupRows, /*isTail=*/false); },
+      [&] { e.loop(e.index(0), rows, tail, [&](Value first) { body(first, tail, /*isTail=*/true); }); });
 }
 
 /// Rows of a group that are computed together, and their visible columns.
@@ -202,6 +234,8 @@ struct AccumulateLowering::Block {
 
 /// scores[first + i][c] = query[row + first + i] · key[c] for i < count and `vectors` registers of a panel of keys.
 void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value panel) {
+  if (usesTiles)
+    return computePanelInTiles(rows, vectors, panel);
   RegisterBlock block = panelBlock(e.target, rows.isTail);
   block.vectors = vectors;
   Value column = e.mul(panel, 2 * e.lanes());
@@ -223,6 +257,26 @@ void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value
     if (isMasked)
       storeMaxima(rows, block, scratchRow, column, acc);
   }
+}
+
+/// The same in tile registers; `findMaxima` follows.
+void AccumulateLowering::computePanelInTiles(const Block &rows, unsigned vectors, Value panel) {
+  RegisterBlock block = {unsigned(rows.count), vectors};
+  Value end = e.size(query, 1);
+  SmallVector<Value> tiles = emitTileProduct(
+      e, block, e.index(0), end, emitZeroTiles(e, block),
+      [&](int64_t i, Value d) { return emitTileMemory(e, query, {e.add(e.add(rows.row, rows.first), i), d}); },
+      [&](Value d, unsigned j) { return emitTileMemory(e, key, {panel, d, e.index(j * tileSize)}); });
+  emitStoreTiles(e, block, tiles, scores, rows.first, e.mul(panel, 2 * e.lanes()));
+}
+
+/// Applies score region and mask to the scores from tile registers, and takes the row maxima.
+void AccumulateLowering::findMaxima(const Block &rows) {
+  Value end = e.add(rows.first, rows.count);
+  e.loop(rows.first, end, 1, [&](Value r) {
+    Value max = rows.tile.scoreRow(r, e.add(rows.row, r), rows.visible.hull(e));
+    e.storeVector(max, state->laneValues, {r, e.index(0)});
+  });
 }
 
 /// Updates the row maxima from the scores in registers. If some row masks a column, or the score region is long, the
@@ -268,6 +322,8 @@ void AccumulateLowering::computeScores(const Block &rows) {
     e.loop(begin, end, 1, [&](Value p) { computePanel(rows, 2, p); });
     e.ifElse(e.isLess(e.mul(end, panel), run.end), [&] { computePanel(rows, 1, end); });
   });
+  if (usesTiles && rows.tile.isMaskedByColumn())
+    findMaxima(rows);
 }
 
 /// acc = factor · acc + sums for one block of columns from `column` on; the sums alone in the first step.
@@ -289,7 +345,7 @@ void AccumulateLowering::addToState(Value row, Value first, RegisterBlock block,
 
 /// Clears the accumulator of a group without visible keys in the first step.
 void AccumulateLowering::clearRows(Value row) {
-  e.loop(row, e.add(row, rowGroup), 1, [&](Value r) {
+  e.loop(row, e.add(row, groupRows), 1, [&](Value r) {
     e.loop(e.index(0), e.index(columns), e.lanes(), [&](Value c) { e.storeVector(e.splat(0.0), op.getAcc(), {r, c}); });
   });
 }
@@ -321,28 +377,63 @@ void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock blo
   });
 }
 
+/// The same in tile registers, whose sums go through memory. Keys around a run, in whole steps, have weight 0.
+void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock block, Value column,
+                                      const ColumnRuns &visible) {
+  Value zero = e.index(0);
+  SmallVector<Value> tiles =
+      visible.forEach(e, emitZeroTiles(e, block), [&](KeyRange run, ValueRange carried) {
+        return emitTileProduct(
+            e, block, e.roundDown(e.div(run.begin, packingFactor), tileSize), e.ceilDiv(run.end, packingFactor),
+            SmallVector<Value>(carried),
+            [&](int64_t i, Value k) { return emitTileMemory(e, scores, {e.add(first, i), k}); },
+            [&](Value k, unsigned j) { return emitTileMemory(e, value, {k, e.add(column, j * tileSize)}); });
+      });
+  auto addThroughMemory = [&] {
+    emitStoreTiles(e, block, tiles, partSums, zero, zero);
+    e.loop(zero, e.index(block.rows), 1, [&](Value r) {
+      Value factor = e.broadcast(e.load(state->factors, {e.add(first, r)}));
+      for (unsigned j = 0; j < block.vectors; ++j) {
+        Value sum = e.loadVector(partSums, {r, e.index(j * tileSize)});
+        SmallVector<Value> at = {e.add(e.add(row, first), r), e.add(column, j * e.lanes())};
+        e.storeVector(e.fma(e.loadVector(op.getAcc(), at), factor, sum), op.getAcc(), at);
+      }
+    });
+  };
+  if (!loop)
+    return addThroughMemory();
+  e.ifElse(
+      isFirst, [&] { emitStoreTiles(e, block, tiles, op.getAcc(), e.add(row, first), column); }, addThroughMemory);
+}
+
 void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &visible) {
   int64_t vectors = columns / e.lanes();
   // Full column blocks, then one for the remainder.
-  RegisterBlock block = rowBlock(e.target, isTail, vectors);
+  auto blockOf = [&](int64_t vectors) -> RegisterBlock {
+    if (usesTiles)
+      return {unsigned(count), std::min<unsigned>(vectors, maxTileBlock.vectors)};
+    return rowBlock(e.target, isTail, vectors);
+  };
+  RegisterBlock block = blockOf(vectors);
   int64_t full = vectors / block.vectors * block.vectors;
+  auto add = usesTiles ? &AccumulateLowering::addTileBlock : &AccumulateLowering::addValueBlock;
   auto forRows = [&](RegisterBlock rows, Value column) {
     for (int64_t offset = 0; offset < count; offset += rows.rows)
-      addValueBlock(row, e.add(first, offset), rows, column, visible);
+      (this->*add)(row, e.add(first, offset), rows, column, visible);
   };
   e.loop(e.index(0), e.index(full * e.lanes()), block.vectors * e.lanes(),
          [&](Value column) { forRows(block, column); });
   if (full < vectors)
-    forRows(rowBlock(e.target, isTail, vectors - full), e.index(full * e.lanes()));
+    forRows(blockOf(vectors - full), e.index(full * e.lanes()));
 }
 
-/// Accumulates the tile into the rows [row, row + rowGroup) of the state.
+/// Accumulates the tile into the rows [row, row + groupRows) of the state.
 void AccumulateLowering::computeGroup(ScoreTile &tile, Value row) {
-  Value rows = e.min(e.sub(queries, row), e.index(rowGroup));
+  Value rows = e.min(e.sub(queries, row), e.index(groupRows));
   ColumnRuns visible = tile.visibleKeys(row, rows);
   KeyRange common = tile.fullyVisibleKeys(row, rows, visible.hull(e));
   auto compute = [&] {
-    for (int64_t r = 0; r < rowGroup; ++r)
+    for (int64_t r = 0; r < groupRows; ++r)
       e.storeVector(e.splat(-std::numeric_limits<double>::infinity()), state->laneValues, {e.index(r), e.index(0)});
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) {
       computeScores({tile, row, first, count, isTail, visible, common});
@@ -361,16 +452,18 @@ void AccumulateLowering::computeGroup(ScoreTile &tile, Value row) {
 
 LogicalResult AccumulateLowering::run() {
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+  auto accType = cast<MemRefType>(op.getAcc().getType());
+  Type element = getElementTypeOrSelf(op.getQuery());
+  packingFactor = e.target.packingFactor(element, element);
+  usesTiles = e.target.usesTiles(packingFactor) && accType.getDimSize(0) % maxTileBlock.rows == 0;
+  groupRows = usesTiles ? int64_t(maxTileBlock.rows) : rowGroup;
   if (failed(check()))
     return failure();
-  auto accType = cast<MemRefType>(op.getAcc().getType());
   columns = accType.getDimSize(1);
   queries =
       getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
   keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
-  Type element = getElementTypeOrSelf(op.getQuery());
-  packingFactor = e.target.packingFactor(element, element);
   auto [signMask, scale] = emitSplitScale(e, op, packingFactor);
   planPrefetch();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
@@ -380,10 +473,10 @@ LogicalResult AccumulateLowering::run() {
     isFirst = loop->isFirstStep(e);
     isLast = loop->isLastStep(e);
   }
-  e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });
+  e.loop(e.index(0), queries, groupRows, [&](Value row) { computeGroup(tile, row); });
   if (loop)
     loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
-  setKernelFamily(e, op, packingFactor, "packed");
+  setKernelFamily(e, op, packingFactor, "packed", usesTiles);
   return failure(tile.failed);
 }
 

@@ -449,7 +449,7 @@ LogicalResult UnpackedLowering::run() {
     value = isShared ? key : rowsOf(op.getValue(), op.getValueDims(), valueWriter);
     packQueries(scale.signMask);
     computeScores(range);
-    GroupState state(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
+    GroupState state(e, rowGroup, /*keepsMaxima=*/op.getRowMax() != nullptr);
     result = computeWeights(scale.size, range, state);
     scaleWeights(range);
     addValues(range);

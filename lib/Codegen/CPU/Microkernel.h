@@ -38,7 +38,8 @@ mlir::Value multiplyAdd(Emitter &e, unsigned packingFactor, mlir::Value x, mlir:
 mlir::Value emitOpaqueIndex(Emitter &e, mlir::Value index);
 
 /// Sets the kernel family attribute of the task around `op`: target, `form` and the multiply instruction.
-void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned packingFactor, llvm::StringRef form);
+void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned packingFactor, llvm::StringRef form,
+                     bool usesTiles = false);
 
 /// The k-packs that one accumulator sums in a chain. Longer sums are sums of such parts, because the rounding error of
 /// a chain grows with its length: n terms in parts of b commit an error of b + n/b roundings instead of n (Higham, "The

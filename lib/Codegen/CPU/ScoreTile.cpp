@@ -347,18 +347,22 @@ void ScoreTile::updateArgmax(Value row, Value tileRow, const ColumnRuns &group, 
 // Groups of rows
 //===----------------------------------------------------------------------===//
 
-GroupState::GroupState(Emitter &e, bool keepsMaxima)
-    : laneValues(e.alloc({rows(e), e.lanes()})), factors(e.alloc({rows(e)})), shifts(e.alloc({rows(e)})),
-      offsets(e.alloc({rows(e)})), maxima(keepsMaxima ? e.alloc({rows(e)}) : Value()) {}
+GroupState::GroupState(Emitter &e, int64_t rows, bool keepsMaxima) {
+  rows = llvm::alignTo(rows, e.lanes());
+  laneValues = e.alloc({rows, e.lanes()});
+  factors = e.alloc({rows});
+  shifts = e.alloc({rows});
+  offsets = e.alloc({rows});
+  if (keepsMaxima)
+    maxima = e.alloc({rows});
+}
 
-int64_t GroupState::rows(const Emitter &e) { return llvm::alignTo(rowGroup, e.lanes()); }
-
-/// Lane r combines all lanes of row first + r.
-static Value reduceRows(Emitter &e, Value laneValues, int64_t first, double neutral,
+/// Lane r combines all lanes of row first + r, for r < rows.
+static Value reduceRows(Emitter &e, Value laneValues, int64_t first, int64_t rows, double neutral,
                         function_ref<Value(Value, Value)> combine) {
   SmallVector<Value> vectors;
   for (int64_t row = first; row < first + e.lanes(); ++row)
-    vectors.push_back(row < rowGroup ? e.loadVector(laneValues, {e.index(row), e.index(0)}) : e.splat(neutral));
+    vectors.push_back(row < rows ? e.loadVector(laneValues, {e.index(row), e.index(0)}) : e.splat(neutral));
   return emitReduceVectors(e, vectors, combine);
 }
 
@@ -373,12 +377,12 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   };
   // Rows beyond the last query keep their initial state and are finalized like rows without keys.
   auto forLanesOfRows = [&](function_ref<void(int64_t first, Value mask)> body) {
-    for (int64_t first = 0; first < rowGroup; first += e.lanes())
+    for (int64_t first = 0; first < groupRows(); first += e.lanes())
       body(first, lanesBelow(e, e.sub(rows, e.index(first))));
   };
   forLanesOfRows([&](int64_t first, Value mask) {
     Value tileMax =
-        reduceRows(e, state.laneValues, first, minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
+        reduceRows(e, state.laneValues, first, groupRows(), minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
     RowMax max = emitRowMax(e, tileMax, load(op.getMax(), first, mask), e.broadcast(toBase2), getMaxRange(op));
     Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/packingFactor > 1);
     store(max.max, op.getMax(), first, mask);
@@ -401,7 +405,7 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   if (op.getFinal())
     return;
   forLanesOfRows([&](int64_t first, Value mask) {
-    Value total = reduceRows(e, state.laneValues, first, 0.0, [&](Value x, Value y) { return e.addf(x, y); });
+    Value total = reduceRows(e, state.laneValues, first, groupRows(), 0.0, [&](Value x, Value y) { return e.addf(x, y); });
     Value factor = e.loadVector(state.factors, e.index(first));
     store(e.addf(e.mulf(load(op.getSum(), first, mask), factor), total), op.getSum(), first, mask);
   });

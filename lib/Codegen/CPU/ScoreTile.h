@@ -22,9 +22,8 @@ mlir::Value emitReduceVectors(Emitter &e, llvm::ArrayRef<mlir::Value> vectors,
 
 /// Scratch memory for per-row values of a group.
 struct GroupState {
-  explicit GroupState(Emitter &e, bool keepsMaxima = false);
-  /// Rows of a group, rounded up to whole registers.
-  static int64_t rows(const Emitter &e);
+  /// The memory has `rows` rows, rounded up to whole registers.
+  GroupState(Emitter &e, int64_t rows, bool keepsMaxima = false);
 
   mlir::Value laneValues; ///< one vector per row, not yet reduced over lanes: maxima, then sums
   mlir::Value factors;    ///< rescaling factors of the accumulator
@@ -43,7 +42,7 @@ SplitScale emitSplitScale(Emitter &e, attn::ScoringOpInterface op, unsigned pack
 /// Emits the softmax of the rows of one attn.accumulate.
 class ScoreTile {
 public:
-  /// `scores`: memref<rowGroup x columns>, row-major, in the score type, with the dot products before `scale` (a
+  /// `scores`: memref<rows x columns> of a group of rows, row-major, in the score type, with the dot products before `scale` (a
   /// positive scalar); columns is at least the number of keys rounded up to `chunk(e)`. `packingFactor`: elements of a
   /// k-pack of weights. `error`: error bound of their exponential. `keys`: number of keys in the tile.
   ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned packingFactor,
@@ -92,6 +91,8 @@ private:
   attn::KeyRange visibleKeysOfRow(mlir::Value tileRow, attn::KeyRange group);
   /// The columns of `run`, rounded to registers.
   attn::KeyRange columnsOf(attn::KeyRange run);
+  /// Rows of a group.
+  int64_t groupRows() const { return mlir::cast<mlir::MemRefType>(scores.getType()).getDimSize(0); }
   mlir::Value scoreColumns(mlir::Value row, mlir::Value column, int64_t count, mlir::Value query,
                            const attn::KeyRange *within, bool isScored, mlir::Value max);
   mlir::Value applyRegion(mlir::Region &region, mlir::Value score, mlir::Value query, mlir::Value column,

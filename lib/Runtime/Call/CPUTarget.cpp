@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "CPUTarget.h"
+#include "saccade/Runtime/TileRegisters.h"
 #include <atomic>
 #include <cstring>
 #include <initializer_list>
@@ -39,7 +40,11 @@ static SaccadeCPUTarget detectCPUTarget() {
   if (!has(saved, {masks, zmmUpper, moreZmm}) || !has(b, {avx512f, avx512dq, avx512cd, avx512bw, avx512vl}))
     return SaccadeCPUTargetV3;
   constexpr int avx512bf16 = 5;
-  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, {avx512bf16}) ? SaccadeCPUTargetV4BF16 : SaccadeCPUTargetV4;
+  constexpr int amxBF16 = 22, amxTile = 24, tileConfig = 17, tileData = 18;
+  bool hasTiles = has(d, {amxBF16, amxTile}) && has(saved, {tileConfig, tileData});
+  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !has(a, {avx512bf16}))
+    return SaccadeCPUTargetV4;
+  return hasTiles && requestTileRegisters() ? SaccadeCPUTargetV4AMX : SaccadeCPUTargetV4BF16;
 }
 #else
 static SaccadeCPUTarget detectCPUTarget() { return SaccadeCPUTargetPortable; }
@@ -77,7 +82,7 @@ SaccadeCPUTarget saccade::runtime::allowedCPUTarget() {
 
 bool saccade::runtime::limitCPUTarget(const char *name) {
   int32_t limit = 0;
-  for (int32_t target = SaccadeCPUTargetPortable; name && target <= SaccadeCPUTargetV4BF16; ++target)
+  for (int32_t target = SaccadeCPUTargetPortable; name && target <= SaccadeCPUTargetV4AMX; ++target)
     if (strcmp(name, cpuTargetName(static_cast<SaccadeCPUTarget>(target))) == 0)
       limit = target + 1;
   if (name && limit == 0)
@@ -96,6 +101,8 @@ const char *saccade::runtime::cpuTargetName(SaccadeCPUTarget target) {
     return "v4";
   case SaccadeCPUTargetV4BF16:
     return "v4-bf16";
+  case SaccadeCPUTargetV4AMX:
+    return "v4-amx";
   }
   return "a newer one";
 }

@@ -244,6 +244,6 @@ const char *saccade_set_cpu_limit(const char *target) {
     return nullptr;
   SaccadeEntry unnamed = {};
   unnamed.name = "saccade_set_cpu_limit";
-  refuse(SaccadeValueError, unnamed, "found '%s', expected portable, v3, v4, v4-bf16 or NULL", target);
+  refuse(SaccadeValueError, unnamed, "found '%s', expected portable, v3, v4, v4-bf16, v4-amx or NULL", target);
   return saccade_entry_last_error();
 }
