@@ -4,7 +4,7 @@
 #   %src       root of the source tree          %build   root of the build tree
 #   %cxx       the C++ compiler of the build
 #   %ptxas     ptxas, from .venv or the PATH
-#   %{v4}, %{v4-bf16}   the CPU target of this name, or its expanded form if the processor lacks the level
+#   %{v4}, %{v4-bf16}, %{v4-amx}   the CPU target of this name, or its expanded form if the processor lacks the level
 #
 # Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
 # attn_gym (for tests of other projects); ptxas, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
@@ -86,6 +86,7 @@ if lit_config.params.get("expanded"):
     flags = set()
 levels = {"v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}}
 levels["v4-bf16"] = levels["v4"] | {"avx512_bf16"}
+levels["v4-amx"] = levels["v4-bf16"] | {"amx_tile", "amx_bf16"}
 config.substitutions += [("%{" + name + "}", name if needed <= flags else name + "-expanded") for name, needed in levels.items()]
 for sanitizer, feature in [("address", "asan"), ("thread", "tsan")]:
     if sanitizer in config.sanitizers:

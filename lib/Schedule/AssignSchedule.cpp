@@ -26,12 +26,12 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   // more than 512 queries per task, the keys of shorter sequences are packed once. Halve both until they fit in cache;
   // rows stay a multiple of the row group.
   int64_t packingFactor = target.packingFactor(element, element);
-  // Tile registers need as many keys for the same cost of rescaling, and scores of 32 rows stay in L1 and L2.
+  int64_t rows = 576, cols = 512 * packingFactor, most = cacheBytes;
+  // Groups of rows in tile registers are larger, and so are the scores of a group. Processors with them have 2 MiB.
   if (target.usesTiles(packingFactor))
-    return attn::ScheduleAttr::get(element.getContext(), /*rows=*/512, /*cols=*/512, 0);
-  int64_t rows = 576, cols = 512 * packingFactor;
+    rows = cols = 512, most = 2 * cacheBytes;
   int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / packingFactor / 8;
-  while (cols > 64 && (rows + cols) * columnBytes > cacheBytes) {
+  while (cols > 64 && (rows + cols) * columnBytes > most) {
     rows = rows > 96 && cols <= 512 ? rows / 2 : rows;
     cols /= 2;
   }

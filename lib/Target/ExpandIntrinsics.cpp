@@ -1,6 +1,6 @@
 //===- ExpandIntrinsics.cpp - Generic code for AVX-512 intrinsics --------------===//
 //
-// Defines the intrinsics of `v4` and `v4-bf16` kernels as functions of generic vector code with the same results, bit
+// Defines the intrinsics of `v4`, `v4-bf16` and `v4-amx` kernels as functions of generic vector code with the same results, bit
 // for bit (Intel SDM vol. 2; the comments name the instructions). NaN payloads may differ, and so may a result of
 // vdpbf16ps that rounds up to the least normal number: AMD's Zen 4 flushes it to 0. The code generator then splits the
 // vectors, so that a processor with AVX2 runs the same kernels. The functions are not inlined, which keeps kernels
@@ -10,6 +10,7 @@
 #include "ExpandIntrinsics.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
+#include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include <cmath>
 
 using namespace llvm;
@@ -50,10 +51,18 @@ public:
     auto *flags = FixedVectorType::get(b.getInt1Ty(), mask->getType()->getIntegerBitWidth());
     return b.CreateSelect(b.CreateBitCast(mask, flags), x, y);
   }
+  /// sum + x · y of the odd or even bf16 of each lane, where denormal operands and results are 0.
+  Value *multiplyOdd(Value *x, Value *y, Value *sum) { return multiply(odd(x), odd(y), sum); }
+  Value *multiplyEven(Value *x, Value *y, Value *sum) { return multiply(even(x), even(y), sum); }
   Value *dotBF16(Value *sum, Value *left, Value *right);
   Value *narrow(Value *x);
 
 private:
+  Value *odd(Value *x) { return flush(fromBits(b.CreateAnd(toBits(x), integer(int32_t(0xffff0000))))); }
+  Value *even(Value *x) { return flush(fromBits(b.CreateShl(toBits(x), 16))); }
+  Value *multiply(Value *x, Value *y, Value *sum) {
+    return flush(b.CreateIntrinsic(Intrinsic::fma, {floats}, {x, y, sum}));
+  }
   Type *integers() { return floats->getWithNewType(b.getIntNTy(bits)); }
 
   IRBuilder<> &b;
@@ -110,11 +119,7 @@ Value *Lanes::scalef(Value *x, Value *y) {
 /// vdpbf16ps: adds the products of the odd elements, then of the even ones, with one rounding each. Denormal operands
 /// and results are 0.
 Value *Lanes::dotBF16(Value *sum, Value *left, Value *right) {
-  auto odd = [&](Value *x) { return flush(fromBits(b.CreateAnd(toBits(x), integer(int32_t(0xffff0000))))); };
-  auto even = [&](Value *x) { return flush(fromBits(b.CreateShl(toBits(x), 16))); };
-  sum = flush(sum);
-  sum = flush(b.CreateIntrinsic(Intrinsic::fma, {floats}, {odd(left), odd(right), sum}));
-  return flush(b.CreateIntrinsic(Intrinsic::fma, {floats}, {even(left), even(right), sum}));
+  return multiplyEven(left, right, multiplyOdd(left, right, flush(sum)));
 }
 
 /// vcvtneps2bf16: rounds to the nearest, to even in ties. Denormal operands are 0.
@@ -128,11 +133,110 @@ Value *Lanes::narrow(Value *x) {
                          floats->getWithNewType(b.getBFloatTy()));
 }
 
-/// The value of intrinsic `name` for the arguments, or null if it has no expansion.
-Value *expand(IRBuilder<> &b, StringRef name, Function &function) {
-  Lanes lanes(b, function.getArg(0)->getType());
+//===----------------------------------------------------------------------===//
+// Tile registers
+//===----------------------------------------------------------------------===//
+
+/// Rows of a tile register, and elements of 32 bits of a row.
+constexpr unsigned tileSize = 16;
+
+/// The type of a tile register in generic code.
+Type *tileType(LLVMContext &context) { return FixedVectorType::get(Type::getFloatTy(context), tileSize * tileSize); }
+
+/// Expands the intrinsics of tile registers with all rows and columns. Tiles are in memory meanwhile.
+class Tiles {
+public:
+  Tiles(IRBuilder<> &b, Function &function)
+      : b(b), function(function), row(FixedVectorType::get(b.getFloatTy(), tileSize)),
+        type(tileType(b.getContext())) {}
+
+  Value *load(Value *address, Value *stride) {
+    Value *tile = b.CreateAlloca(type);
+    forRows([&](Value *i) {
+      Value *elements = b.CreateAlignedLoad(row, b.CreatePtrAdd(address, b.CreateMul(i, stride)), Align(1));
+      b.CreateStore(elements, rowOf(tile, i));
+    });
+    return b.CreateLoad(type, tile);
+  }
+  void store(Value *address, Value *stride, Value *x) {
+    Value *tile = toMemory(x);
+    forRows([&](Value *i) {
+      Value *elements = b.CreateLoad(row, rowOf(tile, i));
+      b.CreateAlignedStore(elements, b.CreatePtrAdd(address, b.CreateMul(i, stride)), Align(1));
+    });
+  }
+  Value *dotBF16(Value *sum, Value *left, Value *right);
+
+private:
+  Value *toMemory(Value *x) {
+    Value *tile = b.CreateAlloca(type);
+    b.CreateStore(x, tile);
+    return tile;
+  }
+  Value *rowOf(Value *tile, Value *i) { return b.CreateGEP(row, tile, i); }
+  /// Emits a loop over the rows of a tile and continues after it.
+  void forRows(function_ref<void(Value *i)> body) {
+    Instruction *after = b.CreateUnreachable();
+    auto [inside, i] = SplitBlockAndInsertSimpleForLoop(b.getInt64(tileSize), after->getIterator());
+    b.SetInsertPoint(inside->getParent(), inside->getIterator());
+    body(i);
+    BasicBlock *rest = after->getParent();
+    b.SetInsertPoint(rest, after->eraseFromParent());
+  }
+
+  IRBuilder<> &b;
+  Function &function;
+  Type *row, *type;
+};
+
+/// tdpbf16ps: for each row, sums of the products of even elements and of odd ones, which are added to each other and
+/// then to the row of `sum`. Denormal operands and results are 0.
+Value *Tiles::dotBF16(Value *sum, Value *left, Value *right) {
+  Lanes lanes(b, row);
+  Value *result = toMemory(sum), *lhs = toMemory(left), *rhs = toMemory(right);
+  Value *even = b.CreateAlloca(row), *odd = b.CreateAlloca(row);
+  forRows([&](Value *i) {
+    b.CreateStore(lanes.real(0.0), even);
+    b.CreateStore(lanes.real(0.0), odd);
+    forRows([&](Value *k) {
+      Value *element = b.CreateLoad(b.getFloatTy(), b.CreateGEP(b.getFloatTy(), rowOf(lhs, i), k));
+      Value *x = b.CreateVectorSplat(tileSize, element), *y = b.CreateLoad(row, rowOf(rhs, k));
+      b.CreateStore(lanes.multiplyEven(x, y, b.CreateLoad(row, even)), even);
+      b.CreateStore(lanes.multiplyOdd(x, y, b.CreateLoad(row, odd)), odd);
+    });
+    Value *products = lanes.flush(b.CreateFAdd(b.CreateLoad(row, even), b.CreateLoad(row, odd)));
+    Value *before = lanes.flush(b.CreateLoad(row, rowOf(result, i)));
+    b.CreateStore(lanes.flush(b.CreateFAdd(before, products)), rowOf(result, i));
+  });
+  return b.CreateLoad(type, result);
+}
+
+/// The value of intrinsic `name` of tile registers for the arguments, null for a store, or nothing if it has no
+/// expansion.
+std::optional<Value *> expandTile(IRBuilder<> &b, StringRef name, Function &function) {
+  Tiles tiles(b, function);
+  auto argument = [&](unsigned i) { return function.getArg(i); };
+  if (name == "llvm.x86.tilezero.internal")
+    return Constant::getNullValue(tileType(b.getContext()));
+  if (name == "llvm.x86.tileloadd64.internal")
+    return tiles.load(argument(2), argument(3));
+  if (name == "llvm.x86.tdpbf16ps.internal")
+    return tiles.dotBF16(argument(3), argument(4), argument(5));
+  if (name != "llvm.x86.tilestored64.internal")
+    return std::nullopt;
+  tiles.store(argument(2), argument(3), argument(4));
+  return nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Intrinsics
+//===----------------------------------------------------------------------===//
+
+/// The value of intrinsic `name` for the arguments, or nothing if it has no expansion.
+std::optional<Value *> expand(IRBuilder<> &b, StringRef name, Function &function) {
   if (!name.consume_front("llvm.x86.avx512"))
-    return nullptr;
+    return expandTile(b, name, function);
+  Lanes lanes(b, function.getArg(0)->getType());
   if (name == ".mask.reduce.ps.512" || name == ".mask.reduce.pd.512")
     return lanes.reduceDown(function.getArg(0));
   if (name == ".mask.scalef.ps.512" || name == ".mask.scalef.pd.512")
@@ -144,40 +248,54 @@ Value *expand(IRBuilder<> &b, StringRef name, Function &function) {
     SmallVector<int> all = llvm::to_vector(llvm::seq(32));
     return b.CreateShuffleVector(low, high, all);
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-/// Whether a call has the constant operands that its expansion implements: the current rounding, and of vreduce all
-/// lanes and the immediate.
+/// Whether a call has the constant operands that its expansion implements: the current rounding, of vreduce all lanes
+/// and the immediate, and all rows and columns of a tile register.
 bool isImplemented(StringRef name, const CallBase &call) {
-  if (!name.contains(".mask."))
-    return true;
   auto isConstant = [&](unsigned operand, int64_t value) {
     auto *number = dyn_cast<ConstantInt>(call.getArgOperand(operand));
     return number && number->getSExtValue() == value;
   };
+  for (unsigned i = 0; i < call.arg_size() && call.getArgOperand(i)->getType()->isIntegerTy(16); ++i)
+    if (name.starts_with("llvm.x86.t") && !isConstant(i, i == 0 ? tileSize : tileSize * 4))
+      return false;
+  if (!name.contains(".mask."))
+    return true;
   unsigned count = call.arg_size();
   return isConstant(count - 1, 4) && (!name.contains(".reduce.") || (isConstant(count - 2, -1) && isConstant(1, 1)));
 }
 
 } // namespace
 
+/// `type`, or that of a tile register in generic code.
+static Type *expandedType(Type *type) { return type->isX86_AMXTy() ? tileType(type->getContext()) : type; }
+
 Error saccade::expandIntrinsics(Module &module, const CPUTarget &target) {
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      instruction.mutateType(expandedType(instruction.getType()));
   for (Function &function : llvm::make_early_inc_range(module)) {
     if (!function.getName().starts_with("llvm.x86."))
       continue;
-    auto *expanded = Function::Create(function.getFunctionType(), GlobalValue::InternalLinkage,
+    FunctionType *declared = function.getFunctionType();
+    auto *type = FunctionType::get(expandedType(declared->getReturnType()),
+                                   map_to_vector(declared->params(), expandedType), /*isVarArg=*/false);
+    auto *expanded = Function::Create(type, GlobalValue::InternalLinkage,
                                       "expanded." + function.getName().drop_front(strlen("llvm.x86.")), module);
     expanded->addFnAttr(Attribute::NoInline);
     IRBuilder<> b(BasicBlock::Create(module.getContext(), "entry", expanded));
-    Value *result = expand(b, function.getName(), *expanded);
+    std::optional<Value *> result = expand(b, function.getName(), *expanded);
     bool isKnown = result && all_of(function.users(), [&](User *user) {
                      return isa<CallBase>(user) && isImplemented(function.getName(), *cast<CallBase>(user));
                    });
     if (!isKnown)
       return createStringError("intrinsic '" + function.getName() + "' has no expansion for target '" + target.name +
                                "'");
-    b.CreateRet(result);
+    *result ? b.CreateRet(*result) : b.CreateRetVoid();
+    for (User *user : function.users())
+      cast<CallBase>(user)->mutateFunctionType(type);
     function.replaceAllUsesWith(expanded);
     function.eraseFromParent();
   }

@@ -27,7 +27,7 @@ def refused(exception, words, call, *arguments, **named):
     programs.refused(exception, [words], call, *arguments, **named)
 
 
-LEVELS = ("portable", "v3", "v4", "v4-bf16")
+LEVELS = ("portable", "v3", "v4", "v4-bf16", "v4-amx")
 GPUS = ("sm_75", "sm_80")
 random = np.random.default_rng(11)
 q, k, v = (random.standard_normal(shape, np.float32) for shape in [(2, 4, 37, 16), (2, 2, 50, 16), (2, 2, 50, 8)])
@@ -110,7 +110,7 @@ def test_the_next_lower_target_is_chosen_if_one_is_missing(folder, highest):
         check(*some.attend(q, k, v, SCALE, LENGTH))
     finally:
         some.set_cpu_limit(None)
-    assert some.target == ("v4-bf16" if highest == "v4-bf16" else "portable")
+    assert some.target == ("v4-bf16" if highest in ("v4-bf16", "v4-amx") else "portable")
 
 
 def test_a_library_without_code_for_the_processor_refuses_calls(host, highest):
@@ -129,7 +129,7 @@ def test_a_library_without_code_for_the_processor_refuses_calls(host, highest):
 
 
 def test_an_unknown_limit_is_refused(every):
-    refused(ValueError, "found 'avx', expected portable, v3, v4, v4-bf16 or NULL", every.set_cpu_limit, "avx")
+    refused(ValueError, "found 'avx', expected portable, v3, v4, v4-bf16, v4-amx or NULL", every.set_cpu_limit, "avx")
 
 
 @pytest.mark.parametrize(("targets", "words"), [
@@ -203,7 +203,7 @@ def test_loaded_functions_describe_themselves(every):
     assert every.attend.signature.startswith("attend(q: tensor<?x?x?x16xf32>, ")
     assert every.attend.inputs[3] == saccade.Value("factor", "f32", "float32", None)
     assert every.attend.results[1].shape == (None, None, None)
-    assert "keywords" in dir(every) and "nothing" not in every and "for v4-bf16, v4" in repr(every)
+    assert "keywords" in dir(every) and "nothing" not in every and "for v4-amx, v4-bf16" in repr(every)
     refused(KeyError, "has no function 'nothing'; it has: attend", lambda: every["nothing"])
     refused(AttributeError, "has no function 'nothing'", lambda: every.nothing)
     assert pickle.loads(pickle.dumps(every.attend)).signature == every.attend.signature

@@ -11,7 +11,7 @@ import saccade
 torch = pytest.importorskip("torch")
 
 TYPES = {"float8_e4m3fn": "f8E4M3FN", "float8_e5m2": "f8E5M2"}
-TARGETS = ["portable", "v3", "v4-expanded", "v4-bf16-expanded"]
+TARGETS = ["portable", "v3", "v4-expanded", "v4-bf16-expanded", "v4-amx-expanded"]
 RNG = np.random.default_rng(8)
 
 

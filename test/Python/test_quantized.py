@@ -111,7 +111,7 @@ def test_element_types_of_torch(element, queries):
     np.testing.assert_allclose(out.double().numpy(), expected, atol=tolerance)
 
 
-@pytest.mark.parametrize("target", ["portable", "v3", "v4-expanded", "v4-bf16-expanded"])
+@pytest.mark.parametrize("target", ["portable", "v3", "v4-expanded", "v4-bf16-expanded", "v4-amx-expanded"])
 @pytest.mark.parametrize("element", ["float32", "bfloat16"])
 def test_targets(target, element):
     torch = pytest.importorskip("torch")

@@ -15,12 +15,18 @@ Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
 }
 
 BlockedMatmul::BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock)
-    : e(e), packingFactor(packingFactor), maxBlock(maxBlock),
-      tile(e.alloc({int64_t(llvm::alignTo(maxBlock.rows, rowGroup)), maxBlock.columns})),
-      group(e.alloc({rowGroup, maxBlock.depth + 512 / e.type.getWidth()})) {}
+    : e(e), packingFactor(packingFactor), maxBlock(maxBlock) {
+  if (e.target.usesTiles(packingFactor))
+    tiles.emplace(e);
+  groupRows = tiles ? int64_t(maxTileBlock.rows) : rowGroup;
+  tile = e.alloc({int64_t(llvm::alignTo(maxBlock.rows, groupRows)), maxBlock.columns});
+  group = e.alloc({groupRows, maxBlock.depth + 512 / e.type.getWidth()});
+}
 
 /// Chooses how the microkernel reads groups of LHS rows.
 BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
+  if (tiles)
+    return GroupForm::Rows;
   auto type = cast<MemRefType>(lhs.getType());
   auto strides = type.getStridesAndOffset().first;
   // With static strides, as temporaries of a task have, the elements of a group have constant distances.
@@ -34,7 +40,8 @@ BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
 /// tile.
 void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &block, Value kPack, Value kPacks,
                              const Panels &panels) {
-  RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
+  RegisterBlock full = tiles ? maxTileBlock : panelBlock(e.target, /*isTail=*/false);
+  RegisterBlock tail = tiles ? tailTileBlock : panelBlock(e.target, /*isTail=*/true);
   Value zero = e.index(0), k = e.mul(kPack, packingFactor), depth = e.mul(kPacks, packingFactor);
   if (packingFactor > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
@@ -50,8 +57,16 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
     }
     e.loop(zero, e.ceilDiv(block.columns, width), 1, [&](Value p) {
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
+      Value intoColumn = isInPlace ? e.add(block.column, column) : column;
+      if (tiles) {
+        SmallVector<Value> sums = isInPlace && inPlace.isZero
+                                      ? emitZeroTiles(e, registers)
+                                      : emitLoadTiles(e, registers, into, intoRow, intoColumn);
+        sums = tiles->sum(registers, kPacks, group, zero, zero, kPacks, panels.memref, rhs, panels.kPack, sums);
+        return emitStoreTiles(e, registers, sums, into, intoRow, intoColumn);
+      }
       emitMicrokernelInto(
-          e, registers, packingFactor, kPacks, into, intoRow, isInPlace ? e.add(block.column, column) : column,
+          e, registers, packingFactor, kPacks, into, intoRow, intoColumn,
           [&](unsigned i, Value inner) {
             return form == GroupForm::Unpacked ? e.load(lhs, {e.add(row, i), e.add(k, inner)})
                    : form == GroupForm::Panel  ? e.load(panel, {zero, inner, e.index(i)})
@@ -64,7 +79,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
     });
   };
   // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
-  Value fullEnd = e.roundDown(block.rows, rowGroup);
+  Value fullEnd = e.roundDown(block.rows, groupRows);
   GroupForm form = formOf(lhs);
   e.loop(zero, fullEnd, full.rows,
          [&](Value r) { addGroup(r, e.index(full.rows), full, form, inPlace.rows != nullptr); });
@@ -84,7 +99,7 @@ void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanel
       ResultBlock block{row, e.min(e.sub(rows, row), e.index(maxBlock.rows)), column, columnCount};
       ResultBlock copied = block;
       if (inPlace.rows) {
-        Value whole = e.roundDown(block.rows, rowGroup);
+        Value whole = e.roundDown(block.rows, groupRows);
         copied.row = e.add(row, whole), copied.rows = e.sub(block.rows, whole);
       }
       // The rows of the tile that are used have the same places as in the block.

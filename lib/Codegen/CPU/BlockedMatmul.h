@@ -3,6 +3,7 @@
 #define SACCADE_LIB_CODEGEN_CPU_BLOCKEDMATMUL_H
 
 #include "Emitter.h"
+#include "TileProduct.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
 namespace saccade::cpu {
@@ -56,6 +57,8 @@ private:
   Emitter &e;
   int64_t packingFactor;
   MatmulBlock maxBlock;
+  int64_t groupRows;               ///< LHS rows of a group
+  std::optional<TileMatmul> tiles; ///< set if products are computed in tile registers
   mlir::Value tile;  ///< accumulators of a block of the result
   mlir::Value group; ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
   mlir::Value panel; ///< packed group of LHS rows whose columns are contiguous, if `run` needs it

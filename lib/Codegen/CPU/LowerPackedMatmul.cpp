@@ -23,8 +23,10 @@ using namespace saccade::cpu;
 
 /// Bytes of L2 that the LHS rows of a block may fill; they are read again for every panel.
 static constexpr int64_t rowBytes = 640 * 1024;
-/// Blocks of fewer rows would load a panel from L3 too often.
-static constexpr int64_t minRows = 2 * rowGroup;
+/// Blocks of fewer groups of rows would load a panel from L3 too often.
+static constexpr int64_t minGroups = 2;
+/// K-packs of a pass of tile registers: a panel and a group of rows take 16 KiB each of the 48 KiB of L1.
+static constexpr int64_t tileDepth = 128;
 
 namespace {
 
@@ -40,7 +42,11 @@ public:
 private:
   Value loadKPack(Value row, Value k);
   void loadInitial(Value column, Value isWhole);
+  void addTileBlock(RegisterBlock block, Value row, Value count, bool isPacked, Value begin, Value length, Value p,
+                    Value place);
+  void runInTiles();
   SmallVector<Value> sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value end);
+  void storeRows(ArrayRef<Value> sums, ArrayRef<Value> rows, Value column, Value isWhole);
   void computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole);
 
   Emitter e;
@@ -50,6 +56,9 @@ private:
   Value initial;  ///< the bias of the panel's columns; null for 0
   Value partSums; ///< of a block, over the first parts of the reduced dimension; null if there is one part
   Value edge;     ///< one row of a block that extends beyond the last column of the result
+  // In tile registers: the sums of a block, each 32 × 32 of them compact, and a packed group of rows.
+  std::optional<TileMatmul> tiles;
+  Value sums, group;
 };
 
 } // namespace
@@ -111,24 +120,100 @@ void PackedMatmul::computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value
       SmallVector<Value> sums = sumPart(block, rows, p, begin, e.add(begin, sumLength));
       storeBlock(e, block, sums, partSums, e.index(0), e.index(0));
     });
-  SmallVector<Value> acc = sumPart(block, rows, p, last, kPacks);
+  storeRows(sumPart(block, rows, p, last, kPacks), rows, column, isWhole);
+}
+
+/// Stores sums (row-major) from `column` on, if not `isWhole` those of the columns in bounds.
+void PackedMatmul::storeRows(ArrayRef<Value> sums, ArrayRef<Value> rows, Value column, Value isWhole) {
+  unsigned vectors = sums.size() / rows.size();
   e.ifElse(
       isWhole,
       [&] {
-        for (unsigned i = 0; i < block.rows; ++i)
-          for (unsigned j = 0; j < block.vectors; ++j)
-            e.storeVector(emitFromCompute(e, acc[i * block.vectors + j], element), result,
+        for (unsigned i = 0; i < rows.size(); ++i)
+          for (unsigned j = 0; j < vectors; ++j)
+            e.storeVector(emitFromCompute(e, sums[i * vectors + j], element), result,
                           {rows[i], e.add(column, j * e.lanes())});
       },
       [&] {
-        for (unsigned i = 0; i < block.rows; ++i) {
-          for (unsigned j = 0; j < block.vectors; ++j)
-            e.storeVector(acc[i * block.vectors + j], edge, e.index(j * e.lanes()));
+        for (unsigned i = 0; i < rows.size(); ++i) {
+          for (unsigned j = 0; j < vectors; ++j)
+            e.storeVector(sums[i * vectors + j], edge, e.index(j * e.lanes()));
           e.loop(e.index(0), e.sub(e.size(result, 1), column), 1, [&](Value c) {
             e.store(emitFromCompute(e, e.load(edge, c), element), result, {rows[i], e.add(column, c)});
           });
         }
       });
+}
+
+/// Adds the products of k-packs [begin, begin + length) to the sums of `count` rows from `row` on in panel p, and stores
+/// the results after the last ones. Rows are read in place, or if `isPacked`, from `group`.
+void PackedMatmul::addTileBlock(RegisterBlock block, Value row, Value count, bool isPacked, Value begin, Value length,
+                                Value p, Value place) {
+  Value zero = e.index(0), isFirst = e.isEqual(begin, zero);
+  SmallVector<Value> acc = e.choose(
+      isFirst, [&] { return emitZeroTiles(e, block); }, [&] { return emitLoadTiles(e, block, sums, place, zero); });
+  int64_t packingFactor = op.getPackingFactor();
+  if (isPacked)
+    acc = tiles->sum(block, length, group, zero, zero, length, panels, p, begin, acc);
+  else
+    acc = tiles->sum(block, length, lhs, row, e.mul(begin, packingFactor), e.size(lhs, 1), panels, p, begin, acc);
+  emitStoreTiles(e, block, acc, sums, place, zero);
+  e.ifElse(e.isEqual(e.add(begin, length), e.size(panels, 1)), [&] {
+    Value column = e.mul(p, 2 * e.lanes());
+    Value isWhole = e.isLess(e.add(column, 2 * e.lanes() - 1), e.size(result, 1));
+    if (initial)
+      loadInitial(column, isWhole);
+    e.loop(zero, count, 1, [&](Value r) {
+      SmallVector<Value> vectors;
+      for (unsigned j = 0; j < block.vectors; ++j) {
+        Value sum = e.loadVector(sums, {e.add(place, r), e.index(j * e.lanes())});
+        vectors.push_back(initial ? e.addf(e.loadVector(initial, e.index(j * e.lanes())), sum) : sum);
+      }
+      storeRows(vectors, e.add(row, r), column, isWhole);
+    });
+  });
+}
+
+/// Computes the results in tile registers. A block of panels and a group of rows, `tileDepth` k-packs long, stay in L1.
+void PackedMatmul::runInTiles() {
+  MatmulBlock most;
+  int64_t width = 2 * e.lanes(), groups = most.rows / maxTileBlock.rows, packingFactor = op.getPackingFactor();
+  tiles.emplace(e);
+  sums = e.alloc({groups * most.columns / width * maxTileBlock.rows, width});
+  // Padded by a cache line, since rows that are powers of two apart share sets of L1.
+  group = e.alloc({maxTileBlock.rows, tileDepth + e.lanes()});
+  Value zero = e.index(0), rows = e.size(result, 0), kPacks = e.size(panels, 1), depth = e.size(lhs, 1);
+  auto forBlocks = [&](Value end, int64_t size, function_ref<void(Value begin, Value end)> body) {
+    e.loop(zero, end, size, [&](Value begin) { body(begin, e.min(end, e.add(begin, size))); });
+  };
+  Value panelCount = e.ceilDiv(e.size(result, 1), width);
+  forBlocks(panelCount, most.columns / width, [&](Value firstPanel, Value endPanel) {
+    forBlocks(rows, most.rows, [&](Value firstRow, Value endRow) {
+      // Without k-packs the results are the bias.
+      forBlocks(e.max(kPacks, e.index(1)), tileDepth, [&](Value begin, Value) {
+        Value length = e.min(e.sub(kPacks, begin), e.index(tileDepth));
+        auto addGroup = [&](RegisterBlock block, Value row, Value count, bool isPacked) {
+          if (isPacked) {
+            Value first = e.mul(begin, packingFactor);
+            Value elements = e.min(e.mul(length, packingFactor), e.sub(depth, first));
+            emitPackRows(e, emitBlock(e, lhs, {row, count, first, elements}), count, e.index(block.rows), group,
+                         packingFactor);
+          }
+          Value inBlock = e.sub(row, firstRow);
+          e.loop(firstPanel, endPanel, 1, [&](Value p) {
+            Value place = e.add(e.mul(inBlock, most.columns / width), e.mul(e.sub(p, firstPanel), block.rows));
+            addTileBlock(block, row, count, isPacked, begin, length, p, place);
+          });
+        };
+        Value fullEnd = e.add(firstRow, e.roundDown(e.sub(endRow, firstRow), maxTileBlock.rows));
+        e.loop(firstRow, fullEnd, maxTileBlock.rows,
+               [&](Value row) { addGroup(maxTileBlock, row, e.index(maxTileBlock.rows), op.getBlocked()); });
+        e.loop(fullEnd, endRow, tailTileBlock.rows, [&](Value row) {
+          addGroup(tailTileBlock, row, e.min(e.sub(endRow, row), e.index(tailTileBlock.rows)), /*isPacked=*/true);
+        });
+      });
+    });
+  });
 }
 
 void PackedMatmul::run() {
@@ -137,6 +222,8 @@ void PackedMatmul::run() {
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
   if (op.getBias())
     initial = e.alloc({width});
+  if (e.target.usesTiles(op.getPackingFactor()))
+    return runInTiles();
   int64_t staticDepth = cast<MemRefType>(panels.getType()).getDimSize(1);
   if (ShapedType::isDynamic(staticDepth) || staticDepth > sumLength)
     partSums = e.alloc({full.rows, width});
@@ -144,8 +231,8 @@ void PackedMatmul::run() {
   // As many rows as fit in L2, in whole groups.
   int64_t kPacks = rowBytes / (e.type.getWidth() / 8);
   Value depth = e.max(e.size(panels, 1), one);
-  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks / rowGroup), depth);
-  Value blockRows = e.max(e.mul(fitting, rowGroup), e.index(minRows));
+  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks / full.rows), depth);
+  Value blockRows = e.max(e.mul(fitting, full.rows), e.index(minGroups * full.rows));
   auto blocks = scf::ForOp::create(e.b, e.loc, e.index(0), rows, blockRows);
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(blocks.getBody());
@@ -216,7 +303,7 @@ struct LowerPackedMatmul : saccade::impl::LowerPackedMatmulBase<LowerPackedMatmu
       } else {
         auto matmul = cast<PackedMatmulOp>(op);
         Emitter e = emitter(matmul.getPanels());
-        if (matmul.getBlocked())
+        if (matmul.getBlocked() && !cpu->usesTiles(matmul.getPackingFactor()))
           lowerBlocked(e, matmul);
         else
           PackedMatmul(e, matmul).run();

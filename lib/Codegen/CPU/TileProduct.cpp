@@ -77,13 +77,76 @@ SmallVector<Value> cpu::emitTileProduct(Emitter &e, RegisterBlock block, Value b
   });
 }
 
+/// The memory of each register of a block of `matrix`, row-major.
+static SmallVector<TileMemory> memoryOf(Emitter &e, RegisterBlock block, Value matrix, Value row, Value column) {
+  SmallVector<TileMemory> memory;
+  for (int64_t i = 0; i < block.rows; i += tileSize)
+    for (unsigned j = 0; j < block.vectors; ++j)
+      memory.push_back(emitTileMemory(e, matrix, {e.add(row, i), e.add(column, j * tileSize)}));
+  return memory;
+}
+
+SmallVector<Value> cpu::emitLoadTiles(Emitter &e, RegisterBlock block, Value matrix, Value row, Value column) {
+  return llvm::map_to_vector(memoryOf(e, block, matrix, row, column),
+                             [&](TileMemory memory) { return loadTile(e, memory); });
+}
+
 void cpu::emitStoreTiles(Emitter &e, RegisterBlock block, ArrayRef<Value> tiles, Value matrix, Value row,
                          Value column) {
-  for (int64_t i = 0; i < int64_t(block.rows) / tileSize; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j) {
-      SmallVector<Value> operands =
-          operandsOf(e, emitTileMemory(e, matrix, {e.add(row, i * tileSize), e.add(column, j * tileSize)}));
-      operands.push_back(tiles[i * block.vectors + j]);
-      callTile(e, "tilestored64", 2, operands, /*hasResult=*/false);
-    }
+  for (auto [memory, tile] : llvm::zip_equal(memoryOf(e, block, matrix, row, column), tiles)) {
+    SmallVector<Value> operands = operandsOf(e, memory);
+    operands.push_back(tile);
+    callTile(e, "tilestored64", 2, operands, /*hasResult=*/false);
+  }
+}
+
+TileMatmul::TileMatmul(Emitter &e)
+    : e(e), lastLHS(e.alloc({maxTileBlock.rows, tileSize})),
+      lastRHS(e.alloc({tileSize, maxTileBlock.vectors * tileSize})) {}
+
+/// Copies `count` (< tileSize) k-packs of both operands and clears the rest of the step.
+void TileMatmul::copyLastStep(RegisterBlock block, Value count, Value lhs, Value row, Value column, Value lhsEnd,
+                              Value panels, Value panel, Value firstRHS) {
+  auto type = cast<MemRefType>(lhs.getType());
+  auto elements = VectorType::get({tileSize * 32 / type.getElementTypeBitWidth()}, type.getElementType());
+  Value mask = vector::CreateMaskOp::create(e.b, e.loc, elements.clone(e.b.getI1Type()), e.sub(lhsEnd, column));
+  Value none = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(elements)), zeros = e.splat(0.0);
+  e.loop(e.index(0), e.index(block.rows), 1, [&](Value r) {
+    Value kPacks = vector::MaskedLoadOp::create(e.b, e.loc, elements, lhs, ValueRange{e.add(row, r), column}, mask, none);
+    e.storeVector(vector::BitCastOp::create(e.b, e.loc, e.vectorType(), kPacks), lastLHS, {r, e.index(0)});
+  });
+  auto forColumns = [&](function_ref<void(Value)> body) {
+    for (unsigned j = 0; j < block.vectors; ++j)
+      body(e.index(j * tileSize));
+  };
+  e.loop(e.index(0), count, 1, [&](Value k) {
+    forColumns([&](Value c) {
+      e.storeVector(e.loadVector(panels, {panel, e.add(firstRHS, k), c}), lastRHS, {k, c});
+    });
+  });
+  e.loop(count, e.index(tileSize), 1, [&](Value k) { forColumns([&](Value c) { e.storeVector(zeros, lastRHS, {k, c}); }); });
+}
+
+SmallVector<Value> TileMatmul::sum(RegisterBlock block, Value kPacks, Value lhs, Value row, Value column, Value lhsEnd,
+                                   Value panels, Value panel, Value firstRHS, ArrayRef<Value> acc) {
+  int64_t width = 32 / cast<MemRefType>(lhs.getType()).getElementTypeBitWidth();
+  Value zero = e.index(0), whole = e.roundDown(kPacks, tileSize);
+  auto columnOf = [&](Value k) { return e.add(column, e.mul(k, width)); };
+  SmallVector<Value> sums = emitTileProduct(
+      e, block, zero, whole, acc,
+      [&](int64_t i, Value k) { return emitTileMemory(e, lhs, {e.add(row, i), columnOf(k)}); },
+      [&](Value k, unsigned j) { return emitTileMemory(e, panels, {panel, e.add(firstRHS, k), e.index(j * tileSize)}); });
+  if (isEqualConstantIntOrValue(whole, kPacks))
+    return sums;
+  return e.choose(
+      e.isLess(whole, kPacks),
+      [&] {
+        copyLastStep(block, e.sub(kPacks, whole), lhs, row, columnOf(whole), lhsEnd, panels, panel,
+                     e.add(firstRHS, whole));
+        return emitTileProduct(
+            e, block, zero, e.index(tileSize), sums,
+            [&](int64_t i, Value k) { return emitTileMemory(e, lastLHS, {e.index(i), k}); },
+            [&](Value k, unsigned j) { return emitTileMemory(e, lastRHS, {k, e.index(j * tileSize)}); });
+      },
+      [&] { return sums; });
 }

@@ -15,8 +15,10 @@ namespace saccade::cpu {
 /// Rows of a tile register, k-packs of a row, and columns of a row of accumulators.
 inline constexpr int64_t tileSize = 16;
 
-/// The registers of a product: 2 × 2 accumulators, and two registers of each operand.
+/// The registers of a product: 2 × 2 accumulators, and two registers of each operand. Their 16 sums of 16 products a
+/// step are added to the accumulators, so sums need no parts (see `sumLength`).
 inline constexpr RegisterBlock maxTileBlock = {2 * tileSize, 2};
+inline constexpr RegisterBlock tailTileBlock = {tileSize, 2};
 
 /// Elements of 32 bits in memory: the address of the first one of a row, and the bytes between rows.
 struct TileMemory {
@@ -29,6 +31,9 @@ TileMemory emitTileMemory(Emitter &e, mlir::Value memref, mlir::ValueRange at);
 /// Zeros in the tile registers of a block of `block.rows` rows (a multiple of `tileSize`) and `block.vectors` registers
 /// of columns.
 llvm::SmallVector<mlir::Value> emitZeroTiles(Emitter &e, RegisterBlock block);
+/// The block of `matrix` (memref of 32-bit floats, inner stride 1) that starts at (row, column).
+llvm::SmallVector<mlir::Value> emitLoadTiles(Emitter &e, RegisterBlock block, mlir::Value matrix, mlir::Value row,
+                                             mlir::Value column);
 
 /// Like emitMicrokernel, with accumulators in tile registers: adds Σ_{begin ≤ k < end} a(k) · b(k), where k counts
 /// k-packs in steps of `tileSize`, and returns the accumulators (row-major). Operands have whole steps, and beyond the
@@ -39,9 +44,30 @@ llvm::SmallVector<mlir::Value> emitTileProduct(Emitter &e, RegisterBlock block, 
                                                llvm::function_ref<TileMemory(int64_t i, mlir::Value k)> a,
                                                llvm::function_ref<TileMemory(mlir::Value k, unsigned j)> b);
 
-/// Stores a block to `matrix` (memref of 32-bit floats, inner stride 1) from (row, column) on.
+/// Stores a block to `matrix` from (row, column) on.
 void emitStoreTiles(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> tiles, mlir::Value matrix,
                     mlir::Value row, mlir::Value column);
+
+/// Products whose reduced dimension may end within a step.
+class TileMatmul {
+public:
+  /// Allocates memory for the last step of both operands.
+  explicit TileMatmul(Emitter &e);
+
+  /// The sums of `block` over the k-packs [0, kPacks). `lhs`: rows of k-packs from (row, column) on, either elements
+  /// of 32 bits or pairs of 16 bits, inner stride 1; `lhsEnd`: the columns of `lhs` that may be read. `panels`: memref
+  /// of panels × k-packs × width, from k-pack `firstRHS` of panel `panel` on.
+  llvm::SmallVector<mlir::Value> sum(RegisterBlock block, mlir::Value kPacks, mlir::Value lhs, mlir::Value row,
+                                     mlir::Value column, mlir::Value lhsEnd, mlir::Value panels, mlir::Value panel,
+                                     mlir::Value firstRHS, llvm::ArrayRef<mlir::Value> acc);
+
+private:
+  void copyLastStep(RegisterBlock block, mlir::Value count, mlir::Value lhs, mlir::Value row, mlir::Value column,
+                    mlir::Value lhsEnd, mlir::Value panels, mlir::Value panel, mlir::Value firstRHS);
+
+  Emitter &e;
+  mlir::Value lastLHS, lastRHS; ///< zeros beyond the end
+};
 
 } // namespace saccade::cpu
 

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Arguments.h"
+#include "saccade/Runtime/TileRegisters.h"
 #include "gtest/gtest.h"
 #include <string>
 
@@ -40,8 +41,9 @@ const SaccadeEntry portable = table<0>(SaccadeCPUTargetPortable, nullptr);
 const SaccadeEntry v3 = table<1>(SaccadeCPUTargetV3, &portable);
 const SaccadeEntry v4 = table<2>(SaccadeCPUTargetV4, &v3);
 const SaccadeEntry bf16 = table<3>(SaccadeCPUTargetV4BF16, &v4);
+const SaccadeEntry amx = table<4>(SaccadeCPUTargetV4AMX, &bf16);
 /// A processor that does not exist yet.
-const SaccadeEntry future = table<4>(SaccadeCPUTargetV4BF16 + 1, &bf16, &gpu);
+const SaccadeEntry future = table<5>(SaccadeCPUTargetV4AMX + 1, &amx, &gpu);
 
 class EntryTargets : public testing::Test {
 protected:
@@ -59,14 +61,16 @@ protected:
 };
 
 TEST_F(EntryTargets, TheHighestAllowedTargetRuns) {
-  const int host = __builtin_cpu_supports("avx512bf16")  ? 3
+  // The operating system must also permit tile registers.
+  const int host = __builtin_cpu_supports("amx-bf16") && saccade::runtime::requestTileRegisters() ? 4
+                   : __builtin_cpu_supports("avx512bf16")  ? 3
                    : __builtin_cpu_supports("avx512vl")  ? 2
                    : __builtin_cpu_supports("x86-64-v3") ? 1
                                                          : 0;
-  const char *const names[] = {"portable", "v3", "v4", "v4-bf16"};
+  const char *const names[] = {"portable", "v3", "v4", "v4-bf16", "v4-amx"};
   EXPECT_EQ(host, run(future));
   EXPECT_STREQ(names[host], saccade_entry_target(&future));
-  for (int limit = 0; limit < 4; ++limit) {
+  for (int limit = 0; limit < 5; ++limit) {
     EXPECT_EQ(nullptr, saccade_set_cpu_limit(names[limit]));
     EXPECT_EQ(std::min(limit, host), run(future)) << "limited to " << names[limit];
     EXPECT_STREQ(names[std::min(limit, host)], saccade_entry_target(&future));
@@ -76,8 +80,8 @@ TEST_F(EntryTargets, TheHighestAllowedTargetRuns) {
 }
 
 TEST_F(EntryTargets, AnEntryWithoutCodeForTheProcessorIsRefused) {
-  const SaccadeEntry further = table<5>(SaccadeCPUTargetV4BF16 + 2, nullptr);
-  const SaccadeEntry alone = table<4>(SaccadeCPUTargetV4BF16 + 1, nullptr);
+  const SaccadeEntry further = table<7>(SaccadeCPUTargetV4AMX + 2, nullptr);
+  const SaccadeEntry alone = table<6>(SaccadeCPUTargetV4AMX + 1, nullptr);
   EXPECT_EQ(-SaccadeUnsupported, run(alone));
   EXPECT_EQ(nullptr, saccade_entry_target(&alone));
   EXPECT_EQ(-SaccadeUnsupported, run(further));
@@ -100,7 +104,7 @@ TEST_F(EntryTargets, ATensorOnAGPUSelectsItsCode) {
 
 TEST_F(EntryTargets, AnUnknownLimitChangesNothing) {
   ASSERT_EQ(nullptr, saccade_set_cpu_limit("portable"));
-  EXPECT_STREQ("saccade_set_cpu_limit: found 'v5', expected portable, v3, v4, v4-bf16 or NULL",
+  EXPECT_STREQ("saccade_set_cpu_limit: found 'v5', expected portable, v3, v4, v4-bf16, v4-amx or NULL",
                saccade_set_cpu_limit("v5"));
   EXPECT_STREQ("portable", saccade_entry_target(&future));
 }

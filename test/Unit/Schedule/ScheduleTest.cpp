@@ -25,7 +25,7 @@ protected:
 };
 
 TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
-  for (StringRef name : {"portable", "v3", "v4", "v4-bf16"})
+  for (StringRef name : {"portable", "v3", "v4", "v4-bf16", "v4-amx"})
     for (Type type : types())
       for (int64_t depth : {1, 8, 63, 64, 65, 80, 96, 128, 160, 192, 256, 512, 1024, 8192})
         for (int64_t valueDepth = 1; valueDepth <= 4096; valueDepth += valueDepth < 300 ? 1 : 97) {
@@ -34,10 +34,15 @@ TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
           bool hasPairs = type.isBF16() && target.hasBF16Dot;
           int64_t bytes = type.isF64() ? 8 : hasPairs ? 2 : 4;
           SmallVector<std::pair<int64_t, int64_t>> sizes = {{576, 512}, {288, 256}, {144, 128}, {72, 64}};
-          if (hasPairs)
+          int64_t most = 640 * 1024, group = rowGroup;
+          if (target.hasTiles && hasPairs) {
+            // L2 has 2 MiB, and groups have 32 rows.
+            sizes = {{512, 512}, {256, 256}, {128, 128}, {64, 64}};
+            most *= 2, group = 32;
+          } else if (hasPairs)
             sizes.insert(sizes.begin(), {576, 1024});
           auto fits = [&](std::pair<int64_t, int64_t> each) {
-            return (each.first + each.second) * (depth + valueDepth) * bytes <= 640 * 1024;
+            return (each.first + each.second) * (depth + valueDepth) * bytes <= most;
           };
           auto expected = llvm::find_if(sizes, fits);
           if (expected == sizes.end())
@@ -45,12 +50,12 @@ TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
           attn::ScheduleAttr found = scheduleAttention(type, depth, valueDepth, target);
           ASSERT_EQ(std::pair(found.getRows(), found.getCols()), *expected)
               << name.str() << ", bytes " << bytes << ", head sizes " << depth << " and " << valueDepth;
-          ASSERT_EQ(found.getRows() % rowGroup, 0);
+          ASSERT_EQ(found.getRows() % group, 0);
         }
 }
 
 TEST_F(Schedules, BlocksOfContractionsHaveRowsOfOneSize) {
-  for (StringRef name : {"portable", "v3", "v4", "v4-bf16"})
+  for (StringRef name : {"portable", "v3", "v4", "v4-bf16", "v4-amx"})
     for (unsigned bits : {8, 16, 32, 64}) {
       attn::ScheduleAttr found = scheduleContraction(&context, bits, *lookupCPUTarget(name));
       EXPECT_EQ(found.getCols() * std::max(bits, 32u), 256 * 32) << bits;

@@ -50,10 +50,10 @@ public:
     llvm::cantFail(jit->addObjectFile(std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(object))));
     function = llvm::cantFail(jit->lookup("run")).toPtr<void (*)(const Vector *, Vector *)>();
   }
-  Vector operator()(const std::vector<Vector> &inputs) const {
-    Vector result{};
-    function(inputs.data(), &result);
-    return result;
+  std::vector<Vector> operator()(const std::vector<Vector> &inputs, size_t results) const {
+    std::vector<Vector> found(results);
+    function(inputs.data(), found.data());
+    return found;
   }
 
 private:
@@ -94,17 +94,17 @@ template <typename Bits> std::vector<Bits> specialValues() {
   return values;
 }
 
-/// Lanes of random bits, of random exponents near that of 1, and of special values.
-template <typename Bits> Vector draw(std::mt19937_64 &random, unsigned range) {
+/// Lanes of random bits, of random exponents near that of 1, and of special values (one of `specialsIn`).
+template <typename Bits> Vector draw(std::mt19937_64 &random, unsigned range, unsigned specialsIn = 3) {
   static const std::vector<Bits> special = specialValues<Bits>();
   constexpr unsigned lanes = 64 / sizeof(Bits), m = Format<Bits>::mantissa;
   constexpr Bits one = Bits(~Bits(0)) >> 2 >> m << m;
   std::array<Bits, lanes> drawn;
   for (Bits &lane : drawn) {
     Bits bits = Bits(random());
-    if (random() % 3 == 0)
+    if (random() % specialsIn == 0)
       lane = special[random() % special.size()];
-    else if (random() % 2)
+    else if (specialsIn > 3 || random() % 2)
       lane = Bits((bits & Bits((Bits(1) << m) - 1)) | (bits & Bits(Bits(1) << (8 * sizeof(Bits) - 1)))) +
              Bits(one + Bits((Bits(random() % (2 * range)) - range) << m));
     else
@@ -126,34 +126,42 @@ template <typename Bits> Vector withOneNaN(Vector vector) {
   return vector;
 }
 
-/// Compares the results of `count` draws, and their digest (FNV-1a of 64-bit words).
+/// A target that has the instructions, the number of results, and that of draws.
+struct Comparison {
+  std::string target = "v4-bf16";
+  size_t results = 1;
+  int count = 4000;
+};
+
+/// Compares the results of all draws, and their digest (FNV-1a of 64-bit words).
 template <typename Bits>
 void compare(const std::string &body, const std::function<std::vector<Vector>(std::mt19937_64 &)> &drawAll,
-             uint64_t digest) {
-  constexpr int count = 4000;
-  Compiled expanded("v4-bf16-expanded", body);
-  bool hasNative = hostRuns(*lookupCPUTarget("v4-bf16"));
+             uint64_t digest, const Comparison &with = {}) {
+  Compiled expanded(with.target + "-expanded", body);
+  bool hasNative = hostRuns(*lookupCPUTarget(with.target));
   std::optional<Compiled> native;
   if (hasNative)
-    native.emplace("v4-bf16", body);
+    native.emplace(with.target, body);
   std::mt19937_64 random(1);
   uint64_t found = 0xcbf29ce484222325;
-  for (int i = 0; i < count; ++i) {
-    std::vector<Vector> inputs = drawAll(random);
-    Vector result = withOneNaN<Bits>(expanded(inputs));
-    if (native) {
-      Vector expected = withOneNaN<Bits>((*native)(inputs));
-      for (int word = 0; word < 8; ++word) {
+  for (int i = 0; i < with.count; ++i) {
+    std::vector<Vector> inputs = drawAll(random), results = expanded(inputs, with.results), expected;
+    if (native)
+      expected = (*native)(inputs, with.results);
+    for (size_t k = 0; k < with.results; ++k) {
+      Vector result = withOneNaN<Bits>(results[k]);
+      for (int word = 0; native && word < 8; ++word) {
         std::string of;
         for (const Vector &input : inputs)
           of += " " + llvm::utohexstr(input[word]);
-        ASSERT_EQ(llvm::utohexstr(expected[word]), llvm::utohexstr(result[word])) << "word " << word << " of" << of;
+        ASSERT_EQ(llvm::utohexstr(withOneNaN<Bits>(expected[k])[word]), llvm::utohexstr(result[word]))
+            << "result " << k << ", word " << word << " of" << of;
       }
+      for (uint64_t word : result)
+        found = (found ^ word) * 0x100000001b3;
     }
-    for (uint64_t word : result)
-      found = (found ^ word) * 0x100000001b3;
   }
-  EXPECT_EQ(digest, found) << "the results differ from those of AVX512_BF16";
+  EXPECT_EQ(digest, found) << "the results differ from those of " << with.target;
 }
 
 /// Operands of the masked intrinsics after the vectors: no passthrough, all lanes, current rounding.
@@ -227,6 +235,58 @@ TEST(ExpandIntrinsics, MultipliesPairsLikeTheInstruction) {
         return {draw<uint32_t>(random, 20), draw<uint16_t>(random, 8), draw<uint16_t>(random, 8)};
       },
       7408607219415258247u);
+}
+
+/// A program that multiplies two tiles (bf16 pairs) and adds them to a third one.
+std::string tileProgram() {
+  std::string text = R"(
+    %rows = llvm.mlir.constant(16 : i16) : i16
+    %bytes = llvm.mlir.constant(64 : i16) : i16
+    %stride = llvm.mlir.constant(64 : i64) : i64
+    %second = llvm.getelementptr %in[1024] : (!llvm.ptr) -> !llvm.ptr, i8
+    %third = llvm.getelementptr %in[2048] : (!llvm.ptr) -> !llvm.ptr, i8
+)";
+  for (auto [name, from] : {std::pair("sum", "in"), std::pair("x", "second"), std::pair("y", "third")})
+    text += std::string("    %") + name + R"( = llvm.call_intrinsic "llvm.x86.tileloadd64.internal"(%rows, %bytes, %)" +
+            from + R"(, %stride) : (i16, i16, !llvm.ptr, i64) -> !llvm.x86_amx
+)";
+  return text + R"(
+    %zero = llvm.call_intrinsic "llvm.x86.tilezero.internal"(%rows, %bytes) : (i16, i16) -> !llvm.x86_amx
+    %r = llvm.call_intrinsic "llvm.x86.tdpbf16ps.internal"(%rows, %bytes, %bytes, %sum, %x, %y)
+      : (i16, i16, i16, !llvm.x86_amx, !llvm.x86_amx, !llvm.x86_amx) -> !llvm.x86_amx
+    %p = llvm.call_intrinsic "llvm.x86.tdpbf16ps.internal"(%rows, %bytes, %bytes, %zero, %x, %y)
+      : (i16, i16, i16, !llvm.x86_amx, !llvm.x86_amx, !llvm.x86_amx) -> !llvm.x86_amx
+    %next = llvm.getelementptr %out[1024] : (!llvm.ptr) -> !llvm.ptr, i8
+    llvm.call_intrinsic "llvm.x86.tilestored64.internal"(%rows, %bytes, %out, %stride, %r)
+      : (i16, i16, !llvm.ptr, i64, !llvm.x86_amx) -> ()
+    llvm.call_intrinsic "llvm.x86.tilestored64.internal"(%rows, %bytes, %next, %stride, %p)
+      : (i16, i16, !llvm.ptr, i64, !llvm.x86_amx) -> ()
+)";
+}
+
+TEST(ExpandIntrinsics, MultipliesTilesLikeTheInstruction) {
+  auto drawTiles = [](std::mt19937_64 &random) {
+    // Few special values: a result is a sum of 32 products.
+    std::vector<Vector> rows;
+    unsigned specials = random() % 2 ? 1000 : 64, range = random() % 2 ? 8 : 80;
+    for (int i = 0; i < 16; ++i)
+      rows.push_back(draw<uint32_t>(random, range, specials));
+    for (int i = 0; i < 32; ++i)
+      rows.push_back(draw<uint16_t>(random, range, specials));
+    return rows;
+  };
+  compare<uint32_t>(tileProgram(), drawTiles, 7202688830485802111u, {"v4-amx", 32, 200});
+}
+
+TEST(ExpandIntrinsics, RefusesPartsOfTiles) {
+  std::string body = tileProgram();
+  llvm::SmallString<0> object;
+  EXPECT_EQ(compile("v4-amx-expanded", body, object), "");
+  for (const char *extent : {"constant(16 : i16)", "constant(64 : i16)"}) {
+    std::string changed = body;
+    changed.replace(changed.find(extent), std::strlen(extent), "constant(8 : i16)");
+    EXPECT_NE(compile("v4-amx-expanded", changed, object).find("has no expansion"), std::string::npos) << extent;
+  }
 }
 
 TEST(ExpandIntrinsics, RoundsToBF16LikeTheInstructions) {
