@@ -1,7 +1,7 @@
 //===- CPUTarget.cpp - The table of CPU targets --------------------------------===//
 //
-// The targets are the microarchitecture levels of the x86-64 psABI; v4-bf16 adds AVX512_BF16, v4-amx AMX. The expanded targets are
-// for tests: they run the kernels of a level on every processor with AVX2.
+// The targets are the microarchitecture levels of the x86-64 psABI; v4-bf16 adds AVX512_BF16, v4-amx AMX. The expanded
+// targets are for tests: they run the kernels of a level on every processor with AVX2.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/CPUTarget.h"

@@ -1,10 +1,10 @@
 //===- ExpandIntrinsics.cpp - Generic code for AVX-512 intrinsics --------------===//
 //
-// Defines the intrinsics of `v4`, `v4-bf16` and `v4-amx` kernels as functions of generic vector code with the same results, bit
-// for bit (Intel SDM vol. 2; the comments name the instructions). NaN payloads may differ, and so may a result of
-// vdpbf16ps that rounds up to the least normal number: AMD's Zen 4 flushes it to 0. The code generator then splits the
-// vectors, so that a processor with AVX2 runs the same kernels. The functions are not inlined, which keeps kernels
-// small.
+// Defines the intrinsics of `v4`, `v4-bf16` and `v4-amx` kernels as functions of generic vector code with the same
+// results, bit for bit (Intel SDM vol. 2; the comments name the instructions). NaN payloads may differ, and so may a
+// result of vdpbf16ps that rounds up to the least normal number: AMD's Zen 4 flushes it to 0. The code generator then
+// splits the vectors, so that a processor with AVX2 runs the same kernels. The functions are not inlined, which keeps
+// kernels small.
 //
 //===----------------------------------------------------------------------===//
 #include "ExpandIntrinsics.h"
@@ -147,8 +147,7 @@ Type *tileType(LLVMContext &context) { return FixedVectorType::get(Type::getFloa
 class Tiles {
 public:
   Tiles(IRBuilder<> &b, Function &function)
-      : b(b), function(function), row(FixedVectorType::get(b.getFloatTy(), tileSize)),
-        type(tileType(b.getContext())) {}
+      : b(b), function(function), row(FixedVectorType::get(b.getFloatTy(), tileSize)), type(tileType(b.getContext())) {}
 
   Value *load(Value *address, Value *stride) {
     Value *tile = b.CreateAlloca(type);

@@ -59,9 +59,8 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       Value intoColumn = isInPlace ? e.add(block.column, column) : column;
       if (tiles) {
-        SmallVector<Value> sums = isInPlace && inPlace.isZero
-                                      ? emitZeroTiles(e, registers)
-                                      : emitLoadTiles(e, registers, into, intoRow, intoColumn);
+        SmallVector<Value> sums = isInPlace && inPlace.isZero ? emitZeroTiles(e, registers)
+                                                              : emitLoadTiles(e, registers, into, intoRow, intoColumn);
         sums = tiles->sum(registers, kPacks, group, zero, zero, kPacks, panels.memref, rhs, panels.kPack, sums);
         return emitStoreTiles(e, registers, sums, into, intoRow, intoColumn);
       }

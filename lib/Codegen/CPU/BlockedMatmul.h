@@ -59,9 +59,9 @@ private:
   MatmulBlock maxBlock;
   int64_t groupRows;               ///< LHS rows of a group
   std::optional<TileMatmul> tiles; ///< set if products are computed in tile registers
-  mlir::Value tile;  ///< accumulators of a block of the result
-  mlir::Value group; ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
-  mlir::Value panel; ///< packed group of LHS rows whose columns are contiguous, if `run` needs it
+  mlir::Value tile;                ///< accumulators of a block of the result
+  mlir::Value group;               ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
+  mlir::Value panel;               ///< packed group of LHS rows whose columns are contiguous, if `run` needs it
 };
 
 } // namespace saccade::cpu

@@ -381,14 +381,13 @@ void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock blo
 void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock block, Value column,
                                       const ColumnRuns &visible) {
   Value zero = e.index(0);
-  SmallVector<Value> tiles =
-      visible.forEach(e, emitZeroTiles(e, block), [&](KeyRange run, ValueRange carried) {
-        return emitTileProduct(
-            e, block, e.roundDown(e.div(run.begin, packingFactor), tileSize), e.ceilDiv(run.end, packingFactor),
-            SmallVector<Value>(carried),
-            [&](int64_t i, Value k) { return emitTileMemory(e, scores, {e.add(first, i), k}); },
-            [&](Value k, unsigned j) { return emitTileMemory(e, value, {k, e.add(column, j * tileSize)}); });
-      });
+  SmallVector<Value> tiles = visible.forEach(e, emitZeroTiles(e, block), [&](KeyRange run, ValueRange carried) {
+    return emitTileProduct(
+        e, block, e.roundDown(e.div(run.begin, packingFactor), tileSize), e.ceilDiv(run.end, packingFactor),
+        SmallVector<Value>(carried),
+        [&](int64_t i, Value k) { return emitTileMemory(e, scores, {e.add(first, i), k}); },
+        [&](Value k, unsigned j) { return emitTileMemory(e, value, {k, e.add(column, j * tileSize)}); });
+  });
   auto addThroughMemory = [&] {
     emitStoreTiles(e, block, tiles, partSums, zero, zero);
     e.loop(zero, e.index(block.rows), 1, [&](Value r) {
@@ -402,8 +401,7 @@ void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock bloc
   };
   if (!loop)
     return addThroughMemory();
-  e.ifElse(
-      isFirst, [&] { emitStoreTiles(e, block, tiles, op.getAcc(), e.add(row, first), column); }, addThroughMemory);
+  e.ifElse(isFirst, [&] { emitStoreTiles(e, block, tiles, op.getAcc(), e.add(row, first), column); }, addThroughMemory);
 }
 
 void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &visible) {

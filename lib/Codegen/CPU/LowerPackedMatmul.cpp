@@ -145,8 +145,8 @@ void PackedMatmul::storeRows(ArrayRef<Value> sums, ArrayRef<Value> rows, Value c
       });
 }
 
-/// Adds the products of k-packs [begin, begin + length) to the sums of `count` rows from `row` on in panel p, and stores
-/// the results after the last ones. Rows are read in place, or if `isPacked`, from `group`.
+/// Adds the products of k-packs [begin, begin + length) to the sums of `count` rows from `row` on in panel p, and
+/// stores the results after the last ones. Rows are read in place, or if `isPacked`, from `group`.
 void PackedMatmul::addTileBlock(RegisterBlock block, Value row, Value count, bool isPacked, Value begin, Value length,
                                 Value p, Value place) {
   Value zero = e.index(0), isFirst = e.isEqual(begin, zero);

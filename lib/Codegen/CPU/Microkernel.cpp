@@ -47,16 +47,15 @@ Value cpu::emitOpaqueIndex(Emitter &e, Value index) {
   return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), statement.getResult(0));
 }
 
-void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, StringRef form,
-                          bool usesTiles) {
+void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, StringRef form, bool usesTiles) {
   auto task = op->getParentOfType<FunctionOpInterface>();
   if (!task)
     return;
   std::string type = e.type.isF64() ? "f64" : "f32";
   std::string instruction = usesTiles           ? "bf16 tiles (tdpbf16ps)"
                             : packingFactor > 1 ? "bf16 pairs (vdpbf16ps)"
-                            : e.target.hasFMA ? type + " multiply-add"
-                                              : type + " multiply, add";
+                            : e.target.hasFMA   ? type + " multiply-add"
+                                                : type + " multiply, add";
   task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + instruction));
 }
 

@@ -381,8 +381,8 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
       body(first, lanesBelow(e, e.sub(rows, e.index(first))));
   };
   forLanesOfRows([&](int64_t first, Value mask) {
-    Value tileMax =
-        reduceRows(e, state.laneValues, first, groupRows(), minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
+    Value tileMax = reduceRows(e, state.laneValues, first, groupRows(), minusInfinity,
+                               [&](Value x, Value y) { return e.maxf(x, y); });
     RowMax max = emitRowMax(e, tileMax, load(op.getMax(), first, mask), e.broadcast(toBase2), getMaxRange(op));
     Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/packingFactor > 1);
     store(max.max, op.getMax(), first, mask);
@@ -405,7 +405,8 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   if (op.getFinal())
     return;
   forLanesOfRows([&](int64_t first, Value mask) {
-    Value total = reduceRows(e, state.laneValues, first, groupRows(), 0.0, [&](Value x, Value y) { return e.addf(x, y); });
+    Value total =
+        reduceRows(e, state.laneValues, first, groupRows(), 0.0, [&](Value x, Value y) { return e.addf(x, y); });
     Value factor = e.loadVector(state.factors, e.index(first));
     store(e.addf(e.mulf(load(op.getSum(), first, mask), factor), total), op.getSum(), first, mask);
   });

@@ -112,7 +112,8 @@ void TileMatmul::copyLastStep(RegisterBlock block, Value count, Value lhs, Value
   Value mask = vector::CreateMaskOp::create(e.b, e.loc, elements.clone(e.b.getI1Type()), e.sub(lhsEnd, column));
   Value none = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(elements)), zeros = e.splat(0.0);
   e.loop(e.index(0), e.index(block.rows), 1, [&](Value r) {
-    Value kPacks = vector::MaskedLoadOp::create(e.b, e.loc, elements, lhs, ValueRange{e.add(row, r), column}, mask, none);
+    Value kPacks =
+        vector::MaskedLoadOp::create(e.b, e.loc, elements, lhs, ValueRange{e.add(row, r), column}, mask, none);
     e.storeVector(vector::BitCastOp::create(e.b, e.loc, e.vectorType(), kPacks), lastLHS, {r, e.index(0)});
   });
   auto forColumns = [&](function_ref<void(Value)> body) {
@@ -120,11 +121,10 @@ void TileMatmul::copyLastStep(RegisterBlock block, Value count, Value lhs, Value
       body(e.index(j * tileSize));
   };
   e.loop(e.index(0), count, 1, [&](Value k) {
-    forColumns([&](Value c) {
-      e.storeVector(e.loadVector(panels, {panel, e.add(firstRHS, k), c}), lastRHS, {k, c});
-    });
+    forColumns([&](Value c) { e.storeVector(e.loadVector(panels, {panel, e.add(firstRHS, k), c}), lastRHS, {k, c}); });
   });
-  e.loop(count, e.index(tileSize), 1, [&](Value k) { forColumns([&](Value c) { e.storeVector(zeros, lastRHS, {k, c}); }); });
+  e.loop(count, e.index(tileSize), 1,
+         [&](Value k) { forColumns([&](Value c) { e.storeVector(zeros, lastRHS, {k, c}); }); });
 }
 
 SmallVector<Value> TileMatmul::sum(RegisterBlock block, Value kPacks, Value lhs, Value row, Value column, Value lhsEnd,
@@ -135,7 +135,9 @@ SmallVector<Value> TileMatmul::sum(RegisterBlock block, Value kPacks, Value lhs,
   SmallVector<Value> sums = emitTileProduct(
       e, block, zero, whole, acc,
       [&](int64_t i, Value k) { return emitTileMemory(e, lhs, {e.add(row, i), columnOf(k)}); },
-      [&](Value k, unsigned j) { return emitTileMemory(e, panels, {panel, e.add(firstRHS, k), e.index(j * tileSize)}); });
+      [&](Value k, unsigned j) {
+        return emitTileMemory(e, panels, {panel, e.add(firstRHS, k), e.index(j * tileSize)});
+      });
   if (isEqualConstantIntOrValue(whole, kPacks))
     return sums;
   return e.choose(

@@ -63,10 +63,10 @@ protected:
 TEST_F(EntryTargets, TheHighestAllowedTargetRuns) {
   // The operating system must also permit tile registers.
   const int host = __builtin_cpu_supports("amx-bf16") && saccade::runtime::requestTileRegisters() ? 4
-                   : __builtin_cpu_supports("avx512bf16")  ? 3
-                   : __builtin_cpu_supports("avx512vl")  ? 2
-                   : __builtin_cpu_supports("x86-64-v3") ? 1
-                                                         : 0;
+                   : __builtin_cpu_supports("avx512bf16")                                         ? 3
+                   : __builtin_cpu_supports("avx512vl")                                           ? 2
+                   : __builtin_cpu_supports("x86-64-v3")                                          ? 1
+                                                                                                  : 0;
   const char *const names[] = {"portable", "v3", "v4", "v4-bf16", "v4-amx"};
   EXPECT_EQ(host, run(future));
   EXPECT_STREQ(names[host], saccade_entry_target(&future));
