@@ -46,7 +46,8 @@ attn::ScheduleAttr saccade::scheduleDerivative(MLIRContext *context) {
 /// A chunk of keys and values that several tasks read should stay in the L2 cache, in bytes.
 static constexpr int64_t chunkBytes = 1 << 20;
 
-attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacentHeads, int64_t bytesPerKey) {
+attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacentHeads, int64_t bytesPerKey,
+                                           int64_t tileRows) {
   // With more than eight queries per head, packing the keys is cheaper than broadcasting queries from registers for
   // every key. A task of one row group is bound by reading its keys and values. Consecutive tasks read the same chunk
   // of all heads. If these are adjacent in memory, the prefetcher of the processor reads beyond the head of a task, and
@@ -54,7 +55,19 @@ attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context, bool hasAdjacen
   int64_t cols = hasAdjacentHeads ? 256 : 1024;
   while (cols > 256 && cols * bytesPerKey > chunkBytes)
     cols /= 2;
-  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, cols);
+  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/tileRows > 0 ? tileRows : rowGroup, cols);
+}
+
+/// The rows of a split-KV task in tile registers, or 0. Copying keys and values to pairs takes as long as multiplying
+/// four rows without tile registers.
+static int64_t splitKVTileRows(attn::AttentionOp op, const CPUTarget &target) {
+  Type element = getElementTypeOrSelf(op.getQuery());
+  int64_t heads = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Head);
+  int64_t kvHeads = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Head);
+  if (!target.usesTiles(target.packingFactor(element, element)) || ShapedType::isDynamic(heads) ||
+      ShapedType::isDynamic(kvHeads) || heads <= 4 * kvHeads)
+    return 0;
+  return heads <= 16 * kvHeads ? 16 : 32;
 }
 
 /// Whether the heads of a position are adjacent in memory, or in a page, which may have few positions.
@@ -97,7 +110,8 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, *cpu));
       attn::SplitKVAttr splitKV =
           scheduleSplitKV(&getContext(), hasAdjacentHeads(op),
-                          (depth + valueDepth) * getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() / 8);
+                          (depth + valueDepth) * getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() / 8,
+                          splitKVTileRows(op, *cpu));
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
       // The extent of ragged queries is the sum over all sequences.
       bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();

@@ -23,8 +23,9 @@ attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t 
 attn::ScheduleAttr scheduleDerivative(mlir::MLIRContext *context);
 
 /// Returns the split-KV schedule for CPUs and the maximum number of queries it applies to. `bytesPerKey`: of a key and
-/// its value.
-attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context, bool hasAdjacentHeads, int64_t bytesPerKey);
+/// its value. `tileRows`: the rows of a task that multiplies in tile registers, 0 for none.
+attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context, bool hasAdjacentHeads, int64_t bytesPerKey,
+                                  int64_t tileRows);
 
 /// Returns the CPU tile sizes of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);

@@ -4,12 +4,10 @@
 // before LowerAccumulate, which lowers all other attn.accumulate ops.
 //
 //===----------------------------------------------------------------------===//
-#include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
-#include "RowSource.h"
-#include "ScoreTile.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "TileProduct.h"
+#include "UnpackedLowering.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "saccade/Codegen/CPU/Passes.h"
@@ -25,70 +23,12 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// K-packs of keys whose rows stay in L1.
-static constexpr int64_t cachedKPacks = 16;
-
-namespace {
-
-/// Rewrites one attn.accumulate.
-class UnpackedLowering {
-public:
-  UnpackedLowering(const Emitter &e, AccumulateOp op) : e(e), op(op) {}
-  LogicalResult run();
-
-private:
-  Emitter e;
-  AccumulateOp op;
-
-  Value heads, queries, rows, paddedRows, keys; ///< rows = queries · heads
-  int64_t depth, valueDepth;
-  unsigned packingFactor;
-  RowSource key, value;
-  Value query, scores; ///< scratch: k-packs of queries, scores
-  Value sums;          ///< scratch: weights · values of the tile
-
-  LogicalResult check();
-  Value sizeOf(Value operand, DimsAttr dims, Dim dim) {
-    return getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, operand, dims, dim));
-  }
-  Value subview(Value memref, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
-                ArrayRef<OpFoldResult> strides) {
-    return memref::SubViewOp::create(e.b, e.loc, memref, offsets, sizes, strides);
-  }
-  /// The op that writes the tile for this op only; null if there is none.
-  Operation *writerOf(Value operand, DimsAttr dims) {
-    return *dims.position(Dim::Seq) < *dims.position(Dim::Depth) ? findWriterOf(operand, op) : nullptr;
-  }
-  RowSource rowsOf(Value operand, DimsAttr dims, Operation *writer) {
-    return emitRows(e, emitPositions(e, operand, dims), writer, op.getScheduleAttr().getCols());
-  }
-  Value queriesOfHead(Value head);
-  void packQueries(Value signMask);
-  KeyRange visibleKeys(ScoreTile tile);
-  SmallVector<Value> loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present);
-  SmallVector<Value> loadValueKPacks(Value kPack, Value column, int64_t present, unsigned vectors);
-  bool arePairedInLanes(int64_t column) const;
-  SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, ArrayRef<RowSource::Row> keyRows,
-                                    Value column, int64_t present, int64_t &prefetched);
-  /// The keys whose rows stay in L1 for all rows and columns, and the prefetch distance. The rows that elements are
-  /// computed from are short.
-  int64_t cachedKeys(const RowSource &rows) const { return cachedKPacks * (rows.isComputed() ? 2 : packingFactor); }
-  Value emitFactors(ArrayRef<RowSource::Row> rows);
-  void computeScores(KeyRange visible);
-  LogicalResult computeWeights(Value scale, KeyRange visible, const GroupState &state);
-  void scaleWeights(KeyRange visible);
-  void addToState(const GroupState &state);
-  void addValues(KeyRange visible);
-  void addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin, Value end,
-                     bool prefetches);
-};
-
 LogicalResult UnpackedLowering::check() {
   auto accType = cast<MemRefType>(op.getAcc().getType());
   if (!op.getScheduleAttr())
     return op.emitOpError() << "has no schedule";
-  if (op.getScheduleAttr().getRows() > rowGroup)
-    return op.emitOpError() << "is unpacked with " << op.getScheduleAttr().getRows() << " rows, expected " << rowGroup
+  if (op.getScheduleAttr().getRows() > groupRows)
+    return op.emitOpError() << "is unpacked with " << op.getScheduleAttr().getRows() << " rows, expected " << groupRows
                             << " or fewer";
   if (accType.getDimSize(1) % e.lanes() != 0)
     return op.emitOpError() << "accumulator has " << accType.getDimSize(1) << " columns, expected a multiple of "
@@ -169,6 +109,19 @@ SmallVector<Value> UnpackedLowering::loadKeyKPacks(const RowSource::Row &row, Va
   Value elements = key.load(e, row, column, width * count, present);
   if (packingFactor == 1)
     return splitRegisters(e, elements);
+  return toKPacks(elements);
+}
+
+/// Registers of pairs of `elements`, which are rounded if they were computed.
+SmallVector<Value> UnpackedLowering::toKPacks(Value elements) {
+  int64_t count = cast<VectorType>(elements.getType()).getNumElements() / (2 * e.lanes());
+  if (!getElementTypeOrSelf(elements).isBF16()) {
+    SmallVector<Value> registers = splitRegisters(e, elements), kPacks;
+    for (int64_t i = 0; i < count; ++i)
+      kPacks.push_back(emitRoundToPairs(e, registers[2 * i], registers[2 * i + 1]));
+    return kPacks;
+  }
+  assert(count == 1 && "only elements that are computed are loaded by several registers");
   return {vector::BitCastOp::create(e.b, e.loc, e.vectorType(), elements)};
 }
 
@@ -177,6 +130,17 @@ SmallVector<Value> UnpackedLowering::loadKeyKPacks(const RowSource::Row &row, Va
 /// across lanes takes four times as many instructions. `addToState` restores the order.
 bool UnpackedLowering::arePairedInLanes(int64_t column) const {
   return packingFactor > 1 && column + 2 * e.lanes() <= valueDepth;
+}
+
+/// `elements` of one or two registers of f32 as bf16, if they were computed.
+Value UnpackedLowering::toBF16(Value elements) {
+  int64_t count = cast<VectorType>(elements.getType()).getNumElements();
+  if (getElementTypeOrSelf(elements).isBF16())
+    return elements;
+  if (count == e.lanes())
+    return emitFromCompute(e, emitToCompute(e, elements), e.b.getBF16Type());
+  auto type = VectorType::get({count}, e.b.getBF16Type());
+  return vector::BitCastOp::create(e.b, e.loc, type, toKPacks(elements)[0]);
 }
 
 /// A shuffle that interleaves the lower or upper halves of the lanes of two operands of `size` elements.
@@ -212,8 +176,8 @@ SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, 
   while (result.size() < vectors) {
     int64_t offset = result.size() * lanes, rest = present - offset;
     int64_t count = rest >= 2 * lanes && vectors - result.size() >= 2 ? 2 * lanes : lanes;
-    Value even = value.load(e, evenRow, e.add(column, offset), count, rest);
-    Value odd = value.load(e, oddRow, e.add(column, offset), count, rest, isKey);
+    Value even = toBF16(value.load(e, evenRow, e.add(column, offset), count, rest));
+    Value odd = toBF16(value.load(e, oddRow, e.add(column, offset), count, rest, isKey));
     if (count == lanes) {
       append(vector::InterleaveOp::create(e.b, e.loc, even, odd));
       continue;
@@ -305,7 +269,8 @@ void UnpackedLowering::computeScores(KeyRange visible) {
 
 /// Replaces scores by weights, and updates max and sum.
 LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible, const GroupState &state) {
-  ScoreTile tile(e, op, scores, scale, packingFactor, Exp2Error::Unit, keys);
+  // Weights that are scaled later are rounded after that.
+  ScoreTile tile(e, op, scores, scale, value.hasFactor() ? 1 : packingFactor, Exp2Error::Unit, keys);
   auto setOrigin = [&](Value row) {
     Value index = e.b.createOrFold<arith::DivUIOp>(e.loc, row, heads);
     Value head = e.sub(row, e.b.createOrFold<arith::MulIOp>(e.loc, index, heads));
@@ -330,12 +295,18 @@ void UnpackedLowering::scaleWeights(KeyRange visible) {
   if (!value.hasFactor())
     return;
   Value factors = e.alloc({cast<MemRefType>(scores.getType()).getDimSize(1)});
+  // Weights around the keys are 0, and stay 0.
+  Value first = e.roundDown(visible.begin, e.lanes()), last = e.max(e.sub(visible.end, e.index(1)), first);
+  for (Value at : {first, e.roundDown(last, e.lanes())})
+    e.storeVector(e.splat(0.0), factors, at);
   e.loop(visible.begin, visible.end, 1, [&](Value k) { e.store(value.row(e, k).factor, factors, k); });
   e.loop(e.roundDown(visible.begin, e.lanes()), visible.end, e.lanes(), [&](Value k) {
     Value each = e.loadVector(factors, k);
     e.loop(e.index(0), paddedRows, 1,
            [&](Value row) { e.storeVector(e.mulf(e.loadVector(scores, {row, k}), each), scores, {row, k}); });
   });
+  if (usesTiles)
+    roundWeights(visible);
 }
 
 /// acc = factor · acc + sums
@@ -418,6 +389,13 @@ void UnpackedLowering::addValues(KeyRange visible) {
 }
 
 LogicalResult UnpackedLowering::run() {
+  Type element = getElementTypeOrSelf(op.getQuery());
+  unsigned elementsOfKPack = e.target.packingFactor(element, element);
+  // The schedule selects tile registers by more rows than the other kernels have.
+  int64_t mostRows = op.getScheduleAttr() ? op.getScheduleAttr().getRows() : 0;
+  usesTiles = e.target.usesTiles(elementsOfKPack) && mostRows > rowGroup;
+  if (usesTiles)
+    groupRows = mostRows <= tileSize ? tileSize : maxTileBlock.rows;
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
   valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   if (failed(check()))
@@ -427,18 +405,17 @@ LogicalResult UnpackedLowering::run() {
   heads = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head);
   queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
   rows = e.b.createOrFold<arith::MulIOp>(e.loc, queries, heads);
-  paddedRows = e.roundUp(rows, rowTail);
+  paddedRows = usesTiles ? e.index(groupRows) : e.roundUp(rows, rowTail);
   keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
-  Type element = getElementTypeOrSelf(op.getQuery());
-  // Conversions to pairs of bf16 take longer than they save.
+  // Conversions to pairs of bf16 take longer than they save, except in tile registers.
   bool isComputed = isa_and_nonnull<linalg::GenericOp>(keyWriter) || isa_and_nonnull<linalg::GenericOp>(valueWriter);
-  packingFactor = isComputed ? 1 : e.target.packingFactor(element, element);
+  packingFactor = isComputed && !usesTiles ? 1 : elementsOfKPack;
 
   int64_t lanes = e.lanes(), columns = llvm::alignTo(op.getScheduleAttr().getCols(), ScoreTile::chunk(e));
-  query = e.alloc({rowGroup, int64_t(llvm::alignTo(llvm::divideCeil(depth, packingFactor), lanes))});
+  query = e.alloc({groupRows, int64_t(llvm::alignTo(llvm::divideCeil(depth, packingFactor), lanes))});
   // Padded by one register: row strides that are powers of two cause cache set conflicts.
-  scores = e.alloc({rowGroup, columns + lanes});
-  sums = e.alloc({rowGroup, int64_t(llvm::alignTo(valueDepth, lanes))});
+  scores = e.alloc({groupRows, columns + lanes});
+  sums = e.alloc({groupRows, int64_t(llvm::alignTo(valueDepth, lanes))});
   SplitScale scale = emitSplitScale(e, op, packingFactor);
   KeyRange range = visibleKeys(ScoreTile(e, op, scores, scale.size, packingFactor, Exp2Error::Unit, keys));
   Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end), e.isLess(e.index(0), rows));
@@ -448,20 +425,28 @@ LogicalResult UnpackedLowering::run() {
     bool isShared = keyWriter && keyWriter == valueWriter;
     value = isShared ? key : rowsOf(op.getValue(), op.getValueDims(), valueWriter);
     packQueries(scale.signMask);
-    computeScores(range);
-    GroupState state(e, rowGroup, /*keepsMaxima=*/op.getRowMax() != nullptr);
+    if (usesTiles)
+      transposeQueries(), computeScoresInTiles(range);
+    else
+      computeScores(range);
+    GroupState state(e, groupRows, /*keepsMaxima=*/op.getRowMax() != nullptr);
     result = computeWeights(scale.size, range, state);
     scaleWeights(range);
-    addValues(range);
+    if (usesTiles)
+      addValuesInTiles(range);
+    else
+      addValues(range);
     addToState(state);
   });
   bool areInPages = key.isInPages() && value.isInPages();
-  setKernelFamily(e, op, packingFactor, areInPages ? "unpacked in pages" : "unpacked");
+  setKernelFamily(e, op, packingFactor, areInPages ? "unpacked in pages" : "unpacked", usesTiles);
   if (keyWriter != valueWriter)
     value.eraseWriters();
   key.eraseWriters();
   return result;
 }
+
+namespace {
 
 struct LowerUnpackedAccumulate : saccade::impl::LowerUnpackedAccumulateBase<LowerUnpackedAccumulate> {
   using LowerUnpackedAccumulateBase::LowerUnpackedAccumulateBase;

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Pack.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 using namespace saccade::cpu;
@@ -69,6 +70,16 @@ void saccade::cpu::emitByInnerStride(Emitter &e, Value memref, function_ref<void
 //===----------------------------------------------------------------------===//
 // K-packs
 //===----------------------------------------------------------------------===//
+
+Value saccade::cpu::emitRoundToPairs(Emitter &e, Value first, Value second) {
+  // One instruction rounds two registers; arith.truncf of a vector of twice the size would become three.
+  auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
+  Value rounded =
+      LLVM::CallIntrinsicOp::create(e.b, e.loc, pairs, e.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
+                                    ValueRange{second, first})
+          .getResult(0);
+  return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), rounded);
+}
 
 /// The k-pack of one element or of two bf16, which may be scalars or vectors.
 static Value joinKPacks(Emitter &e, ValueRange elements) {
@@ -221,9 +232,9 @@ void saccade::cpu::emitUnpackRows(Emitter &e, Value src, Value dst) {
 // Panels
 //===----------------------------------------------------------------------===//
 
-/// Transposes a square of registers by exchanging halves, quarters, ... of pairs of vectors (Eklundh, 1972). Emits
-/// shuffles, because folding would scalarize a vector.transpose.
-static void transpose(Emitter &e, SmallVectorImpl<Value> &vectors) {
+/// Exchanges halves, quarters, ... of pairs of vectors (Eklundh, 1972). Emits shuffles, because folding would scalarize
+/// a vector.transpose.
+void saccade::cpu::emitTranspose(Emitter &e, SmallVectorImpl<Value> &vectors) {
   int64_t lanes = vectors.size();
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
     SmallVector<int64_t> upper, lower;
@@ -248,7 +259,7 @@ static void transposeBlock(Emitter &e, KPackReader src, Value row, Value lastRow
   SmallVector<Value> vectors;
   for (int64_t i = 0; i < e.lanes(); ++i)
     vectors.push_back(src.vector(e.min(e.add(row, i), lastRow), e.mul(w, src.shape.columns())));
-  transpose(e, vectors);
+  emitTranspose(e, vectors);
   for (auto [i, each] : llvm::enumerate(vectors))
     e.storeVector(each, dst, {panel, e.add(w, i), lane});
 }

@@ -31,6 +31,12 @@ void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value d
 /// dst[r][c] = src[r][c] for all of `dst` (memref<?x?>, any strides, any float type).
 void emitUnpackRows(Emitter &e, mlir::Value src, mlir::Value dst);
 
+/// Transposes a square of registers, as many as a register has lanes.
+void emitTranspose(Emitter &e, llvm::SmallVectorImpl<mlir::Value> &vectors);
+
+/// Two registers of f32 as a register of bf16 pairs: the elements of `first`, then those of `second`, rounded.
+mlir::Value emitRoundToPairs(Emitter &e, mlir::Value first, mlir::Value second);
+
 /// A transposed view of a 2-D memref.
 mlir::Value emitTransposed(Emitter &e, mlir::Value memref);
 

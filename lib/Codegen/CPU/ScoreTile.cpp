@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
+#include "Pack.h"
 #include "VectorizeRegion.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
 #include <numbers>
@@ -154,16 +154,10 @@ void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
       e.storeVector(weight, scores, {row, e.add(column, i * e.lanes())});
     return;
   }
-  // One instruction rounds two registers; arith.truncf of a vector of twice the size would become three.
-  auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   for (unsigned i = 0; i < weights.size(); i += 2) {
     Value upper = i + 1 < weights.size() ? weights[i + 1] : e.splat(0.0);
-    Value rounded =
-        LLVM::CallIntrinsicOp::create(e.b, e.loc, pairs, e.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
-                                      ValueRange{upper, weights[i]})
-            .getResult(0);
-    Value kPacks = vector::BitCastOp::create(e.b, e.loc, e.vectorType(), rounded);
-    e.storeVector(kPacks, scores, {row, e.add(e.div(column, packingFactor), i / 2 * e.lanes())});
+    e.storeVector(emitRoundToPairs(e, weights[i], upper), scores,
+                  {row, e.add(e.div(column, packingFactor), i / 2 * e.lanes())});
   }
 }
 

@@ -1,0 +1,86 @@
+//===- UnpackedLowering.h - Attention step without packing --------*- C++ -*-===//
+#ifndef SACCADE_LIB_CODEGEN_CPU_UNPACKEDLOWERING_H
+#define SACCADE_LIB_CODEGEN_CPU_UNPACKEDLOWERING_H
+
+#include "Microkernel.h"
+#include "RowSource.h"
+#include "ScoreTile.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+
+namespace saccade::cpu {
+
+/// K-packs of keys whose rows stay in L1.
+inline constexpr int64_t cachedKPacks = 16;
+
+/// Rewrites one attn.accumulate.
+class UnpackedLowering {
+public:
+  UnpackedLowering(const Emitter &e, attn::AccumulateOp op) : e(e), op(op) {}
+  mlir::LogicalResult run();
+
+private:
+  Emitter e;
+  attn::AccumulateOp op;
+
+  mlir::Value heads, queries, rows, paddedRows, keys; ///< rows = queries · heads
+  int64_t depth, valueDepth;
+  unsigned packingFactor;
+  RowSource key, value;
+  mlir::Value query, scores; ///< scratch: k-packs of queries, scores
+  mlir::Value sums;          ///< scratch: weights · values of the tile
+
+  // In tile registers (UnpackedTiles.cpp): rows of a group of them, and the k-packs of queries, one query a column.
+  bool usesTiles = false;
+  int64_t groupRows = rowGroup;
+  mlir::Value queryColumns;
+  void transposeQueries();
+  void packKeys(mlir::Value packed, mlir::Value first, mlir::Value factors);
+  void storeScores(mlir::Value keysByQueries, mlir::Value factors, mlir::Value first);
+  void computeScoresInTiles(attn::KeyRange visible);
+  void roundWeights(attn::KeyRange visible);
+  void packValues(mlir::Value packed, attn::KeyRange visible, mlir::Value firstKPack);
+  void addValuesInTiles(attn::KeyRange visible);
+
+  mlir::LogicalResult check();
+  mlir::Value sizeOf(mlir::Value operand, attn::DimsAttr dims, attn::Dim dim) {
+    return mlir::getValueOrCreateConstantIndexOp(e.b, e.loc, attn::getDimSize(e.b, e.loc, operand, dims, dim));
+  }
+  mlir::Value subview(mlir::Value memref, llvm::ArrayRef<mlir::OpFoldResult> offsets,
+                      llvm::ArrayRef<mlir::OpFoldResult> sizes, llvm::ArrayRef<mlir::OpFoldResult> strides) {
+    return mlir::memref::SubViewOp::create(e.b, e.loc, memref, offsets, sizes, strides);
+  }
+  /// The op that writes the tile for this op only; null if there is none.
+  mlir::Operation *writerOf(mlir::Value operand, attn::DimsAttr dims) {
+    return *dims.position(attn::Dim::Seq) < *dims.position(attn::Dim::Depth) ? findWriterOf(operand, op) : nullptr;
+  }
+  RowSource rowsOf(mlir::Value operand, attn::DimsAttr dims, mlir::Operation *writer) {
+    return emitRows(e, emitPositions(e, operand, dims), writer, op.getScheduleAttr().getCols());
+  }
+  mlir::Value queriesOfHead(mlir::Value head);
+  void packQueries(mlir::Value signMask);
+  attn::KeyRange visibleKeys(ScoreTile tile);
+  llvm::SmallVector<mlir::Value> loadKeyKPacks(const RowSource::Row &row, mlir::Value column, int64_t present);
+  llvm::SmallVector<mlir::Value> loadValueKPacks(mlir::Value kPack, mlir::Value column, int64_t present,
+                                                 unsigned vectors);
+  llvm::SmallVector<mlir::Value> toKPacks(mlir::Value elements);
+  mlir::Value toBF16(mlir::Value elements);
+  bool arePairedInLanes(int64_t column) const;
+  llvm::SmallVector<mlir::Value> addScoreKPacks(llvm::ArrayRef<mlir::Value> sums, mlir::Value row, mlir::Value first,
+                                                llvm::ArrayRef<RowSource::Row> keyRows, mlir::Value column,
+                                                int64_t present, int64_t &prefetched);
+  /// The keys whose rows stay in L1 for all rows and columns, and the prefetch distance. The rows that elements are
+  /// computed from are short.
+  int64_t cachedKeys(const RowSource &rows) const { return cachedKPacks * (rows.isComputed() ? 2 : packingFactor); }
+  mlir::Value emitFactors(llvm::ArrayRef<RowSource::Row> rows);
+  void computeScores(attn::KeyRange visible);
+  mlir::LogicalResult computeWeights(mlir::Value scale, attn::KeyRange visible, const GroupState &state);
+  void scaleWeights(attn::KeyRange visible);
+  void addToState(const GroupState &state);
+  void addValues(attn::KeyRange visible);
+  void addValueBlock(mlir::Value row, RegisterBlock block, mlir::Value column, int64_t present, mlir::Value begin,
+                     mlir::Value end, bool prefetches);
+};
+
+} // namespace saccade::cpu
+
+#endif // SACCADE_LIB_CODEGEN_CPU_UNPACKEDLOWERING_H
