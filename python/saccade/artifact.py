@@ -193,8 +193,8 @@ class Artifact(FunctionMap[LoadedFunction]):
 
     def set_cpu_limit(self, target: str | None) -> None:
         """Limits calls of all loaded libraries of the process to code for `target` ("portable", "v3", "v4", "v4-bf16",
-        "v4-amx") and lower CPU targets; None removes the limit. Code that `saccade.compile` compiles is not affected. Raises
-        ValueError for an unknown name."""
+        "v4-amx") and lower CPU targets; None removes the limit. Code that `saccade.compile` compiles is not affected.
+        Raises ValueError for an unknown name."""
         encoded = None if target is None else target.encode()
         if message := self._library.functions.saccade_set_cpu_limit(encoded):
             raise ValueError(message.decode())
