@@ -1,4 +1,4 @@
-/* Peak rates of this machine: FMA in registers, bf16 dot products, sequential reads of memory. Every thread runs for
+/* Peak rates of this machine: FMA in registers, bf16 dot products (in tile registers if it has them), sequential reads of memory. Every thread runs for
  * the same time; the result is the sum of the rates of the threads. */
 #include <pthread.h>
 #include <stdint.h>
@@ -72,6 +72,36 @@ static double dotBF16(struct Job *job) {
 }
 #endif
 
+#if defined(__AMX_BF16__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+/* Whether the operating system permits tile registers (arch_prctl, ARCH_REQ_XCOMP_PERM). */
+static int mayUseTiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+
+static double dotTiles(struct Job *job) {
+  struct __attribute__((packed)) {
+    uint8_t palette, start, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+  } shapes = {.palette = 1};
+  for (int i = 0; i < 8; ++i)
+    shapes.bytes[i] = 64, shapes.rows[i] = 16;
+  _tile_loadconfig(&shapes);
+  double steps = 0, end = now() + job->seconds;
+  do {
+    for (int step = 0; step < stepsPerCheck; ++step) {
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+    steps += stepsPerCheck;
+  } while (now() < end);
+  _tile_release();
+  return steps * 4 * 2 * 16 * 16 * 32;
+}
+#endif
+
 static double readMemory(struct Job *job) {
   typedef int64_t Vector __attribute__((vector_size(vectorBytes)));
   Vector sums[8] = {{0}};
@@ -127,6 +157,10 @@ static double runAll(double (*work)(struct Job *), int threads, double seconds, 
 double peak_f32(int threads, double seconds) { return runAll(fmaF32, threads, seconds, 0, 0); }
 double peak_f64(int threads, double seconds) { return runAll(fmaF64, threads, seconds, 0, 0); }
 double peak_bf16(int threads, double seconds) {
+#if defined(__AMX_BF16__) && defined(__linux__)
+  if (mayUseTiles())
+    return runAll(dotTiles, threads, seconds, 0, 0);
+#endif
 #if defined(__AVX512BF16__)
   return runAll(dotBF16, threads, seconds, 0, 0);
 #else

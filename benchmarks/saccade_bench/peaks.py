@@ -8,7 +8,7 @@ from .problems import aligned_empty
 
 TYPES = ("f32", "f64", "bf16")
 # The -march option of a CPU target; others use -march=native.
-MARCH = {"portable": "x86-64-v3", "v3": "x86-64-v3", "v4": "x86-64-v4"}
+MARCH = {"portable": "x86-64-v3", "v3": "x86-64-v3", "v4": "x86-64-v4", "v4-bf16": "cooperlake"}
 
 
 def compile_peaks(build, folder, target="host"):

@@ -42,7 +42,7 @@ public:
 private:
   Value loadKPack(Value row, Value k);
   void loadInitial(Value column, Value isWhole);
-  void addTileBlock(RegisterBlock block, Value row, Value count, bool isPacked, Value begin, Value length, Value p,
+  void addTileBlock(RegisterBlock block, Value row, Value count, bool isCopied, Value begin, Value length, Value p,
                     Value place);
   void runInTiles();
   SmallVector<Value> sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value end);
@@ -146,14 +146,14 @@ void PackedMatmul::storeRows(ArrayRef<Value> sums, ArrayRef<Value> rows, Value c
 }
 
 /// Adds the products of k-packs [begin, begin + length) to the sums of `count` rows from `row` on in panel p, and
-/// stores the results after the last ones. Rows are read in place, or if `isPacked`, from `group`.
-void PackedMatmul::addTileBlock(RegisterBlock block, Value row, Value count, bool isPacked, Value begin, Value length,
+/// stores the results after the last ones. Rows are read in place, or if `isCopied`, from `group`.
+void PackedMatmul::addTileBlock(RegisterBlock block, Value row, Value count, bool isCopied, Value begin, Value length,
                                 Value p, Value place) {
   Value zero = e.index(0), isFirst = e.isEqual(begin, zero);
   SmallVector<Value> acc = e.choose(
       isFirst, [&] { return emitZeroTiles(e, block); }, [&] { return emitLoadTiles(e, block, sums, place, zero); });
   int64_t packingFactor = op.getPackingFactor();
-  if (isPacked)
+  if (isCopied)
     acc = tiles->sum(block, length, group, zero, zero, length, panels, p, begin, acc);
   else
     acc = tiles->sum(block, length, lhs, row, e.mul(begin, packingFactor), e.size(lhs, 1), panels, p, begin, acc);
@@ -192,8 +192,8 @@ void PackedMatmul::runInTiles() {
       // Without k-packs the results are the bias.
       forBlocks(e.max(kPacks, e.index(1)), tileDepth, [&](Value begin, Value) {
         Value length = e.min(e.sub(kPacks, begin), e.index(tileDepth));
-        auto addGroup = [&](RegisterBlock block, Value row, Value count, bool isPacked) {
-          if (isPacked) {
+        auto addGroup = [&](RegisterBlock block, Value row, Value count, bool isCopied) {
+          if (isCopied) {
             Value first = e.mul(begin, packingFactor);
             Value elements = e.min(e.mul(length, packingFactor), e.sub(depth, first));
             emitPackRows(e, emitBlock(e, lhs, {row, count, first, elements}), count, e.index(block.rows), group,
@@ -202,14 +202,14 @@ void PackedMatmul::runInTiles() {
           Value inBlock = e.sub(row, firstRow);
           e.loop(firstPanel, endPanel, 1, [&](Value p) {
             Value place = e.add(e.mul(inBlock, most.columns / width), e.mul(e.sub(p, firstPanel), block.rows));
-            addTileBlock(block, row, count, isPacked, begin, length, p, place);
+            addTileBlock(block, row, count, isCopied, begin, length, p, place);
           });
         };
         Value fullEnd = e.add(firstRow, e.roundDown(e.sub(endRow, firstRow), maxTileBlock.rows));
         e.loop(firstRow, fullEnd, maxTileBlock.rows,
                [&](Value row) { addGroup(maxTileBlock, row, e.index(maxTileBlock.rows), op.getBlocked()); });
         e.loop(fullEnd, endRow, tailTileBlock.rows, [&](Value row) {
-          addGroup(tailTileBlock, row, e.min(e.sub(endRow, row), e.index(tailTileBlock.rows)), /*isPacked=*/true);
+          addGroup(tailTileBlock, row, e.min(e.sub(endRow, row), e.index(tailTileBlock.rows)), /*isCopied=*/true);
         });
       });
     });
