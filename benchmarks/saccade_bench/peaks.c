@@ -1,5 +1,5 @@
-/* Peak rates of this machine: FMA in registers, bf16 dot products (in tile registers if it has them), sequential reads of memory. Every thread runs for
- * the same time; the result is the sum of the rates of the threads. */
+/* Peak rates of this machine: FMA in registers, bf16 dot products (in tile registers if it has them), sequential reads
+ * of memory. Every thread runs for the same time; the result is the sum of the rates of the threads. */
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
