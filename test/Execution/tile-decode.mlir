@@ -4,7 +4,7 @@
 // DEFINE: %{target} = %{v4-amx}
 // DEFINE: %{run} = saccade-run %s --check --target=%{target}
 // DEFINE: %{paged} = --entry=paged --arg=3x16x2x64:bf16 --arg=9x2x16x64:bf16 --arg=9x2x16x48:bf16 --arg=%S/Inputs/paged-table.npy --arg=3:i32:=39
-// DEFINE: %{quantized} = --entry=quantized --arg=2x16x1x40:bf16:1 --arg=2x1x77x40:i8:2 --arg=2x1x77x1:f32:=0.01
+// DEFINE: %{quantized} = --entry=quantized --arg=2x16x1x40:bf16:1 --arg=2x1x77x40:i8:2 --arg=2x1x77x1:f32:3
 // DEFINE: %{widened} = --entry=widened --arg=2x6x3x32:bf16:1 --arg=2x1x130x32:f8E4M3FN:2 --arg=2x1x130x32:f8E5M2:3
 // DEFINE: %{cases} = %{run} --entry=grouped --arg=2x6x1x40:bf16:1 --arg=2x1x1100x40:bf16:2 --arg=2x1x1100x24:bf16:3 && \
 // DEFINE:   %{run} --entry=grouped --arg=1x6x7x40:bf16:1 --arg=1x1x100x40:bf16:2 --arg=1x1x100x24:bf16:3 && \
@@ -16,7 +16,7 @@
 // DEFINE:   %{run} %{paged} && %{run} %{quantized} && %{run} %{widened}
 
 // RUN: %{cases}
-// REDEFINE: %{run} = saccade-run %s --guard --target=%{target}
+// REDEFINE: %{run} = saccade-run %s --guard --check --target=%{target}
 // RUN: %{cases}
 // REDEFINE: %{run} = saccade-run %s --guard=begin --target=%{target}
 // RUN: %{cases}
