@@ -1,4 +1,4 @@
-// Split-KV with more than four rows in tile registers: one and two registers of rows, every kind of row source, head
+// Split-KV with more than four rows in tile registers, and a window over many queries: one and two registers of rows, every kind of row source, head
 // sizes that end within a step, and numbers of keys that end within a block. Memory around the tensors is not accessed.
 
 // DEFINE: %{target} = %{v4-amx}
@@ -12,6 +12,7 @@
 // DEFINE:   %{run} --entry=latent --arg=2x20x1x96:bf16:1 --arg=2x1x300x96:bf16:2 && \
 // DEFINE:   %{run} --entry=latent --arg=1x20x5x96:bf16:1 --arg=1x1x33x96:bf16:2 && \
 // DEFINE:   %{run} --entry=window --arg=2x8x3x33:bf16:1 --arg=2x1x500x33:bf16:2 --arg=2x1x500x160:bf16:3 && \
+// DEFINE:   %{run} --entry=window --arg=1x8x100x33:bf16:1 --arg=1x1x300x33:bf16:2 --arg=1x1x300x160:bf16:3 && \
 // DEFINE:   %{run} --entry=columns --arg=1x5x64x1:bf16:1 --arg=1x1x64x70:bf16:2 --arg=1x1x64x70:bf16:3 --arg=-0.2 && \
 // DEFINE:   %{run} %{paged} && %{run} %{quantized} && %{run} %{widened}
 
