@@ -32,7 +32,7 @@ namespace {
 /// A program to compile and its diagnostics.
 struct Request {
   StringRef source = {}, name = {};
-  CompileOptions options = {};
+  CompileOptions options = {.target = lookupCPUTarget("portable")}; // parseOptions selects the host
   std::vector<std::pair<SaccadeSeverity, std::string>> diagnostics = {};
 
   DiagnosticSink sink() {

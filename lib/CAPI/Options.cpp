@@ -127,6 +127,9 @@ SaccadeResult saccade::parseOptions(llvm::ArrayRef<SaccadeOption> options, Compi
     if (std::optional<std::string> expected = row->set(option.value, into))
       return wrong("option '" + name + "' has the value '" + option.value + "': " + *expected);
   }
+  // Not earlier, since this may ask for the permission to use tile registers.
+  if (target == "host")
+    into.target = lookupCPUTarget("host");
   if (std::optional<int32_t> ordinal = parseOrdinal(target))
     if (SaccadeResult result = setTargetOfGPU(target, *ordinal, into))
       return result;

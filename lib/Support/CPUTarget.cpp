@@ -28,7 +28,8 @@ static const CPUTarget targets[] = {
     {"v4-amx-expanded", "x86-64-v3", "", 512, 32, true, true, true, true, true, SaccadeCPUTargetV3},
 };
 
-static llvm::StringRef hostTarget() {
+/// The most capable target whose instructions this processor has.
+static llvm::StringRef processorTarget() {
   llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
   auto all = [&](std::initializer_list<const char *> features) {
     return llvm::all_of(features, [&](const char *feature) { return has.lookup(feature); });
@@ -40,7 +41,27 @@ static llvm::StringRef hostTarget() {
     return "v3";
   if (!all({"avx512bf16"}))
     return "v4";
-  return all({"amx-tile", "amx-bf16"}) && runtime::requestTileRegisters() ? "v4-amx" : "v4-bf16";
+  return all({"amx-tile", "amx-bf16"}) ? "v4-amx" : "v4-bf16";
+}
+
+static const CPUTarget *find(llvm::StringRef name) {
+  for (const CPUTarget &target : targets)
+    if (target.name == name)
+      return &target;
+  return nullptr;
+}
+
+bool saccade::hostRuns(const CPUTarget &target) {
+  // Cached, because CPUID traps in a virtual machine.
+  static const CPUTarget &processor = *find(processorTarget());
+  if (target.runsOn > processor.runsOn)
+    return false;
+  // The permission is not asked for before code needs it.
+  auto mayUseTiles = [] {
+    static const bool answer = runtime::requestTileRegisters();
+    return answer;
+  };
+  return target.runsOn < SaccadeCPUTargetV4AMX || mayUseTiles();
 }
 
 unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
@@ -48,14 +69,13 @@ unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
 }
 
 const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
-  // Cached, because CPUID traps in a virtual machine.
-  static const llvm::StringRef best = hostTarget();
-  if (name == "host")
-    name = best;
-  for (const CPUTarget &target : targets)
-    if (target.name == name)
-      return &target;
-  return nullptr;
+  if (name != "host")
+    return find(name);
+  static const CPUTarget *best = [] {
+    const CPUTarget *processor = find(processorTarget());
+    return hostRuns(*processor) ? processor : find("v4-bf16");
+  }();
+  return best;
 }
 
 const CPUTarget *saccade::requireCPUTarget(mlir::Operation *op, llvm::StringRef name) {

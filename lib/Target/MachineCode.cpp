@@ -11,8 +11,6 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetOptions.h"
 
-bool saccade::hostRuns(const CPUTarget &target) { return target.runsOn <= lookupCPUTarget("host")->runsOn; }
-
 static void initializeX86() {
   static const bool done = [] {
     LLVMInitializeX86TargetInfo();

@@ -52,8 +52,12 @@ inline constexpr int64_t rowGroup = 12;
 /// The CPU target `name`, or null. "host" is the most capable target that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);
 
-/// The same for passes: an unknown name is an error at `op` that lists the valid names.
+/// lookupCPUTarget for passes: an unknown name is an error at `op` that lists the valid names.
 const CPUTarget *requireCPUTarget(mlir::Operation *op, llvm::StringRef name);
+
+/// Whether this machine can execute code for `target`: the processor has the instructions, and the operating system
+/// permits tile registers if the target has them.
+bool hostRuns(const CPUTarget &target);
 
 /// The names that `lookupCPUTarget` accepts, for messages: "host, portable, v3, ...".
 llvm::StringRef cpuTargetNames();

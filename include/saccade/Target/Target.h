@@ -23,9 +23,6 @@ namespace saccade {
 /// The triple of all CPU targets.
 inline constexpr llvm::StringLiteral hostTriple = "x86_64-unknown-linux-gnu";
 
-/// Whether the processor of this machine can execute code for `target`.
-bool hostRuns(const CPUTarget &target);
-
 /// Creates the target machine of `target` (x86-64 Linux, position-independent). Fails if LLVM was built without it.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createTargetMachine(const CPUTarget &target);
 

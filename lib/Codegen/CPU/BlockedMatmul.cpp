@@ -59,10 +59,17 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       Value intoColumn = isInPlace ? e.add(block.column, column) : column;
       if (tiles) {
-        SmallVector<Value> sums = isInPlace && inPlace.isZero ? emitZeroTiles(e, registers)
-                                                              : emitLoadTiles(e, registers, into, intoRow, intoColumn);
-        sums = tiles->sum(registers, kPacks, group, zero, zero, kPacks, panels.memref, rhs, panels.kPack, sums);
-        return emitStoreTiles(e, registers, sums, into, intoRow, intoColumn);
+        auto load = [&] { return emitLoadTiles(e, registers, into, intoRow, intoColumn); };
+        return e.loop(zero, kPacks, TileMatmul::part, [&](Value k) {
+          Value length = e.min(e.sub(kPacks, k), e.index(TileMatmul::part)), begin = e.add(kPack, k);
+          auto start = [&]() -> SmallVector<Value> {
+            if (isInPlace && inPlace.isZero)
+              return e.choose(e.isEqual(begin, zero), [&] { return emitZeroTiles(e, registers); }, load);
+            return load();
+          };
+          tiles->add(registers, {group, zero, k, kPacks, panels.memref, rhs, e.add(panels.kPack, k)}, begin, length,
+                     into, intoRow, intoColumn, start);
+        });
       }
       emitMicrokernelInto(
           e, registers, packingFactor, kPacks, into, intoRow, intoColumn,

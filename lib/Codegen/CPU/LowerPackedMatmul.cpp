@@ -25,8 +25,6 @@ using namespace saccade::cpu;
 static constexpr int64_t rowBytes = 640 * 1024;
 /// Blocks of fewer groups of rows would load a panel from L3 too often.
 static constexpr int64_t minGroups = 2;
-/// K-packs of a pass of tile registers: a panel and a group of rows take 16 KiB each of the 48 KiB of L1.
-static constexpr int64_t tileDepth = 128;
 
 namespace {
 
@@ -42,8 +40,8 @@ public:
 private:
   Value loadKPack(Value row, Value k);
   void loadInitial(Value column, Value isWhole);
-  void addTileBlock(RegisterBlock block, Value row, Value count, bool isCopied, Value begin, Value length, Value p,
-                    Value place);
+  void addPart(RegisterBlock block, Value row, Value count, bool isCopied, Value begin, Value length, Value p,
+               Value place);
   void runInTiles();
   SmallVector<Value> sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value end);
   void storeRows(ArrayRef<Value> sums, ArrayRef<Value> rows, Value column, Value isWhole);
@@ -147,41 +145,41 @@ void PackedMatmul::storeRows(ArrayRef<Value> sums, ArrayRef<Value> rows, Value c
 
 /// Adds the products of k-packs [begin, begin + length) to the sums of `count` rows from `row` on in panel p, and
 /// stores the results after the last ones. Rows are read in place, or if `isCopied`, from `group`.
-void PackedMatmul::addTileBlock(RegisterBlock block, Value row, Value count, bool isCopied, Value begin, Value length,
-                                Value p, Value place) {
-  Value zero = e.index(0), isFirst = e.isEqual(begin, zero);
-  SmallVector<Value> acc = e.choose(
-      isFirst, [&] { return emitZeroTiles(e, block); }, [&] { return emitLoadTiles(e, block, sums, place, zero); });
-  int64_t packingFactor = op.getPackingFactor();
+void PackedMatmul::addPart(RegisterBlock block, Value row, Value count, bool isCopied, Value begin, Value length,
+                           Value p, Value place) {
+  Value zero = e.index(0), column = e.mul(p, 2 * e.lanes());
+  Value isWhole = e.isLess(e.add(column, 2 * e.lanes() - 1), e.size(result, 1));
+  auto first = [&]() -> SmallVector<Value> {
+    if (!initial)
+      return emitZeroTiles(e, block);
+    loadInitial(column, isWhole);
+    return emitRepeatRow(e, block, initial);
+  };
+  auto start = [&] {
+    return e.choose(e.isEqual(begin, zero), first, [&] { return emitLoadTiles(e, block, sums, place, zero); });
+  };
+  TileMatmul::Operands operands = {lhs, row, e.mul(begin, op.getPackingFactor()), e.size(lhs, 1), panels, p, begin};
   if (isCopied)
-    acc = tiles->sum(block, length, group, zero, zero, length, panels, p, begin, acc);
-  else
-    acc = tiles->sum(block, length, lhs, row, e.mul(begin, packingFactor), e.size(lhs, 1), panels, p, begin, acc);
-  emitStoreTiles(e, block, acc, sums, place, zero);
+    operands = {group, zero, zero, length, panels, p, begin};
+  tiles->add(block, operands, begin, length, sums, place, zero, start);
   e.ifElse(e.isEqual(e.add(begin, length), e.size(panels, 1)), [&] {
-    Value column = e.mul(p, 2 * e.lanes());
-    Value isWhole = e.isLess(e.add(column, 2 * e.lanes() - 1), e.size(result, 1));
-    if (initial)
-      loadInitial(column, isWhole);
     e.loop(zero, count, 1, [&](Value r) {
       SmallVector<Value> vectors;
-      for (unsigned j = 0; j < block.vectors; ++j) {
-        Value sum = e.loadVector(sums, {e.add(place, r), e.index(j * e.lanes())});
-        vectors.push_back(initial ? e.addf(e.loadVector(initial, e.index(j * e.lanes())), sum) : sum);
-      }
+      for (unsigned j = 0; j < block.vectors; ++j)
+        vectors.push_back(e.loadVector(sums, {e.add(place, r), e.index(j * e.lanes())}));
       storeRows(vectors, e.add(row, r), column, isWhole);
     });
   });
 }
 
-/// Computes the results in tile registers. A block of panels and a group of rows, `tileDepth` k-packs long, stay in L1.
+/// Computes the results in tile registers. In a part of the sums, a panel and a group of rows take 16 KiB each of L1.
 void PackedMatmul::runInTiles() {
   MatmulBlock most;
   int64_t width = 2 * e.lanes(), groups = most.rows / maxTileBlock.rows, packingFactor = op.getPackingFactor();
   tiles.emplace(e);
   sums = e.alloc({groups * most.columns / width * maxTileBlock.rows, width});
   // Padded by a cache line, since rows that are powers of two apart share sets of L1.
-  group = e.alloc({maxTileBlock.rows, tileDepth + e.lanes()});
+  group = e.alloc({maxTileBlock.rows, TileMatmul::part + e.lanes()});
   Value zero = e.index(0), rows = e.size(result, 0), kPacks = e.size(panels, 1), depth = e.size(lhs, 1);
   auto forBlocks = [&](Value end, int64_t size, function_ref<void(Value begin, Value end)> body) {
     e.loop(zero, end, size, [&](Value begin) { body(begin, e.min(end, e.add(begin, size))); });
@@ -190,8 +188,8 @@ void PackedMatmul::runInTiles() {
   forBlocks(panelCount, most.columns / width, [&](Value firstPanel, Value endPanel) {
     forBlocks(rows, most.rows, [&](Value firstRow, Value endRow) {
       // Without k-packs the results are the bias.
-      forBlocks(e.max(kPacks, e.index(1)), tileDepth, [&](Value begin, Value) {
-        Value length = e.min(e.sub(kPacks, begin), e.index(tileDepth));
+      forBlocks(e.max(kPacks, e.index(1)), TileMatmul::part, [&](Value begin, Value) {
+        Value length = e.min(e.sub(kPacks, begin), e.index(TileMatmul::part));
         auto addGroup = [&](RegisterBlock block, Value row, Value count, bool isCopied) {
           if (isCopied) {
             Value first = e.mul(begin, packingFactor);
@@ -202,7 +200,7 @@ void PackedMatmul::runInTiles() {
           Value inBlock = e.sub(row, firstRow);
           e.loop(firstPanel, endPanel, 1, [&](Value p) {
             Value place = e.add(e.mul(inBlock, most.columns / width), e.mul(e.sub(p, firstPanel), block.rows));
-            addTileBlock(block, row, count, isCopied, begin, length, p, place);
+            addPart(block, row, count, isCopied, begin, length, p, place);
           });
         };
         Value fullEnd = e.add(firstRow, e.roundDown(e.sub(endRow, firstRow), maxTileBlock.rows));

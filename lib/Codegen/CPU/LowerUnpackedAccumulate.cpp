@@ -425,10 +425,12 @@ LogicalResult UnpackedLowering::run() {
     bool isShared = keyWriter && keyWriter == valueWriter;
     value = isShared ? key : rowsOf(op.getValue(), op.getValueDims(), valueWriter);
     packQueries(scale.signMask);
-    if (usesTiles)
-      transposeQueries(), computeScoresInTiles(range);
-    else
+    if (usesTiles) {
+      transposeQueries();
+      computeScoresInTiles(range);
+    } else {
       computeScores(range);
+    }
     GroupState state(e, groupRows, /*keepsMaxima=*/op.getRowMax() != nullptr);
     result = computeWeights(scale.size, range, state);
     scaleWeights(range);

@@ -86,6 +86,18 @@ static SmallVector<TileMemory> memoryOf(Emitter &e, RegisterBlock block, Value m
   return memory;
 }
 
+SmallVector<Value> cpu::emitRepeatRow(Emitter &e, RegisterBlock block, Value row) {
+  SmallVector<Value> tiles;
+  for (int64_t i = 0; i < block.rows; i += tileSize)
+    for (unsigned j = 0; j < block.vectors; ++j) {
+      auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, row);
+      Value base = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, metadata.getBaseBuffer());
+      Value offset = e.add(metadata.getOffset(), j * tileSize);
+      tiles.push_back(loadTile(e, {e.add(base, e.mul(offset, 4)), e.index(0)}));
+    }
+  return tiles;
+}
+
 SmallVector<Value> cpu::emitLoadTiles(Emitter &e, RegisterBlock block, Value matrix, Value row, Value column) {
   return llvm::map_to_vector(memoryOf(e, block, matrix, row, column),
                              [&](TileMemory memory) { return loadTile(e, memory); });
@@ -102,18 +114,26 @@ void cpu::emitStoreTiles(Emitter &e, RegisterBlock block, ArrayRef<Value> tiles,
 
 TileMatmul::TileMatmul(Emitter &e)
     : e(e), lastLHS(e.alloc({maxTileBlock.rows, tileSize})),
-      lastRHS(e.alloc({tileSize, maxTileBlock.vectors * tileSize})) {}
+      lastRHS(e.alloc({tileSize, maxTileBlock.vectors * tileSize})),
+      partSums(e.alloc({maxTileBlock.rows, maxTileBlock.vectors * tileSize})) {}
 
-/// Copies `count` (< tileSize) k-packs of both operands and clears the rest of the step.
-void TileMatmul::copyLastStep(RegisterBlock block, Value count, Value lhs, Value row, Value column, Value lhsEnd,
-                              Value panels, Value panel, Value firstRHS) {
-  auto type = cast<MemRefType>(lhs.getType());
+/// The column of the LHS with k-pack `k`.
+static Value columnOf(Emitter &e, const TileMatmul::Operands &operands, Value k) {
+  int64_t width = 32 / cast<MemRefType>(operands.lhs.getType()).getElementTypeBitWidth();
+  return e.add(operands.column, e.mul(k, width));
+}
+
+/// Copies `count` (< tileSize) k-packs of both operands from `whole` on, and clears the rest of the step.
+void TileMatmul::copyLastStep(RegisterBlock block, Value count, const Operands &operands, Value whole) {
+  auto type = cast<MemRefType>(operands.lhs.getType());
   auto elements = VectorType::get({tileSize * 32 / type.getElementTypeBitWidth()}, type.getElementType());
-  Value mask = vector::CreateMaskOp::create(e.b, e.loc, elements.clone(e.b.getI1Type()), e.sub(lhsEnd, column));
+  Value column = columnOf(e, operands, whole), firstRHS = e.add(operands.firstRHS, whole);
+  Value mask =
+      vector::CreateMaskOp::create(e.b, e.loc, elements.clone(e.b.getI1Type()), e.sub(operands.lhsEnd, column));
   Value none = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(elements)), zeros = e.splat(0.0);
   e.loop(e.index(0), e.index(block.rows), 1, [&](Value r) {
-    Value kPacks =
-        vector::MaskedLoadOp::create(e.b, e.loc, elements, lhs, ValueRange{e.add(row, r), column}, mask, none);
+    Value kPacks = vector::MaskedLoadOp::create(e.b, e.loc, elements, operands.lhs,
+                                                ValueRange{e.add(operands.row, r), column}, mask, none);
     e.storeVector(vector::BitCastOp::create(e.b, e.loc, e.vectorType(), kPacks), lastLHS, {r, e.index(0)});
   });
   auto forColumns = [&](function_ref<void(Value)> body) {
@@ -121,34 +141,54 @@ void TileMatmul::copyLastStep(RegisterBlock block, Value count, Value lhs, Value
       body(e.index(j * tileSize));
   };
   e.loop(e.index(0), count, 1, [&](Value k) {
-    forColumns([&](Value c) { e.storeVector(e.loadVector(panels, {panel, e.add(firstRHS, k), c}), lastRHS, {k, c}); });
+    forColumns([&](Value c) {
+      e.storeVector(e.loadVector(operands.panels, {operands.panel, e.add(firstRHS, k), c}), lastRHS, {k, c});
+    });
   });
   e.loop(count, e.index(tileSize), 1,
          [&](Value k) { forColumns([&](Value c) { e.storeVector(zeros, lastRHS, {k, c}); }); });
 }
 
-SmallVector<Value> TileMatmul::sum(RegisterBlock block, Value kPacks, Value lhs, Value row, Value column, Value lhsEnd,
-                                   Value panels, Value panel, Value firstRHS, ArrayRef<Value> acc) {
-  int64_t width = 32 / cast<MemRefType>(lhs.getType()).getElementTypeBitWidth();
+/// `acc` plus the products of the k-packs [0, kPacks).
+SmallVector<Value> TileMatmul::sum(RegisterBlock block, Value kPacks, const Operands &operands, ArrayRef<Value> acc) {
   Value zero = e.index(0), whole = e.roundDown(kPacks, tileSize);
-  auto columnOf = [&](Value k) { return e.add(column, e.mul(k, width)); };
   SmallVector<Value> sums = emitTileProduct(
       e, block, zero, whole, acc,
-      [&](int64_t i, Value k) { return emitTileMemory(e, lhs, {e.add(row, i), columnOf(k)}); },
+      [&](int64_t i, Value k) {
+        return emitTileMemory(e, operands.lhs, {e.add(operands.row, i), columnOf(e, operands, k)});
+      },
       [&](Value k, unsigned j) {
-        return emitTileMemory(e, panels, {panel, e.add(firstRHS, k), e.index(j * tileSize)});
+        return emitTileMemory(e, operands.panels, {operands.panel, e.add(operands.firstRHS, k), e.index(j * tileSize)});
       });
   if (isEqualConstantIntOrValue(whole, kPacks))
     return sums;
   return e.choose(
       e.isLess(whole, kPacks),
       [&] {
-        copyLastStep(block, e.sub(kPacks, whole), lhs, row, columnOf(whole), lhsEnd, panels, panel,
-                     e.add(firstRHS, whole));
+        copyLastStep(block, e.sub(kPacks, whole), operands, whole);
         return emitTileProduct(
             e, block, zero, e.index(tileSize), sums,
             [&](int64_t i, Value k) { return emitTileMemory(e, lastLHS, {e.index(i), k}); },
             [&](Value k, unsigned j) { return emitTileMemory(e, lastRHS, {k, e.index(j * tileSize)}); });
       },
       [&] { return sums; });
+}
+
+void TileMatmul::add(RegisterBlock block, const Operands &operands, Value begin, Value kPacks, Value result, Value row,
+                     Value column, function_ref<SmallVector<Value>()> start) {
+  Value zero = e.index(0), isChain = e.isLess(begin, e.index(chain));
+  SmallVector<Value> acc = e.choose(isChain, start, [&] { return emitZeroTiles(e, block); });
+  acc = sum(block, kPacks, operands, acc);
+  e.ifElse(
+      isChain, [&] { emitStoreTiles(e, block, acc, result, row, column); },
+      [&] {
+        emitStoreTiles(e, block, acc, partSums, zero, zero);
+        e.loop(zero, e.index(block.rows), 1, [&](Value r) {
+          for (unsigned j = 0; j < block.vectors; ++j) {
+            SmallVector<Value> at = {e.add(row, r), e.add(column, j * tileSize)};
+            Value products = e.loadVector(partSums, {r, e.index(j * tileSize)});
+            e.storeVector(e.addf(e.loadVector(result, at), products), result, at);
+          }
+        });
+      });
 }

@@ -15,8 +15,7 @@ namespace saccade::cpu {
 /// Rows of a tile register, k-packs of a row, and columns of a row of accumulators.
 inline constexpr int64_t tileSize = 16;
 
-/// The registers of a product: 2 × 2 accumulators, and two registers of each operand. Their 16 sums of 16 products a
-/// step are added to the accumulators, so sums need no parts (see `sumLength`).
+/// The registers of a product: 2 × 2 accumulators, and two registers of each operand.
 inline constexpr RegisterBlock maxTileBlock = {2 * tileSize, 2};
 inline constexpr RegisterBlock tailTileBlock = {tileSize, 2};
 
@@ -31,6 +30,8 @@ TileMemory emitTileMemory(Emitter &e, mlir::Value memref, mlir::ValueRange at);
 /// Zeros in the tile registers of a block of `block.rows` rows (a multiple of `tileSize`) and `block.vectors` registers
 /// of columns.
 llvm::SmallVector<mlir::Value> emitZeroTiles(Emitter &e, RegisterBlock block);
+/// The same with the elements of a row (memref of 32-bit floats) in every row.
+llvm::SmallVector<mlir::Value> emitRepeatRow(Emitter &e, RegisterBlock block, mlir::Value row);
 /// The block of `matrix` (memref of 32-bit floats, inner stride 1) that starts at (row, column).
 llvm::SmallVector<mlir::Value> emitLoadTiles(Emitter &e, RegisterBlock block, mlir::Value matrix, mlir::Value row,
                                              mlir::Value column);
@@ -48,25 +49,36 @@ llvm::SmallVector<mlir::Value> emitTileProduct(Emitter &e, RegisterBlock block, 
 void emitStoreTiles(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> tiles, mlir::Value matrix,
                     mlir::Value row, mlir::Value column);
 
-/// Products whose reduced dimension may end within a step.
+/// Matmuls whose reduced dimension has any length: it may end within a step, and long sums have parts.
 class TileMatmul {
 public:
-  /// Allocates memory for the last step of both operands.
+  /// k-packs of an operand: rows of the LHS from (row, column) on, elements of 32 bits or pairs of 16 bits with inner
+  /// stride 1, of which columns before `lhsEnd` may be read; and panels (memref of panels × k-packs × width) from
+  /// k-pack `firstRHS` of panel `panel` on.
+  struct Operands {
+    mlir::Value lhs, row, column, lhsEnd, panels, panel, firstRHS;
+  };
+
+  /// Allocates scratch memory.
   explicit TileMatmul(Emitter &e);
 
-  /// The sums of `block` over the k-packs [0, kPacks). `lhs`: rows of k-packs from (row, column) on, either elements
-  /// of 32 bits or pairs of 16 bits, inner stride 1; `lhsEnd`: the columns of `lhs` that may be read. `panels`: memref
-  /// of panels × k-packs × width, from k-pack `firstRHS` of panel `panel` on.
-  llvm::SmallVector<mlir::Value> sum(RegisterBlock block, mlir::Value kPacks, mlir::Value lhs, mlir::Value row,
-                                     mlir::Value column, mlir::Value lhsEnd, mlir::Value panels, mlir::Value panel,
-                                     mlir::Value firstRHS, llvm::ArrayRef<mlir::Value> acc);
+  /// Adds the products of k-packs [begin, begin + kPacks) of a sum to the block of `result` that starts at (row,
+  /// column). The first `chain` k-packs continue the accumulators that `start` returns; the products of later ones are
+  /// added in parts, each of which is one call. So results do not depend on the parts if these are `part` k-packs.
+  void add(RegisterBlock block, const Operands &operands, mlir::Value begin, mlir::Value kPacks, mlir::Value result,
+           mlir::Value row, mlir::Value column, llvm::function_ref<llvm::SmallVector<mlir::Value>()> start);
+
+  /// An instruction adds 16 products, so a chain of 512 k-packs has 32 roundings one after another.
+  static constexpr int64_t chain = 512, part = 128;
 
 private:
-  void copyLastStep(RegisterBlock block, mlir::Value count, mlir::Value lhs, mlir::Value row, mlir::Value column,
-                    mlir::Value lhsEnd, mlir::Value panels, mlir::Value panel, mlir::Value firstRHS);
+  llvm::SmallVector<mlir::Value> sum(RegisterBlock block, mlir::Value kPacks, const Operands &operands,
+                                     llvm::ArrayRef<mlir::Value> acc);
+  void copyLastStep(RegisterBlock block, mlir::Value count, const Operands &operands, mlir::Value whole);
 
   Emitter &e;
-  mlir::Value lastLHS, lastRHS; ///< zeros beyond the end
+  mlir::Value lastLHS, lastRHS; ///< the last step of the operands, with zeros beyond the end
+  mlir::Value partSums;
 };
 
 } // namespace saccade::cpu

@@ -44,7 +44,7 @@ static SaccadeCPUTarget detectCPUTarget() {
   bool hasTiles = has(d, {amxBF16, amxTile}) && has(saved, {tileConfig, tileData});
   if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !has(a, {avx512bf16}))
     return SaccadeCPUTargetV4;
-  return hasTiles && requestTileRegisters() ? SaccadeCPUTargetV4AMX : SaccadeCPUTargetV4BF16;
+  return hasTiles ? SaccadeCPUTargetV4AMX : SaccadeCPUTargetV4BF16;
 }
 #else
 static SaccadeCPUTarget detectCPUTarget() { return SaccadeCPUTargetPortable; }
@@ -57,6 +57,15 @@ SaccadeCPUTarget saccade::runtime::hostCPUTarget() {
   if (target < 0)
     known.store(target = detectCPUTarget(), std::memory_order_relaxed);
   return static_cast<SaccadeCPUTarget>(target);
+}
+
+bool saccade::runtime::mayUseTileRegisters() {
+  // Concurrent calls get the same answer.
+  static std::atomic<int> known{-1};
+  int answer = known.load(std::memory_order_relaxed);
+  if (answer < 0)
+    known.store(answer = requestTileRegisters(), std::memory_order_relaxed);
+  return answer;
 }
 
 // 0 without a limit, else the target + 1. A unique symbol, as in CPU/RuntimeTable.cpp.

@@ -6,8 +6,11 @@
 
 namespace saccade::runtime {
 
-/// The most capable target that the processor and the operating system support; cached.
+/// The most capable target that the processor supports; cached. Code that uses tile registers also needs a permission.
 SaccadeCPUTarget hostCPUTarget();
+/// Whether the operating system permits tile registers. The first call asks for the permission, which is not done
+/// before code needs it, because it makes small alternate signal stacks invalid. Cached.
+bool mayUseTileRegisters();
 /// The most capable target that calls may run: the host's, or a lower limit.
 SaccadeCPUTarget allowedCPUTarget();
 /// Sets the limit to the target `name`, or removes it if `name` is null. Returns false if the name is unknown.

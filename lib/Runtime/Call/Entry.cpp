@@ -79,7 +79,10 @@ static SaccadeStatus refuseMemory(const SaccadeEntry &entry) {
 /// The table for the highest CPU target that may run here, or null. For a GPU it is the first one.
 static const SaccadeEntry *findRunnable(const SaccadeEntry *entry) {
   SaccadeCPUTarget allowed = allowedCPUTarget();
-  while (entry && entry->target > allowed)
+  auto mayRun = [&](const SaccadeEntry &table) {
+    return table.target <= allowed && (table.target != SaccadeCPUTargetV4AMX || mayUseTileRegisters());
+  };
+  while (entry && !mayRun(*entry))
     entry = entry->next;
   return entry;
 }
@@ -93,6 +96,11 @@ static SaccadeStatus refuseTargets(const SaccadeEntry *entry) {
   if (target > hostCPUTarget())
     return refuse(SaccadeUnsupported, *entry, "compiled for target %s, this processor has %s", cpuTargetName(target),
                   cpuTargetName(hostCPUTarget()));
+  if (target <= allowedCPUTarget())
+    return refuse(SaccadeUnsupported, *entry,
+                  "compiled for target %s, the operating system does not permit AMX tile "
+                  "registers; an alternate signal stack may be too small for them",
+                  cpuTargetName(target));
   return refuse(SaccadeUnsupported, *entry, "compiled for target %s, calls are limited to %s", cpuTargetName(target),
                 cpuTargetName(allowedCPUTarget()));
 }
