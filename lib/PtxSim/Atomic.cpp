@@ -1,5 +1,6 @@
 //===- Atomic.cpp - atom and red ------------------------------------------===//
 
+#include "Atomic.h"
 #include "Block.h"
 #include "MemoryDecode.h"
 #include "Numbers.h"
@@ -9,15 +10,11 @@
 
 using namespace saccade::ptxsim;
 
-namespace {
-
-enum Operation { add, min, max, bitAnd, bitOr, bitXor, exchange, compareAndSwap, inc, dec };
-
-/// The new value in memory. `a` is the operand, `b` the second operand of cas.
-uint64_t combine(Operation operation, Type type, uint64_t old, uint64_t a, uint64_t b, bool inGlobal) {
+uint64_t saccade::ptxsim::combine(AtomicOperation operation, Type type, uint64_t old, uint64_t a, uint64_t b,
+                                  bool inGlobal) {
   auto extend = [&](uint64_t bits) { return bytesOf(type) == 4 ? uint64_t(int64_t(int32_t(bits))) : bits; };
   switch (operation) {
-  case add:
+  case AtomicOperation::Add:
     if (type == Type::F32) {
       float x = floatOf(uint32_t(old)), y = floatOf(uint32_t(a));
       // Global atomics flush subnormal values; shared ones do not.
@@ -35,28 +32,56 @@ uint64_t combine(Operation operation, Type type, uint64_t old, uint64_t a, uint6
       return result;
     }
     return old + a;
-  case min:
-  case max: {
+  case AtomicOperation::Min:
+  case AtomicOperation::Max: {
     bool less = isSigned(type) ? int64_t(extend(old)) < int64_t(extend(a)) : old < a;
-    return less == (operation == min) ? old : a;
+    return less == (operation == AtomicOperation::Min) ? old : a;
   }
-  case bitAnd:
+  case AtomicOperation::And:
     return old & a;
-  case bitOr:
+  case AtomicOperation::Or:
     return old | a;
-  case bitXor:
+  case AtomicOperation::Xor:
     return old ^ a;
-  case exchange:
+  case AtomicOperation::Exchange:
     return a;
-  case compareAndSwap:
+  case AtomicOperation::CompareAndSwap:
     return old == a ? b : old;
-  case inc:
+  case AtomicOperation::Inc:
     return old >= a ? 0 : old + 1;
-  case dec:
+  case AtomicOperation::Dec:
     return old == 0 || old > a ? a : old - 1;
   }
   return old;
 }
+
+std::optional<AtomicOperation> saccade::ptxsim::takeOperation(Decoder &d) {
+  int operation = d.takeOneOf({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
+  return operation < 0 ? std::nullopt : std::optional(AtomicOperation(operation));
+}
+
+bool saccade::ptxsim::isAtomicOn(AtomicOperation operation, Type type, bool noFlush) {
+  bool isFloat = isHalf(type) || type == Type::F32 || type == Type::F64;
+  if (bytesOf(type) < 2)
+    return false;
+  switch (operation) {
+  case AtomicOperation::Add:
+    return isFloat ? isHalf(type) == noFlush : isInteger(type) && type != Type::U16 && type != Type::S16;
+  case AtomicOperation::Min:
+  case AtomicOperation::Max:
+    return isInteger(type) && bytesOf(type) >= 4;
+  case AtomicOperation::Inc:
+  case AtomicOperation::Dec:
+    return type == Type::U32;
+  case AtomicOperation::CompareAndSwap:
+  case AtomicOperation::Exchange:
+    return isBits(type) && bytesOf(type) <= 8 && (operation == AtomicOperation::CompareAndSwap || bytesOf(type) >= 4);
+  default:
+    return type == Type::B32 || type == Type::B64;
+  }
+}
+
+namespace {
 
 /// Lanes execute in ascending order. Numbers: space, operation | type << 8.
 template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
@@ -70,7 +95,7 @@ template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
   if (!warp.resolve(request, addresses, mask, places))
     return;
   Type type = Type(op.numbers[1] >> 8);
-  auto operation = Operation(op.numbers[1] & 0xff);
+  auto operation = AtomicOperation(op.numbers[1] & 0xff);
   const T *a = warp.row<T>(op.input(1)), *b = op.inputs > 2 ? warp.row<T>(op.input(2)) : a;
   T old[32] = {};
   uint32_t undefined = 0;
@@ -78,7 +103,7 @@ template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) {
     const Place &place = places[lane];
     if (std::find(place.states, place.states + sizeof(T), ByteState::Undefined) != place.states + sizeof(T))
-      undefined |= uint32_t(operation != exchange) << lane;
+      undefined |= uint32_t(operation != AtomicOperation::Exchange) << lane;
     std::memcpy(&old[lane], place.bytes, sizeof(T));
     bool inGlobal =
         request.space == Space::Global || (request.space == Space::Generic && !(addresses[lane] & windowMask));
@@ -98,35 +123,14 @@ bool takeAll(Decoder &d, bool returns) {
   d.takeOneOf({"relaxed", "acquire", "release", "acq_rel"});
   d.takeOneOf({"cta", "cluster", "gpu", "sys"});
   Space space = takeSpace(d).value_or(Space::Generic);
-  int operation = d.takeOneOf({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
+  std::optional<AtomicOperation> operation = takeOperation(d);
   bool noFlush = d.take("noftz");
   Type type = d.type();
-  if (operation < 0)
+  if (!operation)
     return d.fail("expected an operation");
-  bool isFloat = isHalf(type) || type == Type::F32 || type == Type::F64;
-  bool good = bytesOf(type) >= 2;
-  switch (operation) {
-  case add:
-    good &= isFloat ? isHalf(type) == noFlush : isInteger(type) && type != Type::U16 && type != Type::S16;
-    break;
-  case min:
-  case max:
-    good &= isInteger(type) && bytesOf(type) >= 4;
-    break;
-  case inc:
-  case dec:
-    good &= type == Type::U32;
-    break;
-  case compareAndSwap:
-  case exchange:
-    good &= isBits(type) && bytesOf(type) <= 8 && (operation == compareAndSwap || bytesOf(type) >= 4);
-    break;
-  default:
-    good &= type == Type::B32 || type == Type::B64;
-  }
-  if (!good)
+  if (!isAtomicOn(*operation, type, noFlush))
     return d.fail("this operation on this type is not simulated");
-  unsigned first = returns ? 1 : 0, inputs = operation == compareAndSwap ? 2 : 1;
+  unsigned first = returns ? 1 : 0, inputs = *operation == AtomicOperation::CompareAndSwap ? 2 : 1;
   if (!d.expectOperands(first + 1 + inputs))
     return false;
   if (returns)
@@ -134,7 +138,7 @@ bool takeAll(Decoder &d, bool returns) {
   d.op.numbers[0] = uint32_t(d.address(d.at(first), space));
   for (unsigned index = 0; index < inputs; ++index)
     d.input(d.at(first + 1 + index), type);
-  d.op.numbers[1] = uint32_t(operation) | uint32_t(type) << 8;
+  d.op.numbers[1] = uint32_t(*operation) | uint32_t(type) << 8;
   d.op.tracksUndefined = true;
   return d.emit(bytesOf(type) == 8 ? atomic<uint64_t> : bytesOf(type) == 4 ? atomic<uint32_t> : atomic<uint16_t>);
 }

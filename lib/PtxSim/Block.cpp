@@ -1,6 +1,7 @@
 //===- Block.cpp - Schedules the warps of a block -------------------------===//
 
 #include "Block.h"
+#include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 
 using namespace saccade::ptxsim;
@@ -25,33 +26,66 @@ void Block::run(const std::array<uint32_t, 3> &where) {
   sharedStates.assign(bytes, ByteState::Undefined);
   if (launch.checkRaces)
     shadow.reset(bytes);
+  if (kernel.usesAsync) {
+    asyncShadow.reset(bytes, numWarps);
+    mbarriers.clear();
+    copies = {};
+    warpgroups.assign((numWarps + Warpgroup::size - 1) / Warpgroup::size, {});
+    freeRegisters = 0;
+  }
   barriers.fill(Barrier());
   for (auto &warp : warps) {
     uint32_t lanes = std::min<uint32_t>(32, threads - warp->id * 32);
     warp->start(lanes == 32 ? ~uint32_t(0) : (uint32_t(1) << lanes) - 1);
   }
+  runWarps();
+  if (!finding)
+    checkEnd();
+}
+
+void Block::runWarps() {
   // PTX does not specify the order of warps; the two copy modes use opposite orders.
   bool reversed = launch.async == AsyncMode::Late;
   while (true) {
-    bool ran = false, done = true;
+    bool progressed = false, done = true;
     for (unsigned step = 0; step < numWarps; ++step) {
       Warp &warp = *warps[reversed ? numWarps - 1 - step : step];
-      if (warp.state == Warp::State::Ready) {
+      if (warp.state == Warp::State::Ready || warp.state == Warp::State::Polling) {
+        uint64_t before = events;
+        warp.state = Warp::State::Ready;
         warp.run(timeSlice);
         if (finding)
           return;
         if (warp.executed > launch.maxInstructions)
           return warp.fail(FindingKind::InstructionLimit,
                            "the warp has not exited after " + llvm::Twine(warp.executed) + " instructions");
-        ran = true;
+        progressed |= warp.state != Warp::State::Polling || events != before;
       }
       done &= warp.state == Warp::State::Done;
     }
     if (done)
       return;
-    if (!ran)
+    if (!progressed && !copies.completeOne())
       return reportDeadlock();
+    if (finding)
+      return;
   }
+}
+
+void Block::checkEnd() {
+  while (!finding && copies.completeOne())
+    ;
+  for (auto &[offset, barrier] : mbarriers)
+    if (barrier.unobserved && !finding) {
+      warps[0]->current = barrier.unobserved;
+      warps[0]->fail(FindingKind::Unwaited, "the block ends and no thread has waited for the copy");
+    }
+}
+
+uint32_t Block::launchRegisters() const {
+  constexpr uint32_t ofMultiprocessor = 65536;
+  uint32_t most = kernel.entry->maxRegisters ? kernel.entry->maxRegisters / 8 * 8 : 256;
+  return std::min(most, ofMultiprocessor / (numWarps * 32 * kernel.entry->minBlocks) / 8 * 8);
 }
 
 void Block::reportDeadlock() {
@@ -70,6 +104,20 @@ void Block::reportDeadlock() {
     text += " waiting, " + std::to_string(__builtin_popcount(barrier.arrived) * 32) + " of " +
             (barrier.expected ? std::to_string(barrier.expected) : std::string("all")) + " threads arrived;";
   }
+  for (auto &warp : warps)
+    if (warp->state == Warp::State::Polling) {
+      text += " warp " + std::to_string(warp->id) + " (line " + std::to_string(warp->current->line) +
+              ") waits for the mbarrier at 0x" + llvm::utohexstr(warp->polled + sharedStart, /*LowerCase=*/true) +
+              " (" + mbarriers[warp->polled].describe() + ");";
+      first = first ? first : warp.get();
+    }
+  for (Warpgroup &group : warpgroups)
+    forLanes(group.arrived, [&](unsigned warp) {
+      text += " warp " + std::to_string(warp) + " (line " + std::to_string(group.op->line) +
+              ") waits for its warpgroup" +
+              (group.op->numbers[1] && __builtin_popcount(group.arrived) == 4 ? " to get registers;" : ";");
+      first = first ? first : warps[warp].get();
+    });
   text.pop_back();
   first->fail(FindingKind::Deadlock, text);
 }
@@ -86,8 +134,7 @@ bool Block::complete(Barrier &barrier) {
   for (auto &warp : warps) {
     if (!(barrier.waiting >> warp->id & 1))
       continue;
-    for (unsigned other = 0; other < numWarps; ++other)
-      warp->clocks[other] = std::max(warp->clocks[other], barrier.clocks[other]);
+    warp->known.join(barrier.known);
     warp->state = Warp::State::Ready;
     auto &reduction = warp->reduction;
     switch (BarrierReduction(reduction.kind)) {
@@ -105,7 +152,10 @@ bool Block::complete(Barrier &barrier) {
     }
     reduction.kind = 0;
   }
+  std::vector<uint32_t> arrivals(numWarps);
+  forLanes(barrier.arrived, [&](unsigned warp) { arrivals[warp] = barrier.known.clocks[warp]; });
   barrier = Barrier();
+  barrier.before = std::move(arrivals);
   return true;
 }
 
@@ -124,12 +174,14 @@ void Block::arrive(Warp &warp, uint32_t number, uint32_t expected, bool waits) {
     return warp.fail(FindingKind::BadOperand, "found a thread count of " + llvm::Twine(expected) + " at barrier " +
                                                   llvm::Twine(number) + ", expected that of the other warps, " +
                                                   llvm::Twine(barrier.expected) + " (0: all)");
+  // Otherwise the warp could have arrived before the barrier completed last, in place of another warp.
+  for (unsigned other = 0; other < barrier.before.size(); ++other)
+    if (other != warp.id && barrier.before[other] && !warp.known.knows(other, barrier.before[other] - 1))
+      return warp.fail(FindingKind::Race, "the arrival at barrier " + llvm::Twine(number) +
+                                              " is not ordered after the last one of warp " + llvm::Twine(other));
   barrier.expected = expected;
   barrier.arrived |= bit;
-  barrier.clocks.resize(numWarps);
-  warp.clocks[warp.id] = ++warp.now;
-  for (unsigned other = 0; other < numWarps; ++other)
-    barrier.clocks[other] = std::max(barrier.clocks[other], warp.clocks[other]);
+  warp.release(barrier.known, warp.live());
   if (waits) {
     barrier.waiting |= bit;
     warp.state = Warp::State::Waiting;

@@ -2,6 +2,9 @@
 #ifndef SACCADE_LIB_PTXSIM_BLOCK_H
 #define SACCADE_LIB_PTXSIM_BLOCK_H
 
+#include "AsyncShadow.h"
+#include "BulkCopy.h"
+#include "Mbarrier.h"
 #include "Warp.h"
 
 namespace saccade::ptxsim {
@@ -13,7 +16,8 @@ enum class BarrierReduction : uint8_t { None, Count, And, Or };
 struct Barrier {
   uint32_t arrived = 0, waiting = 0; ///< masks of warps
   uint32_t expected = 0;             ///< threads; 0: all that have not ended
-  std::vector<uint32_t> clocks;      ///< joined clocks of the arrived warps
+  std::vector<uint32_t> before;      ///< per warp: its clock after its arrival in the last generation, or 0
+  Knowledge known;                   ///< of the arrived warps
   uint32_t count = 0;                ///< lanes whose predicate was true
   uint32_t lanes = 0;                ///< lanes in the reduction
 };
@@ -28,6 +32,8 @@ public:
 
   /// A warp arrives at barrier `number` and optionally waits. `expected` is the number of threads; 0: all.
   void arrive(Warp &warp, uint32_t number, uint32_t expected, bool waits);
+  /// Registers of a thread at the launch: what ptxas may use if it must fit the directives of the entry.
+  uint32_t launchRegisters() const;
   /// Called when a warp has exited: barriers that wait for all threads may be complete.
   void warpEnded();
 
@@ -39,6 +45,13 @@ public:
   std::vector<uint8_t> shared, parameters;
   std::vector<ByteState> sharedStates, parameterStates;
   SharedShadow shadow;
+  AsyncShadow asyncShadow;
+  std::map<uint32_t, Mbarrier> mbarriers; ///< by offset in `shared`
+  BulkCopies copies;
+  std::vector<Warpgroup> warpgroups;
+  uint32_t freeRegisters = 0; ///< of the pool of setmaxnreg
+  /// Counts what may let a warp that polls an mbarrier go on.
+  uint64_t events = 0;
   std::array<Barrier, 16> barriers;
   std::vector<std::unique_ptr<Warp>> warps;
   std::optional<Finding> finding;
@@ -46,7 +59,9 @@ public:
 
 private:
   bool complete(Barrier &barrier);
+  void runWarps();
   void reportDeadlock();
+  void checkEnd();
 };
 
 } // namespace saccade::ptxsim

@@ -38,6 +38,7 @@ struct Op {
   bool guarded = false, guardNegated = false;
   bool tracksUndefined = false;  ///< the handler computes the undefined lanes itself
   bool needsDefined = false;     ///< undefined inputs are an error
+  bool touchesMatrices = false;  ///< uses registers of wgmma.mma_async otherwise than as its operands
   uint16_t approximate = 0;      ///< error bound of the hardware's f32 result, in ulp
   bool exactForIntegers = false; ///< the hardware's result is exact if the operand is an integer
   Slot guard;
@@ -97,6 +98,8 @@ struct Kernel {
   uint32_t localBytes = 0;
   uint32_t staticShared = 0; ///< in bytes, without `sharedStart`
   uint32_t sharedAlignment = 16;
+  bool usesAsync = false;   ///< has mbarriers, bulk copies or wgmma
+  bool hasMatrices = false; ///< has wgmma.mma_async
 };
 
 struct Code {

@@ -106,8 +106,11 @@ void waitGroup(Warp &warp, const Op &op, uint32_t mask) { wait(warp, mask, op.nu
 void waitAll(Warp &warp, const Op &op, uint32_t mask) { wait(warp, mask, ~uint32_t(0)); }
 
 bool decodeCopy(Decoder &d) {
+  bool reduces = d.take("reduce");
   if (!d.take("async"))
     return d.fail("only cp.async is simulated");
+  if (d.take("bulk"))
+    return decodeBulkCopy(d, reduces);
   if (d.take("commit_group"))
     return d.expectOperands(0) && d.emit(commit);
   if (d.take("wait_all"))

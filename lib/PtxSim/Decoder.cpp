@@ -25,6 +25,8 @@ const InstructionTable &InstructionTable::get() {
     addMatrixMoveInstructions(table);
     addMmaInstructions(table);
     addCopyInstructions(table);
+    addMbarrierInstructions(table);
+    addWarpgroupInstructions(table);
     return table;
   }();
   return table;

@@ -10,6 +10,7 @@
 #include "Code.h"
 #include "llvm/ADT/Twine.h"
 #include <initializer_list>
+#include <set>
 
 namespace saccade::ptxsim {
 
@@ -107,6 +108,14 @@ void addWarpInstructions(InstructionTable &table);
 void addMatrixMoveInstructions(InstructionTable &table);
 void addMmaInstructions(InstructionTable &table);
 void addCopyInstructions(InstructionTable &table);
+void addMbarrierInstructions(InstructionTable &table);
+void addWarpgroupInstructions(InstructionTable &table);
+
+// The forms of an instruction that another family implements; the modifiers before have been taken.
+/// fence.proxy and fence.mbarrier_init.
+bool decodeOrderingFence(Decoder &decoder, bool ofProxy);
+/// cp.async.bulk and, if it `reduces`, cp.reduce.async.bulk.
+bool decodeBulkCopy(Decoder &decoder, bool reduces);
 
 /// Builds a kernel; the part that all decoders share.
 class KernelBuilder {
@@ -123,6 +132,8 @@ public:
   /// Address in the variable's state space, without the generic window.
   uint64_t addressOf(const Variable &variable) const;
   const Function *callee(const std::string &name);
+  /// Notes that the results and the first inputs of the current op are registers of wgmma.mma_async.
+  void useMatrixRegisters(const Decoder &decoder, unsigned inputs);
 
   Code &code;
   Kernel kernel;
@@ -145,6 +156,8 @@ private:
   std::optional<Slot> carrySlot;
   std::map<const Variable *, uint64_t> addresses;
   std::map<std::string, uint16_t> mnemonics;
+  std::set<uint32_t> matrixRegisters; ///< slot numbers
+  std::set<uint32_t> matrixOps;
 };
 
 } // namespace saccade::ptxsim

@@ -163,6 +163,14 @@ void KernelBuilder::append(Decoder &decoder) {
   kernel.ops.push_back(op);
 }
 
+void KernelBuilder::useMatrixRegisters(const Decoder &decoder, unsigned inputs) {
+  matrixOps.insert(kernel.ops.size());
+  for (const Slot &slot : decoder.results)
+    matrixRegisters.insert(slot.number);
+  for (const Slot &slot : llvm::ArrayRef(decoder.inputs).take_front(inputs))
+    matrixRegisters.insert(slot.number);
+}
+
 static void returnAtEnd(Warp &warp, const Op &op, uint32_t mask) { warp.leave(mask); }
 
 bool KernelBuilder::decode(const Function &function) {
@@ -217,6 +225,14 @@ std::optional<Kernel> KernelBuilder::build(const Function &entry) {
       return std::nullopt;
   for (auto [op, function] : calls)
     kernel.ops[op].target = starts[function];
+  for (size_t index = 0; index < kernel.ops.size(); ++index) {
+    Op &op = kernel.ops[index];
+    auto isOfMatrix = [&](const Slot &slot) { return slot.number && matrixRegisters.contains(slot.number); };
+    op.touchesMatrices = !matrixOps.contains(index) &&
+                         ((op.guarded && isOfMatrix(op.guard)) ||
+                          llvm::any_of(llvm::ArrayRef(op.slots, size_t(op.results) + op.inputs), isOfMatrix));
+  }
+  kernel.hasMatrices = !matrixOps.empty();
   // Constants are stored at the start of the register file; all other slots move up.
   uint32_t shift = alignTo(kernel.constants.size(), 64);
   auto move = [&](Slot &slot) { slot.offset += slot.number ? shift : 0; };

@@ -219,7 +219,7 @@ void nothing(Warp &, const Op &, uint32_t) {}
 /// Prefetches and fences have no effect: simulated accesses are sequentially consistent.
 bool decodePrefetch(Decoder &d) {
   takeSpace(d);
-  d.takeOneOf({"L1", "L2"});
+  d.takeOneOf({"L1", "L2", "tensormap"});
   return d.emit(nothing);
 }
 bool decodeMembar(Decoder &d) {
@@ -227,6 +227,8 @@ bool decodeMembar(Decoder &d) {
   return d.emit(nothing);
 }
 bool decodeFence(Decoder &d) {
+  if (int kind = d.takeOneOf({"mbarrier_init", "proxy"}); kind >= 0)
+    return decodeOrderingFence(d, kind == 1);
   d.takeOneOf({"sc", "acq_rel", "acquire", "release"});
   d.takeOneOf({"cta", "cluster", "gpu", "sys"});
   return d.emit(nothing);

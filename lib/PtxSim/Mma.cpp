@@ -1,14 +1,9 @@
 //===- Mma.cpp - mma ------------------------------------------------------===//
-//
-// Three accumulation modes, see docs/guides/ptxsim.md. MmaMode::Hardware follows the model of MMA-Sim (arXiv
-// 2511.10909).
-//
-//===----------------------------------------------------------------------===//
 
 #include "Block.h"
 #include "Decoder.h"
 #include "Fragments.h"
-#include "Numbers.h"
+#include "MatrixProduct.h"
 #include <algorithm>
 #include <cstring>
 
@@ -16,25 +11,7 @@ using namespace saccade::ptxsim;
 
 namespace {
 
-constexpr unsigned rows = 16, columns = 8, maxK = 32;
-
-struct Matrices {
-  unsigned k;
-  float a[rows][maxK], b[maxK][columns];
-  float c[rows][columns];
-};
-
-template <Type type> float elementValue(uint32_t bits) {
-  if constexpr (type == Type::F16)
-    return fromHalf(uint16_t(bits));
-  else if constexpr (type == Type::BF16)
-    return fromBF16(uint16_t(bits));
-  else if constexpr (type == Type::TF32)
-    // Tensor cores ignore the lower 13 bits.
-    return floatOf(bits & ~uint32_t(0x1fff));
-  else
-    return float(widen(bits & 0xff, formatOf(type)));
-}
+constexpr unsigned rows = Matrices::rows, columns = Matrices::columns, maxK = Matrices::maxK;
 
 /// Gathers fragments, in registers from input `first` on, into a matrix; `place` maps (bits, lane, i) to its element
 /// index.
@@ -55,102 +32,13 @@ void gather(Warp &warp, const Op &op, unsigned first, unsigned registers, float 
 
 template <typename Place>
 void gatherOf(Type type, Warp &warp, const Op &op, unsigned first, unsigned registers, float *matrix, Place place) {
-  switch (type) {
-  case Type::F16:
-    return gather<Type::F16>(warp, op, first, registers, matrix, place);
-  case Type::BF16:
-    return gather<Type::BF16>(warp, op, first, registers, matrix, place);
-  case Type::TF32:
-    return gather<Type::TF32>(warp, op, first, registers, matrix, place);
-  case Type::E4M3:
-    return gather<Type::E4M3>(warp, op, first, registers, matrix, place);
-  default:
-    return gather<Type::E5M2>(warp, op, first, registers, matrix, place);
-  }
+  forOperandType(type, [&]<Type operand>() { gather<operand>(warp, op, first, registers, matrix, place); });
 }
 
 unsigned bitsOfElement(Type type) { return type == Type::TF32 ? 32 : 8 * bytesOf(type); }
 
-/// Products are exact in f32 and only sums round, so results do not depend on contraction to FMA.
-inline __attribute__((always_inline)) void addProducts(Matrices &m) {
-  for (unsigned row = 0; row < rows; ++row) {
-    float sums[columns];
-    std::memcpy(sums, m.c[row], sizeof(sums));
-    for (unsigned k = 0; k < m.k; ++k)
-      for (unsigned column = 0; column < columns; ++column)
-        sums[column] += m.a[row][k] * m.b[k][column];
-    std::memcpy(m.c[row], sums, sizeof(sums));
-  }
-}
-void addProductsGeneric(Matrices &m) { addProducts(m); }
-__attribute__((target("avx2,fma"))) void addProductsAVX2(Matrices &m) { addProducts(m); }
-
-void multiplyInFloat(Matrices &m) {
-  static const bool wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  wide ? addProductsAVX2(m) : addProductsGeneric(m);
-}
-
-void multiplyInDouble(Matrices &m) {
-  for (unsigned row = 0; row < rows; ++row)
-    for (unsigned column = 0; column < columns; ++column) {
-      double sum = m.c[row][column];
-      for (unsigned k = 0; k < m.k; ++k)
-        sum += double(m.a[row][k]) * double(m.b[k][column]);
-      m.c[row][column] = float(sum);
-    }
-}
-
-/// Like `ilogb`, in a format with minimum exponent `minExponent`, which is also the result for 0.
-int exponentOf(float value, int minExponent) {
-  int exponent = int(bitsOf(value) >> 23 & 0xff) - 127;
-  return std::max(exponent, minExponent);
-}
-
-double powerOfTwo(int exponent) { return doubleOf(uint64_t(exponent + 1023) << 52); }
-
-float truncateToFloat(double value) {
-  if (std::fabs(value) >= 0x1p-126 && std::fabs(value) < 0x1p128)
-    return float(doubleOf(bitsOf(value) & ~uint64_t(0x1fffffff)));
-  return floatOf(roundTo(value, f32Format, Rounding::Zero));
-}
-
-/// Accumulates one segment of k: terms are aligned to the largest exponent, truncated to `fraction` bits and added
-/// exactly.
-void accumulateAligned(Matrices &m, unsigned from, unsigned to, int fraction, int minExponent, bool halfResult) {
-  int exponentsA[rows][maxK], exponentsB[maxK][columns];
-  for (unsigned k = from; k < to; ++k) {
-    for (unsigned row = 0; row < rows; ++row)
-      exponentsA[row][k] = m.a[row][k] == 0 ? -10000 : exponentOf(m.a[row][k], minExponent);
-    for (unsigned column = 0; column < columns; ++column)
-      exponentsB[k][column] = m.b[k][column] == 0 ? -10000 : exponentOf(m.b[k][column], minExponent);
-  }
-  for (unsigned row = 0; row < rows; ++row)
-    for (unsigned column = 0; column < columns; ++column) {
-      float c = m.c[row][column];
-      int maxExponent = exponentOf(c, -126);
-      bool isFinite = std::isfinite(c);
-      for (unsigned k = from; k < to; ++k) {
-        maxExponent = std::max(maxExponent, exponentsA[row][k] + exponentsB[k][column]);
-        isFinite &= std::isfinite(m.a[row][k]) && std::isfinite(m.b[k][column]);
-      }
-      if (!isFinite) {
-        for (unsigned k = from; k < to; ++k)
-          c += m.a[row][k] * m.b[k][column];
-        m.c[row][column] = c;
-        continue;
-      }
-      // Exponents of sums are well within the range of f64.
-      double scale = powerOfTwo(fraction - maxExponent);
-      int64_t sum = int64_t(double(c) * scale);
-      for (unsigned k = from; k < to; ++k)
-        sum += int64_t(double(m.a[row][k]) * double(m.b[k][column]) * scale);
-      double value = double(sum) * powerOfTwo(maxExponent - fraction);
-      m.c[row][column] = halfResult ? float(value) : truncateToFloat(value);
-    }
-}
-
 /// Numbers: type of A, type of B, k, f16 results | f16 addends << 1.
-void multiply(Warp &warp, const Op &op, uint32_t mask) {
+void multiplyFragments(Warp &warp, const Op &op, uint32_t mask) {
   if (mask != ~uint32_t(0))
     return warp.fail(FindingKind::Divergence,
                      "only " + llvm::Twine(__builtin_popcount(mask)) + " of 32 lanes reach the instruction");
@@ -176,22 +64,10 @@ void multiply(Warp &warp, const Op &op, uint32_t mask) {
                      : floatOf(warp.row<uint32_t>(op.input(input + i))[lane]);
     }
 
-  switch (warp.block.launch.mma) {
-  case MmaMode::Float:
-    multiplyInFloat(m);
-    break;
-  case MmaMode::Exact:
-    multiplyInDouble(m);
-    break;
-  case MmaMode::Hardware: {
-    // sm_80 splits the largest shapes into two segments.
-    bool hopper = warp.block.code.architecture >= 90;
-    int minExponent = typeA == Type::F16 ? -14 : typeA == Type::E4M3 ? -6 : typeA == Type::E5M2 ? -14 : -126;
-    unsigned segment = hopper ? m.k : bits == 16 ? 8 : bits == 32 ? 4 : 16;
-    for (unsigned from = 0; from < m.k; from += segment)
-      accumulateAligned(m, from, std::min(m.k, from + segment), hopper ? 25 : 24, minExponent, halfResult);
-  }
-  }
+  // sm_80 splits the largest shapes into two segments.
+  bool hopper = warp.block.code.architecture >= 90;
+  unsigned half = bits == 16 ? 8 : bits == 32 ? 4 : 16;
+  multiply(m, warp.block.launch.mma, {hopper ? m.k : half, hopper ? 25 : 24, minExponentOf(typeA), halfResult});
 
   for (unsigned i = 0; i < 4; ++i)
     for (unsigned lane = 0; lane < 32; ++lane) {
@@ -280,7 +156,7 @@ bool decodeMma(Decoder &d) {
   d.op.numbers[0] = uint32_t(typeA), d.op.numbers[1] = uint32_t(typeB), d.op.numbers[2] = k;
   d.op.numbers[3] = (typeD == Type::F16) | (typeC == Type::F16) << 1;
   d.op.needsDefined = true;
-  return d.emit(integers ? multiplyIntegers : multiply);
+  return d.emit(integers ? multiplyIntegers : multiplyFragments);
 }
 
 } // namespace

@@ -214,7 +214,7 @@ bool Parser::operand(Operand &operand) {
   return true;
 }
 
-/// The rest of [%rd1], [%rd1+8], [%rd1+-8], [smem+16] or [4096] after the opening bracket.
+/// The rest of [%rd1], [%rd1+8], [%rd1+-8], [smem+16], [4096] or [%rd1, {%r1, %r2}] after the opening bracket.
 bool Parser::address(Operand &result) {
   result.kind = Operand::Address;
   result.parts.emplace_back();
@@ -229,6 +229,9 @@ bool Parser::address(Operand &result) {
       return false;
     result.offset = offset;
   }
+  // [map, {coordinates}]
+  if (take(",") && !operand(result.parts.emplace_back()))
+    return false;
   return expect("]");
 }
 

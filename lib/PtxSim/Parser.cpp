@@ -260,13 +260,19 @@ bool Parser::functionDirectives(Function &function) {
       if (!threeNumbers(numbers))
         return false;
       function.requiredThreads = numbers;
+      function.hasThreadLimit = true;
     } else if (word == ".maxntid") {
       if (!threeNumbers(numbers))
         return false;
       function.maxThreads = numbers[0] * numbers[1] * numbers[2];
+      function.hasThreadLimit = true;
     } else if (word == ".minnctapersm" || word == ".maxnctapersm" || word == ".maxnreg") {
       if (!threeNumbers(numbers))
         return false;
+      if (word == ".minnctapersm")
+        function.minBlocks = std::max(1u, numbers[0]);
+      if (word == ".maxnreg")
+        function.maxRegisters = numbers[0];
     } else if (word == ".pragma") {
       next();
       if (!expect(";"))

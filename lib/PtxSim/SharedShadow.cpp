@@ -46,10 +46,10 @@ inline bool SharedShadow::ordered(const ClockView &clockView, uint32_t self, uin
                                   uint32_t clock) const {
   if (clock < clockView.clocks[warp])
     return true;
-  if (warp != clockView.warp)
-    return false;
-  return lane == self ||
-         (lane < 32 && (clockView.partners[self] >> lane & 1) && clock < clockView.partnersClocks[self]);
+  if (warp == clockView.warp && (lane == self || (lane < 32 && self < 32 && (clockView.partners[self] >> lane & 1) &&
+                                                  clock < clockView.partnersClocks[self])))
+    return true;
+  return clockView.known->knowsLane(warp, lane, clock);
 }
 
 inline bool SharedShadow::readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const {
@@ -164,4 +164,55 @@ void SharedShadow::completeCopy(const ClockView &clockView, uint32_t offset, uin
     cell.writeClock = clockView.now;
     return true;
   });
+}
+
+bool SharedShadow::checkAsync(const ClockView &clockView, uint32_t lane, uint32_t offset, bool isWrite,
+                              llvm::function_ref<bool(uint32_t, uint32_t, uint32_t)> isFenced) {
+  auto check = [&](Cell &cell) {
+    if (cell.flags & written) {
+      uint32_t warp = cell.writer >> 5, writer = cell.writer & 31;
+      bool isOrdered = !(cell.flags & pending) && ordered(clockView, lane, warp, writer, cell.writeClock);
+      if (!isOrdered || !isFenced(warp, writer, cell.writeClock)) {
+        conflict = describe(cell, /*fromRead=*/false);
+        conflict += isOrdered ? ", without a fence.proxy.async in between" : "; the two accesses are unordered";
+        return false;
+      }
+    }
+    if (!isWrite || !cell.readWarps)
+      return true;
+    bool good = readsOrdered(clockView, lane, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane});
+    if (cell.flags & moreReads)
+      for (const Reads &reads : more[&cell])
+        good &= readsOrdered(clockView, lane, reads);
+    if (!good)
+      conflict = describe(cell, /*fromRead=*/true) + "; the two accesses are unordered";
+    return good;
+  };
+  for (Cell *cell = &cells[offset / 4]; cell != &cells[offset / 4] + 4; ++cell) {
+    if (!(cell->flags & split)) {
+      if (!check(*cell))
+        return false;
+      continue;
+    }
+    for (Cell &byte : narrow[cell->writeClock])
+      if (!check(byte))
+        return false;
+  }
+  return true;
+}
+
+void SharedShadow::forget(uint32_t offset) {
+  for (Cell *cell = &cells[offset / 4]; cell != &cells[offset / 4] + 4; ++cell) {
+    auto reset = [&](Cell &one) {
+      if (one.flags & moreReads)
+        more.erase(&one);
+      one = Cell();
+    };
+    if (!(cell->flags & split)) {
+      reset(*cell);
+      continue;
+    }
+    for (Cell &byte : narrow[cell->writeClock])
+      reset(byte);
+  }
 }

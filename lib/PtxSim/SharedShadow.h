@@ -8,6 +8,8 @@
 #ifndef SACCADE_LIB_PTXSIM_SHAREDSHADOW_H
 #define SACCADE_LIB_PTXSIM_SHAREDSHADOW_H
 
+#include "Knowledge.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include <array>
 #include <cstdint>
 #include <string>
@@ -23,7 +25,8 @@ constexpr bool isAtomic(Access access) { return access >= Access::AtomicRead; }
 /// Clocks of a warp, for one access.
 struct ClockView {
   uint32_t warp, now, line;
-  const uint32_t *clocks; ///< per warp: accesses with an earlier clock happened before
+  const uint32_t *clocks; ///< of `known`: accesses with an earlier clock happened before
+  const Knowledge *known;
   /// Per lane: members of its last partial bar.warp.sync, and the clock of it.
   const uint32_t *partners, *partnersClocks;
 };
@@ -39,6 +42,13 @@ public:
   unsigned begin(const ClockView &clockView, uint32_t mask, const uint32_t offsets[32], uint32_t size);
   /// Completes a copy at the wait of its thread.
   void completeCopy(const ClockView &clockView, uint32_t offset, uint32_t size);
+
+  /// Checks an access of 16 bytes by the async proxy against earlier accesses of threads. `isFenced(warp, lane, clock)`
+  /// tells whether a proxy fence orders a write. Returns false on a race, described in `conflict`.
+  bool checkAsync(const ClockView &clockView, uint32_t lane, uint32_t offset, bool isWrite,
+                  llvm::function_ref<bool(uint32_t, uint32_t, uint32_t)> isFenced);
+  /// Forgets the accesses of 16 bytes that a write of the async proxy replaces.
+  void forget(uint32_t offset);
 
   std::string conflict;
 

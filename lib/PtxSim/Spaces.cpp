@@ -117,8 +117,19 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
     }
     }
   }
-  if (!inShared || !block.launch.checkRaces)
+  if (!inShared || !block.launch.checkRaces || request.byAsyncUnit)
     return true;
+  if (block.kernel.usesAsync) {
+    unsigned lane =
+        block.asyncShadow.access(clockView(), inShared, offsets, size, isWrite(request.access), request.toMbarrier);
+    if (lane != 32) {
+      fail(FindingKind::Race,
+           std::string(isWrite(request.access) ? "write to" : "read of") + " shared memory at " +
+               hex(offsets[lane] + sharedStart) + ", " + block.asyncShadow.conflict,
+           lane);
+      return false;
+    }
+  }
   unsigned lane = request.asynchronous ? block.shadow.begin(clockView(), inShared, offsets, size)
                                        : block.shadow.access(clockView(), inShared, offsets, size, request.access);
   if (lane == 32)

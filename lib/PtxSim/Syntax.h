@@ -81,6 +81,9 @@ struct Function {
   std::map<std::string, std::vector<std::string>> branchTargets;
   std::optional<std::array<uint32_t, 3>> requiredThreads;
   uint32_t maxThreads = 1024;
+  uint32_t minBlocks = 1;      ///< of a multiprocessor
+  uint32_t maxRegisters = 0;   ///< of a thread; 0: not given
+  bool hasThreadLimit = false; ///< .reqntid or .maxntid
 
   /// The instruction that `label` refers to in block `scope`.
   std::optional<unsigned> findLabel(const std::string &label, unsigned scope) const;

@@ -3,6 +3,7 @@
 #include "Warp.h"
 #include "Block.h"
 #include "Special.h"
+#include "llvm/ADT/StringExtras.h"
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -24,11 +25,17 @@ void Warp::start(uint32_t lanes) {
   stack.assign(1, {0, noTarget, lanes, 0});
   liveLanes = lanes;
   state = State::Ready;
-  clocks.assign(block.numWarps, 0);
+  known = {};
+  known.clocks.resize(block.numWarps);
   now = 0;
+  fences.clear();
   partners = {}, partnersClock = {};
   copies.clear();
   committedGroups = {};
+  matrices = {};
+  if (kernel.hasMatrices)
+    matrices.registers.resize(kernel.numSlots);
+  registers = block.launchRegisters();
   executed = 0;
   undefinedOrigin = 0;
   lastAllocation = nullptr;
@@ -102,6 +109,11 @@ void Warp::run(uint64_t budget) {
       if (!mask)
         continue;
     }
+    if (op.touchesMatrices) [[unlikely]] {
+      matrices.touch(*this, op);
+      if (block.finding)
+        return;
+    }
     if (!op.tracksUndefined) {
       uint32_t lanes = 0;
       for (unsigned index = 0; index < op.inputs; ++index)
@@ -147,6 +159,7 @@ void Warp::dropEmptyGroups() {
     stack.pop_back();
   if (stack.empty()) {
     state = State::Done;
+    ++block.events;
     block.warpEnded();
   }
 }
@@ -189,6 +202,13 @@ void Warp::end(uint32_t lanes) {
       return fail(FindingKind::Unwaited,
                   "a thread exits before waiting for its cp.async of line " + llvm::Twine(copy.op->line),
                   __builtin_ctz(unwaited));
+  for (const BulkCopy &copy : block.copies.stores)
+    if (copy.warp == this && (lanes >> copy.lane & 1))
+      return fail(FindingKind::Unwaited,
+                  "a thread exits before waiting for its bulk store of line " + llvm::Twine(copy.op->line), copy.lane);
+  if (!matrices.operations.empty())
+    return fail(FindingKind::Unwaited,
+                "a thread exits before waiting for its wgmma of line " + llvm::Twine(matrices.operations[0].op->line));
   for (Group &group : stack)
     group.lanes &= ~lanes;
   liveLanes &= ~lanes;
@@ -198,7 +218,7 @@ void Warp::end(uint32_t lanes) {
 void Warp::synchronise(uint32_t lanes) {
   ++now;
   if (lanes == liveLanes) {
-    clocks[id] = now;
+    known.clocks[id] = now;
     return;
   }
   forLanes(lanes, [&](unsigned lane) {
@@ -207,6 +227,48 @@ void Warp::synchronise(uint32_t lanes) {
   });
 }
 
+void Warp::release(Knowledge &to, uint32_t lanes) {
+  ++now;
+  if (lanes == liveLanes)
+    known.clocks[id] = now;
+  to.join(known);
+  if (lanes != liveLanes)
+    forLanes(lanes, [&](unsigned lane) { to.learnLane({id, lane, now}); });
+}
+
+void Warp::fence(uint8_t kinds, uint32_t lanes) {
+  fences.push_back({++now, lanes, kinds});
+  if (kinds & proxyFence)
+    known.fence();
+}
+
+bool Warp::knowsFence(uint32_t writer, uint32_t lane, uint32_t clock, uint8_t kind) const {
+  const std::vector<Fence> &all = block.warps[writer]->fences;
+  for (auto fence = std::upper_bound(all.begin(), all.end(), clock,
+                                     [](uint32_t clock, const Fence &fence) { return clock < fence.clock; });
+       fence != all.end(); ++fence)
+    if ((fence->lanes >> lane & 1) && (fence->kinds & kind))
+      return writer == id || fence->clock <= known.clocks[writer] || known.knowsLane(writer, lane, fence->clock - 1);
+  return false;
+}
+
+bool Warp::checkAsync(uint32_t offset, unsigned lane, bool isWrite) {
+  auto isFenced = [&](uint32_t writer, uint32_t writingLane, uint32_t clock) {
+    return (writer < known.fenced.size() && clock < known.fenced[writer]) ||
+           knowsFence(writer, writingLane, clock, proxyFence);
+  };
+  auto report = [&](const std::string &conflict) {
+    fail(FindingKind::Race,
+         std::string(isWrite ? "asynchronous write to" : "asynchronous read of") + " shared memory at 0x" +
+             llvm::utohexstr(offset + sharedStart, /*LowerCase=*/true) + ", " + conflict,
+         lane);
+    return false;
+  };
+  if (!block.asyncShadow.check(known, offset, isWrite))
+    return report(block.asyncShadow.conflict);
+  return block.shadow.checkAsync(clockView(), lane, offset, isWrite, isFenced) || report(block.shadow.conflict);
+}
+
 ClockView Warp::clockView() const {
-  return {id, now, current->line, clocks.data(), partners.data(), partnersClock.data()};
+  return {id, now, current->line, known.clocks.data(), &known, partners.data(), partnersClock.data()};
 }

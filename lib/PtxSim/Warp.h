@@ -4,6 +4,7 @@
 
 #include "Code.h"
 #include "SharedShadow.h"
+#include "Warpgroup.h"
 #include "llvm/ADT/Twine.h"
 
 namespace saccade::ptxsim {
@@ -29,6 +30,8 @@ struct Request {
   Access access;
   bool nonCoherent = false;  ///< ld.global.nc
   bool asynchronous = false; ///< the write is pending until SharedShadow::completeCopy
+  bool toMbarrier = false;   ///< by an mbarrier instruction
+  bool byAsyncUnit = false;  ///< the caller records the access of shared memory
 };
 
 class Warp {
@@ -68,6 +71,16 @@ public:
   uint32_t localSize() const;
   ClockView clockView() const;
 
+  // --- fences ---
+  static constexpr uint8_t proxyFence = 1, initFence = 2;
+  /// `fence.proxy.async` or `fence.mbarrier_init` by `lanes`.
+  void fence(uint8_t kinds, uint32_t lanes);
+  /// Whether a lane of another (or this) warp executed a fence of that kind after its access at `clock`, and this warp
+  /// is ordered after the fence.
+  bool knowsFence(uint32_t writer, uint32_t lane, uint32_t clock, uint8_t kind) const;
+  /// Checks an access of 16 bytes of shared memory by an asynchronous operation that `lane` issues (32: the warp).
+  bool checkAsync(uint32_t offset, unsigned lane, bool isWrite);
+
   // --- control ---
   uint32_t activeLanes() const { return stack.back().lanes; }
   /// Lanes that have not exited.
@@ -85,14 +98,19 @@ public:
   /// `bar.warp.sync`: orders earlier accesses of `lanes` before their later ones.
   void synchronise(uint32_t lanes);
 
+  /// Tells `to` what happened before, including the accesses of `lanes`.
+  void release(Knowledge &to, uint32_t lanes);
+
   /// Reports a finding. Only the first one of a block is kept; it stops the block.
   void fail(FindingKind kind, const llvm::Twine &message, unsigned lane = ~0u);
 
   Block &block;
   const unsigned id;
-  enum class State : uint8_t { Ready, Waiting, Done } state = State::Ready;
-  std::vector<uint32_t> clocks; ///< see ClockView
-  uint32_t now = 0;             ///< counts this warp's synchronisations
+  /// Polling: ready, but a wait for an mbarrier was not successful.
+  enum class State : uint8_t { Ready, Polling, Waiting, Done } state = State::Ready;
+  uint32_t polled = 0; ///< offset of the mbarrier that a polling warp waits for
+  Knowledge known;     ///< of the accesses of all agents
+  uint32_t now = 0;    ///< counts this warp's synchronisations
   const Op *current = nullptr;
   uint64_t executed = 0;
   /// Line of the last read of undefined memory, for messages.
@@ -109,6 +127,9 @@ public:
   std::vector<Copy> copies;
   std::array<uint32_t, 32> committedGroups = {};
 
+  MatrixRegisters matrices;
+  uint32_t registers = 0; ///< of a thread, see setmaxnreg
+
   /// Result slot of a pending `bar.red`.
   struct {
     Slot slot;
@@ -116,6 +137,10 @@ public:
   } reduction;
 
 private:
+  struct Fence {
+    uint32_t clock, lanes;
+    uint8_t kinds;
+  };
   struct Group {
     uint32_t next, reconvergence, lanes, depth;
   };
@@ -125,7 +150,8 @@ private:
   uint8_t *file = nullptr;
   std::vector<uint8_t> storage;
   std::vector<uint32_t> undefinedLanes;
-  std::vector<Group> stack; ///< the last group runs
+  std::vector<Group> stack;  ///< the last group runs
+  std::vector<Fence> fences; ///< by ascending clock
   uint32_t liveLanes = 0;
   std::vector<uint8_t> local;
   std::vector<ByteState> localStates;

@@ -53,11 +53,11 @@ struct Launch {
   uint64_t maxInstructions = uint64_t(1) << 28; ///< per warp, before FindingKind::InstructionLimit
 };
 
-/// Parameter bytes in C layout: every value is aligned to its size.
+/// Parameter bytes in C layout: every value has its natural alignment.
 class Parameters {
 public:
   template <typename T> Parameters &add(T value) {
-    bytes.resize((bytes.size() + sizeof(T) - 1) / sizeof(T) * sizeof(T));
+    bytes.resize((bytes.size() + alignof(T) - 1) / alignof(T) * alignof(T));
     const auto *raw = reinterpret_cast<const uint8_t *>(&value);
     bytes.insert(bytes.end(), raw, raw + sizeof(T));
     return *this;

@@ -1,6 +1,7 @@
 //===- Kernels.cpp - Runs the kernels of test/PtxSim/Inputs ---------------===//
 
 #include "Kernels.h"
+#include <random>
 
 using namespace saccade::ptxsim;
 using namespace saccade::ptxsim::test;
@@ -165,6 +166,69 @@ Verdict test::runGemm(const std::string &text, const Launch &how, uint32_t m, ui
             if (c[row * n + column] != expected)
               return false;
           }
+        return true;
+      });
+}
+
+/// A tensor of `rows` x 128 bf16 values with boxes of 64 rows.
+static TensorMap mapOf(uint64_t address, uint64_t rows, uint32_t columns, TensorSwizzle swizzle) {
+  TiledTensor tensor;
+  tensor.address = address;
+  tensor.extents = {128, rows}, tensor.strides = {256}, tensor.box = {columns, 64};
+  tensor.swizzle = swizzle;
+  auto map = encodeTiled(tensor);
+  EXPECT_TRUE(std::holds_alternative<TensorMap>(map));
+  return std::get<TensorMap>(map);
+}
+
+Verdict test::runHopperAttention(const std::string &text, const Launch &how, uint32_t queries, uint32_t keys) {
+  constexpr uint32_t head = 128;
+  // Numbers from -1 to 1, exact in bf16: scores have a deviation of 4 before scaling.
+  std::minstd_rand random;
+  auto values = [&](size_t count) {
+    std::vector<uint16_t> bits;
+    for (size_t index = 0; index < count; ++index)
+      bits.push_back(uint16_t(llvm::bit_cast<uint32_t>(float(random() % 129) / 64 - 1) >> 16));
+    return bits;
+  };
+  std::vector<uint16_t> q = values(queries * head), k = values(keys * head), v = values(keys * head);
+  auto number = [](const std::vector<uint16_t> &bits, size_t index) {
+    return double(llvm::bit_cast<float>(uint32_t(bits[index]) << 16));
+  };
+  uint64_t result = 0;
+  const float scale = 0.25f;
+  return runKernel(
+      text, "attention", how,
+      [&](Device &device, Launch &launch) {
+        result = device.allocate(queries * head * 2, "o");
+        Parameters parameters;
+        parameters.add(mapOf(device.allocate(bytesOf(q), "q"), queries, 64, TensorSwizzle::Bytes128));
+        parameters.add(mapOf(device.allocate(bytesOf(k), "k"), keys, 64, TensorSwizzle::Bytes128));
+        parameters.add(mapOf(device.allocate(bytesOf(v), "v"), keys, 64, TensorSwizzle::Bytes128));
+        parameters.add(mapOf(result, queries, 128, TensorSwizzle::None)).add(keys).add(scale);
+        launch.parameters = parameters.bytes;
+        launch.grid = {(queries + 127) / 128, 1, 1}, launch.block = {384, 1, 1};
+        launch.dynamicShared = 98376;
+      },
+      [&](Device &device) {
+        auto o = read<uint16_t>(device, result, queries * head);
+        for (uint32_t row = 0; row < queries; ++row) {
+          std::vector<double> weights(keys), expected(head);
+          double sum = 0;
+          for (uint32_t key = 0; key < keys; ++key) {
+            double score = 0;
+            for (uint32_t i = 0; i < head; ++i)
+              score += number(q, row * head + i) * number(k, key * head + i);
+            sum += weights[key] = std::exp2(score * scale);
+          }
+          for (uint32_t key = 0; key < keys; ++key)
+            for (uint32_t i = 0; i < head; ++i)
+              expected[i] += weights[key] / sum * number(v, key * head + i);
+          // Weights and results are rounded to bf16.
+          for (uint32_t i = 0; i < head; ++i)
+            if (!(std::fabs(number(o, row * head + i) - expected[i]) < 0.0015))
+              return false;
+        }
         return true;
       });
 }

@@ -3,6 +3,7 @@
 #define SACCADE_TEST_UNIT_PTXSIM_KERNELS_H
 
 #include "Harness.h"
+#include "saccade/PtxSim/TensorMap.h"
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -32,6 +33,30 @@ inline float element(size_t index, int spread) {
   return float(int(index * 2654435761u >> 7) % (2 * spread + 1) - spread);
 }
 
+inline Launch mode(AsyncMode async) {
+  Launch launch;
+  launch.async = async;
+  return launch;
+}
+
+/// Begin and end of an entry in `text`.
+inline std::pair<size_t, size_t> range(const std::string &text, const std::string &entry) {
+  size_t begin = text.find(".entry " + entry + "(");
+  EXPECT_NE(begin, std::string::npos);
+  return {begin, text.find("\n}", begin)};
+}
+
+/// All copies of `text` with one of the entry's instructions that start with `prefix` removed.
+inline std::vector<std::string> without(const std::string &text, const std::string &entry, const std::string &prefix) {
+  std::vector<std::string> mutants;
+  auto [begin, end] = range(text, entry);
+  for (size_t at = text.find("\t" + prefix, begin); at < end; at = text.find("\t" + prefix, at + 1)) {
+    std::string mutant = text;
+    mutants.push_back(mutant.erase(at, mutant.find(';', at) + 1 - at));
+  }
+  return mutants;
+}
+
 /// Outcome of a kernel on one problem.
 struct Verdict {
   Report report;
@@ -44,6 +69,8 @@ Verdict runAdd(const std::string &text, const Launch &how = {});
 Verdict runSum(const std::string &text, const Launch &how = {});
 Verdict runMatmul(const std::string &text, const Launch &how = {});
 Verdict runHistogram(const std::string &text, const Launch &how = {});
+Verdict runHopperAttention(const std::string &text, const Launch &how = {}, uint32_t queries = 200,
+                           uint32_t keys = 300);
 Verdict runGemm(const std::string &text, const Launch &how = {}, uint32_t m = 90, uint32_t n = 128, uint32_t k = 160);
 
 } // namespace saccade::ptxsim::test

@@ -20,30 +20,6 @@ const Kernel kernels[] = {{"kernels.ptx", "add", runAdd},
                           {"kernels.ptx", "histogram", runHistogram},
                           {"gemm.ptx", "gemm", runGemmOnce}};
 
-Launch mode(AsyncMode async) {
-  Launch launch;
-  launch.async = async;
-  return launch;
-}
-
-/// Begin and end of an entry in `text`.
-std::pair<size_t, size_t> range(const std::string &text, const std::string &entry) {
-  size_t begin = text.find(".entry " + entry + "(");
-  EXPECT_NE(begin, std::string::npos);
-  return {begin, text.find("\n}", begin)};
-}
-
-/// All copies of `text` with one of the entry's instructions that start with `prefix` removed.
-std::vector<std::string> without(const std::string &text, const std::string &entry, const std::string &prefix) {
-  std::vector<std::string> mutants;
-  auto [begin, end] = range(text, entry);
-  for (size_t at = text.find("\t" + prefix, begin); at < end; at = text.find("\t" + prefix, at + 1)) {
-    std::string mutant = text;
-    mutants.push_back(mutant.erase(at, mutant.find(';', at) + 1 - at));
-  }
-  return mutants;
-}
-
 } // namespace
 
 TEST(Kernels, MatchPlainLoops) {

@@ -1,0 +1,59 @@
+//===- BulkCopy.h - cp.async.bulk -----------------------------------*- C++ -*-===//
+#ifndef SACCADE_LIB_PTXSIM_BULKCOPY_H
+#define SACCADE_LIB_PTXSIM_BULKCOPY_H
+
+#include "Atomic.h"
+#include "TensorBox.h"
+#include "Warp.h"
+
+namespace saccade::ptxsim {
+
+/// A bulk copy between global and shared memory. Loads complete at an mbarrier, stores in a bulk group of their thread.
+struct BulkCopy {
+  /// Bytes begin to end of `to` are copied from `from`, the others of `size` become 0.
+  struct Piece {
+    Place to, from;
+    uint32_t size, begin, end;
+  };
+  Warp *warp;
+  const Op *op;
+  unsigned lane;
+  std::vector<Piece> pieces;
+  std::optional<std::pair<AtomicOperation, Type>> reduction; ///< of a store
+  uint32_t barrier = 0, bytes = 0;                           ///< of a load: offset in shared memory, bytes that arrive
+  uint32_t group = 0;                                        ///< of a store
+  bool isDone = false;
+
+  /// Moves the bytes, or reduces to global memory.
+  void move();
+};
+
+/// The bulk groups of one thread.
+struct BulkStream {
+  uint32_t agent, committed = 0;
+};
+
+/// The bulk copies of a block.
+struct BulkCopies {
+  std::vector<BulkCopy> loads;                                 ///< under way
+  std::vector<BulkCopy> stores;                                ///< not waited for
+  std::map<std::pair<uint32_t, unsigned>, BulkStream> streams; ///< by warp and lane
+
+  /// Completes the load that was issued last. Returns false if there is none.
+  bool completeOne();
+};
+
+/// One row of a box along dimension 0: `first` to `last` are its elements within the tensor, the first one at
+/// `address`.
+struct BoxRow {
+  uint32_t offset; ///< of element 0 in the unswizzled box, in bytes
+  uint32_t first, last;
+  uint64_t address;
+};
+
+/// The rows of the box at `coordinates`.
+std::vector<BoxRow> boxRows(const TiledTensor &tensor, const std::array<int32_t, 5> &coordinates);
+
+} // namespace saccade::ptxsim
+
+#endif // SACCADE_LIB_PTXSIM_BULKCOPY_H
