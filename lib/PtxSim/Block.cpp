@@ -46,8 +46,11 @@ void Block::run(const std::array<uint32_t, 3> &where) {
 void Block::runWarps() {
   // PTX does not specify the order of warps; the two copy modes use opposite orders.
   bool reversed = launch.async == AsyncMode::Late;
+  // Rounds without an event in which all warps wait or poll. A warp may poll several barriers in a loop.
+  constexpr unsigned beforeCopies = 2, beforeDeadlock = 64;
+  unsigned idleRounds = 0;
   while (true) {
-    bool progressed = false, done = true;
+    bool progressed = false, polls = false, done = true;
     for (unsigned step = 0; step < numWarps; ++step) {
       Warp &warp = *warps[reversed ? numWarps - 1 - step : step];
       if (warp.state == Warp::State::Ready || warp.state == Warp::State::Polling) {
@@ -59,13 +62,17 @@ void Block::runWarps() {
         if (warp.executed > launch.maxInstructions)
           return warp.fail(FindingKind::InstructionLimit,
                            "the warp has not exited after " + llvm::Twine(warp.executed) + " instructions");
+        polls |= warp.state == Warp::State::Polling;
         progressed |= warp.state != Warp::State::Polling || events != before;
       }
       done &= warp.state == Warp::State::Done;
     }
     if (done)
       return;
-    if (!progressed && !copies.completeOne())
+    idleRounds = progressed ? 0 : idleRounds + 1;
+    if (idleRounds && (idleRounds >= beforeCopies || !polls) && copies.completeOne())
+      idleRounds = 0;
+    else if (idleRounds && (idleRounds >= beforeDeadlock || !polls))
       return reportDeadlock();
     if (finding)
       return;

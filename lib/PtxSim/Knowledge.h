@@ -25,7 +25,7 @@ struct Knowledge {
   std::vector<LaneClock> lanes; ///< of lanes that released alone
 
   bool knows(uint32_t agent, uint32_t clock) const { return agent < clocks.size() && clock < clocks[agent]; }
-  bool knowsLane(uint32_t warp, uint32_t lane, uint32_t clock) const {
+  [[gnu::noinline]] bool knowsLane(uint32_t warp, uint32_t lane, uint32_t clock) const {
     for (const LaneClock &one : lanes)
       if (one.warp == warp && one.lane == lane && clock < one.clock)
         return true;

@@ -46,10 +46,10 @@ inline bool SharedShadow::ordered(const ClockView &clockView, uint32_t self, uin
                                   uint32_t clock) const {
   if (clock < clockView.clocks[warp])
     return true;
-  if (warp == clockView.warp && (lane == self || (lane < 32 && self < 32 && (clockView.partners[self] >> lane & 1) &&
-                                                  clock < clockView.partnersClocks[self])))
+  if (warp == clockView.warp &&
+      (lane == self || (lane < 32 && (clockView.partners[self] >> lane & 1) && clock < clockView.partnersClocks[self])))
     return true;
-  return clockView.known->knowsLane(warp, lane, clock);
+  return clockView.releasedLanes && clockView.releasedLanes->knowsLane(warp, lane, clock);
 }
 
 inline bool SharedShadow::readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const {

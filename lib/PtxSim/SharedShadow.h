@@ -27,7 +27,8 @@ struct ClockView {
   uint32_t warp, now, line;
   const uint32_t *clocks; ///< of `known`: accesses with an earlier clock happened before
   const Knowledge *known;
-  /// Per lane: members of its last partial bar.warp.sync, and the clock of it.
+  const Knowledge *releasedLanes; ///< `known` if it has lanes that released alone, else null
+  /// Per lane, and for the warp as a whole: members of its last partial bar.warp.sync, and the clock of it.
   const uint32_t *partners, *partnersClocks;
 };
 
@@ -68,8 +69,8 @@ private:
   };
 
   template <typename F> bool forEach(uint32_t offset, uint32_t size, F visit);
-  bool ordered(const ClockView &clockView, uint32_t self, uint32_t warp, uint32_t lane, uint32_t clock) const;
-  bool readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const;
+  [[gnu::always_inline]] bool ordered(const ClockView &clockView, uint32_t self, uint32_t warp, uint32_t lane, uint32_t clock) const;
+  [[gnu::always_inline]] bool readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const;
   bool checkAccess(Cell &cell, const ClockView &clockView, uint32_t self, Access access);
   void recordRead(Cell &cell, const ClockView &clockView, uint32_t self);
   std::string describe(const Cell &cell, bool fromRead) const;

@@ -156,7 +156,7 @@ private:
   std::vector<uint8_t> local;
   std::vector<ByteState> localStates;
   Allocation *lastAllocation = nullptr;
-  std::array<uint32_t, 32> partners = {}, partnersClock = {};
+  std::array<uint32_t, 33> partners = {}, partnersClock = {}; ///< the last one is that of the warp: none
 };
 
 } // namespace saccade::ptxsim
