@@ -10,16 +10,17 @@ using namespace saccade::ptxsim;
 /// another warp make progress.
 static constexpr uint64_t timeSlice = 20000;
 
-Block::Block(const Code &code, const Kernel &kernel, const Launch &launch)
-    : code(code), kernel(kernel), launch(launch), threads(launch.block[0] * launch.block[1] * launch.block[2]),
-      numWarps((threads + 31) / 32), parameters(launch.parameters),
-      parameterStates(parameters.size(), ByteState::Defined), counts(kernel.ops.size()) {
+Block::Block(const Code &code, const Kernel &kernel, const Launch &launch, GlobalShadow *globalShadow)
+    : code(code), kernel(kernel), launch(launch), globalShadow(globalShadow),
+      threads(launch.block[0] * launch.block[1] * launch.block[2]), numWarps((threads + 31) / 32),
+      parameters(launch.parameters), parameterStates(parameters.size(), ByteState::Defined), counts(kernel.ops.size()) {
   for (unsigned warp = 0; warp < numWarps; ++warp)
     warps.push_back(std::make_unique<Warp>(*this, warp));
 }
 
 void Block::run(const std::array<uint32_t, 3> &where) {
   index = where;
+  number = where[0] + launch.grid[0] * (where[1] + launch.grid[1] * where[2]);
   finding.reset();
   size_t bytes = kernel.staticShared + launch.dynamicShared;
   shared.assign(bytes, 0);

@@ -4,6 +4,7 @@
 
 #include "AsyncShadow.h"
 #include "BulkCopy.h"
+#include "GlobalShadow.h"
 #include "Mbarrier.h"
 #include "Warp.h"
 
@@ -25,7 +26,8 @@ struct Barrier {
 /// Executes blocks one after another, reusing their storage.
 class Block {
 public:
-  Block(const Code &code, const Kernel &kernel, const Launch &launch);
+  /// `globalShadow` may be null.
+  Block(const Code &code, const Kernel &kernel, const Launch &launch, GlobalShadow *globalShadow);
 
   /// Executes the block at `where` in the grid to its end or the first finding.
   void run(const std::array<uint32_t, 3> &where);
@@ -40,7 +42,9 @@ public:
   const Code &code;
   const Kernel &kernel;
   const Launch &launch;
+  GlobalShadow *globalShadow;
   std::array<uint32_t, 3> index = {};
+  uint32_t number = 0; ///< `index` in the order of blocks
   uint32_t threads, numWarps;
   std::vector<uint8_t> shared, parameters;
   std::vector<ByteState> sharedStates, parameterStates;

@@ -129,6 +129,7 @@ bool resolveOne(Warp &warp, Request request, uint64_t address, unsigned lane, Pl
 
 /// Resolves the pieces of a copy of `size` contiguous bytes.
 bool addContiguous(BulkCopy &copy, uint64_t shared, uint64_t global, uint32_t size, bool stores) {
+  Access access = !stores ? Access::Read : copy.reduction ? Access::AtomicWrite : Access::Write;
   if (size == 0 || size % 16) {
     copy.warp->fail(FindingKind::BadOperand,
                     "found a size of " + llvm::Twine(size) + ", expected a positive multiple of 16", copy.lane);
@@ -137,8 +138,7 @@ bool addContiguous(BulkCopy &copy, uint64_t shared, uint64_t global, uint32_t si
   Place here, there;
   if (!resolveOne(*copy.warp, {Space::Shared, size, 16, stores ? Access::Read : Access::Write}, shared, copy.lane,
                   here) ||
-      !resolveOne(*copy.warp, {Space::Global, size, 16, stores ? Access::Write : Access::Read}, global, copy.lane,
-                  there))
+      !resolveOne(*copy.warp, {Space::Global, size, 16, access}, global, copy.lane, there))
     return false;
   copy.pieces.push_back({stores ? there : here, stores ? here : there, size, 0, size});
   copy.bytes = size;
@@ -174,11 +174,11 @@ bool addBox(BulkCopy &copy, const TiledTensor &tensor, uint64_t shared, const st
                   here))
     return false;
   constexpr uint32_t unit = AsyncShadow::unit;
+  Access access = !stores ? Access::Read : copy.reduction ? Access::AtomicWrite : Access::Write;
   for (const BoxRow &row : rows) {
     Place there = {nullptr, nullptr};
     uint32_t begin = row.first * element, end = row.last * element;
-    if (begin != end && !resolveOne(warp, {Space::Global, end - begin, element, stores ? Access::Write : Access::Read},
-                                    row.address, copy.lane, there))
+    if (begin != end && !resolveOne(warp, {Space::Global, end - begin, element, access}, row.address, copy.lane, there))
       return false;
     for (uint32_t at = 0; at < inner; at += unit) {
       uint32_t first = std::clamp(begin, at, at + unit), last = std::clamp(end, first, at + unit);
@@ -292,16 +292,17 @@ void copyInBulk(Warp &warp, const Op &op, uint32_t mask) {
       std::array<int32_t, 5> coordinates = {};
       for (unsigned index = 0; index < rank; ++index)
         coordinates[index] = warp.row<int32_t>(op.input(first + index))[lane];
+      uint32_t operation = op.numbers[0] >> 8 & 0xff;
+      if (tensor && operation)
+        copy.reduction = {AtomicOperation(operation - 1), scalarOf(tensor->type)};
       if (!tensor || !addBox(copy, *tensor, shared, coordinates, stores))
         return;
-      if (uint32_t operation = op.numbers[0] >> 8 & 0xff)
-        copy.reduction = {AtomicOperation(operation - 1), scalarOf(tensor->type)};
     } else {
+      if (uint32_t operation = op.numbers[0] >> 8 & 0xff)
+        copy.reduction = {AtomicOperation(operation - 1), Type(op.numbers[0] >> 16)};
       if (!addContiguous(copy, shared, laneAddress(warp, op, inGlobal, lane), warp.row<uint32_t>(op.input(first))[lane],
                          stores))
         return;
-      if (uint32_t operation = op.numbers[0] >> 8 & 0xff)
-        copy.reduction = {AtomicOperation(operation - 1), Type(op.numbers[0] >> 16)};
     }
     ++warp.block.events;
     if (stores)

@@ -188,8 +188,12 @@ void arriveAtBarrier(Warp &warp, const Op &op, uint32_t mask) {
 /// Whether the phase that a lane waits for is complete; reports a finding if it can be neither the current nor the last
 /// phase.
 bool isComplete(Warp &warp, const Op &op, const Mbarrier &barrier, unsigned lane) {
-  if (op.numbers[2] & byParity)
-    return barrier.isComplete(warp.row<uint32_t>(op.input(1))[lane]);
+  if (op.numbers[2] & byParity) {
+    uint32_t parity = warp.row<uint32_t>(op.input(1))[lane];
+    if (parity > 1)
+      warp.fail(FindingKind::BadOperand, "found a parity of " + llvm::Twine(parity) + ", expected 0 or 1", lane);
+    return barrier.isComplete(parity);
+  }
   uint64_t state = warp.row<uint64_t>(op.input(1))[lane];
   if (state > barrier.phase || barrier.phase - state > 1)
     warp.fail(FindingKind::BadOperand, "the state is not that of the current or the last phase", lane);

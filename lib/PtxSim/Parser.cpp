@@ -108,7 +108,14 @@ bool Parser::run() {
 
 bool Parser::moduleItem() {
   StringRef word = peek().text;
-  if (word == ".version" || word == ".address_size" || word == ".file" || word == ".loc") {
+  if (word == ".version") {
+    auto [major, minor] = peek(1).text.split('.');
+    if (major.getAsInteger(10, module.version.first) || minor.getAsInteger(10, module.version.second))
+      return fail("expected a version");
+    skipLine();
+    return true;
+  }
+  if (word == ".address_size" || word == ".file" || word == ".loc") {
     skipLine();
     return true;
   }

@@ -51,6 +51,11 @@ static const Architecture *findArchitecture(StringRef name) {
   return found == std::end(architectures) ? nullptr : found;
 }
 
+/// Bytes of parameters that an entry may have (PTX ISA, ".param").
+static uint32_t parameterLimit(const Code &code) {
+  return code.architecture >= 70 && code.module.version >= std::pair(8u, 1u) ? 32764 : 4352;
+}
+
 std::variant<Program, Finding> Program::load(StringRef text, Device &device) {
   Finding finding{FindingKind::Syntax, 0, "", ""};
   auto module = parse(text, finding);
@@ -90,6 +95,10 @@ std::variant<Program, Finding> Program::load(StringRef text, Device &device) {
     auto kernel = decodeKernel(*code, function, finding);
     if (!kernel)
       return finding;
+    if (uint32_t limit = parameterLimit(*code); function.isEntry && kernel->parameterBytes > limit)
+      return Finding{FindingKind::Unsupported, function.line, code->module.lines[function.line - 1],
+                     "found " + std::to_string(kernel->parameterBytes) + " bytes of parameters, expected at most " +
+                         std::to_string(limit)};
     if (function.isEntry)
       code->kernels.emplace(function.name, std::move(*kernel));
   }
@@ -157,8 +166,11 @@ Report Program::run(StringRef entry, const Launch &launch) const {
   std::atomic<uint64_t> next = 0, failed = blocks;
   std::mutex lock;
   std::vector<uint64_t> counts(kernel.ops.size());
+  std::optional<GlobalShadow> globalShadow;
+  if (launch.checkGlobalRaces)
+    globalShadow.emplace();
   auto work = [&] {
-    Block block(*code, kernel, launch);
+    Block block(*code, kernel, launch, globalShadow ? &*globalShadow : nullptr);
     // Blocks start in order, and no later block starts after a finding, so the reported finding is deterministic.
     for (uint64_t index; (index = next++) < failed;) {
       block.run({uint32_t(index % launch.grid[0]), uint32_t(index / launch.grid[0] % launch.grid[1]),
@@ -176,7 +188,7 @@ Report Program::run(StringRef entry, const Launch &launch) const {
       counts[op] += block.counts[op];
   };
   std::vector<std::thread> helpers;
-  for (uint64_t thread = 1; thread < std::min<uint64_t>(launch.threads, blocks); ++thread)
+  for (uint64_t thread = 1; thread < std::min<uint64_t>(globalShadow ? 1 : launch.threads, blocks); ++thread)
     helpers.emplace_back(work);
   work();
   for (std::thread &helper : helpers)

@@ -90,7 +90,8 @@ struct Function {
 };
 
 struct SyntaxModule {
-  std::string target; ///< sm_80
+  std::string target;                         ///< sm_80
+  std::pair<unsigned, unsigned> version = {}; ///< of PTX: {8, 4}
   std::vector<std::string> lines;
   std::deque<Variable> variables;
   std::deque<Function> functions;

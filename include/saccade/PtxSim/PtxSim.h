@@ -49,6 +49,7 @@ struct Launch {
   MmaMode mma = MmaMode::Float;
   Approximations approximations = Approximations::Rounded;
   bool checkRaces = true;                       ///< in shared memory; about a third of the run time
+  bool checkGlobalRaces = false;                ///< between blocks in global memory; takes one host thread
   unsigned threads = 1;                         ///< host threads; blocks are distributed over them
   uint64_t maxInstructions = uint64_t(1) << 28; ///< per warp, before FindingKind::InstructionLimit
 };

@@ -10,10 +10,10 @@ AsyncOutcome test::runAsync(const AsyncCase &test) {
                      ".extern .shared .align 1024 .b8 shared_memory[];\n"
                      ".visible .entry k(.param .u64 in, .param .u64 out, .param .align 64 .b8 map[128])\n" +
                      (test.directives.empty() ? ".reqntid " + std::to_string(test.threads) + "\n" : test.directives) +
-                     "{\n.reg .pred %p<4>;\n.reg .b16 %h<2>;\n.reg .b32 %r<10>, %smem, %tid, %lane, %warp;\n"
+                     "{\n.reg .pred %p<4>;\n.reg .b16 %h<2>;\n.reg .b32 %r<10>, %smem, %thread, %lane, %warp;\n"
                      ".reg .b64 %l<10>, %in, %out, %map;\nld.param.u64 %in, [in];\nld.param.u64 %out, [out];\n"
                      "mov.b64 %map, map;\ncvta.param.u64 %map, %map;\nmov.u32 %smem, shared_memory;\n"
-                     "mov.u32 %tid, %tid.x;\nand.b32 %lane, %tid, 31;\nshr.u32 %warp, %tid, 5;\n" +
+                     "mov.u32 %thread, %tid.x;\nand.b32 %lane, %thread, 31;\nshr.u32 %warp, %thread, 5;\n" +
                      test.body + "\nret;\n}\n";
   if (test.forPtxas)
     keepForPtxas(text);
@@ -75,7 +75,7 @@ std::vector<uint8_t> test::asyncOutput(AsyncCase test) {
 }
 
 std::string test::initialised(unsigned count, unsigned offset) {
-  return "setp.eq.u32 %p0, %tid, 0;\n@%p0 mbarrier.init.shared::cta.b64 [%smem+" + std::to_string(offset) + "], " +
+  return "setp.eq.u32 %p0, %thread, 0;\n@%p0 mbarrier.init.shared::cta.b64 [%smem+" + std::to_string(offset) + "], " +
          std::to_string(count) + ";\n@%p0 fence.mbarrier_init.release.cluster;\nbar.sync 0;\n";
 }
 
@@ -87,7 +87,8 @@ std::string test::waited(unsigned parity, unsigned offset) {
 }
 
 std::string test::copiedOut(uint32_t bytes, uint32_t offset, unsigned threads) {
-  return "shl.b32 %r8, %tid, 2;\nout:\nadd.u32 %r9, %smem, %r8;\nld.shared.b32 %r9, [%r9+" + std::to_string(offset) +
+  return "shl.b32 %r8, %thread, 2;\ncopy_out:\nadd.u32 %r9, %smem, %r8;\nld.shared.b32 %r9, [%r9+" +
+         std::to_string(offset) +
          "];\ncvt.u64.u32 %l9, %r8;\nadd.s64 %l9, %l9, %out;\nst.global.b32 [%l9], %r9;\nadd.u32 %r8, %r8, " +
-         std::to_string(4 * threads) + ";\nsetp.lt.u32 %p3, %r8, " + std::to_string(bytes) + ";\n@%p3 bra out;\n";
+         std::to_string(4 * threads) + ";\nsetp.lt.u32 %p3, %r8, " + std::to_string(bytes) + ";\n@%p3 bra copy_out;\n";
 }

@@ -18,7 +18,7 @@ struct AsyncCase {
   bool clearOutput = false;
   std::optional<TiledTensor> tensor; ///< of the map at %map; its address is relative to %in, or to %out if `mapsOutput`
   bool mapsOutput = false;
-  uint32_t sharedBytes = 8192;       ///< at %smem, aligned to 1024
+  uint32_t sharedBytes = 8192; ///< at %smem, aligned to 1024
   std::string directives;
   AsyncMode async = AsyncMode::Early;
   MmaMode mma = MmaMode::Float;
@@ -30,8 +30,8 @@ struct AsyncOutcome {
   std::vector<uint8_t> output;
 };
 
-/// Executes `body`, which may use %in, %out, %map (b64, the last one generic), %smem, %tid, %lane, %warp, %r0 to %r9 (b32),
-/// %l0 to %l9 (b64), %h0 and %h1 (b16) and %p0 to %p3 (predicates).
+/// Executes `body`, which may use %in, %out, %map (b64, the last one generic), %smem, %thread, %lane, %warp, %r0 to %r9
+/// (b32), %l0 to %l9 (b64), %h0 and %h1 (b16) and %p0 to %p3 (predicates).
 AsyncOutcome runAsync(const AsyncCase &test);
 
 /// The finding of a case that must fail, in both modes of copies; its kind must be the same.

@@ -154,11 +154,12 @@ TEST(TensorCopy, StoresBoxesWithinTheTensor) {
     // Word i of the tile is 3 i.
     uint32_t bytes = one.rowBytes() * one.numRows();
     AsyncCase test{
-        "mov.u32 %r0, %tid;\nfill:\nshl.b32 %r1, %r0, 2;\nadd.u32 %r1, %r1, %smem;\nmul.lo.u32 %r2, %r0, 3;\n"
+        "mov.u32 %r0, %thread;\nfill:\nshl.b32 %r1, %r0, 2;\nadd.u32 %r1, %r1, %smem;\nmul.lo.u32 %r2, %r0, 3;\n"
         "st.shared.b32 [%r1+1024], %r2;\nadd.u32 %r0, %r0, 32;\nsetp.lt.u32 %p1, %r0, " +
         std::to_string(bytes / 4) + ";\n@%p1 bra fill;\nfence.proxy.async.shared::cta;\nbar.sync 0;\n" + at1024 +
-        "setp.eq.u32 %p0, %tid, 0;\n@%p0 cp.async.bulk.tensor." + one.rank() + ".global.shared::cta.tile.bulk_group " +
-        one.place() + ", [%r0];\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n"};
+        "setp.eq.u32 %p0, %thread, 0;\n@%p0 cp.async.bulk.tensor." + one.rank() +
+        ".global.shared::cta.tile.bulk_group " + one.place() +
+        ", [%r0];\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n"};
     test.outputBytes = one.bytes();
     test.clearOutput = true;
     test.tensor = one.tensor, test.mapsOutput = true;
@@ -178,8 +179,8 @@ TEST(TensorCopy, StoresBoxesWithinTheTensor) {
 TEST(TensorCopy, ReducesInTheTypeOfTheTensor) {
   Problem one = problem({8, 4}, {8, 4}, {0, 0}, TensorType::F32);
   AsyncCase test{
-      "shl.b32 %r1, %tid, 2;\nadd.u32 %r1, %r1, %smem;\ncvt.rn.f32.u32 %r2, %tid;\nst.shared.b32 [%r1], %r2;\n"
-      "fence.proxy.async;\nbar.sync 0;\nsetp.eq.u32 %p0, %tid, 0;\n@!%p0 bra end;\n"
+      "shl.b32 %r1, %thread, 2;\nadd.u32 %r1, %r1, %smem;\ncvt.rn.f32.u32 %r2, %thread;\nst.shared.b32 [%r1], %r2;\n"
+      "fence.proxy.async;\nbar.sync 0;\nsetp.eq.u32 %p0, %thread, 0;\n@!%p0 bra end;\n"
       "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%map, {0, 1}], [%smem];\n"
       "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%map, {0, 0}], [%smem];\n"
       "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;\nend:\n"};
@@ -225,7 +226,7 @@ TEST(TensorCopy, AddressesAreChecked) {
   // Stores start within the tensor.
   test = loadCase(one);
   test.body =
-      "setp.eq.u32 %p0, %tid, 0;\n@%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map, {-1, 0}], "
+      "setp.eq.u32 %p0, %thread, 0;\n@%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%map, {-1, 0}], "
       "[%smem];\n";
   EXPECT_EQ(asyncFinding(test).kind, FindingKind::BadOperand);
 }
@@ -267,8 +268,9 @@ TEST(TensorMap, ArgumentsAreCheckedAsByTheDriver) {
 namespace {
 
 std::string bulkLoad(unsigned bytes, const std::string &to = "[%smem+1024]", const std::string &from = "[%in]") {
-  return "@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " + to + ", " + from + ", " +
-         std::to_string(bytes) + ", [%smem];\n";
+  return "mov.u32 %r5, " + std::to_string(bytes) +
+         ";\n@%p0 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes " + to + ", " + from +
+         ", %r5, [%smem];\n";
 }
 std::string expected(unsigned bytes) {
   return "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%smem], " + std::to_string(bytes) + ";\n";
@@ -276,8 +278,8 @@ std::string expected(unsigned bytes) {
 const std::string store = "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%out], [%smem+1024], 128;\n",
                   commit = "@%p0 cp.async.bulk.commit_group;\n", waitAll = "@%p0 cp.async.bulk.wait_group 0;\n";
 /// Thread t writes t to word t of %smem + 1024.
-const std::string filled = "setp.eq.u32 %p0, %tid, 0;\nshl.b32 %r1, %tid, 2;\nadd.u32 %r1, %r1, %smem;\n"
-                           "st.shared.b32 [%r1+1024], %tid;\n";
+const std::string filled = "setp.eq.u32 %p0, %thread, 0;\nshl.b32 %r1, %thread, 2;\nadd.u32 %r1, %r1, %smem;\n"
+                           "st.shared.b32 [%r1+1024], %thread;\n";
 const std::string fenced = "fence.proxy.async.shared::cta;\nbar.sync 0;\n";
 
 AsyncCase copyCase(const std::string &body) {
@@ -353,8 +355,8 @@ TEST(BulkCopy, ExpectedBytesMustArrive) {
 }
 
 TEST(BulkCopy, BarriersMustBeInitialised) {
-  EXPECT_EQ(asyncFinding(copyCase("setp.eq.u32 %p0, %tid, 0;\n" + bulkLoad(128))).kind, FindingKind::Uninitialised);
-  EXPECT_EQ(asyncFinding(copyCase("setp.eq.u32 %p0, %tid, 0;\n@%p0 mbarrier.init.shared::cta.b64 [%smem], 1;\n" +
+  EXPECT_EQ(asyncFinding(copyCase("setp.eq.u32 %p0, %thread, 0;\n" + bulkLoad(128))).kind, FindingKind::Uninitialised);
+  EXPECT_EQ(asyncFinding(copyCase("setp.eq.u32 %p0, %thread, 0;\n@%p0 mbarrier.init.shared::cta.b64 [%smem], 1;\n" +
                                   expected(128) + bulkLoad(128)))
                 .kind,
             FindingKind::Race);
@@ -374,7 +376,7 @@ TEST(BulkCopy, StoresReadFencedBytes) {
   // The fence must come after the writes.
   EXPECT_EQ(asyncFinding(copyCase("fence.proxy.async;\n" + filled + "bar.sync 0;\n" + store + commit + waitAll)).kind,
             FindingKind::Race);
-  EXPECT_EQ(asyncFinding(copyCase("setp.eq.u32 %p0, %tid, 0;\n" + store + commit + waitAll)).kind,
+  EXPECT_EQ(asyncFinding(copyCase("setp.eq.u32 %p0, %thread, 0;\n" + store + commit + waitAll)).kind,
             FindingKind::Uninitialised);
 }
 
@@ -387,7 +389,7 @@ TEST(BulkCopy, StoresMustBeWaitedFor) {
   EXPECT_EQ(asyncFinding(copyCase(begin + commit + again + waitAll)).kind, FindingKind::Race);
   EXPECT_TRUE(runAsync(copyCase(begin + commit + "@%p0 cp.async.bulk.wait_group.read 0;\n" + again)).report);
   // The wait of one thread says nothing to another one without a barrier.
-  std::string other = "setp.eq.u32 %p1, %tid, 32;\n@%p1 st.shared.b32 [%smem+1024], 7;\n";
+  std::string other = "setp.eq.u32 %p1, %thread, 32;\n@%p1 st.shared.b32 [%smem+1024], 7;\n";
   AsyncCase test = copyCase(filled + fenced + store + commit + waitAll + other);
   test.threads = 64;
   test.outputBytes = 256;

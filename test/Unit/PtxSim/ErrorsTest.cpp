@@ -62,6 +62,19 @@ TEST(Errors, FindingsAreFormatted) {
   EXPECT_EQ(finding.str(), "line 6: unsupported: the instruction 'frobnicate' is not simulated\n    6 | frobnicate;");
 }
 
+TEST(Errors, ParametersHaveALimit) {
+  auto text = [](const std::string &version, unsigned bytes) {
+    return ".version " + version + "\n.target sm_80\n.address_size 64\n.visible .entry k(.param .align 4 .b8 a[" +
+           std::to_string(bytes) + "])\n{\nret;\n}\n";
+  };
+  for (auto [version, limit] : {std::pair("8.0", 4352u), {"8.1", 32764u}}) {
+    keepForPtxas(text(version, limit));
+    Device device;
+    EXPECT_TRUE(std::holds_alternative<Program>(Program::load(text(version, limit), device)));
+    EXPECT_EQ(loadFinding(text(version, limit + 4)).kind, FindingKind::Unsupported);
+  }
+}
+
 TEST(Errors, LaunchesAreChecked) {
   Device device;
   std::string text = header() + ".visible .entry k(.param .b32 x, .param .b64 y)\n.reqntid 64, 2\n{\nret;\n}\n";

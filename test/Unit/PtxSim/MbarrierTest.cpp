@@ -21,9 +21,9 @@ static Finding findingOfBody(const std::string &body, unsigned threads = 32) {
 }
 
 TEST(Mbarrier, FreshBarrierHasCompletedTheOddPhase) {
-  AsyncCase test{initialised(1) + tested("1", 0) + tested("0", 1) + tested("3", 2)};
-  test.outputBytes = 3;
-  EXPECT_EQ(asyncOutput(test), (std::vector<uint8_t>{1, 0, 1}));
+  AsyncCase test{initialised(1) + tested("1", 0) + tested("0", 1)};
+  test.outputBytes = 2;
+  EXPECT_EQ(asyncOutput(test), (std::vector<uint8_t>{1, 0}));
 }
 
 TEST(Mbarrier, PhasesAlternate) {
@@ -37,8 +37,10 @@ TEST(Mbarrier, PhasesAlternate) {
 }
 
 TEST(Mbarrier, CountsLanesAndOperands) {
-  for (auto [count, arrivals] : {std::pair(32u, arrive), {7u, "@%p0 mbarrier.arrive.shared::cta.b64 _, [%smem], 7;\n"},
-                                 {33u, arrive + one}, {34u, arrive + "@%p0 mbarrier.arrive.shared::cta.b64 _, [%smem], 2;\n"}}) {
+  for (auto [count, arrivals] : {std::pair(32u, arrive),
+                                 {7u, "@%p0 mbarrier.arrive.shared::cta.b64 _, [%smem], 7;\n"},
+                                 {33u, arrive + one},
+                                 {34u, arrive + "@%p0 mbarrier.arrive.shared::cta.b64 _, [%smem], 2;\n"}}) {
     AsyncCase test{initialised(count) + arrivals + waited(0)};
     EXPECT_TRUE(runAsync(test).report) << count;
     test.body = initialised(count + 1) + arrivals + waited(0);
@@ -74,8 +76,8 @@ TEST(Mbarrier, DroppedArrivalsLowerTheNextCount) {
 TEST(Mbarrier, StatesNamePhases) {
   std::string state = "@%p0 mbarrier.arrive.shared::cta.b64 %l0, [%smem];\n",
               test = "@%p0 mbarrier.test_wait.shared::cta.b64 %p1, [%smem], %l0;\n@%p0 ";
-  AsyncCase now{initialised(2) + state + test.substr(0, test.size() - 5) + reported("%p1", 0) + one + "again:\n" + test +
-                "bra check;\nbra done;\ncheck:\n@!%p1 bra again;\ndone:\n"};
+  AsyncCase now{initialised(2) + state + test.substr(0, test.size() - 5) + reported("%p1", 0) + one + "again:\n" +
+                test + "bra check;\nbra done;\ncheck:\n@!%p1 bra again;\ndone:\n"};
   now.outputBytes = 1;
   EXPECT_EQ(asyncOutput(now), std::vector<uint8_t>{0});
   EXPECT_EQ(findingOfBody(initialised(1) + state + waited(0) + one + waited(1) + one + waited(0) +
@@ -88,7 +90,8 @@ TEST(Mbarrier, OrdersMemory) {
   // Warp 0 writes, arrives, and warp 1 waits and reads.
   std::string roles = initialised(32) + "setp.eq.u32 %p1, %warp, 0;\n@!%p1 bra reader;\n",
               write = "shl.b32 %r0, %lane, 2;\nadd.u32 %r0, %r0, %smem;\nst.shared.b32 [%r0+64], %lane;\n",
-              read = "bra end;\nreader:\n" + waited(0) + "ld.shared.b32 %r1, [%smem+68];\nst.global.b32 [%out], %r1;\nend:\n";
+              read = "bra end;\nreader:\n" + waited(0) +
+                     "ld.shared.b32 %r1, [%smem+68];\nst.global.b32 [%out], %r1;\nend:\n";
   AsyncCase test{roles + write + arrive + read, 64};
   test.outputBytes = 4;
   EXPECT_EQ(asyncOutput(test), (std::vector<uint8_t>{1, 0, 0, 0}));
@@ -102,8 +105,10 @@ TEST(Mbarrier, OrdersMemory) {
 TEST(Mbarrier, OneLaneReleasesItsOwnAccessesOnly) {
   // Lane 3 arrives alone; another lane's write is published only after bar.warp.sync.
   auto body = [&](const std::string &writer, const std::string &between) {
-    return initialised(1) + "setp.eq.u32 %p1, %warp, 0;\n@!%p1 bra reader;\nsetp.eq.u32 %p2, %lane, 3;\nsetp.eq.u32 %p1, "
-           "%lane, " + writer + ";\n@%p1 st.shared.b32 [%smem+64], 5;\n" + between +
+    return initialised(1) +
+           "setp.eq.u32 %p1, %warp, 0;\n@!%p1 bra reader;\nsetp.eq.u32 %p2, %lane, 3;\nsetp.eq.u32 %p1, "
+           "%lane, " +
+           writer + ";\n@%p1 st.shared.b32 [%smem+64], 5;\n" + between +
            "@%p2 mbarrier.arrive.shared::cta.b64 _, [%smem];\nbra end;\nreader:\n" + waited(0) +
            "ld.shared.b32 %r1, [%smem+64];\nst.global.b32 [%out], %r1;\nend:\n";
   };
@@ -117,14 +122,15 @@ TEST(Mbarrier, OneLaneReleasesItsOwnAccessesOnly) {
 
 TEST(Mbarrier, MustBeInitialisedVisibly) {
   EXPECT_EQ(findingOfBody(arrive).kind, FindingKind::Uninitialised);
-  EXPECT_EQ(findingOfBody(initialised(32) + "@%p0 mbarrier.inval.shared::cta.b64 [%smem];\nbar.sync 0;\n" + arrive).kind,
-            FindingKind::Uninitialised);
-  std::string init = "setp.eq.u32 %p0, %tid, 0;\n@%p0 mbarrier.init.shared::cta.b64 [%smem], 32;\n",
+  EXPECT_EQ(
+      findingOfBody(initialised(32) + "@%p0 mbarrier.inval.shared::cta.b64 [%smem];\nbar.sync 0;\n" + arrive).kind,
+      FindingKind::Uninitialised);
+  std::string init = "setp.eq.u32 %p0, %thread, 0;\n@%p0 mbarrier.init.shared::cta.b64 [%smem], 32;\n",
               fence = "@%p0 fence.mbarrier_init.release.cluster;\n", proxy = "@%p0 fence.proxy.async;\n",
               last = "bar.sync 0;\n" + arrive + waited(0);
   EXPECT_EQ(findingOfBody(init + last).kind, FindingKind::Race);
   EXPECT_EQ(findingOfBody(init + fence + arrive).kind, FindingKind::Race);
-  EXPECT_EQ(findingOfBody(fence.insert(0, "setp.eq.u32 %p0, %tid, 0;\n") + init + last).kind, FindingKind::Race);
+  EXPECT_EQ(findingOfBody(fence.insert(0, "setp.eq.u32 %p0, %thread, 0;\n") + init + last).kind, FindingKind::Race);
   EXPECT_TRUE(runAsync({init + proxy + last}).report);
   EXPECT_EQ(findingOfBody(initialised(1) + "@%p0 mbarrier.init.shared::cta.b64 [%smem], 1;\n").kind,
             FindingKind::BadOperand);
@@ -132,19 +138,28 @@ TEST(Mbarrier, MustBeInitialisedVisibly) {
 }
 
 TEST(Mbarrier, OtherAccessesOfALiveBarrierAreRaces) {
-  for (std::string access : {"ld.shared.b32 %r0, [%smem+4];", "st.shared.b32 [%smem], 1;", "ld.shared.v4.b32 {%r0, %r1, %r2, "
+  for (std::string access : {"ld.shared.b32 %r0, [%smem+4];", "st.shared.b32 [%smem], 1;",
+                             "ld.shared.v4.b32 {%r0, %r1, %r2, "
                              "%r3}, [%smem];"})
     EXPECT_EQ(findingOfBody(initialised(1) + access).kind, FindingKind::Race) << access;
   EXPECT_TRUE(runAsync({initialised(1) + "@%p0 st.shared.b32 [%smem+8], 1;"}).report);
 }
 
 TEST(Mbarrier, OperandsAreChecked) {
-  std::string first = "setp.eq.u32 %p0, %tid, 0;\n";
+  std::string first = "setp.eq.u32 %p0, %thread, 0;\n";
   EXPECT_EQ(findingOfBody("mbarrier.init.shared::cta.b64 [%smem+4], 1;").kind, FindingKind::Misaligned);
   EXPECT_EQ(findingOfBody("mbarrier.init.shared::cta.b64 [%smem+8192], 1;").kind, FindingKind::OutOfBounds);
-  EXPECT_EQ(findingOfBody(first + "mov.u32 %r0, 0;\n@%p0 mbarrier.init.shared::cta.b64 [%smem], %r0;").kind, FindingKind::BadOperand);
+  EXPECT_EQ(findingOfBody(first + "mov.u32 %r0, 0;\n@%p0 mbarrier.init.shared::cta.b64 [%smem], %r0;").kind,
+            FindingKind::BadOperand);
   EXPECT_EQ(findingOfBody(first + "mov.u32 %r0, 1048576;\n@%p0 mbarrier.init.shared::cta.b64 [%smem], %r0;").kind,
             FindingKind::BadOperand);
+}
+
+TEST(Mbarrier, ParitiesAreZeroOrOne) {
+  EXPECT_EQ(
+      findingOfBody(initialised(1) + "mov.u32 %r0, 3;\nmbarrier.test_wait.parity.shared::cta.b64 %p1, [%smem], %r0;\n")
+          .kind,
+      FindingKind::BadOperand);
 }
 
 TEST(Mbarrier, PhasesMustBeObserved) {
@@ -154,7 +169,8 @@ TEST(Mbarrier, PhasesMustBeObserved) {
 
 TEST(Mbarrier, WaitingForAPhaseTwoBackIsReported) {
   // Warp 1 polls phase 0 once, and again after warp 0 has completed phases 0 and 1.
-  std::string body = initialised(1) + "setp.eq.u32 %p1, %warp, 0;\n@%p1 bra first;\n"
+  std::string body = initialised(1) +
+                     "setp.eq.u32 %p1, %warp, 0;\n@%p1 bra first;\n"
                      "mbarrier.test_wait.parity.shared::cta.b64 %p2, [%smem], 0;\nbar.sync 1, 64;\nbar.sync 2, 64;\n"
                      "mbarrier.test_wait.parity.shared::cta.b64 %p2, [%smem], 0;\nbra end;\nfirst:\nbar.sync 1, 64;\n" +
                      one + waited(0) + one + waited(1) + "bar.sync 2, 64;\nend:\n";
@@ -163,21 +179,24 @@ TEST(Mbarrier, WaitingForAPhaseTwoBackIsReported) {
 
 TEST(Mbarrier, WaitsMayFailOnce) {
   // Without a loop, the wait orders nothing.
-  std::string body = initialised(1) + "setp.eq.u32 %p1, %warp, 0;\n@!%p1 bra reader;\n@%p0 st.shared.b32 [%smem+64], 1;\n" + one +
-         "bra end;\nreader:\nmbarrier.try_wait.parity.shared::cta.b64 %p3, [%smem], 0;\nld.shared.b32 %r0, [%smem+64];\nend:\n";
+  std::string body = initialised(1) +
+                     "setp.eq.u32 %p1, %warp, 0;\n@!%p1 bra reader;\n@%p0 st.shared.b32 [%smem+64], 1;\n" + one +
+                     "bra end;\nreader:\nmbarrier.try_wait.parity.shared::cta.b64 %p3, [%smem], 0;\nld.shared.b32 %r0, "
+                     "[%smem+64];\nend:\n";
   EXPECT_EQ(findingOfBody(body, 64).kind, FindingKind::Race);
 }
 
 TEST(NamedBarrier, GenerationsMustNotMix) {
   // Warps 0 and 1, then warps 2 and 3 use the same barrier: nothing keeps warp 2 from taking the place of warp 1.
   EXPECT_EQ(findingOfBody("bar.sync 1, 64;\n", 128).kind, FindingKind::Race);
-  EXPECT_TRUE(runAsync({"shr.u32 %r0, %warp, 1;\nadd.u32 %r0, %r0, 1;\nbar.sync %r0, 64;\nbar.sync %r0, 64;\n", 128}).report);
+  EXPECT_TRUE(
+      runAsync({"shr.u32 %r0, %warp, 1;\nadd.u32 %r0, %r0, 1;\nbar.sync %r0, 64;\nbar.sync %r0, 64;\n", 128}).report);
 }
 
 TEST(NamedBarrier, TwoWarpsAlternate) {
   // Warp w waits at barrier 1 + w, adds 1 to a number, and lets the other warp go on.
   std::string loop = "mov.u32 %r0, 0;\nadd.u32 %r1, %warp, 1;\nsub.u32 %r2, 2, %warp;\nsetp.eq.u32 %p0, %lane, 0;\n"
-                     "setp.eq.u32 %p1, %tid, 32;\n@%p1 st.shared.b32 [%smem], 0;\nsetp.eq.u32 %p2, %warp, 1;\n"
+                     "setp.eq.u32 %p1, %thread, 32;\n@%p1 st.shared.b32 [%smem], 0;\nsetp.eq.u32 %p2, %warp, 1;\n"
                      "@%p2 bar.arrive 1, 64;\nloop:\nbar.sync %r1, 64;\n@%p0 ld.shared.b32 %r3, [%smem];\n"
                      "@%p0 add.u32 %r3, %r3, 1;\n@%p0 st.shared.b32 [%smem], %r3;\n",
               next = "bar.arrive %r2, 64;\nadd.u32 %r0, %r0, 1;\nsetp.lt.u32 %p1, %r0, 4;\n@%p1 bra loop;\n"

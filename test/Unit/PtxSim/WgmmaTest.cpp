@@ -86,7 +86,7 @@ std::string registerList(const std::string &prefix, unsigned count) {
 
 /// Copies %in, of `bytes`, to shared memory.
 std::string copiedIn(uint32_t bytes) {
-  return "shl.b32 %r0, %tid, 2;\ncopy:\ncvt.u64.u32 %l0, %r0;\nadd.s64 %l0, %l0, %in;\nld.global.b32 %r1, [%l0];\n"
+  return "shl.b32 %r0, %thread, 2;\ncopy:\ncvt.u64.u32 %l0, %r0;\nadd.s64 %l0, %l0, %in;\nld.global.b32 %r1, [%l0];\n"
          "add.u32 %r2, %smem, %r0;\nst.shared.b32 [%r2], %r1;\nadd.u32 %r0, %r0, 512;\nsetp.lt.u32 %p0, %r0, " +
          std::to_string(bytes) + ";\n@%p0 bra copy;\n";
 }
@@ -154,7 +154,7 @@ Parts partsOf(const Product &product) {
                                              : ", 0") +
                       std::string(product.transposeB ? ", 1" : ", 0");
   parts.multiply += ";\n";
-  parts.store = "mul.wide.u32 %l0, %tid, " + std::to_string(4 * results) + ";\nadd.s64 %l0, %l0, %out;\n";
+  parts.store = "mul.wide.u32 %l0, %thread, " + std::to_string(4 * results) + ";\nadd.s64 %l0, %l0, %out;\n";
   for (unsigned index = 0; index < results; ++index)
     parts.store += "st.global.f32 [%l0+" + std::to_string(4 * index) + "], %d" + std::to_string(index) + ";\n";
   parts.test.threads = 128;
@@ -283,17 +283,17 @@ TEST(Wgmma, SharedOperandsMustBeFencedAndOrdered) {
 TEST(Wgmma, SharedOperandsMustNotChangeBeforeTheWait) {
   Parts parts = partsOf(product(16));
   std::string begin = parts.load + fences + parts.descriptors + parts.zero + fence + parts.multiply + commit,
-              write = "setp.eq.u32 %p0, %tid, 0;\n@%p0 st.shared.b32 [%smem+4], 0;\n";
+              write = "setp.eq.u32 %p0, %thread, 0;\n@%p0 st.shared.b32 [%smem+4], 0;\n";
   Finding finding = findingIn(parts, begin + write + waitAll + parts.store);
   EXPECT_EQ(finding.kind, FindingKind::Race);
   EXPECT_NE(finding.message.find("wgmma"), std::string::npos) << finding.message;
   EXPECT_TRUE(runAsync(parts.made(begin + waitAll + write + parts.store)).report);
   // Another warp needs a barrier after the wait.
-  std::string other = "setp.eq.u32 %p0, %tid, 128;\n@%p0 st.shared.b32 [%smem+4], 0;\n";
+  std::string other = "setp.eq.u32 %p0, %thread, 128;\n@%p0 st.shared.b32 [%smem+4], 0;\n";
   auto inTwoGroups = [&](const std::string &between) {
-    AsyncCase test = parts.made("setp.ge.u32 %p1, %tid, 128;\n@%p1 bra loaded;\n" + parts.load + "loaded:\n" + fences +
-                                "@%p1 bra second;\n" + parts.descriptors + parts.zero + fence + parts.multiply +
-                                commit + waitAll + parts.store + "second:\n" + between + other);
+    AsyncCase test = parts.made("setp.ge.u32 %p1, %thread, 128;\n@%p1 bra loaded;\n" + parts.load + "loaded:\n" +
+                                fences + "@%p1 bra second;\n" + parts.descriptors + parts.zero + fence +
+                                parts.multiply + commit + waitAll + parts.store + "second:\n" + between + other);
     test.threads = 256;
     return test;
   };
@@ -411,7 +411,7 @@ TEST(Wgmma, OperandsAreCheckedAtLoading) {
 
 TEST(MaxRegisters, MoveBetweenWarpgroups) {
   auto body = [](const std::string &dec, const std::string &inc) {
-    AsyncCase test{"setp.lt.u32 %p0, %tid, 128;\n@%p0 bra first;\nsetmaxnreg.inc.sync.aligned.u32 " + inc +
+    AsyncCase test{"setp.lt.u32 %p0, %thread, 128;\n@%p0 bra first;\nsetmaxnreg.inc.sync.aligned.u32 " + inc +
                        ";\nbra end;\nfirst:\nsetmaxnreg.dec.sync.aligned.u32 " + dec + ";\nend:\n",
                    384};
     return test;
