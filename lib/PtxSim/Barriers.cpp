@@ -74,7 +74,50 @@ void synchroniseWarp(Warp &warp, const Op &op, uint32_t mask) {
   }
 }
 
+/// numbers[0]: the arrival releases.
+void arriveAtCluster(Warp &warp, const Op &op, uint32_t mask) {
+  if (!wholeWarp(warp, mask))
+    return;
+  if (warp.clusterState != Warp::ClusterState::None)
+    return warp.fail(FindingKind::Deadlock, "the warp arrives at the barrier of the cluster again before it waits");
+  ClusterBarrier &barrier = warp.block.clusterBarrier;
+  if (op.numbers[0])
+    warp.release(barrier.known, mask);
+  barrier.arrived |= uint32_t(1) << warp.id;
+  warp.clusterState = Warp::ClusterState::Arrived;
+  warp.block.completeClusterBarrier();
+}
+
+void waitForCluster(Warp &warp, const Op &, uint32_t mask) {
+  if (!wholeWarp(warp, mask))
+    return;
+  ClusterBarrier &barrier = warp.block.clusterBarrier;
+  switch (warp.clusterState) {
+  case Warp::ClusterState::None:
+    return warp.fail(FindingKind::BadOperand, "the warp has not arrived at the barrier of the cluster");
+  case Warp::ClusterState::Arrived:
+    barrier.waiting |= uint32_t(1) << warp.id;
+    warp.state = Warp::State::Waiting;
+    return;
+  case Warp::ClusterState::Completed:
+    warp.known.join(barrier.completed);
+    warp.clusterState = Warp::ClusterState::None;
+  }
+}
+
+bool decodeClusterBarrier(Decoder &d) {
+  int kind = d.takeOneOf({"arrive", "wait"});
+  if (kind < 0)
+    return d.fail("expected .arrive or .wait");
+  d.op.numbers[0] = kind == 1 || !d.take("relaxed");
+  d.take(kind == 0 ? "release" : "acquire");
+  d.take("aligned");
+  return d.expectOperands(0) && d.emit(kind == 0 ? arriveAtCluster : waitForCluster);
+}
+
 bool decodeBarrier(Decoder &d) {
+  if (d.take("cluster"))
+    return decodeClusterBarrier(d);
   if (d.take("warp")) {
     if (!d.take("sync") || !d.expectOperands(1))
       return d.fail("expected .sync");

@@ -35,6 +35,7 @@ void Block::run(const std::array<uint32_t, 3> &where) {
     freeRegisters = 0;
   }
   barriers.fill(Barrier());
+  clusterBarrier = {};
   for (auto &warp : warps) {
     uint32_t lanes = std::min<uint32_t>(32, threads - warp->id * 32);
     warp->start(lanes == 32 ? ~uint32_t(0) : (uint32_t(1) << lanes) - 1);
@@ -112,6 +113,11 @@ void Block::reportDeadlock() {
     text += " waiting, " + std::to_string(__builtin_popcount(barrier.arrived) * 32) + " of " +
             (barrier.expected ? std::to_string(barrier.expected) : std::string("all")) + " threads arrived;";
   }
+  forLanes(clusterBarrier.waiting, [&](unsigned warp) {
+    text += " warp " + std::to_string(warp) + " (line " + std::to_string(warps[warp]->current->line) +
+            ") waits for the cluster;";
+    first = first ? first : warps[warp].get();
+  });
   for (auto &warp : warps)
     if (warp->state == Warp::State::Polling) {
       text += " warp " + std::to_string(warp->id) + " (line " + std::to_string(warp->current->line) +
@@ -130,11 +136,30 @@ void Block::reportDeadlock() {
   first->fail(FindingKind::Deadlock, text);
 }
 
-bool Block::complete(Barrier &barrier) {
+uint32_t Block::liveWarps() const {
   uint32_t live = 0;
   for (auto &warp : warps)
     if (warp->state != Warp::State::Done)
       live |= uint32_t(1) << warp->id;
+  return live;
+}
+
+void Block::completeClusterBarrier() {
+  ClusterBarrier &barrier = clusterBarrier;
+  if (!barrier.arrived || (liveWarps() & ~barrier.arrived))
+    return;
+  forLanes(barrier.arrived, [&](unsigned warp) { warps[warp]->clusterState = Warp::ClusterState::Completed; });
+  forLanes(barrier.waiting, [&](unsigned warp) {
+    warps[warp]->known.join(barrier.known);
+    warps[warp]->clusterState = Warp::ClusterState::None;
+    warps[warp]->state = Warp::State::Ready;
+  });
+  barrier = {0, 0, {}, std::move(barrier.known)};
+  ++events;
+}
+
+bool Block::complete(Barrier &barrier) {
+  uint32_t live = liveWarps();
   bool all = barrier.expected ? __builtin_popcount(barrier.arrived) * 32u >= barrier.expected
                               : barrier.arrived && (live & ~barrier.arrived) == 0;
   if (!all)
@@ -201,4 +226,5 @@ void Block::warpEnded() {
   for (Barrier &barrier : barriers)
     if (barrier.arrived && !barrier.expected)
       complete(barrier);
+  completeClusterBarrier();
 }

@@ -23,6 +23,12 @@ struct Barrier {
   uint32_t lanes = 0;                ///< lanes in the reduction
 };
 
+/// `barrier.cluster`, among the warps of one block.
+struct ClusterBarrier {
+  uint32_t arrived = 0, waiting = 0; ///< masks of warps
+  Knowledge known, completed;        ///< of the arrivals of this generation, and of the last one
+};
+
 /// Executes blocks one after another, reusing their storage.
 class Block {
 public:
@@ -36,6 +42,8 @@ public:
   void arrive(Warp &warp, uint32_t number, uint32_t expected, bool waits);
   /// Registers of a thread at the launch: what ptxas may use if it must fit the directives of the entry.
   uint32_t launchRegisters() const;
+  /// Completes `barrier.cluster` if all warps have arrived that have not exited.
+  void completeClusterBarrier();
   /// Called when a warp has exited: barriers that wait for all threads may be complete.
   void warpEnded();
 
@@ -57,12 +65,14 @@ public:
   /// Counts what may let a warp that polls an mbarrier go on.
   uint64_t events = 0;
   std::array<Barrier, 16> barriers;
+  ClusterBarrier clusterBarrier;
   std::vector<std::unique_ptr<Warp>> warps;
   std::optional<Finding> finding;
   std::vector<uint64_t> counts; ///< executions of each op
 
 private:
   bool complete(Barrier &barrier);
+  uint32_t liveWarps() const;
   void runWarps();
   void reportDeadlock();
   void checkEnd();

@@ -43,17 +43,6 @@ struct BulkCopies {
   bool completeOne();
 };
 
-/// One row of a box along dimension 0: `first` to `last` are its elements within the tensor, the first one at
-/// `address`.
-struct BoxRow {
-  uint32_t offset; ///< of element 0 in the unswizzled box, in bytes
-  uint32_t first, last;
-  uint64_t address;
-};
-
-/// The rows of the box at `coordinates`.
-std::vector<BoxRow> boxRows(const TiledTensor &tensor, const std::array<int32_t, 5> &coordinates);
-
 } // namespace saccade::ptxsim
 
 #endif // SACCADE_LIB_PTXSIM_BULKCOPY_H

@@ -61,6 +61,8 @@ enum class SpecialRegister : uint8_t {
   NctaidX,
   NctaidY,
   NctaidZ,
+  ClusterRank,
+  ClusterSize,
   LaneId,
   WarpId,
   NumWarps,

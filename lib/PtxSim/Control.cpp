@@ -148,6 +148,13 @@ bool decodeSleep(Decoder &d) {
   return d.emit(nothing);
 }
 
+/// Launches are executed one after another.
+bool decodeDependentGrids(Decoder &d) {
+  if (d.takeOneOf({"wait", "launch_dependents"}) < 0)
+    return d.fail("expected .wait or .launch_dependents");
+  return d.expectOperands(0) && d.emit(nothing);
+}
+
 } // namespace
 
 void saccade::ptxsim::addControlInstructions(InstructionTable &table) {
@@ -157,5 +164,6 @@ void saccade::ptxsim::addControlInstructions(InstructionTable &table) {
   table.add("ret", TypeClass::Any, decodeLeave);
   table.add("exit", TypeClass::Any, decodeEnd);
   table.add("trap", TypeClass::Any, decodeTrap);
+  table.add("griddepcontrol", TypeClass::Any, decodeDependentGrids);
   table.add("nanosleep", TypeClass::Any, decodeSleep);
 }

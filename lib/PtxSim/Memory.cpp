@@ -19,9 +19,10 @@ void saccade::ptxsim::laneAddresses(Warp &warp, const Op &op, Slot slot, uint32_
 }
 
 std::optional<Space> saccade::ptxsim::takeSpace(Decoder &d) {
-  constexpr Space spaces[] = {Space::Global, Space::Shared, Space::Shared, Space::Local,
-                              Space::Param,  Space::Param,  Space::Const};
-  int found = d.takeOneOf({"global", "shared", "shared::cta", "local", "param", "param::entry", "const"});
+  constexpr Space spaces[] = {Space::Global, Space::Shared, Space::Shared, Space::Shared,
+                              Space::Local,  Space::Param,  Space::Param,  Space::Const};
+  int found =
+      d.takeOneOf({"global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "const"});
   if (found < 0)
     return std::nullopt;
   return spaces[found];

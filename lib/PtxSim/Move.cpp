@@ -120,14 +120,39 @@ void convertAddress(Warp &warp, const Op &op, uint32_t mask) {
 /// cvta.shared.u64 and cvta.to.shared.u64.
 bool decodeConvertAddress(Decoder &d) {
   d.op.numbers[1] = d.take("to");
-  int space = d.takeOneOf({"global", "shared", "local", "param", "const", "shared::cta"});
+  int space = d.takeOneOf({"global", "shared", "local", "param", "const", "shared::cta", "shared::cluster"});
   if (space < 0)
     return d.fail("this state space is not simulated");
-  d.op.numbers[0] = space == 5 ? 1 : space;
+  d.op.numbers[0] = space >= 5 ? 1 : space;
   Type type = d.type();
   if (type != Type::U64)
     return d.fail("expected .u64");
   return emitSame(d, type, 1, convertAddress);
+}
+
+/// mapa: the address in the block of that rank in the cluster, which has one block.
+template <typename T> void mapAddress(Warp &warp, const Op &op, uint32_t mask) {
+  const T *a = warp.row<T>(op.input(0));
+  const uint32_t *ranks = warp.row<uint32_t>(op.input(1));
+  T *result = warp.row<T>(op.result(0));
+  forLanes(mask, [&](unsigned lane) {
+    if (ranks[lane] != 0)
+      return warp.fail(FindingKind::BadOperand, "found rank " + llvm::Twine(ranks[lane]) + " in a cluster of one block",
+                       lane);
+    result[lane] = a[lane];
+  });
+}
+
+bool decodeMapAddress(Decoder &d) {
+  d.take("shared::cluster");
+  Type type = d.type();
+  if ((type != Type::U32 && type != Type::U64) || !d.expectOperands(3))
+    return d.fail("expected .u32 or .u64");
+  d.result(d.at(0), type);
+  d.input(d.at(1), type);
+  d.input(d.at(2), Type::U32);
+  d.op.needsDefined = true;
+  return d.emit(type == Type::U32 ? mapAddress<uint32_t> : mapAddress<uint64_t>);
 }
 
 void isInSpace(Warp &warp, const Op &op, uint32_t mask) {
@@ -137,10 +162,10 @@ void isInSpace(Warp &warp, const Op &op, uint32_t mask) {
 }
 
 bool decodeIsSpace(Decoder &d) {
-  int space = d.takeOneOf({"global", "shared", "local", "param", "shared::cta"});
+  int space = d.takeOneOf({"global", "shared", "local", "param", "shared::cta", "shared::cluster"});
   if (space < 0 || !d.expectOperands(2))
     return d.fail("this state space is not simulated");
-  d.op.numbers[0] = space == 4 ? 1 : space;
+  d.op.numbers[0] = space >= 4 ? 1 : space;
   d.result(d.at(0), Type::Pred);
   d.input(d.at(1), Type::U64);
   return d.emit(isInSpace);
@@ -151,5 +176,6 @@ bool decodeIsSpace(Decoder &d) {
 void saccade::ptxsim::addMoveInstructions(InstructionTable &table) {
   table.add("mov", TypeClass::Any, decodeMove);
   table.add("cvta", TypeClass::Any, decodeConvertAddress);
+  table.add("mapa", TypeClass::Any, decodeMapAddress);
   table.add("isspacep", TypeClass::Any, decodeIsSpace);
 }

@@ -280,11 +280,16 @@ bool Parser::functionDirectives(Function &function) {
         function.minBlocks = std::max(1u, numbers[0]);
       if (word == ".maxnreg")
         function.maxRegisters = numbers[0];
+    } else if (word == ".reqnctapercluster") {
+      if (!threeNumbers(numbers))
+        return false;
+      if (numbers != std::array<uint32_t, 3>{1, 1, 1})
+        return fail("clusters of several blocks are not supported");
     } else if (word == ".pragma") {
       next();
       if (!expect(";"))
         return false;
-    } else if (word != ".noreturn") {
+    } else if (word != ".noreturn" && word != ".explicitcluster") {
       return fail("the directive '" + word + "' of a function is not supported");
     }
   }

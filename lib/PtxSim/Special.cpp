@@ -21,6 +21,15 @@ std::optional<SpecialRegister> saccade::ptxsim::parseSpecial(llvm::StringRef nam
       .Case("%nctaid.x", S::NctaidX)
       .Case("%nctaid.y", S::NctaidY)
       .Case("%nctaid.z", S::NctaidZ)
+      // A cluster is one block.
+      .Case("%clusterid.x", S::CtaidX)
+      .Case("%clusterid.y", S::CtaidY)
+      .Case("%clusterid.z", S::CtaidZ)
+      .Case("%nclusterid.x", S::NctaidX)
+      .Case("%nclusterid.y", S::NctaidY)
+      .Case("%nclusterid.z", S::NctaidZ)
+      .Cases({"%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z", "%cluster_ctarank"}, S::ClusterRank)
+      .Cases({"%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z", "%cluster_nctarank"}, S::ClusterSize)
       .Case("%laneid", S::LaneId)
       .Case("%warpid", S::WarpId)
       .Case("%nwarpid", S::NumWarps)
@@ -60,6 +69,10 @@ uint32_t saccade::ptxsim::specialValue(SpecialRegister special, const Warp &warp
   case S::NctaidY:
   case S::NctaidZ:
     return grid[unsigned(special) - unsigned(S::NctaidX)];
+  case S::ClusterRank:
+    return 0;
+  case S::ClusterSize:
+    return 1;
   case S::LaneId:
     return lane;
   case S::WarpId:

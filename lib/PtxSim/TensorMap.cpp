@@ -3,6 +3,7 @@
 #include "saccade/PtxSim/TensorMap.h"
 #include "TensorBox.h"
 #include "llvm/Support/xxhash.h"
+#include <algorithm>
 #include <cstring>
 
 using namespace saccade::ptxsim;
@@ -90,4 +91,28 @@ std::optional<TiledTensor> saccade::ptxsim::decodeTiled(const uint8_t *bytes) {
       tensor.strides[index] = packed.strides[index];
   }
   return tensor;
+}
+
+std::vector<BoxRow> saccade::ptxsim::boxRows(const TiledTensor &tensor, const std::array<int32_t, 5> &coordinates) {
+  uint32_t element = elementBytes(tensor.type), counts[5] = {1, 1, 1, 1, 1};
+  for (unsigned index = 1; index < tensor.rank; ++index)
+    counts[index] = (tensor.box[index] + tensor.elementStrides[index] - 1) / tensor.elementStrides[index];
+  std::vector<BoxRow> rows;
+  uint32_t number = counts[1] * counts[2] * counts[3] * counts[4], offset = 0;
+  for (uint32_t row = 0; row < number; ++row, offset += tensor.box[0] * element) {
+    uint64_t address = tensor.address;
+    bool isInside = true;
+    for (uint32_t index = 1, rest = row; index < tensor.rank; rest /= counts[index++]) {
+      int64_t position = coordinates[index] + int64_t(rest % counts[index]) * tensor.elementStrides[index];
+      isInside &= position >= 0 && uint64_t(position) < tensor.extents[index];
+      address += uint64_t(position) * tensor.strides[index - 1];
+    }
+    int64_t start = coordinates[0], extent = int64_t(tensor.extents[0]);
+    int64_t first = std::clamp<int64_t>(-start, 0, tensor.box[0]),
+            last = std::clamp<int64_t>(extent - start, first, tensor.box[0]);
+    if (!isInside)
+      last = first;
+    rows.push_back({offset, uint32_t(first), uint32_t(last), address + uint64_t(start + first) * element});
+  }
+  return rows;
 }

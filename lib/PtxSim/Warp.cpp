@@ -32,6 +32,7 @@ void Warp::start(uint32_t lanes) {
   partners = {}, partnersClock = {};
   copies.clear();
   committedGroups = {};
+  clusterState = ClusterState::None;
   matrices = {};
   if (kernel.hasMatrices)
     matrices.registers.resize(kernel.numSlots);
@@ -270,5 +271,12 @@ bool Warp::checkAsync(uint32_t offset, unsigned lane, bool isWrite) {
 }
 
 ClockView Warp::clockView() const {
-  return {id, now, current->line, known.clocks.data(), &known, known.lanes.empty() ? nullptr : &known, partners.data(), partnersClock.data()};
+  return {id,
+          now,
+          current->line,
+          known.clocks.data(),
+          &known,
+          known.lanes.empty() ? nullptr : &known,
+          partners.data(),
+          partnersClock.data()};
 }

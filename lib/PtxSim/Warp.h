@@ -108,6 +108,8 @@ public:
   const unsigned id;
   /// Polling: ready, but a wait for an mbarrier was not successful.
   enum class State : uint8_t { Ready, Polling, Waiting, Done } state = State::Ready;
+  /// Whether the warp has arrived at `barrier.cluster`, and all others too, and has not waited yet.
+  enum class ClusterState : uint8_t { None, Arrived, Completed } clusterState = ClusterState::None;
   uint32_t polled = 0; ///< offset of the mbarrier that a polling warp waits for
   Knowledge known;     ///< of the accesses of all agents
   uint32_t now = 0;    ///< counts this warp's synchronisations
