@@ -69,7 +69,8 @@ private:
   };
 
   template <typename F> bool forEach(uint32_t offset, uint32_t size, F visit);
-  [[gnu::always_inline]] bool ordered(const ClockView &clockView, uint32_t self, uint32_t warp, uint32_t lane, uint32_t clock) const;
+  [[gnu::always_inline]] bool ordered(const ClockView &clockView, uint32_t self, uint32_t warp, uint32_t lane,
+                                      uint32_t clock) const;
   [[gnu::always_inline]] bool readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const;
   bool checkAccess(Cell &cell, const ClockView &clockView, uint32_t self, Access access);
   void recordRead(Cell &cell, const ClockView &clockView, uint32_t self);

@@ -111,23 +111,23 @@ void giveRegisters(Block &block) {
     Warpgroup &group = block.warpgroups[number];
     if (unsigned(__builtin_popcount(group.arrived)) != Warpgroup::size || !group.op->numbers[1])
       continue;
-    uint32_t &registers = block.warps[number * Warpgroup::size]->registers, wanted = group.op->numbers[0];
-    uint32_t missing = (wanted - registers) * 32 * Warpgroup::size;
+    uint32_t &registers = block.warps[number * Warpgroup::size]->registers, requested = group.op->numbers[0];
+    uint32_t missing = (requested - registers) * 32 * Warpgroup::size;
     if (missing > block.freeRegisters)
       continue;
     block.freeRegisters -= missing;
     for (unsigned warp = 0; warp < Warpgroup::size; ++warp)
-      block.warps[number * Warpgroup::size + warp]->registers = wanted;
+      block.warps[number * Warpgroup::size + warp]->registers = requested;
     proceed(block, group);
   }
 }
 
 /// Numbers: registers of a thread, increases.
 void setMaxRegisters(Warp &warp, const Op &op, uint32_t mask) {
-  uint32_t wanted = op.numbers[0], has = warp.registers;
+  uint32_t requested = op.numbers[0], has = warp.registers;
   bool increases = op.numbers[1];
-  if (increases ? wanted < has : wanted > has)
-    return warp.fail(FindingKind::BadOperand, "found " + llvm::Twine(wanted) + " registers, expected at " +
+  if (increases ? requested < has : requested > has)
+    return warp.fail(FindingKind::BadOperand, "found " + llvm::Twine(requested) + " registers, expected at " +
                                                   (increases ? "least" : "most") + " the " + llvm::Twine(has) +
                                                   " that the thread has");
   if (!meet(warp, op, mask))
@@ -135,8 +135,8 @@ void setMaxRegisters(Warp &warp, const Op &op, uint32_t mask) {
   Block &block = warp.block;
   Warpgroup &group = block.warpgroups[warp.id / Warpgroup::size];
   if (!increases) {
-    block.freeRegisters += (has - wanted) * 32 * Warpgroup::size;
-    forLanes(group.arrived, [&](unsigned other) { block.warps[other]->registers = wanted; });
+    block.freeRegisters += (has - requested) * 32 * Warpgroup::size;
+    forLanes(group.arrived, [&](unsigned other) { block.warps[other]->registers = requested; });
     proceed(block, group);
   }
   giveRegisters(block);

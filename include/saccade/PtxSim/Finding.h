@@ -16,10 +16,10 @@ enum class FindingKind : uint8_t {
   Misaligned,       ///< an address that is not a multiple of the access size
   ReadOnly,         ///< a write to parameters or constants, or `ld.global.nc` of memory written by this launch
   Uninitialised,    ///< use of an undefined value as an address, a predicate, an output or an mma operand
-  Race,             ///< two unordered accesses of shared memory, one of them a write
-  Divergence,       ///< a warp-wide instruction reached by only some lanes
+  Race,             ///< two unordered accesses of memory or of a register of wgmma, one of them a write
+  Divergence,       ///< an instruction of a warp or warpgroup reached by only some lanes or warps
   Deadlock,         ///< warps wait for a barrier that cannot complete
-  Unwaited,         ///< a thread exited before its asynchronous copies completed
+  Unwaited,         ///< a thread or block ended before its asynchronous operations were waited for
   Arithmetic,       ///< an integer division by zero, whose result is undefined in PTX
   BadOperand,       ///< a run-time operand outside of the instruction's range
   Trap,             ///< `trap` was executed
