@@ -46,16 +46,26 @@ inline bool SharedShadow::ordered(const ClockView &clockView, uint32_t self, uin
                                   uint32_t clock) const {
   if (clock < clockView.clocks[warp])
     return true;
-  if (warp == clockView.warp &&
-      (lane == self || (lane < 32 && (clockView.partners[self] >> lane & 1) && clock < clockView.partnersClocks[self])))
-    return true;
-  return clockView.releasedLanes && clockView.releasedLanes->knowsLane(warp, lane, clock);
+  if (warp != clockView.warp)
+    return false;
+  return lane == self ||
+         (lane < 32 && (clockView.partners[self] >> lane & 1) && clock < clockView.partnersClocks[self]);
 }
 
 inline bool SharedShadow::readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const {
   for (uint32_t warps = reads.warps; warps; warps &= warps - 1)
     if (!ordered(clockView, self, __builtin_ctz(warps), reads.lane, reads.clock))
       return false;
+  return true;
+}
+
+bool SharedShadow::orderedByLanes(const ClockView &clockView, uint32_t self, const Reads &accesses) const {
+  for (uint32_t warps = accesses.warps; warps; warps &= warps - 1) {
+    uint32_t warp = __builtin_ctz(warps);
+    if (!ordered(clockView, self, warp, accesses.lane, accesses.clock) &&
+        !clockView.known->knowsLane(warp, accesses.lane, accesses.clock))
+      return false;
+  }
   return true;
 }
 
@@ -99,7 +109,8 @@ inline bool SharedShadow::checkAccess(Cell &cell, const ClockView &clockView, ui
   if (cell.flags & written) {
     bool bothAtomic = isAtomic(access) && (cell.flags & atomicWrite);
     if ((cell.flags & pending) ||
-        (!bothAtomic && !ordered(clockView, self, cell.writer >> 5, cell.writer & 31, cell.writeClock))) {
+        (!bothAtomic && !ordered(clockView, self, cell.writer >> 5, cell.writer & 31, cell.writeClock) &&
+         !orderedByLanes(clockView, self, lastWrite(cell)))) {
       conflict = describe(cell, /*fromRead=*/false);
       return false;
     }
@@ -111,13 +122,14 @@ inline bool SharedShadow::checkAccess(Cell &cell, const ClockView &clockView, ui
     return true;
   }
   if (cell.readWarps) {
-    if (!readsOrdered(clockView, self, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane})) {
+    Reads last{cell.readClock, cell.readWarps, cell.readLine, cell.readLane};
+    if (!readsOrdered(clockView, self, last) && !orderedByLanes(clockView, self, last)) {
       conflict = describe(cell, /*fromRead=*/true);
       return false;
     }
     if (cell.flags & moreReads)
       for (const Reads &reads : more[&cell])
-        if (!readsOrdered(clockView, self, reads)) {
+        if (!orderedByLanes(clockView, self, reads)) {
           cell.readWarps = reads.warps, cell.readLane = reads.lane, cell.readLine = reads.line;
           conflict = describe(cell, /*fromRead=*/true);
           return false;
@@ -171,7 +183,7 @@ bool SharedShadow::checkAsync(const ClockView &clockView, uint32_t lane, uint32_
   auto check = [&](Cell &cell) {
     if (cell.flags & written) {
       uint32_t warp = cell.writer >> 5, writer = cell.writer & 31;
-      bool isOrdered = !(cell.flags & pending) && ordered(clockView, lane, warp, writer, cell.writeClock);
+      bool isOrdered = !(cell.flags & pending) && orderedByLanes(clockView, lane, lastWrite(cell));
       if (!isOrdered || !isFenced(warp, writer, cell.writeClock)) {
         conflict = describe(cell, /*fromRead=*/false);
         conflict += isOrdered ? ", without a fence.proxy.async in between" : "; the two accesses are unordered";
@@ -180,10 +192,10 @@ bool SharedShadow::checkAsync(const ClockView &clockView, uint32_t lane, uint32_
     }
     if (!isWrite || !cell.readWarps)
       return true;
-    bool good = readsOrdered(clockView, lane, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane});
+    bool good = orderedByLanes(clockView, lane, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane});
     if (cell.flags & moreReads)
       for (const Reads &reads : more[&cell])
-        good &= readsOrdered(clockView, lane, reads);
+        good &= orderedByLanes(clockView, lane, reads);
     if (!good)
       conflict = describe(cell, /*fromRead=*/true) + "; the two accesses are unordered";
     return good;

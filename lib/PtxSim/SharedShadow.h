@@ -27,7 +27,6 @@ struct ClockView {
   uint32_t warp, now, line;
   const uint32_t *clocks; ///< of `known`: accesses with an earlier clock happened before
   const Knowledge *known;
-  const Knowledge *releasedLanes; ///< `known` if it has lanes that released alone, else null
   /// Per lane, and for the warp as a whole: members of its last partial bar.warp.sync, and the clock of it.
   const uint32_t *partners, *partnersClocks;
 };
@@ -69,9 +68,13 @@ private:
   };
 
   template <typename F> bool forEach(uint32_t offset, uint32_t size, F visit);
-  [[gnu::always_inline]] bool ordered(const ClockView &clockView, uint32_t self, uint32_t warp, uint32_t lane,
-                                      uint32_t clock) const;
-  [[gnu::always_inline]] bool readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const;
+  bool ordered(const ClockView &clockView, uint32_t self, uint32_t warp, uint32_t lane, uint32_t clock) const;
+  bool readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const;
+  /// Like `readsOrdered`, also by the arrivals of single lanes; for accesses that are not ordered otherwise.
+  [[gnu::noinline]] bool orderedByLanes(const ClockView &clockView, uint32_t self, const Reads &accesses) const;
+  static Reads lastWrite(const Cell &cell) {
+    return {cell.writeClock, uint32_t(1) << (cell.writer >> 5), cell.writeLine, uint8_t(cell.writer & 31)};
+  }
   bool checkAccess(Cell &cell, const ClockView &clockView, uint32_t self, Access access);
   void recordRead(Cell &cell, const ClockView &clockView, uint32_t self);
   std::string describe(const Cell &cell, bool fromRead) const;

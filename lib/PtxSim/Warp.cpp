@@ -271,12 +271,5 @@ bool Warp::checkAsync(uint32_t offset, unsigned lane, bool isWrite) {
 }
 
 ClockView Warp::clockView() const {
-  return {id,
-          now,
-          current->line,
-          known.clocks.data(),
-          &known,
-          known.lanes.empty() ? nullptr : &known,
-          partners.data(),
-          partnersClock.data()};
+  return {id, now, current->line, known.clocks.data(), &known, partners.data(), partnersClock.data()};
 }
