@@ -82,8 +82,10 @@ void copy(Warp &warp, const Op &op, uint32_t mask) {
   warp.copies.push_back(copy);
 }
 
-/// Completes all but the last `pending` groups of the lanes in `mask`; ~0 completes all copies, committed or not.
-void wait(Warp &warp, uint32_t mask, uint32_t pending) {
+} // namespace
+
+void Warp::completeCopies(uint32_t mask, uint32_t pending) {
+  Warp &warp = *this;
   for (Warp::Copy &copy : warp.copies) {
     forLanes(copy.lanes & mask, [&](unsigned lane) {
       if (pending != ~uint32_t(0) && copy.group[lane] + pending >= warp.committedGroups[lane])
@@ -99,11 +101,13 @@ void wait(Warp &warp, uint32_t mask, uint32_t pending) {
   std::erase_if(warp.copies, [](const Warp::Copy &copy) { return !copy.lanes; });
 }
 
+namespace {
+
 void commit(Warp &warp, const Op &op, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) { ++warp.committedGroups[lane]; });
 }
-void waitGroup(Warp &warp, const Op &op, uint32_t mask) { wait(warp, mask, op.numbers[0]); }
-void waitAll(Warp &warp, const Op &op, uint32_t mask) { wait(warp, mask, ~uint32_t(0)); }
+void waitGroup(Warp &warp, const Op &op, uint32_t mask) { warp.completeCopies(mask, op.numbers[0]); }
+void waitAll(Warp &warp, const Op &op, uint32_t mask) { warp.completeCopies(mask, ~uint32_t(0)); }
 
 bool decodeCopy(Decoder &d) {
   bool reduces = d.take("reduce");
@@ -111,6 +115,8 @@ bool decodeCopy(Decoder &d) {
     return d.fail("only cp.async is simulated");
   if (d.take("bulk"))
     return decodeBulkCopy(d, reduces);
+  if (d.take("mbarrier"))
+    return decodeCopyArrival(d);
   if (d.take("commit_group"))
     return d.expectOperands(0) && d.emit(commit);
   if (d.take("wait_all"))

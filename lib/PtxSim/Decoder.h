@@ -116,6 +116,8 @@ void addWarpgroupInstructions(InstructionTable &table);
 bool decodeOrderingFence(Decoder &decoder, bool ofProxy);
 /// cp.async.bulk and, if it `reduces`, cp.reduce.async.bulk.
 bool decodeBulkCopy(Decoder &decoder, bool reduces);
+/// cp.async.mbarrier.
+bool decodeCopyArrival(Decoder &decoder);
 
 /// Builds a kernel; the part that all decoders share.
 class KernelBuilder {

@@ -185,6 +185,22 @@ void arriveAtBarrier(Warp &warp, const Op &op, uint32_t mask) {
   }
 }
 
+/// cp.async.mbarrier.arrive: an arrival when the copies of the thread are complete, which is now. numbers[3]: the count
+/// of the phase does not include it.
+void arriveAfterCopies(Warp &warp, const Op &op, uint32_t mask) {
+  warp.completeCopies(mask, ~uint32_t(0));
+  uint32_t offsets[32];
+  if (op.numbers[3] && !resolveBarriers(warp, op, mask, Access::AtomicRead, offsets))
+    return;
+  if (op.numbers[3])
+    forLanes(mask, [&](unsigned lane) {
+      if (Mbarrier *barrier = warp.block.finding ? nullptr : usableBarrier(warp, offsets[lane], lane, /*byCopy=*/false))
+        ++barrier->pending;
+    });
+  if (!warp.block.finding)
+    arriveAtBarrier(warp, op, mask);
+}
+
 /// Whether the phase that a lane waits for is complete; reports a finding if it can be neither the current nor the last
 /// phase.
 bool isComplete(Warp &warp, const Op &op, const Mbarrier &barrier, unsigned lane) {
@@ -311,6 +327,20 @@ bool decodeMbarrier(Decoder &d) {
 void fenceProxy(Warp &warp, const Op &op, uint32_t mask) { warp.fence(uint8_t(op.numbers[0]), mask); }
 
 } // namespace
+
+bool saccade::ptxsim::decodeCopyArrival(Decoder &d) {
+  d.builder.kernel.usesAsync = true;
+  if (!d.take("arrive"))
+    return d.fail("expected .arrive");
+  d.op.numbers[3] = !d.take("noinc");
+  d.op.numbers[0] = uint32_t(takeSpace(d).value_or(Space::Generic));
+  if (d.type() != Type::B64 || !d.expectOperands(1))
+    return d.fail("expected .b64 and an address");
+  d.op.numbers[1] = arriveOn, d.op.numbers[2] = releasing;
+  d.address(d.at(0), Space(d.op.numbers[0]));
+  d.op.tracksUndefined = true;
+  return d.emit(arriveAfterCopies);
+}
 
 bool saccade::ptxsim::decodeOrderingFence(Decoder &d, bool ofProxy) {
   if (!ofProxy) {

@@ -127,6 +127,8 @@ public:
     std::array<Place, 32> source, destination;
   };
   std::vector<Copy> copies;
+  /// Completes all but the last `pending` groups of the lanes in `mask`; ~0 completes all copies, committed or not.
+  void completeCopies(uint32_t mask, uint32_t pending);
   std::array<uint32_t, 32> committedGroups = {};
 
   MatrixRegisters matrices;

@@ -120,6 +120,39 @@ TEST(Mbarrier, OneLaneReleasesItsOwnAccessesOnly) {
   EXPECT_EQ(asyncOutput(test)[0], 5);
 }
 
+TEST(Mbarrier, CopiesArriveWhenTheyAreComplete) {
+  // Each thread of warp 0 copies 16 bytes; warp 1 waits and reads them.
+  auto body = [](unsigned count, const std::string &arrival, const std::string &wait) {
+    return initialised(count) +
+           "setp.eq.u32 %p1, %warp, 0;\nshl.b32 %r0, %lane, 4;\ncvt.u64.u32 %l0, %r0;\nadd.s64 %l0, %l0, %in;\nadd.u32 %r0, "
+           "%r0, %smem;\n@!%p1 bra reader;\ncp.async.ca.shared.global [%r0+1024], [%l0], 16;\n" +
+           arrival + "cp.async.wait_all;\nbra end;\nreader:\n" + wait +
+           "ld.shared.b32 %r1, [%r0+1024];\nmul.wide.u32 %l1, %lane, 4;\nadd.s64 %l1, %l1, %out;\nst.global.b32 [%l1], "
+           "%r1;\nend:\n";
+  };
+  std::vector<uint32_t> words, expected;
+  for (uint32_t index = 0; index < 128; ++index)
+    words.push_back(index * index);
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    expected.push_back(16 * lane * lane);
+  const std::string counted = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%smem];\n",
+                    extra = "cp.async.mbarrier.arrive.shared::cta.b64 [%smem];\n" + one;
+  AsyncCase test{body(32, counted, waited(0)), 64};
+  test.input = rawBytes(words);
+  test.outputBytes = 128;
+  EXPECT_EQ(asyncOutput(test), rawBytes(expected));
+  test.body = body(1, "setp.eq.u32 %p0, %lane, 0;\nbar.warp.sync -1;\n" + extra, waited(0));
+  EXPECT_EQ(asyncOutput(test), rawBytes(expected));
+  test.body = body(33, counted, waited(0));
+  EXPECT_EQ(asyncFinding(test).kind, FindingKind::Deadlock);
+  // A read that is not ordered after the copy may also come before it, when its bytes are undefined.
+  test.async = AsyncMode::Late;
+  for (const std::string &arrival : {counted, std::string()}) {
+    test.body = body(32, arrival, "");
+    EXPECT_FALSE(runAsync(test).report);
+  }
+}
+
 TEST(Mbarrier, MustBeInitialisedVisibly) {
   EXPECT_EQ(findingOfBody(arrive).kind, FindingKind::Uninitialised);
   EXPECT_EQ(
