@@ -18,7 +18,7 @@ namespace {
 /// Runs launches on the PTX simulator.
 class Simulator : public KernelRunner {
 public:
-  Simulator(ptxsim::AsyncMode mode, Arithmetic arithmetic) : mode(mode), arithmetic(arithmetic) {}
+  Simulator(ptxsim::AsyncMode mode, const Simulation &how) : mode(mode), how(how) {}
 
   llvm::Error load(llvm::StringRef ptx) {
     auto loaded = ptxsim::Program::load(ptx, memory);
@@ -40,7 +40,8 @@ public:
       parameters.add(param);
     launch.parameters = std::move(parameters.bytes);
     launch.async = mode;
-    if (arithmetic == Arithmetic::Hardware) {
+    launch.checkGlobalRaces = how.checksGlobalRaces;
+    if (how.arithmetic == Arithmetic::Hardware) {
       launch.mma = ptxsim::MmaMode::Hardware;
       launch.approximations = ptxsim::Approximations::Noisy;
     }
@@ -85,7 +86,7 @@ private:
   static uint64_t address(void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
   ptxsim::AsyncMode mode;
-  Arithmetic arithmetic;
+  Simulation how;
   ptxsim::Device memory;
   std::optional<ptxsim::Program> program;
 };
@@ -93,10 +94,10 @@ private:
 } // namespace
 
 /// Makes the call on a new simulated device with asynchronous copies timed by `mode`.
-static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::AsyncMode mode, Arithmetic arithmetic,
+static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::AsyncMode mode, const Simulation &how,
                                 llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results,
                                 Launches &launches) {
-  Simulator device(mode, arithmetic);
+  Simulator device(mode, how);
   if (llvm::Error error = device.load(ptx))
     return error;
   Call onDevice = call;
@@ -120,15 +121,15 @@ static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::A
   return llvm::Error::success();
 }
 
-llvm::Error run::simulate(const Call &call, llvm::StringRef ptx, Arithmetic arithmetic,
+llvm::Error run::simulate(const Call &call, llvm::StringRef ptx, const Simulation &how,
                           llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results,
                           Launches &launches) {
-  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Late, arithmetic, inputs, results, launches))
+  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Late, how, inputs, results, launches))
     return error;
   std::vector<std::string> late;
   for (const HostTensor &result : results)
     late.emplace_back(result.data(), result.bytes());
-  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Early, arithmetic, inputs, results, launches))
+  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Early, how, inputs, results, launches))
     return error;
   for (auto [place, result, before] : llvm::zip_equal(call.results, results, late))
     if (llvm::StringRef(result.data(), result.bytes()) != before)

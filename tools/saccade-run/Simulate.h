@@ -23,9 +23,15 @@ enum class Arithmetic {
   Hardware, ///< `mma` accumulates as tensor cores do, and approximate instructions are off by what the manual allows
 };
 
+/// How the simulator runs kernels.
+struct Simulation {
+  Arithmetic arithmetic = Arithmetic::Rounded;
+  bool checksGlobalRaces = false; ///< between CTAs in global memory
+};
+
 /// Makes the call on the PTX simulator with the kernels of `ptx`. A finding of the simulator is an error that names the
 /// PTX line. Results that depend on the schedule of warps and asynchronous copies are an error as well.
-llvm::Error simulate(const Call &call, llvm::StringRef ptx, Arithmetic arithmetic, llvm::ArrayRef<HostTensor> inputs,
+llvm::Error simulate(const Call &call, llvm::StringRef ptx, const Simulation &how, llvm::ArrayRef<HostTensor> inputs,
                      llvm::MutableArrayRef<HostTensor> results, Launches &launches);
 
 } // namespace saccade::run

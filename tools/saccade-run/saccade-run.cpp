@@ -29,7 +29,7 @@ namespace {
 struct Options {
   std::string input, entry, target = "host", device = "cpu", kernels, cacheDirectory;
   std::vector<std::string> arguments, outputs;
-  bool time = false, check = false, checkFull = false, explain = false, verifyEach = false;
+  bool time = false, check = false, checkFull = false, explain = false, verifyEach = false, globalRaces = false;
   int32_t threads = 0;
   std::optional<Guard> guard;
   std::optional<Arithmetic> arithmetic;
@@ -73,6 +73,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
         options.arithmetic = text == "hardware" ? Arithmetic::Hardware : Arithmetic::Rounded;
         return text == "hardware" || text == "rounded";
       });
+  line.flag("global-races", "With --device=ptxsim: check that CTAs do not race in global memory, slowly",
+            options.globalRaces);
   line.value("cache-dir", "DIR", "Keep compiled programs in files of this folder, and take them from there",
              options.cacheDirectory);
   line.flag("verify-each", "Verify the IR after every pass, not only after every stage", options.verifyEach);
@@ -109,6 +111,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("--kernels goes with --device=ptxsim only");
   if (!isSimulated && options.arithmetic)
     return line.usageError("--arithmetic goes with --device=ptxsim only");
+  if (!isSimulated && options.globalRaces)
+    return line.usageError("--global-races goes with --device=ptxsim only");
   if (hasKernels && options.time)
     return line.usageError("--time goes with --device=cpu only");
   llvm::SmallVector<llvm::StringRef> inputs = {options.input, options.kernels};
@@ -275,8 +279,8 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   Launches launches;
   {
     Progress progress("running @" + call.entry.name);
-    Arithmetic arithmetic = options.arithmetic.value_or(Arithmetic::Rounded);
-    llvm::Error error = options.device == "ptxsim" ? simulate(call, kernels, arithmetic, arguments, results, launches)
+    Simulation how{options.arithmetic.value_or(Arithmetic::Rounded), options.globalRaces};
+    llvm::Error error = options.device == "ptxsim" ? simulate(call, kernels, how, arguments, results, launches)
                         : compile.device           ? runOnGPU(call, arguments, results)
                         : options.guard            ? runGuarded(call, *options.guard, arguments, results)
                                                    : executable->call(call.entry, call.inputs, call.outputs);

@@ -63,6 +63,30 @@ std::string changed(const std::string &text, const Change &change) {
 
 } // namespace
 
+TEST(HopperMutants, MovedSynchronisationIsAnError) {
+  const std::string text = readInput("hopper_attention.ptx");
+  const std::string wait = "wgmma.wait_group.sync.aligned 0;\n\t",
+                    keys = "@%leader mbarrier.arrive.shared::cta.b64 _, [%slot+98328];\n\t",
+                    values = "@%leader mbarrier.arrive.shared::cta.b64 _, [%slot+98360];\n\t",
+                    first = "mov.u32 %step, 0;\nconsume:\n\t", commit = "wgmma.commit_group.sync.aligned;\n\t",
+                    init = "fence.mbarrier_init.release.cluster;\n", store = "cp.async.bulk.commit_group;\n\t";
+  const std::string lastInit = "mbarrier.init.shared::cta.b64 [%smem+98368], 8;\n\t";
+  const Change changes[] = {
+      {wait + keys, keys + wait, true},        // keys are released before they are read
+      {wait + values, values + wait, true},    // and values
+      {commit + wait, wait + commit, true, 0}, // a wait before the commit
+      {commit + wait, wait + commit, true, 1},
+      {lastInit + init, init + "\t" + lastInit, true}, // a fence before the last initialisation
+      {store + "cp.async.bulk.wait_group 0;\n", "cp.async.bulk.wait_group 0;\n\t" + store, true},
+      {first, "consume:\n\tmov.u32 %step, 0;\n\t", true}, // always the first stage
+  };
+  for (const Change &change : changes)
+    for (AsyncMode async : {AsyncMode::Early, AsyncMode::Late}) {
+      Verdict verdict = runHopperAttention(changed(text, change), mode(async));
+      EXPECT_TRUE(verdict.report.finding.has_value()) << change.to;
+    }
+}
+
 TEST(HopperMutants, ChangedConstantsAreDetected) {
   const std::string text = readInput("hopper_attention.ptx");
   const std::string q = "[%smem+98304]", descriptor = "4611686293305360384", last = "mov.u32 %step, 0";

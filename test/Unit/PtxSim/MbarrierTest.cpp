@@ -124,7 +124,8 @@ TEST(Mbarrier, CopiesArriveWhenTheyAreComplete) {
   // Each thread of warp 0 copies 16 bytes; warp 1 waits and reads them.
   auto body = [](unsigned count, const std::string &arrival, const std::string &wait) {
     return initialised(count) +
-           "setp.eq.u32 %p1, %warp, 0;\nshl.b32 %r0, %lane, 4;\ncvt.u64.u32 %l0, %r0;\nadd.s64 %l0, %l0, %in;\nadd.u32 %r0, "
+           "setp.eq.u32 %p1, %warp, 0;\nshl.b32 %r0, %lane, 4;\ncvt.u64.u32 %l0, %r0;\nadd.s64 %l0, %l0, %in;\nadd.u32 "
+           "%r0, "
            "%r0, %smem;\n@!%p1 bra reader;\ncp.async.ca.shared.global [%r0+1024], [%l0], 16;\n" +
            arrival + "cp.async.wait_all;\nbra end;\nreader:\n" + wait +
            "ld.shared.b32 %r1, [%r0+1024];\nmul.wide.u32 %l1, %lane, 4;\nadd.s64 %l1, %l1, %out;\nst.global.b32 [%l1], "
