@@ -45,6 +45,7 @@ class Spec:
     are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
     is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
     append: _cache_text.Append | None = None  # k and v are caches, to which new rows are appended first
+    tree: bool = False  # the last keys are those of the queries, and a tensor says which of them a query attends to
 
     @property
     def precision(self) -> str:
@@ -58,11 +59,11 @@ class Spec:
 
 
 def program(spec: Spec) -> str:
-    """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
-    then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q, cu_seqlens_k, page_table, rate and seed of
-    dropout, k_scale and v_scale that the spec has. Its results: the output, the log-sum-exp, max and argmax. A part
-    also takes the positions of the first query and key and the results of other parts, and its results are those over
-    the keys of all, in the precision of scores."""
+    """The module, with one function @attention. Its inputs, in order: q, k, v, new rows and their places, the captures
+    of score, mask and weight, the tree, then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q,
+    cu_seqlens_k, page_table, rate and seed of dropout, k_scale and v_scale that the spec has. Its results: the output,
+    the log-sum-exp, max and argmax. A part also takes the positions of the first query and key and the results of other
+    parts, and its results are those over the keys of all, in the precision of scores."""
     operands = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
                 (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
                  ("v", spec.head_dim_v, spec.key_layout))]
@@ -118,6 +119,7 @@ def program(spec: Spec) -> str:
                                           spec.element)
     dims, key_dims = (f"[{','.join(layout)}]" for layout in (spec.layout, spec.key_layout))
     clauses = [f"%q{dims}, {', '.join(f'%{name}{key_dims}' for name in keys)}"]
+    captures += [("tree", "tensor<?x?x?xi1>")] if spec.tree else []
     read = captures + bounds
     if read:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
@@ -247,9 +249,26 @@ def _masks(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, 
         clauses.append(f"mask causal<{spec.causal}>")
     if bounds:
         clauses.append(_bounds(spec, captures, bounds))
+    if spec.tree:
+        clauses.append(_tree(captures, bounds))
     if spec.mask is not None:
         clauses.append(_region("mask", spec, captures, bounds))
     return clauses
+
+
+def _tree(captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
+    """Query i attends to all keys before those of the queries, and to that of query n if element [b, i, n] is true."""
+    lines = ["%keys = attn.length key", "%queries = attn.length query", "%first = arith.subi %keys, %queries : index",
+             "%n = arith.subi %j, %first : index", "%zero = arith.constant 0 : index",
+             "%is_before = arith.cmpi slt, %n, %zero : index", "%own = arith.maxsi %n, %zero : index",
+             "%is_in_tree = tensor.extract %c_tree[%b, %i, %own] : tensor<?x?x?xi1>",
+             "%holds = arith.ori %is_before, %is_in_tree : i1", "attn.yield %holds : i1"]  # fmt: skip
+    return _mask_text(lines, captures, bounds)
+
+
+def _mask_text(lines: list[str], captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
+    arguments = ARGUMENTS["mask"] + [f"%c_{name}" for name, _ in captures + bounds]
+    return f"mask({', '.join(arguments)}) {{\n" + "\n".join(f"      {line}" for line in lines) + "\n    }"
 
 
 def _bounds(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
@@ -280,5 +299,4 @@ def _bounds(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str,
         lines.append(f"%all_{i} = arith.andi {holds}, {condition} : i1")
         holds = f"%all_{i}"
     lines.append(f"attn.yield {holds} : i1")
-    arguments = ARGUMENTS["mask"] + [f"%c_{name}" for name, _ in captures + bounds]
-    return f"mask({', '.join(arguments)}) {{\n" + "\n".join(f"      {line}" for line in lines) + "\n    }"
+    return _mask_text(lines, captures, bounds)

@@ -273,21 +273,57 @@ def neighborhood(shape: int | Sequence[int], kernel_size: int | Sequence[int]) -
     return Mask(attends)
 
 
-def tree(parents: Sequence[int]) -> Mask:
-    """Every node attends to itself and its ancestors: parents[n] is the parent of node n, or -1 for a root. Nodes may
-    be in any order. The call rejects positions that are not nodes."""
+def tree(parents: Any, start: Any | None = None) -> Mask:
+    """Every node attends to itself and its ancestors.
+
+    Args:
+        parents: parents[n] is the parent of node n, or -1 for a root; [nodes], or [batch, nodes] for a tree of each
+            batch. Nodes may be in any order. The call rejects positions that are not nodes.
+        start: the nodes are the queries, and the keys from position `start` on: drafts after a cache. All of them
+            attend to the keys before, none to those after. A scalar or a tensor [batch]. None: the nodes are both.
+    """
     import numpy
 
-    up = [int(parent) for parent in parents]
-    children: list[list[int]] = [[] for _ in up]
+    given = numpy.asarray(parents.cpu() if _arrays.is_torch(parents) else parents)
+    if given.ndim not in (1, 2):
+        raise ValueError(f"parents has {_arrays.dimensions(given.ndim)}, expected 1 or 2")
+    rows = given if given.ndim == 2 else given[None]
+    enter, leave = (numpy.array(x, numpy.int32).reshape(given.shape)
+                    for x in zip(*(_intervals(row) for row in rows.tolist())))  # fmt: skip
+    # If all parents precede their children, no query attends to a later key: the causal mask is easier to analyze.
+    is_sorted = bool((rows < numpy.arange(rows.shape[1])).all())
+    # Error messages name the variable, so it has the name of the parameter.
+    parents, ends = _like(parents, enter), _like(parents, leave)
+    if given.ndim == 2:
+        mask = Mask(lambda b, h, i, j: (parents[b, j] <= parents[b, i]) & (parents[b, i] < ends[b, j]))
+    else:
+        mask = Mask(lambda b, h, i, j: (parents[j] <= parents[i]) & (parents[i] < ends[j]))
+    if is_sorted:
+        mask &= causal()
+    if start is None:
+        return mask
+    among, nodes = mask.function, rows.shape[1]
+
+    def after(first: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        is_node = (j >= first) & (j < first + nodes)
+        return (j < first) | (is_node & among(b, h, i, (j - first) * is_node))
+
+    if isinstance(start, (list, tuple)) or getattr(start, "ndim", 0) != 0:
+        start = _table("start", start, 1)
+        return Mask(lambda b, h, i, j: after(start[b], b, h, i, j))
+    return Mask(lambda b, h, i, j: after(start, b, h, i, j))
+
+
+def _intervals(parents: list[int]) -> tuple[list[int], list[int]]:
+    """The times at which a walk through a tree enters and leaves each node. The descendants of a node are the nodes
+    entered between its own two times."""
+    children: list[list[int]] = [[] for _ in parents]
     roots: list[int] = []
-    for node, parent in enumerate(up):
-        if not -1 <= parent < len(up):
-            raise ValueError(f"parent of node {node} is {parent}, expected -1 to {len(up) - 1}")
+    for node, parent in enumerate(parents):
+        if not -1 <= parent < len(parents):
+            raise ValueError(f"parent of node {node} is {parent}, expected -1 to {len(parents) - 1}")
         (roots if parent < 0 else children[parent]).append(node)
-    # The descendants of a node are the nodes entered between its own entry and exit times.
-    enter = numpy.full(len(up), -1, numpy.int32)
-    leave = numpy.zeros(len(up), numpy.int32)
+    enter, leave = [-1] * len(parents), [0] * len(parents)
     todo, clock = [(root, False) for root in reversed(roots)], 0
     while todo:
         node, is_done = todo.pop()
@@ -297,10 +333,6 @@ def tree(parents: Sequence[int]) -> Mask:
         enter[node], clock = clock, clock + 1
         todo.append((node, True))
         todo += [(child, False) for child in reversed(children[node])]
-    if clock < len(up):
-        raise ValueError(f"node {int((enter < 0).argmax())} is its own ancestor")
-    # Error messages name the variable, so it has the name of the parameter.
-    parents, ends = _like(parents, enter), _like(parents, leave)
-    mask = Mask(lambda b, h, i, j: (parents[j] <= parents[i]) & (parents[i] < ends[j]))
-    # If all parents precede their children, no query attends to a later key: the causal mask is easier to analyze.
-    return mask & causal() if all(parent < node for node, parent in enumerate(up)) else mask
+    if clock < len(parents):
+        raise ValueError(f"node {enter.index(-1)} is its own ancestor")
+    return enter, leave

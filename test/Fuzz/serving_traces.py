@@ -143,14 +143,11 @@ class Trace:
             return
         start = len(sequence)
         server.append(sequence, count)
-        tree = np.zeros((count, count), bool)
-        for i in range(count):
-            if i:
-                tree[i] = tree[int(rng.integers(i))]
-            tree[i, i] = True
-        first, q = np.array(start), self.queries(count)
-        out = self.call(q, [0, count], [sequence],
-                        mask=lambda b, h, i, j: (j < first[()]) | tree[i, (j - first[()]) * (j >= first[()])])
+        tree, parents = np.eye(count, dtype=bool), rng.integers(-1, np.arange(count))
+        for i, parent in enumerate(parents):
+            tree[i] |= tree[parent] & (parent >= 0)
+        q = self.queries(count)
+        out = self.call(q, [0, count], [sequence], mask=saccade.masks.tree(parents, start))
         self.compare(f"{count} drafts after {start} tokens", out, oracle(q, sequence, tree))
         server.truncate(sequence, start + int(rng.integers(count + 1)))
 

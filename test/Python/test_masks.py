@@ -182,6 +182,17 @@ def test_tree_sees_ancestors():
     check(masks.tree(parents), lambda b, h, i, j: is_ancestor(i, j), 11, 11)
 
 
+@pytest.mark.parametrize("convert", [list, np.array, torch.tensor], ids=["list", "array", "tensor"])
+@pytest.mark.parametrize("starts", [[19, 0], [8, 8]])
+def test_trees_of_drafts_after_a_cache(starts, convert):
+    others = [-1, 0, 1, 1, 1, -1, 5, 5, 7, 2, 0]
+    start = starts[0] if starts[0] == starts[1] else convert(starts)
+    mask = masks.tree(convert([parents, others]), start)
+    sees = [dense((1, 1, 11, 11), masks.tree(each))[0, 0] for each in (parents, others)]
+    check(mask, lambda b, h, i, j: j < starts[b] or (j < starts[b] + 11 and sees[b][i, j - starts[b]]), 11, 30, 2,
+          torch.tensor if convert is torch.tensor else lambda x: x)
+
+
 # --- BigBird
 
 

@@ -23,12 +23,12 @@ _Append: TypeAlias = tuple[str, bool, int | None]
 @functools.lru_cache(maxsize=256)
 def _attention_text(element: str, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
                     has_scale: bool, kv_len: str | None, pages: str | None, scales: tuple[str, str] | None, lse: bool,
-                    append: _Append | None) -> str:
+                    append: _Append | None, tree: bool) -> str:
     return _program.program(_program.Spec(
         element=element, head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal, left="l" in sides,
         right="r" in sides, scale=has_scale, kv_len=kv_len, pages=pages,
         scales=(("int8", scales[0]), ("int8", scales[1])) if scales else None, lse=lse,
-        append=Append(*append) if append else None))  # fmt: skip
+        append=Append(*append) if append else None, tree=tree))  # fmt: skip
 
 
 @functools.lru_cache(maxsize=256)

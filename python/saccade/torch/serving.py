@@ -15,6 +15,7 @@ import torch
 from saccade.attention import attention
 from saccade.merging import merge_state
 from saccade.torch import cache_arguments as arguments
+from saccade.torch import trees
 from saccade.torch.cache_programs import call
 
 
@@ -35,6 +36,7 @@ def flash_attn_with_kvcache(
     softmax_scale: float | None = None,
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
+    tree: torch.Tensor | None = None,
     return_softmax_lse: bool = False,
     layout: str = "bshd",
 ) -> Any:
@@ -63,6 +65,10 @@ def flash_attn_with_kvcache(
         softmax_scale: the factor of q k^T; 1/sqrt(head_dim) by default.
         causal: the last new query attends to all tokens, each one before to one token less.
         window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open.
+        tree: the n new tokens are a tree of drafts. Every one attends to the tokens before them, and boolean [n, n] or
+            [batch, n, n] says whether token i attends to token j of the new ones; or int32 or int64 [n] or [batch, n]
+            are the parents, tokens before, or -1: a token attends to itself and its ancestors. `causal` applies in
+            addition. Without k and v they are the last n tokens in the cache.
         return_softmax_lse: also returns the log-sum-exp of the scores, [batch, heads, n], float32.
         layout: "bshd", or "bhsd" for tensors [batch, heads, n, head_dim].
 
@@ -73,8 +79,9 @@ def flash_attn_with_kvcache(
         TypeError: an argument of another kind or element type.
         ValueError: other extents; a full cache or page table; a page that is not in the pool, or that two sequences
             write; new rows to quantize that are not finite; a number or scale of a head that is not positive and
-            finite. The message names sequence and page. The cache does not change. On a GPU lengths and pages are
-            clamped instead. In functions that torch.compile compiles it is a RuntimeError.
+            finite; a parent that is not before its token. The message names sequence and page. The cache does not
+            change. On a GPU lengths and pages are clamped instead. In functions that torch.compile compiles it is a
+            RuntimeError.
 
     There are no gradients. Rotary positions are not applied.
 
@@ -94,6 +101,9 @@ def flash_attn_with_kvcache(
         page_table = cache_batch_idx.unsqueeze(1)  # a row of the cache is one page
     at = arguments.lengths_of(name, cache_seqlens, q, k is not None)
     window = arguments.window_of(name, window_size, causal, n)
+    if tree is not None and (ring is not None or window is not None):
+        raise ValueError(f"{name}: tree is given with {'ring' if ring is not None else 'window_size'}, expected one of "
+                         "them")  # fmt: skip
     if ring is not None and k is not None and n > 1:
         if window is not None or not causal:
             raise ValueError(f"{name}: with a ring and {n} queries, expected causal=True without window_size")
@@ -120,11 +130,14 @@ def flash_attn_with_kvcache(
     if ring is not None:
         causal = False  # the order of rows is not that of positions
     numbers = ([] if softmax_scale is None else [float(softmax_scale)]) + ([] if window is None else list(window[1]))
-    inputs = [*new, *numbers, *([] if end is None else [end]), *([] if page_table is None else [page_table])]
+    if tree is not None:
+        tree = trees.visible_of(name, tree, q.shape[0], n, seqlens_new)
+    inputs = [*new, *(x for x in (tree, *numbers, end, page_table) if x is not None)]
     spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), layout,
             "bottom_right" if (causal and n != 1) or window else None, window[0] if window else "",
             softmax_scale is not None, None if end is None else arguments.index_of(name, end),
-            None if page_table is None else arguments.index_of(name, page_table), kinds, return_softmax_lse, append)
+            None if page_table is None else arguments.index_of(name, page_table), kinds, return_softmax_lse, append,
+            tree is not None)
     return call(name, spec, [q], [k_cache, v_cache], inputs, scales, k is not None)
 
 
