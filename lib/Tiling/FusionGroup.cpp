@@ -245,9 +245,9 @@ private:
         continue;
       }
       ++outside;
-      // The loop is inserted at the root, so uses outside must follow it.
+      // The loop is inserted at the root, so uses outside must follow it. The body of a member may read any element.
       Operation *ancestor = root->getBlock()->findAncestorOpInBlock(*user);
-      if (!ancestor || ancestor->isBeforeInBlock(root))
+      if (!ancestor || members.contains(ancestor) || ancestor->isBeforeInBlock(root))
         return std::nullopt;
     }
     // A tensor used as an init is overwritten, so it must have no other use.

@@ -55,9 +55,9 @@ static Value emitPages(OpBuilder &b, Location loc, PagedOp op, ArrayRef<OpFoldRe
   return load->getResult(0);
 }
 
-/// Whether `op` computes each element of its result from fewer bits by cheap arithmetic, such as a dequantization. It
-/// is then computed for each tile, which reads less memory than a copy of the whole result. Tasks that share keys
-/// repeat the computation.
+/// Whether `op` computes each element of its result by cheap arithmetic, from fewer bits, such as a dequantization, or
+/// from as many in the same order, such as a rotation of keys. It is then computed for each tile, which reads less
+/// memory than a copy of the whole result. Tasks that share keys repeat the computation.
 static bool isExpansion(linalg::GenericOp op) {
   if (!op || op->getNumResults() != 1 || !linalg::isElementwise(op) ||
       !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() ||
@@ -70,12 +70,15 @@ static bool isExpansion(linalg::GenericOp op) {
   if (!isCheap)
     return false;
   int64_t bits = 0;
+  bool isInOrder = true;
   for (OpOperand *input : op.getDpsInputOperands()) {
     AffineMap map = op.getMatchingIndexingMap(input);
-    if (map.getNumResults() == op.getNumLoops() && map.isPermutation())
-      bits += getElementTypeOrSelf(input->get()).getIntOrFloatBitWidth();
+    if (map.getNumResults() != op.getNumLoops() || !map.isPermutation())
+      continue;
+    bits += getElementTypeOrSelf(input->get()).getIntOrFloatBitWidth();
+    isInOrder &= map.isIdentity();
   }
-  return bits < getElementTypeOrSelf(op.getResult(0)).getIntOrFloatBitWidth();
+  return bits - isInOrder < getElementTypeOrSelf(op.getResult(0)).getIntOrFloatBitWidth();
 }
 
 namespace {
@@ -94,6 +97,14 @@ private:
 
   Value emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice, unsigned seq,
                       unsigned depth, Value destination);
+  /// The tile that has the elements of a read, and the index of the first one.
+  struct ReadTile {
+    Value tile;
+    OpFoldResult first;
+    Value element; ///< that is read
+  };
+  std::optional<ReadTile> findReadTile(tensor::ExtractOp read, ArrayRef<OpFoldResult> offsets, const Slice &slice,
+                                       unsigned seq, unsigned depth, DenseMap<Value, Value> &tiles);
   std::pair<Value, AffineMap> emitInput(Value input, AffineMap map, ArrayRef<OpFoldResult> offsets, const Slice &slice,
                                         unsigned seq, unsigned depth);
 };
@@ -126,22 +137,75 @@ std::pair<Value, AffineMap> TileEmitter::emitInput(Value input, AffineMap map, A
   return {part.extract(b, loc, input), AffineMap::get(2, 0, exprs, b.getContext())};
 }
 
+/// The body of an expansion may read any element at the position of the one that it computes, such as the other one of
+/// a rotated pair or the scale of a block of elements. Those of inputs, and of pages, are in a tile. `tiles` has the
+/// tiles of inputs, and gets those of pages. Returns no tile for other reads, of which the indices are absolute.
+std::optional<TileEmitter::ReadTile> TileEmitter::findReadTile(tensor::ExtractOp read, ArrayRef<OpFoldResult> offsets,
+                                                               const Slice &slice, unsigned seq, unsigned depth,
+                                                               DenseMap<Value, Value> &tiles) {
+  auto loopOf = [](Value index) -> std::optional<unsigned> {
+    auto op = index.getDefiningOp<linalg::IndexOp>();
+    return op ? std::optional<unsigned>(op.getDim()) : std::nullopt;
+  };
+  ValueRange indices = read.getIndices();
+  if (Value tile = tiles.lookup(read.getTensor())) {
+    for (auto [dim, index] : llvm::enumerate(indices))
+      if (dim != depth && loopOf(index) != dim)
+        return std::nullopt;
+    return ReadTile{tile, offsets[depth], indices[depth]};
+  }
+  SmallVector<tensor::ExtractSliceOp> slices;
+  auto paged = dyn_cast_or_null<PagedOp>(findProducer(read.getTensor(), slices));
+  if (!paged || !slices.empty())
+    return std::nullopt;
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  Slice part;
+  for (auto [i, dim] : llvm::enumerate(paged.getDims().getDims())) {
+    if (dim == Dim::Depth) {
+      part.add(zero, tensor::getMixedSize(b, loc, paged.getPool(), i), one);
+      continue;
+    }
+    std::optional<unsigned> loop = loopOf(indices[i]);
+    if (!loop || *loop == depth || (dim == Dim::Seq) != (*loop == seq))
+      return std::nullopt;
+    dim == Dim::Seq ? part.add(offsets[seq], slice.sizes[seq], one) : part.addPosition(offsets[*loop]);
+  }
+  Value &tile = tiles[read.getTensor()];
+  tile = emit(paged.getResult(), paged.getDims(), part).tile;
+  return ReadTile{tile, zero, indices[*paged.getDims().position(Dim::Depth)]};
+}
+
 Value TileEmitter::emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice, unsigned seq,
                                  unsigned depth, Value destination) {
   SmallVector<Value> inputs;
   SmallVector<AffineMap> maps;
+  DenseMap<Value, Value> tiles;
   for (OpOperand *input : op.getDpsInputOperands()) {
     auto [part, map] = emitInput(input->get(), op.getMatchingIndexingMap(input), offsets, slice, seq, depth);
     inputs.push_back(part);
     maps.push_back(map);
+    if (op.getMatchingIndexingMap(input).isIdentity() && map.isIdentity())
+      tiles[input->get()] = part;
   }
+  SmallVector<std::pair<tensor::ExtractOp, ReadTile>> reads;
+  for (auto read : op.getBody()->getOps<tensor::ExtractOp>())
+    if (std::optional<ReadTile> found = findReadTile(read, offsets, slice, seq, depth, tiles))
+      reads.push_back({read, *found});
   maps.push_back(b.getMultiDimIdentityMap(2));
   SmallVector<utils::IteratorType> loops(2, utils::IteratorType::parallel);
   auto tile = linalg::GenericOp::create(b, loc, destination.getType(), inputs, destination, maps, loops);
   IRMapping mapping;
   op.getRegion().cloneInto(&tile.getRegion(), mapping);
-  // Loop indices are absolute.
   OpBuilder::InsertionGuard guard(b);
+  for (auto [original, from] : reads) {
+    auto read = mapping.lookup(original.getResult()).getDefiningOp<tensor::ExtractOp>();
+    b.setInsertionPoint(read);
+    Value position = linalg::IndexOp::create(b, loc, seq), element = mapping.lookupOrDefault(from.element);
+    position = sub(position, getValueOrCreateConstantIndexOp(b, loc, offsets[seq]));
+    read.getIndicesMutable().assign({position, sub(element, getValueOrCreateConstantIndexOp(b, loc, from.first))});
+    read.getTensorMutable().assign(from.tile);
+  }
+  // Loop indices are absolute.
   for (auto index : llvm::to_vector(tile.getBody()->getOps<linalg::IndexOp>())) {
     b.setInsertionPoint(index);
     unsigned dim = index.getDim();

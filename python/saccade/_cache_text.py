@@ -48,12 +48,14 @@ class Append:
         return [f"q_len(%count : tensor<?x{self.index}>)"] if self.count else []
 
 
-def scale_type(kind: str, layout: str) -> str:
-    """The type of the scales of keys or values with dimensions `layout`. `kind`: "number", "head" or "position". Scales
-    of positions have a depth of 1."""
+def scale_type(kind: str | int, layout: str) -> str:
+    """The type of the scales of keys or values with dimensions `layout`. `kind`: "number", "head", or how many scales
+    each position of a head has, each of a block of successive elements."""
     if kind == "number":
         return "f32"
-    return "tensor<?xf32>" if kind == "head" else f"tensor<{''.join('1x' if d == 'd' else '?x' for d in layout)}f32>"
+    if kind == "head":
+        return "tensor<?xf32>"
+    return f"tensor<{''.join(f'{kind}x' if dim == 'd' else '?x' for dim in layout)}f32>"
 
 
 def paged(result: str, pool: str, type: str, layout: str, table_type: str) -> str:
@@ -61,36 +63,124 @@ def paged(result: str, pool: str, type: str, layout: str, table_type: str) -> st
     return f"  %{result} = attn.paged %{pool}[{','.join(layout)}], %page_table : {type}, {table_type} -> {type}\n"
 
 
-def dequantized(result: str, stored: str, stored_type: str, stored_element: str, layout: str, scale: str, kind: str,
-                element: str) -> str:
-    """The elements, of a type of `STORED`, times their scale, computed in f32, then converted to `element`."""
-    own, conversion = STORED[stored_element]
-    type = f"{stored_type.removesuffix(f'x{own}>')}x{element}>"
-    extents = [f"{result}_{dim}" for dim in layout if dim != "d"]
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """The scales of elements of 8 bits."""
+
+    stored: str  # the element type, a key of STORED
+    name: str
+    kind: str | int  # as for `scale_type`
+
+
+@dataclasses.dataclass(frozen=True)
+class Rotation:
+    """Rotary positions of keys that are rotated when they are read: pair n of the key at position i by the angle whose
+    cosine and sine are %rotary_cos[i, n] and %rotary_sin[i, n]."""
+
+    pairs: int  # the first 2 · pairs elements are rotated
+    interleaved: bool  # pairs are elements 2n and 2n + 1; else n and n + pairs
+    element: str  # of cosines and sines
+
+    @property
+    def type(self) -> str:
+        return f"tensor<?x{self.pairs}x{self.element}>"
+
+    def partner(self, depth: int) -> list[str]:
+        """Ops that find for element %d its pair, the other element of the pair, and whether %d is the first one; for
+        elements that are not rotated %is_rotated is false."""
+        lines = [f"%rotated_depth = arith.constant {2 * self.pairs} : index",
+                 "%is_rotated = arith.cmpi ult, %d, %rotated_depth : index"]
+        if self.interleaved:
+            lines += ["%one = arith.constant 1 : index", "%zero = arith.constant 0 : index",
+                      "%partner = arith.xori %d, %one : index", "%pair = arith.shrui %d, %one : index",
+                      "%parity = arith.andi %d, %one : index", "%is_first = arith.cmpi eq, %parity, %zero : index"]
+        else:
+            lines += [f"%half = arith.constant {self.pairs} : index", "%is_first = arith.cmpi ult, %d, %half : index",
+                      "%after = arith.addi %d, %half : index", "%before = arith.subi %d, %half : index",
+                      "%partner = arith.select %is_first, %after, %before : index",
+                      "%pair = arith.select %is_first, %d, %before : index"]
+        if depth > 2 * self.pairs:  # Indices must be within the cache, although the elements are not used.
+            renamed = [line.replace("%partner =", "%any_partner =").replace("%pair =", "%any_pair =") for line in lines]
+            lines = [*renamed, "%partner = arith.select %is_rotated, %any_partner, %d : index",
+                     f"%last_pair = arith.constant {self.pairs - 1} : index",
+                     "%pair = arith.minui %any_pair, %last_pair : index"]  # fmt: skip
+        return lines
+
+
+def computed(result: str, cache: str, layout: str, depth: int, element: str, scale: Scale | None,
+             rotation: Rotation | None = None) -> str:
+    """Ops that compute keys or values %result of type `element` from a cache with dimensions `layout`, in f32 or f64:
+    elements of 8 bits times their scale, then rotated."""
+    shape = "".join(f"{depth}x" if dim == "d" else "?x" for dim in layout)
+    stored, conversion = STORED[scale.stored] if scale else (element, "extf")
+    wide = "f64" if element == "f64" else "f32"
+    computed_in = "f32" if scale else wide
+    cache_type, type = f"tensor<{shape}{stored}>", f"tensor<{shape}{element}>"
     lines = []
     for i, dim in enumerate(layout):
         if dim != "d":
             lines += [f"%at_{result}_{dim} = arith.constant {i} : index",
-                      f"%{result}_{dim} = tensor.dim %{stored}, %at_{result}_{dim} : {stored_type}"]
-    lines.append(f"%{result}_empty = tensor.empty({', '.join(f'%{extent}' for extent in extents)}) : {type}")
-    dims = ", ".join(layout)
+                      f"%{result}_{dim} = tensor.dim %{cache}, %at_{result}_{dim} : {cache_type}"]
+    lines.append(f"%{result}_empty = tensor.empty({', '.join(f'%{result}_{d}' for d in layout if d != 'd')}) : {type}")
+    dims, kind = ", ".join(layout), scale.kind if scale else None
+    is_blocks = isinstance(kind, int) and kind > 1
     identity = f"affine_map<({dims}) -> ({dims})>"
-    maps, inputs, types, arguments, factor = [identity], f"%{stored}", stored_type, f"%x: {own}", f"%{scale}"
-    if kind != "number":
+    maps, inputs, types, arguments = [identity], [f"%{cache}"], [cache_type], [f"%x: {stored}"]
+    factor = None if scale is None or is_blocks else f"%{scale.name}"
+    if factor and kind != "number":
         scaled = "h" if kind == "head" else ", ".join("0" if dim == "d" else dim for dim in layout)
         maps.append(f"affine_map<({dims}) -> ({scaled})>")
-        inputs, types = f"{inputs}, %{scale}", f"{types}, {scale_type(kind, layout)}"
-        arguments, factor = f"{arguments}, %s: f32", "%s"
+        inputs.append(factor)
+        types.append(scale_type(kind, layout))  # type: ignore[arg-type]
+        arguments.append("%factor: f32")
+        factor = "%factor"
+    body = [f"%{dim} = linalg.index {i} : index" for i, dim in enumerate(layout)] if rotation or is_blocks else []
+
+    def place(depth_index: str) -> str:
+        return ", ".join(depth_index if dim == "d" else f"%{dim}" for dim in layout)
+
+    def number(name: str, at: str) -> str:
+        """Converts element %NAME at depth `at`, and multiplies it by the scale of its block."""
+        if stored != computed_in:
+            body.append(f"%{name}_wide = arith.{conversion} %{name} : {stored} to {computed_in}")
+            name += "_wide"
+        if scale and is_blocks:
+            size = depth // kind  # type: ignore[operator]
+            body.extend([f"%{name}_bits = arith.constant {size.bit_length() - 1} : index",
+                         f"%{name}_block = arith.shrui {at}, %{name}_bits : index",
+                         f"%{name}_scale = tensor.extract %{scale.name}[{place(f'%{name}_block')}] : "
+                         f"{scale_type(kind, layout)}",  # type: ignore[arg-type]
+                         f"%{name}_scaled = arith.mulf %{name}, %{name}_scale : f32"])
+            name += "_scaled"
+        return f"%{name}"
+
+    value = number("x", "%d")
+    if rotation:
+        body += rotation.partner(depth)
+        body.append(f"%y = tensor.extract %{cache}[{place('%partner')}] : {cache_type}")
+        other = number("y", "%partner")
+        for name in ("cos", "sin"):
+            body.append(f"%{name} = tensor.extract %rotary_{name}[%s, %pair] : {rotation.type}")
+            if rotation.element != computed_in:
+                body[-1] = body[-1].replace(f"%{name} =", f"%{name}_stored =")
+                body.append(f"%{name} = arith.extf %{name}_stored : {rotation.element} to {computed_in}")
+        body += [f"%negative = arith.negf %sin : {computed_in}",
+                 f"%signed = arith.select %is_first, %negative, %sin : {computed_in}",
+                 f"%of_own = arith.mulf {value}, %cos : {computed_in}",
+                 f"%of_other = arith.mulf {other}, %signed : {computed_in}",
+                 f"%turned = arith.addf %of_own, %of_other : {computed_in}",
+                 f"%rotated = arith.select %is_rotated, %turned, {value} : {computed_in}"]
+        value = "%rotated"
+    if factor:  # last, so that kernels may multiply a score or a weight by it
+        body.append(f"%product = arith.mulf {value}, {factor} : f32")
+        value = "%product"
+    if element != computed_in:
+        body.append(f"%r = arith.{'extf' if element == 'f64' else 'truncf'} {value} : {computed_in} to {element}")
+        value = "%r"
     iterators = ", ".join(['"parallel"'] * len(layout))
-    all_maps = ", ".join([*maps, identity])
-    lines += [
-        f"%{result} = linalg.generic {{indexing_maps = [{all_maps}], iterator_types = [{iterators}]}}",
-        f"    ins({inputs} : {types}) outs(%{result}_empty : {type}) {{",
-        f"^bb0({arguments}, %_: {element}):",
-        f"  %f = arith.{conversion} %x : {own} to f32",
-        f"  %g = arith.mulf %f, {factor} : f32",
-    ]
-    if element != "f32":
-        lines.append(f"  %r = arith.{'extf' if element == 'f64' else 'truncf'} %g : f32 to {element}")
-    lines += [f"  linalg.yield %{'g' if element == 'f32' else 'r'} : {element}", f"}} -> {type}"]
+    lines += [f"%{result} = linalg.generic {{indexing_maps = [{', '.join([*maps, identity])}], "
+              f"iterator_types = [{iterators}]}}",
+              f"    ins({', '.join(inputs)} : {', '.join(types)}) outs(%{result}_empty : {type}) {{",
+              f"^bb0({', '.join(arguments)}, %_: {element}):", *(f"  {line}" for line in body),
+              f"  linalg.yield {value} : {element}", f"}} -> {type}"]
     return "".join(f"  {line}\n" for line in lines)

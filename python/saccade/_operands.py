@@ -184,15 +184,16 @@ def check_page_table(page_table: Any, cu_seqlens_k: Any, q: Any) -> str:
 
 
 def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any, is_ragged: bool,
-                 is_paged: bool) -> tuple[tuple[tuple[str, str], tuple[str, str]], tuple[Any, Any]]:
-    """The element types of quantized keys and values with the kinds of their scales, "number", "head" or "position",
-    and the values of the scales. Scales of positions get the dimension of the depth, of extent 1. `check_shapes`
-    reports other element types."""
+                 is_paged: bool) -> tuple[tuple[tuple[str, str | int], tuple[str, str | int]], tuple[Any, Any]]:
+    """The element types of quantized keys and values with the kinds of their scales (`_cache_text.scale_type`), and the
+    values of the scales. Scales of positions get the dimension of the depth, of extent 1. `check_shapes` reports other
+    element types."""
     if _gpu.ordinal_of(q) is not None:
         raise TypeError("k_scale is given, expected None: quantized keys and values are for CPUs only")
     check_layout(layout, is_ragged)
     dims = _program.key_layout(layout, is_paged)
-    kinds, values = [], []
+    kinds: list[str | int] = []
+    values = []
     for name, x, other in (("k_scale", k_scale, "v_scale"), ("v_scale", v_scale, "k_scale")):
         if x is None:
             raise TypeError(f"{name} is None, expected a scale, as {other} is given: k and v are both quantized, or "
@@ -208,18 +209,30 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any
             kinds.append("number")
             values.append(float(x))
         elif x.ndim == len(dims) - 1:
-            kinds.append("position")
+            kinds.append(1)
             values.append(x[(slice(None),) * dims.index("d") + (None,)])
         elif x.ndim == 1 and "h" in dims:
             kinds.append("head")
             values.append(x)
+        elif x.ndim == len(dims):
+            cache = {"k_scale": k, "v_scale": v}[name]
+            blocks = x.shape[dims.index("d")]
+            check_blocks(name, blocks, cache.shape[dims.index("d")] if len(cache.shape) == len(dims) else blocks)
+            kinds.append(blocks)
+            values.append(x)
         else:
-            expected = f"0, 1 or {len(dims) - 1}" if "h" in dims else f"0 or {len(dims) - 1}"
+            expected = f"0, {'1, ' if 'h' in dims else ''}{len(dims) - 1} or {len(dims)}"
             heads = "one for each KV head, " if "h" in dims else ""
-            raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}: one scale, {heads}or one "
-                            f'for each position, "{dims.replace("d", "")}"')
+            raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}: one scale, {heads}one for "
+                            f'each position, "{dims.replace("d", "")}", or for blocks of its elements, "{dims}"')
     elements = [dtype_name(x) if hasattr(x, "dtype") else "" for x in (k, v)]
     return ((elements[0], kinds[0]), (elements[1], kinds[1])), (values[0], values[1])
+
+
+def check_blocks(name: str, blocks: int, depth: int) -> None:
+    """Checks how many scales a position of a head with `depth` elements has."""
+    if blocks < 1 or depth % blocks or (blocks > 1 and (depth // blocks).bit_count() != 1):
+        raise ValueError(f"{name} has {blocks} scales for {depth} elements, expected blocks of a power of two")
 
 
 def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any, is_paged: bool = False) -> tuple[str, str | None]:

@@ -32,8 +32,9 @@ class Spec:
     kv_len: str | None = None  # "index" for a scalar, "i32" or "i64" for a tensor [batch]
     ragged: tuple[str, str | None] | None = None  # element types of cu_seqlens_q and cu_seqlens_k, "i32" or "i64"
     pages: str | None = None  # the element type of the page table, "i32" or "i64"; k and v are page pools
-    # Of quantized k and v: the element type, a key of `_cache_text.STORED`, and "number", "head" or "position".
-    scales: tuple[tuple[str, str], tuple[str, str]] | None = None
+    # Of quantized k and v: the element type, a key of `_cache_text.STORED`, and the kind of `_cache_text.scale_type`.
+    scales: tuple[tuple[str, str | int], tuple[str, str | int]] | None = None
+    rotation: _cache_text.Rotation | None = None  # keys are rotated when they are read
     sink: str | None = None  # the element type, "f32" ...; with is_sink_number one scalar for all heads
     is_sink_number: bool = False
     lse: bool = False
@@ -61,9 +62,9 @@ class Spec:
 def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, new rows and their places, the captures
     of score, mask and weight, the tree, then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q,
-    cu_seqlens_k, page_table, rate and seed of dropout, k_scale and v_scale that the spec has. Its results: the output,
-    the log-sum-exp, max and argmax. A part also takes the positions of the first query and key and the results of other
-    parts, and its results are those over the keys of all, in the precision of scores."""
+    cu_seqlens_k, page_table, rate and seed of dropout, k_scale and v_scale, cosines and sines that the spec has. Its
+    results: the output, the log-sum-exp, max and argmax. A part also takes the positions of the first query and key and
+    the results of other parts, and its results are those over the keys of all, in the precision of scores."""
     operands = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
                 (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
                  ("v", spec.head_dim_v, spec.key_layout))]
@@ -99,8 +100,7 @@ def program(spec: Spec) -> str:
     caches: list[tuple[str, str]] = []
     keys, scale_names = ["k", "v"], [name for name, _ in scales]
     if spec.append:
-        caches = tensors[1:] + [scale for scale, (_, kind) in zip(scales, spec.scales or ())
-                                if kind == "position"]
+        caches = tensors[1:] + [scale for scale, (_, kind) in zip(scales, spec.scales or ()) if isinstance(kind, int)]
         new = spec.append.inputs(caches)
         before += spec.append.text(caches, spec.key_layout, pages[0][1] if spec.pages else None)
         updated = {name for name, _ in caches}
@@ -109,14 +109,19 @@ def program(spec: Spec) -> str:
     for i, (_, type) in enumerate(tensors[1:]) if spec.pages else ():
         before += _cache_text.paged(f"{keys[i]}_paged", keys[i], type, spec.key_layout, pages[0][1])
         keys[i] += "_paged"
-    for i, ((name, type), (element, kind)) in enumerate(zip(tensors[1:], spec.scales or ())):
-        scale_name, stored = scale_names[i], keys[i]
-        if spec.pages and kind == "position":
-            before += _cache_text.paged(f"{scale_name}_paged", scale_name, scales[i][1], spec.key_layout, pages[0][1])
-            scale_name += "_paged"
-        keys[i] = f"{name}_float"
-        before += _cache_text.dequantized(keys[i], stored, type, element, spec.key_layout, scale_name, kind,
-                                          spec.element)
+    for i, (name, _) in enumerate(tensors[1:]):
+        scale_of, rotation = None, spec.rotation if name == "k" else None
+        if spec.scales:
+            scale_name, (element, kind) = scale_names[i], spec.scales[i]
+            if spec.pages and isinstance(kind, int):
+                before += _cache_text.paged(f"{scale_name}_paged", scale_name, scales[i][1], spec.key_layout,
+                                            pages[0][1])  # fmt: skip
+                scale_name += "_paged"
+            scale_of = _cache_text.Scale(element, scale_name, kind)
+        if scale_of or rotation:
+            before += _cache_text.computed(f"{name}_float", keys[i], spec.key_layout,
+                                           (spec.head_dim, spec.head_dim_v)[i], spec.element, scale_of, rotation)
+            keys[i] = f"{name}_float"
     dims, key_dims = (f"[{','.join(layout)}]" for layout in (spec.layout, spec.key_layout))
     clauses = [f"%q{dims}, {', '.join(f'%{name}{key_dims}' for name in keys)}"]
     captures += [("tree", "tensor<?x?x?xi1>")] if spec.tree else []
@@ -133,7 +138,8 @@ def program(spec: Spec) -> str:
     clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
-    inputs = tensors + new + captures + scale + bounds + length + sink + offsets + pages + dropout + scales
+    rotary = [(f"rotary_{name}", spec.rotation.type) for name in ("cos", "sin")] if spec.rotation else []
+    inputs = tensors + new + captures + scale + bounds + length + sink + offsets + pages + dropout + scales + rotary
     if spec.is_part:
         before += "  %zero = arith.constant 0 : index\n"
         inputs += [("first_query", "index"), ("first_key", "index")]

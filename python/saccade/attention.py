@@ -154,9 +154,10 @@ def attention(
             has no gradient.
         k_scale: k is quantized: of int8, float8_e4m3fn or float8_e5m2, and its elements times k_scale are the keys. A
             number, or a float32 array of q's kind: of no dimensions, [KV heads], or with one scale for each position
-            and head, which has the shape of k without head_dim. The product is computed in float32 and converted to
-            q's element type, except that a kernel may apply the scale after the conversion, which is at least as exact.
-            NaN gives NaN. CPUs only; it has no gradient.
+            and head, which has the shape of k without head_dim; in place of head_dim it may have the number of blocks
+            of successive elements, of a power of two, of which each has a scale. The product is computed in float32 and
+            converted to q's element type, except that a kernel may apply the scale after the conversion, which is at
+            least as exact. NaN gives NaN. CPUs only; it has no gradient.
         v_scale: the same for v, which may be of another of these types; both or neither are given.
         sink: an extra score without key and value in the softmax of every row: a scalar, or a tensor [heads] of q's
             kind, of float32 (float64 for float64 inputs) or q's element type. `score`, `mask` and `weight` do not apply

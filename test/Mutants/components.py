@@ -124,7 +124,7 @@ COMPONENTS = [
         "torch/attention_operator torch/batching torch/cache_arguments torch/cache_programs "
         "torch/compiled_gradients torch/differentiated torch/distributed/ "
         "torch/fallback torch/flex torch/gradients torch/multi_head torch/nested torch/overrides torch/quantizing "
-        "torch/recorded torch/recording torch/rewriting torch/sdpa torch/serving torch/tangents torch/traced_drop_ins "
+        "torch/recorded torch/recording torch/rewriting torch/rotary torch/sdpa torch/serving torch/tangents torch/traced_drop_ins "
         "torch/traced_merge torch/tracing torch/trees torch/updates jax/attention jax/batching jax/functions "
         "jax/gradients jax/kernels transformers/"), (),
               ("torch_flex", "torch_sdpa", "torch_enabled", "torch_nested", "torch_distributed", "torch_traced_drop_ins", "torch_*",

@@ -93,16 +93,18 @@ def scale_of(kind, x):
     """A scale for elements [batch or pages, heads, positions, depth]."""
     if kind == "number":
         return 0.125
-    return torch.rand(x.shape[1] if kind == "head" else x.shape[:3]) / 4 + 0.01
+    return torch.rand({"head": x.shape[1:2], "position": x.shape[:3], "blocks": (*x.shape[:3], x.shape[3] // 8)}[kind]) / 4 + 0.01
 
 
 def floats(x, scale):
     scale = torch.as_tensor(scale)
+    if scale.ndim == 4:
+        return x.float() * scale.repeat_interleave(x.shape[3] // scale.shape[3], 3)
     return x.float() * (scale[:, None, None] if scale.ndim == 1 else scale[..., None] if scale.ndim else scale)
 
 
 @pytest.mark.parametrize("queries", [1, 40])
-@pytest.mark.parametrize("kinds", [*itertools.combinations_with_replacement(["number", "head", "position"], 2)])
+@pytest.mark.parametrize("kinds", [*itertools.combinations_with_replacement(["number", "head", "position", "blocks"], 2)])
 @pytest.mark.parametrize("name", TYPES)
 def test_scales_of_all_shapes(name, kinds, queries):
     # The head sizes are whole and broken numbers of registers.
@@ -113,7 +115,7 @@ def test_scales_of_all_shapes(name, kinds, queries):
     torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["number", "head", "position"])
+@pytest.mark.parametrize("kind", ["number", "head", "position", "blocks"])
 @pytest.mark.parametrize("page_size", [1, 16])
 @pytest.mark.parametrize("name", TYPES)
 def test_pages(name, page_size, kind):

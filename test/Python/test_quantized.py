@@ -9,7 +9,7 @@ import pytest
 import saccade
 
 RNG = np.random.default_rng(12)
-KINDS = ["number", "head", "position"]
+KINDS = ["number", "head", "position", "blocks"]
 
 
 def reference(q, k, v, *, causal=None, kv_len=None):
@@ -29,11 +29,14 @@ def scale_of(kind, x):
     """A scale for elements [batch or pages, heads, positions, depth]."""
     if kind == "number":
         return 0.013
-    return RNG.uniform(0.002, 0.03, x.shape[1] if kind == "head" else x.shape[:3]).astype(np.float32)
+    shape = {"head": x.shape[1], "position": x.shape[:3], "blocks": (*x.shape[:3], x.shape[3] // 8)}[kind]
+    return RNG.uniform(0.002, 0.03, shape).astype(np.float32)
 
 
 def floats(x, scale):
     scale = np.asarray(scale, np.float32)
+    if scale.ndim == 4:
+        return x * scale.repeat(x.shape[3] // scale.shape[3], 3)
     return x * (scale[:, None, None] if scale.ndim == 1 else scale[..., None] if scale.ndim else scale)
 
 
@@ -175,7 +178,10 @@ def test_scores_windows_and_statistics():
     ({"v_scale": np.ones((1, 2, 8), np.float32)}, ValueError,
      "v_scale has shape (1, 2, 8), expected (1, 2, 9), that of v without the head size"),
     ({"k_scale": np.ones((2, 9), np.float32)}, TypeError,
-     'k_scale has 2 dimensions, expected 0, 1 or 3: one scale, one for each KV head, or one for each position, "bhs"'),
+     'k_scale has 2 dimensions, expected 0, 1, 3 or 4: one scale, one for each KV head, one for each position, "bhs", or for '
+     'blocks of its elements, "bhsd"'),
+    ({"k_scale": np.ones((1, 2, 9, 3), np.float32)}, ValueError, "k_scale has 3 scales for 16 elements, expected blocks of a power of two"),
+    ({"v_scale": np.ones((1, 2, 8, 2), np.float32)}, ValueError, "v_scale has shape (1, 2, 8), expected (1, 2, 9)"),
     ({"k_scale": "1"}, TypeError, "k_scale is"),
 ])  # fmt: skip
 def test_errors_name_the_scale(change, error, message):

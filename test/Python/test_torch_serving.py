@@ -98,74 +98,6 @@ def test_rings_keep_the_first_and_the_last_positions(pinned, steps):
         sequences.check(q, count, out, lse, lambda i, j: (j <= i) & ((j > i - span) | (j < pinned)))
 
 
-@pytest.mark.parametrize("is_paged", [False, True])
-def test_quantized_caches_with_scales_of_positions(is_paged):
-    sequences = Sequences(6, 3)
-    shape, options = ((30, 8), {"page_table": lengths(*range(24)).view(3, 8)}) if is_paged else ((3, 64), {})
-    k8, v8 = (torch.zeros(*shape, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V))
-    k_scale, v_scale = torch.ones(2, *shape, KV_HEADS)
-    for count in STEPS:
-        q, k, v = sequences.draw(count)
-        out = flash_attn_with_kvcache(q, k8, v8, k, v, cache_seqlens=sequences.length, seqlens_new=lengths(*count),
-                                      causal=True, k_scale=k_scale, v_scale=v_scale, **options)
-        rounded = []
-        for x in (k, v):
-            scale = x.abs().amax(-1, keepdim=True) / 127
-            rounded.append((x / scale).round() * scale)
-        sequences.extend(*rounded, count)
-        sequences.check(q, count, out, atol=3e-6)
-
-
-@pytest.mark.parametrize("options", [{}, {"ring": 3}, {"page_table": lengths(*range(24)).view(3, 8)}], ids=str)
-@pytest.mark.parametrize("kind", ["position", "head", "number"])
-def test_quantized_rows_are_appended_as_when_attending(kind, options):
-    shape = (30, 8) if "page_table" in options else (3, 64)
-    random = torch.Generator().manual_seed(9)
-    given = {"head": torch.tensor([0.02, 0.05]), "number": 0.03}.get(kind)
-
-    def empty():
-        caches = [torch.zeros(*shape, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V)]
-        return caches, [torch.ones(*shape, KV_HEADS) for _ in "kv"] if given is None else [given, given]
-
-    (appended, scales), (attended, attended_scales) = empty(), empty()
-    for start in range(5):
-        q, k, v = (drawn(random, 3, 1, heads, depth)
-                   for heads, depth in ((HEADS, DEPTH), (KV_HEADS, DEPTH), (KV_HEADS, DEPTH_V)))
-        append_kvcache(k, v, *appended, start, k_scale=scales[0], v_scale=scales[1], **options)
-        flash_attn_with_kvcache(q, *attended, k, v, cache_seqlens=start, k_scale=attended_scales[0],
-                                v_scale=attended_scales[1], **options)
-    assert appended[0].any()
-    assert all(torch.equal(x, y) for x, y in zip(appended, attended))
-    if given is None:
-        assert all(torch.equal(x, y) for x, y in zip(scales, attended_scales))
-
-
-def test_quantized_rings_with_several_queries():
-    sequences, rows, pinned = Sequences(10, 3), 20, 2
-    k8, v8 = (torch.zeros(3, rows, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V))
-    scales = torch.ones(2, 3, rows, KV_HEADS)
-    for count in STEPS:
-        q, k, v = sequences.draw(count)
-        out = flash_attn_with_kvcache(q, k8, v8, k, v, cache_seqlens=sequences.length, seqlens_new=lengths(*count), causal=True,
-                                      k_scale=scales[0], v_scale=scales[1], ring=pinned)
-        sequences.extend(k, v, count)
-        visible = lambda i, j: (j <= i) & ((j > i - rows + pinned) | (j < pinned))
-        sequences.check(q, count, out, visible=visible, atol=0.05)  # of int8
-
-
-def test_quantized_caches_with_given_scales():
-    sequences = Sequences(7, 2)
-    k8, v8 = (torch.zeros(2, 64, KV_HEADS, depth, dtype=torch.int8) for depth in (DEPTH, DEPTH_V))
-    k_scale = torch.tensor([0.03, 0.04])
-    for count in ((9, 9), (1, 1)):
-        q, k, v = sequences.draw(count)
-        out = flash_attn_with_kvcache(q, k8, v8, k, v, cache_seqlens=sequences.length, causal=True, k_scale=k_scale,
-                                      v_scale=0.05)
-        scale = k_scale[:, None]
-        sequences.extend((k / scale).round().clamp(-127, 127) * scale, (v / 0.05).round() * 0.05, count)
-        sequences.check(q, count, out, atol=3e-6)
-
-
 # --- torch.compile ----------------------------------------------------------------------------------------------------
 
 
@@ -251,29 +183,6 @@ def test_chunks_of_any_length_are_one_graph(kind):
         torch.testing.assert_close(x, expected)
 
 
-def test_quantized_caches_are_compiled():
-    layer = Layer()
-    torch._dynamo.reset()
-    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=False)
-
-    def make():
-        return [*(torch.zeros(2, 40, KV_HEADS, DEPTH, dtype=torch.int8) for _ in "kv"), *torch.ones(2, 2, 40, KV_HEADS)]
-
-    eager_caches, caches = make(), make()
-    with torch.no_grad():
-        for step in range(3):
-            x, at = torch.randn(2, 1, 32), lengths(step, step)
-            results = [f(x, *own[:2], at, k_scale=own[2], v_scale=own[3])
-                       for f, own in ((compiled, caches), (layer, eager_caches))]
-            torch.testing.assert_close(*results)
-        for cache, expected in zip(caches, eager_caches):
-            torch.testing.assert_close(cache, expected)
-        with pytest.raises(ValueError, match="the scale of k is nan in row 0, expected a finite number, in sequence 0"):
-            compiled(x * torch.nan, *caches[:2], at, k_scale=caches[2], v_scale=caches[3])
-        for x, expected in zip(caches, eager_caches):
-            torch.testing.assert_close(x, expected)
-
-
 def test_merged_prefix_in_a_graph():
     torch._dynamo.reset()
     q, k, v = torch.randn(3, 2, 4, 9, 16)
@@ -329,25 +238,6 @@ def test_invalid_calls_do_not_change_the_cache(case, is_attending):
     assert all(torch.equal(x, y) for x, y in zip(caches, before))
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"row": torch.nan}, "the scale of v is nan in row 1, expected a finite number, in sequence 1"),
-    ({"row": torch.inf}, "the scale of v is inf in row 1, expected a finite number, in sequence 1"),
-    ({"k_scale": torch.tensor([0.1, torch.nan])}, "k_scale of head 1 is nan, expected a positive number"),
-    ({"v_scale": 0.0}, "v_scale is 0.0, expected a positive number"),
-])
-def test_scales_that_are_not_finite_are_refused(change, message):
-    k, v, q = torch.randn(2, 2, KV_HEADS, DEPTH), torch.randn(2, 2, KV_HEADS, DEPTH), torch.randn(2, 2, HEADS, DEPTH)
-    caches = [torch.ones(2, 24, KV_HEADS, DEPTH, dtype=torch.int8) for _ in "kv"]
-    scales = {"k_scale": torch.ones(2, 24, KV_HEADS), "v_scale": torch.ones(2, 24, KV_HEADS)}
-    change = dict(change)
-    if "row" in change:
-        v[1, 1, 0, 3] = change.pop("row")
-    scales |= change
-    with pytest.raises(ValueError, match=message):
-        flash_attn_with_kvcache(q, *caches, k, v, cache_seqlens=3, **scales)
-    assert all((x == 1).all() for x in caches)
-
-
 @pytest.mark.parametrize(("options", "error", "message"), [
     ({"cache_seqlens": None}, TypeError, "cache_seqlens is None"),
     ({"cache_seqlens": 1.5}, TypeError, "cache_seqlens is 1.5, expected an int or a tensor"),
@@ -356,7 +246,11 @@ def test_scales_that_are_not_finite_are_refused(change, message):
     ({"window_size": (3, 0), "causal": False}, ValueError, "expected causal=True"),
     ({"seqlens_new": lengths(1, 1)}, TypeError, "seqlens_new has element type torch.int32, expected torch.int64"),
     ({"ring": 24}, ValueError, "ring is 24, expected 0 or more and less than the 24 rows of the cache"),
-    ({"k_scale": 1.0}, TypeError, "v_scale is None"),
+    ({"k_scale": 1.0, "v_scale": None}, TypeError, "v_scale is None"),
+    ({"k_scale": 1.0}, TypeError, "k_cache has element type torch.float32, expected torch.int8, torch.float8_e4m3fn, "
+     "torch.float8_e5m2: k_scale is given"),
+    ({"k_scale": torch.ones(2, 24, KV_HEADS, 5), "v_scale": 1.0}, ValueError, "k_scale has 5 scales for 16 elements, expected "
+     "blocks of a power of two"),
     ({"k_scale": torch.ones(3), "v_scale": 1.0}, ValueError, "k_scale has 3 elements, expected 2, one for each head"),
     ({"k": None, "v": None, "k_scale": 1.0, "v_scale": torch.nan}, ValueError, "v_scale is nan, expected a positive number"),
     ({"k": torch.zeros(2, 1, KV_HEADS, DEPTH)}, ValueError, "k has 1 rows, expected 2, those of q"),
@@ -366,7 +260,8 @@ def test_scales_that_are_not_finite_are_refused(change, message):
 ])
 def test_arguments_that_do_not_fit(options, error, message):
     q, (k, v) = torch.randn(2, 2, HEADS, DEPTH), torch.randn(2, 2, 2, KV_HEADS, DEPTH)
-    caches = [torch.zeros(2, 24, KV_HEADS, DEPTH) for _ in "kv"]
+    element = torch.int8 if "v_scale" in options else torch.float32
+    caches = [torch.zeros(2, 24, KV_HEADS, DEPTH, dtype=element) for _ in "kv"]
     given = {"k": k, "v": v, "cache_seqlens": 0, "causal": True, **options}
     with pytest.raises(error, match=message):
         flash_attn_with_kvcache(q, *caches, **given)

@@ -250,3 +250,36 @@ func.func @dequantizations_are_computed_by_tiles(%k8: tensor<4x?x2x64xi8>, %scal
     : (tensor<1x1x8x64xf32>, tensor<1x?x1x64xf32>, tensor<1x?x1x64xf32>) -> tensor<1x1x8x64xf32>
   return %o : tensor<1x1x8x64xf32>
 }
+
+// So is a rotation, whose body reads the other element of a pair. In a pool it is that of the loaded tile.
+// CHECK-LABEL: func.func @rotations_are_computed_by_tiles(
+// CHECK-NOT:     linalg.generic
+// CHECK:         scf.for
+// CHECK:           %[[LOADED:.*]] = attn.load_pages
+// CHECK:           %[[KEYS:.*]] = linalg.generic {{.*}} ins(%[[LOADED]] : tensor<?x64xf32>)
+// CHECK:             %[[D:.*]] = linalg.index 1
+// CHECK:             %[[OTHER:.*]] = arith.xori %[[D]]
+// CHECK:             %[[S:.*]] = linalg.index 0
+// CHECK:             tensor.extract %[[LOADED]][%[[S]], %[[OTHER]]]
+// CHECK:           attn.accumulate %{{.*}}, %[[KEYS]][s,d], %[[KEYS]][s,d]
+func.func @rotations_are_computed_by_tiles(%pool: tensor<?x16x2x64xf32>, %table: tensor<4x?xi32>, %e: tensor<4x?x2x64xf32>,
+    %n: index, %q: tensor<1x1x8x64xf32>) -> tensor<1x1x8x64xf32> {
+  %all = attn.paged %pool[b,s,h,d], %table : tensor<?x16x2x64xf32>, tensor<4x?xi32> -> tensor<4x?x2x64xf32>
+  %x = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%all : tensor<4x?x2x64xf32>) outs(%e : tensor<4x?x2x64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %one = arith.constant 1 : index
+    %b = linalg.index 0 : index
+    %s = linalg.index 1 : index
+    %h = linalg.index 2 : index
+    %d = linalg.index 3 : index
+    %partner = arith.xori %d, %one : index
+    %other = tensor.extract %all[%b, %s, %h, %partner] : tensor<4x?x2x64xf32>
+    %r = arith.addf %a, %other : f32
+    linalg.yield %r : f32
+  } -> tensor<4x?x2x64xf32>
+  %k = tensor.extract_slice %x[1, 0, 1, 0] [1, %n, 1, 64] [1, 1, 1, 1] : tensor<4x?x2x64xf32> to tensor<1x?x1x64xf32>
+  %o = attn.attention %q[b,h,s,d], %k[b,s,h,d], %k[b,s,h,d] {schedule = #attn.schedule<rows = 12, cols = 32>}
+    : (tensor<1x1x8x64xf32>, tensor<1x?x1x64xf32>, tensor<1x?x1x64xf32>) -> tensor<1x1x8x64xf32>
+  return %o : tensor<1x1x8x64xf32>
+}

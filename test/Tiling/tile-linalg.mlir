@@ -145,3 +145,30 @@ func.func @a_scalar_is_one_task(%x: tensor<?xf32>, %init: tensor<f32>) -> tensor
   %s = linalg.dot ins(%x, %x : tensor<?xf32>, tensor<?xf32>) outs(%init : tensor<f32>) -> tensor<f32>
   return %s : tensor<f32>
 }
+
+// A body may read any element of a producer, which is then computed before.
+// CHECK-LABEL: func.func @a_producer_that_a_body_reads_is_not_fused(
+// CHECK:         %[[P:.*]] = scf.forall
+// CHECK:         scf.forall
+// CHECK:           tensor.extract %[[P]]
+func.func @a_producer_that_a_body_reads_is_not_fused(%x: tensor<16x64xf32>, %e: tensor<16x64xf32>) -> tensor<16x64xf32> {
+  %p = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
+    ins(%x : tensor<16x64xf32>) outs(%e : tensor<16x64xf32>) {
+    ^bb0(%v: f32, %o: f32):
+      %t = arith.mulf %v, %v : f32
+      linalg.yield %t : f32
+    } -> tensor<16x64xf32>
+  %f = tensor.empty() : tensor<16x64xf32>
+  %s = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
+    ins(%p : tensor<16x64xf32>) outs(%f : tensor<16x64xf32>) {
+    ^bb0(%v: f32, %o: f32):
+      %one = arith.constant 1 : index
+      %m = linalg.index 0 : index
+      %n = linalg.index 1 : index
+      %other = arith.xori %n, %one : index
+      %w = tensor.extract %p[%m, %other] : tensor<16x64xf32>
+      %t = arith.addf %v, %w : f32
+      linalg.yield %t : f32
+    } -> tensor<16x64xf32>
+  return %s : tensor<16x64xf32>
+}

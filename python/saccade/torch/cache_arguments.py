@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -77,39 +79,56 @@ def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, t
     return (sides, bounds) if sides else None
 
 
-def scales_of(name: str, k_scale: Any, v_scale: Any, like: torch.Tensor, layout: str) -> tuple[Any, list[Any]]:
-    """The kinds of the scales, and the scales as inputs of the program."""
+def blocks_of(scale: Any) -> int | None:
+    """How many scales each position of a head has; None if they are given for all positions."""
+    if not isinstance(scale, torch.Tensor) or scale.dim() not in (3, 4):
+        return None
+    return 1 if scale.dim() == 3 else operator.index(scale.shape[3])
+
+
+def scales_of(name: str, k_scale: Any, v_scale: Any, caches: Sequence[torch.Tensor]) -> tuple[Any, list[Any]]:
+    """The element types of the caches of keys and values with the kinds of their scales (`_cache_text.scale_type`), and
+    the scales as inputs of the program."""
     if k_scale is None and v_scale is None:
         return None, []
-    kinds, values = [], []
-    for what, x in (("k_scale", k_scale), ("v_scale", v_scale)):
-        if isinstance(x, torch.Tensor) and x.dim() == 3:
-            kinds.append("position")
-            values.append(x.unsqueeze(-1))
-        elif isinstance(x, torch.Tensor) and x.dim() == 1:
-            kinds.append("head")
+    kinds: list[tuple[str, str | int]] = []
+    values: list[Any] = []
+    for what, x, cache in zip("kv", (k_scale, v_scale), caches):
+        if cache.dtype not in quantizing.LARGEST:
+            expected = ", ".join(str(dtype) for dtype in quantizing.LARGEST)
+            raise TypeError(f"{name}: {what}_cache has element type {cache.dtype}, expected {expected}: {what}_scale "
+                            "is given")  # fmt: skip
+        element, blocks = _operands.dtype_name(cache), blocks_of(x)
+        if blocks is not None:
+            _operands.check_blocks(f"{name}: {what}_scale", blocks, operator.index(cache.shape[-1]))
+            kinds.append((element, blocks))
+            values.append(x.unsqueeze(-1) if x.dim() == 3 else x)
+            continue
+        if isinstance(x, torch.Tensor) and x.dim() == 1:
+            kinds.append((element, "head"))
             values.append(x)
         elif isinstance(x, (int, float)) and not isinstance(x, bool):
-            kinds.append("number")
+            kinds.append((element, "number"))
             values.append(float(x))
         else:
-            raise TypeError(f"{name}: {what} is {x!r:.80}, expected a number, or a float32 tensor of 1 or 3 dimensions")
-        if kinds[-1] != "position" and not is_compiling():
-            quantizing.check_scale(name, what, torch.as_tensor(values[-1]))
+            raise TypeError(f"{name}: {what}_scale is {x!r:.80}, expected a number, or a float32 tensor of 1, 3 or 4 "
+                            "dimensions")  # fmt: skip
+        if not is_compiling():
+            quantizing.check_scale(name, f"{what}_scale", torch.as_tensor(values[-1]))
     return tuple(kinds), values
 
 
 def new_rows(name: str, k: torch.Tensor, v: torch.Tensor, count: torch.Tensor | None, k_scale: Any, v_scale: Any,
-              layout: str) -> list[torch.Tensor]:
+             caches: Sequence[torch.Tensor], layout: str) -> list[torch.Tensor]:
     """The rows to append, quantized if there are scales, and those of the scales of positions."""
     if k_scale is None and v_scale is None:
         return [k, v]
     rows, scales = [], []
-    for what, x, scale in (("k", k, k_scale), ("v", v, v_scale)):
-        if isinstance(scale, torch.Tensor) and scale.dim() == 3:
-            quantized, own = quantizing.quantize_rows(name, what, x, count, None, layout)
-            scales.append(own)
-        else:
-            quantized, _ = quantizing.quantize_rows(name, what, x, count, scale, layout)
+    for what, x, scale, cache in (("k", k, k_scale, caches[0]), ("v", v, v_scale, caches[1])):
+        blocks = blocks_of(scale)
+        given = scale if blocks is None else None
+        quantized, own = quantizing.quantize_rows(name, what, x, count, given, cache.dtype, blocks or 1, layout)
         rows.append(quantized)
+        if blocks is not None:
+            scales.append(own)
     return rows + scales

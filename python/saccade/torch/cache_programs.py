@@ -10,36 +10,37 @@ from typing import Any, TypeAlias
 import torch
 
 from saccade import _gpu, _program
-from saccade._cache_text import Append, scale_type
+from saccade._cache_text import STORED, Append, Rotation, scale_type
 from saccade._library import on_cache_clear
 from saccade._opaque import is_compiling
 from saccade.module import compile
 from saccade.torch import attention_operator
 
+_Scales: TypeAlias = tuple[tuple[str, str | int], tuple[str, str | int]]
+"""The element types of keys and values, and the kinds of their scales."""
 _Append: TypeAlias = tuple[str, bool, int | None]
 """The arguments of `_cache_text.Append`. Dynamo takes only tuples as constants."""
 
 
 @functools.lru_cache(maxsize=256)
 def _attention_text(element: str, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
-                    has_scale: bool, kv_len: str | None, pages: str | None, scales: tuple[str, str] | None, lse: bool,
-                    append: _Append | None, tree: bool) -> str:
+                    has_scale: bool, kv_len: str | None, pages: str | None, scales: _Scales | None, lse: bool,
+                    append: _Append | None, tree: bool, rotation: tuple[int, bool, str] | None) -> str:
     return _program.program(_program.Spec(
         element=element, head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal, left="l" in sides,
         right="r" in sides, scale=has_scale, kv_len=kv_len, pages=pages,
-        scales=(("int8", scales[0]), ("int8", scales[1])) if scales else None, lse=lse,
-        append=Append(*append) if append else None, tree=tree))  # fmt: skip
+        scales=scales, lse=lse, append=Append(*append) if append else None, tree=tree,
+        rotation=Rotation(*rotation) if rotation else None))  # fmt: skip
 
 
 @functools.lru_cache(maxsize=256)
 def _append_text(element: str, head_dim: int, head_dim_v: int, layout: str, pages: str | None,
-                 scales: tuple[str, str] | None, append: _Append) -> str:
-    def cache(extent: int) -> str:
-        return f"tensor<{''.join(f'{extent}x' if dim == 'd' else '?x' for dim in layout)}{element}>"
-
-    caches = [("k", cache(head_dim)), ("v", cache(head_dim_v))]
-    caches += [(f"{name}_scale", scale_type(kind, layout)) for name, kind in zip("kv", scales or ())
-               if kind == "position"]  # fmt: skip
+                 scales: _Scales | None, append: _Append) -> str:
+    elements = [STORED[stored][0] for stored, _ in scales] if scales else [element, element]
+    shapes = ["".join(f"{extent}x" if dim == "d" else "?x" for dim in layout) for extent in (head_dim, head_dim_v)]
+    caches = [(name, f"tensor<{shape}{own}>") for name, shape, own in zip("kv", shapes, elements)]
+    caches += [(f"{name}_scale", scale_type(kind, layout)) for name, (_, kind) in zip("kv", scales or ())
+               if isinstance(kind, int)]  # fmt: skip
     return Append(*append).program(caches, layout, f"tensor<?x?x{pages}>" if pages else None)
 
 
@@ -50,9 +51,10 @@ on_cache_clear(_functions.clear)
 def call(name: str, spec: tuple[Any, ...], queries: list[torch.Tensor], caches: list[torch.Tensor], inputs: list[Any],
           scales: list[Any], is_updating: bool) -> Any:
     """Calls the program of `spec`, those of `_attention_text`, or without queries of `_append_text`. Its inputs are
-    queries, caches, `inputs` and scales; those of positions are caches, too."""
+    queries, caches, `inputs`, and `scales`, with the tables of rotations; those with four dimensions, the scales of
+    positions, are caches, too."""
     updated = [True] * len(caches) + [False] * len(inputs)
-    updated += [isinstance(scale, torch.Tensor) and scale.dim() > 1 for scale in scales]
+    updated += [isinstance(scale, torch.Tensor) and scale.dim() == 4 for scale in scales]
     if is_compiling():
         lists: dict[bool, list[torch.Tensor]] = {False: [*queries], True: []}
         for x, is_updated in zip([*caches, *inputs, *scales], updated):

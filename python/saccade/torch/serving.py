@@ -7,6 +7,7 @@ Programs do not depend on lengths.
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from saccade.attention import attention
 from saccade.merging import merge_state
 from saccade.torch import cache_arguments as arguments
-from saccade.torch import trees
+from saccade.torch import rotary, trees
 from saccade.torch.cache_programs import call
 
 
@@ -33,6 +34,10 @@ def flash_attn_with_kvcache(
     k_scale: float | torch.Tensor | None = None,
     v_scale: float | torch.Tensor | None = None,
     ring: int | None = None,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
+    rotary_interleaved: bool = True,
+    rotary_on_read: bool = False,
     softmax_scale: float | None = None,
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
@@ -56,12 +61,21 @@ def flash_attn_with_kvcache(
         cache_batch_idx: [batch], the row of the cache of each sequence, if it has rows for other sequences too.
         page_table: [batch, entries], int32 or int64: position i of sequence b is in page page_table[b, i // page size].
             FlashAttention 2 calls it block_table.
-        k_scale, v_scale: of caches of int8. New rows are quantized. Scales of each position and head, [batch, capacity,
-            KV heads] or [pages, page size, KV heads], are computed from the new rows, and updated in place. A number,
+        k_scale, v_scale: of caches of int8, float8_e4m3fn and float8_e5m2. New rows are quantized. Scales of each
+            position and head, [batch, capacity, KV heads] or [pages, page size, KV heads], are computed from the new
+            rows, and updated in place; with a last dimension of n, those of n blocks of successive elements. A number,
             or scales of each head [KV heads], are used as they are.
         ring: the cache is a ring, which keeps the first `ring` positions of a sequence (attention sinks) and the last
             of the others. It is never full. A query attends to the first `ring` positions and to the last
             capacity - ring up to its own.
+        rotary_cos, rotary_sin: [positions, pairs], the rotary positions by which q and k are rotated before they are
+            used: pair n of a token with m tokens before it by the angle with cosine rotary_cos[m, n]. Tokens of a tree
+            have their ancestors before them. Without a mask by position (causal, window_size, tree) all queries have
+            the position of the first one, as in FlashAttention. Without k and v, q are the last n tokens of the cache.
+            Elements from 2 * pairs on are not rotated.
+        rotary_interleaved: pairs are elements 2n and 2n + 1, else n and n + pairs.
+        rotary_on_read: the cache has keys that are not rotated, and k is appended as it is. Keys are rotated when they
+            are read, by their positions in the cache. The tables have all of its positions.
         softmax_scale: the factor of q k^T; 1/sqrt(head_dim) by default.
         causal: the last new query attends to all tokens, each one before to one token less.
         window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open.
@@ -83,7 +97,7 @@ def flash_attn_with_kvcache(
             change. On a GPU lengths and pages are clamped instead. In functions that torch.compile compiles it is a
             RuntimeError.
 
-    There are no gradients. Rotary positions are not applied.
+    There are no gradients.
 
     Example:
         >>> lengths = torch.tensor([100, 7], dtype=torch.int32)
@@ -104,6 +118,23 @@ def flash_attn_with_kvcache(
     if tree is not None and (ring is not None or window is not None):
         raise ValueError(f"{name}: tree is given with {'ring' if ring is not None else 'window_size'}, expected one of "
                          "them")  # fmt: skip
+    if tree is not None:
+        tree = trees.visible_of(name, tree, q.shape[0], n, seqlens_new)
+    if rotary_cos is not None or rotary_sin is not None:
+        rows = k_cache.shape[axis] * (page_table.shape[1] if page_table is not None else 1)
+        rotary.check_tables(name, rotary_cos, rotary_sin, q.shape[-1], rows if rotary_on_read else 0)
+        first = at
+        if k is None:
+            first = (torch.full((q.shape[0],), rows, device=q.device) if at is None else at) - n
+        is_placed = causal or window is not None or tree is not None
+        positions = rotary.positions_of(first, n, seqlens_new, tree)
+        turn = functools.partial(rotary.rotate, name, cos=rotary_cos, sin=rotary_sin, layout=layout,
+                                 interleaved=rotary_interleaved)  # fmt: skip
+        if k is not None and not rotary_on_read:
+            k = turn(k, positions=positions)
+        q = turn(q, positions=positions if is_placed else positions[:, :1].expand_as(positions))
+    if rotary_on_read and (rotary_cos is None or ring is not None):
+        raise ValueError(f"{name}: rotary_on_read is True, expected rotary_cos and no ring")
     if ring is not None and k is not None and n > 1:
         if window is not None or not causal:
             raise ValueError(f"{name}: with a ring and {n} queries, expected causal=True without window_size")
@@ -111,13 +142,15 @@ def flash_attn_with_kvcache(
                                return_softmax_lse, layout)  # fmt: skip
     if ring is not None and window is not None:
         raise ValueError(f"{name}: ring and window_size are given, expected one of them")
+    caches = [k_cache, v_cache]
+    kinds, scales = arguments.scales_of(name, k_scale, v_scale, caches)
     append = None
     if k is not None:
         count = arguments.count_of(name, seqlens_new, at)
         end = at + (n if count is None else count)
         if ring is not None:
             end = end.clamp(max=k_cache.shape[axis])
-        new = arguments.new_rows(name, k, v, count, k_scale, v_scale, layout)
+        new = arguments.new_rows(name, k, v, count, k_scale, v_scale, caches, layout)
         append = arguments.index_of(name, at), count is not None, ring
         new += [at] if count is None else [at, count]
     else:
@@ -126,19 +159,21 @@ def flash_attn_with_kvcache(
         new, end = [], at
         if ring is not None and end is not None:
             end = end.clamp(max=k_cache.shape[axis])
-    kinds, scales = arguments.scales_of(name, k_scale, v_scale, q, layout)
     if ring is not None:
         causal = False  # the order of rows is not that of positions
+    rotation = None
+    if rotary_on_read:
+        assert rotary_cos is not None
+        rotation = (operator.index(rotary_cos.shape[1]), rotary_interleaved, arguments.element_of(name, rotary_cos))
+        scales = [*scales, rotary_cos, rotary_sin]
     numbers = ([] if softmax_scale is None else [float(softmax_scale)]) + ([] if window is None else list(window[1]))
-    if tree is not None:
-        tree = trees.visible_of(name, tree, q.shape[0], n, seqlens_new)
     inputs = [*new, *(x for x in (tree, *numbers, end, page_table) if x is not None)]
     spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), layout,
             "bottom_right" if (causal and n != 1) or window else None, window[0] if window else "",
             softmax_scale is not None, None if end is None else arguments.index_of(name, end),
             None if page_table is None else arguments.index_of(name, page_table), kinds, return_softmax_lse, append,
-            tree is not None)
-    return call(name, spec, [q], [k_cache, v_cache], inputs, scales, k is not None)
+            tree is not None, rotation)  # fmt: skip
+    return call(name, spec, [q], caches, inputs, scales, k is not None)
 
 
 def append_kvcache(
@@ -153,6 +188,9 @@ def append_kvcache(
     k_scale: float | torch.Tensor | None = None,
     v_scale: float | torch.Tensor | None = None,
     ring: int | None = None,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
+    rotary_interleaved: bool = True,
     layout: str = "bshd",
 ) -> None:
     """Appends new keys and values to a cache in place. The arguments are those of `flash_attn_with_kvcache`, and so are
@@ -161,11 +199,14 @@ def append_kvcache(
     arguments.check(name, layout, {"k": k, "v": v}, k_cache, ring, page_table)
     at = arguments.lengths_of(name, cache_seqlens, k, True)
     count = arguments.count_of(name, seqlens_new, at)
-    new = arguments.new_rows(name, k, v, count, k_scale, v_scale, layout)
-    kinds, scales = arguments.scales_of(name, k_scale, v_scale, k, layout)
-    scales = [scale for scale, kind in zip(scales, kinds or ()) if kind == "position"]
-    element = "i8" if kinds else arguments.element_of(name, k)
-    spec = (element, operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
+    if rotary_cos is not None or rotary_sin is not None:
+        rotary.check_tables(name, rotary_cos, rotary_sin, k.shape[-1])
+        positions = rotary.positions_of(at, k.shape[layout.index("s")], count, None)
+        k = rotary.rotate(name, k, rotary_cos, rotary_sin, positions, layout, rotary_interleaved)
+    kinds, scales = arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache])
+    new = arguments.new_rows(name, k, v, count, k_scale, v_scale, [k_cache, v_cache], layout)
+    scales = [scale for scale, (_, kind) in zip(scales, kinds or ()) if isinstance(kind, int)]
+    spec = (arguments.element_of(name, k), operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
             None if page_table is None else arguments.index_of(name, page_table), kinds,
             (arguments.index_of(name, at), count is not None, ring))
     inputs = [*new, at, *([] if count is None else [count]), *([] if page_table is None else [page_table])]
@@ -197,7 +238,7 @@ def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: 
 
     options: dict[str, Any] = {"scale": scale, "return_lse": True, "layout": layout}
     scales = {} if k_scale is None and v_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
-    arguments.scales_of(name, k_scale, v_scale, q, layout)
+    arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache])
     old = attention(q, k_cache, v_cache, mask=in_ring, kv_len=start.clamp(max=rows), **scales, **options)
     new = attention(q, k, v, mask=among_new, kv_len=count, **options)
     append_kvcache(k, v, k_cache, v_cache, at, seqlens_new=seqlens_new, k_scale=k_scale, v_scale=v_scale, ring=ring,
