@@ -11,7 +11,8 @@ STORED = {"int8": ("i8", "sitofp"), "float8_e4m3fn": ("f8E4M3FN", "extf"), "floa
 
 @dataclasses.dataclass(frozen=True)
 class Append:
-    """New rows of caches, the same number for all caches. In text, caches are pairs of a name and a type."""
+    """New rows of caches, the same number for all caches. In text, caches are pairs of a name and a type. A cache with
+    one dimension less than `layout` has no depth."""
 
     index: str  # the element type of lengths, "i32" or "i64"
     count: bool = False  # whether the number of new rows of each sequence is given
@@ -25,13 +26,15 @@ class Append:
     def text(self, caches: list[tuple[str, str]], layout: str, table_type: str | None) -> str:
         """Ops that append the new rows of each cache %NAME, which makes %NAME_updated. Caches have the dimensions
         `layout`, or are pools of pages of `table_type`."""
-        dims = f"[{','.join(layout)}]"
         pages = f" pages(%page_table : {table_type})" if table_type else ""
         count = f" count(%count : tensor<?x{self.index}>)" if self.count else ""
         ring = "" if self.ring is None else f" ring<{self.ring}>"
-        return "".join(f"  %{name}_updated = attn.append %new_{name}{dims} to %{name}{dims}{pages} "
-                       f"at(%at : tensor<?x{self.index}>){count}{ring} : ({type}, {type}) -> {type}\n"
-                       for name, type in caches)
+        lines = ""
+        for name, type in caches:
+            dims = f"[{','.join(_named(layout, type))}]"
+            lines += (f"  %{name}_updated = attn.append %new_{name}{dims} to %{name}{dims}{pages} "
+                      f"at(%at : tensor<?x{self.index}>){count}{ring} : ({type}, {type}) -> {type}\n")
+        return lines
 
     def program(self, caches: list[tuple[str, str]], layout: str, table_type: str | None) -> str:
         """A module that only appends, with one function @append. Its inputs are the caches, `inputs`, and the page
@@ -49,18 +52,31 @@ class Append:
 
 
 def scale_type(kind: str | int, layout: str) -> str:
-    """The type of the scales of keys or values with dimensions `layout`. `kind`: "number", "head", or how many scales
-    each position of a head has, each of a block of successive elements."""
+    """The type of the scales of keys or values with dimensions `layout`. `kind`: "number"; "head"; "position", one for
+    each position of a head; or a number of them, each of a block of successive elements."""
     if kind == "number":
         return "f32"
     if kind == "head":
         return "tensor<?xf32>"
+    if kind == "position":
+        return f"tensor<{'?x' * (len(layout) - 1)}f32>"
     return f"tensor<{''.join(f'{kind}x' if dim == 'd' else '?x' for dim in layout)}f32>"
+
+
+def is_cached(kind: str | int) -> bool:
+    """Whether scales of this kind are those of positions, which a cache has."""
+    return kind not in ("number", "head")
 
 
 def paged(result: str, pool: str, type: str, layout: str, table_type: str) -> str:
     """The positions that the page table has."""
-    return f"  %{result} = attn.paged %{pool}[{','.join(layout)}], %page_table : {type}, {table_type} -> {type}\n"
+    dims = ",".join(_named(layout, type))
+    return f"  %{result} = attn.paged %{pool}[{dims}], %page_table : {type}, {table_type} -> {type}\n"
+
+
+def _named(layout: str, type: str) -> str:
+    """The names of the dimensions of a cache. In one without a depth the heads are the elements of a row."""
+    return layout if type.count("x") == len(layout) else layout.replace("d", "").replace("h", "d")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +144,8 @@ def computed(result: str, cache: str, layout: str, depth: int, element: str, sca
     maps, inputs, types, arguments = [identity], [f"%{cache}"], [cache_type], [f"%x: {stored}"]
     factor = None if scale is None or is_blocks else f"%{scale.name}"
     if factor and kind != "number":
-        scaled = "h" if kind == "head" else ", ".join("0" if dim == "d" else dim for dim in layout)
+        per_position = [dim if dim != "d" else "0" for dim in layout if dim != "d" or kind == 1]
+        scaled = "h" if kind == "head" else ", ".join(per_position)
         maps.append(f"affine_map<({dims}) -> ({scaled})>")
         inputs.append(factor)
         types.append(scale_type(kind, layout))  # type: ignore[arg-type]

@@ -100,7 +100,8 @@ def program(spec: Spec) -> str:
     caches: list[tuple[str, str]] = []
     keys, scale_names = ["k", "v"], [name for name, _ in scales]
     if spec.append:
-        caches = tensors[1:] + [scale for scale, (_, kind) in zip(scales, spec.scales or ()) if isinstance(kind, int)]
+        caches = tensors[1:] + [scale for scale, (_, kind) in zip(scales, spec.scales or ())
+                                if _cache_text.is_cached(kind)]
         new = spec.append.inputs(caches)
         before += spec.append.text(caches, spec.key_layout, pages[0][1] if spec.pages else None)
         updated = {name for name, _ in caches}
@@ -113,7 +114,7 @@ def program(spec: Spec) -> str:
         scale_of, rotation = None, spec.rotation if name == "k" else None
         if spec.scales:
             scale_name, (element, kind) = scale_names[i], spec.scales[i]
-            if spec.pages and isinstance(kind, int):
+            if spec.pages and _cache_text.is_cached(kind):
                 before += _cache_text.paged(f"{scale_name}_paged", scale_name, scales[i][1], spec.key_layout,
                                             pages[0][1])  # fmt: skip
                 scale_name += "_paged"

@@ -84,6 +84,47 @@ def test_numpy_and_jax_arrays(name):
     assert np.array_equal(np.asarray(found), expected)
 
 
+@pytest.mark.parametrize("source", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", TYPES)
+def test_exported_modules_convert(name, source):
+    class Convert(torch.nn.Module):
+        def forward(self, x):
+            y = x.to(getattr(torch, name))
+            return y, y.to(source), y.to(torch.float8_e5m2)
+
+    import saccade.torch
+
+    x = (torch.randn(300) * 50).to(source)
+    for found, expected in zip(saccade.torch.compile(Convert(), (x,))(x), Convert()(x)):
+        assert found.dtype == expected.dtype
+        assert torch.equal(found.float(), expected.float())
+
+
+def test_what_exported_modules_refuse():
+    class Add(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("w", torch.ones(100, dtype=torch.float8_e5m2))
+
+        def forward(self, x):
+            return x + self.w.float()
+
+    import saccade.torch
+
+    with pytest.raises(saccade.torch.ExportError, match=r"the weight 'w': the type torch\.float8_e5m2 is not supported"):
+        saccade.torch.compile(Add(), (torch.ones(100),))
+    x = torch.ones(10, 10, dtype=torch.float8_e5m2)
+    with pytest.raises(saccade.CompileError, match="the type 'tensor<10x10xf8E5M2>' is not supported"):
+        saccade.torch.compile(torch.nn.Flatten(0), (x,))
+
+    class Convert(torch.nn.Module):
+        def forward(self, x):
+            return x.int()
+
+    with pytest.raises(saccade.CompileError, match="it converts 'f8E5M2' to 'i32', expected floats"):
+        saccade.torch.compile(Convert(), (x,))
+
+
 def quantized(name, *shape):
     """Elements, some of which are subnormal."""
     return (torch.randn(shape) * torch.exp2(torch.randint(-12, 6, shape))).to(getattr(torch, name))

@@ -62,6 +62,37 @@ def test_pages_are_updated_in_place():
     compare(Layer(), arguments, shapes, calls)
 
 
+@pytest.mark.parametrize("element", [torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize("blocks", [(), (2,)], ids=["positions", "blocks"])
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_quantized_caches_and_their_scales_are_updated_in_place(element, blocks, is_paged):
+    class Quantized(CacheLayer):
+        def forward(self, x, k_cache, v_cache, k_scale, v_scale, at, page_table=None):
+            q, k, v = self.projected(x)
+            out = flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=at, causal=True, k_scale=k_scale, v_scale=v_scale,
+                                          page_table=page_table)
+            return out.flatten(2) + 1
+
+    shape = (10, 8) if is_paged else (2, 40)
+    arguments = (torch.randn(2, 3, 32), *(torch.zeros(*shape, KV_HEADS, DEPTH, dtype=element) for _ in "kv"),
+                 *torch.ones(2, *shape, KV_HEADS, *blocks), torch.zeros(2, dtype=torch.int32),
+                 *([torch.arange(8, dtype=torch.int32).view(2, 4)] if is_paged else []))
+    shapes = ({0: DYNAMIC, 1: DYNAMIC}, *[ANY_CACHE] * 4, {0: DYNAMIC}, *([{0: DYNAMIC, 1: DYNAMIC}] if is_paged else []))
+    layer = Quantized()
+    with torch.no_grad():
+        compiled = saccade.torch.compile(layer, arguments, dynamic_shapes=shapes)
+        own, expected_own = ([x.clone() for x in arguments] for _ in range(2))
+        for n, at in ((3, 0), (2, 3), (7, 5)):
+            own[0] = expected_own[0] = torch.randn(2, n, 32)
+            own[5] = expected_own[5] = torch.tensor([at, at + 1], dtype=torch.int32)
+            torch.testing.assert_close(compiled(*own), layer(*expected_own), atol=2e-2, rtol=0)
+            for x, y in zip(own[3:5], expected_own[3:5]):
+                torch.testing.assert_close(x, y)
+            for x, y in zip(own[1:3], expected_own[1:3]):  # the compiled projection may round to the next number
+                x, y = x.float(), y.float()
+                assert x.any() and ((x != y).float().mean() < 0.02)
+
+
 def test_an_append_alone():
     class Append(torch.nn.Module):
         def forward(self, k, k_cache, v_cache, at):

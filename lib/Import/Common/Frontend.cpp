@@ -83,10 +83,14 @@ bool saccade::frontend::isElementType(Type type) {
                       [&](unsigned width) { return type.isSignlessInteger(width); });
 }
 
-LogicalResult saccade::frontend::verifyTypes(Operation *op) {
-  auto isKnown = [](Type type) {
+bool saccade::frontend::isStoredFloat(Type type) { return isa<Float8E4M3FNType, Float8E5M2Type>(type); }
+
+LogicalResult saccade::frontend::verifyTypes(Operation *op, bool mayStore) {
+  auto isKnown = [&](Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
-    return tensor ? isElementType(tensor.getElementType()) : isa<NoneType>(type) || !isa<ShapedType>(type);
+    if (!tensor)
+      return isa<NoneType>(type) || !isa<ShapedType>(type);
+    return isElementType(tensor.getElementType()) || (mayStore && isStoredFloat(tensor.getElementType()));
   };
   for (Type type :
        llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))

@@ -11,12 +11,20 @@ static ArrayRef<Attribute> namesOf(const FrontendOp &op) {
   return names ? names.getValue() : ArrayRef<Attribute>();
 }
 
+/// Whether `op` may have tensors of 8-bit floats: it converts or passes them, or has a program of its own.
+static bool mayStore(FrontendOp &op) {
+  return op.getName().starts_with("saccade.") ||
+         llvm::is_contained(
+             {"aten._to_copy", "aten.to", "aten.alias", "aten.clone", "aten.contiguous", "aten.copy", "aten.detach"},
+             op.getName());
+}
+
 LogicalResult Arguments::verify() {
   ArrayRef<Attribute> names = namesOf(op);
   if (names.size() != op.numOperands() || !llvm::all_of(names, llvm::IsaPred<StringAttr>))
     return op.error() << "found " << names.size() << " argument names, expected one for each of " << op.numOperands()
                       << " operands";
-  return frontend::verifyTypes(op.getOperation());
+  return frontend::verifyTypes(op.getOperation(), mayStore(op));
 }
 
 void Arguments::refuse(StringRef name, Attribute found, StringRef expected) const {
@@ -171,7 +179,7 @@ Type Arguments::type(StringRef name, Type defaultValue) const {
   auto type = dyn_cast_or_null<TypeAttr>(attribute(name));
   if (!type)
     return defaultValue;
-  if (!frontend::isElementType(type.getValue())) {
+  if (!frontend::isElementType(type.getValue()) && !(mayStore(op) && frontend::isStoredFloat(type.getValue()))) {
     refuse(name, type, "an element type");
     return defaultValue ? defaultValue : Float32Type::get(type.getContext());
   }

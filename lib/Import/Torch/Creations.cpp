@@ -97,6 +97,18 @@ static LogicalResult translateArange(Arguments &a, Values &results) {
   return append(frontend::makeRange(a.op, *start, *end, *step, type), results);
 }
 
+/// Converts to and from floats of 8 bits by way of f32, as PyTorch does.
+static FailureOr<Value> convertElements(Arguments &a, Value tensor, Type type) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Type own = elementOf(tensor);
+  if (own != type && (frontend::isStoredFloat(own) || frontend::isStoredFloat(type))) {
+    if (!isa<FloatType>(own) || !isa<FloatType>(type))
+      return a.op.error() << "it converts " << own << " to " << type << ", expected floats";
+    tensor = frontend::castElements(b, tensor, b.getF32Type());
+  }
+  return frontend::castElements(b, tensor, type);
+}
+
 /// Converts a tensor to `dtype` or the type of `other`.
 static LogicalResult translateConvert(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
@@ -105,7 +117,10 @@ static LogicalResult translateConvert(Arguments &a, Values &results) {
   Type type = elementOf(*tensor);
   if (Value other = a.tensor("other"))
     type = elementOf(other);
-  results.push_back(frontend::castElements(a.op.builder(), *tensor, a.type("dtype", type)));
+  FailureOr<Value> converted = convertElements(a, *tensor, a.type("dtype", type));
+  if (failed(converted))
+    return failure();
+  results.push_back(*converted);
   return success();
 }
 
@@ -128,10 +143,12 @@ static LogicalResult translateCopy(Arguments &a, Values &results) {
     return failure();
   if (failed(frontend::requireBroadcastTo(a.op, *source, tensor->getType())))
     return failure();
-  Value converted = frontend::castElements(b, *source, elementOf(*tensor));
-  results.push_back(converted.getType() == tensor->getType()
-                        ? converted
-                        : frontend::broadcastTo(b, converted, frontend::extentsOf(b, *tensor)));
+  FailureOr<Value> converted = convertElements(a, *source, elementOf(*tensor));
+  if (failed(converted))
+    return failure();
+  results.push_back(converted->getType() == tensor->getType()
+                        ? *converted
+                        : frontend::broadcastTo(b, *converted, frontend::extentsOf(b, *tensor)));
   return success();
 }
 

@@ -101,8 +101,8 @@ def scales_of(name: str, k_scale: Any, v_scale: Any, caches: Sequence[torch.Tens
         element, blocks = _operands.dtype_name(cache), blocks_of(x)
         if blocks is not None:
             _operands.check_blocks(f"{name}: {what}_scale", blocks, operator.index(cache.shape[-1]))
-            kinds.append((element, blocks))
-            values.append(x.unsqueeze(-1) if x.dim() == 3 else x)
+            kinds.append((element, blocks if x.dim() == 4 else "position"))
+            values.append(x)
             continue
         if isinstance(x, torch.Tensor) and x.dim() == 1:
             kinds.append((element, "head"))
@@ -130,5 +130,5 @@ def new_rows(name: str, k: torch.Tensor, v: torch.Tensor, count: torch.Tensor | 
         quantized, own = quantizing.quantize_rows(name, what, x, count, given, cache.dtype, blocks or 1, layout)
         rows.append(quantized)
         if blocks is not None:
-            scales.append(own)
+            scales.append(own.squeeze(-1) if scale.dim() == 3 else own)
     return rows + scales

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 
 from saccade import _gpu, _program
-from saccade._cache_text import STORED, Append, Rotation, scale_type
+from saccade._cache_text import STORED, Append, Rotation, is_cached, scale_type
 from saccade._library import on_cache_clear
 from saccade._opaque import is_compiling
 from saccade.module import compile
@@ -40,7 +40,7 @@ def _append_text(element: str, head_dim: int, head_dim_v: int, layout: str, page
     shapes = ["".join(f"{extent}x" if dim == "d" else "?x" for dim in layout) for extent in (head_dim, head_dim_v)]
     caches = [(name, f"tensor<{shape}{own}>") for name, shape, own in zip("kv", shapes, elements)]
     caches += [(f"{name}_scale", scale_type(kind, layout)) for name, (_, kind) in zip("kv", scales or ())
-               if isinstance(kind, int)]  # fmt: skip
+               if is_cached(kind)]  # fmt: skip
     return Append(*append).program(caches, layout, f"tensor<?x?x{pages}>" if pages else None)
 
 
@@ -51,10 +51,10 @@ on_cache_clear(_functions.clear)
 def call(name: str, spec: tuple[Any, ...], queries: list[torch.Tensor], caches: list[torch.Tensor], inputs: list[Any],
           scales: list[Any], is_updating: bool) -> Any:
     """Calls the program of `spec`, those of `_attention_text`, or without queries of `_append_text`. Its inputs are
-    queries, caches, `inputs`, and `scales`, with the tables of rotations; those with four dimensions, the scales of
-    positions, are caches, too."""
+    queries, caches, `inputs`, and `scales`, with the tables of rotations; those with more than two dimensions, the
+    scales of positions, are caches, too."""
     updated = [True] * len(caches) + [False] * len(inputs)
-    updated += [isinstance(scale, torch.Tensor) and scale.dim() == 4 for scale in scales]
+    updated += [isinstance(scale, torch.Tensor) and scale.dim() > 2 for scale in scales]
     if is_compiling():
         lists: dict[bool, list[torch.Tensor]] = {False: [*queries], True: []}
         for x, is_updated in zip([*caches, *inputs, *scales], updated):

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from saccade.torch import quantizing
+
 OPERATORS = frozenset("""
     __and__ __or__ __xor__ _assert_async _assert_scalar _assert_tensor_metadata _log_softmax
     _native_batch_norm_legit_no_training _safe_softmax _softmax _to_copy _unsafe_view abs adaptive_avg_pool1d
@@ -40,6 +42,7 @@ def is_known(op: Any) -> bool:
 
 
 def decompositions() -> dict[Any, Any]:
-    """PyTorch's decompositions of the operators that the compiler does not support."""
+    """Decompositions of the operators that the compiler does not support, almost all of them PyTorch's."""
     table = torch.export.default_decompositions()
-    return {op: table[op] for op in list(table.keys()) if not is_known(op)}
+    own = {torch.ops.saccade.quantize_rows.default: quantizing.unchecked}
+    return {op: table[op] for op in list(table.keys()) if not is_known(op)} | own

@@ -72,6 +72,12 @@ def _quantize(x: torch.Tensor, count: torch.Tensor | None, scale: torch.Tensor |
     return _rounded(x, scale, largest, dtype, layout)
 
 
+def unchecked(x: torch.Tensor, count: torch.Tensor | None, scale: torch.Tensor | None, dtype: torch.dtype, blocks: int,
+              layout: str, function: str, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The operator in terms of others, without its checks, for exported programs."""
+    return _rounded(x, scale, _largest(x, blocks), dtype, layout)
+
+
 def _largest(x: torch.Tensor, blocks: int) -> torch.Tensor:
     """The largest magnitudes of blocks of elements, in float32."""
     return x.unflatten(-1, (blocks, -1)).abs().amax(-1).float()

@@ -16,6 +16,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument, TensorArgument
 
+from saccade._graph import ELEMENTS as STORABLE
 from saccade._graph import SMALL, Value, Writer, tensor_type
 from saccade._text import Names, declare, quote
 from saccade.torch.errors import ExportError
@@ -202,7 +203,7 @@ class _Reader:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout != torch.strided:
             place = getattr(tensor, "device", None)
             raise self.error(f"the weight '{given.target}' is on {place}, expected a dense tensor on cpu")
-        if tensor.dtype not in ELEMENTS:
+        if ELEMENTS.get(tensor.dtype) not in STORABLE:
             raise self.error(f"the weight '{given.target}': the type {tensor.dtype} is not supported")
         weight = Weight(tensor.detach() if tensor.requires_grad else tensor)
         if given.kind != InputKind.PARAMETER and tensor.numel() <= SMALL:

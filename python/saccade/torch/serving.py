@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from saccade._cache_text import is_cached
 from saccade.attention import attention
 from saccade.merging import merge_state
 from saccade.torch import cache_arguments as arguments
@@ -205,7 +206,7 @@ def append_kvcache(
         k = rotary.rotate(name, k, rotary_cos, rotary_sin, positions, layout, rotary_interleaved)
     kinds, scales = arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache])
     new = arguments.new_rows(name, k, v, count, k_scale, v_scale, [k_cache, v_cache], layout)
-    scales = [scale for scale, (_, kind) in zip(scales, kinds or ()) if isinstance(kind, int)]
+    scales = [scale for scale, (_, kind) in zip(scales, kinds or ()) if is_cached(kind)]
     spec = (arguments.element_of(name, k), operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
             None if page_table is None else arguments.index_of(name, page_table), kinds,
             (arguments.index_of(name, at), count is not None, ring))

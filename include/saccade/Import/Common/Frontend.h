@@ -81,8 +81,10 @@ private:
 /// Whether `type` is a supported element type: f16, bf16, f32, f64, signless i8, i16, i32, i64 and i1.
 bool isElementType(mlir::Type type);
 /// Emits an error if `op` has operands or results with unsupported element types, such as unsigned integers, complex
-/// numbers or 8-bit floats.
-mlir::LogicalResult verifyTypes(mlir::Operation *op);
+/// numbers or 8-bit floats. `mayStore`: tensors of 8-bit floats are supported, because `op` computes nothing with them.
+mlir::LogicalResult verifyTypes(mlir::Operation *op, bool mayStore = false);
+/// Whether `type` is one of the floats of 8 bits that tensors may store: f8E4M3FN and f8E5M2.
+bool isStoredFloat(mlir::Type type);
 
 /// Translates all ops of `frontend` in `function`. Results whose static extents differ from the declared type are cast
 /// to it; a result declared with an opaque type takes the type of the returned value. The op `NoValue` of a frontend
