@@ -29,7 +29,7 @@ public:
     }
     for (auto [dim, expected] : {std::pair(Dim::Batch, batches), std::pair(Dim::Head, cache.extent(Dim::Head)),
                                  std::pair(Dim::Depth, cache.extent(Dim::Depth))})
-      if (rows.extent(dim) != expected)
+      if (rows.extent(dim) != expected && !(dim == Dim::Batch && op.getFrom()))
         return op.emitOpError() << "new rows have extent " << rows.extent(dim) << " in dimension '" << stringifyDim(dim)
                                 << "', but " << (dim == Dim::Batch && table ? "page table" : "cache") << " has "
                                 << expected;
@@ -42,14 +42,17 @@ public:
     int64_t pinned = op.getRing().value_or(0), rowsOfBatch = cache.extent(Dim::Seq);
     int64_t capacity = table ? table->getShape()[1] * rowsOfBatch : rowsOfBatch;
     FailureOr<int64_t> at = numberOf("at", op.getAt(), sequence);
-    FailureOr<int64_t> count = rows.extent(Dim::Seq);
+    FailureOr<int64_t> count = rows.extent(Dim::Seq), from = 0;
     if (op.getCount())
       count = numberOf("count", op.getCount(), sequence);
-    if (failed(at) || failed(count))
+    if (op.getFrom())
+      from = numberOf("from", op.getFrom(), sequence);
+    if (failed(at) || failed(count) || failed(from))
       return failure();
     if (op.getRing() && pinned >= capacity)
       return success();
-    int64_t end = std::clamp<int64_t>(*count, 0, rows.extent(Dim::Seq)), begin = std::max<int64_t>(*at, 0);
+    int64_t first = std::clamp<int64_t>(*from, 0, rows.extent(Dim::Seq)), begin = std::max<int64_t>(*at, 0);
+    int64_t end = std::clamp<int64_t>(*count, 0, rows.extent(Dim::Seq) - first);
     for (int64_t i = 0; i < end; ++i) {
       int64_t row = begin + i;
       if (op.getRing() && row >= pinned)
@@ -58,7 +61,7 @@ public:
         continue;
       int64_t batch = table ? table->at({sequence, row / rowsOfBatch}).integer : sequence;
       if (batch >= 0 && batch < cache.extent(Dim::Batch))
-        write(batch, row % rowsOfBatch, i);
+        write(batch, row % rowsOfBatch, first + i);
     }
     return success();
   }

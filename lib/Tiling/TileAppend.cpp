@@ -49,9 +49,16 @@ public:
     Value valid = newRows;
     if (Value count = op.getCount())
       valid = clamp(numberOf(count, batch), newRows);
+    Value begin;
+    if (Value from = op.getFrom()) {
+      begin = clamp(numberOf(from, batch), newRows);
+      valid = e.min(valid, e.sub(newRows, begin));
+    }
     Rows rows = op.getTable()  ? inPage(batch, item, valid)
                 : op.getRing() ? inRing(batch, item, valid)
                                : inOrder(batch, item, valid, step);
+    if (begin)
+      rows.source = e.add(begin, rows.source);
     Value source = slice(op.getRows(), op.getRowsDims(), batch, rows.source, rows.count);
     Value target = slice(cache, op.getCacheDims(), rows.batch, rows.target, rows.count);
     Value copied = copy(source, target);

@@ -17,23 +17,32 @@ class Append:
     index: str  # the element type of lengths, "i32" or "i64"
     count: bool = False  # whether the number of new rows of each sequence is given
     ring: int | None = None  # the first positions that a ring keeps; None: the caches are no rings
+    is_ragged: bool = False  # the new rows of all sequences are one after another; `count` is given
 
     def inputs(self, caches: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """The new rows of each cache, the lengths before the call, and the numbers of new rows."""
-        rows = [(f"new_{name}", type) for name, type in caches]
-        return rows + [(name, f"tensor<?x{self.index}>") for name in ("at", "count")[: 1 + self.count]]
+        """The new rows of each cache, the lengths before the call, the numbers of new rows and the first one of each
+        sequence."""
+        rows = [(f"new_{name}", self._rows(type)) for name, type in caches]
+        names = ("at", "count", "from")[: 1 + self.count + self.is_ragged]
+        return rows + [(name, f"tensor<?x{self.index}>") for name in names]
+
+    def _rows(self, type: str) -> str:
+        """The type of new rows of a cache, whose first dimension is that of batches."""
+        return type.replace("?x", "", 1) if self.is_ragged else type
 
     def text(self, caches: list[tuple[str, str]], layout: str, table_type: str | None) -> str:
         """Ops that append the new rows of each cache %NAME, which makes %NAME_updated. Caches have the dimensions
         `layout`, or are pools of pages of `table_type`."""
         pages = f" pages(%page_table : {table_type})" if table_type else ""
-        count = f" count(%count : tensor<?x{self.index}>)" if self.count else ""
+        names = ("count", "from")[: self.count + self.is_ragged]
+        numbers = "".join(f" {name}(%{name} : tensor<?x{self.index}>)" for name in names)
         ring = "" if self.ring is None else f" ring<{self.ring}>"
         lines = ""
         for name, type in caches:
-            dims = f"[{','.join(_named(layout, type))}]"
-            lines += (f"  %{name}_updated = attn.append %new_{name}{dims} to %{name}{dims}{pages} "
-                      f"at(%at : tensor<?x{self.index}>){count}{ring} : ({type}, {type}) -> {type}\n")
+            dims = ",".join(_named(layout, type))
+            of_rows = dims.removeprefix("b,") if self.is_ragged else dims
+            lines += (f"  %{name}_updated = attn.append %new_{name}[{of_rows}] to %{name}[{dims}]{pages} "
+                      f"at(%at : tensor<?x{self.index}>){numbers}{ring} : ({self._rows(type)}, {type}) -> {type}\n")
         return lines
 
     def program(self, caches: list[tuple[str, str]], layout: str, table_type: str | None) -> str:
@@ -48,7 +57,7 @@ class Append:
 
     def clauses(self) -> list[str]:
         """The clauses of the attention over the caches: queries after the new rows are padding, too."""
-        return [f"q_len(%count : tensor<?x{self.index}>)"] if self.count else []
+        return [f"q_len(%count : tensor<?x{self.index}>)"] if self.count and not self.is_ragged else []
 
 
 def scale_type(kind: str | int, layout: str) -> str:

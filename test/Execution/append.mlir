@@ -9,7 +9,8 @@
 // DEFINE:   saccade-run %s --entry=ring --check %{on} --arg=2x4x2x16:f32:1 --arg=2x2x10x16:f32:2 --arg=2:i64:=1000 && \
 // DEFINE:   saccade-run %s --entry=transposed --check %{on} --arg=9x3x16:bf16:1 --arg=3x16x50:bf16:2 --arg=13 --arg=8 && \
 // DEFINE:   saccade-run %s --entry=any_size --check %{on} --arg=3x900x5:i8:1 --arg=3x1100x5x1:i8:2 --arg=3:index:=200 && \
-// DEFINE:   saccade-run %s --entry=any_size --check %{on} --arg=0x9x5:i8:1 --arg=0x11x5x1:i8:2 --arg=0:index:=2
+// DEFINE:   saccade-run %s --entry=any_size --check %{on} --arg=0x9x5:i8:1 --arg=0x11x5x1:i8:2 --arg=0:index:=2 && \
+// DEFINE:   saccade-run %s --entry=ragged --check %{on} --arg=20x2x16:f32:1 --arg=3x2x40x16:f32:2 --arg=3:i32:=4 --arg=3:i32:=5 --arg=3:i32:=7
 
 // RUN: %{cases}
 // REDEFINE: %{target} = v3
@@ -62,6 +63,13 @@
 // RUN: saccade-run %s --device=ptxsim --check --entry=any_size --arg=2x4x2:i8:1 --arg=2x9x2x1:i8:2 --arg=2:index:=-6
 // RUN: saccade-run %s --check --entry=computed --arg=4x8:f32:1 --arg=9x8:f32:2 --arg=7
 // RUN: saccade-run %s --check --entry=computed --arg=4x8:f32:1 --arg=9x8:f32:2 --arg=-70
+
+func.func @ragged(%new: tensor<?x2x16xf32>, %cache: tensor<?x2x?x16xf32> {attn.updated_by = 0}, %at: tensor<?xi32>, %n: tensor<?xi32>,
+    %first: tensor<?xi32>) -> tensor<?x2x?x16xf32> {
+  %c = attn.append %new[s,h,d] to %cache[b,h,s,d] at(%at : tensor<?xi32>) count(%n : tensor<?xi32>) from(%first : tensor<?xi32>)
+    : (tensor<?x2x16xf32>, tensor<?x2x?x16xf32>) -> tensor<?x2x?x16xf32>
+  return %c : tensor<?x2x?x16xf32>
+}
 
 func.func @step(%q: tensor<?x8x?x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tensor<?x?x2x64xf32>,
                 %k_cache: tensor<?x2x?x64xf32> {attn.updated_by = 1}, %v_cache: tensor<?x2x?x64xf32> {attn.updated_by = 2},

@@ -28,17 +28,17 @@ def index_of(name: str, x: torch.Tensor) -> str:
     return tracing.integer_type(f"{name}: a tensor of lengths or pages", x)
 
 
-def lengths_of(name: str, lengths: Any, like: torch.Tensor, is_needed: bool) -> Any:
+def lengths_of(name: str, lengths: Any, batch: Any, like: torch.Tensor, is_needed: bool) -> Any:
     """The lengths as a tensor [batch]."""
     if isinstance(lengths, torch.Tensor):
-        return lengths.expand(like.shape[0]) if lengths.dim() == 0 else lengths
+        return lengths.expand(batch) if lengths.dim() == 0 else lengths
     if lengths is None:
         if is_needed:
             raise TypeError(f"{name}: cache_seqlens is None, expected the tokens of each sequence in the cache")
         return None
     if isinstance(lengths, bool) or not isinstance(lengths, (int, torch.SymInt)):
         raise TypeError(f"{name}: cache_seqlens is {lengths!r:.80}, expected an int or a tensor")
-    return torch.full((like.shape[0],), lengths, dtype=torch.int64, device=like.device)
+    return torch.full((batch,), lengths, dtype=torch.int64, device=like.device)
 
 
 def count_of(name: str, count: torch.Tensor | None, at: torch.Tensor) -> Any:
@@ -48,25 +48,39 @@ def count_of(name: str, count: torch.Tensor | None, at: torch.Tensor) -> Any:
     return count
 
 
+def ragged_of(name: str, cu_seqlens: torch.Tensor, layout: str, **excluded: Any) -> tuple[int, torch.Tensor]:
+    """The number of ragged sequences, and the table by which each row of a cache is a page."""
+    if layout != "bshd":
+        raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' with ragged rows")
+    if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1:
+        raise ValueError(f"{name}: cu_seqlens has shape {tuple(cu_seqlens.shape)}, expected [sequences + 1]")
+    for what, x in excluded.items():
+        if x is not None:
+            raise ValueError(f"{name}: {what} is given, expected None with ragged rows")
+    batch = cu_seqlens.shape[0] - 1
+    return batch, torch.arange(batch, dtype=torch.int32, device=cu_seqlens.device).unsqueeze(1)
+
+
 def check(name: str, layout: str, new: dict[str, torch.Tensor | None], k_cache: torch.Tensor, ring: int | None,
-          page_table: torch.Tensor | None) -> None:
-    """Checks the layout, that the new tensors have four dimensions and as many rows as the first one, and a ring."""
+          page_table: torch.Tensor | None, rows_layout: str) -> None:
+    """Checks the layout, that the new tensors have the dimensions `rows_layout` and as many rows as the first one, and
+    a ring."""
     if layout not in _LAYOUTS:
         raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
     if ring is not None and page_table is not None:
         raise ValueError(f"{name}: ring and page_table are given, expected one of them")
-    axis, first = layout.index("s"), next(iter(new))
+    axis, first, rank = rows_layout.index("s"), next(iter(new)), len(rows_layout)
     for what, x in new.items():
         if x is None:
             continue
-        if x.dim() != 4:
-            raise ValueError(f"{name}: {what} has {x.dim()} dimensions, expected 4")
+        if x.dim() != rank:
+            raise ValueError(f"{name}: {what} has {x.dim()} dimensions, expected {rank}")
         expected = new[first].shape[axis]  # type: ignore[union-attr]
         if x.shape[axis] != expected:
             raise ValueError(f"{name}: {what} has {x.shape[axis]} rows, expected {expected}, those of {first}")
-    if ring is not None and not 0 <= ring < k_cache.shape[axis]:
-        raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {k_cache.shape[axis]} rows of "
-                         "the cache")  # fmt: skip
+    capacity = k_cache.shape[layout.index("s")]
+    if ring is not None and not 0 <= ring < capacity:
+        raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {capacity} rows of the cache")
 
 
 def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, tuple[int, ...]] | None:

@@ -18,19 +18,20 @@ from saccade.torch import attention_operator
 
 _Scales: TypeAlias = tuple[tuple[str, str | int], tuple[str, str | int]]
 """The element types of keys and values, and the kinds of their scales."""
-_Append: TypeAlias = tuple[str, bool, int | None]
+_Append: TypeAlias = tuple[str, bool, int | None, bool]
 """The arguments of `_cache_text.Append`. Dynamo takes only tuples as constants."""
 
 
 @functools.lru_cache(maxsize=256)
 def _attention_text(element: str, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
                     has_scale: bool, kv_len: str | None, pages: str | None, scales: _Scales | None, lse: bool,
-                    append: _Append | None, tree: bool, rotation: tuple[int, bool, str] | None) -> str:
+                    append: _Append | None, tree: bool, rotation: tuple[int, bool, str] | None,
+                    ragged: str | None) -> str:
     return _program.program(_program.Spec(
         element=element, head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal, left="l" in sides,
         right="r" in sides, scale=has_scale, kv_len=kv_len, pages=pages,
         scales=scales, lse=lse, append=Append(*append) if append else None, tree=tree,
-        rotation=Rotation(*rotation) if rotation else None))  # fmt: skip
+        rotation=Rotation(*rotation) if rotation else None, ragged=(ragged, None) if ragged else None))  # fmt: skip
 
 
 @functools.lru_cache(maxsize=256)

@@ -61,14 +61,15 @@ def _quantize(x: torch.Tensor, count: torch.Tensor | None, scale: torch.Tensor |
     largest = _largest(x, blocks)
     wrong = ~torch.isfinite(largest)
     if wrong.any():
-        if count is not None:
+        if count is not None and "b" in layout:
             shape = [1] * x.dim()
             shape[sequence] = -1
             wrong &= torch.arange(x.shape[sequence]).view(shape) < count.view(-1, *[1] * (x.dim() - 1))
         if wrong.any():
             first = wrong.nonzero()[0].tolist()
+            place = f", in sequence {first[0]}" if "b" in layout else ""
             raise ValueError(f"{function}: the scale of {name} is {largest[wrong][0].item()} in row {first[sequence]}, "
-                             f"expected a finite number, in sequence {first[0]}")
+                             f"expected a finite number{place}")
     return _rounded(x, scale, largest, dtype, layout)
 
 

@@ -27,6 +27,15 @@ def positions_of(at: torch.Tensor, n: int, count: torch.Tensor | None, tree: tor
     return positions if count is None else positions.masked_fill(tokens >= count[:, None], 0)
 
 
+def ragged_positions_of(at: torch.Tensor, cu_seqlens: torch.Tensor, n: int) -> torch.Tensor:
+    """The positions of n new tokens of ragged sequences, [n]. Tokens after the last sequence have position 0."""
+    tokens = torch.arange(n, device=at.device)
+    sequence = torch.searchsorted(cu_seqlens, tokens.to(cu_seqlens.dtype), right=True) - 1
+    own = sequence.clamp(0, at.shape[0] - 1)
+    positions = at.long()[own] + tokens - cu_seqlens.long()[own]
+    return positions.masked_fill(sequence >= at.shape[0], 0)
+
+
 def rotate(name: str, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, positions: torch.Tensor, layout: str,
            interleaved: bool) -> torch.Tensor:
     """Rotates the first 2 · pairs elements of each token, in float32 (float64 for float64).
@@ -39,14 +48,15 @@ def rotate(name: str, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, pos
         interleaved: whether pairs are elements 2n and 2n + 1, as in GPT-J; else n and n + pairs, as in GPT-NeoX.
 
     Raises:
-        ValueError: a position that the tables do not have. It names the sequence.
+        ValueError: a position that the tables do not have. It names the sequence, or the row of ragged ones.
     """
     if not is_compiling() and positions.is_cpu and positions.numel():
         wrong = (positions >= cos.shape[0]) | (positions < 0)
         if wrong.any():
             place = wrong.nonzero()[0].tolist()
             raise ValueError(f"{name}: a new token has position {int(positions[tuple(place)])}, expected 0 or more and "
-                             f"less than {cos.shape[0]}, the positions of rotary_cos, in sequence {place[0]}")
+                             f"less than {cos.shape[0]}, the positions of rotary_cos, in "
+                             f"{'sequence' if 'b' in layout else 'row'} {place[0]}")
     precision = torch.float64 if x.dtype == torch.float64 else torch.float32
     heads, depth = layout.index("h"), 2 * cos.shape[1]
     c, s = (table[positions].to(precision).unsqueeze(heads) for table in (cos, sin))

@@ -30,6 +30,7 @@ def flash_attn_with_kvcache(
     *,
     cache_seqlens: int | torch.Tensor | None = None,
     seqlens_new: torch.Tensor | None = None,
+    cu_seqlens_q: torch.Tensor | None = None,
     cache_batch_idx: torch.Tensor | None = None,
     page_table: torch.Tensor | None = None,
     k_scale: float | torch.Tensor | None = None,
@@ -59,6 +60,9 @@ def flash_attn_with_kvcache(
             [batch]. It is not updated. None is the whole cache, without k and v.
         seqlens_new: [batch], of the type of `cache_seqlens`: the new tokens of each sequence, at most n. Queries and
             rows from there on are padding: their output is 0. All n by default.
+        cu_seqlens_q: the sequences are ragged: q, k and v [total, heads, head_dim] have the new tokens of one after
+            another, those of sequence b from cu_seqlens_q[b] to cu_seqlens_q[b + 1], int32 or int64 [batch + 1]. A
+            batch may mix prompts and single tokens. Without `seqlens_new`, `ring` and `tree`.
         cache_batch_idx: [batch], the row of the cache of each sequence, if it has rows for other sequences too.
         page_table: [batch, entries], int32 or int64: position i of sequence b is in page page_table[b, i // page size].
             FlashAttention 2 calls it block_table.
@@ -108,13 +112,19 @@ def flash_attn_with_kvcache(
     name = "flash_attn_with_kvcache"
     if (k is None) != (v is None):
         raise TypeError(f"{name}: one of k and v is None, expected both or neither")
-    arguments.check(name, layout, {"q": q, "k": k, "v": v}, k_cache, ring, page_table)
-    axis, n = layout.index("s"), q.shape[layout.index("s")]
+    batch, rows_layout = q.shape[0], layout
+    if cu_seqlens_q is not None:
+        batch, rows = arguments.ragged_of(name, cu_seqlens_q, layout, seqlens_new=seqlens_new, ring=ring, tree=tree)
+        rows_layout = "shd"
+    arguments.check(name, layout, {"q": q, "k": k, "v": v}, k_cache, ring, page_table, rows_layout)
+    axis, n = layout.index("s"), q.shape[rows_layout.index("s")]
     if cache_batch_idx is not None:
         if page_table is not None or ring is not None:
             raise ValueError(f"{name}: cache_batch_idx is given, expected None with page_table or ring")
         page_table = cache_batch_idx.unsqueeze(1)  # a row of the cache is one page
-    at = arguments.lengths_of(name, cache_seqlens, q, k is not None)
+    if cu_seqlens_q is not None and page_table is None:
+        page_table = rows
+    at = arguments.lengths_of(name, cache_seqlens, batch, q, k is not None or cu_seqlens_q is not None)
     window = arguments.window_of(name, window_size, causal, n)
     if tree is not None and (ring is not None or window is not None):
         raise ValueError(f"{name}: tree is given with {'ring' if ring is not None else 'window_size'}, expected one of "
@@ -122,14 +132,16 @@ def flash_attn_with_kvcache(
     if tree is not None:
         tree = trees.visible_of(name, tree, q.shape[0], n, seqlens_new)
     if rotary_cos is not None or rotary_sin is not None:
-        rows = k_cache.shape[axis] * (page_table.shape[1] if page_table is not None else 1)
-        rotary.check_tables(name, rotary_cos, rotary_sin, q.shape[-1], rows if rotary_on_read else 0)
-        first = at
-        if k is None:
-            first = (torch.full((q.shape[0],), rows, device=q.device) if at is None else at) - n
-        is_placed = causal or window is not None or tree is not None
-        positions = rotary.positions_of(first, n, seqlens_new, tree)
-        turn = functools.partial(rotary.rotate, name, cos=rotary_cos, sin=rotary_sin, layout=layout,
+        capacity = k_cache.shape[axis] * (page_table.shape[1] if page_table is not None else 1)
+        rotary.check_tables(name, rotary_cos, rotary_sin, q.shape[-1], capacity if rotary_on_read else 0)
+        first = torch.full((batch,), capacity, device=q.device) if at is None else at
+        is_placed = causal or window is not None or tree is not None or cu_seqlens_q is not None
+        if cu_seqlens_q is not None:
+            first = first if k is not None else first - cu_seqlens_q.diff()
+            positions = rotary.ragged_positions_of(first, cu_seqlens_q, n)
+        else:
+            positions = rotary.positions_of(first if k is not None else first - n, n, seqlens_new, tree)
+        turn = functools.partial(rotary.rotate, name, cos=rotary_cos, sin=rotary_sin, layout=rows_layout,
                                  interleaved=rotary_interleaved)  # fmt: skip
         if k is not None and not rotary_on_read:
             k = turn(k, positions=positions)
@@ -148,12 +160,15 @@ def flash_attn_with_kvcache(
     append = None
     if k is not None:
         count = arguments.count_of(name, seqlens_new, at)
+        first_rows = []
+        if cu_seqlens_q is not None:
+            first_rows, count = [cu_seqlens_q[:-1].to(at.dtype)], cu_seqlens_q.diff().to(at.dtype)
         end = at + (n if count is None else count)
         if ring is not None:
             end = end.clamp(max=k_cache.shape[axis])
-        new = arguments.new_rows(name, k, v, count, k_scale, v_scale, caches, layout)
-        append = arguments.index_of(name, at), count is not None, ring
-        new += [at] if count is None else [at, count]
+        new = arguments.new_rows(name, k, v, count, k_scale, v_scale, caches, rows_layout)
+        append = arguments.index_of(name, at), count is not None, ring, cu_seqlens_q is not None
+        new += [*([at] if count is None else [at, count]), *first_rows]
     else:
         if seqlens_new is not None:
             raise TypeError(f"{name}: seqlens_new is given, expected None without k and v")
@@ -168,12 +183,14 @@ def flash_attn_with_kvcache(
         rotation = (operator.index(rotary_cos.shape[1]), rotary_interleaved, arguments.element_of(name, rotary_cos))
         scales = [*scales, rotary_cos, rotary_sin]
     numbers = ([] if softmax_scale is None else [float(softmax_scale)]) + ([] if window is None else list(window[1]))
-    inputs = [*new, *(x for x in (tree, *numbers, end, page_table) if x is not None)]
-    spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), layout,
-            "bottom_right" if (causal and n != 1) or window else None, window[0] if window else "",
+    inputs = [*new, *(x for x in (tree, *numbers, end, cu_seqlens_q, page_table) if x is not None)]
+    spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), rows_layout,
+            "bottom_right" if (causal and (n != 1 or cu_seqlens_q is not None)) or window else None,
+            window[0] if window else "",
             softmax_scale is not None, None if end is None else arguments.index_of(name, end),
             None if page_table is None else arguments.index_of(name, page_table), kinds, return_softmax_lse, append,
-            tree is not None, rotation)  # fmt: skip
+            tree is not None, rotation,
+            None if cu_seqlens_q is None else arguments.index_of(name, cu_seqlens_q))  # fmt: skip
     return call(name, spec, [q], caches, inputs, scales, k is not None)
 
 
@@ -185,6 +202,7 @@ def append_kvcache(
     cache_seqlens: int | torch.Tensor,
     *,
     seqlens_new: torch.Tensor | None = None,
+    cu_seqlens: torch.Tensor | None = None,
     page_table: torch.Tensor | None = None,
     k_scale: float | torch.Tensor | None = None,
     v_scale: float | torch.Tensor | None = None,
@@ -194,23 +212,31 @@ def append_kvcache(
     rotary_interleaved: bool = True,
     layout: str = "bshd",
 ) -> None:
-    """Appends new keys and values to a cache in place. The arguments are those of `flash_attn_with_kvcache`, and so are
-    the exceptions."""
+    """Appends new keys and values to a cache in place. The arguments are those of `flash_attn_with_kvcache`, of
+    which `cu_seqlens` is called cu_seqlens_q, and so are the exceptions."""
     name = "append_kvcache"
-    arguments.check(name, layout, {"k": k, "v": v}, k_cache, ring, page_table)
-    at = arguments.lengths_of(name, cache_seqlens, k, True)
+    batch, rows_layout, first_rows = k.shape[0], layout, []
+    if cu_seqlens is not None:
+        batch, rows = arguments.ragged_of(name, cu_seqlens, layout, seqlens_new=seqlens_new)
+        rows_layout, page_table = "shd", rows if page_table is None and ring is None else page_table
+    arguments.check(name, layout, {"k": k, "v": v}, k_cache, ring, page_table, rows_layout)
+    at = arguments.lengths_of(name, cache_seqlens, batch, k, True)
     count = arguments.count_of(name, seqlens_new, at)
+    if cu_seqlens is not None:
+        first_rows, count = [cu_seqlens[:-1].to(at.dtype)], cu_seqlens.diff().to(at.dtype)
     if rotary_cos is not None or rotary_sin is not None:
         rotary.check_tables(name, rotary_cos, rotary_sin, k.shape[-1])
-        positions = rotary.positions_of(at, k.shape[layout.index("s")], count, None)
-        k = rotary.rotate(name, k, rotary_cos, rotary_sin, positions, layout, rotary_interleaved)
+        n = k.shape[rows_layout.index("s")]
+        positions = (rotary.positions_of(at, n, count, None) if cu_seqlens is None
+                     else rotary.ragged_positions_of(at, cu_seqlens, n))  # fmt: skip
+        k = rotary.rotate(name, k, rotary_cos, rotary_sin, positions, rows_layout, rotary_interleaved)
     kinds, scales = arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache])
-    new = arguments.new_rows(name, k, v, count, k_scale, v_scale, [k_cache, v_cache], layout)
+    new = arguments.new_rows(name, k, v, count, k_scale, v_scale, [k_cache, v_cache], rows_layout)
     scales = [scale for scale, (_, kind) in zip(scales, kinds or ()) if is_cached(kind)]
     spec = (arguments.element_of(name, k), operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
             None if page_table is None else arguments.index_of(name, page_table), kinds,
-            (arguments.index_of(name, at), count is not None, ring))
-    inputs = [*new, at, *([] if count is None else [count]), *([] if page_table is None else [page_table])]
+            (arguments.index_of(name, at), count is not None, ring, cu_seqlens is not None))
+    inputs = [*new, at, *([] if count is None else [count]), *first_rows, *([] if page_table is None else [page_table])]
     call(name, spec, [], [k_cache, v_cache, *scales], inputs, [], True)
 
 

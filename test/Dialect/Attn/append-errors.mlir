@@ -121,3 +121,12 @@ func.func @positions_of_sequences(%new: tensor<2x?x64xf32>, %pool: tensor<9x16x6
   attn.append %new[b,s,d] to %pool[b,s,d] pages(%table : tensor<2x?xi32>) at(%at : tensor<9xi32>) : (tensor<2x?x64xf32>, tensor<9x16x64xf32>) -> tensor<9x16x64xf32>
   return
 }
+
+// -----
+
+func.func @ragged_rows_with_batches(%new: tensor<3x4x2x16xf32>, %cache: tensor<3x9x2x16xf32>, %n: tensor<3xi32>) -> tensor<3x9x2x16xf32> {
+  // expected-error @+1 {{has 'from', expected 'count' and new rows without a dimension 'b'}}
+  %c = attn.append %new[b,s,h,d] to %cache[b,s,h,d] at(%n : tensor<3xi32>) count(%n : tensor<3xi32>) from(%n : tensor<3xi32>)
+    : (tensor<3x4x2x16xf32>, tensor<3x9x2x16xf32>) -> tensor<3x9x2x16xf32>
+  return %c : tensor<3x9x2x16xf32>
+}

@@ -35,9 +35,11 @@ LogicalResult AppendOp::verify() {
     role = "page table";
     batches = cast<ShapedType>(table.getType()).getDimSize(0);
   }
-  if (failed(verifySameExtent(*this, "batch size", role, batches, rows.role, rows.size(Dim::Batch))))
+  if (getFrom() && (getRowsDims().position(Dim::Batch) || !getCount()))
+    return emitOpError("has 'from', expected 'count' and new rows without a dimension 'b'");
+  if (!getFrom() && failed(verifySameExtent(*this, "batch size", role, batches, rows.role, rows.size(Dim::Batch))))
     return failure();
-  for (auto [clause, number] : {std::pair("at", getAt()), std::pair("count", getCount())})
+  for (auto [clause, number] : {std::pair("at", getAt()), std::pair("count", getCount()), std::pair("from", getFrom())})
     if (auto type = number ? dyn_cast<RankedTensorType>(number.getType()) : RankedTensorType())
       if (failed(verifySameExtent(*this, "batch size", role, batches, clause, type.getDimSize(0))))
         return failure();

@@ -17,10 +17,12 @@ void ShapeChecks::addForAppend(AppendOp op) {
   auto cache = [&](Dim dim) { return getDimSize(builder, loc, op.getCache(), op.getCacheDims(), dim); };
   StringRef whole = op.getTable() ? "page table" : "cache";
   OpFoldResult batches = op.getBatches(builder);
-  requireSame(rows(Dim::Batch), batches, "new rows have another batch size than " + whole);
+  if (!op.getFrom())
+    requireSame(rows(Dim::Batch), batches, "new rows have another batch size than " + whole);
   requireSame(rows(Dim::Head), cache(Dim::Head), "new rows have another head count than cache");
   requireSame(rows(Dim::Depth), cache(Dim::Depth), "new rows have another head size than cache");
-  for (auto [clause, number] : {std::pair("at", op.getAt()), std::pair("count", op.getCount())})
+  for (auto [clause, number] :
+       {std::pair("at", op.getAt()), std::pair("count", op.getCount()), std::pair("from", op.getFrom())})
     if (number && isa<RankedTensorType>(number.getType()))
       requireSame(extent(number, 0), batches, Twine(clause) + " has another batch size than " + whole);
   if (op.getRing()) {
@@ -37,6 +39,7 @@ void ShapeChecks::addForAppend(AppendOp op) {
 void ShapeChecks::addForAppendedRows(AppendOp op) {
   IndexEmitter e(builder, loc);
   Value at = findLengthArgument(op.getAt()), count = findLengthArgument(op.getCount());
+  Value from = findLengthArgument(op.getFrom());
   auto size = [&](Value tensor, DimsAttr dims, Dim dim) {
     return materialize(getDimSize(builder, loc, tensor, dims, dim));
   };
@@ -46,7 +49,7 @@ void ShapeChecks::addForAppendedRows(AppendOp op) {
     capacity = e.mul(capacity, materialize(extent(op.getTable(), 1)));
   Value sequences = materialize(op.getBatches(builder));
   // Another number of elements is refused elsewhere.
-  for (Value lengths : {at, count})
+  for (Value lengths : {at, count, from})
     if (lengths && isa<RankedTensorType>(lengths.getType()))
       sequences = e.min(sequences, materialize(extent(lengths, 0)));
 
@@ -61,6 +64,11 @@ void ShapeChecks::addForAppendedRows(AppendOp op) {
   if (count) {
     checks.push_back({"count of new rows is negative", "at least ", CmpIPredicate::slt, zero});
     checks.push_back({"count exceeds the new rows", "at most ", CmpIPredicate::sgt, rows});
+  }
+  bool isLastKnown = from && count;
+  if (isLastKnown) {
+    checks.push_back({"first new row is negative", "at least ", CmpIPredicate::slt, zero});
+    checks.push_back({"new rows of a sequence exceed those of all: their end", "at most ", CmpIPredicate::sgt, rows});
   }
   // If one of the two is computed, the kernel clamps.
   bool isEndKnown = at && (count || !op.getCount()) && !op.getRing();
@@ -80,6 +88,11 @@ void ShapeChecks::addForAppendedRows(AppendOp op) {
           numbers.push_back(numberOf(at, sequence));
         if (count)
           numbers.append(2, numberOf(count, sequence));
+        if (isLastKnown) {
+          Value first = numberOf(from, sequence);
+          numbers.append(
+              {first, e.add(e.min(first, e.index(int64_t(1) << 62)), e.min(numberOf(count, sequence), rows))});
+        }
         if (isEndKnown) // The limit avoids an overflow of the addition.
           numbers.push_back(e.add(e.min(numbers[0], e.index(int64_t(1) << 62)), count ? numbers[1] : rows));
         for (auto [i, check, number] : llvm::enumerate(checks, numbers)) {

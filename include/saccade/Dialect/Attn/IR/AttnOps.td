@@ -436,6 +436,8 @@ def Attn_AppendOp : Attn_Op<"append", [Pure, DestinationStyleOpInterface, AttrSi
       the call.
     - `count(...)`: the number of new rows, an index or one integer per batch; all rows by default. The rows from `count`
       on are not read, so that a batch may mix sequences of many and of few new rows.
+    - `from(...)`: the new rows are those of all sequences, one sequence after another, without a dimension `b`. Those of
+      a sequence are the `count` rows from this one on, one integer per batch.
     - `ring<p>`: the cache holds the first p positions and the last of the others. Position i is in row i if i < p, else in
       row p + (i − p) mod (rows − p). Of new rows with the same row in the cache, the last one is written.
     - `pages(...)`: the cache is a page pool, as in `attn.paged`. Its batches are pages of `s` positions, and row i of
@@ -455,13 +457,14 @@ def Attn_AppendOp : Attn_Op<"append", [Pure, DestinationStyleOpInterface, AttrSi
   }];
   let arguments = (ins AnyRankedTensor:$rows, AnyRankedTensor:$cache,
                        Optional<2DTensorOf<[I32, I64, Index]>>:$table, Attn_Length:$at, Optional<Attn_Length>:$count,
+                       Optional<Attn_Length>:$from,
                        Attn_DimsAttr:$rows_dims, Attn_DimsAttr:$cache_dims,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntNonNegative]>>:$ring);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
     $rows `` custom<Dims>($rows_dims) `to` $cache `` custom<Dims>($cache_dims)
     (`pages` `(` $table^ `:` type($table) `)`)? `at` `(` $at `:` type($at) `)` (`count` `(` $count^ `:` type($count) `)`)?
-    (`ring` `<` $ring^ `>`)? attr-dict `:` `(` type($rows) `,` type($cache) `)` `->` type($result)
+    (`from` `(` $from^ `:` type($from) `)`)? (`ring` `<` $ring^ `>`)? attr-dict `:` `(` type($rows) `,` type($cache) `)` `->` type($result)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
