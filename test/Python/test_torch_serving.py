@@ -219,15 +219,24 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("is_attending", [False, True])
-@pytest.mark.parametrize("case", ERRORS)
-def test_invalid_calls_do_not_change_the_cache(case, is_attending):
+@pytest.mark.parametrize("element", [torch.float32, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize(("case", "ring"), [*((case, None) for case in ERRORS), *((case, 3) for case in ("negative", "too many", "batch"))])
+def test_invalid_calls_do_not_change_the_cache(case, ring, element, is_attending):
     options, message = ERRORS[case]
     shape = (8, 8) if "page_table" in options else (2, 24)
     random = torch.Generator().manual_seed(0)
-    caches = [drawn(random, *shape, KV_HEADS, DEPTH) for _ in "kv"]
-    before = [x.clone() for x in caches]
-    q, k, v = (drawn(random, 2, 2, heads, DEPTH) for heads in (HEADS, KV_HEADS, KV_HEADS))
+    caches = [drawn(random, *shape, KV_HEADS, DEPTH).to(element) for _ in "kv"]
+    rows = 1 if ring is not None and is_attending else 2
+    if rows == 1 and case == "too many":
+        message = message.replace("found 3, expected at most 2", "found 3, expected at most 1")
+    q, k, v = (drawn(random, 2, rows, heads, DEPTH) for heads in (HEADS, KV_HEADS, KV_HEADS))
     options = {"cache_seqlens": lengths(0, 0), **options}
+    if ring is not None:
+        options["ring"] = ring
+    if element != torch.float32:
+        options |= {name: torch.ones(*shape, KV_HEADS) for name in ("k_scale", "v_scale")}
+    updated = [*caches, *(options[name] for name in ("k_scale", "v_scale") if name in options)]
+    before = [x.clone() for x in updated]
     if case == "no page to read" and not is_attending:
         pytest.skip("an append does not read the page")
     call = functools.partial(append_kvcache, k, v, *caches)
@@ -235,7 +244,7 @@ def test_invalid_calls_do_not_change_the_cache(case, is_attending):
         call = functools.partial(flash_attn_with_kvcache, q, *caches, k, v, causal=True)
     with pytest.raises(ValueError, match=re.escape(message)):
         call(**options)
-    assert all(torch.equal(x, y) for x, y in zip(caches, before))
+    assert all(torch.equal(x.float(), y.float()) for x, y in zip(updated, before))
 
 
 @pytest.mark.parametrize(("options", "error", "message"), [
