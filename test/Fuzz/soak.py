@@ -27,6 +27,7 @@ FUZZERS = [
     ("structured_graphs.py", "--first-seed", 40, []),
     ("random_calls.py", "--first-seed", 100, []),
     ("serving_traces.py", "--first-seed", 1000, []),
+    ("appended_rows.py", "--first-seed", 1000, []),
     ("jax_calls.py", "--first-seed", 160, []),
     ("sdpa_calls.py", "--first-seed", 200, []),
     ("flex_calls.py", "--first-seed", 70, []),

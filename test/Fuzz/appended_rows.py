@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# REQUIRES: torch
+# RUN: %python %s --first-seed 0 --count 60
+"""Random appends to caches of keys and values against the same writes in numpy.
+
+Usage: appended_rows.py [--first-seed N] [--count N] [--seed N]
+The seed determines the kind of cache (contiguous, ring, pages), layout, element type, scales, extents, and three calls
+with random lengths, padded or ragged. All bytes of caches and scales are compared, also those that no call writes.
+"""
+
+import pathlib
+import sys
+import traceback
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+from seeds import chosen_seeds, seed_options
+
+from saccade.torch import append_kvcache
+
+LARGEST = {torch.int8: 127, torch.float8_e4m3fn: 448, torch.float8_e5m2: 57344}
+CALLS = 3
+
+
+def quantized(row, scale, element):
+    """Of one position and head [depth]: the stored row."""
+    row = (row * (np.float32(1) / scale if scale > 0 else np.float32(0))).astype(np.float32)
+    row = np.clip(np.rint(row) if element == torch.int8 else row, -LARGEST[element], LARGEST[element])
+    return torch.from_numpy(row).to(element)
+
+
+class Trace:
+    def __init__(self, seed):
+        self.rng = rng = np.random.default_rng(seed)
+        self.kind, self.layout = str(rng.choice(["contiguous", "ring", "pages"])), str(rng.choice(["bshd", "bhsd"]))
+        self.element = [torch.float32, torch.bfloat16, *LARGEST][rng.integers(5)]
+        self.batch, self.heads, self.depth = int(rng.integers(1, 5)), int(rng.integers(1, 4)), int(rng.choice([8, 16, 40]))
+        self.page, self.entries = int(rng.choice([1, 3, 8])), int(rng.integers(2, 7))
+        self.pinned, self.rows = int(rng.integers(0, 4)), int(rng.integers(5, 40))
+        pages = self.batch * self.entries + 3
+        self.table = rng.permutation(pages)[: self.batch * self.entries].reshape(self.batch, self.entries).astype(np.int32)
+        shape = (pages, self.page) if self.kind == "pages" else (self.batch, self.rows)
+        self.capacity = self.page * self.entries if self.kind == "pages" else self.rows
+        self.scale_kind = str(rng.choice(["number", "head", "position", "blocks"])) if self.element in LARGEST else None
+        blocks = {"blocks": (int(rng.choice([1, self.depth // 8])),)}.get(self.scale_kind, ())
+        # In the order of "bshd"; a call gets views in the order of the layout.
+        self.caches = [torch.from_numpy(rng.integers(-60, 60, (*shape, self.heads, self.depth))).to(self.element) for _ in "kv"]
+        self.scales = None
+        if self.scale_kind in ("position", "blocks"):
+            self.scales = [torch.full((*shape, self.heads, *blocks), 5.0) for _ in "kv"]
+        elif self.scale_kind:
+            self.scales = [0.03, 0.25] if self.scale_kind == "number" else [torch.rand(self.heads) + 0.01 for _ in "kv"]
+        self.expected = [x.clone() for x in self.caches]
+        self.expected_scales = [x.clone() for x in self.scales] if blocks or self.scale_kind == "position" else self.scales
+        self.length = np.zeros(self.batch, np.int64)
+        self.text = f"{self.kind}, {self.layout}, {self.element}, scales: {self.scale_kind}"
+
+    def place(self, sequence, position):
+        if self.kind == "pages":
+            return int(self.table[sequence, position // self.page]), position % self.page
+        if self.kind == "ring" and position >= self.pinned:
+            return sequence, self.pinned + (position - self.pinned) % (self.rows - self.pinned)
+        return sequence, position
+
+    def write(self, i, sequence, position, row):
+        """Writes a new row [heads, depth] of keys or values (`i`)."""
+        place = self.place(sequence, position)
+        for h in range(self.heads):
+            if not self.scale_kind:
+                self.expected[i][place][h] = row[h].to(self.element)
+                continue
+            scales = self.expected_scales[i]
+            if self.scale_kind in ("number", "head"):
+                scale = np.float32(scales if self.scale_kind == "number" else scales[h])
+                self.expected[i][place][h] = quantized(row[h].numpy(), scale, self.element)
+                continue
+            parts = row[h].numpy().reshape(scales.shape[3] if scales.dim() == 4 else 1, -1)
+            own = (np.abs(parts).max(1) / np.float32(LARGEST[self.element])).astype(np.float32)
+            stored = [quantized(part, scale, self.element) for part, scale in zip(parts, own)]
+            self.expected[i][place][h] = torch.cat(stored)
+            scales[place][h] = torch.from_numpy(own) if scales.dim() == 4 else float(own[0])
+
+    def call(self):
+        rng, most = self.rng, 12
+        if self.kind != "ring":
+            most = min(most, self.capacity)
+        counts = rng.integers(0, most + 1, self.batch)
+        if self.kind != "ring":
+            counts = np.minimum(counts, self.capacity - self.length)
+        n = max(int(counts.max()), 1) + int(rng.integers(3))
+        rows = [torch.from_numpy(rng.standard_normal((self.batch, n, self.heads, self.depth), np.float32)) for _ in "kv"]
+        if not self.scale_kind:
+            rows = [x.to(self.element) for x in rows]
+        for i, x in enumerate(rows):
+            for b in range(self.batch):
+                for j in range(counts[b]):
+                    self.write(i, b, int(self.length[b]) + j, x[b, j])
+                x[b, counts[b] :] = torch.nan  # padding is not read
+        index = [torch.int32, torch.int64][rng.integers(2)]
+        options = {"page_table": torch.from_numpy(self.table)} if self.kind == "pages" else {}
+        if self.kind == "ring":
+            options["ring"] = self.pinned
+        if self.scales:
+            options |= {"k_scale": self.scales[0], "v_scale": self.scales[1]}
+        if rng.random() < 0.5:
+            rows = [torch.cat([x[b, :count] for b, count in enumerate(counts)]) for x in rows]
+            options["cu_seqlens"] = torch.from_numpy(np.cumsum([0, *counts])).to(index)
+            append_kvcache(*rows, *self.caches, torch.from_numpy(self.length).to(index), **options)
+        else:
+            def arranged(x):
+                return x.transpose(1, 2) if self.layout == "bhsd" and isinstance(x, torch.Tensor) and x.dim() > 2 else x
+
+            options = {name: arranged(x) for name, x in options.items()}
+            append_kvcache(*map(arranged, rows), *map(arranged, self.caches), torch.from_numpy(self.length).to(index),
+                           seqlens_new=torch.from_numpy(counts).to(index), layout=self.layout, **options)
+        self.length += counts
+
+    def check(self):
+        found, expected = list(self.caches), list(self.expected)
+        if self.scales and isinstance(self.scales[0], torch.Tensor):
+            found, expected = found + self.scales, expected + self.expected_scales
+        for what, x, y in zip(("keys", "values", "scales of keys", "scales of values"), found, expected):
+            if not torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)):
+                place = (x.float() != y.float()).nonzero()[0].tolist()
+                raise AssertionError(f"{what} differ at {place}: {x[tuple(place)]}, expected {y[tuple(place)]}")
+
+
+def run(seed):
+    trace = Trace(seed)
+    try:
+        for _ in range(CALLS):
+            trace.call()
+            trace.check()
+    except Exception:
+        return f"{trace.text}: {traceback.format_exc(limit=3)}"
+    return None
+
+
+def main():
+    failures = 0
+    seeds = chosen_seeds(seed_options(__doc__, count=60).parse_args())
+    for seed in seeds:
+        if wrong := run(seed):
+            failures += 1
+            print(f"FAIL test/Fuzz/appended_rows.py --seed {seed}: {wrong}", flush=True)
+    print(f"{len(seeds)} traces of {CALLS} calls, {failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
