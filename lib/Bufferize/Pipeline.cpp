@@ -9,7 +9,9 @@
 
 using namespace mlir;
 
-void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target, bool forGPU, bool prepack) {
+void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target, bool forGPU, bool prepack,
+                                     StepListener onStep) {
+  onStep("buffers");
   // Otherwise tensor.dim of a result would keep the result alive, or force a copy of a collapsed argument.
   pm.addPass(memref::createResolveShapedTypeResultDimsPass());
   pm.addPass(createTaskKeepingCanonicalizer());
@@ -19,6 +21,7 @@ void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target,
   // Merges equal views, so that canonicalization removes copies of a view to itself.
   pm.addPass(createCSEPass());
   pm.addPass(createTaskKeepingCanonicalizer());
+  onStep("tasks");
   if (forGPU)
     pm.addNestedPass<func::FuncOp>(createTileHostOps());
   else

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "State.h"
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Pipeline/PipelineOptions.h"
+#include "saccade/Pipeline/Plugins.h"
 #include "saccade/Runtime/CUDA.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -60,21 +62,20 @@ template <bool CompileOptions::*Flag> static std::optional<std::string> setFlag(
   return std::nullopt;
 }
 
-static std::optional<std::string> insertAfter(StringRef value, CompileOptions &into) {
-  static const bool registered = (registerPasses(), true);
-  (void)registered;
-  auto [stage, pipeline] = value.split(':');
-  if (pipeline.empty())
-    return "expected STAGE:PASSES";
-  if (!llvm::is_contained(stageNames(), stage))
-    return "expected a stage of " + llvm::join(stageNames(), ", ");
-  std::string message;
-  llvm::raw_string_ostream os(message);
-  mlir::OpPassManager passes(mlir::ModuleOp::getOperationName());
-  if (failed(mlir::parsePassPipeline(pipeline, passes, os)))
-    return StringRef(message).rtrim().str();
-  into.insertAfter.emplace_back(stage.str(), pipeline.str());
+template <bool isBefore> static std::optional<std::string> insert(StringRef value, CompileOptions &into) {
+  registerPasses();
+  std::optional<Insertion> insertion = parseInsertion(value, isBefore);
+  if (!insertion)
+    return "expected POINT:PASSES";
+  if (std::optional<std::string> mistake = findMistake(*insertion))
+    return mistake;
+  into.insertions.push_back(std::move(*insertion));
   return std::nullopt;
+}
+
+template <PluginKind kind> static std::optional<std::string> load(StringRef value, CompileOptions &into) {
+  llvm::Error error = loadPlugin(kind, value, into);
+  return error ? std::optional(llvm::toString(std::move(error))) : std::nullopt;
 }
 
 static const OptionRow rows[] = {
@@ -93,7 +94,18 @@ static const OptionRow rows[] = {
      setFlag<&CompileOptions::prepack>},
     {"verify", "true: verify the program after every pass, not only after every stage; false by default",
      setFlag<&CompileOptions::verifyEach>},
-    {"insert-after", "STAGE:PASSES: run a pass pipeline after a stage; may be given several times", insertAfter},
+    {"insert-after",
+     "POINT:PASSES: run a pass pipeline after a stage (tiling) or a step of one (transforms.raise); may be given "
+     "several "
+     "times",
+     insert</*isBefore=*/false>},
+    {"insert-before", "POINT:PASSES: run a pass pipeline before a stage or a step; may be given several times",
+     insert</*isBefore=*/true>},
+    {"load-pass-plugin",
+     "FILE: load passes from a shared library, before they are inserted; may be given several times",
+     load<PluginKind::Pass>},
+    {"load-dialect-plugin", "FILE: load dialects from a shared library; may be given several times",
+     load<PluginKind::Dialect>},
 };
 
 const char *saccade_option_help(void) {

@@ -45,13 +45,14 @@ static llvm::Expected<std::string> extractPTX(ModuleOp module, const GPUTarget &
   return emitPTX(*device, target);
 }
 
-llvm::Expected<CompiledProgram> saccade::compileProgram(ModuleOp module, const CompileOptions &options) {
+llvm::Expected<CompiledProgram> saccade::compileProgram(ModuleOp module, const CompileOptions &requested) {
+  CompileOptions options = requested;
   if (!hostRuns(*options.target))
     return llvm::createStringError("this machine cannot run code for target '" + options.target->name + "'");
   CompiledProgram program;
   StopWatch watch;
   // Import determines the types of results.
-  if (failed(importProgram(module)))
+  if (failed(importProgram(module, options)))
     return llvm::createStringError("the program was refused");
   auto findEntries = [&]() -> llvm::Error {
     llvm::Expected<std::vector<Entry>> entries = getEntries(module);

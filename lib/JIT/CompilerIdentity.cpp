@@ -88,8 +88,8 @@ std::string saccade::fileIdentity(llvm::StringRef path) {
 
 std::string saccade::makeDiskKey(llvm::StringRef kind, llvm::StringRef program, llvm::StringRef name,
                                  const CompileOptions &options) {
-  if (compilerIdentity().empty() || !options.insertAfter.empty() || !options.dumpStages.empty() ||
-      !options.stopAfter.empty())
+  if (compilerIdentity().empty() || !options.insertions.empty() || !options.plugins.empty() ||
+      !options.dumpStages.empty() || !options.stopAfter.empty())
     return "";
   std::string key;
   llvm::raw_string_ostream os(key);

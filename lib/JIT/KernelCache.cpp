@@ -27,14 +27,20 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   // Each part is preceded by its length, so that keys are unique.
   auto add = [&](llvm::StringRef part) { os << part.size() << ':' << part; };
   // The binding names all options, so that a new option fails to compile until it is added here.
-  const auto &[target, device, stopAfter, insertAfter, dumpStages, lint, remarks, prepack, verifyEach] = options;
+  const auto &[target, device, start, stopAfter, insertions, plugins, dumpStages, lint, remarks, prepack, verifyEach] =
+      options;
   add(target->name);
   add(device ? device->name : "");
+  add(start);
   add(stopAfter);
-  for (const auto &[stage, pipeline] : insertAfter) {
-    add(stage);
-    add(pipeline);
+  for (const auto &[point, passes, isBefore] : insertions) {
+    add(point);
+    add(passes);
+    os << isBefore;
   }
+  os << ';';
+  for (const std::string &plugin : plugins)
+    add(plugin);
   os << ';';
   add(dumpStages);
   os << lint << remarks << prepack << verifyEach;

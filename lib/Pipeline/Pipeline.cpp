@@ -1,122 +1,216 @@
-//===- Pipeline.cpp - The stages of the compiler ------------------------------===//
+//===- Pipeline.cpp - Stages and inserted passes in one pipeline --------------===//
 //
-// The stages in order; each is built by its own library. This file is the entry point for reading the compiler.
+// Adds the passes of stages, the user's passes at their points, and the passes that keep derived facts true.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Pipeline.h"
+#include "Stages.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassRegistry.h"
-#include "mlir/Transforms/Passes.h"
-#include "saccade/Bufferize/Bufferize.h"
-#include "saccade/Bufferize/Passes.h"
-#include "saccade/Codegen/CPU/Passes.h"
-#include "saccade/Codegen/GPU/Passes.h"
-#include "saccade/Dialect/Attn/Transforms/Passes.h"
-#include "saccade/Import/Import.h"
-#include "saccade/Import/Passes.h"
-#include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/Passes.h"
-#include "saccade/Schedule/Passes.h"
-#include "saccade/Target/Passes.h"
-#include "saccade/Tiling/Passes.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Path.h"
 
 using namespace mlir;
 using namespace saccade;
+using llvm::StringRef;
+using llvm::Twine;
 
-namespace {
-
-/// A stage: its name on the command line and its passes.
-struct Stage {
-  llvm::StringRef name;
-  void (*build)(OpPassManager &pm, const CompileOptions &options);
-};
-
-const Stage stages[] = {
-    // Converts models of other frameworks to attn, linalg and other dialects of programs.
-    {"import", [](OpPassManager &pm, const CompileOptions &) { buildImportPipeline(pm); }},
-    // On whole tensors: verifies ops, inlines calls, raises attention, adds shape checks and fuses elementwise ops.
-    {"transforms",
-     [](OpPassManager &pm, const CompileOptions &options) {
-       buildTransformsPipeline(pm, {/*forGPU=*/options.device != nullptr, options.lint, options.remarks});
-     }},
-    // Chooses tile sizes, before tiling.
-    {"schedule",
-     [](OpPassManager &pm, const CompileOptions &options) {
-       options.device ? buildSchedulePipeline(pm, *options.device) : buildSchedulePipeline(pm, *options.target);
-     }},
-    // Tiles ops on whole tensors into parallel tasks.
-    {"tiling", [](OpPassManager &pm,
-                  const CompileOptions &options) { buildTilingPipeline(pm, /*forGPU=*/options.device != nullptr); }},
-    // Bufferizes tasks and entries; the caller owns the results.
-    {"bufferize",
-     [](OpPassManager &pm, const CompileOptions &options) {
-       buildBufferizePipeline(pm, *options.target, /*forGPU=*/options.device != nullptr, options.prepack);
-     }},
-    // Lowers tiles to register-blocked vector code or GPU kernels, then to the LLVM dialect.
-    {"codegen",
-     [](OpPassManager &pm, const CompileOptions &options) {
-       // The host part of a GPU program is compiled for the CPU.
-       if (options.device)
-         buildGPUCodegenPipeline(pm, *options.device);
-       buildCPUCodegenPipeline(pm, *options.target);
-     }},
-    // Creates the entry points, after the calling convention of entries is final.
-    {"target", [](OpPassManager &pm,
-                  const CompileOptions &options) { pm.addPass(createEmitEntryPoints({options.target->name.str()})); }},
-};
-
-} // namespace
-
-llvm::SmallVector<llvm::StringRef> saccade::stageNames() {
-  return llvm::map_to_vector(stages, [](const Stage &stage) { return stage.name; });
+llvm::SmallVector<StringRef> saccade::stageNames() {
+  return llvm::map_to_vector(getStages(), [](const Stage &stage) { return stage.name; });
 }
 
-LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOptions &options,
-                                            llvm::function_ref<void(const llvm::Twine &)> emitError) {
-  auto isStage = [](llvm::StringRef name) {
-    return llvm::any_of(stages, [&](const Stage &stage) { return stage.name == name; });
-  };
-  auto unknown = [&](llvm::StringRef name) {
-    emitError("unknown stage '" + name + "', expected one of " + llvm::join(stageNames(), ", "));
-    return failure();
-  };
-  if (!options.stopAfter.empty() && !isStage(options.stopAfter))
-    return unknown(options.stopAfter);
-  for (const auto &[stage, pipeline] : options.insertAfter)
-    if (!isStage(stage))
-      return unknown(stage);
+llvm::SmallVector<std::string> saccade::insertionPoints() {
+  llvm::SmallVector<std::string> points;
+  for (const Stage &stage : getStages()) {
+    points.push_back(stage.name.str());
+    for (StringRef step : stage.steps)
+      points.push_back((stage.name + "." + step).str());
+  }
+  return points;
+}
 
-  for (const Stage &stage : stages) {
-    stage.build(pm, options);
-    for (const auto &[after, pipeline] : options.insertAfter) {
-      if (after != stage.name)
-        continue;
-      std::string message;
-      llvm::raw_string_ostream stream(message);
-      if (failed(parsePassPipeline(pipeline, pm, stream))) {
-        emitError("cannot parse the pass pipeline '" + llvm::Twine(pipeline) + "': " + message);
-        return failure();
-      }
+/// Splits a textual pipeline at its outermost commas.
+static llvm::SmallVector<StringRef> splitPasses(StringRef passes) {
+  llvm::SmallVector<StringRef> elements;
+  size_t begin = 0;
+  int depth = 0;
+  for (auto [i, c] : llvm::enumerate(passes)) {
+    depth += StringRef("({[").contains(c) - StringRef(")}]").contains(c);
+    if (c == ',' && depth == 0) {
+      elements.push_back(passes.slice(begin, i));
+      begin = i + 1;
     }
-    if (!options.verifyEach)
-      pm.addPass(createVerifyIR());
-    if (stage.name == options.stopAfter)
-      break;
+  }
+  elements.push_back(passes.drop_front(begin));
+  return elements;
+}
+
+/// The op that a pass runs on if it is another one than the module; empty otherwise.
+static std::string anchorOf(StringRef pass) {
+  OpPassManager any;
+  if (failed(parsePassPipeline(pass, any, llvm::nulls())) || any.size() != 1)
+    return "";
+  std::optional<StringRef> anchor = any.begin()->getOpName();
+  return anchor && *anchor != ModuleOp::getOperationName() ? anchor->str() : "";
+}
+
+LogicalResult saccade::parsePasses(StringRef passes, OpPassManager &pm, std::string &message) {
+  llvm::raw_string_ostream stream(message);
+  for (StringRef pass : splitPasses(passes)) {
+    std::string anchor = anchorOf(pass);
+    std::string nested = anchor.empty() ? pass.str() : anchor + "(" + pass.str() + ")";
+    if (failed(parsePassPipeline(nested, pm, stream))) {
+      message = StringRef(message).rtrim().str();
+      return failure();
+    }
   }
   return success();
 }
 
-void saccade::registerPasses() {
-  registerTransformsPasses();
-  registerSaccadeImportPasses();
-  attn::registerSaccadeAttnTransformsPasses();
-  registerSaccadeImportRaisePasses();
-  registerSaccadePipelinePasses();
-  registerSaccadeTargetPasses();
-  registerSaccadeCodegenCPUPasses();
-  registerSaccadeCodegenGPUPasses();
-  registerSaccadeSchedulePasses();
-  registerSaccadeTilingPasses();
-  registerSaccadeBufferizePasses();
-  PassPipelineRegistration<>("saccade-bufferize", "The bufferize stage: from tensors to buffers and tasks",
-                             [](OpPassManager &pm) { buildBufferizePipeline(pm, *lookupCPUTarget("host")); });
+std::optional<std::string> saccade::findMistake(const Insertion &insertion) {
+  llvm::SmallVector<std::string> points = insertionPoints();
+  if (!llvm::is_contained(points, insertion.point))
+    return "unknown stage or step '" + insertion.point + "', expected one of " + llvm::join(points, ", ");
+  std::string message;
+  OpPassManager pm(ModuleOp::getOperationName());
+  if (succeeded(parsePasses(insertion.passes, pm, message)))
+    return std::nullopt;
+  return "cannot parse the pass pipeline '" + insertion.passes + "': " + message;
+}
+
+//===----------------------------------------------------------------------===//
+// PipelineBuilder
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class PipelineBuilder {
+public:
+  PipelineBuilder(OpPassManager &pm, const CompileOptions &options, size_t first, size_t last)
+      : pm(pm), options(options), first(first), last(last), isUsed(options.insertions.size(), false) {}
+
+  void build();
+
+  /// The first insertion whose point is not in the pipeline, or null.
+  const Insertion *firstUnused() const {
+    for (auto [insertion, isUsed] : llvm::zip_equal(options.insertions, isUsed))
+      if (!isUsed)
+        return &insertion;
+    return nullptr;
+  }
+
+private:
+  bool insert(const Twine &point, bool isBefore);
+  void build(const Stage &stage);
+  void verify();
+  void write(size_t number);
+
+  OpPassManager &pm;
+  const CompileOptions &options;
+  const size_t first, last; ///< stages
+  std::vector<bool> isUsed; ///< for each insertion
+};
+
+} // namespace
+
+/// Adds the user's passes at a point; returns whether there are any.
+bool PipelineBuilder::insert(const Twine &point, bool isBefore) {
+  std::string name = point.str();
+  bool isAny = false;
+  for (auto [i, insertion] : llvm::enumerate(options.insertions)) {
+    if (insertion.point != name || insertion.isBefore != isBefore)
+      continue;
+    std::string message;
+    [[maybe_unused]] LogicalResult parsed = parsePasses(insertion.passes, pm, message);
+    assert(succeeded(parsed) && "insertions are checked before");
+    isUsed[i] = isAny = true;
+  }
+  if (!isAny)
+    return false;
+  // Analyses take valid IR only.
+  if (!options.verifyEach)
+    pm.addPass(createVerifyIR());
+  pm.addPass(createUpdateFacts());
+  return true;
+}
+
+/// Adds the passes of a stage with those that the user inserts at its steps and at its end.
+void PipelineBuilder::build(const Stage &stage) {
+  StringRef step;
+  auto endStep = [&] { return !step.empty() && insert(stage.name + "." + step, /*isBefore=*/false); };
+  stage.build(pm, options, [&](StringRef next) {
+    endStep();
+    step = next;
+    insert(stage.name + "." + step, /*isBefore=*/true);
+  });
+  bool isChanged = endStep();
+  isChanged |= insert(stage.name, /*isBefore=*/false);
+  if (isChanged && stage.restore)
+    stage.restore(pm, options);
+}
+
+void PipelineBuilder::verify() {
+  if (!options.verifyEach)
+    pm.addPass(createVerifyIR());
+  pm.addPass(createVerifyFacts());
+}
+
+/// Writes the module after a stage to its file of `options.dumpStages`: 1-import.mlir and so on.
+void PipelineBuilder::write(size_t number) {
+  llvm::SmallString<128> path(options.dumpStages);
+  StringRef stage = getStages()[number].name;
+  llvm::sys::path::append(path, Twine(number + 1) + "-" + stage + ".mlir");
+  pm.addPass(createWriteModule({path.str().str(), stage.str(), targetName(options)}));
+}
+
+void PipelineBuilder::build() {
+  llvm::ArrayRef<Stage> stages = getStages();
+  pm.addPass(createEnterStage({stages[first].name.str(), targetName(options)}));
+  if (first > 0)
+    verify();
+  for (size_t i = first; i < last; ++i) {
+    const Stage &stage = stages[i];
+    if (insert(stage.name, /*isBefore=*/true) && i > 0) {
+      if (stages[i - 1].restore)
+        stages[i - 1].restore(pm, options);
+      verify();
+    }
+    build(stage);
+    verify();
+    if (!options.dumpStages.empty())
+      write(i);
+  }
+  if (!options.stopAfter.empty())
+    pm.addPass(createMarkStage({options.stopAfter, targetName(options)}));
+}
+
+LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOptions &options,
+                                            llvm::function_ref<void(const Twine &)> emitError) {
+  size_t count = getStages().size();
+  for (StringRef name : {options.start, options.stopAfter})
+    if (!name.empty() && findStage(name) == count) {
+      emitError("unknown stage '" + name + "', expected one of " + llvm::join(stageNames(), ", "));
+      return failure();
+    }
+  size_t first = options.start.empty() ? 0 : findStage(options.start);
+  size_t last = options.stopAfter.empty() ? count : findStage(options.stopAfter) + 1;
+  if (first >= last) {
+    emitError("the stage '" + options.stopAfter + "' is before '" + options.start + "', where the pipeline starts");
+    return failure();
+  }
+  for (const Insertion &insertion : options.insertions)
+    if (std::optional<std::string> mistake = findMistake(insertion)) {
+      emitError(*mistake);
+      return failure();
+    }
+  PipelineBuilder builder(pm, options, first, last);
+  builder.build();
+  if (const Insertion *unused = builder.firstUnused()) {
+    emitError("the passes '" + unused->passes + "' are inserted " + (unused->isBefore ? "before '" : "after '") +
+              unused->point + "', which is not in the pipeline for " + targetName(options) + " from '" +
+              getStages()[first].name + "' to '" + getStages()[last - 1].name + "'");
+    return failure();
+  }
+  return success();
 }

@@ -1,48 +1,64 @@
 //===- RunPipeline.cpp - Run the compile pipeline -----------------------------===//
-//
-// Dumps are implemented as user passes (attn-write-module) that are inserted after every stage.
-//
-//===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/RunPipeline.h"
+#include "PassReport.h"
+#include "Stages.h"
 #include "mlir/Pass/PassManager.h"
 #include "saccade/Dialect/Attn/Derivatives/GradientFunction.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Import/Import.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Pipeline/PipelineOptions.h"
+#include "saccade/Pipeline/StageMark.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
 
 using namespace mlir;
-
-/// Inserts attn-write-module after every stage, with files DIR/1-import.mlir and so on.
-static LogicalResult addDumps(saccade::CompileOptions &options, Location loc) {
-  if (std::error_code error = llvm::sys::fs::create_directories(options.dumpStages))
-    return emitError(loc, "cannot create the directory '") << options.dumpStages << "': " << error.message();
-  for (auto [i, stage] : llvm::enumerate(saccade::stageNames())) {
-    llvm::SmallString<128> path(options.dumpStages);
-    llvm::sys::path::append(path, llvm::Twine(i + 1) + "-" + stage + ".mlir");
-    options.insertAfter.emplace_back(stage.str(), ("attn-write-module{file=\"" + path + "\"}").str());
-  }
-  return success();
-}
 
 /// The parser allows unregistered ops, or loads tosa, only for programs with ops of a frontend.
 static bool hasFrontendOps(MLIRContext *context) {
   return context->allowsUnregisteredDialects() || context->getLoadedDialect("tosa");
 }
 
-LogicalResult saccade::importProgram(ModuleOp module) {
+static bool isBeforeImport(const saccade::Insertion &insertion) {
+  return insertion.isBefore && insertion.point == "import";
+}
+
+/// Runs the passes that are inserted before the first stage, which may make the program from other ops, and removes
+/// them from the options.
+static LogicalResult runFirstPasses(ModuleOp module, saccade::CompileOptions &options) {
+  if (llvm::none_of(options.insertions, isBeforeImport) || !saccade::getStageOf(module).empty())
+    return success();
+  PassManager pm(module.getContext(), ModuleOp::getOperationName());
+  pm.enableVerifier(options.verifyEach);
+  saccade::addPassReport(pm, options.insertions);
+  for (const saccade::Insertion &insertion : llvm::make_filter_range(options.insertions, isBeforeImport)) {
+    std::string message;
+    if (failed(parsePasses(insertion.passes, pm, message)))
+      return emitError(module.getLoc()) << "cannot parse the pass pipeline '" << insertion.passes << "': " << message;
+  }
+  llvm::erase_if(options.insertions, isBeforeImport);
+  return pm.run(module);
+}
+
+void saccade::addPassReport(PassManager &pm, llvm::ArrayRef<Insertion> insertions) {
+  pm.addInstrumentation(std::make_unique<PassReport>(pm.getContext(), insertions));
+}
+
+LogicalResult saccade::importProgram(ModuleOp module, CompileOptions &options) {
+  if (failed(runFirstPasses(module, options)))
+    return failure();
   if (hasFrontendOps(module.getContext())) {
     PassManager pm(module.getContext());
     buildImportPipeline(pm);
     if (failed(pm.run(module)))
       return failure();
   }
-  return addGradientFunctions(module);
+  return addGradientFunctions(module, options);
 }
 
-LogicalResult saccade::addGradientFunctions(ModuleOp module) {
+LogicalResult saccade::addGradientFunctions(ModuleOp module, CompileOptions &options) {
+  if (failed(runFirstPasses(module, options)))
+    return failure();
   auto functions = module.getOps<func::FuncOp>();
   if (llvm::none_of(functions, [](func::FuncOp function) {
         return function->hasAttr(attn::gradientAttr) || function->hasAttr(attn::jvpAttr);
@@ -57,16 +73,23 @@ LogicalResult saccade::addGradientFunctions(ModuleOp module) {
 
 LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &requested) {
   CompileOptions options = requested;
-  if (!options.dumpStages.empty()) {
-    static const bool registered = (registerWriteModule(), true);
-    (void)registered;
-    if (failed(addDumps(options, module.getLoc())))
-      return failure();
-  }
-  PassManager pm(module.getContext());
+  if (!options.dumpStages.empty())
+    if (std::error_code error = llvm::sys::fs::create_directories(options.dumpStages))
+      return emitError(module.getLoc(), "cannot create the directory '")
+             << options.dumpStages << "': " << error.message();
+  // A program that has passed a stage is continued. A mark without stage is an error of the first pass.
+  size_t next = findStage(getStageOf(module)) + 1;
+  if (options.start.empty() && next < getStages().size())
+    options.start = getStages()[next].name;
+  PassManager pm(module.getContext(), ModuleOp::getOperationName());
   pm.enableVerifier(options.verifyEach);
-  if (failed(
-          buildCompilePipeline(pm, options, [&](const llvm::Twine &message) { emitError(module.getLoc(), message); })))
+  addPassReport(pm, options.insertions);
+  if (failed(applyMLIROptions(pm)))
+    return failure();
+  if (next == getStages().size() && options.stopAfter.empty() && options.insertions.empty())
+    pm.addPass(createEnterStage({/*stage=*/"", targetName(options)}));
+  else if (failed(buildCompilePipeline(pm, options,
+                                       [&](const llvm::Twine &message) { emitError(module.getLoc(), message); })))
     return failure();
   return pm.run(module);
 }

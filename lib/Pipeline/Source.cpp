@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Source.h"
-#include "mlir/Tools/Plugins/PassPlugin.h"
 #include "saccade/Pipeline/ParseProgram.h"
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Pipeline/Plugins.h"
 #include "saccade/Support/ToolMain.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -16,6 +16,7 @@ using namespace saccade;
 static DialectRegistry makeRegistry() {
   DialectRegistry registry;
   registerDialects(registry);
+  registerPluginDialects(registry);
   return registry;
 }
 
@@ -59,30 +60,6 @@ ExitCode Source::load(llvm::StringRef tool, llvm::StringRef path) {
   setReproducerInput((*file)->getBuffer());
   auto toStandardError = [](DiagnosticSeverity, llvm::StringRef text) { llvm::errs() << text; };
   return succeeded(parse(std::move(*file), toStandardError)) ? ExitSuccess : ExitInvalidInput;
-}
-
-ExitCode saccade::requirePlugins(llvm::StringRef tool) {
-#ifdef SACCADE_STATIC_LLVM
-  llvm::errs() << tool
-               << ": error: this build contains LLVM and loads no plugins; build Saccade from source with the shared "
-                  "libraries of LLVM and MLIR\n";
-  return ExitUnsupported;
-#else
-  return ExitSuccess;
-#endif
-}
-
-ExitCode saccade::loadPassPlugin(llvm::StringRef tool, llvm::StringRef path) {
-  if (ExitCode code = requirePlugins(tool))
-    return code;
-  llvm::Expected<PassPlugin> plugin = PassPlugin::load(path.str());
-  if (!plugin) {
-    llvm::errs() << tool << ": error: cannot load the plugin '" << path << "': " << llvm::toString(plugin.takeError())
-                 << '\n';
-    return ExitFile;
-  }
-  plugin->registerPassRegistryCallbacks();
-  return ExitSuccess;
 }
 
 static void explainTarget(llvm::StringRef tool, llvm::StringRef name, const llvm::Twine &known) {

@@ -6,6 +6,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/FileUtilities.h"
 #include "saccade/Pipeline/Passes.h"
+#include "saccade/Pipeline/StageMark.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 namespace saccade {
@@ -26,7 +27,15 @@ struct WriteModule : saccade::impl::WriteModuleBase<WriteModule> {
       getOperation().emitError(message);
       return signalPassFailure();
     }
-    getOperation().print(output->os());
+    auto known = [&](StringRef name) {
+      auto value = getOperation()->getAttrOfType<StringAttr>(name);
+      return value ? value.getValue() : StringRef();
+    };
+    StringRef knownStage = known(saccade::stageAttr), knownTarget = known(saccade::targetAttr);
+    if (!stage.empty())
+      saccade::markStage(getOperation(), stage, target);
+    saccade::printProgram(getOperation(), output->os());
+    saccade::markStage(getOperation(), knownStage, knownTarget);
     output->keep();
     markAllAnalysesPreserved();
   }

@@ -44,8 +44,17 @@ void CommandLine::optionalValue(StringRef name, StringRef metavar, StringRef hel
   options.push_back({name.str(), metavar.str(), help.str(), Kind::OptionalValue, std::move(set)});
 }
 
+void CommandLine::passThrough(StringRef prefix, StringRef metavar, StringRef help, std::vector<std::string> &into) {
+  options.push_back({prefix.str(), metavar.str(), help.str(), Kind::PassThrough, [&into](StringRef argument) {
+                       into.push_back(argument.str());
+                       return true;
+                     }});
+}
+
 const CommandLine::Option *CommandLine::find(StringRef name) const {
-  auto it = llvm::find_if(options, [&](const Option &option) { return option.name == name; });
+  auto it = llvm::find_if(options, [&](const Option &option) {
+    return option.kind == Kind::PassThrough ? name.starts_with(option.name) : option.name == name;
+  });
   return it == options.end() ? nullptr : &*it;
 }
 
@@ -104,6 +113,8 @@ std::optional<ExitCode> CommandLine::parse(llvm::ArrayRef<const char *> argument
         return usageError("option '" + argument + "' requires a value: " + option->metavar);
       given = arguments[++i];
     }
+    if (option->kind == Kind::PassThrough)
+      given = argument;
     if (!option->set(given))
       return usageError("option '" + argument + "': '" + given + "' is not " + option->metavar);
   }
@@ -129,6 +140,9 @@ void CommandLine::printHelp(llvm::raw_ostream &os) const {
       break;
     case Kind::Value:
       line(dashes + option.name + between + option.metavar, option.help);
+      break;
+    case Kind::PassThrough:
+      line(dashes + option.name + option.metavar, option.help);
       break;
     case Kind::OptionalValue:
       line(dashes + option.name + "[=" + option.metavar + "]", option.help);

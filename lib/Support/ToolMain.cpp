@@ -41,17 +41,50 @@ static void writeAll(int file, const char *text, size_t size) {
 
 static void say(const char *text) { writeAll(STDERR_FILENO, text, std::strlen(text)); }
 
+/// The text in parts that `setRunningPass` sets; a fault may come while it does.
+static char runningPass[128], runningPlugin[512];
+static bool isInTool = false;
+
+static void setText(llvm::StringRef text, llvm::MutableArrayRef<char> into) {
+  text = text.take_front(into.size() - 1);
+  std::copy(text.begin(), text.end(), into.begin());
+  into[text.size()] = '\0';
+}
+
+void saccade::setRunningPass(llvm::StringRef pass, llvm::StringRef plugin) {
+  if (!isInTool)
+    return;
+  setText(pass, runningPass);
+  setText(plugin, runningPlugin);
+}
+
+/// Names the running pass and plugin; returns whether there is a plugin.
+static bool sayWhatRuns() {
+  if (runningPass[0])
+    for (const char *text : {"  while the pass '", static_cast<const char *>(runningPass), "' was running\n"})
+      say(text);
+  if (!runningPlugin[0])
+    return false;
+  say(runningPass[0] ? "  which is in the plugin " : "  while loading the plugin ");
+  say(runningPlugin);
+  say("\n");
+  return true;
+}
+
 [[noreturn]] static void endWithReproducer() {
+  bool isInPlugin = sayWhatRuns();
   int file = open(reproducer.path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (file >= 0) {
     writeAll(file, reproducer.commandLine, std::strlen(reproducer.commandLine));
     writeAll(file, reproducer.input, reproducer.inputSize);
     close(file);
-    say("This is a bug in Saccade; please report it with the reproducer in ");
+    say(isInPlugin ? "This is a bug in the plugin; a reproducer is in "
+                   : "This is a bug in Saccade; please report it with the reproducer in ");
     say(reproducer.path);
     say("\n");
   } else {
-    say("This is a bug in Saccade; please report it with the command line and its input\n");
+    say(isInPlugin ? "This is a bug in the plugin\n"
+                   : "This is a bug in Saccade; please report it with the command line and its input\n");
   }
   _exit(ExitInternal);
 }
@@ -97,6 +130,7 @@ void saccade::reportInternalError(const llvm::Twine &message) {
 }
 
 int saccade::runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_ref<int()> body) {
+  isInTool = true;
   prepareReproducer(commandLine);
   installFaultHandler();
   int code = ExitInternal;

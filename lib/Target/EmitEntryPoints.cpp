@@ -66,6 +66,8 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
     const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
     if (!cpu)
       return signalPassFailure();
+    // A program that has passed this stage still has its entries.
+    attn::recordSignatures(getOperation());
     llvm::MapVector<StringRef, EntryParts> entries;
     for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>())
       if (failed(collect(function, entries)))

@@ -213,8 +213,7 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
       b, loc, TypeRange(ValueRange(state.getParts())), query, key, value, op.getCaptures(), queryEnd, keyEnd,
       op.getScaleValue(), tileAt, state.acc, state.max, state.sum, state.tallies, state.rowMax, state.argmax, queryDims,
       keyDims, valueDims, op.getScaleAttr(), step.isFinal, step.schedule, step.unpacked, state.tallies.size());
-  if (step.isFiniteMax)
-    accumulate->setAttr(finiteMaxAttr, b.getUnitAttr());
+  setFiniteMax(accumulate, step.finiteMax);
   auto copy = [](Region &from, Region &to) {
     IRMapping mapping;
     from.cloneInto(&to, mapping);

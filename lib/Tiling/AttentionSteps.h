@@ -8,6 +8,7 @@
 #define SACCADE_LIB_TILING_ATTENTIONSTEPS_H
 
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "saccade/Support/IndexEmitter.h"
 
 namespace saccade {
@@ -70,7 +71,8 @@ struct AttentionSteps : IndexEmitter {
     bool unpacked = false;
     /// Max and sum are final, and the weight region is applied to normalized weights. The state has no other parts.
     bool isFinal = false;
-    bool isFiniteMax = false;
+    /// What is proved of the maxima of this step; `InOrder` if it is one of a loop from the first key on.
+    attn::FiniteMax finiteMax = attn::FiniteMax::Never;
     /// Keys and values are tensors in memory. Otherwise their tiles may be computed (see KeyTile).
     bool onDevice = false;
   };

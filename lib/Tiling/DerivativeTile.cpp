@@ -78,7 +78,7 @@ scf::ForallOp DerivativeTile::tasks(OpFoldResult heads, Value positions, int64_t
   steps.assign(ends.size(), b.getIndexAttr(1));
   if (tile)
     steps.back() = b.getIndexAttr(tile);
-  return scf::ForallOp::create(b, loc, zeros, ends, steps, inits, /*mapping=*/std::nullopt);
+  return scf::ForallOp::create(b, loc, zeros, ends, steps, inits, taskMapping(b.getContext(), zeros.size()));
 }
 
 DerivativeTile::Place DerivativeTile::placeOf(scf::ForallOp loop, Dims dims, Role role, Value head, Value heads,

@@ -6,13 +6,13 @@ using namespace mlir;
 using namespace saccade;
 
 std::unique_ptr<Pass> saccade::createTaskKeepingCanonicalizer() {
-  // Upstream exposes these patterns by their debug names only.
-  return createCanonicalizerPass({}, {"(anonymous namespace)::ForallOpSingleOrZeroIterationDimsFolder",
-                                      // Drops unused results, and leaves their dynamic allocations in the task.
-                                      "(anonymous namespace)::ForallOpIterArgsFolder"});
+  // The pattern drops unused results, and leaves their dynamic allocations in the task. Upstream exposes it by its
+  // debug name only.
+  return createCanonicalizerPass({}, {"(anonymous namespace)::ForallOpIterArgsFolder"});
 }
 
-void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
+void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU, StepListener onStep) {
+  onStep("attention");
   // Before tiling, so that one table serves all tasks.
   if (!forGPU)
     pm.addNestedPass<func::FuncOp>(createTabulateRelativePositions());
@@ -26,6 +26,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   pm.addNestedPass<func::FuncOp>(createTileLinear());
   pm.addNestedPass<func::FuncOp>(createTileGradient({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createTileJvp({/*gpu=*/forGPU}));
+  onStep("linalg");
   // After attention, which reads pages by tiles, and before TileLinalg, which tiles the copies.
   pm.addNestedPass<func::FuncOp>(createExpandPaged());
   // Tiles only ops outside of the tasks of attention.

@@ -94,7 +94,7 @@ SplitKVTiler::Task SplitKVTiler::makeTask(SplitPlan::Group group, Value tile, Va
 SmallVector<Value> SplitKVTiler::forTasks(ArrayRef<Value> extents, ValueRange outs,
                                           function_ref<Insertions(ValueRange, ValueRange)> body) {
   SmallVector<OpFoldResult> bounds = getAsOpFoldResult(extents);
-  auto loop = scf::ForallOp::create(e.b, e.loc, bounds, outs, std::nullopt);
+  auto loop = scf::ForallOp::create(e.b, e.loc, bounds, outs, taskMapping(e.b.getContext(), bounds.size()));
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(loop.getBody());
   Insertions insertions = body(loop.getInductionVars(), loop.getRegionIterArgs());
@@ -197,8 +197,10 @@ State SplitKVTiler::accumulateChunk(Task &task, const State &state, Value chunk,
   Value end = e.min(e.min(steps.keys, e.sub(steps.keyEnd, steps.at[3])), e.add(begin, size));
   Value start = e.min(e.max(e.index(0), begin), steps.keys), count = e.max(e.index(0), e.sub(end, start));
   Value query = steps.tile(steps.op.getQuery(), op.getQueryDims(), task.heads, e.index(0), steps.validQueries);
+  // A task may begin at any key.
+  FiniteMax finiteMax = getFiniteMax(op) == FiniteMax::EveryStep ? FiniteMax::EveryStep : FiniteMax::Never;
   AttentionSteps::Step step{ScheduleAttr::get(op.getContext(), schedule.getRows(), schedule.getCols(), 0),
-                            /*unpacked=*/true, isFinal, getFiniteMax(op) == FiniteMax::EveryStep, onDevice};
+                            /*unpacked=*/true, isFinal, finiteMax, onDevice};
   return steps.accumulate(state, query, task.heads, task.group.kvHead, start, count, step);
 }
 

@@ -30,7 +30,7 @@ struct TableEmitter : IndexEmitter {
     if (!onDevice)
       return body(tables);
     llvm::SmallVector<mlir::OpFoldResult> one = {b.getIndexAttr(1)}, zero = {b.getIndexAttr(0)};
-    auto task = mlir::scf::ForallOp::create(b, loc, one, tables, std::nullopt);
+    auto task = mlir::scf::ForallOp::create(b, loc, one, tables, attn::taskMapping(b.getContext(), 1));
     mlir::OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(task.getBody());
     tables = body(task.getRegionIterArgs());

@@ -43,7 +43,7 @@ public:
     OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
     OpFoldResult items = getAsOpFoldResult(op.getTable() ? maxPages() : newRows);
     auto loop = scf::ForallOp::create(b, e.loc, {zero, zero}, {op.getBatches(b), items}, {one, b.getIndexAttr(step)},
-                                      op.getCache(), /*mapping=*/std::nullopt);
+                                      op.getCache(), attn::taskMapping(b.getContext(), 2));
     b.setInsertionPointToStart(loop.getBody());
     Value batch = loop.getInductionVar(0), item = loop.getInductionVar(1), cache = loop.getRegionIterArgs()[0];
     Value valid = newRows;

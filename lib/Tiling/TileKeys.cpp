@@ -61,16 +61,16 @@ KeyLoop::Bounds KeyLoop::bounds() {
 }
 
 State KeyLoop::loopOverKeys(const Bounds &bounds, Value query, const State &state, bool isFinal) {
-  auto loop = scf::ForOp::create(
-      b, loc, bounds.begin, bounds.end, bounds.step, state.getParts(),
-      [&](OpBuilder &nested, Location, Value key, ValueRange carried) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-        Value start = max(index(0), key), count = sub(min(add(key, bounds.step), bounds.end), start);
-        Step step{op.getScheduleAttr(), /*unpacked=*/false, isFinal, getFiniteMax(op) != FiniteMax::Never, onDevice};
-        State next = accumulate(State(carried), query, head, index(0), start, count, step);
-        scf::YieldOp::create(b, loc, next.getParts());
-      });
+  auto loop =
+      scf::ForOp::create(b, loc, bounds.begin, bounds.end, bounds.step, state.getParts(),
+                         [&](OpBuilder &nested, Location, Value key, ValueRange carried) {
+                           OpBuilder::InsertionGuard guard(b);
+                           b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
+                           Value start = max(index(0), key), count = sub(min(add(key, bounds.step), bounds.end), start);
+                           Step step{op.getScheduleAttr(), /*unpacked=*/false, isFinal, getFiniteMax(op), onDevice};
+                           State next = accumulate(State(carried), query, head, index(0), start, count, step);
+                           scf::YieldOp::create(b, loc, next.getParts());
+                         });
   return State(loop.getResults());
 }
 

@@ -42,7 +42,10 @@ static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
   SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(rewriter.getContext(), group.tileSizes);
   scf::SCFTileAndFuseOptions options;
   scf::SCFTilingOptions tiling;
-  tiling.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp).setTileSizes(sizes);
+  unsigned rank = llvm::count_if(sizes, [](OpFoldResult size) { return !isZeroInteger(size); });
+  tiling.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp)
+      .setTileSizes(sizes)
+      .setMapping(attn::taskMapping(rewriter.getContext(), rank).getValue());
   options.setTilingOptions(tiling);
   options.setFusionControlFn([&](tensor::ExtractSliceOp, OpResult producer,
                                  bool) -> std::optional<scf::SCFTileAndFuseOptions::ControlFnResult> {
@@ -70,7 +73,7 @@ static void wrap(IRRewriter &rewriter, linalg::LinalgOp op) {
   Location loc = op.getLoc();
   SmallVector<OpFoldResult> zero = {rewriter.getIndexAttr(0)}, one = {rewriter.getIndexAttr(1)};
   SmallVector<Value> inits(op.getDpsInits());
-  auto loop = scf::ForallOp::create(rewriter, loc, zero, one, one, inits, /*mapping=*/std::nullopt);
+  auto loop = scf::ForallOp::create(rewriter, loc, zero, one, one, inits, attn::taskMapping(rewriter.getContext(), 1));
   rewriter.setInsertionPoint(loop.getTerminator());
   Operation *task = rewriter.clone(*op);
   auto destination = cast<DestinationStyleOpInterface>(task);

@@ -298,7 +298,7 @@ LogicalResult LinearTasks::rewrite() {
     rewriter.replaceOp(op, inits); // without elements
     return success();
   }
-  auto loop = scf::ForallOp::create(b, loc, tasks, inits, /*mapping=*/std::nullopt);
+  auto loop = scf::ForallOp::create(b, loc, tasks, inits, taskMapping(b.getContext(), tasks.size()));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());

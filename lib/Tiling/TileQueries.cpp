@@ -132,7 +132,8 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     Value heads = getValueOrCreateConstantIndexOp(
         b, loc, attn::getDimSize(b, loc, op.getQuery(), op.getQueryDims(), attn::Dim::Head));
     Value tasks = arith::MulIOp::create(b, loc, list.count, heads);
-    auto loop = scf::ForallOp::create(b, loc, ArrayRef<OpFoldResult>{getAsOpFoldResult(tasks)}, inits, std::nullopt);
+    auto loop = scf::ForallOp::create(b, loc, ArrayRef<OpFoldResult>{getAsOpFoldResult(tasks)}, inits,
+                                      attn::taskMapping(b.getContext(), 1));
 
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
@@ -204,6 +205,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     OpFoldResult one = rewriter.getIndexAttr(1);
     scf::SCFTilingOptions options;
     options.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp);
+    options.setMapping(attn::taskMapping(rewriter.getContext(), 3).getValue());
     options.setTileSizes({one, one, chunkSize(rewriter, op.getLoc(), queries, op.getScheduleAttr().getRows())});
     FailureOr<scf::SCFTilingResult> tiled =
         scf::tileUsingSCF(rewriter, cast<TilingInterface>(op.getOperation()), options);

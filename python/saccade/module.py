@@ -33,7 +33,10 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
             remarks=True reports why a softmax was not raised to attention.
             prepack=True adds a function F__prepack for every function F: it computes the results that depend only on
             constant arguments, and F takes them as arguments. `F.bind(**weights)` calls it once. For CPUs only.
-            insert_after=[(stage, passes), ...] runs a textual pass pipeline after a stage.
+            insert_after=[(point, passes), ...] and insert_before=[...] run textual pass pipelines after and before a
+            stage ("tiling") or a step of one ("transforms.raise").
+            load_pass_plugin=path and load_dialect_plugin=path, or lists of paths, load passes and dialects from shared
+            libraries, which stay loaded.
             verify=True verifies the program after every pass, not only after every stage.
 
     Raises:
@@ -184,8 +187,10 @@ def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         if name not in known:
             raise TypeError(f"compile() has no option {name!r}; it has: {', '.join(known)}")
         key = name.replace("_", "-")
-        if name == "insert_after":
-            encoded += [(key, f"{stage}:{passes}") for stage, passes in _pairs(value)]
+        if name in ("insert_after", "insert_before"):
+            encoded += [(key, f"{point}:{passes}") for point, passes in _pairs(name, value)]
+        elif name in ("load_pass_plugin", "load_dialect_plugin"):
+            encoded += [(key, path) for path in _paths(name, value)]
         elif isinstance(value, bool):
             encoded.append((key, str(value).lower()))
         elif isinstance(value, (str, int)):
@@ -195,13 +200,21 @@ def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(encoded)
 
 
-def _pairs(value: Any) -> list[tuple[str, str]]:
-    """Converts to (stage, passes) pairs; raises TypeError for anything else."""
+def _paths(name: str, value: Any) -> list[str]:
+    """The paths of an option that takes one or several; raises TypeError for anything else."""
+    paths = value if isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        raise TypeError(f"option {name} is {value!r:.80}, expected a path or a list of paths")
+    return [os.fspath(path) for path in paths]
+
+
+def _pairs(name: str, value: Any) -> list[tuple[str, str]]:
+    """Converts to (point, passes) pairs; raises TypeError for anything else."""
     pairs: list[Any]
     try:
-        pairs = [(stage, passes) for stage, passes in value] if not isinstance(value, str) else [None]
+        pairs = [(point, passes) for point, passes in value] if not isinstance(value, str) else [None]
     except (TypeError, ValueError):
         pairs = [None]
     if not all(pair and all(isinstance(text, str) for text in pair) for pair in pairs):
-        raise TypeError(f"option insert_after is {value!r:.80}, expected a list of (stage, passes), both strings")
+        raise TypeError(f"option {name} is {value!r:.80}, expected a list of (point, passes), both strings")
     return pairs

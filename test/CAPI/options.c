@@ -34,25 +34,32 @@ static void optionsAreFoundByTheirNames(void) {
   CHECK(tryOption("lint", "true") == SACCADE_OK);
   CHECK(tryOption("verify", "false") == SACCADE_OK);
   CHECK(tryOption("insert-after", "transforms:canonicalize,cse") == SACCADE_OK);
+  CHECK(tryOption("insert-before", "transforms.shapes:canonicalize") == SACCADE_OK);
   CHECK(strstr(saccade_option_help(), "target: ") == saccade_option_help());
   CHECK(strstr(saccade_option_help(), "\ninsert-after: ") != NULL);
 }
 
 static void otherOptionsAreRefused(void) {
   CHECK(tryOption("level", "v3") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("there is no option 'level', expected one of target, lint, remarks, prepack, verify, insert-after");
+  CHECK_MESSAGE("there is no option 'level', expected one of target, lint, remarks, prepack, verify, insert-after, "
+                "insert-before, load-pass-plugin, load-dialect-plugin");
   CHECK(tryOption("target", "v9") == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("option 'target' has the value 'v9': expected one of host, portable, v3, v4, v4-bf16, v4-amx, "
                 "v4-expanded, v4-bf16-expanded, v4-amx-expanded, sm_75, sm_80, cuda, or cuda:N for the GPU N");
   CHECK(tryOption("lint", "yes") == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("option 'lint' has the value 'yes': expected true or false");
   CHECK(tryOption("insert-after", "cse") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("option 'insert-after' has the value 'cse': expected STAGE:PASSES");
+  CHECK_MESSAGE("option 'insert-after' has the value 'cse': expected POINT:PASSES");
   CHECK(tryOption("insert-after", "middle:cse") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("option 'insert-after' has the value 'middle:cse': expected a stage of import, transforms, schedule, "
-                "tiling, bufferize, codegen, target");
+  CHECK(strstr(saccade_last_error(),
+               "option 'insert-after' has the value 'middle:cse': unknown stage or step 'middle', "
+               "expected one of import, transforms, transforms.inline, ") != NULL);
   CHECK(tryOption("insert-after", "tiling:no-such-pass") == SACCADE_VALUE_ERROR);
   CHECK(strstr(saccade_last_error(), "no-such-pass") != NULL);
+  CHECK(tryOption("load-pass-plugin", "nowhere.so") == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE(
+      "option 'load-pass-plugin' has the value 'nowhere.so': cannot load the plugin 'nowhere.so': No such file "
+      "or directory");
   CHECK(tryOption(NULL, "v3") == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("option #0 has no name");
   CHECK(tryOption("target", NULL) == SACCADE_VALUE_ERROR);

@@ -25,6 +25,8 @@ FUZZERS = [
     ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-expanded"]),
     ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-bf16-expanded"]),
     ("structured_graphs.py", "--first-seed", 40, []),
+    ("inserted_passes.py", "--first-seed", 60, ["--build=BUILD"]),
+    ("inserted_passes.py", "--first-seed", 20, ["--build=BUILD", "--run=saccade-run --device=ptxsim"]),
     ("random_calls.py", "--first-seed", 100, []),
     ("serving_traces.py", "--first-seed", 1000, []),
     ("appended_rows.py", "--first-seed", 1000, []),

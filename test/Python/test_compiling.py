@@ -150,6 +150,8 @@ def test_insert_after_adds_passes(tmp_path):
     written = tmp_path / "inserted.mlir"
     saccade.compile(TEXT, insert_after=[("transforms", f"attn-write-module{{file={written}}}")])
     assert "attn.attention" in written.read_text()
+    saccade.compile(TEXT, insert_before=[("transforms.shapes", f"attn-write-module{{file={written}}}")])
+    assert "attn.shapes_of" not in written.read_text()
 
 
 def test_verify_may_be_off():
@@ -164,8 +166,10 @@ def test_verify_may_be_off():
         (ValueError, ["'lint'", "maybe", "true or false"], {"lint": "maybe"}),
         (TypeError, ["option lint is a list", "expected a string, an int or a bool"], {"lint": []}),
         (ValueError, ["insert-after", "middle", "transforms"], {"insert_after": [("middle", "cse")]}),
-        *((TypeError, ["insert_after", "(stage, passes)"], {"insert_after": wrong})
+        *((TypeError, [name, "(point, passes)"], {name: wrong}) for name in ("insert_after", "insert_before")
           for wrong in ("transforms:cse", [("transforms",)], 3, [("transforms", 3)], [None])),
+        (ValueError, ["cannot load the plugin 'nowhere.so'", "No such file"], {"load_pass_plugin": "nowhere.so"}),
+        (TypeError, ["load_dialect_plugin", "a path or a list of paths"], {"load_dialect_plugin": [3]}),
     ],
     ids=lambda value: repr(value) if isinstance(value, dict) else "",
 )  # fmt: skip

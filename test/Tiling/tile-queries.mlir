@@ -19,7 +19,7 @@ func.func @a_task_is_one_head_and_a_chunk_of_queries(%q: tensor<?x8x?x64xf32>, %
 // 500 queries are tiled into two chunks of at most 252 (a multiple of twelve rows), not 384 and 116.
 // CHECK-LABEL: @chunks_are_even
 func.func @chunks_are_even(%q: tensor<500x64xf32>, %k: tensor<?x64xf32>) -> tensor<500x64xf32> {
-  // CHECK: scf.forall (%{{.*}}) = (0) to (500) step (252)
+  // CHECK: scf.forall {{.*}} to (1, 1, 500) step (1, 1, 252)
   %o = attn.attention %q[s,d], %k[s,d], %k[s,d] {schedule = #attn.schedule<rows = 384, cols = 512>}
       : (tensor<500x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<500x64xf32>
   return %o : tensor<500x64xf32>
@@ -30,7 +30,7 @@ func.func @chunks_are_even(%q: tensor<500x64xf32>, %k: tensor<?x64xf32>) -> tens
 // CHECK-SAME: %[[X:[^ ]*]]: tensor<48x8xf32>, %[[FIRST:[^ ]*]]: index
 func.func @positions_stay_absolute(%x: tensor<48x8xf32>, %first: index) -> tensor<48x8xf32> {
   // CHECK: %[[ZERO:.*]] = arith.constant 0 : index
-  // CHECK: scf.forall (%[[I:.*]]) = (0) to (48) step (24)
+  // CHECK: scf.forall ({{.*}}, %[[I:[^ ,]*]]) = {{.*}} to (1, 1, 48) step (1, 1, 24)
   // CHECK: %[[AT:.*]] = affine.apply #{{.*}}()[%[[FIRST]], %[[I]]]
   // CHECK: at(%[[ZERO]], %[[ZERO]], %[[AT]], %[[FIRST]])
   %zero = arith.constant 0 : index
@@ -67,7 +67,7 @@ func.func @split_kv(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tens
   // CHECK: scf.for %{{.*}} = %[[ZERO]] to %[[FINISHED]]
   // CHECK: attn.finalize
   // CHECK: %[[GROUPS:.*]] = arith.select %[[SINGLE]], %{{.*}}, %[[BATCHES]]
-  // CHECK: scf.forall (%[[B:.*]], %[[H:.*]]) in (%[[GROUPS]], 2)
+  // CHECK: scf.forall (%[[B:[^ ,]*]], %[[H:[^ ,]*]], %{{.*}}) in (%[[GROUPS]], 2, 1)
   // CHECK: %[[SEVERAL:.*]] = arith.cmpi sgt, %[[CHUNKS]], %[[ONE]]
   // CHECK: %[[MERGED:.*]] = arith.select %[[SEVERAL]], %[[CHUNKS]], %[[ZERO]]
   // CHECK: scf.for %[[C:.*]] = %{{.*}} to %[[MERGED]]
@@ -112,7 +112,7 @@ func.func @dynamic_query_count(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> te
   // CHECK: %[[N:.*]] = tensor.dim %[[Q]]
   // CHECK: %[[FEW:.*]] = arith.cmpi sle, %[[N]], %[[EIGHT]]
   // CHECK: %[[UPPER:.*]] = arith.select %[[FEW]], %[[ZERO]], %{{.*}}
-  // CHECK: %[[MANY:.*]] = scf.forall (%{{.*}}) = (0) to (%[[UPPER]])
+  // CHECK: %[[MANY:.*]] = scf.forall {{.*}} to (1, 1, %[[UPPER]])
   // CHECK: attn.attention
   // CHECK: %[[ITEMS:.*]] = arith.select %[[FEW]], %{{.*}}, %[[ZERO]]
   // CHECK: %[[GROUPS:.*]] = arith.select %[[FEW]], %{{.*}}, %[[ZERO]]

@@ -1,7 +1,6 @@
 //===- Options.cpp - Command line of saccade-compile -------------------------===//
 #include "Options.h"
 #include "saccade/Pipeline/Source.h"
-#include "saccade/Support/DebugTypes.h"
 #include "saccade/Support/OutputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -12,15 +11,6 @@
 using namespace saccade;
 
 static constexpr llvm::StringLiteral kinds = "mlir, llvm, asm, obj, so, header, ptx or cubin";
-
-/// STAGE:PASS, for --insert-after.
-static bool parseInsertion(llvm::StringRef text, CompileOptions &into) {
-  auto [stage, pipeline] = text.split(':');
-  if (stage.empty() || pipeline.empty())
-    return false;
-  into.insertAfter.emplace_back(stage.str(), pipeline.str());
-  return true;
-}
 
 /// [FUNCTION:]NAME=NUMBER,..., for --explain-size.
 static bool parseSizes(llvm::StringRef text, Options &options) {
@@ -100,10 +90,6 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
              options.header);
   line.value("stop-after", "STAGE", "Stop after a stage and write its MLIR: " + llvm::join(stageNames(), ", "),
              options.compile.stopAfter);
-  line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
-             [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
-  line.value("dump-stages", "DIR", "Write the module after every stage to a folder", options.compile.dumpStages);
-  line.flag("verify-each", "Verify the IR after every pass, not only after every stage", options.compile.verifyEach);
   line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin and so; by default the ptxas of the PATH",
              options.assembler);
   line.value("libdevice", "FILE", "NVIDIA's math functions (libdevice.10.bc); by default found next to ptxas",
@@ -123,16 +109,12 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
             "Move computations of a function F on constant arguments only, such as packing weights, to a function "
             "F__prepack, whose results F takes instead; CPU only",
             options.compile.prepack);
-  line.value("debug-only", "FLAG,...", "Print the debug output of these passes, by their flags: attn-raise-attention",
-             [](llvm::StringRef text) {
-               if (!setDebugTypes(text))
-                 llvm::errs() << tool << ": warning: this build has no debug output\n";
-               return true;
-             });
-  line.value("load-pass-plugin", "FILE", "Load passes from a shared library", options.plugins);
+  addPipelineOptions(line, tool, options.pipeline, options.compile);
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
 
+  if (std::optional<ExitCode> code = applyPipelineOptions(line, tool, options.pipeline, options.compile))
+    return code;
   llvm::SmallVector<llvm::StringRef> targets;
   llvm::StringRef(options.target).split(targets, ',');
   // An unknown target is reported before invalid combinations with it.
@@ -148,9 +130,6 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   std::string stages = llvm::join(stageNames(), ", ");
   if (!options.compile.stopAfter.empty() && !isStage(options.compile.stopAfter))
     return line.usageError("unknown stage '" + options.compile.stopAfter + "', expected one of " + stages);
-  for (const auto &[stage, pipeline] : options.compile.insertAfter)
-    if (!isStage(stage))
-      return line.usageError("unknown stage '" + stage + "', expected one of " + stages);
   bool stopsEarly = !options.compile.stopAfter.empty();
   if (options.explain && kind.empty() && !stopsEarly && options.output.empty() && options.header.empty())
     return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include "saccade/Pipeline/Explain.h"
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Pipeline/PipelineOptions.h"
 #include "saccade/Support/ToolMain.h"
 #include "saccade/Target/SharedLibrary.h"
 
@@ -18,7 +19,7 @@ struct Options {
   std::optional<Emit> emit; ///< nullopt: print the report of --explain only
   bool explain = false;
   std::vector<GivenSize> sizes;
-  std::vector<std::string> plugins;
+  PipelineOptions pipeline;
   std::vector<LibraryTarget> targets; ///< CPU targets from the highest to the lowest, then GPUs; without equal ones
   CompileOptions compile;             ///< for the first target
 

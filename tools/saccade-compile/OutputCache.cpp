@@ -21,8 +21,8 @@ static std::string describe(const LibraryInterface &interface, const Options &op
 
 OutputCache::OutputCache(mlir::ModuleOp program, const LibraryInterface &interface, const Options &options)
     : cache(openCache(tool, options.cacheDirectory)) {
-  // Plugins can change any pass; reports, and the warnings of ptxas for a cubin, are no part of an output.
-  if (cache && options.emit && options.emit != Emit::Cubin && !options.explain && options.plugins.empty())
+  // Reports, and the warnings of ptxas for a cubin, are no part of an output.
+  if (cache && options.emit && options.emit != Emit::Cubin && !options.explain)
     key = makeDiskKey(describe(interface, options), program, options.compile);
 }
 

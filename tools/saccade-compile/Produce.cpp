@@ -1,6 +1,7 @@
 //===- Produce.cpp - Output of saccade-compile -------------------------------===//
 #include "Produce.h"
 #include "saccade/Pipeline/RunPipeline.h"
+#include "saccade/Pipeline/StageMark.h"
 #include "saccade/Target/Device.h"
 #include "saccade/Target/SharedLibrary.h"
 #include "saccade/Target/Target.h"
@@ -68,7 +69,7 @@ llvm::Error saccade::produce(mlir::ModuleOp module, const Options &options, llvm
                              llvm::SmallVectorImpl<char> &into, bool &isRefused) {
   llvm::raw_svector_ostream os(into);
   if (options.emit == Emit::MLIR) {
-    module.print(os);
+    printProgram(module, os);
     return llvm::Error::success();
   }
   if (options.compile.device)

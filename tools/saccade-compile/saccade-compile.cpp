@@ -1,7 +1,7 @@
 //===- saccade-compile.cpp - Ahead-of-time compiler ---------------------------===//
 #include "OutputCache.h"
 #include "Produce.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Support/OutputFile.h"
@@ -125,28 +125,23 @@ static ExitCode writeLibraryAndHeader(const Options &options, llvm::StringRef li
 
 static int run(llvm::ArrayRef<const char *> arguments) {
   Options options;
-  registerPasses();
   if (std::optional<ExitCode> code = parseOptions(arguments, options))
     return *code;
   bool isLibrary = options.emit == Emit::SharedLibrary;
   bool hasKernels = options.hasGPU();
   if (hasKernels && (isLibrary || options.emit == Emit::Cubin) && !findAssembler(options.assembler, !isLibrary))
     return ExitUnsupported;
-  for (const std::string &plugin : options.plugins)
-    if (ExitCode code = loadPassPlugin(tool, plugin))
-      return code;
   Source source;
   if (ExitCode code = source.load(tool, options.input))
     return code;
 
   // Gradient functions are entries, too.
   std::optional<LibraryInterface> interface;
-  if (succeeded(addGradientFunctions(source.module())))
+  if (succeeded(addGradientFunctions(source.module(), options.compile)))
     interface = findInterface(source.module(), options);
   if (!interface)
     return ExitInvalidInput;
-  auto functions = source.module().getOps<mlir::func::FuncOp>();
-  if (llvm::none_of(functions, [](mlir::func::FuncOp function) { return function.isPublic(); }))
+  if (attn::getSignatures(source.module()).empty())
     llvm::errs() << tool << ": warning: '" << options.input << "' has no public function to call\n";
 
   llvm::SmallString<0> output;

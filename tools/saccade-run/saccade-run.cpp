@@ -8,8 +8,10 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "saccade/JIT/DiskCache.h"
+#include "saccade/Pipeline/PipelineOptions.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
+#include "saccade/Pipeline/StageMark.h"
 #include "saccade/Runtime/Runtime.h"
 #include "saccade/Support/Npy.h"
 #include "saccade/Support/OutputFile.h"
@@ -29,10 +31,12 @@ namespace {
 struct Options {
   std::string input, entry, target = "host", device = "cpu", kernels, cacheDirectory;
   std::vector<std::string> arguments, outputs;
-  bool time = false, check = false, checkFull = false, explain = false, verifyEach = false, globalRaces = false;
+  bool time = false, check = false, checkFull = false, explain = false, globalRaces = false;
   int32_t threads = 0;
   std::optional<Guard> guard;
   std::optional<Arithmetic> arithmetic;
+  PipelineOptions pipeline;
+  CompileOptions compile; ///< without the target
 };
 
 } // namespace
@@ -77,7 +81,7 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
             options.globalRaces);
   line.value("cache-dir", "DIR", "Keep compiled programs in files of this folder, and take them from there",
              options.cacheDirectory);
-  line.flag("verify-each", "Verify the IR after every pass, not only after every stage", options.verifyEach);
+  addPipelineOptions(line, tool, options.pipeline, options.compile);
   line.value("threads", "N", "The number of threads; 0 for all processors",
              [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
   bool isGuardGiven = false;
@@ -93,6 +97,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
                      "the variable SACCADE_RUN_GUARD sets the default",
                      setGuard);
   if (std::optional<ExitCode> code = line.parse(arguments))
+    return code;
+  if (std::optional<ExitCode> code = applyPipelineOptions(line, tool, options.pipeline, options.compile))
     return code;
   // Guarded copies of the tensors are no part of the memory that --time measures.
   const char *guardVariable = isGuardGiven || options.time ? nullptr : std::getenv("SACCADE_RUN_GUARD");
@@ -200,8 +206,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   Options options;
   if (std::optional<ExitCode> code = parseOptions(commandLine, options))
     return *code;
-  CompileOptions compile;
-  compile.verifyEach = options.verifyEach;
+  CompileOptions &compile = options.compile;
   compile.remarks = options.explain;
   if (ExitCode code = chooseTarget(tool, options.target, compile))
     return code;
@@ -211,8 +216,14 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   Source source;
   if (ExitCode code = source.load(tool, options.input))
     return code;
+  llvm::StringRef passed = getStageOf(source.module());
+  bool isLowered = !passed.empty() && passed != "import";
+  if (isLowered && (options.check || options.time))
+    return report(llvm::createStringError(
+                      "--check and --time need the program itself: this one has passed the stage '" + passed + "'"),
+                  ExitInvalidInput);
   // The reference interpreter takes the imported program as well.
-  if (failed(importProgram(source.module())))
+  if (failed(importProgram(source.module(), compile)))
     return ExitInvalidInput;
   llvm::Expected<std::vector<Entry>> entries = getEntries(source.module());
   if (!entries)
@@ -233,7 +244,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   // The pipeline rewrites the module. The reference requires the original, and countWork the inlined program.
   mlir::OwningOpRef<mlir::ModuleOp> original = source.module().clone();
   auto function = original->lookupSymbol<mlir::func::FuncOp>(chosen->name);
-  if (failed(keepOnly(source.module(), chosen->name)))
+  if (!isLowered && failed(keepOnly(source.module(), chosen->name)))
     return ExitInvalidInput;
   mlir::OwningOpRef<mlir::ModuleOp> inlined = source.module().clone();
   std::unique_ptr<Executable> executable;

@@ -10,6 +10,7 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
 #include "saccade/Support/CPUTarget.h"
+#include "saccade/Support/PipelineStep.h"
 
 namespace saccade {
 
@@ -22,8 +23,9 @@ void registerBufferizableOpInterfaceExternalModels(mlir::DialectRegistry &regist
 /// and arguments are copied as a whole only if their strides require it.
 /// `forGPU`: no operand is packed for the CPU, and structured ops outside of tasks become tasks too, because the host
 /// cannot access device memory. `prepack`: computations of constant arguments become an entry `@f__prepack` (CPU only).
-void buildBufferizePipeline(mlir::OpPassManager &pm, const CPUTarget &target, bool forGPU = false,
-                            bool prepack = false);
+/// Its steps are buffers and tasks.
+void buildBufferizePipeline(mlir::OpPassManager &pm, const CPUTarget &target, bool forGPU = false, bool prepack = false,
+                            StepListener onStep = ignoreStep);
 
 /// Suffix of the entry that computes the prepacked inputs of an entry: `@f__prepack` for `@f`.
 inline constexpr llvm::StringLiteral prepackSuffix = "__prepack";

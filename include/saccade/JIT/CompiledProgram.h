@@ -42,7 +42,8 @@ std::string fileIdentity(llvm::StringRef path);
 
 /// The key of a compilation in the disk cache. `kind` tells apart what is stored, with all that it depends on besides
 /// the program and the options; `name` is the name of the program in messages. Empty if the result must not be cached:
-/// inserted passes may have effects, dumps are files, and a compiler without identity has no key of its own.
+/// inserted passes and plugins may have effects, dumps are files, and a compiler without identity has no key of its
+/// own.
 std::string makeDiskKey(llvm::StringRef kind, llvm::StringRef program, llvm::StringRef name,
                         const CompileOptions &options);
 

@@ -14,16 +14,28 @@
 
 namespace saccade {
 
+/// Passes that a user inserts into the pipeline.
+struct Insertion {
+  std::string point;     ///< one of `insertionPoints()`
+  std::string passes;    ///< a textual pass pipeline
+  bool isBefore = false; ///< run before the first pass of the point, not after the last
+};
+
 struct CompileOptions {
   /// The CPU target to generate code for; never null.
   const CPUTarget *target = lookupCPUTarget("host");
   /// The GPU that runs the tasks; null to run them on the CPU.
   const GPUTarget *device = nullptr;
-  /// The last stage to run, a name of `stageNames()`; empty for all.
+  /// The first stage to run, a name of `stageNames()`; empty for all. `runPipeline` sets it for a program that has
+  /// passed some stages.
+  std::string start;
+  /// The last stage to run; empty for all.
   std::string stopAfter;
-  /// Textual pass pipelines to run after a stage: (stage, pipeline).
-  std::vector<std::pair<std::string, std::string>> insertAfter;
-  /// The directory to which the module is written after every stage (1-import.mlir, ...); empty for none.
+  /// Passes to insert, in the order in which those of one point run.
+  std::vector<Insertion> insertions;
+  /// The plugins that were loaded for this compilation; a cache keeps its result apart from others.
+  std::vector<std::string> plugins;
+  /// The directory to which the module is written after every stage that runs (1-import.mlir, ...); empty for none.
   std::string dumpStages;
   /// Whether to warn about likely mistakes in the program.
   bool lint = false;

@@ -1,6 +1,6 @@
 //===- Pipeline.h - The compile pipeline --------------------------*- C++ -*-===//
 //
-// Builds the stages from import to the LLVM dialect, and registers dialects and passes.
+// Builds the stages from import to the LLVM dialect, and registers dialects, passes and pipelines.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_PIPELINE_H
@@ -15,16 +15,26 @@ namespace saccade {
 /// The names of the stages, in order.
 llvm::SmallVector<llvm::StringRef> stageNames();
 
-/// Adds the passes of every stage up to `options.stopAfter`, and the user's passes after their stages. Calls
-/// `emitError` and fails if a stage or a textual pipeline is unknown.
+/// Where passes can be inserted: stages ("transforms") and their steps ("transforms.raise"), in order. Steps of code
+/// generation for GPUs are among them.
+llvm::SmallVector<std::string> insertionPoints();
+
+/// Returns what is wrong with an insertion: its point is unknown, or its passes cannot be parsed; nullopt for nothing.
+std::optional<std::string> findMistake(const Insertion &insertion);
+
+/// Adds the passes of every stage from `options.start` to `options.stopAfter`, and the user's passes at their points.
+/// Every stage ends with passes that verify its result; after passes of the user, facts that were derived from the
+/// program are derived again. With `stopAfter` the result is marked with its stage. Calls `emitError` and fails if a
+/// stage, a point or a textual pipeline is unknown, or if a point is not in these stages.
 llvm::LogicalResult buildCompilePipeline(mlir::OpPassManager &pm, const CompileOptions &options,
                                          llvm::function_ref<void(const llvm::Twine &)> emitError);
 
 /// Registers the dialects of programs and of the pipeline, with their external interface implementations.
 void registerDialects(mlir::DialectRegistry &registry);
 
-/// Registers Saccade's passes and pipelines, and the upstream transform passes, for textual pipelines.
-void registerPasses();
+/// Registers Saccade's passes, the upstream transform passes, and the pipelines of the stages, for textual pipelines.
+/// `insertions` are added to these pipelines where they have the point; it must outlive them. Null for none.
+void registerPasses(const std::vector<Insertion> *insertions = nullptr);
 
 } // namespace saccade
 

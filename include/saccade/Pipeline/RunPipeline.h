@@ -7,19 +7,27 @@
 #define SACCADE_PIPELINE_RUNPIPELINE_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
 #include "saccade/Pipeline/CompileOptions.h"
 
 namespace saccade {
 
 /// Runs the import stage on `module`, which converts ops of frontends, and creates gradient functions. Afterwards the
-/// program has its entries. Failures are reported as diagnostics.
-llvm::LogicalResult importProgram(mlir::ModuleOp module);
+/// program has its entries. Passes that are inserted before the import run first, and are removed from `options`.
+/// Failures are reported as diagnostics.
+llvm::LogicalResult importProgram(mlir::ModuleOp module, CompileOptions &options);
 
 /// Creates the gradient functions of functions with the attribute `attn.gradient`. A program that has any is imported,
-/// and its calls are inlined; others are not changed. Failures are reported as diagnostics.
-llvm::LogicalResult addGradientFunctions(mlir::ModuleOp module);
+/// and its calls are inlined; others are not changed, except by passes that are inserted before the import, as in
+/// `importProgram`. Failures are reported as diagnostics.
+llvm::LogicalResult addGradientFunctions(mlir::ModuleOp module, CompileOptions &options);
 
-/// Runs the pipeline of the `requested` options on `module`, in place. Failures are reported as diagnostics.
+/// Makes `pm` report a pass that fails if it is one of the user's (of a plugin, or named in `insertions`), or if it has
+/// given no reason. The fault handler of the tools names the running pass.
+void addPassReport(mlir::PassManager &pm, llvm::ArrayRef<Insertion> insertions);
+
+/// Runs the pipeline of the `requested` options on `module`, in place. A module that is marked with the stage that it
+/// has passed (StageMark.h) continues with the next one. Failures are reported as diagnostics.
 llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &requested);
 
 } // namespace saccade

@@ -47,13 +47,6 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> parsed;
 };
 
-/// Returns ExitUnsupported after an error on stderr if this build loads no plugins. Plugins resolve the symbols of LLVM
-/// and MLIR in the tool, which hides them if they are linked statically.
-ExitCode requirePlugins(llvm::StringRef tool);
-
-/// Loads a pass plugin. Returns ExitFile, or the code of `requirePlugins`, after an error on stderr on failure.
-ExitCode loadPassPlugin(llvm::StringRef tool, llvm::StringRef path);
-
 /// Looks up a CPU target for a tool; null after an error on stderr.
 const CPUTarget *requireTarget(llvm::StringRef tool, llvm::StringRef name);
 

@@ -47,6 +47,9 @@ public:
   void value(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, std::vector<std::string> &into);
   /// --name or --name=VALUE; the setter receives "" without a value.
   void optionalValue(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, Setter set);
+  /// --PREFIX..., with any value after '='; the whole arguments are stored.
+  void passThrough(llvm::StringRef prefix, llvm::StringRef metavar, llvm::StringRef help,
+                   std::vector<std::string> &into);
   /// The single positional argument.
   void positional(std::string &into) { input = &into; }
 
@@ -58,7 +61,7 @@ public:
   ExitCode usageError(const llvm::Twine &message) const;
 
 private:
-  enum class Kind { Flag, Value, OptionalValue };
+  enum class Kind { Flag, Value, OptionalValue, PassThrough };
   struct Option {
     std::string name, metavar, help;
     Kind kind;

@@ -20,6 +20,10 @@ int runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_ref<int()> 
 /// Sets the input for the reproducer. The text must stay valid until the tool ends or sets another one.
 void setReproducerInput(llvm::StringRef input);
 
+/// Sets what the fault handler names: the pass that is running, and the plugin that it or the code that is running
+/// belongs to; empty for none. Has no effect outside of `runTool`.
+void setRunningPass(llvm::StringRef pass, llvm::StringRef plugin);
+
 /// Prints `message` and ends the tool as a fault does; for violated invariants.
 [[noreturn]] void reportInternalError(const llvm::Twine &message);
 

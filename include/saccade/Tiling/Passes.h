@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Support/PipelineStep.h"
 
 namespace saccade {
 
@@ -23,8 +24,9 @@ int64_t queriesPerTask(mlir::MLIRContext *context, int64_t queries, attn::Schedu
 
 /// Adds the passes of the tiling stage. Afterwards there is no attn.attention, and no temporary as large as a whole key
 /// or value tensor. With `forGPU`, tiles are smaller, because temporaries are stored in shared memory, and the test of
-/// key tiles against the mask is left to the kernels, which subdivide them.
-void buildTilingPipeline(mlir::OpPassManager &pm, bool forGPU = false);
+/// key tiles against the mask is left to the kernels, which subdivide them. Its steps are attention and
+/// linalg.
+void buildTilingPipeline(mlir::OpPassManager &pm, bool forGPU = false, StepListener onStep = ignoreStep);
 
 } // namespace saccade
 

@@ -5,7 +5,8 @@
 using namespace mlir;
 using namespace saccade;
 
-void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target) {
+void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target, StepListener onStep) {
+  onStep("vectors");
   std::string cpu = target.name.str();
   OpPassManager &function = pm.nest<func::FuncOp>();
   function.addPass(createLowerUnpackedAccumulate({cpu}));
@@ -24,6 +25,7 @@ void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target
   function.addPass(createCSEPass());
   // The lowerings emit index arithmetic at its uses; hoist the loop-invariant part.
   function.addPass(createLoopInvariantCodeMotionPass());
+  onStep("llvm");
   // No later pass adds buffers to tasks.
   pm.addPass(createPlanScratch());
   pm.addPass(createConvertToLLVM());

@@ -26,7 +26,7 @@ static Value multiplySaturating(KernelEmitter &e, Value x, Value factor) {
 }
 
 MaxRange saccade::getMaxRange(attn::AccumulateOp op) {
-  if (op->hasAttr(attn::finiteMaxAttr))
+  if (attn::getFiniteMax(op) != attn::FiniteMax::Never)
     return MaxRange::Finite;
   // A score region may compute any number. Scores without one are products of the operands.
   return op.getScore().empty() ? MaxRange::Any : MaxRange::Overflowing;

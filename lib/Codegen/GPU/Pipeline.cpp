@@ -10,10 +10,10 @@
 using namespace mlir;
 using namespace saccade;
 
-void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target) {
+void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target, StepListener onStep) {
+  onStep("kernels");
   pm.addPass(createOutlineKernels());
-  OpPassManager &device = pm.nest<mlir::gpu::GPUModuleOp>();
-  OpPassManager &kernel = device.nest<func::FuncOp>();
+  OpPassManager &kernel = pm.nest<mlir::gpu::GPUModuleOp>().nest<func::FuncOp>();
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerAttentionSM80());
   kernel.addPass(createLowerAttentionSIMT());
@@ -27,6 +27,7 @@ void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target
   kernel.addPass(createPlanSharedMemory({target.name.str()}));
   kernel.addPass(createCanonicalizerPass());
   kernel.addPass(createCSEPass());
-  device.addPass(createConvertKernelsToLLVM());
+  onStep("ptx");
+  pm.addNestedPass<mlir::gpu::GPUModuleOp>(createConvertKernelsToLLVM());
   pm.addPass(createLowerLaunches());
 }

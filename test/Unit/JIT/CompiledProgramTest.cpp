@@ -123,7 +123,7 @@ TEST(CompiledProgram, KeysTellCompilationsApart) {
 
 TEST(CompiledProgram, CompilationsWithEffectsHaveNoKey) {
   std::vector<CompileOptions> options(3);
-  options[0].insertAfter = {{"tiling", "cse"}};
+  options[0].insertions = {{"tiling", "cse"}};
   options[1].dumpStages = "folder";
   options[2].stopAfter = "tiling";
   for (const CompileOptions &each : options)

@@ -44,8 +44,8 @@ TEST(KernelCache, KeysTellProgramsAndOptionsApart) {
   std::vector<CompileOptions> options(8, plain);
   options[1].target = lookupCPUTarget("portable");
   options[2].stopAfter = "tiling";
-  options[3].insertAfter = {{"tiling", "cse"}};
-  options[4].insertAfter = {{"tiling", "cse"}, {"tiling", "cse"}};
+  options[3].insertions = {{"tiling", "cse"}};
+  options[4].insertions = {{"tiling", "cse"}, {"tiling", "cse"}};
   options[5].dumpStages = "folder";
   options[6].lint = true;
   options[7].verifyEach = !plain.verifyEach;
@@ -60,8 +60,8 @@ TEST(KernelCache, KeysTellProgramsAndOptionsApart) {
   EXPECT_NE(KernelCache::makeKey("p", "other", plain), KernelCache::makeKey("p", "file", plain));
   EXPECT_NE(KernelCache::makeKey("ep", "fil", plain), KernelCache::makeKey("p", "file", plain));
   CompileOptions left, right;
-  left.insertAfter = {{"a", "bc"}};
-  right.insertAfter = {{"ab", "c"}};
+  left.insertions = {{"a", "bc"}};
+  right.insertions = {{"ab", "c"}};
   EXPECT_NE(KernelCache::makeKey("p", "file", left), KernelCache::makeKey("p", "file", right));
   EXPECT_EQ(KernelCache::makeKey("p", "file", plain), KernelCache::makeKey("p", "file", CompileOptions()));
 }

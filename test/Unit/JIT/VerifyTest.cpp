@@ -34,7 +34,7 @@ TEST(Verify, InvalidIRIsReportedAfterThePassOrItsStage) {
     for (StringRef stage : stageNames()) {
       CompileOptions options;
       options.verifyEach = verifyEach;
-      options.insertAfter = {{stage.str(), "test-break-functions"}};
+      options.insertions = {{stage.str(), "test-break-functions"}};
       auto executable = Executable::createFromText(
           "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n %y = arith.addf %x, %x : tensor<4xf32>\n"
           " return %y : tensor<4xf32>\n}",

@@ -13,6 +13,7 @@
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "saccade/Support/CPUTarget.h"
+#include "saccade/Support/PipelineStep.h"
 
 namespace saccade {
 
@@ -22,7 +23,8 @@ namespace saccade {
 #include "saccade/Codegen/CPU/Passes.h.inc"
 
 /// Adds the passes from bufferized tasks (see buildBufferizePipeline) to the LLVM dialect.
-void buildCPUCodegenPipeline(mlir::OpPassManager &pm, const CPUTarget &target);
+/// Its steps are vectors and llvm.
+void buildCPUCodegenPipeline(mlir::OpPassManager &pm, const CPUTarget &target, StepListener onStep = ignoreStep);
 
 } // namespace saccade
 

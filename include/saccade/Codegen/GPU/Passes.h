@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "saccade/Support/GPUTarget.h"
+#include "saccade/Support/PipelineStep.h"
 
 namespace saccade {
 
@@ -15,8 +16,8 @@ namespace saccade {
 
 /// Adds the passes of GPU code generation. They produce a device module (`gpu.module`) with one kernel per task in the
 /// LLVM and NVVM dialects; the host entries call the runtime to launch them. No attn, linalg or tensor op remains in
-/// the device module.
-void buildGPUCodegenPipeline(mlir::OpPassManager &pm, const GPUTarget &target);
+/// the device module. Its steps are kernels and ptx.
+void buildGPUCodegenPipeline(mlir::OpPassManager &pm, const GPUTarget &target, StepListener onStep = ignoreStep);
 
 } // namespace saccade
 

@@ -61,7 +61,7 @@ MaskProof saccade::attn::proveMask(ScoringOpInterface op) {
   proof.isExact = bounds.isExact();
   proof.hasBounds = !bounds.getConstraints().empty();
   if (op.getMask().empty()) {
-    proof.seesFirstKey = true;
+    proof.seesFirstKey = proof.seesPositionZero = true;
     return proof;
   }
   UnknownInputs inputs(op);
@@ -76,8 +76,9 @@ MaskProof saccade::attn::proveMask(ScoringOpInterface op) {
   proof.canBeEmpty = !any.mayHold.isConstant(1);
   proof.canBeFull = !any.mayFail.isConstant(1);
   proof.tables = llvm::to_vector(inputs.tables);
-  // With `at` the first key and query are not at position 0. There are fewer than 2^40 queries.
-  if (op.getAt().empty())
-    proof.seesFirstKey = analyze({0, inputs.unknown(40)}, StagedInt(0)).mayFail.isConstant(0);
+  // There are fewer than 2^40 queries.
+  proof.seesPositionZero = analyze({0, inputs.unknown(40)}, StagedInt(0)).mayFail.isConstant(0);
+  // With `at` the first key and query are not at position 0.
+  proof.seesFirstKey = proof.seesPositionZero && op.getAt().empty();
   return proof;
 }

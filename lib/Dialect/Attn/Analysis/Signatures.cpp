@@ -62,13 +62,24 @@ DictionaryAttr Signature::toAttribute() const {
   return attributes.getDictionary(b.getContext());
 }
 
+/// The attributes of entries, in order. A lowered entry has a second function with the same attribute.
+static SmallVector<Attribute> getEntryAttributes(ModuleOp program) {
+  SmallVector<Attribute> entries;
+  for (Operation &function : program.getOps())
+    if (Attribute entry = function.getAttr("attn.entry"); entry && !llvm::is_contained(entries, entry))
+      entries.push_back(entry);
+  return entries;
+}
+
 SmallVector<Signature> saccade::attn::getSignatures(ModuleOp program) {
   SmallVector<Signature> signatures;
-  if (auto recorded = program->getAttrOfType<ArrayAttr>(entriesAttr)) {
-    for (auto entry : recorded.getAsRange<DictionaryAttr>())
-      signatures.push_back(*Signature::from(entry, program.getLoc()));
+  auto recorded = program->getAttrOfType<ArrayAttr>(entriesAttr);
+  for (Attribute attribute : recorded ? SmallVector<Attribute>(recorded.getValue()) : getEntryAttributes(program))
+    if (auto entry = dyn_cast<DictionaryAttr>(attribute))
+      if (std::optional<Signature> signature = Signature::from(entry, program.getLoc()))
+        signatures.push_back(std::move(*signature));
+  if (recorded || !signatures.empty())
     return signatures;
-  }
   for (auto function : program.getOps<func::FuncOp>())
     if (function.isPublic() && !function.isExternal())
       signatures.push_back(Signature::of(function));
@@ -76,9 +87,6 @@ SmallVector<Signature> saccade::attn::getSignatures(ModuleOp program) {
 }
 
 void saccade::attn::recordSignatures(ModuleOp program) {
-  SmallVector<Attribute> entries;
-  for (auto function : program.getOps<func::FuncOp>())
-    if (Attribute entry = function->getAttr("attn.entry"))
-      entries.push_back(entry);
-  program->setAttr(entriesAttr, ArrayAttr::get(program.getContext(), entries));
+  if (!program->hasAttr(entriesAttr))
+    program->setAttr(entriesAttr, ArrayAttr::get(program.getContext(), getEntryAttributes(program)));
 }

@@ -18,13 +18,13 @@ static bool isFinite(FloatRange scores, FloatType type) {
   return -limit <= scores.low && scores.high <= limit;
 }
 
-Stability saccade::attn::analyzeStability(AttentionOp op) {
-  auto scoring = cast<ScoringOpInterface>(op.getOperation());
+/// `seesFirstKey` is the part of a mask's proof that tells whether every query attends to the first key.
+static Stability analyze(ScoringOpInterface op, bool MaskProof::*seesFirstKey) {
   Stability result;
   result.scores = analyzeScore(op.getScore());
-  if (!isFinite(result.scores, scoring.getScoreType())) {
+  if (!isFinite(result.scores, op.getScoreType())) {
     result.reason = op.getScore().empty() ? "Q·Kᵀ may overflow to −∞" : "scores are unbounded and may be −∞";
-    if (!op.getMask().empty() && !proveMask(scoring).seesFirstKey)
+    if (!op.getMask().empty() && !(proveMask(op).*seesFirstKey))
       result.reason += ", and a query may attend to no key of a step";
     return result;
   }
@@ -33,7 +33,7 @@ Stability saccade::attn::analyzeStability(AttentionOp op) {
   if (op.getMask().empty()) {
     result.finiteMax = FiniteMax::EveryStep;
     result.reason = bounds + ", and every query attends to every key";
-  } else if (proveMask(scoring).seesFirstKey) {
+  } else if (proveMask(op).*seesFirstKey) {
     result.finiteMax = FiniteMax::InOrder;
     result.reason = bounds + ", and every query attends to the first key";
   } else {
@@ -42,14 +42,35 @@ Stability saccade::attn::analyzeStability(AttentionOp op) {
   return result;
 }
 
-FiniteMax saccade::attn::getFiniteMax(AttentionOp op) {
-  auto proved = op->getAttrOfType<StringAttr>(stabilityAttr);
+Stability saccade::attn::analyzeStability(AttentionOp op) {
+  return analyze(cast<ScoringOpInterface>(op.getOperation()), &MaskProof::seesFirstKey);
+}
+
+Stability saccade::attn::analyzeStability(AccumulateOp op) {
+  return analyze(cast<ScoringOpInterface>(op.getOperation()), &MaskProof::seesPositionZero);
+}
+
+static FiniteMax parse(StringAttr proved) {
   if (!proved || proved == guarded)
     return FiniteMax::Never;
   return proved == everyStep ? FiniteMax::EveryStep : FiniteMax::InOrder;
 }
 
-void saccade::attn::setFiniteMax(AttentionOp op, FiniteMax finiteMax) {
+static StringAttr print(MLIRContext *context, FiniteMax finiteMax) {
   StringRef text = finiteMax == FiniteMax::Never ? guarded : finiteMax == FiniteMax::InOrder ? inOrder : everyStep;
-  op->setAttr(stabilityAttr, StringAttr::get(op.getContext(), text));
+  return StringAttr::get(context, text);
+}
+
+FiniteMax saccade::attn::getFiniteMax(AttentionOp op) { return parse(op->getAttrOfType<StringAttr>(stabilityAttr)); }
+FiniteMax saccade::attn::getFiniteMax(AccumulateOp op) { return parse(op->getAttrOfType<StringAttr>(finiteMaxAttr)); }
+
+void saccade::attn::setFiniteMax(AttentionOp op, FiniteMax finiteMax) {
+  op->setAttr(stabilityAttr, print(op.getContext(), finiteMax));
+}
+
+void saccade::attn::setFiniteMax(AccumulateOp op, FiniteMax finiteMax) {
+  if (finiteMax == FiniteMax::Never)
+    op->removeAttr(finiteMaxAttr);
+  else
+    op->setAttr(finiteMaxAttr, print(op.getContext(), finiteMax));
 }

@@ -116,6 +116,16 @@ void AxesAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
+int64_t TaskAttr::getMappingId() const { return getDim(); }
+bool TaskAttr::isLinearMapping() const { return false; }
+int64_t TaskAttr::getRelativeIndex() const { return getDim(); }
+
+ArrayAttr saccade::attn::taskMapping(MLIRContext *context, unsigned rank) {
+  auto dims =
+      llvm::map_to_vector(llvm::seq(rank), [&](unsigned dim) -> Attribute { return TaskAttr::get(context, dim); });
+  return ArrayAttr::get(context, dims);
+}
+
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t rows, int64_t cols,
                                    int64_t depth) {
   if (rows <= 0 || cols <= 0 || depth < 0)

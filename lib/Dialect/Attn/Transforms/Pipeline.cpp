@@ -13,7 +13,8 @@ using namespace mlir;
 using namespace saccade;
 
 /// Verifies, inlines and raises: then every attention is visible in its function.
-static void addInlining(OpPassManager &pm, const saccade::TransformsOptions &options) {
+static void addInlining(OpPassManager &pm, const saccade::TransformsOptions &options, StepListener onStep) {
+  onStep("inline");
   pm.addPass(attn::createVerifyInput({options.forGPU}));
   // Before inlining, which folds and canonicalizes.
   pm.addNestedPass<func::FuncOp>(attn::createSplitIndexCasts());
@@ -21,23 +22,27 @@ static void addInlining(OpPassManager &pm, const saccade::TransformsOptions &opt
   pm.addPass(createConvertElementwiseToLinalgPass());
   // The extents of an entry's results are computed through its calls.
   pm.addPass(createInlinerPass());
+  onStep("raise");
   // After inlining, since models compute attention in several functions, and before fusion.
   pm.addNestedPass<func::FuncOp>(createRaiseAttention({options.remarks, options.lint}));
 }
 
 void saccade::buildGradientFunctionsPipeline(OpPassManager &pm) {
-  addInlining(pm, {});
+  addInlining(pm, {}, ignoreStep);
   pm.addPass(attn::createDifferentiate());
 }
 
-void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions &options) {
-  addInlining(pm, options);
+void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions &options, StepListener onStep) {
+  addInlining(pm, options, onStep);
   if (options.lint)
     pm.addPass(attn::createLint());
+  onStep("derive");
   // After raising, because attention has a rule and a softmax has none, and before entries have shape functions.
   pm.addPass(attn::createDifferentiate());
+  onStep("shapes");
   // Before fusion, so that messages name the user's ops. The host cannot read GPU memory.
   pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU}));
+  onStep("fuse");
   OpPassManager &function = pm.nest<func::FuncOp>();
   // Removes opposite reshapes between ops that can be fused.
   function.addPass(createCanonicalizerPass());

@@ -17,6 +17,7 @@ struct MaskProof {
   bool canBeEmpty = false;            ///< run-time tests can prove a tile empty
   bool canBeFull = false;             ///< run-time tests can prove a tile full
   bool seesFirstKey = false;          ///< every query attends to the first key, for all sizes and captures
+  bool seesPositionZero = false;      ///< every query attends to the key at position 0; the first key may be another
   llvm::SmallVector<unsigned> tables; ///< captured tensors whose elements these tests read
 };
 

@@ -29,7 +29,8 @@ struct Signature {
   }
 };
 
-/// The signatures of a parsed program, or of a compiled one if `recordSignatures` was called during compilation.
+/// The signatures of a parsed program, or of one that stages have compiled, from the attributes of its entries, or from
+/// those of `recordSignatures`.
 llvm::SmallVector<Signature> getSignatures(mlir::ModuleOp program);
 
 /// Copies the `attn.entry` attributes to an attribute of the module, before entries are lowered to another signature.

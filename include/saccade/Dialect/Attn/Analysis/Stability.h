@@ -28,13 +28,20 @@ struct Stability {
 /// Analyzes the softmax of `op`.
 Stability analyzeStability(AttentionOp op);
 
-/// `stabilityAttr`: the result of `attn-prove-stability` on `attn.attention`, a string. `finiteMaxAttr`: a unit
-/// attribute of `attn.accumulate` whose running maxima are finite.
+/// Analyzes a step over keys from its regions. `InOrder` supposes that the first step has the key at position 0. Tables
+/// of scores that tiling has made count as any numbers, so the result may be weaker than that of the attention.
+Stability analyzeStability(AccumulateOp op);
+
+/// `stabilityAttr`: the result of `attn-prove-stability` on `attn.attention`, a string. `finiteMaxAttr`: the same on
+/// an `attn.accumulate` whose running maxima are finite.
 inline constexpr llvm::StringLiteral stabilityAttr = "attn.stability", finiteMaxAttr = "attn.finite_max";
 
-/// The value of `stabilityAttr`; `Never` without it.
+/// The value of the attribute; `Never` without it.
 FiniteMax getFiniteMax(AttentionOp op);
+FiniteMax getFiniteMax(AccumulateOp op);
 void setFiniteMax(AttentionOp op, FiniteMax finiteMax);
+/// Removes the attribute for `Never`.
+void setFiniteMax(AccumulateOp op, FiniteMax finiteMax);
 
 } // namespace saccade::attn
 

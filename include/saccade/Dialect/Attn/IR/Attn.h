@@ -7,6 +7,7 @@
 #define SACCADE_DIALECT_ATTN_IR_ATTN_H
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/SCF/IR/DeviceMappingInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
@@ -77,6 +78,9 @@ inline constexpr llvm::StringLiteral updatedByAttr = "attn.updated_by";
 
 /// For each argument of a function: the result that updates it in place, or nullopt.
 llvm::SmallVector<std::optional<unsigned>> getUpdatingResults(mlir::FunctionOpInterface function);
+
+/// The mapping of a parallel loop with `rank` dimensions whose iterations are work items: #attn.task<0> and so on.
+mlir::ArrayAttr taskMapping(mlir::MLIRContext *context, unsigned rank);
 
 /// The arguments of a region. The numbers of the pair come before the positions: none in a mask region; a weight in a
 /// weight region; those of `DerivativeOpInterface` in a region of derivatives; a score in all others.

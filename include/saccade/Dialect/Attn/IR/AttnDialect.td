@@ -2,6 +2,7 @@
 #ifndef SACCADE_ATTN_DIALECT_TD
 #define SACCADE_ATTN_DIALECT_TD
 
+include "mlir/Dialect/SCF/IR/DeviceMappingInterface.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/DialectBase.td"
 include "mlir/IR/EnumAttr.td"
@@ -44,7 +45,7 @@ def Attn_Role : I32EnumAttr<"Role", "the query side or the key side", [
   let cppNamespace = "::saccade::attn";
 }
 
-class Attn_Attr<string name, string attrMnemonic> : AttrDef<Attn_Dialect, name> {
+class Attn_Attr<string name, string attrMnemonic, list<Trait> traits = []> : AttrDef<Attn_Dialect, name, traits> {
   let mnemonic = attrMnemonic;
 }
 
@@ -116,6 +117,20 @@ def Attn_SplitKVAttr : Attn_Attr<"SplitKV", "split_kv"> {
   let parameters = (ins "int64_t":$queries, "int64_t":$rows, "int64_t":$cols);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
+}
+
+def Attn_TaskAttr : Attn_Attr<"Task", "task", [DeclareAttrInterfaceMethods<DeviceMappingAttrInterface>]> {
+  let summary = "maps a dimension of a parallel loop to tasks";
+  let description = [{
+    The `mapping` of an `scf.forall` whose iterations are work items. Canonicalization keeps a loop with a mapping, even
+    if it has one iteration: all computation stays in tasks.
+
+    ```mlir
+    scf.forall (%i, %j) in (4, 1) { ... } {mapping = [#attn.task<0>, #attn.task<1>]}
+    ```
+  }];
+  let parameters = (ins "int64_t":$dim);
+  let assemblyFormat = "`<` $dim `>`";
 }
 
 #endif // SACCADE_ATTN_DIALECT_TD

@@ -4,6 +4,7 @@
 
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
+#include "saccade/Support/PipelineStep.h"
 
 namespace saccade::attn {
 #define GEN_PASS_DECL
@@ -20,8 +21,9 @@ struct TransformsOptions {
 };
 
 /// Verifies the input, inlines calls, raises attention, creates the shape functions of entries and fuses elementwise
-/// ops.
-void buildTransformsPipeline(mlir::OpPassManager &pm, const TransformsOptions &options = {});
+/// ops. Its steps are inline, raise, derive, shapes and fuse.
+void buildTransformsPipeline(mlir::OpPassManager &pm, const TransformsOptions &options = {},
+                             StepListener onStep = ignoreStep);
 
 /// The part of the transforms pipeline up to gradient functions, for programs whose entries must be known before they
 /// are compiled.
