@@ -44,8 +44,9 @@ function(_saccade_compiler_target name)
     target_compile_options(${name} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:SHELL:${SACCADE_QUICK_FLAGS} -Xclang -fno-validate-pch>")
   endif()
-  target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include")
-  target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
+  target_include_directories(${name} PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+                                            "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>")
+  target_include_directories(${name} SYSTEM PUBLIC "$<BUILD_INTERFACE:${MLIR_INCLUDE_DIRS};${LLVM_INCLUDE_DIRS}>")
   if(NOT ARG_NO_PCH)
     target_compile_options(${name} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -include-pch -Xclang CMakeFiles/SaccadePrecompiled.dir/cmake_pch.hxx.pch>")
@@ -110,8 +111,8 @@ function(saccade_library name)
 endfunction()
 
 # saccade_tool(<name> [ENTRY <function>] SOURCES... LINK <targets>...): an executable in bin/. With ENTRY the sources define
-# extern "C" int <function>(int argc, char **argv) instead of main, and the tool is installed. A static build then puts the
-# sources into libsaccade.so, so that LLVM is on disk once; exports.map exports the entries.
+# extern "C" int <function>(int argc, char **argv) instead of main, and the tool is installed. The sources are then part of
+# libsaccade.so, which exports the entries: the compiler is on disk once, and plugins find the same symbols in every host.
 function(saccade_tool name)
   cmake_parse_arguments(ARG "" "ENTRY" "SOURCES;LINK" ${ARGN})
   _saccade_unity(units ${name} ${SACCADE_UNITY} ${ARG_SOURCES})
@@ -122,7 +123,7 @@ int @ARG_ENTRY@(int argc, char **argv);
 int main(int argc, char **argv) { return @ARG_ENTRY@(argc, argv); }
 " @ONLY)
   endif()
-  if(ARG_ENTRY AND SACCADE_STATIC_LLVM)
+  if(ARG_ENTRY)
     add_library(${name}-objects OBJECT ${units})
     target_include_directories(${name}-objects PRIVATE "${PROJECT_SOURCE_DIR}")
     _saccade_compiler_target(${name}-objects)
@@ -131,13 +132,17 @@ int main(int argc, char **argv) { return @ARG_ENTRY@(argc, argv); }
     target_link_libraries(SaccadeC PRIVATE ${ARG_LINK})
     add_executable(${name} "${main}")
     target_link_libraries(${name} PRIVATE SaccadeC)
+    # The library is in the same place in the build tree, in the Python package and, mostly, where it is installed.
+    if(CMAKE_INSTALL_LIBDIR STREQUAL "lib")
+      set_target_properties(${name} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+    endif()
   else()
     add_executable(${name} ${units} ${main})
     target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
     _saccade_compiler_target(${name})
     target_link_libraries(${name} PRIVATE ${ARG_LINK} SaccadeLLVM)
-    # Plugins resolve symbols of the tool that loads them. -fPIC instead of -fPIE: the precompiled header is shared.
-    set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON POSITION_INDEPENDENT_CODE OFF)
+    # -fPIC instead of -fPIE: the precompiled header is shared.
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${name} PRIVATE -fPIC)
   endif()
   if(ARG_ENTRY)
@@ -145,12 +150,16 @@ int main(int argc, char **argv) { return @ARG_ENTRY@(argc, argv); }
   endif()
 endfunction()
 
-# Installs a tool or library, which finds libsaccade.so relative to itself, and shared LLVM where the build found it.
+# Installs a tool or library, which finds libsaccade.so relative to itself, and shared LLVM where the build found it. With
+# shared LLVM it is part of the CMake package (SaccadePackage.cmake).
 function(saccade_install name)
-  set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  set(paths "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  set(export)
   if(NOT SACCADE_STATIC_LLVM)
-    set_property(TARGET ${name} PROPERTY INSTALL_RPATH "${LLVM_LIBRARY_DIR}")
+    list(APPEND paths "${LLVM_LIBRARY_DIR}")
+    set(export EXPORT SaccadeTargets)
   endif()
-  install(TARGETS ${name} COMPONENT runtime RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
+  set_target_properties(${name} PROPERTIES INSTALL_RPATH "${paths}")
+  install(TARGETS ${name} ${export} COMPONENT runtime RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}"
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endfunction()

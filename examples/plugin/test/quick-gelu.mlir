@@ -1,0 +1,15 @@
+// The parser knows the op by the dialect of the plugin; a pass of the plugin lowers it before the first stage. --check
+// interprets the program after that pass.
+// RUN: saccade-opt %s %{dialect} %{plugin} "--pass-pipeline=builtin.module(func.func(example-lower-quick-gelu))" | FileCheck %s
+// RUN: saccade-run %s %{dialect} %{plugin} --insert-before=import:example-lower-quick-gelu --check --arg=3x8:f32:1 \
+// RUN:   | FileCheck %s --check-prefix=AGREES
+// RUN: not saccade-run %s --arg=3x8:f32:1 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+
+// CHECK: math.exp
+// CHECK: arith.divf
+// AGREES: agrees
+// UNKNOWN: Dialect `example' not found for custom op 'example.quick_gelu'
+func.func @activate(%x: tensor<3x8xf32>) -> tensor<3x8xf32> {
+  %y = example.quick_gelu %x : tensor<3x8xf32>
+  return %y : tensor<3x8xf32>
+}
