@@ -34,10 +34,11 @@ struct LimitWindow : PassWrapper<LimitWindow, OperationPass<func::FuncOp>> {
       Location loc = op.getLoc();
       attn::RegionArguments arguments = attn::getRegionArguments(mask, /*numbers=*/0);
       Value distance = arith::SubIOp::create(b, loc, arguments.query, arguments.key);
-      Value largest = arith::ConstantIndexOp::create(b, loc, window), least = arith::ConstantIndexOp::create(b, loc, -window);
-      Value isNear = arith::AndIOp::create(
-          b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, distance, largest),
-          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, distance, least));
+      Value largest = arith::ConstantIndexOp::create(b, loc, window),
+            least = arith::ConstantIndexOp::create(b, loc, -window);
+      Value isNear =
+          arith::AndIOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, distance, largest),
+                                arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, distance, least));
       Operation *yield = block.getTerminator();
       yield->setOperand(0, arith::AndIOp::create(b, loc, yield->getOperand(0), isNear));
     });

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Explain.h"
 #include "GivenSizes.h"
+#include "Stages.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Dialect/Attn/Analysis/MaskCount.h"
@@ -13,6 +14,7 @@
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/RunPipeline.h"
+#include "saccade/Pipeline/StageMark.h"
 #include "saccade/Support/Kernels.h"
 #include "saccade/Tiling/Passes.h"
 #include "llvm/Support/Format.h"
@@ -297,8 +299,18 @@ static std::string placeOf(Location loc) {
 
 std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const CompileOptions &options,
                                                  std::vector<GivenSize> sizes) {
+  size_t last = findStage("schedule"), passed = findStage(getStageOf(program));
+  if (passed > last && passed < getStages().size()) {
+    emitError(program.getLoc()) << "the report needs the attention of the program, which is tiled after '"
+                                << getStages()[last].name << "'; the program has passed '" << getStages()[passed].name
+                                << "'";
+    return nullptr;
+  }
   CompileOptions upToSchedule = options;
   upToSchedule.stopAfter = "schedule";
+  llvm::erase_if(upToSchedule.insertions, [&](const Insertion &insertion) {
+    return findStage(StringRef(insertion.point).split('.').first) > last;
+  });
   upToSchedule.dumpStages.clear();
   upToSchedule.lint = false;
   upToSchedule.remarks = true;
@@ -313,7 +325,7 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
       report->softmaxes.push_back("softmax" + placeOf(diagnostic.getLocation()) + ": " + text);
       return success();
     });
-    if (failed(runPipeline(*copy, upToSchedule)))
+    if (passed != last && failed(runPipeline(*copy, upToSchedule)))
       return nullptr;
   }
   report->sizes = std::move(sizes);

@@ -34,18 +34,32 @@ PassReport::PassReport(MLIRContext *context, llvm::ArrayRef<Insertion> insertion
 PassReport::~PassReport() { diagnostics.eraseHandler(counter); }
 
 void PassReport::runBeforePass(Pass *pass, Operation *) {
-  if (!pass->getArgument().empty())
-    setRunningPass(pass->getArgument(), pluginOf(pass));
+  if (pass->getArgument().empty())
+    return;
+  setRunningPass(pass->getArgument(), pluginOf(pass));
+  running = pass;
+}
+
+void PassReport::reportCrash(Location loc) {
+  if (!running)
+    return;
+  llvm::StringRef plugin = pluginOf(running);
+  InFlightDiagnostic error = emitError(loc) << "pass '" << running->getArgument() << "' ";
+  if (!plugin.empty())
+    error << "of the plugin '" << plugin << "' ";
+  error << "crashed";
 }
 
 void PassReport::runAfterPass(Pass *pass, Operation *) {
   setRunningPass("", "");
+  running = nullptr;
   if (!pluginOf(pass).empty() || inserted.contains(pass->getArgument()))
     ofUser.insert(pass->getArgument());
 }
 
 void PassReport::runAfterPassFailed(Pass *pass, Operation *op) {
   setRunningPass("", "");
+  running = nullptr;
   llvm::StringRef name = pass->getArgument(), plugin = pluginOf(pass);
   if (name.empty() || isReported)
     return; // the passes that this one is nested in fail as well

@@ -21,11 +21,15 @@ public:
   void runAfterPass(mlir::Pass *pass, mlir::Operation *op) override;
   void runAfterPassFailed(mlir::Pass *pass, mlir::Operation *op) override;
 
+  /// To be called when the passes have ended: reports a pass that has not, because MLIR caught a signal in it.
+  void reportCrash(mlir::Location loc);
+
 private:
   mlir::DiagnosticEngine &diagnostics;
   mlir::DiagnosticEngine::HandlerID counter;
   size_t errors = 0;
   bool isReported = false;
+  mlir::Pass *running = nullptr;
   llvm::StringSet<> inserted;              ///< the words of the inserted pipelines
   llvm::SetVector<llvm::StringRef> ofUser; ///< the user's passes that have run
 };

@@ -66,7 +66,7 @@ static std::optional<ExitCode> setMLIROptions(const CommandLine &line, llvm::Str
   llvm::raw_string_ostream os(message);
   if (llvm::cl::ParseCommandLineOptions(static_cast<int>(arguments.size()), arguments.data(), "", &os))
     return std::nullopt;
-  llvm::StringRef reason = llvm::StringRef(message).split('\n').first;
+  llvm::StringRef reason = llvm::StringRef(message).split('\n').first.split(".  Try").first;
   reason.consume_front(name);
   return line.usageError(reason.ltrim(": "));
 }

@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Stages.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "saccade/Bufferize/Passes.h"
@@ -95,7 +97,10 @@ static void registerPipelines() {
 
 void saccade::registerPasses(const std::vector<Insertion> *insertions) {
   static const bool registered = [] {
+    // Of MLIR, those that the pipeline uses, so that its text can be parsed, and general ones.
     registerTransformsPasses();
+    registerConvertElementwiseToLinalgPass();
+    memref::registerResolveShapedTypeResultDimsPass();
     registerSaccadeImportPasses();
     attn::registerSaccadeAttnTransformsPasses();
     registerSaccadeImportRaisePasses();

@@ -83,7 +83,9 @@ LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &reques
     options.start = getStages()[next].name;
   PassManager pm(module.getContext(), ModuleOp::getOperationName());
   pm.enableVerifier(options.verifyEach);
-  addPassReport(pm, options.insertions);
+  auto owned = std::make_unique<PassReport>(module.getContext(), options.insertions);
+  PassReport *report = owned.get();
+  pm.addInstrumentation(std::move(owned));
   if (failed(applyMLIROptions(pm)))
     return failure();
   if (next == getStages().size() && options.stopAfter.empty() && options.insertions.empty())
@@ -91,5 +93,7 @@ LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &reques
   else if (failed(buildCompilePipeline(pm, options,
                                        [&](const llvm::Twine &message) { emitError(module.getLoc(), message); })))
     return failure();
-  return pm.run(module);
+  LogicalResult result = pm.run(module);
+  report->reportCrash(module.getLoc());
+  return result;
 }
