@@ -1,6 +1,6 @@
 //===- Dialect.cpp - The dialect and the lowering of its op -------------------===//
 //
-// The lowering runs before the first stage, so the compiler never sees the op.
+// The lowering is part of the import stage, so no later stage sees the op.
 //
 //===----------------------------------------------------------------------===//
 #include "Example.h"
@@ -50,3 +50,7 @@ struct LowerQuickGelu : PassWrapper<LowerQuickGelu, OperationPass<func::FuncOp>>
 } // namespace
 
 void example::registerLowerQuickGelu() { PassRegistration<LowerQuickGelu>(); }
+
+void example::addLowerQuickGelu(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(std::make_unique<LowerQuickGelu>());
+}

@@ -8,14 +8,16 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Pass/PassManager.h"
 
 #include "ExampleDialect.h.inc"
 #define GET_OP_CLASSES
 #include "ExampleOps.h.inc"
 
 namespace example {
-/// Registers example-lower-quick-gelu.
+/// Registers example-lower-quick-gelu, and adds it to a pipeline of modules.
 void registerLowerQuickGelu();
+void addLowerQuickGelu(mlir::OpPassManager &pm);
 /// Registers example-limit-window.
 void registerLimitWindow();
 } // namespace example

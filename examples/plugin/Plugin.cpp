@@ -2,6 +2,7 @@
 #include "Example.h"
 #include "mlir/Tools/Plugins/DialectPlugin.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
+#include "saccade/Import/Import.h"
 
 extern "C" LLVM_ATTRIBUTE_VISIBILITY_DEFAULT mlir::PassPluginLibraryInfo mlirGetPassPluginInfo() {
   return {MLIR_PLUGIN_API_VERSION, "ExamplePlugin", "1", [] {
@@ -11,6 +12,9 @@ extern "C" LLVM_ATTRIBUTE_VISIBILITY_DEFAULT mlir::PassPluginLibraryInfo mlirGet
 }
 
 extern "C" LLVM_ATTRIBUTE_VISIBILITY_DEFAULT mlir::DialectPluginLibraryInfo mlirGetDialectPluginInfo() {
-  return {MLIR_PLUGIN_API_VERSION, "ExamplePlugin", "1",
-          [](mlir::DialectRegistry *registry) { registry->insert<example::ExampleDialect>(); }};
+  return {MLIR_PLUGIN_API_VERSION, "ExamplePlugin", "1", [](mlir::DialectRegistry *registry) {
+            registry->insert<example::ExampleDialect>();
+            // The import stage translates programs with ops of the dialect.
+            saccade::registerFrontend({"example", /*isRegistered=*/true, example::addLowerQuickGelu});
+          }};
 }

@@ -17,7 +17,7 @@ using namespace mlir;
 /// Whether the text has ops of a frontend; only then unregistered ops are allowed in the parser.
 static bool hasFrontendOps(StringRef text) {
   return llvm::any_of(saccade::frontendPrefixes(),
-                      [&](StringRef prefix) { return text.contains(("\"" + prefix).str()); });
+                      [&](const std::string &prefix) { return text.contains("\"" + prefix); });
 }
 
 /// Rejects unregistered ops that are not ops of a frontend.

@@ -8,6 +8,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "saccade/Pipeline/Passes.h"
+#include "saccade/Pipeline/Plugins.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Path.h"
 
@@ -56,6 +57,7 @@ static std::string anchorOf(StringRef pass) {
 }
 
 LogicalResult saccade::parsePasses(StringRef passes, OpPassManager &pm, std::string &message) {
+  std::lock_guard guard(passRegistryLock());
   llvm::raw_string_ostream stream(message);
   for (StringRef pass : splitPasses(passes)) {
     std::string anchor = anchorOf(pass);

@@ -11,10 +11,10 @@
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include <atomic>
 #include <dlfcn.h>
 #include <link.h>
 #include <map>
-#include <mutex>
 
 using namespace mlir;
 using namespace saccade;
@@ -23,7 +23,8 @@ using llvm::StringRef;
 namespace {
 /// The plugins of this process.
 struct Loaded {
-  std::mutex lock;
+  ForkSafeMutex lock; ///< also of MLIR's registry of passes
+  std::atomic<bool> isAny = false;
   std::map<std::pair<std::string, PluginKind>, std::string> paths; ///< by the real path, as they were given
   std::vector<DialectPlugin> dialects;
 };
@@ -162,8 +163,10 @@ llvm::Error saccade::loadPlugin(PluginKind kind, StringRef path, CompileOptions 
     error = load(kind, real.str().str(), all.dialects);
     setRunningPass("", "");
   }
-  if (!error)
+  if (!error) {
+    all.isAny = true;
     return error;
+  }
   all.paths.erase(known);
   return refuse(llvm::toString(std::move(error)));
 }
@@ -185,11 +188,15 @@ void saccade::registerPluginDialects(DialectRegistry &registry) {
     plugin.registerDialectRegistryCallbacks(registry);
 }
 
+ForkSafeMutex &saccade::passRegistryLock() { return loaded().lock; }
+
 StringRef saccade::getPluginOf(const void *address) {
   Loaded &all = loaded();
+  if (!all.isAny)
+    return "";
   std::lock_guard guard(all.lock);
   Dl_info info;
-  if (all.paths.empty() || !dladdr(address, &info) || !info.dli_fname)
+  if (!dladdr(address, &info) || !info.dli_fname)
     return "";
   for (const auto &[key, given] : all.paths)
     if (key.first == info.dli_fname)

@@ -14,11 +14,6 @@
 
 using namespace mlir;
 
-/// The parser allows unregistered ops, or loads tosa, only for programs with ops of a frontend.
-static bool hasFrontendOps(MLIRContext *context) {
-  return context->allowsUnregisteredDialects() || context->getLoadedDialect("tosa");
-}
-
 static bool isBeforeImport(const saccade::Insertion &insertion) {
   return insertion.isBefore && insertion.point == "import";
 }
@@ -47,7 +42,7 @@ void saccade::addPassReport(PassManager &pm, llvm::ArrayRef<Insertion> insertion
 LogicalResult saccade::importProgram(ModuleOp module, CompileOptions &options) {
   if (failed(runFirstPasses(module, options)))
     return failure();
-  if (hasFrontendOps(module.getContext())) {
+  if (mayHaveFrontendOps(module.getContext())) {
     PassManager pm(module.getContext());
     buildImportPipeline(pm);
     if (failed(pm.run(module)))
@@ -65,7 +60,7 @@ LogicalResult saccade::addGradientFunctions(ModuleOp module, CompileOptions &opt
       }))
     return success();
   PassManager pm(module.getContext());
-  if (hasFrontendOps(module.getContext()))
+  if (mayHaveFrontendOps(module.getContext()))
     buildImportPipeline(pm);
   buildGradientFunctionsPipeline(pm);
   return pm.run(module);

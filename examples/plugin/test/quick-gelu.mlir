@@ -1,7 +1,8 @@
-// The parser knows the op by the dialect of the plugin; a pass of the plugin lowers it before the first stage. --check
-// interprets the program after that pass.
+// The parser knows the op by the dialect of the plugin, and the import stage lowers it by a pass of the plugin. --check
+// interprets the lowered program.
 // RUN: saccade-opt %s %{dialect} %{plugin} "--pass-pipeline=builtin.module(func.func(example-lower-quick-gelu))" | FileCheck %s
-// RUN: saccade-run %s %{dialect} %{plugin} --insert-before=import:example-lower-quick-gelu --check --arg=3x8:f32:1 \
+// RUN: saccade-compile %s %{dialect} -o %t.o
+// RUN: saccade-run %s %{dialect} --check --arg=3x8:f32:1 \
 // RUN:   | FileCheck %s --check-prefix=AGREES
 // RUN: not saccade-run %s --arg=3x8:f32:1 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 

@@ -10,6 +10,7 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "saccade/Pipeline/CompileOptions.h"
 #include "saccade/Support/CommandLine.h"
+#include "saccade/Support/ForkSafeMutex.h"
 #include "llvm/Support/Error.h"
 
 namespace saccade {
@@ -30,6 +31,9 @@ ExitCode loadPlugins(llvm::StringRef tool, PluginKind kind, llvm::ArrayRef<std::
 
 /// Registers the dialects of the loaded plugins.
 void registerPluginDialects(mlir::DialectRegistry &registry);
+
+/// Held while a plugin registers passes, and to be held while names of passes are looked up.
+ForkSafeMutex &passRegistryLock();
 
 /// The path of the plugin that an address belongs to; empty if it belongs to none. Valid until the process ends.
 llvm::StringRef getPluginOf(const void *address);
