@@ -103,8 +103,8 @@ COMPONENTS = [
               ("binding", "compiling", "concurrency", "diagnostics", "torch_operator", "torch_calls")),
     Component("Tools", ("tools",), (r"Tools/", r"Runtime/CUDA/saccade-run", r"CAPI/example", r"Unit/Support")),
     Component("Pipeline", ("lib/Pipeline", "lib/Support"),
-              (r"Pipeline/", r"Bufferize/fold", r"Tools/(explain|exit|saccade-compile|plugin|debug|language)", r"Unit/Support",
-               r"Unit/JIT"),
+              (r"Pipeline/", r"Bufferize/fold", r"Tools/(explain|exit|saccade-compile|plugin|debug|language|stages|mlir-options)", r"Unit/Support",
+               r"Unit/JIT", r"Fuzz/inserted"),
               ("run",)),
     Component("Python", _modules(
         "__init__ __main__ _arrays _autograd _cache_text _disk_cache _elf _foreign _function_map _functions _gpu _library _log _merge "

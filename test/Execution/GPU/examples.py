@@ -112,7 +112,9 @@ def run(call):
     return None
 
 
-written = {(path.relative_to(EXAMPLES).as_posix(), entry) for path in EXAMPLES.rglob("*.mlir")
+# Those of examples/plugin need the plugin, which its own tests build.
+programs = [path for path in EXAMPLES.rglob("*.mlir") if path.relative_to(EXAMPLES).parts[0] != "plugin"]
+written = {(path.relative_to(EXAMPLES).as_posix(), entry) for path in programs
            for entry in re.findall(r"^func\.func @(\w+)", path.read_text(), re.M)}
 calls = [(file, entry, arguments) for file, entries in CALLS.items() for entry, arguments in entries.items()]
 assert written == {(file, entry) for file, entry, _ in calls}, "every entry of the examples is run here"
