@@ -6,7 +6,7 @@
 #   %ptxas     ptxas, from .venv or the PATH
 #   %{v4}, %{v4-bf16}, %{v4-amx}   the CPU target of this name, or its expanded form if the processor lacks the level
 #
-# Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
+# Features for REQUIRES: numpy, ml_dtypes, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
 # attn_gym (for tests of other projects); ptxas, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
 # AVX-512); asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every level. With
 # `--param expanded=1` a machine with AVX-512 runs the expanded targets too.
@@ -54,7 +54,7 @@ if python == venv:
         config.available_features.add("transformers")
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnxscript")):
         config.available_features.add("onnxscript")
-    for name in ("expecttest", "attn_gym"):
+    for name in ("expecttest", "attn_gym", "ml_dtypes"):
         if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", name)):
             config.available_features.add(name)
 packaged = glob.glob(

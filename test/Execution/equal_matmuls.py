@@ -1,4 +1,4 @@
-# REQUIRES: numpy
+# REQUIRES: numpy, ml_dtypes
 # RUN: %python %s
 # RUN: %python %s %{v4-bf16}
 # RUN: %python %s %{v4-amx}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# REQUIRES: numpy
+# REQUIRES: numpy, ml_dtypes
 # RUN: %python %s --first-seed 0 --count 25
 """Random traces of a server with a paged cache against attention computed from scratch in float64.
 
@@ -17,6 +17,7 @@ import re
 import sys
 import traceback
 
+import ml_dtypes
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
@@ -26,6 +27,8 @@ from seeds import chosen_seeds, seed_options
 import saccade
 
 STEPS, CAPACITY, LONGEST = 8, 4000, 1400
+# Types with their names in programs and the errors that they allow.
+TYPES = {np.float32: ("f32", 4e-6), np.float16: ("f16", 4e-3), ml_dtypes.bfloat16: ("bf16", 2e-2)}
 
 # "append keys, append values, attend"; H and G are head counts, D and E head sizes, T is an element type.
 PROGRAM = """
@@ -49,17 +52,17 @@ func.func @step(%q: tensor<?x?xGxDxT>, %k: tensor<?x?xHxDxT>, %v: tensor<?x?xHxE
 class Trace:
     def __init__(self, seed):
         self.rng = rng = np.random.default_rng(seed)
-        self.dtype = [np.float32, np.float32, np.float16][rng.integers(3)]
+        self.dtype = [np.float32, np.float32, np.float16, ml_dtypes.bfloat16][rng.integers(4)]
         page_size, heads = int(rng.choice([1, 2, 5, 16, 64])), int(rng.choice([1, 2, 3]))
         depth, depth_v = (int(rng.choice([8, 16, 40, 64])) for _ in range(2))
-        self.group = int(rng.choice([1, 2, 4]))
+        self.group = int(rng.choice([1, 2, 4, 5, 20]))
         self.server = Server(rng, page_size, heads, depth, depth_v, self.dtype, CAPACITY)
         self.text = f"page size {page_size}, {heads} x {self.group} heads of {depth}, {depth_v}, {self.dtype.__name__}"
         self.program = None
         if rng.random() < 0.4:
             self.text += ", written by a program"
             names = {"G": heads * self.group, "H": heads, "D": depth, "E": depth_v,
-                     "T": {np.float32: "f32", np.float16: "f16"}[self.dtype]}
+                     "T": TYPES[self.dtype][0]}
             self.program = saccade.compile(re.sub(r"(?<=x)[GHDET](?=[x>])", lambda m: str(names[m[0]]), PROGRAM)).step
 
     def queries(self, count):
@@ -90,7 +93,7 @@ class Trace:
 
     def compare(self, what, found, expected):
         error = np.abs(found - expected).max(initial=0)
-        allowed = {np.float32: 4e-6, np.float16: 4e-3}[self.dtype] * max(1, np.abs(expected).max(initial=0))
+        allowed = TYPES[self.dtype][1] * max(1, np.abs(expected).max(initial=0))
         if not error <= allowed:  # also NaN
             raise AssertionError(f"{what}: error {error}, allowed {allowed}")
 
@@ -112,7 +115,9 @@ class Trace:
         self.change()
         counts = [int(rng.choice([0, 1, 1, 2, 7, 30, 300])) for _ in server.sequences]
         for i, (sequence, count) in enumerate(zip(server.sequences, counts)):
-            counts[i] = count if len(sequence) + count <= LONGEST else 0
+            # A sequence may also copy a page that it shares.
+            fits = (server.free_pages() - 1) * server.page_size >= count
+            counts[i] = count if fits and len(sequence) + count <= LONGEST else 0
             server.append(sequence, counts[i], write=self.program is None)
         offsets = np.cumsum([0, *counts])
         q = self.queries(offsets[-1])
@@ -139,7 +144,7 @@ class Trace:
         server, rng = self.server, self.rng
         sequence = server.sequences[int(rng.integers(len(server.sequences)))]
         count = int(rng.integers(2, 20))
-        if not 0 < len(sequence) < LONGEST:
+        if not 0 < len(sequence) < LONGEST or server.free_pages() <= count:
             return
         start = len(sequence)
         server.append(sequence, count)

@@ -24,6 +24,7 @@ FUZZERS = [
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --threads=2 --target=portable"]),
     ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-expanded"]),
     ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-bf16-expanded"]),
+    ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-amx-expanded"]),
     ("structured_graphs.py", "--first-seed", 40, []),
     ("inserted_passes.py", "--first-seed", 60, ["--build=BUILD"]),
     ("inserted_passes.py", "--first-seed", 20, ["--build=BUILD", "--run=saccade-run --device=ptxsim"]),

@@ -1,4 +1,4 @@
-# REQUIRES: numpy
+# REQUIRES: numpy, ml_dtypes
 # RUN: rm -rf %t && mkdir %t
 # RUN: saccade-compile %src/test/Execution/bf16-pairs.mlir --emit=so --target=v4-bf16,v4-amx -o %t/two.so
 # RUN: saccade-compile %src/test/Execution/bf16-pairs.mlir --emit=so --target=v4-amx -o %t/one.so

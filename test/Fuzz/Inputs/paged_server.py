@@ -25,6 +25,9 @@ class Server:
         self.owners = [0] * capacity
         self.sequences: list[Sequence] = []
 
+    def free_pages(self):
+        return self.owners.count(0)
+
     def allocate(self):
         page = int(self.rng.choice([i for i, count in enumerate(self.owners) if count == 0]))
         self.owners[page] = 1
