@@ -151,12 +151,14 @@ bool AttentionReport::resolveInputs(StaticMaskInputs &inputs) {
 
 MaskTiling AttentionReport::tilingOf(int64_t queries) {
   FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
-  int64_t panel = 2 * target.lanes(type.getWidth());
+  int64_t panel = 2 * target.lanes(type.getWidth()), taskRows = op.getScheduleAttr().getRows();
+  Type element = getElementTypeOrSelf(op.getQuery());
+  int64_t group = target.groupRows(target.packingFactor(element, element), taskRows);
   if (isSplitKV)
     return {
         queries,           op.getSplitKvAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,
         /*hasHoles=*/false};
-  return {queriesPerTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), rowGroup,
+  return {queriesPerTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), group,
           panel, proof.isExact ? panel / 2 : panel};
 }
 

@@ -68,6 +68,10 @@ unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
   return hasBF16Dot && lhs.isBF16() && rhs.isBF16() ? 2 : 1;
 }
 
+int64_t CPUTarget::groupRows(unsigned packingFactor, int64_t rows) const {
+  return usesTiles(packingFactor) && rows % tileRowGroup == 0 ? tileRowGroup : rowGroup;
+}
+
 const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
   if (name != "host")
     return find(name);

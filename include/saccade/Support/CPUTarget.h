@@ -44,10 +44,14 @@ struct CPUTarget {
   unsigned packingFactor(mlir::Type lhs, mlir::Type rhs) const;
   /// Whether matmuls of k-packs of `packingFactor` elements are computed in tile registers.
   bool usesTiles(unsigned packingFactor) const { return hasTiles && packingFactor == 2; }
+  /// The rows of queries that attention computes together in a task of `rows` rows.
+  int64_t groupRows(unsigned packingFactor, int64_t rows) const;
 };
 
 /// Task and tile row counts are multiples of this; the MR of every register block divides it.
 inline constexpr int64_t rowGroup = 12;
+/// The same in tile registers: two of 16 rows.
+inline constexpr int64_t tileRowGroup = 32;
 
 /// The CPU target `name`, or null. "host" is the most capable target that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);

@@ -453,8 +453,8 @@ LogicalResult AccumulateLowering::run() {
   auto accType = cast<MemRefType>(op.getAcc().getType());
   Type element = getElementTypeOrSelf(op.getQuery());
   packingFactor = e.target.packingFactor(element, element);
-  usesTiles = e.target.usesTiles(packingFactor) && accType.getDimSize(0) % maxTileBlock.rows == 0;
-  groupRows = usesTiles ? int64_t(maxTileBlock.rows) : rowGroup;
+  groupRows = e.target.groupRows(packingFactor, accType.getDimSize(0));
+  usesTiles = groupRows == tileRowGroup;
   if (failed(check()))
     return failure();
   columns = accType.getDimSize(1);

@@ -16,7 +16,7 @@ namespace saccade::cpu {
 inline constexpr int64_t tileSize = 16;
 
 /// The registers of a product: 2 × 2 accumulators, and two registers of each operand.
-inline constexpr RegisterBlock maxTileBlock = {2 * tileSize, 2};
+inline constexpr RegisterBlock maxTileBlock = {tileRowGroup, 2};
 inline constexpr RegisterBlock tailTileBlock = {tileSize, 2};
 
 /// Elements of 32 bits in memory: the address of the first one of a row, and the bytes between rows.
