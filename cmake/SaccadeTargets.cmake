@@ -141,8 +141,9 @@ int main(int argc, char **argv) { return @ARG_ENTRY@(argc, argv); }
     target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
     _saccade_compiler_target(${name})
     target_link_libraries(${name} PRIVATE ${ARG_LINK} SaccadeLLVM)
-    # -fPIC instead of -fPIE: the precompiled header is shared.
-    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    # Copies of the runtime in libraries that it loads share its symbols. -fPIC instead of -fPIE: the precompiled header is
+    # shared.
+    set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${name} PRIVATE -fPIC)
   endif()
   if(ARG_ENTRY)

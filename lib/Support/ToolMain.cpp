@@ -8,6 +8,8 @@
 #include "saccade/Support/OutputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/PrettyStackTrace.h"
+#include "llvm/Support/Signals.h"
 #include "llvm/Support/thread.h"
 #include <csignal>
 #include <cstring>
@@ -89,7 +91,11 @@ static bool sayWhatRuns() {
   _exit(ExitInternal);
 }
 
+static bool printsStack = false;
+
 static void onFault(int signal) {
+  if (printsStack)
+    llvm::sys::RunSignalHandlers();
   say("\nsaccade: internal error: ");
   say(strsignal(signal));
   say("\n");
@@ -103,6 +109,14 @@ static void installFaultHandler() {
   sigemptyset(&action.sa_mask);
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
     sigaction(fault, &action, nullptr);
+}
+
+void saccade::printStackOnFault() {
+  llvm::EnablePrettyStackTrace();
+  llvm::sys::PrintStackTraceOnErrorSignal("");
+  printsStack = true;
+  // LLVM has installed its own.
+  installFaultHandler();
 }
 
 static void prepareReproducer(llvm::ArrayRef<const char *> commandLine) {

@@ -141,5 +141,8 @@ static int run(int argc, char **argv) {
 }
 
 extern "C" int saccade_opt_main(int argc, char **argv) {
-  return runTool({argv, static_cast<size_t>(argc)}, [&] { return run(argc, argv); });
+  return runTool({argv, static_cast<size_t>(argc)}, [&] {
+    printStackOnFault();
+    return run(argc, argv);
+  });
 }

@@ -17,6 +17,10 @@ namespace saccade {
 /// write error of standard output returns ExitFile.
 int runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_ref<int()> body);
 
+/// Makes a fault print LLVM's stack traces first: the functions, and the ops and passes in progress. For tools of
+/// developers; called inside `runTool`.
+void printStackOnFault();
+
 /// Sets the input for the reproducer. The text must stay valid until the tool ends or sets another one.
 void setReproducerInput(llvm::StringRef input);
 
