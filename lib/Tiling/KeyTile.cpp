@@ -55,9 +55,30 @@ static Value emitPages(OpBuilder &b, Location loc, PagedOp op, ArrayRef<OpFoldRe
   return load->getResult(0);
 }
 
+/// Whether all uses of `value` are keys and values of attention, so that without them it need not be in memory.
+static bool isOnlyAttended(Value value) {
+  return llvm::all_of(value.getUsers(), [](Operation *user) {
+    if (isa<tensor::CastOp, tensor::ExtractSliceOp>(user))
+      return isOnlyAttended(user->getResult(0));
+    return isa<tensor::DimOp>(user) || (isa<AttnDialect>(user->getDialect()) && !isa<AppendOp>(user));
+  });
+}
+
+/// Whether rows are appended in place to the memory of `value`. What is computed from it before must not be computed
+/// later.
+static bool isAppendedTo(Value value) {
+  SmallVector<tensor::ExtractSliceOp> slices;
+  while (auto paged = dyn_cast_or_null<PagedOp>(findProducer(value, slices)))
+    value = paged.getPool();
+  return llvm::any_of(value.getUses(), [](OpOperand &use) {
+    auto append = dyn_cast<AppendOp>(use.getOwner());
+    return append && append.isDpsInit(&use);
+  });
+}
+
 /// Whether `op` computes each element of its result by cheap arithmetic, from fewer bits, such as a dequantization, or
-/// from as many in the same order, such as a rotation of keys. It is then computed for each tile, which reads less
-/// memory than a copy of the whole result. Tasks that share keys repeat the computation.
+/// from as many in the same order for attention only, such as a rotation of keys. It is then computed for each tile,
+/// which reads less memory than a copy of the whole result. Tasks that share keys repeat the computation.
 static bool isExpansion(linalg::GenericOp op) {
   if (!op || op->getNumResults() != 1 || !linalg::isElementwise(op) ||
       !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() ||
@@ -76,8 +97,9 @@ static bool isExpansion(linalg::GenericOp op) {
     if (map.getNumResults() != op.getNumLoops() || !map.isPermutation())
       continue;
     bits += getElementTypeOrSelf(input->get()).getIntOrFloatBitWidth();
-    isInOrder &= map.isIdentity();
+    isInOrder &= map.isIdentity() && !isAppendedTo(input->get());
   }
+  isInOrder &= isOnlyAttended(op.getResult(0));
   return bits - isInOrder < getElementTypeOrSelf(op.getResult(0)).getIntOrFloatBitWidth();
 }
 
@@ -180,11 +202,14 @@ Value TileEmitter::emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> of
   SmallVector<Value> inputs;
   SmallVector<AffineMap> maps;
   DenseMap<Value, Value> tiles;
+  // A body may read elements beside a tile of a part of the depth.
+  int64_t wholeDepth = cast<ShapedType>(op.getResult(0).getType()).getDimSize(depth);
+  bool isWhole = isConstantIntValue(offsets[depth], 0) && isConstantIntValue(slice.sizes[depth], wholeDepth);
   for (OpOperand *input : op.getDpsInputOperands()) {
     auto [part, map] = emitInput(input->get(), op.getMatchingIndexingMap(input), offsets, slice, seq, depth);
     inputs.push_back(part);
     maps.push_back(map);
-    if (op.getMatchingIndexingMap(input).isIdentity() && map.isIdentity())
+    if (isWhole && op.getMatchingIndexingMap(input).isIdentity() && map.isIdentity())
       tiles[input->get()] = part;
   }
   SmallVector<std::pair<tensor::ExtractOp, ReadTile>> reads;

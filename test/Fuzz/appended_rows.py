@@ -26,7 +26,7 @@ CALLS = 3
 
 def quantized(row, scale, element):
     """Of one position and head [depth]: the stored row."""
-    row = (row * (np.float32(1) / scale if scale > 0 else np.float32(0))).astype(np.float32)
+    row = (row / (scale if scale > 0 else np.float32(1))).astype(np.float32)
     row = np.clip(np.rint(row) if element == torch.int8 else row, -LARGEST[element], LARGEST[element])
     return torch.from_numpy(row).to(element)
 

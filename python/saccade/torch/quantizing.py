@@ -89,13 +89,14 @@ def _rounded(x: torch.Tensor, scale: torch.Tensor | None, largest: torch.Tensor,
     limit = LARGEST[dtype]
     if scale is None:
         computed = largest / limit
-        factor = torch.where(computed > 0, 1 / computed, 0.0)
-        rows = (x.float().unflatten(-1, (largest.shape[-1], -1)) * factor.unsqueeze(-1)).flatten(-2)
+        # Not by the reciprocal, which is infinite for a scale below 2^-128.
+        divisor = torch.where(computed > 0, computed, 1.0)
+        rows = (x.float().unflatten(-1, (largest.shape[-1], -1)) / divisor.unsqueeze(-1)).flatten(-2)
     else:
         computed = x.new_empty(0, dtype=torch.float32)
         shape = [1] * x.dim()
         shape[layout.index("h")] = -1
-        rows = x.float() * (1 / scale.view(shape))
+        rows = x.float() / scale.view(shape)
     if dtype == torch.int8:
         rows = rows.round()
     return rows.clamp(-limit, limit).to(dtype), computed

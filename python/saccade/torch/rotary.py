@@ -27,12 +27,15 @@ def positions_of(at: torch.Tensor, n: int, count: torch.Tensor | None, tree: tor
     return positions if count is None else positions.masked_fill(tokens >= count[:, None], 0)
 
 
-def ragged_positions_of(at: torch.Tensor, cu_seqlens: torch.Tensor, n: int) -> torch.Tensor:
-    """The positions of n new tokens of ragged sequences, [n]. Tokens after the last sequence have position 0."""
+def ragged_positions_of(at: torch.Tensor, cu_seqlens: torch.Tensor, n: int, *, is_first: bool = False) -> torch.Tensor:
+    """The positions of n new tokens of ragged sequences, [n], or with `is_first` those of the first token of their
+    sequence. Tokens after the last sequence have position 0."""
     tokens = torch.arange(n, device=at.device)
     sequence = torch.searchsorted(cu_seqlens, tokens.to(cu_seqlens.dtype), right=True) - 1
     own = sequence.clamp(0, at.shape[0] - 1)
-    positions = at.long()[own] + tokens - cu_seqlens.long()[own]
+    positions = at.long()[own]
+    if not is_first:
+        positions = positions + tokens - cu_seqlens.long()[own]
     return positions.masked_fill(sequence >= at.shape[0], 0)
 
 
