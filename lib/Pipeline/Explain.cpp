@@ -158,8 +158,8 @@ MaskTiling AttentionReport::tilingOf(int64_t queries) {
     return {
         queries,           op.getSplitKvAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,
         /*hasHoles=*/false};
-  return {queriesPerTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), group,
-          panel, proof.isExact ? panel / 2 : panel};
+  return {queriesPerTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), group, panel,
+          proof.isExact ? panel / 2 : panel};
 }
 
 void AttentionReport::writeSizes() {
