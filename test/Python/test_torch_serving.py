@@ -260,6 +260,8 @@ def test_invalid_calls_do_not_change_the_cache(case, ring, element, is_attending
      "torch.float8_e5m2: k_scale is given"),
     ({"k_scale": torch.ones(2, 24, KV_HEADS, 5), "v_scale": 1.0}, ValueError, "k_scale has 5 scales for 16 elements, expected "
      "blocks of a power of two"),
+    ({"window_size": 3}, TypeError, r"window_size is 3, expected \(left, right\)"),
+    ({"k_scale": None, "v_scale": None}, TypeError, "k_cache has element type torch.int8, expected k_scale to be given"),
     ({"k_scale": torch.ones(3), "v_scale": 1.0}, ValueError, "k_scale has 3 elements, expected 2, one for each head"),
     ({"k": None, "v": None, "k_scale": 1.0, "v_scale": torch.nan}, ValueError, "v_scale is nan, expected a positive number"),
     ({"k": torch.zeros(2, 1, KV_HEADS, DEPTH)}, ValueError, "k has 1 rows, expected 2, those of q"),

@@ -85,7 +85,9 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], k_cache: 
 
 def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, tuple[int, ...]] | None:
     """The bounded sides and their distances, or None."""
-    if window_size == (-1, -1):
+    if not isinstance(window_size, (tuple, list)):
+        raise TypeError(f"{name}: window_size is {window_size!r:.80}, expected (left, right)")
+    if tuple(window_size) == (-1, -1):
         return None
     if not causal and n > 1:
         raise ValueError(f"{name}: window_size is {window_size} for {n} queries, expected causal=True")
@@ -104,6 +106,9 @@ def scales_of(name: str, k_scale: Any, v_scale: Any, caches: Sequence[torch.Tens
     """The element types of the caches of keys and values with the kinds of their scales (`_cache_text.scale_type`), and
     the scales as inputs of the program."""
     if k_scale is None and v_scale is None:
+        for what, cache in zip("kv", caches):
+            if cache.dtype in quantizing.LARGEST:
+                raise TypeError(f"{name}: {what}_cache has element type {cache.dtype}, expected {what}_scale to be given")
         return None, []
     kinds: list[tuple[str, str | int]] = []
     values: list[Any] = []

@@ -75,7 +75,7 @@ def flash_attn_with_kvcache(
             capacity - ring up to its own.
         rotary_cos, rotary_sin: [positions, pairs], the rotary positions by which q and k are rotated before they are
             used: pair n of a token with m tokens before it by the angle with cosine rotary_cos[m, n]. Tokens of a tree
-            have their ancestors before them. Without a mask by position (causal, window_size, tree) all queries have
+            have before them the other tokens that they attend to. Without a mask by position (causal, window_size, tree) all queries have
             the position of the first one, as in FlashAttention. Without k and v, q are the last n tokens of the cache.
             Elements from 2 * pairs on are not rotated.
         rotary_interleaved: pairs are elements 2n and 2n + 1, else n and n + pairs.
@@ -83,7 +83,8 @@ def flash_attn_with_kvcache(
             are read, by their positions in the cache. The tables have all of its positions.
         softmax_scale: the factor of q k^T; 1/sqrt(head_dim) by default.
         causal: the last new query attends to all tokens, each one before to one token less.
-        window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open.
+        window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open. With several
+            queries, also with a ring, `causal` must be true.
         tree: the n new tokens are a tree of drafts. Every one attends to the tokens before them, and boolean [n, n] or
             [batch, n, n] says whether token i attends to token j of the new ones; or int32 or int64 [n] or [batch, n]
             are the parents, tokens before, or -1: a token attends to itself and its ancestors. `causal` applies in
