@@ -108,7 +108,8 @@ def scales_of(name: str, k_scale: Any, v_scale: Any, caches: Sequence[torch.Tens
     if k_scale is None and v_scale is None:
         for what, cache in zip("kv", caches):
             if cache.dtype in quantizing.LARGEST:
-                raise TypeError(f"{name}: {what}_cache has element type {cache.dtype}, expected {what}_scale to be given")
+                raise TypeError(f"{name}: {what}_cache has element type {cache.dtype}, expected {what}_scale to be "
+                                "given")  # fmt: skip
         return None, []
     kinds: list[tuple[str, str | int]] = []
     values: list[Any] = []
