@@ -64,8 +64,12 @@ static int64_t splitKVTileRows(attn::AttentionOp op, const CPUTarget &target) {
   Type element = getElementTypeOrSelf(op.getQuery());
   int64_t heads = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Head);
   int64_t kvHeads = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Head);
-  if (!target.usesTiles(target.packingFactor(element, element)) || ShapedType::isDynamic(heads) ||
-      ShapedType::isDynamic(kvHeads) || heads <= 4 * kvHeads)
+  if (!target.usesTiles(target.packingFactor(element, element)))
+    return 0;
+  // The lowering emits both kernels if the number of heads is not known.
+  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads))
+    return 16;
+  if (heads <= 4 * kvHeads)
     return 0;
   return heads <= 16 * kvHeads ? 16 : 32;
 }

@@ -14,6 +14,9 @@
 // DEFINE:   %{run} --entry=latent --arg=1x20x5x96:bf16:1 --arg=1x1x33x96:bf16:2 && \
 // DEFINE:   %{run} --entry=window --arg=2x8x3x33:bf16:1 --arg=2x1x500x33:bf16:2 --arg=2x1x500x160:bf16:3 && \
 // DEFINE:   %{run} --entry=window --arg=1x8x100x33:bf16:1 --arg=1x1x300x33:bf16:2 --arg=1x1x300x160:bf16:3 && \
+// DEFINE:   %{run} --entry=any_heads --arg=2x6x1x32:bf16:1 --arg=2x2x70x32:bf16:2 && \
+// DEFINE:   %{run} --entry=any_heads --arg=2x6x2x32:bf16:1 --arg=2x1x70x32:bf16:2 && \
+// DEFINE:   %{run} --entry=any_heads --arg=1x18x1x32:bf16:1 --arg=1x1x1100x32:bf16:2 && \
 // DEFINE:   %{run} --entry=columns --arg=1x5x64x1:bf16:1 --arg=1x1x64x70:bf16:2 --arg=1x1x64x70:bf16:3 --arg=-0.2 && \
 // DEFINE:   %{run} %{paged} && %{run} %{quantized} && %{run} %{widened}
 
@@ -58,6 +61,13 @@ func.func @window(%q: tensor<?x8x?x33xbf16>, %k: tensor<?x1x?x33xbf16>, %v: tens
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] mask window<62, 0>
     : (tensor<?x8x?x33xbf16>, tensor<?x1x?x33xbf16>, tensor<?x1x?x160xbf16>) -> tensor<?x8x?x160xbf16>
   return %o : tensor<?x8x?x160xbf16>
+}
+
+// Up to four rows have the kernel without tile registers.
+func.func @any_heads(%q: tensor<?x?x?x32xbf16>, %k: tensor<?x?x?x32xbf16>) -> tensor<?x?x?x32xbf16> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d] mask causal<bottom_right>
+    : (tensor<?x?x?x32xbf16>, tensor<?x?x?x32xbf16>, tensor<?x?x?x32xbf16>) -> tensor<?x?x?x32xbf16>
+  return %o : tensor<?x?x?x32xbf16>
 }
 
 func.func @columns(%q: tensor<?x5x64x?xbf16>, %k: tensor<?x1x64x?xbf16>, %v: tensor<?x1x64x?xbf16>, %scale: f32) -> tensor<?x5x64x?xbf16> {

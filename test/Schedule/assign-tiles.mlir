@@ -24,10 +24,10 @@ func.func @many_heads(%q: tensor<17x?x1024xbf16>, %k: tensor<1x?x1024xbf16>) -> 
   return %o : tensor<17x?x1024xbf16>
 }
 
-// Other types, and head counts that are not known, do not use them.
-// CHECK-LABEL: @not_in_tiles
-func.func @not_in_tiles(%q: tensor<?x?x64xbf16>, %k: tensor<1x?x64xbf16>, %x: tensor<8x?x64xf32>, %y: tensor<1x?x64xf32>) -> (tensor<?x?x64xbf16>, tensor<8x?x64xf32>) {
-  // CHECK: split_kv = #attn.split_kv<queries = 8, rows = 12
+// If head counts are not known, the number of rows decides at run time. Other types do not use them.
+// CHECK-LABEL: @unknown_heads_and_other_types
+func.func @unknown_heads_and_other_types(%q: tensor<?x?x64xbf16>, %k: tensor<1x?x64xbf16>, %x: tensor<8x?x64xf32>, %y: tensor<1x?x64xf32>) -> (tensor<?x?x64xbf16>, tensor<8x?x64xf32>) {
+  // CHECK: split_kv = #attn.split_kv<queries = 8, rows = 16
   %a = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d] : (tensor<?x?x64xbf16>, tensor<1x?x64xbf16>, tensor<1x?x64xbf16>) -> tensor<?x?x64xbf16>
   // CHECK: schedule = #attn.schedule<rows = 576, cols = 512>, split_kv = #attn.split_kv<queries = 8, rows = 12
   %b = attn.attention %x[h,s,d], %y[h,s,d], %y[h,s,d] : (tensor<8x?x64xf32>, tensor<1x?x64xf32>, tensor<1x?x64xf32>) -> tensor<8x?x64xf32>

@@ -390,11 +390,10 @@ void UnpackedLowering::addValues(KeyRange visible) {
 
 LogicalResult UnpackedLowering::run() {
   Type element = getElementTypeOrSelf(op.getQuery());
-  unsigned elementsOfKPack = e.target.packingFactor(element, element);
   // The schedule selects tile registers by more rows than the other kernels have.
   int64_t mostRows = op.getScheduleAttr() ? op.getScheduleAttr().getRows() : 0;
-  usesTiles = e.target.usesTiles(elementsOfKPack) && mostRows > rowGroup;
-  if (usesTiles)
+  bool hasTiles = e.target.usesTiles(e.target.packingFactor(element, element)) && mostRows > rowGroup;
+  if (hasTiles)
     groupRows = mostRows <= tileSize ? tileSize : maxTileBlock.rows;
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
   valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
@@ -405,11 +404,34 @@ LogicalResult UnpackedLowering::run() {
   heads = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head);
   queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
   rows = e.b.createOrFold<arith::MulIOp>(e.loc, queries, heads);
-  paddedRows = usesTiles ? e.index(groupRows) : e.roundUp(rows, rowTail);
   keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
+  LogicalResult result = success();
+  auto emit = [&](bool inTiles) {
+    usesTiles = inTiles;
+    result = failure(failed(result) || failed(emitKernel(keyWriter, valueWriter)));
+  };
+  // If the number of heads is not known, few rows have the other kernel.
+  if (hasTiles && !getConstantIntValue(heads))
+    e.ifElse(e.isLess(e.index(rowTail), rows), [&] { emit(true); }, [&] { emit(false); });
+  else
+    emit(hasTiles);
+  bool areInPages = key.isInPages() && value.isInPages();
+  setKernelFamily(e, op, packingFactor, areInPages ? "unpacked in pages" : "unpacked", hasTiles);
+  if (keyWriter != valueWriter)
+    value.eraseWriters();
+  key.eraseWriters();
+  return result;
+}
+
+/// Emits the kernel for all rows, in tile registers if `usesTiles`. `keyWriter` and `valueWriter`: see `writerOf`.
+LogicalResult UnpackedLowering::emitKernel(Operation *keyWriter, Operation *valueWriter) {
+  Type element = getElementTypeOrSelf(op.getQuery());
+  if (!usesTiles)
+    groupRows = rowGroup;
+  paddedRows = usesTiles ? e.index(groupRows) : e.roundUp(rows, rowTail);
   // Conversions to pairs of bf16 take longer than they save, except in tile registers.
   bool isComputed = isa_and_nonnull<linalg::GenericOp>(keyWriter) || isa_and_nonnull<linalg::GenericOp>(valueWriter);
-  packingFactor = isComputed && !usesTiles ? 1 : elementsOfKPack;
+  packingFactor = isComputed && !usesTiles ? 1 : e.target.packingFactor(element, element);
 
   int64_t lanes = e.lanes(), columns = llvm::alignTo(op.getScheduleAttr().getCols(), ScoreTile::chunk(e));
   query = e.alloc({groupRows, int64_t(llvm::alignTo(llvm::divideCeil(depth, packingFactor), lanes))});
@@ -440,11 +462,6 @@ LogicalResult UnpackedLowering::run() {
       addValues(range);
     addToState(state);
   });
-  bool areInPages = key.isInPages() && value.isInPages();
-  setKernelFamily(e, op, packingFactor, areInPages ? "unpacked in pages" : "unpacked", usesTiles);
-  if (keyWriter != valueWriter)
-    value.eraseWriters();
-  key.eraseWriters();
   return result;
 }
 

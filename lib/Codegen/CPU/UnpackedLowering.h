@@ -42,6 +42,7 @@ private:
   void addValuesInTiles(attn::KeyRange visible);
 
   mlir::LogicalResult check();
+  mlir::LogicalResult emitKernel(mlir::Operation *keyWriter, mlir::Operation *valueWriter);
   mlir::Value sizeOf(mlir::Value operand, attn::DimsAttr dims, attn::Dim dim) {
     return mlir::getValueOrCreateConstantIndexOp(e.b, e.loc, attn::getDimSize(e.b, e.loc, operand, dims, dim));
   }
