@@ -75,9 +75,9 @@ def flash_attn_with_kvcache(
             capacity - ring up to its own.
         rotary_cos, rotary_sin: [positions, pairs], the rotary positions by which q and k are rotated before they are
             used: pair n of a token with m tokens before it by the angle with cosine rotary_cos[m, n]. Tokens of a tree
-            have before them the other tokens that they attend to. Without a mask by position (causal, window_size, tree) all queries have
-            the position of the first one, as in FlashAttention. Without k and v, q are the last n tokens of the cache.
-            Elements from 2 * pairs on are not rotated.
+            have before them the other tokens that they attend to. Without a mask by position (causal, window_size,
+            tree) all queries have the position of the first one, as in FlashAttention. Without k and v, q are the last
+            n tokens of the cache. Elements from 2 * pairs on are not rotated.
         rotary_interleaved: pairs are elements 2n and 2n + 1, else n and n + pairs.
         rotary_on_read: the cache has keys that are not rotated, and k is appended as it is. Keys are rotated when they
             are read, by their positions in the cache. The tables have all of its positions.
