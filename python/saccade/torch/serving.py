@@ -83,8 +83,8 @@ def flash_attn_with_kvcache(
             are read, by their positions in the cache. The tables have all of its positions.
         softmax_scale: the factor of q k^T; 1/sqrt(head_dim) by default.
         causal: the last new query attends to all tokens, each one before to one token less.
-        window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open. With several
-            queries, also with a ring, `causal` must be true.
+        window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open. With
+            several queries, also with a ring, `causal` must be true.
         tree: the n new tokens are a tree of drafts. Every one attends to the tokens before them, and boolean [n, n] or
             [batch, n, n] says whether token i attends to token j of the new ones; or int32 or int64 [n] or [batch, n]
             are the parents, tokens before, or -1: a token attends to itself and its ancestors. `causal` applies in
