@@ -302,3 +302,15 @@ def test_lengths_do_not_compile_anew():
         for at in range(4):
             flash_attn_with_kvcache(q, *caches, k, v, cache_seqlens=at, causal=True)
     assert saccade.cache_info().compilations == 1
+
+
+@pytest.mark.parametrize("element", [torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_rows_whose_scale_has_no_finite_reciprocal(element):
+    k = torch.zeros(1, 1, KV_HEADS, DEPTH)
+    k[..., 3] = 1e-36
+    caches = [torch.zeros(1, 4, KV_HEADS, DEPTH).to(element) for _ in "kv"]
+    scales = torch.ones(2, 1, 4, KV_HEADS)
+    append_kvcache(k, k, *caches, 2, k_scale=scales[0], v_scale=scales[1])
+    for cache, scale in zip(caches, scales):
+        stored = cache[:, 2].double() * scale[:, 2].double().unsqueeze(-1)
+        assert torch.isfinite(stored).all() and torch.allclose(stored, k[:, 0].double(), rtol=0.1, atol=0)

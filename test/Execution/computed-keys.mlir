@@ -1,0 +1,60 @@
+// Keys that an elementwise op computes: values may be a part of them, and rows may be appended to the cache afterwards.
+// REQUIRES: numpy
+
+// RUN: %python -c "import numpy; numpy.save('%t.npy', numpy.array([[7, 0, 3], [6, 5, 1]], 'i4'))"
+// DEFINE: %{target} = %{v4-bf16}
+// DEFINE: %{cases} = saccade-run %s --target=%{target} --check --entry=values_are_a_part --arg=2x8x2x64:f32:1 --arg=8x16x2x64:f32:2 --arg=%t.npy && \
+// DEFINE:   saccade-run %s --target=%{target} --check --entry=appended_later --arg=1x8x2x64:f32:1 --arg=1x100x2x64:f32:2 --arg=1x100x2x64:f32:3 --arg=1x4x2x64:f32:4 --arg=1:i32:=10
+// RUN: %{cases}
+// REDEFINE: %{target} = v3
+// RUN: %{cases}
+
+#all = affine_map<(b, s, h, d) -> (b, s, h, d)>
+
+// The other element of a pair is not in the part.
+func.func @values_are_a_part(%q: tensor<?x8x2x64xf32>, %pool: tensor<?x16x2x64xf32>, %table: tensor<?x?xi32>) -> tensor<?x8x2x32xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %cache = attn.paged %pool[b,s,h,d], %table : tensor<?x16x2x64xf32>, tensor<?x?xi32> -> tensor<?x?x2x64xf32>
+  %m = tensor.dim %cache, %c0 : tensor<?x?x2x64xf32>
+  %n = tensor.dim %cache, %c1 : tensor<?x?x2x64xf32>
+  %e = tensor.empty(%m, %n) : tensor<?x?x2x64xf32>
+  %k = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%cache : tensor<?x?x2x64xf32>) outs(%e : tensor<?x?x2x64xf32>) {
+  ^bb0(%x: f32, %out: f32):
+    %half = arith.constant 32 : index
+    %b = linalg.index 0 : index
+    %s = linalg.index 1 : index
+    %h = linalg.index 2 : index
+    %d = linalg.index 3 : index
+    %partner = arith.xori %d, %half : index
+    %other = tensor.extract %cache[%b, %s, %h, %partner] : tensor<?x?x2x64xf32>
+    %r = arith.subf %x, %other : f32
+    linalg.yield %r : f32
+  } -> tensor<?x?x2x64xf32>
+  %v = tensor.extract_slice %k[0, 0, 0, 32] [%m, %n, 2, 32] [1, 1, 1, 1] : tensor<?x?x2x64xf32> to tensor<?x?x2x32xf32>
+  %o = attn.attention %q[b,s,h,d], %k[b,s,h,d], %v[b,s,h,d]
+    : (tensor<?x8x2x64xf32>, tensor<?x?x2x64xf32>, tensor<?x?x2x32xf32>) -> tensor<?x8x2x32xf32>
+  return %o : tensor<?x8x2x32xf32>
+}
+
+// The keys are those of the cache before the update in place, which must not be read later.
+func.func @appended_later(%q: tensor<?x8x2x64xf32>, %cache: tensor<?x?x2x64xf32> {attn.updated_by = 1}, %v: tensor<?x?x2x64xf32>, %new: tensor<?x4x2x64xf32>, %at: tensor<?xi32>)
+    -> (tensor<?x8x2x64xf32>, tensor<?x?x2x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %m = tensor.dim %cache, %c0 : tensor<?x?x2x64xf32>
+  %n = tensor.dim %cache, %c1 : tensor<?x?x2x64xf32>
+  %e = tensor.empty(%m, %n) : tensor<?x?x2x64xf32>
+  %k = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%cache : tensor<?x?x2x64xf32>) outs(%e : tensor<?x?x2x64xf32>) {
+  ^bb0(%x: f32, %out: f32):
+    %two = arith.constant 2.0 : f32
+    %r = arith.mulf %x, %two : f32
+    linalg.yield %r : f32
+  } -> tensor<?x?x2x64xf32>
+  %updated = attn.append %new[b,s,h,d] to %cache[b,s,h,d] at(%at : tensor<?xi32>) : (tensor<?x4x2x64xf32>, tensor<?x?x2x64xf32>) -> tensor<?x?x2x64xf32>
+  %o = attn.attention %q[b,s,h,d], %k[b,s,h,d], %v[b,s,h,d]
+    : (tensor<?x8x2x64xf32>, tensor<?x?x2x64xf32>, tensor<?x?x2x64xf32>) -> tensor<?x8x2x64xf32>
+  return %o, %updated : tensor<?x8x2x64xf32>, tensor<?x?x2x64xf32>
+}
