@@ -23,8 +23,8 @@ using namespace saccade::cpu;
 
 /// Bytes of L2 that the LHS rows of a block may fill; they are read again for every panel.
 static constexpr int64_t rowBytes = 640 * 1024;
-/// Blocks of fewer groups of rows would load a panel from L3 too often.
-static constexpr int64_t minGroups = 2;
+/// Blocks of fewer rows would load a panel from L3 too often.
+static constexpr int64_t minRows = 2 * rowGroup;
 
 namespace {
 
@@ -229,8 +229,8 @@ void PackedMatmul::run() {
   // As many rows as fit in L2, in whole groups.
   int64_t kPacks = rowBytes / (e.type.getWidth() / 8);
   Value depth = e.max(e.size(panels, 1), one);
-  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks / full.rows), depth);
-  Value blockRows = e.max(e.mul(fitting, full.rows), e.index(minGroups * full.rows));
+  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks / rowGroup), depth);
+  Value blockRows = e.max(e.mul(fitting, rowGroup), e.index(minRows));
   auto blocks = scf::ForOp::create(e.b, e.loc, e.index(0), rows, blockRows);
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(blocks.getBody());
