@@ -159,8 +159,8 @@ std::pair<Value, AffineMap> TileEmitter::emitInput(Value input, AffineMap map, A
   return {part.extract(b, loc, input), AffineMap::get(2, 0, exprs, b.getContext())};
 }
 
-/// The body of an expansion may read any element at the position of the one that it computes, such as the other one of
-/// a rotated pair or the scale of a block of elements. Those of inputs, and of pages, are in a tile. `tiles` has the
+/// The body of an expansion may read any element of the position that it computes an element for: the other element of
+/// a rotated pair, or the scale of a block of elements. Those of inputs, and of pages, are in a tile. `tiles` has the
 /// tiles of inputs, and gets those of pages. Returns no tile for other reads, of which the indices are absolute.
 std::optional<TileEmitter::ReadTile> TileEmitter::findReadTile(tensor::ExtractOp read, ArrayRef<OpFoldResult> offsets,
                                                                const Slice &slice, unsigned seq, unsigned depth,

@@ -4,8 +4,8 @@
 # RUN: saccade-compile %src/test/Execution/bf16-pairs.mlir --emit=so --target=v4-amx -o %t/one.so
 # RUN: saccade-compile %src/test/Execution/bf16-pairs.mlir --emit=so --target=portable -o %t/portable.so
 # RUN: %python %s %t early && %python %s %t late
-"""Tile registers need a permission of Linux, which makes alternate signal stacks of 8 KiB too small. It is asked for when a
-call may use them. With such a stack it is refused, and calls run the code of the target below."""
+"""Tile registers need a permission of Linux, which makes alternate signal stacks of 8 KiB too small. A call that may use
+them requests it. Linux refuses it to a process with such a stack, and calls then run the code of the target below."""
 
 import ctypes
 import pathlib

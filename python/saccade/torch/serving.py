@@ -140,15 +140,16 @@ def flash_attn_with_kvcache(
         if cu_seqlens_q is not None:
             first = first if k is not None else first - cu_seqlens_q.diff()
             positions = rotary.ragged_positions_of(first, cu_seqlens_q, n)
-            first_positions = rotary.ragged_positions_of(first, cu_seqlens_q, n, is_first=True)
+            of_queries = (positions if is_placed
+                          else rotary.ragged_positions_of(first, cu_seqlens_q, n, is_first=True))  # fmt: skip
         else:
             positions = rotary.positions_of(first if k is not None else first - n, n, seqlens_new, tree)
-            first_positions = positions[:, :1].expand_as(positions)
+            of_queries = positions if is_placed else positions[:, :1].expand_as(positions)
         turn = functools.partial(rotary.rotate, name, cos=rotary_cos, sin=rotary_sin, layout=rows_layout,
                                  interleaved=rotary_interleaved)  # fmt: skip
         if k is not None and not rotary_on_read:
             k = turn(k, positions=positions)
-        q = turn(q, positions=positions if is_placed else first_positions)
+        q = turn(q, positions=of_queries)
     if rotary_on_read and (rotary_cos is None or ring is not None):
         raise ValueError(f"{name}: rotary_on_read is True, expected rotary_cos and no ring")
     if ring is not None and k is not None and n > 1:
