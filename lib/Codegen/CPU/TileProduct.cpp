@@ -42,12 +42,14 @@ static Value loadTile(Emitter &e, TileMemory memory) {
 
 TileMemory cpu::emitTileMemory(Emitter &e, Value memref, ValueRange at) {
   auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, memref);
+  ValueRange strides = metadata.getStrides();
   Value offset = metadata.getOffset();
-  for (auto [index, stride] : llvm::zip_equal(at, metadata.getStrides()))
+  for (auto [index, stride] : llvm::zip_equal(at, strides))
     offset = e.add(offset, e.b.createOrFold<arith::MulIOp>(e.loc, index, stride));
   Value base = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, metadata.getBaseBuffer());
   int64_t bytes = cast<MemRefType>(memref.getType()).getElementTypeBitWidth() / 8;
-  return {e.add(base, e.mul(offset, bytes)), e.mul(metadata.getStrides().drop_back().back(), bytes)};
+  Value between = strides.size() == 1 ? e.index(0) : e.mul(strides.drop_back().back(), bytes);
+  return {e.add(base, e.mul(offset, bytes)), between};
 }
 
 SmallVector<Value> cpu::emitZeroTiles(Emitter &e, RegisterBlock block) {
@@ -89,12 +91,8 @@ static SmallVector<TileMemory> memoryOf(Emitter &e, RegisterBlock block, Value m
 SmallVector<Value> cpu::emitRepeatRow(Emitter &e, RegisterBlock block, Value row) {
   SmallVector<Value> tiles;
   for (int64_t i = 0; i < block.rows; i += tileSize)
-    for (unsigned j = 0; j < block.vectors; ++j) {
-      auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, row);
-      Value base = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, metadata.getBaseBuffer());
-      Value offset = e.add(metadata.getOffset(), j * tileSize);
-      tiles.push_back(loadTile(e, {e.add(base, e.mul(offset, 4)), e.index(0)}));
-    }
+    for (unsigned j = 0; j < block.vectors; ++j)
+      tiles.push_back(loadTile(e, emitTileMemory(e, row, e.index(j * tileSize))));
   return tiles;
 }
 

@@ -24,7 +24,8 @@ struct TileMemory {
   mlir::Value address, stride;
 };
 
-/// The rows of `memref` (32-bit elements, inner stride 1, with a constant stride of rows) from element `at` on.
+/// The rows of `memref` (inner stride 1, with a constant stride of rows) from element `at` on. One with a single
+/// dimension is the same row again and again.
 TileMemory emitTileMemory(Emitter &e, mlir::Value memref, mlir::ValueRange at);
 
 /// Zeros in the tile registers of a block of `block.rows` rows (a multiple of `tileSize`) and `block.vectors` registers
