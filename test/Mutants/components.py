@@ -121,7 +121,7 @@ COMPONENTS = [
         "jax/constants jax/errors jax/program jax/reader"),
               (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "graph_text", "importing")),
     Component("Frameworks", _modules(
-        "torch/attention_operator torch/batching torch/cache_arguments torch/cache_programs "
+        "torch/attention_operator torch/batching torch/cache_arguments torch/cache_messages torch/cache_programs "
         "torch/compiled_gradients torch/differentiated torch/distributed/ "
         "torch/fallback torch/flex torch/gradients torch/multi_head torch/nested torch/overrides torch/quantizing "
         "torch/recorded torch/recording torch/rewriting torch/rotary torch/sdpa torch/serving torch/tangents torch/traced_drop_ins "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 
 import pytest
@@ -96,6 +95,35 @@ def test_rings_keep_the_first_and_the_last_positions(pinned, steps):
                                            seqlens_new=lengths(*count), ring=pinned, return_softmax_lse=True)
         sequences.extend(k, v, count)
         sequences.check(q, count, out, lse, lambda i, j: (j <= i) & ((j > i - span) | (j < pinned)))
+
+
+@pytest.mark.parametrize("options", [{}, {"ring": 3}, {"tree": [-1, 0, 0]}, {"window_size": (9, 0)}], ids=lambda x: "".join(x))
+def test_scores_are_capped(options):
+    sequences, cap = Sequences(9, 2), 1.5
+    caches = [torch.zeros(2, 64, KV_HEADS, depth) for depth in (DEPTH, DEPTH_V)]
+    parents = torch.tensor(options.pop("tree")) if "tree" in options else None
+    for count in ((17, 5), (3, 3)):
+        q, k, v = sequences.draw(count)
+        tree = {"tree": parents} if parents is not None and count == (3, 3) else {}
+        given = {"cache_seqlens": sequences.length, "seqlens_new": lengths(*count), "causal": True, **options, **tree}
+        out = flash_attn_with_kvcache(4 * q, *caches, k, v, softcap=cap, **given)
+        sequences.extend(k, v, count)
+        span = options.get("window_size", (64, 0))[0]
+
+        def visible(i, j):
+            siblings = (i == i.max()) & (j == i.max() - 1) if tree else False
+            return (j <= i) & (j >= i - span) & ~torch.as_tensor(siblings)
+
+        sequences.check(4 * q, count, out, visible=visible, score=lambda s: cap * torch.tanh(s / cap))
+
+
+def test_names_of_flash_attention_2():
+    q, (k, v) = torch.randn(2, 1, HEADS, DEPTH), torch.randn(2, 2, 1, KV_HEADS, DEPTH)
+    table, outs = lengths(7, 3, 5, 2, 1, 0).view(2, 3), []
+    for name in ("page_table", "block_table"):
+        pools = [torch.zeros(8, 8, KV_HEADS, DEPTH) for _ in "kv"]
+        outs.append(flash_attn_with_kvcache(q, *pools, k, v, cache_seqlens=9, causal=True, **{name: table}))
+    assert torch.equal(*outs)
 
 
 # --- torch.compile ----------------------------------------------------------------------------------------------------
@@ -195,102 +223,6 @@ def test_merged_prefix_in_a_graph():
     expected = saccade.attention(q, k, v, return_lse=True)
     for x, y in zip(cascade(q, k, v), expected):
         torch.testing.assert_close(x, y)
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-TABLE = lengths(7, 3, 5, 2, 1, 0).view(2, 3)
-ERRORS = {
-    "full cache": ({"cache_seqlens": lengths(3, 24)}, "cache is full: end of the new rows: found 26, expected at most 24, in "
-                   "sequence 1"),
-    "full table": ({"cache_seqlens": lengths(22, 23), "page_table": TABLE}, "page table is full: end of the new rows: found "
-                   "25, expected at most 24, in sequence 1"),
-    "no page": ({"cache_seqlens": lengths(7, 15), "page_table": lengths(0, 9, 2, 5, 3, -1).view(2, 3)}, "has a page that is "
-                "not in the pool: found 9, expected 0 or more and less than 8, in sequence 0"),
-    "no page to read": ({"cache_seqlens": lengths(7, 15), "page_table": lengths(0, 1, 2, -3, 3, 4).view(2, 3)}, "has a page "
-                        "that is not in the pool: found -3, expected 0 or more and less than 8, in sequence 1"),
-    "two writers": ({"cache_seqlens": lengths(7, 15), "page_table": lengths(0, 5, 2, 3, 5, 4).view(2, 3)},
-                    "writes to a page twice: found 5, expected a page other than those of sequence 0, in sequence 1"),
-    "negative": ({"cache_seqlens": lengths(3, -1)}, "position of the first new row is negative: found -1, expected at least "
-                 "0, in sequence 1"),
-    "too many": ({"seqlens_new": lengths(3, 2)}, "count exceeds the new rows: found 3, expected at most 2, in sequence 0"),
-    "batch": ({"cache_seqlens": lengths(3, 3, 3)}, "at has another batch size than cache: found 3, expected 2"),
-}
-
-
-@pytest.mark.parametrize("is_attending", [False, True])
-@pytest.mark.parametrize("element", [torch.float32, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
-@pytest.mark.parametrize(("case", "ring"), [*((case, None) for case in ERRORS), *((case, 3) for case in ("negative", "too many", "batch"))])
-def test_invalid_calls_do_not_change_the_cache(case, ring, element, is_attending):
-    options, message = ERRORS[case]
-    shape = (8, 8) if "page_table" in options else (2, 24)
-    random = torch.Generator().manual_seed(0)
-    caches = [drawn(random, *shape, KV_HEADS, DEPTH).to(element) for _ in "kv"]
-    rows = 1 if ring is not None and is_attending else 2
-    if rows == 1 and case == "too many":
-        message = message.replace("found 3, expected at most 2", "found 3, expected at most 1")
-    q, k, v = (drawn(random, 2, rows, heads, DEPTH) for heads in (HEADS, KV_HEADS, KV_HEADS))
-    options = {"cache_seqlens": lengths(0, 0), **options}
-    if ring is not None:
-        options["ring"] = ring
-    if element != torch.float32:
-        options |= {name: torch.ones(*shape, KV_HEADS) for name in ("k_scale", "v_scale")}
-    updated = [*caches, *(options[name] for name in ("k_scale", "v_scale") if name in options)]
-    before = [x.clone() for x in updated]
-    if case == "no page to read" and not is_attending:
-        pytest.skip("an append does not read the page")
-    call = functools.partial(append_kvcache, k, v, *caches)
-    if is_attending:
-        call = functools.partial(flash_attn_with_kvcache, q, *caches, k, v, causal=True)
-    with pytest.raises(ValueError, match=re.escape(message)):
-        call(**options)
-    assert all(torch.equal(x.float(), y.float()) for x, y in zip(updated, before))
-
-
-@pytest.mark.parametrize(("options", "error", "message"), [
-    ({"cache_seqlens": None}, TypeError, "cache_seqlens is None"),
-    ({"cache_seqlens": 1.5}, TypeError, "cache_seqlens is 1.5, expected an int or a tensor"),
-    ({"v": None}, TypeError, "one of k and v is None"),
-    ({"layout": "sd"}, ValueError, "layout is 'sd', expected 'bshd' or 'bhsd'"),
-    ({"window_size": (3, 0), "causal": False}, ValueError, "expected causal=True"),
-    ({"seqlens_new": lengths(1, 1)}, TypeError, "seqlens_new has element type torch.int32, expected torch.int64"),
-    ({"ring": 24}, ValueError, "ring is 24, expected 0 or more and less than the 24 rows of the cache"),
-    ({"k_scale": 1.0, "v_scale": None}, TypeError, "v_scale is None"),
-    ({"k_scale": 1.0}, TypeError, "k_cache has element type torch.float32, expected torch.int8, torch.float8_e4m3fn, "
-     "torch.float8_e5m2: k_scale is given"),
-    ({"k_scale": torch.ones(2, 24, KV_HEADS, 5), "v_scale": 1.0}, ValueError, "k_scale has 5 scales for 16 elements, expected "
-     "blocks of a power of two"),
-    ({"window_size": 3}, TypeError, r"window_size is 3, expected \(left, right\)"),
-    ({"k_scale": None, "v_scale": None}, TypeError, "k_cache has element type torch.int8, expected k_scale to be given"),
-    ({"k_scale": torch.ones(3), "v_scale": 1.0}, ValueError, "k_scale has 3 elements, expected 2, one for each head"),
-    ({"k": None, "v": None, "k_scale": 1.0, "v_scale": torch.nan}, ValueError, "v_scale is nan, expected a positive number"),
-    ({"k": torch.zeros(2, 1, KV_HEADS, DEPTH)}, ValueError, "k has 1 rows, expected 2, those of q"),
-    ({"v": torch.zeros(2, 3, KV_HEADS, DEPTH)}, ValueError, "v has 3 rows, expected 2, those of q"),
-    ({"k": torch.zeros(2, 2, DEPTH)}, ValueError, "k has 3 dimensions, expected 4"),
-    ({"ring": -1}, ValueError, "ring is -1, expected 0 or more and less than the 24 rows of the cache"),
-])
-def test_arguments_that_do_not_fit(options, error, message):
-    q, (k, v) = torch.randn(2, 2, HEADS, DEPTH), torch.randn(2, 2, 2, KV_HEADS, DEPTH)
-    element = torch.int8 if "v_scale" in options else torch.float32
-    caches = [torch.zeros(2, 24, KV_HEADS, DEPTH, dtype=element) for _ in "kv"]
-    given = {"k": k, "v": v, "cache_seqlens": 0, "causal": True, **options}
-    with pytest.raises(error, match=message):
-        flash_attn_with_kvcache(q, *caches, **given)
-    assert all((x == 0).all() for x in caches)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"v": torch.zeros(2, 3, KV_HEADS, DEPTH)}, "v has 3 rows, expected 2, those of k"),
-    ({"ring": -1}, "ring is -1, expected 0 or more"),
-    ({"ring": 1, "page_table": TABLE}, "ring and page_table are given, expected one of them"),
-])
-def test_appended_rows_that_do_not_fit(options, message):
-    k, v = torch.randn(2, 2, 2, KV_HEADS, DEPTH)
-    caches = [torch.zeros(2, 24, KV_HEADS, DEPTH) for _ in "kv"]
-    given = {"k": k, "v": v, **options}
-    with pytest.raises(ValueError, match=message):
-        append_kvcache(given.pop("k"), given.pop("v"), *caches, 0, **given)
-    assert all((x == 0).all() for x in caches)
 
 
 def test_lengths_do_not_compile_anew():

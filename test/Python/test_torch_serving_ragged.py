@@ -87,13 +87,13 @@ def test_offsets_are_operands_of_a_graph():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"cache_seqlens": lengths(0, 62, 0)}, "page table is full: end of the new rows: found 65, expected at most 64, in sequence 1"),
+    ({"cache_seqlens": lengths(0, 62, 0)}, "cache is full: end of the new rows: found 65, expected at most 64, in sequence 1"),
     ({"cu_seqlens": lengths(0, 3, 2, 6)}, "count of new rows is negative: found -1, expected at least 0, in sequence 1"),
     ({"cu_seqlens": lengths(0, 3, 6, 7)}, "new rows of a sequence exceed those of all: their end: found 7, expected at most 6, in sequence 2"),
     ({"cu_seqlens": lengths(-1, 3, 6, 6)}, "first new row is negative: found -1, expected at least 0, in sequence 0"),
     ({"seqlens_new": lengths(1, 1, 1)}, "seqlens_new is given, expected None with ragged rows"),
     ({"layout": "bhsd"}, "layout is 'bhsd', expected 'bshd' with ragged rows"),
-    ({"page_table": TABLE[:2], "cache_seqlens": lengths(0, 0, 0)}, "at has another batch size than page table: found 3, expected 2"),
+    ({"page_table": TABLE[:2], "cache_seqlens": lengths(0, 0, 0)}, "cache_seqlens has another batch size than page_table: found 3, expected 2"),
 ])
 def test_rows_that_are_refused(options, message):
     k, v = torch.randn(6, KV_HEADS, DEPTH), torch.randn(6, KV_HEADS, DEPTH_V)

@@ -24,13 +24,23 @@ def element_of(name: str, q: torch.Tensor) -> str:
     return element
 
 
-def index_of(name: str, x: torch.Tensor) -> str:
-    return tracing.integer_type(f"{name}: a tensor of lengths or pages", x)
+def index_of(name: str, x: torch.Tensor, what: str = "cache_seqlens") -> str:
+    return tracing.integer_type(f"{name}: {what}", x)
+
+
+def rows_of(name: str, rows: torch.Tensor, batch: int) -> torch.Tensor:
+    """A page table for the rows of a cache that sequences have: each row is one page."""
+    if rows.dim() != 1 or rows.shape[0] != batch:
+        raise ValueError(f"{name}: cache_batch_idx has shape {list(rows.shape)}, expected [{batch}], the batch size of "
+                         "q")  # fmt: skip
+    return rows.unsqueeze(1)
 
 
 def lengths_of(name: str, lengths: Any, batch: Any, like: torch.Tensor, is_needed: bool) -> Any:
     """The lengths as a tensor [batch]."""
     if isinstance(lengths, torch.Tensor):
+        if lengths.dim() > 1:
+            raise ValueError(f"{name}: cache_seqlens has shape {list(lengths.shape)}, expected [{batch}]")
         return lengths.expand(batch) if lengths.dim() == 0 else lengths
     if lengths is None:
         if is_needed:
@@ -61,10 +71,10 @@ def ragged_of(name: str, cu_seqlens: torch.Tensor, layout: str, **excluded: Any)
     return batch, torch.arange(batch, dtype=torch.int32, device=cu_seqlens.device).unsqueeze(1)
 
 
-def check(name: str, layout: str, new: dict[str, torch.Tensor | None], k_cache: torch.Tensor, ring: int | None,
+def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: Sequence[torch.Tensor], ring: int | None,
           page_table: torch.Tensor | None, rows_layout: str) -> None:
-    """Checks the layout, that the new tensors have the dimensions `rows_layout` and as many rows as the first one, and
-    a ring."""
+    """Checks the layout, the dimensions of caches and of the page table, that the new tensors have the dimensions
+    `rows_layout` and as many rows as the first one, and a ring."""
     if layout not in _LAYOUTS:
         raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
     if ring is not None and page_table is not None:
@@ -73,14 +83,24 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], k_cache: 
     for what, x in new.items():
         if x is None:
             continue
-        if x.dim() != rank:
-            raise ValueError(f"{name}: {what} has {x.dim()} dimensions, expected {rank}")
+        _check_rank(name, what, x, rank)
         expected = new[first].shape[axis]  # type: ignore[union-attr]
         if x.shape[axis] != expected:
             raise ValueError(f"{name}: {what} has {x.shape[axis]} rows, expected {expected}, those of {first}")
-    capacity = k_cache.shape[layout.index("s")]
+    for what, x in zip(("k_cache", "v_cache"), caches):
+        _check_rank(name, what, x, 4)
+    if page_table is not None:
+        _check_rank(name, "page_table", page_table, 2)
+    capacity = caches[0].shape[layout.index("s")]
     if ring is not None and not 0 <= ring < capacity:
         raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {capacity} rows of the cache")
+
+
+def _check_rank(name: str, what: str, x: torch.Tensor, rank: int) -> None:
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name}: {what} is a {type(x).__name__}, expected a torch.Tensor")
+    if x.dim() != rank:
+        raise ValueError(f"{name}: {what} has {x.dim()} dimension{'s' * (x.dim() != 1)}, expected {rank}")
 
 
 def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, tuple[int, ...]] | None:
@@ -102,7 +122,8 @@ def blocks_of(scale: Any) -> int | None:
     return 1 if scale.dim() == 3 else operator.index(scale.shape[3])
 
 
-def scales_of(name: str, k_scale: Any, v_scale: Any, caches: Sequence[torch.Tensor]) -> tuple[Any, list[Any]]:
+def scales_of(name: str, k_scale: Any, v_scale: Any, caches: Sequence[torch.Tensor],
+              layout: str) -> tuple[Any, list[Any]]:
     """The element types of the caches of keys and values with the kinds of their scales (`_cache_text.scale_type`), and
     the scales as inputs of the program."""
     if k_scale is None and v_scale is None:
@@ -120,19 +141,22 @@ def scales_of(name: str, k_scale: Any, v_scale: Any, caches: Sequence[torch.Tens
                             "is given")  # fmt: skip
         element, blocks = _operands.dtype_name(cache), blocks_of(x)
         if blocks is not None:
+            if x.shape[:3] != cache.shape[:3]:
+                raise ValueError(f"{name}: {what}_scale has shape {list(x.shape)}, expected {list(cache.shape[:3])}, "
+                                 f"one for each position and head of {what}_cache")  # fmt: skip
             _operands.check_blocks(f"{name}: {what}_scale", blocks, operator.index(cache.shape[-1]))
             kinds.append((element, blocks if x.dim() == 4 else "position"))
             values.append(x)
             continue
-        if isinstance(x, torch.Tensor) and x.dim() == 1:
+        if isinstance(x, torch.Tensor) and x.dim() <= 1:
             kinds.append((element, "head"))
-            values.append(x)
+            values.append(x.expand(cache.shape[layout.index("h")]) if x.numel() == 1 else x)
         elif isinstance(x, (int, float)) and not isinstance(x, bool):
             kinds.append((element, "number"))
             values.append(float(x))
         else:
-            raise TypeError(f"{name}: {what}_scale is {x!r:.80}, expected a number, or a float32 tensor of 1, 3 or 4 "
-                            "dimensions")  # fmt: skip
+            raise TypeError(f"{name}: {what}_scale is {x!r:.80}, expected a number, or a float32 tensor of 0, 1, 3 or "
+                            "4 dimensions")  # fmt: skip
         if not is_compiling():
             quantizing.check_scale(name, f"{what}_scale", torch.as_tensor(values[-1]))
     return tuple(kinds), values

@@ -4,17 +4,18 @@ torch.compile or torch.export traces."""
 from __future__ import annotations
 
 import functools
-import re
 from typing import Any, TypeAlias
 
 import torch
 
-from saccade import _gpu, _program
+from saccade import _gpu, _program, scores
 from saccade._cache_text import STORED, Append, Rotation, is_cached, scale_type
 from saccade._library import on_cache_clear
 from saccade._opaque import is_compiling
 from saccade.module import compile
+from saccade.regions import trace
 from saccade.torch import attention_operator
+from saccade.torch.cache_messages import translated
 
 _Scales: TypeAlias = tuple[tuple[str, str | int], tuple[str, str | int]]
 """The element types of keys and values, and the kinds of their scales."""
@@ -26,12 +27,14 @@ _Append: TypeAlias = tuple[str, bool, int | None, bool]
 def _attention_text(element: str, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
                     has_scale: bool, kv_len: str | None, pages: str | None, scales: _Scales | None, lse: bool,
                     append: _Append | None, tree: bool, rotation: tuple[int, bool, str] | None,
-                    ragged: str | None) -> str:
+                    ragged: str | None, has_cap: bool) -> str:
+    score = trace(scores.soft_cap(2.0).function, "score", "f64" if element == "f64" else "f32") if has_cap else None
     return _program.program(_program.Spec(
         element=element, head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal, left="l" in sides,
         right="r" in sides, scale=has_scale, kv_len=kv_len, pages=pages,
         scales=scales, lse=lse, append=Append(*append) if append else None, tree=tree,
-        rotation=Rotation(*rotation) if rotation else None, ragged=(ragged, None) if ragged else None))  # fmt: skip
+        rotation=Rotation(*rotation) if rotation else None, ragged=(ragged, None) if ragged else None,
+        score=score))  # fmt: skip
 
 
 @functools.lru_cache(maxsize=256)
@@ -50,10 +53,10 @@ on_cache_clear(_functions.clear)
 
 
 def call(name: str, spec: tuple[Any, ...], queries: list[torch.Tensor], caches: list[torch.Tensor], inputs: list[Any],
-          scales: list[Any], is_updating: bool) -> Any:
+         scales: list[Any], is_updating: bool, table: str) -> Any:
     """Calls the program of `spec`, those of `_attention_text`, or without queries of `_append_text`. Its inputs are
     queries, caches, `inputs`, and `scales`, with the tables of rotations; those with more than two dimensions, the
-    scales of positions, are caches, too."""
+    scales of positions, are caches, too. `table` is that of `translated`."""
     updated = [True] * len(caches) + [False] * len(inputs)
     updated += [isinstance(scale, torch.Tensor) and scale.dim() > 2 for scale in scales]
     if is_compiling():
@@ -82,9 +85,8 @@ def call(name: str, spec: tuple[Any, ...], queries: list[torch.Tensor], caches: 
         function = _functions[key] = module[next(iter(module))]
     try:
         results = function(*queries, *caches, *inputs, *scales)
-    except ValueError as error:
-        found = re.search(r" op (.*)", str(error), re.DOTALL)
-        raise ValueError(f"{name}: {found[1] if found else str(error).removeprefix('attention: ')}") from None
+    except (TypeError, ValueError) as error:
+        raise type(error)(translated(name, str(error), table)) from None
     if not queries:
         return None
     if spec[10]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from saccade import scores
 from saccade._cache_text import is_cached
 from saccade.attention import attention
 from saccade.merging import merge_state
@@ -33,6 +34,7 @@ def flash_attn_with_kvcache(
     cu_seqlens_q: torch.Tensor | None = None,
     cache_batch_idx: torch.Tensor | None = None,
     page_table: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
     k_scale: float | torch.Tensor | None = None,
     v_scale: float | torch.Tensor | None = None,
     ring: int | None = None,
@@ -43,6 +45,7 @@ def flash_attn_with_kvcache(
     softmax_scale: float | None = None,
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
     tree: torch.Tensor | None = None,
     return_softmax_lse: bool = False,
     layout: str = "bshd",
@@ -65,7 +68,7 @@ def flash_attn_with_kvcache(
             batch may mix prompts and single tokens. Without `seqlens_new`, `ring` and `tree`.
         cache_batch_idx: [batch], the row of the cache of each sequence, if it has rows for other sequences too.
         page_table: [batch, entries], int32 or int64: position i of sequence b is in page page_table[b, i // page size].
-            FlashAttention 2 calls it block_table.
+        block_table: FlashAttention 2's name of `page_table`.
         k_scale, v_scale: of caches of int8, float8_e4m3fn and float8_e5m2. New rows are quantized. Scales of each
             position and head, [batch, capacity, KV heads] or [pages, page size, KV heads], are computed from the new
             rows, and updated in place; with a last dimension of n, those of n blocks of successive elements. A number,
@@ -85,6 +88,7 @@ def flash_attn_with_kvcache(
         causal: the last new query attends to all tokens, each one before to one token less.
         window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open. With
             several queries, also with a ring, `causal` must be true.
+        softcap: a score s becomes softcap * tanh(s / softcap), as in Gemma 2; 0 for scores as they are.
         tree: the n new tokens are a tree of drafts. Every one attends to the tokens before them, and boolean [n, n] or
             [batch, n, n] says whether token i attends to token j of the new ones; or int32 or int64 [n] or [batch, n]
             are the parents, tokens before, or -1: a token attends to itself and its ancestors. `causal` applies in
@@ -113,18 +117,24 @@ def flash_attn_with_kvcache(
     name = "flash_attn_with_kvcache"
     if (k is None) != (v is None):
         raise TypeError(f"{name}: one of k and v is None, expected both or neither")
-    batch, rows_layout = q.shape[0], layout
+    if block_table is not None:
+        if page_table is not None:
+            raise TypeError(f"{name}: page_table and block_table are given, expected one of them")
+        page_table = block_table
+    if not (isinstance(softcap, (int, float)) and 0 <= softcap < float("inf")):
+        raise ValueError(f"{name}: softcap is {softcap!r:.80}, expected a number of at least 0")
+    rows_layout = layout if cu_seqlens_q is None else "shd"
+    arguments.check(name, layout, {"q": q, "k": k, "v": v}, [k_cache, v_cache], ring, page_table, rows_layout)
+    batch, table = q.shape[0], "page_table"
     if cu_seqlens_q is not None:
         batch, rows = arguments.ragged_of(name, cu_seqlens_q, layout, seqlens_new=seqlens_new, ring=ring, tree=tree)
-        rows_layout = "shd"
-    arguments.check(name, layout, {"q": q, "k": k, "v": v}, k_cache, ring, page_table, rows_layout)
     axis, n = layout.index("s"), q.shape[rows_layout.index("s")]
     if cache_batch_idx is not None:
         if page_table is not None or ring is not None:
             raise ValueError(f"{name}: cache_batch_idx is given, expected None with page_table or ring")
-        page_table = cache_batch_idx.unsqueeze(1)  # a row of the cache is one page
+        table, page_table = "cache_batch_idx", arguments.rows_of(name, cache_batch_idx, batch)
     if cu_seqlens_q is not None and page_table is None:
-        page_table = rows
+        table, page_table = "cu_seqlens_q", rows
     at = arguments.lengths_of(name, cache_seqlens, batch, q, k is not None or cu_seqlens_q is not None)
     window = arguments.window_of(name, window_size, causal, n)
     if tree is not None and (ring is not None or window is not None):
@@ -156,11 +166,11 @@ def flash_attn_with_kvcache(
         if window is not None or not causal:
             raise ValueError(f"{name}: with a ring and {n} queries, expected causal=True without window_size")
         return _attend_to_ring(name, q, k_cache, v_cache, k, v, at, seqlens_new, k_scale, v_scale, ring, softmax_scale,
-                               return_softmax_lse, layout)  # fmt: skip
+                               softcap, return_softmax_lse, layout)  # fmt: skip
     if ring is not None and window is not None:
         raise ValueError(f"{name}: ring and window_size are given, expected one of them")
     caches = [k_cache, v_cache]
-    kinds, scales = arguments.scales_of(name, k_scale, v_scale, caches)
+    kinds, scales = arguments.scales_of(name, k_scale, v_scale, caches, layout)
     append = None
     if k is not None:
         count = arguments.count_of(name, seqlens_new, at)
@@ -186,16 +196,18 @@ def flash_attn_with_kvcache(
         assert rotary_cos is not None
         rotation = (operator.index(rotary_cos.shape[1]), rotary_interleaved, arguments.element_of(name, rotary_cos))
         scales = [*scales, rotary_cos, rotary_sin]
+    cap = [float(softcap)] if softcap else []
     numbers = ([] if softmax_scale is None else [float(softmax_scale)]) + ([] if window is None else list(window[1]))
-    inputs = [*new, *(x for x in (tree, *numbers, end, cu_seqlens_q, page_table) if x is not None)]
+    inputs = [*new, *(x for x in (*cap, tree, *numbers, end, cu_seqlens_q, page_table) if x is not None)]
     spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), rows_layout,
             "bottom_right" if (causal and (n != 1 or cu_seqlens_q is not None)) or window else None,
             window[0] if window else "",
             softmax_scale is not None, None if end is None else arguments.index_of(name, end),
-            None if page_table is None else arguments.index_of(name, page_table), kinds, return_softmax_lse, append,
-            tree is not None, rotation,
-            None if cu_seqlens_q is None else arguments.index_of(name, cu_seqlens_q))  # fmt: skip
-    return call(name, spec, [q], caches, inputs, scales, k is not None)
+            None if page_table is None else arguments.index_of(name, page_table, table), kinds, return_softmax_lse,
+            append, tree is not None, rotation,
+            None if cu_seqlens_q is None else arguments.index_of(name, cu_seqlens_q, "cu_seqlens_q"),
+            bool(cap))  # fmt: skip
+    return call(name, spec, [q], caches, inputs, scales, k is not None, table)
 
 
 def append_kvcache(
@@ -219,11 +231,13 @@ def append_kvcache(
     """Appends new keys and values to a cache in place. The arguments are those of `flash_attn_with_kvcache`, of
     which `cu_seqlens` is called cu_seqlens_q, and so are the exceptions."""
     name = "append_kvcache"
-    batch, rows_layout, first_rows = k.shape[0], layout, []
+    rows_layout, table, first_rows = layout if cu_seqlens is None else "shd", "page_table", []
+    arguments.check(name, layout, {"k": k, "v": v}, [k_cache, v_cache], ring, page_table, rows_layout)
+    batch = k.shape[0]
     if cu_seqlens is not None:
         batch, rows = arguments.ragged_of(name, cu_seqlens, layout, seqlens_new=seqlens_new)
-        rows_layout, page_table = "shd", rows if page_table is None and ring is None else page_table
-    arguments.check(name, layout, {"k": k, "v": v}, k_cache, ring, page_table, rows_layout)
+        if page_table is None and ring is None:
+            table, page_table = "cu_seqlens", rows
     at = arguments.lengths_of(name, cache_seqlens, batch, k, True)
     count = arguments.count_of(name, seqlens_new, at)
     if cu_seqlens is not None:
@@ -234,14 +248,14 @@ def append_kvcache(
         positions = (rotary.positions_of(at, n, count, None) if cu_seqlens is None
                      else rotary.ragged_positions_of(at, cu_seqlens, n))  # fmt: skip
         k = rotary.rotate(name, k, rotary_cos, rotary_sin, positions, rows_layout, rotary_interleaved)
-    kinds, scales = arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache])
+    kinds, scales = arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache], layout)
     new = arguments.new_rows(name, k, v, count, k_scale, v_scale, [k_cache, v_cache], rows_layout)
     scales = [scale for scale, (_, kind) in zip(scales, kinds or ()) if is_cached(kind)]
     spec = (arguments.element_of(name, k), operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
-            None if page_table is None else arguments.index_of(name, page_table), kinds,
+            None if page_table is None else arguments.index_of(name, page_table, table), kinds,
             (arguments.index_of(name, at), count is not None, ring, cu_seqlens is not None))
     inputs = [*new, at, *([] if count is None else [count]), *first_rows, *([] if page_table is None else [page_table])]
-    call(name, spec, [], [k_cache, v_cache, *scales], inputs, [], True)
+    call(name, spec, [], [k_cache, v_cache, *scales], inputs, [], True, table)
 
 
 # --- rings ------------------------------------------------------------------------------------------------------------
@@ -249,7 +263,7 @@ def append_kvcache(
 
 def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, k: torch.Tensor,
                     v: torch.Tensor, at: torch.Tensor, seqlens_new: torch.Tensor | None, k_scale: Any, v_scale: Any,
-                    ring: int, scale: float | None, return_lse: bool, layout: str) -> Any:
+                    ring: int, scale: float | None, softcap: float, return_lse: bool, layout: str) -> Any:
     """Several queries of each sequence: new rows overwrite rows of a ring that the first of the queries attend to. So
     these attend to the ring and to the new rows apart, and the results are merged before the rows are written."""
     rows, n = k_cache.shape[layout.index("s")], q.shape[layout.index("s")]
@@ -268,8 +282,10 @@ def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: 
         return (i < count[b]) & (j <= i) & (is_first | (j > i - span))
 
     options: dict[str, Any] = {"scale": scale, "return_lse": True, "layout": layout}
+    if softcap:
+        options["score"] = scores.soft_cap(float(softcap))
     scales = {} if k_scale is None and v_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
-    arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache])
+    arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache], layout)
     old = attention(q, k_cache, v_cache, mask=in_ring, kv_len=start.clamp(max=rows), **scales, **options)
     new = attention(q, k, v, mask=among_new, kv_len=count, **options)
     append_kvcache(k, v, k_cache, v_cache, at, seqlens_new=seqlens_new, k_scale=k_scale, v_scale=v_scale, ring=ring,

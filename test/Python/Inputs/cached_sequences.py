@@ -14,10 +14,11 @@ def drawn(random, *shape):
     return torch.randn(shape, generator=random)
 
 
-def attend(q, k, v, visible):
-    """Attention of one sequence in float64: q [n, heads, depth], k and v [keys, KV heads, depth], visible [n, keys]."""
+def attend(q, k, v, visible, score=lambda s: s):
+    """Attention of one sequence in float64: q [n, heads, depth], k and v [keys, KV heads, depth], visible [n, keys].
+    `score` maps scores."""
     k, v = (x.double().repeat_interleave(HEADS // KV_HEADS, 1) for x in (k, v))
-    scores = torch.einsum("ihd,jhd->hij", q.double(), k) * q.shape[-1] ** -0.5
+    scores = score(torch.einsum("ihd,jhd->hij", q.double(), k) * q.shape[-1] ** -0.5)
     weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
     return torch.einsum("hij,jhd->ihd", weights, v), scores.masked_fill(~visible, -torch.inf).logsumexp(-1)
 
@@ -47,11 +48,12 @@ class Sequences:
         self.k = [torch.cat([old, new[:n]]) for old, new, n in zip(self.k, k, count)]
         self.v = [torch.cat([old, new[:n]]) for old, new, n in zip(self.v, v, count)]
 
-    def check(self, q, count, out, lse=None, visible=lambda i, j: j <= i, atol=2e-6):
+    def check(self, q, count, out, lse=None, visible=lambda i, j: j <= i, atol=2e-6,
+              score=lambda s: s):
         for b, n in enumerate(count):
             keys = len(self.k[b])
             i, j = torch.arange(keys - n, keys)[:, None], torch.arange(keys)
-            expected, expected_lse = attend(q[b, :n], self.k[b], self.v[b], visible(i, j))
+            expected, expected_lse = attend(q[b, :n], self.k[b], self.v[b], visible(i, j), score)
             torch.testing.assert_close(out[b, :n].double(), expected, atol=atol, rtol=0)
             assert (out[b, n:] == 0).all()
             if lse is not None:
