@@ -248,7 +248,7 @@ KeyTile TileEmitter::emit(Value operand, DimsAttr dims, const Slice &slice) {
   Operation *producer = findProducer(operand, slices);
   auto paged = dyn_cast_or_null<PagedOp>(producer);
   auto generic = dyn_cast_or_null<linalg::GenericOp>(producer);
-  if (!(paged && paged.getDims() == dims) && (onDevice || !isExpansion(generic)))
+  if (!(paged && paged.getDims() == dims) && !isExpansion(generic))
     return {slice.extract(b, loc, operand), tileDims(dims)};
   SmallVector<OpFoldResult> offsets(slice.offsets);
   for (tensor::ExtractSliceOp outer : slices)

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionState.h"
-#include "GlobalMatrix.h"
+#include "ComputedRows.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -206,15 +206,25 @@ PrivateState AttentionState::privatize(StringRef family, int64_t accElements, co
 }
 
 std::string device::nameFamily(StringRef family, AccumulateOp step) {
-  return (family + (isInPages(step.getKey()) || isInPages(step.getValue()) ? ", in pages" : "")).str();
+  // Tiles of keys and values that are not in memory, and the tiles that these are computed from.
+  SmallVector<Value> tiles = {step.getKey(), step.getValue()};
+  bool isComputed = false, isPaged = false;
+  for (unsigned i = 0; i < tiles.size(); ++i) {
+    isPaged |= isInPages(tiles[i]);
+    if (linalg::GenericOp op = findComputation(tiles[i])) {
+      isComputed = true;
+      llvm::append_range(tiles, op.getDpsInputs());
+    }
+  }
+  return (family + (isPaged ? ", in pages" : "") + (isComputed ? ", computed on load" : "")).str();
 }
 
 void device::eraseStep(AccumulateOp op) {
   Value key = op.getKey(), value = op.getValue();
   op.erase();
-  erasePages(key);
+  eraseWriter(key);
   if (value != key)
-    erasePages(value);
+    eraseWriter(value);
 }
 
 void AttentionState::erase() {

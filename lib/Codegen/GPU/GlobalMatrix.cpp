@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "GlobalMatrix.h"
 #include "BufferAnalysis.h"
+#include "ComputedRows.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 
 using namespace mlir;
@@ -22,11 +23,16 @@ static LoadPagesOp findPages(Value tile) {
 
 bool device::isInPages(Value tile) { return bool(findPages(tile)); }
 
-void device::erasePages(Value tile) {
-  LoadPagesOp op = findPages(tile);
-  if (!op || !llvm::hasSingleElement(tile.getUses()))
+void device::eraseWriter(Value tile) {
+  Operation *writer = findPages(tile);
+  if (!writer)
+    writer = findComputation(tile);
+  if (!writer || !llvm::hasSingleElement(tile.getUses()))
     return;
-  op.erase();
+  llvm::SetVector<Value> sources(llvm::from_range, writer->getOperands());
+  writer->walk([&](memref::LoadOp load) { sources.insert(load.getMemRef()); });
+  writer->erase();
+  sources.remove(tile);
   Operation *memory = tile.getDefiningOp();
   while (memory && memory->use_empty() && isa<memref::SubViewOp, memref::AllocOp>(memory)) {
     auto view = dyn_cast<memref::SubViewOp>(memory);
@@ -34,14 +40,24 @@ void device::erasePages(Value tile) {
     memory->erase();
     memory = source;
   }
+  for (Value source : sources)
+    eraseWriter(source);
 }
 
 GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, DimsAttr dims) {
+  if (linalg::GenericOp op = findComputation(memref)) {
+    auto type = cast<MemRefType>(memref.getType());
+    element = type.getElementType();
+    columns = type.getDimSize(*dims.position(Dim::Depth));
+    rows = e.size(memref, *dims.position(Dim::Seq));
+    computed = std::make_shared<const ComputedRows>(e, op);
+    return;
+  }
   if (LoadPagesOp op = findPages(memref)) {
     DimsAttr ofPool = op.getDims();
-    SmallVector<OpFoldResult> strides = read(e, op.getPool(), *ofPool.position(Dim::Seq), *ofPool.position(Dim::Depth));
+    SmallVector<Value> strides = read(e, op.getPool(), *ofPool.position(Dim::Seq), *ofPool.position(Dim::Depth));
     pages = op;
-    pageStride = getValueOrCreateConstantIndexOp(e.b, e.loc, strides[*ofPool.position(Dim::Batch)]);
+    pageStride = strides[*ofPool.position(Dim::Batch)];
     rows = e.size(memref, *dims.position(Dim::Seq));
     return;
   }
@@ -54,24 +70,18 @@ GlobalMatrix::GlobalMatrix(Emitter &e, Value memref) {
 }
 
 GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, unsigned rowDim, unsigned columnDim, ArrayRef<Value> at) {
-  SmallVector<OpFoldResult> strides = read(e, memref, rowDim, columnDim);
+  SmallVector<Value> strides = read(e, memref, rowDim, columnDim);
   Value offset = e.index(0);
   for (auto [position, stride] : llvm::zip_equal(at, strides))
-    offset = e.add(offset, e.mul(position, getValueOrCreateConstantIndexOp(e.b, e.loc, stride)));
+    offset = e.add(offset, e.mul(position, stride));
   base = e.advance(base, element, offset);
 }
 
-SmallVector<OpFoldResult> GlobalMatrix::read(Emitter &e, Value memref, unsigned rowDim,
-                                             std::optional<unsigned> columnDim, std::optional<unsigned> headDim) {
-  auto type = cast<MemRefType>(memref.getType());
-  element = type.getElementType();
-  columns = columnDim ? type.getDimSize(*columnDim) : 1;
-  rows = e.size(memref, rowDim);
+GlobalMemory::GlobalMemory(Emitter &e, Value memref) : isInShared(isShared(memref)) {
   auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, memref);
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, memref);
   Value bits = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), address);
   MLIRContext *context = e.b.getContext();
-  isInShared = isShared(memref);
   Value start;
   if (isInShared) {
     // The memref holds a generic address.
@@ -81,16 +91,30 @@ SmallVector<OpFoldResult> GlobalMatrix::read(Emitter &e, Value memref, unsigned 
   } else {
     start = LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(context, globalSpace), bits);
   }
-  base = e.advance(start, element, getValueOrCreateConstantIndexOp(e.b, e.loc, metadata.getConstifiedMixedOffset()));
-  SmallVector<OpFoldResult> strides = metadata.getConstifiedMixedStrides();
-  rowStride = getValueOrCreateConstantIndexOp(e.b, e.loc, strides[rowDim]);
-  columnStride = columnDim ? getValueOrCreateConstantIndexOp(e.b, e.loc, strides[*columnDim]) : e.index(1);
-  if (!headDim)
-    return strides;
-  heads = e.size(memref, *headDim);
-  headStride = getValueOrCreateConstantIndexOp(e.b, e.loc, strides[*headDim]);
-  rows = e.mul(rows, heads);
-  return strides;
+  auto toValue = [&](OpFoldResult x) { return getValueOrCreateConstantIndexOp(e.b, e.loc, x); };
+  // Floats of 8 bits have no type in LLVM.
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  Type inMemory = element.isIntOrFloat() && element.getIntOrFloatBitWidth() == 8 ? e.b.getI8Type() : element;
+  base = e.advance(start, inMemory, toValue(metadata.getConstifiedMixedOffset()));
+  strides = llvm::map_to_vector(metadata.getConstifiedMixedStrides(), toValue);
+}
+
+SmallVector<Value> GlobalMatrix::read(Emitter &e, Value memref, unsigned rowDim, std::optional<unsigned> columnDim,
+                                      std::optional<unsigned> headDim) {
+  auto type = cast<MemRefType>(memref.getType());
+  element = type.getElementType();
+  columns = columnDim ? type.getDimSize(*columnDim) : 1;
+  rows = e.size(memref, rowDim);
+  GlobalMemory memory(e, memref);
+  base = memory.base, isInShared = memory.isInShared;
+  rowStride = memory.strides[rowDim];
+  columnStride = columnDim ? memory.strides[*columnDim] : e.index(1);
+  if (headDim) {
+    heads = e.size(memref, *headDim);
+    headStride = memory.strides[*headDim];
+    rows = e.mul(rows, heads);
+  }
+  return memory.strides;
 }
 
 Value GlobalMatrix::address(Emitter &e, Value row, Value column) const {
@@ -116,15 +140,28 @@ Value GlobalMatrix::address(Emitter &e, Value row, Value column) const {
   return e.advance(base, element, e.add(e.mul(row, rowStride), e.mul(column, columnStride)));
 }
 
-Value GlobalMatrix::isAligned(Emitter &e, int64_t bytes) const {
-  int64_t elements = bytes * 8 / element.getIntOrFloatBitWidth();
-  Value address = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), base);
+Value GlobalMatrix::load(Emitter &e, Value row, Value column) const {
+  if (computed)
+    return computed->compute(e, computed->load(e, row, column, /*count=*/1), 0);
+  return LLVM::LoadOp::create(e.b, e.loc, element, address(e, row, column));
+}
+
+Value device::isAlignedAddress(Emitter &e, Value pointer, int64_t bytes) {
+  Value address = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer);
   Value rest = e.rem(arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), address), bytes);
-  auto isZero = [&](Value x) { return e.compare(arith::CmpIPredicate::eq, x, e.index(0)); };
+  return e.isEqual(rest, e.index(0));
+}
+
+Value GlobalMatrix::isAligned(Emitter &e, int64_t bytes) const {
+  if (computed)
+    return {};
+  int64_t elements = bytes * 8 / element.getIntOrFloatBitWidth();
+  Value isBaseAligned = isAlignedAddress(e, base, bytes);
+  auto isZero = [&](Value x) { return e.isEqual(x, e.index(0)); };
   Value isContiguous = e.compare(arith::CmpIPredicate::eq, columnStride, e.index(1));
   Value areRows = isZero(e.rem(rowStride, elements));
   for (Value stride : {headStride, pageStride})
     if (stride)
       areRows = e.andi(areRows, isZero(e.rem(stride, elements)));
-  return e.andi(isContiguous, e.andi(isZero(rest), areRows));
+  return e.andi(isContiguous, e.andi(isBaseAligned, areRows));
 }

@@ -3,12 +3,25 @@
 #define SACCADE_LIB_CODEGEN_GPU_GLOBALMATRIX_H
 
 #include "Emitter.h"
+#include <memory>
 
 namespace saccade::device {
 
+class ComputedRows;
+
+/// The memory of a memref in global memory, or of a buffer of the kernel.
+struct GlobalMemory {
+  GlobalMemory(Emitter &e, mlir::Value memref);
+
+  mlir::Value base;                       ///< of element 0: !llvm.ptr<1>, or !llvm.ptr<3> if it is in shared memory
+  llvm::SmallVector<mlir::Value> strides; ///< index, in elements
+  bool isInShared;
+};
+
 /// Address arithmetic on a memref of positions × depth (either order, any strides) or of positions only. If the memref
 /// has a head dimension, row i · heads + h is position i of head h. The memref is in global memory, or a buffer of the
-/// kernel. If attn.load_pages writes it, rows are those in the pages, and the op is not needed.
+/// kernel. If attn.load_pages writes it, rows are those in the pages, and if a linalg.generic computes
+/// it, elements are computed when they are loaded; the op is then not needed.
 class GlobalMatrix {
 public:
   /// `memref` has the dimensions s, d and optionally h, in the order of `dims`.
@@ -28,25 +41,32 @@ public:
   attn::LoadPagesOp pages;             ///< null if rows are not in pages; `base` is then that of the pool
   mlir::Value pageStride;              ///< index, in elements; null if rows are not in pages
   bool isInShared = false;             ///< whether the memref is a buffer of the kernel
+  std::shared_ptr<const ComputedRows> computed; ///< null if elements are in memory; otherwise there is no address
 
   /// Whether the addresses of rows have no common stride.
   bool hasRowAddresses() const { return heads || pages; }
   /// The address of an element; both are index. The row may be beyond the matrix, which gives an unspecified address.
   mlir::Value address(Emitter &e, mlir::Value row, mlir::Value column) const;
+  /// Loads or computes an element of the matrix.
+  mlir::Value load(Emitter &e, mlir::Value row, mlir::Value column) const;
   /// Whether every row is contiguous and its address is a multiple of `bytes`.
   mlir::Value isAligned(Emitter &e, int64_t bytes) const;
 
 private:
   /// Returns the strides.
-  llvm::SmallVector<mlir::OpFoldResult> read(Emitter &e, mlir::Value memref, unsigned rowDim,
+  llvm::SmallVector<mlir::Value> read(Emitter &e, mlir::Value memref, unsigned rowDim,
                                              std::optional<unsigned> columnDim,
                                              std::optional<unsigned> headDim = std::nullopt);
 };
 
+/// Whether `pointer` is a multiple of `bytes`.
+mlir::Value isAlignedAddress(Emitter &e, mlir::Value pointer, int64_t bytes);
+
 /// Whether attn.load_pages writes `tile`.
 bool isInPages(mlir::Value tile);
-/// Erases the op that writes `tile` for GlobalMatrix only, if there is one, with the memory of the tile.
-void erasePages(mlir::Value tile);
+/// Erases the op that writes `tile` for GlobalMatrix only, if there is one, with the memory of the tile, and those for
+/// that op.
+void eraseWriter(mlir::Value tile);
 
 } // namespace saccade::device
 

@@ -78,8 +78,7 @@ private:
 
   Value element(const GlobalMatrix &matrix, Value isInBounds, Value row, Value column) {
     auto read = [&]() -> SmallVector<Value> {
-      Value address = matrix.address(e, row, column);
-      return {e.extend(LLVM::LoadOp::create(e.b, e.loc, matrix.element, address))};
+      return {e.extend(matrix.load(e, row, column))};
     };
     return e.choose(isInBounds, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
   }

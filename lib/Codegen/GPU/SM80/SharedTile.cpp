@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "SharedTile.h"
+#include "../ComputedRows.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -24,6 +25,8 @@ void SharedTile::wait(Emitter &e, int pending) {
 }
 
 void SharedTile::copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const {
+  if (columns % vectorElements == 0 && matrix.computed)
+    return copyComputed(e, matrix, first);
   if (columns % vectorElements != 0 || !isAligned)
     return copyElements(e, matrix, first);
   e.ifElse(isAligned, [&] { copyAsync(e, matrix, first); }, [&] { copyElements(e, matrix, first); });
@@ -89,7 +92,7 @@ void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value firs
     if (padded != columns)
       isInBounds = e.andi(isInBounds, e.isLess(column, e.index(columns)));
     auto read = [&]() -> SmallVector<Value> {
-      return {LLVM::LoadOp::create(e.b, e.loc, element, matrix.address(e, from, column))};
+      return {matrix.load(e, from, column)};
     };
     auto zero = [&]() -> SmallVector<Value> {
       return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
@@ -97,6 +100,37 @@ void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value firs
     Value x = e.choose(isInBounds, read, zero)[0];
     LLVM::StoreOp::create(e.b, e.loc, x, e.advance(base, element, e.add(e.mul(row, pitch), column)));
   });
+}
+
+/// Threads are distributed as in `copyAsync`. All inputs of a thread are loaded before the first element is computed.
+/// Rows and columns outside of the matrix are computed from the nearest ones, which avoids branches between loads.
+void SharedTile::copyComputed(Emitter &e, const GlobalMatrix &matrix, Value first) const {
+  int64_t threadsPerRow = llvm::PowerOf2Ceil(padded / vectorElements), rowsAtOnce = threadsPerCTA / threadsPerRow;
+  Value thread = e.optimizationBarrier(e.thread());
+  Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
+  auto [begin, end] = rowsWithin(e, matrix, first, rows);
+  Value lastColumn = e.i32(columns - vectorElements), from = e.toIndex(e.min(column, lastColumn));
+  Value isColumn = e.isAtMost(column, lastColumn), target = opaqueAddress(e, row, column);
+  SmallVector<ComputedRows::Loaded> loaded;
+  for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+    Value position = e.add(first, e.toIndex(e.add(row, offset)));
+    position = e.max(e.min(position, e.add(matrix.rows, -1)), e.index(0));
+    loaded.push_back(matrix.computed->load(e, position, from, vectorElements));
+  }
+  auto vector = VectorType::get({vectorElements}, element);
+  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(vector));
+  for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+    Value current = e.add(row, offset), x = zero;
+    for (int64_t i = 0; i < vectorElements; ++i)
+      x = LLVM::InsertElementOp::create(e.b, e.loc, x, matrix.computed->compute(e, loaded[offset / rowsAtOnce], i),
+                                        e.i32(i));
+    Value isInBounds = e.andi(isColumn, e.andi(e.isAtMost(begin, current), e.isLess(current, end)));
+    x = e.select(isInBounds, x, zero);
+    Value isOfTile = e.andi(e.isLess(column, e.i32(padded)), e.isLess(current, e.i32(rows)));
+    e.ifElse(isOfTile, [&] {
+      LLVM::StoreOp::create(e.b, e.loc, x, toPointer(e, target, offset * pitch), /*alignment=*/16);
+    });
+  }
 }
 
 void SharedTile::copyScalars(Emitter &e, Value source, Value stride, Value target, Value count) const {

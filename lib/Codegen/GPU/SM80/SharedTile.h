@@ -26,7 +26,7 @@ public:
 
   /// All threads copy the rows [first, first + rows) of `matrix`; rows outside of it are not read and set to 0. The
   /// copy is asynchronous if `isAligned` (to 16 bytes; null means false) holds, and complete after `commit`, `wait` and
-  /// a barrier.
+  /// a barrier. Elements that are computed are stored through registers.
   void copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const;
   /// Like `copy`, for the tile at row `firstRow` and column `firstColumn` (a multiple of 8) of a matrix that ends at
   /// `endRow` and `endColumn`. A matrix in shared memory is copied through registers.
@@ -64,6 +64,7 @@ private:
   Value toPointer(Emitter &e, Value address, int64_t elements) const;
   void copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const;
   void copyElements(Emitter &e, const GlobalMatrix &matrix, Value first) const;
+  void copyComputed(Emitter &e, const GlobalMatrix &matrix, Value first) const;
   /// Copies `count` (i32) elements of a vector, `stride` (index) apart at `source`, to `target`; the others are 0.
   void copyScalars(Emitter &e, Value source, Value stride, Value target, Value count) const;
 
