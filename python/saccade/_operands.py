@@ -188,8 +188,6 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any
     """The element types of quantized keys and values with the kinds of their scales (`_cache_text.scale_type`), and the
     values of the scales. Scales of positions get the dimension of the depth, of extent 1. `check_shapes` reports other
     element types."""
-    if _gpu.ordinal_of(q) is not None:
-        raise TypeError("k_scale is given, expected None: quantized keys and values are for CPUs only")
     check_layout(layout, is_ragged)
     dims = _program.key_layout(layout, is_paged)
     kinds: list[str | int] = []

@@ -1,9 +1,9 @@
 //===- RowSource.cpp - The rows of a tile of keys or values -------------------===//
 #include "RowSource.h"
+#include "../Common/NarrowFloats.h"
 #include "Pack.h"
 #include "Prefetch.h"
 #include "VectorizeRegion.h"
-#include "WidenF8.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"

@@ -76,12 +76,9 @@ Value ComputedRows::Input::canLoadAtOnce(Emitter &e, int64_t count) const {
   return isAligned;
 }
 
-/// Loads a value of an element type of memory; floats of 8 bits have no type in LLVM.
 static Value loadElement(Emitter &e, Type element, Value address) {
-  if (element.getIntOrFloatBitWidth() != 8 || element.isInteger())
-    return LLVM::LoadOp::create(e.b, e.loc, element, address);
-  Value bits = LLVM::LoadOp::create(e.b, e.loc, e.b.getI8Type(), address);
-  return arith::BitcastOp::create(e.b, e.loc, element, bits);
+  Value x = LLVM::LoadOp::create(e.b, e.loc, e.inMemory(element), address);
+  return x.getType() == element ? x : arith::BitcastOp::create(e.b, e.loc, element, x).getResult();
 }
 
 /// Loads `count` successive elements at a multiple of their size by words of 64 bits, which LLVM's vectorizer joins. Of
@@ -91,11 +88,12 @@ static SmallVector<Value> loadElements(Emitter &e, Type element, Value address, 
   Type ofBits = e.b.getIntegerType(bits), wordType = e.b.getI64Type();
   SmallVector<Value> elements;
   for (int64_t i = 0; i < count; i += perWord) {
-    Value word = LLVM::LoadOp::create(e.b, e.loc, wordType, e.advance(address, wordType, static_cast<int32_t>(i / perWord)),
-                                      static_cast<unsigned>(i == 0 ? count * bits / 8 : 8));
+    Value word =
+        LLVM::LoadOp::create(e.b, e.loc, wordType, e.advance(address, wordType, static_cast<int32_t>(i / perWord)),
+                             static_cast<unsigned>(i == 0 ? count * bits / 8 : 8));
     for (int64_t j = 0; j < perWord; ++j) {
-      Value shifted = j == 0 ? word : arith::ShRUIOp::create(e.b, e.loc, word, arith::ConstantIntOp::create(e.b, e.loc, j * bits, 64)).getResult();
-      Value x = arith::TruncIOp::create(e.b, e.loc, ofBits, shifted);
+      Value begin = arith::ConstantIntOp::create(e.b, e.loc, j * bits, 64);
+      Value x = arith::TruncIOp::create(e.b, e.loc, ofBits, arith::ShRUIOp::create(e.b, e.loc, word, begin));
       elements.push_back(element.isInteger() ? x : arith::BitcastOp::create(e.b, e.loc, element, x).getResult());
     }
   }

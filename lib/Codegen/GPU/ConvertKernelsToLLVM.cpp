@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "../Common/ExpandViews.h"
 #include "../Common/LowerStructure.h"
+#include "../Common/NarrowFloats.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
@@ -55,6 +56,7 @@ static LogicalResult breakDown(mlir::gpu::GPUModuleOp module) {
                                math::Log2Op::getOperationName()},
                               name);
   });
+  populateNarrowFloatPatterns(patterns, /*hasF16=*/true);
   memref::populateExpandStridedMetadataPatterns(patterns);
   affine::populateAffineExpandIndexOpsPatterns(patterns);
   arith::populateCeilFloorDivExpandOpsPatterns(patterns);

@@ -92,14 +92,19 @@ struct Emitter : KernelEmitter {
   void storeShared(Value value, Value memref, mlir::ValueRange at) {
     mlir::memref::StoreOp::create(b, loc, value, memref, at)->setAttr(perThreadStoreAttr, b.getUnitAttr());
   }
+  /// The type in LLVM of elements in memory. Floats of 8 bits have none.
+  static mlir::Type inMemory(mlir::Type element) {
+    bool isF8 = llvm::isa<mlir::FloatType>(element) && element.getIntOrFloatBitWidth() == 8;
+    return isF8 ? mlir::IntegerType::get(element.getContext(), 8) : element;
+  }
   /// `pointer` + `count` elements.
   Value advance(Value pointer, mlir::Type element, Value count) {
     Value offset = count.getType().isIndex() ? cast(b.getI64Type(), count) : count;
-    return mlir::LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+    return mlir::LLVM::GEPOp::create(b, loc, pointer.getType(), inMemory(element), pointer,
                                      llvm::ArrayRef<mlir::LLVM::GEPArg>{offset});
   }
   Value advance(Value pointer, mlir::Type element, int32_t count) {
-    return mlir::LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+    return mlir::LLVM::GEPOp::create(b, loc, pointer.getType(), inMemory(element), pointer,
                                      llvm::ArrayRef<mlir::LLVM::GEPArg>{count});
   }
 

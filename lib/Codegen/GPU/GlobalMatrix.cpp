@@ -92,10 +92,8 @@ GlobalMemory::GlobalMemory(Emitter &e, Value memref) : isInShared(isShared(memre
     start = LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(context, globalSpace), bits);
   }
   auto toValue = [&](OpFoldResult x) { return getValueOrCreateConstantIndexOp(e.b, e.loc, x); };
-  // Floats of 8 bits have no type in LLVM.
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  Type inMemory = element.isIntOrFloat() && element.getIntOrFloatBitWidth() == 8 ? e.b.getI8Type() : element;
-  base = e.advance(start, inMemory, toValue(metadata.getConstifiedMixedOffset()));
+  base = e.advance(start, element, toValue(metadata.getConstifiedMixedOffset()));
   strides = llvm::map_to_vector(metadata.getConstifiedMixedStrides(), toValue);
 }
 

@@ -55,8 +55,8 @@ public:
 private:
   /// Returns the strides.
   llvm::SmallVector<mlir::Value> read(Emitter &e, mlir::Value memref, unsigned rowDim,
-                                             std::optional<unsigned> columnDim,
-                                             std::optional<unsigned> headDim = std::nullopt);
+                                      std::optional<unsigned> columnDim,
+                                      std::optional<unsigned> headDim = std::nullopt);
 };
 
 /// Whether `pointer` is a multiple of `bytes`.

@@ -31,10 +31,11 @@ def quantize_rows(function: str, name: str, x: torch.Tensor, count: torch.Tensor
         given).
 
     Raises:
-        ValueError: a scale, or an element that is no padding, is not finite; it names the sequence.
+        ValueError: a scale, or an element that is no padding, is not finite; it names the sequence. Tensors in the
+            memory of a GPU are not read.
     """
     if scale is not None and not isinstance(scale, torch.Tensor):
-        scale = torch.full((1,), float(scale))
+        scale = torch.full((1,), float(scale), device=x.device)
     if is_compiling():
         quantize: Callable[..., tuple[torch.Tensor, torch.Tensor]] = torch.ops.saccade.quantize_rows
         return quantize(x, count, scale, dtype, blocks, layout, function, name)
@@ -42,7 +43,9 @@ def quantize_rows(function: str, name: str, x: torch.Tensor, count: torch.Tensor
 
 
 def check_scale(function: str, name: str, scale: torch.Tensor) -> None:
-    """Checks a number, or the scales of heads."""
+    """Checks a number, or the scales of heads. Those in the memory of a GPU are not read."""
+    if not scale.is_cpu:
+        return
     wrong = ~(torch.isfinite(scale) & (scale > 0))
     if wrong.any():
         place = f" of head {int(wrong.int().argmax())}" if scale.numel() > 1 else ""
@@ -59,6 +62,8 @@ def _quantize(x: torch.Tensor, count: torch.Tensor | None, scale: torch.Tensor |
                              "head")  # fmt: skip
     sequence = layout.index("s")
     largest = _largest(x, blocks)
+    if not x.is_cpu:
+        return _rounded(x, scale, largest, dtype, layout)
     wrong = ~torch.isfinite(largest)
     if wrong.any():
         if count is not None and "b" in layout:
@@ -113,5 +118,5 @@ def _fake(x: torch.Tensor, count: Any, scale: Any, dtype: torch.dtype, blocks: i
 torch.library.define("saccade::quantize_rows", "(Tensor x, Tensor? count, Tensor? scale, ScalarType dtype, int blocks, "
                      "str layout, str function, str name) -> (Tensor, Tensor)",
                      tags=(torch.Tag.pt2_compliant_tag,))  # fmt: skip
-torch.library.impl("saccade::quantize_rows", "CPU", _quantize)
+torch.library.impl("saccade::quantize_rows", "CompositeExplicitAutograd", _quantize)
 torch.library.register_fake("saccade::quantize_rows", _fake)

@@ -77,9 +77,7 @@ private:
   int64_t accumulatorBytes() const { return getScoreType(query.element).getWidth() / 8; }
 
   Value element(const GlobalMatrix &matrix, Value isInBounds, Value row, Value column) {
-    auto read = [&]() -> SmallVector<Value> {
-      return {e.extend(matrix.load(e, row, column))};
-    };
+    auto read = [&]() -> SmallVector<Value> { return {e.extend(matrix.load(e, row, column))}; };
     return e.choose(isInBounds, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
   }
 

@@ -91,9 +91,7 @@ void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value firs
     Value isInBounds = e.andi(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
     if (padded != columns)
       isInBounds = e.andi(isInBounds, e.isLess(column, e.index(columns)));
-    auto read = [&]() -> SmallVector<Value> {
-      return {matrix.load(e, from, column)};
-    };
+    auto read = [&]() -> SmallVector<Value> { return {matrix.load(e, from, column)}; };
     auto zero = [&]() -> SmallVector<Value> {
       return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
     };
@@ -127,9 +125,8 @@ void SharedTile::copyComputed(Emitter &e, const GlobalMatrix &matrix, Value firs
     Value isInBounds = e.andi(isColumn, e.andi(e.isAtMost(begin, current), e.isLess(current, end)));
     x = e.select(isInBounds, x, zero);
     Value isOfTile = e.andi(e.isLess(column, e.i32(padded)), e.isLess(current, e.i32(rows)));
-    e.ifElse(isOfTile, [&] {
-      LLVM::StoreOp::create(e.b, e.loc, x, toPointer(e, target, offset * pitch), /*alignment=*/16);
-    });
+    e.ifElse(isOfTile,
+             [&] { LLVM::StoreOp::create(e.b, e.loc, x, toPointer(e, target, offset * pitch), /*alignment=*/16); });
   }
 }
 

@@ -15,7 +15,7 @@ using namespace saccade;
 /// Verifies, inlines and raises: then every attention is visible in its function.
 static void addInlining(OpPassManager &pm, const saccade::TransformsOptions &options, StepListener onStep) {
   onStep("inline");
-  pm.addPass(attn::createVerifyInput({options.forGPU}));
+  pm.addPass(attn::createVerifyInput());
   // Before inlining, which folds and canonicalizes.
   pm.addNestedPass<func::FuncOp>(attn::createSplitIndexCasts());
   // Converts arith on tensors to structured ops, so that their shapes are checked.

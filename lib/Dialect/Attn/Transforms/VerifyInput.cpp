@@ -44,12 +44,10 @@ static bool isStorageOp(Operation *op) {
              linalg::YieldOp>(op);
 }
 
-static LogicalResult verifyTypes(Operation *op, TypeRange types, StringRef what, bool forGPU) {
+static LogicalResult verifyTypes(Operation *op, TypeRange types, StringRef what) {
   for (Type type : types) {
     bool isStored = isStorageType(getElementTypeOrSelf(type));
     auto emit = [&]() { return op->emitError() << "'" << op->getName() << "' has a" << what << " of type " << type; };
-    if (isStored && forGPU)
-      return emit() << ", which is not supported on GPUs";
     if (isSupportedType(type) ? !isStored || isa<func::FuncOp>(op) || isStorageOp(op) : isStored && isStorageOp(op))
       continue;
     if (isStored && !isa<func::FuncOp>(op))
@@ -74,7 +72,7 @@ static bool isSupportedDialect(Dialect *dialect) {
                          math::MathDialect, scf::SCFDialect, tensor::TensorDialect>(dialect);
 }
 
-static LogicalResult verifyOp(Operation *op, bool forGPU) {
+static LogicalResult verifyOp(Operation *op) {
   if (isa<ModuleOp>(op) && op->getParentOp())
     return op->emitError("a module inside a module is not supported");
   if (!isSupportedDialect(op->getDialect()) && !isa<ModuleOp>(op))
@@ -95,13 +93,13 @@ static LogicalResult verifyOp(Operation *op, bool forGPU) {
   if (auto func = dyn_cast<func::FuncOp>(op)) {
     if (func.isExternal())
       return op->emitError() << "function '" << func.getName() << "' has no body";
-    return verifyTypes(op, func.getArgumentTypes(), "n argument", forGPU);
+    return verifyTypes(op, func.getArgumentTypes(), "n argument");
   }
   if (auto conversion = dyn_cast<arith::TruncFOp>(op); conversion && failed(verifyConversion(conversion)))
     return failure();
-  if (failed(verifyTypes(op, op->getOperandTypes(), "n operand", forGPU)))
+  if (failed(verifyTypes(op, op->getOperandTypes(), "n operand")))
     return failure();
-  return verifyTypes(op, op->getResultTypes(), " result", forGPU);
+  return verifyTypes(op, op->getResultTypes(), " result");
 }
 
 /// Rejects recursion, since all calls are inlined. Removes functions from the call graph starting at the leaves; each
@@ -145,11 +143,9 @@ static LogicalResult verifyCalls(ModuleOp module) {
 namespace {
 
 struct VerifyInput : attn::impl::VerifyInputBase<VerifyInput> {
-  using VerifyInputBase::VerifyInputBase;
-
   void runOnOperation() override {
     WalkResult result = getOperation().walk<WalkOrder::PreOrder>(
-        [&](Operation *op) { return failed(verifyOp(op, forGPU)) ? WalkResult::interrupt() : WalkResult::advance(); });
+        [&](Operation *op) { return failed(verifyOp(op)) ? WalkResult::interrupt() : WalkResult::advance(); });
     if (result.wasInterrupted() || failed(verifyCalls(getOperation())))
       return signalPassFailure();
     markAllAnalysesPreserved();

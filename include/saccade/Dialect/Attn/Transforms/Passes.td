@@ -45,9 +45,8 @@ def VerifyInput : Pass<"attn-verify-input", "::mlir::ModuleOp"> {
   let description = [{
     A program consists of ops of attn, linalg, tensor, arith, math, scf and func on scalars and ranked tensors; loops and
     branches have scalar results. All other ops and types are errors that name the supported ones. Elements of f8E4M3FN and
-    f8E5M2 may be stored, moved and converted, but not computed with, and not on GPUs.
+    f8E5M2 may be stored, moved and converted, but not computed with.
   }];
-  let options = [Option<"forGPU", "for-gpu", "bool", "false", "the program is compiled for a GPU">];
 }
 
 def SplitIndexCasts : Pass<"attn-split-index-casts", "::mlir::func::FuncOp"> {

@@ -1,10 +1,10 @@
 //===- FloatBits.h - Arithmetic on the bits of floats -------------*- C++ -*-===//
-#ifndef SACCADE_LIB_CODEGEN_CPU_FLOATBITS_H
-#define SACCADE_LIB_CODEGEN_CPU_FLOATBITS_H
+#ifndef SACCADE_LIB_CODEGEN_COMMON_FLOATBITS_H
+#define SACCADE_LIB_CODEGEN_COMMON_FLOATBITS_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
-namespace saccade::cpu {
+namespace saccade {
 
 /// Arithmetic on integers of `width` bits, or on vectors of them with the extents of `shape`.
 struct FloatBits {
@@ -44,6 +44,6 @@ struct FloatBits {
   }
 };
 
-} // namespace saccade::cpu
+} // namespace saccade
 
-#endif // SACCADE_LIB_CODEGEN_CPU_FLOATBITS_H
+#endif // SACCADE_LIB_CODEGEN_COMMON_FLOATBITS_H

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# REQUIRES: torch
+# RUN: %python %s --count 8
+"""Quantized and rotated caches on the simulated GPU: kernels compute keys and values when they load them.
+
+Usage: quantized.py [--count N] [--seed N]
+
+Draws element types, kinds of scales, head sizes, pages, rotary positions and lengths for the programs of
+`saccade.attention`, and compares decode steps and prompts with the reference. Pages that no sequence needs and positions
+after the end of a sequence have the largest stored values and scales of NaN. No kernel may make a copy of a cache. The
+simulator reports accesses out of bounds.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "Inputs"))
+from program import normal, run
+
+from saccade import _program
+from saccade._cache_text import STORED, Rotation
+
+TARGETS = ("sm_80", "sm_75")
+
+
+def draw_spec(rng):
+    depth, value_depth = (int(rng.choice([32, 40, 64, 128])) for _ in range(2))
+    stored = str(rng.choice(list(STORED)))
+    kinds = ["number", "head", 1] + [2, 4] * (depth != 40 and value_depth != 40)
+    kind = kinds[rng.integers(len(kinds))]
+    pages = "i32" if rng.integers(2) else None
+    rotation = Rotation(depth // 4, bool(rng.integers(2)), "f32") if rng.integers(3) == 0 else None
+    scales = None if rotation and rng.integers(2) else ((stored, kind),) * 2
+    return _program.Spec(
+        element=str(rng.choice(["f16", "bf16", "f32"])), head_dim=depth, head_dim_v=value_depth,
+        layout=str(rng.choice(["bshd", "bhsd"])), causal="bottom_right" if rng.integers(2) else None, kv_len="i32", pages=pages,
+        scales=scales, rotation=rotation)
+
+
+def arranged(x, layout):
+    """x [b, s, h, d] with the dimensions of `layout`."""
+    return x if layout == "bshd" else x.transpose(0, 2, 1, 3)
+
+
+LARGEST = {"int8": 127, "float8_e4m3fn": 448, "float8_e5m2": 1024}
+
+
+def draw_cache(rng, spec, kind, batch, positions, heads, depth, lengths):
+    """Stored elements [b, s, h, d] in f32, and scales [b, s, h, blocks]."""
+    limit = LARGEST[spec.scales[0][0]] if spec.scales else 1
+    x = normal(rng, batch, positions, heads, depth)
+    x = np.rint(np.clip(x / 3, -1, 1) * limit) if spec.scales and spec.scales[0][0] == "int8" else x / 3 * limit
+    scale = rng.uniform(0.5, 2, (batch, positions, heads, kind if isinstance(kind, int) else 1)) * 3 / limit
+    for sequence, length in enumerate(lengths):
+        x[sequence, length:] = limit if spec.scales else np.nan
+        scale[sequence, length:] = np.nan
+    return x, scale.astype(np.float32)
+
+
+def in_pages(rng, x, table, page, pages, fill):
+    pool = np.full((pages, page, *x.shape[2:]), fill, np.float32)
+    pool[table] = x.reshape(len(x), -1, page, *x.shape[2:])
+    return pool
+
+
+def search(count, seed):
+    for case in range(seed, seed + count):
+        rng, target = np.random.default_rng(case), TARGETS[case % 3 == 2]
+        spec = draw_spec(rng)
+        kind = spec.scales[0][1] if spec.scales else None
+        kv_heads, group, page = (int(rng.choice(values)) for values in ([1, 2], [1, 3, 4], [1, 5, 16]))
+        batch, queries = int(rng.integers(1, 3)), int(rng.choice([1, 1, 3, 17, 70]))
+        entries = -(-int(rng.integers(queries, 400)) // page)
+        lengths = rng.integers(1, entries * page + 1, batch).astype(np.int32)
+        table = rng.permutation(batch * entries + 3)[: batch * entries].reshape(batch, entries).astype(np.int32)
+        q = arranged(normal(rng, batch, queries, kv_heads * group, spec.head_dim), spec.layout)
+        caches, scales = [], []
+        for depth in (spec.head_dim, spec.head_dim_v):
+            cache, scale = draw_cache(rng, spec, kind, batch, entries * page, kv_heads, depth, lengths)
+            if spec.pages:
+                cache = in_pages(rng, cache, table, page, len(table.flat) + 3, np.nan if not spec.scales else cache.max())
+                scale = in_pages(rng, scale, table, page, len(table.flat) + 3, np.nan)
+            element = STORED[spec.scales[0][0]][0] if spec.scales else spec.element
+            caches.append((arranged(cache, spec.key_layout), element))
+            if kind == "number":
+                scales.append(3 / LARGEST[spec.scales[0][0]])
+            elif kind == "head":
+                scales.append((rng.uniform(1, 4, kv_heads) / LARGEST[spec.scales[0][0]]).astype(np.float32))
+            elif kind:
+                scales.append(arranged(scale, spec.key_layout))
+        if spec.rotation:
+            angles = np.arange(entries * page)[:, None] * 10.0 ** -np.arange(spec.rotation.pairs)
+            scales += [f(angles).astype(np.float32) for f in (np.cos, np.sin)]
+        arguments = [(q, spec.element), *caches, lengths, *[table] * bool(spec.pages), *scales]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / f"quantized{case}.mlir"
+            path.write_text(_program.program(spec))
+            explained = subprocess.run(["saccade-compile", path, f"--target={target}", "--explain"],
+                                       capture_output=True, text=True, check=True)
+            assert "computed on load" in explained.stdout + explained.stderr, f"case {case}: {spec}"
+            try:
+                run(path, "attention", *arguments, options=["--device=ptxsim", f"--target={target}"])
+            except AssertionError as error:
+                raise AssertionError(f"case {case}: {spec}") from error
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    search(options.count, options.seed)
+
+
+if __name__ == "__main__":
+    main()
