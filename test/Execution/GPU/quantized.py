@@ -68,6 +68,22 @@ def in_pages(rng, x, table, page, pages, fill):
     return pool
 
 
+def unaligned(text, spec):
+    """The program with keys that begin at the second element of a row of the argument."""
+    dims, shape = spec.key_layout, "x".join(str(spec.head_dim) if dim == "d" else "?" for dim in spec.key_layout)
+    element = STORED[spec.scales[0][0]][0]
+    whole = f"tensor<{shape.replace(str(spec.head_dim), str(spec.head_dim + 1))}x{element}>"
+    sizes = [str(spec.head_dim) if dim == "d" else f"%size{i}" for i, dim in enumerate(dims)]
+    lines = [f"  %at{i} = arith.constant {i} : index\n  %size{i} = tensor.dim %whole, %at{i} : {whole}\n"
+             for i, dim in enumerate(dims) if dim != "d"]
+    offsets = ", ".join("1" if dim == "d" else "0" for dim in dims)
+    lines.append(f"  %k = tensor.extract_slice %whole[{offsets}] [{', '.join(sizes)}] [1, 1, 1, 1] : {whole} to "
+                 f"tensor<{shape}x{element}>\n")
+    signature, brace, body = text.replace(f"%k: tensor<{shape}x{element}>", f"%whole: {whole}", 1).partition("{\n")
+    assert "%whole" in signature
+    return signature + brace + "".join(lines) + body
+
+
 def search(count, seed):
     for case in range(seed, seed + count):
         rng, target = np.random.default_rng(case), TARGETS[case % 3 == 2]
@@ -99,7 +115,12 @@ def search(count, seed):
         arguments = [(q, spec.element), *caches, lengths, *[table] * bool(spec.pages), *scales]
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / f"quantized{case}.mlir"
-            path.write_text(_program.program(spec))
+            text = _program.program(spec)
+            if spec.scales and not spec.pages and case % 2 == 0:
+                text = unaligned(text, spec)
+                cache, element = arguments[1]
+                arguments[1] = np.concatenate([cache[..., :1], cache], -1), element
+            path.write_text(text)
             explained = subprocess.run(["saccade-compile", path, f"--target={target}", "--explain"],
                                        capture_output=True, text=True, check=True)
             assert "computed on load" in explained.stdout + explained.stderr, f"case {case}: {spec}"
