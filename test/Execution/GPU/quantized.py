@@ -72,7 +72,7 @@ def unaligned(text, spec):
     """The program with keys that begin at the second element of a row of the argument."""
     dims, shape = spec.key_layout, "x".join(str(spec.head_dim) if dim == "d" else "?" for dim in spec.key_layout)
     element = STORED[spec.scales[0][0]][0]
-    whole = f"tensor<{shape.replace(str(spec.head_dim), str(spec.head_dim + 1))}x{element}>"
+    whole = f"tensor<{shape.replace(str(spec.head_dim), str(spec.head_dim + 8))}x{element}>"
     sizes = [str(spec.head_dim) if dim == "d" else f"%size{i}" for i, dim in enumerate(dims)]
     lines = [f"  %at{i} = arith.constant {i} : index\n  %size{i} = tensor.dim %whole, %at{i} : {whole}\n"
              for i, dim in enumerate(dims) if dim != "d"]
@@ -119,7 +119,7 @@ def search(count, seed):
             if spec.scales and not spec.pages and case % 2 == 0:
                 text = unaligned(text, spec)
                 cache, element = arguments[1]
-                arguments[1] = np.concatenate([cache[..., :1], cache], -1), element
+                arguments[1] = np.concatenate([cache[..., :1], cache, cache[..., :7]], -1), element
             path.write_text(text)
             explained = subprocess.run(["saccade-compile", path, f"--target={target}", "--explain"],
                                        capture_output=True, text=True, check=True)
