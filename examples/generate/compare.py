@@ -3,10 +3,11 @@
     python examples/generate/compare.py FOLDER
 
 FOLDER has model.so and the weights that export.py wrote. Every round runs all of them, in rotating order. Exits with 1
-if the tokens differ.
+if the tokens of the step and of PyTorch differ.
 """
 
 import argparse
+import gc
 import pathlib
 import statistics
 import sys
@@ -39,12 +40,19 @@ class CompiledStep:
         return self.main(tokens, lengths, *caches, *self.weights)[-1]
 
 
-def steps(folder, names):
+def llama_step(decoder, folder, threads):
+    from llama import LlamaStep
+
+    return LlamaStep(decoder, folder / "model.gguf", threads)
+
+
+def steps(folder, names, threads):
     """The step of each name, and a function that makes caches."""
     decoder = load()
     made = {"saccade": lambda: CompiledStep(folder), "eager": lambda: Step(decoder, torch_attention),
             "inductor": lambda: torch.compile(Step(decoder, static_attention), dynamic=False),
-            "inductor, saccade": lambda: torch.compile(Step(decoder, saccade_attention), dynamic=False)}
+            "inductor, saccade": lambda: torch.compile(Step(decoder, saccade_attention), dynamic=False),
+            "llama.cpp": lambda: llama_step(decoder, folder, threads)}
     return {name: made[name]() for name in names}, lambda: Step(decoder, None).new_caches(1)
 
 
@@ -57,11 +65,14 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--inductor", action="store_true", help="also torch.compile, with PyTorch's attention and with "
                         "saccade.torch.flash_attn_with_kvcache")
+    parser.add_argument("--llama", action="store_true", help="also llama.cpp, from the packages "
+                        "llama-cpp-python and gguf")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    names = ["saccade", "eager"] + ["inductor", "inductor, saccade"] * options.inductor
-    made, new_caches = steps(options.folder, names)
+    names = ["saccade", "eager"] + ["inductor", "inductor, saccade"] * options.inductor + ["llama.cpp"] * options.llama
+    made, new_caches = steps(options.folder, names, options.threads)
     found, seconds = {}, {name: [] for name in names}
+    gc.disable()  # as timeit does
     with torch.inference_mode():
         for number in range(options.rounds + 1):
             place = number % len(names)
@@ -75,6 +86,10 @@ def main():
         ratio = statistics.median(y / x for x, y in zip(times, seconds["eager"][1:]))
         rate = options.tokens / statistics.median(times)
         print(f"{name:18} {rate:8.0f} tokens/s, {ratio:5.2f} times as fast as eager")
+    if "llama.cpp" in found:  # its logits differ by up to 0.006, so that the choice between two tokens may
+        pairs = zip(found.pop("llama.cpp"), found["eager"])
+        same = next((i for i, (x, y) in enumerate(pairs) if x != y), options.tokens)
+        print(f"llama.cpp generates the same first {same} tokens")
     if any(tokens != found["eager"] for tokens in found.values()):
         sys.exit("the tokens differ")
 
