@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
-from seeds import chosen_seeds, seed_options
+from seeds import chosen_seeds, run_seeds, seed_options
 
 from saccade.torch import append_kvcache
 
@@ -139,12 +139,8 @@ def run(seed):
 
 
 def main():
-    failures = 0
     seeds = chosen_seeds(seed_options(__doc__, count=60).parse_args())
-    for seed in seeds:
-        if wrong := run(seed):
-            failures += 1
-            print(f"FAIL test/Fuzz/appended_rows.py --seed {seed}: {wrong}", flush=True)
+    failures = run_seeds(__file__, seeds, run)
     print(f"{len(seeds)} traces of {CALLS} calls, {failures} failures")
     return 1 if failures else 0
 

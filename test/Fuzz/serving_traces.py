@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 from paged_server import Sequence, Server, oracle
-from seeds import chosen_seeds, seed_options
+from seeds import chosen_seeds, run_seeds, seed_options
 
 import saccade
 
@@ -173,13 +173,8 @@ def run(seed):
 
 
 def main():
-    args = seed_options(__doc__, count=25).parse_args()
-    failures = 0
-    seeds = chosen_seeds(args)
-    for seed in seeds:
-        if wrong := run(seed):
-            failures += 1
-            print(f"FAIL test/Fuzz/serving_traces.py --seed {seed}: {wrong}", flush=True)
+    seeds = chosen_seeds(seed_options(__doc__, count=25).parse_args())
+    failures = run_seeds(__file__, seeds, run)
     print(f"{len(seeds)} traces of {STEPS} steps, {failures} failures; {saccade.cache_info().compilations} compilations")
     return 1 if failures else 0
 

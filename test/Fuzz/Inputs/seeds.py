@@ -3,6 +3,7 @@
 import argparse
 import collections
 import itertools
+import pathlib
 
 
 def seed_options(doc, count):
@@ -14,6 +15,16 @@ def seed_options(doc, count):
     parser.add_argument("--cover", type=int, metavar="N", help="of the seeds, run N that cover most pairs of features")
     parser.add_argument("--coverage", action="store_true", help="print how often each feature was drawn")
     return parser
+
+
+def run_seeds(file, seeds, run):
+    """Runs the seeds of a test `file`, prints those for which run(seed) returns an error, and returns their number."""
+    failures = 0
+    for seed in seeds:
+        if wrong := run(seed):
+            failures += 1
+            print(f"FAIL test/Fuzz/{pathlib.Path(file).name} --seed {seed}: {wrong}", flush=True)
+    return failures
 
 
 def chosen_seeds(args, features=None):
