@@ -30,6 +30,10 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   // Groups of rows in tile registers are larger, and so are the scores of a group. Processors with them have 2 MiB.
   if (target.usesTiles(packingFactor))
     rows = cols = 512, most = 2 * cacheBytes;
+  // Blocks of six rows read a tile twice as often as those of twelve. Then it pays that the keys, and the values, of a
+  // tile fit in L1. Processors with 16 registers may have no more than 512 KiB of L2.
+  else if (target.vectorRegisters < 32)
+    rows = 288, cols = 128;
   int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / packingFactor / 8;
   while (cols > 64 && (rows + cols) * columnBytes > most) {
     rows = rows > 96 && cols <= 512 ? rows / 2 : rows;

@@ -81,8 +81,8 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigne
                                         function_ref<Value(Value, unsigned)> b) {
   assert(acc.size() == block.rows * block.vectors && "expected one accumulator per element of the block");
   std::optional<int64_t> first = getConstantIntValue(begin), last = getConstantIntValue(end);
-  // With 16 registers none is left for the loads of the next iteration.
-  int64_t unroll = first && last && e.target.vectorRegisters >= 32 ? 4 : 1;
+  // Products apart from sums take registers, which 16 do not leave.
+  int64_t unroll = first && last && e.target.hasFMA ? 4 : 1;
   Value unrolledEnd = first && last ? e.index(*first + (*last - *first) / unroll * unroll) : end;
   SmallVector<Value> result = e.loop(begin, unrolledEnd, unroll, acc, [&](Value k, ValueRange carried) {
     SmallVector<Value> sums(carried);

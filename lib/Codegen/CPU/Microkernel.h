@@ -47,8 +47,8 @@ void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned packingFactor, ll
 inline constexpr int64_t sumLength = 128;
 
 /// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). k counts k-packs
-/// (see Pack.h); `a` returns one k-pack of row i, `b` a vector of k-packs. With constant bounds and 32 vector registers
-/// the loop is unrolled four times.
+/// (see Pack.h); `a` returns one k-pack of row i, `b` a vector of k-packs. With constant bounds and
+/// multiply-add instructions the loop is unrolled four times.
 llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, unsigned packingFactor,
                                                mlir::Value begin, mlir::Value end, llvm::ArrayRef<mlir::Value> acc,
                                                llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
