@@ -1,8 +1,8 @@
 """Hooks of MkDocs (mkdocs.yml): pages that are generated or are stored outside of docs/ become pages of the site.
 
-`reference/dialect.md` and `reference/passes.md` take the Markdown that `saccade-docs` writes with TableGen from the
-first build folder that has it. The tables and plots of benchmarks/results become pages under `results/`, and links to
-them are rewritten. Pages of docs/internals are added to the navigation.
+`reference/dialect.md` and `reference/passes.md` take the Markdown that `saccade-docs` writes from the first build
+folder that has it. The tables and plots of benchmarks/results become pages under `results/`, and links to them are
+rewritten. Pages of docs/internals are added to the navigation.
 """
 
 import pathlib
@@ -35,7 +35,7 @@ def on_files(files, config):
 
 
 def read_generated(pattern):
-    """The files that TableGen wrote, joined; headings are one level lower, for they become parts of a page."""
+    """The files that `saccade-docs` wrote, joined. Headings of TableGen become one level lower, as parts of a page."""
     for folder in [ROOT / "build" / "dev" / "docs", *sorted(ROOT.glob("build/*/docs"))]:
         if pages := sorted(folder.glob(pattern)):
             return "\n".join(shift_headings(page) for page in pages)
@@ -44,10 +44,7 @@ def read_generated(pattern):
 
 def shift_headings(page):
     text = re.sub(r"<!--.*?-->\n?", "", page.read_text(), flags=re.S).replace("[TOC]\n", "")
-    text = re.sub(r"^#", "##", text, flags=re.M)
-    if page.name.startswith("passes-"):
-        text = f"## {page.stem.removeprefix('passes-').replace('-', '/')}\n\n" + text
-    return text
+    return text if page.name == "passes.md" else re.sub(r"^#", "##", text, flags=re.M)
 
 
 def on_page_markdown(markdown, page, **_):

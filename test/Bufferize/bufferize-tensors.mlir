@@ -61,6 +61,7 @@ func.func @merge_updates_its_destination(%acc: tensor<4x8xf32>, %max: tensor<4xf
   return %state#0 : tensor<4x8xf32>
 }
 
+// EXAMPLE
 // CHECK-LABEL: func.func @arguments_are_not_overwritten(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<8xf32, {{.*}}>, %[[OUT:[a-z0-9]+]]: memref<8xf32,
 // CHECK-NOT:     outs(%[[X]]

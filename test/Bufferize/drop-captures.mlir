@@ -13,6 +13,7 @@ func.func @half(%x: memref<?xf32>, %y: memref<?xf32>, %n: index) {
   return
 }
 
+// EXAMPLE
 // CHECK: func.func private @half_task0(%{{.*}}: memref<?xf32>, %{{.*}}: index, %{{.*}}: index, %{{.*}}: memref<?xi8>)
 func.func private @half_task0(%x: memref<?xf32>, %y: memref<?xf32>, %n: index, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
   %one = arith.constant 1.0 : f32

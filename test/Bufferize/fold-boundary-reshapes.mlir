@@ -66,6 +66,7 @@ func.func @expanded_result_is_written_through_a_view(%x: tensor<?x8xf32>, %batch
 // CHECK:         %[[VIEW:.*]] = memref.expand_shape %[[OUT]] {{\[\[}}0], [1, 2]]
 // CHECK:         bufferization.materialize_in_destination %{{.*}} in restrict writable %[[VIEW]]
 
+// EXAMPLE
 // STAGE-LABEL: func.func @collapsed_result_is_written_through_its_expanded_view(
 // STAGE-NOT:     memref.alloc
 // STAGE-NOT:     linalg.copy

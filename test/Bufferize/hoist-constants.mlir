@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --split-input-file --attn-hoist-constants | FileCheck %s
 
+// EXAMPLE
 // Computations of %w alone move to the prepack function, and so does %w; %b is still read by the entry and kept.
 // CHECK:       module attributes {attn.entries = [
 // CHECK-LABEL: func.func @project__prepack.body(

@@ -15,6 +15,7 @@ func.func @layers(%x: memref<?xf32>, %y: memref<?xf32>, %z: memref<?xf64>, %n: i
   return
 }
 
+// EXAMPLE
 // CHECK:     func.func private @layers_task0(
 // CHECK-NOT: @layers_task1
 // CHECK:     func.func private @layers_task2(

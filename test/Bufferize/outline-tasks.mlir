@@ -63,6 +63,7 @@ func.func @every_loop_is_a_task(%x: memref<8xf32>) {
   return
 }
 
+// EXAMPLE
 // A loop with trip count 0 becomes a task without work items.
 // CHECK-LABEL: func.func @loop_without_iterations(
 // CHECK:         attn.launch @loop_without_iterations_task0({{.*}}) count(%{{.*}})

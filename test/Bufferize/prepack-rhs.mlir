@@ -68,6 +68,7 @@ func.func @dynamic_conditions_are_tested(%x: memref<?x?xbf16, strided<[?, ?], of
   return
 }
 
+// EXAMPLE
 // The last panel is partial: the matmul reads it as well.
 // CHECK-LABEL: func.func @columns_end_within_a_panel(
 // CHECK:         memref.alloc() {alignment = 64 : i64} : memref<2x64x32xf32>

@@ -3,6 +3,7 @@
 func.func private @use(memref<?xf32>)
 func.func private @other()
 
+// EXAMPLE
 // CHECK-LABEL: func.func @memory_is_freed_after_its_last_use(
 // CHECK:         call @use
 // CHECK-NEXT:    memref.dealloc %[[MEMORY:.*]] :

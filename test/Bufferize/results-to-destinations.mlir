@@ -8,6 +8,7 @@ func.func @result_becomes_the_last_argument(%x: tensor<?x8xf32>) -> tensor<?x8xf
   return %x : tensor<?x8xf32>
 }
 
+// EXAMPLE
 // CHECK-LABEL: func.func @several_results_keep_their_order(
 // CHECK-SAME:    %[[X:.*]]: tensor<4xf32>, %[[Y:.*]]: tensor<f64>,
 // CHECK-SAME:    %[[FIRST:.*]]: memref<f64, strided<[], offset: ?>>, %[[SECOND:.*]]: memref<4xf32, strided<[?], offset: ?>>)

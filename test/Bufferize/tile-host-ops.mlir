@@ -9,6 +9,7 @@ func.func @copies(%a: memref<?x5000xf32>, %b: memref<?x5000xf32>) {
   return
 }
 
+// EXAMPLE
 // An op without parallel dimensions becomes one task.
 // CHECK-LABEL: func @sums_up
 func.func @sums_up(%a: memref<?xf32>, %sum: memref<f32>) {

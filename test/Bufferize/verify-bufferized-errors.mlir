@@ -1,5 +1,6 @@
 // RUN: saccade-opt --attn-verify-bufferized --split-input-file --verify-diagnostics %s
 
+// EXAMPLE
 // expected-error @+1 {{has tensor arguments, expected buffers}}
 func.func @tensor_argument(%x: tensor<8xf32>) {
   return

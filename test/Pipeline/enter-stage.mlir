@@ -11,6 +11,7 @@
 // UNKNOWN: error: 'attn.stage' is 'carving', which is no stage
 // RUN: sed s/tiling/target/ %s | not saccade-opt --attn-enter-stage 2>&1 | FileCheck %s --check-prefix=LAST
 // LAST: error: the program has passed all stages, so 'import' cannot run
+// EXAMPLE
 module attributes {attn.stage = "tiling", attn.target = "v3"} {
   func.func @nothing() {
     return

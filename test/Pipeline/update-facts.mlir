@@ -16,6 +16,7 @@ func.func @a_mask_invalidates_the_proof(%x: tensor<?x8xf32>) -> tensor<?x8xf32> 
   return %o : tensor<?x8xf32>
 }
 
+// EXAMPLE
 // An op that is not analyzed yet is left alone, and a weak claim becomes as strong as the proof.
 // CHECK-LABEL: @a_claim_is_as_strong_as_the_proof
 // CHECK-NOT: attn.stability

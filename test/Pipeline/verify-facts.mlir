@@ -28,6 +28,7 @@ func.func @a_step_without_bound_is_not_finite(%x: tensor<8x8xf32>, %acc: tensor<
 }
 
 // -----
+// EXAMPLE
 
 // expected-error @+1 {{entry 'attend' has 0 shape functions, expected one}}
 func.func @attend.body(%x: tensor<4xf32>) attributes {attn.entry = {name = "attend", names = ["x"], type = (tensor<4xf32>) -> ()}} {

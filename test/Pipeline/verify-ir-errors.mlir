@@ -3,6 +3,7 @@
 // RUN: not %{unverified} --attn-verify-ir 2>&1 | FileCheck %s
 // RUN: %{unverified} --mlir-print-op-generic -o %t
 
+// EXAMPLE: --verify-each=false --mlir-very-unsafe-disable-verifier-on-parsing --attn-verify-ir
 // CHECK: :[[# @LINE + 3]]:3: error: 'func.call' op incorrect number of operands for callee
 func.func private @callee(i32)
 func.func @caller() {

@@ -2,6 +2,7 @@
 // RUN: FileCheck %s --check-prefix=BEFORE --input-file=%t.before
 // RUN: FileCheck %s --check-prefix=AFTER --input-file=%t.after
 
+// EXAMPLE: --attn-write-module=file=-
 // Each file has the module at its point of the pipeline; the module is unchanged.
 // BEFORE-LABEL: func.func @same_sum_twice
 // BEFORE-COUNT-2: arith.addf

@@ -29,6 +29,7 @@ func.func @existing_schedule_is_kept(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>,
   return %o : tensor<?x64xf32>
 }
 
+// EXAMPLE
 // No split-KV schedule for many queries, or if eight keys and values do not fit in the shared memory of a CTA. Ragged
 // queries may be few of each sequence.
 // CHECK-LABEL: @no_split_kv

@@ -1,6 +1,7 @@
 // RUN: saccade-opt %s --attn-assign-schedule=target=v4 | FileCheck %s
 // RUN: saccade-opt %s --attn-assign-schedule=target=v4-bf16 | FileCheck %s --check-prefix=PAIRS
 
+// EXAMPLE
 // The schedule does not depend on sequence lengths, even if they are static and short.
 // CHECK-LABEL: @lengths_do_not_change_the_schedule
 func.func @lengths_do_not_change_the_schedule(%long: tensor<?x64xf32>, %short: tensor<7x64xf32>) -> (tensor<?x64xf32>, tensor<7x64xf32>) {

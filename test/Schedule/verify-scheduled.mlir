@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-verify-scheduled -verify-diagnostics -split-input-file
 
+// EXAMPLE
 func.func @attention_needs_a_schedule(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   // expected-error @+1 {{has no schedule after the schedule stage}}
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>

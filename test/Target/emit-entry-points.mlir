@@ -1,6 +1,7 @@
 // RUN: saccade-opt %s -attn-emit-entry-points=target=v3 | FileCheck %s
 // RUN: saccade-opt %s -attn-emit-entry-points=target=v3 | FileCheck %s --check-prefix=TABLE
 
+// EXAMPLE
 // Descriptors are passed by address and scalars by value; the functions of uniform signature take addresses of both.
 // CHECK-LABEL: llvm.func internal @_mlir_ciface_scale_by
 // CHECK-NOT: attn.entry
@@ -8,6 +9,10 @@ llvm.func @_mlir_ciface_scale_by(%a: !llvm.ptr, %factor: f32, %flag: i1, %result
     attributes {attn.entry = {name = "scale_by", names = ["a", "factor", "flag", "result"],
                               type = (tensor<?x8xf32>, f32, i1) -> tensor<?x8xf32>}} {
   llvm.return %a : !llvm.ptr
+}
+llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %factor: f32, %flag: i1)
+    attributes {attn.shapes_of = "scale_by", attn.messages = ["too small\00at least \00", "", "too large\00at most \00"]} {
+  llvm.return
 }
 
 // CHECK-LABEL: llvm.func internal @helper
@@ -21,11 +26,6 @@ llvm.func @helper() {
 llvm.func @saccade_scale_by() {
   // CHECK-NEXT: llvm.call @saccade_scale_by_0()
   llvm.call @saccade_scale_by() : () -> ()
-  llvm.return
-}
-
-llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %factor: f32, %flag: i1)
-    attributes {attn.shapes_of = "scale_by", attn.messages = ["too small\00at least \00", "", "too large\00at most \00"]} {
   llvm.return
 }
 

@@ -19,6 +19,7 @@ func.func @all_positions_are_copied(%pool: tensor<?x16x2x64xf32>, %table: tensor
   return %k : tensor<?x?x2x64xf32>
 }
 
+// EXAMPLE
 // CHECK-LABEL: func.func @extents_need_no_copy(
 // CHECK-NOT:     linalg.generic
 // CHECK-NOT:     attn.paged

@@ -4,6 +4,7 @@
 #row = affine_map<(m, n) -> (m)>
 #column = affine_map<(m, n) -> (n)>
 
+// EXAMPLE
 // The matmul is initialized with the bias, for either operand order of the addition, and keeps its schedule.
 // CHECK-LABEL: func.func @bias_becomes_init(
 // CHECK-SAME:    %[[B:[a-z0-9]*]]: tensor<?xf32>, %[[E:[a-z0-9]*]]: tensor<?x?xf32>)

@@ -13,6 +13,7 @@
 // GPU: captures(%[[IDS]], %[[TABLES]]#0, %[[TABLES]]#1 : tensor<?xi32>, tensor<?xi32>, tensor<?xi32>)
 // GPU: attn.mask_tables = array<i64: 0>
 
+// EXAMPLE
 // An empty tile leaves the state unchanged.
 // CHECK-LABEL: @blocks_on_the_diagonal
 func.func @blocks_on_the_diagonal(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {

@@ -42,6 +42,7 @@ func.func @buckets_are_tabulated(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf
   return %o : tensor<1x2x?x16xf32>
 }
 
+// EXAMPLE
 // With a KV cache, the table covers only the valid keys.
 // CHECK-LABEL: func.func @only_valid_keys(
 // CHECK-SAME:    %[[Q:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %[[K:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %{{.*}}: tensor<8xf32>, %[[LENGTH:[a-z0-9]*]]: index)

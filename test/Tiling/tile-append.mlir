@@ -17,6 +17,7 @@ func.func @rows_of_all_heads(%new: tensor<?x?x2x64xf32>, %cache: tensor<?x2x?x64
   return %0 : tensor<?x2x?x64xf32>
 }
 
+// EXAMPLE
 // Successive rows of a ring may be at different places. A cache that is not updated in place is copied.
 // CHECK-LABEL: func.func @one_row_of_a_ring(
 // CHECK-SAME:    %{{.*}}: tensor<?x64xf32>, %[[CACHE:.*]]: tensor<?x64xf32>,

@@ -47,6 +47,7 @@ func.func @documents(%x: tensor<?x8xf32>, %l: tensor<?xf32>, %doc: tensor<?xi32>
   return %r#0 : tensor<?x8xf32>
 }
 
+// EXAMPLE
 // The gradient of a number per head has a part for each batch, and its sum over the pairs of a tile is one reduction.
 // Parts are added up after the loop.
 // CHECK-LABEL: func.func @slopes

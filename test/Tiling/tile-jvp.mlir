@@ -2,6 +2,7 @@
 // their tangents, an elementwise op, two matmuls of weights and a sum for each row.
 // RUN: saccade-opt %s -attn-tile-jvp | FileCheck %s
 
+// EXAMPLE
 // CHECK-LABEL: func.func @causal
 // CHECK: scf.forall (%{{.*}}, %{{.*}}, %{{.*}}) = (0, 0, 0) to (%{{.*}}, 4, %{{.*}}) step (1, 1, 16)
 // CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c32

@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-tile-keys -canonicalize -cse | FileCheck %s
 
+// EXAMPLE
 // CHECK-LABEL: @attention_is_a_loop_over_keys
 // CHECK-SAME: %[[Q:.*]]: tensor<?x64xf32>, %[[K:.*]]: tensor<?x64xf32>, %[[V:.*]]: tensor<?x40xf32>
 func.func @attention_is_a_loop_over_keys(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x40xf32>) -> tensor<?x40xf32> {

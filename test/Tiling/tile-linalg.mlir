@@ -137,6 +137,7 @@ func.func @unbounded_temporaries_stay_outside(%x: tensor<?x?xf32>, %init: tensor
   return %s : tensor<?xf32>
 }
 
+// EXAMPLE
 // CHECK-LABEL: func.func @a_scalar_is_one_task(
 // CHECK:         scf.forall (%{{.*}}) in (1)
 // CHECK:           linalg.dot

@@ -27,6 +27,7 @@ func.func @rows_decay(%x: tensor<?x8xf32>, %g: tensor<?x8xf32>) -> tensor<?x8xf3
   return %o : tensor<?x8xf32>
 }
 
+// EXAMPLE
 // Without `causal`: a loop over keys, then one over queries.
 // CHECK-LABEL: func.func @all_keys
 // CHECK: %[[FINAL:.*]] = scf.for {{.*}} -> (tensor<8x8xf32>)

@@ -16,6 +16,7 @@ func.func @a_task_is_one_head_and_a_chunk_of_queries(%q: tensor<?x8x?x64xf32>, %
   return %o : tensor<?x8x?x64xf32>
 }
 
+// EXAMPLE
 // 500 queries are tiled into two chunks of at most 252 (a multiple of twelve rows), not 384 and 116.
 // CHECK-LABEL: @chunks_are_even
 func.func @chunks_are_even(%q: tensor<500x64xf32>, %k: tensor<?x64xf32>) -> tensor<500x64xf32> {

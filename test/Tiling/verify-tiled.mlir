@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-verify-tiled -verify-diagnostics -split-input-file
 
+// EXAMPLE
 func.func @whole_attention_is_reported(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   // expected-error @+1 {{is left after the tiling stage}}
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>

@@ -1,7 +1,7 @@
 # RUN: %python %s %src %build %cxx %t
 # UNSUPPORTED: asan, tsan
-"""The installed package: an installation that was moved builds examples/plugin, whose tests pass with its tools, and the
-plugin works in Python and is refused by another version.
+"""The installed package, by the commands of docs/guides/passes.md: an installation that was moved builds examples/plugin,
+whose tests pass with its tools, and the plugin works in Python and is refused by another version.
 
 Usage: installed_package.py SOURCE BUILD CXX FOLDER
 """
@@ -14,7 +14,11 @@ import sys
 
 source, build, cxx, folder = sys.argv[1:]
 source, build, folder = map(pathlib.Path, (source, build, folder))
-installed, prefix, plugin = folder / "installed", folder / "moved", folder / "plugin"
+installed, moved = folder / "installed", folder / "moved"
+prefix, plugin = moved / "saccade", folder / "build" / "plugin"
+sys.path.append(str(source / "test" / "Python" / "Inputs"))
+from documentation_process import blocks_of
+
 PYTHON = """
 import numpy as np
 import saccade
@@ -43,16 +47,24 @@ def refused(library, words):
     assert all(word in done.stderr for word in words), done.stderr
 
 
+def run_commands(lines, home):
+    """Runs commands of the page; `$HOME/saccade` is the installation."""
+    compilers = {"CXX": cxx, "CC": cxx.replace("clang++", "clang"), "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
+    path = os.pathsep.join([str(home / "saccade" / "bin"), os.environ["PATH"]])
+    run("bash", "-ec", lines, cwd=folder, env={**os.environ, **compilers, "HOME": str(home), "PATH": path})
+
+
 shutil.rmtree(folder, ignore_errors=True)
-run("cmake", "--install", build, "--prefix", installed)
-installed.rename(prefix)
+plugin.parent.mkdir(parents=True)
+(folder / "examples").symlink_to(source / "examples")
+(folder / "build" / "release").symlink_to(build)
+(block,) = (code for _, _, code, _ in blocks_of(source / "docs" / "guides" / "passes.md") if "cmake --install" in code)
+install, others = block.split("\n", 1)
+run_commands(install, installed)
+installed.rename(moved)
 for file in prefix.rglob("*.cmake"):
     assert str(build) not in file.read_text() and str(source) not in file.read_text(), f"{file} names the build"
-
-compilers = [f"-DCMAKE_CXX_COMPILER={cxx}", f"-DCMAKE_C_COMPILER={cxx.replace('clang++', 'clang')}"]
-run("cmake", "-S", source / "examples" / "plugin", "-B", plugin, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *compilers)
-run("cmake", "--build", plugin, "-j2")
-run("ctest", "--test-dir", plugin, "--output-on-failure")
+run_commands(others, moved)
 
 library = plugin / "ExamplePlugin.so"
 examples = source / "examples" / "plugin" / "test"

@@ -118,6 +118,7 @@ func.func @views_of_several_dynamic_extents(%x: memref<?x384xf32, strided<[?, 1]
   return
 }
 
+// EXAMPLE
 // CHECK-LABEL: llvm.func @rare_functions_call_the_library(
 // CHECK:         llvm.call @erff
 // CHECK:         llvm.intr.sqrt

@@ -30,6 +30,7 @@ func.func @to_f16_and_back(%x: f32) -> f32 {
   return %z : f32
 }
 
+// EXAMPLE
 // f8E4M3FN is widened through f16, with the shift of the mantissa and a factor for the exponent, and NaN by a select.
 // KEPT-LABEL: func.func @from_f8(
 // KEPT-SAME:    %[[X:.*]]: vector<8xf8E4M3FN>, %[[Y:.*]]: vector<8xf8E5M2>)

@@ -47,6 +47,7 @@ func.func @narrow_types_are_computed_in_f32(%x: vector<16xbf16>) -> vector<16xbf
   return %y : vector<16xbf16>
 }
 
+// EXAMPLE
 // CHECK-LABEL: func.func @small_powers_are_multiplications(
 // CHECK-COUNT-2: arith.mulf
 // CHECK-NOT:     math.powf

@@ -269,6 +269,7 @@ func.func @bins_of_keys(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref
   return
 }
 
+// EXAMPLE
 // A final step applies the weight region to weight / sum and does not update max and sum.
 // CHECK-LABEL: @final_step_weights_are_probabilities
 // CHECK-SAME: %[[MAX:[^ ]*]]: memref<384xf32>, %[[SUM:[^ ]*]]: memref<384xf32>

@@ -53,6 +53,7 @@ func.func @integer_matmuls_are_left(%a: memref<4x4xi32>, %c: memref<4x4xi32>) {
   return
 }
 
+// EXAMPLE
 // Operands are widened before they are multiplied, on either side.
 #mk = affine_map<(m, n, k) -> (m, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>

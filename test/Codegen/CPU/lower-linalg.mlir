@@ -33,6 +33,7 @@ func.func @vectors_and_a_masked_remainder(%x: memref<?x?xf32>, %s: memref<?xf32>
   return
 }
 
+// EXAMPLE
 // CHECK-LABEL: func.func @known_multiples_need_no_remainder(
 // CHECK:         vector.store
 // CHECK-NOT:     vector.maskedstore

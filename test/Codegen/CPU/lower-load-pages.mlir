@@ -1,6 +1,7 @@
 // RUN: saccade-opt %s --attn-lower-load-pages=target=v4 -canonicalize | FileCheck %s
 // RUN: saccade-opt %s --attn-lower-unpacked-accumulate=target=v4 -canonicalize -cse | FileCheck %s --check-prefix=INPLACE
 
+// EXAMPLE
 // One page after the other is copied by vectors; a page that is not in the pool is clamped.
 // CHECK-LABEL: func.func @pages_are_copied(
 // CHECK-SAME:    %[[POOL:.*]]: memref<?x16x64xf32>, %[[PAGES:.*]]: memref<?xi32>, %[[BEGIN:.*]]: index, %[[TILE:.*]]: memref<?x64xf32>)

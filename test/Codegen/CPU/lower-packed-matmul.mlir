@@ -61,6 +61,7 @@ func.func @blocked_matmul(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: m
   return
 }
 
+// EXAMPLE
 // CHECK-LABEL: @packing_makes_panels
 func.func @packing_makes_panels(%w: memref<?x?xf32, strided<[1, ?]>>, %p: memref<?x?x32xf32>) {
   // CHECK: vector.load {{.*}} vector<16xf32>

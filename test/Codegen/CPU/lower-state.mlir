@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-lower-state=target=v4 -canonicalize | FileCheck %s
 
+// EXAMPLE
 // The accumulator of an empty row may hold NaN, so its output is selected.
 // CHECK-LABEL: @empty_row_gives_zero
 func.func @empty_row_gives_zero(%acc: memref<24x16xf32>, %max: memref<24xf32>, %sum: memref<24xf32>, %out: memref<?x16xbf16>, %lse: memref<?xf32>) {

@@ -48,6 +48,7 @@ func.func @other_strides_are_copied(%q: memref<?x64xf32, #tile>, %k: memref<?x64
   return
 }
 
+// EXAMPLE
 // Pairs of bf16: keys are read without packing, two rows of values are interleaved. The end of an odd head is masked.
 // PAIRS-LABEL: @pairs_are_not_packed
 // PAIRS-SAME: %{{[^:]*}}: memref<{{[^,]*}}, strided<[?, ?], offset: ?>>, %[[K:[^:]*]]: memref<{{[^,]*}}, strided<[?, 1], offset: ?>>, %[[V:[^:]*]]: memref<

@@ -11,6 +11,7 @@ func.func @launch_gets_scratch_bytes(%x: memref<8xf32>, %n: index) {
   return
 }
 
+// EXAMPLE
 // 25 floats take 100 bytes, the next buffer begins at 128; 300 bfloats end at 192 and 64 are left for the last.
 // CHECK-LABEL: func.func private @buffers_get_aligned_offsets(
 // CHECK-SAME:    %[[SCRATCH:[a-z0-9]+]]: memref<?xi8>)

@@ -1,6 +1,7 @@
 // Kernels get NVVM attributes; math functions become instructions, polynomials, or libdevice calls.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(attn-convert-kernels-to-llvm))' | FileCheck %s
 
+// EXAMPLE
 gpu.module @saccade_device {
   // CHECK: llvm.func @hyperbolic_tangent(
   // CHECK-SAME: nvvm.kernel

@@ -1,6 +1,7 @@
 // Each thread computes one query; tiles of 16 keys and values are staged as f32 in shared memory. No tensor cores are used.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-attention-simt)))' | FileCheck %s
 
+// EXAMPLE
 gpu.module @saccade_device {
   // CHECK: llvm.mlir.global internal @attend_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<1280 x f32>
   // CHECK: func.func @attend(

@@ -2,6 +2,7 @@
 // values. With head size 64, each 16 × 8 tile of scores and of the accumulator takes four mma.sync.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-attention-sm80)))' | FileCheck %s
 
+// EXAMPLE
 gpu.module @saccade_device {
   // CHECK: llvm.mlir.global external @saccade_shared() {addr_space = 3 : i32, alignment = 128 : i64} : !llvm.array<0 x i8>
   // CHECK: func.func @attend(

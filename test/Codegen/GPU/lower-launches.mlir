@@ -1,6 +1,7 @@
 // The host passes 64-bit words: a buffer is its pointer twice, its offset, its sizes and its strides.
 // RUN: saccade-opt %s --attn-lower-launches | FileCheck %s
 
+// EXAMPLE
 // CHECK-DAG: func.func private @saccade_launch(!llvm.ptr, !llvm.ptr, i64, i64, i64)
 // CHECK-DAG: llvm.mlir.global internal constant @saccade.name.fill_task0("fill_task0\00")
 // CHECK-LABEL: func.func @fill(
@@ -17,7 +18,6 @@ func.func @fill(%a: memref<?xf32>, %x: f32, %n: index) {
   return
 }
 func.func private @fill_task0(memref<?xf32>, f32, index, index, memref<?xi8>) attributes {attn.task, attn.kernel = "fill_task0"}
-
 gpu.module @saccade_device {
   llvm.func @fill_task0() attributes {attn.kernel, attn.shared_bytes = 1024 : i64} {
     llvm.return

@@ -66,6 +66,7 @@ func.func @weight_by_position(%a: memref<?x?xf32>, %sum: memref<?xf32>) {
   return
 }
 
+// EXAMPLE
 // A memref.store of a task is executed by one thread, between barriers.
 // CHECK-LABEL: func @store_scalar
 func.func @store_scalar(%a: memref<4xf32>, %x: f32) {

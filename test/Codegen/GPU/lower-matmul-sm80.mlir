@@ -1,6 +1,7 @@
 // K steps of 64: a warp multiplies 2 × 4 mma tiles with four mma.sync each, while the next tiles are copied.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-matmul-sm80)))' | FileCheck %s
 
+// EXAMPLE
 gpu.module @saccade_device {
   // CHECK-LABEL: func.func @matmul
   // CHECK-SAME: attn.family = "sm_80, matmul"

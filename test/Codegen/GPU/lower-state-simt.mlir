@@ -1,6 +1,7 @@
 // States in global memory: elements are distributed over the threads, and a barrier precedes the update of the maxima.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-state-simt)))' | FileCheck %s
 
+// EXAMPLE
 gpu.module @saccade_device {
   // CHECK-LABEL: func.func @merges
   // CHECK-SAME: attn.family = "simt, states merged"

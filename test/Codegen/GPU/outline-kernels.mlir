@@ -8,6 +8,7 @@ func.func @fill(%a: memref<?xf32>, %x: f32, %n: index) {
   return
 }
 
+// EXAMPLE
 // CHECK: func.func private @fill.body_task0(memref<?xf32>, f32, index, index, memref<?xi8>)
 // CHECK-SAME: attn.kernel = "fill_body_task0"
 func.func private @fill.body_task0(%a: memref<?xf32>, %x: f32, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {

@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-pad-shared-buffers{target=sm_75})))' | FileCheck %s
 
+// EXAMPLE
 gpu.module @saccade_device {
   // Rows of 128 bytes are padded by 16. Views keep their extents and get the new stride.
   // CHECK-LABEL: func.func @rows_of_all_banks

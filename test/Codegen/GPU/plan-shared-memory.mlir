@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-plan-shared-memory{target=sm_80})))' | FileCheck %s
 
+// EXAMPLE
 gpu.module @saccade_device {
   // The live ranges of the first and third buffer are disjoint: 2 * 64 bytes suffice.
   // CHECK-LABEL: func @reuses_memory

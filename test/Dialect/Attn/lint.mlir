@@ -5,6 +5,7 @@
 // Scale
 //===----------------------------------------------------------------------===//
 
+// EXAMPLE
 // The pass does not change the module.
 // CHECK-LABEL: func.func @scale_of_all_heads
 // CHECK: scale(0.044194173824159216)

@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-prove-stability="remarks=true" --split-input-file --verify-diagnostics | FileCheck %s
 
+// EXAMPLE
 // Scores that may be infinite are guarded for every mask.
 // CHECK-LABEL: func.func @plain_scores_are_guarded
 func.func @plain_scores_are_guarded(%q: tensor<?x8xf32>) -> tensor<?x8xf32> {

@@ -1,6 +1,7 @@
 // RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-onnx --canonicalize --cse --split-input-file | FileCheck %s
 // The example of the pass description, and one op per family. Declared intermediate types are ignored.
 
+// EXAMPLE
 // CHECK-LABEL: func.func @softmax
 // CHECK: linalg.softmax dimension(1) ins(%{{.*}} : tensor<?x8xf32>)
 func.func @softmax(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {

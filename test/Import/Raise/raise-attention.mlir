@@ -3,11 +3,12 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-raise-attention))' 2>&1 | FileCheck %s --check-prefix=SILENT
 // SILENT-NOT: remark
 
-// CHECK: [[#@LINE+32]]:8: remark: not raised to attention: the matmul with its weights contracts another dimension than the softmax
-// CHECK: [[#@LINE+42]]:8: remark: not raised to attention: its weights are not used by a P·V matmul, but by 'func.return'
-// CHECK: [[#@LINE+51]]:8: remark: not raised to attention: its scores contain no Q·Kᵀ matmul
-// CHECK: [[#@LINE+62]]:8: remark: not raised to attention: the P·V matmul starts from a tensor that is not 0
+// CHECK: [[#@LINE+33]]:8: remark: not raised to attention: the matmul with its weights contracts another dimension than the softmax
+// CHECK: [[#@LINE+43]]:8: remark: not raised to attention: its weights are not used by a P·V matmul, but by 'func.return'
+// CHECK: [[#@LINE+52]]:8: remark: not raised to attention: its scores contain no Q·Kᵀ matmul
+// CHECK: [[#@LINE+63]]:8: remark: not raised to attention: the P·V matmul starts from a tensor that is not 0
 
+// EXAMPLE
 // CHECK-LABEL: func.func @transposed_keys_and_products_by_name
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<?x?x64xf32>, %[[K:[^:]*]]: tensor<?x?x64xf32>, %[[V:[^:]*]]: tensor<?x?x32xf32>
 // CHECK-NOT: linalg

@@ -1,6 +1,7 @@
 // RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-stablehlo --canonicalize --cse --split-input-file | FileCheck %s
 // The example of the pass description, and one op per family.
 
+// EXAMPLE
 // CHECK-LABEL: func.func @sum
 // CHECK: linalg.generic
 // CHECK: arith.addf

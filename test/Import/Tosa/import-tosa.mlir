@@ -1,6 +1,7 @@
 // RUN: saccade-opt %s --attn-import-tosa --split-input-file | FileCheck %s
 // The example of the pass description. Matching dynamic extents are assumed equal.
 
+// EXAMPLE
 // CHECK-LABEL: func.func @exponential
 // CHECK: math.exp
 // CHECK-NOT: tosa

@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s -split-input-file -attn-create-shape-functions | FileCheck %s
 
+// EXAMPLE
 // The extents of a result are computed from those of the arguments; static extents are not compared.
 // CHECK-LABEL: func.func @output_has_query_rows_and_value_depth
 // CHECK-SAME:    attn.entry

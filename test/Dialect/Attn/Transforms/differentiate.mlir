@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s -attn-differentiate -canonicalize | FileCheck %s
 
+// EXAMPLE
 // The log-sum-exp is a further result; the gradient function reads results instead of computing them again.
 // CHECK-LABEL: func.func @passes_output_and_log_sum_exp
 // CHECK-SAME:    -> (tensor<?x64xf32>, tensor<?xf32>)

@@ -55,6 +55,7 @@ func.func @two_layers(%x: tensor<?x?x64xf32>, %v: tensor<64x32xf32>, %bias: tens
 #joined = affine_map<(b, s, n, h, d) -> (h, d, n)>
 #out = affine_map<(b, s, n, h, d) -> (b, s, n)>
 
+// EXAMPLE
 // The reduced dimensions of heads and their elements are collapsed. An addition by position keeps its dimensions.
 // CHECK-LABEL: func.func @joined_heads(
 // CHECK:         linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]}

@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-fold-transposes --canonicalize --cse | FileCheck %s
 
+// EXAMPLE
 // Heads split as by exporters, with transposes of all operands and of the output.
 // CHECK-LABEL: func.func @heads(
 // CHECK-SAME:    %[[X:.*]]: tensor<?x?x12x64xf32>

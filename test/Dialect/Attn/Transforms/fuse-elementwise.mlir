@@ -30,6 +30,7 @@ func.func @nothing_is_computed_twice(%x: tensor<?x64xf32>, %out: tensor<?x64xf32
   return %sum, %exp : tensor<?x64xf32>, tensor<?x64xf32>
 }
 
+// EXAMPLE
 // CHECK-LABEL: func.func @reductions_take_what_they_sum(
 // CHECK:         linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]
 // CHECK:           arith.mulf

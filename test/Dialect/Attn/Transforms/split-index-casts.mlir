@@ -25,6 +25,7 @@ func.func @without_a_sign(%n: index) -> index {
   return %back : index
 }
 
+// EXAMPLE
 // CHECK-LABEL: func.func @tensors(
 // CHECK:         %[[WIDE:.*]] = arith.index_cast %{{.*}} : tensor<?x3xindex> to tensor<?x3xi64>
 // CHECK:         arith.trunci %[[WIDE]] : tensor<?x3xi64> to tensor<?x3xi1>

@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-verify-input --split-input-file --verify-diagnostics
 
+// EXAMPLE
 func.func @vectors_are_an_implementation_matter(%x: f32) -> f32 {
   // expected-error@+1 {{'vector.broadcast' is not supported, expected ops of attn, linalg, tensor, arith, math, scf and func}}
   %v = vector.broadcast %x : f32 to vector<4xf32>
