@@ -18,6 +18,8 @@ namespace example {
 /// Registers example-lower-quick-gelu, and adds it to a pipeline of modules.
 void registerLowerQuickGelu();
 void addLowerQuickGelu(mlir::OpPassManager &pm);
+/// Adds the mask `chunks<SIZE>` to attention.
+void registerChunks(mlir::DialectRegistry &registry);
 /// Registers example-limit-window.
 void registerLimitWindow();
 } // namespace example

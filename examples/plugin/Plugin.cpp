@@ -14,6 +14,7 @@ extern "C" LLVM_ATTRIBUTE_VISIBILITY_DEFAULT mlir::PassPluginLibraryInfo mlirGet
 extern "C" LLVM_ATTRIBUTE_VISIBILITY_DEFAULT mlir::DialectPluginLibraryInfo mlirGetDialectPluginInfo() {
   return {MLIR_PLUGIN_API_VERSION, "ExamplePlugin", "1", [](mlir::DialectRegistry *registry) {
             registry->insert<example::ExampleDialect>();
+            example::registerChunks(*registry);
             // The import stage translates programs with ops of the dialect.
             saccade::registerFrontend({"example", /*isRegistered=*/true, example::addLowerQuickGelu});
           }};

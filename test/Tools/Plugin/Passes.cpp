@@ -1,7 +1,9 @@
 //===- Passes.cpp - A plugin for tests ----------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
+#include "mlir/Tools/Plugins/DialectPlugin.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
+#include "saccade/Dialect/Attn/IR/AttnDialect.h"
 #include <csignal>
 
 using namespace mlir;
@@ -59,5 +61,17 @@ extern "C" LLVM_ATTRIBUTE_VISIBILITY_DEFAULT PassPluginLibraryInfo mlirGetPassPl
             PassRegistration<Crash>();
             PassRegistration<DropShapeFunctions>();
             registerHideKeys();
+          }};
+}
+
+/// A mask of its own, and a second `causal`.
+extern "C" LLVM_ATTRIBUTE_VISIBILITY_DEFAULT DialectPluginLibraryInfo mlirGetDialectPluginInfo() {
+  return {MLIR_PLUGIN_API_VERSION, "SaccadeTestPlugin", "1", [](DialectRegistry *registry) {
+            registry->addExtension(+[](MLIRContext *, saccade::attn::AttnDialect *dialect) {
+              auto all = [](OpAsmParser &, SMLoc, ImplicitLocOpBuilder &, const saccade::attn::RegionArguments &,
+                            Value &) -> ParseResult { return success(); };
+              for (StringRef name : {"everything", "everything", "causal"})
+                dialect->addMaskSugar({name, name, all});
+            });
           }};
 }

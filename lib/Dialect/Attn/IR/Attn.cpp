@@ -47,6 +47,7 @@ void AttnDialect::initialize() {
 #include "saccade/Dialect/Attn/IR/AttnOps.cpp.inc"
       >();
   addInterfaces<AttnInliner>();
+  syntax::addMaskSugars(*this);
 }
 
 //===----------------------------------------------------------------------===//

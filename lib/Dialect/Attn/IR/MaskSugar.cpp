@@ -1,11 +1,13 @@
-//===- MaskSugar.cpp - causal<...> and window<...> as mask regions ------------===//
+//===- MaskSugar.cpp - Masks by name, as mask regions -------------------------===//
 //
-// The parser expands mask sugar to arith ops and conjoins all masks of an op, so analyses and code generators handle a
-// single mask region.
+// The parser expands mask sugar to scalar code and conjoins all masks of an op, so analyses and code generators handle
+// a single mask region. causal<...> and window<...> are here; extensions of the dialect add others.
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -16,22 +18,18 @@ namespace {
 constexpr StringRef causalForms = "causal<top_left>, causal<bottom_right> or causal<OFFSET>";
 constexpr StringRef windowForm = "window<LEFT, RIGHT>, with '*' for an open side";
 
-Value compare(OpBuilder &b, Location loc, arith::CmpIPredicate pred, Value lhs, Value rhs) {
-  return arith::CmpIOp::create(b, loc, pred, lhs, rhs);
-}
-
 /// key ≤ query + offset.
-ParseResult parseCausal(OpAsmParser &parser, SMLoc maskLoc, OpBuilder &b, Location loc, RegionArguments args,
-                        Value &holds) {
+ParseResult parseCausal(OpAsmParser &parser, SMLoc where, ImplicitLocOpBuilder &b, const RegionArguments &args,
+                        Value &isVisible) {
   if (failed(parser.parseOptionalLess()))
-    return parser.emitError(maskLoc, "mask 'causal' has no alignment, expected ") << causalForms;
+    return parser.emitError(where, "mask 'causal' has no alignment, expected ") << causalForms;
   Value limit = args.query;
   int64_t offset = 0;
   OptionalParseResult isInteger = parser.parseOptionalInteger(offset);
   if (isInteger.has_value()) {
     if (failed(*isInteger))
       return failure();
-    limit = arith::AddIOp::create(b, loc, limit, arith::ConstantIndexOp::create(b, loc, offset));
+    limit = arith::AddIOp::create(b, limit, arith::ConstantIndexOp::create(b, offset));
   } else {
     StringRef alignment;
     SMLoc alignmentLoc = parser.getCurrentLocation();
@@ -41,18 +39,18 @@ ParseResult parseCausal(OpAsmParser &parser, SMLoc maskLoc, OpBuilder &b, Locati
       return parser.emitError(alignmentLoc, "mask 'causal' has the unknown alignment '")
              << alignment << "', expected " << causalForms;
     if (alignment == "bottom_right") {
-      Value keys = LengthOp::create(b, loc, b.getIndexType(), Role::Key);
-      Value queries = LengthOp::create(b, loc, b.getIndexType(), Role::Query);
-      limit = arith::AddIOp::create(b, loc, limit, arith::SubIOp::create(b, loc, keys, queries));
+      Value keys = LengthOp::create(b, b.getIndexType(), Role::Key);
+      Value queries = LengthOp::create(b, b.getIndexType(), Role::Query);
+      limit = arith::AddIOp::create(b, limit, arith::SubIOp::create(b, keys, queries));
     }
   }
-  holds = compare(b, loc, arith::CmpIPredicate::sle, args.key, limit);
+  isVisible = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, args.key, limit);
   return parser.parseGreater();
 }
 
 /// query − left ≤ key ≤ query + right; `*` for an open side.
-ParseResult parseWindow(OpAsmParser &parser, SMLoc maskLoc, OpBuilder &b, Location loc, RegionArguments args,
-                        Value &holds) {
+ParseResult parseWindow(OpAsmParser &parser, SMLoc where, ImplicitLocOpBuilder &b, const RegionArguments &args,
+                        Value &isVisible) {
   auto parseSide = [&](bool isLeft) -> ParseResult {
     if (succeeded(parser.parseOptionalStar()))
       return success();
@@ -67,18 +65,19 @@ ParseResult parseWindow(OpAsmParser &parser, SMLoc maskLoc, OpBuilder &b, Locati
     if (distance < 0)
       return parser.emitError(sideLoc, "mask 'window' has ")
              << (isLeft ? "LEFT" : "RIGHT") << " = " << distance << ", expected at least 0, or '*' for an open side";
-    Value limit = arith::AddIOp::create(b, loc, args.query,
-                                        arith::ConstantIndexOp::create(b, loc, isLeft ? -distance : distance));
-    Value side = compare(b, loc, isLeft ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle, args.key, limit);
-    holds = holds ? arith::AndIOp::create(b, loc, holds, side).getResult() : side;
+    Value limit =
+        arith::AddIOp::create(b, args.query, arith::ConstantIndexOp::create(b, isLeft ? -distance : distance));
+    Value side =
+        arith::CmpIOp::create(b, isLeft ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle, args.key, limit);
+    isVisible = isVisible ? arith::AndIOp::create(b, isVisible, side).getResult() : side;
     return success();
   };
   if (failed(parser.parseOptionalLess()))
-    return parser.emitError(maskLoc, "mask 'window' has no sides, expected ") << windowForm;
+    return parser.emitError(where, "mask 'window' has no sides, expected ") << windowForm;
   if (parseSide(/*isLeft=*/true))
     return failure();
   if (failed(parser.parseOptionalComma()))
-    return parser.emitError(maskLoc, "mask 'window' has one side, expected ") << windowForm;
+    return parser.emitError(where, "mask 'window' has one side, expected ") << windowForm;
   return failure(parseSide(/*isLeft=*/false) || parser.parseGreater());
 }
 
@@ -113,34 +112,52 @@ ParseResult parseMaskRegion(OpAsmParser &parser, ArrayRef<Type> capturedTypes, R
   return parseIsolatedRegion(parser, "mask", args, piece);
 }
 
+/// Parses the mask with this name, and builds its region.
+ParseResult parseSugar(OpAsmParser &parser, SMLoc where, StringRef name, ArrayRef<Type> capturedTypes, Region &piece) {
+  ArrayRef<MaskSugar> known = parser.getContext()->getLoadedDialect<AttnDialect>()->getMaskSugars();
+  auto named = llvm::make_filter_range(known, [&](const MaskSugar &sugar) { return sugar.name == name; });
+  if (named.empty()) {
+    InFlightDiagnostic error = parser.emitError(where, "unknown mask '") << name << "', expected ";
+    llvm::interleaveComma(known, error, [&](const MaskSugar &sugar) { error << sugar.form; });
+    return error << " or a region (%b, %h, %q, %k, captures...) {...}";
+  }
+  if (std::next(named.begin()) != named.end())
+    return parser.emitError(where, "mask '") << name << "' is ambiguous, two extensions define it";
+  ImplicitLocOpBuilder b(parser.getEncodedSourceLoc(where), parser.getContext());
+  Block *block = b.createBlock(&piece);
+  for (unsigned i = 0; i < 4; ++i)
+    block->addArgument(b.getIndexType(), b.getLoc());
+  for (Type type : capturedTypes)
+    block->addArgument(type, b.getLoc());
+  Value isVisible;
+  if (failed(named.begin()->parse(parser, where, b, getRegionArguments(piece, /*numbers=*/0), isVisible)))
+    return failure();
+  if (!isVisible)
+    isVisible = arith::ConstantIntOp::create(b, 1, 1);
+  YieldOp::create(b, isVisible);
+  return success();
+}
+
 } // namespace
+
+void AttnDialect::addMaskSugar(const MaskSugar &sugar) {
+  if (llvm::none_of(maskSugars,
+                    [&](const MaskSugar &other) { return other.name == sugar.name && other.parse == sugar.parse; }))
+    maskSugars.push_back(sugar);
+}
+
+void syntax::addMaskSugars(AttnDialect &dialect) {
+  dialect.addMaskSugar({"causal", "causal<...>", parseCausal});
+  dialect.addMaskSugar({"window", "window<LEFT, RIGHT>", parseWindow});
+}
 
 ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> capturedTypes, std::unique_ptr<Region> &mask) {
   auto piece = std::make_unique<Region>();
   SMLoc where = parser.getCurrentLocation();
-  StringRef sugar;
-  if (succeeded(parser.parseOptionalKeyword(&sugar))) {
-    if (sugar != "causal" && sugar != "window")
-      return parser.emitError(where, "unknown mask '")
-             << sugar << "', expected causal<...>, window<LEFT, RIGHT> or a region (%b, %h, %q, %k, captures...) {...}";
-    Location loc = parser.getEncodedSourceLoc(where);
-    OpBuilder b(parser.getContext());
-    Block *block = b.createBlock(piece.get());
-    for (unsigned i = 0; i < 4; ++i)
-      block->addArgument(b.getIndexType(), loc);
-    for (Type type : capturedTypes)
-      block->addArgument(type, loc);
-    RegionArguments args = getRegionArguments(*piece, /*numbers=*/0);
-    Value holds;
-    if (failed(sugar == "causal" ? parseCausal(parser, where, b, loc, args, holds)
-                                 : parseWindow(parser, where, b, loc, args, holds)))
-      return failure();
-    if (!holds)
-      holds = arith::ConstantIntOp::create(b, loc, 1, 1);
-    YieldOp::create(b, loc, holds);
-  } else if (failed(parseMaskRegion(parser, capturedTypes, *piece))) {
+  StringRef name;
+  if (succeeded(parser.parseOptionalKeyword(&name)) ? parseSugar(parser, where, name, capturedTypes, *piece)
+                                                    : parseMaskRegion(parser, capturedTypes, *piece))
     return failure();
-  }
   if (!mask) {
     mask = std::move(piece);
     return success();

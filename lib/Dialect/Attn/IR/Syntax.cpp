@@ -187,7 +187,8 @@ ParseResult syntax::refuseUnknownClause(OpAsmParser &parser, StringRef op, Array
   bool hasRegions = llvm::is_contained(names, "score");
   if (hasRegions && llvm::is_contained({"soft_cap", "softcap", "alibi", "bias"}, name))
     return error << "a score region, which computes it (docs/guides/scores.md)";
-  if (hasRegions && llvm::is_contained({"causal", "window"}, name))
+  auto isName = [&](const MaskSugar &sugar) { return sugar.name == name; };
+  if (hasRegions && llvm::any_of(parser.getContext()->getLoadedDialect<AttnDialect>()->getMaskSugars(), isName))
     return error << "'mask " << name << "<...>'";
   return error << llvm::join(names, ", ");
 }

@@ -105,7 +105,9 @@ mlir::ParseResult parseIsolatedRegion(mlir::OpAsmParser &parser, llvm::StringRef
 mlir::ParseResult refuseUnknownClause(mlir::OpAsmParser &parser, llvm::StringRef op,
                                       llvm::ArrayRef<llvm::StringRef> names);
 
-/// Parses the mask after the keyword `mask`: `causal<...>`, `window<...>` or a region. Conjoins it with `mask`.
+/// Adds the masks by name that the dialect has without extensions.
+void addMaskSugars(AttnDialect &dialect);
+/// Parses the mask after the keyword `mask`: a name with its arguments, or a region. Conjoins it with `mask`.
 mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> capturedTypes,
                             std::unique_ptr<mlir::Region> &mask);
 

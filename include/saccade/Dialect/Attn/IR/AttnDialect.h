@@ -7,6 +7,7 @@
 #define SACCADE_DIALECT_ATTN_IR_ATTNDIALECT_H
 
 #include "mlir/IR/Dialect.h"
+#include "saccade/Dialect/Attn/IR/MaskSugar.h"
 
 #include "saccade/Dialect/Attn/IR/AttnDialect.h.inc"
 

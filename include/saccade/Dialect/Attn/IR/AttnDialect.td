@@ -32,6 +32,18 @@ def Attn_Dialect : Dialect {
   // For expanded mask sugar (arith), tiling (affine, tensor) and the folding of empty attention (linalg.fill).
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+  let extraClassDeclaration = [{
+    /// Adds a mask that programs write as `mask NAME<...>`. Two different ones of a name are an error where the name is
+    /// used.
+    void addMaskSugar(const MaskSugar &sugar);
+    /// The names of masks: `causal`, `window` and those of extensions.
+    llvm::ArrayRef<MaskSugar> getMaskSugars() const { return maskSugars; }
+
+  private:
+    llvm::SmallVector<MaskSugar> maskSugars;
+
+  public:
+  }];
 }
 
 def Attn_Dim : I32EnumAttr<"Dim", "a named dimension of an attention operand", [
