@@ -27,8 +27,8 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   // Each part is preceded by its length, so that keys are unique.
   auto add = [&](llvm::StringRef part) { os << part.size() << ':' << part; };
   // The binding names all options, so that a new option fails to compile until it is added here.
-  const auto &[target, device, start, stopAfter, insertions, plugins, dumpStages, lint, remarks, prepack, verifyEach] =
-      options;
+  const auto &[target, device, start, stopAfter, insertions, plugins, dumpStages, dumpPage, lint, remarks, prepack,
+               verifyEach] = options;
   add(target->name);
   add(device ? device->name : "");
   add(start);
@@ -43,7 +43,7 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
     add(plugin);
   os << ';';
   add(dumpStages);
-  os << lint << remarks << prepack << verifyEach;
+  os << dumpPage << lint << remarks << prepack << verifyEach;
   add(name);
   add(source);
   return key;

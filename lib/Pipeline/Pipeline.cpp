@@ -9,7 +9,9 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Plugins.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -106,6 +108,7 @@ private:
   bool insert(const Twine &point, bool isBefore);
   void build(const Stage &stage);
   void verify();
+  std::string dumped(const Twine &name) const;
   void write(size_t number);
 
   OpPassManager &pm;
@@ -158,12 +161,23 @@ void PipelineBuilder::verify() {
   pm.addPass(createVerifyFacts());
 }
 
-/// Writes the module after a stage to its file of `options.dumpStages`: 1-import.mlir and so on.
-void PipelineBuilder::write(size_t number) {
+/// A file of the folder `options.dumpStages`.
+std::string PipelineBuilder::dumped(const Twine &name) const {
   llvm::SmallString<128> path(options.dumpStages);
-  StringRef stage = getStages()[number].name;
-  llvm::sys::path::append(path, Twine(number + 1) + "-" + stage + ".mlir");
-  pm.addPass(createWriteModule({path.str().str(), stage.str(), targetName(options)}));
+  llvm::sys::path::append(path, name);
+  return path.str().str();
+}
+
+/// Writes the module after a stage to its file: 1-import.mlir and so on.
+void PipelineBuilder::write(size_t number) {
+  auto file = [&](size_t i) { return dumped(Twine(i + 1) + "-" + getStages()[i].name + ".mlir"); };
+  WriteModuleOptions write{file(number), getStages()[number].name.str(), targetName(options), "", {}};
+  if (options.dumpPage) {
+    // Written after each stage, so that it is there if a later one fails.
+    write.page = dumped("stages.html");
+    write.files = llvm::map_to_vector(llvm::seq(first, number), file);
+  }
+  pm.addPass(createWriteModule(write));
 }
 
 void PipelineBuilder::build() {
@@ -204,6 +218,11 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
   for (const Insertion &insertion : options.insertions)
     if (std::optional<std::string> mistake = findMistake(insertion)) {
       emitError(*mistake);
+      return failure();
+    }
+  if (!options.dumpStages.empty())
+    if (std::error_code error = llvm::sys::fs::create_directories(options.dumpStages)) {
+      emitError("cannot create the directory '" + options.dumpStages + "': " + error.message());
       return failure();
     }
   PipelineBuilder builder(pm, options, first, last);

@@ -37,6 +37,8 @@ void saccade::addPipelineOptions(CommandLine &line, llvm::StringRef tool, Pipeli
   line.value("load-pass-plugin", "FILE", "Load passes from a shared library", options.passPlugins);
   line.value("load-dialect-plugin", "FILE", "Load dialects from a shared library", options.dialectPlugins);
   line.value("dump-stages", "DIR", "Write the module after every stage to a folder", compile.dumpStages);
+  line.flag("html", "With --dump-stages, also write stages.html: the stages side by side, with changes marked",
+            compile.dumpPage);
   line.flag("verify-each", "Verify the IR after every pass, not only after every stage", compile.verifyEach);
   line.value("debug-only", "FLAG,...", "Print the debug output of these passes, by their flags: attn-raise-attention",
              [tool](llvm::StringRef text) {
@@ -73,6 +75,8 @@ static std::optional<ExitCode> setMLIROptions(const CommandLine &line, llvm::Str
 
 std::optional<ExitCode> saccade::applyPipelineOptions(const CommandLine &line, llvm::StringRef tool,
                                                       const PipelineOptions &options, CompileOptions &compile) {
+  if (compile.dumpPage && compile.dumpStages.empty())
+    return line.usageError("--html goes with --dump-stages=DIR only");
   for (auto [kind, paths] :
        {std::pair(PluginKind::Pass, options.passPlugins), std::pair(PluginKind::Dialect, options.dialectPlugins)})
     if (ExitCode code = loadPlugins(tool, kind, paths, compile))

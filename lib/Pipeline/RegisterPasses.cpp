@@ -30,6 +30,9 @@ struct StageOptions : PassPipelineOptions<StageOptions> {
   Option<std::string> target{*this, "target", llvm::cl::desc("CPU or GPU target; \"host\" by default"),
                              llvm::cl::init("host")};
   Option<bool> lint{*this, "lint", llvm::cl::desc("Warn about likely mistakes")};
+  Option<std::string> dumpStages{*this, "dump-stages",
+                                 llvm::cl::desc("Write the module after every stage to a folder")};
+  Option<bool> html{*this, "html", llvm::cl::desc("With dump-stages, also write stages.html: the stages side by side")};
   Option<bool> prepack{*this, "prepack", llvm::cl::desc("Move computations on constants to prepack functions")};
 };
 
@@ -51,6 +54,10 @@ static LogicalResult build(OpPassManager &pm, const StageOptions &given, llvm::S
   CompileOptions options;
   options.start = start;
   options.stopAfter = stop;
+  options.dumpStages = given.dumpStages;
+  options.dumpPage = given.html;
+  if (options.dumpPage && options.dumpStages.empty())
+    return emitError("the option 'html' goes with 'dump-stages' only");
   options.lint = given.lint;
   options.prepack = given.prepack;
   options.device = lookupGPUTarget(given.target);

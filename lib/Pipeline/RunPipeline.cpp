@@ -10,7 +10,6 @@
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/PipelineOptions.h"
 #include "saccade/Pipeline/StageMark.h"
-#include "llvm/Support/FileSystem.h"
 
 using namespace mlir;
 
@@ -68,10 +67,6 @@ LogicalResult saccade::addGradientFunctions(ModuleOp module, CompileOptions &opt
 
 LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &requested) {
   CompileOptions options = requested;
-  if (!options.dumpStages.empty())
-    if (std::error_code error = llvm::sys::fs::create_directories(options.dumpStages))
-      return emitError(module.getLoc(), "cannot create the directory '")
-             << options.dumpStages << "': " << error.message();
   // A program that has passed a stage is continued. A mark without stage is an error of the first pass.
   size_t next = findStage(getStageOf(module)) + 1;
   if (options.start.empty() && next < getStages().size())

@@ -3,6 +3,7 @@
 // Prints the result of a stage without stopping the pipeline. Can be inserted anywhere.
 //
 //===----------------------------------------------------------------------===//
+#include "StagePage.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/FileUtilities.h"
 #include "saccade/Pipeline/Passes.h"
@@ -37,6 +38,15 @@ struct WriteModule : saccade::impl::WriteModuleBase<WriteModule> {
     saccade::printProgram(getOperation(), output->os());
     saccade::markStage(getOperation(), knownStage, knownTarget);
     output->keep();
+    if (page.empty())
+      return markAllAnalysesPreserved();
+    output.reset(); // closes the file
+    llvm::SmallVector<std::string> all = llvm::to_vector(files);
+    all.push_back(file);
+    if (llvm::Error error = saccade::writeStagePage(all, page)) {
+      getOperation().emitError("cannot write '") << page << "': " << llvm::toString(std::move(error));
+      return signalPassFailure();
+    }
     markAllAnalysesPreserved();
   }
 };

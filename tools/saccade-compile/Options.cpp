@@ -104,6 +104,11 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
              "Sizes for the report, which then counts tiles and work and draws the mask: b, h, q and k if they are "
              "dynamic, and integer arguments by name; may be given several times",
              [&](llvm::StringRef text) { return parseSizes(text, options); });
+  line.value(
+      "view", "FILE",
+      "Write a graph of the ops of the program, as it is or after --stop-after=STAGE, and nothing else: FILE.svg, "
+      "drawn by Graphviz, or its text FILE.dot",
+      options.view);
   line.flag("lint", "Warn about likely mistakes, such as a wrong scale, mask or alignment", options.compile.lint);
   line.flag("prepack",
             "Move computations of a function F on constant arguments only, such as packing weights, to a function "
@@ -130,6 +135,13 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   std::string stages = llvm::join(stageNames(), ", ");
   if (!options.compile.stopAfter.empty() && !isStage(options.compile.stopAfter))
     return line.usageError("unknown stage '" + options.compile.stopAfter + "', expected one of " + stages);
+  if (!options.view.empty()) {
+    if (!kind.empty() || !options.output.empty() || options.explain || targets.size() > 1)
+      return line.usageError("--view writes a graph only, for one target, without -o, --emit and --explain");
+    if (llvm::sys::path::extension(options.view).size() < 2)
+      return line.usageError("--view needs a file with an extension, such as .svg or .dot, got '" + options.view + "'");
+    return std::nullopt;
+  }
   bool stopsEarly = !options.compile.stopAfter.empty();
   if (options.explain && kind.empty() && !stopsEarly && options.output.empty() && options.header.empty())
     return std::nullopt;

@@ -15,8 +15,8 @@ inline constexpr llvm::StringLiteral tool = "saccade-compile";
 enum class Emit { MLIR, LLVM, Assembly, Object, SharedLibrary, Header, PTX, Cubin };
 
 struct Options {
-  std::string input, output, header, assembler, libdevice, cacheDirectory, target = "host";
-  std::optional<Emit> emit; ///< nullopt: print the report of --explain only
+  std::string input, output, header, assembler, libdevice, cacheDirectory, view, target = "host";
+  std::optional<Emit> emit; ///< nullopt: print the report of --explain or write the graph of --view only
   bool explain = false;
   std::vector<GivenSize> sizes;
   PipelineOptions pipeline;

@@ -1,6 +1,7 @@
 //===- saccade-compile.cpp - Ahead-of-time compiler ---------------------------===//
 #include "OutputCache.h"
 #include "Produce.h"
+#include "View.h"
 #include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
@@ -135,6 +136,11 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   if (ExitCode code = source.load(tool, options.input))
     return code;
 
+  if (!options.view.empty()) {
+    if (!options.compile.stopAfter.empty() && failed(runPipeline(source.module(), options.compile)))
+      return ExitInvalidInput;
+    return writeView(source.module(), options);
+  }
   // Gradient functions are entries, too.
   std::optional<LibraryInterface> interface;
   if (succeeded(addGradientFunctions(source.module(), options.compile)))

@@ -37,6 +37,8 @@ struct CompileOptions {
   std::vector<std::string> plugins;
   /// The directory to which the module is written after every stage that runs (1-import.mlir, ...); empty for none.
   std::string dumpStages;
+  /// Whether a page with all stages, stages.html, is written to that directory, too.
+  bool dumpPage = false;
   /// Whether to warn about likely mistakes in the program.
   bool lint = false;
   /// Whether to emit a remark for each softmax that was not raised to attention.

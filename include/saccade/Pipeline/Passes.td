@@ -8,11 +8,13 @@ def WriteModule : Pass<"attn-write-module", "::mlir::ModuleOp"> {
   let summary = "write the module to a file";
   let description = [{
     Does not change the module. Used with `--insert-after` to print the result of a stage; `--dump-stages` inserts it after
-    every stage.
+    every stage. With `page`, the texts of `files` and of this one are written as an HTML page, side by side.
   }];
   let options = [Option<"file", "file", "std::string", "", "Path of the file, in an existing directory">,
                  Option<"stage", "stage", "std::string", "", "The stage to mark the written module with">,
-                 Option<"target", "target", "std::string", "", "The target to mark it with">];
+                 Option<"target", "target", "std::string", "", "The target to mark it with">,
+                 Option<"page", "page", "std::string", "", "Path of the page; empty for none">,
+                 ListOption<"files", "files", "std::string", "Files of earlier stages for the page">];
 }
 
 def VerifyIR : Pass<"attn-verify-ir", "::mlir::ModuleOp"> {
