@@ -17,7 +17,9 @@ import saccade
 
 TOOLS = {
     "compile": "compiles a program into a library, assembly or PTX",
+    "lsp-server": "is a language server for editors, which shows errors and definitions in programs",
     "opt": "runs passes and pipelines on a module; --lint warns about likely mistakes",
+    "reduce": "makes a program small of which a script says that it fails",
     "run": "compiles a program and runs it",
 }
 
@@ -68,8 +70,16 @@ def compile_tool() -> NoReturn:
     run_packaged("saccade-compile", sys.argv[1:])
 
 
+def lsp_server_tool() -> NoReturn:
+    run_packaged("saccade-lsp-server", sys.argv[1:])
+
+
 def opt_tool() -> NoReturn:
     run_packaged("saccade-opt", sys.argv[1:])
+
+
+def reduce_tool() -> NoReturn:
+    run_packaged("saccade-reduce", sys.argv[1:])
 
 
 def run_tool() -> NoReturn:

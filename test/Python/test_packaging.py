@@ -14,7 +14,7 @@ import pytest
 import saccade
 from saccade import __main__ as command
 
-TOOLS = ["saccade-compile", "saccade-opt", "saccade-run"]
+TOOLS = ["saccade-compile", "saccade-lsp-server", "saccade-opt", "saccade-reduce", "saccade-run"]
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_module_runs():
 def test_unknown_name_is_refused():
     done = python_m("complie")
     assert done.returncode == 2
-    assert "unknown name 'complie', expected one of compile, opt, run" in done.stderr
+    assert "unknown name 'complie', expected one of compile, lsp-server, opt, reduce, run" in done.stderr
 
 
 def test_missing_tool_is_an_error(monkeypatch, capsys, tmp_path):

@@ -1,4 +1,5 @@
 //===- saccade-opt.cpp - Runs passes and pipelines on a module ----------------===//
+#include "../Common/TakeOptions.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -18,25 +19,6 @@
 static constexpr llvm::StringLiteral tool = "saccade-opt";
 
 using namespace saccade;
-
-/// Removes the options with the names of `values` from the command line and stores their values. They are needed before
-/// llvm::cl knows all passes.
-static void takeOptions(std::vector<char *> &arguments,
-                        std::initializer_list<std::pair<llvm::StringRef, std::vector<std::string> *>> values) {
-  std::vector<char *> rest;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    llvm::StringRef argument = arguments[i];
-    auto [name, value] = argument.ltrim('-').split('=');
-    const auto *known = llvm::find_if(values, [&, name = name](auto &each) { return each.first == name; });
-    if (!argument.starts_with("-") || known == values.end())
-      rest.push_back(arguments[i]);
-    else if (argument.contains('='))
-      known->second->push_back(value.str());
-    else if (i + 1 < arguments.size())
-      known->second->emplace_back(arguments[++i]);
-  }
-  arguments = std::move(rest);
-}
 
 /// Parses the values of --insert-after or --insert-before; fails after an error message.
 static bool addInsertions(llvm::ArrayRef<std::string> values, bool isBefore, std::vector<Insertion> &into) {
