@@ -22,10 +22,18 @@ SaccadeStatus saccade::callOnDevice(const SaccadeEntry *entry, int32_t device, v
   return SaccadeSuccess;
 }
 
-void saccade::launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t sharedBytes) {
+void saccade::launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t threads,
+                           int64_t sharedBytes) {
   if (!current)
-    return saccade_launch(name, params, count, ctas, sharedBytes);
-  current->launch(name, {params, static_cast<size_t>(count)}, ctas, sharedBytes);
+    return saccade_launch(name, params, count, ctas, threads, sharedBytes);
+  current->launch(name, {params, static_cast<size_t>(count)}, ctas, threads, sharedBytes);
+}
+
+int32_t saccade::encodeTensorMap(void *map, const int64_t *buffer, const int64_t *plan) {
+  if (!current)
+    return saccade_encode_tensor_map(map, buffer, plan);
+  runtime::BulkTensor tensor;
+  return tensor.describe(buffer, plan) && current->encode(tensor, map);
 }
 
 void *saccade::allocateOnDevice(int64_t bytes) {

@@ -23,6 +23,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session) {
   };
   add("saccade_parallel_for", &saccade::checkedParallelFor);
   add("saccade_launch", &saccade::launchKernel);
+  add("saccade_encode_tensor_map", &saccade::encodeTensorMap);
   add("saccade_allocate", &saccade::checkedAllocate);
   add("saccade_release", &saccade::checkedRelease);
   add("saccade_cuda_call", &saccade::callOnDevice);

@@ -31,7 +31,9 @@ private:
 /// The implementations of include/saccade/Runtime/CUDA.h for linked objects: they call the thread's KernelRunner if it
 /// has one, else the runtime.
 SaccadeStatus callOnDevice(const SaccadeEntry *entry, int32_t device, void **arguments, const char **message);
-void launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t sharedBytes);
+void launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t threads,
+                  int64_t sharedBytes);
+int32_t encodeTensorMap(void *map, const int64_t *buffer, const int64_t *plan);
 void *allocateOnDevice(int64_t bytes);
 void releaseOnDevice(void *memory);
 

@@ -35,7 +35,7 @@ void saccade::addKernels(Module &host, const GPUTarget &target, StringRef ptx, S
   assert(consumed && "an architecture has a number");
   (void)consumed;
 
-  // call, ptx, cubin, architecture, is_arch_specific, cta_threads, reserved, loaded
+  // call, ptx, cubin, architecture, is_arch_specific, reserved, reserved, loaded
   auto *type = StructType::get(context, {pointer, pointer, pointer, i32, i32, i32, i32, pointer});
   static_assert(sizeof(SaccadeKernels) == 48 && offsetof(SaccadeKernels, loaded) == 40);
   Constant *null = ConstantPointerNull::get(pointer);
@@ -44,7 +44,7 @@ void saccade::addKernels(Module &host, const GPUTarget &target, StringRef ptx, S
                         cubin.empty() ? null : makeBytes(host, cubin, /*isText=*/false),
                         number(architecture),
                         number(!digits.empty()),
-                        number(threadsPerCTA),
+                        number(0),
                         number(0),
                         null};
   auto *kernels = new GlobalVariable(host, type, /*isConstant=*/false, GlobalValue::InternalLinkage,

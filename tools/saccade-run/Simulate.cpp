@@ -7,7 +7,7 @@
 #include "Simulate.h"
 #include "saccade/JIT/KernelRunner.h"
 #include "saccade/PtxSim/PtxSim.h"
-#include "saccade/Support/Kernels.h"
+#include "saccade/PtxSim/TensorMap.h"
 #include <thread>
 
 using namespace saccade;
@@ -28,12 +28,13 @@ public:
     return llvm::Error::success();
   }
 
-  void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> params, int64_t ctas, int64_t sharedBytes) override {
+  void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> params, int64_t ctas, int64_t threads,
+              int64_t sharedBytes) override {
     if (finding || ctas == 0)
       return;
     ptxsim::Launch launch;
     launch.grid = {static_cast<uint32_t>(ctas), 1, 1};
-    launch.block = {static_cast<uint32_t>(threadsPerCTA), 1, 1};
+    launch.block = {static_cast<uint32_t>(threads), 1, 1};
     launch.dynamicShared = static_cast<uint32_t>(sharedBytes);
     ptxsim::Parameters parameters;
     for (int64_t param : params)
@@ -53,6 +54,20 @@ public:
     launched.instructions += report.instructions;
     launched.matrixProducts += report.byMnemonic["mma"];
     memory.endLaunch();
+  }
+  bool encode(const runtime::BulkTensor &tensor, void *map) override {
+    ptxsim::TiledTensor tiled;
+    tiled.type = static_cast<ptxsim::TensorType>(tensor.type);
+    tiled.rank = tensor.rank;
+    tiled.address = tensor.address;
+    llvm::copy(tensor.extents, tiled.extents.begin());
+    llvm::copy(tensor.strides, tiled.strides.begin());
+    llvm::copy(tensor.box, tiled.box.begin());
+    tiled.swizzle = static_cast<ptxsim::TensorSwizzle>(tensor.swizzle);
+    auto encoded = ptxsim::encodeTiled(tiled);
+    if (auto *made = std::get_if<ptxsim::TensorMap>(&encoded))
+      memcpy(map, made->bytes.data(), made->bytes.size());
+    return encoded.index() == 0;
   }
   void *allocate(int64_t bytes) override { return pointer(memory.allocate(static_cast<uint64_t>(bytes), "temporary")); }
   void release(void *buffer) override { (void)memory.release(address(buffer)); }

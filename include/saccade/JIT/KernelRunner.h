@@ -6,6 +6,7 @@
 #ifndef SACCADE_JIT_KERNELRUNNER_H
 #define SACCADE_JIT_KERNELRUNNER_H
 
+#include "saccade/Runtime/BulkTensor.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
@@ -17,9 +18,12 @@ class KernelRunner {
 public:
   virtual ~KernelRunner() = default;
 
-  /// Runs `ctas` CTAs of the kernel `name` with the parameters `params` (8 bytes each) and `sharedBytes` of dynamic
-  /// shared memory. The runner records a failure; the host code continues.
-  virtual void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> params, int64_t ctas, int64_t sharedBytes) = 0;
+  /// Runs `ctas` CTAs of `threads` threads of the kernel `name` with the words `params` as parameters and `sharedBytes`
+  /// of dynamic shared memory. The runner records a failure; the host code continues.
+  virtual void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> params, int64_t ctas, int64_t threads,
+                      int64_t sharedBytes) = 0;
+  /// Makes a tensor map of 128 bytes. Returns false if the tensor is not supported.
+  virtual bool encode(const runtime::BulkTensor &tensor, void *map) = 0;
   virtual void *allocate(int64_t bytes) = 0;
   virtual void release(void *memory) = 0;
 };

@@ -24,10 +24,16 @@ SaccadeStatus saccade_cuda_call(const SaccadeEntry *entry, int32_t device, void 
  * while no call is running. */
 void saccade_cuda_unload(SaccadeKernels *kernels);
 
-/* Called by compiled code within saccade_cuda_call: launches `ctas` CTAs of the kernel `name` with `count` parameters
- * of 8 bytes each and `shared_bytes` of dynamic shared memory. After the first failure the rest of the call launches
- * nothing, and the call returns that failure. */
-void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t shared_bytes);
+/* Called by compiled code within saccade_cuda_call: launches `ctas` CTAs of `threads` threads of the kernel `name` with
+ * `count` words of parameters (a tensor map takes 16) and `shared_bytes` of dynamic shared memory. After the first
+ * failure the rest of the call launches nothing, and the call returns that failure. */
+void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t threads,
+                    int64_t shared_bytes);
+
+/* Called by compiled code within saccade_cuda_call: makes a tensor map for bulk copies of a buffer. `map` has 128 bytes
+ * at a multiple of 64, `buffer` are the words of the buffer as a parameter, `plan` describes the copies (TensorMap.h).
+ * Returns 1, or 0 if the buffer has extents, strides or an address that bulk copies do not support. */
+int32_t saccade_encode_tensor_map(void *map, const int64_t *buffer, const int64_t *plan);
 
 /* Called by compiled code within saccade_cuda_call: allocates device memory from a driver pool, in stream order; NULL
  * on failure. */

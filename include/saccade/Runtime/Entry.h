@@ -59,8 +59,7 @@ typedef struct SaccadeKernels {
   const void *cubin;        /* the assembled PTX, or NULL */
   int32_t architecture;     /* 80: sm_80 */
   int32_t is_arch_specific; /* 1: runs on this architecture only (sm_90a); 0: the PTX also runs on later ones */
-  int32_t cta_threads;      /* threads per CTA of every launch */
-  int32_t reserved;
+  int32_t reserved[2];
   void *loaded; /* owned by the runtime, initially NULL */
 } SaccadeKernels;
 

@@ -11,8 +11,23 @@
 
 namespace saccade {
 
-/// Threads per CTA of every kernel; a CTA processes one work item of a task.
+/// Threads per CTA of a kernel without `threadsAttr`; a CTA processes one work item of a task.
 inline constexpr int64_t threadsPerCTA = 128;
+
+/// On a kernel: its threads per CTA, i64.
+inline constexpr llvm::StringLiteral threadsAttr = "attn.threads";
+
+/// On a kernel: the name of another kernel of the same task, to launch in its place if tensor maps of the operands can
+/// be made. Both take the parameters of the task.
+inline constexpr llvm::StringLiteral bulkKernelAttr = "attn.bulk_kernel";
+
+/// On a kernel that another one refers to by `bulkKernelAttr`: its tensor maps, which are its first parameters. An array
+/// with one array of i64 each: the index of the capture that the map describes, then the plan of
+/// `runtime::BulkTensor::describe`.
+inline constexpr llvm::StringLiteral tensorMapsAttr = "attn.tensor_maps";
+
+/// Bytes of a tensor map, and their alignment.
+inline constexpr int64_t tensorMapBytes = 128, tensorMapAlignment = 64;
 
 /// On a kernel: its dynamic shared memory in bytes, i64; 0 if absent.
 inline constexpr llvm::StringLiteral sharedBytesAttr = "attn.shared_bytes";

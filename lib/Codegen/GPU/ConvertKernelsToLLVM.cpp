@@ -133,8 +133,10 @@ struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKer
       if (!kernel->hasAttr(kernelAttr))
         continue;
       kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
-      kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                      builder.getDenseI32ArrayAttr({static_cast<int32_t>(threadsPerCTA)}));
+      auto threads = kernel->getAttrOfType<IntegerAttr>(threadsAttr);
+      kernel->setAttr(
+          NVVM::NVVMDialect::getReqntidAttrName(),
+          builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads ? threads.getInt() : threadsPerCTA)}));
     }
   }
 };

@@ -1,10 +1,12 @@
 //===- LowerLaunches.cpp - The host side of kernel launches -------------------===//
 //
 // Lowers attn.launch to a call of the runtime with the kernel's name and an array of parameter words. It runs after the
-// conversion of the device module, which determines a kernel's parameters and its shared memory.
+// conversion of the device module, which determines a kernel's parameters and its shared memory. If there is a kernel
+// with tensor maps, they precede the words, and the runtime decides whether they can be made.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "saccade/Codegen/GPU/Passes.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/Kernels.h"
@@ -26,22 +28,82 @@ public:
       : op(op), task(task), module(module), b(op), loc(op.getLoc()) {}
 
   LogicalResult run() {
-    auto name = task->getAttrOfType<StringAttr>(kernelAttr);
-    auto device = module.lookupSymbol<mlir::gpu::GPUModuleOp>(deviceModule);
-    auto kernel = name && device ? device.lookupSymbol<LLVM::LLVMFuncOp>(name.getValue()) : LLVM::LLVMFuncOp();
+    LLVM::LLVMFuncOp kernel = findKernel(task->getAttrOfType<StringAttr>(kernelAttr));
     if (!kernel)
       return op.emitOpError("launches a task that has no kernel");
-    for (Value capture : op.getCaptures())
+    for (Value capture : op.getCaptures()) {
+      firstWords.push_back(words.size());
       addWords(capture);
-    auto bytes = kernel->getAttrOfType<IntegerAttr>(sharedBytesAttr);
-    func::CallOp::create(b, loc, runtimeFunction(),
-                         ValueRange{nameOf(kernel.getName()), store(), constant(words.size()), toWord(op.getCount()),
-                                    constant(bytes ? bytes.getInt() : 0)});
+    }
+    if (LLVM::LLVMFuncOp bulkKernel = findKernel(kernel->getAttrOfType<StringAttr>(bulkKernelAttr)))
+      launchEither(kernel, bulkKernel);
+    else
+      launch(kernel, store(/*firstWord=*/0), words.size());
     op.erase();
     return success();
   }
 
 private:
+  LLVM::LLVMFuncOp findKernel(StringAttr name) {
+    auto device = module.lookupSymbol<mlir::gpu::GPUModuleOp>(deviceModule);
+    return name && device ? device.lookupSymbol<LLVM::LLVMFuncOp>(name.getValue()) : LLVM::LLVMFuncOp();
+  }
+
+  void launch(LLVM::LLVMFuncOp kernel, Value parameters, size_t count) {
+    auto number = [&](StringRef attribute, int64_t otherwise) {
+      auto attr = kernel->getAttrOfType<IntegerAttr>(attribute);
+      return constant(attr ? attr.getInt() : otherwise);
+    };
+    func::CallOp::create(b, loc,
+                         runtimeFunction("saccade_launch", {pointerType(), pointerType(), b.getI64Type(),
+                                                            b.getI64Type(), b.getI64Type(), b.getI64Type()}),
+                         ValueRange{nameOf(kernel.getName()), parameters, constant(count), toWord(op.getCount()),
+                                    number(threadsAttr, threadsPerCTA), number(sharedBytesAttr, 0)});
+  }
+
+  /// Launches `bulkKernel` if its tensor maps can be made, else `kernel`.
+  void launchEither(LLVM::LLVMFuncOp kernel, LLVM::LLVMFuncOp bulkKernel) {
+    auto maps = bulkKernel->getAttrOfType<ArrayAttr>(tensorMapsAttr).getAsRange<DenseI64ArrayAttr>();
+    constexpr size_t mapWords = tensorMapBytes / sizeof(int64_t);
+    size_t firstWord = std::distance(maps.begin(), maps.end()) * mapWords;
+    Value parameters = store(firstWord), areMade;
+    auto at = [&](size_t word) -> Value {
+      return LLVM::GEPOp::create(b, loc, pointerType(), b.getI64Type(), parameters,
+                                 ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(word)});
+    };
+    for (auto [i, map] : llvm::enumerate(maps)) {
+      ArrayRef<int64_t> plan = map.asArrayRef();
+      Value buffer = at(firstWord + firstWords[plan.front()]);
+      func::FuncOp encode =
+          runtimeFunction("saccade_encode_tensor_map", {pointerType(), pointerType(), pointerType()}, {b.getI32Type()});
+      Value isMade = func::CallOp::create(b, loc, encode,
+                                          ValueRange{at(i * mapWords), buffer, constantWords(plan.drop_front())})
+                         .getResult(0);
+      areMade = areMade ? arith::AndIOp::create(b, loc, areMade, isMade).getResult() : isMade;
+    }
+    Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
+    Value condition = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, areMade, zero);
+    auto choice = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(choice.thenBlock());
+    launch(bulkKernel, parameters, firstWord + words.size());
+    b.setInsertionPointToStart(choice.elseBlock());
+    launch(kernel, at(firstWord), words.size());
+  }
+
+  /// The address of a constant array.
+  Value constantWords(ArrayRef<int64_t> numbers) {
+    std::string symbol;
+    for (unsigned i = 0; symbol.empty() || module.lookupSymbol(symbol); ++i)
+      symbol = ("saccade.plan." + Twine(i)).str();
+    OpBuilder global = OpBuilder::atBlockBegin(module.getBody());
+    auto type = LLVM::LLVMArrayType::get(b.getI64Type(), numbers.size());
+    LLVM::GlobalOp::create(global, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, symbol,
+                           b.getI64TensorAttr(numbers));
+    return LLVM::AddressOfOp::create(b, loc, pointerType(), symbol);
+  }
+
+  Type pointerType() { return LLVM::LLVMPointerType::get(b.getContext()); }
   Value constant(int64_t value) { return arith::ConstantIntOp::create(b, loc, value, 64); }
   Value toWord(Value index) { return arith::IndexCastOp::create(b, loc, b.getI64Type(), index); }
 
@@ -66,17 +128,19 @@ private:
         words.push_back(toWord(number));
   }
 
-  /// Stores the words on the stack of the entry, which outlives the call of the runtime.
-  Value store() {
-    auto type = MemRefType::get({static_cast<int64_t>(words.size())}, b.getI64Type());
+  /// Stores the words, from place `firstWord` of an array on the stack of the entry, which outlives the call of the
+  /// runtime. Returns the array.
+  Value store(size_t firstWord) {
+    auto type = MemRefType::get({static_cast<int64_t>(firstWord + words.size())}, b.getI64Type());
     Value row;
     {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(&op->getParentOfType<func::FuncOp>().getBody().front());
-      row = memref::AllocaOp::create(b, loc, type);
+      IntegerAttr alignment = firstWord ? b.getI64IntegerAttr(tensorMapAlignment) : IntegerAttr();
+      row = memref::AllocaOp::create(b, loc, type, alignment);
     }
     for (auto [i, word] : llvm::enumerate(words))
-      memref::StoreOp::create(b, loc, word, row, ValueRange{arith::ConstantIndexOp::create(b, loc, i)});
+      memref::StoreOp::create(b, loc, word, row, ValueRange{arith::ConstantIndexOp::create(b, loc, firstWord + i)});
     Value address = toWord(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, row));
     return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), address);
   }
@@ -94,14 +158,12 @@ private:
     return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), symbol);
   }
 
-  func::FuncOp runtimeFunction() {
-    if (auto known = module.lookupSymbol<func::FuncOp>("saccade_launch"))
+  func::FuncOp runtimeFunction(StringRef name, TypeRange arguments, TypeRange results = {}) {
+    if (auto known = module.lookupSymbol<func::FuncOp>(name))
       return known;
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
-    Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
-    auto function =
-        func::FuncOp::create(b, loc, "saccade_launch", b.getFunctionType({pointer, pointer, i64, i64, i64}, {}));
+    auto function = func::FuncOp::create(b, loc, name, b.getFunctionType(arguments, results));
     function.setPrivate();
     return function;
   }
@@ -112,6 +174,7 @@ private:
   OpBuilder b;
   Location loc;
   SmallVector<Value> words;
+  SmallVector<size_t> firstWords; ///< of each capture
 };
 
 struct LowerLaunches : saccade::impl::LowerLaunchesBase<LowerLaunches> {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "../Call/Message.h"
 #include "LoadedModule.h"
+#include "saccade/Runtime/BulkTensor.h"
 #include "saccade/Runtime/CUDA.h"
 #include <dlfcn.h>
 
@@ -166,7 +167,8 @@ SaccadeStatus saccade_cuda_call(const SaccadeEntry *entry, int32_t device, void 
   return here.status;
 }
 
-void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t shared_bytes) {
+void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t threads,
+                    int64_t shared_bytes) {
   if (session->status || ctas <= 0)
     return;
   const Driver &driver = session->driver;
@@ -185,10 +187,22 @@ void saccade_launch(const char *name, const int64_t *params, int64_t count, int6
   void *extra[] = {reinterpret_cast<void *>(1), const_cast<int64_t *>(params), // CU_LAUNCH_PARAM_BUFFER_POINTER
                    reinterpret_cast<void *>(2), &bytes,                        // CU_LAUNCH_PARAM_BUFFER_SIZE
                    nullptr};                                                   // CU_LAUNCH_PARAM_END
-  Result result = driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, session->entry.kernels->cta_threads,
-                                      1, 1, static_cast<uint32_t>(shared_bytes), session->stream, nullptr, extra);
+  Result result =
+      driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, static_cast<uint32_t>(threads), 1, 1,
+                          static_cast<uint32_t>(shared_bytes), session->stream, nullptr, extra);
   if (result != Success)
     session->status = refuseResult(session->entry, driver, result, "launching kernel", name);
+}
+
+int32_t saccade_encode_tensor_map(void *map, const int64_t *buffer, const int64_t *plan) {
+  BulkTensor tensor;
+  if (session->status || !tensor.describe(buffer, plan))
+    return 0;
+  constexpr uint32_t elementStrides[BulkTensor::maxRank] = {1, 1, 1, 1, 1};
+  // Neither interleaving nor promotion of L2 accesses; zeros outside of the tensor.
+  return session->driver.tensorMapEncodeTiled(map, tensor.type, tensor.rank, tensor.address, tensor.extents,
+                                              tensor.strides, tensor.box, elementStrides, 0, tensor.swizzle, 2,
+                                              0) == Success;
 }
 
 void *saccade_device_allocate(int64_t bytes) {

@@ -83,6 +83,10 @@ struct PoolProperties {
   FUNCTION(launchKernel, "cuLaunchKernel",                                                                             \
            (Function function, uint32_t gridX, uint32_t gridY, uint32_t gridZ, uint32_t blockX, uint32_t blockY,       \
             uint32_t blockZ, uint32_t sharedBytes, Stream stream, void **parameters, void **extra))                    \
+  FUNCTION(tensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                             \
+           (void *map, uint32_t type, uint32_t rank, uint64_t address, const uint64_t *extents,                        \
+            const uint64_t *strides, const uint32_t *box, const uint32_t *elementStrides, uint32_t interleave,         \
+            uint32_t swizzle, uint32_t promotion, uint32_t fill))                                                      \
   FUNCTION(allocate, "cuMemAlloc_v2", (Address * memory, size_t bytes))                                                \
   FUNCTION(free, "cuMemFree_v2", (Address memory))                                                                     \
   FUNCTION(poolCreate, "cuMemPoolCreate", (Pool * pool, const PoolProperties *properties))                             \

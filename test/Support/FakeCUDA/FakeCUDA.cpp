@@ -9,7 +9,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/PtxSim/PtxSim.h"
+#include "saccade/PtxSim/TensorMap.h"
 #include "llvm/ADT/StringExtras.h"
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -356,6 +358,31 @@ EXPORTED Result cuLaunchKernel(Kernel *function, uint32_t gridX, uint32_t gridY,
     return success;
   machine().finding = report.finding->str();
   return launchFailed;
+}
+
+EXPORTED Result cuTensorMapEncodeTiled(void *map, uint32_t type, uint32_t rank, uint64_t address,
+                                       const uint64_t *extents, const uint64_t *strides, const uint32_t *box,
+                                       const uint32_t *elementStrides, uint32_t interleave, uint32_t swizzle, uint32_t,
+                                       uint32_t fill) {
+  Call call("cuTensorMapEncodeTiled");
+  RETURN_IF(call.check());
+  if (interleave || fill || reinterpret_cast<uintptr_t>(map) % alignof(TensorMap) || rank < 1 || rank > 5)
+    return invalidValue;
+  TiledTensor tensor;
+  tensor.type = static_cast<TensorType>(type);
+  tensor.rank = rank;
+  tensor.address = address;
+  std::copy_n(extents, rank, tensor.extents.begin());
+  std::copy_n(strides, rank - 1, tensor.strides.begin());
+  std::copy_n(box, rank, tensor.box.begin());
+  std::copy_n(elementStrides, rank, tensor.elementStrides.begin());
+  tensor.swizzle = static_cast<TensorSwizzle>(swizzle);
+  auto encoded = encodeTiled(tensor);
+  if (const auto *made = std::get_if<TensorMap>(&encoded)) {
+    memcpy(map, made->bytes.data(), made->bytes.size());
+    return success;
+  }
+  return invalidValue;
 }
 
 //===----------------------------------------------------------------------===//

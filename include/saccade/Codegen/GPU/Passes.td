@@ -106,12 +106,14 @@ def LowerLaunches : Pass<"attn-lower-launches", "::mlir::ModuleOp"> {
   let description = [{
     The captures are stored in an array of 64-bit words, one per PTX parameter of the kernel:
 
-        saccade_launch(name, words, number of words, number of CTAs, bytes of dynamic shared memory)
+        saccade_launch(name, words, number of words, number of CTAs, threads per CTA, bytes of dynamic shared memory)
 
-    A buffer is passed as an MLIR memref descriptor: allocated and aligned pointer, offset, sizes, strides.
+    A buffer is passed as an MLIR memref descriptor: allocated and aligned pointer, offset, sizes, strides. If a kernel
+    refers to another one with tensor maps, `saccade_encode_tensor_map` makes each of them from the words of its buffer,
+    in front of the words. The other kernel is launched if all of them could be made.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
-                           "::mlir::memref::MemRefDialect"];
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
 }
 
 #endif // SACCADE_CODEGEN_GPU_PASSES_TD

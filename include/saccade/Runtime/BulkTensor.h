@@ -1,0 +1,34 @@
+//===- BulkTensor.h - Tensors that bulk copies read ---------------*- C++ -*-===//
+//
+// The arguments of cuTensorMapEncodeTiled for a buffer. Plain C++, because every shared library contains the runtime.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_RUNTIME_BULKTENSOR_H
+#define SACCADE_RUNTIME_BULKTENSOR_H
+
+#include <cstdint>
+
+namespace saccade::runtime {
+
+/// A tensor in global memory and the boxes that a kernel copies to shared memory. Dimension 0 is the innermost.
+struct BulkTensor {
+  static constexpr int32_t maxRank = 5;
+
+  uint32_t type = 0; ///< CUtensorMapDataType
+  uint32_t rank = 0;
+  uint64_t address = 0;
+  uint64_t extents[maxRank] = {};     ///< in elements
+  uint64_t strides[maxRank - 1] = {}; ///< in bytes, of dimensions 1 to rank - 1
+  uint32_t box[maxRank] = {};         ///< in elements
+  uint32_t swizzle = 0;               ///< CUtensorMapSwizzle
+
+  /// Reads a buffer, given as the words of a kernel parameter: allocated and aligned address, offset, sizes, strides.
+  /// `plan`: data type, bytes of an element, swizzle, rank, then for each dimension of the tensor, innermost first, its
+  /// dimension in the buffer, and for each the extent of the box. Returns false if bulk copies do not support the
+  /// buffer: they need a contiguous innermost dimension, and an address and strides that are multiples of 16 bytes.
+  bool describe(const int64_t *buffer, const int64_t *plan);
+};
+
+} // namespace saccade::runtime
+
+#endif // SACCADE_RUNTIME_BULKTENSOR_H
