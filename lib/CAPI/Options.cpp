@@ -81,8 +81,8 @@ template <PluginKind kind> static std::optional<std::string> load(StringRef valu
 static const OptionRow rows[] = {
     {"target",
      "CPU target to compile for: host (the default), portable, v3, v4, v4-bf16, v4-amx; for tests v4-expanded, "
-     "v4-bf16-expanded, v4-amx-expanded; or GPU target: sm_75, sm_80, cuda:N for the GPU N of this machine, cuda for "
-     "its first",
+     "v4-bf16-expanded, v4-amx-expanded; or GPU target: sm_75, sm_80, sm_90a, cuda:N for the GPU N of this machine, "
+     "cuda for its first",
      setTarget},
     {"lint", "true: warn about likely mistakes, such as a wrong scale, mask or alignment; false by default",
      setFlag<&CompileOptions::lint>},

@@ -10,9 +10,10 @@
 using namespace saccade;
 
 static const GPUTarget architectures[] = {
-    // name, features, cp.async and 16-bit m16n8k16, shared memory
-    {"sm_75", "+ptx80", false, 64 * 1024},
-    {"sm_80", "+ptx80", true, 163 * 1024},
+    // name, features, cp.async and 16-bit m16n8k16, bulk copies and wgmma, shared memory
+    {"sm_75", "+ptx80", false, false, 64 * 1024},
+    {"sm_80", "+ptx80", true, false, 163 * 1024},
+    {"sm_90a", "+ptx80", true, true, 227 * 1024},
 };
 
 const GPUTarget *saccade::lookupGPUTarget(llvm::StringRef name) {
@@ -46,4 +47,4 @@ const GPUTarget *saccade::requireGPUTarget(mlir::Operation *op, llvm::StringRef 
   return target;
 }
 
-llvm::StringRef saccade::gpuTargetNames() { return "sm_75, sm_80"; }
+llvm::StringRef saccade::gpuTargetNames() { return "sm_75, sm_80, sm_90a"; }

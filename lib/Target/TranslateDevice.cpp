@@ -13,6 +13,9 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "saccade/Support/Kernels.h"
 #include "saccade/Target/Device.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
@@ -35,7 +38,18 @@ static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createDeviceMachine(
   return saccade::createMachine("nvptx64-nvidia-cuda", target.name, target.features);
 }
 
+/// Marks inline assembly as convergent, so that no transformation makes it depend on another branch: instructions such
+/// as wgmma are executed by all threads of a warp together. An empty text is only a barrier for optimizations.
+static void markConvergent(llvm::Module &module) {
+  for (llvm::Function &function : module)
+    for (llvm::Instruction &instruction : llvm::instructions(function))
+      if (auto *call = llvm::dyn_cast<llvm::CallInst>(&instruction); call && call->isInlineAsm())
+        if (!llvm::cast<llvm::InlineAsm>(call->getCalledOperand())->getAsmString().empty())
+          call->setConvergent();
+}
+
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  markConvergent(module);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager components;

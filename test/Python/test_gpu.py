@@ -276,7 +276,7 @@ def test_a_program_that_is_destroyed_during_a_capture_does_not_end_it(double, te
 # --- attention --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("capability", "target"), [(75, "sm_75"), (86, "sm_80")])
+@pytest.mark.parametrize(("capability", "target"), [(75, "sm_75"), (86, "sm_80"), (90, "sm_90a"), (100, "sm_80")])
 def test_attention_is_compiled_for_the_gpu_of_its_tensors(double, tensors, capability, target):
     saccade.cache_clear()
     double.set(capability=capability)
@@ -423,7 +423,7 @@ def test_errors_of_the_driver(double, tensors, attend):
 
 @pytest.mark.parametrize(("target", "words"), [
     ("sm_99", "expected one of host, portable, v3"), ("cuda:x", "cuda, or cuda:N for the GPU N"),
-    ("cuda:-1", "sm_75, sm_80, cuda"), ("sm_75,sm_80", "expected one of"), ("cuda:5", "refers to cuda:5"),
+    ("cuda:-1", "sm_75, sm_80, sm_90a, cuda"), ("sm_75,sm_80", "expected one of"), ("cuda:5", "refers to cuda:5"),
 ])  # fmt: skip
 def test_other_targets_are_refused(double, target, words):
     refused(ValueError, [words], saccade.compile, programs.attention(), target=target)

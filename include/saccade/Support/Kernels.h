@@ -21,8 +21,8 @@ inline constexpr llvm::StringLiteral threadsAttr = "attn.threads";
 /// be made. Both take the parameters of the task.
 inline constexpr llvm::StringLiteral bulkKernelAttr = "attn.bulk_kernel";
 
-/// On a kernel that another one refers to by `bulkKernelAttr`: its tensor maps, which are its first parameters. An array
-/// with one array of i64 each: the index of the capture that the map describes, then the plan of
+/// On a kernel that another one refers to by `bulkKernelAttr`: its tensor maps, which are its first parameters. An
+/// array with one array of i64 each: the index of the capture that the map describes, then the plan of
 /// `runtime::BulkTensor::describe`.
 inline constexpr llvm::StringLiteral tensorMapsAttr = "attn.tensor_maps";
 

@@ -133,10 +133,17 @@ struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKer
       if (!kernel->hasAttr(kernelAttr))
         continue;
       kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+      // Tensor maps are passed by value, and only read.
+      auto maps = kernel->getAttrOfType<ArrayAttr>(tensorMapsAttr);
+      for (unsigned i = 0; maps && i < maps.size(); ++i) {
+        auto map = TypeAttr::get(LLVM::LLVMArrayType::get(builder.getI8Type(), tensorMapBytes));
+        kernel.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(), map);
+        kernel.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(tensorMapAlignment));
+        kernel.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(), builder.getUnitAttr());
+      }
       auto threads = kernel->getAttrOfType<IntegerAttr>(threadsAttr);
-      kernel->setAttr(
-          NVVM::NVVMDialect::getReqntidAttrName(),
-          builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads ? threads.getInt() : threadsPerCTA)}));
+      kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                      builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads ? threads.getInt() : threadsPerCTA)}));
     }
   }
 };

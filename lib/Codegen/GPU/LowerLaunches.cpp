@@ -76,9 +76,9 @@ private:
       Value buffer = at(firstWord + firstWords[plan.front()]);
       func::FuncOp encode =
           runtimeFunction("saccade_encode_tensor_map", {pointerType(), pointerType(), pointerType()}, {b.getI32Type()});
-      Value isMade = func::CallOp::create(b, loc, encode,
-                                          ValueRange{at(i * mapWords), buffer, constantWords(plan.drop_front())})
-                         .getResult(0);
+      Value isMade =
+          func::CallOp::create(b, loc, encode, ValueRange{at(i * mapWords), buffer, constantWords(plan.drop_front())})
+              .getResult(0);
       areMade = areMade ? arith::AndIOp::create(b, loc, areMade, isMade).getResult() : isMade;
     }
     Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);

@@ -13,6 +13,8 @@ using namespace saccade;
 void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target, StepListener onStep) {
   onStep("kernels");
   pm.addPass(createOutlineKernels());
+  if (target.hasBulkCopy)
+    pm.addNestedPass<mlir::gpu::GPUModuleOp>(createLowerAttentionSM90({target.name.str()}));
   OpPassManager &kernel = pm.nest<mlir::gpu::GPUModuleOp>().nest<func::FuncOp>();
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerAttentionSM80());

@@ -56,8 +56,10 @@ int64_t device::getStaticSharedBytes(func::FuncOp kernel) {
   return bytes;
 }
 
-Value device::getDynamicShared(Emitter &e, int64_t bytes) {
+Value device::getDynamicShared(Emitter &e, int64_t bytes, int64_t alignment) {
   auto known = kernelOf(e)->getAttrOfType<IntegerAttr>(sharedBytesAttr);
   kernelOf(e)->setAttr(sharedBytesAttr, e.b.getI64IntegerAttr(std::max(bytes, known ? known.getInt() : 0)));
-  return addressOf(e, "saccade_shared", LLVM::LLVMArrayType::get(e.b.getI8Type(), 0), 128, LLVM::Linkage::External);
+  // An alignment is a property of the symbol.
+  std::string name = alignment == 128 ? "saccade_shared" : ("saccade_shared_" + Twine(alignment)).str();
+  return addressOf(e, name, LLVM::LLVMArrayType::get(e.b.getI8Type(), 0), alignment, LLVM::Linkage::External);
 }

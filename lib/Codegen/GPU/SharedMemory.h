@@ -16,9 +16,9 @@ mlir::Value getShared(Emitter &e, llvm::StringRef role, mlir::Type element, int6
 /// Returns the bytes of static shared memory of a kernel.
 int64_t getStaticSharedBytes(mlir::func::FuncOp kernel);
 
-/// Returns the start of dynamic shared memory, 128-byte aligned, and makes the launch provide at least `bytes` bytes.
-/// All calls in a kernel return the same memory.
-mlir::Value getDynamicShared(Emitter &e, int64_t bytes);
+/// Returns the start of dynamic shared memory, a multiple of `alignment`, and makes the launch provide at least `bytes`
+/// bytes. All calls in a kernel return the same memory and use the same alignment.
+mlir::Value getDynamicShared(Emitter &e, int64_t bytes, int64_t alignment = 128);
 
 } // namespace saccade::device
 

@@ -187,9 +187,8 @@ void saccade_launch(const char *name, const int64_t *params, int64_t count, int6
   void *extra[] = {reinterpret_cast<void *>(1), const_cast<int64_t *>(params), // CU_LAUNCH_PARAM_BUFFER_POINTER
                    reinterpret_cast<void *>(2), &bytes,                        // CU_LAUNCH_PARAM_BUFFER_SIZE
                    nullptr};                                                   // CU_LAUNCH_PARAM_END
-  Result result =
-      driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, static_cast<uint32_t>(threads), 1, 1,
-                          static_cast<uint32_t>(shared_bytes), session->stream, nullptr, extra);
+  Result result = driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, static_cast<uint32_t>(threads), 1, 1,
+                                      static_cast<uint32_t>(shared_bytes), session->stream, nullptr, extra);
   if (result != Success)
     session->status = refuseResult(session->entry, driver, result, "launching kernel", name);
 }

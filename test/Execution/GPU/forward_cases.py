@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --first-seed 0 --count 320 --cover 36 --expect-tensor-cores
+# RUN: %python %s --target sm_90a --first-seed 0 --count 320 --cover 30 --expect-tensor-cores
 """Random forward attention on the GPU simulator against the float64 reference.
 
-Usage: forward_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--expect-tensor-cores]
+Usage: forward_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
+                        [--expect-tensor-cores]
 
 The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts,
 results, targets and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
 may). saccade-run makes every call twice, with asynchronous copies completing as late and as early as
-legal. --expect-tensor-cores also checks the kernel family: tensor cores for f16 and bf16 on sm_80, and split-KV.
+legal. --target compiles all cases for one target. --expect-tensor-cores also checks the kernel family: tensor cores for
+f16 and bf16 on sm_80, warpgroups on sm_90a if the attention is of the plain kind, and split-KV.
 """
 
 import dataclasses
@@ -133,15 +136,17 @@ EXTRAS = {
 
 @dataclasses.dataclass
 class Case:
-    """A program with one call."""
+    """A program with one call, for the target that the seed chooses or for another one."""
 
     seed: int
+    only_target: str | None = None
 
     def __post_init__(self):
         rng = random.Random(self.seed)
         self.type = rng.choice(["bf16", "f16", "bf16", "f16", "bf16", "f16", "f32"])
         self.depth, self.value_depth = rng.choice(HEAD_SIZES)
         self.target = rng.choice(["sm_80"] * 5 + ["sm_75"])
+        self.target = self.only_target or self.target
         self.portable = self.type == "f32" or self.target == "sm_75"
         self.layout = rng.choice(["bhsd", "bhsd", "bshd", "bhds"])
         self.mask = rng.choice(list(MASKS))
@@ -170,6 +175,15 @@ class Case:
         # The SIMT kernel of split-KV has the other parts of a state, and the second pass.
         is_simt = self.portable or (is_cut and self.extra in ("largest", "tallies", "squared"))
         self.family = ("simt" if is_simt else "sm_80") + (", split-KV" if is_cut else "")
+        if self.target == "sm_90a" and not is_simt and not is_cut and self.has_warpgroups:
+            self.family = "sm_90a"
+
+    @property
+    def has_warpgroups(self):
+        """Whether bulk copies support the operands, and warpgroups the attention."""
+        are_rows_aligned = self.layout != "bhds" and self.depth % 8 == 0 and self.value_depth % 8 == 0
+        is_plain = not self.lengths and self.extra not in ("tallies", "squared")
+        return are_rows_aligned and is_plain and self.value_depth <= 128
 
     @property
     def features(self):
@@ -279,13 +293,14 @@ def run(case, folder, keep, wants_family):
 
 def main():
     parser = seed_options(__doc__, count=320)
+    parser.add_argument("--target")
     parser.add_argument("--expect-tensor-cores", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
     args = parser.parse_args()
-    seeds = chosen_seeds(args, lambda seed: Case(seed).features)
+    seeds = chosen_seeds(args, lambda seed: Case(seed, args.target).features)
     if args.seed is not None:
-        print(Case(args.seed).program())
-    cases = [Case(seed) for seed in seeds]
+        print(Case(args.seed, args.target).program())
+    cases = [Case(seed, args.target) for seed in seeds]
     failures = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
         one = lambda case: run(case, pathlib.Path(folder), args.keep, args.expect_tensor_cores)

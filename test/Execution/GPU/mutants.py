@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # RUN: %python %s --count 4
+# RUN: %python %s --target sm_90a --kind dropped --count 12
 """Mutation test of PtxSim: it must detect every mutant of a compiled kernel.
 
-Usage: mutants.py [--count N] [--seed N] [--kind dropped|changed|bounds] [--verbose]
+Usage: mutants.py [--count N] [--seed N] [--kind dropped|changed|bounds] [--target sm_80|sm_90a] [--verbose]
 
-Compiles attention for sm_80, changes one instruction of its PTX and runs it. "dropped" removes a wait, a barrier or a
-commit_group, which PtxSim must report. "changed" alters a constant of an address, "bounds" a constant of a comparison,
+Compiles attention for sm_80 or sm_90a, changes one instruction of its PTX and runs it. "dropped" removes a wait, a barrier, a fence,
+an arrival or a commit_group, which PtxSim must report. "changed" alters a constant of an address, "bounds" a constant of a comparison,
 loop step, clamp or alignment; PtxSim must report an error, or the result must differ from the reference. Only executed
 instructions are mutated, as found by a trap in their place. Mutants of constants with bit-identical results are equivalent,
 e.g. they visit an additional masked tile, or do not clear a row whose weights are 0, and are counted separately.
@@ -32,6 +33,12 @@ RUNS = [
     ("window_alibi_64", 0, ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
     ("plain_64", 1, ["1x4x3x64:bf16:1", "1x1x349x64:bf16:2", "1x1x349x64:bf16:3"]),
 ]
+# More tiles than stages, in the kernels with warpgroups.
+RUNS_90A = [
+    ("plain_64", "0_sm_90a", ["1x1x205x64:bf16:1", "1x1x700x64:bf16:2", "1x1x700x64:bf16:3"]),
+    ("causal_128", "0_sm_90a", ["1x205x1x128:bf16:1", "1x405x1x128:bf16:2", "1x405x1x128:bf16:3"]),
+    ("window_alibi_64", "0_sm_90a", ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
+]
 KINDS = ("dropped", "changed", "bounds")
 # A wrong query position shifts the ALiBi biases of a row alike, which changes no weight, so a curved bias replaces them.
 LINEAR = "%bias = arith.mulf %m, %df : f32\n"
@@ -40,7 +47,7 @@ CURVED = """%sixteenth = arith.constant 0.0625 : f32
       %curve = math.tanh %near : f32
       %bias = arith.mulf %m, %curve : f32
 """
-DROPPED = re.compile(r"^\s*(cp\.async\.wait|cp\.async\.commit_group|bar\.sync|barrier)")
+DROPPED = re.compile(r"^\s*(cp\.async\.wait|cp\.async\.commit_group|bar\.sync|barrier|mbarrier|fence|wgmma\.(fence|commit|wait))")
 # What places in shared memory are made of, and what bounds are.
 CHANGED = [
     re.compile(r"^\s*(?:ldmatrix|cp\.async\.c[ag])\S*\s.*\[%\w+\+(\d+)\]"),
@@ -58,10 +65,10 @@ CAUGHT = re.compile(r"line \d+: (race|uninitialised|out of bounds|misaligned|div
 class Kernel:
     """A kernel of the compiled PTX, and the command that runs it."""
 
-    def __init__(self, ptx, entry, task, arguments, folder):
+    def __init__(self, ptx, target, entry, task, arguments, folder):
         self.lines, self.entry, self.task, self.folder, self.results = ptx.split("\n"), entry, task, folder, None
         self.lock = threading.Lock()
-        self.command = ["saccade-run", str(folder / "program.mlir"), "--device=ptxsim", "--target=sm_80", "--check", f"--entry={entry}",
+        self.command = ["saccade-run", str(folder / "program.mlir"), "--device=ptxsim", f"--target={target}", "--check", f"--entry={entry}",
                         *[f"--arg={argument}" for argument in arguments]]
         start = f".visible .entry {entry}_body_task{task}("
         begin = next(i for i, line in enumerate(self.lines) if line.startswith(start))
@@ -105,7 +112,7 @@ class Kernel:
     def dropped(self):
         """Mutants without an instruction, as (line, text)."""
         # PtxSim does not check the order of accesses to global memory, where split-KV keeps its state.
-        return [(i, "") for i in self.body if self.task == 0 and DROPPED.match(self.lines[i])]
+        return [(i, "") for i in self.body if self.task != 1 and DROPPED.match(self.lines[i])]
 
     def changed(self, rng):
         """Mutants with another constant in an address."""
@@ -135,6 +142,7 @@ def main():
     parser.add_argument("--count", type=int, default=15, help="mutants of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=KINDS, help="default: all")
+    parser.add_argument("--target", choices=("sm_80", "sm_90a"), default="sm_80")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     rng = random.Random(args.seed)
@@ -144,9 +152,10 @@ def main():
         assert LINEAR in PROGRAM
         program = folder / "program.mlir"
         program.write_text(PROGRAM.replace(LINEAR, CURVED))
-        ptx = subprocess.run(["saccade-compile", str(program), "--target=sm_80"], capture_output=True, text=True,
+        ptx = subprocess.run(["saccade-compile", str(program), f"--target={args.target}"], capture_output=True, text=True,
                              check=True).stdout
-        kernels = [Kernel(ptx, entry, task, arguments, folder) for entry, task, arguments in RUNS]
+        kernels = [Kernel(ptx, args.target, entry, task, arguments, folder)
+                   for entry, task, arguments in (RUNS if args.target == "sm_80" else RUNS_90A)]
         for kind in [args.kind] if args.kind else KINDS:
             sites = []
             for kernel in kernels:

@@ -65,11 +65,11 @@ TEST_F(Schedules, BlocksOfContractionsHaveRowsOfOneSize) {
 }
 
 TEST_F(Schedules, AccumulatorsOfTensorCoresFitInRegisters) {
-  for (StringRef name : {"sm_75", "sm_80"})
+  for (StringRef name : {"sm_75", "sm_80", "sm_90a"})
     for (Type type : types())
       for (int64_t valueDepth = 1; valueDepth <= 256; ++valueDepth) {
         int64_t rows = scheduleAttention(type, valueDepth, *lookupGPUTarget(name)).getRows();
-        bool usesTensorCores = name == "sm_80" && type.getIntOrFloatBitWidth() == 16;
+        bool usesTensorCores = name != "sm_75" && type.getIntOrFloatBitWidth() == 16;
         // 128 threads have at most 128 elements each.
         bool fits = 128 * valueDepth <= 128 * 128;
         EXPECT_EQ(rows, usesTensorCores && !fits ? 64 : 128) << name.str() << ", head size " << valueDepth;

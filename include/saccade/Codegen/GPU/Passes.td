@@ -42,6 +42,18 @@ def LowerAttentionSM80 : Pass<"attn-lower-attention-sm80", "::mlir::func::FuncOp
   let dependentDialects = deviceDialects;
 }
 
+def LowerAttentionSM90 : Pass<"attn-lower-attention-sm90", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "add kernels of attention with bulk copies and wgmma";
+  let description = [{
+    Applies to f16 and bf16 kernels that are one attention of whole tensors, with 128 queries. A second kernel `@f_sm_90a`
+    beside `@f` has three warpgroups: one copies keys and values to a ring of stages in shared memory by tensor maps, two
+    compute 64 rows each with wgmma; setmaxnreg gives registers of the first to the others. `@f` refers to it
+    (`attn.bulk_kernel`) and is lowered by the following passes, for operands that tensor maps cannot describe.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"sm_90a\"", "GPU target">];
+  let dependentDialects = deviceDialects;
+}
+
 def LowerStateSIMT : Pass<"attn-lower-state-simt", "::mlir::func::FuncOp"> {
   let summary = "lower attn.merge and attn.finalize of states in global memory";
   let description = [{

@@ -31,6 +31,8 @@ struct AttentionShape {
   bool splitsKV = false;
   int64_t depth, valueDepth;
   bool hasTallies = false;
+  int64_t warps = device::warps; ///< that compute
+  int64_t firstWarp = 0;         ///< of them
 
   int64_t mTiles() const { return splitsKV ? 1 : rows / (16 * warps); } ///< 16-row tiles per warp
   /// Keys per step: 64 if registers suffice for their scores and the accumulator. With tallies 32, to limit the size of
@@ -56,6 +58,8 @@ struct Lane {
   Lane(Emitter &e, const AttentionShape &shape) {
     mlir::Value thread = e.thread(), lane = e.rem(thread, 32);
     warp = e.div(thread, 32);
+    if (shape.firstWarp)
+      warp = e.add(warp, -shape.firstWarp);
     firstRow = shape.splitsKV ? e.i32(0) : e.mul(warp, 16 * shape.mTiles());
     firstKey = shape.splitsKV ? e.mul(warp, shape.keysPerWarp()) : e.i32(0);
     group = e.div(lane, 4);
@@ -67,7 +71,7 @@ struct Lane {
   /// Whether the thread is the first of the four lanes that share a row.
   mlir::Value isFirst(Emitter &e) const { return e.compare(mlir::arith::CmpIPredicate::eq, column, e.i32(0)); }
 
-  mlir::Value warp;
+  mlir::Value warp;               ///< among those that compute
   mlir::Value firstRow, firstKey; ///< of the warp, in the query and key tile
   mlir::Value group;              ///< index of the four lanes that share rows
   mlir::Value column;             ///< first of two adjacent columns

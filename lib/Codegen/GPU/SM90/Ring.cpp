@@ -1,0 +1,58 @@
+//===- Ring.cpp - Stages of operands in shared memory -------------------------===//
+//
+// A wait is an asm block with a loop, because mbarrier.try_wait may return before the phase is complete.
+//
+//===----------------------------------------------------------------------===//
+#include "Ring.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+static Value toPointer(Emitter &e, Value address) {
+  return LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace), address);
+}
+
+void Mbarrier::init(Emitter &e, int64_t count) const {
+  NVVM::MBarrierInitOp::create(e.b, e.loc, toPointer(e, address), e.i32(count), /*predicate=*/Value());
+}
+
+void Mbarrier::arrive(Emitter &e) const {
+  NVVM::MBarrierArriveOp::create(e.b, e.loc, TypeRange{e.b.getI64Type()}, toPointer(e, address), /*count=*/Value());
+}
+
+void Mbarrier::expect(Emitter &e, int64_t bytes) const {
+  NVVM::MBarrierArriveExpectTxOp::create(e.b, e.loc, TypeRange{}, toPointer(e, address), e.i32(bytes),
+                                         NVVM::MemScopeKind::CTA, /*relaxed=*/false, /*predicate=*/Value());
+}
+
+void Mbarrier::wait(Emitter &e, Value parity) const {
+  StringRef text = "{\n.reg .pred done;\nWAIT:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
+                   "@!done bra WAIT;\n}";
+  LLVM::InlineAsmOp::create(e.b, e.loc, LLVM::LLVMVoidType::get(e.b.getContext()), ValueRange{address, parity}, text,
+                            "r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
+void Ring::init(Emitter &e, int64_t readers) const {
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    Mbarrier{e.add(barriers, 8 * stage)}.init(e, 1);
+    Mbarrier{e.add(barriers, 8 * (stages + stage))}.init(e, readers);
+  }
+}
+
+RingPlace Ring::at(Emitter &e, Value step) const {
+  Value stage = e.rem(step, stages), parity = e.rem(e.div(step, stages), 2);
+  Value full = e.add(barriers, e.mul(stage, 8));
+  return {stage, parity, {full}, {e.add(full, 8 * stages)}};
+}
+
+void device::copyBox(Emitter &e, Value map, ValueRange coordinates, Value target, const Mbarrier &full) {
+  // PTX 8.0 has the destination form in the shared memory of a cluster only, which contains that of the CTA.
+  auto ofCluster = LLVM::LLVMPointerType::get(e.b.getContext(), 7);
+  Value pointer = LLVM::AddrSpaceCastOp::create(e.b, e.loc, ofCluster, toPointer(e, target));
+  NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+      e.b, e.loc, pointer, map, coordinates, toPointer(e, full.address), /*im2colOffsets=*/ValueRange(),
+      /*multicastMask=*/Value(), /*l2CacheHint=*/Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
+      NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
+}

@@ -1,0 +1,54 @@
+//===- Ring.h - Stages of operands in shared memory ---------------*- C++ -*-===//
+//
+// The producer fills the stages of a ring in turn and the consumers read them. Each stage has two mbarriers: full,
+// which counts the bytes of copies, and empty, which counts the warps that have read it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_GPU_SM90_RING_H
+#define SACCADE_LIB_CODEGEN_GPU_SM90_RING_H
+
+#include "../Emitter.h"
+
+namespace saccade::device {
+
+/// An mbarrier in shared memory, by its address (i32).
+struct Mbarrier {
+  mlir::Value address;
+
+  void init(Emitter &e, int64_t count) const;
+  /// One arrival, by one thread.
+  void arrive(Emitter &e) const;
+  /// One arrival and `bytes` of copies that are still to come, by one thread.
+  void expect(Emitter &e, int64_t bytes) const;
+  /// Waits until the phase of `parity` (i32) is complete.
+  void wait(Emitter &e, mlir::Value parity) const;
+};
+
+/// The place of a step in a ring.
+struct RingPlace {
+  mlir::Value stage, parity; ///< i32
+  Mbarrier full, empty;
+};
+
+/// A ring of stages, whose steps a thread counts in private memory, which becomes a register.
+class Ring {
+public:
+  /// The barriers of all stages are at `barriers` (i32): full ones first.
+  Ring(mlir::Value barriers, int64_t stages) : barriers(barriers), stages(stages) {}
+
+  static int64_t bytes(int64_t stages) { return 2 * 8 * stages; }
+  /// Initialises the barriers, by one thread. `readers` warps read a stage.
+  void init(Emitter &e, int64_t readers) const;
+  RingPlace at(Emitter &e, mlir::Value step) const;
+
+private:
+  mlir::Value barriers;
+  int64_t stages;
+};
+
+/// Copies a box to shared memory at `target` (i32) by a tensor map (!llvm.ptr), by one thread; `full` counts its bytes.
+void copyBox(Emitter &e, mlir::Value map, mlir::ValueRange coordinates, mlir::Value target, const Mbarrier &full);
+
+} // namespace saccade::device
+
+#endif // SACCADE_LIB_CODEGEN_GPU_SM90_RING_H

@@ -1,0 +1,112 @@
+//===- TensorMap.cpp - Operands that bulk copies read -------------------------===//
+//
+// A tensor map is of a whole parameter, so the position of an operand in it is what its views have added up.
+//
+//===----------------------------------------------------------------------===//
+#include "TensorMap.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "saccade/Runtime/BulkTensor.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::device;
+
+/// CUtensorMapDataType and CUtensorMapSwizzle.
+static constexpr int64_t typeF16 = 6, typeBF16 = 9, swizzle128 = 3;
+
+namespace {
+
+/// Views from an operand up to a parameter, outermost last.
+struct Views {
+  SmallVector<memref::SubViewOp> views;
+  BlockArgument parameter;
+};
+
+} // namespace
+
+static std::optional<Views> findViews(Value operand) {
+  Views found;
+  while (auto view = operand.getDefiningOp<memref::SubViewOp>()) {
+    if (llvm::any_of(view.getMixedStrides(), [](OpFoldResult step) { return getConstantIntValue(step) != 1; }))
+      return std::nullopt;
+    found.views.push_back(view);
+    operand = view.getSource();
+  }
+  found.parameter = dyn_cast<BlockArgument>(operand);
+  bool isParameter = found.parameter && isa<func::FuncOp>(found.parameter.getOwner()->getParentOp());
+  return isParameter ? std::optional(found) : std::nullopt;
+}
+
+/// The dimension of the source of a view that is dimension `dim` of the view.
+static unsigned sourceDim(memref::SubViewOp view, unsigned dim) {
+  llvm::SmallBitVector dropped = view.getDroppedDims();
+  for (unsigned source = 0;; ++source)
+    if (!dropped[source] && dim-- == 0)
+      return source;
+}
+
+std::optional<MappedOperand> device::findMappedOperand(Value operand, DimsAttr dims) {
+  std::optional<Views> found = findViews(operand);
+  auto type = found ? dyn_cast<MemRefType>(found->parameter.getType()) : MemRefType();
+  if (!type || dims.position(Dim::Head) || type.getRank() > runtime::BulkTensor::maxRank)
+    return std::nullopt;
+  MappedOperand mapped;
+  mapped.type = type;
+  mapped.argument = found->parameter.getArgNumber();
+  mapped.rowDim = *dims.position(Dim::Seq), mapped.columnDim = *dims.position(Dim::Depth);
+  for (memref::SubViewOp view : found->views) {
+    mapped.rowDim = sourceDim(view, mapped.rowDim);
+    mapped.columnDim = sourceDim(view, mapped.columnDim);
+  }
+  // From the parameter on: a view's dimensions are some of its source's.
+  OpBuilder b(operand.getContext());
+  auto dimOf = llvm::to_vector(llvm::seq<unsigned>(0, type.getRank()));
+  mapped.position.assign(type.getRank(), b.getIndexAttr(0));
+  for (memref::SubViewOp view : llvm::reverse(found->views)) {
+    SmallVector<unsigned> kept;
+    llvm::SmallBitVector dropped = view.getDroppedDims();
+    for (auto [dim, offset] : llvm::enumerate(view.getMixedOffsets())) {
+      OpFoldResult &sum = mapped.position[dimOf[dim]];
+      if (isZeroInteger(sum))
+        sum = offset;
+      else if (!isZeroInteger(offset)) {
+        OpBuilder after(view->getBlock(), std::next(view->getIterator()));
+        auto value = [&](OpFoldResult x) { return getValueOrCreateConstantIndexOp(after, view.getLoc(), x); };
+        Value before = value(sum);
+        sum = arith::AddIOp::create(after, view.getLoc(), before, value(offset)).getResult();
+      }
+      if (!dropped[dim])
+        kept.push_back(dimOf[dim]);
+    }
+    dimOf = kept;
+  }
+  return mapped;
+}
+
+SmallVector<unsigned> MappedOperand::order() const {
+  SmallVector<unsigned> result = {columnDim, rowDim};
+  for (unsigned dim = 0; dim < type.getRank(); ++dim)
+    if (dim != columnDim && dim != rowDim)
+      result.push_back(dim);
+  return result;
+}
+
+SmallVector<int64_t> MappedOperand::plan(int64_t rows, int64_t columns) const {
+  bool isBF16 = type.getElementType().isBF16();
+  SmallVector<int64_t> words = {argument, isBF16 ? typeBF16 : typeF16, /*bytes=*/2, swizzle128, type.getRank()};
+  llvm::append_range(words, order());
+  words.append({columns, rows});
+  words.append(type.getRank() - 2, 1);
+  return words;
+}
+
+SmallVector<Value> MappedOperand::coordinates(Emitter &e, Value row, int64_t column) const {
+  SmallVector<Value> result;
+  for (unsigned dim : order()) {
+    Value start = e.toI32(getValueOrCreateConstantIndexOp(e.b, e.loc, position[dim]));
+    result.push_back(dim == columnDim ? e.add(start, e.i32(column)) : dim == rowDim ? e.add(start, row) : start);
+  }
+  return result;
+}

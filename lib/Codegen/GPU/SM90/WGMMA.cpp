@@ -1,0 +1,108 @@
+//===- WGMMA.cpp - Asynchronous matmuls of a warpgroup ------------------------===//
+//
+// All instructions of a product are one asm block from wgmma.fence to commit_group, so that nothing comes between them:
+// ptxas serialises a product otherwise (C7510 to C7519). Sums are scalar f32, and pass through the block that waits.
+//
+//===----------------------------------------------------------------------===//
+#include "WGMMA.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+/// Descriptors count in units of 16 bytes.
+static constexpr int64_t unit = 16;
+
+Value device::tileDescriptor(Emitter &e, Value address, int64_t leadingBytes) {
+  // Bits 62 and 63: 128-byte swizzle; 32 to 45: bytes between groups of eight rows; 16 to 29: leading bytes.
+  uint64_t constant = uint64_t(1) << 62 | uint64_t(1024 / unit) << 32 | uint64_t(leadingBytes / unit) << 16;
+  Type i64 = e.b.getI64Type();
+  Value start = arith::ExtUIOp::create(e.b, e.loc, i64, e.div(address, unit));
+  return arith::OrIOp::create(e.b, e.loc, start,
+                              arith::ConstantIntOp::create(e.b, e.loc, static_cast<int64_t>(constant), 64));
+}
+
+/// "$first, $first+1, ...": operands of an asm block.
+static std::string operands(size_t first, size_t count) {
+  std::string text;
+  for (size_t i = first; i < first + count; ++i)
+    text += (i == first ? "$" : ", $") + std::to_string(i);
+  return text;
+}
+
+/// Emits an asm block with `count` results of f32.
+static SmallVector<Value> emitAsm(Emitter &e, const std::string &text, size_t count, ValueRange inputs,
+                                  const std::string &inputConstraints) {
+  std::string constraints;
+  for (size_t i = 0; i < count; ++i)
+    constraints += "=f,";
+  constraints += inputConstraints + "~{memory}";
+  auto type = LLVM::LLVMStructType::getLiteral(e.b.getContext(), SmallVector<Type>(count, e.b.getF32Type()));
+  Value results = LLVM::InlineAsmOp::create(e.b, e.loc, type, inputs, text, constraints,
+                                            /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+                      .getResult(0);
+  SmallVector<Value> values;
+  for (size_t i = 0; i < count; ++i)
+    values.push_back(LLVM::ExtractValueOp::create(e.b, e.loc, results, static_cast<int64_t>(i)));
+  return values;
+}
+
+static std::string repeated(const std::string &constraint, size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i)
+    text += constraint + ",";
+  return text;
+}
+
+/// Constraints that tie the first inputs to the results.
+static std::string tied(size_t count) {
+  std::string text;
+  for (size_t i = 0; i < count; ++i)
+    text += std::to_string(i) + ",";
+  return text;
+}
+
+static std::string opcode(Type element, size_t sums) {
+  std::string type = element.isBF16() ? "bf16" : "f16";
+  return "wgmma.mma_async.sync.aligned.m64n" + std::to_string(2 * sums) + "k16.f32." + type + "." + type + " {" +
+         operands(0, sums) + "}, ";
+}
+
+static std::string block(const std::string &instructions) {
+  return "{\n.reg .b64 lhs, rhs;\nwgmma.fence.sync.aligned;\n" + instructions + "wgmma.commit_group.sync.aligned;\n}";
+}
+
+static std::string advance(const char *name, size_t operand, int64_t bytes) {
+  return std::string("add.s64 ") + name + ", $" + std::to_string(operand) + ", " + std::to_string(bytes / unit) + ";\n";
+}
+
+SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, Value lhs, Value rhs,
+                                        ArrayRef<std::pair<int64_t, int64_t>> offsets) {
+  auto count = static_cast<size_t>(n / 2);
+  std::string text;
+  for (auto [i, offset] : llvm::enumerate(offsets)) {
+    text += advance("lhs", count, offset.first) + advance("rhs", count + 1, offset.second);
+    // The first product does not read the sums. Neither operand is negated or transposed.
+    text += opcode(element, count) + "lhs, rhs, " + (i ? "1" : "0") + ", 1, 1, 0, 0;\n";
+  }
+  return emitAsm(e, block(text), count, {lhs, rhs}, "l,l,");
+}
+
+SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, ValueRange lhs, Value rhs,
+                                        ArrayRef<int64_t> offsets) {
+  auto count = static_cast<size_t>(n / 2);
+  std::string text;
+  for (auto [i, offset] : llvm::enumerate(offsets)) {
+    text += advance("rhs", count + lhs.size(), offset);
+    text += opcode(element, count) + "{" + operands(count + 4 * i, 4) + "}, rhs, " + (i ? "1" : "0") + ", 1, 1, 1;\n";
+  }
+  SmallVector<Value> inputs(lhs);
+  inputs.push_back(rhs);
+  return emitAsm(e, block(text), count, inputs, repeated("r", lhs.size()) + "l,");
+}
+
+SmallVector<Value> device::waitForGroups(Emitter &e, int64_t pending, ValueRange values) {
+  std::string text = "wgmma.wait_group.sync.aligned " + std::to_string(pending) + ";";
+  return emitAsm(e, text, values.size(), values, tied(values.size()));
+}

@@ -1,0 +1,34 @@
+//===- WGMMA.h - Asynchronous matmuls of a warpgroup --------------*- C++ -*-===//
+//
+// wgmma.mma_async as inline assembly: upstream ops have no form with A in registers, and their waits carry no data.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_GPU_SM90_WGMMA_H
+#define SACCADE_LIB_CODEGEN_GPU_SM90_WGMMA_H
+
+#include "../Emitter.h"
+
+namespace saccade::device {
+
+/// A descriptor (i64) of a tile in shared memory at `address` (i32), a multiple of 1024 bytes, of rows of 128 bytes
+/// with 128-byte swizzle. `leadingBytes` lead to the next 64 columns if columns are the n of the product.
+mlir::Value tileDescriptor(Emitter &e, mlir::Value address, int64_t leadingBytes);
+
+/// Starts lhs · rhs, of 64 rows × n columns, f16 or bf16 (`element`) with f32 sums: one wgmma for each pair of
+/// `offsets`, which are added to the descriptors, as bytes. Returns the n / 2 sums of the thread, which must not be
+/// used before `waitForGroups`. Both operands are stored with k contiguous.
+llvm::SmallVector<mlir::Value> startProduct(Emitter &e, mlir::Type element, int64_t n, mlir::Value lhs, mlir::Value rhs,
+                                            llvm::ArrayRef<std::pair<int64_t, int64_t>> offsets);
+
+/// The same with `lhs` in registers: four words of two elements for each of the `offsets`, which are added to the
+/// descriptor `rhs`. RHS is stored with n contiguous.
+llvm::SmallVector<mlir::Value> startProduct(Emitter &e, mlir::Type element, int64_t n, mlir::ValueRange lhs,
+                                            mlir::Value rhs, llvm::ArrayRef<int64_t> offsets);
+
+/// Waits until at most `pending` of the products that were started last are incomplete. Returns `values` (f32), which
+/// depend on the wait.
+llvm::SmallVector<mlir::Value> waitForGroups(Emitter &e, int64_t pending, mlir::ValueRange values);
+
+} // namespace saccade::device
+
+#endif // SACCADE_LIB_CODEGEN_GPU_SM90_WGMMA_H

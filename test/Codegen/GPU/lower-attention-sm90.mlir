@@ -1,0 +1,77 @@
+// A second kernel with three warpgroups, whose first parameters are tensor maps. The first warpgroup copies boxes to shared
+// memory, the others multiply them; the kernel of the task refers to it and stays as it is. Values with another length
+// than the tensor could be NaN beyond it, so that kernel gets no second one.
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(attn-lower-attention-sm90))' | FileCheck %s
+
+gpu.module @saccade_device {
+  // CHECK: llvm.mlir.global external @saccade_shared_1024() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
+  // CHECK: func.func @attend(%{{.*}}: memref<?x64xbf16>, %{{.*}}) attributes {attn.bulk_kernel = "attend_sm_90a", attn.kernel}
+  // CHECK: attn.accumulate
+  func.func @attend(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf16>, %out: memref<?x64xbf16>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %n = memref.dim %k, %c0 : memref<?x64xbf16>
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant 0xFF800000 : f32
+    %acc = memref.alloc() : memref<128x64xf32>
+    linalg.fill ins(%zero : f32) outs(%acc : memref<128x64xf32>)
+    %max = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%none : f32) outs(%max : memref<128xf32>)
+    %sum = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%zero : f32) outs(%sum : memref<128xf32>)
+    attn.accumulate %q[s,d], %k[s,d], %v[s,d] q_len(%n : index) kv_len(%n : index) at(%c0, %c0, %c0, %c0)
+      into(%acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32>)
+      : (memref<?x64xbf16>, memref<?x64xbf16>, memref<?x64xbf16>)
+    attn.finalize %acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32> into(%out[s,d] : memref<?x64xbf16>)
+    return
+  }
+
+  // CHECK: func.func @with_length(%{{.*}}) attributes {attn.kernel}
+  func.func @with_length(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf16>, %n: index, %out: memref<?x64xbf16>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant 0xFF800000 : f32
+    %acc = memref.alloc() : memref<128x64xf32>
+    linalg.fill ins(%zero : f32) outs(%acc : memref<128x64xf32>)
+    %max = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%none : f32) outs(%max : memref<128xf32>)
+    %sum = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%zero : f32) outs(%sum : memref<128xf32>)
+    attn.accumulate %q[s,d], %k[s,d], %v[s,d] q_len(%n : index) kv_len(%n : index) at(%c0, %c0, %c0, %c0)
+      into(%acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32>)
+      : (memref<?x64xbf16>, memref<?x64xbf16>, memref<?x64xbf16>)
+    attn.finalize %acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32> into(%out[s,d] : memref<?x64xbf16>)
+    return
+  }
+
+  // CHECK: func.func @attend_sm_90a(%[[Q:.*]]: !llvm.ptr, %[[K:.*]]: !llvm.ptr, %[[V:.*]]: !llvm.ptr, %{{.*}}: memref<?x64xbf16>
+  // The parameter; bf16 of 2 bytes, swizzle of 128 bytes; two dimensions, columns first; boxes of 64 columns and 128 rows.
+  // CHECK-SAME: attn.tensor_maps = [array<i64: 0, 9, 2, 3, 2, 1, 0, 64, 128>, array<i64: 1, 9, 2, 3, 2, 1, 0, 64, 128>, array<i64: 2, 9, 2, 3, 2, 1, 0, 64, 128>]
+  // CHECK-SAME: attn.threads = 384
+  // CHECK: nvvm.mbarrier.init
+  // CHECK: nvvm.fence.mbarrier.init
+  // CHECK: nvvm.barrier0
+  // CHECK: scf.if
+  // CHECK: nvvm.setmaxregister decrease 40
+  // CHECK: nvvm.mbarrier.arrive.expect_tx
+  // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]]
+  // CHECK: scf.for
+  // CHECK: mbarrier.try_wait
+  // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[K]]
+  // CHECK: mbarrier.try_wait
+  // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[V]]
+  // CHECK-NOT: attn.
+  // CHECK: } else {
+  // CHECK: nvvm.setmaxregister increase 232
+  // CHECK: mbarrier.try_wait
+  // CHECK: scf.for
+  // CHECK: wgmma.fence.sync.aligned
+  // CHECK-SAME: m64n128k16.f32.bf16.bf16
+  // CHECK-SAME: wgmma.commit_group.sync.aligned
+  // CHECK: wgmma.wait_group.sync.aligned 0
+  // CHECK: nvvm.mbarrier.arrive
+  // CHECK: m64n64k16.f32.bf16.bf16
+  // CHECK: wgmma.wait_group.sync.aligned 0
+  // CHECK: nvvm.mbarrier.arrive
+  // CHECK-NOT: attn.
+  // CHECK-NOT: func.func
+}
