@@ -1,6 +1,6 @@
 // A second kernel with three warpgroups, whose first parameters are tensor maps. The first warpgroup copies boxes to shared
-// memory, the others multiply them; the kernel of the task refers to it and stays as it is. Values with another length
-// than the tensor could be NaN beyond it, so that kernel gets no second one.
+// memory, the others multiply them; the kernel of the task refers to it and stays as it is. Values beyond a length that is
+// not that of the tensor could be NaN, so they are cleared. A task that writes something else gets no second kernel.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(attn-lower-attention-sm90))' | FileCheck %s
 
 gpu.module @saccade_device {
@@ -25,7 +25,7 @@ gpu.module @saccade_device {
     return
   }
 
-  // CHECK: func.func @with_length(%{{.*}}) attributes {attn.kernel}
+  // CHECK: func.func @with_length(%{{.*}}) attributes {attn.bulk_kernel = "with_length_sm_90a", attn.kernel}
   func.func @with_length(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf16>, %n: index, %out: memref<?x64xbf16>) attributes {attn.kernel} {
     %c0 = arith.constant 0 : index
     %zero = arith.constant 0.0 : f32
@@ -40,6 +40,25 @@ gpu.module @saccade_device {
       into(%acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32>)
       : (memref<?x64xbf16>, memref<?x64xbf16>, memref<?x64xbf16>)
     attn.finalize %acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32> into(%out[s,d] : memref<?x64xbf16>)
+    return
+  }
+
+  // CHECK: func.func @with_another_result(%{{.*}}) attributes {attn.kernel}
+  func.func @with_another_result(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf16>, %n: index, %out: memref<?x64xbf16>, %count: memref<1xindex>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant 0xFF800000 : f32
+    %acc = memref.alloc() : memref<128x64xf32>
+    linalg.fill ins(%zero : f32) outs(%acc : memref<128x64xf32>)
+    %max = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%none : f32) outs(%max : memref<128xf32>)
+    %sum = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%zero : f32) outs(%sum : memref<128xf32>)
+    attn.accumulate %q[s,d], %k[s,d], %v[s,d] q_len(%n : index) kv_len(%n : index) at(%c0, %c0, %c0, %c0)
+      into(%acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32>)
+      : (memref<?x64xbf16>, memref<?x64xbf16>, memref<?x64xbf16>)
+    attn.finalize %acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32> into(%out[s,d] : memref<?x64xbf16>)
+    memref.store %n, %count[%c0] : memref<1xindex>
     return
   }
 
@@ -69,9 +88,15 @@ gpu.module @saccade_device {
   // CHECK-SAME: wgmma.commit_group.sync.aligned
   // CHECK: wgmma.wait_group.sync.aligned 0
   // CHECK: nvvm.mbarrier.arrive
+  // CHECK-NOT: nvvm.fence.proxy
   // CHECK: m64n64k16.f32.bf16.bf16
   // CHECK: wgmma.wait_group.sync.aligned 0
   // CHECK: nvvm.mbarrier.arrive
   // CHECK-NOT: attn.
+  // CHECK: func.func @with_length_sm_90a
+  // CHECK: llvm.store %{{.*}} : vector<4xi32>, !llvm.ptr<3>
+  // CHECK: nvvm.fence.proxy
+  // CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %{{.*}}
+  // CHECK: m64n64k16.f32.bf16.bf16
   // CHECK-NOT: func.func
 }

@@ -182,7 +182,7 @@ class Case:
     def has_warpgroups(self):
         """Whether bulk copies support the operands, and warpgroups the attention."""
         are_rows_aligned = self.layout != "bhds" and self.depth % 8 == 0 and self.value_depth % 8 == 0
-        is_plain = not self.lengths and self.extra not in ("tallies", "squared")
+        is_plain = self.extra not in ("tallies", "squared")
         return are_rows_aligned and is_plain and self.value_depth <= 128
 
     @property

@@ -7,7 +7,8 @@ Usage: ragged.py [--count N] [--seed N]
 
 Draws batches of sequences with 0 to 40 queries, so that short and long ones are in one call, and compares them with the
 reference. Each sequence alone, a dense call that the host plans, must have the same bits. Wrong offsets are clamped: the
-simulator reports no access out of bounds. Only their number is checked before the call.
+simulator reports no access out of bounds. Only their number is checked before the call. NaN in one sequence reaches no other
+one.
 """
 
 import argparse
@@ -23,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "Inputs"))
 from program import normal, run
 
 PROGRAM = pathlib.Path(__file__).parent / "Inputs" / "ragged.mlir"
-TARGETS = ("sm_80", "sm_75")
+TARGETS = ("sm_80", "sm_75", "sm_90a")
 
 
 def offsets(lengths):
@@ -52,7 +53,7 @@ def compare_alone(output, cu_q, cu_k, operands, target):
 
 def search(count, seed):
     for case in range(seed, seed + count):
-        rng, target = np.random.default_rng(case), TARGETS[case % 2]
+        rng, target = np.random.default_rng(case), TARGETS[case % 3]
         queries, keys = draw(rng)
         cu_q, cu_k, rest = offsets(queries), offsets(keys), int(rng.integers(0, 4))
         operands = [normal(rng, n + rest, h, 64) for n, h in ((cu_q[-1], 4), (cu_k[-1], 2), (cu_k[-1], 2))]
@@ -95,6 +96,22 @@ def refuse():
     assert done.returncode == 1 and "cu_seqlens_q has no element: found 0, expected at least 1" in done.stderr, done
 
 
+def separate():
+    """Sequences of 41, 39 and 220 tokens; those around the second one are NaN."""
+    rng, cu, inner = np.random.default_rng(2), offsets([41, 39, 220]), slice(41, 80)
+    q, k, v = (normal(rng, 300, h, 64) for h in (4, 2, 2))
+    for target in TARGETS:
+        options = ["--device=ptxsim", f"--target={target}"]
+        arguments = [(x, "f16") for x in (q, k, v)]
+        expected = run(PROGRAM, "ragged", *arguments, cu, cu, options=options)
+        poisoned = [x.copy() for x in (k, v)]
+        for x in poisoned:
+            x[:inner.start] = x[inner.stop:] = np.nan
+        found = run(PROGRAM, "ragged", arguments[0], *((x, "f16") for x in poisoned), cu, cu, check=False, options=options)
+        assert (found[inner] == expected[inner]).all(), target
+        assert np.isnan(found[:inner.start]).all() and np.isnan(found[inner.stop:]).all(), target
+
+
 def clamp():
     rng = np.random.default_rng(1)
     x = [(normal(rng, 50, h, 64), "f16") for h in (4, 2, 2)]
@@ -111,5 +128,6 @@ args = parser.parse_args()
 search(args.count, args.seed)
 show_families()
 clamp()
+separate()
 refuse()
 print(f"{args.count} batches agree")

@@ -20,8 +20,7 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// Whether the keys after the last one that a length permits do not exist, so that bulk copies fill them with zeros. A
-/// value there could be NaN otherwise, which a weight of 0 does not remove.
+/// Whether the keys after the last one that a length permits do not exist, so that bulk copies fill them with zeros.
 static bool endsWithTensor(AccumulateOp step, const MappedOperand &key) {
   if (std::optional<int64_t> length = getConstantIntValue(step.getKvLen()))
     return key.type.getDimSize(key.rowDim) == *length;
@@ -35,13 +34,15 @@ std::optional<MappedOperands> device::findMappedOperands(func::FuncOp kernel, At
   // The weights of a final step need a second pass over the keys.
   if (state.steps.size() != 1 || step.getFinal())
     return std::nullopt;
-  WalkResult others = kernel.walk([&](Operation *op) -> WalkResult {
-    bool isOfState = op == step || op == state.finalize || llvm::is_contained(state.inits, op) ||
-                     llvm::is_contained(state.buffers, op);
+  // Both roles execute the other ops, so these must not write.
+  WalkResult others = kernel.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
     if (op == step)
       return WalkResult::skip();
-    bool isPlain = isOfState || op->hasTrait<OpTrait::IsTerminator>() || isa<func::FuncOp>(op) ||
-                   isMemoryEffectFree(op) || op->hasTrait<OpTrait::HasRecursiveMemoryEffects>();
+    bool isOfState =
+        op == state.finalize || llvm::is_contained(state.inits, op) || llvm::is_contained(state.buffers, op);
+    bool isPlain = isOfState || isa<func::FuncOp>(op) || op->hasTrait<OpTrait::IsTerminator>() ||
+                   op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || isMemoryEffectFree(op) ||
+                   hasSingleEffect<MemoryEffects::Read>(op);
     return isPlain ? WalkResult::advance() : WalkResult::interrupt();
   });
   if (others.wasInterrupted())
@@ -49,9 +50,14 @@ std::optional<MappedOperands> device::findMappedOperands(func::FuncOp kernel, At
   std::optional<MappedOperand> query = findMappedOperand(step.getQuery(), step.getQueryDims());
   std::optional<MappedOperand> key = findMappedOperand(step.getKey(), step.getKeyDims());
   std::optional<MappedOperand> value = findMappedOperand(step.getValue(), step.getValueDims());
-  if (!query || !key || !value || !endsWithTensor(step, *key))
+  if (!query || !key || !value)
     return std::nullopt;
-  return MappedOperands{*query, *key, *value};
+  // Queries are copied once, before a loop that contains the step.
+  bool isKnownBefore = llvm::all_of(query->position, [&](OpFoldResult position) {
+    auto value = dyn_cast<Value>(position);
+    return !value || value.getParentBlock() == &kernel.getBody().front();
+  });
+  return isKnownBefore ? std::optional(MappedOperands{*query, *key, *value, endsWithTensor(step, *key)}) : std::nullopt;
 }
 
 namespace {
@@ -147,8 +153,8 @@ private:
 class Consumer : Role {
 public:
   Consumer(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, Value shared, Value steps,
-           const PrivateState &state)
-      : Role(e, op, shape, shared, steps), state(state), lane(this->e, shape) {}
+           const PrivateState &state, bool endsWithTensor)
+      : Role(e, op, shape, shared, steps), state(state), lane(this->e, shape), endsWithTensor(endsWithTensor) {}
 
   void computeTiles() {
     FragmentSoftmax softmax = makeSoftmax(lane);
@@ -168,6 +174,8 @@ public:
       for (int64_t i = 0, n = scores.size(); i < n; i += 2)
         weights.push_back(packWord(e, shape.element, scores[i], scores[i + 1]));
       ofValues.full.wait(e, ofValues.parity);
+      if (!endsWithTensor)
+        clearValues(tile.first, valueTile(ofValues.stage));
       SmallVector<Value> sums = waitForGroups(e, 0, startSums(weights, valueTile(ofValues.stage)));
       release(ofValues);
       // The step is accumulated apart from the accumulator, so that rounding errors do not grow with the number of
@@ -199,13 +207,50 @@ private:
     return startProduct(e, shape.element, shape.valueTiles() * 8, weights, values, offsets);
   }
 
+  /// Sets the rows of a tile that are not keys of this step to 0. They may be NaN, which a weight of 0 does not remove.
+  void clearValues(Value first, Value tile) {
+    Value count = e.toI32(rowsOf(op.getKey(), op.getKeyDims()));
+    Value begin = e.sub(e.i32(0), first), end = e.sub(count, first);
+    Value isWhole = e.andi(e.isAtMost(begin, e.i32(0)), e.isAtMost(e.i32(shape.keys()), end));
+    constexpr int64_t vectorBytes = 16;
+    int64_t threads = shape.warps * 32, bytes = shape.tileBytes(shape.keys(), shape.valueDepth);
+    e.ifElse(
+        isWhole, [] {},
+        [&] {
+          Value thread = e.add(e.thread(), -shape.firstWarp * 32);
+          auto vector = VectorType::get({4}, e.b.getI32Type());
+          Value zeros = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(vector));
+          e.loop(e.mul(thread, vectorBytes), e.i32(bytes), threads * vectorBytes, [&](Value offset) {
+            // The swizzle permutes the vectors of a row.
+            Value row = e.rem(e.div(offset, shape.boxRowBytes), shape.keys());
+            Value isKey = e.andi(e.isAtMost(begin, row), e.isLess(row, end));
+            e.ifElse(
+                isKey, [] {},
+                [&] {
+                  auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
+                  Value at = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, e.add(tile, offset));
+                  LLVM::StoreOp::create(e.b, e.loc, zeros, at, /*alignment=*/vectorBytes);
+                });
+          });
+          // wgmma of both warpgroups reads what threads have written.
+          NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
+                                     NVVM::SharedSpaceAttr::get(e.b.getContext(), NVVM::SharedSpace::shared_cta));
+          NVVM::BarrierOp::create(e.b, e.loc, TypeRange{}, e.i32(consumerBarrier), e.i32(threads),
+                                  NVVM::BarrierReductionAttr(), /*reductionPredicate=*/Value());
+        });
+  }
+
   /// One arrival of the warp, which has waited for its products.
   void release(const RingPlace &at) {
     e.ifElse(e.isEqual(e.rem(e.thread(), 32), e.i32(0)), [&] { at.empty.arrive(e); });
   }
 
+  /// The named barrier of the warpgroups that compute; 0 is that of all threads.
+  static constexpr int64_t consumerBarrier = 1;
+
   const PrivateState &state;
   Lane lane;
+  bool endsWithTensor;
 };
 
 } // namespace
@@ -314,7 +359,7 @@ void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const
   b.setInsertionPoint(topLevel(step, computing));
   Mbarrier{e.add(shared, shape.barriers())}.wait(e, e.i32(0));
   b.setInsertionPoint(step);
-  Consumer(e, step, shape, shared, steps, privateState).computeTiles();
+  Consumer(e, step, shape, shared, steps, privateState, operands.keysEndWithTensor).computeTiles();
   b.setInsertionPoint(state.finalize);
   finalizeRows(e, state.finalize, privateState, shape);
   state.erase();

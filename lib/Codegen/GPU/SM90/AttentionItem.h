@@ -10,6 +10,7 @@ namespace saccade::device {
 /// The operands of a step of attention, as tensor maps describe them.
 struct MappedOperands {
   MappedOperand query, key, value;
+  bool keysEndWithTensor; ///< whether all rows of keys and values that exist are within the length
 };
 
 /// Whether a kernel is one attention that warpgroups can compute: with one step, and nothing else that reads or writes
