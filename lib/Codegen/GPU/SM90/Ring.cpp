@@ -27,8 +27,8 @@ void Mbarrier::expect(Emitter &e, int64_t bytes) const {
 }
 
 void Mbarrier::wait(Emitter &e, Value parity) const {
-  StringRef text = "{\n.reg .pred done;\nWAIT:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
-                   "@!done bra WAIT;\n}";
+  StringRef text = "{\n\t.reg .pred done;\nWAIT:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
+                   "\t@!done bra WAIT;\n\t}";
   LLVM::InlineAsmOp::create(e.b, e.loc, LLVM::LLVMVoidType::get(e.b.getContext()), ValueRange{address, parity}, text,
                             "r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
                             LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());

@@ -70,11 +70,13 @@ static std::string opcode(Type element, size_t sums) {
 }
 
 static std::string block(const std::string &instructions) {
-  return "{\n.reg .b64 lhs, rhs;\nwgmma.fence.sync.aligned;\n" + instructions + "wgmma.commit_group.sync.aligned;\n}";
+  return "{\n\t.reg .b64 lhs, rhs;\n\twgmma.fence.sync.aligned;\n\t" + instructions +
+         "wgmma.commit_group.sync.aligned;\n\t}";
 }
 
 static std::string advance(const char *name, size_t operand, int64_t bytes) {
-  return std::string("add.s64 ") + name + ", $" + std::to_string(operand) + ", " + std::to_string(bytes / unit) + ";\n";
+  return std::string("add.s64 ") + name + ", $" + std::to_string(operand) + ", " + std::to_string(bytes / unit) +
+         ";\n\t";
 }
 
 SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, Value lhs, Value rhs,
@@ -84,7 +86,7 @@ SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, Val
   for (auto [i, offset] : llvm::enumerate(offsets)) {
     text += advance("lhs", count, offset.first) + advance("rhs", count + 1, offset.second);
     // The first product does not read the sums. Neither operand is negated or transposed.
-    text += opcode(element, count) + "lhs, rhs, " + (i ? "1" : "0") + ", 1, 1, 0, 0;\n";
+    text += opcode(element, count) + "lhs, rhs, " + (i ? "1" : "0") + ", 1, 1, 0, 0;\n\t";
   }
   return emitAsm(e, block(text), count, {lhs, rhs}, "l,l,");
 }
@@ -95,7 +97,7 @@ SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, Val
   std::string text;
   for (auto [i, offset] : llvm::enumerate(offsets)) {
     text += advance("rhs", count + lhs.size(), offset);
-    text += opcode(element, count) + "{" + operands(count + 4 * i, 4) + "}, rhs, " + (i ? "1" : "0") + ", 1, 1, 1;\n";
+    text += opcode(element, count) + "{" + operands(count + 4 * i, 4) + "}, rhs, " + (i ? "1" : "0") + ", 1, 1, 1;\n\t";
   }
   SmallVector<Value> inputs(lhs);
   inputs.push_back(rhs);
