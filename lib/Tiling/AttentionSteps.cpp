@@ -202,8 +202,7 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
                                  Step step) {
   Heads ofKeys{kvHead, Value()};
   auto tileOf = [&](Value operand, DimsAttr dims) {
-    return emitKeyTile(b, loc, operand, dims, sliceOf(operand, dims, ofKeys, begin, count), step.schedule.getCols(),
-                       step.onDevice);
+    return emitKeyTile(b, loc, operand, dims, sliceOf(operand, dims, ofKeys, begin, count), step.schedule.getCols());
   };
   auto [key, keyDims] = tileOf(op.getKey(), op.getKeyDims());
   auto [value, valueDims] = tileOf(op.getValue(), op.getValueDims());

@@ -73,8 +73,6 @@ struct AttentionSteps : IndexEmitter {
     bool isFinal = false;
     /// What is proved of the maxima of this step; `InOrder` if it is one of a loop from the first key on.
     attn::FiniteMax finiteMax = attn::FiniteMax::Never;
-    /// Keys and values are tensors in memory. Otherwise their tiles may be computed (see KeyTile).
-    bool onDevice = false;
   };
   /// The slice of positions [begin, begin + count) of an operand.
   Slice sliceOf(Value operand, attn::DimsAttr dims, Heads heads, Value begin, Value count);

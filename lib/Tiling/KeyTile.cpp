@@ -76,9 +76,18 @@ static bool isAppendedTo(Value value) {
   });
 }
 
+/// Whether the program does not compute `value`, except for rows of a cache.
+static bool isInMemory(Value value) {
+  SmallVector<tensor::ExtractSliceOp> slices;
+  Operation *producer = findProducer(value, slices);
+  if (auto paged = dyn_cast_or_null<PagedOp>(producer))
+    return isInMemory(paged.getPool());
+  return !producer || isa<AppendOp>(producer);
+}
+
 /// Whether `op` computes each element of its result by cheap arithmetic, from fewer bits, such as a dequantization, or
-/// from as many in the same order for attention only, such as a rotation of keys. It is then computed for each tile,
-/// which reads less memory than a copy of the whole result. Tasks that share keys repeat the computation.
+/// from as many in the same order for attention only, such as a rotation of a cache of keys. It is then computed for
+/// each tile, which reads less memory than a copy of the whole result. Tasks that share keys repeat the computation.
 static bool isExpansion(linalg::GenericOp op) {
   if (!op || op->getNumResults() != 1 || !linalg::isElementwise(op) ||
       !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() ||
@@ -94,10 +103,13 @@ static bool isExpansion(linalg::GenericOp op) {
   bool isInOrder = true;
   for (OpOperand *input : op.getDpsInputOperands()) {
     AffineMap map = op.getMatchingIndexingMap(input);
+    // Vectors of i1 in memory are bytes.
+    if (getElementTypeOrSelf(input->get()).isInteger(1))
+      return false;
     if (map.getNumResults() != op.getNumLoops() || !map.isPermutation())
       continue;
     bits += getElementTypeOrSelf(input->get()).getIntOrFloatBitWidth();
-    isInOrder &= map.isIdentity() && !isAppendedTo(input->get());
+    isInOrder &= map.isIdentity() && isInMemory(input->get()) && !isAppendedTo(input->get());
   }
   isInOrder &= isOnlyAttended(op.getResult(0));
   return bits - isInOrder < getElementTypeOrSelf(op.getResult(0)).getIntOrFloatBitWidth();
@@ -108,14 +120,12 @@ namespace {
 /// Computes tiles of operands.
 class TileEmitter : IndexEmitter {
 public:
-  TileEmitter(OpBuilder &b, Location loc, int64_t capacity, bool onDevice)
-      : IndexEmitter(b, loc), capacity(capacity), onDevice(onDevice) {}
+  TileEmitter(OpBuilder &b, Location loc, int64_t capacity) : IndexEmitter(b, loc), capacity(capacity) {}
 
   KeyTile emit(Value operand, DimsAttr dims, const Slice &slice);
 
 private:
   int64_t capacity;
-  bool onDevice;
 
   Value emitExpansion(linalg::GenericOp op, ArrayRef<OpFoldResult> offsets, const Slice &slice, unsigned seq,
                       unsigned depth, Value destination);
@@ -271,6 +281,6 @@ KeyTile TileEmitter::emit(Value operand, DimsAttr dims, const Slice &slice) {
 } // namespace
 
 KeyTile saccade::emitKeyTile(OpBuilder &b, Location loc, Value operand, DimsAttr dims, const Slice &slice,
-                             int64_t capacity, bool onDevice) {
-  return TileEmitter(b, loc, capacity, onDevice).emit(operand, dims, slice);
+                             int64_t capacity) {
+  return TileEmitter(b, loc, capacity).emit(operand, dims, slice);
 }

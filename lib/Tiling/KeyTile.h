@@ -14,9 +14,8 @@ struct KeyTile {
 
 /// Emits the tile `slice` of an operand with `dims`: a view or, if the operand is a slice of an attn.paged or of a
 /// dequantization, a tile that is loaded and computed in scratch memory. Such a tile has at most `capacity` positions.
-/// `onDevice`: for a GPU, whose kernels read pages in place and compute no dequantization.
 KeyTile emitKeyTile(mlir::OpBuilder &b, mlir::Location loc, mlir::Value operand, attn::DimsAttr dims,
-                    const Slice &slice, int64_t capacity, bool onDevice);
+                    const Slice &slice, int64_t capacity);
 
 } // namespace saccade
 

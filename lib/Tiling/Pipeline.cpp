@@ -19,7 +19,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU, StepListener o
   TileQueriesOptions plan;
   plan.gpu = forGPU;
   pm.addNestedPass<func::FuncOp>(createTileQueries(plan));
-  pm.addNestedPass<func::FuncOp>(createTileKeys({/*gpu=*/forGPU}));
+  pm.addNestedPass<func::FuncOp>(createTileKeys());
   // Before TileLinalg, which tiles the tables.
   pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createFoldBias());

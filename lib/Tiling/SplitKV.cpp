@@ -24,7 +24,7 @@ namespace {
 struct SplitKVTiler {
   SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool onDevice)
       : e(b, op.getLoc()), op(op), sequences(sequences), plan(b, op, sequences, onDevice), whole(b, op),
-        stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)), onDevice(onDevice) {
+        stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)) {
     if (isUsed)
       plan.items = e.select(isUsed, plan.items, e.index(0));
     groups = isUsed ? e.select(isUsed, sequences.count, e.index(0)) : sequences.count;
@@ -36,8 +36,7 @@ struct SplitKVTiler {
   SplitPlan plan;
   AttentionSteps whole; ///< for shapes only
   int64_t stateRows;    ///< of a state in memory
-  bool onDevice;
-  Value groups; ///< number of sequences whose states are merged
+  Value groups;         ///< number of sequences whose states are merged
 
   /// A sequence in a task, and the heads that the task computes.
   struct Task {
@@ -200,7 +199,7 @@ State SplitKVTiler::accumulateChunk(Task &task, const State &state, Value chunk,
   // A task may begin at any key.
   FiniteMax finiteMax = getFiniteMax(op) == FiniteMax::EveryStep ? FiniteMax::EveryStep : FiniteMax::Never;
   AttentionSteps::Step step{ScheduleAttr::get(op.getContext(), schedule.getRows(), schedule.getCols(), 0),
-                            /*unpacked=*/true, isFinal, finiteMax, onDevice};
+                            /*unpacked=*/true, isFinal, finiteMax};
   return steps.accumulate(state, query, task.heads, task.group.kvHead, start, count, step);
 }
 

@@ -25,11 +25,9 @@ namespace {
 
 /// Rewrites one attention op over a single batch and head.
 struct KeyLoop : AttentionSteps {
-  KeyLoop(IRRewriter &rewriter, AttentionOp op, bool onDevice)
-      : AttentionSteps(rewriter, op), rewriter(rewriter), onDevice(onDevice) {}
+  KeyLoop(IRRewriter &rewriter, AttentionOp op) : AttentionSteps(rewriter, op), rewriter(rewriter) {}
 
   IRRewriter &rewriter;
-  bool onDevice;
   Heads head{index(0), Value()};
 
   void rewrite();
@@ -61,16 +59,16 @@ KeyLoop::Bounds KeyLoop::bounds() {
 }
 
 State KeyLoop::loopOverKeys(const Bounds &bounds, Value query, const State &state, bool isFinal) {
-  auto loop =
-      scf::ForOp::create(b, loc, bounds.begin, bounds.end, bounds.step, state.getParts(),
-                         [&](OpBuilder &nested, Location, Value key, ValueRange carried) {
-                           OpBuilder::InsertionGuard guard(b);
-                           b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-                           Value start = max(index(0), key), count = sub(min(add(key, bounds.step), bounds.end), start);
-                           Step step{op.getScheduleAttr(), /*unpacked=*/false, isFinal, getFiniteMax(op), onDevice};
-                           State next = accumulate(State(carried), query, head, index(0), start, count, step);
-                           scf::YieldOp::create(b, loc, next.getParts());
-                         });
+  auto loop = scf::ForOp::create(b, loc, bounds.begin, bounds.end, bounds.step, state.getParts(),
+                                 [&](OpBuilder &nested, Location, Value key, ValueRange carried) {
+                                   OpBuilder::InsertionGuard guard(b);
+                                   b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
+                                   Value start = max(index(0), key),
+                                         count = sub(min(add(key, bounds.step), bounds.end), start);
+                                   Step step{op.getScheduleAttr(), /*unpacked=*/false, isFinal, getFiniteMax(op)};
+                                   State next = accumulate(State(carried), query, head, index(0), start, count, step);
+                                   scf::YieldOp::create(b, loc, next.getParts());
+                                 });
   return State(loop.getResults());
 }
 
@@ -163,8 +161,6 @@ LogicalResult verify(AttentionOp op) {
 }
 
 struct TileKeys : saccade::impl::TileKeysBase<TileKeys> {
-  using TileKeysBase::TileKeysBase;
-
   void runOnOperation() override {
     SmallVector<AttentionOp> ops;
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
@@ -172,7 +168,7 @@ struct TileKeys : saccade::impl::TileKeysBase<TileKeys> {
       if (failed(verify(op)))
         return signalPassFailure();
       IRRewriter rewriter(op);
-      KeyLoop(rewriter, op, gpu).rewrite();
+      KeyLoop(rewriter, op).rewrite();
     }
   }
 };

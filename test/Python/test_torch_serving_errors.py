@@ -90,7 +90,11 @@ def test_invalid_calls_do_not_change_the_cache(case, ring, element, is_attending
     ({"page_table": lengths(0, 1)}, ValueError, "page_table has 1 dimension, expected 2"),
     ({"page_table": torch.zeros(2, 1)}, TypeError, "page_table has element type torch.float32, expected int32 or int64"),
     ({"page_table": lengths(0, 1).view(2, 1), "block_table": lengths(0, 1).view(2, 1)}, TypeError, "expected one of them"),
-    ({"cache_batch_idx": lengths(0)}, ValueError, r"cache_batch_idx has shape \[1\], expected \[2\], the batch size of q"),
+    ({"cache_batch_idx": lengths(0)}, ValueError, "cache_batch_idx has 1 elements, expected 2, one for each sequence"),
+    ({"cache_batch_idx": [0, 1]}, TypeError, "cache_batch_idx is a list, expected a torch.Tensor"),
+    ({"seqlens_new": torch.tensor([1])}, ValueError, "seqlens_new has 1 elements, expected 2, one for each sequence"),
+    ({"k": None, "v": None, "cache_seqlens": lengths(3, -1)}, ValueError, "cache_seqlens is negative: found -1"),
+    ({"block_table": lengths(0, 1).view(2, 1), "cache_seqlens": lengths(0, 23)}, ValueError, "block_table is full"),
     ({"cache_batch_idx": lengths(0, 2)}, ValueError, "has a row that is not in the cache: found 2, expected 0 or more and less "
      "than 2, in sequence 1"),
     ({"cache_batch_idx": lengths(1, 1)}, ValueError, "writes to a row of the cache twice: found 1, expected a row other than "

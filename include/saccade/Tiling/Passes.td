@@ -54,9 +54,8 @@ def TileKeys : Pass<"attn-tile-keys", "::mlir::func::FuncOp"> {
     start at absolute multiples of `cols`, so that the order of summation is independent of the offset of a call.
 
     A tile of keys or values that are the result of `attn.paged` or of a dequantization is loaded and computed in the
-    task. With `gpu` all tiles are views.
+    task.
   }];
-  let options = [Option<"gpu", "gpu", "bool", "false", "do not compute tiles of keys and values in tasks">];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
 }

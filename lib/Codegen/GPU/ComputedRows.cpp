@@ -66,7 +66,10 @@ Value ComputedRows::Input::address(Emitter &e, Value row, Value column) const {
 Value ComputedRows::Input::canLoadAtOnce(Emitter &e, int64_t count) const {
   if (count == 1 || map.getNumResults() == 0 || map.getResult(map.getNumResults() - 1) != e.b.getAffineDimExpr(1))
     return {};
-  int64_t bytes = count * element.getIntOrFloatBitWidth() / 8;
+  unsigned bits = element.getIntOrFloatBitWidth();
+  if (bits < 8 || bits > 32)
+    return {};
+  int64_t bytes = count * bits / 8;
   if (pages)
     return pages->isAligned(e, bytes);
   Value isAligned = isAlignedAddress(e, base, bytes);

@@ -30,9 +30,10 @@ def index_of(name: str, x: torch.Tensor, what: str = "cache_seqlens") -> str:
 
 def rows_of(name: str, rows: torch.Tensor, batch: int) -> torch.Tensor:
     """A page table for the rows of a cache that sequences have: each row is one page."""
-    if rows.dim() != 1 or rows.shape[0] != batch:
-        raise ValueError(f"{name}: cache_batch_idx has shape {list(rows.shape)}, expected [{batch}], the batch size of "
-                         "q")  # fmt: skip
+    _check_rank(name, "cache_batch_idx", rows, 1)
+    if rows.shape[0] != batch:
+        raise ValueError(f"{name}: cache_batch_idx has {rows.shape[0]} elements, expected {batch}, one for each "
+                         "sequence")  # fmt: skip
     return rows.unsqueeze(1)
 
 
@@ -52,7 +53,13 @@ def lengths_of(name: str, lengths: Any, batch: Any, like: torch.Tensor, is_neede
 
 
 def count_of(name: str, count: torch.Tensor | None, at: torch.Tensor) -> Any:
-    if count is not None and count.dtype != at.dtype:
+    if count is None:
+        return None
+    _check_rank(name, "seqlens_new", count, 1)
+    if count.shape[0] != at.shape[0]:
+        raise ValueError(f"{name}: seqlens_new has {count.shape[0]} elements, expected {at.shape[0]}, one for each "
+                         "sequence")  # fmt: skip
+    if count.dtype != at.dtype:
         raise TypeError(f"{name}: seqlens_new has element type {count.dtype}, expected {at.dtype}, that of "
                         "cache_seqlens")
     return count

@@ -15,15 +15,16 @@ _ROWS = (("page table is full", "cache is full"), ("a page that is not in the po
 
 
 def translated(name: str, message: str, table: str) -> str:
-    """The message of a program for a caller of the function `name`. `table` is the parameter that states the pages, or
-    of which each element is a row of the cache: "page_table", "cache_batch_idx", "cu_seqlens_q" or "cu_seqlens"."""
+    """The message of a program for a caller of the function `name`. `table` is the parameter that states the
+    pages ("page_table", "block_table"), or the rows of the cache ("cache_batch_idx", "cu_seqlens_q", "cu_seqlens")."""
     found = re.search(r" op (.*)", message, re.DOTALL)
     message = found[1] if found else re.sub(r"^\w+: ", "", message)
     message = re.sub(r"argument '(\w+)'(?: \([^)]*\))?", lambda match: _PARAMETERS.get(match[1], match[1]), message)
     message = re.sub(r"^at has", "cache_seqlens has", message)
     message = message.replace("count exceeds the new rows", "count of new rows exceeds those of k")
     message = message.replace("kv_len exceeds the length of key", "cache_seqlens exceeds the rows of the cache")
-    if table != "page_table":
+    message = message.replace("kv_len is negative", "cache_seqlens is negative")
+    if table not in ("page_table", "block_table"):
         for old, new in _ROWS:
             message = message.replace(old, new)
     return f"{name}: {message.replace('page table', table)}"

@@ -8,6 +8,7 @@ Programs do not depend on lengths.
 from __future__ import annotations
 
 import functools
+import numbers
 import operator
 from typing import Any
 
@@ -121,11 +122,11 @@ def flash_attn_with_kvcache(
         if page_table is not None:
             raise TypeError(f"{name}: page_table and block_table are given, expected one of them")
         page_table = block_table
-    if not (isinstance(softcap, (int, float)) and 0 <= softcap < float("inf")):
+    if not (isinstance(softcap, numbers.Real) and 0 <= float(softcap) < float("inf")):
         raise ValueError(f"{name}: softcap is {softcap!r:.80}, expected a number of at least 0")
     rows_layout = layout if cu_seqlens_q is None else "shd"
     arguments.check(name, layout, {"q": q, "k": k, "v": v}, [k_cache, v_cache], ring, page_table, rows_layout)
-    batch, table = q.shape[0], "page_table"
+    batch, table = q.shape[0], "page_table" if block_table is None else "block_table"
     if cu_seqlens_q is not None:
         batch, rows = arguments.ragged_of(name, cu_seqlens_q, layout, seqlens_new=seqlens_new, ring=ring, tree=tree)
     axis, n = layout.index("s"), q.shape[rows_layout.index("s")]
@@ -197,8 +198,8 @@ def flash_attn_with_kvcache(
         rotation = (operator.index(rotary_cos.shape[1]), rotary_interleaved, arguments.element_of(name, rotary_cos))
         scales = [*scales, rotary_cos, rotary_sin]
     cap = [float(softcap)] if softcap else []
-    numbers = ([] if softmax_scale is None else [float(softmax_scale)]) + ([] if window is None else list(window[1]))
-    inputs = [*new, *(x for x in (*cap, tree, *numbers, end, cu_seqlens_q, page_table) if x is not None)]
+    scalars = ([] if softmax_scale is None else [float(softmax_scale)]) + ([] if window is None else list(window[1]))
+    inputs = [*new, *(x for x in (*cap, tree, *scalars, end, cu_seqlens_q, page_table) if x is not None)]
     spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), rows_layout,
             "bottom_right" if (causal and (n != 1 or cu_seqlens_q is not None)) or window else None,
             window[0] if window else "",
