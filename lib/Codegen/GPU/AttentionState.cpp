@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "AttentionState.h"
 #include "ComputedRows.h"
+#include "KernelFamily.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -242,6 +243,17 @@ void AttentionState::erase() {
   finalize.erase();
   for (memref::AllocOp buffer : buffers)
     buffer.erase();
+}
+
+FailureOr<size_t> device::lowerAttentions(func::FuncOp kernel, const KernelFamily &family) {
+  FailureOr<SmallVector<AttentionState>> states =
+      findStates(kernel, [&](const AttentionState &state) { return family.fits(state); });
+  if (failed(states))
+    return failure();
+  for (AttentionState &state : *states)
+    if (failed(family.emit(kernel, state)))
+      return failure();
+  return states->size();
 }
 
 bool device::hasStateInMemory(func::FuncOp kernel) {

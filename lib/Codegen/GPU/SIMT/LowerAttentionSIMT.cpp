@@ -4,8 +4,8 @@
 // tensor-core lowering and handles all attention ops that are left.
 //
 //===----------------------------------------------------------------------===//
-#include "../AttentionState.h"
 #include "../GlobalMatrix.h"
+#include "../KernelFamily.h"
 #include "../SharedMemory.h"
 #include "../VisibleTiles.h"
 #include "saccade/Codegen/GPU/Passes.h"
@@ -271,6 +271,32 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
   });
 }
 
+/// One thread a query.
+struct ThreadFamily : KernelFamily {
+  bool fits(const AttentionState &) const override { return true; }
+
+  LogicalResult emit(func::FuncOp, AttentionState &state) const override {
+    if (state.rows() > threadsPerCTA)
+      return state.steps.front().emitOpError() << "has " << state.rows() << " rows, expected at most " << threadsPerCTA;
+    auto rowAt = [](Emitter &e, int64_t) { return e.toIndex(e.thread()); };
+    PrivateState privateState = state.privatize("simt", state.valueDepth(), {1, rowAt});
+    OpBuilder b(state.finalize.getContext());
+    for (AccumulateOp step : state.steps) {
+      b.setInsertionPoint(step);
+      // The first of two passes over the keys computes max and sum only.
+      bool hasResult = step.getAcc() == state.acc.getResult();
+      if (failed(Step({b, step.getLoc(), state.accumulatorType()}, step, privateState, state.depth(),
+                      state.valueDepth(), hasResult)
+                     .run()))
+        return failure();
+    }
+    b.setInsertionPoint(state.finalize);
+    finalize({b, state.finalize.getLoc(), state.accumulatorType()}, state.finalize, privateState, state.valueDepth());
+    state.erase();
+    return success();
+  }
+};
+
 struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttentionSIMT> {
   void runOnOperation() override {
     if (hasStateInMemory(getOperation())) {
@@ -278,31 +304,8 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
         signalPassFailure();
       return;
     }
-    FailureOr<SmallVector<AttentionState>> states =
-        findStates(getOperation(), [](const AttentionState &) { return true; });
-    if (failed(states))
-      return signalPassFailure();
-    for (AttentionState &state : *states) {
-      if (state.rows() > threadsPerCTA) {
-        state.steps.front().emitOpError() << "has " << state.rows() << " rows, expected at most " << threadsPerCTA;
-        return signalPassFailure();
-      }
-      auto rowAt = [](Emitter &e, int64_t) { return e.toIndex(e.thread()); };
-      PrivateState privateState = state.privatize("simt", state.valueDepth(), {1, rowAt});
-      OpBuilder b(&getContext());
-      for (AccumulateOp step : state.steps) {
-        b.setInsertionPoint(step);
-        // The first of two passes over the keys computes max and sum only.
-        bool hasResult = step.getAcc() == state.acc.getResult();
-        if (failed(Step({b, step.getLoc(), state.accumulatorType()}, step, privateState, state.depth(),
-                        state.valueDepth(), hasResult)
-                       .run()))
-          return signalPassFailure();
-      }
-      b.setInsertionPoint(state.finalize);
-      finalize({b, state.finalize.getLoc(), state.accumulatorType()}, state.finalize, privateState, state.valueDepth());
-      state.erase();
-    }
+    if (failed(lowerAttentions(getOperation(), ThreadFamily())))
+      signalPassFailure();
   }
 
   LogicalResult lowerSplitKV() {

@@ -4,7 +4,7 @@
 // portable SIMT lowering, which handles the types and sizes that are not supported here.
 //
 //===----------------------------------------------------------------------===//
-#include "../AttentionState.h"
+#include "../KernelFamily.h"
 #include "AttentionStep.h"
 #include "FinalizeRows.h"
 #include "MergeWarps.h"
@@ -22,31 +22,35 @@ using namespace saccade::device;
 
 namespace {
 
+/// Four warps of 32 rows, or of 16.
+struct TensorCoreFamily : KernelFamily {
+  bool fits(const AttentionState &state) const override { return !state.steps.empty() && AttentionShape(state).fits(); }
+
+  LogicalResult emit(func::FuncOp, AttentionState &state) const override {
+    AttentionShape shape(state);
+    auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
+    auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
+    PrivateState privateState = state.privatize("sm_80", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
+    OpBuilder b(state.finalize.getContext());
+    for (AccumulateOp step : state.steps) {
+      b.setInsertionPoint(step);
+      // The first of two passes over the keys computes max and sum only.
+      bool hasResult = step.getAcc() == state.acc.getResult();
+      computeStep({b, step.getLoc(), b.getF32Type()}, step, privateState, shape, hasResult);
+    }
+    b.setInsertionPoint(state.finalize);
+    finalizeRows({b, state.finalize.getLoc(), b.getF32Type()}, state.finalize, privateState, shape);
+    state.erase();
+    return success();
+  }
+};
+
 struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttentionSM80> {
   void runOnOperation() override {
     if (hasStateInMemory(getOperation()))
       return lowerSplitKV();
-    auto fits = [](const AttentionState &state) { return !state.steps.empty() && AttentionShape(state).fits(); };
-    FailureOr<SmallVector<AttentionState>> states = findStates(getOperation(), fits);
-    if (failed(states))
-      return signalPassFailure();
-    for (AttentionState &state : *states) {
-      AttentionShape shape(state);
-      auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
-      auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
-      PrivateState privateState =
-          state.privatize("sm_80", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
-      OpBuilder b(&getContext());
-      for (AccumulateOp step : state.steps) {
-        b.setInsertionPoint(step);
-        // The first of two passes over the keys computes max and sum only.
-        bool hasResult = step.getAcc() == state.acc.getResult();
-        computeStep({b, step.getLoc(), b.getF32Type()}, step, privateState, shape, hasResult);
-      }
-      b.setInsertionPoint(state.finalize);
-      finalizeRows({b, state.finalize.getLoc(), b.getF32Type()}, state.finalize, privateState, shape);
-      state.erase();
-    }
+    if (failed(lowerAttentions(getOperation(), TensorCoreFamily())))
+      signalPassFailure();
   }
 
   void lowerSplitKV() {

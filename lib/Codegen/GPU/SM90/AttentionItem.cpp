@@ -11,6 +11,7 @@
 #include "../SharedMemory.h"
 #include "../VisibleTiles.h"
 #include "Ring.h"
+#include "TensorMap.h"
 #include "WGMMA.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -29,12 +30,17 @@ static bool endsWithTensor(AccumulateOp step, const MappedOperand &key) {
   return parameter && parameter.getArgNumber() == key.argument && dim.getConstantIndex() == key.rowDim;
 }
 
-std::optional<MappedOperands> device::findMappedOperands(func::FuncOp kernel, AttentionState &state) {
+bool device::isAttentionItem(const AttentionState &state) {
   AccumulateOp step = state.steps.front();
   // The weights of a final step need a second pass over the keys.
   if (state.steps.size() != 1 || step.getFinal())
-    return std::nullopt;
+    return false;
+  // Queries are copied once, before a loop that contains the step.
+  if (!isMappable(step.getQuery(), step.getQueryDims()) || !hasKnownPosition(step.getQuery()) ||
+      !isMappable(step.getKey(), step.getKeyDims()) || !isMappable(step.getValue(), step.getValueDims()))
+    return false;
   // Both roles execute the other ops, so these must not write.
+  auto kernel = step->getParentOfType<func::FuncOp>();
   WalkResult others = kernel.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
     if (op == step)
       return WalkResult::skip();
@@ -45,19 +51,7 @@ std::optional<MappedOperands> device::findMappedOperands(func::FuncOp kernel, At
                    hasSingleEffect<MemoryEffects::Read>(op);
     return isPlain ? WalkResult::advance() : WalkResult::interrupt();
   });
-  if (others.wasInterrupted())
-    return std::nullopt;
-  std::optional<MappedOperand> query = findMappedOperand(step.getQuery(), step.getQueryDims());
-  std::optional<MappedOperand> key = findMappedOperand(step.getKey(), step.getKeyDims());
-  std::optional<MappedOperand> value = findMappedOperand(step.getValue(), step.getValueDims());
-  if (!query || !key || !value)
-    return std::nullopt;
-  // Queries are copied once, before a loop that contains the step.
-  bool isKnownBefore = llvm::all_of(query->position, [&](OpFoldResult position) {
-    auto value = dyn_cast<Value>(position);
-    return !value || value.getParentBlock() == &kernel.getBody().front();
-  });
-  return isKnownBefore ? std::optional(MappedOperands{*query, *key, *value, endsWithTensor(step, *key)}) : std::nullopt;
+  return !others.wasInterrupted();
 }
 
 namespace {
@@ -272,13 +266,16 @@ static void eraseState(const AttentionState &state, const IRMapping &copies) {
   }
 }
 
-void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape,
-                               const MappedOperands &operands) {
+void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape) {
   Location loc = state.finalize.getLoc();
   Block *body = &kernel.getBody().front();
   OpBuilder b(body, body->begin());
   Emitter e{b, loc, b.getF32Type()};
   AccumulateOp step = state.steps.front();
+  MappedOperand query = mapOperand(step.getQuery(), step.getQueryDims());
+  MappedOperand key = mapOperand(step.getKey(), step.getKeyDims());
+  MappedOperand value = mapOperand(step.getValue(), step.getValueDims());
+  bool keysEndWithTensor = endsWithTensor(step, key);
 
   // The roles are the sides of a branch; the body moves to one and is copied to the other.
   Operation *end = body->getTerminator();
@@ -315,8 +312,8 @@ void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const
   MLIRContext *context = kernel.getContext();
   SmallVector<Value> maps;
   SmallVector<Attribute> plans;
-  for (const MappedOperand *operand : {&operands.query, &operands.key, &operands.value}) {
-    int64_t rows = operand == &operands.query ? shape.rows : shape.keys();
+  for (const MappedOperand *operand : {&query, &key, &value}) {
+    int64_t rows = operand == &query ? shape.rows : shape.keys();
     plans.push_back(b.getDenseI64ArrayAttr(operand->plan(rows, shape.boxColumns)));
   }
   for (unsigned i = 0; i < plans.size(); ++i)
@@ -336,9 +333,9 @@ void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const
     return copy;
   };
   b.setInsertionPoint(before);
-  Producer(e, stepCopy, shape, shared, steps).copyQueries(ofCopy(operands.query), maps[0]);
+  Producer(e, stepCopy, shape, shared, steps).copyQueries(ofCopy(query), maps[0]);
   b.setInsertionPoint(stepCopy);
-  Producer(e, stepCopy, shape, shared, steps).copyTiles(ofCopy(operands.key), ofCopy(operands.value), maps[1], maps[2]);
+  Producer(e, stepCopy, shape, shared, steps).copyTiles(ofCopy(key), ofCopy(value), maps[1], maps[2]);
   eraseStep(stepCopy);
   eraseState(state, copies);
   b.setInsertionPointToStart(producing);
@@ -359,7 +356,7 @@ void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const
   b.setInsertionPoint(topLevel(step, computing));
   Mbarrier{e.add(shared, shape.barriers())}.wait(e, e.i32(0));
   b.setInsertionPoint(step);
-  Consumer(e, step, shape, shared, steps, privateState, operands.keysEndWithTensor).computeTiles();
+  Consumer(e, step, shape, shared, steps, privateState, keysEndWithTensor).computeTiles();
   b.setInsertionPoint(state.finalize);
   finalizeRows(e, state.finalize, privateState, shape);
   state.erase();

@@ -4,6 +4,7 @@
 // this one lower, remains for operands that bulk copies do not support.
 //
 //===----------------------------------------------------------------------===//
+#include "../KernelFamily.h"
 #include "AttentionItem.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -22,6 +23,21 @@ using namespace saccade::device;
 
 namespace {
 
+/// A warpgroup that copies, and two that compute 64 rows each.
+struct WarpgroupFamily : KernelFamily {
+  explicit WarpgroupFamily(int64_t sharedBytes) : sharedBytes(sharedBytes) {}
+
+  bool fits(const AttentionState &state) const override {
+    return !state.steps.empty() && WarpgroupShape(state, sharedBytes).fits() && isAttentionItem(state);
+  }
+  LogicalResult emit(func::FuncOp kernel, AttentionState &state) const override {
+    emitAttentionItem(kernel, state, WarpgroupShape(state, sharedBytes));
+    return success();
+  }
+
+  int64_t sharedBytes; ///< of a CTA
+};
+
 struct LowerAttentionSM90 : saccade::impl::LowerAttentionSM90Base<LowerAttentionSM90> {
   using LowerAttentionSM90Base::LowerAttentionSM90Base;
 
@@ -36,34 +52,18 @@ struct LowerAttentionSM90 : saccade::impl::LowerAttentionSM90Base<LowerAttention
       func::FuncOp copy = kernel.clone();
       copy.setName((kernel.getName() + "_sm_90a").str());
       kernels.insert(copy);
-      FailureOr<bool> isLowered = lower(copy, gpu->sharedBytes);
-      if (failed(isLowered))
+      int64_t ends = 0;
+      copy.walk([&](FinalizeOp) { ++ends; });
+      FailureOr<size_t> lowered = 0;
+      if (ends == 1)
+        lowered = lowerAttentions(copy, WarpgroupFamily(gpu->sharedBytes));
+      if (failed(lowered))
         return signalPassFailure();
-      if (*isLowered)
+      if (*lowered)
         kernel->setAttr(bulkKernelAttr, copy.getNameAttr());
       else
         kernels.erase(copy);
     }
-  }
-
-  static FailureOr<bool> lower(func::FuncOp kernel, int64_t sharedBytes) {
-    int64_t ends = 0;
-    kernel.walk([&](FinalizeOp) { ++ends; });
-    if (ends != 1)
-      return false;
-    auto fits = [&](const AttentionState &state) {
-      return !state.steps.empty() && WarpgroupShape(state, sharedBytes).fits();
-    };
-    FailureOr<SmallVector<AttentionState>> states = findStates(kernel, fits);
-    if (failed(states))
-      return failure();
-    if (states->empty())
-      return false;
-    AttentionState &state = states->front();
-    std::optional<MappedOperands> operands = findMappedOperands(kernel, state);
-    if (operands)
-      emitAttentionItem(kernel, state, WarpgroupShape(state, sharedBytes), *operands);
-    return operands.has_value();
   }
 };
 

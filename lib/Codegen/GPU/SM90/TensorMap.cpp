@@ -47,11 +47,21 @@ static unsigned sourceDim(memref::SubViewOp view, unsigned dim) {
       return source;
 }
 
-std::optional<MappedOperand> device::findMappedOperand(Value operand, DimsAttr dims) {
+bool device::isMappable(Value operand, DimsAttr dims) {
   std::optional<Views> found = findViews(operand);
   auto type = found ? dyn_cast<MemRefType>(found->parameter.getType()) : MemRefType();
-  if (!type || dims.position(Dim::Head) || type.getRank() > runtime::BulkTensor::maxRank)
-    return std::nullopt;
+  return type && !dims.position(Dim::Head) && type.getRank() <= runtime::BulkTensor::maxRank;
+}
+
+bool device::hasKnownPosition(Value operand) {
+  std::optional<Views> found = findViews(operand);
+  Block *start = found->parameter.getOwner();
+  return llvm::all_of(found->views, [&](memref::SubViewOp view) { return view->getBlock() == start; });
+}
+
+MappedOperand device::mapOperand(Value operand, DimsAttr dims) {
+  std::optional<Views> found = findViews(operand);
+  auto type = cast<MemRefType>(found->parameter.getType());
   MappedOperand mapped;
   mapped.type = type;
   mapped.argument = found->parameter.getArgNumber();

@@ -22,9 +22,13 @@ struct MappedOperand {
   llvm::SmallVector<mlir::Value> coordinates(Emitter &e, mlir::Value row, int64_t column) const;
 };
 
-/// Traces an operand with the dimensions `dims` through views with unit steps to a parameter of the kernel. nullopt if
-/// it is something else, has a dimension of heads, or more dimensions than a tensor map has.
-std::optional<MappedOperand> findMappedOperand(mlir::Value operand, attn::DimsAttr dims);
+/// Whether a tensor map can describe an operand with the dimensions `dims`: views with unit steps lead to a parameter
+/// of the kernel that has at most as many dimensions as a tensor map, and the operand has no dimension of heads.
+bool isMappable(mlir::Value operand, attn::DimsAttr dims);
+/// Whether the views of an operand that `isMappable` have positions that are known at the start of the kernel.
+bool hasKnownPosition(mlir::Value operand);
+/// Describes an operand that `isMappable`, with code for its position behind its views.
+MappedOperand mapOperand(mlir::Value operand, attn::DimsAttr dims);
 
 } // namespace saccade::device
 
