@@ -7,8 +7,8 @@
 A pass has a summary and a description in its Passes.td, and a test of its name with an example: a part of the test from
 the line `// EXAMPLE` to an empty line between top-level ops or to `// -----`, with the aliases and declarations that it
 uses. The result of the example is what `saccade-opt` prints with the options of the first RUN line that names the pass;
-`// EXAMPLE: OPTIONS` gives others. Stages and orders are those of the pipelines that `saccade-opt` prints, interfaces
-those that the file of the pass names. The tools of LLVM are on the PATH.
+`// EXAMPLE: OPTIONS` gives others, in which files are relative to the source tree. Stages and orders are those of the
+pipelines that `saccade-opt` prints, interfaces those that its file names. The tools of LLVM are on the PATH.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Pass:
 
 
 def run(*command: Any, text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(part) for part in command], input=text, capture_output=True, text=True)
+    return subprocess.run([str(part) for part in command], input=text, capture_output=True, text=True, cwd=ROOT)
 
 
 # --- what a pass has ------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def main() -> None:
     what.add_argument("--check", action="store_true")
     what.add_argument("--self-test", action="store_true")
     options = parser.parse_args()
-    opt = options.build / "bin" / "saccade-opt"
+    opt = options.build.resolve() / "bin" / "saccade-opt"
     registered = set(re.findall(r"^  --(attn-[a-z0-9-]+)", run(opt, "--list-passes").stdout, re.M))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         passes = list(pool.map(lambda item: with_result(item, opt), read_passes()))

@@ -78,6 +78,11 @@ template <PluginKind kind> static std::optional<std::string> load(StringRef valu
   return error ? std::optional(llvm::toString(std::move(error))) : std::nullopt;
 }
 
+static std::optional<std::string> setScheduleTable(StringRef value, CompileOptions &into) {
+  into.scheduleTable = value.str();
+  return std::nullopt;
+}
+
 static const OptionRow rows[] = {
     {"target",
      "CPU target to compile for: host (the default), portable, v3, v4, v4-bf16, v4-amx; for tests v4-expanded, "
@@ -101,6 +106,8 @@ static const OptionRow rows[] = {
      insert</*isBefore=*/false>},
     {"insert-before", "POINT:PASSES: run a pass pipeline before a stage or a step; may be given several times",
      insert</*isBefore=*/true>},
+    {"schedule-table", "FILE: take tile sizes of attention from a table that saccade-tune has written",
+     setScheduleTable},
     {"load-pass-plugin",
      "FILE: load passes from a shared library, before they are inserted; may be given several times",
      load<PluginKind::Pass>},

@@ -100,6 +100,7 @@ std::string saccade::makeDiskKey(llvm::StringRef kind, llvm::StringRef program, 
   add(hostTriple);
   add(options.target->cpu);
   add(options.target->features);
+  add(fileIdentity(options.scheduleTable));
   if (options.device) {
     add(options.device->features);
     add(fileIdentity(findLibdevice()));

@@ -27,8 +27,8 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   // Each part is preceded by its length, so that keys are unique.
   auto add = [&](llvm::StringRef part) { os << part.size() << ':' << part; };
   // The binding names all options, so that a new option fails to compile until it is added here.
-  const auto &[target, device, start, stopAfter, insertions, plugins, dumpStages, dumpPage, lint, remarks, prepack,
-               verifyEach] = options;
+  const auto &[target, device, start, stopAfter, insertions, plugins, scheduleTable, dumpStages, dumpPage, lint,
+               remarks, prepack, verifyEach] = options;
   add(target->name);
   add(device ? device->name : "");
   add(start);
@@ -42,6 +42,8 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   for (const std::string &plugin : plugins)
     add(plugin);
   os << ';';
+  add(scheduleTable);
+  add(fileIdentity(scheduleTable));
   add(dumpStages);
   os << dumpPage << lint << remarks << prepack << verifyEach;
   add(name);

@@ -36,6 +36,8 @@ void saccade::addPipelineOptions(CommandLine &line, llvm::StringRef tool, Pipeli
                });
   line.value("load-pass-plugin", "FILE", "Load passes from a shared library", options.passPlugins);
   line.value("load-dialect-plugin", "FILE", "Load dialects from a shared library", options.dialectPlugins);
+  line.value("schedule-table", "FILE", "Take tile sizes of attention from a table that saccade-tune has written",
+             compile.scheduleTable);
   line.value("dump-stages", "DIR", "Write the module after every stage to a folder", compile.dumpStages);
   line.flag("html", "With --dump-stages, also write stages.html: the stages side by side, with changes marked",
             compile.dumpPage);

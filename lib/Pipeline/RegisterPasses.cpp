@@ -30,6 +30,8 @@ struct StageOptions : PassPipelineOptions<StageOptions> {
   Option<std::string> target{*this, "target", llvm::cl::desc("CPU or GPU target; \"host\" by default"),
                              llvm::cl::init("host")};
   Option<bool> lint{*this, "lint", llvm::cl::desc("Warn about likely mistakes")};
+  Option<std::string> scheduleTable{*this, "schedule-table",
+                                    llvm::cl::desc("Take tile sizes of attention from a table")};
   Option<std::string> dumpStages{*this, "dump-stages",
                                  llvm::cl::desc("Write the module after every stage to a folder")};
   Option<bool> html{*this, "html", llvm::cl::desc("With dump-stages, also write stages.html: the stages side by side")};
@@ -54,6 +56,7 @@ static LogicalResult build(OpPassManager &pm, const StageOptions &given, llvm::S
   CompileOptions options;
   options.start = start;
   options.stopAfter = stop;
+  options.scheduleTable = given.scheduleTable;
   options.dumpStages = given.dumpStages;
   options.dumpPage = given.html;
   if (options.dumpPage && options.dumpStages.empty())

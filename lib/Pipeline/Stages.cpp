@@ -19,6 +19,8 @@ using namespace mlir;
 using namespace saccade;
 
 static void buildSchedule(OpPassManager &pm, const CompileOptions &options) {
+  if (!options.scheduleTable.empty())
+    pm.addPass(createApplySchedules({options.scheduleTable, targetName(options)}));
   options.device ? buildSchedulePipeline(pm, *options.device) : buildSchedulePipeline(pm, *options.target);
 }
 

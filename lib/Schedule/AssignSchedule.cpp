@@ -101,6 +101,21 @@ attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned b
 /// The head size used to choose tiles if it is dynamic.
 static int64_t depthOr(int64_t depth, int64_t fallback) { return ShapedType::isDynamic(depth) ? fallback : depth; }
 
+void saccade::assignSchedule(attn::AttentionOp op, const CPUTarget &target) {
+  int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
+  int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
+  op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, target));
+  attn::SplitKVAttr splitKV =
+      scheduleSplitKV(op.getContext(), hasAdjacentHeads(op),
+                      (depth + valueDepth) * getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() / 8,
+                      splitKVTileRows(op, target));
+  int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
+  // The extent of ragged queries is the sum over all sequences.
+  bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();
+  if (!op.getSplitKvAttr() && mayBeFew)
+    op.setSplitKvAttr(splitKV);
+}
+
 namespace {
 
 struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
@@ -113,18 +128,7 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
     getOperation().walk([&](attn::AttentionOp op) {
       if (op.getScheduleAttr())
         return;
-      int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
-      int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
-      op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, *cpu));
-      attn::SplitKVAttr splitKV =
-          scheduleSplitKV(&getContext(), hasAdjacentHeads(op),
-                          (depth + valueDepth) * getElementTypeOrSelf(op.getKey()).getIntOrFloatBitWidth() / 8,
-                          splitKVTileRows(op, *cpu));
-      int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
-      // The extent of ragged queries is the sum over all sequences.
-      bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();
-      if (!op.getSplitKvAttr() && mayBeFew)
-        op.setSplitKvAttr(splitKV);
+      assignSchedule(op, *cpu);
       DEBUG_WITH_TYPE("attn-assign-schedule", llvm::dbgs() << op.getLoc() << ": " << op.getScheduleAttr() << ' '
                                                            << op.getSplitKvAttr() << '\n');
     });

@@ -37,6 +37,7 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
             stage ("tiling") or a step of one ("transforms.raise").
             load_pass_plugin=path and load_dialect_plugin=path, or lists of paths, load passes and dialects from shared
             libraries, which stay loaded.
+            schedule_table=path takes tile sizes of attention from a table that saccade.tune has written.
             verify=True verifies the program after every pass, not only after every stage.
 
     Raises:

@@ -109,11 +109,11 @@ COMPONENTS = [
     Component("Python", _modules(
         "__init__ __main__ _arrays _autograd _cache_text _disk_cache _elf _foreign _function_map _functions _gpu _library _log _merge "
         "_opaque _operands _program artifact attention binding builders dropout errors function linear masks merging module "
-        "runner scores"),
+        "runner scores tune/"),
               (r"Fuzz/random[-_]calls",),
               ("artifact", "attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "disk_cache",
                "gpu*", "guards", "linear", "mask*", "merg*", "numpy*", "packaging", "paged", "quantized", "updated_arguments", "ragged", "run", "scores*", "threads",
-               "torch_calls", "torch_distributed", "torch_operator", "torch_tracing", "torch_gradients", "torch_gradcheck", "jax_attention")),
+               "torch_calls", "torch_distributed", "torch_operator", "torch_tracing", "tune", "torch_gradients", "torch_gradcheck", "jax_attention")),
     Component("Regions", ("python/saccade/regions",), (r"Fuzz/random[-_]calls",), ("regions_*", "attention_functions")),
     Component("Readers", _modules(
         "_command _graph _text onnx/ torch/__init__ torch/__main__ torch/backend torch/caches torch/compiled torch/errors "

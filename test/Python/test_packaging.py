@@ -1,6 +1,7 @@
 """The package as pip sees it: `pip install .` without the toolchain names what is missing, `python -m saccade` lists and
 runs the tools, and the metadata has the extras. `./dev wheel --check` installs a whole wheel on a system without LLVM."""
 
+import importlib
 import importlib.util
 import os
 import pathlib
@@ -118,11 +119,12 @@ def test_extras_install_what_the_suite_runs_with(project):
 
 def test_commands_are_functions_of_the_package(project):
     scripts = project["project"]["scripts"]
-    assert sorted(scripts) == TOOLS == sorted(f"saccade-{name}" for name in command.TOOLS)
-    for target in scripts.values():
+    assert sorted(scripts) == [*TOOLS, "saccade-tune"]
+    assert sorted(f"saccade-{name}" for name in command.TOOLS) == TOOLS
+    for name, target in scripts.items():
         module, _, function = target.partition(":")
-        assert module == "saccade.__main__"
-        assert callable(getattr(command, function))
+        assert module == ("saccade.tune.__main__" if name == "saccade-tune" else "saccade.__main__")
+        assert callable(getattr(importlib.import_module(module), function))
 
 
 # --- python -m saccade --------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ static int run(int argc, char **argv) {
   registerPluginDialects(registry);
   addReductionPatterns(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  // The reducer also tries invalid programs; their errors matter to nobody.
+  // The reducer also tries invalid programs; their errors do not matter.
   std::string messages;
   llvm::raw_string_ostream os(messages);
   mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {

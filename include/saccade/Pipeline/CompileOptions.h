@@ -35,6 +35,8 @@ struct CompileOptions {
   std::vector<Insertion> insertions;
   /// The plugins that were loaded for this compilation; a cache keeps its result apart from others.
   std::vector<std::string> plugins;
+  /// A file with tile sizes for classes of attention (`attn-apply-schedules`); empty for none.
+  std::string scheduleTable;
   /// The directory to which the module is written after every stage that runs (1-import.mlir, ...); empty for none.
   std::string dumpStages;
   /// Whether a page with all stages, stages.html, is written to that directory, too.

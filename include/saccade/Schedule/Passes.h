@@ -3,6 +3,7 @@
 #define SACCADE_SCHEDULE_PASSES_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
@@ -29,6 +30,9 @@ attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context, bool hasAdjacentHe
 
 /// Returns the CPU tile sizes of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
+
+/// Sets the CPU tile sizes of attention that has none, with those of split-KV if that may apply.
+void assignSchedule(attn::AttentionOp op, const CPUTarget &target);
 
 /// Returns the GPU tile sizes of attention with value head size `valueDepth`.
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, const GPUTarget &target);

@@ -4,6 +4,23 @@
 
 include "mlir/Pass/PassBase.td"
 
+def ApplySchedules : Pass<"attn-apply-schedules", "::mlir::ModuleOp"> {
+  let summary = "set the tile sizes of a table";
+  let description = [{
+    Attention of a class that the table has for the target gets the tile sizes of the entry: a class is an element type
+    and the head sizes of keys and values. An existing schedule is kept. `saccade-tune` writes tables, in JSON:
+
+    ```json
+    {"version": 1, "entries": [
+      {"target": "v4", "element": "f32", "head_size": 64, "value_head_size": 64, "rows": 288, "cols": 512}
+    ]}
+    ```
+  }];
+  let options = [Option<"table", "table", "std::string", "", "Path of the table">,
+                 Option<"target", "target", "std::string", "\"host\"", "The target that entries must name">];
+  let dependentDialects = ["::saccade::attn::AttnDialect"];
+}
+
 def AssignSchedule : Pass<"attn-assign-schedule", "::mlir::func::FuncOp"> {
   let summary = "assign CPU tile sizes to attention and contractions";
   let description = [{

@@ -41,7 +41,7 @@ std::string errorOf(Result result) { return result ? "" : llvm::toString(result.
 
 TEST(KernelCache, KeysTellProgramsAndOptionsApart) {
   CompileOptions plain;
-  std::vector<CompileOptions> options(9, plain);
+  std::vector<CompileOptions> options(10, plain);
   options[1].target = lookupCPUTarget("portable");
   options[2].stopAfter = "tiling";
   options[3].insertions = {{"tiling", "cse"}};
@@ -50,6 +50,7 @@ TEST(KernelCache, KeysTellProgramsAndOptionsApart) {
   options[6].lint = true;
   options[7].verifyEach = !plain.verifyEach;
   options[8].dumpPage = true;
+  options[9].scheduleTable = "table.json";
   for (size_t i = 0; i < options.size(); ++i)
     for (size_t j = 0; j < options.size(); ++j)
       // If the host's target is "portable", the first two are equal.
