@@ -4,11 +4,11 @@
 #   %src       root of the source tree          %build   root of the build tree
 #   %cxx       the C++ compiler of the build
 #   %ptxas     ptxas, from .venv or the PATH
-#   %{v4}, %{v4-bf16}, %{v4-amx}   the CPU target of this name, or its expanded form if the processor lacks the level
+#   %{v4}, %{v4-bf16}, %{v4-amx}   the CPU target of this name, or its expanded form if the processor lacks its features
 #
 # Features for REQUIRES: numpy, ml_dtypes, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
 # attn_gym (for tests of other projects); ptxas, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
-# AVX-512); asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every level. With
+# AVX-512); asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every x86-64 target. With
 # `--param expanded=1` a machine with AVX-512 runs the expanded targets too.
 import glob
 import os
@@ -84,10 +84,10 @@ with open("/proc/cpuinfo") as cpuinfo:
     flags = next((set(line.split(":")[1].split()) for line in cpuinfo if line.startswith("flags")), set())
 if lit_config.params.get("expanded"):
     flags = set()
-levels = {"v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}}
-levels["v4-bf16"] = levels["v4"] | {"avx512_bf16"}
-levels["v4-amx"] = levels["v4-bf16"] | {"amx_tile", "amx_bf16"}
-config.substitutions += [("%{" + name + "}", name if needed <= flags else name + "-expanded") for name, needed in levels.items()]
+needs = {"v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}}
+needs["v4-bf16"] = needs["v4"] | {"avx512_bf16"}
+needs["v4-amx"] = needs["v4-bf16"] | {"amx_tile", "amx_bf16"}
+config.substitutions += [("%{" + name + "}", name if needed <= flags else name + "-expanded") for name, needed in needs.items()]
 for sanitizer, feature in [("address", "asan"), ("thread", "tsan")]:
     if sanitizer in config.sanitizers:
         config.available_features.add(feature)

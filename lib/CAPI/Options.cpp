@@ -84,11 +84,7 @@ static std::optional<std::string> setScheduleTable(StringRef value, CompileOptio
 }
 
 static const OptionRow rows[] = {
-    {"target",
-     "CPU target to compile for: host (the default), portable, v3, v4, v4-bf16, v4-amx; for tests v4-expanded, "
-     "v4-bf16-expanded, v4-amx-expanded; or GPU target: sm_75, sm_80, sm_90a, cuda:N for the GPU N of this machine, "
-     "cuda for its first",
-     setTarget},
+    {"target", "", setTarget}, // its help has the names of the tables
     {"lint", "true: warn about likely mistakes, such as a wrong scale, mask or alignment; false by default",
      setFlag<&CompileOptions::lint>},
     {"remarks", "true: report why a softmax was not raised to attention; false by default",
@@ -117,8 +113,11 @@ static const OptionRow rows[] = {
 
 const char *saccade_option_help(void) {
   static const std::string text = [] {
-    std::string lines;
-    for (const OptionRow &row : rows)
+    std::string lines =
+        ("target: CPU target to compile for: " + cpuTargetNames() + "; or GPU target: " + gpuTargetNames() +
+         ", cuda:N for the GPU N of this machine, cuda for its first; the default is host\n")
+            .str();
+    for (const OptionRow &row : llvm::drop_begin(rows))
       lines += (row.name + ": " + row.help + "\n").str();
     return lines;
   }();

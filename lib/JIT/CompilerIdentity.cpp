@@ -97,7 +97,7 @@ std::string saccade::makeDiskKey(llvm::StringRef kind, llvm::StringRef program, 
   auto add = [&](llvm::StringRef part) { os << part.size() << ':' << part; };
   add(kind);
   add(compilerIdentity());
-  add(hostTriple);
+  add(options.target->triple);
   add(options.target->cpu);
   add(options.target->features);
   add(fileIdentity(options.scheduleTable));

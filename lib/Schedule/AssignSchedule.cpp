@@ -16,24 +16,12 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// The part of L2 (1 MiB per core on current servers) that the operands of a task may fill, in bytes.
-static constexpr int64_t cacheBytes = 640 * 1024;
-
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64_t valueDepth,
                                               const CPUTarget &target) {
-  // A tile holds packed keys and values; a task also holds its queries and accumulator. From 512 keys per tile on, the
-  // cost of rescaling and packing is negligible; matmuls of packed pairs are twice as fast and need twice as many. With
-  // more than 512 queries per task, the keys of shorter sequences are packed once. Halve both until they fit in cache;
-  // rows stay a multiple of the row group.
+  // A tile holds packed keys and values; a task also holds its queries and accumulator. Halve both until they fit in
+  // cache; rows stay a multiple of the row group.
   int64_t packingFactor = target.packingFactor(element, element);
-  int64_t rows = 576, cols = 512 * packingFactor, most = cacheBytes;
-  // Groups of rows in tile registers are larger, and so are the scores of a group. Processors with them have 2 MiB.
-  if (target.usesTiles(packingFactor))
-    rows = cols = 512, most = 2 * cacheBytes;
-  // Blocks of six rows read a tile twice as often as those of twelve. Then it pays that the keys, and the values, of a
-  // tile fit in L1. Processors with 16 registers may have no more than 512 KiB of L2.
-  else if (target.vectorRegisters < 32)
-    rows = 288, cols = 128;
+  auto [rows, cols, most] = target.attentionTiles(packingFactor);
   int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / packingFactor / 8;
   while (cols > 64 && (rows + cols) * columnBytes > most) {
     rows = rows > 96 && cols <= 512 ? rows / 2 : rows;

@@ -1,71 +1,84 @@
 //===- CPUTarget.cpp - The table of CPU targets --------------------------------===//
 //
-// The targets are the microarchitecture levels of the x86-64 psABI; v4-bf16 adds AVX512_BF16, v4-amx AMX. The expanded
-// targets are for tests: they run the kernels of a level on every processor with AVX2.
+// For x86-64, the targets are the microarchitecture levels of the psABI; v4-bf16 adds AVX512_BF16, v4-amx AMX. The
+// expanded targets are for tests: they run the kernels of another target on every processor with AVX2.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/CPUTarget.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Operation.h"
-#include "saccade/Runtime/TileRegisters.h"
-#include "llvm/ADT/StringMap.h"
-#include "llvm/TargetParser/Host.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace saccade;
 
+static constexpr const char *x86 = "x86_64-unknown-linux-gnu";
+static constexpr const char *avx512 = "-prefer-256-bit";
 static constexpr const char *withBF16 = "-prefer-256-bit,+avx512bf16";
 static constexpr const char *withTiles = "-prefer-256-bit,+avx512bf16,+amx-tile,+amx-bf16";
 
+// The accumulators of a block and its operands fit in registers: 24 of 32, or 12 of 16. Blocks of few columns take more
+// rows, because hiding the latency of FMA requires at least eight accumulators. 16 registers hold the constants of the
+// exponential and two vectors in flight; without FMA, one, and products apart from sums leave none to unroll matmuls.
+static constexpr KernelShapes sixteenWithoutFMA = {.blockRows = 6,
+                                                   .wideBlockRows = 6,
+                                                   .blockVectors = 2,
+                                                   .unrolledPacks = 1,
+                                                   .weightVectors = 1,
+                                                   .unpackedRegisters = 8};
+static constexpr KernelShapes sixteen = {.blockRows = 6,
+                                         .wideBlockRows = 6,
+                                         .blockVectors = 2,
+                                         .unrolledPacks = 4,
+                                         .weightVectors = 2,
+                                         .unpackedRegisters = 8};
+static constexpr KernelShapes thirtyTwo = {.blockRows = 12,
+                                           .wideBlockRows = 6,
+                                           .blockVectors = 4,
+                                           .unrolledPacks = 4,
+                                           .weightVectors = 4,
+                                           .unpackedRegisters = 16};
+
+// From 512 keys per tile on, the cost of rescaling and packing is negligible; matmuls of packed pairs are twice as fast
+// and need twice as many. With more than 512 queries per task, the keys of shorter sequences are packed once. L2 has
+// 1 MiB per core on current servers.
+static constexpr AttentionTiles tiles = {.rows = 576, .cols = 512, .cacheBytes = 640 * 1024};
+// Blocks of six rows read a tile twice as often as those of twelve. Then it pays that the keys, and the values, of a
+// tile fit in L1. Processors with 16 registers may have no more than 512 KiB of L2.
+static constexpr AttentionTiles smallTiles = {.rows = 288, .cols = 128, .cacheBytes = 640 * 1024};
+
 static const CPUTarget targets[] = {
-    // name, cpu, features, bits, registers, FMA, F16C, AVX-512, bf16 dot, tiles, runs on
-    {"portable", "x86-64", "", 128, 16, false, false, false, false, false, SaccadeCPUTargetPortable},
-    {"v3", "x86-64-v3", "", 256, 16, true, true, false, false, false, SaccadeCPUTargetV3},
-    {"v4", "x86-64-v4", "-prefer-256-bit", 512, 32, true, true, true, false, false, SaccadeCPUTargetV4},
-    {"v4-bf16", "x86-64-v4", withBF16, 512, 32, true, true, true, true, false, SaccadeCPUTargetV4BF16},
-    {"v4-amx", "x86-64-v4", withTiles, 512, 32, true, true, true, true, true, SaccadeCPUTargetV4AMX},
-    {"v4-expanded", "x86-64-v3", "", 512, 32, true, true, true, false, false, SaccadeCPUTargetV3},
-    {"v4-bf16-expanded", "x86-64-v3", "", 512, 32, true, true, true, true, false, SaccadeCPUTargetV3},
-    {"v4-amx-expanded", "x86-64-v3", "", 512, 32, true, true, true, true, true, SaccadeCPUTargetV3},
+    // name, runs on, triple, cpu, features, CPU of entries, bits, registers, FMA, F16 conversions, AVX-512, bf16 dot,
+    // tile registers, shapes, tiles of attention, expanded from
+    {"portable", SaccadeCPUTargetPortable, x86, "x86-64", "", "x86-64", 128, 16, false, false, false, "", false,
+     sixteenWithoutFMA, smallTiles},
+    {"v3", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 256, 16, true, true, false, "", false, sixteen,
+     smallTiles},
+    {"v4", SaccadeCPUTargetV4, x86, "x86-64-v4", avx512, "x86-64", 512, 32, true, true, true, "", false, thirtyTwo,
+     tiles},
+    {"v4-bf16", SaccadeCPUTargetV4BF16, x86, "x86-64-v4", withBF16, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
+     false, thirtyTwo, tiles},
+    {"v4-amx", SaccadeCPUTargetV4AMX, x86, "x86-64-v4", withTiles, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
+     true, thirtyTwo, tiles},
+    {"v4-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "", false, thirtyTwo,
+     tiles, "v4"},
+    {"v4-bf16-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
+     false, thirtyTwo, tiles, "v4-bf16"},
+    {"v4-amx-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
+     true, thirtyTwo, tiles, "v4-amx"},
 };
 
-/// The most capable target whose instructions this processor has.
-static llvm::StringRef processorTarget() {
-  llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
-  auto all = [&](std::initializer_list<const char *> features) {
-    return llvm::all_of(features, [&](const char *feature) { return has.lookup(feature); });
-  };
-  // LLVM uses all instructions of a level. Virtual machines may lack single ones.
-  if (!all({"avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt"}))
-    return "portable";
-  if (!all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}))
-    return "v3";
-  if (!all({"avx512bf16"}))
-    return "v4";
-  return all({"amx-tile", "amx-bf16"}) ? "v4-amx" : "v4-bf16";
-}
-
-static const CPUTarget *find(llvm::StringRef name) {
-  for (const CPUTarget &target : targets)
-    if (target.name == name)
-      return &target;
-  return nullptr;
-}
-
-bool saccade::hostRuns(const CPUTarget &target) {
-  // Cached, because CPUID traps in a virtual machine.
-  static const CPUTarget &processor = *find(processorTarget());
-  if (target.runsOn > processor.runsOn)
-    return false;
-  // The permission is not asked for before code needs it.
-  auto mayUseTiles = [] {
-    static const bool answer = runtime::requestTileRegisters();
-    return answer;
-  };
-  return target.runsOn < SaccadeCPUTargetV4AMX || mayUseTiles();
-}
+bool saccade::hostRuns(const CPUTarget &target) { return runtime::hostRuns(target.processor()); }
 
 unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
-  return hasBF16Dot && lhs.isBF16() && rhs.isBF16() ? 2 : 1;
+  return hasBF16Dot() && lhs.isBF16() && rhs.isBF16() ? 2 : 1;
+}
+
+AttentionTiles CPUTarget::attentionTiles(unsigned packingFactor) const {
+  // Groups of rows in tile registers are larger, and so are the scores of a group. Processors with them have 2 MiB.
+  if (usesTiles(packingFactor))
+    return {.rows = 512, .cols = 512, .cacheBytes = 2 * tiles.cacheBytes};
+  return {tiles.rows, tiles.cols * packingFactor, tiles.cacheBytes};
 }
 
 int64_t CPUTarget::groupRows(unsigned packingFactor, int64_t rows) const {
@@ -73,11 +86,13 @@ int64_t CPUTarget::groupRows(unsigned packingFactor, int64_t rows) const {
 }
 
 const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
-  if (name != "host")
-    return find(name);
+  if (name != "host") {
+    const CPUTarget *found = llvm::find_if(targets, [&](const CPUTarget &target) { return target.name == name; });
+    return found == std::end(targets) ? nullptr : found;
+  }
   static const CPUTarget *best = [] {
-    const CPUTarget *processor = find(processorTarget());
-    return hostRuns(*processor) ? processor : find("v4-bf16");
+    auto runs = [](const CPUTarget &target) { return !target.isExpanded() && hostRuns(target); };
+    return &*llvm::find_if(llvm::reverse(targets), runs); // every architecture has a target without features
   }();
   return best;
 }
@@ -90,5 +105,7 @@ const CPUTarget *saccade::requireCPUTarget(mlir::Operation *op, llvm::StringRef 
 }
 
 llvm::StringRef saccade::cpuTargetNames() {
-  return "host, portable, v3, v4, v4-bf16, v4-amx, v4-expanded, v4-bf16-expanded, v4-amx-expanded";
+  static const std::string names =
+      "host, " + llvm::join(llvm::map_range(targets, [](const CPUTarget &target) { return target.name; }), ", ");
+  return names;
 }

@@ -62,8 +62,8 @@ int32_t saccade_threads(void);
 )";
 
 static constexpr llvm::StringLiteral limit = R"(
-/* Limits the calls on CPU tensors of all Saccade libraries in the process to code for a CPU target and those before it
- * in this list: "portable", "v3", "v4", "v4-bf16", "v4-amx". NULL removes the limit. Returns NULL, or a message. */
+/* Limits the calls on CPU tensors of all Saccade libraries in the process to code that runs on processors of a CPU
+ * target, such as "v3". NULL removes the limit. Returns NULL, or a message with the names of the targets. */
 const char *saccade_set_cpu_limit(const char *target);
 )";
 

@@ -74,12 +74,12 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
     if (isForGPU && failed(useDeviceAllocator()))
       return signalPassFailure();
 
-    EntryBuilder builder(getOperation());
+    EntryBuilder builder(getOperation(), *cpu);
     LLVM::GlobalOp kernels = isForGPU ? builder.declareKernels() : LLVM::GlobalOp();
     for (auto &[name, entry] : entries) {
       Exports exports(name);
-      LLVM::GlobalOp table = builder.emitTable(entry, cpu->runsOn, exports.table, builder.emitCall(entry),
-                                               builder.emitShapes(entry), kernels);
+      LLVM::GlobalOp table =
+          builder.emitTable(entry, exports.table, builder.emitCall(entry), builder.emitShapes(entry), kernels);
       builder.emitCWrapper(entry, exports.call, table, /*isShapes=*/false);
       builder.emitCWrapper(entry, exports.shapes, table, /*isShapes=*/true);
       builder.emitTargetQuery(entry, exports.target, table);

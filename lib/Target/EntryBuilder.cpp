@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace saccade;
 
-EntryBuilder::EntryBuilder(ModuleOp module)
-    : module(module), symbols(module), builder(module.getContext()),
+EntryBuilder::EntryBuilder(ModuleOp module, const CPUTarget &target)
+    : module(module), target(target), symbols(module), builder(module.getContext()),
       pointer(LLVM::LLVMPointerType::get(module.getContext())), i32(builder.getI32Type()), i64(builder.getI64Type()) {}
 
 Value EntryBuilder::constant(Location loc, Type type, int64_t value) {
@@ -29,7 +29,7 @@ LLVM::LLVMFuncOp EntryBuilder::createFunction(Location loc, const Twine &name, T
       LLVM::LLVMFuncOp::create(builder, loc, name.str(), LLVM::LLVMFunctionType::get(result, arguments), linkage);
   // Exported functions run on every processor: the runtime, which they call, selects or refuses the target.
   if (linkage == LLVM::Linkage::External)
-    function.setTargetCpu(lookupCPUTarget("portable")->cpu);
+    function.setTargetCpu(target.entryCPU);
   symbols.insert(function); // renames on a conflict, which only internal functions may have
   builder.setInsertionPointToEnd(function.addEntryBlock(builder));
   return function;

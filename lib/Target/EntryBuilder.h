@@ -11,7 +11,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/SymbolTable.h"
-#include "saccade/Runtime/Entry.h"
+#include "saccade/Support/CPUTarget.h"
 
 namespace saccade {
 
@@ -42,7 +42,7 @@ std::optional<ABIType> getABIType(mlir::Type type);
 
 class EntryBuilder {
 public:
-  explicit EntryBuilder(mlir::ModuleOp module);
+  EntryBuilder(mlir::ModuleOp module, const CPUTarget &target);
 
   /// const char *call(void **args), internal: unpacks descriptors and scalars and calls the entry, which returns a
   /// message if it can fail.
@@ -52,10 +52,9 @@ public:
   mlir::LLVM::LLVMFuncOp emitShapes(const EntryParts &entry);
   /// Declares the SaccadeKernels of a GPU program, which are defined after the device module is compiled.
   mlir::LLVM::GlobalOp declareKernels();
-  /// Defines the SaccadeEntry `symbol` of code for a CPU target; `kernels` is null for a CPU program.
-  mlir::LLVM::GlobalOp emitTable(const EntryParts &entry, SaccadeCPUTarget target, llvm::StringRef symbol,
-                                 mlir::LLVM::LLVMFuncOp call, mlir::LLVM::LLVMFuncOp shapes,
-                                 mlir::LLVM::GlobalOp kernels);
+  /// Defines the SaccadeEntry `symbol`; `kernels` is null for a CPU program.
+  mlir::LLVM::GlobalOp emitTable(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::LLVMFuncOp call,
+                                 mlir::LLVM::LLVMFuncOp shapes, mlir::LLVM::GlobalOp kernels);
   /// const char *`symbol`(const DLTensor *or scalar..., DLTensor *...), or with `isShapes` (inputs..., int64_t *sizes).
   void emitCWrapper(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table, bool isShapes);
   /// const char *`symbol`(void): the CPU target of the code that calls run.
@@ -80,6 +79,7 @@ private:
   mlir::LLVM::LLVMFuncOp declare(llvm::StringRef name, mlir::Type result, llvm::ArrayRef<mlir::Type> arguments);
 
   mlir::ModuleOp module;
+  const CPUTarget &target;
   mlir::SymbolTable symbols;
   mlir::OpBuilder builder;
   mlir::Type pointer, i32, i64;

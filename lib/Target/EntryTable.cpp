@@ -73,8 +73,8 @@ LLVM::GlobalOp EntryBuilder::declareKernels() {
   return global;
 }
 
-LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeCPUTarget target, StringRef symbol,
-                                       LLVM::LLVMFuncOp call, LLVM::LLVMFuncOp shapes, LLVM::GlobalOp kernels) {
+LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, StringRef symbol, LLVM::LLVMFuncOp call,
+                                       LLVM::LLVMFuncOp shapes, LLVM::GlobalOp kernels) {
   Location loc = entry.loc();
   MLIRContext *context = module.getContext();
   Type i8 = builder.getI8Type(), i16 = builder.getI16Type();
@@ -106,8 +106,8 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeCPUTarget
     Value null = LLVM::ZeroOp::create(builder, loc, pointer);
     return createStruct(loc, entryType,
                         {constant(loc, i32, SACCADE_ENTRY_VERSION), constant(loc, i32, entry.numInputs()),
-                         constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, target), text(entry.name),
-                         addressOf(loc, values), LLVM::AddressOfOp::create(builder, loc, call),
+                         constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, target.runsOn),
+                         text(entry.name), addressOf(loc, values), LLVM::AddressOfOp::create(builder, loc, call),
                          LLVM::AddressOfOp::create(builder, loc, shapes), kernels ? addressOf(loc, kernels) : null,
                          null, null});
   });

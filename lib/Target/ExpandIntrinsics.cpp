@@ -298,7 +298,7 @@ Error saccade::expandIntrinsics(Module &module, const CPUTarget &target) {
     function.replaceAllUsesWith(expanded);
     function.eraseFromParent();
   }
-  if (!target.hasBF16Dot)
+  if (!target.hasBF16Dot())
     return Error::success();
   SmallVector<FPTruncInst *> conversions;
   for (Function &function : module)

@@ -49,7 +49,7 @@ llvm::Error saccade::writeCode(llvm::Module &module, llvm::TargetMachine &machin
 
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> saccade::createTargetMachine(const CPUTarget &target) {
   initializeX86();
-  return createMachine(hostTriple, target.cpu, target.features);
+  return createMachine(target.triple, target.cpu, target.features);
 }
 
 static llvm::Error emit(llvm::Module &module, const saccade::CPUTarget &target, llvm::raw_pwrite_stream &os,

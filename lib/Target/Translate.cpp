@@ -33,7 +33,7 @@ static void setTargetAttributes(llvm::Module &module, const saccade::CPUTarget &
       function.addFnAttr("target-cpu", target.cpu);
       if (!target.features.empty())
         function.addFnAttr("target-features", target.features);
-      if (target.runsOn >= SaccadeCPUTargetV4)
+      if (target.vectorBits > 256 && !target.isExpanded())
         function.addFnAttr("prefer-vector-width", "512");
     }
     // Compiled code neither throws nor is unwound through, so it needs no unwind tables.

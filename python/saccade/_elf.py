@@ -24,7 +24,7 @@ class Note(NamedTuple):
     """What a library says about itself."""
 
     targets: tuple[str, ...]
-    """CPU targets from the highest to the lowest, then GPU architectures."""
+    """CPU targets in the order in which a call tries them, then GPU architectures."""
     functions: tuple[str, ...]
 
 

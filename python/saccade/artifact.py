@@ -183,7 +183,8 @@ class Artifact(FunctionMap[LoadedFunction]):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The targets that the library has code for: CPU targets from the highest to the lowest, then GPUs."""
+        """The targets that the library has code for: CPU targets in the order in which a call tries
+        them, then GPUs."""
         return self._library.note.targets
 
     @property
@@ -192,9 +193,9 @@ class Artifact(FunctionMap[LoadedFunction]):
         return next(iter(self.functions.values())).target
 
     def set_cpu_limit(self, target: str | None) -> None:
-        """Limits calls of all loaded libraries of the process to code for `target` ("portable", "v3", "v4", "v4-bf16",
-        "v4-amx") and lower CPU targets; None removes the limit. Code that `saccade.compile` compiles is not affected.
-        Raises ValueError for an unknown name."""
+        """Limits calls of all loaded libraries of the process to code that runs on processors of the CPU target
+        `target`, such as "v3"; None removes the limit. Code that `saccade.compile` compiles is not affected. Raises
+        ValueError for a name that is no target of this architecture."""
         encoded = None if target is None else target.encode()
         if message := self._library.functions.saccade_set_cpu_limit(encoded):
             raise ValueError(message.decode())

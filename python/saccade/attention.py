@@ -172,8 +172,8 @@ def attention(
             first of equal ones) as int64; -inf and -1 for a fully masked row. The sink is excluded.
         layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order. Defaults to
             "bhsd", or "shd" with cu_seqlens_q, which allows no b.
-        target: the CPU target, "portable", "v3", "v4", "v4-bf16" or "v4-amx", or the GPU target, "sm_75",
-            "sm_80" or "sm_90a"; None uses this machine's, for q on a GPU the newest that this GPU runs.
+        target: the CPU target, such as "v3", or the GPU target, "sm_75", "sm_80" or "sm_90a"; None uses this machine's,
+            for q on a GPU the newest that this GPU runs.
         stream: for q on a GPU, the CUDA stream of the call: a stream object of torch, CuPy or CUDA Python, or its
             address. None uses torch's current stream for torch tensors, else the default stream.
         out: the array to write the output to, or with return_lse a pair (output, lse): of q's kind, with the output's

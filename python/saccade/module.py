@@ -26,7 +26,7 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
     Args:
         program: MLIR as text (a string with a line break or "func.func" in it), as bytes (text or bytecode), or the
             path of a file with either (any other string, os.PathLike).
-        target: the CPU target: "host", "portable", "v3", "v4", "v4-bf16" or "v4-amx"; or the GPU target: "sm_75",
+        target: the CPU target, "host" or one such as "v3" (docs/guides/compile.md); or the GPU target: "sm_75",
             "sm_80" or "sm_90a", which require no GPU to compile, or "cuda:1" for the newest that this GPU of this
             machine runs ("cuda": the first GPU).
         options: lint=True warns about likely mistakes in the program: a wrong scale, mask or alignment.

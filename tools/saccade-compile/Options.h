@@ -20,7 +20,7 @@ struct Options {
   bool explain = false;
   std::vector<GivenSize> sizes;
   PipelineOptions pipeline;
-  std::vector<LibraryTarget> targets; ///< CPU targets from the highest to the lowest, then GPUs; without equal ones
+  std::vector<LibraryTarget> targets; ///< CPU targets in the order in which a call tries them, then GPUs
   CompileOptions compile;             ///< for the first target
 
   bool hasCPU() const { return !targets.front().gpu; }

@@ -30,13 +30,10 @@ typedef struct SaccadeValueType {
 /* Version of the table's layout and meaning; `version` and `name` have the same offset in all versions. */
 #define SACCADE_ENTRY_VERSION 5
 
-/* The x86-64 CPU targets of --target; each includes the features of the preceding ones. */
+/* The CPU targets of --target: SaccadeCPUTargetPortable, ... */
 typedef enum SaccadeCPUTarget {
-  SaccadeCPUTargetPortable = 0,
-  SaccadeCPUTargetV3 = 1,     /* AVX2, FMA, F16C, BMI, LZCNT, MOVBE, POPCNT */
-  SaccadeCPUTargetV4 = 2,     /* AVX-512 F, BW, CD, DQ, VL */
-  SaccadeCPUTargetV4BF16 = 3, /* AVX512_BF16 */
-  SaccadeCPUTargetV4AMX = 4,  /* AMX-TILE, AMX-BF16 */
+#define SACCADE_CPU_TARGET(id, name, architecture, features) SaccadeCPUTarget##id,
+#include "saccade/Runtime/CPUTargets.def"
 } SaccadeCPUTarget;
 
 /* How a call ended. */
@@ -78,8 +75,9 @@ struct SaccadeEntry {
   const char *(*call)(void **args);
   const char *(*shapes)(void **args, int64_t *sizes);
   SaccadeKernels *kernels; /* NULL: code for a CPU; else tensors are in GPU memory and `call` launches kernels */
-  /* The same entry for another target of the same kind, or NULL: for the next lower CPU target, or for another GPU
-   * architecture. A wrapper refers to the first table, which is that of the highest CPU target if there is one. */
+  /* The same entry for another target of the same kind, or NULL: for the next CPU target in the order of preference, or
+   * for another GPU architecture. A wrapper refers to the first table, which is that of the preferred CPU target if
+   * there is one. */
   const SaccadeEntry *next;
   const SaccadeEntry *gpu; /* of a first table for a CPU: the first table for a GPU, or NULL */
 };
@@ -105,11 +103,11 @@ typedef enum SaccadeArgumentKind {
 } SaccadeArgumentKind;
 
 /* Checks the arguments (inputs, then results) and runs the entry: its code for GPUs if a tensor is in the memory of a
- * CUDA device and there is such code, else its code for the highest CPU target that the processor supports and
- * saccade_set_cpu_limit allows. `entry` is the first table. Results are memory of the caller with the extents
- * that saccade_entry_shapes gives; they must not overlap one another or an input. The same holds for inputs that are
- * updated in place. Thread-safe. On a GPU the call is
- * asynchronous on the stream described in docs/guides/gpu.md. */
+ * CUDA device and there is such code, else its code for the preferred CPU target among those that the processor
+ * supports and saccade_set_cpu_limit allows. `entry` is the first table. Results are memory of the caller with the
+ * extents that saccade_entry_shapes gives; they must not overlap one another or an input. The same holds for inputs
+ * that are updated in place. Thread-safe. On a GPU the call is asynchronous on the stream described in
+ * docs/guides/gpu.md. */
 SACCADE_EXPORTED SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args,
                                                   int32_t count);
 
@@ -126,10 +124,9 @@ SACCADE_EXPORTED const char *saccade_entry_last_error(void);
  * processor within the limit, or none for a CPU. */
 SACCADE_EXPORTED const char *saccade_entry_target(const SaccadeEntry *entry);
 
-/* Limits calls to code for `target` ("portable", "v3", "v4", "v4-bf16" or
- * "v4-amx") and lower targets; NULL removes the limit.
- * Holds for all compiled libraries of the process, but not for code that the compiler compiles in process. Returns
- * NULL, or a message if the name is unknown; a target above the processor's is no error and has no effect. */
+/* Limits calls to code that runs on processors of the CPU target `target`, such as "v3"; NULL removes the limit. Holds
+ * for all compiled libraries of the process, but not for code that the compiler compiles in process. Returns NULL, or a
+ * message if this architecture has no target of the name. A target that the processor does not run is no error. */
 SACCADE_EXPORTED const char *saccade_set_cpu_limit(const char *target);
 
 /* saccade_entry_call with the signature of TVM-FFI. Returns 0, or -1 after raising the error in TVM-FFI (TypeError,

@@ -1,7 +1,7 @@
 //===- CPUTarget.h - The CPU targets code is generated for --------*- C++ -*-===//
 //
 // The processor properties that scheduling and code generation depend on, one table row per CPU target. No other
-// component tests for an ISA by name.
+// component tests for a target or an ISA by name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_CPUTARGET_H
@@ -9,7 +9,7 @@
 
 #include "mlir/IR/Types.h"
 #include "mlir/Support/LLVM.h"
-#include "saccade/Runtime/Entry.h"
+#include "saccade/Runtime/CPUTargets.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
@@ -20,32 +20,60 @@ class Operation;
 
 namespace saccade {
 
-/// An x86-64 CPU target. An expanded target has the properties of a level, and thus its schedules and kernels, but its
-/// code runs on processors of a lower level: `translate` expands the intrinsics that these lack.
-struct CPUTarget {
-  llvm::StringRef name;     ///< as given to --target: "portable", "v3", "v4", "v4-bf16", "v4-amx", "v4-expanded"
-  llvm::StringRef cpu;      ///< LLVM -mcpu
-  llvm::StringRef features; ///< LLVM feature string in addition to `cpu`
-  unsigned vectorBits;      ///< native vector width
-  unsigned vectorRegisters; ///< architectural vector registers
-  bool hasFMA;              ///< fused multiply-add instructions
-  bool hasF16C;             ///< conversions between f16 and f32
-  bool hasAVX512;           ///< vscalef, vreduce and mask registers
-  bool hasBF16Dot;          ///< vdpbf16ps
-  bool hasTiles;            ///< AMX tile registers and tdpbf16ps
-  SaccadeCPUTarget runsOn;  ///< the least level of a processor that runs the code
+/// The sizes of kernels that depend on the number and width of vector registers.
+struct KernelShapes {
+  unsigned blockRows;         ///< rows of a register block of narrow columns: scores, packed matmuls
+  unsigned wideBlockRows;     ///< rows of a register block of more than two registers of columns
+  unsigned blockVectors;      ///< the most registers of columns of a register block with rows of vectors (values)
+  unsigned unrolledPacks;     ///< k-packs that an iteration of a matmul multiplies
+  unsigned weightVectors;     ///< registers of scores that an iteration of the softmax weighs
+  unsigned unpackedRegisters; ///< accumulators of the values of split-KV
+};
 
+/// The tile sizes of attention, which are halved until the operands of a task fit in cache.
+struct AttentionTiles {
+  int64_t rows;       ///< queries of a task
+  int64_t cols;       ///< keys of a tile, times the packing factor
+  int64_t cacheBytes; ///< the part of L2 that the operands of a task may fill
+};
+
+/// A CPU target. An expanded target has the properties of another one, and thus its schedules and kernels, but its code
+/// runs on processors without some of these features: `translate` expands the intrinsics that they lack.
+struct CPUTarget {
+  llvm::StringRef name;       ///< as given to --target: "portable", "v4-bf16", "v4-expanded"
+  SaccadeCPUTarget runsOn;    ///< the row of CPUTargets.def: what a processor must have to run the code
+  llvm::StringRef triple;     ///< of LLVM
+  llvm::StringRef cpu;        ///< LLVM -mcpu
+  llvm::StringRef features;   ///< LLVM feature string in addition to `cpu`
+  llvm::StringRef entryCPU;   ///< LLVM -mcpu of entries, which run on every processor of the architecture
+  unsigned vectorBits;        ///< native vector width
+  unsigned vectorRegisters;   ///< architectural vector registers
+  bool hasFMA;                ///< fused multiply-add instructions
+  bool hasF16Conversions;     ///< instructions that convert between f16 and f32
+  bool hasAVX512;             ///< vscalef, vreduce and mask registers
+  llvm::StringRef bf16Dot;    ///< the instruction that adds products of pairs of bf16 to f32, or empty
+  bool hasTiles;              ///< AMX tile registers and tdpbf16ps
+  const KernelShapes &shapes; ///< of the kernels
+  AttentionTiles tiles;       ///< of attention, except where it uses tile registers
+
+  /// What a processor must have to run the code.
+  const runtime::CPUTargetRow &processor() const { return *runtime::findCPUTarget(runsOn); }
   /// Whether the kernels use AVX-512 intrinsics and the code runs on processors without them.
-  bool isExpanded() const { return hasAVX512 && runsOn < SaccadeCPUTargetV4; }
+  bool isExpanded() const { return !expandedFrom.empty(); }
   /// The number of elements of `bits` bits in a vector register.
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
+  bool hasBF16Dot() const { return !bf16Dot.empty(); }
   /// The number of consecutive K elements of a matmul of these element types that one instruction multiplies and sums
-  /// in a 32-bit lane: 2 for bf16 with vdpbf16ps, else 1.
+  /// in a 32-bit lane: 2 for bf16 with `bf16Dot`, else 1.
   unsigned packingFactor(mlir::Type lhs, mlir::Type rhs) const;
   /// Whether matmuls of k-packs of `packingFactor` elements are computed in tile registers.
   bool usesTiles(unsigned packingFactor) const { return hasTiles && packingFactor == 2; }
+  /// The tile sizes of attention with k-packs of `packingFactor` elements.
+  AttentionTiles attentionTiles(unsigned packingFactor) const;
   /// The rows of queries that attention computes together in a task of `rows` rows.
   int64_t groupRows(unsigned packingFactor, int64_t rows) const;
+
+  llvm::StringRef expandedFrom = ""; ///< of an expanded target: the target with its properties
 };
 
 /// Task and tile row counts are multiples of this; the MR of every register block divides it.
@@ -53,7 +81,7 @@ inline constexpr int64_t rowGroup = 12;
 /// The same in tile registers: two of 16 rows.
 inline constexpr int64_t tileRowGroup = 32;
 
-/// The CPU target `name`, or null. "host" is the most capable target that this machine runs.
+/// The CPU target `name`, or null. "host" is the preferred target among those that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);
 
 /// lookupCPUTarget for passes: an unknown name is an error at `op` that lists the valid names.

@@ -43,8 +43,8 @@ std::optional<LibraryInterface> getLibraryInterface(mlir::ModuleOp program, llvm
                                                     llvm::ArrayRef<LibraryTarget> targets);
 
 /// Links the host modules of one program for further targets into `into`, and chains the tables of each of the
-/// `entries`, as SaccadeEntry describes. The modules, `into` first, are those of CPU targets from the highest to the
-/// lowest, then those of GPUs, of which the first has the number `firstGPU`.
+/// `entries`, as SaccadeEntry describes. The modules, `into` first, are those of CPU targets in the order in which a
+/// call tries them, then those of GPUs, of which the first has the number `firstGPU`.
 llvm::Error joinTargets(llvm::Module &into, std::vector<std::unique_ptr<llvm::Module>> others, size_t firstGPU,
                         llvm::ArrayRef<std::string> entries);
 

@@ -20,10 +20,7 @@ class TargetMachine;
 
 namespace saccade {
 
-/// The triple of all CPU targets.
-inline constexpr llvm::StringLiteral hostTriple = "x86_64-unknown-linux-gnu";
-
-/// Creates the target machine of `target` (x86-64 Linux, position-independent). Fails if LLVM was built without it.
+/// Creates the target machine of `target` (position-independent). Fails if LLVM was built without it.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createTargetMachine(const CPUTarget &target);
 
 /// Translates a module of the LLVM dialect to LLVM IR for `target`, sets the target attributes of every function, and

@@ -50,11 +50,11 @@ struct ExpandConversions : saccade::impl::ExpandConversionsBase<ExpandConversion
     if (!cpu)
       return signalPassFailure();
     RewritePatternSet patterns(&getContext());
-    if (!cpu->hasBF16Dot)
+    if (!cpu->hasBF16Dot())
       arith::populateExpandBFloat16Patterns(patterns);
-    if (!cpu->hasF16C)
+    if (!cpu->hasF16Conversions)
       patterns.add<WidenF16>(&getContext());
-    populateNarrowFloatPatterns(patterns, cpu->hasF16C);
+    populateNarrowFloatPatterns(patterns, cpu->hasF16Conversions);
     auto isConversion = [](Operation *op) { return isa<arith::ExtFOp, arith::TruncFOp>(op); };
     if (failed(saccade::cpu::rewriteOps(getOperation(), std::move(patterns), isConversion)))
       signalPassFailure();

@@ -362,7 +362,7 @@ void UnpackedLowering::addValues(KeyRange visible) {
   int64_t lanes = e.lanes(), keyBlock = cachedKeys(value), vectors = llvm::divideCeil(valueDepth, lanes);
   // Whole rows of values if they fit in registers, so that memory is read in order. Values that are paired or computed
   // serve four rows, because that costs more than half rows.
-  int64_t registers = e.target.vectorRegisters >= 32 ? 16 : 8,
+  int64_t registers = e.target.shapes.unpackedRegisters,
           maxVectors = registers / (packingFactor > 1 || value.isComputed() ? 4 : 2);
   auto blockOf = [&](int64_t remaining) {
     int64_t width = std::min(maxVectors, remaining);

@@ -18,16 +18,14 @@ using namespace saccade::cpu;
 RegisterBlock cpu::panelBlock(const CPUTarget &target, bool isTail) {
   if (isTail)
     return {unsigned(rowTail), 2};
-  return {target.vectorRegisters >= 32 ? 12u : 6u, 2};
+  return {target.shapes.blockRows, 2};
 }
 
 RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vectors) {
-  unsigned wide = target.vectorRegisters >= 32 ? maxBlockVectors : 2;
-  unsigned width = std::min<int64_t>(wide, vectors);
+  unsigned width = std::min<int64_t>(target.shapes.blockVectors, vectors);
   if (isTail)
     return {unsigned(rowTail), width};
-  // Narrow blocks take more rows: hiding the FMA latency requires at least eight accumulators.
-  return {width <= 2 && target.vectorRegisters >= 32 ? 12u : 6u, width};
+  return {width <= 2 ? target.shapes.blockRows : target.shapes.wideBlockRows, width};
 }
 
 Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Value sum) {
@@ -53,7 +51,7 @@ void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, Str
     return;
   std::string type = e.type.isF64() ? "f64" : "f32";
   std::string instruction = usesTiles           ? "bf16 tiles (tdpbf16ps)"
-                            : packingFactor > 1 ? "bf16 pairs (vdpbf16ps)"
+                            : packingFactor > 1 ? ("bf16 pairs (" + e.target.bf16Dot + ")").str()
                             : e.target.hasFMA   ? type + " multiply-add"
                                                 : type + " multiply, add";
   task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + instruction));
@@ -81,8 +79,7 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigne
                                         function_ref<Value(Value, unsigned)> b) {
   assert(acc.size() == block.rows * block.vectors && "expected one accumulator per element of the block");
   std::optional<int64_t> first = getConstantIntValue(begin), last = getConstantIntValue(end);
-  // Products apart from sums take registers, which 16 do not leave.
-  int64_t unroll = first && last && e.target.hasFMA ? 4 : 1;
+  int64_t unroll = first && last ? e.target.shapes.unrolledPacks : 1;
   Value unrolledEnd = first && last ? e.index(*first + (*last - *first) / unroll * unroll) : end;
   SmallVector<Value> result = e.loop(begin, unrolledEnd, unroll, acc, [&](Value k, ValueRange carried) {
     SmallVector<Value> sums(carried);

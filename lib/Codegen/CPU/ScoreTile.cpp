@@ -271,12 +271,9 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
                                            ArrayRef<Value> before) {
   SmallVector<Value> sums(before);
   Value factorToBase2 = e.broadcast(toBase2), from = columns.begin;
-  // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill. 16 registers hold the
-  // constants of the exponential and two vectors in flight; without FMA, one.
-  int64_t maxVectors = !regions.empty()                 ? std::max<int64_t>(packingFactor, regions.preferredRegisters())
-                       : e.target.vectorRegisters >= 32 ? 4
-                       : e.target.hasFMA                ? 2
-                                                        : 1;
+  // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill.
+  int64_t maxVectors =
+      !regions.empty() ? std::max<int64_t>(packingFactor, regions.preferredRegisters()) : e.target.shapes.weightVectors;
   for (int64_t vectors : {4, 2, 1}) {
     // With bf16 pairs, a single register would fill only half of a vector, so a step of two is kept.
     if (vectors > maxVectors || (vectors == 2 && maxVectors == 4 && packingFactor == 1))

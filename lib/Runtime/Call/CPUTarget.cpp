@@ -1,62 +1,123 @@
-//===- CPUTarget.cpp - Detection of the CPU target ----------------------------===//
+//===- CPUTarget.cpp - Detection of the features of the processor -------------===//
 //
-// Detects the CPU target, so that a library on a processor without the required features reports an error instead of
-// faulting. Reads CPUID and XCR0 (Intel SDM vol. 1, 14.3 and 15.2), because the built-in functions of compilers require
-// their run-time libraries. The limit of saccade_set_cpu_limit is one variable for all libraries of a process.
+// Detects the features that CPU targets require, so that a library on a processor without them reports an error instead
+// of faulting. Reads CPUID and XCR0 (Intel SDM vol. 1, 14.3 and 15.2), because the built-in functions of compilers
+// require their run-time libraries, and on AArch64 what Linux reports (Documentation/arch/arm64/elf_hwcaps.rst). The
+// limit of saccade_set_cpu_limit is one variable for all libraries of a process.
 //
 //===----------------------------------------------------------------------===//
-#include "CPUTarget.h"
+#include "saccade/Runtime/CPUTargets.h"
 #include "saccade/Runtime/TileRegisters.h"
 #include <atomic>
+#include <cstdio>
 #include <cstring>
-#include <initializer_list>
+#include <iterator>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 using namespace saccade::runtime;
 
+//===----------------------------------------------------------------------===//
+// The tables of CPUTargets.def
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Where processors report features.
+enum Word { Leaf1C, Leaf7B, Leaf7D, Leaf71A, Extended1C, numWords };
+
+/// Register state that the operating system saves, as bits of XCR0.
+enum State : uint32_t { None = 0, Ymm = 1 << 1 | 1 << 2, Zmm = Ymm | 7 << 5, Tiles = 3 << 17 };
+
+struct Feature {
+  Architecture architecture;
+  Word word;
+  int bit;
+  uint32_t state;
+};
+
+enum FeatureNumber {
+#define SACCADE_CPU_FEATURE(id, architecture, word, bit, state) number##id,
+#include "saccade/Runtime/CPUTargets.def"
+};
+
+constexpr Feature features[] = {
+#define SACCADE_CPU_FEATURE(id, architecture, word, bit, state) {Architecture::architecture, word, bit, state},
+#include "saccade/Runtime/CPUTargets.def"
+};
+static_assert(std::size(features) <= 64);
+
+#define SACCADE_CPU_FEATURE(id, architecture, word, bit, state) constexpr uint64_t id = uint64_t(1) << number##id;
+#include "saccade/Runtime/CPUTargets.def"
+
+#define F(id) featuresOf##id
+#define SACCADE_CPU_TARGET(id, name, architecture, features) constexpr uint64_t featuresOf##id = features;
+#include "saccade/Runtime/CPUTargets.def"
+
+constexpr CPUTargetRow targets[] = {
+#define SACCADE_CPU_TARGET(id, name, architecture, features) {name, Architecture::architecture, featuresOf##id},
+#include "saccade/Runtime/CPUTargets.def"
+};
+
+} // namespace
+
+bool CPUTargetRow::hasTiles() const { return (features & AMXTile) != 0; }
+
+const CPUTargetRow *saccade::runtime::findCPUTarget(int32_t target) {
+  return target >= 0 && target < int32_t(std::size(targets)) ? &targets[target] : nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Detection
+//===----------------------------------------------------------------------===//
+
 #if defined(__x86_64__)
-static SaccadeCPUTarget detectCPUTarget() {
-  auto has = [](unsigned word, std::initializer_list<int> bits) {
-    for (int bit : bits)
-      if (!(word >> bit & 1))
-        return false;
-    return true;
-  };
-  unsigned a, b, c, d;
-  constexpr int fma = 12, movbe = 22, popcnt = 23, osxsave = 27, avx = 28, f16c = 29, lzcnt = 5;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, {fma, movbe, popcnt, osxsave, avx, f16c}))
-    return SaccadeCPUTargetPortable;
-  if (!__get_cpuid(0x80000001, &a, &b, &c, &d) || !has(c, {lzcnt}))
-    return SaccadeCPUTargetPortable;
-  unsigned saved, high;
-  asm volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
-  constexpr int sse = 1, ymm = 2, masks = 5, zmmUpper = 6, moreZmm = 7;
-  constexpr int bmi1 = 3, avx2 = 5, bmi2 = 8;
-  if (!has(saved, {sse, ymm}) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has(b, {bmi1, avx2, bmi2}))
-    return SaccadeCPUTargetPortable;
-  constexpr int avx512f = 16, avx512dq = 17, avx512cd = 28, avx512bw = 30, avx512vl = 31;
-  if (!has(saved, {masks, zmmUpper, moreZmm}) || !has(b, {avx512f, avx512dq, avx512cd, avx512bw, avx512vl}))
-    return SaccadeCPUTargetV3;
-  constexpr int avx512bf16 = 5;
-  constexpr int amxBF16 = 22, amxTile = 24, tileConfig = 17, tileData = 18;
-  bool hasTiles = has(d, {amxBF16, amxTile}) && has(saved, {tileConfig, tileData});
-  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !has(a, {avx512bf16}))
-    return SaccadeCPUTargetV4;
-  return hasTiles ? SaccadeCPUTargetV4AMX : SaccadeCPUTargetV4BF16;
+static constexpr Architecture hostArchitecture = Architecture::X86;
+
+/// Fills the words, and returns the state that the operating system saves.
+static uint32_t readWords(unsigned (&words)[numWords]) {
+  unsigned a, b, c, d, saved = 0, high;
+  constexpr int osxsave = 27;
+  if (!__get_cpuid(1, &a, &b, &c, &d))
+    return 0;
+  words[Leaf1C] = c;
+  if (c >> osxsave & 1)
+    asm volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  if (__get_cpuid(0x80000001, &a, &b, &c, &d))
+    words[Extended1C] = c;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
+    words[Leaf7B] = b, words[Leaf7D] = d;
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d))
+    words[Leaf71A] = a;
+  return saved;
 }
 #else
-static SaccadeCPUTarget detectCPUTarget() { return SaccadeCPUTargetPortable; }
+#error "the runtime has no detection of features for this architecture"
 #endif
 
-SaccadeCPUTarget saccade::runtime::hostCPUTarget() {
+static uint64_t detectFeatures() {
+  unsigned words[numWords] = {};
+  uint32_t saved = readWords(words);
+  uint64_t found = 0;
+  for (size_t i = 0; i < std::size(features); ++i) {
+    const Feature &feature = features[i];
+    if (feature.architecture == hostArchitecture && words[feature.word] >> feature.bit & 1 &&
+        (feature.state & ~saved) == 0)
+      found |= uint64_t(1) << i;
+  }
+  return found;
+}
+
+CPUTargetRow saccade::runtime::hostProcessor() {
   // Cached, because CPUID traps in a virtual machine. Concurrent calls compute the same value.
-  static std::atomic<int> known{-1};
-  int target = known.load(std::memory_order_relaxed);
-  if (target < 0)
-    known.store(target = detectCPUTarget(), std::memory_order_relaxed);
-  return static_cast<SaccadeCPUTarget>(target);
+  static std::atomic<bool> isKnown{false};
+  static std::atomic<uint64_t> known{0};
+  if (!isKnown.load(std::memory_order_acquire)) {
+    known.store(detectFeatures(), std::memory_order_relaxed);
+    isKnown.store(true, std::memory_order_release);
+  }
+  return {"", hostArchitecture, known.load(std::memory_order_relaxed)};
 }
 
 bool saccade::runtime::mayUseTileRegisters() {
@@ -67,6 +128,22 @@ bool saccade::runtime::mayUseTileRegisters() {
     known.store(answer = requestTileRegisters(), std::memory_order_relaxed);
   return answer;
 }
+
+bool saccade::runtime::hostRuns(const CPUTargetRow &target) {
+  return hostProcessor().includes(target) && (!target.hasTiles() || mayUseTileRegisters());
+}
+
+const CPUTargetRow &saccade::runtime::hostCPUTarget() {
+  const CPUTargetRow *last = nullptr;
+  for (const CPUTargetRow &target : targets)
+    if (hostProcessor().includes(target))
+      last = &target;
+  return *last; // every architecture has a target without features
+}
+
+//===----------------------------------------------------------------------===//
+// The limit
+//===----------------------------------------------------------------------===//
 
 // 0 without a limit, else the target + 1. A unique symbol, as in CPU/RuntimeTable.cpp.
 asm(R"(
@@ -83,35 +160,24 @@ saccade_cpu_limit_v1:
 extern "C" __attribute__((visibility("default"))) std::atomic<int32_t> saccade_cpu_limit_v1;
 static_assert(sizeof(saccade_cpu_limit_v1) == 4);
 
-SaccadeCPUTarget saccade::runtime::allowedCPUTarget() {
-  SaccadeCPUTarget host = hostCPUTarget();
-  int32_t limit = saccade_cpu_limit_v1.load(std::memory_order_relaxed);
-  return limit == 0 || limit > host ? host : static_cast<SaccadeCPUTarget>(limit - 1);
+const CPUTargetRow *saccade::runtime::cpuLimit() {
+  return findCPUTarget(saccade_cpu_limit_v1.load(std::memory_order_relaxed) - 1);
+}
+
+void saccade::runtime::writeCPUTargetNames(char *text, size_t bytes) {
+  size_t at = 0;
+  for (const CPUTargetRow &target : targets)
+    if (target.architecture == hostArchitecture && at < bytes)
+      at += size_t(snprintf(text + at, bytes - at, "%s%s", at ? ", " : "", target.name));
 }
 
 bool saccade::runtime::limitCPUTarget(const char *name) {
   int32_t limit = 0;
-  for (int32_t target = SaccadeCPUTargetPortable; name && target <= SaccadeCPUTargetV4AMX; ++target)
-    if (strcmp(name, cpuTargetName(static_cast<SaccadeCPUTarget>(target))) == 0)
-      limit = target + 1;
+  for (size_t i = 0; name && i < std::size(targets); ++i)
+    if (targets[i].architecture == hostArchitecture && strcmp(name, targets[i].name) == 0)
+      limit = int32_t(i) + 1;
   if (name && limit == 0)
     return false;
   saccade_cpu_limit_v1.store(limit, std::memory_order_relaxed);
   return true;
-}
-
-const char *saccade::runtime::cpuTargetName(SaccadeCPUTarget target) {
-  switch (target) {
-  case SaccadeCPUTargetPortable:
-    return "portable";
-  case SaccadeCPUTargetV3:
-    return "v3";
-  case SaccadeCPUTargetV4:
-    return "v4";
-  case SaccadeCPUTargetV4BF16:
-    return "v4-bf16";
-  case SaccadeCPUTargetV4AMX:
-    return "v4-amx";
-  }
-  return "a newer one";
 }

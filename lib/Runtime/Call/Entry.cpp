@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Runtime/Entry.h"
 #include "Arguments.h"
-#include "CPUTarget.h"
+#include "saccade/Runtime/CPUTargets.h"
 #include "saccade/Runtime/Runtime.h"
 #include <cstddef>
 #include <cstring>
@@ -76,33 +76,38 @@ static SaccadeStatus refuseMemory(const SaccadeEntry &entry) {
   return refuse(SaccadeOutOfMemory, entry, "out of memory");
 }
 
-/// The table for the highest CPU target that may run here, or null. For a GPU it is the first one.
+/// Whether the limit allows code for `target`.
+static bool isAllowed(const CPUTargetRow &target) {
+  const CPUTargetRow *limit = cpuLimit();
+  return !limit || limit->includes(target);
+}
+
+/// The first table, in the order of preference, whose code may run here, or null. For a GPU it is the first one.
 static const SaccadeEntry *findRunnable(const SaccadeEntry *entry) {
-  SaccadeCPUTarget allowed = allowedCPUTarget();
-  auto mayRun = [&](const SaccadeEntry &table) {
-    return table.target <= allowed && (table.target != SaccadeCPUTargetV4AMX || mayUseTileRegisters());
+  auto mayRun = [](const SaccadeEntry &table) {
+    const CPUTargetRow *target = findCPUTarget(table.target);
+    return target && isAllowed(*target) && hostRuns(*target);
   };
   while (entry && !mayRun(*entry))
     entry = entry->next;
   return entry;
 }
 
-/// Refuses a call for which no table may run here: the lowest target of the entry is above that of the processor, or
-/// above the limit.
+/// Refuses a call for which no table may run here: the processor does not run the last one, or the limit forbids it.
 static SaccadeStatus refuseTargets(const SaccadeEntry *entry) {
   while (entry->next)
     entry = entry->next;
-  auto target = static_cast<SaccadeCPUTarget>(entry->target);
-  if (target > hostCPUTarget())
-    return refuse(SaccadeUnsupported, *entry, "compiled for target %s, this processor has %s", cpuTargetName(target),
-                  cpuTargetName(hostCPUTarget()));
-  if (target <= allowedCPUTarget())
+  const CPUTargetRow *target = findCPUTarget(entry->target);
+  if (!target || !hostProcessor().includes(*target))
+    return refuse(SaccadeUnsupported, *entry, "compiled for target %s, this processor has %s",
+                  target ? target->name : "a newer one", hostCPUTarget().name);
+  if (isAllowed(*target))
     return refuse(SaccadeUnsupported, *entry,
                   "compiled for target %s, the operating system does not permit AMX tile "
                   "registers; an alternate signal stack may be too small for them",
-                  cpuTargetName(target));
-  return refuse(SaccadeUnsupported, *entry, "compiled for target %s, calls are limited to %s", cpuTargetName(target),
-                cpuTargetName(allowedCPUTarget()));
+                  target->name);
+  return refuse(SaccadeUnsupported, *entry, "compiled for target %s, calls are limited to %s", target->name,
+                cpuLimit()->name);
 }
 
 /// Replaces the first table of an entry by the one whose code the call runs. Checks the version, which must precede any
@@ -244,7 +249,7 @@ const char *saccade_entry_target(const SaccadeEntry *entry) {
   if (entry->version != SACCADE_ENTRY_VERSION || entry->kernels)
     return nullptr;
   const SaccadeEntry *runnable = findRunnable(entry);
-  return runnable ? cpuTargetName(static_cast<SaccadeCPUTarget>(runnable->target)) : nullptr;
+  return runnable ? findCPUTarget(runnable->target)->name : nullptr;
 }
 
 const char *saccade_set_cpu_limit(const char *target) {
@@ -252,6 +257,8 @@ const char *saccade_set_cpu_limit(const char *target) {
     return nullptr;
   SaccadeEntry unnamed = {};
   unnamed.name = "saccade_set_cpu_limit";
-  refuse(SaccadeValueError, unnamed, "found '%s', expected portable, v3, v4, v4-bf16, v4-amx or NULL", target);
+  char names[128];
+  writeCPUTargetNames(names, sizeof(names));
+  refuse(SaccadeValueError, unnamed, "found '%s', expected %s or NULL", target, names);
   return saccade_entry_last_error();
 }

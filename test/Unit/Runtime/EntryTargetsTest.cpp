@@ -1,6 +1,6 @@
 //===- EntryTargetsTest.cpp - Selection of the code of a call -----------------===//
 //
-// An entry with tables for several targets: a call runs the highest CPU target that the processor and the limit allow,
+// An entry with tables for several targets: a call runs the first CPU target that the processor and the limit allow,
 // or the GPU's code if a tensor is on a CUDA device.
 //
 //===----------------------------------------------------------------------===//
@@ -43,7 +43,7 @@ const SaccadeEntry v4 = table<2>(SaccadeCPUTargetV4, &v3);
 const SaccadeEntry bf16 = table<3>(SaccadeCPUTargetV4BF16, &v4);
 const SaccadeEntry amx = table<4>(SaccadeCPUTargetV4AMX, &bf16);
 /// A processor that does not exist yet.
-const SaccadeEntry future = table<5>(SaccadeCPUTargetV4AMX + 1, &amx, &gpu);
+const SaccadeEntry future = table<5>(1000, &amx, &gpu);
 
 class EntryTargets : public testing::Test {
 protected:
@@ -80,8 +80,8 @@ TEST_F(EntryTargets, TheHighestAllowedTargetRuns) {
 }
 
 TEST_F(EntryTargets, AnEntryWithoutCodeForTheProcessorIsRefused) {
-  const SaccadeEntry further = table<7>(SaccadeCPUTargetV4AMX + 2, nullptr);
-  const SaccadeEntry alone = table<6>(SaccadeCPUTargetV4AMX + 1, nullptr);
+  const SaccadeEntry further = table<7>(1001, nullptr);
+  const SaccadeEntry alone = table<6>(1000, nullptr);
   EXPECT_EQ(-SaccadeUnsupported, run(alone));
   EXPECT_EQ(nullptr, saccade_entry_target(&alone));
   EXPECT_EQ(-SaccadeUnsupported, run(further));
