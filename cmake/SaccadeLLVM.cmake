@@ -38,9 +38,9 @@ string(REPLACE ";" "," archives "${archives}")
 target_link_libraries(SaccadeLLVM INTERFACE "$<LINK_GROUP:RESCAN,${archives}>" ${CMAKE_DL_LIBS} m)
 
 # LLD initializes every backend of LLVM, for link-time optimization that Saccade does not use. Empty definitions for all but
-# the two that Saccade compiles for keep the other 20 out of the library.
+# the three that Saccade compiles for keep the others out of the library.
 set(targets ${LLVM_TARGETS_TO_BUILD})
-list(REMOVE_ITEM targets X86 NVPTX)
+list(REMOVE_ITEM targets X86 AArch64 NVPTX)
 set(text "// Generated: initializers of backends that Saccade does not use.\nextern \"C\" {\n")
 foreach(target IN LISTS targets)
   foreach(part IN ITEMS TargetInfo Target TargetMC AsmPrinter AsmParser Disassembler)

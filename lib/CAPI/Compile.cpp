@@ -100,8 +100,7 @@ SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_
   if (SaccadeResult result = makeRequest(context, source, size, name, options, num_options, request))
     return result;
   if (!hostRuns(*request.options.target))
-    return refuse(SACCADE_UNSUPPORTED,
-                  "this machine cannot run code for target '" + request.options.target->name + "'");
+    return refuse(SACCADE_UNSUPPORTED, explainHostRefusal(*request.options.target));
   bool hasStack = true;
   std::shared_ptr<DiskCache> disk = diskCache(context);
   std::string key = KernelCache::makeKey(request.source, request.name, request.options), diskKey;

@@ -171,8 +171,16 @@ std::pair<std::unique_ptr<Executable>, Diagnostics> Executable::load(DiskCache &
   return {};
 }
 
+static llvm::Error refuseTarget(const CPUTarget &target) {
+  if (hostRuns(target))
+    return llvm::Error::success();
+  return llvm::createStringError(explainHostRefusal(target));
+}
+
 llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, const CompileOptions &options,
                                                                DiskCache *cache) {
+  if (llvm::Error error = refuseTarget(*options.target))
+    return error;
   std::string key = cache ? makeDiskKey("module", module, options) : "";
   if (!key.empty())
     if (std::unique_ptr<Executable> loaded = load(*cache, key).first)
@@ -193,6 +201,8 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
 
 llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::StringRef text, llvm::StringRef name,
                                                                        const CompileOptions &options) {
+  if (llvm::Error error = refuseTarget(*options.target))
+    return error;
   std::string diagnostics;
   auto collect = [&](mlir::DiagnosticSeverity, llvm::StringRef text) { diagnostics += text; };
   llvm::Expected<CompiledProgram> program = compileText(text, name, options, collect);

@@ -13,6 +13,7 @@
 using namespace saccade;
 
 static constexpr const char *x86 = "x86_64-unknown-linux-gnu";
+static constexpr const char *aarch64 = "aarch64-unknown-linux-gnu";
 static constexpr const char *avx512 = "-prefer-256-bit";
 static constexpr const char *withBF16 = "-prefer-256-bit,+avx512bf16";
 static constexpr const char *withTiles = "-prefer-256-bit,+avx512bf16,+amx-tile,+amx-bf16";
@@ -66,9 +67,20 @@ static const CPUTarget targets[] = {
      false, thirtyTwo, tiles, "v4-bf16"},
     {"v4-amx-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
      true, thirtyTwo, tiles, "v4-amx"},
+    {"aarch64", SaccadeCPUTargetAArch64, aarch64, "generic", "", "generic", 128, 32, true, true, false, "", false,
+     thirtyTwo, tiles},
+    {"aarch64-bf16", SaccadeCPUTargetAArch64BF16, aarch64, "generic", "+bf16", "generic", 128, 32, true, true, false,
+     "bfdot", false, thirtyTwo, tiles},
 };
 
 bool saccade::hostRuns(const CPUTarget &target) { return runtime::hostRuns(target.processor()); }
+
+std::string saccade::explainHostRefusal(const CPUTarget &target) {
+  std::string message = ("this machine cannot run code for target '" + target.name + "'").str();
+  if (target.processor().architecture != runtime::hostProcessor().architecture)
+    message += ", which is for processors of another architecture; saccade-compile writes files for them";
+  return message;
+}
 
 unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
   return hasBF16Dot() && lhs.isBF16() && rhs.isBF16() ? 2 : 1;
@@ -95,6 +107,12 @@ const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
     return &*llvm::find_if(llvm::reverse(targets), runs); // every architecture has a target without features
   }();
   return best;
+}
+
+const CPUTarget &saccade::baselineCPUTarget(runtime::Architecture architecture) {
+  return *llvm::find_if(targets, [&](const CPUTarget &target) {
+    return target.processor().architecture == architecture && target.processor().features == 0;
+  });
 }
 
 const CPUTarget *saccade::requireCPUTarget(mlir::Operation *op, llvm::StringRef name) {

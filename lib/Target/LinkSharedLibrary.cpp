@@ -7,62 +7,19 @@
 #include "Embedded/Embedded.h"
 #include "LibraryNote.h"
 #include "lld/Common/Driver.h"
+#include "saccade/Support/PrivateFolder.h"
 #include "saccade/Target/SharedLibrary.h"
 #include "llvm/ADT/ScopeExit.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/CrashRecoveryContext.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include <mutex>
-#include <stdlib.h>
 
 LLD_HAS_DRIVER(elf)
 
 using namespace llvm;
-
-namespace {
-
-/// A temporary folder that only this user can access.
-class PrivateFolder {
-public:
-  static Expected<PrivateFolder> create() {
-    SmallString<128> parent;
-    sys::path::system_temp_directory(/*ErasedOnReboot=*/true, parent);
-    std::string path = (parent + "/saccade-link-XXXXXX").str();
-    if (!mkdtemp(path.data()))
-      return createFileError(parent, errnoAsErrorCode());
-    return PrivateFolder(path);
-  }
-  PrivateFolder(PrivateFolder &&other) noexcept : path(std::exchange(other.path, "")) {}
-  ~PrivateFolder() {
-    // Errors are ignored.
-    if (!path.empty())
-      (void)sys::fs::remove_directories(path);
-  }
-
-  std::string operator/(StringRef name) const { return path + "/" + name.str(); }
-
-  Error write(StringRef name, StringRef content) const {
-    std::string file = *this / name;
-    std::error_code error;
-    raw_fd_ostream os(file, error);
-    if (error)
-      return createFileError(file, error);
-    os << content;
-    os.close();
-    error = os.error();
-    os.clear_error(); // the destructor aborts on an uncleared error
-    return error ? createFileError(file, error) : Error::success();
-  }
-
-private:
-  explicit PrivateFolder(StringRef path) : path(path) {}
-  std::string path;
-};
-
-} // namespace
 
 /// The functions of the runtime that every library exports.
 static constexpr StringLiteral libraryFunctions[] = {
@@ -98,15 +55,16 @@ static std::optional<std::string> runLinker(ArrayRef<const char *> arguments) {
 }
 
 Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, ArrayRef<std::string> entries,
-                                                          bool hasKernels) {
-  Expected<PrivateFolder> made = PrivateFolder::create();
+                                                          const CPUTarget &target, bool hasKernels) {
+  std::optional<embedded::LinkFiles> files = embedded::linkFiles(target.processor().architecture);
+  if (!files)
+    return createStringError("this build has no runtime for " + target.triple + ", which shared libraries contain");
+  Expected<PrivateFolder> made = PrivateFolder::create("saccade-link");
   if (!made)
     return made.takeError();
   const PrivateFolder &folder = *made;
-  const std::pair<const char *, StringRef> inputs[] = {{"program.o", object},
-                                                       {"runtime.a", embedded::runtimeArchive()},
-                                                       {"libc.so.6", embedded::libcStub()},
-                                                       {"libm.so.6", embedded::libmStub()}};
+  const std::pair<const char *, StringRef> inputs[] = {
+      {"program.o", object}, {"runtime.a", files->runtime}, {"libc.so.6", files->libc}, {"libm.so.6", files->libm}};
   for (auto [name, content] : inputs)
     if (Error error = folder.write(name, content))
       return error;

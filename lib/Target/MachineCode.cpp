@@ -11,13 +11,18 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetOptions.h"
 
-static void initializeX86() {
+static void initializeBackends() {
   static const bool done = [] {
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
     LLVMInitializeX86AsmParser();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+    LLVMInitializeAArch64AsmParser();
     return true;
   }();
   (void)done;
@@ -48,7 +53,7 @@ llvm::Error saccade::writeCode(llvm::Module &module, llvm::TargetMachine &machin
 }
 
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> saccade::createTargetMachine(const CPUTarget &target) {
-  initializeX86();
+  initializeBackends();
   return createMachine(target.triple, target.cpu, target.features);
 }
 

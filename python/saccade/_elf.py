@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import struct
 from typing import NamedTuple
 
@@ -17,7 +18,9 @@ _HEADER = struct.Struct("<4sBB10xHHIQQQIHHHHHH")  # Elf64_Ehdr
 _SEGMENT = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr
 _NOTE = struct.Struct("<III")  # sizes of the name and of the description, type
 _FIXED = struct.Struct("<IIQ32s")  # versions of the note and of the tables, size and SHA-256 of the file
-_PT_NOTE, _ET_DYN, _X86_64 = 4, 3, 62
+_PT_NOTE, _ET_DYN = 4, 3
+_MACHINES = {62: "x86-64", 183: "AArch64"}  # e_machine: EM_X86_64, EM_AARCH64
+_NAMES = {"x86_64": "x86-64", "aarch64": "AArch64"}  # of platform.machine()
 
 
 class Note(NamedTuple):
@@ -67,8 +70,11 @@ def _find_note(content: bytes) -> tuple[int, int] | str:
     if content[:4] != b"\x7fELF":
         return "no ELF file"
     _, bits, order, kind, machine, _, _, segments, _, _, _, size, count, *_ = _HEADER.unpack_from(content)
-    if (bits, order, kind, machine) != (2, 1, _ET_DYN, _X86_64) or size != _SEGMENT.size:
-        return "no shared library for x86-64"
+    here = _NAMES.get(platform.machine(), platform.machine())
+    if (bits, order, kind) != (2, 1, _ET_DYN) or machine not in _MACHINES or size != _SEGMENT.size:
+        return f"no shared library for {here}"
+    if _MACHINES[machine] != here:
+        return f"a shared library for {_MACHINES[machine]}, and this machine is {here}"
     for i in range(count):
         kind, _, start, _, _, length, _, _ = _SEGMENT.unpack_from(content, segments + i * size)
         end = start + length

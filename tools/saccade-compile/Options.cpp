@@ -49,21 +49,32 @@ CompileOptions saccade::compileOptionsFor(const CompileOptions &options, const L
 /// Reads --target into `options`, in the order in which a call tries them. Returns an exit code after an error.
 static ExitCode readTargets(llvm::ArrayRef<llvm::StringRef> names, Options &options, std::string &usageError) {
   for (llvm::StringRef name : names) {
-    LibraryTarget target{lookupCPUTarget("portable"), lookupGPUTarget(name)};
+    LibraryTarget target{nullptr, lookupGPUTarget(name)};
     if (!target.gpu) {
       CompileOptions chosen;
       if (ExitCode code = chooseTarget(tool, name, chosen))
         return code;
       target.cpu = chosen.target;
     }
-    for (const LibraryTarget &other : options.targets)
-      if (other.gpu == target.gpu && (target.gpu || other.cpu->runsOn == target.cpu->runsOn)) {
-        usageError =
-            ("--target names two targets for the same processors: " + other.name() + " and " + target.name()).str();
+    for (const LibraryTarget &other : options.targets) {
+      auto refuse = [&](const llvm::Twine &what) {
+        usageError = ("--target names two targets " + what + ": " + other.name() + " and " + target.name()).str();
         return ExitUsage;
-      }
+      };
+      if (other.gpu == target.gpu && (target.gpu || other.cpu->runsOn == target.cpu->runsOn))
+        return refuse("for the same processors");
+      if (!other.gpu && !target.gpu && !isSameArchitecture(*other.cpu, *target.cpu))
+        return refuse("of different architectures");
+    }
     options.targets.push_back(target);
   }
+  // The host code of kernels runs on every CPU of the architecture.
+  auto cpu = llvm::find_if(options.targets, [](const LibraryTarget &target) { return target.cpu; });
+  const CPUTarget &baseline = baselineCPUTarget(cpu == options.targets.end() ? runtime::hostProcessor().architecture
+                                                                             : cpu->cpu->processor().architecture);
+  for (LibraryTarget &target : options.targets)
+    if (target.gpu)
+      target.cpu = &baseline;
   llvm::stable_sort(options.targets, [](const LibraryTarget &a, const LibraryTarget &b) {
     return a.gpu || b.gpu ? !a.gpu && b.gpu : a.cpu->runsOn > b.cpu->runsOn;
   });

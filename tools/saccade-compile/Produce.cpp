@@ -20,8 +20,8 @@ static llvm::Error link(llvm::Module &host, const Options &options, llvm::ArrayR
   // The target attributes of each function, not this target, select its instructions.
   if (llvm::Error error = emitObject(host, *options.compile.target, os))
     return error;
-  llvm::Expected<llvm::SmallVector<char, 0>> library =
-      linkSharedLibrary(llvm::StringRef(object.data(), object.size()), entries, options.hasGPU());
+  llvm::Expected<llvm::SmallVector<char, 0>> library = linkSharedLibrary(
+      llvm::StringRef(object.data(), object.size()), entries, *options.compile.target, options.hasGPU());
   if (!library)
     return library.takeError();
   into.append(library->begin(), library->end());

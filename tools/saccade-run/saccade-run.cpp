@@ -2,6 +2,7 @@
 #include "Arguments.h"
 #include "Guarded.h"
 #include "OnGPU.h"
+#include "Remote.h"
 #include "Report.h"
 #include "Simulate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -29,7 +30,7 @@ static constexpr llvm::StringLiteral tool = "saccade-run";
 namespace {
 
 struct Options {
-  std::string input, entry, target = "host", device = "cpu", kernels, cacheDirectory;
+  std::string input, entry, target = "host", device = "cpu", kernels, runner, cacheDirectory;
   std::vector<std::string> arguments, outputs;
   bool time = false, check = false, checkFull = false, explain = false, globalRaces = false;
   int32_t threads = 0;
@@ -67,6 +68,10 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
              "The device: cpu; cuda (the first NVIDIA GPU; --target is sm_80 by default); or ptxsim (a simulator that "
              "checks every memory access of the kernels)",
              options.device);
+  line.value("runner", "COMMAND",
+             "Run the code by this command, for a target of another architecture: an emulator and the program "
+             "saccade-call of that architecture",
+             options.runner);
   line.value("kernels", "FILE.ptx", "With --device=ptxsim: PTX to run instead of the compiled kernels",
              options.kernels);
   line.value(
@@ -121,6 +126,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("--global-races goes with --device=ptxsim only");
   if (hasKernels && options.time)
     return line.usageError("--time goes with --device=cpu only");
+  if (!options.runner.empty() && (hasKernels || options.time))
+    return line.usageError("--runner goes with --device=cpu and without --time");
   llvm::SmallVector<llvm::StringRef> inputs = {options.input, options.kernels};
   for (const std::string &argument : options.arguments)
     inputs.push_back(getArgumentPath(argument));
@@ -210,9 +217,8 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   compile.remarks = options.explain;
   if (ExitCode code = chooseTarget(tool, options.target, compile))
     return code;
-  if (!hostRuns(*compile.target))
-    return report(llvm::createStringError("this machine cannot run code for target '" + compile.target->name + "'"),
-                  ExitUnsupported);
+  if (options.runner.empty() && !hostRuns(*compile.target))
+    return report(llvm::createStringError(explainHostRefusal(*compile.target)), ExitUnsupported);
   Source source;
   if (ExitCode code = source.load(tool, options.input))
     return code;
@@ -247,6 +253,36 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   if (!isLowered && failed(keepOnly(source.module(), chosen->name)))
     return ExitInvalidInput;
   mlir::OwningOpRef<mlir::ModuleOp> inlined = source.module().clone();
+  using Work = std::optional<attn::Work>;
+  auto show = [&](llvm::ArrayRef<HostTensor> results, llvm::function_ref<llvm::Error(const Work &)> time) -> int {
+    if (ExitCode code = writeResults(options.outputs, results))
+      return code;
+    Work work;
+    if (options.time || options.check)
+      work = countWork(inlined->lookupSymbol<mlir::func::FuncOp>(chosen->name), arguments);
+    if (options.time)
+      if (llvm::Error error = time(work))
+        return report(std::move(error), ExitInvalidInput);
+    if (options.check) {
+      constexpr int64_t gigaflop = 1'000'000'000;
+      bool full = options.checkFull || !work || work->flops <= gigaflop;
+      return checkResults(function, *chosen, arguments, results, full);
+    }
+    if (options.outputs.empty() && !options.time)
+      for (auto [i, result] : llvm::enumerate(results))
+        printResult(i, result);
+    return ExitSuccess;
+  };
+  if (!options.runner.empty()) {
+    auto run = [&] {
+      Progress progress("compiling and running " + options.input);
+      return runRemote(source.module(), compile, *chosen, arguments, {options.runner, options.threads, options.guard});
+    };
+    llvm::Expected<std::vector<HostTensor>> results = run();
+    if (!results)
+      return report(results.takeError(), ExitInvalidInput);
+    return show(*results, nullptr);
+  }
   std::unique_ptr<Executable> executable;
   std::shared_ptr<DiskCache> cache = openCache(tool, options.cacheDirectory);
   {
@@ -306,23 +342,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
                      << " of them mma\n";
   int64_t memoryOfRun = canReset ? std::max<int64_t>(peakMemory() - before, 0) : -1;
 
-  if (ExitCode code = writeResults(options.outputs, results))
-    return code;
-  std::optional<attn::Work> work;
-  if (options.time || options.check)
-    work = countWork(inlined->lookupSymbol<mlir::func::FuncOp>(chosen->name), arguments);
-  if (options.time)
-    if (llvm::Error error = reportTime(call, work, memoryOfRun))
-      return report(std::move(error), ExitInvalidInput);
-  if (options.check) {
-    constexpr int64_t gigaflop = 1'000'000'000;
-    bool full = options.checkFull || !work || work->flops <= gigaflop;
-    return checkResults(function, *chosen, arguments, results, full);
-  }
-  if (options.outputs.empty() && !options.time)
-    for (auto [i, result] : llvm::enumerate(results))
-      printResult(i, result);
-  return ExitSuccess;
+  return show(results, [&](const Work &work) { return reportTime(call, work, memoryOfRun); });
 }
 
 extern "C" int saccade_run_main(int argc, char **argv) {

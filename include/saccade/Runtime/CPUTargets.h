@@ -8,7 +8,7 @@
 namespace saccade::runtime {
 
 /// Architectures of processors.
-enum class Architecture : int32_t { X86 };
+enum class Architecture : int32_t { X86, AArch64 };
 
 /// A row of CPUTargets.def: what a processor must have to run the code of a target.
 struct CPUTargetRow {

@@ -13,6 +13,7 @@
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace mlir {
 class Operation;
@@ -84,12 +85,22 @@ inline constexpr int64_t tileRowGroup = 32;
 /// The CPU target `name`, or null. "host" is the preferred target among those that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);
 
+/// The target whose code runs on every processor of an architecture.
+const CPUTarget &baselineCPUTarget(runtime::Architecture architecture);
+
+/// Whether one library may have code for both targets.
+inline bool isSameArchitecture(const CPUTarget &a, const CPUTarget &b) {
+  return a.processor().architecture == b.processor().architecture;
+}
+
 /// lookupCPUTarget for passes: an unknown name is an error at `op` that lists the valid names.
 const CPUTarget *requireCPUTarget(mlir::Operation *op, llvm::StringRef name);
 
 /// Whether this machine can execute code for `target`: the processor has the instructions, and the operating system
 /// permits tile registers if the target has them.
 bool hostRuns(const CPUTarget &target);
+/// The message for a call of code for `target` on a machine that cannot execute it.
+std::string explainHostRefusal(const CPUTarget &target);
 
 /// The names that `lookupCPUTarget` accepts, for messages: "host, portable, v3, ...".
 llvm::StringRef cpuTargetNames();

@@ -52,12 +52,13 @@ llvm::Error joinTargets(llvm::Module &into, std::vector<std::unique_ptr<llvm::Mo
 /// complete and unchanged. linkSharedLibrary writes its hash.
 void addLibraryNote(llvm::Module &module, llvm::ArrayRef<llvm::StringRef> targets, llvm::ArrayRef<std::string> entries);
 
-/// Links an object made by `emitObject` with the runtime. The library exports the wrappers of `entries`. It depends on
-/// libc.so.6, and on libm.so.6 if the program calls it; one with kernels loads the CUDA driver at the first call. The
-/// output is deterministic. Uses temporary files: failure to read or write one is an `llvm::FileError`, any other error
-/// is a bug in Saccade. Thread-safe.
-llvm::Expected<llvm::SmallVector<char, 0>>
-linkSharedLibrary(llvm::StringRef object, llvm::ArrayRef<std::string> entries, bool hasKernels = false);
+/// Links an object made by `emitObject` for `target` with the runtime for its architecture. The library exports the
+/// wrappers of `entries`. It depends on libc.so.6, and on libm.so.6 if the program calls it; one with kernels loads the
+/// CUDA driver at the first call. The output is deterministic. Uses temporary files: failure to read or write one is an
+/// `llvm::FileError`, any other error is a bug in Saccade. Thread-safe.
+llvm::Expected<llvm::SmallVector<char, 0>> linkSharedLibrary(llvm::StringRef object,
+                                                             llvm::ArrayRef<std::string> entries,
+                                                             const CPUTarget &target, bool hasKernels = false);
 
 } // namespace saccade
 

@@ -33,6 +33,11 @@ Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Val
     return e.fma(x, y, sum);
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   auto elements = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, kPacks); };
+  if (e.target.bf16Dot == "bfdot")
+    return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(),
+                                         e.b.getStringAttr("llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
+                                         ValueRange{sum, elements(x), elements(y)})
+        .getResult(0);
   return x86vector::DotBF16Op::create(e.b, e.loc, e.vectorType(), sum, elements(x), elements(y));
 }
 
@@ -57,6 +62,21 @@ void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, Str
   task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + instruction));
 }
 
+/// sum + x · y for the k-pack x and the vector y, by the form of bfdot that reads x from a lane: loading x into a
+/// register takes no vector instruction then, unlike `ld1r`. A statement, because LLVM selects this form only if x is a
+/// pair of bf16 in a register of bf16, which it does not keep for loads.
+static Value multiplyAddLane(Emitter &e, Value x, Value y, Value sum) {
+  auto vector = e.vectorType();
+  Value nothing = LLVM::PoisonOp::create(e.b, e.loc, vector);
+  Value first = LLVM::ConstantOp::create(e.b, e.loc, e.b.getI32IntegerAttr(0));
+  Value lane = LLVM::InsertElementOp::create(e.b, e.loc, nothing, x, first);
+  auto statement = LLVM::InlineAsmOp::create(
+      e.b, e.loc, vector, ValueRange{sum, y, lane}, /*asm_string=*/"bfdot $0.4s, $2.8h, $3.2h[0]",
+      /*constraints=*/"=w,0,w,w", /*has_side_effects=*/false,
+      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  return statement.getResult(0);
+}
+
 /// Adds the outer product of k-pack k.
 static SmallVector<Value> multiplyKPack(Emitter &e, RegisterBlock block, unsigned packingFactor, Value k,
                                         ArrayRef<Value> acc, function_ref<Value(unsigned, Value)> a,
@@ -64,11 +84,14 @@ static SmallVector<Value> multiplyKPack(Emitter &e, RegisterBlock block, unsigne
   SmallVector<Value> rhs, result(acc);
   for (unsigned j = 0; j < block.vectors; ++j)
     rhs.push_back(b(k, j));
+  bool readsLane = packingFactor > 1 && e.target.bf16Dot == "bfdot";
   for (unsigned i = 0; i < block.rows; ++i) {
-    Value lhs = e.broadcast(a(i, k));
+    Value lhs = a(i, k);
+    if (!readsLane)
+      lhs = e.broadcast(lhs);
     for (unsigned j = 0; j < block.vectors; ++j) {
       Value &sum = result[i * block.vectors + j];
-      sum = multiplyAdd(e, packingFactor, lhs, rhs[j], sum);
+      sum = readsLane ? multiplyAddLane(e, lhs, rhs[j], sum) : multiplyAdd(e, packingFactor, lhs, rhs[j], sum);
     }
   }
   return result;

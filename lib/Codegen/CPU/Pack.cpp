@@ -74,6 +74,12 @@ void saccade::cpu::emitByInnerStride(Emitter &e, Value memref, function_ref<void
 Value saccade::cpu::emitRoundToPairs(Emitter &e, Value first, Value second) {
   // One instruction rounds two registers; arith.truncf of a vector of twice the size would become three.
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
+  if (!e.target.hasAVX512) {
+    Value both =
+        vector::ShuffleOp::create(e.b, e.loc, first, second, llvm::to_vector(llvm::seq<int64_t>(0, 2 * e.lanes())));
+    Value rounded = arith::TruncFOp::create(e.b, e.loc, pairs, both);
+    return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), rounded);
+  }
   Value rounded =
       LLVM::CallIntrinsicOp::create(e.b, e.loc, pairs, e.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
                                     ValueRange{second, first})

@@ -14,6 +14,8 @@
 #include <iterator>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#else
+#include <sys/auxv.h>
 #endif
 
 using namespace saccade::runtime;
@@ -25,7 +27,7 @@ using namespace saccade::runtime;
 namespace {
 
 /// Where processors report features.
-enum Word { Leaf1C, Leaf7B, Leaf7D, Leaf71A, Extended1C, numWords };
+enum Word { Leaf1C, Leaf7B, Leaf7D, Leaf71A, Extended1C, HWCAP2, numWords };
 
 /// Register state that the operating system saves, as bits of XCR0.
 enum State : uint32_t { None = 0, Ymm = 1 << 1 | 1 << 2, Zmm = Ymm | 7 << 5, Tiles = 3 << 17 };
@@ -91,6 +93,14 @@ static uint32_t readWords(unsigned (&words)[numWords]) {
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d))
     words[Leaf71A] = a;
   return saved;
+}
+#elif defined(__aarch64__)
+static constexpr Architecture hostArchitecture = Architecture::AArch64;
+
+/// Fills the words. Linux reports only features whose state it saves.
+static uint32_t readWords(unsigned (&words)[numWords]) {
+  words[HWCAP2] = unsigned(getauxval(AT_HWCAP2));
+  return 0;
 }
 #else
 #error "the runtime has no detection of features for this architecture"

@@ -3,9 +3,9 @@
  * Linked at build time into a stub libc.so.6, against which the compiler links shared libraries on machines without the
  * development files of the C library. A symbol missing here fails that link; test/Architecture reports unused symbols.
  *
- * The symbols are unversioned, so a library loads with any glibc, which binds them to the base version (GLIBC_2.2.5) if
- * it exists, else to the default version. Symbols whose base version behaves differently, such as pthread_cond_*, must
- * not be listed.
+ * The symbols are unversioned, so a library loads with any glibc, which binds them to the base version (GLIBC_2.2.5, on
+ * AArch64 GLIBC_2.17) if it exists, else to the default version. Symbols whose base version behaves differently, such as
+ * pthread_cond_*, must not be listed.
  *
  *===----------------------------------------------------------------------===*/
 #define FUNCTION(name) __asm__(".globl " #name "\n.type " #name ", @function\n" #name ":\n");
@@ -34,7 +34,11 @@ FUNCTION(strtoul)
 FUNCTION(fprintf)
 FUNCTION(snprintf)
 FUNCTION(vsnprintf)
+#if defined(__aarch64__)
+FUNCTION(getauxval)
+#else
 FUNCTION(__tls_get_addr)
+#endif
 FUNCTION(clock_gettime)
 FUNCTION(open)
 FUNCTION(read)

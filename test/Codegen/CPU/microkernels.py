@@ -31,9 +31,12 @@ TARGETS = {
     "v3": Target("ymm", "vfmadd", scores=48, values=12, matmul=12, cost=2.3, spills=2, region_spills=2),
     "v4": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.8),
     "v4-bf16": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.8),
+    "aarch64": Target(".4s", "fmla", scores=96, values=24, matmul=24, cost=1.8),
+    "aarch64-bf16": Target(".4s", "fmla", scores=96, values=24, matmul=24, cost=1.8),
 }
 WITH_REGION = 1.15  # slack for a score region, whose addresses take registers
-OWN_CALLS = r"(_mlir_ciface_)?(attention|matmul)\.\w+|saccade_\w+@PLT"
+OWN_CALLS = r"(_mlir_ciface_)?(attention|matmul)\.\w+|saccade_\w+(@PLT)?"
+DOT_PRODUCTS = {"v4-bf16": "vdpbf16ps", "aarch64-bf16": "bfdot"}
 LOADS_OF_ADDRESSES = 6  # addresses that a loop may reload from the stack
 
 
@@ -44,9 +47,8 @@ def assembly(source, type, target):
     return subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.PIPE).stdout
 
 
-def problems(text, target, expected, is_dot, slack=1.0):
+def problems(text, target, expected, instruction, slack=1.0):
     """Yields the defects of the loops of an assembly text that must have loops of `expected` multiplications."""
-    instruction = "vdpbf16ps" if is_dot else target.instruction
     found = {}
     for loop in innermost_loops(text):
         count, exponential = loop.multiplications(target.registers), loop.is_exponential
@@ -76,14 +78,14 @@ def main():
     failures = 0
     for name, target in TARGETS.items():
         for type in ["f32", "bf16", "f16"]:
-            is_dot = name == "v4-bf16" and type == "bf16"
+            instruction = DOT_PRODUCTS.get(name, target.instruction) if type == "bf16" else target.instruction
             attention = {target.scores, target.values}
             sources = [("attention-f32.mlir", attention), ("matmul-bf16.mlir", {target.matmul})]
             if type == "f32":
                 sources.append(("attention-bias-f32.mlir", attention))
             for source, expected in sources:
                 slack = WITH_REGION if "bias" in source else 1.0
-                for problem in problems(assembly(source, type, name), target, expected, is_dot, slack):
+                for problem in problems(assembly(source, type, name), target, expected, instruction, slack):
                     print(f"{name}, {type}, {source}: {problem}")
                     failures += 1
     return failures != 0

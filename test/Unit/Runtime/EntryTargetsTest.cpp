@@ -93,6 +93,17 @@ TEST_F(EntryTargets, AnEntryWithoutCodeForTheProcessorIsRefused) {
     EXPECT_STREQ("f: compiled for target v3, calls are limited to portable", saccade_entry_last_error());
 }
 
+TEST_F(EntryTargets, TheOrderOfTargetsDoesNotReplaceFeatures) {
+  // A later row of the table, of another architecture.
+  const SaccadeEntry other = table<8>(SaccadeCPUTargetAArch64, &portable);
+  EXPECT_EQ(0, run(other));
+  const SaccadeEntry alone = table<8>(SaccadeCPUTargetAArch64, nullptr);
+  EXPECT_EQ(-SaccadeUnsupported, run(alone));
+  EXPECT_TRUE(
+      std::string(saccade_entry_last_error()).starts_with("f: compiled for target aarch64, this processor has "));
+  EXPECT_NE(nullptr, saccade_set_cpu_limit("aarch64"));
+}
+
 TEST_F(EntryTargets, ATensorOnAGPUSelectsItsCode) {
   x.tensor.device = {kDLCUDA, 2};
   EXPECT_EQ(9, run(future));

@@ -167,7 +167,7 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
   SaccadeEntry entry = {SACCADE_ENTRY_VERSION,
                         0,
                         0,
-                        SaccadeCPUTargetV4AMX + 1,
+                        1000,
                         "future",
                         nullptr,
                         [](void **) -> const char * { abort(); },

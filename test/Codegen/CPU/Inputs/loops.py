@@ -1,4 +1,4 @@
-"""Finds the innermost compute loops of an assembly file (AT&T syntax). As a program it prints those of standard input,
+"""Finds the innermost compute loops of an assembly file (x86 in AT&T syntax, or AArch64). As a program it prints those of standard input,
 one per line:
 
     loop: N multiply-adds, I instructions, V vector spills
@@ -11,7 +11,9 @@ import dataclasses
 import re
 import sys
 
-WORK = {"dot products": "vdpbf16ps", "multiply-adds": r"vfn?madd|mulp[sd]"}
+WORK = {"dot products": "vdpbf16ps|bfdot", "multiply-adds": r"vfn?madd|mulp[sd]|fmla"}
+VECTOR = r"%[xyz]mm|\b[qd]\d"  # a vector register, of AArch64 as instructions that move it name it
+STORED = r"%[xyz]mm\d+, \S*(?:{stack})|st[rpu]+\s+[qd]\d.*{stack}"
 
 
 @dataclasses.dataclass
@@ -29,15 +31,16 @@ class Loop:
     @property
     def is_exponential(self):
         """Whether the loop scales values by powers of 2."""
-        return self.count(r"v?pslld|v?psllq|vscalef") > 0
+        return self.count(r"v?pslld|v?psllq|vscalef|shl\b.*#(23|52)$") > 0
 
     @property
     def spills(self):
-        return sum(bool(re.search(self.stack, line) and re.search(r"%[xyz]mm", line)) for line in self.body)
+        return sum(bool(re.search(self.stack, line) and re.search(VECTOR, line)) for line in self.body)
 
     @property
     def stored_spills(self):
-        return sum(bool(re.search(rf"%[xyz]mm\d+, \S*(?:{self.stack})", line)) for line in self.body)
+        stored = STORED.format(stack=self.stack)
+        return sum(bool(re.search(stored, line)) for line in self.body)
 
     @property
     def reloads(self):
@@ -50,20 +53,20 @@ def innermost_loops(assembly):
     labels = {m.group(1): i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
     loops = []
     for i, line in enumerate(lines):
-        jump = re.match(r"\s+j\w+\s+(\.L\w+)", line)
+        jump = re.match(r"\s+(?:j\w+|b|b\.\w+|cbn?z\s+\w+,|tbn?z\s+\w+, \S+,)\s+(\.L\w+)", line)
         if jump and labels.get(jump.group(1), i) < i:
             loops.append((labels[jump.group(1)], i))
     for first, last in sorted(set(loops)):
         if any(first <= a and b <= last and (a, b) != (first, last) for a, b in loops):
             continue
-        body = [l.strip() for l in lines[first : last + 1] if l.startswith("\t") and not l.strip().startswith(".")]
+        body = [l.strip() for l in lines[first : last + 1] if re.match(r"\t[^./]", l)]
         function = next((i for i in range(first, 0, -1) if re.match(r"[^.\s#]\S*:", lines[i])), 0)
         has_frame = any(re.match(r"\s+movq\s+%rsp, %rbp", l) for l in lines[function:first])
-        yield Loop(body, r"\(%rsp|\(%rbp" if has_frame else r"\(%rsp")
+        yield Loop(body, r"\(%rsp|\(%rbp" if has_frame else r"\(%rsp|\[sp\b")
 
 
 def calls(assembly):
-    return sorted(set(re.findall(r"^\s+call\w*\s+(\S+)", assembly, re.M)))
+    return sorted(set(re.findall(r"^\s+(?:call\w*|bl)\s+(\S+)", assembly, re.M)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,67 @@
+# REQUIRES: aarch64, numpy
+# RUN: %python %s %t "%{on-aarch64}"
+"""The checked calls of other tests on AArch64, under an emulator: attention with its forms of masks, scores, lengths and
+caches, its gradients, matmuls and reductions. A call is repeated for each target whose kernels it has: bf16 has others on
+`aarch64-bf16`."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+FOLDER = pathlib.Path(__file__).parent
+SOURCE = FOLDER.parent.parent
+# Files, and how many of their calls run: all would take too long under the emulator.
+FILES = {
+    "append.mlir": 2, "bf16-pairs.mlir": 8, "causal.test": 3, "extremes.mlir": 6,
+    "gradients.mlir": 6, "gradients-linear.mlir": 4, "groups-of-keys.mlir": 4, "guarded.mlir": 3, "large-angles.mlir": 2,
+    "least-scores.mlir": 4, "lengths.mlir": 4, "linear-transposed.mlir": 2, "matmul.mlir": 8, "paged.test": 6,
+    "prepacked-weights.mlir": 6, "reductions.mlir": 4, "relative-distances.mlir": 4, "scaled-dot-product.test": 4,
+    "sliding-window.test": 3, "soft-cap.test": 3, "split-kv.test": 10, "tangents.mlir": 3, "tile-decode.mlir": 6,
+}  # fmt: skip
+
+
+def calls(file, folder):
+    """The arguments of the calls of saccade-run on a CPU, without target, each once."""
+    text = re.sub(r"\\\n.*?RUN:", "", file.read_text())
+    found = {}
+    for line in re.findall(r"RUN: (saccade-run .*)", text):
+        if "--device" in line or "|" in line or "--time" in line or not ("--check" in line or "--out" in line):
+            continue
+        for name, value in [("%src", SOURCE), ("%s", file), ("%S", file.parent), ("%t", folder / file.stem)]:
+            line = line.replace(name, str(value))
+        found[tuple(word for word in shlex.split(line)[1:] if not word.startswith(("--target=", "--threads=")))] = None
+    return list(found)
+
+
+def run(call, target, runner):
+    done = subprocess.run(["saccade-run", *call, f"--target={target}", "--threads=2", runner], capture_output=True,
+                          text=True)  # fmt: skip
+    return None if done.returncode == 0 else f"{shlex.join(done.args)}\n{done.stdout}{done.stderr}"
+
+
+def main(folder, runner):
+    folder.mkdir(exist_ok=True)
+    (option,) = shlex.split(runner)
+    failures = count = 0
+    for name, most in FILES.items():
+        chosen = calls(FOLDER / name, folder)[:most]
+        if not chosen:
+            failures += 1
+            print(f"{name} has no calls")
+        for target in ["aarch64", "aarch64-bf16"]:
+            if target == "aarch64-bf16" and "bf16" not in (FOLDER / name).read_text():
+                continue
+            # Later calls of a file may read what earlier ones write.
+            for call in chosen:
+                count += 1
+                if message := run(call, target, option):
+                    failures += 1
+                    print(f"FAILED: {message}")
+    print(f"{count} calls, {failures} failures")
+    return failures != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,122 @@
+//===- Remote.cpp - Calls in another process ----------------------------------===//
+//
+// Writes a library and the arguments into files for saccade-call, whose source describes their format.
+//
+//===----------------------------------------------------------------------===//
+#include "Remote.h"
+#include "saccade/JIT/CompiledProgram.h"
+#include "saccade/Support/PrivateFolder.h"
+#include "saccade/Target/SharedLibrary.h"
+#include "llvm/Support/DataExtractor.h"
+#include "llvm/Support/EndianStream.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+
+using namespace saccade;
+using namespace saccade::run;
+
+/// The value of an integer, of which a double might not have all bits.
+static int64_t readInteger(const HostTensor &tensor) {
+  int64_t value = 0;
+  if (elementBytes(tensor.type()) < sizeof(value))
+    return int64_t(readElement(tensor.type(), tensor.data()));
+  std::memcpy(&value, tensor.data(), sizeof(value));
+  return value;
+}
+
+static std::string encodeArguments(const Entry &entry, llvm::ArrayRef<HostTensor> arguments) {
+  std::string content;
+  llvm::raw_string_ostream os(content);
+  llvm::support::endian::Writer writer(os, llvm::endianness::little);
+  for (auto [type, tensor] : llvm::zip_equal(entry.arguments, arguments)) {
+    if (!type.isTensor) {
+      SaccadeArgumentKind kind = isFloat(type.element)             ? SaccadeArgumentFloat
+                                 : type.element == ElementType::i1 ? SaccadeArgumentBool
+                                                                   : SaccadeArgumentInteger;
+      writer.write<int64_t>(kind);
+      if (kind == SaccadeArgumentFloat)
+        writer.write<double>(readElement(tensor.type(), tensor.data()));
+      else
+        writer.write<int64_t>(readInteger(tensor));
+      continue;
+    }
+    writer.write<int64_t>(SaccadeArgumentDLTensor);
+    writer.write(tensor.shape());
+    writer.write(tensor.strides());
+    writer.write<int64_t>(tensor.bytes());
+    os.write(tensor.data(), size_t(tensor.bytes()));
+    os.write_zeros(unsigned(llvm::alignTo(tensor.bytes(), 8) - uint64_t(tensor.bytes())));
+  }
+  return content;
+}
+
+/// Reads the results of the program, in its order.
+static llvm::Expected<std::vector<HostTensor>> decodeResults(const Entry &entry, llvm::StringRef content) {
+  llvm::DataExtractor data(content, /*IsLittleEndian=*/true, /*AddressSize=*/8);
+  llvm::DataExtractor::Cursor at(0);
+  std::map<size_t, HostTensor> written;
+  for (size_t place = 0; place < entry.arguments.size() + entry.results.size(); ++place) {
+    const ValueType &type = entry.value(place);
+    if (place < entry.arguments.size() && type.updatedBy < 0)
+      continue;
+    llvm::SmallVector<int64_t, 4> shape;
+    for (size_t dim = 0; dim < type.shape.size(); ++dim)
+      shape.push_back(int64_t(data.getU64(at)));
+    uint64_t bytes = data.getU64(at);
+    llvm::StringRef elements = data.getBytes(at, bytes);
+    if (!at)
+      return at.takeError();
+    llvm::Expected<HostTensor> tensor = HostTensor::allocate(type.element, shape);
+    if (!tensor)
+      return tensor.takeError();
+    if (tensor->bytes() != int64_t(bytes))
+      return llvm::createStringError("the runner wrote a result of another size");
+    std::memcpy(tensor->data(), elements.data(), elements.size());
+    written.emplace(place, std::move(*tensor));
+  }
+  std::vector<HostTensor> results;
+  for (size_t place : entry.programResults())
+    results.push_back(std::move(written.at(place)));
+  return results;
+}
+
+llvm::Expected<std::vector<HostTensor>> run::runRemote(mlir::ModuleOp module, const CompileOptions &options,
+                                                       const Entry &entry, llvm::ArrayRef<HostTensor> arguments,
+                                                       const Runner &runner) {
+  llvm::Expected<CompiledProgram> program = compileProgram(module, options);
+  if (!program)
+    return program.takeError();
+  llvm::Expected<llvm::SmallVector<char, 0>> library =
+      linkSharedLibrary(program->object, {entry.name}, *options.target, /*hasKernels=*/false);
+  if (!library)
+    return library.takeError();
+  llvm::Expected<PrivateFolder> folder = PrivateFolder::create("saccade-run");
+  if (!folder)
+    return folder.takeError();
+  if (llvm::Error error = folder->write("library.so", llvm::StringRef(library->data(), library->size())))
+    return error;
+  if (llvm::Error error = folder->write("inputs", encodeArguments(entry, arguments)))
+    return error;
+
+  std::string path = *folder / "library.so", inputs = *folder / "inputs", outputs = *folder / "outputs";
+  std::string threads = llvm::Twine(runner.threads).str();
+  llvm::SmallVector<llvm::StringRef> words;
+  llvm::StringRef(runner.command).split(words, ' ', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  if (words.empty())
+    return llvm::createStringError("the command of --runner is empty");
+  llvm::ErrorOr<std::string> executable = llvm::sys::findProgramByName(words.front());
+  if (!executable)
+    return llvm::createStringError("cannot find '" + words.front() + "': " + executable.getError().message());
+  words.append({path, entry.name, inputs, outputs, threads,
+                !runner.guard                   ? "off"
+                : *runner.guard == Guard::Begin ? "begin"
+                                                : "end"});
+  std::string message;
+  int code = llvm::sys::ExecuteAndWait(*executable, words, std::nullopt, {}, 0, 0, &message);
+  if (code != 0)
+    return llvm::createStringError("the runner failed" + (message.empty() ? "" : ": " + message));
+  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> written = llvm::MemoryBuffer::getFile(outputs);
+  if (!written)
+    return llvm::createFileError(outputs, written.getError());
+  return decodeResults(entry, (*written)->getBuffer());
+}
