@@ -50,27 +50,27 @@ static constexpr AttentionTiles smallTiles = {.rows = 288, .cols = 128, .cacheBy
 
 static const CPUTarget targets[] = {
     // name, runs on, triple, cpu, features, CPU of entries, bits, registers, FMA, F16 conversions, AVX-512, bf16 dot,
-    // tile registers, shapes, tiles of attention, expanded from
-    {"portable", SaccadeCPUTargetPortable, x86, "x86-64", "", "x86-64", 128, 16, false, false, false, "", false,
+    // tile registers, products of lanes, shapes, tiles of attention, expanded from
+    {"portable", SaccadeCPUTargetPortable, x86, "x86-64", "", "x86-64", 128, 16, false, false, false, "", false, false,
      sixteenWithoutFMA, smallTiles},
-    {"v3", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 256, 16, true, true, false, "", false, sixteen,
+    {"v3", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 256, 16, true, true, false, "", false, false, sixteen,
      smallTiles},
-    {"v4", SaccadeCPUTargetV4, x86, "x86-64-v4", avx512, "x86-64", 512, 32, true, true, true, "", false, thirtyTwo,
-     tiles},
+    {"v4", SaccadeCPUTargetV4, x86, "x86-64-v4", avx512, "x86-64", 512, 32, true, true, true, "", false, false,
+     thirtyTwo, tiles},
     {"v4-bf16", SaccadeCPUTargetV4BF16, x86, "x86-64-v4", withBF16, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     false, thirtyTwo, tiles},
+     false, false, thirtyTwo, tiles},
     {"v4-amx", SaccadeCPUTargetV4AMX, x86, "x86-64-v4", withTiles, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     true, thirtyTwo, tiles},
-    {"v4-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "", false, thirtyTwo,
-     tiles, "v4"},
+     true, false, thirtyTwo, tiles},
+    {"v4-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "", false, false,
+     thirtyTwo, tiles, "v4"},
     {"v4-bf16-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     false, thirtyTwo, tiles, "v4-bf16"},
+     false, false, thirtyTwo, tiles, "v4-bf16"},
     {"v4-amx-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     true, thirtyTwo, tiles, "v4-amx"},
-    {"aarch64", SaccadeCPUTargetAArch64, aarch64, "generic", "", "generic", 128, 32, true, true, false, "", false,
+     true, false, thirtyTwo, tiles, "v4-amx"},
+    {"aarch64", SaccadeCPUTargetAArch64, aarch64, "generic", "", "generic", 128, 32, true, true, false, "", false, true,
      thirtyTwo, tiles},
     {"aarch64-bf16", SaccadeCPUTargetAArch64BF16, aarch64, "generic", "+bf16", "generic", 128, 32, true, true, false,
-     "bfdot", false, thirtyTwo, tiles},
+     "bfdot", false, true, thirtyTwo, tiles},
 };
 
 bool saccade::hostRuns(const CPUTarget &target) { return runtime::hostRuns(target.processor()); }

@@ -62,18 +62,21 @@ void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, Str
   task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + instruction));
 }
 
-/// sum + x · y for the k-pack x and the vector y, by the form of bfdot that reads x from a lane: loading x into a
-/// register takes no vector instruction then, unlike `ld1r`. A statement, because LLVM selects this form only if x is a
-/// pair of bf16 in a register of bf16, which it does not keep for loads.
-static Value multiplyAddLane(Emitter &e, Value x, Value y, Value sum) {
-  auto vector = e.vectorType();
-  Value nothing = LLVM::PoisonOp::create(e.b, e.loc, vector);
+/// sum + x · y for the k-pack x and the vector y, by the form of an AArch64 instruction that reads x from a lane:
+/// loading x then takes no vector instruction, unlike `ld1r`, which broadcasts it. A statement, because LLVM selects
+/// the form with a lane only for some values: never for a bfdot of a load, and not for a load that advances its
+/// address.
+static Value multiplyAddLane(Emitter &e, unsigned packingFactor, Value x, Value y, Value sum) {
+  Value nothing = LLVM::PoisonOp::create(e.b, e.loc, e.vectorType());
   Value first = LLVM::ConstantOp::create(e.b, e.loc, e.b.getI32IntegerAttr(0));
   Value lane = LLVM::InsertElementOp::create(e.b, e.loc, nothing, x, first);
+  StringRef instruction = packingFactor > 1 ? "bfdot $0.4s, $2.8h, $3.2h[0]"
+                          : e.type.isF64()  ? "fmla $0.2d, $2.2d, $3.d[0]"
+                                            : "fmla $0.4s, $2.4s, $3.s[0]";
   auto statement = LLVM::InlineAsmOp::create(
-      e.b, e.loc, vector, ValueRange{sum, y, lane}, /*asm_string=*/"bfdot $0.4s, $2.8h, $3.2h[0]",
-      /*constraints=*/"=w,0,w,w", /*has_side_effects=*/false,
-      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+      e.b, e.loc, e.vectorType(), ValueRange{sum, y, lane}, instruction, /*constraints=*/"=w,0,w,w",
+      /*has_side_effects=*/false, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+      LLVM::AsmDialectAttr(), ArrayAttr());
   return statement.getResult(0);
 }
 
@@ -84,14 +87,14 @@ static SmallVector<Value> multiplyKPack(Emitter &e, RegisterBlock block, unsigne
   SmallVector<Value> rhs, result(acc);
   for (unsigned j = 0; j < block.vectors; ++j)
     rhs.push_back(b(k, j));
-  bool readsLane = packingFactor > 1 && e.target.bf16Dot == "bfdot";
   for (unsigned i = 0; i < block.rows; ++i) {
     Value lhs = a(i, k);
-    if (!readsLane)
+    if (!e.target.hasLaneProducts)
       lhs = e.broadcast(lhs);
     for (unsigned j = 0; j < block.vectors; ++j) {
       Value &sum = result[i * block.vectors + j];
-      sum = readsLane ? multiplyAddLane(e, lhs, rhs[j], sum) : multiplyAdd(e, packingFactor, lhs, rhs[j], sum);
+      sum = e.target.hasLaneProducts ? multiplyAddLane(e, packingFactor, lhs, rhs[j], sum)
+                                     : multiplyAdd(e, packingFactor, lhs, rhs[j], sum);
     }
   }
   return result;

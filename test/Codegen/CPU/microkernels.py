@@ -26,17 +26,18 @@ class Target:
     region_spills: int = 0  # the same if there is a score region
 
 
+LANE_PRODUCT = r"fmla.*\[\d\]"
 TARGETS = {
     "portable": Target("xmm", "mulps", scores=12, values=12, matmul=12, cost=4.2, region_spills=1),
     "v3": Target("ymm", "vfmadd", scores=48, values=12, matmul=12, cost=2.3, spills=2, region_spills=2),
     "v4": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.8),
     "v4-bf16": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.8),
-    "aarch64": Target(".4s", "fmla", scores=96, values=24, matmul=24, cost=1.8),
-    "aarch64-bf16": Target(".4s", "fmla", scores=96, values=24, matmul=24, cost=1.8),
+    "aarch64": Target(".4s", LANE_PRODUCT, scores=96, values=24, matmul=24, cost=1.8),
+    "aarch64-bf16": Target(".4s", LANE_PRODUCT, scores=96, values=24, matmul=24, cost=1.8),
 }
 WITH_REGION = 1.15  # slack for a score region, whose addresses take registers
 OWN_CALLS = r"(_mlir_ciface_)?(attention|matmul)\.\w+|saccade_\w+(@PLT)?"
-DOT_PRODUCTS = {"v4-bf16": "vdpbf16ps", "aarch64-bf16": "bfdot"}
+DOT_PRODUCTS = {"v4-bf16": "vdpbf16ps", "aarch64-bf16": r"bfdot.*\[\d\]"}
 LOADS_OF_ADDRESSES = 6  # addresses that a loop may reload from the stack
 
 

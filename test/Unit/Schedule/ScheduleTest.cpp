@@ -39,7 +39,9 @@ TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
             // L2 has 2 MiB, and groups have 32 rows.
             sizes = {{512, 512}, {256, 256}, {128, 128}, {64, 64}};
             most *= 2, group = 32;
-          } else if (hasPairs)
+          } else if (target.vectorRegisters < 32)
+            sizes = {{288, 128}, {144, 64}};
+          else if (hasPairs)
             sizes.insert(sizes.begin(), {576, 1024});
           auto fits = [&](std::pair<int64_t, int64_t> each) {
             return (each.first + each.second) * (depth + valueDepth) * bytes <= most;
