@@ -4,8 +4,8 @@
  * development files of the C library. A symbol missing here fails that link; test/Architecture reports unused symbols.
  *
  * The symbols are unversioned, so a library loads with any glibc, which binds them to the base version (GLIBC_2.2.5, on
- * AArch64 GLIBC_2.17) if it exists, else to the default version. Symbols whose base version behaves differently, such as
- * pthread_cond_*, must not be listed.
+ * AArch64 GLIBC_2.17) if it exists, else to the default version. Symbols whose base version behaves differently, such
+ * as pthread_cond_*, must not be listed.
  *
  *===----------------------------------------------------------------------===*/
 #define FUNCTION(name) __asm__(".globl " #name "\n.type " #name ", @function\n" #name ":\n");
