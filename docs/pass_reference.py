@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TARGETS = {"CPU": "v3", "GPU": "sm_80"}
+TARGETS = {"CPU": "v3", "GPU": "sm_90a"}
 STAGES = ("import", "transforms", "schedule", "tiling", "bufferize", "codegen", "target")
 SHOWN_LINES = 48  # of the result of an example
 INTERFACE = re.compile(r"\b(?:[A-Z]\w+Interface|LinalgOp)\b")

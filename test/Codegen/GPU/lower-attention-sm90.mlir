@@ -3,6 +3,7 @@
 // not that of the tensor could be NaN, so they are cleared. A task that writes something else gets no second kernel.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(attn-lower-attention-sm90))' | FileCheck %s
 
+// EXAMPLE
 gpu.module @saccade_device {
   // CHECK: llvm.mlir.global external @saccade_shared_1024() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
   // CHECK: func.func @attend(%{{.*}}: memref<?x64xbf16>, %{{.*}}) attributes {attn.bulk_kernel = "attend_sm_90a", attn.kernel}
