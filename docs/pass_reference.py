@@ -26,7 +26,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TARGETS = {"CPU": "v3", "GPU": "sm_90a"}
+# With all passes: those for warpgroups, and those that prepack constants.
+TARGETS = {"CPU": "target=v3 prepack", "GPU": "target=sm_90a"}
 STAGES = ("import", "transforms", "schedule", "tiling", "bufferize", "codegen", "target")
 SHOWN_LINES = 48  # of the result of an example
 INTERFACE = re.compile(r"\b(?:[A-Z]\w+Interface|LinalgOp)\b")
@@ -159,7 +160,7 @@ def with_result(item: Pass, opt: pathlib.Path) -> Pass:
 @functools.cache
 def pipeline(opt: pathlib.Path, stage: str, target: str) -> tuple[str, ...]:
     """The flags of the passes of a stage, in order."""
-    text = run(opt, "--dump-pass-pipeline", f"--saccade-{stage}=target={target}", text="module {}").stderr
+    text = run(opt, "--dump-pass-pipeline", f"--saccade-{stage}={target}", text="module {}").stderr
     # Names, without the options in braces, which may be nested.
     while "{" in text:
         text, before = re.sub(r"\{[^{}]*\}", "", text), text
