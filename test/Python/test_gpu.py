@@ -87,7 +87,7 @@ def test_warpgroups_compute_what_bulk_copies_can_read(double):
     large = [rng.standard_normal((1, 2, rows, 64)).astype(np.float16) for rows in (40, 70, 70)]
     wide = [x.astype(np.float64) for x in large]
     powers = np.exp(wide[0] @ wide[1].swapaxes(2, 3) / 8)
-    expected = powers @ wide[2] / powers.sum(-1, keepdims=True)
+    reference = powers @ wide[2] / powers.sum(-1, keepdims=True)
     shifted = asarray(np.concatenate([[0], large[1].ravel()]).astype(np.float16))
     later = Array(shifted.memory, np.float16, large[1].shape, offset=2)
     for key, suffix in ((asarray(large[1]), "_sm_90a"), (later, "")):
@@ -96,7 +96,7 @@ def test_warpgroups_compute_what_bulk_copies_can_read(double):
         log = double.log()
         kernels = [detail.split()[0] for name, detail in log if name == LAUNCH]
         assert any(name.endswith(f"task0{suffix}") for name in kernels), kernels
-        assert np.abs(result.get() - expected).max() < 2e-3
+        assert np.abs(result.get() - reference).max() < 2e-3
     saccade.cache_clear()
 
 

@@ -35,6 +35,9 @@ bool device::isAttentionItem(const AttentionState &state) {
   // The weights of a final step need a second pass over the keys.
   if (state.steps.size() != 1 || step.getFinal())
     return false;
+  Type element = state.element();
+  if (getElementTypeOrSelf(step.getKey()) != element || getElementTypeOrSelf(step.getValue()) != element)
+    return false;
   // Queries are copied once, before a loop that contains the step.
   if (!isMappable(step.getQuery(), step.getQueryDims()) || !hasKnownPosition(step.getQuery()) ||
       !isMappable(step.getKey(), step.getKeyDims()) || !isMappable(step.getValue(), step.getValueDims()))
