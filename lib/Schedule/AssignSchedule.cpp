@@ -23,9 +23,9 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   int64_t packingFactor = target.packingFactor(element, element);
   auto [rows, cols, most] = target.attentionTiles(packingFactor);
   int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / packingFactor / 8;
-  while (cols > 64 && (rows + cols) * columnBytes > most) {
+  while ((cols > 64 || rows > 96) && (rows + cols) * columnBytes > most) {
     rows = rows > 96 && cols <= 512 ? rows / 2 : rows;
-    cols /= 2;
+    cols = std::max<int64_t>(cols / 2, 64);
   }
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, 0);
 }

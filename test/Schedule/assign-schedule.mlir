@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-assign-schedule=target=v4 | FileCheck %s
 // RUN: saccade-opt %s --attn-assign-schedule=target=v4-bf16 | FileCheck %s --check-prefix=PAIRS
+// RUN: saccade-opt %s --attn-assign-schedule=target=v3 | FileCheck %s --check-prefix=SMALL
 
 // EXAMPLE
 // The schedule does not depend on sequence lengths, even if they are static and short.
@@ -14,18 +15,23 @@ func.func @lengths_do_not_change_the_schedule(%long: tensor<?x64xf32>, %short: t
 }
 
 // CHECK-LABEL: @large_heads_get_smaller_tiles
+// SMALL-LABEL: @large_heads_get_smaller_tiles
 func.func @large_heads_get_smaller_tiles(%x: tensor<?x256xf64>) -> tensor<?x256xf64> {
   // CHECK: schedule = #attn.schedule<rows = 72, cols = 64>, split_kv =
+  // SMALL: schedule = #attn.schedule<rows = 72, cols = 64>, split_kv =
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x256xf64>, tensor<?x256xf64>, tensor<?x256xf64>) -> tensor<?x256xf64>
   return %a : tensor<?x256xf64>
 }
 
 // Packed bf16 pairs take half the memory of operands widened to f32.
+// With 16 registers tiles fit in L1.
 // CHECK-LABEL: @pairs_get_larger_tiles
+// SMALL-LABEL: @pairs_get_larger_tiles
 // PAIRS-LABEL: @pairs_get_larger_tiles
 func.func @pairs_get_larger_tiles(%x: tensor<?x64xbf16>, %y: tensor<?x128xbf16>) -> (tensor<?x64xbf16>, tensor<?x128xbf16>) {
   // CHECK: schedule = #attn.schedule<rows = 576, cols = 512>, split_kv =
   // PAIRS: schedule = #attn.schedule<rows = 576, cols = 1024>, split_kv =
+  // SMALL: schedule = #attn.schedule<rows = 288, cols = 128>, split_kv =
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
   // CHECK: schedule = #attn.schedule<rows = 288, cols = 256>, split_kv =
   // PAIRS: schedule = #attn.schedule<rows = 576, cols = 512>, split_kv =
