@@ -10,10 +10,10 @@
 using namespace saccade;
 
 static const GPUTarget architectures[] = {
-    // name, features, cp.async and 16-bit m16n8k16, bulk copies and wgmma, shared memory
-    {"sm_75", "+ptx80", false, false, 64 * 1024},
-    {"sm_80", "+ptx80", true, false, 163 * 1024},
-    {"sm_90a", "+ptx80", true, true, 227 * 1024},
+    // name, features, cp.async and 16-bit m16n8k16, bulk copies and wgmma, shared memory, selected for a GPU
+    {"sm_75", "+ptx80", false, false, 64 * 1024, true},
+    {"sm_80", "+ptx80", true, false, 163 * 1024, true},
+    {"sm_90a", "+ptx80", true, true, 227 * 1024, false}, // not yet run on a GPU, only on PtxSim
 };
 
 const GPUTarget *saccade::lookupGPUTarget(llvm::StringRef name) {
@@ -32,7 +32,7 @@ const GPUTarget *saccade::newestGPUTarget(int64_t capability) {
     int64_t architecture = 0;
     bool isKnown = digits.consume_front("sm_") && !digits.consumeInteger(10, architecture);
     bool runs = digits.empty() ? architecture <= capability : architecture == capability;
-    if (isKnown && runs && architecture >= best) {
+    if (isKnown && runs && target.isSelected && architecture >= best) {
       best = architecture;
       newest = &target;
     }

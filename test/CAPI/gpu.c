@@ -159,7 +159,7 @@ static void targetsOfGPUsAreSelected(void) {
     int32_t capability;
     const char *ptx;
   } rows[] = {{"sm_75", 80, ".target sm_75"},  {"sm_80", 75, ".target sm_80"}, {"cuda", 75, ".target sm_75"},
-              {"cuda:0", 80, ".target sm_80"}, {"cuda", 90, ".target sm_90a"}, {"cuda", 100, ".target sm_80"}};
+              {"cuda:0", 80, ".target sm_80"}, {"cuda", 90, ".target sm_80"},  {"cuda", 100, ".target sm_80"}};
   SaccadeOption options[2] = {{"target", "cuda:9"}, {"target", NULL}};
   char *text = NULL;
   size_t i;

@@ -22,6 +22,7 @@ struct GPUTarget {
   bool hasAsyncCopy;        ///< cp.async, and mma.sync m16n8k16 of f16 and bf16
   bool hasBulkCopy;         ///< bulk copies by tensor maps, mbarrier, wgmma and setmaxnreg, as on sm_90a
   int64_t sharedBytes;      ///< maximum shared memory of a CTA in bytes
+  bool isSelected;          ///< whether `cuda` selects it; not before its kernels have been run on a GPU
 };
 
 /// The architecture `name`, or null.
@@ -30,7 +31,7 @@ const GPUTarget *lookupGPUTarget(llvm::StringRef name);
 /// The same for passes: an unknown name is an error at `op` that lists the valid names.
 const GPUTarget *requireGPUTarget(mlir::Operation *op, llvm::StringRef name);
 
-/// The newest target whose code runs on a GPU of a compute capability (80 for 8.0), or null.
+/// The newest target that is selected for a GPU of a compute capability (80 for 8.0), or null.
 const GPUTarget *newestGPUTarget(int64_t capability);
 
 /// The names that `lookupGPUTarget` accepts, for messages: "sm_75, sm_80, sm_90a".
