@@ -68,7 +68,10 @@ def test_invalid_calls_do_not_change_the_cache(case, ring, element, is_attending
     ({"v": None}, TypeError, "one of k and v is None"),
     ({"layout": "sd"}, ValueError, "layout is 'sd', expected 'bshd' or 'bhsd'"),
     ({"window_size": (3, 0), "causal": False}, ValueError, "expected causal=True"),
-    ({"seqlens_new": lengths(1, 1)}, TypeError, "seqlens_new has element type torch.int32, expected torch.int64"),
+    ({"seqlens_new": torch.ones(2)}, TypeError, "seqlens_new has element type torch.float32, expected int32 or int64"),
+    ({"alibi_slopes": torch.ones(HEADS)}, NotImplementedError, "alibi_slopes is given, expected None: it is not supported"),
+    ({"page_table": lengths(0, 1).view(2, 1), "cache_batch_idx": lengths(0, 1)}, TypeError, "page_table and cache_batch_idx are "
+     "given, expected one of them"),
     ({"ring": 24}, ValueError, "ring is 24, expected 0 or more and less than the 24 rows of the cache"),
     ({"k_scale": 1.0, "v_scale": None}, TypeError, "v_scale is None"),
     ({"k_scale": 1.0}, TypeError, "k_cache has element type torch.float32, expected torch.int8, torch.float8_e4m3fn, "
@@ -154,3 +157,38 @@ def test_a_tensor_of_one_scale_is_that_of_all_heads(scale):
         caches = [torch.zeros(2, 8, KV_HEADS, DEPTH, dtype=torch.int8) for _ in "kv"]
         outs.append(flash_attn_with_kvcache(q, *caches, k, v, cache_seqlens=3, k_scale=given, v_scale=given))
     torch.testing.assert_close(*outs)
+
+
+def test_a_pool_without_a_table():
+    q, (k, v) = torch.randn(2, 1, HEADS, DEPTH), torch.randn(2, 2, 1, KV_HEADS, DEPTH)
+    pools = [torch.zeros(8, 4, KV_HEADS, DEPTH) for _ in "kv"]
+    with pytest.raises(ValueError, match="expected 8: give page_table for a pool of pages"):
+        flash_attn_with_kvcache(q, *pools, k, v, cache_seqlens=0)
+
+
+@pytest.mark.parametrize("name", ["q", "k_cache"])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_gradients_are_refused(name, is_compiled):
+    tensors = {"q": torch.randn(2, 1, HEADS, DEPTH), "k_cache": torch.zeros(2, 8, KV_HEADS, DEPTH)}
+    k, v, factor = *torch.randn(2, 2, 1, KV_HEADS, DEPTH), torch.ones((), requires_grad=True)
+    v_cache = torch.zeros(2, 8, KV_HEADS, DEPTH)
+
+    def step(factor):
+        given = {**tensors, name: tensors[name] * factor}
+        return flash_attn_with_kvcache(given["q"], given["k_cache"], v_cache, k, v, cache_seqlens=lengths(0, 3))
+
+    call = torch.compile(step, backend="eager") if is_compiled else step
+    with pytest.raises(Exception, match=f"{name} requires grad"):
+        call(factor)
+    with torch.no_grad():
+        call(factor)
+
+
+def test_rows_of_a_cache_and_lengths_of_other_types():
+    k, v = torch.randn(2, 2, 3, KV_HEADS, DEPTH)
+    caches, others = ([torch.zeros(4, 8, KV_HEADS, DEPTH) for _ in "kv"] for _ in range(2))
+    append_kvcache(k, v, *caches, 2, seqlens_new=lengths(3, 1), cache_batch_idx=lengths(3, 0))
+    table = lengths(3, 0).view(2, 1)
+    append_kvcache(k, v, *others, lengths(2, 2), seqlens_new=torch.tensor([3, 1]), block_table=table)
+    assert torch.equal(caches[0][3, 2:5], k[0]) and torch.equal(caches[0][0, 2], k[1, 0]) and (caches[0][0, 3:] == 0).all()
+    assert all(torch.equal(x, y) for x, y in zip(caches, others))

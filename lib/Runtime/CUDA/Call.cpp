@@ -198,10 +198,11 @@ int32_t saccade_encode_tensor_map(void *map, const int64_t *buffer, const int64_
   if (session->status || !tensor.describe(buffer, plan))
     return 0;
   constexpr uint32_t elementStrides[BulkTensor::maxRank] = {1, 1, 1, 1, 1};
-  // Neither interleaving nor promotion of L2 accesses; zeros outside of the tensor.
+  // CUtensorMapInterleave, CUtensorMapL2promotion and CUtensorMapFloatOOBfill: zeros outside of the tensor.
+  constexpr int interleaveNone = 0, promotion128Bytes = 2, fillZeros = 0;
   return session->driver.tensorMapEncodeTiled(map, tensor.type, tensor.rank, tensor.address, tensor.extents,
-                                              tensor.strides, tensor.box, elementStrides, 0, tensor.swizzle, 2,
-                                              0) == Success;
+                                              tensor.strides, tensor.box, elementStrides, interleaveNone,
+                                              tensor.swizzle, promotion128Bytes, fillZeros) == Success;
 }
 
 void *saccade_device_allocate(int64_t bytes) {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +48,7 @@ def lengths_of(name: str, lengths: Any, batch: Any, like: torch.Tensor, is_neede
         if is_needed:
             raise TypeError(f"{name}: cache_seqlens is None, expected the tokens of each sequence in the cache")
         return None
-    if isinstance(lengths, bool) or not isinstance(lengths, (int, torch.SymInt)):
+    if isinstance(lengths, bool) or not isinstance(lengths, (numbers.Integral, torch.SymInt)):
         raise TypeError(f"{name}: cache_seqlens is {lengths!r:.80}, expected an int or a tensor")
     return torch.full((batch,), lengths, dtype=torch.int64, device=like.device)
 
@@ -59,10 +60,32 @@ def count_of(name: str, count: torch.Tensor | None, at: torch.Tensor) -> Any:
     if count.shape[0] != at.shape[0]:
         raise ValueError(f"{name}: seqlens_new has {count.shape[0]} elements, expected {at.shape[0]}, one for each "
                          "sequence")  # fmt: skip
-    if count.dtype != at.dtype:
-        raise TypeError(f"{name}: seqlens_new has element type {count.dtype}, expected {at.dtype}, that of "
-                        "cache_seqlens")
-    return count
+    index_of(name, count, "seqlens_new")
+    return count.to(at.dtype)
+
+
+def check_no_gradient(name: str, what: str, x: torch.Tensor) -> None:
+    """Refuses a tensor that requires grad in a graph. Calls outside of graphs check all tensors."""
+    if x.requires_grad:
+        raise ValueError(f"{name}: {what} requires grad, and this function has no backward: call under torch.no_grad() "
+                         "or pass its .detach()")  # fmt: skip
+
+
+def pages_of(name: str, page_table: torch.Tensor | None, block_table: torch.Tensor | None,
+             cache_batch_idx: torch.Tensor | None, batch: int, ring: int | None) -> tuple[str, torch.Tensor | None]:
+    """The parameter that states the pages or the rows of a cache, and the page table."""
+    given = {"page_table": page_table, "block_table": block_table, "cache_batch_idx": cache_batch_idx}
+    names = [what for what, x in given.items() if x is not None]
+    if len(names) > 1:
+        raise TypeError(f"{name}: {names[0]} and {names[1]} are given, expected one of them")
+    if ring is not None and names:
+        raise ValueError(f"{name}: ring and {names[0]} are given, expected one of them")
+    if cache_batch_idx is not None:
+        return "cache_batch_idx", rows_of(name, cache_batch_idx, batch)
+    table = page_table if block_table is None else block_table
+    if table is not None:
+        _check_rank(name, names[0], table, 2)
+    return names[0] if names else "page_table", table
 
 
 def ragged_of(name: str, cu_seqlens: torch.Tensor, layout: str, **excluded: Any) -> tuple[int, torch.Tensor]:
@@ -79,13 +102,11 @@ def ragged_of(name: str, cu_seqlens: torch.Tensor, layout: str, **excluded: Any)
 
 
 def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: Sequence[torch.Tensor], ring: int | None,
-          page_table: torch.Tensor | None, rows_layout: str) -> None:
-    """Checks the layout, the dimensions of caches and of the page table, that the new tensors have the dimensions
-    `rows_layout` and as many rows as the first one, and a ring."""
+          rows_layout: str) -> None:
+    """Checks the layout, the dimensions of caches, that the new tensors have the dimensions `rows_layout` and as many
+    rows as the first one, and a ring."""
     if layout not in _LAYOUTS:
         raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
-    if ring is not None and page_table is not None:
-        raise ValueError(f"{name}: ring and page_table are given, expected one of them")
     axis, first, rank = rows_layout.index("s"), next(iter(new)), len(rows_layout)
     for what, x in new.items():
         if x is None:
@@ -93,11 +114,10 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: S
         _check_rank(name, what, x, rank)
         expected = new[first].shape[axis]  # type: ignore[union-attr]
         if x.shape[axis] != expected:
-            raise ValueError(f"{name}: {what} has {x.shape[axis]} rows, expected {expected}, those of {first}")
+            raise ValueError(f"{name}: {what} has {x.shape[axis]} rows, expected {expected}, those of {first}, in "
+                             f"layout {rows_layout!r}")  # fmt: skip
     for what, x in zip(("k_cache", "v_cache"), caches):
         _check_rank(name, what, x, 4)
-    if page_table is not None:
-        _check_rank(name, "page_table", page_table, 2)
     capacity = caches[0].shape[layout.index("s")]
     if ring is not None and not 0 <= ring < capacity:
         raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {capacity} rows of the cache")

@@ -15,6 +15,7 @@ from saccade._opaque import is_compiling
 from saccade.module import compile
 from saccade.regions import trace
 from saccade.torch import attention_operator
+from saccade.torch import cache_arguments as arguments
 from saccade.torch.cache_messages import translated
 
 _Scales: TypeAlias = tuple[tuple[str, str | int], tuple[str, str | int]]
@@ -60,6 +61,9 @@ def call(name: str, spec: tuple[Any, ...], queries: list[torch.Tensor], caches: 
     updated = [True] * len(caches) + [False] * len(inputs)
     updated += [isinstance(scale, torch.Tensor) and scale.dim() > 2 for scale in scales]
     if is_compiling():
+        if torch.is_grad_enabled():
+            for what, x in zip(("q", "k_cache", "v_cache") if queries else ("k_cache", "v_cache"), [*queries, *caches]):
+                arguments.check_no_gradient(name, what, x)
         lists: dict[bool, list[torch.Tensor]] = {False: [*queries], True: []}
         for x, is_updated in zip([*caches, *inputs, *scales], updated):
             if isinstance(x, torch.Tensor):

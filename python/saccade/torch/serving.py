@@ -47,6 +47,9 @@ def flash_attn_with_kvcache(
     causal: bool = False,
     window_size: tuple[int, int] = (-1, -1),
     softcap: float = 0.0,
+    alibi_slopes: None = None,
+    cache_leftpad: None = None,
+    num_splits: int = 0,
     tree: torch.Tensor | None = None,
     return_softmax_lse: bool = False,
     layout: str = "bshd",
@@ -57,7 +60,7 @@ def flash_attn_with_kvcache(
     Args:
         q: queries [batch, n, heads, head_dim] of float64, float32, float16 or bfloat16.
         k_cache: [batch, capacity, KV heads, head_dim], or with `page_table` the pool [pages, page size, KV heads,
-            head_dim], of q's type, or of int8 with scales. Any strides.
+            head_dim], of q's type, or quantized with scales. Any strides.
         v_cache: the same for values, whose head_dim may differ.
         k, v: the new rows [batch, n, KV heads, head_dim], of q's type. None attends to the cache as it is.
         cache_seqlens: the tokens of each sequence in the cache before the call: an int, or an int32 or int64 tensor
@@ -71,7 +74,7 @@ def flash_attn_with_kvcache(
         page_table: [batch, entries], int32 or int64: position i of sequence b is in page page_table[b, i // page size].
         block_table: FlashAttention 2's name of `page_table`.
         k_scale, v_scale: of caches of int8, float8_e4m3fn and float8_e5m2. New rows are quantized. Scales of each
-            position and head, [batch, capacity, KV heads] or [pages, page size, KV heads], are computed from the new
+            position and head, with the dimensions of the cache but the last one, are computed from the new
             rows, and updated in place; with a last dimension of n, those of n blocks of successive elements. A number,
             or scales of each head [KV heads], are used as they are.
         ring: the cache is a ring, which keeps the first `ring` positions of a sequence (attention sinks) and the last
@@ -90,6 +93,8 @@ def flash_attn_with_kvcache(
         window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open. With
             several queries, also with a ring, `causal` must be true.
         softcap: a score s becomes softcap * tanh(s / softcap), as in Gemma 2; 0 for scores as they are.
+        alibi_slopes, cache_leftpad: of FlashAttention; only None is supported.
+        num_splits: of FlashAttention; it has no effect.
         tree: the n new tokens are a tree of drafts. Every one attends to the tokens before them, and boolean [n, n] or
             [batch, n, n] says whether token i attends to token j of the new ones; or int32 or int64 [n] or [batch, n]
             are the parents, tokens before, or -1: a token attends to itself and its ancestors. `causal` applies in
@@ -118,22 +123,18 @@ def flash_attn_with_kvcache(
     name = "flash_attn_with_kvcache"
     if (k is None) != (v is None):
         raise TypeError(f"{name}: one of k and v is None, expected both or neither")
-    if block_table is not None:
-        if page_table is not None:
-            raise TypeError(f"{name}: page_table and block_table are given, expected one of them")
-        page_table = block_table
+    for what, x in (("alibi_slopes", alibi_slopes), ("cache_leftpad", cache_leftpad)):
+        if x is not None:
+            raise NotImplementedError(f"{name}: {what} is given, expected None: it is not supported")
     if not (isinstance(softcap, numbers.Real) and 0 <= float(softcap) < float("inf")):
         raise ValueError(f"{name}: softcap is {softcap!r:.80}, expected a number of at least 0")
     rows_layout = layout if cu_seqlens_q is None else "shd"
-    arguments.check(name, layout, {"q": q, "k": k, "v": v}, [k_cache, v_cache], ring, page_table, rows_layout)
-    batch, table = q.shape[0], "page_table" if block_table is None else "block_table"
+    arguments.check(name, layout, {"q": q, "k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
+    batch = q.shape[0]
     if cu_seqlens_q is not None:
         batch, rows = arguments.ragged_of(name, cu_seqlens_q, layout, seqlens_new=seqlens_new, ring=ring, tree=tree)
     axis, n = layout.index("s"), q.shape[rows_layout.index("s")]
-    if cache_batch_idx is not None:
-        if page_table is not None or ring is not None:
-            raise ValueError(f"{name}: cache_batch_idx is given, expected None with page_table or ring")
-        table, page_table = "cache_batch_idx", arguments.rows_of(name, cache_batch_idx, batch)
+    table, page_table = arguments.pages_of(name, page_table, block_table, cache_batch_idx, batch, ring)
     if cu_seqlens_q is not None and page_table is None:
         table, page_table = "cu_seqlens_q", rows
     at = arguments.lengths_of(name, cache_seqlens, batch, q, k is not None or cu_seqlens_q is not None)
@@ -220,7 +221,9 @@ def append_kvcache(
     *,
     seqlens_new: torch.Tensor | None = None,
     cu_seqlens: torch.Tensor | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
     page_table: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
     k_scale: float | torch.Tensor | None = None,
     v_scale: float | torch.Tensor | None = None,
     ring: int | None = None,
@@ -232,13 +235,14 @@ def append_kvcache(
     """Appends new keys and values to a cache in place. The arguments are those of `flash_attn_with_kvcache`, of
     which `cu_seqlens` is called cu_seqlens_q, and so are the exceptions."""
     name = "append_kvcache"
-    rows_layout, table, first_rows = layout if cu_seqlens is None else "shd", "page_table", []
-    arguments.check(name, layout, {"k": k, "v": v}, [k_cache, v_cache], ring, page_table, rows_layout)
+    rows_layout, first_rows = layout if cu_seqlens is None else "shd", []
+    arguments.check(name, layout, {"k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
     batch = k.shape[0]
     if cu_seqlens is not None:
         batch, rows = arguments.ragged_of(name, cu_seqlens, layout, seqlens_new=seqlens_new)
-        if page_table is None and ring is None:
-            table, page_table = "cu_seqlens", rows
+    table, page_table = arguments.pages_of(name, page_table, block_table, cache_batch_idx, batch, ring)
+    if cu_seqlens is not None and page_table is None and ring is None:
+        table, page_table = "cu_seqlens", rows
     at = arguments.lengths_of(name, cache_seqlens, batch, k, True)
     count = arguments.count_of(name, seqlens_new, at)
     if cu_seqlens is not None:

@@ -47,10 +47,22 @@ static unsigned sourceDim(memref::SubViewOp view, unsigned dim) {
       return source;
 }
 
+/// The dimension of the parameter that is dimension `dim` of the operand.
+static unsigned parameterDim(const Views &found, unsigned dim) {
+  for (memref::SubViewOp view : found.views)
+    dim = sourceDim(view, dim);
+  return dim;
+}
+
 bool device::isMappable(Value operand, DimsAttr dims) {
   std::optional<Views> found = findViews(operand);
   auto type = found ? dyn_cast<MemRefType>(found->parameter.getType()) : MemRefType();
-  return type && !dims.position(Dim::Head) && type.getRank() <= runtime::BulkTensor::maxRank;
+  if (!type || dims.position(Dim::Head) || type.getRank() > runtime::BulkTensor::maxRank)
+    return false;
+  // A product takes 16 columns at a time. Those beyond the operand must be beyond the tensor, where they are zeros.
+  unsigned columnDim = *dims.position(Dim::Depth);
+  int64_t columns = cast<MemRefType>(operand.getType()).getDimSize(columnDim);
+  return columns % 16 == 0 || columns == type.getDimSize(parameterDim(*found, columnDim));
 }
 
 bool device::hasKnownPosition(Value operand) {
@@ -65,11 +77,8 @@ MappedOperand device::mapOperand(Value operand, DimsAttr dims) {
   MappedOperand mapped;
   mapped.type = type;
   mapped.argument = found->parameter.getArgNumber();
-  mapped.rowDim = *dims.position(Dim::Seq), mapped.columnDim = *dims.position(Dim::Depth);
-  for (memref::SubViewOp view : found->views) {
-    mapped.rowDim = sourceDim(view, mapped.rowDim);
-    mapped.columnDim = sourceDim(view, mapped.columnDim);
-  }
+  mapped.rowDim = parameterDim(*found, *dims.position(Dim::Seq));
+  mapped.columnDim = parameterDim(*found, *dims.position(Dim::Depth));
   // From the parameter on: a view's dimensions are some of its source's.
   OpBuilder b(operand.getContext());
   auto dimOf = llvm::to_vector(llvm::seq<unsigned>(0, type.getRank()));

@@ -47,7 +47,9 @@ struct WarpgroupShape : AttentionShape {
   int64_t barriers() const { return valueStage(stages); }
   int64_t bytes() const { return barriers() + 8 * (1 + 4 * stages); }
 
-  bool fits() const { return AttentionShape::fits() && rows == consumers * groupRows && stages > 1 && !hasTallies; }
+  bool fits() const {
+    return AttentionShape::fits() && rows == consumers * groupRows && valueDepth <= 128 && stages > 1 && !hasTallies;
+  }
 };
 
 } // namespace saccade::device
