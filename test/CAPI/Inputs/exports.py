@@ -14,7 +14,7 @@ listed = subprocess.run(["llvm-nm", "-D", "-C", "--defined-only", library], chec
 exported = {line.split(maxsplit=2)[2]: line.split(maxsplit=2)[1] for line in listed.splitlines()}
 runtime_table = exported.pop("saccade_runtime_v1", None)
 assert runtime_table == "u", f"saccade_runtime_v1 must be unique in a process, found {runtime_table}"
-tools = {f"saccade_{tool}_main" for tool in ("compile", "opt", "run")}
+tools = {f"saccade_{tool}_main" for tool in ("compile", "opt", "run", "reduce", "lsp_server")}
 cplusplus = {name for name in exported if re.search(r"\bsaccade::|_ZN7saccade", name)}
 assert "saccade::attn::analyzeStability(saccade::attn::AttentionOp)" in cplusplus
 assert "mlir::detail::TypeIDResolver<saccade::attn::AttentionOp, void>::id" in cplusplus
