@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 set(package "${CMAKE_INSTALL_LIBDIR}/cmake/Saccade")
 install(EXPORT SaccadeTargets NAMESPACE Saccade:: COMPONENT development DESTINATION "${package}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/saccade" "${PROJECT_BINARY_DIR}/include/saccade" COMPONENT development
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.td" PATTERN "*.inc" PATTERN "CMakeFiles" EXCLUDE)
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.def" PATTERN "*.td" PATTERN "*.inc" PATTERN "CMakeFiles" EXCLUDE)
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/SaccadeConfig.cmake.in" "${PROJECT_BINARY_DIR}/package/SaccadeConfig.cmake"
   INSTALL_DESTINATION "${package}" PATH_VARS CMAKE_INSTALL_BINDIR)

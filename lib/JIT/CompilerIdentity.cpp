@@ -12,6 +12,7 @@
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/TargetParser/Host.h"
 #include <elf.h>
 #include <gnu/libc-version.h>
@@ -86,6 +87,13 @@ std::string saccade::fileIdentity(llvm::StringRef path) {
       .str();
 }
 
+std::string saccade::contentIdentity(llvm::StringRef path) {
+  if (path.empty())
+    return "";
+  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(path);
+  return file ? (*file)->getBuffer().str() : "";
+}
+
 std::string saccade::makeDiskKey(llvm::StringRef kind, llvm::StringRef program, llvm::StringRef name,
                                  const CompileOptions &options) {
   if (compilerIdentity().empty() || !options.insertions.empty() || !options.plugins.empty() ||
@@ -100,7 +108,7 @@ std::string saccade::makeDiskKey(llvm::StringRef kind, llvm::StringRef program, 
   add(options.target->triple);
   add(options.target->cpu);
   add(options.target->features);
-  add(fileIdentity(options.scheduleTable));
+  add(contentIdentity(options.scheduleTable));
   if (options.device) {
     add(options.device->features);
     add(fileIdentity(findLibdevice()));

@@ -43,7 +43,7 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
     add(plugin);
   os << ';';
   add(scheduleTable);
-  add(fileIdentity(scheduleTable));
+  add(contentIdentity(scheduleTable));
   add(dumpStages);
   os << dumpPage << lint << remarks << prepack << verifyEach;
   add(name);

@@ -53,15 +53,18 @@ LogicalResult saccade::importProgram(ModuleOp module, CompileOptions &options) {
 LogicalResult saccade::addGradientFunctions(ModuleOp module, CompileOptions &options) {
   if (failed(runFirstPasses(module, options)))
     return failure();
-  auto functions = module.getOps<func::FuncOp>();
-  if (llvm::none_of(functions, [](func::FuncOp function) {
-        return function->hasAttr(attn::gradientAttr) || function->hasAttr(attn::jvpAttr);
-      }))
+  bool hasDerivatives = llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp function) {
+    return function->hasAttr(attn::gradientAttr) || function->hasAttr(attn::jvpAttr);
+  });
+  // A frontend may translate other ops to functions, which are entries, too.
+  bool hasOthers = llvm::any_of(module.getOps(), [](Operation &op) { return !isa<func::FuncOp>(op); });
+  if (!hasDerivatives && !hasOthers)
     return success();
   PassManager pm(module.getContext());
   if (mayHaveFrontendOps(module.getContext()))
     buildImportPipeline(pm);
-  buildGradientFunctionsPipeline(pm);
+  if (hasDerivatives)
+    buildGradientFunctionsPipeline(pm);
   return pm.run(module);
 }
 

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "mlir/IR/BuiltinOps.h"
 #include "saccade/Schedule/Passes.h"
+#include "saccade/Support/CPUTarget.h"
+#include "saccade/Support/GPUTarget.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -75,6 +77,11 @@ struct ApplySchedules : saccade::impl::ApplySchedulesBase<ApplySchedules> {
     FailureOr<Table> known = read();
     if (failed(known))
       return signalPassFailure();
+    // "host" is the target of this machine.
+    const CPUTarget *cpu = lookupCPUTarget(target);
+    if (!cpu && !requireGPUTarget(getOperation(), target))
+      return signalPassFailure();
+    StringRef name = cpu ? cpu->name : StringRef(target);
     getOperation().walk([&](attn::AttentionOp op) {
       if (op.getScheduleAttr())
         return;
@@ -85,10 +92,10 @@ struct ApplySchedules : saccade::impl::ApplySchedulesBase<ApplySchedules> {
       };
       int64_t depth = headSize(op.getKey(), op.getKeyDims()), valueDepth = headSize(op.getValue(), op.getValueDims());
       for (const Entry &entry : known->entries)
-        if (entry.target == target && entry.element == element && entry.headSize == depth &&
+        if (entry.target == name && entry.element == element && entry.headSize == depth &&
             entry.valueHeadSize == valueDepth) {
           // The tile sizes of split-KV do not depend on the entry. On GPUs attn-assign-gpu-schedule adds them.
-          if (const CPUTarget *cpu = lookupCPUTarget(target))
+          if (cpu)
             assignSchedule(op, *cpu);
           op.setScheduleAttr(attn::ScheduleAttr::get(&getContext(), entry.rows, entry.cols, /*depth=*/0));
         }

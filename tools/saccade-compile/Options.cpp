@@ -149,6 +149,8 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   if (!options.view.empty()) {
     if (!kind.empty() || !options.output.empty() || options.explain || targets.size() > 1)
       return line.usageError("--view writes a graph only, for one target, without -o, --emit and --explain");
+    if (isSameFile(options.input, options.view))
+      return line.usageError("output '" + options.view + "' and input '" + options.input + "' are the same file");
     if (llvm::sys::path::extension(options.view).size() < 2)
       return line.usageError("--view needs a file with an extension, such as .svg or .dot, got '" + options.view + "'");
     return std::nullopt;

@@ -5,6 +5,7 @@
 #include "saccade/Support/OutputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 
@@ -23,6 +24,15 @@ static ExitCode write(llvm::StringRef path, llvm::StringRef text) {
 }
 
 ExitCode saccade::writeView(mlir::ModuleOp module, const Options &options) {
+  // Larger graphs take Graphviz minutes, and show nothing.
+  constexpr int64_t mostOps = 2000;
+  int64_t ops = 0;
+  module.walk([&](mlir::Operation *) { ++ops; });
+  if (ops > mostOps) {
+    llvm::errs() << tool << ": error: the graph of --view has " << ops << " ops, expected at most " << mostOps
+                 << ": give an earlier stage as --stop-after\n";
+    return ExitInvalidInput;
+  }
   std::string text;
   llvm::raw_string_ostream os(text);
   mlir::PassManager pm(module.getContext(), mlir::ModuleOp::getOperationName());
@@ -33,15 +43,20 @@ ExitCode saccade::writeView(mlir::ModuleOp module, const Options &options) {
   llvm::ErrorOr<std::string> dot = llvm::sys::findProgramByName("dot");
   if (format == "dot")
     return write(options.view, text);
-  llvm::SmallString<128> textFile(options.view);
-  llvm::sys::path::replace_extension(textFile, "dot");
-  if (ExitCode code = write(textFile, text))
-    return code;
   if (!dot) {
+    std::string textFile = options.view + ".dot";
     llvm::errs() << tool << ": warning: cannot find 'dot', the program of Graphviz that draws graphs: the graph is "
                  << "written as text to '" << textFile << "'\n";
-    return ExitSuccess;
+    return write(textFile, text);
   }
+  llvm::SmallString<128> textFile;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile("saccade-view", "dot", textFile)) {
+    llvm::errs() << tool << ": error: cannot create a temporary file: " << error.message() << '\n';
+    return ExitFile;
+  }
+  llvm::FileRemover remover(textFile);
+  if (ExitCode code = write(textFile, text))
+    return code;
   std::string type = ("-T" + format).str(), message;
   int code =
       llvm::sys::ExecuteAndWait(*dot, {*dot, type, "-o", options.view, textFile}, std::nullopt, {}, 0, 0, &message);
@@ -50,6 +65,5 @@ ExitCode saccade::writeView(mlir::ModuleOp module, const Options &options) {
                  << (message.empty() ? "" : ": ") << message << '\n';
     return ExitFile;
   }
-  llvm::sys::fs::remove(textFile);
   return ExitSuccess;
 }

@@ -40,6 +40,9 @@ llvm::StringRef compilerIdentity();
 /// Identifies the contents of a file that a compilation reads, by path, size and time of modification; "" for no file.
 std::string fileIdentity(llvm::StringRef path);
 
+/// The contents of a small file that a compilation reads; "" for no file.
+std::string contentIdentity(llvm::StringRef path);
+
 /// The key of a compilation in the disk cache. `kind` tells apart what is stored, with all that it depends on besides
 /// the program and the options; `name` is the name of the program in messages. Empty if the result must not be cached:
 /// inserted passes and plugins may have effects, dumps are files, and a compiler without identity has no key of its

@@ -18,7 +18,8 @@ namespace saccade {
 llvm::LogicalResult importProgram(mlir::ModuleOp module, CompileOptions &options);
 
 /// Creates the gradient functions of functions with the attribute `attn.gradient`. A program that has any is imported,
-/// and its calls are inlined; others are not changed, except by passes that are inserted before the import, as in
+/// and its calls are inlined. A program with other ops beside functions is imported, because a frontend may translate
+/// them to functions. Others are not changed, except by passes that are inserted before the import, as in
 /// `importProgram`. Failures are reported as diagnostics.
 llvm::LogicalResult addGradientFunctions(mlir::ModuleOp module, CompileOptions &options);
 

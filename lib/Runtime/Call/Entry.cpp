@@ -101,13 +101,14 @@ static SaccadeStatus refuseTargets(const SaccadeEntry *entry) {
   if (!target || !hostProcessor().includes(*target))
     return refuse(SaccadeUnsupported, *entry, "compiled for target %s, this processor has %s",
                   target ? target->name : "a newer one", hostCPUTarget().name);
-  if (isAllowed(*target))
+  const CPUTargetRow *limit = cpuLimit(); // may change during the call
+  if (!limit || limit->includes(*target))
     return refuse(SaccadeUnsupported, *entry,
                   "compiled for target %s, the operating system does not permit AMX tile "
                   "registers; an alternate signal stack may be too small for them",
                   target->name);
   return refuse(SaccadeUnsupported, *entry, "compiled for target %s, calls are limited to %s", target->name,
-                cpuLimit()->name);
+                limit->name);
 }
 
 /// Replaces the first table of an entry by the one whose code the call runs. Checks the version, which must precede any

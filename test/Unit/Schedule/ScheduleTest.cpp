@@ -40,7 +40,7 @@ TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
             sizes = {{512, 512}, {256, 256}, {128, 128}, {64, 64}};
             most *= 2, group = 32;
           } else if (target.vectorRegisters < 32)
-            sizes = {{288, 128}, {144, 64}};
+            sizes = {{288, 128}, {144, 64}, {72, 64}};
           else if (hasPairs)
             sizes.insert(sizes.begin(), {576, 1024});
           auto fits = [&](std::pair<int64_t, int64_t> each) {
