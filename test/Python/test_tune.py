@@ -11,6 +11,7 @@ import pytest
 import saccade
 from saccade.tune import Case, ShapeClass, Tiles, search, tune
 from saccade.tune.__main__ import Progress, table_of, write_table
+from saccade.tune.__main__ import main as tune_main
 
 kind = ShapeClass("f32", 16, 32)
 cases = (Case("full", 1, 2, 40, 40), Case("causal", 1, 2, 40, 56))
@@ -142,3 +143,36 @@ def test_errors(tmp_path, arguments, code, message):
                           env=os.environ | {"PYTHONPATH": os.path.abspath(os.environ.get("PYTHONPATH", ""))})
     assert done.returncode == code, done.stderr
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--tiles=48"], "'48' of --tiles is no pair of sizes"),
+    (["--tiles=0x0"], "'0x0' of --tiles is no pair of sizes"),
+    (["--target=nope"], "'nope'"),
+    (["--target=aarch64"], "architecture"),
+])
+def test_invalid_options_are_messages(tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.setattr(sys, "argv", ["saccade-tune", "f32:8", "-o", str(tmp_path / "table.json"), *arguments])
+    try:
+        code = tune_main()
+    except SystemExit as error:
+        code = error.code
+    assert code in (1, 2) and message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"entries": [{}]}', '{"version": 1}'])
+def test_a_file_that_is_no_table_is_refused_before_measuring(tmp_path, capsys, monkeypatch, text):
+    table = tmp_path / "table.json"
+    table.write_text(text)
+    monkeypatch.setattr(sys, "argv", ["saccade-tune", "f32:8", "-o", str(table)])
+    assert tune_main() == 1 and "is no table of schedules" in capsys.readouterr().err
+    assert table.read_text() == text
+
+
+def test_a_part_of_a_line_is_skipped(tmp_path):
+    path = tmp_path / "table.json.progress"
+    path.write_text('{"class": "f32:8", "sett')
+    progress = Progress(str(path), "settings")
+    measurement = search.Measurement(Tiles(24, 64), True, {"case": 1.0}, 0.9)
+    progress.add(ShapeClass.parse("f32:8"), measurement)
+    assert Progress(str(path), "settings").of(ShapeClass.parse("f32:8")) == [measurement]

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import errno
 import json
 import os
+import re
 import sys
 from typing import Any
 
 import saccade
 from saccade.tune.search import Measurement, Result, Tiles, entry, tune
 from saccade.tune.shapes import CASES, Case, ShapeClass
+
+
+def _row_of(line: str) -> dict[str, Any] | None:
+    """The row that a line of a file of measurements has; None for a part of one."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return row if isinstance(row, dict) and {"class", "settings", "measurement"} <= row.keys() else None
 
 
 class Progress:
@@ -26,8 +37,7 @@ class Progress:
         self.path, self.settings, self.known = path, settings, list[dict[str, Any]]()
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
-                # An interrupted run may have written part of a line.
-                rows = [json.loads(line) for line in file if line.endswith("}\n")]
+                rows = list(filter(None, map(_row_of, file)))
             self.known = [row for row in rows if row["settings"] == settings]
 
     def of(self, shape_class: ShapeClass) -> list[Measurement]:
@@ -40,7 +50,7 @@ class Progress:
             return
         self.known.append(row)
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write("\n" + json.dumps(row) + "\n")  # apart from a part of a line of an interrupted run
 
     def finish(self) -> None:
         if os.path.exists(self.path):
@@ -69,12 +79,30 @@ def entry_of(result: Result) -> dict[str, Any] | None:
             "at_least": round(best.low, 4)}  # fmt: skip
 
 
+def read_entries(path: str) -> list[dict[str, Any]]:
+    """The entries of a table, none if there is no file yet. Raises ValueError if it is no table."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        try:
+            entries = json.load(file)["entries"]
+            for each in entries:
+                each["target"], each["element"], each["head_size"], each["value_head_size"]
+        except (json.JSONDecodeError, RecursionError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is no table of schedules: {error}") from None
+    return list(entries)
+
+
+def _tiles_of(text: str) -> Tiles:
+    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+    if not found:
+        raise ValueError(f"'{text}' of --tiles is no pair of sizes, expected ROWSxKEYS, such as 288x128")
+    return Tiles(int(found[1]), int(found[2]))
+
+
 def write_table(path: str, results: list[Result]) -> None:
     """Replaces the entries of the classes of the results; a class whose default is the best has none."""
-    entries: list[dict[str, Any]] = []
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            entries = json.load(file)["entries"]
+    entries = read_entries(path)
     for result in results:
         kind = result.shape_class
         key = (result.target, kind.element, kind.head_size, kind.value_head_size)
@@ -123,12 +151,15 @@ def main() -> int:
     try:
         classes = [ShapeClass.parse(text) for text in options.classes]
         cases = tuple(Case.parse(text) for text in options.case) if options.case else CASES
-        tiles = [Tiles(*map(int, text.split("x"))) for text in options.tiles] if options.tiles else None
+        tiles = [_tiles_of(text) for text in options.tiles] if options.tiles else None
     except (ValueError, TypeError) as error:
         parser.error(str(error))
     settings = f"{options.target} {saccade.num_threads()} {' '.join(map(str, cases))}"
     results = []
     try:
+        if os.path.isdir(options.output):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), options.output)
+        read_entries(options.output)  # an error before measuring
         progress = Progress(options.output + ".progress", settings)
         for kind in classes:
 
@@ -143,7 +174,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print(f"\ninterrupted; the same command continues with {options.output}.progress", file=sys.stderr)
         return 130
-    except saccade.CompileError as error:
+    except (saccade.CompileError, NotImplementedError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
