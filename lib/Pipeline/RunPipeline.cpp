@@ -38,6 +38,12 @@ void saccade::addPassReport(PassManager &pm, llvm::ArrayRef<Insertion> insertion
   pm.addInstrumentation(std::make_unique<PassReport>(pm.getContext(), insertions));
 }
 
+static bool hasDerivatives(ModuleOp module) {
+  return llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp function) {
+    return function->hasAttr(attn::gradientAttr) || function->hasAttr(attn::jvpAttr);
+  });
+}
+
 LogicalResult saccade::importProgram(ModuleOp module, CompileOptions &options) {
   if (failed(runFirstPasses(module, options)))
     return failure();
@@ -47,25 +53,19 @@ LogicalResult saccade::importProgram(ModuleOp module, CompileOptions &options) {
     if (failed(pm.run(module)))
       return failure();
   }
-  return addGradientFunctions(module, options);
+  if (!hasDerivatives(module))
+    return success();
+  PassManager pm(module.getContext());
+  buildGradientFunctionsPipeline(pm);
+  return pm.run(module);
 }
 
 LogicalResult saccade::addGradientFunctions(ModuleOp module, CompileOptions &options) {
   if (failed(runFirstPasses(module, options)))
     return failure();
-  bool hasDerivatives = llvm::any_of(module.getOps<func::FuncOp>(), [](func::FuncOp function) {
-    return function->hasAttr(attn::gradientAttr) || function->hasAttr(attn::jvpAttr);
-  });
   // A frontend may translate other ops to functions, which are entries, too.
   bool hasOthers = llvm::any_of(module.getOps(), [](Operation &op) { return !isa<func::FuncOp>(op); });
-  if (!hasDerivatives && !hasOthers)
-    return success();
-  PassManager pm(module.getContext());
-  if (mayHaveFrontendOps(module.getContext()))
-    buildImportPipeline(pm);
-  if (hasDerivatives)
-    buildGradientFunctionsPipeline(pm);
-  return pm.run(module);
+  return hasOthers || hasDerivatives(module) ? importProgram(module, options) : success();
 }
 
 LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &requested) {

@@ -21,18 +21,17 @@ static constexpr const char *withTiles = "-prefer-256-bit,+avx512bf16,+amx-tile,
 // The accumulators of a block and its operands fit in registers: 24 of 32, or 12 of 16. Blocks of few columns take more
 // rows, because hiding the latency of FMA requires at least eight accumulators. 16 registers hold the constants of the
 // exponential and two vectors in flight; without FMA, one, and products apart from sums leave none to unroll matmuls.
-static constexpr KernelShapes sixteenWithoutFMA = {.blockRows = 6,
-                                                   .wideBlockRows = 6,
-                                                   .blockVectors = 2,
-                                                   .unrolledPacks = 1,
-                                                   .weightVectors = 1,
-                                                   .unpackedRegisters = 8};
 static constexpr KernelShapes sixteen = {.blockRows = 6,
                                          .wideBlockRows = 6,
                                          .blockVectors = 2,
                                          .unrolledPacks = 4,
                                          .weightVectors = 2,
                                          .unpackedRegisters = 8};
+static constexpr KernelShapes sixteenWithoutFMA = [] {
+  KernelShapes shapes = sixteen;
+  shapes.unrolledPacks = shapes.weightVectors = 1;
+  return shapes;
+}();
 static constexpr KernelShapes thirtyTwo = {.blockRows = 12,
                                            .wideBlockRows = 6,
                                            .blockVectors = 4,

@@ -7,6 +7,7 @@
 #define SACCADE_LIB_CODEGEN_GPU_EMITTER_H
 
 #include "../Common/KernelEmitter.h"
+#include "../Common/NarrowFloats.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -94,8 +95,7 @@ struct Emitter : KernelEmitter {
   }
   /// The type in LLVM of elements in memory. Floats of 8 bits have none.
   static mlir::Type inMemory(mlir::Type element) {
-    bool isF8 = llvm::isa<mlir::FloatType>(element) && element.getIntOrFloatBitWidth() == 8;
-    return isF8 ? mlir::IntegerType::get(element.getContext(), 8) : element;
+    return isF8(element) ? mlir::IntegerType::get(element.getContext(), 8) : element;
   }
   /// `pointer` + `count` elements.
   Value advance(Value pointer, mlir::Type element, Value count) {

@@ -10,7 +10,6 @@ the reference. Pages that no sequence needs and positions after the end of a seq
 other places must give the same bits. The simulator reports accesses out of bounds.
 """
 
-import argparse
 import pathlib
 import sys
 import tempfile
@@ -18,7 +17,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "Inputs"))
-from program import normal, run
+from program import normal, run, run_search
 
 TARGETS = ("sm_80", "sm_75")
 MASKS = ("", " mask causal<bottom_right>", " mask causal<bottom_right> mask window<40, *>")
@@ -79,13 +78,5 @@ def search(count, seed):
         assert (outputs[0] == outputs[1]).all(), f"case {case}: pages in other places give other bits"
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    search(options.count, options.seed)
-
-
 if __name__ == "__main__":
-    main()
+    run_search(search)

@@ -11,7 +11,6 @@ after the end of a sequence have the largest stored values and scales of NaN. No
 simulator reports accesses out of bounds.
 """
 
-import argparse
 import pathlib
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "Inputs"))
-from program import normal, run
+from program import normal, run, run_search
 
 from saccade import _program
 from saccade._cache_text import STORED, Rotation
@@ -130,13 +129,5 @@ def search(count, seed):
                 raise AssertionError(f"case {case}: {spec}") from error
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    search(options.count, options.seed)
-
-
 if __name__ == "__main__":
-    main()
+    run_search(search)

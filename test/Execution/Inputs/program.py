@@ -1,5 +1,6 @@
 """Runs entries of MLIR programs with NumPy arrays."""
 
+import argparse
 import pathlib
 import subprocess
 import tempfile
@@ -28,6 +29,15 @@ def run(file, entry, *arguments, results=1, check=True, options=()):
         assert done.returncode == 0, f"{file} @{entry}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
         arrays = [np.load(output) for output in outputs]
     return arrays[0] if results == 1 else arrays
+
+
+def run_search(search):
+    """Calls search(count, first seed) with the numbers of the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    search(options.count, options.seed)
 
 
 def softmax(scores):
