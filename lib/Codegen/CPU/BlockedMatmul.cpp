@@ -2,6 +2,7 @@
 #include "BlockedMatmul.h"
 #include "Microkernel.h"
 #include "Pack.h"
+#include "Prefetch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -46,6 +47,16 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
   if (packingFactor > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
+  // Each panel prefetches a share of the columns of the next group.
+  Value panelCount = e.ceilDiv(block.columns, width);
+  int64_t line = cacheLine * 8 / getElementTypeOrSelf(lhs).getIntOrFloatBitWidth();
+  Value share = e.roundUp(e.ceilDiv(depth, panelCount), line);
+  auto prefetchNext = [&](Value row, Value p) {
+    Value begin = e.mul(p, share), end = e.min(e.add(begin, share), depth);
+    e.loop(e.add(row, full.rows), e.add(row, 2 * full.rows), 1, [&](Value next) {
+      e.loop(begin, end, line, [&](Value column) { emitPrefetch(e, lhs, next, e.add(k, column)); });
+    });
+  };
   auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
     Value row = e.add(block.row, first), into = isInPlace ? inPlace.rows : tile, intoRow = isInPlace ? row : first;
     if (form == GroupForm::Rows)
@@ -55,7 +66,9 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
       Value rows = e.min(e.index(e.lanes()), e.sub(e.size(lhs, 0), row));
       emitPackPanels(e, emitBlock(e, lhs, {row, rows, k, depth}), rows, panel, packingFactor);
     }
-    e.loop(zero, e.ceilDiv(block.columns, width), 1, [&](Value p) {
+    e.loop(zero, panelCount, 1, [&](Value p) {
+      if (form == GroupForm::Rows && registers.rows == full.rows)
+        prefetchNext(row, p);
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       Value intoColumn = isInPlace ? e.add(block.column, column) : column;
       if (tiles) {

@@ -140,15 +140,26 @@ void cpu::emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingF
                               Value row, Value column, function_ref<Value(unsigned, Value)> a,
                               function_ref<Value(Value, unsigned)> b, bool isFromZero) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  auto sumPart = [&](Value begin, bool isFirst) {
-    Value end = e.min(e.add(begin, sumLength), kPacks);
-    SmallVector<Value> part = emitMicrokernel(e, block, packingFactor, begin, end, zeros, a, b);
+  auto sumPart = [&](Value begin, Value length, bool isFirst) {
+    SmallVector<Value> part = emitMicrokernel(
+        e, block, packingFactor, e.index(0), length, zeros, [&](unsigned i, Value k) { return a(i, e.add(begin, k)); },
+        [&](Value k, unsigned j) { return b(e.add(begin, k), j); });
     storeBlock(e, block, isFirst ? part : addBlock(e, block, part, tile, row, column), tile, row, column);
   };
+  Value first = isFromZero ? e.min(e.index(sumLength), kPacks) : e.index(0);
   if (isFromZero)
-    sumPart(e.index(0), /*isFirst=*/true);
+    sumPart(e.index(0), first, /*isFirst=*/true);
   std::optional<int64_t> count = getConstantIntValue(kPacks);
-  if (!isFromZero || !count || *count > sumLength)
-    e.loop(e.index(isFromZero ? sumLength : 0), kPacks, sumLength,
-           [&](Value begin) { sumPart(begin, /*isFirst=*/false); });
+  if (isFromZero && count && *count <= sumLength)
+    return;
+  // LLVM 22 unrolls products of lanes with spills.
+  if (e.target.hasLaneProducts)
+    return e.loop(first, kPacks, sumLength, [&](Value begin) {
+      sumPart(begin, e.min(e.sub(kPacks, begin), e.index(sumLength)), /*isFirst=*/false);
+    });
+  // Whole parts are unrolled, and their constant trip count lets the processor predict the end of the loop.
+  Value whole = e.roundDown(kPacks, sumLength);
+  e.loop(first, whole, sumLength, [&](Value begin) { sumPart(begin, e.index(sumLength), /*isFirst=*/false); });
+  Value rest = e.max(first, whole);
+  e.ifElse(e.isLess(rest, kPacks), [&] { sumPart(rest, e.sub(kPacks, rest), /*isFirst=*/false); });
 }

@@ -270,18 +270,22 @@ static void transposeBlock(Emitter &e, KPackReader src, Value row, Value lastRow
     e.storeVector(each, dst, {panel, e.add(w, i), lane});
 }
 
+/// The k-packs of all lane blocks that are packed before later ones.
+static constexpr int64_t packedTogether = 16;
+
 void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, unsigned packingFactor) {
   int64_t panelRows = cast<MemRefType>(dst.getType()).getDimSize(2);
   Value columns = e.size(src, 1), kPacks = e.ceilDiv(columns, packingFactor),
         wholeKPacks = e.div(columns, packingFactor);
   Value vectorKPacks = e.roundDown(wholeKPacks, e.lanes()), lastRow = e.sub(rows, e.index(1));
   // A panel consists of several lane blocks.
-  auto forEachBlock = [&](function_ref<void(Value row, Value panel, Value lane)> body) {
-    e.loop(e.index(0), rows, e.lanes(), [&](Value row) {
+  auto forBlocks = [&](Value begin, Value end, function_ref<void(Value row, Value panel, Value lane)> body) {
+    e.loop(begin, end, e.lanes(), [&](Value row) {
       Value panel = e.div(row, panelRows);
       body(row, panel, e.sub(row, e.mul(panel, panelRows)));
     });
   };
+  auto forEachBlock = [&](auto body) { forBlocks(e.index(0), rows, body); };
   auto copyScalars = [&](Value row, Value panel, Value lane, Value first) {
     KPackReader reader{e, src, {packingFactor}};
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value i) {
@@ -305,18 +309,21 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
             e, emitTransposed(e, src),
             [&](Value unit) {
               KPackReader reader{e, unit, {packingFactor, /*isColumn=*/true}};
-              forEachBlock([&](Value row, Value panel, Value lane) {
-                auto copyVector = [&](Value w, bool isWhole) {
-                  e.storeVector(reader.vector(e.mul(w, packingFactor), row, isWhole), dst, {panel, w, lane});
-                };
-                e.ifElse(
-                    e.isLess(lastRow, e.add(row, e.lanes() - 1)), [&] { copyScalars(row, panel, lane, e.index(0)); },
-                    [&] {
-                      e.loop(e.index(0), wholeKPacks, 1, [&](Value w) { copyVector(w, /*isWhole=*/true); });
-                      if (packingFactor > 1)
-                        e.ifElse(e.isLess(wholeKPacks, kPacks), [&] { copyVector(wholeKPacks, /*isWhole=*/false); });
-                    });
-              });
+              Value wholeRows = e.roundDown(rows, e.lanes());
+              auto copyKPacks = [&](Value begin, Value end, bool isWhole) {
+                forBlocks(e.index(0), wholeRows, [&](Value row, Value panel, Value lane) {
+                  e.loop(begin, end, 1, [&](Value w) {
+                    e.storeVector(reader.vector(e.mul(w, packingFactor), row, isWhole), dst, {panel, w, lane});
+                  });
+                });
+              };
+              // A few k-packs at a time, since a cache line of the source has elements of several lane blocks.
+              e.loop(e.index(0), wholeKPacks, packedTogether,
+                     [&](Value w) { copyKPacks(w, e.min(e.add(w, packedTogether), wholeKPacks), /*isWhole=*/true); });
+              if (packingFactor > 1)
+                copyKPacks(wholeKPacks, kPacks, /*isWhole=*/false);
+              forBlocks(wholeRows, rows,
+                        [&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); });
             },
             [&] {
               forEachBlock([&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); });
