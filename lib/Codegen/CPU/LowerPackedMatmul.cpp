@@ -21,10 +21,8 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// Bytes of L2 that the LHS rows of a block may fill; they are read again for every panel.
-static constexpr int64_t rowBytes = 640 * 1024;
-/// Blocks of fewer rows would load a panel from L3 too often.
-static constexpr int64_t minRows = 2 * rowGroup;
+/// Bytes of L2 that the panels of a block may fill; they are read again for every group of rows.
+static constexpr int64_t panelBytes = 640 * 1024;
 
 namespace {
 
@@ -225,34 +223,33 @@ void PackedMatmul::run() {
   int64_t staticDepth = cast<MemRefType>(panels.getType()).getDimSize(1);
   if (ShapedType::isDynamic(staticDepth) || staticDepth > sumLength)
     partSums = e.alloc({full.rows, width});
-  Value rows = e.size(result, 0), columns = e.size(result, 1), one = e.index(1);
-  // As many rows as fit in L2, in whole groups.
-  int64_t kPacks = rowBytes / (e.type.getWidth() / 8);
-  Value depth = e.max(e.size(panels, 1), one);
-  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks / rowGroup), depth);
-  Value blockRows = e.max(e.mul(fitting, rowGroup), e.index(minRows));
-  auto blocks = scf::ForOp::create(e.b, e.loc, e.index(0), rows, blockRows);
+  Value rows = e.size(result, 0), columns = e.size(result, 1), zero = e.index(0), one = e.index(1);
+  Value panelCount = e.ceilDiv(columns, width), fullEnd = e.roundDown(rows, full.rows);
+  // As many panels as fit in L2. A group of rows stays in L1 for all of them.
+  int64_t kPacks = panelBytes / (width * e.type.getWidth() / 8);
+  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks), e.max(e.size(panels, 1), one));
+  Value blockPanels = e.max(fitting, one);
+  auto blocks = scf::ForOp::create(e.b, e.loc, zero, panelCount, blockPanels);
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(blocks.getBody());
-  Value begin = blocks.getInductionVar(), end = e.min(rows, e.add(begin, blockRows));
-  Value fullEnd = e.add(begin, e.roundDown(e.sub(end, begin), full.rows));
-  e.loop(e.index(0), e.ceilDiv(columns, width), 1, [&](Value p) {
-    Value column = e.mul(p, width);
-    Value isWhole = e.isLess(e.add(column, width - 1), columns);
-    if (initial)
-      loadInitial(column, isWhole);
-    auto group = [&](RegisterBlock block, Value first, bool isClamped) {
-      SmallVector<Value> groupRows;
-      for (unsigned i = 0; i < block.rows; ++i) {
-        Value row = e.add(first, i);
-        // Excess rows of the last group recompute the last row.
-        groupRows.push_back(emitOpaqueIndex(e, isClamped ? e.min(row, e.sub(end, one)) : row));
-      }
+  Value begin = blocks.getInductionVar(), end = e.min(panelCount, e.add(begin, blockPanels));
+  auto group = [&](RegisterBlock block, Value first, bool isClamped) {
+    SmallVector<Value> groupRows;
+    for (unsigned i = 0; i < block.rows; ++i) {
+      Value row = e.add(first, i);
+      // Excess rows of the last group recompute the last row.
+      groupRows.push_back(emitOpaqueIndex(e, isClamped ? e.min(row, e.sub(rows, one)) : row));
+    }
+    e.loop(begin, end, 1, [&](Value p) {
+      Value column = e.mul(p, width);
+      Value isWhole = e.isLess(e.add(column, width - 1), columns);
+      if (initial)
+        loadInitial(column, isWhole);
       computeBlock(block, groupRows, p, isWhole);
-    };
-    e.loop(begin, fullEnd, full.rows, [&](Value row) { group(full, row, /*isClamped=*/false); });
-    e.loop(fullEnd, end, tail.rows, [&](Value row) { group(tail, row, /*isClamped=*/true); });
-  });
+    });
+  };
+  e.loop(zero, fullEnd, full.rows, [&](Value row) { group(full, row, /*isClamped=*/false); });
+  e.loop(fullEnd, rows, tail.rows, [&](Value row) { group(tail, row, /*isClamped=*/true); });
 }
 
 /// Lowers a `blocked` matmul. Its results are equal to those of PackedMatmul.
