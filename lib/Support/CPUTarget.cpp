@@ -21,6 +21,7 @@ static constexpr const char *withTiles = "-prefer-256-bit,+avx512bf16,+amx-tile,
 // The accumulators of a block and its operands fit in registers: 24 of 32, or 12 of 16. Blocks of few columns take more
 // rows, because hiding the latency of FMA requires at least eight accumulators. 16 registers hold the constants of the
 // exponential and two vectors in flight; without FMA, one, and products apart from sums leave none to unroll matmuls.
+// 24 multiply-adds of 512 bits leave time to prefetch a later k-pack of the RHS; 12 of 256 bits do not.
 static constexpr KernelShapes sixteen = {.blockRows = 6,
                                          .wideBlockRows = 6,
                                          .blockVectors = 2,
@@ -37,7 +38,13 @@ static constexpr KernelShapes thirtyTwo = {.blockRows = 12,
                                            .blockVectors = 4,
                                            .unrolledPacks = 4,
                                            .weightVectors = 4,
-                                           .unpackedRegisters = 16};
+                                           .unpackedRegisters = 16,
+                                           .prefetchedPacks = 32};
+static constexpr KernelShapes thirtyTwoNarrow = [] {
+  KernelShapes shapes = thirtyTwo;
+  shapes.prefetchedPacks = 0;
+  return shapes;
+}();
 
 // From 512 keys per tile on, the cost of rescaling and packing is negligible; matmuls of packed pairs are twice as fast
 // and need twice as many. With more than 512 queries per task, the keys of shorter sequences are packed once. L2 has
@@ -67,9 +74,9 @@ static const CPUTarget targets[] = {
     {"v4-amx-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
      true, false, thirtyTwo, tiles, "v4-amx"},
     {"aarch64", SaccadeCPUTargetAArch64, aarch64, "generic", "", "generic", 128, 32, true, true, false, "", false, true,
-     thirtyTwo, tiles},
+     thirtyTwoNarrow, tiles},
     {"aarch64-bf16", SaccadeCPUTargetAArch64BF16, aarch64, "generic", "+bf16", "generic", 128, 32, true, true, false,
-     "bfdot", false, true, thirtyTwo, tiles},
+     "bfdot", false, true, thirtyTwoNarrow, tiles},
 };
 
 bool saccade::hostRuns(const CPUTarget &target) { return runtime::hostRuns(target.processor()); }

@@ -119,6 +119,15 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigne
   return result;
 }
 
+Value cpu::loadAhead(Emitter &e, Value packed, ArrayRef<Value> at, unsigned kDim) {
+  if (int64_t ahead = e.target.shapes.prefetchedPacks) {
+    SmallVector<Value> later(at);
+    later[kDim] = e.add(later[kDim], ahead);
+    memref::PrefetchOp::create(e.b, e.loc, packed, later, /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+  }
+  return e.loadVector(packed, at);
+}
+
 SmallVector<Value> cpu::addBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value tile, Value row,
                                  Value column) {
   SmallVector<Value> sums;
