@@ -89,9 +89,11 @@ struct IndexEmitter {
     b.setInsertionPointToStart(op.elseBlock());
     otherwise();
   }
-  /// The values of one of two branches; both must return the same types.
+  /// The values of one of two branches; both must return the same types. A constant condition leaves one of them.
   using Branch = llvm::function_ref<llvm::SmallVector<Value>()>;
   llvm::SmallVector<Value> choose(Value condition, Branch then, Branch otherwise) {
+    if (std::optional<int64_t> constant = mlir::getConstantIntValue(condition))
+      return *constant ? then() : otherwise();
     auto branch = [&](Branch body) {
       return [&, body](mlir::OpBuilder &nested, mlir::Location) {
         mlir::OpBuilder::InsertionGuard guard(b);

@@ -71,7 +71,7 @@ gpu.module @saccade_device {
   // CHECK: nvvm.fence.mbarrier.init
   // CHECK: nvvm.barrier0
   // CHECK: scf.if
-  // CHECK: nvvm.setmaxregister decrease 40
+  // CHECK: nvvm.setmaxregister decrease 24
   // CHECK: nvvm.mbarrier.arrive.expect_tx
   // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]]
   // CHECK: scf.for
@@ -81,18 +81,39 @@ gpu.module @saccade_device {
   // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[V]]
   // CHECK-NOT: attn.
   // CHECK: } else {
-  // CHECK: nvvm.setmaxregister increase 232
+  // CHECK: nvvm.setmaxregister increase 240
   // CHECK: mbarrier.try_wait
   // CHECK: scf.for
+  // The first tile: Q·Kᵀ and the softmax.
+  // CHECK: scf.if
   // CHECK: wgmma.fence.sync.aligned
   // CHECK-SAME: m64n128k16.f32.bf16.bf16
   // CHECK-SAME: wgmma.commit_group.sync.aligned
+  // CHECK-NOT: m64n64k16
   // CHECK: wgmma.wait_group.sync.aligned 0
-  // CHECK: nvvm.mbarrier.arrive
+  // CHECK: mbarrier.arrive
+  // The others, here full ones: Q·Kᵀ, P·V of the tile before, and the softmax until the second wait.
+  // CHECK: } else {
+  // CHECK: scf.if
+  // CHECK: mbarrier.try_wait
+  // CHECK: mbarrier.try_wait
+  // CHECK-NOT: scf.if
+  // CHECK: m64n128k16.f32.bf16.bf16
+  // CHECK-NOT: wgmma.wait_group
+  // CHECK: m64n64k16.f32.bf16.bf16
+  // CHECK: wgmma.wait_group.sync.aligned 1
+  // CHECK: mbarrier.arrive
+  // CHECK-NOT: ff2bf16x2.rn
+  // CHECK: ex2.approx
+  // CHECK-NOT: ff2bf16x2.rn
+  // CHECK: wgmma.wait_group.sync.aligned 0
+  // CHECK: mbarrier.arrive
+  // CHECK: ff2bf16x2.rn
   // CHECK-NOT: nvvm.fence.proxy
+  // The weights of the last tile.
+  // CHECK: m64n64k16.f32.bf16.bf16
   // CHECK: m64n64k16.f32.bf16.bf16
   // CHECK: wgmma.wait_group.sync.aligned 0
-  // CHECK: nvvm.mbarrier.arrive
   // CHECK-NOT: attn.
   // CHECK: func.func @with_length_sm_90a
   // CHECK: llvm.store %{{.*}} : vector<4xi32>, !llvm.ptr<3>

@@ -46,7 +46,7 @@ CURVED = """%sixteenth = arith.constant 0.0625 : f32
       %curve = math.tanh %near : f32
       %bias = arith.mulf %m, %curve : f32
 """
-DROPPED = re.compile(r"^\s*(cp\.async\.wait|cp\.async\.commit_group|bar\.sync|barrier|mbarrier\.arrive|mbarrier\.try_wait|fence|wgmma\.(fence|commit|wait))")
+DROPPED = re.compile(r"^\s*(?:@\w+\s+)?(cp\.async\.wait|cp\.async\.commit_group|bar\.sync|barrier|mbarrier\.arrive|mbarrier\.try_wait|fence|wgmma\.(fence|commit|wait))")
 # What places in shared memory are made of, and what bounds are.
 CHANGED = [
     re.compile(r"^\s*(?:ldmatrix|cp\.async\.c[ag])\S*\s.*\[%\w+\+(\d+)\]"),

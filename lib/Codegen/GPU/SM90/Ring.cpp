@@ -17,8 +17,16 @@ void Mbarrier::init(Emitter &e, int64_t count) const {
   NVVM::MBarrierInitOp::create(e.b, e.loc, toPointer(e, address), e.i32(count), /*predicate=*/Value());
 }
 
-void Mbarrier::arrive(Emitter &e) const {
-  NVVM::MBarrierArriveOp::create(e.b, e.loc, TypeRange{e.b.getI64Type()}, toPointer(e, address), /*count=*/Value());
+static void emitAsm(Emitter &e, StringRef text, ValueRange operands) {
+  LLVM::InlineAsmOp::create(e.b, e.loc, LLVM::LLVMVoidType::get(e.b.getContext()), operands, text, "r,r,~{memory}",
+                            /*has_side_effects=*/true, /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                            LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
+void Mbarrier::arriveIf(Emitter &e, Value condition) const {
+  StringRef text = "{\n\t.reg .pred arrives;\n\t.reg .b64 state;\n\tsetp.ne.b32 arrives, $1, 0;\n"
+                   "\t@arrives mbarrier.arrive.shared::cta.b64 state, [$0];\n\t}";
+  emitAsm(e, text, {address, e.select(condition, e.i32(1), e.i32(0))});
 }
 
 void Mbarrier::expect(Emitter &e, int64_t bytes) const {
@@ -29,10 +37,15 @@ void Mbarrier::expect(Emitter &e, int64_t bytes) const {
 void Mbarrier::wait(Emitter &e, Value parity) const {
   StringRef text = "{\n\t.reg .pred done;\nWAIT:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
                    "\t@!done bra WAIT;\n\t}";
-  LLVM::InlineAsmOp::create(e.b, e.loc, LLVM::LLVMVoidType::get(e.b.getContext()), ValueRange{address, parity}, text,
-                            "r,r,~{memory}", /*has_side_effects=*/true, /*is_align_stack=*/false,
-                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  emitAsm(e, text, {address, parity});
 }
+
+void NamedBarrier::wait(Emitter &e) const {
+  NVVM::BarrierOp::create(e.b, e.loc, TypeRange{}, id, e.i32(threads), NVVM::BarrierReductionAttr(),
+                          /*reductionPredicate=*/Value());
+}
+
+void NamedBarrier::arrive(Emitter &e) const { emitAsm(e, "bar.arrive $0, $1;", {id, e.i32(threads)}); }
 
 void Ring::init(Emitter &e, int64_t readers) const {
   for (int64_t stage = 0; stage < stages; ++stage) {

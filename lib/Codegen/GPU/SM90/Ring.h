@@ -16,12 +16,22 @@ struct Mbarrier {
   mlir::Value address;
 
   void init(Emitter &e, int64_t count) const;
-  /// One arrival, by one thread.
-  void arrive(Emitter &e) const;
+  /// One arrival, by each thread for which `condition` holds, without a branch.
+  void arriveIf(Emitter &e, mlir::Value condition) const;
   /// One arrival and `bytes` of copies that are still to come, by one thread.
   void expect(Emitter &e, int64_t bytes) const;
   /// Waits until the phase of `parity` (i32) is complete.
   void wait(Emitter &e, mlir::Value parity) const;
+};
+
+/// A named barrier of `threads` threads, by its number (i32), which is uniform in a warp. Whole warps execute it.
+struct NamedBarrier {
+  mlir::Value id;
+  int64_t threads;
+
+  void wait(Emitter &e) const;
+  /// An arrival without a wait.
+  void arrive(Emitter &e) const;
 };
 
 /// The place of a step in a ring.

@@ -91,17 +91,18 @@ SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, Val
   return emitAsm(e, block(text), count, {lhs, rhs}, "l,l,");
 }
 
-SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, ValueRange lhs, Value rhs,
-                                        ArrayRef<int64_t> offsets) {
-  auto count = static_cast<size_t>(n / 2);
+SmallVector<Value> device::addProduct(Emitter &e, Type element, ValueRange sums, ValueRange lhs, Value rhs,
+                                      ArrayRef<int64_t> offsets) {
+  size_t count = sums.size(), words = 2 * count;
   std::string text;
   for (auto [i, offset] : llvm::enumerate(offsets)) {
-    text += advance("rhs", count + lhs.size(), offset);
-    text += opcode(element, count) + "{" + operands(count + 4 * i, 4) + "}, rhs, " + (i ? "1" : "0") + ", 1, 1, 1;\n\t";
+    text += advance("rhs", words + lhs.size(), offset);
+    text += opcode(element, count) + "{" + operands(words + 4 * i, 4) + "}, rhs, 1, 1, 1, 1;\n\t";
   }
-  SmallVector<Value> inputs(lhs);
+  SmallVector<Value> inputs(sums);
+  inputs.append(lhs.begin(), lhs.end());
   inputs.push_back(rhs);
-  return emitAsm(e, block(text), count, inputs, repeated("r", lhs.size()) + "l,");
+  return emitAsm(e, block(text), count, inputs, tied(count) + repeated("r", lhs.size()) + "l,");
 }
 
 SmallVector<Value> device::waitForGroups(Emitter &e, int64_t pending, ValueRange values) {

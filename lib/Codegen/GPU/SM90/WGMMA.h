@@ -20,10 +20,11 @@ mlir::Value tileDescriptor(Emitter &e, mlir::Value address, int64_t leadingBytes
 llvm::SmallVector<mlir::Value> startProduct(Emitter &e, mlir::Type element, int64_t n, mlir::Value lhs, mlir::Value rhs,
                                             llvm::ArrayRef<std::pair<int64_t, int64_t>> offsets);
 
-/// The same with `lhs` in registers: four words of two elements for each of the `offsets`, which are added to the
-/// descriptor `rhs`. RHS is stored with n contiguous.
-llvm::SmallVector<mlir::Value> startProduct(Emitter &e, mlir::Type element, int64_t n, mlir::ValueRange lhs,
-                                            mlir::Value rhs, llvm::ArrayRef<int64_t> offsets);
+/// Starts sums + lhs · rhs with `lhs` in registers: four words of two elements for each of the `offsets`, which are
+/// added to the descriptor `rhs`. RHS is stored with n contiguous. Neither the results nor the registers of `lhs` may
+/// be used before `waitForGroups`.
+llvm::SmallVector<mlir::Value> addProduct(Emitter &e, mlir::Type element, mlir::ValueRange sums, mlir::ValueRange lhs,
+                                          mlir::Value rhs, llvm::ArrayRef<int64_t> offsets);
 
 /// Waits until at most `pending` of the products that were started last are incomplete. Returns `values` (f32), which
 /// depend on the wait.

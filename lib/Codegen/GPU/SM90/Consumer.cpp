@@ -1,0 +1,187 @@
+//===- Consumer.cpp - A warpgroup of sm_90a that computes ---------------------===//
+//
+// The main loop is that of FlashAttention-3 (Shah et al. 2024, algorithm 2): a step starts Q·Kᵀ of its tile, then P·V
+// of the tile before, and computes its softmax while the second product runs. There is no branch between the start of a
+// product and the wait for it, so whether a tile is full is decided before.
+//
+//===----------------------------------------------------------------------===//
+#include "../SM80/MMA.h"
+#include "Roles.h"
+#include "WGMMA.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::device;
+
+/// The named barrier of the warpgroups that compute, and the first one of their turns; 0 is that of all threads.
+static constexpr int64_t consumerBarrier = 1, turnBarrier = 2;
+
+Consumer::Consumer(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, Value shared, Value steps,
+                   Value weights, const PrivateState &state, bool endsWithTensor)
+    : WarpgroupRole(e, op, shape, shared, steps), weights(weights), state(state), lane(this->e, shape),
+      // Uniform in the warp, which LLVM cannot know.
+      group(this->e.shuffleFrom(this->e.div(lane.warp, 4), this->e.i32(0))), endsWithTensor(endsWithTensor) {}
+
+void Consumer::computeTiles() {
+  FragmentSoftmax softmax = makeSoftmax(lane);
+  Value rows = e.add(e.add(shared, shape.queries()), e.mul(group, shape.boxBytes(shape.groupRows)));
+  Value queries = tileDescriptor(e, rows, /*leadingBytes=*/16);
+  forTiles(softmax, [&](const KeyTile &tile) {
+    Value isFull = tile.isFull(), isFirst = e.isEqual(step(), e.i32(0));
+    SmallVector<Value> results = e.choose(
+        isFirst, [&] { return startTile(softmax, tile, queries); },
+        [&] {
+          return e.choose(
+              isFull, [&] { return continueTile(softmax, tile, queries, /*isFull=*/true); },
+              [&] { return continueTile(softmax, tile, queries, /*isFull=*/false); });
+        });
+    ArrayRef<Value> factors = ArrayRef(results).take_front(shape.rowsPerThread());
+    for (int64_t i = 0; i < shape.accElements(); ++i)
+      e.store(e.mulf(e.load(state.acc, i), factors[i % 4 / 2]), state.acc, i);
+    storeAll(ArrayRef(results).drop_front(factors.size()), weights);
+    if (!endsWithTensor)
+      clearValues(tile.first, values.at(e, step()));
+    nextStep();
+  });
+  softmax.clearRows(e, state);
+}
+
+void Consumer::finish() {
+  e.ifElse(e.isLess(e.i32(0), step()), [&] {
+    RingPlace ofValues = values.at(e, e.add(step(), -1));
+    ofValues.full.wait(e, ofValues.parity);
+    // The last turn that has been passed on, by the last warpgroup.
+    e.ifElse(e.isEqual(group, e.i32(0)), [&] { takeTurn(); });
+    storeAll(waitForGroups(e, 0, startSums(ofValues.stage)), state.acc);
+  });
+}
+
+Consumer::Result Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries) {
+  RingPlace ofKeys = keys.at(e, step());
+  SmallVector<Value> visible = evaluateMask(softmax, tile);
+  ofKeys.full.wait(e, ofKeys.parity);
+  // The first turn is that of the first warpgroup.
+  e.ifElse(e.isLess(e.i32(0), group), [&] { takeTurn(); });
+  SmallVector<Value> scores = startScores(queries, ofKeys.stage);
+  passTurn();
+  scores = waitForGroups(e, 0, scores);
+  release(ofKeys);
+  SmallVector<Value> factors = applySoftmax(softmax, scores, tile, /*isFull=*/false, visible);
+  return packWeights(factors, scores);
+}
+
+Consumer::Result Consumer::continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, bool isFull) {
+  RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, e.add(step(), -1));
+  SmallVector<Value> visible;
+  if (!isFull)
+    visible = evaluateMask(softmax, tile);
+  // Values of the last step have been copied before keys of this one, so the second wait is short.
+  ofKeys.full.wait(e, ofKeys.parity);
+  ofValues.full.wait(e, ofValues.parity);
+  takeTurn();
+  SmallVector<Value> scores = startScores(queries, ofKeys.stage), sums = startSums(ofValues.stage);
+  passTurn();
+  scores = waitForGroups(e, 1, scores);
+  release(ofKeys);
+  SmallVector<Value> factors = applySoftmax(softmax, scores, tile, isFull, visible);
+  // The product reads the registers of the last weights, so the next ones are packed after the wait.
+  sums.append(scores);
+  sums = waitForGroups(e, 0, sums);
+  release(ofValues);
+  storeAll(ArrayRef(sums).take_front(shape.accElements()), state.acc);
+  return packWeights(factors, ArrayRef(sums).drop_front(shape.accElements()));
+}
+
+NamedBarrier Consumer::turnOf(Value group) { return {e.add(group, turnBarrier), 2 * shape.groupThreads}; }
+
+void Consumer::takeTurn() {
+  if (shape.takesTurns())
+    turnOf(group).wait(e);
+}
+
+void Consumer::passTurn() {
+  Value next = e.add(group, 1), isLast = e.isEqual(next, e.i32(shape.consumers));
+  if (shape.takesTurns())
+    turnOf(e.select(isLast, e.i32(0), next)).arrive(e);
+}
+
+SmallVector<Value> Consumer::evaluateMask(FragmentSoftmax &softmax, const KeyTile &tile) {
+  return softmax.testsTiles() ? softmax.evaluateMask(e, tile.first) : SmallVector<Value>();
+}
+
+SmallVector<Value> Consumer::applySoftmax(FragmentSoftmax &softmax, SmallVector<Value> &scores, const KeyTile &tile,
+                                          bool isFull, ArrayRef<Value> visible) {
+  Value constant = arith::ConstantIntOp::create(e.b, e.loc, isFull, 1);
+  return softmax.apply(e, scores, tile.first, constant, visible, state,
+                       [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
+}
+
+Consumer::Result Consumer::packWeights(ArrayRef<Value> factors, ArrayRef<Value> weights) {
+  Result result(factors);
+  for (int64_t i = 0, n = weights.size(); i < n; i += 2)
+    result.push_back(packWord(e, shape.element, weights[i], weights[i + 1]));
+  return result;
+}
+
+SmallVector<Value> Consumer::startScores(Value queries, Value stage) {
+  SmallVector<std::pair<int64_t, int64_t>> offsets;
+  for (int64_t k = 0; k < shape.depth; k += 16) {
+    int64_t box = k / shape.boxColumns, inRow = k % shape.boxColumns * 2;
+    offsets.push_back({box * shape.boxBytes(shape.rows) + inRow, box * shape.boxBytes(shape.keys()) + inRow});
+  }
+  return startProduct(e, shape.element, shape.keys(), queries, tileDescriptor(e, keyTile(stage), /*leadingBytes=*/16),
+                      offsets);
+}
+
+SmallVector<Value> Consumer::startSums(Value stage) {
+  SmallVector<int64_t> offsets;
+  for (int64_t k = 0; k < shape.keys(); k += 16)
+    offsets.push_back(k * shape.boxRowBytes);
+  Value tile = tileDescriptor(e, valueTile(stage), /*leadingBytes=*/shape.boxBytes(shape.keys()));
+  return addProduct(e, shape.element, loadAll(state.acc), loadAll(weights), tile, offsets);
+}
+
+SmallVector<Value> Consumer::loadAll(Value memory) {
+  SmallVector<Value> values;
+  for (int64_t i = 0, n = cast<MemRefType>(memory.getType()).getDimSize(0); i < n; ++i)
+    values.push_back(e.load(memory, i));
+  return values;
+}
+
+void Consumer::storeAll(ArrayRef<Value> values, Value memory) {
+  for (auto [i, value] : llvm::enumerate(values))
+    e.store(value, memory, static_cast<int64_t>(i));
+}
+
+void Consumer::clearValues(Value first, const RingPlace &at) {
+  Value count = e.toI32(rowsOf(op.getKey(), op.getKeyDims())), tile = valueTile(at.stage);
+  Value begin = e.sub(e.i32(0), first), end = e.sub(count, first);
+  Value isWhole = e.andi(e.isAtMost(begin, e.i32(0)), e.isAtMost(e.i32(shape.keys()), end));
+  constexpr int64_t vectorBytes = 16;
+  int64_t threads = shape.warps * 32, bytes = shape.tileBytes(shape.keys(), shape.valueDepth);
+  e.ifElse(
+      isWhole, [] {},
+      [&] {
+        at.full.wait(e, at.parity);
+        Value thread = e.add(e.thread(), -shape.firstWarp * 32);
+        auto vector = VectorType::get({4}, e.b.getI32Type());
+        Value zeros = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(vector));
+        e.loop(e.mul(thread, vectorBytes), e.i32(bytes), threads * vectorBytes, [&](Value offset) {
+          // The swizzle permutes the vectors of a row.
+          Value row = e.rem(e.div(offset, shape.boxRowBytes), shape.keys());
+          Value isKey = e.andi(e.isAtMost(begin, row), e.isLess(row, end));
+          e.ifElse(
+              isKey, [] {},
+              [&] {
+                auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
+                Value target = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, e.add(tile, offset));
+                LLVM::StoreOp::create(e.b, e.loc, zeros, target, /*alignment=*/vectorBytes);
+              });
+        });
+        // wgmma of all warpgroups reads what threads have written.
+        NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
+                                   NVVM::SharedSpaceAttr::get(e.b.getContext(), NVVM::SharedSpace::shared_cta));
+        NamedBarrier{e.i32(consumerBarrier), threads}.wait(e);
+      });
+}

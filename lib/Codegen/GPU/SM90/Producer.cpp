@@ -1,0 +1,64 @@
+//===- Producer.cpp - The warpgroup of sm_90a that copies ---------------------===//
+#include "Roles.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::device;
+
+WarpgroupRole::WarpgroupRole(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, Value shared, Value steps)
+    : e(e), op(op), shape(shape), shared(shared), steps(steps), queryFull{this->e.add(shared, shape.barriers())},
+      keys(this->e.add(shared, shape.barriers() + 8), shape.stages),
+      values(this->e.add(shared, shape.barriers() + 8 + Ring::bytes(shape.stages)), shape.stages) {}
+
+Value WarpgroupRole::rowsOf(Value operand, DimsAttr dims) { return e.size(operand, *dims.position(Dim::Seq)); }
+
+FragmentSoftmax WarpgroupRole::makeSoftmax(const Lane &lane) {
+  Fragment fragment{e.add(lane.firstRow, lane.group), lane.column, {}, {}, {}};
+  for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
+    fragment.rows.push_back(Lane::offset(r));
+  for (int64_t tile = 0; tile < shape.keyTiles(); ++tile)
+    for (int64_t i = 0; i < 4; ++i) {
+      fragment.rowOf.push_back(i / 2);
+      fragment.columns.push_back(8 * tile + i % 2);
+    }
+  return FragmentSoftmax(e, op, fragment, rowsOf(op.getQuery(), op.getQueryDims()),
+                         rowsOf(op.getKey(), op.getKeyDims()));
+}
+
+void WarpgroupRole::forTiles(FragmentSoftmax &softmax, function_ref<void(const KeyTile &)> body) {
+  TileLoop loop{rowsOf(op.getQuery(), op.getQueryDims()), rowsOf(op.getKey(), op.getKeyDims()), /*heads=*/{},
+                softmax.getTiles(e, shape.keys()), shape.keys()};
+  auto nothing = [](Value) {};
+  if (softmax.testsTiles())
+    return forEachVisibleTile(e, op, loop, nothing, body);
+  forEachTile(e, loop, nothing, [&](Value first) { return softmax.isFull(e, first, shape.keys()); }, body);
+}
+
+void Producer::copyQueries(const MappedOperand &query, Value map) {
+  e.ifElse(isLeader(),
+           [&] { copy(query, map, e.i32(0), shape.rows, shape.depth, e.add(shared, shape.queries()), queryFull); });
+}
+
+void Producer::copyTiles(const MappedOperand &key, const MappedOperand &value, Value keyMap, Value valueMap) {
+  FragmentSoftmax softmax = makeSoftmax(Lane(e, shape));
+  forTiles(softmax, [&](const KeyTile &tile) {
+    RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, step());
+    auto fill = [&](const RingPlace &at, const MappedOperand &operand, Value map, int64_t columns, Value target) {
+      // Stages are empty at first, as if they had been read in an earlier phase.
+      at.empty.wait(e, e.sub(e.i32(1), at.parity));
+      e.ifElse(isLeader(), [&] { copy(operand, map, tile.first, shape.keys(), columns, target, at.full); });
+    };
+    fill(ofKeys, key, keyMap, shape.depth, keyTile(ofKeys.stage));
+    fill(ofValues, value, valueMap, shape.valueDepth, valueTile(ofValues.stage));
+    nextStep();
+  });
+}
+
+void Producer::copy(const MappedOperand &operand, Value map, Value row, int64_t rows, int64_t columns, Value target,
+                    const Mbarrier &full) {
+  full.expect(e, shape.tileBytes(rows, columns));
+  for (int64_t box = 0; box < shape.boxes(columns); ++box)
+    copyBox(e, map, operand.coordinates(e, row, box * shape.boxColumns), e.add(target, box * shape.boxBytes(rows)),
+            full);
+}
