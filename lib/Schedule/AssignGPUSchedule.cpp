@@ -4,6 +4,7 @@
 // themselves, so these are long.
 //
 //===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Schedule/Passes.h"
 
@@ -21,10 +22,19 @@ static int64_t maxSplitHeadSizes(Type element) { return 48 * 1024 / 8 / (element
 /// The largest tiles of a derivative, in bytes: every GPU has 64 KiB of shared memory for a CTA.
 static constexpr int64_t derivativeTileBytes = 48 * 1024;
 
-attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t valueDepth, const GPUTarget &target) {
-  // In the tensor-core kernel four threads share the accumulator of a row, with at most 128 elements per thread.
-  bool isDeep = target.hasAsyncCopy && element.getIntOrFloatBitWidth() == 16 && valueDepth > 128;
-  return attn::ScheduleAttr::get(element.getContext(), isDeep ? 64 : 128, /*cols=*/16384, /*depth=*/0);
+attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64_t valueDepth, Warpgroups warpgroups,
+                                              const GPUTarget &target) {
+  auto rows = [&]() -> int64_t {
+    if (!target.hasAsyncCopy || element.getIntOrFloatBitWidth() != 16)
+      return 128;
+    // A warpgroup computes 64 rows. The registers of a multiprocessor suffice for three if the accumulator has 64
+    // columns.
+    if (target.hasBulkCopy && warpgroups != Warpgroups::None)
+      return warpgroups == Warpgroups::Three && std::max(depth, valueDepth) <= 64 ? 192 : 128;
+    // Four threads of mma.sync share the accumulator of a row, with at most 128 elements per thread.
+    return valueDepth > 128 ? 64 : 128;
+  };
+  return attn::ScheduleAttr::get(element.getContext(), rows(), /*cols=*/16384, /*depth=*/0);
 }
 
 attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context) {
@@ -54,6 +64,26 @@ attn::ScheduleAttr saccade::scheduleMatmul(MLIRContext *context) {
 /// other matmuls replace, and what else its region yields.
 static int64_t countTemporaries(attn::DerivativeOpInterface op) { return op.getDerivativeTypes().size() + 1; }
 
+/// The warpgroups of attention, unless operands have unusual strides: bulk copies read rows of known size that are
+/// contiguous, in a tensor of the type of the queries, and a kernel reads the keys once. Masks that are more than
+/// bounds of keys and scores that depend on the position take more registers than three warpgroups have.
+static Warpgroups warpgroupsOf(attn::AttentionOp op) {
+  auto isCopied = [&](Value operand, attn::DimsAttr dims) {
+    auto type = cast<ShapedType>(operand.getType());
+    int64_t depth = *dims.position(attn::Dim::Depth);
+    return !operand.getDefiningOp<attn::PagedOp>() && depth == type.getRank() - 1 && !type.isDynamicDim(depth) &&
+           type.getElementType() == getElementTypeOrSelf(op.getQuery());
+  };
+  bool readsOnce = op.getWeight().empty() || attn::isProportional(op.getWeight());
+  if (!isCopied(op.getQuery(), op.getQueryDims()) || !isCopied(op.getKey(), op.getKeyDims()) ||
+      !isCopied(op.getValue(), op.getValueDims()) || !op.getTallyRegions().empty() || !readsOnce)
+    return Warpgroups::None;
+  bool readsPositions =
+      !op.getScore().empty() && !attn::getRegionArguments(op.getScore(), /*numbers=*/1).key.use_empty();
+  bool isBounded = attn::KeyBounds(cast<attn::ScoringOpInterface>(op.getOperation())).isExact();
+  return readsPositions || !isBounded || !op.getWeight().empty() ? Warpgroups::Two : Warpgroups::Three;
+}
+
 namespace {
 
 struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedule> {
@@ -67,7 +97,8 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
       int64_t depth = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth);
       int64_t valueDepth = attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth);
       if (!op.getScheduleAttr())
-        op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), valueDepth, *gpu));
+        op.setScheduleAttr(
+            scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, warpgroupsOf(op), *gpu));
       attn::SplitKVAttr splitKV = scheduleSplitKVForGPU(&getContext());
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
       bool fits = depth + valueDepth <= maxSplitHeadSizes(getElementTypeOrSelf(op.getQuery()));

@@ -34,8 +34,16 @@ attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits
 /// Sets the CPU tile sizes of attention that has none, with those of split-KV if that may apply.
 void assignSchedule(attn::AttentionOp op, const CPUTarget &target);
 
-/// Returns the GPU tile sizes of attention with value head size `valueDepth`.
-attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, const GPUTarget &target);
+/// How many warpgroups can compute a tile of attention, if the target has them.
+enum class Warpgroups {
+  None,
+  Two,
+  Three, ///< which have fewer registers each
+};
+
+/// Returns the GPU tile sizes of attention with the head sizes `depth` and `valueDepth`.
+attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t valueDepth, Warpgroups warpgroups,
+                                     const GPUTarget &target);
 
 /// Returns the split-KV schedule for GPUs and the maximum number of queries it applies to.
 attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);

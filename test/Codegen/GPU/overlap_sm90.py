@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # RUN: saccade-compile %S/Inputs/forward.mlir --target=sm_90a --emit=ptx -o %t.ptx
-# RUN: %python %s %t.ptx
+# RUN: saccade-compile %S/Inputs/forward-regions.mlir --target=sm_90a --emit=ptx -o %t.regions.ptx
+# RUN: %python %s %t.ptx %t.regions.ptx
 """The order of the instructions of warpgroups in PTX: a step starts Q·Kᵀ of its tile and P·V of the tile before, waits for
-the first product, computes the softmax and waits for the second one, and packs the weights only then. Warpgroups start
-products in turns, by named barriers."""
+the first product, computes the softmax and waits for the second one, and packs the weights only then. Up to head size 128,
+warpgroups start products in turns, by named barriers."""
 
 import pathlib
 import re
@@ -23,8 +24,8 @@ TOKENS = {
     "P": r"cvt\.rn\.b?f16x2",
     "B": r"bra(\.uni)?\s+\$",
 }
-# Products of a tile with head size 64 and 128: Q·Kᵀ, then P·V of 128 keys.
-PRODUCTS = {64: (4, 8), 128: (8, 8)}
+# wgmma of a tile, by head sizes: Q·Kᵀ, 16 columns each, then P·V, 16 keys each.
+PRODUCTS = {"64": (4, 8), "96": (6, 8), "128": (8, 8), "192": (12, 7), "192_128": (12, 8), "256": (16, 5)}
 
 
 def tokens(text):
@@ -35,19 +36,22 @@ def tokens(text):
 
 
 def check(name, order):
-    scores, sums = PRODUCTS[int(re.search(r"_(\d+)_body", name)[1])]
+    sizes = re.search(r"[a-z]_([\d_]+)_body", name)[1]
+    scores, sums = PRODUCTS[sizes]
+    take, give = ("Y", "A") if int(sizes.split("_")[0]) <= 128 else ("", "")
     first, second = f"FM{{{scores}}}C", f"FM{{{sums}}}C"
     # One step for partial tiles and one for full ones. Of the exponentials two are factors of rows.
-    step = rf"WWY{first}{second}A1T[BX]*X{{62,}}[BX]*0TP{{32,}}"
+    step = rf"WW{take}{first}{second}{give}1T[BX]*X{{{8 * sums - 2},}}[BX]*0TP{{{4 * sums}}}"
     steps = len(re.findall(step, order))
-    starts, ends = len(re.findall(rf"WB?Y{first}A0T", order)), len(re.findall(rf"WB?Y{second}0[^T]", order))
+    starts, ends = len(re.findall(rf"WB?{take}{first}{give}0T", order)), len(re.findall(rf"WB?{take}{second}0[^T]", order))
     assert (steps, starts, ends) == (2, 1, 1), f"{name}: {steps} steps, {starts} first and {ends} last products in {order}"
     assert order.count("M") == 3 * (scores + sums), f"{name}: {order.count('M')} wgmma"
 
 
 def main():
-    kernels = re.findall(r"\.entry (\w+_sm_90a)\((.*?)\n}\n", pathlib.Path(sys.argv[1]).read_text(), re.DOTALL)
-    assert len(kernels) == 5, [name for name, _ in kernels]
+    text = "".join(pathlib.Path(path).read_text() for path in sys.argv[1:])
+    kernels = re.findall(r"\.entry (\w+_sm_90a)\((.*?)\n}\n", text, re.DOTALL)
+    assert len(kernels) == 16, [name for name, _ in kernels]
     for name, text in kernels:
         assert ".local" not in text, f"{name} has memory of threads"
         check(name, tokens(text))

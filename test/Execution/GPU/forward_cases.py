@@ -177,13 +177,17 @@ class Case:
         self.family = ("simt" if is_simt else "sm_80") + (", split-KV" if is_cut else "")
         if self.target == "sm_90a" and not is_simt and not is_cut and self.has_warpgroups:
             self.family = "sm_90a"
+            # Stages of shared memory are used again after 160 (head size 256) to 512 keys.
+            if rng.random() < 0.5:
+                self.keys = rng.randint(200, 500) if self.depth > 128 else rng.randint(600, 1300)
+                self.queries = min(self.queries, 129)
 
     @property
     def has_warpgroups(self):
         """Whether bulk copies support the operands, and warpgroups the attention."""
         are_rows_aligned = self.layout != "bhds" and self.depth % 8 == 0 and self.value_depth % 8 == 0
         is_plain = self.extra not in ("tallies", "squared")
-        return are_rows_aligned and is_plain and self.value_depth <= 128
+        return are_rows_aligned and is_plain
 
     @property
     def features(self):

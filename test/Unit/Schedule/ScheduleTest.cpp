@@ -70,12 +70,28 @@ TEST_F(Schedules, AccumulatorsOfTensorCoresFitInRegisters) {
   for (StringRef name : {"sm_75", "sm_80", "sm_90a"})
     for (Type type : types())
       for (int64_t valueDepth = 1; valueDepth <= 256; ++valueDepth) {
-        int64_t rows = scheduleAttention(type, valueDepth, *lookupGPUTarget(name)).getRows();
+        const GPUTarget &target = *lookupGPUTarget(name);
+        int64_t rows = scheduleAttention(type, /*depth=*/64, valueDepth, Warpgroups::None, target).getRows();
         bool usesTensorCores = name != "sm_75" && type.getIntOrFloatBitWidth() == 16;
         // 128 threads have at most 128 elements each.
         bool fits = 128 * valueDepth <= 128 * 128;
         EXPECT_EQ(rows, usesTensorCores && !fits ? 64 : 128) << name.str() << ", head size " << valueDepth;
       }
+}
+
+TEST_F(Schedules, WarpgroupsHave64RowsEach) {
+  for (int64_t depth : {64, 65, 256})
+    for (int64_t valueDepth : {64, 65, 256}) {
+      auto rows = [&](const char *name, Type type, Warpgroups warpgroups) {
+        return scheduleAttention(type, depth, valueDepth, warpgroups, *lookupGPUTarget(name)).getRows();
+      };
+      Type type = Float16Type::get(&context);
+      int64_t most = depth == 64 && valueDepth == 64 ? 3 : 2;
+      EXPECT_EQ(rows("sm_90a", type, Warpgroups::Three), 64 * most) << depth << ", " << valueDepth;
+      EXPECT_EQ(rows("sm_90a", type, Warpgroups::Two), 64 * 2) << depth << ", " << valueDepth;
+      EXPECT_EQ(rows("sm_90a", Float32Type::get(&context), Warpgroups::Three), 128);
+      EXPECT_EQ(rows("sm_80", type, Warpgroups::Three), valueDepth > 128 ? 64 : 128);
+    }
 }
 
 } // namespace

@@ -125,7 +125,7 @@ void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const
     maps.push_back(body->insertArgument(i, LLVM::LLVMPointerType::get(context), loc));
   kernel.setFunctionType(b.getFunctionType(body->getArgumentTypes(), {}));
   kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
-  kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads));
+  kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads()));
 
   // The producer: its first warp copies, the others only take part in setmaxnreg.
   auto stepCopy = cast<AccumulateOp>(copies.lookup(step.getOperation()));

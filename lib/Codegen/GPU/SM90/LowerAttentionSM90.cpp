@@ -23,7 +23,7 @@ using namespace saccade::device;
 
 namespace {
 
-/// A warpgroup that copies, and two that compute 64 rows each.
+/// A warpgroup that copies, and two or three that compute 64 rows each.
 struct WarpgroupFamily : KernelFamily {
   explicit WarpgroupFamily(int64_t sharedBytes) : sharedBytes(sharedBytes) {}
 

@@ -10,35 +10,60 @@
 
 namespace saccade::device {
 
-/// One warpgroup copies operands to shared memory, the others compute 64 rows each. A warp holds 16 rows, as fragments
-/// of mma.sync, which have the same layout as those of wgmma.
+/// One warpgroup copies operands to shared memory, two or three compute 64 rows each. A warp holds 16 rows, as
+/// fragments of mma.sync, which have the same layout as those of wgmma. The tiles are those of FlashAttention-3
+/// (hopper/tile_size.h) for head sizes 64, 192 and 256: 192 × 128, 128 × 112 and 128 × 80; those of 128 are 128 × 128
+/// with and without a mask.
 struct WarpgroupShape : AttentionShape {
-  /// Threads of a warpgroup, rows of its fragments, and warpgroups that compute.
-  static constexpr int64_t groupThreads = 128, groupRows = 64, consumers = 2;
-  static constexpr int64_t threads = groupThreads * (consumers + 1);
-  /// Registers of a thread after setmaxnreg, of 168 at first. A producer that tests tiles needs more.
-  int64_t producerRegisters() const { return testsTiles ? 40 : 24; }
-  int64_t consumerRegisters() const { return 168 + (168 - producerRegisters()) / consumers; }
+  /// Threads of a warpgroup, and rows of its fragments.
+  static constexpr int64_t groupThreads = 128, groupRows = 64;
+  /// Registers of a multiprocessor, which has one CTA; setmaxnreg and the launch count them in units of eight.
+  static constexpr int64_t allRegisters = 64 * 1024, registerUnit = 8;
   /// Columns of a box of a bulk copy: as long as the 128-byte swizzle. Bytes of a row of a box.
   static constexpr int64_t boxColumns = 64, boxRowBytes = 128;
   /// The swizzle pattern repeats after eight rows.
   static constexpr int64_t tileAlignment = 8 * boxRowBytes;
 
-  WarpgroupShape(const AttentionState &state, int64_t sharedBytes) : AttentionShape(state) {
+  WarpgroupShape(const AttentionState &state, int64_t sharedBytes)
+      : AttentionShape(state), consumers(rows / groupRows) {
     warps = consumers * groupThreads / 32;
     firstWarp = groupThreads / 32;
-    for (attn::AccumulateOp step : state.steps)
+    for (attn::AccumulateOp step : state.steps) {
       testsTiles |= !attn::KeyBounds(llvm::cast<attn::ScoringOpInterface>(step.getOperation())).isExact();
-    for (stages = 4; stages > 1 && bytes() > sharedBytes; stages /= 2)
+      if (!step.getScore().empty())
+        scoresPositions |= !attn::getRegionArguments(step.getScore(), /*numbers=*/1).key.use_empty();
+    }
+    int64_t most = consumerRegisters() - accElements() - otherRegisters();
+    while (tileKeys > 64 && (keyRegisters() > most || bytes(/*ofStages=*/2) > sharedBytes))
+      tileKeys -= 16;
+    for (stages = 4; stages > 1 && bytes(stages) > sharedBytes; stages /= 2)
       ;
   }
 
-  bool testsTiles = false; ///< if the mask is more than bounds of keys
-  int64_t stages;          ///< of keys and values, a power of two; less than two if they do not fit
+  int64_t consumers;            ///< warpgroups that compute
+  bool testsTiles = false;      ///< if the mask is more than bounds of keys
+  bool scoresPositions = false; ///< if the score region reads the position of the key
+  int64_t tileKeys = 128;
+  int64_t stages; ///< of keys and values, a power of two; less than two if they do not fit
 
-  /// Keys per step. Their scores take a register each in a thread that holds two rows of four lanes.
-  int64_t keys() const { return 128; }
+  int64_t threads() const { return groupThreads * (consumers + 1); }
+  /// Registers of a thread at the launch, and after setmaxnreg. A producer that tests tiles needs more, if there are
+  /// any.
+  int64_t launchRegisters() const { return allRegisters / threads() / registerUnit * registerUnit; }
+  int64_t producerRegisters() const { return consumers == 3 ? 32 : testsTiles ? 40 : 24; }
+  int64_t consumerRegisters() const {
+    return launchRegisters() + (launchRegisters() - producerRegisters()) / consumers;
+  }
+
+  /// Keys per step, a multiple of 16.
+  int64_t keys() const { return tileKeys; }
   int64_t keyTiles() const { return keys() / 8; }
+  /// Scores take a register each in a thread that holds two rows of four lanes, packed weights half a register.
+  int64_t keyRegisters() const { return keys() / 2 + weightWords(); }
+  /// What a step should have beside scores, weights and the accumulator, so that it spills none, as ptxas 13.0 reports.
+  int64_t otherRegisters() const {
+    return (consumers == 3 ? 32 : 48) + (testsTiles ? 8 : 0) + (scoresPositions ? 16 : 0);
+  }
   /// Words of packed weights of a thread.
   int64_t weightWords() const { return keyTiles() * 2; }
 
@@ -54,10 +79,16 @@ struct WarpgroupShape : AttentionShape {
   int64_t keyStage(int64_t stage) const { return tileBytes(rows, depth) + stage * tileBytes(keys(), depth); }
   int64_t valueStage(int64_t stage) const { return keyStage(stages) + stage * tileBytes(keys(), valueDepth); }
   int64_t barriers() const { return valueStage(stages); }
-  int64_t bytes() const { return barriers() + 8 * (1 + 4 * stages); }
+  int64_t bytes() const { return bytes(stages); }
 
   bool fits() const {
-    return AttentionShape::fits() && rows == consumers * groupRows && valueDepth <= 128 && stages > 1 && !hasTallies;
+    return rows == consumers * groupRows && (consumers == 2 || consumers == 3) && AttentionShape::fits() &&
+           stages > 1 && !hasTallies;
+  }
+
+private:
+  int64_t bytes(int64_t ofStages) const {
+    return keyStage(ofStages) + ofStages * tileBytes(keys(), valueDepth) + 8 * (1 + 4 * ofStages);
   }
 };
 
