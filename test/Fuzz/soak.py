@@ -42,6 +42,7 @@ FUZZERS = [
     ("raising_near_misses.py", "--first-seed", 10000, ["--build=BUILD"]),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --device=ptxsim --verify-each", "--allow-refusal=GPU"]),
     ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--expect-tensor-cores"]),
+    ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--expect-tensor-cores", "--target=sm_90a"]),
     # A fixed seed: equivalent mutants are not failures of the simulator.
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
