@@ -15,8 +15,8 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// Whether the keys after the last one that a length permits do not exist, so that bulk copies fill their rows and those
-/// of their values with zeros. Values have the length of keys, which each call checks (`ShapeChecks`).
+/// Whether the keys after the last one that a length permits do not exist, so that bulk copies fill their rows and
+/// those of their values with zeros. Values have the length of keys, which each call checks (`ShapeChecks`).
 static bool endsWithTensor(AccumulateOp step, const MappedOperand &key) {
   if (std::optional<int64_t> length = getConstantIntValue(step.getKvLen()))
     return key.type.getDimSize(key.rowDim) == *length;
