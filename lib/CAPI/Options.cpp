@@ -73,6 +73,16 @@ template <bool isBefore> static std::optional<std::string> insert(StringRef valu
   return std::nullopt;
 }
 
+static std::optional<std::string> insertScript(StringRef value, CompileOptions &into) {
+  Insertion insertion = parseScript(value);
+  if (insertion.script.empty())
+    return "expected [POINT:]FILE";
+  if (std::optional<std::string> mistake = findMistake(insertion))
+    return mistake;
+  into.insertions.push_back(std::move(insertion));
+  return std::nullopt;
+}
+
 template <PluginKind kind> static std::optional<std::string> load(StringRef value, CompileOptions &into) {
   llvm::Error error = loadPlugin(kind, value, into);
   return error ? std::optional(llvm::toString(std::move(error))) : std::nullopt;
@@ -102,6 +112,10 @@ static const OptionRow rows[] = {
      insert</*isBefore=*/false>},
     {"insert-before", "POINT:PASSES: run a pass pipeline before a stage or a step; may be given several times",
      insert</*isBefore=*/true>},
+    {"transform-script",
+     "[POINT:]FILE: run a script of the transform dialect before a stage or step, 'tiling' by default; may be given "
+     "several times",
+     insertScript},
     {"schedule-table", "FILE: take tile sizes of attention from a table that saccade-tune has written",
      setScheduleTable},
     {"load-pass-plugin",

@@ -33,9 +33,11 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   add(device ? device->name : "");
   add(start);
   add(stopAfter);
-  for (const auto &[point, passes, isBefore] : insertions) {
+  for (const auto &[point, passes, isBefore, script] : insertions) {
     add(point);
     add(passes);
+    add(script);
+    add(contentIdentity(script));
     os << isBefore;
   }
   os << ';';

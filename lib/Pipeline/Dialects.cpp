@@ -32,6 +32,7 @@
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Script/Script.h"
 // Attn.h is not needed, and this file, whose headers take seconds, is then not compiled for each change of an op.
 #include "saccade/Dialect/Attn/IR/AttnDialect.h"
 
@@ -55,4 +56,5 @@ void saccade::registerDialects(DialectRegistry &registry) {
   tensor::registerInferTypeOpInterfaceExternalModels(registry);
   tensor::registerSubsetOpInterfaceExternalModels(registry);
   tensor::registerTilingInterfaceExternalModels(registry);
+  registerTransformOps(registry);
 }

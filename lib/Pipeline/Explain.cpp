@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Explain.h"
 #include "GivenSizes.h"
+#include "ScriptedTiling.h"
 #include "Stages.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Bufferize/Bufferize.h"
@@ -74,8 +75,8 @@ namespace {
 class AttentionReport {
 public:
   /// The tiles that kernels of a GPU test follow from their registers during code generation; they are not reported.
-  AttentionReport(AttentionOp op, KnownSizes &sizes, const CPUTarget &target, bool isForGPU)
-      : op(op), sizes(sizes), target(target), isForGPU(isForGPU) {}
+  AttentionReport(AttentionOp op, KnownSizes &sizes, const CPUTarget &target, bool isForGPU, bool isTiledByScript)
+      : op(op), sizes(sizes), target(target), isForGPU(isForGPU), isTiledByScript(isTiledByScript) {}
 
   std::vector<std::string> write();
 
@@ -92,7 +93,7 @@ private:
   AttentionOp op;
   KnownSizes &sizes;
   const CPUTarget &target;
-  bool isForGPU;
+  bool isForGPU, isTiledByScript;
   MaskProof proof;
   std::vector<std::string> lines;
   int64_t firstQuery = 0, firstKey = 0, queries = 0, keys = 0;
@@ -279,6 +280,8 @@ std::vector<std::string> AttentionReport::write() {
   if (SplitKVAttr splitKV = op.getSplitKvAttr())
     text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) + " keys" +
             (isForGPU ? "" : ", unpacked");
+  if (isTiledByScript)
+    text += "; tiled by a script, counts suppose tasks of equal sizes";
   addLine(text);
   writeMask();
   Stability stability = analyzeStability(op);
@@ -330,6 +333,9 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
     if (passed != last && failed(runPipeline(*copy, upToSchedule)))
       return nullptr;
   }
+  FailureOr<ScriptedTiling> scripted = ScriptedTiling::run(*copy, options);
+  if (failed(scripted))
+    return nullptr;
   report->sizes = std::move(sizes);
   report->isUsed.resize(report->sizes.size());
   for (auto function : copy->getOps<func::FuncOp>()) {
@@ -341,12 +347,13 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
                                                        [](StringRef each) { return each; });
     names.truncate(function.getNumArguments());
     function.walk([&](AttentionOp op) {
+      bool isTiled = scripted->apply(op);
       KnownSizes known(op, name, names, report->sizes, report->isUsed);
       report->attentions.push_back({("attention in '" + name + "'").str() + placeOf(op.getLoc()),
                                     op.getLoc(),
                                     name.str() + ".",
                                     {},
-                                    AttentionReport(op, known, *options.target, options.device).write()});
+                                    AttentionReport(op, known, *options.target, options.device, isTiled).write()});
     });
   }
   return report;

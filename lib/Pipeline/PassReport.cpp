@@ -22,6 +22,8 @@ PassReport::PassReport(MLIRContext *context, llvm::ArrayRef<Insertion> insertion
     return failure(); // passes it on
   });
   for (const Insertion &insertion : insertions) {
+    if (!insertion.script.empty())
+      inserted.insert("attn-apply-script");
     auto isPartOfName = [](char c) { return llvm::isAlnum(c) || c == '-' || c == '_' || c == '.'; };
     for (llvm::StringRef rest = insertion.passes; !rest.empty();) {
       rest = rest.drop_until(isPartOfName);

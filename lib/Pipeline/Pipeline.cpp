@@ -9,9 +9,11 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Plugins.h"
+#include "saccade/Script/Script.h"
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -72,10 +74,23 @@ LogicalResult saccade::parsePasses(StringRef passes, OpPassManager &pm, std::str
   return success();
 }
 
+LogicalResult saccade::addInsertion(const Insertion &insertion, StringRef target, OpPassManager &pm,
+                                    std::string &message) {
+  if (insertion.script.empty())
+    return parsePasses(insertion.passes, pm, message);
+  pm.addPass(createApplyScript({insertion.script, target.str()}));
+  return success();
+}
+
 std::optional<std::string> saccade::findMistake(const Insertion &insertion) {
   llvm::SmallVector<std::string> points = insertionPoints();
   if (!llvm::is_contained(points, insertion.point))
     return "unknown stage or step '" + insertion.point + "', expected one of " + llvm::join(points, ", ");
+  if (!insertion.script.empty()) {
+    auto file = llvm::MemoryBuffer::getFile(insertion.script);
+    return file ? std::nullopt
+                : std::optional("cannot read the script '" + insertion.script + "': " + file.getError().message());
+  }
   std::string message;
   OpPassManager pm(ModuleOp::getOperationName());
   if (succeeded(parsePasses(insertion.passes, pm, message)))
@@ -127,7 +142,7 @@ bool PipelineBuilder::insert(const Twine &point, bool isBefore) {
     if (insertion.point != name || insertion.isBefore != isBefore)
       continue;
     std::string message;
-    [[maybe_unused]] LogicalResult parsed = parsePasses(insertion.passes, pm, message);
+    [[maybe_unused]] LogicalResult parsed = addInsertion(insertion, targetName(options), pm, message);
     assert(succeeded(parsed) && "insertions are checked before");
     isUsed[i] = isAny = true;
   }
@@ -228,9 +243,11 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
   PipelineBuilder builder(pm, options, first, last);
   builder.build();
   if (const Insertion *unused = builder.firstUnused()) {
-    emitError("the passes '" + unused->passes + "' are inserted " + (unused->isBefore ? "before '" : "after '") +
-              unused->point + "', which is not in the pipeline for " + targetName(options) + " from '" +
-              getStages()[first].name + "' to '" + getStages()[last - 1].name + "'");
+    bool isScript = !unused->script.empty();
+    emitError((isScript ? "the script '" + unused->script + "' is inserted "
+                        : "the passes '" + unused->passes + "' are inserted ") +
+              (unused->isBefore ? "before '" : "after '") + unused->point + "', which is not in the pipeline for " +
+              targetName(options) + " from '" + getStages()[first].name + "' to '" + getStages()[last - 1].name + "'");
     return failure();
   }
   return success();

@@ -20,6 +20,13 @@ std::optional<Insertion> saccade::parseInsertion(llvm::StringRef text, bool isBe
   return Insertion{point.str(), passes.str(), isBefore};
 }
 
+Insertion saccade::parseScript(llvm::StringRef text) {
+  auto [point, file] = text.split(':');
+  if (!llvm::is_contained(insertionPoints(), point))
+    return {"tiling", "", /*isBefore=*/true, text.str()};
+  return {point.str(), "", /*isBefore=*/true, file.str()};
+}
+
 void saccade::addPipelineOptions(CommandLine &line, llvm::StringRef tool, PipelineOptions &options,
                                  CompileOptions &compile) {
   for (bool isBefore : {false, true})
@@ -34,6 +41,13 @@ void saccade::addPipelineOptions(CommandLine &line, llvm::StringRef tool, Pipeli
                    compile.insertions.push_back(*insertion);
                  return insertion.has_value();
                });
+  line.value("transform-script", "[POINT:]FILE",
+             "Run a script of the transform dialect before a stage or step, 'tiling' by default; may be given several "
+             "times",
+             [&compile](llvm::StringRef text) {
+               compile.insertions.push_back(parseScript(text));
+               return !compile.insertions.back().script.empty();
+             });
   line.value("load-pass-plugin", "FILE", "Load passes from a shared library", options.passPlugins);
   line.value("load-dialect-plugin", "FILE", "Load dialects from a shared library", options.dialectPlugins);
   line.value("schedule-table", "FILE", "Take tile sizes of attention from a table that saccade-tune has written",
@@ -87,7 +101,10 @@ std::optional<ExitCode> saccade::applyPipelineOptions(const CommandLine &line, l
     registerPasses();
   for (const Insertion &insertion : compile.insertions)
     if (std::optional<std::string> mistake = findMistake(insertion))
-      return line.usageError((insertion.isBefore ? "--insert-before: " : "--insert-after: ") + *mistake);
+      return line.usageError((!insertion.script.empty() ? "--transform-script: "
+                              : insertion.isBefore      ? "--insert-before: "
+                                                        : "--insert-after: ") +
+                             *mistake);
   if (options.mlir.empty())
     return std::nullopt;
   return setMLIROptions(line, tool, options.mlir);

@@ -6,6 +6,7 @@
 #include "Stages.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/Transform/Transforms/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "saccade/Bufferize/Passes.h"
@@ -17,6 +18,7 @@
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Schedule/Passes.h"
+#include "saccade/Script/Script.h"
 #include "saccade/Target/Passes.h"
 #include "saccade/Tiling/Passes.h"
 
@@ -109,6 +111,7 @@ void saccade::registerPasses(const std::vector<Insertion> *insertions) {
   static const bool registered = [] {
     // Of MLIR, those that the pipeline uses, so that its text can be parsed, and general ones.
     registerTransformsPasses();
+    transform::registerTransformPasses();
     registerConvertElementwiseToLinalgPass();
     memref::registerResolveShapedTypeResultDimsPass();
     registerSaccadeImportPasses();
@@ -119,6 +122,7 @@ void saccade::registerPasses(const std::vector<Insertion> *insertions) {
     registerSaccadeCodegenCPUPasses();
     registerSaccadeCodegenGPUPasses();
     registerSaccadeSchedulePasses();
+    registerSaccadeScriptPasses();
     registerSaccadeTilingPasses();
     registerSaccadeBufferizePasses();
     registerPipelines();

@@ -27,7 +27,7 @@ static LogicalResult runFirstPasses(ModuleOp module, saccade::CompileOptions &op
   saccade::addPassReport(pm, options.insertions);
   for (const saccade::Insertion &insertion : llvm::make_filter_range(options.insertions, isBeforeImport)) {
     std::string message;
-    if (failed(parsePasses(insertion.passes, pm, message)))
+    if (failed(addInsertion(insertion, targetName(options), pm, message)))
       return emitError(module.getLoc()) << "cannot parse the pass pipeline '" << insertion.passes << "': " << message;
   }
   llvm::erase_if(options.insertions, isBeforeImport);

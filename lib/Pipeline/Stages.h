@@ -32,6 +32,10 @@ std::string targetName(const CompileOptions &options);
 /// Adds textual passes to a pass manager of modules. A pass on another op is nested on that op. Fails with a message.
 llvm::LogicalResult parsePasses(llvm::StringRef passes, mlir::OpPassManager &pm, std::string &message);
 
+/// Adds the passes of an insertion, or the pass that runs its script for `target`.
+llvm::LogicalResult addInsertion(const Insertion &insertion, llvm::StringRef target, mlir::OpPassManager &pm,
+                                 std::string &message);
+
 } // namespace saccade
 
 #endif // SACCADE_LIB_PIPELINE_STAGES_H

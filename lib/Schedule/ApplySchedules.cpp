@@ -7,6 +7,7 @@
 #include "saccade/Schedule/Passes.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Support/GPUTarget.h"
+#include "saccade/Support/Kernels.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -17,6 +18,19 @@ namespace saccade {
 
 using namespace mlir;
 using namespace saccade;
+
+std::optional<std::string> saccade::findMistakeInRows(int64_t rows, Type element, const CPUTarget *cpu,
+                                                      const GPUTarget *gpu) {
+  if (gpu)
+    return rows <= threadsPerCTA
+               ? std::nullopt
+               : std::optional("expected at most " + std::to_string(threadsPerCTA) + ", the threads of a CTA");
+  unsigned packingFactor = cpu->packingFactor(element, element);
+  if (rows % cpu->groupRows(packingFactor, rows) == 0)
+    return std::nullopt;
+  return "expected a multiple of " + std::to_string(rowGroup) +
+         (cpu->usesTiles(packingFactor) ? " or " + std::to_string(tileRowGroup) : std::string());
+}
 
 namespace {
 

@@ -166,31 +166,36 @@ void Tables::read(const NamedRegion &region, const RelativePositionTerm &term, V
   Value(term.root).replaceAllUsesWith(read);
 }
 
+/// Terms up to this cost are as cheap to compute as to load.
+constexpr unsigned maxCost = 8;
+
 struct TabulateRelativePositions : saccade::impl::TabulateRelativePositionsBase<TabulateRelativePositions> {
   void runOnOperation() override {
     SmallVector<ScoringOpInterface> ops;
-    getOperation().walk([&](ScoringOpInterface op) { ops.push_back(op); });
-    for (ScoringOpInterface op : ops) {
-      Tables tables(op);
-      // Mask regions must stay readable for the mask analyses.
-      for (const NamedRegion &named : getNamedRegions(op))
-        if (!named.isMask()) {
-          SmallVector<RelativePositionTerm> terms = findRelativePositionTerms(*named.region, named.numbers());
-          // The number of ragged sequences is not an extent of an operand, and a table row per sequence may be large.
-          llvm::erase_if(terms, [&](const RelativePositionTerm &term) {
-            return term.cost <= maxCost || (term.usesBatch && op.isRagged());
-          });
-          DEBUG_WITH_TYPE("attn-tabulate-relative-positions", llvm::dbgs()
-                                                                  << "tabulating " << terms.size() << " terms of the "
-                                                                  << named.name << " region\n");
-          tables.tabulate(named, terms);
-        }
-    }
+    getOperation().walk([&](ScoringOpInterface op) {
+      // A task would build the tables of its tile each time.
+      if (!op->getParentOfType<scf::ForallOp>())
+        ops.push_back(op);
+    });
+    for (ScoringOpInterface op : ops)
+      tabulateRelativePositions(op);
   }
-
-private:
-  /// Terms up to this cost are as cheap to compute as to load.
-  static constexpr unsigned maxCost = 8;
 };
 
 } // namespace
+
+void saccade::tabulateRelativePositions(ScoringOpInterface op) {
+  Tables tables(op);
+  // Mask regions must stay readable for the mask analyses.
+  for (const NamedRegion &named : getNamedRegions(op))
+    if (!named.isMask()) {
+      SmallVector<RelativePositionTerm> terms = findRelativePositionTerms(*named.region, named.numbers());
+      // The number of ragged sequences is not an extent of an operand, and a table row per sequence may be large.
+      llvm::erase_if(terms, [&](const RelativePositionTerm &term) {
+        return term.cost <= maxCost || (term.usesBatch && op.isRagged());
+      });
+      DEBUG_WITH_TYPE("attn-tabulate-relative-positions",
+                      llvm::dbgs() << "tabulating " << terms.size() << " terms of the " << named.name << " region\n");
+      tables.tabulate(named, terms);
+    }
+}

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionSteps.h"
+#include "UpperBound.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -25,9 +26,10 @@ namespace {
 
 /// Rewrites one attention op over a single batch and head.
 struct KeyLoop : AttentionSteps {
-  KeyLoop(IRRewriter &rewriter, AttentionOp op) : AttentionSteps(rewriter, op), rewriter(rewriter) {}
+  KeyLoop(RewriterBase &rewriter, AttentionOp op) : AttentionSteps(rewriter, op), rewriter(rewriter) {}
 
-  IRRewriter &rewriter;
+  RewriterBase &rewriter;
+  SmallVector<scf::ForOp, 1> loops; ///< those that were created
   Heads head{index(0), Value()};
 
   void rewrite();
@@ -69,6 +71,7 @@ State KeyLoop::loopOverKeys(const Bounds &bounds, Value query, const State &stat
                                    State next = accumulate(State(carried), query, head, index(0), start, count, step);
                                    scf::YieldOp::create(b, loc, next.getParts());
                                  });
+  loops.push_back(loop);
   return State(loop.getResults());
 }
 
@@ -145,7 +148,28 @@ void KeyLoop::replaceResult(Value result, Value tile) {
   rewriter.replaceAllUsesWith(result, whole);
 }
 
-/// Verifies that `op` has a schedule, static head sizes, and one batch and head.
+/// Verifies that the state of a task has a row for each of its queries.
+LogicalResult verifyQueries(AttentionOp op) {
+  if (!op->getParentOfType<scf::ForallOp>() || !op.getQueryDims().position(Dim::Seq))
+    return success();
+  unsigned position = *op.getQueryDims().position(Dim::Seq);
+  auto slice = op.getQuery().getDefiningOp<tensor::ExtractSliceOp>();
+  int64_t extent = op.getQuery().getType().getDimSize(position), rows = op.getScheduleAttr().getRows();
+  std::optional<int64_t> bound;
+  if (!ShapedType::isDynamic(extent))
+    bound = extent;
+  else if (slice && slice.getDroppedDims().none())
+    bound = findUpperBound(slice.getMixedSizes()[position]);
+  if (!bound)
+    return op.emitOpError() << "is a tile of an unbounded number of queries, expected at most " << rows
+                            << ", the rows of its schedule";
+  if (*bound > rows)
+    return op.emitOpError() << "is a tile of up to " << *bound << " queries, expected at most " << rows
+                            << ", the rows of its schedule";
+  return success();
+}
+
+/// Verifies that `op` has a schedule, static head sizes, one batch and head, and no more queries than rows.
 LogicalResult verify(AttentionOp op) {
   if (!op.getScheduleAttr())
     return op.emitOpError() << "has no schedule, expected attn-assign-schedule to run first";
@@ -157,20 +181,28 @@ LogicalResult verify(AttentionOp op) {
     if (getStaticDimSize(op.getQuery(), op.getQueryDims(), dim) != 1)
       return op.emitOpError() << "has more than one " << (dim == Dim::Batch ? "batch" : "head")
                               << ", expected attn-tile-queries to run first";
-  return success();
+  return verifyQueries(op);
 }
 
 struct TileKeys : saccade::impl::TileKeysBase<TileKeys> {
   void runOnOperation() override {
     SmallVector<AttentionOp> ops;
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
-    for (AttentionOp op : ops) {
-      if (failed(verify(op)))
+    IRRewriter rewriter(&getContext());
+    for (AttentionOp op : ops)
+      if (failed(tileKeys(rewriter, op)))
         return signalPassFailure();
-      IRRewriter rewriter(op);
-      KeyLoop(rewriter, op).rewrite();
-    }
   }
 };
 
 } // namespace
+
+FailureOr<SmallVector<scf::ForOp, 1>> saccade::tileKeys(RewriterBase &rewriter, AttentionOp op) {
+  if (failed(verify(op)))
+    return failure();
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPoint(op);
+  KeyLoop tiling(rewriter, op);
+  tiling.rewrite();
+  return tiling.loops;
+}

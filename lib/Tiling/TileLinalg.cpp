@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "FusionGroup.h"
+#include "UpperBound.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -108,26 +109,12 @@ static void separateInits(IRRewriter &rewriter, Operation *root) {
   }
 }
 
-/// The maximum of a tile's extent: the constant operand of the `affine.min` that limits the last tile.
-static std::optional<int64_t> upperBound(OpFoldResult size) {
-  if (std::optional<int64_t> constant = getConstantIntValue(size))
-    return constant;
-  auto min = cast<Value>(size).getDefiningOp<affine::AffineMinOp>();
-  if (!min)
-    return std::nullopt;
-  std::optional<int64_t> bound;
-  for (AffineExpr expr : min.getMap().getResults())
-    if (auto constant = dyn_cast<AffineConstantExpr>(expr))
-      bound = std::min(bound.value_or(constant.getValue()), constant.getValue());
-  return bound;
-}
-
 /// Creates a temporary of the maximum size of a tile, and returns its slice of the size of `slice`. The size must be
 /// static, because the workspace of a task is allocated before it runs.
 static FailureOr<Value> createTemporary(IRRewriter &rewriter, tensor::ExtractSliceOp slice) {
   SmallVector<int64_t> shape;
   for (auto [size, whole] : llvm::zip_equal(slice.getMixedSizes(), slice.getSourceType().getShape())) {
-    std::optional<int64_t> bound = upperBound(size);
+    std::optional<int64_t> bound = findUpperBound(size);
     // A slice is at most as large as its source.
     if (!bound && !ShapedType::isDynamic(whole))
       bound = whole;

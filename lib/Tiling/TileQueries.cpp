@@ -36,8 +36,11 @@ static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, 
   // Without queries there are no chunks, but the divisor must be nonzero.
   OpFoldResult count = atLeast(1, affine::makeComposedFoldedAffineApply(b, loc, n.ceilDiv(rows), {queries}));
   int64_t group = std::gcd(rows, rowGroup);
-  AffineExpr size = n.ceilDiv(chunks).ceilDiv(group) * group;
-  return atLeast(group, affine::makeComposedFoldedAffineApply(b, loc, size, {queries, count}));
+  AffineExpr even = n.ceilDiv(chunks).ceilDiv(group) * group;
+  OpFoldResult size = atLeast(group, affine::makeComposedFoldedAffineApply(b, loc, even, {queries, count}));
+  // The minimum is the size, and makes its bound evident (findUpperBound).
+  auto bounded = AffineMap::get(0, 1, {n, getAffineConstantExpr(rows, b.getContext())}, b.getContext());
+  return affine::makeComposedFoldedAffineMin(b, loc, bounded, {size});
 }
 
 int64_t saccade::queriesPerTask(MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule) {
@@ -48,22 +51,18 @@ int64_t saccade::queriesPerTask(MLIRContext *context, int64_t queries, attn::Sch
 
 namespace {
 
-struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
-  using TileQueriesBase::TileQueriesBase;
+/// Tiles one attention. The functions return the values that replace its results.
+struct QueryTiling {
+  using Results = FailureOr<SmallVector<Value>>;
 
-  void runOnOperation() override {
-    SmallVector<attn::AttentionOp> ops;
-    getOperation().walk([&](attn::AttentionOp op) { ops.push_back(op); });
-    for (attn::AttentionOp op : ops)
-      if (failed(tile(op)))
-        return signalPassFailure();
-  }
+  RewriterBase &rewriter;
+  attn::AttentionOp op;
+  bool gpu;
 
-  LogicalResult tile(attn::AttentionOp op) {
+  Results tile() {
     if (!op.getScheduleAttr())
       return op.emitOpError() << "has no schedule, expected attn-assign-schedule to run first";
-    IRRewriter rewriter(op);
-    Value isSplitKV = isSplit(rewriter, op);
+    Value isSplitKV = isSplit(rewriter);
     std::optional<int64_t> known = isSplitKV             ? getConstantIntValue(isSplitKV)
                                    : op.getSplitKvAttr() ? std::nullopt
                                                          : std::optional<int64_t>(0);
@@ -75,18 +74,17 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (known && *known == 0)
       op.removeSplitKvAttr();
     if (!known || *known == 0)
-      return op.isRagged() ? tileRagged(rewriter, op) : tileByQueries(rewriter, op, known ? nullptr : isSplitKV);
+      return op.isRagged() ? tileRagged(rewriter) : tileByQueries(known ? nullptr : isSplitKV);
     SmallVector<Value> inits;
     if (failed(tensor::getOrCreateDestinations(rewriter, op.getLoc(), op, inits)))
       return op.emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
     Sequences sequences(rewriter, op, gpu);
-    rewriter.replaceOp(op, tileSplitKV(rewriter, op, sequences, /*isUsed=*/nullptr, inits, /*onDevice=*/gpu));
-    return success();
+    return tileSplitKV(rewriter, op, sequences, /*isUsed=*/nullptr, inits, /*onDevice=*/gpu);
   }
 
   /// Emits the i1 condition that split-KV applies to all sequences. Null if it differs between sequences, or if `op`
   /// has no schedule of split-KV.
-  Value isSplit(OpBuilder &b, attn::AttentionOp op) {
+  Value isSplit(OpBuilder &b) {
     if (!op.getSplitKvAttr() || op.getCuSeqlensQ())
       return nullptr;
     OpFoldResult queries = attn::getDimSize(b, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
@@ -95,7 +93,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
 
   /// Emits one task for every head and every item of the work list, a chunk of queries of one sequence. Sequences that
   /// split-KV applies to have no items there.
-  LogicalResult tileRagged(IRRewriter &b, attn::AttentionOp op) {
+  Results tileRagged(RewriterBase &b) {
     Location loc = op.getLoc();
     SmallVector<Value> inits;
     if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
@@ -177,8 +175,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     SmallVector<Value> results(loop.getResults());
     if (op.getSplitKvAttr())
       results = tileSplitKV(b, op, sequences, /*isUsed=*/nullptr, results, /*onDevice=*/gpu);
-    b.replaceOp(op, results);
-    return success();
+    return results;
   }
 
   /// Reverses the order of the last dimension of a loop over batch, head and chunk of queries. A GPU starts CTAs in the
@@ -200,7 +197,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
 
   /// Emits one task per batch, head and chunk of queries. With `isSplitKV` the split-KV variant is emitted in addition;
   /// the unused variant has trip count zero.
-  LogicalResult tileByQueries(IRRewriter &rewriter, attn::AttentionOp op, Value isSplitKV) {
+  Results tileByQueries(Value isSplitKV) {
     OpFoldResult queries = attn::getDimSize(rewriter, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
     OpFoldResult one = rewriter.getIndexAttr(1);
     scf::SCFTilingOptions options;
@@ -226,9 +223,36 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
       for (OpOperand &bound : loop.getDynamicUpperBoundMutable())
         bound.set(arith::SelectOp::create(rewriter, op.getLoc(), isSplitKV, none, bound.get()));
     }
-    rewriter.replaceOp(op, results);
-    return success();
+    return results;
+  }
+};
+
+struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
+  using TileQueriesBase::TileQueriesBase;
+
+  void runOnOperation() override {
+    // Attention in a task was tiled before, by a script or a pass of the user.
+    SmallVector<attn::AttentionOp> ops;
+    getOperation().walk([&](Operation *op) {
+      if (auto loop = dyn_cast<scf::ForallOp>(op); loop && !loop.getMapping())
+        loop.setMappingAttr(attn::taskMapping(&getContext(), loop.getRank()));
+      if (auto attention = dyn_cast<attn::AttentionOp>(op); attention && !op->getParentOfType<scf::ForallOp>())
+        ops.push_back(attention);
+    });
+    IRRewriter rewriter(&getContext());
+    for (attn::AttentionOp op : ops)
+      if (failed(tileQueries(rewriter, op, gpu)))
+        return signalPassFailure();
   }
 };
 
 } // namespace
+
+FailureOr<SmallVector<Value>> saccade::tileQueries(RewriterBase &rewriter, attn::AttentionOp op, bool gpu) {
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPoint(op);
+  FailureOr<SmallVector<Value>> results = QueryTiling{rewriter, op, gpu}.tile();
+  if (succeeded(results))
+    rewriter.replaceOp(op, *results);
+  return results;
+}

@@ -37,6 +37,8 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
             stage ("tiling") or a step of one ("transforms.raise").
             load_pass_plugin=path and load_dialect_plugin=path, or lists of paths, load passes and dialects from shared
             libraries, which stay loaded.
+            transform_script=path, "POINT:path" or a list of them, runs scripts of the transform dialect before tiling
+            or another point.
             schedule_table=path takes tile sizes of attention from a table that saccade.tune has written.
             verify=True verifies the program after every pass, not only after every stage.
 
@@ -190,7 +192,7 @@ def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         key = name.replace("_", "-")
         if name in ("insert_after", "insert_before"):
             encoded += [(key, f"{point}:{passes}") for point, passes in _pairs(name, value)]
-        elif name in ("load_pass_plugin", "load_dialect_plugin"):
+        elif name in ("load_pass_plugin", "load_dialect_plugin", "schedule_table", "transform_script"):
             encoded += [(key, path) for path in _paths(name, value)]
         elif isinstance(value, bool):
             encoded.append((key, str(value).lower()))

@@ -88,6 +88,7 @@ COMPONENTS = [
               (r"Codegen/CPU", r"Execution/(?!GPU)", r"Fuzz/(random|linear|structured|prepack)", r"Unit/(.*CPU|Target)"),
               ("attention_weights", "scores", "masks", "linear", "regions_random")),
     Component("GPU", ("lib/Codegen/GPU",), (r"Codegen/GPU", r"Execution/GPU", r"Fuzz/random-graphs-gpu", r"PtxSim/")),
+    Component("Script", ("lib/Script",), (r"Script/", r"Tools/transform", r"Fuzz/random_scripts"), ("transform_script",)),
     Component("Target", ("lib/Target",),
               (r"Target/", r"Codegen/CPU/inner_loops", r"Codegen/GPU/ptxas", r"Unit/.*(Target|Assemble)",
                r"Tools/(shared|gpu-library|saccade-compile|tvm|runtime|prepack)",

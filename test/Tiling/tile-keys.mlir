@@ -41,7 +41,8 @@ func.func @causal_and_window_bound_the_loop(%x: tensor<?x64xf32>, %first: index)
 
 // A task writes its tile into the result, without a temporary.
 // CHECK-LABEL: @results_are_written_in_place
-func.func @results_are_written_in_place(%x: tensor<?x2x8xf32>, %out: tensor<?x2x8xf32>, %n: index) -> tensor<?x2x8xf32> {
+func.func @results_are_written_in_place(%x: tensor<?x2x8xf32>, %out: tensor<?x2x8xf32>, %all: index) -> tensor<?x2x8xf32> {
+  %n = affine.min affine_map<(d0) -> (d0, 384)>(%all)
   // CHECK: scf.forall (%[[H:.*]]) in (2) shared_outs(%[[OUT:.*]] =
   %r = scf.forall (%h) in (2) shared_outs(%o = %out) -> tensor<?x2x8xf32> {
     %t = tensor.extract_slice %x[0, %h, 0] [%n, 1, 8] [1, 1, 1] : tensor<?x2x8xf32> to tensor<?x1x8xf32>

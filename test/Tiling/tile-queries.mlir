@@ -180,3 +180,22 @@ func.func @a_window_limits_the_chunks(%q: tensor<1x64xf32>, %k: tensor<?x64xf32>
       : (tensor<1x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<1x64xf32>
   return %o : tensor<1x64xf32>
 }
+
+// Attention in a parallel loop is in a task.
+// CHECK-LABEL: @already_in_a_task
+// CHECK: scf.forall
+// CHECK-NOT: scf.forall
+// CHECK: attn.attention {{.*}}: (tensor<24x8xf32>
+// CHECK: {mapping = [#attn.task<0>]}
+func.func @already_in_a_task(%x: tensor<48x8xf32>) -> tensor<48x8xf32> {
+  %empty = tensor.empty() : tensor<48x8xf32>
+  %r = scf.forall (%i) = (0) to (48) step (24) shared_outs(%out = %empty) -> tensor<48x8xf32> {
+    %q = tensor.extract_slice %x[%i, 0] [24, 8] [1, 1] : tensor<48x8xf32> to tensor<24x8xf32>
+    %o = attn.attention %q[s,d], %x[s,d], %x[s,d] {schedule = #attn.schedule<rows = 24, cols = 512>}
+        : (tensor<24x8xf32>, tensor<48x8xf32>, tensor<48x8xf32>) -> tensor<24x8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %o into %out[%i, 0] [24, 8] [1, 1] : tensor<24x8xf32> into tensor<48x8xf32>
+    }
+  }
+  return %r : tensor<48x8xf32>
+}

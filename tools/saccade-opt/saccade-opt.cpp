@@ -35,6 +35,18 @@ static bool addInsertions(llvm::ArrayRef<std::string> values, bool isBefore, std
   return true;
 }
 
+/// Parses the values of --transform-script; fails after an error message.
+static bool addScripts(llvm::ArrayRef<std::string> values, std::vector<Insertion> &into) {
+  for (const std::string &value : values) {
+    into.push_back(parseScript(value));
+    if (std::optional<std::string> mistake = findMistake(into.back())) {
+      llvm::errs() << tool << ": error: --transform-script: " << *mistake << '\n';
+      return false;
+    }
+  }
+  return true;
+}
+
 /// Like MlirOptMain of MLIR, with reports of passes that fail, and without its signal handlers.
 static mlir::LogicalResult processFile(llvm::StringRef input, llvm::StringRef output, mlir::DialectRegistry &registry,
                                        llvm::ArrayRef<Insertion> insertions) {
@@ -64,25 +76,28 @@ static mlir::LogicalResult processFile(llvm::StringRef input, llvm::StringRef ou
 
 static int run(int argc, char **argv) {
   std::vector<char *> arguments(argv, argv + argc);
-  std::vector<std::string> passPlugins, dialectPlugins, after, before;
+  std::vector<std::string> passPlugins, dialectPlugins, after, before, scripts;
   takeOptions(arguments, {{"load-pass-plugin", &passPlugins},
                           {"load-dialect-plugin", &dialectPlugins},
                           {"insert-after", &after},
-                          {"insert-before", &before}});
+                          {"insert-before", &before},
+                          {"transform-script", &scripts}});
   CompileOptions options;
   registerPasses();
   for (auto [kind, paths] : {std::pair(PluginKind::Pass, &passPlugins), {PluginKind::Dialect, &dialectPlugins}})
     if (ExitCode code = loadPlugins(tool, kind, *paths, options))
       return code;
   if (!addInsertions(after, /*isBefore=*/false, options.insertions) ||
-      !addInsertions(before, /*isBefore=*/true, options.insertions))
+      !addInsertions(before, /*isBefore=*/true, options.insertions) || !addScripts(scripts, options.insertions))
     return ExitUsage;
   registerPasses(&options.insertions);
   bool hasPipeline =
       llvm::any_of(arguments, [](llvm::StringRef argument) { return argument.drop_front().contains("saccade-"); });
   if (!options.insertions.empty() && !hasPipeline) {
-    llvm::errs() << tool << ": error: --insert-after and --insert-before go with a pipeline of stages only, such as "
-                 << "--saccade-pipeline\n";
+    llvm::errs()
+        << tool
+        << ": error: --insert-after, --insert-before and --transform-script go with a pipeline of stages only, such as "
+        << "--saccade-pipeline\n";
     return ExitUsage;
   }
   mlir::DialectRegistry registry;
@@ -105,6 +120,9 @@ static int run(int argc, char **argv) {
       llvm::cl::desc("Run passes after a stage (tiling) or a step (transforms.raise) of --saccade-pipeline"));
   llvm::cl::list<std::string> insertBefore("insert-before", llvm::cl::value_desc("POINT:PASSES"),
                                            llvm::cl::desc("Run passes before a stage or step"));
+  llvm::cl::list<std::string> transformScript(
+      "transform-script", llvm::cl::value_desc("[POINT:]FILE"),
+      llvm::cl::desc("Run a script of the transform dialect before a stage or step, 'tiling' by default"));
   argc = static_cast<int>(arguments.size());
   auto [input, output] = mlir::registerAndParseCLIOptions(argc, arguments.data(),
                                                           "Saccade: runs passes and pipelines on a module\n", registry);

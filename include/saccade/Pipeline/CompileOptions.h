@@ -14,11 +14,12 @@
 
 namespace saccade {
 
-/// Passes that a user inserts into the pipeline.
+/// Passes, or a script, that a user inserts into the pipeline.
 struct Insertion {
-  std::string point;     ///< one of `insertionPoints()`
-  std::string passes;    ///< a textual pass pipeline
-  bool isBefore = false; ///< run before the first pass of the point, not after the last
+  std::string point;       ///< one of `insertionPoints()`
+  std::string passes;      ///< a textual pass pipeline; empty for a script
+  bool isBefore = false;   ///< run before the first pass of the point, not after the last
+  std::string script = {}; ///< the file of a script of the transform dialect (`attn-apply-script`)
 };
 
 struct CompileOptions {

@@ -20,6 +20,9 @@ struct PipelineOptions {
 /// Parses POINT:PASSES, of --insert-after and --insert-before; nullopt if a part is empty.
 std::optional<Insertion> parseInsertion(llvm::StringRef text, bool isBefore);
 
+/// Parses `[POINT:]FILE`, the value of --transform-script; without a point, the script runs before tiling.
+Insertion parseScript(llvm::StringRef text);
+
 /// Adds --insert-after, --insert-before, --dump-stages, --verify-each, --debug-only, the options for plugins, and those
 /// of MLIR's pass manager.
 void addPipelineOptions(CommandLine &line, llvm::StringRef tool, PipelineOptions &options, CompileOptions &compile);

@@ -7,11 +7,9 @@
 #define SACCADE_PIPELINE_STAGEMARK_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "saccade/Support/StageAttributes.h"
 
 namespace saccade {
-
-/// The attributes of a module that has passed a stage: the name of the stage, and the target.
-inline constexpr llvm::StringLiteral stageAttr = "attn.stage", targetAttr = "attn.target";
 
 /// The stage that the program has passed; empty if it has passed none, or is not marked.
 llvm::StringRef getStageOf(mlir::ModuleOp program);

@@ -55,6 +55,11 @@ attn::ScheduleAttr scheduleDerivativeForGPU(mlir::Type element, int64_t depth, i
 /// Returns the GPU tile sizes of a matmul.
 attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);
 
+/// Returns why kernels of a target, of which one is not null, cannot compute tasks of `rows` queries of type `element`:
+/// "expected ..."; nullopt if they can.
+std::optional<std::string> findMistakeInRows(int64_t rows, mlir::Type element, const CPUTarget *cpu,
+                                             const GPUTarget *gpu);
+
 /// Adds the passes after which every attention op and every matmul has a schedule.
 void buildSchedulePipeline(mlir::OpPassManager &pm, const CPUTarget &target);
 void buildSchedulePipeline(mlir::OpPassManager &pm, const GPUTarget &target);

@@ -10,7 +10,8 @@ def TabulateRelativePositions : Pass<"attn-tabulate-relative-positions", "::mlir
     Subexpressions of score, weight and tally regions that depend only on batch, head and the relative position
     key − query, and that cost more than a load (table lookups, math functions, divisions), are computed once per relative
     position into a table of O(heads · (queries + keys)) elements, keys clamped to `kv_len`. The region loads the table at
-    key − query, so that consecutive keys read consecutive elements. Mask regions are left to the mask analyses.
+    key − query, so that consecutive keys read consecutive elements. Mask regions are left to the mask analyses, and ops in
+    tasks are left as they are.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
@@ -40,6 +41,9 @@ def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
     Ragged sequences are tiled individually: serial code before the loops lists an item for every chunk of every
     sequence, longest sequences first. A task extracts its sequence from the ragged tensors; all ops inside of it are
     dense. Short sequences are split, the others are tiled by queries.
+
+    Attention in an `scf.forall` is left as it is: a script or a pass of the user has tiled it. Such a loop without mapping
+    gets that of tasks.
   }];
   let options = [Option<"gpu", "gpu", "bool", "false", "tasks list the items of ragged sequences, and nothing else reads a tensor">];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::math::MathDialect",

@@ -487,14 +487,19 @@ struct LowerAccumulate : saccade::impl::LowerAccumulateBase<LowerAccumulate> {
       return signalPassFailure();
     SmallVector<AccumulateOp> ops;
     getOperation().walk([&](AccumulateOp op) { ops.push_back(op); });
-    for (AccumulateOp op : ops) {
-      OpBuilder b(op);
-      FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
-      if (failed(AccumulateLowering({b, op.getLoc(), *cpu, type}, op).run()))
+    for (AccumulateOp op : ops)
+      if (failed(lowerAccumulate(op, *cpu)))
         return signalPassFailure();
-      op.erase();
-    }
   }
 };
 
 } // namespace
+
+LogicalResult saccade::lowerAccumulate(AccumulateOp op, const CPUTarget &target) {
+  OpBuilder b(op);
+  FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
+  if (failed(AccumulateLowering({b, op.getLoc(), target, type}, op).run()))
+    return failure();
+  op.erase();
+  return success();
+}

@@ -479,14 +479,19 @@ struct LowerUnpackedAccumulate : saccade::impl::LowerUnpackedAccumulateBase<Lowe
       if (op.getUnpacked())
         ops.push_back(op);
     });
-    for (AccumulateOp op : ops) {
-      OpBuilder b(op);
-      FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
-      if (failed(UnpackedLowering({b, op.getLoc(), *cpu, type}, op).run()))
+    for (AccumulateOp op : ops)
+      if (failed(lowerUnpackedAccumulate(op, *cpu)))
         return signalPassFailure();
-      op.erase();
-    }
   }
 };
 
 } // namespace
+
+LogicalResult saccade::lowerUnpackedAccumulate(AccumulateOp op, const CPUTarget &target) {
+  OpBuilder b(op);
+  FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
+  if (failed(UnpackedLowering({b, op.getLoc(), target, type}, op).run()))
+    return failure();
+  op.erase();
+  return success();
+}

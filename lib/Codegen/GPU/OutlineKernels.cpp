@@ -85,42 +85,52 @@ static LogicalResult makeKernel(func::FuncOp kernel) {
   return success();
 }
 
+/// Copies the constants that a kernel reads to the device module: they are loaded with it, once per context.
+static void copyConstants(ModuleOp module, func::FuncOp kernel, SymbolTable &device) {
+  kernel.walk([&](memref::GetGlobalOp use) {
+    if (!device.lookup(use.getName()))
+      device.insert(cast<memref::GlobalOp>(SymbolTable::lookupNearestSymbolFrom(module, use.getNameAttr())).clone());
+  });
+}
+
+/// The module of all kernels, which is created at the end of `module` if it has none.
+static mlir::gpu::GPUModuleOp deviceModuleOf(ModuleOp module) {
+  if (auto device = module.lookupSymbol<mlir::gpu::GPUModuleOp>(deviceModule))
+    return device;
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  return mlir::gpu::GPUModuleOp::create(builder, module.getLoc(), deviceModule);
+}
+
+FailureOr<func::FuncOp> saccade::outlineKernel(func::FuncOp task) {
+  auto module = task->getParentOfType<ModuleOp>();
+  SymbolTable kernels(deviceModuleOf(module));
+  func::FuncOp kernel = task.clone();
+  kernel.setName(kernelName(task.getName()));
+  kernel.setPublic();
+  kernel->removeAttr("attn.task");
+  kernel->setAttr(kernelAttr, UnitAttr::get(task.getContext()));
+  kernels.insert(kernel);
+  if (failed(makeKernel(kernel)))
+    return failure();
+  copyConstants(module, kernel, kernels);
+  // Keep the declaration that launches refer to.
+  task.eraseBody();
+  task->setAttr(kernelAttr, StringAttr::get(task.getContext(), kernel.getName()));
+  return kernel;
+}
+
 namespace {
 
 struct OutlineKernels : saccade::impl::OutlineKernelsBase<OutlineKernels> {
   void runOnOperation() override {
-    ModuleOp module = getOperation();
-    OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-    auto device = mlir::gpu::GPUModuleOp::create(builder, module.getLoc(), deviceModule);
-    SymbolTable kernels(device);
-    for (auto task : llvm::to_vector(module.getOps<func::FuncOp>())) {
+    deviceModuleOf(getOperation());
+    for (auto task : llvm::to_vector(getOperation().getOps<func::FuncOp>()))
       if (!task->hasAttr("attn.task")) {
         if (failed(checkHost(task)))
           return signalPassFailure();
-        continue;
-      }
-      func::FuncOp kernel = task.clone();
-      kernel.setName(kernelName(task.getName()));
-      kernel.setPublic();
-      kernel->removeAttr("attn.task");
-      kernel->setAttr(kernelAttr, builder.getUnitAttr());
-      kernels.insert(kernel);
-      if (failed(makeKernel(kernel)))
+      } else if (!task.isExternal() && failed(outlineKernel(task))) {
         return signalPassFailure();
-      copyConstants(kernel, kernels);
-      // Keep the declaration that launches refer to.
-      task.eraseBody();
-      task->setAttr(kernelAttr, builder.getStringAttr(kernel.getName()));
-    }
-  }
-
-  /// Copies the constants that a kernel reads to the device module: they are loaded with it, once per context.
-  void copyConstants(func::FuncOp kernel, SymbolTable &device) {
-    kernel.walk([&](memref::GetGlobalOp use) {
-      if (!device.lookup(use.getName()))
-        device.insert(
-            cast<memref::GlobalOp>(SymbolTable::lookupNearestSymbolFrom(getOperation(), use.getNameAttr())).clone());
-    });
+      }
   }
 
   /// Rejects computations on buffers outside of tasks: the host cannot access device memory.

@@ -15,9 +15,10 @@ import sys
 import tempfile
 
 # The order of the stages. A stage may use earlier stages only.
-STAGES = ["Dialect", "Derivatives", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT",
+STAGES = ["Dialect", "Derivatives", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Script", "Target", "Pipeline", "JIT",
           "CAPI"]
-LOWERING = {"Derivatives", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT", "CAPI"}
+LOWERING = {"Derivatives", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Script", "Target", "Pipeline", "JIT",
+            "CAPI"}
 # What the mains may use: drivers, the reference, the dialect itself, and a component's Passes.h to register it.
 ALLOWED_IN_TOOLS = {"Pipeline", "JIT", "Reference", "PtxSim", "Support", "Target", "Runtime", "Dialect"}
 

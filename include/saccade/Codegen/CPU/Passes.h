@@ -15,12 +15,21 @@
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Support/PipelineStep.h"
 
+namespace saccade::attn {
+class AccumulateOp;
+} // namespace saccade::attn
+
 namespace saccade {
 
 #define GEN_PASS_DECL
 #include "saccade/Codegen/CPU/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "saccade/Codegen/CPU/Passes.h.inc"
+
+/// Replaces one op on memory by vector code for `target`, as `attn-lower-accumulate` and, for an op with `unpacked`,
+/// `attn-lower-unpacked-accumulate` do. Fails with an error if the target cannot hold its tiles.
+mlir::LogicalResult lowerAccumulate(attn::AccumulateOp op, const CPUTarget &target);
+mlir::LogicalResult lowerUnpackedAccumulate(attn::AccumulateOp op, const CPUTarget &target);
 
 /// Adds the passes from bufferized tasks (see buildBufferizePipeline) to the LLVM dialect.
 /// Its steps are vectors and llvm.

@@ -14,6 +14,17 @@ namespace saccade {
 #define GEN_PASS_REGISTRATION
 #include "saccade/Codegen/GPU/Passes.h.inc"
 
+/// Moves the body of one task into a kernel of the device module, as `attn-outline-kernels` does, and returns the
+/// kernel. Fails with an error if the body is not a loop over the items of the task.
+mlir::FailureOr<mlir::func::FuncOp> outlineKernel(mlir::func::FuncOp task);
+
+/// Lower the attentions of one kernel that a family of kernels supports, as the passes of the same names do. The last
+/// one adds a kernel beside the given one, which keeps its ops. They fail with an error if a family supports an
+/// attention but cannot emit it.
+mlir::LogicalResult lowerAttentionSIMT(mlir::func::FuncOp kernel);
+mlir::LogicalResult lowerAttentionSM80(mlir::func::FuncOp kernel);
+mlir::LogicalResult lowerAttentionSM90(mlir::func::FuncOp kernel, const GPUTarget &target);
+
 /// Adds the passes of GPU code generation. They produce a device module (`gpu.module`) with one kernel per task in the
 /// LLVM and NVVM dialects; the host entries call the runtime to launch them. No attn, linalg or tensor op remains in
 /// the device module. Its steps are kernels and ptx.

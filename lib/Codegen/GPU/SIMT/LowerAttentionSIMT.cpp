@@ -297,33 +297,33 @@ struct ThreadFamily : KernelFamily {
   }
 };
 
+LogicalResult lowerSplitKVOnThreads(func::FuncOp kernel) {
+  SmallVector<AccumulateOp> steps;
+  kernel.walk([&](AccumulateOp op) { steps.push_back(op); });
+  for (AccumulateOp op : steps) {
+    OpBuilder b(op);
+    Emitter e{b, op.getLoc(), cast<FloatType>(getElementTypeOrSelf(op.getAcc()))};
+    int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+    int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
+    PrivateState privateState = emptyPrivateState(e, kernel, op, valueDepth, /*rows=*/1);
+    if (failed(Step(e, op, privateState, depth, valueDepth, /*hasResult=*/true, lanesPerRow).run()))
+      return failure();
+    kernel->setAttr(familyAttr, b.getStringAttr(nameFamily("simt, split-KV", op)));
+    eraseStep(op);
+  }
+  return success();
+}
+
 struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttentionSIMT> {
   void runOnOperation() override {
-    if (hasStateInMemory(getOperation())) {
-      if (failed(lowerSplitKV()))
-        signalPassFailure();
-      return;
-    }
-    if (failed(lowerAttentions(getOperation(), ThreadFamily())))
+    if (failed(lowerAttentionSIMT(getOperation())))
       signalPassFailure();
-  }
-
-  LogicalResult lowerSplitKV() {
-    SmallVector<AccumulateOp> steps;
-    getOperation().walk([&](AccumulateOp op) { steps.push_back(op); });
-    for (AccumulateOp op : steps) {
-      OpBuilder b(op);
-      Emitter e{b, op.getLoc(), cast<FloatType>(getElementTypeOrSelf(op.getAcc()))};
-      int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
-      int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
-      PrivateState privateState = emptyPrivateState(e, getOperation(), op, valueDepth, /*rows=*/1);
-      if (failed(Step(e, op, privateState, depth, valueDepth, /*hasResult=*/true, lanesPerRow).run()))
-        return failure();
-      getOperation()->setAttr(familyAttr, b.getStringAttr(nameFamily("simt, split-KV", op)));
-      eraseStep(op);
-    }
-    return success();
   }
 };
 
 } // namespace
+
+LogicalResult saccade::lowerAttentionSIMT(func::FuncOp kernel) {
+  return hasStateInMemory(kernel) ? lowerSplitKVOnThreads(kernel)
+                                  : LogicalResult(lowerAttentions(kernel, ThreadFamily()));
+}

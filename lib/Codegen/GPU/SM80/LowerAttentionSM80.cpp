@@ -45,32 +45,36 @@ struct TensorCoreFamily : KernelFamily {
   }
 };
 
+void lowerSplitKVOnTensorCores(func::FuncOp kernel) {
+  SmallVector<AccumulateOp> steps;
+  kernel.walk([&](AccumulateOp op) { steps.push_back(op); });
+  for (AccumulateOp step : steps) {
+    AttentionShape shape(step);
+    // The SIMT kernel merges the other parts of a state, and has the second pass of a two-pass softmax.
+    if (!shape.fits() || step.getFinal() || step.getDpsInits().size() > 3)
+      continue;
+    OpBuilder b(step);
+    Emitter e{b, step.getLoc(), b.getF32Type()};
+    PrivateState privateState = emptyPrivateState(e, kernel, step, shape.accElements(), shape.rowsPerThread());
+    computeStep(e, step, privateState, shape, /*hasResult=*/true);
+    mergeWarps(e, step, privateState, shape);
+    kernel->setAttr(familyAttr, b.getStringAttr(nameFamily("sm_80, split-KV", step)));
+    eraseStep(step);
+  }
+}
+
 struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttentionSM80> {
   void runOnOperation() override {
-    if (hasStateInMemory(getOperation()))
-      return lowerSplitKV();
-    if (failed(lowerAttentions(getOperation(), TensorCoreFamily())))
+    if (failed(lowerAttentionSM80(getOperation())))
       signalPassFailure();
-  }
-
-  void lowerSplitKV() {
-    SmallVector<AccumulateOp> steps;
-    getOperation().walk([&](AccumulateOp op) { steps.push_back(op); });
-    for (AccumulateOp step : steps) {
-      AttentionShape shape(step);
-      // The SIMT kernel merges the other parts of a state, and has the second pass of a two-pass softmax.
-      if (!shape.fits() || step.getFinal() || step.getDpsInits().size() > 3)
-        continue;
-      OpBuilder b(step);
-      Emitter e{b, step.getLoc(), b.getF32Type()};
-      PrivateState privateState =
-          emptyPrivateState(e, getOperation(), step, shape.accElements(), shape.rowsPerThread());
-      computeStep(e, step, privateState, shape, /*hasResult=*/true);
-      mergeWarps(e, step, privateState, shape);
-      getOperation()->setAttr(familyAttr, b.getStringAttr(nameFamily("sm_80, split-KV", step)));
-      eraseStep(step);
-    }
   }
 };
 
 } // namespace
+
+LogicalResult saccade::lowerAttentionSM80(func::FuncOp kernel) {
+  if (!hasStateInMemory(kernel))
+    return lowerAttentions(kernel, TensorCoreFamily());
+  lowerSplitKVOnTensorCores(kernel);
+  return success();
+}

@@ -45,26 +45,31 @@ struct LowerAttentionSM90 : saccade::impl::LowerAttentionSM90Base<LowerAttention
     const GPUTarget *gpu = requireGPUTarget(getOperation(), target);
     if (!gpu)
       return signalPassFailure();
-    SymbolTable kernels(getOperation());
-    for (auto kernel : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      if (hasStateInMemory(kernel))
-        continue;
-      func::FuncOp copy = kernel.clone();
-      copy.setName((kernel.getName() + "_sm_90a").str());
-      kernels.insert(copy);
-      int64_t ends = 0;
-      copy.walk([&](FinalizeOp) { ++ends; });
-      FailureOr<size_t> lowered = 0;
-      if (ends == 1)
-        lowered = lowerAttentions(copy, WarpgroupFamily(gpu->sharedBytes));
-      if (failed(lowered))
+    for (auto kernel : llvm::to_vector(getOperation().getOps<func::FuncOp>()))
+      if (failed(lowerAttentionSM90(kernel, *gpu)))
         return signalPassFailure();
-      if (*lowered)
-        kernel->setAttr(bulkKernelAttr, copy.getNameAttr());
-      else
-        kernels.erase(copy);
-    }
   }
 };
 
 } // namespace
+
+LogicalResult saccade::lowerAttentionSM90(func::FuncOp kernel, const GPUTarget &target) {
+  if (hasStateInMemory(kernel) || kernel->hasAttr(bulkKernelAttr))
+    return success();
+  SymbolTable kernels(kernel->getParentOfType<mlir::gpu::GPUModuleOp>());
+  func::FuncOp copy = kernel.clone();
+  copy.setName((kernel.getName() + "_sm_90a").str());
+  kernels.insert(copy);
+  int64_t ends = 0;
+  copy.walk([&](FinalizeOp) { ++ends; });
+  FailureOr<size_t> lowered = 0;
+  if (ends == 1)
+    lowered = lowerAttentions(copy, WarpgroupFamily(target.sharedBytes));
+  if (failed(lowered))
+    return failure();
+  if (*lowered)
+    kernel->setAttr(bulkKernelAttr, copy.getNameAttr());
+  else
+    kernels.erase(copy);
+  return success();
+}

@@ -75,6 +75,20 @@ std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpF
   return {affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {head, group}), count};
 }
 
+/// Whether `keyHeads` has the KV heads of a tile of `heads` query heads at any multiple of `heads`.
+bool hasWholeGroups(OpBuilder &b, AttentionOp op, OpFoldResult heads) {
+  OpFoldResult queryHeads = getDimSize(b, op.getLoc(), op.getQuery(), op.getQueryDims(), Dim::Head);
+  OpFoldResult keyHeads = getDimSize(b, op.getLoc(), op.getKey(), op.getKeyDims(), Dim::Head);
+  if (isConstantIntValue(heads, 1) || isConstantIntValue(keyHeads, 1) || queryHeads == keyHeads || heads == queryHeads)
+    return true;
+  std::optional<int64_t> tile = getConstantIntValue(heads), queries = getConstantIntValue(queryHeads),
+                         keys = getConstantIntValue(keyHeads);
+  if (!queries || !keys || *keys == 0)
+    return false;
+  int64_t group = *queries / *keys;
+  return group <= 1 || (tile && *tile > 0 && (*tile % group == 0 || group % *tile == 0));
+}
+
 /// The length operand of a tile: the lengths of its batches, or the whole extent if no length is given.
 Value lengthOfTile(OpBuilder &b, AttentionOp op, Value length, const TileOfOperand &tile, OpFoldResult extent,
                    OpFoldResult start) {
@@ -106,6 +120,10 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
   Location loc = getLoc();
   if (isRagged())
     return emitOpError() << "is ragged, expected attn-tile-queries to split it into sequences first";
+  if (!hasWholeGroups(b, *this, sizes[HeadLoop]))
+    return emitOpError()
+           << "is tiled by query heads that share no or several KV heads in part, expected one head or whole "
+              "groups";
   TileOfOperand query{offsets[BatchLoop], sizes[BatchLoop],   offsets[HeadLoop],
                       sizes[HeadLoop],    offsets[QueryLoop], sizes[QueryLoop]};
   auto [keyHead, keyHeadCount] = keyHeads(b, *this, query.head, query.heads);

@@ -1,0 +1,19 @@
+//===- Passes.td - Passes that run scripts ----------------------*- tablegen -*-===//
+#ifndef SACCADE_SCRIPT_PASSES_TD
+#define SACCADE_SCRIPT_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ApplyScript : Pass<"attn-apply-script", "::mlir::ModuleOp"> {
+  let summary = "run a script of the transform dialect on the program";
+  let description = [{
+    Runs the named sequence `@__transform_main` of a file on the module. The steps of the compiler are ops of the transform
+    dialect, `transform.attn.tile_queries` and others, which apply to the program's target. `--transform-script` inserts
+    this pass. In contrast to `transform-interpreter` of MLIR, the script is not part of the program.
+  }];
+  let options = [Option<"file", "file", "std::string", "", "Path of the script">,
+                 Option<"target", "target", "std::string", "\"host\"", "CPU or GPU target of the program">];
+  let dependentDialects = ["::mlir::transform::TransformDialect"];
+}
+
+#endif // SACCADE_SCRIPT_PASSES_TD

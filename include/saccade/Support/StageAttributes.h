@@ -1,0 +1,14 @@
+//===- StageAttributes.h - Attributes of a program between stages -*- C++ -*-===//
+#ifndef SACCADE_SUPPORT_STAGEATTRIBUTES_H
+#define SACCADE_SUPPORT_STAGEATTRIBUTES_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace saccade {
+
+/// Attributes of the module: the last stage that the program has passed, and the target that it was compiled for.
+inline constexpr llvm::StringLiteral stageAttr = "attn.stage", targetAttr = "attn.target";
+
+} // namespace saccade
+
+#endif // SACCADE_SUPPORT_STAGEATTRIBUTES_H
