@@ -8,6 +8,7 @@
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Support/GPUTarget.h"
 #include "saccade/Support/Kernels.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -38,7 +39,12 @@ namespace {
 struct Entry {
   std::string target, element;
   int64_t headSize = 0, valueHeadSize = 0, rows = 0, cols = 0;
+
+  auto key() const { return std::tie(target, element, headSize, valueHeadSize); }
 };
+
+/// The maximum nesting of a table, of which the objects in `entries` are the third level.
+constexpr unsigned maxDepth = 64;
 
 struct Table {
   int64_t version = 0;
@@ -51,7 +57,8 @@ bool fromJSON(const llvm::json::Value &value, Entry &entry, llvm::json::Path pat
       !map.map("head_size", entry.headSize) || !map.map("value_head_size", entry.valueHeadSize) ||
       !map.map("rows", entry.rows) || !map.map("cols", entry.cols))
     return false;
-  for (auto [name, size] : {std::pair("rows", entry.rows), std::pair("cols", entry.cols)})
+  for (auto [name, size] : {std::pair("head_size", entry.headSize), std::pair("value_head_size", entry.valueHeadSize),
+                            std::pair("rows", entry.rows), std::pair("cols", entry.cols)})
     if (size < 1 || size > 1 << 20) {
       path.field(name).report("expected a number from 1 to 1048576");
       return false;
@@ -70,6 +77,59 @@ bool fromJSON(const llvm::json::Value &value, Table &table, llvm::json::Path pat
   return map.map("entries", table.entries);
 }
 
+/// Where the entries of a table are. JSON that is parsed has no places.
+struct Places {
+  std::vector<unsigned> lines; ///< of the objects in an array of the outermost object
+  unsigned depth = 0;          ///< the maximum nesting
+
+  explicit Places(StringRef text) {
+    unsigned line = 1, level = 0;
+    bool isString = false;
+    for (size_t i = 0; i < text.size(); ++i) {
+      line += text[i] == '\n';
+      if (isString && text[i] == '\\')
+        ++i;
+      else if (text[i] == '"')
+        isString = !isString;
+      else if (!isString && StringRef("{[").contains(text[i])) {
+        depth = std::max(depth, ++level);
+        if (level == 3 && text[i] == '{')
+          lines.push_back(line);
+      } else if (!isString && StringRef("}]").contains(text[i]) && level > 0) {
+        --level;
+      }
+    }
+  }
+
+  unsigned lineOf(size_t entry) const { return entry < lines.size() ? lines[entry] : 1; }
+};
+
+/// The element types of attention that have classes.
+Type parseElement(StringRef name, MLIRContext *context) {
+  return llvm::StringSwitch<Type>(name)
+      .Case("f64", Float64Type::get(context))
+      .Case("f32", Float32Type::get(context))
+      .Case("f16", Float16Type::get(context))
+      .Case("bf16", BFloat16Type::get(context))
+      .Default({});
+}
+
+/// Why an entry cannot be applied; nullopt if it can.
+std::optional<std::string> findMistake(const Entry &entry, MLIRContext *context) {
+  const CPUTarget *cpu = lookupCPUTarget(entry.target);
+  const GPUTarget *gpu = lookupGPUTarget(entry.target);
+  if (!cpu && !gpu)
+    return ("target '" + entry.target + "' is not supported, expected one of " + cpuTargetNames() + ", " +
+            gpuTargetNames())
+        .str();
+  Type element = parseElement(entry.element, context);
+  if (!element)
+    return "element '" + entry.element + "' is not supported, expected f64, f32, f16 or bf16";
+  if (std::optional<std::string> mistake = findMistakeInRows(entry.rows, element, cpu, gpu))
+    return "rows are " + std::to_string(entry.rows) + ", " + *mistake;
+  return std::nullopt;
+}
+
 struct ApplySchedules : saccade::impl::ApplySchedulesBase<ApplySchedules> {
   using ApplySchedulesBase::ApplySchedulesBase;
 
@@ -81,9 +141,23 @@ struct ApplySchedules : saccade::impl::ApplySchedulesBase<ApplySchedules> {
     llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(table, /*IsText=*/true);
     if (!file)
       return refuse(file.getError().message());
+    Places places((*file)->getBuffer());
+    // The parser of LLVM recurses.
+    if (places.depth > maxDepth)
+      return refuse("it is nested more than " + llvm::Twine(maxDepth) + " levels deep");
     llvm::Expected<Table> parsed = llvm::json::parse<Table>((*file)->getBuffer(), "table");
     if (!parsed)
       return refuse(llvm::toString(parsed.takeError()));
+    auto locate = [&](size_t entry) {
+      return FileLineColLoc::get(&getContext(), table, places.lineOf(entry), /*column=*/1);
+    };
+    for (auto [i, entry] : llvm::enumerate(parsed->entries)) {
+      if (std::optional<std::string> mistake = findMistake(entry, &getContext()))
+        return emitError(locate(i)) << "entry " << i << " of the schedule table: " << *mistake;
+      for (size_t other = 0; other < i; ++other)
+        if (parsed->entries[other].key() == entry.key())
+          return emitError(locate(i)) << "entry " << i << " of the schedule table is for the class of entry " << other;
+    }
     return *parsed;
   }
 

@@ -192,8 +192,10 @@ def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         key = name.replace("_", "-")
         if name in ("insert_after", "insert_before"):
             encoded += [(key, f"{point}:{passes}") for point, passes in _pairs(name, value)]
-        elif name in ("load_pass_plugin", "load_dialect_plugin", "schedule_table", "transform_script"):
+        elif name in ("load_pass_plugin", "load_dialect_plugin", "transform_script"):
             encoded += [(key, path) for path in _paths(name, value)]
+        elif name == "schedule_table" and isinstance(value, os.PathLike):
+            encoded.append((key, os.fspath(value)))
         elif isinstance(value, bool):
             encoded.append((key, str(value).lower()))
         elif isinstance(value, (str, int)):

@@ -2,10 +2,12 @@
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
 import numpy as np
+import programs
 import pytest
 
 import saccade
@@ -102,6 +104,19 @@ def test_table_is_what_the_compiler_reads(speeds, tmp_path):
     write_table(str(table), [])
     table.write_text(table.read_text().replace('"rows": 48', '"rows": 96'))
     assert "rows = 96, cols = 64" in saccade.compile(kind.program(), schedule_table=str(table)).ir("schedule")
+
+
+def test_a_table_is_given_by_a_path(tmp_path, monkeypatch):
+    entry = '{"target": "v3", "element": "f32", "head_size": 16, "value_head_size": 16, "rows": ROWS, "cols": 64}'
+    (tmp_path / "table.json").write_text(f'{{"version": 1, "entries": [\n{entry.replace("ROWS", "60")}]}}')
+    (tmp_path / "wrong.json").write_text(f'{{"version": 1, "entries": [\n{entry.replace("ROWS", "61")}]}}')
+    monkeypatch.chdir(tmp_path)
+    for table in (tmp_path / "table.json", pathlib.Path("table.json"), "table.json"):
+        text = saccade.compile(programs.attention(), target="v3", schedule_table=table).ir("schedule")
+        assert "rows = 60, cols = 64" in text
+    with pytest.raises(saccade.CompileError, match=r"entry 0 .* rows are 61, expected a multiple of 12") as caught:
+        saccade.compile(programs.attention(), target="v3", schedule_table=pathlib.Path("wrong.json"))
+    assert "wrong.json:2:1" in str(caught.value)
 
 
 def test_interrupted_run_continues(speeds, tmp_path):

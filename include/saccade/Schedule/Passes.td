@@ -15,6 +15,8 @@ def ApplySchedules : Pass<"attn-apply-schedules", "::mlir::ModuleOp"> {
       {"target": "v4", "element": "f32", "head_size": 64, "value_head_size": 64, "rows": 288, "cols": 512}
     ]}
     ```
+
+    Entries that no kernel can compute, or that are for the same class, are errors, also for other targets and classes.
   }];
   let options = [Option<"table", "table", "std::string", "", "Path of the table">,
                  Option<"target", "target", "std::string", "\"host\"", "The target that entries must name">];
