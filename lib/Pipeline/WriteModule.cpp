@@ -5,10 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "StagePage.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Support/FileUtilities.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/StageMark.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "saccade/Support/OutputFile.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_WRITEMODULE
@@ -22,12 +21,6 @@ struct WriteModule : saccade::impl::WriteModuleBase<WriteModule> {
   using WriteModuleBase::WriteModuleBase;
 
   void runOnOperation() override {
-    std::string message;
-    std::unique_ptr<llvm::ToolOutputFile> output = openOutputFile(file, &message);
-    if (!output) {
-      getOperation().emitError(message);
-      return signalPassFailure();
-    }
     auto known = [&](StringRef name) {
       auto value = getOperation()->getAttrOfType<StringAttr>(name);
       return value ? value.getValue() : StringRef();
@@ -35,12 +28,18 @@ struct WriteModule : saccade::impl::WriteModuleBase<WriteModule> {
     StringRef knownStage = known(saccade::stageAttr), knownTarget = known(saccade::targetAttr);
     if (!stage.empty())
       saccade::markStage(getOperation(), stage, target);
-    saccade::printProgram(getOperation(), output->os());
+    // A reader of the folder finds whole files only.
+    llvm::Error written = saccade::writeOutput(file, [&](llvm::raw_ostream &os) {
+      saccade::printProgram(getOperation(), os);
+      return llvm::Error::success();
+    });
     saccade::markStage(getOperation(), knownStage, knownTarget);
-    output->keep();
+    if (written) {
+      getOperation().emitError("cannot write '") << file << "': " << llvm::toString(std::move(written));
+      return signalPassFailure();
+    }
     if (page.empty())
       return markAllAnalysesPreserved();
-    output.reset(); // closes the file
     llvm::SmallVector<std::string> all = llvm::to_vector(files);
     all.push_back(file);
     if (llvm::Error error = saccade::writeStagePage(all, page)) {

@@ -1,4 +1,4 @@
 // RUN: not saccade-opt %s "-attn-write-module=file=%t.missing/folder/out.mlir" 2>&1 | FileCheck %s
 
-// CHECK: error: cannot open output file
+// CHECK: error: cannot write '{{.*}}out.mlir': No such file or directory
 module {}

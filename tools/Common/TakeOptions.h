@@ -2,6 +2,7 @@
 #ifndef SACCADE_TOOLS_COMMON_TAKEOPTIONS_H
 #define SACCADE_TOOLS_COMMON_TAKEOPTIONS_H
 
+#include "saccade/Support/CommandLine.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include <initializer_list>
@@ -11,10 +12,11 @@
 
 namespace saccade {
 
-/// Removes the options with the names of `values` from the command line and stores their values. For tools whose other
-/// options are those of llvm::cl, which must know all passes and dialects first.
-void takeOptions(std::vector<char *> &arguments,
-                 std::initializer_list<std::pair<llvm::StringRef, std::vector<std::string> *>> values);
+/// Removes the options with the names of `values` from the command line of `tool` and stores their values. For tools
+/// whose other options are those of llvm::cl, which must know all passes and dialects first. Returns ExitUsage after an
+/// error on stderr if an option has no value.
+ExitCode takeOptions(llvm::StringRef tool, std::vector<char *> &arguments,
+                     std::initializer_list<std::pair<llvm::StringRef, std::vector<std::string> *>> values);
 
 } // namespace saccade
 

@@ -15,7 +15,8 @@ using namespace saccade;
 static int run(int argc, char **argv) {
   std::vector<char *> arguments(argv, argv + argc);
   std::vector<std::string> plugins;
-  takeOptions(arguments, {{"load-dialect-plugin", &plugins}});
+  if (ExitCode code = takeOptions("saccade-lsp-server", arguments, {{"load-dialect-plugin", &plugins}}))
+    return code;
   CompileOptions options;
   if (ExitCode code = loadPlugins("saccade-lsp-server", PluginKind::Dialect, plugins, options))
     return code;

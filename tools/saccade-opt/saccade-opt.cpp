@@ -77,11 +77,13 @@ static mlir::LogicalResult processFile(llvm::StringRef input, llvm::StringRef ou
 static int run(int argc, char **argv) {
   std::vector<char *> arguments(argv, argv + argc);
   std::vector<std::string> passPlugins, dialectPlugins, after, before, scripts;
-  takeOptions(arguments, {{"load-pass-plugin", &passPlugins},
-                          {"load-dialect-plugin", &dialectPlugins},
-                          {"insert-after", &after},
-                          {"insert-before", &before},
-                          {"transform-script", &scripts}});
+  if (ExitCode code = takeOptions(tool, arguments,
+                                  {{"load-pass-plugin", &passPlugins},
+                                   {"load-dialect-plugin", &dialectPlugins},
+                                   {"insert-after", &after},
+                                   {"insert-before", &before},
+                                   {"transform-script", &scripts}}))
+    return code;
   CompileOptions options;
   registerPasses();
   for (auto [kind, paths] : {std::pair(PluginKind::Pass, &passPlugins), {PluginKind::Dialect, &dialectPlugins}})

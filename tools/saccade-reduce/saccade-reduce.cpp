@@ -27,7 +27,9 @@ static void print(mlir::Diagnostic &diagnostic, llvm::raw_ostream &os) {
 static int run(int argc, char **argv) {
   std::vector<char *> arguments(argv, argv + argc);
   std::vector<std::string> passPlugins, dialectPlugins;
-  takeOptions(arguments, {{"load-pass-plugin", &passPlugins}, {"load-dialect-plugin", &dialectPlugins}});
+  if (ExitCode code = takeOptions("saccade-reduce", arguments,
+                                  {{"load-pass-plugin", &passPlugins}, {"load-dialect-plugin", &dialectPlugins}}))
+    return code;
   CompileOptions options;
   for (auto [kind, paths] : {std::pair(PluginKind::Pass, &passPlugins), {PluginKind::Dialect, &dialectPlugins}})
     if (ExitCode code = loadPlugins("saccade-reduce", kind, *paths, options))
