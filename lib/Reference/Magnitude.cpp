@@ -4,6 +4,9 @@
 // at most Σ p |v| |δs| + (Σ p |v|) (Σ p |δs|). The error of a score is relative to its size and the terms of its dot
 // product; their magnitudes are used for |δs|.
 //
+// Errors of scores that are rounded to int8 are not small, but have a bound e for each key. Probabilities then change
+// by a factor of at most exp(e + max e), so the output changes by at most Σ p |v| (exp(e + max e) − 1).
+//
 //===----------------------------------------------------------------------===//
 #include "Magnitude.h"
 #include "AttentionRows.h"
@@ -30,6 +33,30 @@ static std::vector<double> scoreSizes(const Scorer &scorer, const AttentionRow &
   return sizes;
 }
 
+/// For every key of `row`: exp(e + max e) − 1, where e bounds the error of a score that is rounded to int8. The score
+/// region is taken to be monotonic within this error.
+static FailureOr<std::vector<double>> quantizationEffects(Scorer &scorer, const AttentionRow &row) {
+  std::vector<double> effects(row.weights.size());
+  StridedRow query = scorer.queryRow(row.batch, row.head, row.position);
+  const QuantizedKeys &keys = scorer.quantizedKeys(row.batch, scorer.kvHead(row.head), int64_t(row.weights.size()));
+  double largest = 0;
+  for (auto [i, effect] : llvm::enumerate(effects)) {
+    if (row.scores[i] == -INFINITY)
+      continue;
+    double error = std::abs(scorer.getScale()) * keys.errorBound(query, int64_t(i));
+    for (double sign : {-1, 1}) {
+      FailureOr<double> score = scorer.scoreOf(int64_t(i), scorer.scaledScore(int64_t(i)) + sign * error);
+      if (failed(score))
+        return failure();
+      effect = std::max(effect, std::abs(*score - row.scores[i]));
+    }
+    largest = std::max(largest, effect);
+  }
+  for (double &effect : effects)
+    effect = std::expm1(effect + largest);
+  return effects;
+}
+
 /// Whether `operand` is an argument of the function, or moves elements of one.
 static bool isOfArgument(Value operand) {
   while (Operation *op = operand.getDefiningOp()) {
@@ -51,6 +78,9 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
   magnitude.weighted = Tensor(type, {total});
   magnitude.spread = Tensor(type, {total});
   magnitude.conditioned = Tensor(type, {total});
+  bool isQuantized = op.getQkTypeAttr() != nullptr;
+  if (isQuantized)
+    magnitude.quantized = Tensor(type, {total});
   magnitude.inputType = getElementTypeOrSelf(op.getQuery());
   magnitude.isOfArguments = llvm::all_of(ValueRange{op.getQuery(), op.getKey(), op.getValue()}, isOfArgument);
 
@@ -61,6 +91,9 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
       magnitude.keys = std::max<int64_t>(magnitude.keys, row.weights.size());
       magnitude.depth = scorer.key.extent(Dim::Depth);
       std::vector<double> sizes = scoreSizes(scorer, row);
+      FailureOr<std::vector<double>> effects = std::vector<double>();
+      if (isQuantized && failed(effects = quantizationEffects(scorer, row)))
+        return failure();
       double meanSize = 0;
       for (auto [weight, size] : llvm::zip_equal(row.weights, sizes))
         meanSize += weight * size;
@@ -70,7 +103,7 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
         index.push_back(positions[unsigned(dim)] - offset);
       for (int64_t i = 0; i < box.sizes[depthDim]; ++i) {
         int64_t depth = box.offsets[depthDim] + i;
-        double weighted = 0, squares = 0, conditioned = 0;
+        double weighted = 0, squares = 0, conditioned = 0, quantized = 0;
         for (auto [key, weight] : llvm::enumerate(row.factors)) {
           if (row.scores[key] == -INFINITY)
             continue;
@@ -79,11 +112,14 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
           weighted += term;
           squares += term * term;
           conditioned += term * sizes[key];
+          quantized += isQuantized ? term * (*effects)[key] : 0;
         }
         index[depthDim] = i;
         int64_t element = start + linearIndex(index, strides);
         magnitude.weighted.values[element].real = weighted;
         magnitude.spread.values[element].real = std::sqrt(squares);
+        if (isQuantized)
+          magnitude.quantized.values[element].real = quantized;
         magnitude.conditioned.values[element].real = conditioned + weighted * meanSize;
       }
       return success();

@@ -245,6 +245,25 @@ double Scorer::dotProduct(const NamedCells &a, const double *fromA, const NamedC
   return (isNarrow ? dot<float> : dot<double>)(depth, fromA, strideA, fromB, strideB);
 }
 
+FailureOr<double> Scorer::scoreOf(int64_t key, double scaled) {
+  if (!score)
+    return scaled;
+  score->setArgument(4, Scalar{.integer = at[3] + key});
+  score->setArgument(0, Scalar{.real = scaled});
+  if (failed(score->run()))
+    return failure();
+  return score->yielded(0).real;
+}
+
+const QuantizedKeys &Scorer::quantizedKeys(int64_t batch, int64_t kvHead, int64_t keys) {
+  std::array<int64_t, 3> range = {batch, kvHead, keys};
+  if (!quantized || range != quantizedRange)
+    quantized = std::make_unique<QuantizedKeys>(StridedRow{key.at(batch, kvHead, 0), key.stride(Dim::Depth)},
+                                                key.stride(Dim::Seq), keys, key.extent(Dim::Depth));
+  quantizedRange = range;
+  return *quantized;
+}
+
 LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores) {
   SmallVector<Program *> programs = {mask, score, weight, derivative};
   programs.append(tallies);
@@ -260,6 +279,11 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
   }
   const double *q = query.at(batch, head, position), *k = key.at(batch, kvHead(head), 0);
   int64_t step = key.stride(Dim::Seq);
+  const QuantizedKeys *rounded =
+      frame->isRounded() && isQuantized() && keys > 0 ? &quantizedKeys(batch, kvHead(head), keys) : nullptr;
+  std::vector<double> roundedQuery;
+  if (rounded)
+    roundedQuery = rounded->round(queryRow(batch, head, position));
   scores.assign(keys, -INFINITY);
   scaledScores.assign(keys, 0);
   for (int64_t i = 0; i < keys; ++i) {
@@ -270,14 +294,12 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
       if (!mask->yielded(0).integer)
         continue;
     }
-    scores[i] = scaledScores[i] = frame->rounded(scoreType, dotProduct(query, q, key, k + i * step) * scale);
-    if (score) {
-      score->setArgument(4, Scalar{.integer = at[3] + i});
-      score->setArgument(0, Scalar{.real = scores[i]});
-      if (failed(score->run()))
-        return failure();
-      scores[i] = score->yielded(0).real;
-    }
+    double product = rounded ? rounded->dotProduct(roundedQuery, i) : dotProduct(query, q, key, k + i * step);
+    scaledScores[i] = frame->rounded(scoreType, product * scale);
+    FailureOr<double> result = scoreOf(i, scaledScores[i]);
+    if (failed(result))
+      return failure();
+    scores[i] = *result;
   }
   return success();
 }

@@ -7,9 +7,11 @@
 #define SACCADE_REFERENCE_SCORING_H
 
 #include "Program.h"
+#include "QuantizedKeys.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 namespace saccade::reference {
@@ -67,6 +69,17 @@ public:
   mlir::FailureOr<double> modifiedWeight(int64_t key, double value);
   /// The scaled score at `key` before the score region, for the row whose scores were computed last.
   double scaledScore(int64_t key) const { return scaledScores[key]; }
+  /// The score of the scaled score `scaled` at `key`, for the row whose scores were computed last.
+  mlir::FailureOr<double> scoreOf(int64_t key, double scaled);
+  /// With `qk_type`: the first `keys` keys of a KV head as kernels may round them. They belong to the caller until the
+  /// next call.
+  const QuantizedKeys &quantizedKeys(int64_t batch, int64_t kvHead, int64_t keys);
+  /// Whether dot products may be rounded to int8.
+  bool isQuantized() const { return op.getQkTypeAttr() != nullptr; }
+  /// Query `position` of (batch, head).
+  StridedRow queryRow(int64_t batch, int64_t head, int64_t position) const {
+    return {query.at(batch, head, position), query.stride(attn::Dim::Depth)};
+  }
   /// Runs the region of an `attn.gradient` or `attn.jvp` at `key`, for the row whose scores were computed last.
   /// `numbers`: its arguments before the positions.
   mlir::FailureOr<Program *> runDerivative(int64_t key, llvm::ArrayRef<double> numbers);
@@ -90,12 +103,14 @@ private:
   mlir::LogicalResult findExtents();
   mlir::LogicalResult findScale();
 
-  attn::ScoringOpInterface op;
+  mutable attn::ScoringOpInterface op;
   Frame *frame;
   double scale = 1;
   Program *score = nullptr, *mask = nullptr, *weight = nullptr, *derivative = nullptr;
   unsigned derivativeNumbers = 0; ///< arguments of `derivative` before the positions
   std::vector<double> scaledScores;
+  std::unique_ptr<QuantizedKeys> quantized;
+  std::array<int64_t, 3> quantizedRange = {}; ///< batch, KV head and number of keys of `quantized`
   llvm::SmallVector<Program *> tallies;
 };
 

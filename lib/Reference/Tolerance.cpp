@@ -52,8 +52,9 @@ public:
   double operator()(int64_t i) const {
     if (!magnitude)
       return INFINITY;
+    double quantized = magnitude->quantized.size() == 0 ? 0 : magnitude->quantized.values[i].real;
     return outputFactor * magnitude->weighted.values[i].real + smallest +
-           accumulationFactor * magnitude->conditioned.values[i].real;
+           accumulationFactor * magnitude->conditioned.values[i].real + quantized;
   }
 
 private:

@@ -57,6 +57,10 @@ KeyLoop::Bounds KeyLoop::bounds() {
   // Clamp the loop to the operand, at any position. A range that ends before the operand has no tile.
   Value last = min(keys, sub(range.end, at[3]));
   Value isEmpty = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, min(validQueries, last), index(0));
+  // The rounding of quantized keys depends on all keys of their tile, which is the same for all tasks if tiles are
+  // whole.
+  if (op.getQkTypeAttr())
+    last = min(min(keys, sub(keyEnd, at[3])), add(begin, mul(ceilDiv(sub(last, begin), step), step)));
   return {begin, arith::SelectOp::create(b, loc, isEmpty, begin, last), step};
 }
 

@@ -285,3 +285,15 @@ func.func @rotations_are_computed_by_tiles(%pool: tensor<?x16x2x64xf32>, %table:
     : (tensor<1x1x8x64xf32>, tensor<1x?x1x64xf32>, tensor<1x?x1x64xf32>) -> tensor<1x1x8x64xf32>
   return %o : tensor<1x1x8x64xf32>
 }
+
+// The rounding of quantized keys depends on all keys of a tile: the last tile does not end at the last visible key.
+// CHECK-LABEL: @tiles_of_quantized_keys_are_whole
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<100x64xf32>, %[[K:[^ ]*]]: tensor<2000x64xf32>
+func.func @tiles_of_quantized_keys_are_whole(%x: tensor<100x64xf32>, %k: tensor<2000x64xf32>) -> tensor<100x64xf32> {
+  // CHECK: tensor.extract_slice %[[K]][0, 0] [512, 64]
+  // CHECK: attn.accumulate {{.*}} qk_type(i8) {{.*}} into(
+  %o = attn.attention %x[s,d], %k[s,d], %k[s,d] qk_type(i8) mask causal<top_left>
+      {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<100x64xf32>, tensor<2000x64xf32>, tensor<2000x64xf32>) -> tensor<100x64xf32>
+  return %o : tensor<100x64xf32>
+}

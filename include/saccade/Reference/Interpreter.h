@@ -20,7 +20,8 @@ enum class Precision {
   /// the conversion to them is a quantization.
   Exact,
   /// Every result is rounded to its declared type; contractions accumulate in their declared type, at least f32.
-  /// Attention is unfused: f32 scores (f64 for f64), probabilities rounded to the input type, f32 sums.
+  /// Attention is unfused: f32 scores (f64 for f64), probabilities rounded to the input type, f32 sums. With `qk_type`
+  /// queries and keys are rounded to it.
   Rounded,
   /// Like `Rounded`, with every sum in reverse order: the same accuracy, different rounding errors.
   RoundedReversed,
@@ -39,6 +40,7 @@ struct Magnitude {
   Tensor weighted;      ///< Σ p |v|, which bounds the error of rounded probabilities and results
   Tensor spread;        ///< √(Σ p² v²), the deviation of the result if the errors of probabilities are independent
   Tensor conditioned;   ///< first-order effect of score errors as large as the scores; see Magnitude.cpp
+  Tensor quantized;     ///< bound on the error of scores that are rounded to int8; empty without `qk_type`
   mlir::Type inputType; ///< type of query, key and value, to which probabilities may be rounded
   int64_t keys = 0;     ///< number of keys
   int64_t depth = 0;    ///< head size of query and key

@@ -2,7 +2,8 @@
 //
 // The tolerance rule of the project. The error of a result may be twice that of plain unfused evaluation in the same
 // types (the rule of FlashAttention's tests, Dao et al.) and, for a single attention, at most the bound of rounding its
-// terms. The mean error and the mean signed error have bounds of their own. docs/internals/testing.md derives them.
+// terms. Plain evaluation of attention with `qk_type` rounds queries and keys to it. The mean error and the mean signed
+// error have bounds of their own. docs/internals/testing.md derives them.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_TOLERANCE_H
@@ -24,6 +25,7 @@ constexpr double oracleError = 1e-12;
 /// Second bound: the smallest value of the result type + outputFactor · eps(result type) · Σ p |v| + accumulationFactor
 /// · (roundings + depth) · eps(sum type) · conditioned magnitude. A sum over n keys has min(n, 128) + n / 128
 /// roundings, because it is computed in parts.
+/// With `qk_type` the effect of rounding queries and keys is added (`Magnitude::quantized`).
 constexpr double outputFactor = 2, accumulationFactor = 4;
 /// Bound of a fused attention with 16-bit inputs: half a unit of the result + eps/2 of the inputs · min(weightFactor ·
 /// Σ p |v|, weightFactor · |result| + spreadFactor · √(Σ p² v²)) + referenceFactor · the largest error of

@@ -132,7 +132,7 @@ static FailureOr<Value> buildFused(FrontendOp &op, const Flex &flex) {
                                         flex.query.tensor, flex.key.tensor, value, captures.values, Value(), Value(),
                                         Value(), Value(), Value(), ValueRange(), Value(), flex.query.dims,
                                         flex.key.dims, flex.value.dims, flex.query.dims, b.getF64FloatAttr(flex.scale),
-                                        attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
+                                        TypeAttr(), attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
   Region *targets[] = {&made.getScore(), &made.getWeight()};
   for (auto [block, target] : llvm::zip(blocks, targets))
     if (block) {

@@ -536,3 +536,21 @@ func.func @type_of_offsets(%q: tensor<9x8xf32>, %cu: tensor<3xf32>) {
     : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
   return
 }
+
+// -----
+
+func.func @type_of_products(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has qk_type 'i4', expected i8}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] qk_type(i4)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @quantized_products_of_f64(%x: tensor<4x8xf64>) {
+  // expected-error @+1 {{has qk_type i8 and inputs of f64, expected f32, f16 or bf16}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] qk_type(i8)
+    : (tensor<4x8xf64>, tensor<4x8xf64>, tensor<4x8xf64>) -> tensor<4x8xf64>
+  return
+}

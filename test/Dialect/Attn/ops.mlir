@@ -240,3 +240,15 @@ func.func @packed_sequences(%q: tensor<?x8x64xf32>, %k: tensor<?x2x?x64xf32>, %c
     : (tensor<?x8x64xf32>, tensor<?x2x?x64xf32>, tensor<?x2x?x64xf32>) -> (tensor<?x8x64xf32>, tensor<8x?xf32>)
   return
 }
+
+// CHECK-LABEL: func.func @products_may_be_quantized
+// CHECK: attn.attention {{.*}} scale(5.000000e-01) qk_type(i8) : (
+// CHECK: attn.accumulate {{.*}} qk_type(i8) into(
+func.func @products_may_be_quantized(%x: tensor<4x8xf32>, %max: tensor<4xf32>) -> tensor<4x8xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] qk_type(i8) scale(0.5)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %s:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] qk_type(i8)
+    into(%o, %max, %max : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return %s#0 : tensor<4x8xf32>
+}

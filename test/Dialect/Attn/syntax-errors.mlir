@@ -153,7 +153,7 @@ func.func @causal_as_a_clause(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @unknown_clause(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{unknown clause 'dilation' of an attention op, expected captures, q_len, kv_len, cu_seqlens_q, cu_seqlens_k, scale, at, sink, into, mask, score, weight, dropout, tally, lse, max, argmax, out}}
+  // expected-error @+1 {{unknown clause 'dilation' of an attention op, expected captures, q_len, kv_len, cu_seqlens_q, cu_seqlens_k, scale, qk_type, at, sink, into, mask, score, weight, dropout, tally, lse, max, argmax, out}}
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] dilation(2)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
 }
@@ -351,4 +351,14 @@ func.func @finalize_without_destinations(%x: tensor<4x8xf32>, %m: tensor<4xf32>)
   // expected-error @+1 {{'into' has 0 destinations after the output, expected an optional log-sum-exp, then one for each of the 1 operands of 'with'}}
   %r = attn.finalize %x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32> with(%m : tensor<4xf32>)
     into(%x[s,d] : tensor<4x8xf32>)
+}
+
+// -----
+
+func.func @type_of_products_in_a_gradient(%x: tensor<4x8xf32>, %l: tensor<4xf32>) {
+  // expected-error @+1 {{'qk_type' belongs to attn.attention; derivatives are those of unquantized attention}}
+  %g:3 = attn.gradient %x[s,d], %x[s,d], %x[s,d] qk_type(i8) output_gradient(%x[s,d] : tensor<4x8xf32>)
+    lse(%l : tensor<4xf32>) delta(%l : tensor<4xf32>)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return
 }

@@ -186,6 +186,46 @@ TEST_F(Tolerance, MagnitudeByHand) {
   expectNear((*magnitude)->conditioned, {3 * (ln3 + 3) + 2 * 3 + 5 * (0.75 * (ln3 + 3) + 0.25 * 3)});
 }
 
+TEST_F(Tolerance, PlainEvaluationRoundsQueriesAndKeysOfAQuantizedAttention) {
+  // The mean (10, 0.25) of the keys is not rounded. The largest elements of the query and of the keys without it are
+  // 127, so they are rounded to integers, and the largest score is 127 · 10 + 1.5 · 0.25 + 127 · 127 + 2 · 1.
+  auto function = parse(R"(
+    func.func @f(%q: tensor<1x2xf32>, %k: tensor<2x2xf32>) -> (tensor<1x2xf32>, tensor<1xf32>, tensor<1xi64>) {
+      %o, %m, %i = attn.attention %q[s,d], %k[s,d], %k[s,d] scale(1.0) qk_type(i8) max argmax
+        : (tensor<1x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>) -> (tensor<1x2xf32>, tensor<1xf32>, tensor<1xi64>)
+      return %o, %m, %i : tensor<1x2xf32>, tensor<1xf32>, tensor<1xi64>
+    })");
+  std::vector<Tensor> arguments = {reals({1, 2}, {127, 1.5}), reals({2, 2}, {137, 1.625, -117, -1.125})};
+  for (auto [precision, largest] : {std::pair(Precision::Rounded, 1270 + 0.375 + 127 * 127 + 2),
+                                    {Precision::Fused, 1270 + 0.375 + 127 * 127 + 2},
+                                    {Precision::Exact, 127 * 137 + 1.5 * 1.625}})
+    expectNear(*Evaluation::begin(function, arguments, precision)->evaluate(1), {largest});
+}
+
+TEST_F(Tolerance, RoundingOfAQuantizedAttentionIsBounded) {
+  // Scores 2 and −2 with an error of at most e = |q| step(k) / 2 + |k| step(q) / 2 + step(q) step(k) / 4.
+  std::vector<Tensor> arguments = {reals({1, 1}, {2}), reals({2, 1}, {1, -1}), reals({2, 1}, {4, -8})};
+  double e = 2 / 254.0 + 2 / 254.0 + 2 / (254.0 * 254);
+  for (auto [region, factor] : {std::pair("", 1.0),
+                                {R"(score(%s, %b, %h, %i, %j) {
+          %t = arith.addf %s, %s : f32
+          attn.yield %t : f32
+        })",
+                                 2}}) {
+    auto function = parse((R"(
+      func.func @f(%q: tensor<1x1xf32>, %k: tensor<2x1xf32>, %v: tensor<2x1xf32>) -> tensor<1x1xf32> {
+        %o = attn.attention %q[s,d], %k[s,d], %v[s,d] scale(1.0) qk_type(i8) )" +
+                           llvm::Twine(region) +
+                           R"( : (tensor<1x1xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> tensor<1x1xf32>
+        return %o : tensor<1x1xf32>
+      })")
+                              .str());
+    auto magnitude = Evaluation::begin(function, arguments)->magnitude(0, {Box::whole({1, 1})});
+    ASSERT_TRUE(mlir::succeeded(magnitude));
+    expectNear((*magnitude)->quantized, {(*magnitude)->weighted.values[0].real * std::expm1(2 * factor * e)});
+  }
+}
+
 TEST_F(Tolerance, OnlyMovedElementsAreThoseOfArguments) {
   for (auto [query, isOfArguments] :
        {std::pair("tensor.extract_slice %x[1, 0] [2, 4] [1, 1] : tensor<3x4xf32> to tensor<2x4xf32>", true),
@@ -214,6 +254,17 @@ TEST_F(Tolerance, SecondBoundIncludesTheSmallestSubnormal) {
   Tensor exact = reals({1}, {1e-9}, "f64"), zero = reals({1}, {0}, "f16"), more = reals({1}, {2e-7}, "f16");
   EXPECT_TRUE(compare(exact, {zero}, zero, {.magnitude = &magnitude}).agrees());
   EXPECT_EQ(Comparison::OutOfBound, compare(exact, {zero}, more, {.magnitude = &magnitude}).verdict);
+}
+
+TEST_F(Tolerance, SecondBoundIncludesQuantization) {
+  Magnitude magnitude;
+  magnitude.weighted = magnitude.conditioned = reals({1}, {1}, "f64");
+  magnitude.inputType = type("f32");
+  Tensor exact = reals({1}, {1}, "f64"), plain = reals({1}, {1.5}), near = reals({1}, {1.24}), far = reals({1}, {1.26});
+  EXPECT_EQ(Comparison::OutOfBound, compare(exact, {plain}, near, {.magnitude = &magnitude}).verdict);
+  magnitude.quantized = reals({1}, {0.25}, "f64");
+  EXPECT_TRUE(compare(exact, {plain}, near, {.magnitude = &magnitude}).agrees());
+  EXPECT_EQ(Comparison::OutOfBound, compare(exact, {plain}, far, {.magnitude = &magnitude}).verdict);
 }
 
 TEST_F(Tolerance, SecondBoundDetectsAPlantedError) {

@@ -17,6 +17,7 @@ SmallVector<Value> saccade::attn::getUsedValues(Operation *op) {
 }
 
 AttentionOp saccade::attn::addLse(AttentionOp op) {
+  op.removeQkTypeAttr();
   if (op.getLse())
     return op;
   OpBuilder b(op);
@@ -29,7 +30,7 @@ AttentionOp saccade::attn::addLse(AttentionOp op) {
       typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(), op.getKey(), op.getValue(), op.getCaptures(),
       op.getQLen(), op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), op.getScaleValue(), op.getAt(), op.getSink(),
       op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
-      op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
+      op.getQkTypeAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
   for (auto [from, to] : llvm::zip_equal(op->getRegions(), made->getRegions()))
     to.takeBody(from);
   made->setDiscardableAttrs(op->getDiscardableAttrDictionary());

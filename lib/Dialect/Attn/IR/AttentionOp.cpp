@@ -80,6 +80,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
   properties.value_dims = clauses.valueDims;
   properties.output_dims = clauses.outputDims ? clauses.outputDims : clauses.queryDims;
   properties.scale = clauses.scale;
+  properties.qk_type = clauses.qkType;
   clauses.addRegionsTo(result);
   result.addTypes(resultTypes);
   return success();
@@ -102,7 +103,7 @@ void AttentionOp::print(OpAsmPrinter &printer) {
       printer << ' ' << clause;
   printer.printOptionalAttrDict(
       (*this)->getAttrs(), {"operandSegmentSizes", "resultSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                            getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName()});
+                            getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(), getQkTypeAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ";
   if (getNumResults() == 1)
     printer << getOutput().getType();

@@ -166,7 +166,7 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
                                    valueTile, getCaptures(), queryLength, keyLength, /*cu_seqlens_q=*/Value(),
                                    /*cu_seqlens_k=*/Value(), getScaleValue(), at, sink, getQueryDimsAttr(),
                                    getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(), getScaleAttr(),
-                                   getScheduleAttr(), getSplitKvAttr(), getTallyRegions().size());
+                                   getQkTypeAttr(), getScheduleAttr(), getSplitKvAttr(), getTallyRegions().size());
   cloneRegions(*this, tiled);
   tiled->setDiscardableAttrs((*this)->getDiscardableAttrDictionary());
   SmallVector<Operation *> slices;

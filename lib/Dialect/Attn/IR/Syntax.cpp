@@ -44,10 +44,10 @@ void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
 namespace {
 
 constexpr StringRef clauseNames[] = {
-    "captures", "q_len",         "kv_len",      "cu_seqlens_q",  "cu_seqlens_k",    "scale",   "at",
-    "sink",     "into",          "mask",        "score",         "weight",          "dropout", "tally",
-    "lse",      "max",           "argmax",      "out",           "output_gradient", "delta",   "gradient",
-    "tangent",  "query_tangent", "key_tangent", "value_tangent", "scale_tangent"};
+    "captures", "q_len",   "kv_len",        "cu_seqlens_q", "cu_seqlens_k",  "scale",           "qk_type",
+    "at",       "sink",    "into",          "mask",         "score",         "weight",          "dropout",
+    "tally",    "lse",     "max",           "argmax",       "out",           "output_gradient", "delta",
+    "gradient", "tangent", "query_tangent", "key_tangent",  "value_tangent", "scale_tangent"};
 
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
@@ -69,6 +69,15 @@ ParseResult parseScale(OpAsmParser &parser, Clauses &clauses) {
   if (parser.parseFloat(scale) || parser.parseRParen())
     return failure();
   clauses.scale = parser.getBuilder().getF64FloatAttr(scale);
+  return success();
+}
+
+/// Parses `(i8)`.
+ParseResult parseQkType(OpAsmParser &parser, TypeAttr &qkType) {
+  Type type;
+  if (parser.parseLParen() || parser.parseType(type) || parser.parseRParen())
+    return failure();
+  qkType = TypeAttr::get(type);
   return success();
 }
 
@@ -221,6 +230,8 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
       result = parseTyped(parser, clauses.cuSeqlensK);
     else if (clause == "scale")
       result = parseScale(parser, clauses);
+    else if (clause == "qk_type")
+      result = parseQkType(parser, clauses.qkType);
     else if (clause == "at")
       result = parser.parseOperandList(clauses.at, AsmParser::Delimiter::Paren);
     else if (clause == "sink")
@@ -282,6 +293,8 @@ ParseResult syntax::parseDerivative(OpAsmParser &parser, Clauses &clauses, Opera
 ParseResult syntax::refuseDerivativeClauses(OpAsmParser &parser, SMLoc loc, const Clauses &clauses, StringRef op) {
   constexpr StringRef ofGradient = "attn.gradient", ofJvp = "attn.jvp";
   bool isDerivative = op == ofGradient || op == ofJvp;
+  if (isDerivative && clauses.qkType)
+    return parser.emitError(loc, "'qk_type' belongs to attn.attention; derivatives are those of unquantized attention");
   for (auto [isGiven, clause, owner] : {std::tuple(clauses.outputGradient.has_value(), "output_gradient", ofGradient),
                                         std::tuple(clauses.lse && !isDerivative, "lse(...)", ofGradient),
                                         std::tuple(clauses.delta.has_value(), "delta", ofGradient),
@@ -335,6 +348,8 @@ void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op) {
     printer.printAttributeWithoutType(scale);
     printer << ')';
   }
+  if (TypeAttr type = op.getQkTypeAttr())
+    printer << " qk_type(" << type.getValue() << ')';
   if (OperandRange at = op.getAt(); !at.empty())
     printer << " at(" << at << ')';
 }

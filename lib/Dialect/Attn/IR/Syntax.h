@@ -29,6 +29,7 @@ struct Clauses {
   std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink, outputGradient, lse, delta,
       queryTangent, keyTangent, valueTangent, scaleTangent;
   mlir::FloatAttr scale;
+  mlir::TypeAttr qkType;
   llvm::SmallVector<Operand> at;
   /// Destinations of `into(...)`, on tile ops.
   llvm::SmallVector<Operand> into;

@@ -99,6 +99,7 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   properties.key_dims = clauses.keyDims;
   properties.value_dims = clauses.valueDims;
   properties.scale = clauses.scale;
+  properties.qk_type = clauses.qkType;
   clauses.addRegionsTo(result);
   for (Type type : clauses.intoTypes)
     if (isa<RankedTensorType>(type))
@@ -116,7 +117,7 @@ void AccumulateOp::print(OpAsmPrinter &printer) {
   printRegions(printer, *this, bins);
   printer.printOptionalAttrDict((*this)->getAttrs(),
                                 {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                                 getValueDimsAttrName(), getScaleAttrName()});
+                                 getValueDimsAttrName(), getScaleAttrName(), getQkTypeAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ')';
 }
 

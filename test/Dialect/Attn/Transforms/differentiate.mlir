@@ -109,3 +109,14 @@ func.func @differentiates_a_scale(%q: tensor<?x64xf32>, %k: tensor<?x64xf8E4M3FN
   %o = attn.attention %q[s,d], %keys[s,d], %keys[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
+
+// Probabilities are recomputed from the log-sum-exp, so it is that of unquantized scores.
+// CHECK-LABEL: func.func @scores_are_not_quantized(
+// CHECK-NOT: qk_type
+// CHECK: attn.gradient
+// CHECK-NOT: qk_type
+func.func @scores_are_not_quantized(%x: tensor<?x64xf32>) -> (tensor<?x64xf32>, tensor<?xf32>) attributes {attn.gradient} {
+  %o, %lse = attn.attention %x[s,d], %x[s,d], %x[s,d] qk_type(i8) lse
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<?x64xf32>, tensor<?xf32>)
+  return %o, %lse : tensor<?x64xf32>, tensor<?xf32>
+}

@@ -28,6 +28,8 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
                     "return ::mlir::Value();">,
     InterfaceMethod<"The scale as a run-time scalar, or null.", "::mlir::Value", "getScaleValue">,
     InterfaceMethod<"The scale as a constant, or null. Without both the scale is 1/sqrt(d_k).", "::mlir::FloatAttr", "getScaleAttr">,
+    InterfaceMethod<"The type to which queries and keys may be quantized for their dot products, or null.",
+                    "::mlir::TypeAttr", "getQkTypeAttr", (ins), "", "return ::mlir::TypeAttr();">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getQueryDims">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getKeyDims">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getValueDims">,

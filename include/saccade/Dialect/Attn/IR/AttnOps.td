@@ -42,6 +42,11 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
       positions, lengths and region arguments are relative to its start. Results are ragged like queries. Rows after the
       last sequence have output 0 and log-sum-exp −inf.
     - `scale(...)`: a constant or a scalar, 1/sqrt(depth of keys) by default.
+    - `qk_type(i8)`: permits a kernel to round queries and keys to int8 for their dot products, as SageAttention does
+      (Zhang et al. 2024): each query, and each key minus a vector that all keys of a tile share, is rounded to 127 steps
+      of its largest element on either side of 0. The dot product with that vector is added in f32. The result is that of
+      attention without the clause within the error of this rounding; a kernel without int8 products ignores the clause.
+      Inputs of f64 are refused. Derivatives are those of attention without the clause.
     - `at(%b, %h, %q, %k)`: the absolute position of element 0. Region arguments are absolute.
     - `sink(...)`: an additional score in the softmax of every row, without a value: a scalar, or one per head (element 0
       is the first head of the query). Regions are not applied to it. −inf means no sink.
@@ -85,7 +90,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
                        Optional<Attn_CuSeqlens>:$cu_seqlens_q, Optional<Attn_CuSeqlens>:$cu_seqlens_k,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<Attn_Sink>:$sink,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
+                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule, OptionalAttr<Attn_SplitKVAttr>:$split_kv);
   let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$row_max,
                       Optional<AnyRankedTensor>:$argmax, Variadic<AnyRankedTensor>:$tallies);
@@ -344,8 +349,8 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
                        Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum, Variadic<Attn_Shaped>:$tallies,
                        Optional<Attn_Shaped>:$row_max, Optional<Attn_Shaped>:$argmax,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       OptionalAttr<F64Attr>:$scale, UnitAttr:$final, OptionalAttr<Attn_ScheduleAttr>:$schedule,
-                       UnitAttr:$unpacked);
+                       OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type, UnitAttr:$final,
+                       OptionalAttr<Attn_ScheduleAttr>:$schedule, UnitAttr:$unpacked);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
                         VariadicRegion<SizedRegion<1>>:$tally_regions);
