@@ -1,6 +1,7 @@
 //===- CPUTarget.cpp - The table of CPU targets --------------------------------===//
 //
-// For x86-64, the targets are the microarchitecture levels of the psABI; v4-bf16 adds AVX512_BF16, v4-amx AMX. The
+// For x86-64, the targets are the microarchitecture levels of the psABI; v4-bf16 adds AVX512_BF16 and
+// AVX512_VNNI, which all processors with the former have, v4-amx AMX. The
 // expanded targets are for tests: they run the kernels of another target on every processor with AVX2.
 //
 //===----------------------------------------------------------------------===//
@@ -15,8 +16,8 @@ using namespace saccade;
 static constexpr const char *x86 = "x86_64-unknown-linux-gnu";
 static constexpr const char *aarch64 = "aarch64-unknown-linux-gnu";
 static constexpr const char *avx512 = "-prefer-256-bit";
-static constexpr const char *withBF16 = "-prefer-256-bit,+avx512bf16";
-static constexpr const char *withTiles = "-prefer-256-bit,+avx512bf16,+amx-tile,+amx-bf16";
+static constexpr const char *withBF16 = "-prefer-256-bit,+avx512bf16,+avx512vnni";
+static constexpr const char *withTiles = "-prefer-256-bit,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16";
 
 // The accumulators of a block and its operands fit in registers: 24 of 32, or 12 of 16. Blocks of few columns take more
 // rows, because hiding the latency of FMA requires at least eight accumulators. 16 registers hold the constants of the
@@ -56,27 +57,27 @@ static constexpr AttentionTiles smallTiles = {.rows = 288, .cols = 128, .cacheBy
 
 static const CPUTarget targets[] = {
     // name, runs on, triple, cpu, features, CPU of entries, bits, registers, FMA, F16 conversions, AVX-512, bf16 dot,
-    // tile registers, products of lanes, shapes, tiles of attention, expanded from
+    // tile registers, int8 dot, products of lanes, shapes, tiles of attention, expanded from
     {"portable", SaccadeCPUTargetPortable, x86, "x86-64", "", "x86-64", 128, 16, false, false, false, "", false, false,
-     sixteenWithoutFMA, smallTiles},
-    {"v3", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 256, 16, true, true, false, "", false, false, sixteen,
-     smallTiles},
-    {"v4", SaccadeCPUTargetV4, x86, "x86-64-v4", avx512, "x86-64", 512, 32, true, true, true, "", false, false,
+     false, sixteenWithoutFMA, smallTiles},
+    {"v3", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 256, 16, true, true, false, "", false, false, false,
+     sixteen, smallTiles},
+    {"v4", SaccadeCPUTargetV4, x86, "x86-64-v4", avx512, "x86-64", 512, 32, true, true, true, "", false, false, false,
      thirtyTwo, tiles},
     {"v4-bf16", SaccadeCPUTargetV4BF16, x86, "x86-64-v4", withBF16, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     false, false, thirtyTwo, tiles},
+     false, true, false, thirtyTwo, tiles},
     {"v4-amx", SaccadeCPUTargetV4AMX, x86, "x86-64-v4", withTiles, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     true, false, thirtyTwo, tiles},
+     true, true, false, thirtyTwo, tiles},
     {"v4-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "", false, false,
-     thirtyTwo, tiles, "v4"},
+     false, thirtyTwo, tiles, "v4"},
     {"v4-bf16-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     false, false, thirtyTwo, tiles, "v4-bf16"},
+     false, true, false, thirtyTwo, tiles, "v4-bf16"},
     {"v4-amx-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     true, false, thirtyTwo, tiles, "v4-amx"},
-    {"aarch64", SaccadeCPUTargetAArch64, aarch64, "generic", "", "generic", 128, 32, true, true, false, "", false, true,
-     thirtyTwoNarrow, tiles},
+     true, true, false, thirtyTwo, tiles, "v4-amx"},
+    {"aarch64", SaccadeCPUTargetAArch64, aarch64, "generic", "", "generic", 128, 32, true, true, false, "", false,
+     false, true, thirtyTwoNarrow, tiles},
     {"aarch64-bf16", SaccadeCPUTargetAArch64BF16, aarch64, "generic", "+bf16", "generic", 128, 32, true, true, false,
-     "bfdot", false, true, thirtyTwoNarrow, tiles},
+     "bfdot", false, false, true, thirtyTwoNarrow, tiles},
 };
 
 bool saccade::hostRuns(const CPUTarget &target) { return runtime::hostRuns(target.processor()); }

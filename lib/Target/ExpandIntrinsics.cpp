@@ -56,6 +56,7 @@ public:
   Value *multiplyEven(Value *x, Value *y, Value *sum) { return multiply(even(x), even(y), sum); }
   Value *dotBF16(Value *sum, Value *left, Value *right);
   Value *narrow(Value *x);
+  Value *dotInt8(Value *sum, Value *left, Value *right);
 
 private:
   Value *odd(Value *x) { return flush(fromBits(b.CreateAnd(toBits(x), integer(int32_t(0xffff0000))))); }
@@ -131,6 +132,22 @@ Value *Lanes::narrow(Value *x) {
   Value *high = b.CreateLShr(b.CreateSelect(b.CreateFCmpUNO(x, x), quiet, rounded), 16);
   return b.CreateBitCast(b.CreateTrunc(high, floats->getWithNewType(b.getInt16Ty())),
                          floats->getWithNewType(b.getBFloatTy()));
+}
+
+/// vpdpbusd: adds the products of four unsigned bytes with four signed ones to each i32, which wraps around.
+Value *Lanes::dotInt8(Value *sum, Value *left, Value *right) {
+  for (unsigned byte = 0; byte < 4; ++byte) {
+    auto select = [&](Value *x) {
+      SmallVector<int> mask;
+      for (unsigned lane = 0; lane < cast<FixedVectorType>(sum->getType())->getNumElements(); ++lane)
+        mask.push_back(int(4 * lane + byte));
+      return b.CreateShuffleVector(x, mask);
+    };
+    Value *product =
+        b.CreateMul(b.CreateZExt(select(left), sum->getType()), b.CreateSExt(select(right), sum->getType()));
+    sum = b.CreateAdd(sum, product);
+  }
+  return sum;
 }
 
 //===----------------------------------------------------------------------===//
@@ -242,6 +259,8 @@ std::optional<Value *> expand(IRBuilder<> &b, StringRef name, Function &function
     return lanes.select(function.getArg(3), lanes.scalef(function.getArg(0), function.getArg(1)), function.getArg(2));
   if (name == "bf16.dpbf16ps.512")
     return lanes.dotBF16(function.getArg(0), function.getArg(1), function.getArg(2));
+  if (name == ".vpdpbusd.512")
+    return lanes.dotInt8(function.getArg(0), function.getArg(1), function.getArg(2));
   if (name == "bf16.cvtne2ps2bf16.512") {
     Value *low = lanes.narrow(function.getArg(1)), *high = lanes.narrow(function.getArg(0));
     SmallVector<int> all = llvm::to_vector(llvm::seq(32));

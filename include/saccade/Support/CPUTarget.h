@@ -55,6 +55,7 @@ struct CPUTarget {
   bool hasAVX512;             ///< vscalef, vreduce and mask registers
   llvm::StringRef bf16Dot;    ///< the instruction that adds products of pairs of bf16 to f32, or empty
   bool hasTiles;              ///< AMX tile registers and tdpbf16ps
+  bool hasInt8Dot;            ///< vpdpbusd: adds products of four int8 to an i32
   bool hasLaneProducts;       ///< products of a vector and a lane of another register, in one instruction
   const KernelShapes &shapes; ///< of the kernels
   AttentionTiles tiles;       ///< of attention, except where it uses tile registers

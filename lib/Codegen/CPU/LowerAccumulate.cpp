@@ -8,6 +8,7 @@
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
+#include "QuantizedScores.h"
 #include "ScoreTile.h"
 #include "TileProduct.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -47,6 +48,8 @@ private:
   int64_t groupRows;
   // Packed operands, the scores of a row group, and the sums of a tile's first parts for a register block.
   Value query, key, value, scores, partSums;
+  // Set in place of the packed queries and keys if they are rounded to int8.
+  std::optional<QuantizedScores> quantized;
   std::optional<GroupState> state;
   // An operand of the next step as positions × depth, and how many of its rows each row of this tile prefetches.
   struct PrefetchStream {
@@ -58,6 +61,8 @@ private:
   Value isFirst, isLast;
 
   LogicalResult check();
+  /// Products of int8 are slower than those of bf16 in tile registers.
+  bool isQuantized() { return op.getQkTypeAttr() && e.target.hasInt8Dot && !usesTiles; }
   Value unpackedValues(Value matrix, function_ref<void()> pack);
   void clearPadding(int64_t depthKPacks);
   void pack(int64_t maxQueries, int64_t maxKeys, Value signMask);
@@ -135,8 +140,12 @@ void AccumulateLowering::clearPadding(int64_t depthKPacks) {
 void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {
   int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, packingFactor);
   int64_t step = usesTiles ? tileSize : 1, paddedKPacks = llvm::alignTo(depthKPacks, step);
-  query = e.alloc({maxQueries, paddedKPacks});
-  key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), paddedKPacks, panel});
+  if (isQuantized()) {
+    quantized.emplace(e, maxQueries, maxKeys, depth);
+  } else {
+    query = e.alloc({maxQueries, paddedKPacks});
+    key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), paddedKPacks, panel});
+  }
   value = e.alloc({int64_t(llvm::alignTo(llvm::divideCeil(maxKeys, packingFactor), step)), columns});
   Value values = emitPositions(e, op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
@@ -146,9 +155,14 @@ void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMas
   state.emplace(e, groupRows, /*keepsMaxima=*/op.getRowMax() != nullptr);
   if (usesTiles)
     clearPadding(depthKPacks);
-  emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, groupRows), query,
-               packingFactor, signMask);
-  emitPackPanels(e, emitPositions(e, op.getKey(), op.getKeyDims()), keys, key, packingFactor);
+  Value queryMatrix = emitPositions(e, op.getQuery(), op.getQueryDims());
+  Value keyMatrix = emitPositions(e, op.getKey(), op.getKeyDims());
+  if (quantized) {
+    quantized->pack(e, queryMatrix, queries, keyMatrix, keys, signMask);
+  } else {
+    emitPackRows(e, queryMatrix, queries, e.roundUp(queries, groupRows), query, packingFactor, signMask);
+    emitPackPanels(e, keyMatrix, keys, key, packingFactor);
+  }
   value = unpackedValues(values, [&] { emitPackColumns(e, values, value, packingFactor); });
 }
 
@@ -242,10 +256,11 @@ void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value
   for (int64_t offset = 0; offset < rows.count; offset += block.rows) {
     Value scratchRow = e.add(rows.first, offset), tileRow = e.add(rows.row, scratchRow);
     SmallVector<Value> acc(block.rows * block.vectors, e.splat(0.0));
-    acc = emitMicrokernel(
-        e, block, packingFactor, e.index(0), e.index(llvm::divideCeil(depth, packingFactor)), acc,
-        [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
-        [&](Value d, unsigned j) { return e.loadVector(key, {panel, d, e.index(j * e.lanes())}); });
+    acc = quantized ? quantized->multiply(e, block, tileRow, panel)
+                    : emitMicrokernel(
+                          e, block, packingFactor, e.index(0), e.index(llvm::divideCeil(depth, packingFactor)), acc,
+                          [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
+                          [&](Value d, unsigned j) { return e.loadVector(key, {panel, d, e.index(j * e.lanes())}); });
     bool isMasked = rows.tile.isMaskedByColumn(), isScored = isMasked && rows.tile.isShort();
     for (unsigned i = 0; i < block.rows; ++i)
       for (unsigned j = 0; j < block.vectors; ++j) {
@@ -462,7 +477,7 @@ LogicalResult AccumulateLowering::run() {
       getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
   keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
-  auto [signMask, scale] = emitSplitScale(e, op, packingFactor);
+  auto [signMask, scale] = emitSplitScale(e, op, isQuantized() ? 1 : packingFactor);
   planPrefetch();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
   ScoreTile tile(e, op, scores, scale, packingFactor, weightError(), keys);
@@ -474,7 +489,7 @@ LogicalResult AccumulateLowering::run() {
   e.loop(e.index(0), queries, groupRows, [&](Value row) { computeGroup(tile, row); });
   if (loop)
     loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
-  setKernelFamily(e, op, packingFactor, "packed", usesTiles);
+  setKernelFamily(e, op, packingFactor, quantized ? "packed, int8 scores (vpdpbusd)" : "packed", usesTiles);
   return failure(tile.failed);
 }
 

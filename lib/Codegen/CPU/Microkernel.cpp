@@ -31,6 +31,13 @@ RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vector
 Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Value sum) {
   if (packingFactor == 1)
     return e.fma(x, y, sum);
+  if (packingFactor == 4) {
+    auto bytes = VectorType::get({4 * e.lanes()}, e.b.getI8Type());
+    auto elementsOf = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, bytes, kPacks); };
+    return LLVM::CallIntrinsicOp::create(e.b, e.loc, sum.getType(), e.b.getStringAttr("llvm.x86.avx512.vpdpbusd.512"),
+                                         ValueRange{sum, elementsOf(y), elementsOf(x)})
+        .getResult(0);
+  }
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   auto elements = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, kPacks); };
   if (e.target.bf16Dot == "bfdot")

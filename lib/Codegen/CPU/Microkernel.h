@@ -29,7 +29,8 @@ RegisterBlock panelBlock(const CPUTarget &target, bool isTail);
 /// The register block of a matmul whose RHS has rows of `vectors` registers (values).
 RegisterBlock rowBlock(const CPUTarget &target, bool isTail, int64_t vectors);
 
-/// sum + x · y for vectors of k-packs (see Pack.h).
+/// sum + x · y for vectors of k-packs (see Pack.h). A k-pack of four elements has int8, signed in x and unsigned in y,
+/// and `sum` is then a vector of i32.
 mlir::Value multiplyAdd(Emitter &e, unsigned packingFactor, mlir::Value x, mlir::Value y, mlir::Value sum);
 
 /// Returns `index` in a form that LLVM cannot trace to its computation, by an empty inline-assembly statement. If

@@ -237,6 +237,24 @@ TEST(ExpandIntrinsics, MultipliesPairsLikeTheInstruction) {
       7408607219415258247u);
 }
 
+TEST(ExpandIntrinsics, MultipliesBytesLikeTheInstruction) {
+  compare<uint32_t>(
+      R"(
+    %second = llvm.getelementptr %in[64] : (!llvm.ptr) -> !llvm.ptr, i8
+    %third = llvm.getelementptr %in[128] : (!llvm.ptr) -> !llvm.ptr, i8
+    %sum = llvm.load %in : !llvm.ptr -> vector<16xi32>
+    %x = llvm.load %second : !llvm.ptr -> vector<64xi8>
+    %y = llvm.load %third : !llvm.ptr -> vector<64xi8>
+    %r = llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"(%sum, %x, %y)
+      : (vector<16xi32>, vector<64xi8>, vector<64xi8>) -> vector<16xi32>
+    llvm.store %r, %out : vector<16xi32>, !llvm.ptr
+)",
+      [](std::mt19937_64 &random) -> std::vector<Vector> {
+        return {draw<uint32_t>(random, 20), draw<uint64_t>(random, 8), draw<uint64_t>(random, 8)};
+      },
+      16898858502784800011u);
+}
+
 /// A program that multiplies two tiles (bf16 pairs) and adds them to a third one.
 std::string tileProgram() {
   std::string text = R"(

@@ -3,6 +3,7 @@ one per line:
 
     loop: N multiply-adds, I instructions, V vector spills
     loop: N dot products, I instructions, V vector spills
+    loop: N int8 dot products, I instructions, V vector spills
 and then every function that is called. A vector spill is a vector register moved to or from the stack. %rbp counts as a
 stack access only in functions that use it as frame pointer.
 """
@@ -11,7 +12,7 @@ import dataclasses
 import re
 import sys
 
-WORK = {"dot products": "vdpbf16ps|bfdot", "multiply-adds": r"vfn?madd|mulp[sd]|fmla"}
+WORK = {"dot products": "vdpbf16ps|bfdot", "int8 dot products": "vpdpbusd", "multiply-adds": r"vfn?madd|mulp[sd]|fmla"}
 VECTOR = r"%[xyz]mm|\b[qd]\d"  # a vector register, of AArch64 as instructions that move it name it
 STORED = r"%[xyz]mm\d+, \S*(?:{stack})|st[rpu]+\s+[qd]\d.*{stack}"
 
