@@ -55,6 +55,16 @@ def check_scale(scale: Any) -> float:
         raise TypeError(f"scale is {scale!r:.80}, expected a number or None for 1/sqrt(head size)") from None
 
 
+def check_qk_type(qk_type: Any, q: Any) -> None:
+    """Checks the type to which queries and keys may be rounded."""
+    if not isinstance(qk_type, str):
+        raise TypeError(f'qk_type is {qk_type!r:.80}, expected "int8" or None')
+    if qk_type != "int8":
+        raise ValueError(f'qk_type is {qk_type!r:.80}, expected "int8" or None')
+    if dtype_name(q) == "float64":
+        raise ValueError('qk_type is "int8" and q of float64, expected float32, float16 or bfloat16')
+
+
 def tensor_recipe(name: str) -> str:
     """How the mask or bias tensor `name` is written as a function."""
     return (f"a boolean mask is mask=lambda b, h, i, j: {name}[b, h, i, j], with 0 for dimensions of extent 1, and a "

@@ -34,6 +34,7 @@ class Spec:
     pages: str | None = None  # the element type of the page table, "i32" or "i64"; k and v are page pools
     # Of quantized k and v: the element type, a key of `_cache_text.STORED`, and the kind of `_cache_text.scale_type`.
     scales: tuple[tuple[str, str | int], tuple[str, str | int]] | None = None
+    qk_type: str | None = None  # "int8": queries and keys may be rounded to it for their dot products
     rotation: _cache_text.Rotation | None = None  # keys are rotated when they are read
     sink: str | None = None  # the element type, "f32" ...; with is_sink_number one scalar for all heads
     is_sink_number: bool = False
@@ -132,6 +133,7 @@ def program(spec: Spec) -> str:
     clauses += spec.append.clauses() if spec.append else []
     clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
     clauses += [f"{name}(%{name} : {type})" for name, type in offsets]
+    clauses += ["qk_type(i8)"] if spec.qk_type else []
     clauses += ["at(%zero, %zero, %first_query, %first_key)"] if spec.is_part else []
     clauses += [f"dropout({_names(dropout)} : {_types(dropout)})"] if dropout else []
     clauses += _masks(spec, captures, bounds)

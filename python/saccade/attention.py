@@ -98,6 +98,7 @@ def attention(
     page_table: Array | None = None,
     k_scale: float | Array | None = None,
     v_scale: float | Array | None = None,
+    qk_type: str | None = None,
     sink: float | Array | None = None,
     dropout_p: float = 0,
     seed: int | Array | None = None,
@@ -159,6 +160,10 @@ def attention(
             converted to q's element type, except that a kernel may apply the scale after the conversion, which is at
             least as exact. NaN gives NaN. CPUs only; it has no gradient.
         v_scale: the same for v, which may be of another of these types; both or neither are given.
+        qk_type: "int8" permits that queries and keys are rounded to int8 for q k^T, as SageAttention does: keys without
+            their mean, with a scale for each row. It is faster on CPUs with AVX512_VNNI unless they multiply q's
+            element type in tile registers (bfloat16 with AMX), and ignored elsewhere, on GPUs, for at most 8 queries,
+            and if gradients are recorded. docs/guides/numerics.md states the error. Not for float64.
         sink: an extra score without key and value in the softmax of every row: a scalar, or a tensor [heads] of q's
             kind, of float32 (float64 for float64 inputs) or q's element type. `score`, `mask` and `weight` do not apply
             to it. -inf disables it.
@@ -216,14 +221,14 @@ def attention(
         return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
                       kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
                       page_table=page_table,
-                      k_scale=k_scale, v_scale=v_scale, sink=sink,
+                      k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink,
                       dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout,
                       target=target, stream=stream, out=out)
     if _autograd.current() is None and _autograd.may_record(q, k, v, (score, weight, scale, sink)):
         return _autograd.record(
             attention, q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
             kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, k_scale=k_scale, v_scale=v_scale, sink=sink, dropout_p=dropout_p,
+            page_table=page_table, k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink, dropout_p=dropout_p,
             seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream,
             out=out)
     gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
@@ -235,14 +240,14 @@ def attention(
         return _gpu.call_with_views(
             attention, stream, q=q, k=k, v=v, score=score, mask=mask, weight=weight, scale=scale, causal=causal,
             window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, k_scale=k_scale, v_scale=v_scale, sink=sink,
+            page_table=page_table, k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink,
             dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
             out=out)
     if type(q) is not _Tensor and gpu is None and _gpu.is_foreign(q):
         return _foreign.call_with_views(
             attention, q, {"score": score, "mask": mask, "weight": weight}, k=k, v=v, scale=scale, causal=causal,
             window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, k_scale=k_scale, v_scale=v_scale, sink=sink,
+            page_table=page_table, k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink,
             dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
             out=out)
     tensors: tuple[Any, ...] = ()
@@ -297,6 +302,8 @@ def attention(
         numbers += more
     if heads is not None:
         _operands.check_heads(heads, q, layout)
+    if qk_type is not None:
+        _operands.check_qk_type(qk_type, q)
     if return_max is not True and return_max is not False:
         raise TypeError(f"return_max is {return_max!r:.80}, expected True or False")
     if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
@@ -304,7 +311,7 @@ def attention(
     recorder = _autograd.current()
     is_recorded = recorder is not None and recorder.is_needed(q, k, v, *tensors, *numbers)
     kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max,
-            dropout, pages, scales, score_key, mask_key, weight_key, target, gpu, is_recorded)
+            dropout, pages, scales, qk_type, score_key, mask_key, weight_key, target, gpu, is_recorded)
     try:
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis if pages is None else _value_axis(layout)], kind]
@@ -457,8 +464,8 @@ def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = 
     if mask is not None:
         mask_region, mask_key, more = _read("mask", mask, q)
         tensors += more
-    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, None, None, score_key, mask_key,
-            None, None, gpu, False)
+    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, None, None, None, score_key,
+            mask_key, None, None, gpu, False)
     plan = _plans.get((q.dtype, q.shape[3], v.shape[3], kind))
     if plan is None:
         plan = _make_plan(q, k, v, None, None, None, None, tensors, kind, score_region, mask_region, None)
@@ -471,7 +478,7 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
     (layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, dropout, pages,
-     scales, *_, target, gpu, is_recorded) = kind
+     scales, qk_type, *_, target, gpu, is_recorded) = kind
     axis = _operands.check_layout(layout, ragged is not None)
     kinds = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
@@ -489,7 +496,8 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
         element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[axis], head_dim_v=v.shape[value_axis],
         layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale,
         kv_len=length, ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse,
-        max=return_max, dropout=dropout, pages=pages, scales=scales, score=score, mask=mask, weight=weight,
+        max=return_max, dropout=dropout, pages=pages, scales=scales, qk_type=qk_type, score=score, mask=mask,
+        weight=weight,
     )  # fmt: skip
     # The operator of a recorded call compiles the program that it calls.
     function = None if is_recorded else _compile(_program.program(spec), target, gpu)

@@ -48,13 +48,15 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: str | None,
 
 def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = None, mask: Any = None, weight: Any = None,
           scale: Any = None, causal: Any = None, window: Any = None, kv_len: Any = None, cu_seqlens_q: Any = None,
-          cu_seqlens_k: Any = None, page_table: Any = None, k_scale: Any = None, v_scale: Any = None, sink: Any = None,
-          return_lse: bool = False, return_max: bool = False, layout: str | None = None,
-          target: str | None = None) -> Any:
+          cu_seqlens_k: Any = None, page_table: Any = None, k_scale: Any = None, v_scale: Any = None,
+          qk_type: Any = None, sink: Any = None, return_lse: bool = False, return_max: bool = False,
+          layout: str | None = None, target: str | None = None) -> Any:
     if page_table is not None:
         raise TypeError("a paged cache is not traced")
     if k_scale is not None or v_scale is not None:
         raise TypeError("a quantized cache is not traced")
+    if qk_type is not None:
+        _operands.check_qk_type(qk_type, q)
     ragged = None if cu_seqlens_q is None and cu_seqlens_k is None else (cu_seqlens_q, cu_seqlens_k)
     if layout is None:
         layout = "bhsd" if ragged is None else "shd"
@@ -129,7 +131,7 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
         # A dynamic head size becomes a constant of the graph.
         program, numbers = _program_of(
             q.dtype, index(q.shape[axis]), index(v.shape[axis]), layout, alignment, sides or "",
-            scale is not None, length, offsets, sink_kind, has_lse, has_max, tuple(records))
+            scale is not None, length, offsets, sink_kind, has_lse, has_max, tuple(records), qk_type)
         if numbers is None:
             return program
         tensors = [q, k, v]
@@ -158,12 +160,13 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
 def _program_of(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
                 has_scale: bool, kv_len: str | None, ragged: tuple[str, str] | None, sink: tuple[str, bool] | None,
                 return_lse: bool, return_max: bool,
-                records: tuple[recording.Record | None, ...]) -> tuple[str, tuple[tuple[int, ...], ...] | None]:
+                records: tuple[recording.Record | None, ...],
+                qk_type: str | None = None) -> tuple[str, tuple[tuple[int, ...], ...] | None]:
     """The program, and the captured tensors that each function reads, by number; or an error message and None, because
     Dynamo does not propagate exceptions of functions that it calls."""
     try:
         return recording.without_modes(_make, dtype, head_dim, head_dim_v, layout, causal, sides, has_scale, kv_len,
-                                       ragged, sink, return_lse, return_max, records)
+                                       ragged, sink, return_lse, return_max, records, qk_type)
     except (TypeError, ValueError) as error:
         return str(error), None
 
@@ -171,7 +174,8 @@ def _program_of(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str,
 def _make(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
           has_scale: bool, kv_len: str | None, ragged: tuple[str, str] | None, sink: tuple[str, bool] | None,
           return_lse: bool, return_max: bool,
-          records: tuple[recording.Record | None, ...]) -> tuple[str, tuple[tuple[int, ...], ...]]:
+          records: tuple[recording.Record | None, ...],
+          qk_type: str | None) -> tuple[str, tuple[tuple[int, ...], ...]]:
     regions: list[Region | None] = []
     numbers: list[tuple[int, ...]] = []
     precision = "f64" if dtype == torch.float64 else "f32"
@@ -181,14 +185,15 @@ def _make(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, causa
         numbers.append(needed)
     program = make_program(dtype, head_dim, head_dim_v, layout, *regions, causal=causal, sides=sides,
                            has_scale=has_scale, kv_len=kv_len, ragged=ragged, sink=sink, return_lse=return_lse,
-                           return_max=return_max)
+                           return_max=return_max, qk_type=qk_type)
     return program, tuple(numbers)
 
 
 def make_program(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, score: Region | None,
                  mask: Region | None, weight: Region | None = None, *, causal: str | None = None, sides: str = "",
                  has_scale: bool = False, kv_len: str | None = None, ragged: tuple[str, str] | None = None,
-                 sink: tuple[str, bool] | None = None, return_lse: bool = False, return_max: bool = False) -> str:
+                 sink: tuple[str, bool] | None = None, return_lse: bool = False, return_max: bool = False,
+                 qk_type: str | None = None) -> str:
     """The program of an operator call; the options are those of `_program.Spec`. Raises TypeError and ValueError."""
     _operands.check_layout(layout, ragged is not None)
     name = str(dtype).removeprefix("torch.")
@@ -198,7 +203,8 @@ def make_program(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str
     spec = _program.Spec(
         element=_operands.ELEMENTS[name], head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal,
         left="l" in sides, right="r" in sides, scale=has_scale, kv_len=kv_len, ragged=ragged, sink=element,
-        is_sink_number=is_number, lse=return_lse, max=return_max, score=score, mask=mask, weight=weight)  # fmt: skip
+        is_sink_number=is_number, lse=return_lse, max=return_max, qk_type=qk_type, score=score, mask=mask,
+        weight=weight)  # fmt: skip
     return _program.program(spec)
 
 
