@@ -3,7 +3,7 @@
 # RUN: %python %s --first-seed 0 --count 600 --cover 70
 """Random attention programs against the float64 reference.
 
-Usage: random_graphs.py [--split-kv] [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--parse-only]
+Usage: random_graphs.py [--split-kv] [--qk-type] [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--parse-only]
                         [--run "saccade-run ..."] [--allow-refusal WORDS]
 The seed determines the program. After a failure, the module and its arguments are written to the folder --keep, and
 the command that reproduces it is printed. --parse-only shows that the programs are well formed and runs none.
@@ -63,7 +63,8 @@ def run(graph, command, folder, keep, again, refusal=None):
         code, output = result.returncode, result.stdout + result.stderr
     except subprocess.TimeoutExpired:
         code, output = "no", "still running after 120 s"
-    if code == 0 or (code == 5 and graph.has_large_logits and is_near(output)):
+    # Rounding to int8 chooses among large logits.
+    if code == 0 or (code == 5 and graph.has_large_logits and (graph.is_quantized or is_near(output))):
         return graph, None
     if code == 1 and refusal and refusal in output:
         graph.features = {"refused"}
@@ -86,6 +87,7 @@ def parse_all(graphs, opt):
 def main():
     parser = seed_options(__doc__, count=300)
     parser.add_argument("--split-kv", action="store_true", help="one to nine queries a head")
+    parser.add_argument("--qk-type", action="store_true", help="permit dot products of int8")
     parser.add_argument("--parse-only", action="store_true")
     parser.add_argument("--opt", default="saccade-opt")
     parser.add_argument("--run", default="saccade-run --threads=2")
@@ -93,17 +95,20 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-graphs")
     args = parser.parse_args()
 
-    seeds = chosen_seeds(args, lambda seed: Graph(seed, args.split_kv).features)
+    def made(seed):
+        return Graph(seed, args.split_kv, args.qk_type)
+
+    seeds = chosen_seeds(args, lambda seed: made(seed).features)
     if args.seed is not None:
-        print(Graph(args.seed, args.split_kv).text)
+        print(made(args.seed).text)
     if args.parse_only:
-        graphs = [Graph(seed, args.split_kv) for seed in seeds]
+        graphs = [made(seed) for seed in seeds]
         failures = parse_all(graphs, shlex.split(args.opt))
     else:
         command = shlex.split(args.run)
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
-            again = "--split-kv " if args.split_kv else ""
-            one = lambda seed: run(Graph(seed, args.split_kv), command, pathlib.Path(folder) / str(seed), args.keep,
+            again = ("--split-kv " if args.split_kv else "") + ("--qk-type " if args.qk_type else "")
+            one = lambda seed: run(made(seed), command, pathlib.Path(folder) / str(seed), args.keep,
                                    again, args.allow_refusal)
             results = []
             for graph, failure in workers.map(one, seeds):

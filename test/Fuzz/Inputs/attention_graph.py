@@ -29,10 +29,12 @@ def tensor_type(shape, element, dynamic=()):
 class Graph:
     MAKER = "random_graphs.py --seed"
 
-    def __init__(self, seed, split_kv=False):
-        """`split_kv`: as many as are read in place, or one more, with chunks of keys of any size."""
+    def __init__(self, seed, split_kv=False, is_quantized=False):
+        """`split_kv`: as many as are read in place, or one more, with chunks of keys of any size. `is_quantized`: the
+        program permits dot products of int8."""
         self.seed = seed
         self.split_kv = split_kv
+        self.is_quantized = is_quantized
         self.rng = random.Random(seed)
         # Separate generators, so that existing seeds draw the same values.
         self.more = random.Random(f"{seed} weights")
@@ -357,7 +359,8 @@ class Graph:
         """Whether the op returns the row maximum, and its position."""
         has_max, has_argmax = self.more.random() < 0.12, self.more.random() < 0.12
         # Rounding chooses among scores that are nearly equal, as regions and large logits make them.
-        is_smooth = not (self.hard or self.nan_key or self.nan_query or any("score(" in text for text in scores))
+        is_smooth = not (self.hard or self.nan_key or self.nan_query or self.is_quantized
+                         or any("score(" in text for text in scores))
         return has_max, has_argmax and is_smooth
 
     def draw_attention(self):
@@ -387,6 +390,8 @@ class Graph:
             clauses.append(f"captures({', '.join(c.name for c in self.captures)} : "
                            f"{', '.join(c.mlir_type for c in self.captures)})")
         clauses += self.length_clauses + scale
+        if self.is_quantized and self.element != "f64":
+            clauses.append("qk_type(i8)")
         if at:
             clauses.append(f"at({', '.join(at)})")
         lse = self.draw_lse()
