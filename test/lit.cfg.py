@@ -9,7 +9,7 @@
 #   %{v4}, %{v4-bf16}, %{v4-amx}   the CPU target of this name, or its expanded form if the processor lacks its features
 #
 # Features for REQUIRES: numpy, ml_dtypes, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
-# attn_gym (for tests of other projects); ptxas, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
+# attn_gym (for tests of other projects); ptxas, nvdisasm, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
 # AVX-512); aarch64 (qemu-aarch64, and a build with the runtime for AArch64); asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every x86-64 target. With
 # `--param expanded=1` a machine with AVX-512 runs the expanded targets too.
 import glob
@@ -65,6 +65,9 @@ packaged = glob.glob(
 ptxas = packaged[0] if packaged else shutil.which("ptxas")
 if ptxas:
     config.available_features.add("ptxas")
+nvdisasm = packaged and os.path.join(os.path.dirname(packaged[0]), "nvdisasm")
+if nvdisasm and os.path.exists(nvdisasm) or shutil.which("nvdisasm"):
+    config.available_features.add("nvdisasm")
 if packaged:
     config.environment["PATH"] += os.pathsep + os.path.dirname(packaged[0])
 toolkits = [os.path.dirname(os.path.dirname(os.path.realpath(ptxas)))] * bool(ptxas) + ["/usr/local/cuda"]

@@ -33,8 +33,15 @@ ALIBI = """ captures(%slope : tensor<?xf32>) score(%s, %b, %h, %i, %j, %sl) {
       %r = arith.addf %s, %bias : f32
       attn.yield %r : f32
     }"""
+SOFTCAP = """ score(%s, %b, %h, %i, %j) {
+      %cap = arith.constant 20.0 : f32
+      %x = arith.divf %s, %cap : f32
+      %t = math.tanh %x : f32
+      %r = arith.mulf %t, %cap : f32
+      attn.yield %r : f32
+    }"""
 MASKS = {"full": "", "causal": " mask causal<bottom_right>", "window": " mask causal<bottom_right> mask window<31, *>",
-         "alibi": ALIBI}
+         "alibi": ALIBI, "softcap": SOFTCAP}
 # f32 programs with several kernels: file, entry, shapes of the arguments.
 PROGRAMS = [("multi-head", "multi_head_attention", [(2, 9, 512)] + 4 * [(512, 512), (512,)]),
             ("multi-head-fused-qkv", "fused_projection", [(2, 9, 512), (1536, 512), (1536,), (512, 512), (512,)])]

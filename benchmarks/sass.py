@@ -1,0 +1,134 @@
+"""Counts the machine instructions of a full tile in the loops over keys of attention kernels, without a GPU.
+
+ptxas assembles the kernels and nvdisasm disassembles them. A count is that of one warp for 64 keys. Tiles that are full,
+with another tile to copy and scores that need no shift, take the counted path. --check compares the counts with
+benchmarks/data/sass.json, --update writes them there and fits the cost model to the measurements in it.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks" / "device"))
+from bundle import Kind
+from saccade_bench.sass import count_main_loop, resources
+
+DATA = ROOT / "benchmarks" / "data" / "sass.json"
+ALLOWED = 1.02  # of the recorded number of other instructions
+# The GPU of the measurements (H200): parts of multiprocessors that issue instructions, and their highest clock in Hz.
+ISSUERS, CLOCK = 132 * 4, 1.98e9
+MASKS = ("full", "causal", "window", "alibi", "softcap")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The kernel of a target."""
+
+    name: str
+    suffix: str  # of the name of the kernel
+    keys: int  # of a step
+    products: Callable[[int], int]  # tensor-core instructions of a warp in a step, by head size
+
+
+TARGETS = [
+    # 32 rows: two tiles of 16 rows, for tiles of 8 keys by 16 columns and of 8 columns by 16 keys.
+    Target("sm_80", "", 64, lambda depth: 2 * (64 // 8 * depth // 16 + depth // 8 * 64 // 16)),
+    # 64 rows of four warps: 16 columns or 16 keys at a time.
+    Target("sm_90a", "_sm_90a", 128, lambda depth: depth // 16 + 128 // 16),
+]
+
+
+def find_tool(name):
+    """A CUDA tool from .venv or the PATH."""
+    packaged = sorted((ROOT / ".venv").glob(f"lib/python*/site-packages/nvidia/cu*/bin/{name}"))
+    tool = str(packaged[0]) if packaged else shutil.which(name)
+    if not tool:
+        sys.exit(f"sass.py: {name} is neither in .venv nor on the PATH")
+    return tool
+
+
+def measure(build, target, depth, mask, folder):
+    """Counts by class, registers and spilled bytes of one kernel."""
+    source, ptx, cubin = (folder / f"kernel.{suffix}" for suffix in ("mlir", "ptx", "cubin"))
+    source.write_text(Kind("bf16", depth, mask).program())
+    subprocess.run([build / "bin" / "saccade-compile", source, f"--target={target.name}", "--emit=ptx", "-o", ptx],
+                   check=True, capture_output=True)  # fmt: skip
+    log = subprocess.run([find_tool("ptxas"), "-v", f"-arch={target.name}", ptx, "-o", cubin], check=True,
+                         capture_output=True, text=True).stderr  # fmt: skip
+    text = subprocess.run([find_tool("nvdisasm"), "-c", cubin], check=True, capture_output=True, text=True).stdout
+    kernel = f"attend_body_task0{target.suffix}"
+    counts = count_main_loop(text, kernel)
+    if counts["HMMA"] != target.products(depth):
+        sys.exit(f"sass.py: {target.name} d{depth} {mask}: {counts['HMMA']} products, expected {target.products(depth)}")
+    counts = {name: count * 64 // target.keys for name, count in counts.items()}
+    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **resources(log, kernel)}
+
+
+def table(measured):
+    classes = list(dict.fromkeys(name for each in measured.values() for name in each))
+    lines = [f"| kernel | {' | '.join(classes)} |", "|---|" + "---|" * len(classes)]
+    for name, each in measured.items():
+        lines.append(f"| {name} | {' | '.join(str(each.get(key, 0)) for key in classes)} |")
+    return "\n".join(lines)
+
+
+def fit(measurements):
+    """Cycles of a warp's step as a * HMMA + b * other, by least squares, and the relative error of each measurement."""
+    counts = np.array([[each["HMMA"], each["other"]] for each in measurements], float)
+    flops = np.array([4 * 32 * 64 * each["head size"] for each in measurements])
+    cycles = flops / (np.array([each["TFLOP/s"] for each in measurements]) * 1e12 / ISSUERS) * CLOCK
+    factors = np.linalg.lstsq(counts / cycles[:, None], np.ones(len(cycles)), rcond=None)[0]
+    errors = counts @ factors / cycles - 1
+    return {"cycles per HMMA": round(factors[0], 2), "cycles per other": round(factors[1], 2),
+            "largest error": round(np.abs(errors).max(), 3)}  # fmt: skip
+
+
+def regressions(measured, recorded):
+    """What is worse than the data file, or not in it."""
+    for name, each in measured.items():
+        if name not in recorded:
+            yield f"{name}: not in {DATA.name}"
+        elif each["other"] > math.floor(recorded[name]["other"] * ALLOWED):
+            yield f"{name}: {each['other']} other instructions, {recorded[name]['other']} before"
+        elif each["spilled bytes"] > recorded[name]["spilled bytes"]:
+            yield f"{name}: {each['spilled bytes']} bytes spilled, {recorded[name]['spilled bytes']} before"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="build tree")
+    parser.add_argument("--only", default="", help="kernels whose name contains this")
+    parser.add_argument("--check", action="store_true", help="fail if a kernel is worse than the data file")
+    parser.add_argument("--update", action="store_true", help="write the counts into the data file")
+    options = parser.parse_args()
+    data = json.loads(DATA.read_text()) if DATA.exists() else {"kernels": {}}
+    measured = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for target in TARGETS:
+            for depth in (64, 128):
+                for mask in MASKS:
+                    name = f"{target.name} d{depth} {mask}"
+                    if options.only in name:
+                        measured[name] = measure(options.build, target, depth, mask, pathlib.Path(folder))
+    print(table(measured))
+    if options.update:
+        data["kernels"].update(measured)
+        data["model"] = fit(data["measurements"])
+        DATA.write_text(json.dumps(data, indent=1) + "\n")
+    failures = list(regressions(measured, data["kernels"])) if options.check else []
+    print("\n".join(failures))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
