@@ -1,6 +1,6 @@
 //===- GPUTarget.cpp - The table of GPU architectures -------------------------===//
 //
-// All targets use PTX 8.0, which drivers since CUDA 12.0 accept.
+// All targets use PTX 8.0, which drivers since CUDA 12.0 accept, unless a kernel has more parameters than it permits.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/GPUTarget.h"

@@ -33,9 +33,24 @@ static void initializeNVPTX() {
   (void)done;
 }
 
-static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createDeviceMachine(const saccade::GPUTarget &target) {
+static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createDeviceMachine(const saccade::GPUTarget &target,
+                                                                                StringRef features) {
   initializeNVPTX();
-  return saccade::createMachine("nvptx64-nvidia-cuda", target.name, target.features);
+  return saccade::createMachine("nvptx64-nvidia-cuda", target.name, features);
+}
+
+/// The PTX version of a target, or a later one that the parameters of a kernel of `module` require.
+static StringRef featuresFor(const llvm::Module &module, const saccade::GPUTarget &target) {
+  for (const llvm::Function &function : module) {
+    uint64_t bytes = 0;
+    for (const llvm::Argument &argument : function.args()) {
+      llvm::Type *type = argument.hasByValAttr() ? argument.getParamByValType() : argument.getType();
+      bytes += module.getDataLayout().getTypeAllocSize(type);
+    }
+    if (function.getCallingConv() == llvm::CallingConv::PTX_Kernel && bytes > saccade::parameterBytesBeforePTX81)
+      return "+ptx81";
+  }
+  return target.features;
 }
 
 /// Marks inline assembly as convergent, so that no transformation makes it depend on another branch: instructions such
@@ -100,7 +115,7 @@ std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::L
     program.emitError("has no device module, expected a program compiled for a GPU");
     return nullptr;
   }
-  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createDeviceMachine(target);
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createDeviceMachine(target, target.features);
   if (!machine) {
     program.emitError(llvm::toString(machine.takeError()));
     return nullptr;
@@ -127,7 +142,8 @@ std::vector<saccade::KernelInfo> saccade::listKernels(ModuleOp program) {
 }
 
 llvm::Expected<std::string> saccade::emitPTX(llvm::Module &module, const GPUTarget &target) {
-  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createDeviceMachine(target);
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine =
+      createDeviceMachine(target, featuresFor(module, target));
   if (!machine)
     return machine.takeError();
   llvm::SmallString<0> text;

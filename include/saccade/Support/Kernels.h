@@ -29,6 +29,10 @@ inline constexpr llvm::StringLiteral tensorMapsAttr = "attn.tensor_maps";
 /// Bytes of a tensor map, and their alignment.
 inline constexpr int64_t tensorMapBytes = 128, tensorMapAlignment = 64;
 
+/// The most bytes of parameters of a kernel. More than the first number require PTX 8.1, which drivers since CUDA 12.1
+/// accept (PTX ISA, ".param").
+inline constexpr int64_t parameterBytesBeforePTX81 = 4352, maxParameterBytes = 32764;
+
 /// On a kernel: its dynamic shared memory in bytes, i64; 0 if absent.
 inline constexpr llvm::StringLiteral sharedBytesAttr = "attn.shared_bytes";
 

@@ -35,7 +35,14 @@ public:
       firstWords.push_back(words.size());
       addWords(capture);
     }
-    if (LLVM::LLVMFuncOp bulkKernel = findKernel(kernel->getAttrOfType<StringAttr>(bulkKernelAttr)))
+    LLVM::LLVMFuncOp bulkKernel = findKernel(kernel->getAttrOfType<StringAttr>(bulkKernelAttr));
+    auto maps = bulkKernel ? bulkKernel->getAttrOfType<ArrayAttr>(tensorMapsAttr) : ArrayAttr();
+    int64_t bytes = words.size() * sizeof(int64_t) + (maps ? maps.size() * tensorMapBytes : 0);
+    if (bytes > maxParameterBytes)
+      return op.emitError("a kernel reads ")
+             << op.getCaptures().size() << " tensors and scalars, which take " << bytes
+             << " bytes of parameters; expected at most " << maxParameterBytes << " bytes";
+    if (bulkKernel)
       launchEither(kernel, bulkKernel);
     else
       launch(kernel, store(/*firstWord=*/0), words.size());
