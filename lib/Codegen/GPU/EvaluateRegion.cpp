@@ -42,7 +42,16 @@ SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, RowPosit
   values.map(args.key, key);
   values.map(args.captures, op.getCaptures());
   for (Operation &original : region.front().without_terminator()) {
+    if (scoreTanh) {
+      auto operands = llvm::map_to_vector(original.getOperands(), [&](Value x) { return values.lookupOrDefault(x); });
+      if (Value value = emitScoreOp(e, original, operands, *scoreTanh)) {
+        values.map(original.getResult(0), value);
+        continue;
+      }
+    }
     Operation *clone = e.b.clone(original, values);
+    if (scoreTanh && clone->getNumResults() == 1)
+      permitFusion(clone->getResult(0));
     SmallVector<Operation *> reads;
     clone->walk([&](Operation *inner) {
       if (isa<LengthOp, tensor::ExtractOp, tensor::DimOp>(inner))

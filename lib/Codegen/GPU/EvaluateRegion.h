@@ -2,7 +2,7 @@
 #ifndef SACCADE_LIB_CODEGEN_GPU_EVALUATEREGION_H
 #define SACCADE_LIB_CODEGEN_GPU_EVALUATEREGION_H
 
-#include "Emitter.h"
+#include "ScoreMath.h"
 
 namespace saccade::device {
 
@@ -16,6 +16,9 @@ class PositionRegion {
 public:
   /// `op` and its captures must outlive the object.
   PositionRegion(attn::ScoringOpInterface op, mlir::Region &region) : op(op), region(region) {}
+  /// Replaces ops by those of `emitScoreOp`.
+  PositionRegion(attn::ScoringOpInterface op, mlir::Region &region, TanhMethod tanh)
+      : op(op), region(region), scoreTanh(tanh) {}
 
   bool isEmpty() const { return region.empty(); }
   /// Returns the first value that the region yields at the absolute positions `query` and `key` (index); `score` is
@@ -29,6 +32,7 @@ public:
 private:
   attn::ScoringOpInterface op;
   mlir::Region &region;
+  std::optional<TanhMethod> scoreTanh;
 };
 
 } // namespace saccade::device

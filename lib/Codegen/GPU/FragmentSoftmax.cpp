@@ -14,6 +14,10 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
+/// The exponent by which scores may exceed the maximum of a row before it is updated. Weights are at most 2^8 then,
+/// which f16 represents.
+static constexpr double lazyGrowth = 8;
+
 FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment, Value queries, Value keys, Value heads)
     : op(op), fragment(std::move(fragment)), queries(queries), keys(keys), heads(heads),
       bounds(cast<ScoringOpInterface>(op.getOperation())) {
@@ -31,7 +35,8 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
   }
 
   std::optional<double> constant = getConstantScale(cast<ScoringOpInterface>(op.getOperation()));
-  bool needsScores = !op.getTallyRegions().empty() || op.getRowMax();
+  needsScores = !op.getTallyRegions().empty() || op.getRowMax();
+  tanh = needsScores ? TanhMethod::Exact : TanhMethod::Quotient;
   if (op.getScore().empty() && constant && *constant >= 0 && !needsScores) {
     // 2^(s · c − m) with an fma: one rounding, of a small difference. A factor of zero would turn the −∞ of a masked
     // key into NaN, so the smallest normal number is used instead.
@@ -47,6 +52,11 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
 static MaxRange maxRangeOfPart(AccumulateOp op) {
   MaxRange range = getMaxRange(op);
   return range == MaxRange::Finite ? MaxRange::Any : range;
+}
+
+/// The maximum over the threads that share a row.
+static Value maxOfRow(Emitter &e, Value x, FragmentSoftmax::RowReduce reduce) {
+  return reduce(x, [&](Value x, Value y) { return e.maxf(x, y); });
 }
 
 Value FragmentSoftmax::at(Emitter &e, unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); }
@@ -100,8 +110,8 @@ SmallVector<Value> FragmentSoftmax::emitColumns(Emitter &e) {
 void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &scores, Value first) {
   if (scale)
     for (Value &score : scores)
-      score = e.mulf(score, scale);
-  PositionRegion region(op, op.getScore());
+      score = permitFusion(e.mulf(score, scale));
+  PositionRegion region(op, op.getScore(), tanh);
   if (region.isEmpty())
     return;
   SmallVector<RowPosition> rows = emitRowPositions(e);
@@ -109,6 +119,8 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf))
     score = region.evaluate(e, score, rows[r], e.add(begin, e.toIndex(column)));
+  if (!needsScores)
+    toBase2 = e.scalar(takeCommonFactor(scores) * std::numbers::log2e);
 }
 
 void FragmentSoftmax::forEachVisibility(Emitter &e, Value first, ArrayRef<RowPosition> rows, ArrayRef<Value> isRow,
@@ -164,25 +176,105 @@ SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Val
   return masked;
 }
 
-SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                          ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce) {
+void FragmentSoftmax::computeScores(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
+                                    ArrayRef<Value> visible, const PrivateState &state) {
   applyScoreRegion(e, scores, first);
   scores = e.choose(
       isFull, [&] { return SmallVector<Value>(scores.begin(), scores.end()); },
       [&] { return mask(e, scores, first, visible); });
+  if (!op.getFinal())
+    updateArgmax(e, scores, first, state);
+}
 
+SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
+                                          ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce) {
+  computeScores(e, scores, first, isFull, visible, state);
   if (op.getFinal())
     return applyFinal(e, scores, first, state, reduce);
-  updateArgmax(e, scores, first, state);
-  SmallVector<Value> tileMax = rowMaxima(e, scores, reduce), factors, sums(fragment.rows.size());
+  SmallVector<Value> tileMax = rowMaxima(e, scores, reduce), factors;
+  SmallVector<RowMax> maxima = updateMaxima(e, tileMax, state);
+  for (const RowMax &max : maxima)
+    factors.push_back(max.factor);
+  scaleTallies(e, factors, state);
+  SmallVector<Value> sums = computeWeights(e, scores, exponentsOf(e, scores, tileMax, maxima), first, state);
+  for (auto [r, sum] : llvm::enumerate(sums))
+    e.store(e.fma(e.load(state.sum, r), factors[r], sum), state.sum, r);
+  return factors;
+}
+
+void FragmentSoftmax::applyLazily(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
+                                  ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce,
+                                  function_ref<void(ArrayRef<Value>)> rescale) {
+  computeScores(e, scores, first, isFull, visible, state);
+  if (op.getFinal())
+    return (void)applyFinal(e, scores, first, state, reduce);
+  SmallVector<Value> largest = threadMaxima(e, scores);
+  Value updates = needsUpdate(e, largest, state);
+  auto update = [&] {
+    SmallVector<Value> tileMax = llvm::map_to_vector(largest, [&](Value x) { return maxOfRow(e, x, reduce); });
+    SmallVector<RowMax> maxima = updateMaxima(e, tileMax, state);
+    SmallVector<Value> factors, shifts, bases;
+    for (auto [r, max] : llvm::enumerate(maxima)) {
+      factors.push_back(max.factor);
+      e.store(e.mulf(e.load(state.sum, r), max.factor), state.sum, r);
+      Exponent exponent = emitExponent(e, max, tileMax[r]);
+      shifts.push_back(exponent.shift);
+      bases.push_back(arith::NegFOp::create(e.b, e.loc, exponent.offset));
+    }
+    scaleTallies(e, factors, state);
+    rescale(factors);
+    SmallVector<Value> results;
+    for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
+      results.push_back(e.subf(score, shifts[r]));
+    llvm::append_range(results, bases);
+    return results;
+  };
+  auto keep = [&] {
+    SmallVector<Value> results(scores.begin(), scores.end());
+    for (size_t r = 0; r < largest.size(); ++r)
+      results.push_back(e.load(state.max, r));
+    return results;
+  };
+  SmallVector<Value> exponents = e.choose(updates, update, keep);
+  SmallVector<Value> bases(ArrayRef(exponents).take_back(largest.size()));
+  exponents.truncate(scores.size());
+  for (auto [exponent, r] : llvm::zip_equal(exponents, fragment.rowOf))
+    exponent = e.fma(exponent, toBase2, arith::NegFOp::create(e.b, e.loc, bases[r]));
+  SmallVector<Value> sums = computeWeights(e, scores, exponents, first, state);
+  for (auto [r, sum] : llvm::enumerate(sums))
+    e.store(e.addf(e.load(state.sum, r), sum), state.sum, r);
+}
+
+/// Whether some lane of the warp has a score for which a maximum must be updated; the same in all lanes.
+Value FragmentSoftmax::needsUpdate(Emitter &e, ArrayRef<Value> largest, const PrivateState &state) {
+  Value any;
+  auto join = [&](Value condition) {
+    any = any ? arith::OrIOp::create(e.b, e.loc, any, condition).getResult() : condition;
+  };
+  for (auto [r, score] : llvm::enumerate(largest)) {
+    Value before = e.load(state.max, r);
+    // Unordered: before the first visible key, the maximum is −∞ and the growth NaN or ∞.
+    Value growth = e.fma(score, toBase2, arith::NegFOp::create(e.b, e.loc, before));
+    join(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UGT, growth, e.scalar(lazyGrowth)));
+    // Scores of this size are shifted.
+    Value size = math::AbsFOp::create(e.b, e.loc, before);
+    join(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, size, e.scalar(0x1p24)));
+  }
+  return NVVM::VoteSyncOp::create(e.b, e.loc, e.b.getI1Type(), e.i32(-1), any, NVVM::VoteSyncKind::any);
+}
+
+SmallVector<RowMax> FragmentSoftmax::updateMaxima(Emitter &e, ArrayRef<Value> tileMax, const PrivateState &state) {
   SmallVector<RowMax> maxima;
   for (auto [r, max] : llvm::enumerate(tileMax)) {
     maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, maxRangeOfPart(op)));
     e.store(maxima.back().max, state.max, r);
-    factors.push_back(maxima.back().factor);
   }
-  scaleTallies(e, factors, state);
-  SmallVector<Value> exponents = exponentsOf(e, scores, tileMax, maxima);
+  return maxima;
+}
+
+SmallVector<Value> FragmentSoftmax::computeWeights(Emitter &e, SmallVectorImpl<Value> &scores,
+                                                   ArrayRef<Value> exponents, Value first, const PrivateState &state) {
+  SmallVector<Value> sums(fragment.rows.size());
   for (unsigned i = 0; i < scores.size(); ++i) {
     unsigned r = fragment.rowOf[i];
     Value weight = e.exp2(exponents[i]);
@@ -190,19 +282,19 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
     addToTallies(e, i, scores[i], weight, first, state);
     scores[i] = weight;
   }
-  for (auto [r, sum] : llvm::enumerate(sums))
-    e.store(e.fma(e.load(state.sum, r), factors[r], sum), state.sum, r);
   applyWeightRegion(e, scores, first);
-  return factors;
+  return sums;
 }
 
-SmallVector<Value> FragmentSoftmax::rowMaxima(Emitter &e, ArrayRef<Value> scores, RowReduce reduce) {
+SmallVector<Value> FragmentSoftmax::threadMaxima(Emitter &e, ArrayRef<Value> scores) {
   SmallVector<Value> largest(fragment.rows.size());
   for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
     largest[r] = largest[r] ? e.maxf(largest[r], score) : score;
-  for (Value &max : largest)
-    max = reduce(max, [&](Value x, Value y) { return e.maxf(x, y); });
   return largest;
+}
+
+SmallVector<Value> FragmentSoftmax::rowMaxima(Emitter &e, ArrayRef<Value> scores, RowReduce reduce) {
+  return llvm::map_to_vector(threadMaxima(e, scores), [&](Value x) { return maxOfRow(e, x, reduce); });
 }
 
 SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scores, ArrayRef<Value> tileMax,
@@ -294,7 +386,10 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
   for (auto [r, max] : llvm::enumerate(tileMax)) {
     sums.push_back(reduce(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
     inverses.push_back(finalizeRow(e, sums.back()).inverse);
-    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, maxRangeOfPart(op)));
+    // The sum belongs to this maximum, which scores of the tile may exceed (`applyLazily`).
+    RowMax row = emitRowMax(e, max, e.load(state.max, r), toBase2, maxRangeOfPart(op));
+    row.max = e.load(state.max, r), row.base = e.zeroIfMinusInfinity(row.max);
+    maxima.push_back(row);
   }
   SmallVector<Value> exponents = exponentsOf(e, scores, tileMax, maxima);
   Value begin = e.add(at(e, 3), e.toIndex(first));

@@ -68,6 +68,16 @@ public:
   llvm::SmallVector<Value> apply(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
                                  llvm::ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce);
 
+  /// Like `apply`, for warps whose lanes all call it. A maximum in `state` is updated only if a score exceeds it by
+  /// more than 2^8 as a weight (conditional rescaling; Zadouri et al. 2026, FlashAttention-4). Then `rescale` receives
+  /// the factor of each row, in a branch that the whole warp takes, and rescales the accumulator.
+  void applyLazily(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
+                   llvm::ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce,
+                   llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
+
+  /// Permits tanh with a relative error of 2^-11, if no result has the precision of f32.
+  void permitApproximateTanh() { tanh = tanh == TanhMethod::Quotient ? TanhMethod::Instruction : tanh; }
+
   /// Resets the state of rows after the last query. Call it after all tiles.
   void clearRows(Emitter &e, const PrivateState &state);
 
@@ -84,6 +94,17 @@ private:
   Value at(Emitter &e, unsigned i);
   void applyScoreRegion(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first);
   void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
+  /// Applies the score region and the mask, and updates the argmax in `state`.
+  void computeScores(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
+                     llvm::ArrayRef<Value> visible, const PrivateState &state);
+  Value needsUpdate(Emitter &e, llvm::ArrayRef<Value> largest, const PrivateState &state);
+  /// Updates the maxima in `state` by the row maxima of a tile.
+  llvm::SmallVector<RowMax> updateMaxima(Emitter &e, llvm::ArrayRef<Value> tileMax, const PrivateState &state);
+  /// Replaces scores by weights and adds them to the tallies. Returns the sum of the weights of each row.
+  llvm::SmallVector<Value> computeWeights(Emitter &e, llvm::SmallVectorImpl<Value> &scores,
+                                          llvm::ArrayRef<Value> exponents, Value first, const PrivateState &state);
+  /// The maximum of each row over the elements of this thread.
+  llvm::SmallVector<Value> threadMaxima(Emitter &e, llvm::ArrayRef<Value> scores);
   /// The row maxima of the tile.
   llvm::SmallVector<Value> rowMaxima(Emitter &e, llvm::ArrayRef<Value> scores, RowReduce reduce);
   /// The base-2 exponent of the weight of each score. `tileMax` are row maxima of the tile as scores.
@@ -108,6 +129,8 @@ private:
   attn::KeyRange visibleToAny, visibleToAll; ///< keys visible to some row, to all rows
   Value scale;                               ///< null if folded into toBase2
   Value toBase2;                             ///< factor from scores to base-2 exponents
+  bool needsScores;                          ///< whether scores have other uses than their weights
+  TanhMethod tanh;                           ///< of score regions
 };
 
 } // namespace saccade::device

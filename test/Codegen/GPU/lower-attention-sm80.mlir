@@ -13,17 +13,20 @@ gpu.module @saccade_device {
   // CHECK: nvvm.barrier0
   // CHECK: nvvm.cp.async.shared.global
   // CHECK-COUNT-64: nvvm.mma.sync
+  // The accumulator is rescaled in a branch that the warp takes together.
+  // CHECK: %[[UPDATES:.*]] = nvvm.vote.sync any
+  // CHECK: scf.if %[[UPDATES]]
+  // CHECK: nvvm.shfl.sync
+  // CHECK: %[[BEFORE:.*]] = memref.load %[[ACC]]{{\[}}
+  // CHECK: %[[RESCALED:.*]] = arith.mulf %[[BEFORE]]
+  // CHECK: memref.store %[[RESCALED]], %[[ACC]]{{\[}}
   // CHECK: nvvm.cp.async.wait.group 0
   // CHECK: nvvm.barrier0
   // CHECK: nvvm.cp.async.shared.global
-  // Two tiles of values at a time are accumulated from 0 and added to the accumulator.
-  // CHECK: nvvm.mma.sync {{.*}}C[%[[ZERO:cst[_0-9]*]], %[[ZERO]], %[[ZERO]], %[[ZERO]]]
-  // CHECK-COUNT-15: nvvm.mma.sync
-  // CHECK-NOT: nvvm.mma.sync
-  // CHECK: %[[OLD:.*]] = memref.load %[[ACC]]
-  // CHECK: %[[NEW:.*]] = llvm.intr.fma(%[[OLD]]
-  // CHECK: memref.store %[[NEW]], %[[ACC]]
-  // CHECK-COUNT-48: nvvm.mma.sync
+  // Values are accumulated in place.
+  // CHECK: %[[OLD:.*]] = memref.load %[[ACC]]{{\[}}
+  // CHECK: nvvm.mma.sync {{.*}}C[%[[OLD]],
+  // CHECK-COUNT-63: nvvm.mma.sync
   // CHECK-NOT: nvvm.mma.sync
   // CHECK-NOT: attn.
   func.func @attend(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf16>, %out: memref<?x64xbf16>) attributes {attn.kernel} {

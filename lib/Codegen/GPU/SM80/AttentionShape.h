@@ -16,6 +16,7 @@ namespace saccade::device {
 struct AttentionShape {
   explicit AttentionShape(const AttentionState &state)
       : element(state.element()), rows(state.rows()), depth(state.depth()), valueDepth(state.valueDepth()) {
+    hasLse = static_cast<bool>(attn::FinalizeOp(state.finalize).getLse());
     for (attn::AccumulateOp step : state.steps)
       hasTallies |= !step.getTallyRegions().empty();
   }
@@ -31,6 +32,7 @@ struct AttentionShape {
   bool splitsKV = false;
   int64_t depth, valueDepth;
   bool hasTallies = false;
+  bool hasLse = true;            ///< or may have, of a split-KV step
   int64_t warps = device::warps; ///< that compute
   int64_t firstWarp = 0;         ///< of them
 

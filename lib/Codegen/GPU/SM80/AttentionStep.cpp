@@ -14,11 +14,6 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// Tiles of eight columns of values whose sums are in registers beside the accumulator.
-static constexpr int64_t tilesAtOnce = 2;
-/// The same in partial tiles, where more of them share a branch.
-static constexpr int64_t tilesPerBranch = 8;
-
 namespace {
 
 /// Lowers one attn.accumulate.
@@ -40,6 +35,9 @@ public:
     SharedTile valueTile(e, shared, queryBytes + keyBytes, shape.element, shape.keys(), shape.valueDepth);
 
     FragmentSoftmax softmax(e, op, fragment(), query.rows, key.rows, query.heads);
+    // The weights are rounded to 8 bits.
+    if (shape.element.isBF16() && !shape.hasLse)
+      softmax.permitApproximateTanh();
     KeyRange tiles = softmax.getTiles(e, shape.keys());
     Value isKeyAligned = key.isAligned(e, 16), isValueAligned = value.isAligned(e, 16);
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
@@ -75,9 +73,10 @@ public:
                                                 : MaskedScores{computeScores(queryTile, keyTile, kept), {}, {}};
         SmallVector<Value> &scores = tileScores.scores;
         Value isFull = tileScores.isFull ? tileScores.isFull : tile.isFull();
-        SmallVector<Value> factors = softmax.apply(
+        softmax.applyLazily(
             e, scores, tile.first, isFull, tileScores.visible, state,
-            [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
+            [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); },
+            [&](ArrayRef<Value> factors) { rescaleAccumulator(factors); });
         // Packed before the copy, which needs registers for addresses.
         SmallVector<SmallVector<Value>> weights;
         if (hasResult)
@@ -88,10 +87,9 @@ public:
         if (!hasResult)
           return;
         if (skipsBlocks())
-          e.ifElse(
-              isFull, [&] { addValues(valueTile, weights, factors); }, [&] { addBlocks(valueTile, weights, factors); });
+          e.ifElse(isFull, [&] { addValues(valueTile, weights); }, [&] { addBlocks(valueTile, weights); });
         else
-          addValues(valueTile, weights, factors);
+          addValues(valueTile, weights);
         if (!prefetchesValues())
           return;
         e.barrier();
@@ -263,55 +261,49 @@ private:
     return lhs;
   }
 
-  /// acc = factor · acc + weights · values. The tile is accumulated apart from the accumulator, `tilesAtOnce` at a
-  /// time, so that rounding errors do not grow with the number of keys.
-  void addValues(const SharedTile &valueTile, ArrayRef<SmallVector<Value>> lhs, ArrayRef<Value> factors) {
-    Value address = valueTile.rhsTransposedAddress(e, lane.firstKey);
-    for (int64_t first = 0; first < shape.valueTiles(); first += tilesAtOnce) {
-      int64_t tiles = std::min(tilesAtOnce, shape.valueTiles() - first);
-      // Loads are not moved across this barrier. Without it, ptxas loads the values of all groups first and spills
-      // registers; a barrier before every group takes more registers than one before every second.
-      if (first / tilesAtOnce % 2 == 1)
-        NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
-      SmallVector<Value> sums(shape.mTiles() * tiles * 4, e.scalar(0.0));
-      for (int64_t k = 0; k < shape.keysPerWarp(); k += 16)
-        for (int64_t tile = 0; tile < tiles; tile += 2) {
-          SmallVector<Value> rhs = valueTile.loadRhsTransposed(e, address, k, 8 * (first + tile));
-          for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
-            multiplyPair(sums, (mTile * tiles + tile) * 4, lhs[k / 16 * shape.mTiles() + mTile], rhs);
-        }
-      for (int64_t i = 0, n = sums.size(); i < n; ++i) {
-        int64_t mTile = i / (4 * tiles), place = (mTile * shape.valueTiles() + first) * 4 + i % (4 * tiles);
-        Value factor = factors[mTile * 2 + i % 4 / 2];
-        e.store(e.fma(e.load(state.acc, place), factor, sums[i]), state.acc, place);
-      }
+  void rescaleAccumulator(ArrayRef<Value> factors) {
+    if (!hasResult)
+      return;
+    for (int64_t i = 0; i < shape.accElements(); ++i) {
+      Value factor = factors[i / (4 * shape.valueTiles()) * 2 + i % 4 / 2];
+      e.store(e.mulf(e.load(state.acc, i), factor), state.acc, i);
     }
+  }
+
+  /// The place of the eight elements of the accumulator from tile `tile` of eight columns on.
+  int64_t accPlace(int64_t mTile, int64_t tile) const { return (mTile * shape.valueTiles() + tile) * 4; }
+
+  /// Adds the products of one fragment of weights and one of values to the accumulator.
+  void addProduct(int64_t mTile, int64_t tile, ValueRange lhs, ArrayRef<Value> rhs) {
+    SmallVector<Value> sums;
+    for (int64_t i = 0; i < 8; ++i)
+      sums.push_back(e.load(state.acc, accPlace(mTile, tile) + i));
+    multiplyPair(sums, 0, lhs, rhs);
+    for (auto [i, sum] : llvm::enumerate(sums))
+      e.store(sum, state.acc, accPlace(mTile, tile) + i);
+  }
+
+  /// acc += weights · values.
+  void addValues(const SharedTile &valueTile, ArrayRef<SmallVector<Value>> lhs) {
+    Value address = valueTile.rhsTransposedAddress(e, lane.firstKey);
+    for (int64_t k = 0; k < shape.keysPerWarp(); k += 16)
+      for (int64_t tile = 0; tile < shape.valueTiles(); tile += 2) {
+        SmallVector<Value> rhs = valueTile.loadRhsTransposed(e, address, k, 8 * tile);
+        for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
+          addProduct(mTile, tile, lhs[k / 16 * shape.mTiles() + mTile], rhs);
+      }
   }
 
   /// `addValues` for the blocks in which some weight is not 0. The result has the same bits. All lanes of a warp take
   /// the same branches.
-  void addBlocks(const SharedTile &valueTile, ArrayRef<SmallVector<Value>> lhs, ArrayRef<Value> factors) {
+  void addBlocks(const SharedTile &valueTile, ArrayRef<SmallVector<Value>> lhs) {
     Value blocks = findBlocks(lhs), address = valueTile.rhsTransposedAddress(e, lane.firstKey);
-    for (int64_t first = 0; first < shape.valueTiles(); first += tilesPerBranch)
-      for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
-        SmallVector<Value> sums(std::min(tilesPerBranch, shape.valueTiles() - first) * 4, e.scalar(0.0));
-        for (int64_t k = 0; k < shape.keysPerWarp(); k += 16) {
-          int64_t block = k / 16 * shape.mTiles() + mTile;
-          auto multiply = [&] {
-            SmallVector<Value> next = sums;
-            for (int64_t i = 0, n = next.size(); i < n; i += 8)
-              multiplyPair(next, i, lhs[block], valueTile.loadRhsTransposed(e, address, k, 8 * first + 2 * i));
-            return next;
-          };
-          sums = e.choose(hasBits(blocks, 1u << block), multiply, [&] { return sums; });
-        }
-        for (auto [i, sum] : llvm::enumerate(sums)) {
-          int64_t place = (mTile * shape.valueTiles() + first) * 4 + i;
-          Value next = e.fma(e.load(state.acc, place), factors[mTile * 2 + i % 4 / 2], sum);
-          // LLVM would move the addition after the last branch and keep all sums until then.
-          e.store(e.optimizationBarrier(next), state.acc, place);
-        }
-      }
+    for (auto [block, words] : llvm::enumerate(lhs))
+      e.ifElse(hasBits(blocks, 1u << block), [&, block = static_cast<int64_t>(block), &words = words] {
+        int64_t k = block / shape.mTiles() * 16;
+        for (int64_t tile = 0; tile < shape.valueTiles(); tile += 2)
+          addProduct(block % shape.mTiles(), tile, words, valueTile.loadRhsTransposed(e, address, k, 8 * tile));
+      });
   }
 
   /// The blocks in which some weight is not 0, as a bit per element of `weights`; the same in all lanes.

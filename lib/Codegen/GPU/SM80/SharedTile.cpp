@@ -46,6 +46,7 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
   Value thread = e.optimizationBarrier(e.thread());
   Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
   auto [begin, end] = rowsWithin(e, matrix, first, rows);
+  Value isWhole = e.andi(e.isAtMost(e.index(0), first), e.isAtMost(e.add(first, rows), matrix.rows));
   // Rows without a common stride: all addresses are computed first, because those of pages are read from memory.
   SmallVector<Value> sources;
   Value source;
@@ -57,6 +58,14 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
                        e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
   Value target = opaqueAddress(e, row, column);
   Value step = e.mul(matrix.rowStride, rowsAtOnce);
+  // Without a test of each row, which takes more instructions than the rest of the copy.
+  auto copyWholeTile = [&] {
+    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+      NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), source, 2 * vectorElements,
+                              NVVM::LoadCacheModifierKind::CG, /*cpSize=*/Value());
+      source = e.advance(source, element, step);
+    }
+  };
   auto copyRows = [&] {
     for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
       Value current = e.add(row, offset);
@@ -77,7 +86,15 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
         source = e.advance(source, element, step);
     }
   };
-  if (threadsPerRow * vectorElements == padded)
+  Value firstSource = source;
+  auto restart = [&](function_ref<void()> copy) {
+    source = firstSource;
+    copy();
+  };
+  bool mayBeWhole = sources.empty() && threadsPerRow * vectorElements == columns && rows % rowsAtOnce == 0;
+  if (mayBeWhole)
+    e.ifElse(isWhole, [&] { restart(copyWholeTile); }, [&] { restart(copyRows); });
+  else if (threadsPerRow * vectorElements == padded)
     copyRows();
   else
     e.ifElse(e.isLess(column, e.i32(padded)), copyRows);
