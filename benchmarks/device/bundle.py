@@ -115,6 +115,7 @@ def cases(tiny):
             yield Case(Kind(dtype, depth, "causal", lse=True), 1, 2, 2, 70, 40)
             yield Case(Kind(dtype, depth, "window"), 1, 2, 2, 150, 150)
             yield Case(Kind(dtype, depth, "alibi"), 1, 4, 2, 65, 129)
+            yield Case(Kind(dtype, depth, "softcap"), 1, 4, 2, 65, 129)
             yield Case(Kind(dtype, depth), 2, 4, 4, 1, 300)
             yield Case(Kind(dtype, depth), 1, 1, 1, 256, 192)
     if not tiny:
@@ -170,6 +171,8 @@ def masked_scores(case, q, keys, slope=None):
     i, j = np.arange(case.queries)[:, None], np.arange(case.keys)[None]
     if case.kind.mask == "alibi":
         scores = scores + slope[:, None, None] * (j - i)
+    if case.kind.mask == "softcap":
+        scores = 20 * np.tanh(scores / 20)
     hidden = np.zeros((case.queries, case.keys), bool)
     if case.kind.mask in ("causal", "window"):
         hidden |= j > i + case.keys - case.queries
