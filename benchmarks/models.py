@@ -1,4 +1,4 @@
-"""Whole encoder models against ONNX Runtime and PyTorch: time of a call in paired rounds and fraction of the peak.
+"""Whole encoder models against ONNX Runtime, OpenVINO and PyTorch: time of a call in paired rounds and fraction of the peak.
 
 Programs have the form that importers produce (`saccade_bench/model_text.py`), with random weights, and are compiled once
 for all sizes. All contenders may prepack the weights before the first call. Writes a table and a plot.
@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAUSE_SECONDS = 0.05  # thread pools spin for a moment after a call
 # Minimum speedup over the best peer.
 THRESHOLDS = {"minilm": {"f32": 1.7, "bf16": 1.4}, "vit-base": {"f32": 1.35, "bf16": 1.25}}
-PEERS = ["onnxruntime", "torch", "torch.compile"]
+PEERS = ["onnxruntime", "openvino", "torch", "torch.compile"]
 
 
 def parse_arguments():
@@ -29,6 +29,7 @@ def parse_arguments():
     parser.add_argument("--type", action="append", choices=["f32", "bf16"], help="only this one; can be repeated")
     parser.add_argument("--peer", action="append", choices=PEERS, help="only this one; can be repeated")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--target", default="host", help="CPU target of the code and of the peak")
     parser.add_argument("--base", type=pathlib.Path, help="also measure the code of this other saccade-compile")
     parser.add_argument("--no-prepack", action="store_true", help="also measure without prepacked weights")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
@@ -41,7 +42,7 @@ def parse_arguments():
     return options
 
 
-def compile_model(name, type, tool, folder, prepack):
+def compile_model(name, type, tool, target, folder, prepack):
     """Compiles a model; (shared library, seconds)."""
     from saccade_bench.artifact import run
     from saccade_bench.model_text import MODELS, program
@@ -50,7 +51,7 @@ def compile_model(name, type, tool, folder, prepack):
     source, library = folder / f"{name}-{type}.mlir", folder / f"{name}-{type}.so"
     source.write_text(program(MODELS[name], type))
     start = time.perf_counter()
-    run([tool, source, "--emit=so", "-o", library, *(["--prepack"] if prepack else [])])
+    run([tool, source, f"--target={target}", "--emit=so", "-o", library, *(["--prepack"] if prepack else [])])
     return library, time.perf_counter() - start
 
 
@@ -58,7 +59,7 @@ def start_contenders(options, libraries, type):
     from saccade_bench import model_workers as workers
     from saccade_bench.workers import WorkerProcess
 
-    known = {"onnxruntime": (workers.OnnxRuntime, ()), "torch": (workers.Torch, (False,)),
+    known = {"onnxruntime": (workers.OnnxRuntime, ()), "openvino": (workers.OpenVINO, ()), "torch": (workers.Torch, (False,)),
              "torch.compile": (workers.Torch, (True,))}  # fmt: skip
     started = {name: WorkerProcess(name, workers.Ours, options.threads, library, options.threads)
                for name, library in libraries.items()}  # fmt: skip
@@ -95,11 +96,11 @@ def rows_of(options, machine, name, type):
     folder = options.out / "models"
     libraries = {}
     ours = options.build / "bin" / "saccade-compile"
-    libraries["saccade"], compiling = compile_model(name, type, ours, folder, prepack=True)
+    libraries["saccade"], compiling = compile_model(name, type, ours, options.target, folder, prepack=True)
     if options.no_prepack:
-        libraries["no prepack"], _ = compile_model(name, type, ours, folder / "no-prepack", prepack=False)
+        libraries["no prepack"], _ = compile_model(name, type, ours, options.target, folder / "no-prepack", prepack=False)
     if options.base:
-        libraries["base"], _ = compile_model(name, type, options.base.resolve(), folder / "base", prepack=False)
+        libraries["base"], _ = compile_model(name, type, options.base.resolve(), options.target, folder / "base", prepack=False)
     seconds, peaks, errors = measure(options, machine, name, type, libraries)
     model, rows = MODELS[name], []
     ratios = {label: statistics.median(b / a for a, b in zip(seconds["saccade"], values))
@@ -127,19 +128,21 @@ def main():
     from saccade_bench.report import processor, publish, result_stem, table
     from saccade_bench.workers import WorkerProcess
 
-    library = compile_peaks(options.build, options.out / "models")
+    library = compile_peaks(options.build, options.out / "models", options.target)
     machine = WorkerProcess("peak", model_workers.PeakWorker, options.threads, library, options.threads)
     rows = []
     for name in options.model or THRESHOLDS:
         for type in options.type or ["f32", "bf16"]:
             rows += rows_of(options, machine, name, type)
     machine.close()
+    name = "models" if options.target == "host" else f"models-{options.target}"
     header = ["model", "type", "contender", "ms", "of peak", "speedup of saccade", "difference to saccade"]
-    text = f"{processor()}; {options.threads} threads. Medians of {options.rounds} rounds.\n\n{table(header, rows)}"
-    publish(text, "models", options)
+    code = "" if options.target == "host" else f" Code and peak are for the CPU target {options.target}."
+    text = f"{processor()}; {options.threads} threads.{code} Medians of {options.rounds} rounds.\n\n{table(header, rows)}"
+    publish(text, name, options)
     shares = [(f"{name} {type}", by, float(share), f"{ms} ms") for name, type, by, ms, share, *_ in rows]
     plot_shares(shares, f"fraction of the peak, {options.threads} threads",
-                result_stem("models", options).with_suffix(".png"))  # fmt: skip
+                result_stem(name, options).with_suffix(".png"))  # fmt: skip
 
 
 if __name__ == "__main__":

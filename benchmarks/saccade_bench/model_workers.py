@@ -1,4 +1,4 @@
-"""Contenders of the model benchmark: Saccade from a shared library, ONNX Runtime, PyTorch eager and compiled."""
+"""Contenders of the model benchmark: Saccade from a shared library, ONNX Runtime, OpenVINO, PyTorch eager and compiled."""
 
 import re
 import time
@@ -123,6 +123,24 @@ class OnnxRuntime(ModelWorker):
         binding.bind_ortvalue_input("x", value(x))
         binding.bind_ortvalue_output(session.get_outputs()[0].name, result)
         return (lambda: session.run_with_iobinding(binding)), (lambda: result.numpy().astype(np.float64))
+
+
+class OpenVINO(ModelWorker):
+    """The model in f32 or, if the processor has instructions for it, with bf16 inside."""
+
+    def __init__(self, threads):
+        import openvino
+
+        self.runtime, self.options = openvino, {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+
+    def bind(self, x, weights):
+        core = self.runtime.Core()
+        options = {**self.options, "INFERENCE_PRECISION_HINT": self.type}
+        compiled = core.compile_model(core.read_model(onnx_model(self.model, weights)), "CPU", options)
+        request, result = compiled.create_infer_request(), np.zeros_like(x)
+        request.set_input_tensor(self.runtime.Tensor(x, shared_memory=True))
+        request.set_output_tensor(self.runtime.Tensor(result, shared_memory=True))
+        return request.infer, lambda: result.astype(np.float64)
 
 
 class PeakWorker:

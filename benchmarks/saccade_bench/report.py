@@ -20,7 +20,8 @@ def processor():
         text = file.read()
     name = re.search(r"^model name\s*: (.*)$", text, re.M)
     flags = set(re.search(r"^flags\s*: (.*)$", text, re.M)[1].split())
-    extensions = [("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_bf16", "AVX512_BF16")]
+    extensions = [("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_bf16", "AVX512_BF16"),
+                  ("amx_bf16", "AMX")]
     have = ", ".join(label for flag, label in extensions if flag in flags)
     family, model = (re.search(rf"^{key}\s*: (\d+)$", text, re.M)[1] for key in ("cpu family", "model"))
     count = len(os.sched_getaffinity(0))

@@ -90,13 +90,30 @@ def components(edges, nodes):
     return found
 
 
-def best_path(blocks, loop):
-    """The instructions of the path of an iteration with the most products, then copies, then the fewest others."""
-    edges = [after for _, after in blocks]
+def header_of(edges, loop):
+    """The node of a loop that edges from outside lead to."""
     entries = {after for node, next_nodes in enumerate(edges) if node not in loop for after in next_nodes if after in loop}
     if len(entries) != 1:
         raise ValueError(f"a loop with {len(entries)} entries")
-    header = entries.pop()
+    return entries.pop()
+
+
+def innermost_loops(blocks, nodes, edges):
+    """The loops with products in a graph that contain no such loop."""
+    for loop in components(edges, nodes):
+        is_loop = len(loop) > 1 or any(node in edges[node] for node in loop)
+        if not is_loop or not any(each.category() == "HMMA" for node in loop for each in blocks[node][0]):
+            continue
+        header = header_of([after for _, after in blocks], loop)
+        inner = [[after for after in next_nodes if after != header] for next_nodes in edges]
+        nested = list(innermost_loops(blocks, loop, inner))
+        yield from nested or [loop]
+
+
+def best_path(blocks, loop):
+    """The instructions of the path of an iteration with the most products, then copies, then the fewest others."""
+    edges = [after for _, after in blocks]
+    header = header_of(edges, loop)
 
     def value(instructions):
         categories = [each.category() for each in instructions]
@@ -121,13 +138,10 @@ def best_path(blocks, loop):
 
 
 def count_main_loop(text, kernel):
-    """{class: instructions} of a full tile in the loop of a kernel with the most products."""
+    """{class: instructions} of a full tile in the innermost loop of a kernel with the most products."""
     blocks = parse(text, kernel)
-    edges = [after for _, after in blocks]
-    loops = [loop for loop in components(edges, set(range(len(blocks))))
-             if len(loop) > 1 or any(node in edges[node] for node in loop)]  # fmt: skip
-    _, path = max((best_path(blocks, loop) for loop in loops
-                   if any(each.category() == "HMMA" for node in loop for each in blocks[node][0])), key=lambda found: found[0])
+    loops = innermost_loops(blocks, set(range(len(blocks))), [after for _, after in blocks])
+    _, path = max((best_path(blocks, loop) for loop in loops), key=lambda found: found[0])
     counts = {name: 0 for name, _ in CLASSES}
     for instruction in path:
         counts[instruction.category()] += 1
