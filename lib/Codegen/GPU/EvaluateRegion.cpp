@@ -50,7 +50,7 @@ SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, RowPosit
       }
     }
     Operation *clone = e.b.clone(original, values);
-    if (scoreTanh && clone->getNumResults() == 1)
+    if (scoreTanh && clone->getNumResults() == 1 && isUsedContinuously(original.getResult(0)))
       permitFusion(clone->getResult(0));
     SmallVector<Operation *> reads;
     clone->walk([&](Operation *inner) {

@@ -36,7 +36,10 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
 
   std::optional<double> constant = getConstantScale(cast<ScoringOpInterface>(op.getOperation()));
   needsScores = !op.getTallyRegions().empty() || op.getRowMax();
-  tanh = needsScores ? TanhMethod::Exact : TanhMethod::Quotient;
+  Type element = getElementTypeOrSelf(op.getQuery());
+  tanh = needsScores || !(element.isF16() || element.isBF16()) ? TanhMethod::Exact : TanhMethod::Quotient;
+  // The region is applied to weights before they are rounded to f16.
+  maxGrowth = element.isF16() && !op.getWeight().empty() ? 0 : lazyGrowth;
   if (op.getScore().empty() && constant && *constant >= 0 && !needsScores) {
     // 2^(s · c − m) with an fma: one rounding, of a small difference. A factor of zero would turn the −∞ of a masked
     // key into NaN, so the smallest normal number is used instead.
@@ -255,7 +258,7 @@ Value FragmentSoftmax::needsUpdate(Emitter &e, ArrayRef<Value> largest, const Pr
     Value before = e.load(state.max, r);
     // Unordered: before the first visible key, the maximum is −∞ and the growth NaN or ∞.
     Value growth = e.fma(score, toBase2, arith::NegFOp::create(e.b, e.loc, before));
-    join(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UGT, growth, e.scalar(lazyGrowth)));
+    join(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UGT, growth, e.scalar(maxGrowth)));
     // Scores of this size are shifted.
     Value size = math::AbsFOp::create(e.b, e.loc, before);
     join(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, size, e.scalar(0x1p24)));

@@ -131,6 +131,7 @@ private:
   Value toBase2;                             ///< factor from scores to base-2 exponents
   bool needsScores;                          ///< whether scores have other uses than their weights
   TanhMethod tanh;                           ///< of score regions
+  double maxGrowth; ///< the exponent by which scores may exceed the maximum of a row before it is updated
 };
 
 } // namespace saccade::device

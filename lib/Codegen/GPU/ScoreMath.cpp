@@ -77,9 +77,13 @@ struct Sum {
 /// Whether an addition cannot overflow: positions have 64 bits, and offsets in a tile, which the kernel adds to opaque
 /// values, are small.
 static bool isExact(Operation *addition) {
-  return !addition->getResult(0).getType().isInteger(32) ||
-         isa_and_present<LLVM::InlineAsmOp>(addition->getOperand(0).getDefiningOp());
+  Type type = addition->getResult(0).getType();
+  return type.isIndex() || type.isInteger(64) ||
+         (type.isInteger(32) && isa_and_present<LLVM::InlineAsmOp>(addition->getOperand(0).getDefiningOp()));
 }
+
+/// Whether an integer type has all positions of a tensor.
+static bool isWide(Type type) { return type.isIndex() || type.isInteger(32) || type.isInteger(64); }
 
 /// Separates the constants that an integer adds.
 static Sum splitSum(Emitter &e, Value x) {
@@ -100,7 +104,7 @@ static Sum splitSum(Emitter &e, Value x) {
     Value first = lhs.value ? lhs.value : e.constantLike(x, 0);
     return {subtracts ? e.sub(first, rhs.value) : e.add(first, rhs.value), sum};
   }
-  if (isa_and_present<arith::IndexCastOp, arith::TruncIOp, arith::ExtSIOp>(op)) {
+  if (isa_and_present<arith::IndexCastOp, arith::TruncIOp, arith::ExtSIOp>(op) && isWide(x.getType())) {
     Sum inner = splitSum(e, op->getOperand(0));
     if (inner.value && inner.value != op->getOperand(0)) {
       IRMapping operand;
@@ -122,11 +126,42 @@ static Value emitTanh(Emitter &e, Value x, TanhMethod method) {
   return e.fma(inverse, e.scalar(-2.0), e.scalar(1.0));
 }
 
+bool device::isUsedContinuously(Value x) {
+  return llvm::all_of(x.getUses(), [](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (user->hasTrait<OpTrait::IsTerminator>())
+      return true;
+    bool isContinuous =
+        isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp,
+            arith::MaxNumFOp, arith::MinNumFOp, math::TanhOp, math::ExpOp, math::Exp2Op, math::AbsFOp>(user) ||
+        (isa<arith::DivFOp>(user) && use.getOperandNumber() == 0) ||
+        (isa<arith::SelectOp>(user) && use.getOperandNumber() != 0);
+    return isContinuous && isUsedContinuously(user->getResult(0));
+  });
+}
+
+/// The largest constant by which the users of x multiply it; 1 for other users, infinity for a product of variables.
+static double largestFactor(Value x) {
+  double largest = 1;
+  for (Operation *user : x.getUsers())
+    if (auto product = dyn_cast<arith::MulFOp>(user)) {
+      std::optional<double> factor = normalConstant(product.getLhs() == x ? product.getRhs() : product.getLhs());
+      largest = std::max(largest, factor ? std::abs(*factor) : std::numeric_limits<double>::infinity());
+    }
+  return largest;
+}
+
 Value device::emitScoreOp(Emitter &e, Operation &op, ValueRange operands, TanhMethod tanh) {
-  if (op.getNumResults() != 1 || !op.getResult(0).getType().isF32())
+  if (op.getNumResults() != 1 || !op.getResult(0).getType().isF32() || !isUsedContinuously(op.getResult(0)))
     return {};
-  if (isa<math::TanhOp>(op))
-    return tanh == TanhMethod::Exact ? Value() : emitTanh(e, operands[0], tanh);
+  if (isa<math::TanhOp>(op)) {
+    // The errors are multiplied by the factor; that of the instruction is relative.
+    constexpr double maxCap = 256, maxCapOfInstruction = 64;
+    double cap = largestFactor(op.getResult(0));
+    if (tanh == TanhMethod::Exact || cap > maxCap)
+      return {};
+    return emitTanh(e, operands[0], cap > maxCapOfInstruction ? TanhMethod::Quotient : tanh);
+  }
   if (isa<arith::DivFOp>(op)) {
     std::optional<double> divisor = normalConstant(operands[1]);
     return divisor && isNormal(1 / *divisor) ? scaleBy(e, operands[0], 1 / *divisor) : Value();
@@ -139,7 +174,9 @@ Value device::emitScoreOp(Emitter &e, Operation &op, ValueRange operands, TanhMe
   }
   if (isa<arith::SIToFPOp>(op)) {
     Sum sum = splitSum(e, operands[0]);
-    if (!sum.value || sum.value == operands[0])
+    // Larger constants could cancel a number of more than 24 bits.
+    constexpr int64_t maxConstant = 1 << 16;
+    if (!sum.value || sum.value == operands[0] || std::abs(sum.constant) > maxConstant)
       return {};
     Value number = arith::SIToFPOp::create(e.b, e.loc, op.getResult(0).getType(), sum.value);
     return sum.constant == 0 ? number : e.addf(number, e.scalar(static_cast<double>(sum.constant)));

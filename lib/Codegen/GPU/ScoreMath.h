@@ -18,10 +18,14 @@ enum class TanhMethod {
   Instruction ///< tanh.approx.f32 (sm_75); relative error 2^-11
 };
 
+/// Whether the results of its region change little if `x` is rounded otherwise: no op that may make a step of it, such
+/// as a comparison or a rounding, uses it or a value computed from it.
+bool isUsedContinuously(mlir::Value x);
+
 /// Replaces an op of a score region, whose operands are `operands`, by cheaper ones. Returns null if the op is to be
 /// cloned. Divisions by constants become multiplications, successive ones of which are joined, and the conversion of
-/// an integer x + c becomes that of x plus c, which is shared by the elements of a thread. Integers above 2^24 may be
-/// rounded twice.
+/// an integer x + c becomes that of x plus c, which is shared by the elements of a thread; all of this only if the
+/// result is used continuously. tanh is approximated in soft-caps, which are at most 256.
 mlir::Value emitScoreOp(Emitter &e, mlir::Operation &op, mlir::ValueRange operands, TanhMethod tanh);
 
 /// Permits LLVM to fuse x, a sum or product, with a product or sum. Returns x.
