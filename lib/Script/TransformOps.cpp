@@ -213,7 +213,8 @@ DiagnosedSilenceableFailure TileKeysOp::apply(TransformRewriter &rewriter, Trans
 // Code generation
 //===----------------------------------------------------------------------===//
 
-DiagnosedSilenceableFailure LowerAccumulateOp::apply(TransformRewriter &, TransformResults &, TransformState &state) {
+DiagnosedSilenceableFailure LowerAccumulateOp::apply(TransformRewriter &rewriter, TransformResults &,
+                                                     TransformState &state) {
   auto lower = [&](attn::AccumulateOp op) -> DiagnosedSilenceableFailure {
     Target target = Target::of(op);
     if (!target.cpu)
@@ -221,7 +222,8 @@ DiagnosedSilenceableFailure LowerAccumulateOp::apply(TransformRewriter &, Transf
     if (op->getNumResults() != 0)
       return refuse(*this, op.getLoc(), "expected an op on memory, as there is after the stage 'bufferize'");
     return attemptOrAbort(*this, op, [&] {
-      return (op.getUnpacked() ? lowerUnpackedAccumulate : saccade::lowerAccumulate)(op, *target.cpu);
+      return (op.getUnpacked() ? lowerUnpackedAccumulate : saccade::lowerAccumulate)(op, *target.cpu,
+                                                                                     rewriter.getListener());
     });
   };
   return forEach<attn::AccumulateOp>(*this, state, "'attn.accumulate'", lower);
@@ -276,7 +278,8 @@ DiagnosedSilenceableFailure LowerAttentionOp::apply(TransformRewriter &, Transfo
 }
 
 void LowerAttentionOp::getEffects(SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
-  changesInPlace(*this, effects);
+  transform::consumesHandle(getOperation()->getOpOperands(), effects);
+  transform::modifiesPayload(effects);
 }
 
 //===----------------------------------------------------------------------===//

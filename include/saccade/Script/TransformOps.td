@@ -102,7 +102,8 @@ def LowerAttentionOp : AttnTransformOp<"lower_attention", [DeclareOpInterfaceMet
   let description = [{
     Lowers the attention of each target, a kernel, by the family `simt`, `sm_80` (tensor cores) or `sm_90a` (warpgroups),
     as the passes `attn-lower-attention-simt`, `-sm80` and `-sm90` do. Attention that a family does not support is left to
-    the passes. `sm_90a` adds a kernel beside the target, which the launch prefers. Targets stay valid.
+    the passes. `sm_90a` adds a kernel beside the target, which the launch prefers. Handles of the targets and of ops in
+    them are invalid afterwards.
 
     Fails silenceably if a target is no kernel, or if the program's GPU does not run the family. Fails definitely if the
     family has no code for the tiles of a kernel.

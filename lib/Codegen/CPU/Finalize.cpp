@@ -127,7 +127,7 @@ void LoopState::prefetchRows(Emitter &e, Value begin, Value end) {
 }
 
 void LoopState::removeFinalized(const Emitter &e, Value query, unsigned rowsOfQuery) {
-  OpBuilder b(finalize);
+  IRRewriter b(finalize, e.b.getListener());
   Emitter after{b, e.loc, e.target, e.type};
   Value hasSteps = after.isLess(tiles.getLowerBound(), tiles.getUpperBound());
   Value done = after.select(hasSteps, after.size(query, rowsOfQuery), after.index(0));
@@ -135,6 +135,6 @@ void LoopState::removeFinalized(const Emitter &e, Value query, unsigned rowsOfQu
   // Without steps the sum may still be that of a sink, so the accumulator must be filled.
   after.ifElse(hasSteps, [] {}, [&] { after.b.clone(*fill); });
   emitFinalizeRows(after, finalize, done, rows);
-  finalize.erase();
-  fill.erase();
+  b.eraseOp(finalize);
+  b.eraseOp(fill);
 }

@@ -510,8 +510,8 @@ struct LowerAccumulate : saccade::impl::LowerAccumulateBase<LowerAccumulate> {
 
 } // namespace
 
-LogicalResult saccade::lowerAccumulate(AccumulateOp op, const CPUTarget &target) {
-  OpBuilder b(op);
+LogicalResult saccade::lowerAccumulate(AccumulateOp op, const CPUTarget &target, OpBuilder::Listener *listener) {
+  OpBuilder b(op, listener);
   FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
   if (failed(AccumulateLowering({b, op.getLoc(), target, type}, op).run()))
     return failure();

@@ -94,8 +94,18 @@ ContractionLowering::ContractionLowering(linalg::LinalgOp op)
     return;
   if (!ShapedType::isDynamic(extents[dims.k.back()]))
     zeroFill = getZeroFill(op);
-  // A tile at the edge of a mask has a part of the RHS.
+  // A tile at the edge of a mask has a part of the RHS. All of it is packed if its size is known.
   wholeRHS = getWhole(rhs->get());
+  auto isAtMost = [&](unsigned loop, int64_t most) {
+    for (auto [dim, expr] : llvm::enumerate(op.getMatchingIndexingMap(rhs).getResults())) {
+      int64_t extent = cast<MemRefType>(wholeRHS.getType()).getDimSize(dim);
+      if (cast<AffineDimExpr>(expr).getPosition() == loop && (ShapedType::isDynamic(extent) || extent > most))
+        return false;
+    }
+    return true;
+  };
+  if (!isAtMost(dims.n.back(), block.columns) || !isAtMost(dims.k.back(), block.depth))
+    wholeRHS = rhs->get();
   unchanged = getInvariantLoop(op, wholeRHS);
 }
 
@@ -147,7 +157,9 @@ void ContractionLowering::run(Emitter e) {
   block.rows = atMost(block.rows, m);
   block.columns = llvm::alignTo(atMost(block.columns, n), width);
   block.depth = llvm::divideCeil(atMost(block.depth, k), packingFactor);
-  auto alloc = [&] { return e.alloc({block.columns / width, block.depth, width}); };
+  auto alloc = [&](int64_t columns, int64_t depth) {
+    return e.alloc({int64_t(llvm::divideCeil(columns, width)), int64_t(llvm::divideCeil(depth, packingFactor)), width});
+  };
   auto pack = [&](Value rhs, const ResultBlock &at, Value kPack, Value kPacks, Value panels) {
     Value first = e.mul(kPack, packingFactor);
     Value depth = e.min(e.mul(kPacks, packingFactor), e.sub(e.size(rhs, 1), first));
@@ -158,7 +170,9 @@ void ContractionLowering::run(Emitter e) {
     OpBuilder::InsertionGuard guard(e.b);
     e.b.setInsertionPoint(unchanged);
     Value all = matrix(e, wholeRHS, rhs, n, k, {}), zero = e.index(0);
-    packed = alloc();
+    auto shape = cast<MemRefType>(all.getType()).getShape();
+    auto capacity = [](int64_t extent, int64_t ofBlock) { return ShapedType::isDynamic(extent) ? ofBlock : extent; };
+    packed = alloc(capacity(shape[0], block.columns), capacity(shape[1], block.depth * packingFactor));
     pack(all, {zero, zero, zero, e.size(all, 0)}, zero, e.ceilDiv(e.size(all, 1), packingFactor), packed);
   }
   bool isZero = zeroFill != nullptr;
@@ -166,7 +180,7 @@ void ContractionLowering::run(Emitter e) {
     zeroFill.erase();
   BlockedMatmul matmul(e, packingFactor, block);
   if (!unchanged)
-    packed = alloc();
+    packed = alloc(block.columns, block.depth * packingFactor);
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     auto begin = [&](Value tile, const ResultBlock &at) {
       if (!isZero)

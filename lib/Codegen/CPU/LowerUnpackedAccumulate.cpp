@@ -487,8 +487,9 @@ struct LowerUnpackedAccumulate : saccade::impl::LowerUnpackedAccumulateBase<Lowe
 
 } // namespace
 
-LogicalResult saccade::lowerUnpackedAccumulate(AccumulateOp op, const CPUTarget &target) {
-  OpBuilder b(op);
+LogicalResult saccade::lowerUnpackedAccumulate(AccumulateOp op, const CPUTarget &target,
+                                               OpBuilder::Listener *listener) {
+  OpBuilder b(op, listener);
   FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
   if (failed(UnpackedLowering({b, op.getLoc(), target, type}, op).run()))
     return failure();

@@ -78,6 +78,10 @@ static void forBlocks(Emitter &e, Value count, function_ref<void(Value first, Va
 }
 
 void QuantizedScores::findMean(Emitter &e, Value src, Value keys) const {
+  Value count = arith::IndexCastOp::create(e.b, e.loc, e.b.getI32Type(), keys);
+  Value number = arith::SIToFPOp::create(e.b, e.loc, e.type, count);
+  // Each key is divided by the number of keys, so that the sum of large keys is finite.
+  Value factor = e.broadcast(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), number));
   forColumns(e, [&](Value c) { e.storeVector(e.splat(0.0), mean, {c}); });
   forBlocks(e, keys, [&](Value first, Value count) {
     loadRows(e, src, first, count, /*signMask=*/nullptr);
@@ -86,15 +90,11 @@ void QuantizedScores::findMean(Emitter &e, Value src, Value keys) const {
         Value element = e.loadVector(rows, {r, c}), size = math::AbsFOp::create(e.b, e.loc, element);
         Value isFinite = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, size,
                                                e.splat(std::numeric_limits<double>::infinity()));
-        return SmallVector<Value>{e.select(isFinite, e.addf(carried[0], element), carried[0])};
+        return SmallVector<Value>{e.select(isFinite, e.fma(element, factor, carried[0]), carried[0])};
       })[0];
       e.storeVector(sum, mean, {c});
     });
   });
-  Value count = arith::IndexCastOp::create(e.b, e.loc, e.b.getI32Type(), keys);
-  Value number = arith::SIToFPOp::create(e.b, e.loc, e.type, count);
-  Value factor = e.broadcast(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), number));
-  forColumns(e, [&](Value c) { e.storeVector(e.mulf(e.loadVector(mean, {c}), factor), mean, {c}); });
 }
 
 /// Stores the scales of the rows in `rows` to `scales` from `first` on; NaN for a row with an element that is not

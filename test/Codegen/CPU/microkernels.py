@@ -30,8 +30,8 @@ LANE_PRODUCT = r"fmla.*\[\d\]"
 TARGETS = {
     "portable": Target("xmm", "mulps", scores=12, values=12, matmul=12, cost=4.2, region_spills=1),
     "v3": Target("ymm", "vfmadd", scores=48, values=12, matmul=12, cost=2.3, spills=2, region_spills=2),
-    "v4": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.8),
-    "v4-bf16": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.8),
+    "v4": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.85),
+    "v4-bf16": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.85),
     "aarch64": Target(".4s", LANE_PRODUCT, scores=96, values=24, matmul=24, cost=1.8),
     "aarch64-bf16": Target(".4s", LANE_PRODUCT, scores=96, values=24, matmul=24, cost=1.8),
 }

@@ -28,8 +28,10 @@ namespace saccade {
 
 /// Replaces one op on memory by vector code for `target`, as `attn-lower-accumulate` and, for an op with `unpacked`,
 /// `attn-lower-unpacked-accumulate` do. Fails with an error if the target cannot hold its tiles.
-mlir::LogicalResult lowerAccumulate(attn::AccumulateOp op, const CPUTarget &target);
-mlir::LogicalResult lowerUnpackedAccumulate(attn::AccumulateOp op, const CPUTarget &target);
+mlir::LogicalResult lowerAccumulate(attn::AccumulateOp op, const CPUTarget &target,
+                                    mlir::OpBuilder::Listener *listener = nullptr);
+mlir::LogicalResult lowerUnpackedAccumulate(attn::AccumulateOp op, const CPUTarget &target,
+                                            mlir::OpBuilder::Listener *listener = nullptr);
 
 /// Adds the passes from bufferized tasks (see buildBufferizePipeline) to the LLVM dialect.
 /// Its steps are vectors and llvm.

@@ -269,7 +269,7 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
     return op->emitOpError() << "has both a constant and a run-time scale";
   if (op.getScaleValue() && op.getScaleValue().getType() != op.getScoreType())
     return op->emitOpError() << "scale has type " << op.getScaleValue().getType() << ", expected " << op.getScoreType();
-  if (TypeAttr type = op.getQkTypeAttr(); type && !type.getValue().isInteger(8))
+  if (TypeAttr type = op.getQkTypeAttr(); type && !type.getValue().isSignlessInteger(8))
     return op->emitOpError() << "has qk_type " << type.getValue() << ", expected i8";
   if (op.getQkTypeAttr() && !op.getScoreType().isF32())
     return op->emitOpError() << "has qk_type i8 and inputs of f64, expected f32, f16 or bf16";
