@@ -92,7 +92,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
                                                : e.load(group, {e.index(i), inner});
           },
           [&](Value k, unsigned j) {
-            return loadAhead(e, panels.memref, {rhs, e.add(panels.kPack, k), e.index(j * e.lanes())}, 1);
+            return loadAhead(e, panels.memref, rhs, e.add(panels.kPack, k), e.index(j * e.lanes()));
           },
           isInPlace && inPlace.isZero);
     });

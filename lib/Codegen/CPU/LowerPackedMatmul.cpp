@@ -94,7 +94,7 @@ SmallVector<Value> PackedMatmul::sumPart(RegisterBlock block, ArrayRef<Value> ro
   SmallVector<Value> part = emitMicrokernel(
       e, block, op.getPackingFactor(), e.index(0), e.sub(end, begin), zeros,
       [&](unsigned i, Value k) { return loadKPack(rows[i], e.add(begin, k)); },
-      [&](Value k, unsigned j) { return loadAhead(e, panels, {p, e.add(begin, k), e.index(j * e.lanes())}, 1); });
+      [&](Value k, unsigned j) { return loadAhead(e, panels, p, e.add(begin, k), e.index(j * e.lanes())); });
   auto first = [&] {
     SmallVector<Value> sums(part);
     for (unsigned i = 0; initial && i < sums.size(); ++i)

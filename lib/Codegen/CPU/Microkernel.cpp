@@ -126,13 +126,11 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigne
   return result;
 }
 
-Value cpu::loadAhead(Emitter &e, Value packed, ArrayRef<Value> at, unsigned kDim) {
-  if (int64_t ahead = e.target.shapes.prefetchedPacks) {
-    SmallVector<Value> later(at);
-    later[kDim] = e.add(later[kDim], ahead);
-    memref::PrefetchOp::create(e.b, e.loc, packed, later, /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
-  }
-  return e.loadVector(packed, at);
+Value cpu::loadAhead(Emitter &e, Value panels, Value panel, Value k, Value column) {
+  if (int64_t ahead = e.target.shapes.prefetchedPacks)
+    memref::PrefetchOp::create(e.b, e.loc, panels, ValueRange{panel, e.add(k, ahead), column}, /*isWrite=*/false,
+                               /*localityHint=*/3, /*isDataCache=*/true);
+  return e.loadVector(panels, {panel, k, column});
 }
 
 SmallVector<Value> cpu::addBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value tile, Value row,

@@ -55,10 +55,10 @@ llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, 
                                                llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
                                                llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
 
-/// Loads the vector at `at` of packed operands in L2, and prefetches into L1 the vector KernelShapes::prefetchedPacks
-/// k-packs later. `kDim` is the dimension of k-packs. A microkernel reads its RHS faster than hardware prefetchers
-/// fetch it from L2.
-mlir::Value loadAhead(Emitter &e, mlir::Value packed, llvm::ArrayRef<mlir::Value> at, unsigned kDim);
+/// Loads the vector at (panel, k-pack, column) of packed panels in L2, and prefetches into L1 the vector
+/// KernelShapes::prefetchedPacks k-packs later. A microkernel reads its RHS faster than hardware prefetchers fetch it
+/// from L2.
+mlir::Value loadAhead(Emitter &e, mlir::Value panels, mlir::Value panel, mlir::Value k, mlir::Value column);
 
 /// Returns the block of `tile` (memref of rows x columns) that starts at (row, column) plus `acc`.
 llvm::SmallVector<mlir::Value> addBlock(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> acc,
