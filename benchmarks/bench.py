@@ -15,6 +15,7 @@ from saccade_bench import (
     artifact,
     cases,
     compile_time,
+    cpuid,
     handwritten,
     memory,
     peaks,
@@ -115,11 +116,13 @@ def compile_kinds(found, chosen, options):
 
 def contenders(libraries, before, options):
     """All contenders, Saccade first. A process is started when a row first needs it."""
+    hidden = cpuid.variables(options.build, options.artifacts, options.target)
+
     def started(name, factory, *arguments):
         def start(variables=workers.STEADY_ALLOCATOR):
             # FlexAttention's compilation cache is kept in the output folder.
             own = {"TORCHINDUCTOR_CACHE_DIR": str(options.out / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-            return workers.WorkerProcess(name, factory, options.threads, *arguments, variables=variables | own)
+            return workers.WorkerProcess(name, factory, options.threads, *arguments, variables=variables | own | hidden)
         return start
 
     def case_if_supported(factory):

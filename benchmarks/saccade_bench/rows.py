@@ -41,19 +41,24 @@ class Table:
 
 
 def load(path, target):
-    """Loads the table for a CPU target. f32 and bf16 of an entry are separate rows, grouped by type."""
+    """Loads the table for a CPU target. f32 and bf16 of an entry are separate rows, grouped by type.
+
+    Entries without a target are rows for all targets, with their own thresholds for "host" only, like the means. An entry
+    with a target takes the place of one of the same case.
+    """
     data = tomllib.loads(path.read_text())
-    rows = []
+    rows = {}
     for type in ("f32", "bf16"):
         for entry in data["row"]:
-            if type not in entry or entry.get("target", "host") != target:
+            if type not in entry or entry.get("target", target) != target:
                 continue
             base = cases.with_type(cases.parse(entry["base"]), type) if "base" in entry else None
             case = cases.with_type(cases.parse(entry["case"]), type)
-            rows.append(Row(case, entry["group"], entry[type], base, entry.get("quick", False)))
+            own = entry[type] if entry.get("target", "host") == target else {}
+            rows[case] = Row(case, entry["group"], own, base, entry.get("quick", False))
     means = [Mean(entry["peer"], type, entry[type]) for entry in data["mean"] for type in ("f32", "bf16")
-             if type in entry]
-    return Table(rows, means, data["every"])
+             if type in entry and target == "host"]  # fmt: skip
+    return Table(list(rows.values()), means, data["every"])
 
 
 def between(low, high, share):

@@ -42,8 +42,10 @@ table = rows.load(benchmarks / "cpu.toml", "host")
 assert len(table.rows) == 42 and sum(row.is_quick for row in table.rows) == 10
 for row in table.rows:
     assert row.thresholds and ("base" in row.thresholds) == (row.base is not None), row
-assert [row.thresholds for row in rows.load(benchmarks / "cpu.toml", "v3").rows] == [
-    {"peak": 0.75}, {"peak": 0.80}, {"peak": 0.72}]  # fmt: skip
+# Another CPU target has the same cases, and thresholds of its own.
+other = rows.load(benchmarks / "cpu.toml", "v3")
+assert {row.case for row in table.rows} == {row.case for row in other.rows} and other.means == []
+assert sorted(row.thresholds["peak"] for row in other.rows if row.thresholds) == [0.72, 0.75, 0.80, 0.80]
 assert table.row(cases.parse("1x12x1024x64 causal bf16")).thresholds == {"peak": 0.70}
 assert table.row(cases.parse("1x12x1024x64 causal f64")).thresholds == {}
 

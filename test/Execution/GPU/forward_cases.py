@@ -2,16 +2,17 @@
 # REQUIRES: numpy
 # RUN: %python %s --first-seed 0 --count 320 --cover 36 --expect-tensor-cores
 # RUN: %python %s --target sm_90a --first-seed 0 --count 320 --cover 30 --expect-tensor-cores
-"""Random forward attention on the GPU simulator against the float64 reference.
+"""Random forward attention on the GPU simulator, or on a CPU, against the float64 reference.
 
 Usage: forward_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
-                        [--expect-tensor-cores]
+                        [--expect-tensor-cores] [--run "saccade-run ..."]
 
 The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts,
 results, targets and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
 may). saccade-run makes every call twice, with asynchronous copies completing as late and as early as
 legal. --target compiles all cases for one target. --expect-tensor-cores also checks the kernel family: tensor cores for
-f16 and bf16 on sm_80, warpgroups on sm_90a if the attention is of the plain kind, and split-KV.
+f16 and bf16 on sm_80, warpgroups on sm_90a if the attention is of the plain kind, and split-KV. --run names another command,
+for a CPU target.
 """
 
 import dataclasses
@@ -277,11 +278,11 @@ class Case:
         return program
 
 
-def run(case, folder, keep, wants_family):
-    """The text of the failure of a case, or None."""
+def run(case, folder, keep, wants_family, command=None):
+    """The text of the failure of a case, or None. `command` runs the program, by default on the simulator."""
     program = case.write(folder)
-    line = ["saccade-run", str(program), "--device=ptxsim", f"--target={case.target}",
-            f"--arithmetic={case.arithmetic}", "--check", "--explain", *case.arguments(folder)]
+    command = command or ["saccade-run", "--device=ptxsim", f"--target={case.target}", f"--arithmetic={case.arithmetic}"]
+    line = [*command, str(program), "--check", "--explain", *case.arguments(folder)]
     try:
         result = subprocess.run(line, capture_output=True, text=True, timeout=300)
         code, output = result.returncode, result.stdout + result.stderr
@@ -289,7 +290,7 @@ def run(case, folder, keep, wants_family):
         code, output = "no", "still running after 300 s"
     if code == 0 and (not wants_family or f"kernel family {case.family}, ran" in output):
         return None
-    line[1] = str(case.write(keep))
+    case.write(keep)
     line = [part.replace(str(folder), str(keep)) for part in line]
     shown = "\n".join(f"    {text}" for text in output.strip().split("\n")[-6:])
     return f"FAIL forward_cases.py --seed {case.seed}: exit code {code}\n{shown}\n    {shlex.join(line)}"
@@ -299,6 +300,7 @@ def main():
     parser = seed_options(__doc__, count=320)
     parser.add_argument("--target")
     parser.add_argument("--expect-tensor-cores", action="store_true")
+    parser.add_argument("--run", type=shlex.split, help="the command that runs a program, instead of the simulator's")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
     args = parser.parse_args()
     seeds = chosen_seeds(args, lambda seed: Case(seed, args.target).features)
@@ -307,7 +309,7 @@ def main():
     cases = [Case(seed, args.target) for seed in seeds]
     failures = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
-        one = lambda case: run(case, pathlib.Path(folder), args.keep, args.expect_tensor_cores)
+        one = lambda case: run(case, pathlib.Path(folder), args.keep, args.expect_tensor_cores, args.run)
         for failure in workers.map(one, cases):
             if failure:
                 failures += 1
