@@ -24,9 +24,9 @@ extern "C" {
 typedef void (*saccade_task)(void *context, int64_t begin, int64_t end, void *scratch);
 
 /* Calls `task` until each of the work items [0, count) has run exactly once, on the threads of the host, and returns
- * when all are done. Items are assigned dynamically, in ascending order. A nested call runs serially. Returns 0, or 1
- * if scratch memory could not be allocated (no item has run). Thread-safe; a caller that finds the threads in use runs
- * its items on its own thread. */
+ * when all are done. Items are assigned dynamically, neighbours to threads that share a cache. A nested call runs
+ * serially. Returns 0, or 1 if scratch memory could not be allocated (no item has run). Thread-safe; a caller that
+ * finds the threads in use runs its items on its own thread. */
 int32_t saccade_parallel_for(saccade_task task, void *context, int64_t count, int64_t scratch_bytes);
 
 /* Allocates `bytes` of memory aligned to 64 bytes, or returns NULL. */

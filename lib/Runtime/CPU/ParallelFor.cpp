@@ -9,6 +9,7 @@
 #include "Scratch.h"
 #include "ThreadPool.h"
 #include "TorchPool.h"
+#include "WorkList.h"
 #include <algorithm>
 #include <atomic>
 #include <sched.h>
@@ -21,27 +22,21 @@ static std::atomic<saccade_host_parallel_for> hostParallelFor{nullptr};
 static std::atomic<void *> hostUser{nullptr};
 
 namespace {
-/// One call. Workers take ranges of items from a shared counter; a range is 1 / (4 * workers) of the remaining items
-/// (guided self-scheduling). Within a range, a task can prefetch the operands of the next item.
+/// One call.
 struct Job {
   saccade_task task;
   void *context;
   int64_t count;
   int64_t scratchBytes;
-  int64_t workers;
   const void *caller; ///< the calling thread, whose scratch is `callerScratch`
   void *callerScratch;
-  alignas(64) std::atomic<int64_t> next{0};
+  const Topology &topology;
+  WorkList items;
 
   void runItems(void *scratch) {
-    int64_t begin = next.load(std::memory_order_relaxed);
-    while (begin < count) {
-      int64_t end = begin + std::max<int64_t>(1, (count - begin) / (4 * workers));
-      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed))
-        continue;
+    int64_t begin, end;
+    for (int domain = topology.current(); items.take(domain, begin, end);)
       task(context, begin, end, scratch);
-      begin = next.load(std::memory_order_relaxed);
-    }
   }
 
   static void work(void *data) {
@@ -78,14 +73,22 @@ static int32_t threadsWith(const TorchPool *torch) {
   return requested ? std::min(requested, available) : available;
 }
 
-/// Runs a job; returns false, with no item run, if only one thread is available.
-static bool runOnThreads(Job &job) {
+/// Runs the items; returns false, with no item run, if only one thread is available.
+static bool runOnThreads(saccade_task task, void *context, int64_t count, int64_t scratchBytes, void *scratch) {
   saccade_host_parallel_for host = hostParallelFor.load(std::memory_order_acquire);
   const TorchPool *torch = host ? nullptr : TorchPool::find();
-  auto workers = static_cast<int32_t>(std::min<int64_t>(threadsWith(torch), job.count));
+  auto workers = static_cast<int32_t>(std::min<int64_t>(threadsWith(torch), count));
   if (workers < 2)
     return false;
-  job.workers = workers;
+  const Topology &topology = Topology::get();
+  Job job{task,
+          context,
+          count,
+          scratchBytes,
+          ScratchScope::thread(),
+          scratch,
+          topology,
+          WorkList(count, workers, topology)};
   if (host) {
     host(hostUser.load(std::memory_order_relaxed), workers, Job::work, &job);
   } else if (torch && torch->isAlive()) {
@@ -106,11 +109,9 @@ static int32_t parallelFor(saccade_task task, void *context, int64_t count, int6
   ScratchScope scratch(scratchBytes);
   if (!scratch.get())
     return 1;
-  if (count > 1 && scratch.isOutermost() && requestedThreads.load(std::memory_order_relaxed) != 1) {
-    Job job{task, context, count, scratchBytes, /*workers=*/1, ScratchScope::thread(), scratch.get()};
-    if (runOnThreads(job))
-      return 0;
-  }
+  if (count > 1 && scratch.isOutermost() && requestedThreads.load(std::memory_order_relaxed) != 1 &&
+      runOnThreads(task, context, count, scratchBytes, scratch.get()))
+    return 0;
   task(context, 0, count, scratch.get());
   return 0;
 }

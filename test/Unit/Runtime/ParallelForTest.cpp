@@ -48,6 +48,14 @@ TEST_F(ParallelFor, ManyShortCallsRunAllItems) {
     ASSERT_EQ(std::vector<int>(7, 1), timesRun(7)) << round;
 }
 
+TEST_F(ParallelFor, ManyMoreThreadsThanProcessorsRunAllItems) {
+  for (int threads : {64, 192}) {
+    saccade_set_threads(threads);
+    for (int round = 0; round < 20; ++round)
+      ASSERT_EQ(std::vector<int>(1000, 1), timesRun(1000)) << threads;
+  }
+}
+
 TEST_F(ParallelFor, SleepingWorkersWakeUpForTheNextCall) {
   for (int round = 0; round < 5; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
