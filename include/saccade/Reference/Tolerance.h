@@ -32,8 +32,9 @@ constexpr double outputFactor = 2, accumulationFactor = 4;
 /// Precision::Fused + floorFactor · the rounding floor of f32.
 constexpr double weightFactor = 2, spreadFactor = 4;
 /// Allowed mean error, in units of the larger of the mean error of plain evaluation and the mean error of rounding the
-/// result. Rounding to 16 bits has a mean error of 1/4 unit; results of f32 and f64 are allowed 1 unit.
-constexpr double narrowMeanFactor = 1.5, wideMeanFactor = 2;
+/// result. Rounding to 16 bits has a mean error of 1/4 unit; results of f32 and f64 are allowed 1 unit. Tensor cores
+/// truncate sums, whose errors have a larger mean than those of rounding.
+constexpr double narrowMeanFactor = 1.5, wideMeanFactor = 2.5;
 /// A 16-bit result is biased if the mean signed error exceeds biasUnits · 1/2 unit, biasReference · that of
 /// plain evaluation, and biasDeviations standard deviations of the sum of the errors of rows.
 constexpr double biasUnits = 0.5, biasReference = 2, biasDeviations = 6;
