@@ -1,7 +1,7 @@
-"""Counts the machine instructions of a full tile in the loops over keys of attention kernels, without a GPU.
+"""Counts the machine instructions of a full tile in the loops of attention and gradient kernels, without a GPU.
 
-ptxas assembles the kernels and nvdisasm disassembles them. A count is that of one warp for 64 keys. Tiles that are full,
-with another tile to copy and scores that need no shift, take the counted path. --check compares the counts with
+ptxas assembles the kernels and nvdisasm disassembles them. A count is that of one warp for 64 keys (for gradients of keys and
+values, 64 queries). Tiles that are full, with another tile to copy and scores that need no shift, take the counted path. --check compares the counts with
 benchmarks/data/sass.json, --update writes them there and fits the cost model to the measurements in it.
 """
 
@@ -32,19 +32,38 @@ MASKS = ("full", "causal", "window", "alibi", "softcap")
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The kernel of a target."""
+    """A kernel of a target."""
 
     name: str
-    suffix: str  # of the name of the kernel
+    kernel: str
     keys: int  # of a step
     products: Callable[[int], int]  # tensor-core instructions of a warp in a step, by head size
+    gradient: str = ""  # what is computed, if it is not the result
+    masks: tuple[str, ...] = MASKS
 
 
 TARGETS = [
     # 32 rows: two tiles of 16 rows, for tiles of 8 keys by 16 columns and of 8 columns by 16 keys.
-    Target("sm_80", "", 64, lambda depth: 2 * (64 // 8 * depth // 16 + depth // 8 * 64 // 16)),
+    Target("sm_80", "attend_body_task0", 64, lambda depth: 2 * (64 // 8 * depth // 16 + depth // 8 * 64 // 16)),
     # 64 rows of four warps: 16 columns or 16 keys at a time.
-    Target("sm_90a", "_sm_90a", 128, lambda depth: depth // 16 + 128 // 16),
+    Target("sm_90a", "attend_body_task0_sm_90a", 128, lambda depth: depth // 16 + 128 // 16),
+    # 16 rows: three or four products.
+    Target(
+        "sm_80",
+        "attend_gradient_body_task2",
+        64,
+        lambda depth: 3 * (64 // 8 * depth // 16),
+        " dq",
+        ("full", "causal", "softcap"),
+    ),
+    Target(
+        "sm_80",
+        "attend_gradient_body_task3",
+        64,
+        lambda depth: 4 * (64 // 8 * depth // 16),
+        " dk dv",
+        ("full", "causal", "softcap"),
+    ),
 ]
 
 
@@ -60,18 +79,19 @@ def find_tool(name):
 def measure(build, target, depth, mask, folder):
     """Counts by class, registers and spilled bytes of one kernel."""
     source, ptx, cubin = (folder / f"kernel.{suffix}" for suffix in ("mlir", "ptx", "cubin"))
-    source.write_text(Kind("bf16", depth, mask).program())
+    source.write_text(Kind("bf16", depth, mask, gradient=bool(target.gradient)).program())
     subprocess.run([build / "bin" / "saccade-compile", source, f"--target={target.name}", "--emit=ptx", "-o", ptx],
                    check=True, capture_output=True)  # fmt: skip
     log = subprocess.run([find_tool("ptxas"), "-v", f"-arch={target.name}", ptx, "-o", cubin], check=True,
                          capture_output=True, text=True).stderr  # fmt: skip
     text = subprocess.run([find_tool("nvdisasm"), "-c", cubin], check=True, capture_output=True, text=True).stdout
-    kernel = f"attend_body_task0{target.suffix}"
-    counts = count_main_loop(text, kernel)
+    counts = count_main_loop(text, target.kernel)
     if counts["HMMA"] != target.products(depth):
-        sys.exit(f"sass.py: {target.name} d{depth} {mask}: {counts['HMMA']} products, expected {target.products(depth)}")
+        sys.exit(
+            f"sass.py: {target.name} d{depth} {mask}{target.gradient}: {counts['HMMA']} products, expected {target.products(depth)}"
+        )
     counts = {name: count * 64 // target.keys for name, count in counts.items()}
-    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **resources(log, kernel)}
+    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **resources(log, target.kernel)}
 
 
 def table(measured):
@@ -116,8 +136,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for target in TARGETS:
             for depth in (64, 128):
-                for mask in MASKS:
-                    name = f"{target.name} d{depth} {mask}"
+                for mask in target.masks:
+                    name = f"{target.name} d{depth} {mask}{target.gradient}"
                     if options.only in name:
                         measured[name] = measure(options.build, target, depth, mask, pathlib.Path(folder))
     print(table(measured))

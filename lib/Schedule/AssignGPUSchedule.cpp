@@ -19,8 +19,9 @@ using namespace saccade;
 /// The maximum sum of head sizes for split-KV: eight keys with their values must fit in the shared memory of a CTA.
 static int64_t maxSplitHeadSizes(Type element) { return 48 * 1024 / 8 / (element.isF64() ? 8 : 4); }
 
-/// The largest tiles of a derivative, in bytes: every GPU has 64 KiB of shared memory for a CTA.
-static constexpr int64_t derivativeTileBytes = 48 * 1024;
+/// The largest tiles of a derivative, in bytes, and what else is in shared memory: the operands of a matmul, and
+/// padding.
+static constexpr int64_t derivativeTileBytes = 48 * 1024, derivativeOtherBytes = 20 * 1024;
 
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64_t valueDepth, Warpgroups warpgroups,
                                               const GPUTarget &target) {
@@ -44,13 +45,14 @@ attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context) {
 }
 
 attn::ScheduleAttr saccade::scheduleDerivativeForGPU(Type element, int64_t depth, int64_t valueDepth,
-                                                     int64_t temporaries) {
+                                                     int64_t temporaries, const GPUTarget &target) {
   // Tiles of pairs and the sums of a tile are in shared memory, with operands of matmuls beside them.
   int64_t rows = 32, cols = 64, elementBytes = attn::getScoreType(element).getWidth() / 8;
   auto bytes = [&] {
     return (temporaries * rows * cols + std::max(rows * depth, cols * (depth + valueDepth))) * elementBytes;
   };
-  while (bytes() > derivativeTileBytes && rows * cols > 16 * 8)
+  int64_t most = std::min(derivativeTileBytes, target.sharedBytes - derivativeOtherBytes);
+  while (bytes() > most && rows * cols > 16 * 8)
     (cols > rows ? cols : rows) /= 2;
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, /*depth=*/0);
 }
@@ -63,6 +65,16 @@ attn::ScheduleAttr saccade::scheduleMatmul(MLIRContext *context) {
 /// The number of tiles of pairs that a derivative has in shared memory: two of products, which the operands of the
 /// other matmuls replace, and what else its region yields.
 static int64_t countTemporaries(attn::DerivativeOpInterface op) { return op.getDerivativeTypes().size() + 1; }
+
+/// Whether tiles of a gradient of the queries, keys and values have kernels with products and sums in registers
+/// (LowerGradientSM80).
+static bool hasRegisterTiles(attn::DerivativeOpInterface op, int64_t depth, int64_t valueDepth,
+                             const GPUTarget &target) {
+  Type element = getElementTypeOrSelf(op.getQuery());
+  auto fits = [](int64_t size) { return size % 16 == 0 && size <= 128; };
+  return target.hasAsyncCopy && (element.isF16() || element.isBF16()) && fits(depth) && fits(valueDepth) &&
+         isa<attn::GradientOp>(op.getOperation()) && op->getNumResults() == 3;
+}
 
 /// The warpgroups of attention, unless operands have unusual strides: bulk copies read rows of known size that are
 /// contiguous, in a tensor of the type of the queries, and a kernel reads the keys once. Masks that are more than
@@ -111,9 +123,11 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
       int64_t depth = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth);
       int64_t valueDepth = attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth);
       bool isStatic = !ShapedType::isDynamic(depth) && !ShapedType::isDynamic(valueDepth);
-      if (!op.getScheduleAttr() && isStatic)
-        op.setScheduleAttr(
-            scheduleDerivativeForGPU(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, countTemporaries(op)));
+      if (!op.getScheduleAttr() && isStatic && hasRegisterTiles(op, depth, valueDepth, *gpu))
+        op.setScheduleAttr(attn::ScheduleAttr::get(&getContext(), /*rows=*/64, /*cols=*/64, /*depth=*/0));
+      else if (!op.getScheduleAttr() && isStatic)
+        op.setScheduleAttr(scheduleDerivativeForGPU(getElementTypeOrSelf(op.getQuery()), depth, valueDepth,
+                                                    countTemporaries(op), *gpu));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatmul(op) && !op->hasAttr("schedule"))

@@ -50,7 +50,8 @@ attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
 
 /// Returns the GPU tile sizes of gradients and tangents of attention, queries and keys, for the head sizes `depth` and
 /// `valueDepth`. `temporaries`: how many numbers of each pair are kept.
-attn::ScheduleAttr scheduleDerivativeForGPU(mlir::Type element, int64_t depth, int64_t valueDepth, int64_t temporaries);
+attn::ScheduleAttr scheduleDerivativeForGPU(mlir::Type element, int64_t depth, int64_t valueDepth, int64_t temporaries,
+                                            const GPUTarget &target);
 
 /// Returns the GPU tile sizes of a matmul.
 attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);

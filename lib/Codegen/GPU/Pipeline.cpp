@@ -21,6 +21,8 @@ void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target
   kernel.addPass(createLowerAttentionSIMT());
   // Thread-private states are lowered; states in global memory remain.
   kernel.addPass(createLowerStateSIMT());
+  if (target.hasAsyncCopy)
+    kernel.addPass(createLowerGradientSM80());
   kernel.addPass(createPadSharedBuffers({target.name.str()}));
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerMatmulSM80());

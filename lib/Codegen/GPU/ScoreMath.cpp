@@ -135,16 +135,23 @@ bool device::isUsedContinuously(Value x) {
         isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::NegFOp, arith::MaximumFOp, arith::MinimumFOp,
             arith::MaxNumFOp, arith::MinNumFOp, math::TanhOp, math::ExpOp, math::Exp2Op, math::AbsFOp>(user) ||
         (isa<arith::DivFOp>(user) && use.getOperandNumber() == 0) ||
-        (isa<arith::SelectOp>(user) && use.getOperandNumber() != 0);
+        (isa<arith::SelectOp>(user) && use.getOperandNumber() != 0) ||
+        (isa<arith::TruncFOp>(user) &&
+         llvm::all_of(user->getUsers(), [](Operation *end) { return end->hasTrait<OpTrait::IsTerminator>(); }));
     return isContinuous && isUsedContinuously(user->getResult(0));
   });
 }
 
-/// The largest constant by which the users of x multiply it; 1 for other users, infinity for a product of variables.
+/// The largest constant by which the users of x, of at most 1, multiply it; 1 for other users, 2 for a square, and
+/// infinity for a product with another variable.
 static double largestFactor(Value x) {
   double largest = 1;
   for (Operation *user : x.getUsers())
     if (auto product = dyn_cast<arith::MulFOp>(user)) {
+      if (product.getLhs() == product.getRhs()) {
+        largest = std::max(largest, 2.0);
+        continue;
+      }
       std::optional<double> factor = normalConstant(product.getLhs() == x ? product.getRhs() : product.getLhs());
       largest = std::max(largest, factor ? std::abs(*factor) : std::numeric_limits<double>::infinity());
     }

@@ -9,7 +9,7 @@
 using namespace saccade::runtime;
 
 /// Reads the processors that share the L3 cache of `processor`; returns whether Linux reports them.
-static bool readSharers(const char *root, int processor, cpu_set_t &sharers) {
+static bool readNeighbours(const char *root, int processor, cpu_set_t &neighbours) {
   char path[256], text[4096];
   snprintf(path, sizeof(path), "%s/cpu%d/cache/index3/shared_cpu_list", root, processor);
   int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -17,7 +17,7 @@ static bool readSharers(const char *root, int processor, cpu_set_t &sharers) {
     return false;
   ssize_t length = ::read(file, text, sizeof(text) - 1);
   close(file);
-  CPU_ZERO(&sharers);
+  CPU_ZERO(&neighbours);
   // Ranges such as "0-7,96-103".
   text[length < 0 ? 0 : length] = 0;
   for (const char *at = text; *at >= '0' && *at <= '9'; at += *at == ',') {
@@ -31,24 +31,24 @@ static bool readSharers(const char *root, int processor, cpu_set_t &sharers) {
     if (*at == '-')
       ++at, last = number();
     for (int i = first; i <= last && i < CPU_SETSIZE; ++i)
-      CPU_SET(i, &sharers);
+      CPU_SET(i, &neighbours);
   }
-  return CPU_ISSET(processor, &sharers);
+  return CPU_ISSET(processor, &neighbours);
 }
 
 void Topology::read(const char *root, const cpu_set_t &allowed) {
   *this = Topology();
   Topology found;
   found.domains = 0;
-  cpu_set_t left = allowed, sharers;
+  cpu_set_t left = allowed, neighbours;
   for (int i = 0; i < CPU_SETSIZE; ++i) {
     if (!CPU_ISSET(i, &left))
       continue;
-    if (found.domains == maxDomains || !readSharers(root, i, sharers))
+    if (found.domains == maxDomains || !readNeighbours(root, i, neighbours))
       return;
     int count = 0;
     for (int j = i; j < CPU_SETSIZE; ++j)
-      if (CPU_ISSET(j, &sharers) && CPU_ISSET(j, &left)) {
+      if (CPU_ISSET(j, &neighbours) && CPU_ISSET(j, &left)) {
         CPU_CLR(j, &left);
         found.domainOf[j] = static_cast<uint8_t>(found.domains);
         ++count;

@@ -23,11 +23,11 @@ public:
   }
   ~FakeSystem() { std::filesystem::remove_all(folder); }
 
-  void add(int first, int last, const std::string &sharers) {
+  void add(int first, int last, const std::string &neighbours) {
     for (int i = first; i <= last; ++i) {
       std::filesystem::path cache = folder / ("cpu" + std::to_string(i)) / "cache" / "index3";
       std::filesystem::create_directories(cache);
-      std::ofstream(cache / "shared_cpu_list") << sharers << '\n';
+      std::ofstream(cache / "shared_cpu_list") << neighbours << '\n';
     }
   }
 
@@ -129,7 +129,7 @@ TEST(WorkListTest, OneThreadTakesTheItemsOfAllDomains) {
 /// What a simulated run of all items costs.
 struct Cost {
   double time;       ///< until the last thread is done
-  int64_t headsRead; ///< heads whose keys and values a domain reads, summed over the domains
+  int64_t headsRead; ///< heads whose keys and values a domain reads, for all domains
 };
 
 /// Simulates threads in `topology.domains` domains, which take items from a list for `listed`. An item is a chunk of

@@ -73,6 +73,16 @@ def LowerMatmulSM80 : Pass<"attn-lower-matmul-sm80", "::mlir::func::FuncOp"> {
   let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect"];
 }
 
+def LowerGradientSM80 : Pass<"attn-lower-gradient-sm80", "::mlir::func::FuncOp"> {
+  let summary = "lower the tiles of gradients of attention to sm_80 tensor-core code";
+  let description = [{
+    Applies to tiles of 64 × 64 pairs with 16-bit operands and head sizes of at most 128: products of rows and columns, one
+    elementwise op, and sums of its results times columns. Everything between the operands and the sums stays in
+    registers. All other gradients are left to attn-lower-matmul-sm80 and attn-lower-linalg-simt.
+  }];
+  let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect"];
+}
+
 def LowerLinalgSIMT : Pass<"attn-lower-linalg-simt", "::mlir::func::FuncOp"> {
   let summary = "lower structured ops in kernels to loops over the threads of a CTA";
   let description = [{

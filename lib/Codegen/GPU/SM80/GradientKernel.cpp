@@ -1,0 +1,422 @@
+//===- GradientKernel.cpp - A gradient in registers of tensor cores -----------===//
+//
+// The layout of accumulators is that of an LHS operand, so weights and gradients of scores go from one product to the
+// next in registers (FlashAttention-2; Dao 2023). For the gradients of keys and values, scores are computed with keys
+// as rows for this reason.
+//
+//===----------------------------------------------------------------------===//
+#include "GradientKernel.h"
+#include "../BufferAnalysis.h"
+#include "../SharedMemory.h"
+#include "MMA.h"
+#include "PairOp.h"
+#include "SharedTile.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "saccade/Support/Kernels.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+/// Rows of a tile, and columns of a half of a tile.
+static constexpr int64_t tileRows = 64, halfColumns = 32, halves = 2;
+static constexpr int64_t maxDepth = 128, maxSumRegisters = 128;
+
+bool device::fitsRegisters(const GradientStep &step) {
+  if (boundOfExtent(step.pairs, step.rowLoop) != tileRows ||
+      boundOfExtent(step.pairs, step.columnLoop()) != halves * halfColumns)
+    return false;
+  int64_t registers = 0;
+  auto fits = [](const PositionMatrix &matrix) { return matrix.columns % 16 == 0 && matrix.columns <= maxDepth; };
+  for (const std::optional<GradientStep::Product> &input : step.inputs)
+    if (input && !(fits(input->row) && fits(input->column)))
+      return false;
+  for (const GradientStep::Sum &sum : step.sums) {
+    if (!fits(sum.column))
+      return false;
+    registers += sum.column.columns / 2;
+  }
+  return registers <= maxSumRegisters;
+}
+
+namespace {
+
+/// An input of the elementwise op that is a vector along the columns.
+struct ColumnVector {
+  Value memref;
+  int64_t offset; ///< of the first half in shared memory, in bytes
+};
+
+class GradientKernel {
+public:
+  GradientKernel(OpBuilder &builder, GradientStep &step)
+      : builder(builder), step(step), atStep(builder, step.pairs.getLoc(), builder.getF32Type()) {}
+
+  void run() {
+    plan();
+    builder.setInsertionPoint(step.outermost);
+    prepareRows();
+    // With a loop around the step, the first half of the next tile is copied during the second one of a tile.
+    loop = dyn_cast<scf::ForOp>(step.pairs->getParentOp());
+    if (loop && !canCloneColumns())
+      loop = nullptr;
+    if (loop)
+      copyFirstTile();
+    builder.setInsertionPoint(step.pairs);
+    computeTile();
+    builder.setInsertionPointAfter(step.outermost);
+    SharedTile::wait(atStep); // copies of rows without a tile of columns
+    for (auto [sum, registers] : llvm::zip_equal(step.sums, sumRegisters))
+      for (linalg::GenericOp store : sum.stores)
+        storeSum(store, registers);
+    step.erase();
+  }
+
+private:
+  using Values = SmallVector<Value>;
+
+  //===--- Shared memory ---===//
+
+  /// Places the matrices of rows, then both halves of the matrices and vectors of columns.
+  void plan() {
+    auto place = [&](SmallVectorImpl<std::pair<PositionMatrix, int64_t>> &places, const PositionMatrix &matrix,
+                     int64_t rows) {
+      if (llvm::none_of(places, [&](const auto &each) { return each.first == matrix; })) {
+        places.push_back({matrix, bytes});
+        bytes += SharedTile::bytes(rows, matrix.columns);
+      }
+    };
+    for (auto &input : step.inputs)
+      if (input)
+        place(rowPlaces, input->row, tileRows);
+    halfStart = bytes;
+    for (auto &input : step.inputs)
+      if (input)
+        place(columnPlaces, input->column, halfColumns);
+    for (GradientStep::Sum &sum : step.sums)
+      place(columnPlaces, sum.column, halfColumns);
+    AffineExpr column = getAffineDimExpr(step.columnLoop(), builder.getContext());
+    for (auto [i, operand] : llvm::enumerate(step.pairs.getDpsInputOperands())) {
+      AffineMap map = step.pairs.getMatchingIndexingMap(operand);
+      auto type = dyn_cast<MemRefType>(operand->get().getType());
+      if (type && type.getRank() == 1 && type.getElementType().isF32() && map.getResult(0) == column) {
+        vectors.push_back({operand->get(), bytes});
+        bytes += halfColumns * 4;
+      }
+    }
+    halfBytes = bytes - halfStart;
+    bytes += (halves - 1) * halfBytes;
+  }
+
+  SharedTile rowTile(Emitter &e, const PositionMatrix &matrix) {
+    return {e, shared, placeOf(rowPlaces, matrix), step.element, tileRows, matrix.columns};
+  }
+  SharedTile columnTile(Emitter &e, const PositionMatrix &matrix, int64_t half) {
+    return {e, shared, placeOf(columnPlaces, matrix) + half * halfBytes, step.element, halfColumns, matrix.columns};
+  }
+  static int64_t placeOf(ArrayRef<std::pair<PositionMatrix, int64_t>> places, const PositionMatrix &matrix) {
+    return llvm::find_if(places, [&](const auto &each) { return each.first == matrix; })->second;
+  }
+
+  GlobalMatrix globalOf(Emitter &e, const PositionMatrix &matrix, const IRMapping &clones) {
+    return {e, clones.lookupOrDefault(matrix.memref), matrix.rowDim, matrix.columnDim, Values(2, e.index(0))};
+  }
+
+  /// Copies half `half` of the columns, without waiting. `clones` maps them to those of another tile.
+  void copyHalf(Emitter &e, int64_t half, const IRMapping &clones) {
+    for (auto &[matrix, offset] : columnPlaces) {
+      GlobalMatrix global = globalOf(e, matrix, clones);
+      columnTile(e, matrix, half).copy(e, global, global.isAligned(e, 16), e.index(half * halfColumns));
+    }
+    Value thread = e.thread();
+    for (const ColumnVector &vector : vectors)
+      e.ifElse(e.isLess(thread, e.i32(halfColumns)), [&] {
+        GlobalMatrix global(e, clones.lookupOrDefault(vector.memref));
+        Value column = e.add(e.toIndex(thread), half * halfColumns), isInside = e.isLess(column, global.rows);
+        Value target = addressOf(e, vector, half, thread);
+        NVVM::CpAsyncOp::create(e.b, e.loc, target, global.address(e, column, e.index(0)), 4,
+                                NVVM::LoadCacheModifierKind::CA, e.select(isInside, e.i32(4), e.i32(0)));
+      });
+    SharedTile::commit(e);
+  }
+
+  Value addressOf(Emitter &e, const ColumnVector &vector, int64_t half, Value column) {
+    Value start = e.advance(shared, e.b.getI8Type(), static_cast<int32_t>(vector.offset + half * halfBytes));
+    return e.advance(start, e.b.getF32Type(), column);
+  }
+
+  /// Computes the place of this thread: here and not before a loop, where it would take registers.
+  void locateThread(Emitter &e) {
+    Value thread = e.optimizationBarrier(e.thread()), lane = e.rem(thread, 32);
+    warpRow = e.mul(e.div(thread, 32), 16);
+    laneRow = e.div(lane, 4);
+    laneColumn = e.mul(e.rem(lane, 4), 2);
+  }
+
+  //===--- Around the loops ---===//
+
+  /// Clears the sums and copies the rows, before the loops over tiles.
+  void prepareRows() {
+    Emitter e(builder, step.pairs.getLoc(), builder.getF32Type());
+    shared = getDynamicShared(e, bytes);
+    for (GradientStep::Sum &sum : step.sums) {
+      auto type = MemRefType::get({sum.column.columns / 2}, e.b.getF32Type());
+      OpBuilder atStart = OpBuilder::atBlockBegin(&step.pairs->getParentOfType<func::FuncOp>().getBody().front());
+      Value registers = memref::AllocaOp::create(atStart, e.loc, type);
+      for (int64_t i = 0; i < type.getDimSize(0); ++i)
+        e.store(e.scalar(0.0), registers, i);
+      sumRegisters.push_back(registers);
+    }
+    e.barrier(); // other ops of the kernel may have read the same memory
+    for (auto &[matrix, offset] : rowPlaces) {
+      GlobalMatrix global = globalOf(e, matrix, {});
+      rowTile(e, matrix).copy(e, global, global.isAligned(e, 16), e.index(0));
+    }
+    SharedTile::commit(e);
+  }
+
+  /// The ops of the loop on which the operands along columns depend, in order; nullopt if they cannot be cloned.
+  std::optional<SmallVector<Operation *>> opsOfColumns() {
+    SetVector<Operation *> needed;
+    auto need = [&](auto &&need, Value value) -> bool {
+      Operation *op = value.getDefiningOp();
+      if (!op)
+        return true;
+      if (op->getBlock() != loop.getBody())
+        return !loop->isAncestor(op);
+      if (!isPure(op) || op->getNumRegions() != 0)
+        return false;
+      for (Value operand : op->getOperands())
+        if (!need(need, operand))
+          return false;
+      needed.insert(op);
+      return true;
+    };
+    for (auto &[matrix, offset] : columnPlaces)
+      if (!need(need, matrix.memref))
+        return std::nullopt;
+    for (const ColumnVector &vector : vectors)
+      if (!need(need, vector.memref))
+        return std::nullopt;
+    return SmallVector<Operation *>(needed.begin(), needed.end());
+  }
+  bool canCloneColumns() { return opsOfColumns().has_value(); }
+
+  /// Copies the first half of the tile of columns that starts at `begin`, if there is one.
+  void copyFirstHalf(Emitter &e, Value begin) {
+    e.ifElse(e.isLess(begin, loop.getUpperBound()), [&] {
+      IRMapping clones;
+      clones.map(loop.getInductionVar(), begin);
+      SmallVector<Operation *> ops = *opsOfColumns();
+      for (Operation *op : ops)
+        e.b.clone(*op, clones);
+      copyHalf(e, 0, clones);
+    });
+  }
+
+  void copyFirstTile() {
+    builder.setInsertionPoint(loop);
+    Emitter e(builder, step.pairs.getLoc(), builder.getF32Type());
+    copyFirstHalf(e, loop.getLowerBound());
+  }
+
+  //===--- A tile of pairs ---===//
+
+  void computeTile() {
+    Emitter &e = atStep;
+    Values sizes;
+    for (Range range : linalg::LinalgOp(step.pairs).createLoopRanges(e.b, e.loc))
+      sizes.push_back(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size));
+    lastRow = e.toI32(e.add(sizes[step.rowLoop], -1));
+    // Without rows, positions would be before the first element of a tensor.
+    e.ifElse(e.isLess(e.index(0), sizes[step.rowLoop]), [&] { computeColumns(sizes[step.columnLoop()]); });
+  }
+
+  void computeColumns(Value columns) {
+    Emitter &e = atStep;
+    Value hasSecond = e.isLess(e.index(halfColumns), columns);
+    lastColumn = e.toI32(e.add(columns, -1));
+    if (!loop) {
+      e.barrier(); // the last tile has been read
+      copyHalf(e, 0, {});
+    } else {
+      SharedTile::wait(e);
+      e.barrier(); // also for the second half of the last tile, which is copied to now
+    }
+    e.ifElse(hasSecond, [&] { copyHalf(e, 1, {}); });
+    if (!loop) {
+      SharedTile::wait(e);
+      e.barrier();
+    }
+    computeHalf(0, columns);
+    if (loop) {
+      SharedTile::wait(e);
+      e.barrier();
+      copyFirstHalf(e, e.add(loop.getInductionVar(), loop.getStep()));
+    }
+    e.ifElse(hasSecond, [&] { computeHalf(1, columns); });
+  }
+
+  void computeHalf(int64_t half, Value columns) {
+    Emitter &e = atStep;
+    locateThread(e);
+    SmallVector<Values> products;
+    for (auto &input : step.inputs)
+      products.push_back(input ? computeProduct(*input, half) : Values());
+    Value isWhole = e.isAtMost(e.index((half + 1) * halfColumns), columns);
+    auto evaluate = [&](bool isWhole) {
+      Values results;
+      for (Values &each : evaluatePairs(products, half, isWhole ? Value() : columns))
+        llvm::append_range(results, each);
+      return results;
+    };
+    Values all = e.choose(isWhole, [&] { return evaluate(true); }, [&] { return evaluate(false); });
+    size_t words = halfColumns / 4;
+    for (auto [sum, registers] : llvm::zip_equal(step.sums, sumRegisters))
+      addSum(sum, registers, ArrayRef(all).slice(usedResult(sum.result) * words, words), half);
+  }
+
+  /// The accumulators of rows of a warp × columns of a half: eight columns by eight, four each.
+  Values computeProduct(GradientStep::Product &product, int64_t half) {
+    Emitter &e = atStep;
+    SharedTile rows = rowTile(e, product.row), columns = columnTile(e, product.column, half);
+    Value lhsAddress = rows.lhsAddress(e, warpRow), rhsAddress = columns.rhsAddress(e, e.i32(0));
+    Values sums(halfColumns / 8 * 4, e.scalar(0.0));
+    for (int64_t k = 0; k < product.row.columns; k += 16) {
+      Values lhs = rows.loadLhs(e, lhsAddress, 0, k);
+      for (int64_t column = 0; column < halfColumns; column += 16)
+        multiplyPair(sums.begin() + column / 2, lhs, columns.loadRhs(e, rhsAddress, column, k));
+    }
+    return sums;
+  }
+
+  /// Multiplies 16 rows with two RHS fragments of eight columns; `sums` are eight accumulators.
+  void multiplyPair(Values::iterator sums, ValueRange lhs, ArrayRef<Value> rhs) {
+    for (int64_t part : {0, 1}) {
+      Values old(sums + 4 * part, sums + 4 * part + 4);
+      llvm::copy(mmaSync(atStep, step.element, lhs, rhs.slice(2 * part, 2), old), sums + 4 * part);
+    }
+  }
+
+  /// The results of `pairs` that sums use.
+  SmallVector<unsigned> usedResults() {
+    SmallVector<unsigned> used;
+    for (GradientStep::Sum &sum : step.sums)
+      if (!llvm::is_contained(used, sum.result))
+        used.push_back(sum.result);
+    return used;
+  }
+  size_t usedResult(unsigned result) {
+    SmallVector<unsigned> used = usedResults();
+    return llvm::find(used, result) - used.begin();
+  }
+
+  /// The used results of the elementwise op in a half, as words of two elements in the layout of LHS fragments: four
+  /// words for 16 columns. They are 0 in columns beyond `columns`, if that is given.
+  SmallVector<Values> evaluatePairs(ArrayRef<Values> products, int64_t half, Value columns) {
+    Emitter &e = atStep;
+    SmallVector<unsigned> used = usedResults();
+    SmallVector<Values> words(used.size());
+    for (int64_t i = 0; i < halfColumns / 2; i += 2) {
+      // Two neighbouring columns of a row.
+      SmallVector<Values> numbers(2);
+      for (int64_t j : {0, 1}) {
+        int64_t tile = i / 4, upper = i % 4 / 2;
+        Value row = e.add(e.add(warpRow, laneRow), 8 * upper);
+        Value column = e.add(laneColumn, half * halfColumns + 8 * tile + j);
+        Value isInside = columns ? e.isAtMost(column, lastColumn) : Value();
+        // Tensors are not read beyond their end.
+        Values places(2);
+        places[step.rowLoop] = e.min(row, lastRow), places[step.columnLoop()] = e.min(column, lastColumn);
+        numbers[j] = PairOp(e, step.pairs).evaluate(places, [&](OpOperand &operand, ArrayRef<Value> positions) {
+          const Values &product = products[operand.getOperandNumber()];
+          return product.empty() ? loadInput(operand, positions, column, half) : product[i + j];
+        });
+        if (isInside)
+          for (Value &number : numbers[j])
+            number = e.select(isInside, number, e.scalar(0.0));
+      }
+      for (auto [n, result] : llvm::enumerate(used))
+        words[n].push_back(packWord(e, step.element, numbers[0][result], numbers[1][result]));
+    }
+    return words;
+  }
+
+  /// An input of the elementwise op that is no product, at a position in the tile, clamped to its extent.
+  Value loadInput(OpOperand &operand, ArrayRef<Value> positions, Value column, int64_t half) {
+    Emitter &e = atStep;
+    if (!isa<MemRefType>(operand.get().getType()))
+      return operand.get();
+    auto vector = llvm::find_if(vectors, [&](const ColumnVector &each) { return each.memref == operand.get(); });
+    if (vector != vectors.end()) {
+      Value inHalf = e.add(column, -half * halfColumns);
+      return LLVM::LoadOp::create(e.b, e.loc, e.b.getF32Type(), addressOf(e, *vector, half, inHalf));
+    }
+    Values at = llvm::map_to_vector(step.pairs.getMatchingIndexingMap(&operand).getResults(), [&](AffineExpr expr) {
+      return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
+    });
+    return e.load(operand.get(), at);
+  }
+
+  /// sums += weights · columns.
+  void addSum(GradientStep::Sum &sum, Value registers, ArrayRef<Value> words, int64_t half) {
+    Emitter &e = atStep;
+    SharedTile columns = columnTile(e, sum.column, half);
+    Value address = columns.rhsTransposedAddress(e, e.i32(0));
+    for (int64_t k = 0; k < halfColumns; k += 16)
+      for (int64_t column = 0; column < sum.column.columns; column += 16) {
+        Values rhs = columns.loadRhsTransposed(e, address, k, column), sums;
+        for (int64_t i = 0; i < 8; ++i)
+          sums.push_back(e.load(registers, column / 2 + i));
+        multiplyPair(sums.begin(), words.slice(k / 4, 4), rhs);
+        for (int64_t i = 0; i < 8; ++i)
+          e.store(sums[i], registers, column / 2 + i);
+      }
+  }
+
+  //===--- Results ---===//
+
+  /// Emits the elementwise op that stores a sum.
+  void storeSum(linalg::GenericOp store, Value registers) {
+    builder.setInsertionPoint(store);
+    Emitter e(builder, store.getLoc(), builder.getF32Type());
+    Values sizes;
+    for (Range range : linalg::LinalgOp(store).createLoopRanges(e.b, e.loc))
+      sizes.push_back(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size));
+    OpOperand &init = *store.getDpsInitOperand(0);
+    locateThread(e);
+    int64_t count = cast<MemRefType>(registers.getType()).getDimSize(0);
+    for (int64_t upper : {0, 1}) {
+      Value row = e.toIndex(e.add(e.add(warpRow, laneRow), 8 * upper));
+      e.ifElse(e.isLess(row, sizes[0]), [&] {
+        for (int64_t i = 0; i < count; ++i) {
+          if (i % 4 / 2 != upper)
+            continue;
+          Value positions[] = {row, e.toIndex(e.add(laneColumn, i / 4 * 8 + i % 2))};
+          IRMapping values;
+          values.map(store.getBody()->getArgument(0), e.load(registers, i));
+          for (Operation &inner : store.getBlock()->without_terminator())
+            e.b.clone(inner, values);
+          Values at = llvm::map_to_vector(store.getMatchingIndexingMap(&init).getResults(), [&](AffineExpr expr) {
+            return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
+          });
+          e.storeShared(values.lookupOrDefault(store.getBlock()->getTerminator()->getOperand(0)), init.get(), at);
+        }
+      });
+    }
+  }
+
+  OpBuilder &builder;
+  GradientStep &step;
+  Emitter atStep;
+  scf::ForOp loop; ///< around the step, if its operands can be computed for the next iteration; else null
+  SmallVector<std::pair<PositionMatrix, int64_t>> rowPlaces, columnPlaces;
+  SmallVector<ColumnVector> vectors;
+  int64_t bytes = 0, halfStart = 0, halfBytes = 0;
+  Value shared, warpRow, laneRow, laneColumn, lastRow, lastColumn;
+  SmallVector<Value> sumRegisters;
+};
+
+} // namespace
+
+void device::lowerGradient(OpBuilder &b, GradientStep &step) { GradientKernel(b, step).run(); }

@@ -1,0 +1,246 @@
+//===- GradientStep.cpp - The ops of a tile of pairs in a gradient ------------===//
+#include "GradientStep.h"
+#include "../BufferAnalysis.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+/// Adds the uses of a buffer, through views of it.
+static void collectUses(Value buffer, SmallVectorImpl<OpOperand *> &uses) {
+  for (OpOperand &use : buffer.getUses()) {
+    auto view = dyn_cast<ViewLikeOpInterface>(use.getOwner());
+    if (view && view.getViewSource() == use.get())
+      for (Value result : use.getOwner()->getResults())
+        collectUses(result, uses);
+    else
+      uses.push_back(&use);
+  }
+}
+
+static SmallVector<OpOperand *> usesOf(Value buffer) {
+  SmallVector<OpOperand *> uses;
+  collectUses(buffer, uses);
+  return uses;
+}
+
+static bool isNarrow(Type type) { return type.isF16() || type.isBF16(); }
+
+/// An operand that is a matrix of 16-bit elements in global memory with `position` and `depth` as loops.
+static std::optional<PositionMatrix> positionMatrix(linalg::LinalgOp op, OpOperand &operand, unsigned position,
+                                                    unsigned depth) {
+  auto type = dyn_cast<MemRefType>(operand.get().getType());
+  if (!type || type.getRank() != 2 || !isNarrow(type.getElementType()) || device::isShared(operand.get()))
+    return std::nullopt;
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  PositionMatrix matrix{operand.get(), 0, 0, 0};
+  for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+    auto loop = dyn_cast<AffineDimExpr>(expr);
+    if (loop && loop.getPosition() == position)
+      matrix.rowDim = dim;
+    else if (loop && loop.getPosition() == depth)
+      matrix.columnDim = dim;
+    else
+      return std::nullopt;
+  }
+  matrix.columns = type.getDimSize(matrix.columnDim);
+  if (matrix.rowDim == matrix.columnDim || ShapedType::isDynamic(matrix.columns))
+    return std::nullopt;
+  return matrix;
+}
+
+/// The m, n and k loop of a tile matmul without batches.
+static std::optional<std::array<unsigned, 3>> loopsOf(linalg::LinalgOp op) {
+  std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
+  if (!dims || !op->hasAttr(tileMatmulAttr) || !dims->batch.empty() || dims->m.size() != 1 || dims->n.size() != 1 ||
+      dims->k.size() != 1)
+    return std::nullopt;
+  return std::array{dims->m[0], dims->n[0], dims->k[0]};
+}
+
+static bool isOutput(OpOperand &use) {
+  auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
+  return op && op.isDpsInit(&use);
+}
+
+namespace {
+
+class Matcher {
+public:
+  explicit Matcher(linalg::GenericOp pairs) : pairs(pairs) { step.pairs = pairs; }
+
+  std::optional<GradientStep> run() {
+    if (pairs.getNumLoops() != 2 || pairs.getNumParallelLoops() != 2)
+      return std::nullopt;
+    for (OpOperand &init : pairs.getDpsInitsMutable())
+      if (!matchResult(init))
+        return std::nullopt;
+    if (step.sums.empty())
+      return std::nullopt;
+    for (OpOperand *input : pairs.getDpsInputOperands()) {
+      if (!device::isShared(input->get())) {
+        step.inputs.push_back(std::nullopt);
+        continue;
+      }
+      std::optional<GradientStep::Product> product = matchProduct(*input);
+      if (!product)
+        return std::nullopt;
+      step.inputs.push_back(product);
+    }
+    bool hasProduct = llvm::any_of(step.inputs, [](const auto &input) { return input.has_value(); });
+    return hasProduct ? std::optional(step) : std::nullopt;
+  }
+
+private:
+  /// The buffer of a tile: 16-bit weights, or f32 products, one for each pair, in the block of the step.
+  memref::AllocOp tileBuffer(OpOperand &operand) {
+    auto buffer = getBaseMemory(operand.get()).getDefiningOp<memref::AllocOp>();
+    AffineMap map = pairs.getMatchingIndexingMap(&operand);
+    return buffer && buffer->getBlock() == pairs->getBlock() && map.isIdentity() ? buffer : memref::AllocOp();
+  }
+
+  /// A result of `pairs` is the LHS of matmuls only.
+  bool matchResult(OpOperand &init) {
+    memref::AllocOp buffer = tileBuffer(init);
+    if (!buffer || !isNarrow(buffer.getType().getElementType()) || pairs.payloadUsesValueFromOperand(&init))
+      return false;
+    step.element = buffer.getType().getElementType();
+    for (OpOperand *use : usesOf(buffer))
+      if (use->getOwner() != pairs && !matchSum(*use, init.getOperandNumber() - pairs.getNumDpsInputs()))
+        return false;
+    return true;
+  }
+
+  bool matchSum(OpOperand &use, unsigned result) {
+    auto op = dyn_cast<linalg::GenericOp>(use.getOwner());
+    auto loops = op ? loopsOf(op) : std::nullopt;
+    if (!loops || use.getOperandNumber() != 0 || op->getBlock() != pairs->getBlock() || !pairs->isBeforeInBlock(op))
+      return false;
+    auto [m, n, k] = *loops;
+    // The results of `pairs` have the loops of `pairs` as dimensions.
+    AffineMap map = op.getMatchingIndexingMap(&use);
+    unsigned columnLoop = map.getDimPosition(0) == k ? 0 : 1;
+    if (!step.sums.empty() && step.rowLoop != 1 - columnLoop)
+      return false;
+    step.rowLoop = 1 - columnLoop;
+    OpOperand &init = *op.getDpsInitOperand(0);
+    AffineMap resultMap = op.getMatchingIndexingMap(&init);
+    auto column = positionMatrix(op, *op.getDpsInputOperand(1), k, n);
+    auto buffer = getBaseMemory(init.get()).getDefiningOp<memref::AllocOp>();
+    if (!column || !buffer || !buffer.getType().getElementType().isF32() || buffer->getBlock() == op->getBlock() ||
+        resultMap.getNumResults() != 2 || resultMap.getDimPosition(0) != m || resultMap.getDimPosition(1) != n)
+      return false;
+    Operation *outermost = buffer->getBlock()->findAncestorOpInBlock(*op);
+    if (!outermost || (!step.sums.empty() && step.outermost != outermost))
+      return false;
+    step.outermost = outermost;
+    GradientStep::Sum sum{op, result, *column, buffer, {}, {}};
+    for (OpOperand *other : usesOf(buffer))
+      if (other->getOwner() != op && !matchUseOfSum(*other, sum))
+        return false;
+    if (!sum.fill)
+      return false;
+    step.sums.push_back(sum);
+    return true;
+  }
+
+  /// A use of the buffer of a sum: zeros before all steps, or an elementwise op after them.
+  bool matchUseOfSum(OpOperand &use, GradientStep::Sum &sum) {
+    Operation *user = use.getOwner();
+    if (user->getBlock() != step.outermost->getBlock())
+      return false;
+    if (user->isBeforeInBlock(step.outermost)) {
+      auto fill = dyn_cast<linalg::FillOp>(user);
+      if (!fill || sum.fill || !isOutput(use) || !matchPattern(fill.getInputs()[0], m_AnyZeroFloat()))
+        return false;
+      sum.fill = fill;
+      return true;
+    }
+    auto store = dyn_cast<linalg::GenericOp>(user);
+    if (!store || store.getNumParallelLoops() != 2 || store.getNumLoops() != 2 || store.getNumDpsInputs() != 1 ||
+        store.getNumDpsInits() != 1 || isOutput(use) || store.hasIndexSemantics() ||
+        !store.getMatchingIndexingMap(&use).isIdentity() || device::isShared(store.getDpsInits()[0]) ||
+        store.payloadUsesValueFromOperand(store.getDpsInitOperand(0)))
+      return false;
+    sum.stores.push_back(store);
+    return true;
+  }
+
+  /// An input of `pairs` that is a product of rows and columns, with zeros before.
+  std::optional<GradientStep::Product> matchProduct(OpOperand &input) {
+    memref::AllocOp buffer = tileBuffer(input);
+    if (!buffer || !buffer.getType().getElementType().isF32())
+      return std::nullopt;
+    GradientStep::Product product;
+    for (OpOperand *use : usesOf(buffer)) {
+      if (use->getOwner() == pairs)
+        continue;
+      auto fill = dyn_cast<linalg::FillOp>(use->getOwner());
+      auto op = dyn_cast<linalg::GenericOp>(use->getOwner());
+      if (fill ? bool(product.fill) : !op || bool(product.op))
+        return std::nullopt;
+      if (fill)
+        product.fill = fill;
+      else
+        product.op = op;
+      if (!isOutput(*use) || use->getOwner()->getBlock() != pairs->getBlock() ||
+          !use->getOwner()->isBeforeInBlock(pairs))
+        return std::nullopt;
+    }
+    auto loops = product.op && product.fill ? loopsOf(product.op) : std::nullopt;
+    if (!loops || getZeroFill(product.op) != product.fill)
+      return std::nullopt;
+    auto [m, n, k] = *loops;
+    AffineMap map = product.op.getMatchingIndexingMap(product.op.getDpsInitOperand(0));
+    if (map.getNumResults() != 2 || map.getDimPosition(0) != m || map.getDimPosition(1) != n)
+      return std::nullopt;
+    auto queries = positionMatrix(product.op, *product.op.getDpsInputOperand(0), m, k),
+         keys = positionMatrix(product.op, *product.op.getDpsInputOperand(1), n, k);
+    if (!queries || !keys)
+      return std::nullopt;
+    product.row = step.rowLoop == 0 ? *queries : *keys, product.column = step.rowLoop == 0 ? *keys : *queries;
+    return product;
+  }
+
+  linalg::GenericOp pairs;
+  GradientStep step;
+};
+
+} // namespace
+
+std::optional<GradientStep> GradientStep::match(linalg::GenericOp pairs) { return Matcher(pairs).run(); }
+
+/// Erases a buffer whose views are not used.
+static void eraseBuffer(Value buffer) {
+  for (Operation *user : llvm::make_early_inc_range(buffer.getUsers())) {
+    eraseBuffer(user->getResult(0));
+  }
+  buffer.getDefiningOp()->erase();
+}
+
+void GradientStep::erase() {
+  SmallVector<Value> buffers;
+  for (Sum &sum : sums) {
+    buffers.push_back(sum.buffer);
+    sum.op->erase();
+    sum.fill->erase();
+    for (linalg::GenericOp store : sum.stores)
+      store->erase();
+  }
+  for (Value init : pairs.getDpsInits())
+    buffers.push_back(getBaseMemory(init));
+  for (std::optional<Product> &input : inputs)
+    if (input)
+      buffers.push_back(getBaseMemory(input->op.getDpsInits()[0]));
+  pairs->erase();
+  for (std::optional<Product> &input : inputs)
+    if (input) {
+      input->op->erase();
+      input->fill->erase();
+    }
+  for (Value buffer : buffers)
+    eraseBuffer(buffer);
+}

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# REQUIRES: numpy
+# RUN: %python %s --first-seed 0 --count 300 --cover 24
+"""Random gradients of attention on the GPU simulator against the float64 reference.
+
+Usage: gradient_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
+
+Cases are those of forward_cases.py. saccade-run computes the results and their log-sum-exp on the CPU, then the gradient on
+the simulator, twice, with asynchronous copies that complete as late and as early as legal. The kernel family is checked:
+tiles in registers where sm_80 has them.
+"""
+
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "Fuzz" / "Inputs"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from forward_cases import Case
+from seeds import chosen_seeds, print_coverage, seed_options
+
+
+class GradientCase(Case):
+    """A function with a gradient, and its arguments."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.lse, self.extra = False, "none"
+        self.keys = min(self.keys, 260)  # seven products of a tile take longer than two
+        # Gradients of tables and slopes have tests of their own (gradients.mlir).
+        if self.region in ("alibi", "bias"):
+            self.region = "softcap"
+        fits = max(self.depth, self.value_depth) <= 128 and self.depth % 16 == 0 and self.value_depth % 16 == 0
+        self.in_registers = fits and not self.portable
+        self.family = "sm_80, gradient" if self.in_registers else "simt" if self.portable else "sm_80, matmul"
+
+    def program(self):
+        text = super().program()
+        head, body = text.split(" {\n", 1)
+        return f"{head} attributes {{attn.gradient}} {{\n{body}"
+
+
+def run(case, folder, keep):
+    """The text of the failure of a case, or None."""
+    program = case.write(folder)
+    results = [folder / f"result-{case.seed}.npy", folder / f"lse-{case.seed}.npy"]
+    arguments = case.arguments(folder)
+    heads = case.kv_heads * case.group
+    shape = "x".join(map(str, case.shape(heads, case.queries, case.value_depth)))
+    forward = ["saccade-run", str(program), "--entry=attend", *arguments, *[f"--out={result}" for result in results]]
+    backward = ["saccade-run", str(program), "--entry=attend_gradient", "--device=ptxsim", f"--target={case.target}",
+                f"--arithmetic={case.arithmetic}", "--check", "--explain", *arguments,
+                f"--arg={results[0]}:{case.type}", f"--arg={results[1]}", f"--arg={shape}:{case.type}:{case.values + 7}"]  # fmt: skip
+    code, output = 0, ""
+    for line in (forward, backward):
+        try:
+            result = subprocess.run(line, capture_output=True, text=True, timeout=300)
+            code, output = result.returncode, result.stdout + result.stderr
+        except subprocess.TimeoutExpired:
+            code, output = "no", "still running after 300 s"
+        if code != 0:
+            break
+    if code == 0 and f"kernel family {case.family}, ran" in output:
+        return None
+    case.write(keep)
+    shown = "\n".join(f"    {text}" for text in output.strip().split("\n")[-8:])
+    commands = "\n".join(f"    {shlex.join(part.replace(str(folder), str(keep)) for part in line)}" for line in (forward, backward))
+    return f"FAIL gradient_cases.py --seed {case.seed}: exit code {code}, expected family '{case.family}'\n{shown}\n{commands}"
+
+
+def main():
+    parser = seed_options(__doc__, count=300)
+    parser.add_argument("--target")
+    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
+    args = parser.parse_args()
+    seeds = chosen_seeds(args, lambda seed: GradientCase(seed, args.target).features)
+    cases = [GradientCase(seed, args.target) for seed in seeds]
+    if args.seed is not None:
+        print(cases[0].program())
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
+        for failure in workers.map(lambda case: run(case, pathlib.Path(folder), args.keep), cases):
+            if failure:
+                failures += 1
+                print(failure, flush=True)
+    print(f"{len(cases)} cases, {failures} failures, {sum(case.in_registers for case in cases)} in registers")
+    if args.coverage:
+        print_coverage(case.features for case in cases)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
