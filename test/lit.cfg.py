@@ -4,13 +4,13 @@
 #   %src       root of the source tree          %build   root of the build tree
 #   %cxx       the C++ compiler of the build
 #   %ptxas     ptxas, from .venv or the PATH
-#   %{on-aarch64}, %{on-older-aarch64}   the option by which saccade-run calls code for AArch64 under an emulator, of all
-#              features and of those of ARMv8.0
+#   %{on-aarch64}, %{on-longer-sve}, %{on-older-aarch64}   the option by which saccade-run calls code for AArch64 under an
+#              emulator: of all features, with SVE registers of 256 or of 512 bits, and of those of ARMv8.0
 #   %{v4}, %{v4-bf16}, %{v4-amx}   the CPU target of this name, or its expanded form if the processor lacks its features
 #
 # Features for REQUIRES: numpy, ml_dtypes, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
 # attn_gym (for tests of other projects); ptxas, nvdisasm, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
-# AVX-512); aarch64 (qemu-aarch64, and a build with the runtime for AArch64); asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every x86-64 target. With
+# AVX-512); aarch64 (qemu-aarch64, and a build with the runtime for AArch64); llvm-mca; asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every x86-64 target. With
 # `--param expanded=1` a machine with AVX-512 runs the expanded targets too.
 import glob
 import os
@@ -77,13 +77,16 @@ if shutil.which("qemu-x86_64"):
     version = subprocess.run(["qemu-x86_64", "--version"], capture_output=True, text=True).stdout
     if [int(part) for part in re.findall(r"version (\d+)\.(\d+)", version)[0]] >= [7, 2]:
         config.available_features.add("qemu")
+if shutil.which("llvm-mca", path=config.environment["PATH"]):
+    config.available_features.add("llvm-mca")
 # Libraries for AArch64 run under an emulator of all its features, with the C library of the cross-compiler.
 call = os.path.join(tools, "saccade-call-aarch64")
 libraries = "/usr/aarch64-linux-gnu"
 if shutil.which("qemu-aarch64") and os.path.exists(call) and os.path.exists(os.path.join(libraries, "lib", "libc.so.6")):
     config.available_features.add("aarch64")
 config.substitutions += [
-    ("%{on-aarch64}", f"--runner='qemu-aarch64 -cpu max -L {libraries} {call}'"),
+    ("%{on-aarch64}", f"--runner='qemu-aarch64 -cpu max,sve-default-vector-length=32 -L {libraries} {call}'"),
+    ("%{on-longer-sve}", f"--runner='qemu-aarch64 -cpu max,sve-default-vector-length=64 -L {libraries} {call}'"),
     ("%{on-older-aarch64}", f"--runner='qemu-aarch64 -cpu cortex-a72 -L {libraries} {call}'"),
     ("%ptxas", ptxas or "ptxas"),
     ("%python", python),

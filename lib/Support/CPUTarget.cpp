@@ -57,27 +57,29 @@ static constexpr AttentionTiles smallTiles = {.rows = 288, .cols = 128, .cacheBy
 
 static const CPUTarget targets[] = {
     // name, runs on, triple, cpu, features, CPU of entries, bits, registers, FMA, F16 conversions, AVX-512, bf16 dot,
-    // tile registers, int8 dot, products of lanes, shapes, tiles of attention, expanded from
+    // tile registers, int8 dot, products of lanes, SVE, shapes, tiles of attention, expanded from
     {"portable", SaccadeCPUTargetPortable, x86, "x86-64", "", "x86-64", 128, 16, false, false, false, "", false, false,
-     false, sixteenWithoutFMA, smallTiles},
+     false, false, sixteenWithoutFMA, smallTiles},
     {"v3", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 256, 16, true, true, false, "", false, false, false,
-     sixteen, smallTiles},
+     false, sixteen, smallTiles},
     {"v4", SaccadeCPUTargetV4, x86, "x86-64-v4", avx512, "x86-64", 512, 32, true, true, true, "", false, false, false,
-     thirtyTwo, tiles},
+     false, thirtyTwo, tiles},
     {"v4-bf16", SaccadeCPUTargetV4BF16, x86, "x86-64-v4", withBF16, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     false, true, false, thirtyTwo, tiles},
+     false, true, false, false, thirtyTwo, tiles},
     {"v4-amx", SaccadeCPUTargetV4AMX, x86, "x86-64-v4", withTiles, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     true, true, false, thirtyTwo, tiles},
+     true, true, false, false, thirtyTwo, tiles},
     {"v4-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "", false, false,
-     false, thirtyTwo, tiles, "v4"},
+     false, false, thirtyTwo, tiles, "v4"},
     {"v4-bf16-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     false, true, false, thirtyTwo, tiles, "v4-bf16"},
+     false, true, false, false, thirtyTwo, tiles, "v4-bf16"},
     {"v4-amx-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     true, true, false, thirtyTwo, tiles, "v4-amx"},
+     true, true, false, false, thirtyTwo, tiles, "v4-amx"},
     {"aarch64", SaccadeCPUTargetAArch64, aarch64, "generic", "", "generic", 128, 32, true, true, false, "", false,
-     false, true, thirtyTwoNarrow, tiles},
+     false, true, false, thirtyTwoNarrow, tiles},
     {"aarch64-bf16", SaccadeCPUTargetAArch64BF16, aarch64, "generic", "+bf16", "generic", 128, 32, true, true, false,
-     "bfdot", false, false, true, thirtyTwoNarrow, tiles},
+     "bfdot", false, false, true, false, thirtyTwoNarrow, tiles},
+    {"aarch64-sve256", SaccadeCPUTargetAArch64SVE256, aarch64, "generic", "+sve,+bf16", "generic", 256, 32, true, true,
+     false, "bfdot", false, false, false, true, thirtyTwoNarrow, tiles},
 };
 
 bool saccade::hostRuns(const CPUTarget &target) { return runtime::hostRuns(target.processor()); }

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ExpandIntrinsics.h"
+#include "LegalizeSVE.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -35,6 +36,9 @@ static void setTargetAttributes(llvm::Module &module, const saccade::CPUTarget &
         function.addFnAttr("target-features", target.features);
       if (target.vectorBits > 256 && !target.isExpanded())
         function.addFnAttr("prefer-vector-width", "512");
+      // LLVM then allocates SVE registers for vectors of this fixed length.
+      if (unsigned granules = target.vectorBits / 128; target.hasSVE)
+        function.addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(module.getContext(), granules, granules));
     }
     // Compiled code neither throws nor is unwound through, so it needs no unwind tables.
     function.setDoesNotThrow();
@@ -100,6 +104,8 @@ std::unique_ptr<llvm::Module> saccade::translate(ModuleOp module, llvm::LLVMCont
       module.emitError(llvm::toString(std::move(error)));
       return nullptr;
     }
+  if (target.hasSVE)
+    legalizeForSVE(*result);
   setTargetAttributes(*result, target);
   cleanUp(*result, **machine);
   return result;

@@ -2,7 +2,7 @@
 # RUN: %python %s %t "%{on-aarch64}"
 """The checked calls of other tests on AArch64, under an emulator: attention with its forms of masks, scores, lengths and
 caches, its gradients, matmuls and reductions. A call is repeated for each target whose kernels it has: bf16 has others on
-`aarch64-bf16`."""
+`aarch64-bf16`, and everything on `aarch64-sve256`."""
 
 import pathlib
 import re
@@ -52,7 +52,7 @@ def main(folder, runner):
         if not chosen:
             failures += 1
             print(f"{name} has no calls")
-        for target in ["aarch64", "aarch64-bf16"]:
+        for target in ["aarch64", "aarch64-bf16", "aarch64-sve256"]:
             if target == "aarch64-bf16" and name not in PAIRS:
                 continue
             # Later calls of a file may read what earlier ones write.

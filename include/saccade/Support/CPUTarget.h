@@ -42,21 +42,22 @@ struct AttentionTiles {
 /// A CPU target. An expanded target has the properties of another one, and thus its schedules and kernels, but its code
 /// runs on processors without some of these features: `translate` expands the intrinsics that they lack.
 struct CPUTarget {
-  llvm::StringRef name;       ///< as given to --target: "portable", "v4-bf16", "v4-expanded"
-  SaccadeCPUTarget runsOn;    ///< the row of CPUTargets.def: what a processor must have to run the code
-  llvm::StringRef triple;     ///< of LLVM
-  llvm::StringRef cpu;        ///< LLVM -mcpu
-  llvm::StringRef features;   ///< LLVM feature string in addition to `cpu`
-  llvm::StringRef entryCPU;   ///< LLVM -mcpu of entries, which run on every processor of the architecture
-  unsigned vectorBits;        ///< native vector width
-  unsigned vectorRegisters;   ///< architectural vector registers
-  bool hasFMA;                ///< fused multiply-add instructions
-  bool hasF16Conversions;     ///< instructions that convert between f16 and f32
-  bool hasAVX512;             ///< vscalef, vreduce and mask registers
-  llvm::StringRef bf16Dot;    ///< the instruction that adds products of pairs of bf16 to f32, or empty
-  bool hasTiles;              ///< AMX tile registers and tdpbf16ps
-  bool hasInt8Dot;            ///< vpdpbusd: adds products of four int8 to an i32
-  bool hasLaneProducts;       ///< products of a vector and a lane of another register, in one instruction
+  llvm::StringRef name;     ///< as given to --target: "portable", "v4-bf16", "v4-expanded"
+  SaccadeCPUTarget runsOn;  ///< the row of CPUTargets.def: what a processor must have to run the code
+  llvm::StringRef triple;   ///< of LLVM
+  llvm::StringRef cpu;      ///< LLVM -mcpu
+  llvm::StringRef features; ///< LLVM feature string in addition to `cpu`
+  llvm::StringRef entryCPU; ///< LLVM -mcpu of entries, which run on every processor of the architecture
+  unsigned vectorBits;      ///< native vector width
+  unsigned vectorRegisters; ///< architectural vector registers
+  bool hasFMA;              ///< fused multiply-add instructions
+  bool hasF16Conversions;   ///< instructions that convert between f16 and f32
+  bool hasAVX512;           ///< vscalef, vreduce and mask registers
+  llvm::StringRef bf16Dot;  ///< the instruction that adds products of pairs of bf16 to f32, or empty
+  bool hasTiles;            ///< AMX tile registers and tdpbf16ps
+  bool hasInt8Dot;          ///< vpdpbusd: adds products of four int8 to an i32
+  bool hasLaneProducts;     ///< products of a vector and a lane of another register, in one instruction
+  bool hasSVE;              ///< vectors are SVE registers, which have `vectorBits` bits on processors that run the code
   const KernelShapes &shapes; ///< of the kernels
   AttentionTiles tiles;       ///< of attention, except where it uses tile registers
 

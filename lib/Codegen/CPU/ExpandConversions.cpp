@@ -7,6 +7,7 @@
 #include "../Common/FloatBits.h"
 #include "../Common/NarrowFloats.h"
 #include "RewriteOps.h"
+#include "SVE.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Support/CPUTarget.h"
@@ -42,6 +43,27 @@ struct WidenF16 : OpRewritePattern<arith::ExtFOp> {
   }
 };
 
+/// f32 to bf16 in a register of SVE. LLVM 22 cannot convert vectors of fixed length.
+struct RoundInSVE : OpRewritePattern<arith::TruncFOp> {
+  RoundInSVE(MLIRContext *context, const CPUTarget &target)
+      : OpRewritePattern<arith::TruncFOp>(context, /*benefit=*/10), target(target) {}
+
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    Emitter e{rewriter, op.getLoc(), target, rewriter.getF32Type()};
+    if (op.getIn().getType() != e.vectorType() || !getElementTypeOrSelf(op.getOut()).isBF16())
+      return failure();
+    int64_t lanes = e.lanes();
+    Value lower =
+        vector::ExtractStridedSliceOp::create(e.b, e.loc, emitRoundInSVE(e, op.getIn(), op.getIn()),
+                                              ArrayRef<int64_t>{0}, ArrayRef<int64_t>{lanes / 2}, ArrayRef<int64_t>{1});
+    rewriter.replaceOpWithNewOp<vector::BitCastOp>(op, op.getType(), lower);
+    return success();
+  }
+
+private:
+  const CPUTarget &target;
+};
+
 struct ExpandConversions : saccade::impl::ExpandConversionsBase<ExpandConversions> {
   using ExpandConversionsBase::ExpandConversionsBase;
 
@@ -50,7 +72,9 @@ struct ExpandConversions : saccade::impl::ExpandConversionsBase<ExpandConversion
     if (!cpu)
       return signalPassFailure();
     RewritePatternSet patterns(&getContext());
-    if (!cpu->hasBF16Dot())
+    if (cpu->hasSVE)
+      patterns.add<RoundInSVE>(&getContext(), *cpu);
+    if (!cpu->hasBF16Dot() || cpu->hasSVE)
       arith::populateExpandBFloat16Patterns(patterns);
     if (!cpu->hasF16Conversions)
       patterns.add<WidenF16>(&getContext());

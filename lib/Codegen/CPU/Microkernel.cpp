@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
+#include "SVE.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
@@ -29,8 +30,10 @@ RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vector
 }
 
 Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Value sum) {
+  // For vector.fma LLVM may select `fmad`, which writes the sum into another register.
   if (packingFactor == 1)
-    return e.fma(x, y, sum);
+    return e.target.hasSVE ? emitSVE(e, "llvm.aarch64.sve.fmla", e.vectorType(), {emitAllLanes(e), sum, x, y})
+                           : e.fma(x, y, sum);
   if (packingFactor == 4) {
     auto bytes = VectorType::get({4 * e.lanes()}, e.b.getI8Type());
     auto elementsOf = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, bytes, kPacks); };
@@ -38,6 +41,9 @@ Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Val
                                          ValueRange{sum, elementsOf(y), elementsOf(x)})
         .getResult(0);
   }
+  if (e.target.hasSVE)
+    return emitSVE(e, "llvm.aarch64.sve.bfdot", e.vectorType(),
+                   {sum, emitScalablePairs(e, x), emitScalablePairs(e, y)});
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   auto elements = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, kPacks); };
   if (e.target.bf16Dot == "bfdot")
@@ -70,8 +76,8 @@ void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, Str
 }
 
 /// sum + x · y for the k-pack x and the vector y, by the form of an AArch64 instruction that reads x from a lane:
-/// loading x then takes no vector instruction, unlike `ld1r`, which broadcasts it. A statement, because LLVM selects
-/// the form with a lane only for some values: never for a bfdot of a load, and not for a load that advances its
+/// loading x then takes no vector instruction, unlike `ld1r` of NEON, which broadcasts it. A statement, because LLVM
+/// selects the form with a lane only for some values: never for a bfdot of a load, and not for a load that advances its
 /// address.
 static Value multiplyAddLane(Emitter &e, unsigned packingFactor, Value x, Value y, Value sum) {
   Value nothing = LLVM::PoisonOp::create(e.b, e.loc, e.vectorType());

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Pack.h"
+#include "SVE.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
@@ -74,6 +75,8 @@ void saccade::cpu::emitByInnerStride(Emitter &e, Value memref, function_ref<void
 Value saccade::cpu::emitRoundToPairs(Emitter &e, Value first, Value second) {
   // One instruction rounds two registers; arith.truncf of a vector of twice the size would become three.
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
+  if (e.target.hasSVE)
+    return emitRoundInSVE(e, first, second);
   if (!e.target.hasAVX512) {
     Value both =
         vector::ShuffleOp::create(e.b, e.loc, first, second, llvm::to_vector(llvm::seq<int64_t>(0, 2 * e.lanes())));
@@ -85,6 +88,17 @@ Value saccade::cpu::emitRoundToPairs(Emitter &e, Value first, Value second) {
                                     ValueRange{second, first})
           .getResult(0);
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), rounded);
+}
+
+std::pair<Value, Value> saccade::cpu::emitInterleave(Emitter &e, Value first, Value second) {
+  int64_t lanes = cast<VectorType>(first.getType()).getNumElements();
+  SmallVector<int64_t> lower, upper;
+  for (int64_t i = 0; i < lanes / 2; ++i) {
+    lower.append({i, lanes + i});
+    upper.append({lanes / 2 + i, lanes + lanes / 2 + i});
+  }
+  return {vector::ShuffleOp::create(e.b, e.loc, first, second, lower),
+          vector::ShuffleOp::create(e.b, e.loc, first, second, upper)};
 }
 
 /// The k-pack of one element or of two bf16, which may be scalars or vectors.
@@ -239,9 +253,17 @@ void saccade::cpu::emitUnpackRows(Emitter &e, Value src, Value dst) {
 //===----------------------------------------------------------------------===//
 
 /// Exchanges halves, quarters, ... of pairs of vectors (Eklundh, 1972). Emits shuffles, because folding would scalarize
-/// a vector.transpose.
+/// a vector.transpose. SVE has no instruction that exchanges halves: each round interleaves vectors with those of the
+/// second half of the list.
 void saccade::cpu::emitTranspose(Emitter &e, SmallVectorImpl<Value> &vectors) {
   int64_t lanes = vectors.size();
+  for (int64_t round = lanes; e.target.hasSVE && round > 1; round /= 2) {
+    SmallVector<Value> before(ArrayRef<Value>{vectors});
+    for (int64_t i = 0; i < lanes / 2; ++i)
+      std::tie(vectors[2 * i], vectors[2 * i + 1]) = emitInterleave(e, before[i], before[i + lanes / 2]);
+  }
+  if (e.target.hasSVE)
+    return;
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
     SmallVector<int64_t> upper, lower;
     for (int64_t lane = 0; lane < lanes; ++lane) {

@@ -34,6 +34,9 @@ void emitUnpackRows(Emitter &e, mlir::Value src, mlir::Value dst);
 /// Transposes a square of registers, as many as a register has lanes.
 void emitTranspose(Emitter &e, llvm::SmallVectorImpl<mlir::Value> &vectors);
 
+/// The elements of the lower halves of two vectors in turn, and those of the upper halves.
+std::pair<mlir::Value, mlir::Value> emitInterleave(Emitter &e, mlir::Value first, mlir::Value second);
+
 /// Two registers of f32 as a register of bf16 pairs: the elements of `first`, then those of `second`, rounded.
 mlir::Value emitRoundToPairs(Emitter &e, mlir::Value first, mlir::Value second);
 

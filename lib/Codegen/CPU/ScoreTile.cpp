@@ -130,8 +130,16 @@ Value ScoreTile::scoreColumns(Value row, Value column, int64_t count, Value quer
 Value saccade::cpu::emitReduceVectors(Emitter &e, ArrayRef<Value> vectors, function_ref<Value(Value, Value)> combine) {
   SmallVector<Value> values(vectors);
   int64_t lanes = values.size();
-  // Each round exchanges halves between pairs of vectors and combines them, which halves the number of vectors.
+  // Each round exchanges halves between pairs of vectors and combines them, which halves the number of vectors. With
+  // SVE it interleaves them (emitTranspose).
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
+    if (e.target.hasSVE) {
+      for (int64_t i = 0; i < distance; ++i) {
+        auto [lower, upper] = emitInterleave(e, values[i], values[i + distance]);
+        values[i] = combine(lower, upper);
+      }
+      continue;
+    }
     SmallVector<int64_t> upper, lower;
     for (int64_t lane = 0; lane < lanes; ++lane) {
       bool fromSecond = lane & distance;

@@ -16,6 +16,7 @@
 #include <cpuid.h>
 #else
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #endif
 
 using namespace saccade::runtime;
@@ -27,7 +28,7 @@ using namespace saccade::runtime;
 namespace {
 
 /// Where processors report features.
-enum Word { Leaf1C, Leaf7B, Leaf7C, Leaf7D, Leaf71A, Extended1C, HWCAP2, numWords };
+enum Word { Leaf1C, Leaf7B, Leaf7C, Leaf7D, Leaf71A, Extended1C, HWCAP2, SVELength, numWords };
 
 /// Register state that the operating system saves, as bits of XCR0.
 enum State : uint32_t { None = 0, Ymm = 1 << 1 | 1 << 2, Zmm = Ymm | 7 << 5, Tiles = 3 << 17 };
@@ -97,9 +98,12 @@ static uint32_t readWords(unsigned (&words)[numWords]) {
 #elif defined(__aarch64__)
 static constexpr Architecture hostArchitecture = Architecture::AArch64;
 
-/// Fills the words. Linux reports only features whose state it saves.
+/// Fills the words. Linux reports only features whose state it saves. The length of SVE registers is an attribute of
+/// the thread (Documentation/arch/arm64/sve.rst), which new threads inherit.
 static uint32_t readWords(unsigned (&words)[numWords]) {
   words[HWCAP2] = unsigned(getauxval(AT_HWCAP2));
+  if (int bytes = prctl(PR_SVE_GET_VL); bytes >= 0)
+    words[SVELength] = 1u << (bytes & PR_SVE_VL_LEN_MASK) / 16;
   return 0;
 }
 #else

@@ -36,6 +36,7 @@ FUNCTION(snprintf)
 FUNCTION(vsnprintf)
 #if defined(__aarch64__)
 FUNCTION(getauxval)
+FUNCTION(prctl)
 #else
 FUNCTION(__tls_get_addr)
 #endif

@@ -34,10 +34,11 @@ TARGETS = {
     "v4-bf16": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.85),
     "aarch64": Target(".4s", LANE_PRODUCT, scores=96, values=24, matmul=24, cost=1.8),
     "aarch64-bf16": Target(".4s", LANE_PRODUCT, scores=96, values=24, matmul=24, cost=1.8),
+    "aarch64-sve256": Target("z", "fmla", scores=96, values=24, matmul=24, cost=2.3),
 }
 WITH_REGION = 1.15  # slack for a score region, whose addresses take registers
 OWN_CALLS = r"(_mlir_ciface_)?(attention|matmul)\.\w+|saccade_\w+(@PLT)?"
-DOT_PRODUCTS = {"v4-bf16": "vdpbf16ps", "aarch64-bf16": r"bfdot.*\[\d\]"}
+DOT_PRODUCTS = {"v4-bf16": "vdpbf16ps", "aarch64-bf16": r"bfdot.*\[\d\]", "aarch64-sve256": "bfdot"}
 LOADS_OF_ADDRESSES = 6  # addresses that a loop may reload from the stack
 
 

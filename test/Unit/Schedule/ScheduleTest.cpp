@@ -25,7 +25,7 @@ protected:
 };
 
 TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
-  for (StringRef name : {"portable", "v3", "v4", "v4-bf16", "v4-amx", "aarch64", "aarch64-bf16"})
+  for (StringRef name : {"portable", "v3", "v4", "v4-bf16", "v4-amx", "aarch64", "aarch64-bf16", "aarch64-sve256"})
     for (Type type : types())
       for (int64_t depth : {1, 8, 63, 64, 65, 80, 96, 128, 160, 192, 256, 512, 1024, 8192})
         for (int64_t valueDepth = 1; valueDepth <= 4096; valueDepth += valueDepth < 300 ? 1 : 97) {

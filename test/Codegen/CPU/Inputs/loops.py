@@ -4,8 +4,8 @@ one per line:
     loop: N multiply-adds, I instructions, V vector spills
     loop: N dot products, I instructions, V vector spills
     loop: N int8 dot products, I instructions, V vector spills
-and then every function that is called. A vector spill is a vector register moved to or from the stack. %rbp counts as a
-stack access only in functions that use it as frame pointer.
+and then every function that is called. A vector spill is a vector register moved to or from the stack, or an address in the
+stack, which SVE registers need. %rbp counts as a stack access only in functions that use it as frame pointer.
 """
 
 import dataclasses
@@ -13,8 +13,8 @@ import re
 import sys
 
 WORK = {"dot products": "vdpbf16ps|bfdot", "int8 dot products": "vpdpbusd", "multiply-adds": r"vfn?madd|mulp[sd]|fmla"}
-VECTOR = r"%[xyz]mm|\b[qd]\d"  # a vector register, of AArch64 as instructions that move it name it
-STORED = r"%[xyz]mm\d+, \S*(?:{stack})|st[rpu]+\s+[qd]\d.*{stack}"
+VECTOR = r"%[xyz]mm|\b[qdz]\d"  # a vector register, of AArch64 as instructions that move it name it
+STORED = r"%[xyz]mm\d+, \S*(?:{stack})|st[rpu]+\s+[qdz]\d.*{stack}"
 
 
 @dataclasses.dataclass
@@ -32,11 +32,11 @@ class Loop:
     @property
     def is_exponential(self):
         """Whether the loop scales values by powers of 2."""
-        return self.count(r"v?pslld|v?psllq|vscalef|shl\b.*#(23|52)$") > 0
+        return self.count(r"v?pslld|v?psllq|vscalef|(shl|lsl)\b.*#(23|52)$") > 0
 
     @property
     def spills(self):
-        return sum(bool(re.search(self.stack, line) and re.search(VECTOR, line)) for line in self.body)
+        return sum(bool(re.search(self.stack, line) and re.search(rf"{VECTOR}|^(add|addvl|sub)\s+x\d", line)) for line in self.body)
 
     @property
     def stored_spills(self):
@@ -62,8 +62,9 @@ def innermost_loops(assembly):
             continue
         body = [l.strip() for l in lines[first : last + 1] if re.match(r"\t[^./]", l)]
         function = next((i for i in range(first, 0, -1) if re.match(r"[^.\s#]\S*:", lines[i])), 0)
-        has_frame = any(re.match(r"\s+movq\s+%rsp, %rbp", l) for l in lines[function:first])
-        yield Loop(body, r"\(%rsp|\(%rbp" if has_frame else r"\(%rsp|\[sp\b")
+        has_frame = any(re.match(r"\s+(movq\s+%rsp, %rbp|(mov|add)\s+x29, sp)", l) for l in lines[function:first])
+        stack = r"\(%rsp|\[sp\b|^(add|addvl|sub)\s+x\d+, sp"
+        yield Loop(body, stack + r"|\(%rbp|\[x29\b|^(add|sub)\s+x\d+, x29" if has_frame else stack)
 
 
 def calls(assembly):
