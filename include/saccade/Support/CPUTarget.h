@@ -73,6 +73,9 @@ struct CPUTarget {
   unsigned packingFactor(mlir::Type lhs, mlir::Type rhs) const;
   /// Whether matmuls of k-packs of `packingFactor` elements are computed in tile registers.
   bool usesTiles(unsigned packingFactor) const { return hasTiles && packingFactor == 2; }
+  /// Whether attention multiplies blocks of bf16 instead of k-packs of `packingFactor` elements: processors with
+  /// `bfdot` have `bfmmla` too.
+  bool usesMatrixProducts(unsigned packingFactor) const { return bf16Dot == "bfdot" && packingFactor == 2; }
   /// The tile sizes of attention with k-packs of `packingFactor` elements.
   AttentionTiles attentionTiles(unsigned packingFactor) const;
   /// The rows of queries that attention computes together in a task of `rows` rows.

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Finalize.h"
+#include "MatrixProduct.h"
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
@@ -46,6 +47,9 @@ private:
   // Whether matmuls use tile registers, and the rows of a group.
   bool usesTiles;
   int64_t groupRows;
+  // Whether operands are packed in blocks (MatrixProduct.h), and the elements along K that are multiplied at once.
+  bool usesBlocks;
+  unsigned depthOfProduct;
   // Packed operands, the scores of a row group, and the sums of a tile's first parts for a register block.
   Value query, key, value, scores, partSums;
   // Set in place of the packed queries and keys if they are rounded to int8.
@@ -142,11 +146,16 @@ void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMas
   int64_t step = usesTiles ? tileSize : 1, paddedKPacks = llvm::alignTo(depthKPacks, step);
   if (isQuantized()) {
     quantized.emplace(e, maxQueries, maxKeys, depth);
+  } else if (usesBlocks) {
+    int64_t blocks = llvm::divideCeil(depth, blockDepth);
+    query = e.alloc({maxQueries / 2, 4 * blocks});
+    key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), blocks, 2 * panel});
   } else {
     query = e.alloc({maxQueries, paddedKPacks});
     key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), paddedKPacks, panel});
   }
-  value = e.alloc({int64_t(llvm::alignTo(llvm::divideCeil(maxKeys, packingFactor), step)), columns});
+  value = usesBlocks ? e.alloc({int64_t(llvm::divideCeil(maxKeys, blockDepth)), 2 * columns})
+                     : e.alloc({int64_t(llvm::alignTo(llvm::divideCeil(maxKeys, packingFactor), step)), columns});
   Value values = emitPositions(e, op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // Padded by one register: row strides that are powers of two cause cache set conflicts.
@@ -159,11 +168,16 @@ void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMas
   Value keyMatrix = emitPositions(e, op.getKey(), op.getKeyDims());
   if (quantized) {
     quantized->pack(e, queryMatrix, queries, keyMatrix, keys, signMask);
+  } else if (usesBlocks) {
+    emitPackRowBlocks(e, queryMatrix, queries, e.roundUp(queries, groupRows), query, signMask);
+    emitPackPanelBlocks(e, keyMatrix, keys, key);
   } else {
     emitPackRows(e, queryMatrix, queries, e.roundUp(queries, groupRows), query, packingFactor, signMask);
     emitPackPanels(e, keyMatrix, keys, key, packingFactor);
   }
-  value = unpackedValues(values, [&] { emitPackColumns(e, values, value, packingFactor); });
+  value = unpackedValues(values, [&] {
+    usesBlocks ? emitPackColumnBlocks(e, values, value) : emitPackColumns(e, values, value, packingFactor);
+  });
 }
 
 /// The values without packing if their layout matches the packed one (tested at run time), otherwise the packed values.
@@ -257,10 +271,17 @@ void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value
     Value scratchRow = e.add(rows.first, offset), tileRow = e.add(rows.row, scratchRow);
     SmallVector<Value> acc(block.rows * block.vectors, e.splat(0.0));
     acc = quantized ? quantized->multiply(e, block, tileRow, panel)
-                    : emitMicrokernel(
-                          e, block, packingFactor, e.index(0), e.index(llvm::divideCeil(depth, packingFactor)), acc,
-                          [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
-                          [&](Value d, unsigned j) { return e.loadVector(key, {panel, d, e.index(j * e.lanes())}); });
+          : usesBlocks
+              ? emitMatrixProduct(
+                    e, block, e.index(0), e.index(llvm::divideCeil(depth, blockDepth)), acc,
+                    [&](unsigned i, Value q) {
+                      return emitLoadBlock(e, query, {e.add(e.div(tileRow, 2), i), e.mul(q, blockDepth)});
+                    },
+                    [&](Value q, unsigned j) { return e.loadVector(key, {panel, q, e.index(j * e.lanes())}); })
+              : emitMicrokernel(
+                    e, block, packingFactor, e.index(0), e.index(llvm::divideCeil(depth, packingFactor)), acc,
+                    [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
+                    [&](Value d, unsigned j) { return e.loadVector(key, {panel, d, e.index(j * e.lanes())}); });
     bool isMasked = rows.tile.isMaskedByColumn(), isScored = isMasked && rows.tile.isShort();
     for (unsigned i = 0; i < block.rows; ++i)
       for (unsigned j = 0; j < block.vectors; ++j) {
@@ -373,14 +394,24 @@ void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock blo
                                        const ColumnRuns &visible) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
   KeyRange hull = visible.hull(e);
-  Value firstPart = e.roundDown(e.div(hull.begin, packingFactor), sumLength);
-  Value partsEnd = e.ceilDiv(hull.end, packingFactor), zero = e.index(0);
-  e.loop(firstPart, partsEnd, sumLength, [&](Value begin) {
-    Value end = e.add(begin, sumLength);
+  // A block adds two k-packs to a chain.
+  int64_t partLength = usesBlocks ? sumLength / 2 : sumLength;
+  Value firstPart = e.roundDown(e.div(hull.begin, depthOfProduct), partLength);
+  Value partsEnd = e.ceilDiv(hull.end, depthOfProduct), zero = e.index(0);
+  e.loop(firstPart, partsEnd, partLength, [&](Value begin) {
+    Value end = e.add(begin, partLength);
     SmallVector<Value> part = visible.forEach(e, zeros, [&](KeyRange run, ValueRange carried) {
+      Value from = e.max(begin, e.div(run.begin, depthOfProduct));
+      Value to = e.min(end, e.ceilDiv(run.end, depthOfProduct));
+      if (usesBlocks)
+        return emitMatrixProduct(
+            e, block, from, to, SmallVector<Value>(carried),
+            [&](unsigned i, Value q) {
+              return emitLoadBlock(e, scores, {e.add(first, 2 * int64_t(i)), e.mul(q, blockDepth)});
+            },
+            [&](Value q, unsigned j) { return e.loadVector(value, {q, e.add(e.mul(column, 2), j * e.lanes())}); });
       return emitMicrokernel(
-          e, block, packingFactor, e.max(begin, e.div(run.begin, packingFactor)),
-          e.min(end, e.ceilDiv(run.end, packingFactor)), SmallVector<Value>(carried),
+          e, block, packingFactor, from, to, SmallVector<Value>(carried),
           [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
           [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
     });
@@ -425,6 +456,12 @@ void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool i
   auto blockOf = [&](int64_t vectors) -> RegisterBlock {
     if (usesTiles)
       return {unsigned(count), std::min<unsigned>(vectors, maxTileBlock.vectors)};
+    if (usesBlocks) {
+      // A register of columns of a row takes two of blocks.
+      RegisterBlock block = panelBlock(e.target, isTail);
+      block.vectors = std::min<unsigned>(block.vectors, vectors);
+      return block;
+    }
     return rowBlock(e.target, isTail, vectors);
   };
   RegisterBlock block = blockOf(vectors);
@@ -470,6 +507,8 @@ LogicalResult AccumulateLowering::run() {
   packingFactor = e.target.packingFactor(element, element);
   groupRows = e.target.groupRows(packingFactor, accType.getDimSize(0));
   usesTiles = groupRows == tileRowGroup;
+  usesBlocks = e.target.usesMatrixProducts(packingFactor);
+  depthOfProduct = usesBlocks ? blockDepth : packingFactor;
   if (failed(check()))
     return failure();
   columns = accType.getDimSize(1);
@@ -480,7 +519,7 @@ LogicalResult AccumulateLowering::run() {
   auto [signMask, scale] = emitSplitScale(e, op, isQuantized() ? 1 : packingFactor);
   planPrefetch();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
-  ScoreTile tile(e, op, scores, scale, packingFactor, weightError(), keys);
+  ScoreTile tile(e, op, scores, scale, depthOfProduct, weightError(), keys);
   loop = LoopState::find(op);
   if (loop) {
     isFirst = loop->isFirstStep(e);
@@ -489,7 +528,7 @@ LogicalResult AccumulateLowering::run() {
   e.loop(e.index(0), queries, groupRows, [&](Value row) { computeGroup(tile, row); });
   if (loop)
     loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
-  setKernelFamily(e, op, packingFactor, quantized ? "packed, int8 scores (vpdpbusd)" : "packed", usesTiles);
+  setKernelFamily(e, op, depthOfProduct, quantized ? "packed, int8 scores (vpdpbusd)" : "packed", usesTiles);
   return failure(tile.failed);
 }
 

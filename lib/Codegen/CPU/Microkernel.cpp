@@ -69,6 +69,7 @@ void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, Str
     return;
   std::string type = e.type.isF64() ? "f64" : "f32";
   std::string instruction = usesTiles           ? "bf16 tiles (tdpbf16ps)"
+                            : packingFactor > 2 ? "bf16 blocks (bfmmla)"
                             : packingFactor > 1 ? ("bf16 pairs (" + e.target.bf16Dot + ")").str()
                             : e.target.hasFMA   ? type + " multiply-add"
                                                 : type + " multiply, add";

@@ -120,8 +120,7 @@ static Value joinKPacks(Emitter &e, ValueRange elements) {
   return arith::BitcastOp::create(e.b, e.loc, e.type, kPack);
 }
 
-/// XORs `signMask` (null for none) into a k-pack.
-static Value applySignMask(Emitter &e, Value kPack, Value signMask) {
+Value saccade::cpu::applySignMask(Emitter &e, Value kPack, Value signMask) {
   if (!signMask)
     return kPack;
   Type bits = signMask.getType();
@@ -133,56 +132,33 @@ static Value applySignMask(Emitter &e, Value kPack, Value signMask) {
   return arith::BitcastOp::create(e.b, e.loc, kPack.getType(), flipped);
 }
 
-namespace {
+Value KPackReader::vector(Value row, Value column, bool isWhole) {
+  Type element = getElementTypeOrSelf(src);
+  auto load = [&](unsigned count, Value r) -> Value {
+    return vector::LoadOp::create(e.b, e.loc, VectorType::get({count}, element), src, ValueRange{r, column});
+  };
+  if (shape.packingFactor == 1)
+    return joinKPacks(e, load(e.lanes(), row));
+  if (!shape.isColumn)
+    return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), load(2 * e.lanes(), row));
+  Value first = load(e.lanes(), row);
+  Value second = isWhole ? load(e.lanes(), e.add(row, 1))
+                         : Value(arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(first.getType())));
+  return joinKPacks(e, {first, second});
+}
 
-/// The extent of a k-pack in a matrix: `packingFactor` elements of a row or of a column.
-struct KPackShape {
-  unsigned packingFactor;
-  bool isColumn = false;
-
-  int64_t rows() const { return isColumn ? packingFactor : 1; }
-  int64_t columns() const { return isColumn ? 1 : packingFactor; }
-};
-
-/// Reads k-packs of a matrix (memref<?x?>).
-struct KPackReader {
-  Emitter &e;
-  Value src;
-  KPackShape shape;
-
-  /// A vector of adjacent k-packs from element (row, column) on; the inner stride must be 1. If not `isWhole`, the
-  /// second element of each k-pack is out of bounds.
-  Value vector(Value row, Value column, bool isWhole = true) {
-    Type element = getElementTypeOrSelf(src);
-    auto load = [&](unsigned count, Value r) -> Value {
-      return vector::LoadOp::create(e.b, e.loc, VectorType::get({count}, element), src, ValueRange{r, column});
-    };
-    if (shape.packingFactor == 1)
-      return joinKPacks(e, load(e.lanes(), row));
-    if (!shape.isColumn)
-      return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), load(2 * e.lanes(), row));
-    Value first = load(e.lanes(), row);
-    Value second = isWhole ? load(e.lanes(), e.add(row, 1))
-                           : Value(arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(first.getType())));
-    return joinKPacks(e, {first, second});
-  }
-
-  /// The k-pack whose first element is (row, column).
-  Value scalar(Value row, Value column) {
-    Value first = e.load(src, {row, column});
-    if (shape.packingFactor == 1)
-      return joinKPacks(e, first);
-    // If the second element is out of bounds, the first is read twice and the second is replaced by 0.
-    Value nextRow = e.add(row, shape.rows() - 1), nextColumn = e.add(column, shape.columns() - 1);
-    Value lastRow = e.sub(e.size(src, 0), e.index(1)), lastColumn = e.sub(e.size(src, 1), e.index(1));
-    Value second = e.load(src, {e.min(nextRow, lastRow), e.min(nextColumn, lastColumn)});
-    Value isInside = shape.isColumn ? e.isLess(row, lastRow) : e.isLess(column, lastColumn);
-    Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(second.getType()));
-    return joinKPacks(e, {first, e.select(isInside, second, zero)});
-  }
-};
-
-} // namespace
+Value KPackReader::scalar(Value row, Value column) {
+  Value first = e.load(src, {row, column});
+  if (shape.packingFactor == 1)
+    return joinKPacks(e, first);
+  // If the second element is out of bounds, the first is read twice and the second is replaced by 0.
+  Value nextRow = e.add(row, shape.rows() - 1), nextColumn = e.add(column, shape.columns() - 1);
+  Value lastRow = e.sub(e.size(src, 0), e.index(1)), lastColumn = e.sub(e.size(src, 1), e.index(1));
+  Value second = e.load(src, {e.min(nextRow, lastRow), e.min(nextColumn, lastColumn)});
+  Value isInside = shape.isColumn ? e.isLess(row, lastRow) : e.isLess(column, lastColumn);
+  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(second.getType()));
+  return joinKPacks(e, {first, e.select(isInside, second, zero)});
+}
 
 //===----------------------------------------------------------------------===//
 // Rows

@@ -15,6 +15,31 @@
 
 namespace saccade::cpu {
 
+/// The extent of a k-pack in a matrix: `packingFactor` elements of a row or of a column.
+struct KPackShape {
+  unsigned packingFactor;
+  bool isColumn = false;
+
+  int64_t rows() const { return isColumn ? packingFactor : 1; }
+  int64_t columns() const { return isColumn ? 1 : packingFactor; }
+};
+
+/// Reads k-packs of a matrix (memref<?x?>).
+struct KPackReader {
+  Emitter &e;
+  mlir::Value src;
+  KPackShape shape;
+
+  /// A vector of adjacent k-packs from element (row, column) on; the inner stride must be 1. If not `isWhole`, the
+  /// second element of each k-pack is out of bounds.
+  mlir::Value vector(mlir::Value row, mlir::Value column, bool isWhole = true);
+  /// The k-pack whose first element is (row, column).
+  mlir::Value scalar(mlir::Value row, mlir::Value column);
+};
+
+/// XORs `signMask` (null for none) into a k-pack.
+mlir::Value applySignMask(Emitter &e, mlir::Value kPack, mlir::Value signMask);
+
 /// dst[r][w] = k-pack w of row min(r, rows − 1) of `src` (memref<?xD>, any strides, f16, bf16, f32 or f64), for
 /// r < paddedRows. `dst` is memref<RxW>. `signMask` (an integer as wide as a k-pack, or null) is XORed into every
 /// k-pack.

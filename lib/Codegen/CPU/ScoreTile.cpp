@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
+#include "MatrixProduct.h"
 #include "Pack.h"
 #include "VectorizeRegion.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -155,15 +156,23 @@ Value saccade::cpu::emitReduceVectors(Emitter &e, ArrayRef<Value> vectors, funct
   return values[0];
 }
 
-/// Stores weights over the scores of their columns, which have been read. Pairs of bf16 are stored at half the column.
+/// Stores weights over the scores of their columns, which have been read. Pairs of bf16 are stored at half the column,
+/// blocks over the scores of the first of two rows.
 void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
   if (packingFactor == 1) {
     for (auto [i, weight] : llvm::enumerate(weights))
       e.storeVector(weight, scores, {row, e.add(column, i * e.lanes())});
     return;
   }
+  Value evenRow = e.mul(e.div(row, 2), 2), rowOfBlock = e.sub(row, evenRow);
   for (unsigned i = 0; i < weights.size(); i += 2) {
-    Value upper = i + 1 < weights.size() ? weights[i + 1] : e.splat(0.0);
+    bool isWhole = i + 1 < weights.size();
+    Value upper = isWhole ? weights[i + 1] : e.splat(0.0);
+    if (packingFactor == blockDepth) {
+      emitStoreRowOfBlocks(e, emitRoundToPairs(e, weights[i], upper), scores, {evenRow, e.add(column, i * e.lanes())},
+                           rowOfBlock, isWhole);
+      continue;
+    }
     e.storeVector(emitRoundToPairs(e, weights[i], upper), scores,
                   {row, e.add(e.div(column, packingFactor), i / 2 * e.lanes())});
   }
@@ -280,8 +289,8 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
   SmallVector<Value> sums(before);
   Value factorToBase2 = e.broadcast(toBase2), from = columns.begin;
   // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill.
-  int64_t maxVectors =
-      !regions.empty() ? std::max<int64_t>(packingFactor, regions.preferredRegisters()) : e.target.shapes.weightVectors;
+  int64_t maxVectors = !regions.empty() ? std::max<int64_t>(std::min(packingFactor, 2u), regions.preferredRegisters())
+                                        : e.target.shapes.weightVectors;
   for (int64_t vectors : {4, 2, 1}) {
     // With bf16 pairs, a single register would fill only half of a vector, so a step of two is kept.
     if (vectors > maxVectors || (vectors == 2 && maxVectors == 4 && packingFactor == 1))

@@ -44,7 +44,8 @@ class ScoreTile {
 public:
   /// `scores`: memref<rows x columns> of a group of rows, row-major, in the score type, with the dot products before
   /// `scale` (a positive scalar); columns is at least the number of keys rounded up to `chunk(e)`. `packingFactor`:
-  /// elements of a k-pack of weights. `error`: error bound of their exponential. `keys`: number of keys in the tile.
+  /// elements of a k-pack of weights, 4 for blocks (MatrixProduct.h). `error`: error bound of their exponential.
+  /// `keys`: number of keys in the tile.
   ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned packingFactor,
             Exp2Error error, mlir::Value keys);
 

@@ -1,0 +1,49 @@
+//===- MatrixProduct.h - Matmuls of blocks of bf16 ----------------*- C++ -*-===//
+//
+// `bfmmla` of AArch64 multiplies 2 × 4 elements of an LHS by 4 × 2 of an RHS in each 128 bits of its registers, and
+// adds the products, in pairs like `bfdot`, to 2 × 2 sums in f32. A block holds four consecutive elements along K (two
+// k-packs of pairs, see Pack.h) of two rows of the LHS, or of two columns of the RHS. Blocks along K are numbered by q,
+// and h is the number of a k-pack within a block. Elements beyond the end of K are 0.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_CPU_MATRIXPRODUCT_H
+#define SACCADE_LIB_CODEGEN_CPU_MATRIXPRODUCT_H
+
+#include "Microkernel.h"
+
+namespace saccade::cpu {
+
+/// Elements of a block along K.
+inline constexpr int64_t blockDepth = 4;
+
+/// dst[r / 2][4q + 2 (r % 2) + h] = k-pack 2q + h of row min(r, rows − 1) of `src` (memref<?xD>, any strides, bf16),
+/// for r < paddedRows. `dst` is memref<(R / 2)x(4Q)>. `signMask` (an i32, or null) is XORed into every k-pack.
+void emitPackRowBlocks(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst,
+                       mlir::Value signMask);
+
+/// dst[r / L][q][2 (r % L) + h] = k-pack 2q + h of row min(r, rows − 1) of `src`, for the panels (memref<PxQx(2L)>)
+/// that hold the rows [0, rows).
+void emitPackPanelBlocks(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst);
+
+/// dst[q][2c + h] = k-pack 2q + h of column c of `src`. `dst` is memref<Qx(2C)>; columns that `src` does not have
+/// become 0.
+void emitPackColumnBlocks(Emitter &e, mlir::Value src, mlir::Value dst);
+
+/// Stores a register of k-packs, or if not `isWhole` its first half, as parts of blocks from column `column` (4q) of a
+/// row of blocks on: those of row `row` (0 or 1) of each block.
+void emitStoreRowOfBlocks(Emitter &e, mlir::Value kPacks, mlir::Value dst, mlir::ValueRange at, mlir::Value row,
+                          bool isWhole = true);
+
+/// Loads the block at `at` into each 128 bits of a register.
+mlir::Value emitLoadBlock(Emitter &e, mlir::Value memref, mlir::ValueRange at);
+
+/// Like emitMicrokernel for blocks: begin ≤ q < end, `a` returns block q of rows 2i and 2i + 1, and `b` register j of
+/// the columns, of which there are two for each register of `block`.
+llvm::SmallVector<mlir::Value> emitMatrixProduct(Emitter &e, RegisterBlock block, mlir::Value begin, mlir::Value end,
+                                                 llvm::ArrayRef<mlir::Value> acc,
+                                                 llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
+                                                 llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
+
+} // namespace saccade::cpu
+
+#endif // SACCADE_LIB_CODEGEN_CPU_MATRIXPRODUCT_H
