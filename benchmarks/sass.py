@@ -20,14 +20,17 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks" / "device"))
-from bundle import Kind
+from kinds import Kind
 from saccade_bench.sass import count_main_loop, resources
 
 DATA = ROOT / "benchmarks" / "data" / "sass.json"
 ALLOWED = 1.02  # of the recorded number of other instructions
 # The GPU of the measurements (H200): parts of multiprocessors that issue instructions, and their highest clock in Hz.
 ISSUERS, CLOCK = 132 * 4, 1.98e9
-MASKS = ("full", "causal", "window", "alibi", "softcap")
+# Names of the data file, with the arguments of their kinds.
+MASKS = {"full": {}, "causal": {"mask": "causal"}, "window": {"mask": "window31"}, "alibi": {"score": "alibi"},
+         "softcap": {"score": "softcap"}}
+GRADIENT_MASKS = ("full", "causal", "softcap")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,35 +38,21 @@ class Target:
     """A kernel of a target."""
 
     name: str
-    kernel: str
+    kernel: str  # the end of its name
     keys: int  # of a step
     products: Callable[[int], int]  # tensor-core instructions of a warp in a step, by head size
     gradient: str = ""  # what is computed, if it is not the result
-    masks: tuple[str, ...] = MASKS
+    masks: tuple[str, ...] = tuple(MASKS)
 
 
 TARGETS = [
     # 32 rows: two tiles of 16 rows, for tiles of 8 keys by 16 columns and of 8 columns by 16 keys.
-    Target("sm_80", "attend_body_task0", 64, lambda depth: 2 * (64 // 8 * depth // 16 + depth // 8 * 64 // 16)),
+    Target("sm_80", "_body_task0", 64, lambda depth: 2 * (64 // 8 * depth // 16 + depth // 8 * 64 // 16)),
     # 64 rows of four warps: 16 columns or 16 keys at a time.
-    Target("sm_90a", "attend_body_task0_sm_90a", 128, lambda depth: depth // 16 + 128 // 16),
+    Target("sm_90a", "_body_task0_sm_90a", 128, lambda depth: depth // 16 + 128 // 16),
     # 16 rows: three or four products.
-    Target(
-        "sm_80",
-        "attend_gradient_body_task2",
-        64,
-        lambda depth: 3 * (64 // 8 * depth // 16),
-        " dq",
-        ("full", "causal", "softcap"),
-    ),
-    Target(
-        "sm_80",
-        "attend_gradient_body_task3",
-        64,
-        lambda depth: 4 * (64 // 8 * depth // 16),
-        " dk dv",
-        ("full", "causal", "softcap"),
-    ),
+    Target("sm_80", "_gradient_body_task2", 64, lambda depth: 3 * 64 // 8 * depth // 16, " dq", GRADIENT_MASKS),
+    Target("sm_80", "_gradient_body_task3", 64, lambda depth: 4 * 64 // 8 * depth // 16, " dk dv", GRADIENT_MASKS),
 ]
 
 
@@ -79,19 +68,20 @@ def find_tool(name):
 def measure(build, target, depth, mask, folder):
     """Counts by class, registers and spilled bytes of one kernel."""
     source, ptx, cubin = (folder / f"kernel.{suffix}" for suffix in ("mlir", "ptx", "cubin"))
-    source.write_text(Kind("bf16", depth, mask, gradient=bool(target.gradient)).program())
+    kind = Kind("bf16", depth, **MASKS[mask], gradient=bool(target.gradient))
+    source.write_text(kind.program())
     subprocess.run([build / "bin" / "saccade-compile", source, f"--target={target.name}", "--emit=ptx", "-o", ptx],
                    check=True, capture_output=True)  # fmt: skip
     log = subprocess.run([find_tool("ptxas"), "-v", f"-arch={target.name}", ptx, "-o", cubin], check=True,
                          capture_output=True, text=True).stderr  # fmt: skip
     text = subprocess.run([find_tool("nvdisasm"), "-c", cubin], check=True, capture_output=True, text=True).stdout
-    counts = count_main_loop(text, target.kernel)
+    kernel = f"{kind.name}{target.kernel}"
+    counts = count_main_loop(text, kernel)
     if counts["HMMA"] != target.products(depth):
-        sys.exit(
-            f"sass.py: {target.name} d{depth} {mask}{target.gradient}: {counts['HMMA']} products, expected {target.products(depth)}"
-        )
+        sys.exit(f"sass.py: {target.name} d{depth} {mask}{target.gradient}: {counts['HMMA']} products, expected "
+                 f"{target.products(depth)}")
     counts = {name: count * 64 // target.keys for name, count in counts.items()}
-    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **resources(log, target.kernel)}
+    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **resources(log, kernel)}
 
 
 def table(measured):

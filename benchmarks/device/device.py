@@ -1,91 +1,118 @@
-"""Checks the bundle in this folder on the GPU of this machine, then times it against PyTorch.
+"""Checks and times the bundle in this folder on the GPU of this machine, within a given time.
 
-Requires Python 3.8 and an NVIDIA driver for CUDA 12.0 or newer; timing requires PyTorch. Exit codes: 0 all checks pass,
-1 a check fails, 2 wrong usage, 4 no usable GPU.
+Requires Python 3.8 and an NVIDIA driver for CUDA 12.0 or newer. With PyTorch, its kernels are timed beside ours; `ncu` and
+`compute-sanitizer` are used if they are on the PATH. The report device.md is written again after every step, also before
+Ctrl-C or SIGTERM ends the run. Exit codes: 0 all checks pass, 1 a check or a row fails or is lost, 2 wrong usage, 4 no
+usable GPU, 130 stopped.
 """
 
 import argparse
+import gzip
 import json
 import pathlib
-import platform
+import signal
 import sys
-import time
 
-from saccade_device import bench, checks, instructions, peers, report
-from saccade_device.memory import DriverMemory, TorchMemory
+from saccade_device import plan, report, worker
+from saccade_device.session import Session
 
-
-def find_torch():
-    """(torch, "") if PyTorch is installed and has a GPU, else (None, reason)."""
-    try:
-        import torch
-    except ImportError:
-        return None, "PyTorch is not installed"
-    return (torch, "") if torch.cuda.is_available() else (None, f"PyTorch {torch.__version__} finds no GPU")
+PEERS = ("torch flash", "torch cudnn", "torch linear", "flex")
 
 
-def describe(torch, memory, manifest):
-    """The first line of the report."""
-    words = [f"Python {platform.python_version()}", f"built from {manifest['commit']}",
-             f"kernels for {manifest['target']}{' with machine code' if manifest['cubin'] else ', PTX only'}"]
-    if torch:
-        words[:0] = [f"PyTorch {torch.__version__} (CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()})"]
-    return f"{memory.name}; " + ", ".join(words) + "."
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, help="output folder of the report")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes of the whole run (default: 10)")
+    parser.add_argument("--groups", default=",".join(plan.NAMES),
+                        help=f"what to run, separated by commas (default: {','.join(plan.NAMES)})")
+    parser.add_argument("--only", default="", help="checks and rows whose name contains this")
+    parser.add_argument("--peers", default=",".join(PEERS), help="peers to time, separated by commas")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds per row")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per contender and row")
+    parser.add_argument("--limit", type=float, default=20,
+                        help="seconds of one step of a check before it is killed; rows have twice as many (default: 20)")
+    parser.add_argument("--driver", help="a libcuda.so.1 to use instead of the machine's, e.g. the double of the tests")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not options.out and not options.worker:
+        parser.error("--out is required")
+    for name in options.groups.split(","):
+        if name not in plan.NAMES:
+            parser.error(f"--groups: found '{name}', expected some of {','.join(plan.NAMES)}")
+    return options
+
+
+def unpack(folder, out, manifest):
+    """Unpacks the libraries of the bundle to the output, and names the files in the manifest."""
+    (out / "libraries").mkdir(exist_ok=True)
+    for files in manifest["libraries"].values():
+        for target, name in files.items():
+            library = out.resolve() / "libraries" / name
+            library.write_bytes(gzip.decompress((folder / f"{name}.gz").read_bytes()))
+            files[target] = str(library)
+
+
+def stop(number, frame):
+    raise KeyboardInterrupt
+
+
+def run(session, manifest, header):
+    """Asks for the GPU and PyTorch, and runs the plan; (exit code, words) of an error that prevents it, or None."""
+    gpu, end = session.probe("info")
+    if not gpu:
+        return 4, f"no usable GPU: {end.words}"
+    torch, why = {}, "--driver is given"
+    if not session.options.driver:
+        torch, end = session.probe("torch_info", torch=True)
+        why = torch.pop("no torch", end.words)
+    targets, reasons = plan.usable_targets(manifest, gpu["capability"])
+    if not targets:
+        return 4, f"no usable GPU: {'; '.join(f'{target}: {why}' for target, why in reasons.items())}"
+    header.update({**gpu, "torch": torch.get("torch") or f"no PyTorch ({why})"})
+    session.log(report.heading(header, manifest))
+    made = plan.Plan(manifest, targets, bool(torch), session.options)
+    if not any(made.items.values()):
+        return 2, f"nothing to run in the groups {session.options.groups} whose name contains '{session.options.only}'"
+    session.left_out += [(target, reason) for target, reason in reasons.items()]
+    session.write()
+    session.run(made)
+    return None
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="output folder of the tables")
-    parser.add_argument("--checks-only", action="store_true", help="skip the benchmark")
-    parser.add_argument("--skip-checks", action="store_true", help="skip the checks, e.g. under a profiler")
-    parser.add_argument("--only", default="", help="benchmark rows whose name contains this")
-    parser.add_argument("--peers", default=",".join(peers.NAMES), help="peers to time, separated by commas")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds per row")
-    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per contender and row")
-    parser.add_argument("--minutes", type=float, default=8, help="start no further row after this time")
-    parser.add_argument("--driver", help="a libcuda.so.1 to use instead of PyTorch, e.g. the driver double of the tests")
-    options = parser.parse_args()
-    start = time.monotonic()
-
-    torch, why = (None, "--driver is given") if options.driver else find_torch()
-    try:
-        memory = TorchMemory(torch) if torch else DriverMemory(options.driver or "libcuda.so.1")
-    except (OSError, RuntimeError) as error:
-        print(f"device.py: no usable GPU: {why}; NVIDIA driver: {error}", file=sys.stderr)
-        return 4
+    options = parse()
     folder = pathlib.Path(__file__).resolve().parent
+    if options.worker:
+        return worker.main(folder, options.worker, options.driver or "libcuda.so.1", options.torch)
     manifest = json.loads((folder / "manifest.json").read_text())
-    header = describe(torch, memory, manifest)
-    print(header, flush=True)
-
-    def log(line):
-        print(line, flush=True)
-
     options.out.mkdir(parents=True, exist_ok=True)
-    outcomes, results = [], []
-    if not options.skip_checks:
-        outcomes = checks.run(folder, manifest, memory, torch, log)
-        driver = memory if isinstance(memory, DriverMemory) else DriverMemory()
-        compared, distances = instructions.check(driver, folder, log)
-        outcomes += compared
-        (options.out / "instructions.csv").write_text(report.instructions(distances))
+    unpack(folder, options.out, manifest)
+    header = {}
 
     def write():
-        (options.out / "device.md").write_text(report.markdown(header, outcomes, results))
-        (options.out / "device.csv").write_text(report.table(results))
+        report.write(options.out, header, manifest, session)
 
+    session = Session(pathlib.Path(__file__).resolve(), options.out, options, write, lambda line: print(line, flush=True))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    error = None
+    try:
+        error = run(session, manifest, header)
+    except KeyboardInterrupt:
+        session.stopped = f"stopped after {session.elapsed():.0f} s"
+    finally:
+        session.runner.close()
+    if error:
+        print(f"device.py: {error[1]}", file=sys.stderr)
+        return error[0]
+    if not header:
+        return 130
     write()
-    rows = [row for row in manifest["benchmark"] if options.only in row["name"]]
-    if torch and not options.checks_only:
-        deadline = start + 60 * options.minutes
-        requested = options.peers.split(",")
-        for result in bench.run(torch, folder, rows, requested, options.rounds, options.seconds, deadline, log):
-            results.append(result)
-            write()  # keeps the results if the run is stopped
-    elif not options.checks_only:
-        log(f"no benchmark: {why}")
     print((options.out / "device.md").read_text())
-    return 0 if all(passed for _, passed, _ in outcomes) else 1
+    if any(not each["passed"] for each in session.checks):
+        return 1
+    return 130 if session.stopped else 0
 
 
 if __name__ == "__main__":

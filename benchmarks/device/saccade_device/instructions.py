@@ -230,28 +230,15 @@ def record(driver, folder):
         (folder / f"instructions-{name.replace(' ', '-')}.bin").write_bytes(b"".join(execute(driver, instructions)))
 
 
-def check(driver, folder, log):
-    """Compares with `record`: ([(group, passed, description)], [(group, instruction, distance, tolerance, unit)])."""
-    outcomes, rows = [], []
-
-    def note(name, passed, words):
-        outcomes.append((f"instructions, {name}", passed, words))
-        log(f"{'ok  ' if passed else 'FAIL'} instructions, {name}: {words}")
-
-    for name, instructions in groups().items():
-        expected = (folder / f"instructions-{name.replace(' ', '-')}.bin").read_bytes()
-        at, failed = 0, []
-        try:
-            found = execute(driver, instructions)
-        except RuntimeError as error:
-            driver.release()
-            note(name, False, str(error))
-            continue
-        for i, (each, content) in enumerate(zip(instructions, found)):
-            worst, allowed, unit = each.compare(content, expected[at:at + each.bytes], i)
-            at += each.bytes
-            rows.append((name, each.name, worst, allowed, unit))
-            if not worst <= allowed:
-                failed.append(f"; {each.name}: error {worst:.3g} {unit}, expected at most {allowed:.3g}")
-        note(name, not failed, f"{len(found) - len(failed)} of {len(found)} as simulated" + "".join(failed))
-    return outcomes, rows
+def check(driver, folder, name):
+    """Compares a group with `record`: ([(group, instruction, distance, tolerance, unit)], passed, description)."""
+    expected = (folder / f"instructions-{name.replace(' ', '-')}.bin").read_bytes()
+    lines, failed, at = [], [], 0
+    instructions = groups()[name]
+    for i, (each, content) in enumerate(zip(instructions, execute(driver, instructions))):
+        worst, allowed, unit = each.compare(content, expected[at:at + each.bytes], i)
+        at += each.bytes
+        lines.append((name, each.name, worst, allowed, unit))
+        if not worst <= allowed:
+            failed.append(f"; {each.name}: error {worst:.3g} {unit}, expected at most {allowed:.3g}")
+    return lines, not failed, f"{len(lines) - len(failed)} of {len(lines)} as simulated" + "".join(failed)

@@ -3,7 +3,7 @@
 import random
 import struct
 
-from .checks import numbers
+from .cases import numbers
 from .instructions import THREADS, entry
 
 EPS = 2.0**-24

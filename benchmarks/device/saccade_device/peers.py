@@ -1,60 +1,108 @@
-"""Peers from PyTorch: SDPA with each backend, and FlexAttention, as functions without arguments."""
+"""Peers from PyTorch on the stream of the driver: SDPA with each backend, its linear layer, and FlexAttention.
+
+They get copies of the tensors of a row. A peer that raises is missing, with its reason.
+"""
+
+from .artifact import bytes_of
+
+SHORT = 16  # up to so many queries, launching takes longer than the kernels, and peers are replayed as graphs
 
 
-NAMES = ("torch flash", "torch cudnn", "flex")
+class Peers:
+    """The peers of a row as functions without arguments, and the reasons why others are missing."""
 
+    def __init__(self, torch, row, names):
+        self.torch, self.row, self.peer = torch, row, row.row["peer"]
+        self.stream = torch.cuda.ExternalStream(row.driver.stream)
+        self.functions, self.missing = {}, {}
+        builds = {"torch flash": lambda: self.sdpa("FLASH_ATTENTION"), "torch cudnn": lambda: self.sdpa("CUDNN_ATTENTION"),
+                  "torch linear": self.linear, "flex": self.flex}
+        with torch.cuda.stream(self.stream):
+            self.inputs = [self.tensor(i).requires_grad_(bool(self.peer.get("gradient"))) for i in self.peer["inputs"]]
+            for name in names:
+                try:
+                    self.functions[name] = self.prepare(builds[name]())
+                except Exception as error:  # of any kind: the reason why the peer is missing
+                    self.missing[name] = " ".join(str(error).split())[:160] or type(error).__name__
 
-def make(torch, row, requested, q, k, v, output=None, lse=None, output_gradient=None):
-    """({name: function}, {name: reason why it is missing}) of the requested peers; with `output_gradient`, their gradients."""
-    functions, missing = {}, {}
-    if output_gradient is not None:
-        q, k, v = inputs = [each.detach().requires_grad_() for each in (q, k, v)]
-    builds = dict(zip(NAMES, (lambda: sdpa(torch, row, q, k, v, "FLASH_ATTENTION"),
-                              lambda: sdpa(torch, row, q, k, v, "CUDNN_ATTENTION"),
-                              lambda: flex(torch, row, q, k, v))))
-    for name in requested:
-        try:
-            function = builds[name]()
-            if output_gradient is not None:
-                function = gradient(torch, function, inputs, output_gradient)
-            function()
-            torch.cuda.synchronize()
-            functions[name] = function
-        except Exception as error:  # the reason why the peer is missing
-            missing[name] = " ".join(str(error).split())[:160] or type(error).__name__
-    return functions, missing
+    def tensor(self, i):
+        """A copy of a tensor of the row."""
+        torch, spec = self.torch, self.row.row["tensors"][i]
+        dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32}[spec["dtype"]]
+        copy = torch.empty(spec["shape"], dtype=dtype, device="cuda")
+        self.row.driver.copy(copy.data_ptr(), self.row.addresses[i], bytes_of(spec["dtype"], spec["shape"]))
+        self.row.driver.synchronize()
+        return copy
 
+    def prepare(self, function):
+        """The function, called once, on the stream of the driver; a short one as a graph."""
+        torch = self.torch
+        if self.peer.get("gradient"):
+            function = self.gradient(function)
+        function()
+        torch.cuda.synchronize()
+        if self.row.row["tensors"][self.peer["inputs"][0]]["shape"][-2] <= SHORT:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=self.stream):
+                function()
+            function = graph.replay
 
-def gradient(torch, function, inputs, output_gradient):
-    """A function that computes the gradients of what `function` computes from `inputs`."""
-    output = function()
-    return lambda: torch.autograd.grad(output, inputs, output_gradient, retain_graph=True)
+        def call():
+            with torch.cuda.stream(self.stream):
+                return function()
 
+        return call
 
-def sdpa(torch, row, q, k, v, backend):
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+    def gradient(self, function):
+        """A function that computes the gradients of what `function` computes from the inputs."""
+        output = function()
+        output_gradient = self.tensor(self.peer["output_gradient"])
+        return lambda: self.torch.autograd.grad(output, self.inputs, output_gradient, retain_graph=True)
 
-    chosen = getattr(SDPBackend, backend)
-    causal, grouped = row["mask"] == "causal", row["heads"] != row["kv_heads"]
-    if causal and row["queries"] != row["keys"]:
-        raise ValueError("is_causal aligns top left")
+    def difference(self, results):
+        """Relative difference in norm of a contender's results from those of the first peer, None without peers."""
+        if not self.functions:
+            return None
+        expected = next(iter(self.functions.values()))()
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        if any(each is None for each in expected):  # a graph returns nothing
+            return None
+        differences = []
+        for other, i in zip(expected, results):
+            ours = self.tensor(i).double()
+            other = other.detach()
+            differences.append(((ours - other.double()).norm() / other.double().norm()).item())
+        return max(differences, key=lambda x: x if x == x else float("inf"))
 
-    def call():
-        with sdpa_kernel(chosen):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
+    def sdpa(self, backend):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    return call
+        chosen, peer = getattr(SDPBackend, backend), self.peer
+        q, k, v = self.inputs
 
+        def call():
+            with sdpa_kernel(chosen):
+                return self.torch.nn.functional.scaled_dot_product_attention(
+                    q, k, v, is_causal=peer["mask"] == "causal", enable_gqa=peer["grouped"])
 
-def flex(torch, row, q, k, v):
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+        return call
 
-    torch._dynamo.reset()  # dynamo stops compiling a function after a few shapes
-    compiled = torch.compile(flex_attention, dynamic=False)
-    offset = row["keys"] - row["queries"]
-    blocks = None
-    if row["mask"] == "causal":
-        blocks = create_block_mask(lambda b, h, i, j: i + offset >= j, None, None, row["queries"], row["keys"],
-                                   device="cuda")
-    grouped = row["heads"] != row["kv_heads"]
-    return lambda: compiled(q, k, v, block_mask=blocks, enable_gqa=grouped)
+    def linear(self):
+        return lambda: self.torch.nn.functional.linear(*self.inputs)
+
+    def flex(self):
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        torch, peer, (q, k, v) = self.torch, self.peer, self.inputs
+        torch._dynamo.reset()  # dynamo stops compiling a function after a few shapes
+        compiled = torch.compile(flex_attention, dynamic=False)
+        blocks, ids = None, None
+        if "ids" in peer:
+            ids = self.tensor(peer["ids"])
+        window = int(peer["mask"][len("window"):]) if peer["mask"].startswith("window") else None
+        masks = {"causal": lambda b, h, i, j: i >= j, "documents": lambda b, h, i, j: ids[i] == ids[j],
+                 "window": lambda b, h, i, j: (i >= j) & (i - j <= window)}
+        mask = masks.get("window" if window is not None else peer["mask"])
+        if mask:
+            blocks = create_block_mask(mask, None, None, q.shape[-2], k.shape[-2], device="cuda")
+        return lambda: compiled(q, k, v, block_mask=blocks, enable_gqa=peer["grouped"])

@@ -4,114 +4,22 @@
 // by PtxSim; a launch runs synchronously. Calls that a global capture forbids fail. Calls are logged, and the result of
 // each function can be set.
 //
-//   SACCADE_DOUBLE   "cuInit=100 version=11040 capability=75": results of functions and properties of the machine
+//   SACCADE_DOUBLE   "cuInit=100 version=11040 capability=75": results of functions and properties of the machine;
+//                    "hang=NAME", "fault=NAME": launches of kernels whose names contain NAME never end, or fail and
+//                    with them all later calls
 //   double_set, double_log, ... the same from a test
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/PtxSim/PtxSim.h"
+#include "Machine.h"
 #include "saccade/PtxSim/TensorMap.h"
-#include "llvm/ADT/StringExtras.h"
 #include <algorithm>
-#include <cstdlib>
+#include <chrono>
 #include <cstring>
-#include <mutex>
+#include <thread>
 
-using namespace saccade::ptxsim;
-
-#define EXPORTED extern "C" __attribute__((visibility("default")))
+using namespace fakecuda;
 
 namespace {
-
-using Result = int32_t;
-using Address = uint64_t;
-
-constexpr Result success = 0, invalidValue = 1, outOfMemory = 2, notInitialized = 3, invalidDevice = 101,
-                 noBinary = 209, invalidContext = 201, invalidPTX = 218, unsupportedPTX = 222, notFound = 500,
-                 launchFailed = 719, captureUnsupported = 900;
-
-struct Kernel;
-struct Module {
-  explicit Module(Program program) : program(std::move(program)) {}
-  Program program;
-  std::vector<std::unique_ptr<Kernel>> kernels;
-};
-struct Kernel {
-  Module *module;
-  std::string name;
-  int64_t sharedLimit;
-};
-struct Context {
-  int32_t device;
-  uint64_t id;
-};
-
-/// The simulated machine, one per process.
-struct Machine {
-  std::mutex lock;
-  std::map<std::string, int64_t> settings = {
-      {"version", 13000}, {"devices", 1}, {"capability", 80}, {"shared", 166912}, {"memory", 1 << 30}};
-  std::string log;        ///< calls, one per line
-  std::string sharedText; ///< the last text returned
-  std::string finding;    ///< the last finding of a launch
-  Device memory;
-  std::map<Address, uint64_t> sizes; ///< of live allocations
-  std::vector<std::unique_ptr<Module>> modules;
-  std::vector<std::unique_ptr<Context>> contexts; ///< primary ones, by device
-  bool isInitialized = false;
-  void *capturing = nullptr; ///< the captured stream
-  bool isCapturing = false;
-
-  Machine() {
-    if (const char *text = getenv("SACCADE_DOUBLE")) {
-      llvm::SmallVector<llvm::StringRef> words;
-      llvm::StringRef(text).split(words, ' ', -1, /*KeepEmpty=*/false);
-      for (llvm::StringRef word : words) {
-        auto [name, value] = word.split('=');
-        int64_t number = 0;
-        (void)value.getAsInteger(0, number);
-        settings[name.str()] = number;
-      }
-    }
-  }
-  int64_t used() const {
-    int64_t sum = 0;
-    for (auto [address, size] : sizes)
-      sum += int64_t(size);
-    return sum;
-  }
-};
-
-Machine &machine() {
-  static auto *one = new Machine; // leaked, because calls may follow static destructors
-  return *one;
-}
-
-thread_local std::vector<Context *> current;
-thread_local int32_t captureMode = 0;
-
-/// Logs a call and determines its result.
-class Call {
-public:
-  explicit Call(const char *function, const std::string &detail = "") : guard(machine().lock) {
-    machine().log += function + (detail.empty() ? "" : " " + detail) + "\n";
-    auto told = machine().settings.find(function);
-    failure = told == machine().settings.end() ? success : Result(told->second);
-  }
-  /// The result that a test has set, or the error of a call before cuInit.
-  Result check(bool needsInit = true) const {
-    return failure ? failure : needsInit && !machine().isInitialized ? notInitialized : success;
-  }
-  /// The same for calls that a capture in global mode forbids.
-  Result checkOutsideCapture() const {
-    if (Result result = check())
-      return result;
-    return machine().isCapturing && captureMode != 2 ? captureUnsupported : success;
-  }
-
-private:
-  std::lock_guard<std::mutex> guard;
-  Result failure;
-};
 
 int64_t setting(const char *name) { return machine().settings[name]; }
 
@@ -131,13 +39,27 @@ Result release(Address memory) {
   return machine().memory.release(memory) ? success : invalidValue;
 }
 
-std::string streamText(void *stream) { return "stream=" + std::to_string(reinterpret_cast<uintptr_t>(stream)); }
-
 } // namespace
 
-#define RETURN_IF(expression)                                                                                          \
-  if (Result result = (expression))                                                                                    \
-  return result
+Result fakecuda::runKernel(const Kernel &kernel, const Launch &launch) {
+  auto isNamed = [&](const char *event) {
+    auto it = machine().names.find(event);
+    return it != machine().names.end() && llvm::StringRef(kernel.name).contains(it->second);
+  };
+  while (isNamed("hang"))
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  if (isNamed("fault")) {
+    machine().isLost = true;
+    machine().finding = "requested by the test";
+    return launchFailed;
+  }
+  Report report = kernel.module->program.run(kernel.name, launch);
+  machine().memory.endLaunch();
+  if (!report.finding)
+    return success;
+  machine().finding = report.finding->str();
+  return launchFailed;
+}
 
 // NOLINTBEGIN(readability-identifier-naming): the names of the driver's functions, and functions called from Python.
 //===----------------------------------------------------------------------===//
@@ -184,6 +106,12 @@ EXPORTED Result cuDeviceGetCount(int32_t *count) {
   *count = int32_t(setting("devices"));
   return call.check();
 }
+EXPORTED Result cuDeviceGetName(char *name, int32_t size, int32_t) {
+  Call call("cuDeviceGetName");
+  RETURN_IF(call.check());
+  strncpy(name, "a simulated GPU", size_t(size));
+  return success;
+}
 EXPORTED Result cuDeviceGetAttribute(int32_t *value, int32_t attribute, int32_t) {
   Call call("cuDeviceGetAttribute", std::to_string(attribute));
   RETURN_IF(call.check());
@@ -193,6 +121,9 @@ EXPORTED Result cuDeviceGetAttribute(int32_t *value, int32_t attribute, int32_t)
     return success;
   case 76:
     *value = int32_t(setting("capability") % 10);
+    return success;
+  case 16: // multiprocessors
+    *value = 2;
     return success;
   case 97:
     *value = int32_t(setting("shared"));
@@ -352,12 +283,11 @@ EXPORTED Result cuLaunchKernel(Kernel *function, uint32_t gridX, uint32_t gridY,
   const auto *parameters = static_cast<const uint8_t *>(extra[1]);
   launch.parameters.assign(parameters, parameters + *static_cast<size_t *>(extra[3]));
   launch.threads = 2;
-  Report report = function->module->program.run(function->name, launch);
-  machine().memory.endLaunch();
-  if (!report.finding)
+  if (machine().graph) {
+    machine().graph->launches.emplace_back(function, std::move(launch));
     return success;
-  machine().finding = report.finding->str();
-  return launchFailed;
+  }
+  return runKernel(*function, launch);
 }
 
 EXPORTED Result cuTensorMapEncodeTiled(void *map, uint32_t type, uint32_t rank, uint64_t address,
@@ -409,7 +339,7 @@ EXPORTED Result cuMemAllocFromPoolAsync(Address *memory, size_t bytes, void *, v
 EXPORTED Result cuMemFreeAsync(Address memory, void *stream) {
   Call call("cuMemFreeAsync", streamText(stream));
   RETURN_IF(call.check());
-  return release(memory);
+  return machine().graph ? success : release(memory); // the launches of a graph use it again
 }
 EXPORTED Result cuMemAlloc_v2(Address *memory, size_t bytes) {
   Call call("cuMemAlloc");
@@ -430,6 +360,13 @@ EXPORTED Result cuMemcpyDtoH_v2(void *to, Address from, size_t bytes) {
   Call call("cuMemcpyDtoH");
   RETURN_IF(call.checkOutsideCapture());
   return machine().memory.read(from, {static_cast<uint8_t *>(to), bytes}) ? success : invalidValue;
+}
+
+EXPORTED Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void *stream) {
+  Call call("cuMemcpyDtoDAsync", streamText(stream));
+  RETURN_IF(call.checkOutsideCapture());
+  std::vector<uint8_t> content(bytes);
+  return machine().memory.read(from, content) && machine().memory.write(to, content) ? success : invalidValue;
 }
 
 //===----------------------------------------------------------------------===//
