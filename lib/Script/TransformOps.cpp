@@ -256,6 +256,8 @@ DiagnosedSilenceableFailure MapToGPUOp::apply(TransformRewriter &, TransformResu
 LogicalResult LowerAttentionOp::verify() {
   if (!llvm::is_contained({"simt", "sm_80", "sm_90a"}, getFamily()))
     return emitOpError() << "has the unknown family '" << getFamily() << "', expected simt, sm_80 or sm_90a";
+  if (getKeys() && (getFamily() != "sm_80" || (*getKeys() != 32 && *getKeys() != 64)))
+    return emitOpError() << "has " << *getKeys() << " keys of a step, expected 32 or 64 of the family 'sm_80'";
   return success();
 }
 
@@ -270,7 +272,7 @@ DiagnosedSilenceableFailure LowerAttentionOp::apply(TransformRewriter &, Transfo
                     "has the family '" + getFamily() + "', which the target of the program does not run");
     return attemptOrAbort(*this, kernel, [&] {
       return getFamily() == "simt"    ? lowerAttentionSIMT(kernel)
-             : getFamily() == "sm_80" ? lowerAttentionSM80(kernel)
+             : getFamily() == "sm_80" ? lowerAttentionSM80(kernel, getKeys())
                                       : lowerAttentionSM90(kernel, *gpu);
     });
   };

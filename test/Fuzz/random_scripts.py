@@ -34,6 +34,7 @@ EXAMPLES = [
     ("causal.mlir", "top_left", ["1x3x{q}x64:f32", "1x3x{k}x64:f32", "1x3x{k}x64:f32"]),
     ("flash-long.mlir", "one_long_head", ["1x1x{q}x64:f32", "1x1x{k}x64:f32", "1x1x{k}x64:f32"]),
 ]
+FAMILIES = ['family = "simt"', 'family = "sm_80"', 'family = "sm_80" keys = 32']
 ANY, TWO = "!transform.any_op", "(!transform.any_op) -> (!transform.any_op, !transform.any_op)"
 HEAD = f"""module attributes {{transform.with_named_sequence}} {{
   transform.named_sequence @__transform_main(%program: {ANY} {{transform.readonly}}) {{
@@ -96,7 +97,7 @@ class Script:
         tasks = f'    %tasks = transform.structured.match ops{{["func.func"]}} attributes {{attn.task}} in %program : ({ANY}) -> {ANY}\n'
         return {"codegen.kernels": sequence(
             tasks, f"    %kernels = transform.attn.map_to_gpu %tasks : ({ANY}) -> {ANY}\n",
-            f'    transform.attn.lower_attention %kernels family = "{rng.choice(["simt", "sm_80"])}" : {ANY}\n')}  # fmt: skip
+            f'    transform.attn.lower_attention %kernels {rng.choice(FAMILIES)} : {ANY}\n')}  # fmt: skip
 
     def options(self, folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -365,6 +365,22 @@ module attributes {transform.with_named_sequence} {
 
 // -----
 
+func.func @keys_are_32_or_64(%x: tensor<48x64xf32>) -> tensor<48x64xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] {schedule = #attn.schedule<rows = 24, cols = 64>} : (tensor<48x64xf32>, tensor<48x64xf32>, tensor<48x64xf32>) -> tensor<48x64xf32>
+  return %o : tensor<48x64xf32>
+}
+
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%program: !transform.any_op {transform.readonly}) {
+    %attention = transform.structured.match ops{["attn.attention"]} in %program : (!transform.any_op) -> !transform.any_op
+    // expected-error @+1 {{has 48 keys of a step, expected 32 or 64 of the family 'sm_80'}}
+    transform.attn.lower_attention %attention family = "sm_80" keys = 48 : !transform.any_op
+    transform.yield
+  }
+}
+
+// -----
+
 // Failures of steps can be suppressed: the program is as it was.
 func.func @failures_can_be_suppressed(%x: tensor<48x64xf32>) -> tensor<48x64xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<48x64xf32>, tensor<48x64xf32>, tensor<48x64xf32>) -> tensor<48x64xf32>

@@ -105,6 +105,9 @@ def LowerAttentionOp : AttnTransformOp<"lower_attention", [DeclareOpInterfaceMet
     the passes. `sm_90a` adds a kernel beside the target, which the launch prefers. Handles of the targets and of ops in
     them are invalid afterwards.
 
+    `keys` sets the keys of a step of `sm_80`, 32 or 64, which are otherwise chosen by the registers that a step takes.
+    Split-KV keeps its own.
+
     Fails silenceably if a target is no kernel, or if the program's GPU does not run the family. Fails definitely if the
     family has no code for the tiles of a kernel.
 
@@ -113,8 +116,8 @@ def LowerAttentionOp : AttnTransformOp<"lower_attention", [DeclareOpInterfaceMet
     transform.attn.lower_attention %kernels family = "simt" : !transform.any_op
     ```
   }];
-  let arguments = (ins TransformHandleTypeInterface:$target, StrAttr:$family);
-  let assemblyFormat = "$target `family` `=` $family attr-dict `:` type($target)";
+  let arguments = (ins TransformHandleTypeInterface:$target, StrAttr:$family, OptionalAttr<I64Attr>:$keys);
+  let assemblyFormat = "$target `family` `=` $family (`keys` `=` $keys^)? attr-dict `:` type($target)";
   let hasVerifier = 1;
 }
 

@@ -19,10 +19,11 @@ namespace saccade {
 mlir::FailureOr<mlir::func::FuncOp> outlineKernel(mlir::func::FuncOp task);
 
 /// Lower the attentions of one kernel that a family of kernels supports, as the passes of the same names do. The last
-/// one adds a kernel beside the given one, which keeps its ops. They fail with an error if a family supports an
+/// one adds a kernel beside the given one, which keeps its ops. `keys` are those of a step, 32 or 64, chosen by the
+/// registers that a step takes if they are not given. They fail with an error if a family supports an
 /// attention but cannot emit it.
 mlir::LogicalResult lowerAttentionSIMT(mlir::func::FuncOp kernel);
-mlir::LogicalResult lowerAttentionSM80(mlir::func::FuncOp kernel);
+mlir::LogicalResult lowerAttentionSM80(mlir::func::FuncOp kernel, std::optional<int64_t> keys = {});
 mlir::LogicalResult lowerAttentionSM90(mlir::func::FuncOp kernel, const GPUTarget &target);
 
 /// Adds the passes of GPU code generation. They produce a device module (`gpu.module`) with one kernel per task in the

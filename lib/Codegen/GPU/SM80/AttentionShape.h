@@ -32,14 +32,15 @@ struct AttentionShape {
   bool splitsKV = false;
   int64_t depth, valueDepth;
   bool hasTallies = false;
-  bool hasLse = true;            ///< or may have, of a split-KV step
-  int64_t warps = device::warps; ///< that compute
-  int64_t firstWarp = 0;         ///< of them
+  bool hasLse = true;               ///< or may have, of a split-KV step
+  int64_t warps = device::warps;    ///< that compute
+  int64_t firstWarp = 0;            ///< of them
+  std::optional<int64_t> givenKeys; ///< per step, by a script
 
   int64_t mTiles() const { return splitsKV ? 1 : rows / (16 * warps); } ///< 16-row tiles per warp
   /// Keys per step: 64 if registers suffice for their scores and the accumulator. With tallies 32, to limit the size of
   /// the code, which is emitted per score.
-  int64_t keys() const { return accElements() + 32 * mTiles() <= 192 && !hasTallies ? 64 : 32; }
+  int64_t keys() const { return givenKeys.value_or(accElements() + 32 * mTiles() <= 192 && !hasTallies ? 64 : 32); }
   int64_t keysPerWarp() const { return splitsKV ? keys() / warps : keys(); }
   int64_t keyTiles() const { return keysPerWarp() / 8; }
   int64_t valueTiles() const { return SharedTile::paddedColumns(valueDepth) / 8; }

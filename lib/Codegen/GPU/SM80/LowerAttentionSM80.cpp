@@ -22,12 +22,16 @@ using namespace saccade::device;
 
 namespace {
 
-/// Four warps of 32 rows, or of 16.
+/// Four warps of 32 rows, or of 16; steps of `keys`, if given.
 struct TensorCoreFamily : KernelFamily {
+  explicit TensorCoreFamily(std::optional<int64_t> keys) : keys(keys) {}
+  std::optional<int64_t> keys;
+
   bool fits(const AttentionState &state) const override { return !state.steps.empty() && AttentionShape(state).fits(); }
 
   LogicalResult emit(func::FuncOp, AttentionState &state) const override {
     AttentionShape shape(state);
+    shape.givenKeys = keys;
     auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
     auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
     PrivateState privateState = state.privatize("sm_80", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
@@ -72,9 +76,9 @@ struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttention
 
 } // namespace
 
-LogicalResult saccade::lowerAttentionSM80(func::FuncOp kernel) {
+LogicalResult saccade::lowerAttentionSM80(func::FuncOp kernel, std::optional<int64_t> keys) {
   if (!hasStateInMemory(kernel))
-    return lowerAttentions(kernel, TensorCoreFamily());
+    return lowerAttentions(kernel, TensorCoreFamily(keys));
   lowerSplitKVOnTensorCores(kernel);
   return success();
 }
