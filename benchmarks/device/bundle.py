@@ -28,10 +28,10 @@ PROGRAMS = [("multi-head", "multi_head_attention", [(2, 9, 512)] + 4 * [(512, 51
 WARPGROUPS = b"_sm_90a("
 
 
-def compile_library(source, library, bin, target):
+def compile_library(source, library, bin, target, options=()):
     """Compiles a library; whether it contains machine code (not PTX only)."""
-    done = subprocess.run([bin / "saccade-compile", source, "--emit=so", f"--target={target}", "-o", library],
-                          capture_output=True, text=True)
+    command = [bin / "saccade-compile", source, "--emit=so", f"--target={target}", *options, "-o", library]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"bundle.py: {source}: {done.stderr}")
     library.with_suffix(".h").unlink()
@@ -44,12 +44,12 @@ class Libraries:
     def __init__(self, folder, bin):
         self.folder, self.bin, self.files, self.has_code = folder, bin, {}, True
 
-    def compile(self, name, source, targets):
+    def compile(self, name, source, targets, options=()):
         """Compiles a program for each target; for sm_90a only if it has kernels of its own there."""
         self.files[name] = {}
         for target in targets:
             library = self.folder / f"{name}.{target}.so"
-            self.has_code &= compile_library(source, library, self.bin, target)
+            self.has_code &= compile_library(source, library, self.bin, target, options)
             if target == "sm_90a" and "sm_80" in targets and WARPGROUPS not in library.read_bytes():
                 library.unlink()  # the same code as that of sm_80
             else:
@@ -58,12 +58,17 @@ class Libraries:
                 library.unlink()
 
     def compile_kind(self, kind, targets):
-        source = self.folder / f"{kind.name}.mlir"
+        source, options = self.folder / f"{kind.name}.mlir", []
         source.write_text(kind.program())
-        if getattr(kind, "gradient", False) and "sm_80" in targets:
-            targets = ["sm_80"]  # gradients have no kernels for warpgroups
-        self.compile(kind.name, source, targets)
-        source.unlink()
+        if "sm_80" in targets and (getattr(kind, "gradient", False) or getattr(kind, "variant", "")):
+            targets = ["sm_80"]  # gradients have no kernels for warpgroups, and variants are those of warps
+        if getattr(kind, "script", None):
+            script = self.folder / f"{kind.name}.script.mlir"
+            script.write_text(kind.script)
+            options = [f"--transform-script=codegen.kernels:{script}"]
+        self.compile(kind.name, source, targets, options)
+        for file in self.folder.glob(f"{kind.name}.*mlir"):
+            file.unlink()
 
 
 def bundle_program(name, entry, shapes, folder, bin):

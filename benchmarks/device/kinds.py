@@ -39,6 +39,10 @@ READS = {"alibi": ("slope", "tensor<?xf32>", "captures(%slope : tensor<?xf32>)")
          "sink": ("sink", "tensor<?xf32>", "sink(%sink : tensor<?xf32>)")}
 
 
+# Scripts of variants: the family of kernels, and the keys of a step of warps.
+VARIANTS = {"simt": 'family = "simt"', "keys32": 'family = "sm_80" keys = 32', "keys64": 'family = "sm_80" keys = 64'}
+
+
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """One attention program."""
@@ -52,13 +56,29 @@ class Kind:
     lse: bool = False
     gradient: bool = False  # also the entry of gradients
     paged: bool = False  # keys and values are in pages of any size
-    rows: int = 0  # queries of a task, instead of those that the compiler chooses
+    variant: str = ""  # of VARIANTS, instead of what the compiler chooses, or "rows64": queries of a task
 
     @property
     def name(self):
         parts = [self.dtype, f"d{self.depth}", self.mask] + [self.score] * bool(self.score)
         parts += [part for part in ("sink", "tally", "lse", "gradient", "paged") if getattr(self, part)]
-        return "_".join(parts + [f"rows{self.rows}"] * bool(self.rows))
+        return "_".join(parts + [self.variant] * bool(self.variant))
+
+    @property
+    def script(self):
+        """The transform script of a variant, to be run before `codegen.kernels`, or None."""
+        if self.variant not in VARIANTS:
+            return None
+        return f"""module attributes {{transform.with_named_sequence}} {{
+  transform.named_sequence @__transform_main(%program: !transform.any_op {{transform.readonly}}) {{
+    %tasks = transform.structured.match ops{{["func.func"]}} attributes {{attn.task}} in %program
+        : (!transform.any_op) -> !transform.any_op
+    %kernels = transform.attn.map_to_gpu %tasks : (!transform.any_op) -> !transform.any_op
+    transform.attn.lower_attention %kernels {VARIANTS[self.variant]} : !transform.any_op
+    transform.yield
+  }}
+}}
+"""
 
     @property
     def window(self):
@@ -88,7 +108,8 @@ class Kind:
         results = [tensor] + ["tensor<?x?x?xf32>"] * self.lse + ["tensor<?x?x?x8xf32>"] * self.tally
         clauses = [READS[clause][2] for clause in self.reads] + [self.mask_text, SCORES[self.score]]
         clauses += [TALLY] * self.tally + ["lse"] * self.lse
-        schedule = f" {{schedule = #attn.schedule<rows = {self.rows}, cols = 16384>}}" if self.rows else ""
+        rows = int(self.variant[len("rows"):]) if self.variant.startswith("rows") else 0
+        schedule = f" {{schedule = #attn.schedule<rows = {rows}, cols = 16384>}}" if rows else ""
         pages = "".join(f"  %{x} = attn.paged %{x}p[b,h,s,d], %table : {tensor}, tensor<?x?xi32> -> {tensor}\n"
                         for x in "kv") if self.paged else ""
         values = ", ".join(f"%r{i}" for i in range(len(results)))

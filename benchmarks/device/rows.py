@@ -5,6 +5,7 @@ the group "rows" are one for each kernel; "variants" compares libraries or opera
 kernels with other sizes; "flex" has masks that PyTorch's fused attention lacks.
 """
 
+import dataclasses
 import zlib
 
 import numpy as np
@@ -127,12 +128,14 @@ def copies_row(folder, kind, batch, heads, length):
     return row
 
 
-def rows_row(folder, kind, other, batch, heads, length):
-    """The rows of a task that the compiler chooses, beside others."""
+def kernels_row(folder, kind, variants, batch, heads, length):
+    """What the compiler chooses, beside other families of kernels, keys of a step and rows of a task."""
     row = attention_row("variants", folder, kind, batch, heads, heads, length, length, peers=())
-    row.entry["name"] = f"rows of a task: {row.entry['name']}"
+    row.entry["name"] = f"kernels: {row.entry['name']}"
     first = row.contenders[0]
-    row.add(other, other.name, first["inputs"], first["results"], ["sm_80"], f"{other.rows} rows")
+    for variant in variants:
+        other = dataclasses.replace(kind, variant=variant)
+        row.add(other, other.name, first["inputs"], first["results"], ["sm_80"], variant)
     return row
 
 
@@ -145,7 +148,7 @@ def benchmark(tiny, folder):
         yield attention_row("rows", folder, Kind("bf16", 64, "causal", gradient=True), 1, 1, 1, 40, 40)
         yield attention_row("rows", folder, Kind("bf16", 64, paged=True), 1, 2, 1, 1, 64, 16)
         yield linear_row(folder, Linear("bf16"), 40, 40, 64)
-        yield rows_row(folder, narrow, Kind("bf16", 64, "causal", rows=64), 1, 1, 140)
+        yield kernels_row(folder, narrow, ("rows64", "keys32"), 1, 1, 140)
         yield copies_row(folder, narrow, 1, 1, 40)
         yield attention_row("lengths", folder, narrow, 1, 1, 1, 300, 300)
         yield attention_row("flex", folder, document, 1, 1, 1, 70, 70, peers=["flex"])
@@ -167,9 +170,10 @@ def benchmark(tiny, folder):
     yield linear_row(folder, Linear("bf16"), 4096, 4096, 4096)
     for mask in ("full", "causal"):
         kind = Kind("bf16", 128, mask)
-        yield rows_row(folder, kind, Kind("bf16", 128, mask, rows=64), 4, 16, 4096)
+        yield kernels_row(folder, kind, ("keys32", "rows64"), 4, 16, 4096)
         yield copies_row(folder, kind, 4, 16, 4096)
-    yield rows_row(folder, Kind("bf16", 64), Kind("bf16", 64, rows=64), 4, 32, 4096)
+    yield kernels_row(folder, Kind("bf16", 64), ("keys32", "rows64", "simt"), 4, 32, 4096)
+    yield kernels_row(folder, Kind("bf16", 256, "causal"), ("keys64",), 4, 8, 4096)
     for length in (16384, 1024, 512):
         for depth in (128, 64):
             for mask in ("causal", "full"):

@@ -58,7 +58,7 @@ def test_everything():
            r"^\| problem \| unit \| sm_80 \| sm_90a \| sm_80, contiguous \| of the ceiling \| calls / graph \| error \|",
            r"^\| bf16 d64 causal 1x2x140 \| TFLOP/s \| [\d.e-]+ \| [\d.e-]+ \|",
            r"^\| bf16 d64 full pages of 16 1x2\(1\)x1x64 \| TB/s \| [\d.e-]+ \|",
-           r"sm_80, 64 rows \| [\d.e-]+ \|", r"sm_90a, odd addresses \| [\d.e-]+ \|",
+           r"sm_80, rows64 \| [\d.e-]+ \|", r"sm_80, keys32 \| [\d.e-]+ \|", r"sm_90a, odd addresses \| [\d.e-]+ \|",
            r"causal 1x2x140, sm_90a \| attend_task0 \| 1,234.50 us \| 240 register/thread",
            "^- PyTorch cannot be used here: ceiling of GEMM, and peers; FlexAttention", "^Time: checks ")
     for name in ("data movement", "integers", "conversions", "rounded arithmetic", "approximate functions", "mma"):
