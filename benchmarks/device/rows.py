@@ -16,6 +16,9 @@ from kinds import Kind, Linear
 TARGETS = ("sm_80", "sm_90a")
 SDPA = ("torch flash", "torch cudnn")
 ELEMENT = 2  # bytes of f16 and bf16
+SHORT = 16  # up to so many queries, all targets have the kernels of sm_80
+WORDS = {"keys32": "steps of 32 keys", "keys64": "steps of 64 keys", "rows64": "tasks of 64 rows",
+         "simt": "without tensor cores"}
 
 
 class Row:
@@ -71,7 +74,7 @@ def attention_row(group, folder, kind, batch, heads, kv_heads, queries, keys, pa
     # PyTorch's causal mask is aligned top left.
     is_plain = not (kind.score or kind.sink or kind.tally or kind.is_causal and queries != keys)
     is_fused = is_plain and kind.mask in ("full", "causal")
-    row = Row(group, name, folder, flops, moved, "TB/s" if queries <= 16 else "TFLOP/s",
+    row = Row(group, name, folder, flops, moved, "TB/s" if queries <= SHORT else "TFLOP/s",
               [peer for peer in peers if is_fused or peer == "flex"],
               {"op": "attention", "mask": kind.mask, "gradient": kind.gradient, "grouped": heads != kv_heads})
     q = row.tensor(kind.dtype, batch, heads, queries, kind.depth)
@@ -93,7 +96,7 @@ def attention_row(group, folder, kind, batch, heads, kv_heads, queries, keys, pa
         else:
             inputs.append(row.tensor("f32", heads, content=2.0 ** -np.arange(1, heads + 1, dtype=np.float64)))
     if not kind.gradient:
-        row.add(kind, kind.name, inputs, results)
+        row.add(kind, kind.name, inputs, results, TARGETS[:1] if queries <= SHORT else TARGETS)
         if page:
             contiguous = Kind(kind.dtype, kind.depth)
             row.add(contiguous, contiguous.name, [q, k, v], results, ["sm_80"], "contiguous")
@@ -135,7 +138,7 @@ def kernels_row(folder, kind, variants, batch, heads, length):
     first = row.contenders[0]
     for variant in variants:
         other = dataclasses.replace(kind, variant=variant)
-        row.add(other, other.name, first["inputs"], first["results"], ["sm_80"], variant)
+        row.add(other, other.name, first["inputs"], first["results"], ["sm_80"], WORDS[variant])
     return row
 
 

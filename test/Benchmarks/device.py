@@ -20,16 +20,17 @@ import time
 
 SOURCE, BUILD, OUT = map(pathlib.Path, sys.argv[1:])
 DRIVER = BUILD / "test/Support/FakeCUDA/libcuda.so.1"
-TOOLS = pathlib.Path(__file__).parent / "Inputs" / "tools"
+INPUTS = pathlib.Path(__file__).parent / "Inputs"
 HOPPER = "capability=90 shared=232448"
 QUICK = ["--rounds=2", "--seconds=0.01"]
 
 
-def start(folder, double, *options, bundle="bundle", driver=DRIVER, tools=False):
-    path = f"{TOOLS}:{os.environ['PATH']}" if tools else os.environ["PATH"]
-    command = [sys.executable, OUT / bundle / "device.py", "--driver", driver, "--out", OUT / folder, *QUICK, *options]
+def start(folder, double, *options, bundle="bundle", driver=DRIVER, tools=False, **environment):
+    path = f"{INPUTS / 'tools'}:{os.environ['PATH']}" if tools else os.environ["PATH"]
+    command = [sys.executable, OUT / bundle / "device.py", "--out", OUT / folder, *QUICK, *options]
+    command += ["--driver", driver] if driver else []
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            env={**os.environ, "SACCADE_DOUBLE": double, "PATH": path})
+                            env={**os.environ, "SACCADE_DOUBLE": double, "PATH": path, **environment})
 
 
 def run(folder, code, *arguments, **more):
@@ -58,9 +59,10 @@ def test_everything():
            r"^\| problem \| unit \| sm_80 \| sm_90a \| sm_80, contiguous \| of the ceiling \| calls / graph \| error \|",
            r"^\| bf16 d64 causal 1x2x140 \| TFLOP/s \| [\d.e-]+ \| [\d.e-]+ \|",
            r"^\| bf16 d64 full pages of 16 1x2\(1\)x1x64 \| TB/s \| [\d.e-]+ \|",
-           r"sm_80, rows64 \| [\d.e-]+ \|", r"sm_80, keys32 \| [\d.e-]+ \|", r"sm_90a, odd addresses \| [\d.e-]+ \|",
+           r"sm_80, tasks of 64 rows \| [\d.e-]+ \|",
+           r"sm_80, steps of 32 keys \| [\d.e-]+ \|", r"sm_90a, odd addresses \| [\d.e-]+ \|",
            r"causal 1x2x140, sm_90a \| attend_task0 \| 1,234.50 us \| 240 register/thread",
-           "^- PyTorch cannot be used here: ceiling of GEMM, and peers; FlexAttention", "^Time: checks ")
+           "^- no PyTorch: the ceiling of GEMM and PyTorch's kernels; FlexAttention", "^Time: checks ")
     for name in ("data movement", "integers", "conversions", "rounded arithmetic", "approximate functions", "mma"):
         expect(output, rf"^ok   instructions, {name}: (\d+) of \1 as simulated")
     expect((OUT / "all/instructions.csv").read_text(), "^group,instruction,worst,allowed,unit",
@@ -71,6 +73,24 @@ def test_everything():
     raw = json.loads((OUT / "all/device.json").read_text())
     assert all(row["errors"]["sm_90a"] < 1e-2 for row in raw["rows"] if "sm_90a" in row["errors"]
                and row["errors"]["sm_90a"] is not None), raw["rows"]
+
+
+def test_peers():
+    """Rows and the GEMM with a stand-in for PyTorch."""
+    output = run("peers", 0, HOPPER, "--groups=rows,flex", driver=None, PYTHONPATH=str(INPUTS / "peers"),
+                 LD_LIBRARY_PATH=str(DRIVER.parent))
+    expect(output, "; PyTorch stand-in .CUDA 13.0, cuDNN 1., Python", r"^- GEMM: [\d.e-]+ TFLOP/s, 128³ in bf16 by PyTorch",
+           r"^\| problem \| unit \| sm_80 \| sm_90a \| sm_80, contiguous \| torch flash \| torch linear \| ours / best peer \| of the",
+           # Gradients and projections are compared with the peer.
+           r"^\| bf16 d64 causal gradient 1x1x40 \|.* 2.0e-03 \|$", r"^\| bf16 linear 40x40x64 \|.* 2.0e-03 \|$",
+           r"^- torch cudnn: No available kernel. \(bf16 d64 causal 1x2x140, ", "^- flex: .*flex_attention.* .bf16 d64 documents",
+           "^Nothing was left out")
+
+
+def test_refused_counters():
+    output = run("refused", 0, HOPPER, "--groups=counters", "--only=d64 causal", tools=True, NCU_REFUSES="1")
+    expect(output, "^- ncu: ERROR== ERR_NVGPUCTRPERM - The user does not have permission: counters, bf16 d64 causal 1x2x140, sm_80$",
+           "^- ncu gave nothing before: bf16 d64 causal 1x2x140, sm_90a; bf16 d64 causal gradient 1x1x40, sm_80")
 
 
 def test_losses():

@@ -77,7 +77,7 @@ class Plan:
         ceilings = {"do": "ceilings", "title": "ceilings", "group": "rows", "copy_bytes": self.manifest["copy_bytes"],
                     "gemm": self.manifest["gemm"], "torch": bool(self.torch), "limit": 2 * self.options.limit}
         if not self.torch:
-            self.left_out.append(("ceiling of GEMM, and peers", "PyTorch cannot be used here"))
+            self.left_out.append(("the ceiling of GEMM and PyTorch's kernels", "no PyTorch"))
         items = list(self.row_items("rows", 2 * self.options.limit))
         return [ceilings, *items] if items else []
 
@@ -89,7 +89,7 @@ class Plan:
 
     def flex(self):
         if not self.torch:
-            self.left_out.append(("FlexAttention", "PyTorch cannot be used here"))
+            self.left_out.append(("FlexAttention", "no PyTorch"))
             return []
         return list(self.row_items("flex", 6 * self.options.limit))  # torch.compile takes long
 

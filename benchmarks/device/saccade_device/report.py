@@ -32,7 +32,7 @@ def rate(row, milliseconds):
 def summary(session):
     failed = sum(not each["passed"] for each in session.checks)
     timed = sum("milliseconds" in each for each in session.rows)
-    verdict = f"{len(session.checks) - failed} of {len(session.checks)} checks pass"
+    verdict = f"{len(session.checks) - failed} of {len(session.checks)} checks pass" if session.checks else "no checks run"
     return (f"**{verdict}{f', {failed} failed or lost' if failed else ''}**; {timed} rows timed. "
             f"{session.elapsed() / 60:.1f} of {session.options.minutes:g} minutes used"
             f"{f'; {session.stopped}' if session.stopped else ''}.")

@@ -22,6 +22,7 @@ class Session:
         self.checks, self.rows, self.ceilings, self.instructions, self.counters = [], [], {}, [], []
         self.left_out, self.spent, self.stopped = [], {}, ""
         self.losses, self.lost_libraries = collections.Counter(), set()
+        self.useless_tools = set()
 
     def elapsed(self):
         return time.monotonic() - self.start

@@ -26,7 +26,10 @@ def read_counters(text):
 
 
 def run(session, item):
-    """Runs the item under its tool; adds counters, or a check."""
+    """Runs the item under its tool; adds counters, or a check. A tool that gives nothing is not started again."""
+    if item["tool"] in session.useless_tools:
+        session.left_out.append((item["title"], f"{item['tool']} gave nothing before"))
+        return
     log = session.out / "tool.log"
     if log.exists():
         log.unlink()
@@ -51,6 +54,8 @@ def run(session, item):
             session.log(f"     counters, {item['title']}: {len(counters)} kernels")
         else:
             session.left_out.append((f"counters, {item['title']}", f"{end.words or 'ncu'}: {said}"))
+            if end.kind == "done":
+                session.useless_tools.add(item["tool"])
         return
     summary = re.search(r"RACECHECK SUMMARY: (\d+) hazards? displayed.*", text)
     if summary and not failures and end.kind == "done":
@@ -59,3 +64,5 @@ def run(session, item):
         session.left_out.append((item["title"], end.words))
     else:
         session.left_out.append((item["title"], "; ".join(filter(None, [*failures, end.words, said]))))
+        if end.kind == "done" and not failures:
+            session.useless_tools.add(item["tool"])

@@ -105,7 +105,7 @@ class Worker:
                 continue
             error = None if item.get("once") else made.error(name)
             if error is None and peers:
-                error = peers.difference(made.results[name])
+                error, _ = self.attempt(lambda: peers.difference(made.results[name]))
             if error is None and not item.get("once"):
                 error = made.difference(name)
             result["errors"][name] = error
