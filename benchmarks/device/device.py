@@ -12,6 +12,7 @@ import json
 import pathlib
 import signal
 import sys
+import tempfile
 
 from saccade_device import plan, report, worker
 from saccade_device.session import Session
@@ -43,12 +44,11 @@ def parse():
     return options
 
 
-def unpack(folder, out, manifest):
-    """Unpacks the libraries of the bundle to the output, and names the files in the manifest."""
-    (out / "libraries").mkdir(exist_ok=True)
+def unpack(folder, scratch, manifest):
+    """Unpacks the libraries of the bundle, and names the files in the manifest."""
     for files in manifest["libraries"].values():
         for target, name in files.items():
-            library = out.resolve() / "libraries" / name
+            library = scratch / name
             library.write_bytes(gzip.decompress((folder / f"{name}.gz").read_bytes()))
             files[target] = str(library)
 
@@ -87,13 +87,19 @@ def main():
         return worker.main(folder, options.worker, options.driver or "libcuda.so.1", options.torch)
     manifest = json.loads((folder / "manifest.json").read_text())
     options.out.mkdir(parents=True, exist_ok=True)
-    unpack(folder, options.out, manifest)
+    with tempfile.TemporaryDirectory(prefix="saccade-") as scratch:
+        unpack(folder, pathlib.Path(scratch), manifest)
+        return run_and_report(options, manifest, pathlib.Path(scratch))
+
+
+def run_and_report(options, manifest, scratch):
+    """Runs the plan and writes the report; the exit code."""
     header = {}
 
     def write():
         report.write(options.out, header, manifest, session)
 
-    session = Session(pathlib.Path(__file__).resolve(), options.out, options, write, lambda line: print(line, flush=True))
+    session = Session(pathlib.Path(__file__).resolve(), scratch, options, write, lambda line: print(line, flush=True))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     error = None

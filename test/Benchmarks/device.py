@@ -95,8 +95,8 @@ def test_refused_counters():
 
 def test_losses():
     """A hang of a check, a hang of a contender and a fault that the driver does not recover from, in three processes."""
-    check = start("hang", f"{HOPPER} hang=documents_body_task1_sm_90a", "--groups=checks", "--limit=10")
-    row = start("hang-row", f"{HOPPER} hang=d64_causal_body_task0_sm_90a", "--groups=rows,lengths", "--limit=5")
+    check = start("hang", f"{HOPPER} hang=documents_body_task1_sm_90a", "--groups=checks", "--limit=30", "--only=bf16_d64")
+    row = start("hang-row", f"{HOPPER} hang=d64_causal_body_task0_sm_90a", "--groups=rows,lengths", "--limit=15")
     fault = run("fault", 1, f"{HOPPER} fault=causal_gradient", "--groups=rows")
     expect(fault, r"^\*\*0 of 1 checks pass, 1 failed or lost\*\*; 3 rows timed",
            "^- row bf16 d64 causal gradient 1x1x40, setup: .*LAUNCH_FAILED",
@@ -105,13 +105,12 @@ def test_losses():
     output, _ = check.communicate()
     assert check.returncode == 1, output
     expect(output, r"^\*\*(\d+) of \d+ checks pass, 1 failed or lost\*\*",
-           "^- sm_90a: bf16_d64_documents 1x1x70x70: killed at its limit of 10 s",
-           r"^\| documents \| 1 of 1, [\d.]+ \| \*\*0 of 1\*\* \|", r"^\| sinks \| 1 of 1, [\d.]+ \| 1 of 1, ",
-           r"^\| instructions \|  \|  \| 6 of 6")
+           "^- sm_90a: bf16_d64_documents 1x1x70x70: killed at its limit of 30 s",
+           r"^\| documents \| 1 of 1, [\d.]+ \| \*\*0 of 1\*\* \|", r"^\| sinks \| 1 of 1, [\d.]+ \| 1 of 1, ")
     output, _ = row.communicate()
     assert row.returncode == 1, output
     # The row is timed again without the contender, whose library later rows leave out.
-    expect(output, "^- row bf16 d64 causal 1x2x140, sm_90a: killed at its limit of 10 s",
+    expect(output, "^- row bf16 d64 causal 1x2x140, sm_90a: killed at its limit of 30 s",
            r"^\| bf16 d64 causal 1x2x140 \| TFLOP/s \| [\d.e-]+ \|",
            "^- sm_90a: not run: its library was lost in an earlier row .bf16 d64 causal 1x1x300.")
 
@@ -130,7 +129,7 @@ def test_wrong_results():
 
 def test_time_and_interruption():
     output = run("late", 0, HOPPER, "--minutes=0.05", "--groups=checks")
-    expect(output, r"^\*\*\d+ of \d+ checks pass\*\*", "^- no time left: .*instructions, mma")
+    expect(output, r"^\*\*(\d+ of \d+ checks pass|no checks run)\*\*", "^- no time left: .*instructions, mma")
     process = start("stopped", HOPPER)
     while not (OUT / "stopped/device.md").exists() or "of 1, " not in (OUT / "stopped/device.md").read_text():
         assert process.poll() is None, process.communicate()[0]

@@ -37,8 +37,8 @@ class Process:
         """The next line; b"" at the end of the output; None if there is none for so long."""
         until = time.monotonic() + seconds
         while b"\n" not in self.buffer:
-            left = until - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+            left = max(0, until - time.monotonic())  # what was written meanwhile counts
+            if not select.select([self.process.stdout], [], [], left)[0]:
                 return None
             content = os.read(self.process.stdout.fileno(), 1 << 16)
             if not content:
@@ -61,9 +61,9 @@ class Process:
 class Runner:
     """Starts workers; one that has imported what the next item needs waits while an item runs."""
 
-    def __init__(self, script, out, driver):
-        self.script, self.out, self.driver = script, out, driver
-        self.log = open(out / "workers.log", "wb")  # noqa: SIM115 (until `close`)
+    def __init__(self, script, scratch, log, driver):
+        self.script, self.scratch, self.driver = script, scratch, driver
+        self.log = open(log, "wb")  # noqa: SIM115 (until `close`)
         self.current, self.spare, self.spare_has_torch = None, None, False
 
     def command(self, path, torch):
@@ -90,7 +90,7 @@ class Runner:
         """
         torch = bool(item.get("torch"))
         if tool:
-            path = self.out / "item.json"
+            path = self.scratch / "item.json"
             path.write_text(json.dumps(item))
             self.current = Process([*tool, *self.command(str(path), torch)], self.log, has_input=False)
         else:

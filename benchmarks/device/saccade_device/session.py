@@ -15,8 +15,11 @@ ALLOWED = {"f16": 2e-3, "bf16": 1e-2, "f32": 2e-5}
 class Session:
     """`checks`: [{group, target, name, passed, worst, words}]; `rows`: [{item, ...results}] in the order of the run."""
 
-    def __init__(self, script, out, options, write, log):
-        self.runner, self.out, self.options, self.write, self.log = Runner(script, out, options.driver), out, options, write, log
+    def __init__(self, script, scratch, options, write, log):
+        self.runner, self.scratch = Runner(script, scratch, options.out / "workers.log", options.driver), scratch
+        self.options, self.write, self.log = options, write, log
+        if (options.out / "tools.log").exists():  # of an earlier run
+            (options.out / "tools.log").unlink()
         self.start = time.monotonic()
         self.end = self.start + 60 * options.minutes
         self.checks, self.rows, self.ceilings, self.instructions, self.counters = [], [], {}, [], []
@@ -31,7 +34,7 @@ class Session:
         """What a worker reports of this machine: ({...}, End)."""
         found = {}
         end = self.runner.run({"do": do, "torch": torch}, lambda event: found.update(event.get("info", {})),
-                              3 * self.options.limit, self.end)
+                              3 * self.options.limit, time.monotonic() + 3 * self.options.limit + 1)
         return found, end
 
     def run(self, made):

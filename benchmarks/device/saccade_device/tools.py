@@ -30,7 +30,7 @@ def run(session, item):
     if item["tool"] in session.useless_tools:
         session.left_out.append((item["title"], f"{item['tool']} gave nothing before"))
         return
-    log = session.out / "tool.log"
+    log = session.scratch / "tool.log"
     if log.exists():
         log.unlink()
     command = [word.replace("{log}", str(log)) for word in item["command"]]
@@ -44,7 +44,7 @@ def run(session, item):
 
     end = session.runner.run(item, handle, item["limit"], session.end, tool=command)
     text = log.read_text(errors="replace") if log.exists() else ""
-    with open(session.out / "tools.log", "a") as kept:
+    with open(session.options.out / "tools.log", "a") as kept:
         kept.write(f"# {item['title']}\n{text}\n")
     said = (text.strip().splitlines() or ["no output"])[-1].strip("= ")[:200]
     if item["tool"] == "ncu":
