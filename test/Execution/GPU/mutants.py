@@ -6,7 +6,7 @@
 Usage: mutants.py [--count N] [--seed N] [--kind dropped|changed|bounds] [--target sm_80|sm_90a] [--verbose]
 
 Compiles attention for sm_80 or sm_90a, changes one instruction of its PTX and runs it. "dropped" removes a wait, a barrier, a fence,
-an arrival or a commit_group, which PtxSim must report. "changed" alters a constant of an address, "bounds" a constant of a comparison,
+an arrival or a commit_group, which PtxSim must report. "changed" alters a constant of an address, a descriptor or a barrier, "bounds" a constant of a comparison,
 loop step, clamp or alignment; PtxSim must report an error, or the result must differ from the reference. Only executed
 instructions are mutated, as found by a trap in their place. Mutants of constants with bit-identical results are equivalent,
 e.g. they visit an additional masked tile, or do not clear a row whose weights are 0, and are counted separately.
@@ -52,7 +52,12 @@ CHANGED = [
     re.compile(r"^\s*(?:ldmatrix|cp\.async\.c[ag])\S*\s.*\[%\w+\+(\d+)\]"),
     re.compile(r"^\s*(?:mad\.lo|mul\.lo)\.s32\s.*, (\d+)(?:, %\w+)?;"),
     re.compile(r"^\s*shl\.b32\s.*, (\d+);"),
+    # Matrix descriptors of wgmma, and the threads that meet at a named barrier.
+    re.compile(r"^\s*or\.b64\s.*, (\d{12,});"),
+    re.compile(r"^\s*bar\.sync\s+(?:%\w+|[1-9]\d*), (\d+);"),
 ]
+# Changes of a descriptor: its offsets, in units of 16 bytes, and its swizzle.
+DESCRIPTOR_CHANGES = [1 << 16, 1 << 32, 1 << 36, -(1 << 62)]
 BOUNDS = [
     re.compile(r"^\s*setp\.\w+\.\w+\s.*, (-?\d+);"),
     re.compile(r"^\s*(?:add|sub|min|max|and)\.[sub]\d+\s.*, (-?\d+);"),
@@ -123,7 +128,8 @@ class Kernel:
                 if match := pattern.match(self.lines[i]):
                     value = int(match[1])
                     is_address = "[" in self.lines[i]
-                    other = value + (16 if is_address else rng.choice([1, 2]) if value < 8 else -8)
+                    other = value + (16 if is_address else rng.choice([1, 2]) if value < 8 else -8 if value < 1 << 32
+                                     else rng.choice(DESCRIPTOR_CHANGES))  # fmt: skip
                     mutants.append((i, self.lines[i][:match.start(1)] + str(other) + self.lines[i][match.end(1):]))
         return mutants
 
