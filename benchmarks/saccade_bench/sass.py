@@ -98,20 +98,33 @@ def header_of(edges, loop):
     return entries.pop()
 
 
-def innermost_loops(blocks, nodes, edges):
-    """The loops with products in a graph that contain no such loop."""
+def loops_with_products(blocks, nodes, edges):
+    """The loops with products in a graph, inner ones first."""
     for loop in components(edges, nodes):
         is_loop = len(loop) > 1 or any(node in edges[node] for node in loop)
         if not is_loop or not any(each.category() == "HMMA" for node in loop for each in blocks[node][0]):
             continue
         header = header_of([after for _, after in blocks], loop)
-        inner = [[after for after in next_nodes if after != header] for next_nodes in edges]
-        nested = list(innermost_loops(blocks, loop, inner))
-        yield from nested or [loop]
+        yield from loops_with_products(blocks, loop, without_edges_to(edges, {header}))
+        yield loop
+
+
+def without_edges_to(edges, nodes):
+    return [[after for after in next_nodes if after not in nodes] for next_nodes in edges]
+
+
+def back_edges(blocks, nodes, edges):
+    """The edges of a graph that lead from a loop to its header."""
+    for loop in components(edges, nodes):
+        if len(loop) > 1 or any(node in edges[node] for node in loop):
+            header = header_of([after for _, after in blocks], loop)
+            yield from ((node, header) for node in loop if header in edges[node])
+            yield from back_edges(blocks, loop, without_edges_to(edges, {header}))
 
 
 def best_path(blocks, loop):
-    """The instructions of the path of an iteration with the most products, then copies, then the fewest others."""
+    """The instructions of the path of an iteration with the most products, then copies, then the fewest others. Loops
+    inside of it are passed once."""
     edges = [after for _, after in blocks]
     header = header_of(edges, loop)
 
@@ -119,29 +132,27 @@ def best_path(blocks, loop):
         categories = [each.category() for each in instructions]
         return (categories.count("HMMA"), sum(each.opcode in COPIES for each in instructions), -len(instructions))
 
-    # Without the edges to the header, loops that remain are inner ones; they have no products.
-    inner = [[after for after in edges[node] if after != header and after in loop] if node in loop else []
-             for node in range(len(blocks))]  # fmt: skip
+    inside = [[after for after in edges[node] if after in loop] if node in loop else [] for node in range(len(blocks))]
+    repeats = set(back_edges(blocks, loop, inside))
+    inner = [[after for after in inside[node] if (node, after) not in repeats] for node in range(len(blocks))]
     best = {}
-    for component in components(inner, loop):
-        instructions = [each for node in sorted(component) for each in blocks[node][0]]
-        ends = [best[after] for node in component for after in inner[node] if after not in component]
-        if any(header in edges[node] for node in component):
+    for (node,) in components(inner, loop):
+        ends = [best[after] for after in inner[node] if after in best]
+        if (node, header) in repeats:
             ends.append(((0, 0, 0), []))
         if not ends:
             continue
         rest_value, rest = max(ends, key=lambda end: end[0])
-        chosen = (tuple(x + y for x, y in zip(value(instructions), rest_value)), instructions + rest)
-        for node in component:
-            best[node] = chosen
+        instructions = blocks[node][0]
+        best[node] = (tuple(x + y for x, y in zip(value(instructions), rest_value)), instructions + rest)
     return best[header]
 
 
 def count_main_loop(text, kernel):
-    """{class: instructions} of a full tile in the innermost loop of a kernel with the most products."""
+    """{class: instructions} of a full tile in the innermost loop of a kernel with the most products in an iteration."""
     blocks = parse(text, kernel)
-    loops = innermost_loops(blocks, set(range(len(blocks))), [after for _, after in blocks])
-    _, path = max((best_path(blocks, loop) for loop in loops), key=lambda found: found[0])
+    loops = loops_with_products(blocks, set(range(len(blocks))), [after for _, after in blocks])
+    _, path = max((best_path(blocks, loop) for loop in loops), key=lambda found: found[0][0])
     counts = {name: 0 for name, _ in CLASSES}
     for instruction in path:
         counts[instruction.category()] += 1
