@@ -80,6 +80,10 @@ struct Emitter : KernelEmitter {
       x = combine(x, shuffleXor(x, mask));
     return x;
   }
+  /// Whether a condition (i1) holds in some lane of the warp; the same in all lanes, which must participate.
+  Value anyLane(Value condition) {
+    return mlir::NVVM::VoteSyncOp::create(b, loc, b.getI1Type(), i32(-1), condition, mlir::NVVM::VoteSyncKind::any);
+  }
   /// The value x (32 or 64 bits) of the lane `from` (i32). All lanes of the warp must participate.
   Value shuffleFrom(Value x, Value from) { return shuffle(mlir::NVVM::ShflKind::idx, x, from); }
 

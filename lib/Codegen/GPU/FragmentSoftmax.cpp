@@ -21,7 +21,8 @@ static constexpr double lazyGrowth = 8;
 FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment, Value queries, Value keys, Value heads)
     : op(op), fragment(std::move(fragment)), queries(queries), keys(keys), heads(heads),
       bounds(cast<ScoringOpInterface>(op.getOperation())) {
-  Value head = at(e, 1), first = at(e, 2);
+  // Opaque to LLVM, which would compute bounds before an outer loop over parts of the keys and keep them in registers.
+  Value head = at(e, 1), first = e.add(at(e, 2), e.toIndex(e.optimizationBarrier(e.i32(0))));
   Value count = heads ? e.b.createOrFold<arith::DivUIOp>(e.loc, queries, heads) : queries;
   Value last = e.add(first, e.add(count, -1));
   if (heads && masksPerHead()) {
@@ -97,7 +98,7 @@ Value FragmentSoftmax::isFull(Emitter &e, Value first, int64_t width) const {
 }
 
 SmallVector<Value> FragmentSoftmax::emitRows(Emitter &e) {
-  Value row = e.optimizationBarrier(fragment.row);
+  Value row = fragment.emit ? fragment.emit(e).first : e.optimizationBarrier(fragment.row);
   return llvm::map_to_vector(fragment.rows, [&](int64_t offset) { return e.toIndex(e.add(row, offset)); });
 }
 
@@ -106,7 +107,7 @@ SmallVector<RowPosition> FragmentSoftmax::emitRowPositions(Emitter &e) {
 }
 
 SmallVector<Value> FragmentSoftmax::emitColumns(Emitter &e) {
-  Value column = e.optimizationBarrier(fragment.column);
+  Value column = fragment.emit ? fragment.emit(e).second : e.optimizationBarrier(fragment.column);
   return llvm::map_to_vector(fragment.columns, [&](int64_t offset) { return e.add(column, offset); });
 }
 
@@ -211,41 +212,64 @@ void FragmentSoftmax::applyLazily(Emitter &e, SmallVectorImpl<Value> &scores, Va
   computeScores(e, scores, first, isFull, visible, state);
   if (op.getFinal())
     return (void)applyFinal(e, scores, first, state, reduce);
+  ShiftedScores shifted = updateLazily(e, scores, state, reduce, rescale).scores;
+  SmallVector<Value> sums = computeWeights(e, scores, exponentsOf(e, shifted), first, state);
+  for (auto [r, sum] : llvm::enumerate(sums))
+    e.store(e.addf(e.load(state.sum, r), sum), state.sum, r);
+}
+
+FragmentSoftmax::ShiftedScores FragmentSoftmax::chooseScores(Emitter &e, Value condition,
+                                                             function_ref<ShiftedScores()> whenTrue,
+                                                             function_ref<ShiftedScores()> whenFalse) {
+  auto flatten = [](ShiftedScores x) {
+    llvm::append_range(x.scores, x.bases);
+    return x.scores;
+  };
+  SmallVector<Value> all =
+      e.choose(condition, [&] { return flatten(whenTrue()); }, [&] { return flatten(whenFalse()); });
+  size_t rows = fragment.rows.size();
+  return {SmallVector<Value>(ArrayRef(all).drop_back(rows)), SmallVector<Value>(ArrayRef(all).take_back(rows))};
+}
+
+FragmentSoftmax::ShiftedScores FragmentSoftmax::unshifted(Emitter &e, ArrayRef<Value> scores,
+                                                          const PrivateState &state) {
+  ShiftedScores result{SmallVector<Value>(scores), {}};
+  for (size_t r = 0; r < fragment.rows.size(); ++r)
+    result.bases.push_back(e.load(state.max, r));
+  return result;
+}
+
+FragmentSoftmax::LazyUpdate FragmentSoftmax::updateLazily(Emitter &e, ArrayRef<Value> scores, const PrivateState &state,
+                                                          RowReduce reduce,
+                                                          function_ref<void(ArrayRef<Value>)> rescale) {
   SmallVector<Value> largest = threadMaxima(e, scores);
   Value updates = needsUpdate(e, largest, state);
   auto update = [&] {
     SmallVector<Value> tileMax = llvm::map_to_vector(largest, [&](Value x) { return maxOfRow(e, x, reduce); });
     SmallVector<RowMax> maxima = updateMaxima(e, tileMax, state);
-    SmallVector<Value> factors, shifts, bases;
+    SmallVector<Value> factors, shifts;
+    ShiftedScores results;
     for (auto [r, max] : llvm::enumerate(maxima)) {
       factors.push_back(max.factor);
       e.store(e.mulf(e.load(state.sum, r), max.factor), state.sum, r);
       Exponent exponent = emitExponent(e, max, tileMax[r]);
       shifts.push_back(exponent.shift);
-      bases.push_back(arith::NegFOp::create(e.b, e.loc, exponent.offset));
+      results.bases.push_back(arith::NegFOp::create(e.b, e.loc, exponent.offset));
     }
     scaleTallies(e, factors, state);
     rescale(factors);
-    SmallVector<Value> results;
     for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
-      results.push_back(e.subf(score, shifts[r]));
-    llvm::append_range(results, bases);
+      results.scores.push_back(e.subf(score, shifts[r]));
     return results;
   };
-  auto keep = [&] {
-    SmallVector<Value> results(scores.begin(), scores.end());
-    for (size_t r = 0; r < largest.size(); ++r)
-      results.push_back(e.load(state.max, r));
-    return results;
-  };
-  SmallVector<Value> exponents = e.choose(updates, update, keep);
-  SmallVector<Value> bases(ArrayRef(exponents).take_back(largest.size()));
-  exponents.truncate(scores.size());
-  for (auto [exponent, r] : llvm::zip_equal(exponents, fragment.rowOf))
-    exponent = e.fma(exponent, toBase2, arith::NegFOp::create(e.b, e.loc, bases[r]));
-  SmallVector<Value> sums = computeWeights(e, scores, exponents, first, state);
-  for (auto [r, sum] : llvm::enumerate(sums))
-    e.store(e.addf(e.load(state.sum, r), sum), state.sum, r);
+  return {chooseScores(e, updates, update, [&] { return unshifted(e, scores, state); }), updates};
+}
+
+SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, const ShiftedScores &shifted) {
+  SmallVector<Value> exponents;
+  for (auto [score, r] : llvm::zip_equal(shifted.scores, fragment.rowOf))
+    exponents.push_back(e.fma(score, toBase2, arith::NegFOp::create(e.b, e.loc, shifted.bases[r])));
+  return exponents;
 }
 
 /// Whether some lane of the warp has a score for which a maximum must be updated; the same in all lanes.
@@ -263,7 +287,7 @@ Value FragmentSoftmax::needsUpdate(Emitter &e, ArrayRef<Value> largest, const Pr
     Value size = math::AbsFOp::create(e.b, e.loc, before);
     join(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, size, e.scalar(0x1p24)));
   }
-  return NVVM::VoteSyncOp::create(e.b, e.loc, e.b.getI1Type(), e.i32(-1), any, NVVM::VoteSyncKind::any);
+  return e.anyLane(any);
 }
 
 SmallVector<RowMax> FragmentSoftmax::updateMaxima(Emitter &e, ArrayRef<Value> tileMax, const PrivateState &state) {

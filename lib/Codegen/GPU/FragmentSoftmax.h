@@ -34,6 +34,9 @@ struct Fragment {
   llvm::SmallVector<int64_t> rows;    ///< distinct rows
   llvm::SmallVector<int64_t> columns; ///< of each element
   llvm::SmallVector<unsigned> rowOf;  ///< of each element
+  /// Emits row and column again at a place that few threads reach, so that they take no registers elsewhere. May be
+  /// null.
+  std::function<std::pair<mlir::Value, mlir::Value>(Emitter &)> emit = {};
 };
 
 /// Emits the softmax of one attn.accumulate.
@@ -75,6 +78,23 @@ public:
                    llvm::ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce,
                    llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
 
+  /// The scores of a thread in a tile, and the words of `evaluateMask` if they are known.
+  struct TileScores {
+    llvm::SmallVector<Value> scores, visible;
+  };
+  /// Whether `applySpeculatively` supports the op.
+  bool canSpeculate() { return !needsScores && !op.getFinal() && maxGrowth > 0; }
+  /// Like `applyLazily`, for scores that `compute` may emit code for twice. Weights are computed before maxima: if
+  /// their sums show that no score exceeds the maximum of its row by more than `applyLazily` permits, maxima are not
+  /// computed. Otherwise the warp computes the scores again, and maxima before weights in this and some further tiles.
+  /// `exactTiles` is private memory of one i32, initially 1: the number of those tiles. Returns what `pack` makes of
+  /// the weights: a word (i32) of two weights each.
+  llvm::SmallVector<Value> applySpeculatively(Emitter &e, Value first, Value isFull,
+                                              llvm::function_ref<TileScores()> compute, Value exactTiles,
+                                              const PrivateState &state, RowReduce reduce,
+                                              llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale,
+                                              llvm::function_ref<llvm::SmallVector<Value>(llvm::ArrayRef<Value>)> pack);
+
   /// Permits tanh with a relative error of 2^-11, if no result has the precision of f32.
   void permitApproximateTanh() { tanh = tanh == TanhMethod::Quotient ? TanhMethod::Instruction : tanh; }
 
@@ -98,6 +118,22 @@ private:
   void computeScores(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
                      llvm::ArrayRef<Value> visible, const PrivateState &state);
   Value needsUpdate(Emitter &e, llvm::ArrayRef<Value> largest, const PrivateState &state);
+  /// Scores s with the weights 2^(s · toBase2 − base).
+  struct ShiftedScores {
+    llvm::SmallVector<Value> scores, bases; ///< bases by row
+  };
+  /// The scores with the maxima in `state` as bases.
+  ShiftedScores unshifted(Emitter &e, llvm::ArrayRef<Value> scores, const PrivateState &state);
+  ShiftedScores chooseScores(Emitter &e, Value condition, llvm::function_ref<ShiftedScores()> whenTrue,
+                             llvm::function_ref<ShiftedScores()> whenFalse);
+  struct LazyUpdate {
+    ShiftedScores scores;
+    Value updates; ///< whether some maximum of the warp was updated, i1
+  };
+  /// Updates the maxima in `state` as far as `applyLazily` requires.
+  LazyUpdate updateLazily(Emitter &e, llvm::ArrayRef<Value> scores, const PrivateState &state, RowReduce reduce,
+                          llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
+  llvm::SmallVector<Value> exponentsOf(Emitter &e, const ShiftedScores &shifted);
   /// Updates the maxima in `state` by the row maxima of a tile.
   llvm::SmallVector<RowMax> updateMaxima(Emitter &e, llvm::ArrayRef<Value> tileMax, const PrivateState &state);
   /// Replaces scores by weights and adds them to the tallies. Returns the sum of the weights of each row.

@@ -12,7 +12,12 @@ gpu.module @saccade_device {
   // CHECK: nvvm.cp.async.wait.group 0
   // CHECK: nvvm.barrier0
   // CHECK: nvvm.cp.async.shared.global
+  // Scores are computed again, and maxima before weights, if the sums of weights are large.
+  // CHECK: scf.while
+  // CHECK: %[[REMAINING:.*]] = memref.load
+  // CHECK: %[[EXACT:.*]] = arith.cmpi ne, %[[REMAINING]]
   // CHECK-COUNT-64: nvvm.mma.sync
+  // CHECK: scf.if %[[EXACT]]
   // The accumulator is rescaled in a branch that the warp takes together.
   // CHECK: %[[UPDATES:.*]] = nvvm.vote.sync any
   // CHECK: scf.if %[[UPDATES]]
@@ -20,6 +25,10 @@ gpu.module @saccade_device {
   // CHECK: %[[BEFORE:.*]] = memref.load %[[ACC]]{{\[}}
   // CHECK: %[[RESCALED:.*]] = arith.mulf %[[BEFORE]]
   // CHECK: memref.store %[[RESCALED]], %[[ACC]]{{\[}}
+  // CHECK: arith.cmpf ugt
+  // CHECK: %[[LARGE:.*]] = nvvm.vote.sync any
+  // CHECK: %[[REPEATS:.*]] = arith.andi %[[LARGE]]
+  // CHECK: scf.condition(%[[REPEATS]])
   // CHECK: nvvm.cp.async.wait.group 0
   // CHECK: nvvm.barrier0
   // CHECK: nvvm.cp.async.shared.global

@@ -1,6 +1,7 @@
 // Score and weight regions whose cheaper arithmetic could change a result: steps after a division, integers that wrap,
 // tanh of f32, and weights while the maximum of a row grows.
 // RUN: saccade-run %s --device=ptxsim --check --entry=growth --arg=20x64:f16:1 --arg=128x64:f16:2 --arg=128x64:f16:3
+// RUN: saccade-run %s --device=ptxsim --check --entry=growth_of_tiles --arg=20x64:f16:1 --arg=300x64:f16:2 --arg=300x64:f16:3
 // RUN: saccade-run %s --device=ptxsim --target=sm_90a --check --explain --entry=growth_of_tiles --arg=128x64:f16:1 --arg=256x64:f16:2 --arg=256x64:f16:3 | FileCheck %s
 // RUN: saccade-run %s --device=ptxsim --check --entry=weights --arg=20x64:f16:=0.01 --arg=128x64:f16:2 --arg=128x64:f16:3
 // RUN: saccade-run %s --device=ptxsim --check --entry=floor --arg=20x64:f16:1 --arg=90x64:f16:2 --arg=90x64:f16:3
@@ -24,6 +25,8 @@ func.func @growth(%q: tensor<?x64xf16>, %k: tensor<?x64xf16>, %v: tensor<?x64xf1
   return %o, %lse : tensor<?x64xf16>, tensor<?xf32>
 }
 
+// The scores of each 128 keys are. On sm_80 these are two steps: the second one does not increase the maximum, so weights of
+// the third one are computed before it.
 func.func @growth_of_tiles(%q: tensor<?x64xf16>, %k: tensor<?x64xf16>, %v: tensor<?x64xf16>) -> (tensor<?x64xf16>, tensor<?xf32>) {
   %o, %lse = attn.attention %q[s,d], %k[s,d], %v[s,d] score(%s, %b, %h, %i, %j) {
       %tile = arith.constant 128 : index

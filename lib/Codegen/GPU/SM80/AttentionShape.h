@@ -58,8 +58,9 @@ struct AttentionShape {
 
 /// The position of a thread in an accumulator fragment.
 struct Lane {
-  Lane(Emitter &e, const AttentionShape &shape) {
-    mlir::Value thread = e.thread(), lane = e.rem(thread, 32);
+  Lane(Emitter &e, const AttentionShape &shape) : Lane(e, shape, e.thread()) {}
+  Lane(Emitter &e, const AttentionShape &shape, mlir::Value thread) {
+    mlir::Value lane = e.rem(thread, 32);
     warp = e.div(thread, 32);
     if (shape.firstWarp)
       warp = e.add(warp, -shape.firstWarp);

@@ -39,16 +39,19 @@ public:
     if (shape.element.isBF16() && !shape.hasLse)
       softmax.permitApproximateTanh();
     KeyRange tiles = softmax.getTiles(e, shape.keys());
-    Value isKeyAligned = key.isAligned(e, 16), isValueAligned = value.isAligned(e, 16);
+    Value exactTiles = softmax.canSpeculate() ? emitExactTiles() : Value();
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
-      queryTile.copy(e, query, query.isAligned(e, 16), e.index(0));
+      queryTile.copy(e, queryTile.prepare(e, query), e.i32(0));
+      SharedTile::Copies keyCopies = keyTile.prepare(e, key), valueCopies = valueTile.prepare(e, value, &keyCopies);
+      if (keyCopies.end && valueCopies.end)
+        keyCopies.end = valueCopies.end = e.optimizationBarrier(e.min(keyCopies.end, valueCopies.end));
       SmallVector<SmallVector<Value>> kept;
       auto copyKeys = [&](Value first) {
-        keyTile.copy(e, key, isKeyAligned, e.toIndex(first));
+        keyTile.copy(e, keyCopies, first);
         SharedTile::commit(e);
       };
       auto copyValues = [&](Value first) {
-        valueTile.copy(e, value, isValueAligned, e.toIndex(first));
+        valueTile.copy(e, valueCopies, first);
         SharedTile::commit(e);
       };
       auto copyFirst = [&](Value first) {
@@ -69,18 +72,25 @@ public:
         e.barrier();
         if (hasResult && !prefetchesValues())
           copyValues(tile.first);
-        MaskedScores tileScores = skipsBlocks() ? computeVisibleScores(softmax, tile, queryTile, keyTile, kept)
-                                                : MaskedScores{computeScores(queryTile, keyTile, kept), {}, {}};
-        SmallVector<Value> &scores = tileScores.scores;
-        Value isFull = tileScores.isFull ? tileScores.isFull : tile.isFull();
-        softmax.applyLazily(
-            e, scores, tile.first, isFull, tileScores.visible, state,
-            [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); },
-            [&](ArrayRef<Value> factors) { rescaleAccumulator(factors); });
+        Value isFull = tile.isFull();
+        auto compute = [&]() -> TileScores {
+          if (skipsBlocks())
+            return computeVisibleScores(softmax, tile.first, isFull, queryTile, keyTile, kept);
+          return {computeScores(queryTile, keyTile, kept), {}};
+        };
+        auto reduce = [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); };
+        auto rescale = [&](ArrayRef<Value> factors) { rescaleAccumulator(factors); };
         // Packed before the copy, which needs registers for addresses.
-        SmallVector<SmallVector<Value>> weights;
-        if (hasResult)
-          weights = packWeights(scores);
+        SmallVector<Value> words;
+        if (exactTiles) {
+          words = softmax.applySpeculatively(e, tile.first, isFull, compute, exactTiles, state, reduce, rescale,
+                                             [&](ArrayRef<Value> scores) { return packWeights(scores); });
+        } else {
+          TileScores scores = compute();
+          softmax.applyLazily(e, scores.scores, tile.first, isFull, scores.visible, state, reduce, rescale);
+          words = packWeights(scores.scores);
+        }
+        SmallVector<SmallVector<Value>> weights = fragmentsOf(words);
         SharedTile::wait(e);
         e.barrier();
         tile.ifNext(copyKeys);
@@ -117,17 +127,19 @@ public:
   }
 
 private:
-  /// The scores of a thread in a tile.
-  struct MaskedScores {
-    SmallVector<Value> scores;
-    // Null and empty if blocks are not skipped. The words are undefined in full tiles.
-    Value isFull;
-    SmallVector<Value> visible; ///< by `evaluateMask`
-  };
+  using TileScores = FragmentSoftmax::TileScores;
 
   /// Whether the values of the next tile are copied as soon as those of this one are not needed. A step of split-KV
   /// takes less time than a copy; the additional barrier costs more than it gains where matmuls take most of the time.
   bool prefetchesValues() const { return shape.splitsKV && hasResult; }
+
+  /// The counter of `applySpeculatively`.
+  Value emitExactTiles() {
+    OpBuilder atStart = OpBuilder::atBlockBegin(&op->getParentOfType<func::FuncOp>().getBody().front());
+    Value memory = memref::AllocaOp::create(atStart, e.loc, MemRefType::get({1}, e.b.getI32Type()));
+    e.store(e.i32(1), memory, 0);
+    return memory;
+  }
 
   /// Whether partial tiles skip blocks of 16 rows × 16 keys. Without a mask, only the last tile is partial.
   bool skipsBlocks() { return !op.getMask().empty(); }
@@ -154,6 +166,12 @@ private:
           result.rowOf.push_back(2 * mTile + i / 2);
           result.columns.push_back(8 * tile + i % 2);
         }
+    // Masks are evaluated in few tiles, score regions in all.
+    if (op.getScore().empty() && op.getWeight().empty())
+      result.emit = [&shape = shape](Emitter &e) {
+        Lane lane(e, shape, e.optimizationBarrier(e.thread()));
+        return std::pair(e.add(lane.firstRow, lane.group), e.add(lane.column, lane.firstKey));
+      };
     return result;
   }
 
@@ -179,25 +197,25 @@ private:
   int64_t blockPlace(int64_t mTile, int64_t k) const { return (mTile * shape.keyTiles() + k / 8) * 4; }
 
   /// Computes all scores of a full tile, and those of the visible blocks of other tiles. The mask is evaluated before,
-  /// when scores do not take registers yet. All warps take the same side; it has no barrier.
-  MaskedScores computeVisibleScores(FragmentSoftmax &softmax, const KeyTile &tile, const SharedTile &queryTile,
-                                    const SharedTile &keyTile, ArrayRef<SmallVector<Value>> kept) {
+  /// when scores do not take registers yet. All warps take the same side; it has no barrier. The words of the mask are
+  /// undefined in full tiles.
+  TileScores computeVisibleScores(FragmentSoftmax &softmax, Value first, Value isFull, const SharedTile &queryTile,
+                                  const SharedTile &keyTile, ArrayRef<SmallVector<Value>> kept) {
     size_t count = shape.mTiles() * shape.keyTiles() * 4, words = llvm::divideCeil(count, 32);
-    Value isFull = tile.isFull();
     auto computeAll = [&] {
       SmallVector<Value> results = computeScores(queryTile, keyTile, kept);
       results.append(words, LLVM::PoisonOp::create(e.b, e.loc, e.b.getI32Type()));
       return results;
     };
     auto computeVisible = [&] {
-      SmallVector<Value> visible = softmax.evaluateMask(e, tile.first);
+      SmallVector<Value> visible = softmax.evaluateMask(e, first);
       SmallVector<Value> results = computeBlocks(queryTile, keyTile, kept, visible);
       llvm::append_range(results, visible);
       return results;
     };
     SmallVector<Value> results = e.choose(isFull, computeAll, computeVisible);
     ArrayRef<Value> all = results;
-    return {SmallVector<Value>(all.drop_back(words)), isFull, SmallVector<Value>(all.take_back(words))};
+    return {SmallVector<Value>(all.drop_back(words)), SmallVector<Value>(all.take_back(words))};
   }
 
   /// Computes the scores of blocks in which the mask holds for some pair; the others are 0. All lanes of a warp take
@@ -246,18 +264,24 @@ private:
     return scores;
   }
 
-  /// The fragments of the weights as LHS, by k and then by m tile. The accumulator layout of the scores is the LHS
-  /// layout of the second matmul.
-  SmallVector<SmallVector<Value>> packWeights(ArrayRef<Value> weights) {
-    SmallVector<SmallVector<Value>> lhs;
+  /// The words of the weights as LHS, by k, then by m tile. The accumulator layout of the scores is the LHS layout of
+  /// the second matmul.
+  SmallVector<Value> packWeights(ArrayRef<Value> weights) {
+    SmallVector<Value> words;
     for (int64_t k = 0; k < shape.keysPerWarp(); k += 16)
       for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
-        SmallVector<Value> words;
         const Value *first = &weights[blockPlace(mTile, k)];
         for (int64_t i = 0; i < 8; i += 2)
           words.push_back(packWord(e, shape.element, first[i], first[i + 1]));
-        lhs.push_back(words);
       }
+    return words;
+  }
+
+  /// The fragments that the words of `packWeights` are, by k and then by m tile.
+  static SmallVector<SmallVector<Value>> fragmentsOf(ArrayRef<Value> words) {
+    SmallVector<SmallVector<Value>> lhs;
+    for (; !words.empty(); words = words.drop_front(4))
+      lhs.emplace_back(words.take_front(4));
     return lhs;
   }
 

@@ -126,7 +126,8 @@ private:
   void copyHalf(Emitter &e, int64_t half, const IRMapping &clones) {
     for (auto &[matrix, offset] : columnPlaces) {
       GlobalMatrix global = globalOf(e, matrix, clones);
-      columnTile(e, matrix, half).copy(e, global, global.isAligned(e, 16), e.index(half * halfColumns));
+      SharedTile tile = columnTile(e, matrix, half);
+      tile.copy(e, tile.prepare(e, global), e.i32(half * halfColumns));
     }
     Value thread = e.thread();
     for (const ColumnVector &vector : vectors)
@@ -170,7 +171,8 @@ private:
     e.barrier(); // other ops of the kernel may have read the same memory
     for (auto &[matrix, offset] : rowPlaces) {
       GlobalMatrix global = globalOf(e, matrix, {});
-      rowTile(e, matrix).copy(e, global, global.isAligned(e, 16), e.index(0));
+      SharedTile tile = rowTile(e, matrix);
+      tile.copy(e, tile.prepare(e, global), e.i32(0));
     }
     SharedTile::commit(e);
   }

@@ -24,12 +24,83 @@ void SharedTile::wait(Emitter &e, int pending) {
   NVVM::CpAsyncWaitGroupOp::create(e.b, e.loc, e.b.getI32IntegerAttr(pending));
 }
 
-void SharedTile::copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const {
+int64_t SharedTile::threadsPerRow() const { return llvm::PowerOf2Ceil(padded / vectorElements); }
+int64_t SharedTile::rowsAtOnce() const { return threadsPerCTA / threadsPerRow(); }
+
+/// x · y + z for i32 factors and an i64 sum, which ptxas makes one instruction. LLVM would replace multiples by chains
+/// of additions of 64 bits, which take two instructions each.
+static Value multiplyAddWide(Emitter &e, Value x, Value y, Value z) {
+  Value product = LLVM::InlineAsmOp::create(e.b, e.loc, z.getType(), ValueRange{x, y}, "mul.wide.s32 $0, $1, $2;",
+                                            "=l,r,r", /*has_side_effects=*/false, /*is_align_stack=*/false,
+                                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+                      .getResult(0);
+  return e.add(z, product);
+}
+
+std::pair<Value, Value> SharedTile::threadPosition(Emitter &e) const {
+  Value thread = e.optimizationBarrier(e.thread());
+  return {e.toIndex(e.div(thread, threadsPerRow())), e.toIndex(e.mul(e.rem(thread, threadsPerRow()), vectorElements))};
+}
+
+SharedTile::Copies SharedTile::prepare(Emitter &e, const GlobalMatrix &matrix, const Copies *like) const {
+  Copies copies{matrix, matrix.isAligned(e, 2 * vectorElements), {}, {}, {}, {}};
+  if (matrix.computed || matrix.hasRowAddresses() || !copies.isAligned || threadsPerRow() * vectorElements != columns ||
+      rows % rowsAtOnce() != 0)
+    return copies;
+  auto [row, column] = threadPosition(e);
+  Value source = matrix.address(e, row, column);
+  copies.source = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), source);
+  bool isShared = like && like->target && like->matrix.columns == matrix.columns;
+  copies.target = isShared ? like->target : e.optimizationBarrier(e.toI32(e.mul(e.add(e.mul(row, pitch), column), 2)));
+  // ptxas would multiply a stride that it knows to be uniform in uniform registers, and then add 64 bits in two steps.
+  // The low bits of an address are not uniform to it. They are 0 where the stride is used.
+  Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), copies.source);
+  copies.stride = e.add(e.toI32(e.mul(matrix.rowStride, 2)), e.toI32(e.rem(address, 2 * vectorElements)));
+  Value isRange = e.andi(e.isAtMost(e.index(-(int64_t(1) << 30)), matrix.rowStride),
+                         e.isLess(matrix.rowStride, e.index(int64_t(1) << 30)));
+  Value end = e.max(e.add(matrix.rows, 1 - rows), e.index(0));
+  copies.end = e.select(e.andi(copies.isAligned, isRange), e.toI32(end), e.i32(0));
+  return copies;
+}
+
+void SharedTile::copy(Emitter &e, const Copies &copies, Value first) const {
+  const GlobalMatrix &matrix = copies.matrix;
+  Value row = e.toIndex(first);
   if (columns % vectorElements == 0 && matrix.computed)
-    return copyComputed(e, matrix, first);
-  if (columns % vectorElements != 0 || !isAligned)
-    return copyElements(e, matrix, first);
-  e.ifElse(isAligned, [&] { copyAsync(e, matrix, first); }, [&] { copyElements(e, matrix, first); });
+    return copyComputed(e, matrix, row);
+  if (columns % vectorElements != 0 || !copies.isAligned)
+    return copyElements(e, matrix, row);
+  auto copyPart = [&](const GlobalMatrix &from) {
+    e.ifElse(copies.isAligned, [&] { copyAsync(e, from, row); }, [&] { copyElements(e, from, row); });
+  };
+  if (!copies.source)
+    return copyPart(matrix);
+  Value isWhole = e.compare(arith::CmpIPredicate::ult, first, copies.end);
+  e.ifElse(
+      isWhole, [&] { copyWhole(e, copies, first); },
+      [&] {
+        // The start of the matrix is computed again, because it would take further registers.
+        GlobalMatrix from = matrix;
+        auto [threadRow, column] = threadPosition(e);
+        Value source = LLVM::IntToPtrOp::create(e.b, e.loc, matrix.base.getType(), copies.source);
+        Value offset = e.add(e.mul(threadRow, matrix.rowStride), e.mul(column, matrix.columnStride));
+        from.base = e.advance(source, element, e.sub(e.index(0), offset));
+        copyPart(from);
+      });
+}
+
+void SharedTile::copyWhole(Emitter &e, const Copies &copies, Value first) const {
+  // The products are computed here, not before an outer loop, where they would take registers.
+  Value stride = e.optimizationBarrier(copies.stride);
+  Value start = multiplyAddWide(e, first, stride, copies.source);
+  Value target = e.add(LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), base), copies.target);
+  Type pointer = copies.matrix.base.getType();
+  for (int64_t offset = 0; offset < rows; offset += rowsAtOnce()) {
+    Value source = offset ? multiplyAddWide(e, stride, e.i32(offset), start) : start;
+    NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch),
+                            LLVM::IntToPtrOp::create(e.b, e.loc, pointer, source), 2 * vectorElements,
+                            NVVM::LoadCacheModifierKind::CG, /*cpSize=*/Value());
+  }
 }
 
 /// The range [begin, end) of tile rows that are in the matrix, i32.
@@ -42,43 +113,33 @@ static std::pair<Value, Value> rowsWithin(Emitter &e, const GlobalMatrix &matrix
 /// A thread copies the same columns of every `rowsAtOnce`-th row. If rows have one stride, it increments one address
 /// instead of holding many.
 void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const {
-  int64_t threadsPerRow = llvm::PowerOf2Ceil(padded / vectorElements), rowsAtOnce = threadsPerCTA / threadsPerRow;
   Value thread = e.optimizationBarrier(e.thread());
-  Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
+  Value row = e.div(thread, threadsPerRow()), column = e.mul(e.rem(thread, threadsPerRow()), vectorElements);
   auto [begin, end] = rowsWithin(e, matrix, first, rows);
-  Value isWhole = e.andi(e.isAtMost(e.index(0), first), e.isAtMost(e.add(first, rows), matrix.rows));
   // Rows without a common stride: all addresses are computed first, because those of pages are read from memory.
   SmallVector<Value> sources;
   Value source;
   if (matrix.hasRowAddresses())
-    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce)
+    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce())
       sources.push_back(matrix.address(e, e.add(first, e.toIndex(e.add(row, offset))), e.toIndex(column)));
   else
     source = e.advance(matrix.base, element,
                        e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
   Value target = opaqueAddress(e, row, column);
-  Value step = e.mul(matrix.rowStride, rowsAtOnce);
-  // Without a test of each row, which takes more instructions than the rest of the copy.
-  auto copyWholeTile = [&] {
-    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
-      NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), source, 2 * vectorElements,
-                              NVVM::LoadCacheModifierKind::CG, /*cpSize=*/Value());
-      source = e.advance(source, element, step);
-    }
-  };
+  Value step = e.mul(matrix.rowStride, rowsAtOnce());
   auto copyRows = [&] {
-    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce()) {
       Value current = e.add(row, offset);
       Value isInBounds = e.andi(e.isAtMost(begin, current), e.isLess(current, end));
       if (padded != columns)
         isInBounds = e.andi(isInBounds, e.isLess(column, e.i32(columns)));
       Value bytes = e.select(isInBounds, e.i32(2 * vectorElements), e.i32(0));
-      Value from = sources.empty() ? source : sources[offset / rowsAtOnce];
+      Value from = sources.empty() ? source : sources[offset / rowsAtOnce()];
       auto copyRow = [&] {
         NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), from, 2 * vectorElements,
                                 NVVM::LoadCacheModifierKind::CG, bytes);
       };
-      if (offset + rowsAtOnce <= rows)
+      if (offset + rowsAtOnce() <= rows)
         copyRow();
       else
         e.ifElse(e.isLess(current, e.i32(rows)), copyRow);
@@ -86,15 +147,7 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
         source = e.advance(source, element, step);
     }
   };
-  Value firstSource = source;
-  auto restart = [&](function_ref<void()> copy) {
-    source = firstSource;
-    copy();
-  };
-  bool mayBeWhole = sources.empty() && threadsPerRow * vectorElements == columns && rows % rowsAtOnce == 0;
-  if (mayBeWhole)
-    e.ifElse(isWhole, [&] { restart(copyWholeTile); }, [&] { restart(copyRows); });
-  else if (threadsPerRow * vectorElements == padded)
+  if (threadsPerRow() * vectorElements == padded)
     copyRows();
   else
     e.ifElse(e.isLess(column, e.i32(padded)), copyRows);
@@ -120,24 +173,23 @@ void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value firs
 /// Threads are distributed as in `copyAsync`. All inputs of a thread are loaded before the first element is computed.
 /// Rows and columns outside of the matrix are computed from the nearest ones, which avoids branches between loads.
 void SharedTile::copyComputed(Emitter &e, const GlobalMatrix &matrix, Value first) const {
-  int64_t threadsPerRow = llvm::PowerOf2Ceil(padded / vectorElements), rowsAtOnce = threadsPerCTA / threadsPerRow;
   Value thread = e.optimizationBarrier(e.thread());
-  Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
+  Value row = e.div(thread, threadsPerRow()), column = e.mul(e.rem(thread, threadsPerRow()), vectorElements);
   auto [begin, end] = rowsWithin(e, matrix, first, rows);
   Value lastColumn = e.i32(columns - vectorElements), from = e.toIndex(e.min(column, lastColumn));
   Value isColumn = e.isAtMost(column, lastColumn), target = opaqueAddress(e, row, column);
   SmallVector<ComputedRows::Loaded> loaded;
-  for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+  for (int64_t offset = 0; offset < rows; offset += rowsAtOnce()) {
     Value position = e.add(first, e.toIndex(e.add(row, offset)));
     position = e.max(e.min(position, e.add(matrix.rows, -1)), e.index(0));
     loaded.push_back(matrix.computed->load(e, position, from, vectorElements));
   }
   auto vector = VectorType::get({vectorElements}, element);
   Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(vector));
-  for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+  for (int64_t offset = 0; offset < rows; offset += rowsAtOnce()) {
     Value current = e.add(row, offset), x = zero;
     for (int64_t i = 0; i < vectorElements; ++i)
-      x = LLVM::InsertElementOp::create(e.b, e.loc, x, matrix.computed->compute(e, loaded[offset / rowsAtOnce], i),
+      x = LLVM::InsertElementOp::create(e.b, e.loc, x, matrix.computed->compute(e, loaded[offset / rowsAtOnce()], i),
                                         e.i32(i));
     Value isInBounds = e.andi(isColumn, e.andi(e.isAtMost(begin, current), e.isLess(current, end)));
     x = e.select(isInBounds, x, zero);

@@ -24,10 +24,22 @@ public:
   /// A tile of `bytes(rows, columns)` bytes at byte `offset` of `shared`.
   SharedTile(Emitter &e, Value shared, int64_t offset, mlir::Type element, int64_t rows, int64_t columns);
 
-  /// All threads copy the rows [first, first + rows) of `matrix`; rows outside of it are not read and set to 0. The
-  /// copy is asynchronous if `isAligned` (to 16 bytes; null means false) holds, and complete after `commit`, `wait` and
-  /// a barrier. Elements that are computed are stored through registers.
-  void copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const;
+  /// The copies of a matrix by a thread, as far as they are the same for all tiles.
+  struct Copies {
+    const GlobalMatrix &matrix;
+    Value isAligned; ///< to 16 bytes; null means false
+    // For tiles of which all rows exist. Null if rows have no common stride, or threads not the same number of vectors.
+    Value source; ///< address of the thread's vector in row 0, i64
+    Value target; ///< offset in the tile of the thread's first vector in bytes, i32, opaque to LLVM
+    Value stride; ///< of rows in bytes, i32
+    Value end;    ///< tiles with a first row below `end`, as unsigned numbers, are whole, i32; 0 if not `isAligned`
+  };
+  /// Call it before the loop over tiles. Tiles with as many columns as `like` share a register with its copies.
+  Copies prepare(Emitter &e, const GlobalMatrix &matrix, const Copies *like = nullptr) const;
+  /// All threads copy the rows [first, first + rows) of a matrix; `first` is i32. Rows outside of the matrix are not
+  /// read and set to 0. The copy is asynchronous if `isAligned` holds, and complete after `commit`, `wait` and a
+  /// barrier. Elements that are computed are stored through registers.
+  void copy(Emitter &e, const Copies &copies, Value first) const;
   /// Like `copy`, for the tile at row `firstRow` and column `firstColumn` (a multiple of 8) of a matrix that ends at
   /// `endRow` and `endColumn`. A matrix in shared memory is copied through registers.
   void copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value firstRow, Value endRow,
@@ -62,6 +74,12 @@ private:
   /// The address of an element, i32, opaque to LLVM.
   Value opaqueAddress(Emitter &e, Value row, Value column) const;
   Value toPointer(Emitter &e, Value address, int64_t elements) const;
+  /// The threads that copy a row, a power of two, and the rows that all threads copy at a time.
+  int64_t threadsPerRow() const;
+  int64_t rowsAtOnce() const;
+  /// Row and column of the first vector that this thread copies (index), at this place.
+  std::pair<Value, Value> threadPosition(Emitter &e) const;
+  void copyWhole(Emitter &e, const Copies &copies, Value first) const;
   void copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const;
   void copyElements(Emitter &e, const GlobalMatrix &matrix, Value first) const;
   void copyComputed(Emitter &e, const GlobalMatrix &matrix, Value first) const;
