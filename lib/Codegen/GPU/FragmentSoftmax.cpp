@@ -97,10 +97,13 @@ Value FragmentSoftmax::isFull(Emitter &e, Value first, int64_t width) const {
   return e.andi(e.isAtMost(visibleToAll.begin, first), e.isAtMost(e.add(first, width), visibleToAll.end));
 }
 
-SmallVector<Value> FragmentSoftmax::emitRows(Emitter &e) {
+/// The rows (index) of a fragment, rematerialized at each use.
+static SmallVector<Value> emitRowsOf(Emitter &e, const Fragment &fragment) {
   Value row = fragment.emit ? fragment.emit(e).first : e.optimizationBarrier(fragment.row);
   return llvm::map_to_vector(fragment.rows, [&](int64_t offset) { return e.toIndex(e.add(row, offset)); });
 }
+
+SmallVector<Value> FragmentSoftmax::emitRows(Emitter &e) { return emitRowsOf(e, fragment); }
 
 SmallVector<RowPosition> FragmentSoftmax::emitRowPositions(Emitter &e) {
   return llvm::map_to_vector(emitRows(e), [&](Value row) { return positionOf(e, row); });
@@ -154,7 +157,7 @@ SmallVector<Value> FragmentSoftmax::evaluateMask(Emitter &e, Value first) {
   SmallVector<Value> rows = emitRows(e);
   auto positions = llvm::map_to_vector(rows, [&](Value row) { return positionOf(e, row); });
   auto isRow = llvm::map_to_vector(rows, [&](Value row) { return e.isLess(row, queries); });
-  SmallVector<Value> words(llvm::divideCeil(fragment.columns.size(), 32), e.i32(0));
+  SmallVector<Value> words(maskWords(), e.i32(0));
   forEachVisibility(e, first, positions, isRow, [&](unsigned i, Value isVisible) {
     Value bit = e.select(isVisible, e.i32(static_cast<int32_t>(1u << i % 32)), e.i32(0));
     words[i / 32] = e.b.createOrFold<arith::OrIOp>(e.loc, words[i / 32], bit);
@@ -445,8 +448,8 @@ void FragmentSoftmax::applyWeightRegion(Emitter &e, SmallVectorImpl<Value> &weig
   }
 }
 
-void FragmentSoftmax::clearRows(Emitter &e, const PrivateState &state) {
-  for (auto [r, row] : llvm::enumerate(emitRows(e))) {
+void device::clearRows(Emitter &e, const Fragment &fragment, Value queries, const PrivateState &state) {
+  for (auto [r, row] : llvm::enumerate(emitRowsOf(e, fragment))) {
     Value isRow = e.isLess(row, queries);
     e.store(e.select(isRow, e.load(state.max, r), e.minusInfinity()), state.max, r);
     e.store(e.select(isRow, e.load(state.sum, r), e.scalar(0.0)), state.sum, r);

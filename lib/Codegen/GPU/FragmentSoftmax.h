@@ -39,6 +39,9 @@ struct Fragment {
   std::function<std::pair<mlir::Value, mlir::Value>(Emitter &)> emit = {};
 };
 
+/// Resets the state of rows of a fragment after the last one of `queries`.
+void clearRows(Emitter &e, const Fragment &fragment, mlir::Value queries, const PrivateState &state);
+
 /// Emits the softmax of one attn.accumulate.
 class FragmentSoftmax {
 public:
@@ -64,6 +67,7 @@ public:
   /// Evaluates the mask for the thread's elements of the tile at key `first`. Element i is visible if bit i mod 32 of
   /// word i / 32 (i32) is set. Elements of rows after the last query are not.
   llvm::SmallVector<Value> evaluateMask(Emitter &e, Value first);
+  size_t maskWords() const { return llvm::divideCeil(fragment.columns.size(), 32); }
 
   /// Converts the thread's `scores` (query · key) of the tile at key `first` to softmax weights in place and updates
   /// `state` except its accumulator. Returns the factor of each row by which the accumulator must be rescaled. Unless
@@ -99,7 +103,7 @@ public:
   void permitApproximateTanh() { tanh = tanh == TanhMethod::Quotient ? TanhMethod::Instruction : tanh; }
 
   /// Resets the state of rows after the last query. Call it after all tiles.
-  void clearRows(Emitter &e, const PrivateState &state);
+  void clearRows(Emitter &e, const PrivateState &state) const { device::clearRows(e, fragment, queries, state); }
 
 private:
   /// The keys that are visible to some query in [firstQuery, lastQuery] of a head, relative to key 0 of the op, i32.

@@ -35,26 +35,60 @@ def tokens(text):
     return "".join(found)
 
 
-def check(name, order):
+def blocks_of(text):
+    """The basic blocks of a kernel as [(tokens, indices of successors)]."""
+    parts = re.split(r"(?<=;)(?=\n)|\n(?=\$\w+:)", text)
+    blocks, starts = [""], {}
+    for part in parts:
+        if label := re.match(r"\s*(\$\w+):", part):
+            blocks.append("")
+            starts[label[1]] = len(blocks) - 1
+        blocks[-1] += part
+        if re.search(r"\sbra(\.uni)?\s+\$|\sret;", part):
+            blocks.append("")
+    edges = []
+    for i, block in enumerate(blocks):
+        branch = re.search(r"(@\S+\s+)?bra(?:\.uni)?\s+(\$\w+);\s*$", block)
+        falls_through = not re.search(r"\sret;\s*$", block) and (not branch or branch[1]) and i + 1 < len(blocks)
+        edges.append([i + 1] * bool(falls_through) + ([starts[branch[2]]] if branch else []))
+    return [(tokens(block), after) for block, after in zip(blocks, edges)]
+
+
+def paths(blocks, first, last, visited=()):
+    """The tokens of each path without a cycle from block `first` to one of the blocks `last`."""
+    text, after = blocks[first]
+    if first in last:
+        yield text
+    for block in [] if first in last else after:
+        if block not in visited:
+            yield from (text + rest for rest in paths(blocks, block, last, (*visited, first)))
+
+
+def check(name, text):
+    blocks, order = blocks_of(text), tokens(text)
     sizes = re.search(r"[a-z]_([\d_]+)_body", name)[1]
     scores, sums = PRODUCTS[sizes]
     take, give = ("Y", "A") if int(sizes.split("_")[0]) <= 128 else ("", "")
     first, second = f"FM{{{scores}}}C", f"FM{{{sums}}}C"
-    # One step for partial tiles and one for full ones. Of the exponentials two are factors of rows.
+    start = [i for i, (found, _) in enumerate(blocks) if "1" in found]
+    ends = {i for i, (found, _) in enumerate(blocks) if "0" in found}
+    assert len(start) == 1, f"{name}: {len(start)} steps in {order}"
+    # With and without a mask, and with scores that need a shift. Of the exponentials two are factors of rows.
     step = rf"WW{take}{first}{second}{give}1T[BX]*X{{{8 * sums - 2},}}[BX]*0TP{{{4 * sums}}}"
-    steps = len(re.findall(step, order))
-    starts, ends = len(re.findall(rf"WB?{take}{first}{give}0T", order)), len(re.findall(rf"WB?{take}{second}0[^T]", order))
-    assert (steps, starts, ends) == (2, 1, 1), f"{name}: {steps} steps, {starts} first and {ends} last products in {order}"
-    assert order.count("M") == 3 * (scores + sums), f"{name}: {order.count('M')} wgmma"
+    steps = list(paths(blocks, start[0], ends))
+    assert steps and all(re.search(step, path) for path in steps), f"{name}: {steps}"
+    starts, last = len(re.findall(rf"WB?{take}{first}{give}0T", order)), len(re.findall(rf"WB?{take}{second}0[^T]", order))
+    assert (starts, last) == (1, 1), f"{name}: {starts} first and {last} last products in {order}"
+    assert order.count("M") == 2 * (scores + sums), f"{name}: {order.count('M')} wgmma"
 
 
 def main():
     text = "".join(pathlib.Path(path).read_text() for path in sys.argv[1:])
     kernels = re.findall(r"\.entry (\w+_sm_90a)\((.*?)\n}\n", text, re.DOTALL)
-    assert len(kernels) == 16, [name for name, _ in kernels]
+    assert len(kernels) == 18, [name for name, _ in kernels]
     for name, text in kernels:
         assert ".local" not in text, f"{name} has memory of threads"
-        check(name, tokens(text))
+        check(name, text)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,17 @@
 
 namespace saccade::device {
 
-/// Lowers `op`. Four lanes share a row; each stores its columns of the results.
-void finalizeRows(const Emitter &e, attn::FinalizeOp op, const PrivateState &state, const AttentionShape &shape);
+/// Shared memory for the rows of a warp: 16 rows of 128 bytes at `address` (i32), a multiple of 128, and 64 columns
+/// further at each `boxBytes`. No other warp uses it.
+struct RowStaging {
+  mlir::Value address;
+  int64_t boxBytes;
+};
+
+/// Lowers `op`. Four lanes share a row; each stores its columns of the results. With `staging`, results of the type of
+/// the operands go through shared memory if their rows are aligned; `shape` has one tile of rows for a warp then.
+void finalizeRows(const Emitter &e, attn::FinalizeOp op, const PrivateState &state, const AttentionShape &shape,
+                  const std::optional<RowStaging> &staging = std::nullopt);
 
 } // namespace saccade::device
 

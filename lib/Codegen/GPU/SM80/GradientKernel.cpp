@@ -127,7 +127,8 @@ private:
     for (auto &[matrix, offset] : columnPlaces) {
       GlobalMatrix global = globalOf(e, matrix, clones);
       SharedTile tile = columnTile(e, matrix, half);
-      tile.copy(e, tile.prepare(e, global), e.i32(half * halfColumns));
+      // Prepared copies would take registers that the sums need.
+      tile.copy(e, {global, global.isAligned(e, 16), {}, {}, {}, {}}, e.i32(half * halfColumns));
     }
     Value thread = e.thread();
     for (const ColumnVector &vector : vectors)

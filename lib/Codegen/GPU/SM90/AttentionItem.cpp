@@ -55,6 +55,29 @@ bool device::isAttentionItem(const AttentionState &state) {
 /// The op in the block of a role that contains `op`.
 static Operation *topLevel(Operation *op, Block *block) { return block->findAncestorOpInBlock(*op); }
 
+/// Replaces a loop over sections of keys that contains the step by one section with all keys, if there are any: the
+/// keys of an iteration end at the sum of its induction variable and the step of the loop, or at the end of the loop.
+static void mergeSections(AccumulateOp step) {
+  auto loop = dyn_cast<scf::ForOp>(step->getParentOp());
+  if (!loop || loop.getNumResults())
+    return;
+  auto isEnd = [&](Operation *op) {
+    return isa<arith::AddIOp>(op) && op->getOperands() == ValueRange{loop.getInductionVar(), loop.getStep()};
+  };
+  SmallVector<Operation *> ends(llvm::make_filter_range(loop.getInductionVar().getUsers(), isEnd));
+  if (ends.empty())
+    return;
+  IRRewriter rewriter(loop);
+  for (Operation *end : ends)
+    rewriter.replaceOp(end, loop.getUpperBound());
+  Value isAny = arith::CmpIOp::create(rewriter, loop.getLoc(), arith::CmpIPredicate::slt, loop.getLowerBound(),
+                                      loop.getUpperBound());
+  auto section = scf::IfOp::create(rewriter, loop.getLoc(), isAny);
+  rewriter.eraseOp(loop.getBody()->getTerminator());
+  rewriter.inlineBlockBefore(loop.getBody(), section.thenYield(), loop.getLowerBound());
+  rewriter.eraseOp(loop);
+}
+
 /// Erases the state and its ops in the producer's copy of the body.
 static void eraseState(const AttentionState &state, const IRMapping &copies) {
   auto erase = [&](Operation *op) { copies.lookup(op)->erase(); };
@@ -69,12 +92,22 @@ static void eraseState(const AttentionState &state, const IRMapping &copies) {
   }
 }
 
+/// The rows of queries of this warp, which no product reads any more, if those of the results fit.
+static std::optional<RowStaging> stagingFor(Emitter &e, FinalizeOp op, const WarpgroupShape &shape, Value shared) {
+  if (getElementTypeOrSelf(op.getOutput()) != shape.element || shape.valueDepth % 8 != 0 ||
+      shape.boxes(shape.valueDepth) > shape.boxes(shape.depth))
+    return std::nullopt;
+  Value rows = e.mul(Lane(e, shape).firstRow, shape.boxRowBytes);
+  return RowStaging{e.add(e.add(shared, shape.queries()), rows), shape.boxBytes(shape.rows)};
+}
+
 void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape) {
   Location loc = state.finalize.getLoc();
   Block *body = &kernel.getBody().front();
   OpBuilder b(body, body->begin());
   Emitter e{b, loc, b.getF32Type()};
   AccumulateOp step = state.steps.front();
+  mergeSections(step);
   MappedOperand query = mapOperand(step.getQuery(), step.getQueryDims());
   MappedOperand key = mapOperand(step.getKey(), step.getKeyDims());
   MappedOperand value = mapOperand(step.getValue(), step.getValueDims());
@@ -165,6 +198,6 @@ void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const
   Consumer(e, step, shape, shared, steps, weights, privateState, keysEndWithTensor).computeTiles();
   b.setInsertionPoint(state.finalize);
   Consumer(e, step, shape, shared, steps, weights, privateState, keysEndWithTensor).finish();
-  finalizeRows(e, state.finalize, privateState, shape);
+  finalizeRows(e, state.finalize, privateState, shape, stagingFor(e, state.finalize, shape, shared));
   state.erase();
 }

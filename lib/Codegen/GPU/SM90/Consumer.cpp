@@ -1,8 +1,8 @@
 //===- Consumer.cpp - A warpgroup of sm_90a that computes ---------------------===//
 //
 // The main loop is that of FlashAttention-3 (Shah et al. 2024, algorithm 2): a step starts Q·Kᵀ of its tile, then P·V
-// of the tile before, and computes its softmax while the second product runs. There is no branch between the start of a
-// product and the wait for it, so whether a tile is full is decided before.
+// of the tile before, and computes its softmax while the second product runs. One copy of a step serves partial and
+// full tiles: ptxas accepts a branch around the mask between the start of a product and the wait for it.
 //
 //===----------------------------------------------------------------------===//
 #include "../SM80/MMA.h"
@@ -31,11 +31,7 @@ void Consumer::computeTiles() {
     Value isFull = tile.isFull(), isFirst = e.isEqual(step(), e.i32(0));
     SmallVector<Value> results = e.choose(
         isFirst, [&] { return startTile(softmax, tile, queries); },
-        [&] {
-          return e.choose(
-              isFull, [&] { return continueTile(softmax, tile, queries, /*isFull=*/true); },
-              [&] { return continueTile(softmax, tile, queries, /*isFull=*/false); });
-        });
+        [&] { return continueTile(softmax, tile, queries, isFull); });
     ArrayRef<Value> factors = ArrayRef(results).take_front(shape.rowsPerThread());
     for (int64_t i = 0; i < shape.accElements(); ++i)
       e.store(e.mulf(e.load(state.acc, i), factors[i % 4 / 2]), state.acc, i);
@@ -44,7 +40,6 @@ void Consumer::computeTiles() {
       clearValues(tile.first, values.at(e, step()));
     nextStep();
   });
-  softmax.clearRows(e, state);
 }
 
 void Consumer::finish() {
@@ -55,11 +50,14 @@ void Consumer::finish() {
     e.ifElse(e.isEqual(group, e.i32(0)), [&] { takeTurn(); });
     storeAll(waitForGroups(e, 0, startSums(ofValues.stage)), state.acc);
   });
+  clearRows(e, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()), state);
 }
 
 Consumer::Result Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries) {
   RingPlace ofKeys = keys.at(e, step());
-  SmallVector<Value> visible = evaluateMask(softmax, tile);
+  SmallVector<Value> visible;
+  if (softmax.testsTiles())
+    visible = softmax.evaluateMask(e, tile.first);
   ofKeys.full.wait(e, ofKeys.parity);
   // The first turn is that of the first warpgroup.
   e.ifElse(e.isLess(e.i32(0), group), [&] { takeTurn(); });
@@ -67,15 +65,18 @@ Consumer::Result Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &ti
   passTurn();
   scores = waitForGroups(e, 0, scores);
   release(ofKeys);
-  SmallVector<Value> factors = applySoftmax(softmax, scores, tile, /*isFull=*/false, visible);
+  SmallVector<Value> factors =
+      applySoftmax(softmax, scores, tile, arith::ConstantIntOp::create(e.b, e.loc, 0, 1), visible);
   return packWeights(factors, scores);
 }
 
-Consumer::Result Consumer::continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, bool isFull) {
+Consumer::Result Consumer::continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, Value isFull) {
   RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, e.add(step(), -1));
   SmallVector<Value> visible;
-  if (!isFull)
-    visible = evaluateMask(softmax, tile);
+  if (softmax.testsTiles())
+    visible = e.choose(
+        isFull, [&] { return SmallVector<Value>(softmax.maskWords(), e.i32(-1)); },
+        [&] { return softmax.evaluateMask(e, tile.first); });
   // Values of the last step have been copied before keys of this one, so the second wait is short.
   ofKeys.full.wait(e, ofKeys.parity);
   ofValues.full.wait(e, ofValues.parity);
@@ -106,14 +107,9 @@ void Consumer::passTurn() {
     turnOf(e.select(isLast, e.i32(0), next)).arrive(e);
 }
 
-SmallVector<Value> Consumer::evaluateMask(FragmentSoftmax &softmax, const KeyTile &tile) {
-  return softmax.testsTiles() ? softmax.evaluateMask(e, tile.first) : SmallVector<Value>();
-}
-
 SmallVector<Value> Consumer::applySoftmax(FragmentSoftmax &softmax, SmallVector<Value> &scores, const KeyTile &tile,
-                                          bool isFull, ArrayRef<Value> visible) {
-  Value constant = arith::ConstantIntOp::create(e.b, e.loc, isFull, 1);
-  return softmax.apply(e, scores, tile.first, constant, visible, state,
+                                          Value isFull, ArrayRef<Value> visible) {
+  return softmax.apply(e, scores, tile.first, isFull, visible, state,
                        [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
 }
 

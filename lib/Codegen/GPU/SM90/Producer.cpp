@@ -13,7 +13,7 @@ WarpgroupRole::WarpgroupRole(const Emitter &e, AccumulateOp op, const WarpgroupS
 
 Value WarpgroupRole::rowsOf(Value operand, DimsAttr dims) { return e.size(operand, *dims.position(Dim::Seq)); }
 
-FragmentSoftmax WarpgroupRole::makeSoftmax(const Lane &lane) {
+Fragment WarpgroupRole::makeFragment(const Lane &lane) {
   Fragment fragment{e.add(lane.firstRow, lane.group), lane.column, {}, {}, {}};
   for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
     fragment.rows.push_back(Lane::offset(r));
@@ -22,7 +22,11 @@ FragmentSoftmax WarpgroupRole::makeSoftmax(const Lane &lane) {
       fragment.rowOf.push_back(i / 2);
       fragment.columns.push_back(8 * tile + i % 2);
     }
-  return FragmentSoftmax(e, op, fragment, rowsOf(op.getQuery(), op.getQueryDims()),
+  return fragment;
+}
+
+FragmentSoftmax WarpgroupRole::makeSoftmax(const Lane &lane) {
+  return FragmentSoftmax(e, op, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()),
                          rowsOf(op.getKey(), op.getKeyDims()));
 }
 

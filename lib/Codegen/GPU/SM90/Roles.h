@@ -25,6 +25,7 @@ public:
 
 protected:
   Value rowsOf(Value operand, attn::DimsAttr dims);
+  Fragment makeFragment(const Lane &lane);
   FragmentSoftmax makeSoftmax(const Lane &lane);
   /// Emits `body` for each tile, the same ones in both roles.
   void forTiles(FragmentSoftmax &softmax, llvm::function_ref<void(const KeyTile &)> body);
@@ -72,7 +73,7 @@ public:
            Value weights, const PrivateState &state, bool endsWithTensor);
 
   void computeTiles();
-  /// Multiplies the pending weights, if there are any.
+  /// Multiplies the pending weights, if there are any, and resets rows after the last query.
   void finish();
 
 private:
@@ -80,18 +81,17 @@ private:
   llvm::SmallVector<Value> startSums(Value stage);
   /// The factors of rows, then the packed weights.
   using Result = llvm::SmallVector<Value>;
-  Result applySoftmax(FragmentSoftmax &softmax, llvm::SmallVector<Value> &scores, const KeyTile &tile, bool isFull,
+  Result applySoftmax(FragmentSoftmax &softmax, llvm::SmallVector<Value> &scores, const KeyTile &tile, Value isFull,
                       llvm::ArrayRef<Value> visible);
   /// Warpgroups start their products in turns, so that the softmax of one overlaps with products of another one: waits
   /// for the turn of this warpgroup, and passes it on. Nothing if the shape has no turns.
   NamedBarrier turnOf(Value group);
   void takeTurn();
   void passTurn();
-  /// A mask that is more than its bounds, before scores take registers; no words for another one, which takes few.
-  llvm::SmallVector<Value> evaluateMask(FragmentSoftmax &softmax, const KeyTile &tile);
   /// The first tile of the item, which has no product to overlap with.
   Result startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries);
-  Result continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, bool isFull);
+  /// A mask that is more than its bounds is evaluated before scores take registers.
+  Result continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, Value isFull);
   Result packWeights(llvm::ArrayRef<Value> factors, llvm::ArrayRef<Value> weights);
   llvm::SmallVector<Value> loadAll(Value memory);
   void storeAll(llvm::ArrayRef<Value> values, Value memory);

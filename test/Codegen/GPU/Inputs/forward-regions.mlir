@@ -104,3 +104,20 @@ func.func @soft_cap_256(%q: tensor<?x?x?x256xbf16>, %k: tensor<?x?x?x256xbf16>, 
     : (tensor<?x?x?x256xbf16>, tensor<?x?x?x256xbf16>, tensor<?x?x?x256xbf16>) -> tensor<?x?x?x256xbf16>
   return %o : tensor<?x?x?x256xbf16>
 }
+
+func.func @window_256(%q: tensor<?x?x?x256xbf16>, %k: tensor<?x?x?x256xbf16>, %v: tensor<?x?x?x256xbf16>) -> tensor<?x?x?x256xbf16> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] mask causal<bottom_right> mask window<31, *>
+    : (tensor<?x?x?x256xbf16>, tensor<?x?x?x256xbf16>, tensor<?x?x?x256xbf16>) -> tensor<?x?x?x256xbf16>
+  return %o : tensor<?x?x?x256xbf16>
+}
+
+func.func @causal_bias_128(%q: tensor<?x?x?x128xf16>, %k: tensor<?x?x?x128xf16>, %v: tensor<?x?x?x128xf16>, %bias: tensor<?x?xf32>) -> tensor<?x?x?x128xf16> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%bias : tensor<?x?xf32>) mask causal<bottom_right>
+    score(%s, %b, %h, %i, %j, %t) {
+      %x = tensor.extract %t[%i, %j] : tensor<?x?xf32>
+      %r = arith.addf %s, %x : f32
+      attn.yield %r : f32
+    }
+    : (tensor<?x?x?x128xf16>, tensor<?x?x?x128xf16>, tensor<?x?x?x128xf16>) -> tensor<?x?x?x128xf16>
+  return %o : tensor<?x?x?x128xf16>
+}
