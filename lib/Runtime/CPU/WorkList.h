@@ -17,7 +17,7 @@ namespace saccade::runtime {
 class [[gnu::visibility("hidden")]] WorkList {
 public:
   /// `workers` threads will take items.
-  WorkList(int64_t count, int64_t workers, const Topology &topology) : domains(topology.domains) {
+  WorkList(int64_t count, int64_t workers, const Topology &topology) : domains(topology.domains), workers(workers) {
     int64_t all = 0, before = 0;
     for (int d = 0; d < domains; ++d)
       all += topology.processors[d];
@@ -37,7 +37,8 @@ public:
       std::atomic_ref<int64_t> next(range.next);
       begin = next.load(std::memory_order_relaxed);
       while (begin < range.end) {
-        end = begin + std::max<int64_t>(1, (range.end - begin) / (4 * range.workers));
+        // Any thread may help in the range of another domain.
+        end = begin + std::max<int64_t>(1, (range.end - begin) / (4 * (i == 0 ? range.workers : workers)));
         if (next.compare_exchange_weak(begin, end, std::memory_order_relaxed))
           return true;
       }
@@ -55,6 +56,7 @@ private:
     int64_t next, end, workers;
   };
   const int domains;
+  const int64_t workers;
   Range ranges[Topology::maxDomains]; ///< those of domains that do not exist are not initialized
 };
 

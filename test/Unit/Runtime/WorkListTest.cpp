@@ -178,4 +178,13 @@ TEST(WorkListTest, DomainsReadFewerHeadsInTheSameTime) {
     }
 }
 
+// A thread in the range of another domain leaves enough for all others, which come there too.
+TEST(WorkListTest, ThreadsOfOneDomainFinishTogether) {
+  Topology topology = uniform(12, 8);
+  WorkList list(12 * 1024, 8, topology);
+  int64_t begin, end;
+  while (list.take(0, begin, end))
+    EXPECT_LE(end - begin, begin < 1024 ? 1024 / 4 : 1024 / (4 * 8)) << begin;
+}
+
 } // namespace
