@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreMath.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
@@ -142,19 +143,26 @@ bool device::isUsedContinuously(Value x) {
   });
 }
 
-/// The largest constant by which the users of x, of at most 1, multiply it; 1 for other users, 2 for a square, and
-/// infinity for a product with another variable.
-static double largestFactor(Value x) {
+/// How many times the error of x, of at most 1, may be that of the result, by the constants that multiply it on the way
+/// and by squares; infinity if it is multiplied by a variable in a score region. In the elementwise op of a gradient
+/// (`isGradient`) such a variable is a weight or its gradient, to which errors are relative.
+static double errorFactor(Value x, bool isGradient) {
   double largest = 1;
-  for (Operation *user : x.getUsers())
+  for (Operation *user : x.getUsers()) {
+    double factor = 1;
     if (auto product = dyn_cast<arith::MulFOp>(user)) {
-      if (product.getLhs() == product.getRhs()) {
-        largest = std::max(largest, 2.0);
-        continue;
-      }
-      std::optional<double> factor = normalConstant(product.getLhs() == x ? product.getRhs() : product.getLhs());
-      largest = std::max(largest, factor ? std::abs(*factor) : std::numeric_limits<double>::infinity());
+      std::optional<double> constant = normalConstant(product.getLhs() == x ? product.getRhs() : product.getLhs());
+      factor = product.getLhs() == product.getRhs() ? 2
+               : constant                           ? std::abs(*constant)
+               : isGradient                         ? 1
+                                                    : std::numeric_limits<double>::infinity();
+      factor *= errorFactor(product.getResult(), isGradient);
+    } else if (isa<arith::AddFOp, arith::SubFOp, arith::NegFOp, arith::SelectOp, arith::MaximumFOp, arith::MinimumFOp,
+                   arith::MaxNumFOp, arith::MinNumFOp, math::AbsFOp>(user)) {
+      factor = errorFactor(user->getResult(0), isGradient);
     }
+    largest = std::max(largest, factor);
+  }
   return largest;
 }
 
@@ -164,7 +172,7 @@ Value device::emitScoreOp(Emitter &e, Operation &op, ValueRange operands, TanhMe
   if (isa<math::TanhOp>(op)) {
     // The errors are multiplied by the factor; that of the instruction is relative.
     constexpr double maxCap = 256, maxCapOfInstruction = 64;
-    double cap = largestFactor(op.getResult(0));
+    double cap = errorFactor(op.getResult(0), /*isGradient=*/isa<linalg::GenericOp>(op.getParentOp()));
     if (tanh == TanhMethod::Exact || cap > maxCap)
       return {};
     return emitTanh(e, operands[0], cap > maxCapOfInstruction ? TanhMethod::Quotient : tanh);
