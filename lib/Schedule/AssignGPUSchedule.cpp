@@ -72,8 +72,11 @@ static bool hasRegisterTiles(attn::DerivativeOpInterface op, int64_t depth, int6
                              const GPUTarget &target) {
   Type element = getElementTypeOrSelf(op.getQuery());
   auto fits = [](int64_t size) { return size % 16 == 0 && size <= 128; };
-  return target.hasAsyncCopy && (element.isF16() || element.isBF16()) && fits(depth) && fits(valueDepth) &&
-         isa<attn::GradientOp>(op.getOperation()) && op->getNumResults() == 3;
+  auto gradient = dyn_cast<attn::GradientOp>(op.getOperation());
+  auto isNarrow = [&](Value value) { return getElementTypeOrSelf(value) == element; };
+  return target.hasAsyncCopy && (element.isF16() || element.isBF16()) && fits(depth) && fits(valueDepth) && gradient &&
+         gradient->getNumResults() == 3 && isNarrow(gradient.getOutputGradient()) &&
+         llvm::all_of(gradient->getResults(), isNarrow);
 }
 
 /// The warpgroups of attention, unless operands have unusual strides: bulk copies read rows of known size that are

@@ -100,3 +100,33 @@ func.func @deep(%q: tensor<?x?x256x?xbf16>, %k: tensor<?x?x256x?xbf16>, %v: tens
       : (tensor<?x?x256x?xbf16>, tensor<?x?x256x?xbf16>, tensor<?x?x256x?xbf16>) -> tensor<?x?x256x?xbf16>
   return %o : tensor<?x?x256x?xbf16>
 }
+
+// Lengths that leave whole tiles of keys without rows, with grouped heads; and static extents of one tile, whose views are at
+// their uses and not before the loop.
+// RUN: saccade-run %s --entry=registers --arg=1x4x70x32:bf16:1 --arg=1x2x90x32:bf16:2 --arg=1x2x90x32:bf16:3 --arg=20 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=registers_gradient --check --explain --arg=1x4x70x32:bf16:1 --arg=1x2x90x32:bf16:2 --arg=1x2x90x32:bf16:3 --arg=20 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=1x4x70x32:bf16:4 2>&1 | FileCheck %s --check-prefix=REGISTERS
+// REGISTERS-COUNT-2: kernel family sm_80, gradient
+func.func @registers(%q: tensor<?x?x?x32xbf16>, %k: tensor<?x?x?x32xbf16>, %v: tensor<?x?x?x32xbf16>, %n: index) -> tensor<?x?x?x32xbf16>
+    attributes {attn.gradient} {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] kv_len(%n : index)
+      : (tensor<?x?x?x32xbf16>, tensor<?x?x?x32xbf16>, tensor<?x?x?x32xbf16>) -> tensor<?x?x?x32xbf16>
+  return %o : tensor<?x?x?x32xbf16>
+}
+
+// RUN: saccade-run %s --entry=static --arg=2x128x32:bf16:1 --arg=1x64x32:bf16:2 --arg=1x64x32:bf16:3 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=static_gradient --check --explain --arg=2x128x32:bf16:1 --arg=1x64x32:bf16:2 --arg=1x64x32:bf16:3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=2x128x32:bf16:4 2>&1 | FileCheck %s --check-prefix=REGISTERS
+func.func @static(%q: tensor<2x128x32xbf16>, %k: tensor<1x64x32xbf16>, %v: tensor<1x64x32xbf16>) -> tensor<2x128x32xbf16>
+    attributes {attn.gradient} {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d]
+      : (tensor<2x128x32xbf16>, tensor<1x64x32xbf16>, tensor<1x64x32xbf16>) -> tensor<2x128x32xbf16>
+  return %o : tensor<2x128x32xbf16>
+}
+
+// RUN: saccade-run %s --entry=one_tile --arg=2x40x32:bf16:1 --arg=2x40x32:bf16:2 --arg=2x40x32:bf16:3 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=one_tile_gradient --check --explain --arg=2x40x32:bf16:1 --arg=2x40x32:bf16:2 --arg=2x40x32:bf16:3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=2x40x32:bf16:4 2>&1 | FileCheck %s --check-prefix=REGISTERS
+func.func @one_tile(%q: tensor<2x40x32xbf16>, %k: tensor<2x40x32xbf16>, %v: tensor<2x40x32xbf16>) -> tensor<2x40x32xbf16>
+    attributes {attn.gradient} {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] mask causal<top_left>
+      : (tensor<2x40x32xbf16>, tensor<2x40x32xbf16>, tensor<2x40x32xbf16>) -> tensor<2x40x32xbf16>
+  return %o : tensor<2x40x32xbf16>
+}

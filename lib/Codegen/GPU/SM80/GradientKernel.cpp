@@ -23,8 +23,11 @@ static constexpr int64_t tileRows = 64, halfColumns = 32, halves = 2;
 static constexpr int64_t maxDepth = 128, maxSumRegisters = 128;
 
 bool device::fitsRegisters(const GradientStep &step) {
-  if (boundOfExtent(step.pairs, step.rowLoop) != tileRows ||
-      boundOfExtent(step.pairs, step.columnLoop()) != halves * halfColumns)
+  auto isWithin = [&](unsigned loop, int64_t most) {
+    std::optional<int64_t> bound = boundOfExtent(step.pairs, loop);
+    return bound && *bound <= most;
+  };
+  if (!isWithin(step.rowLoop, tileRows) || !isWithin(step.columnLoop(), halves * halfColumns))
     return false;
   int64_t registers = 0;
   auto fits = [](const PositionMatrix &matrix) { return matrix.columns % 16 == 0 && matrix.columns <= maxDepth; };
@@ -54,11 +57,12 @@ public:
 
   void run() {
     plan();
+    step.hoistRows();
     builder.setInsertionPoint(step.outermost);
     prepareRows();
     // With a loop around the step, the first half of the next tile is copied during the second one of a tile.
     loop = dyn_cast<scf::ForOp>(step.pairs->getParentOp());
-    if (loop && !canCloneColumns())
+    if (loop && !(step.outermost->isAncestor(loop) && canCloneColumns()))
       loop = nullptr;
     if (loop)
       copyFirstTile();
@@ -220,7 +224,9 @@ private:
   void copyFirstTile() {
     builder.setInsertionPoint(loop);
     Emitter e(builder, step.pairs.getLoc(), builder.getF32Type());
-    copyFirstHalf(e, loop.getLowerBound());
+    // Without rows no tile waits for the copy, and that of the next query head of a group would be to the same place.
+    Value rows = globalOf(e, rowPlaces.front().first, {}).rows;
+    e.ifElse(e.isLess(e.index(0), rows), [&] { copyFirstHalf(e, loop.getLowerBound()); });
   }
 
   //===--- A tile of pairs ---===//

@@ -66,6 +66,15 @@ static bool isOutput(OpOperand &use) {
   return op && op.isDpsInit(&use);
 }
 
+/// Whether pure ops compute `value` before `op`, if they are moved there.
+static bool isKnownBefore(Value value, Operation *op) {
+  if (!op->isAncestor(value.getParentRegion()->getParentOp()))
+    return true;
+  Operation *maker = value.getDefiningOp();
+  return maker && isPure(maker) && maker->getNumRegions() == 0 &&
+         llvm::all_of(maker->getOperands(), [&](Value operand) { return isKnownBefore(operand, op); });
+}
+
 namespace {
 
 class Matcher {
@@ -91,7 +100,9 @@ public:
       step.inputs.push_back(product);
     }
     bool hasProduct = llvm::any_of(step.inputs, [](const auto &input) { return input.has_value(); });
-    return hasProduct ? std::optional(step) : std::nullopt;
+    bool isRowFixed = llvm::all_of(
+        step.inputs, [&](const auto &input) { return !input || isKnownBefore(input->row.memref, step.outermost); });
+    return hasProduct && isRowFixed ? std::optional(step) : std::nullopt;
   }
 
 private:
@@ -102,10 +113,16 @@ private:
     return buffer && buffer->getBlock() == pairs->getBlock() && map.isIdentity() ? buffer : memref::AllocOp();
   }
 
+  bool isOfElement(const PositionMatrix &matrix) {
+    return getElementTypeOrSelf(matrix.memref.getType()) == step.element;
+  }
+
   /// A result of `pairs` is the LHS of matmuls only.
   bool matchResult(OpOperand &init) {
     memref::AllocOp buffer = tileBuffer(init);
     if (!buffer || !isNarrow(buffer.getType().getElementType()) || pairs.payloadUsesValueFromOperand(&init))
+      return false;
+    if (step.element && step.element != buffer.getType().getElementType())
       return false;
     step.element = buffer.getType().getElementType();
     for (OpOperand *use : usesOf(buffer))
@@ -130,10 +147,14 @@ private:
     AffineMap resultMap = op.getMatchingIndexingMap(&init);
     auto column = positionMatrix(op, *op.getDpsInputOperand(1), k, n);
     auto buffer = getBaseMemory(init.get()).getDefiningOp<memref::AllocOp>();
-    if (!column || !buffer || !buffer.getType().getElementType().isF32() || buffer->getBlock() == op->getBlock() ||
+    Operation *columnView = column ? column->memref.getDefiningOp() : nullptr;
+    if (columnView && columnView->getBlock() == pairs->getBlock() && !columnView->isBeforeInBlock(pairs))
+      return false;
+    if (!column || !isOfElement(*column) || !buffer || !buffer.getType().getElementType().isF32() ||
         resultMap.getNumResults() != 2 || resultMap.getDimPosition(0) != m || resultMap.getDimPosition(1) != n)
       return false;
-    Operation *outermost = buffer->getBlock()->findAncestorOpInBlock(*op);
+    // Without a loop, the step is around `pairs`.
+    Operation *outermost = buffer->getBlock()->findAncestorOpInBlock(*pairs);
     if (!outermost || (!step.sums.empty() && step.outermost != outermost))
       return false;
     step.outermost = outermost;
@@ -199,7 +220,7 @@ private:
       return std::nullopt;
     auto queries = positionMatrix(product.op, *product.op.getDpsInputOperand(0), m, k),
          keys = positionMatrix(product.op, *product.op.getDpsInputOperand(1), n, k);
-    if (!queries || !keys)
+    if (!queries || !keys || !isOfElement(*queries) || !isOfElement(*keys))
       return std::nullopt;
     product.row = step.rowLoop == 0 ? *queries : *keys, product.column = step.rowLoop == 0 ? *keys : *queries;
     return product;
@@ -212,6 +233,20 @@ private:
 } // namespace
 
 std::optional<GradientStep> GradientStep::match(linalg::GenericOp pairs) { return Matcher(pairs).run(); }
+
+void GradientStep::hoistRows() {
+  auto hoist = [&](auto &&hoist, Value value) -> void {
+    Operation *maker = value.getDefiningOp();
+    if (!maker || maker == outermost || !outermost->isAncestor(maker))
+      return;
+    for (Value operand : maker->getOperands())
+      hoist(hoist, operand);
+    maker->moveBefore(outermost);
+  };
+  for (std::optional<Product> &input : inputs)
+    if (input)
+      hoist(hoist, input->row.memref);
+}
 
 /// Erases a buffer whose views are not used.
 static void eraseBuffer(Value buffer) {

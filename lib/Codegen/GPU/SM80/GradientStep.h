@@ -41,6 +41,8 @@ struct GradientStep {
 
   /// Matches the ops around the elementwise op `pairs`. Returns nullopt if they have another form, or other uses.
   static std::optional<GradientStep> match(mlir::linalg::GenericOp pairs);
+  /// Moves the views of rows before `outermost`: with static extents bufferization leaves them at their uses.
+  void hoistRows();
   /// Erases all of them.
   void erase();
 
@@ -48,8 +50,8 @@ struct GradientStep {
   unsigned rowLoop;                                 ///< of `pairs`
   llvm::SmallVector<std::optional<Product>> inputs; ///< of `pairs`; other inputs are in global memory
   llvm::SmallVector<Sum> sums;
-  mlir::Operation *outermost; ///< the op with the step, in the block of the buffers of the sums
-  mlir::Type element;
+  mlir::Operation *outermost; ///< the op with the step, in the block of the buffers of the sums; `pairs` without loops
+  mlir::Type element;         ///< of all matrices and of the results of `pairs`
 
   unsigned columnLoop() const { return 1 - rowLoop; }
 };
