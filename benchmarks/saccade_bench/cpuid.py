@@ -8,7 +8,8 @@ import sys
 from .artifact import run, toolchain
 
 AMX = ["7.0.d.1400000", "7.0.d.2000000"]  # AMX-BF16 and AMX-TILE, AMX-INT8
-DOT_PRODUCTS = ["7.0.c.800", "7.0.d.800000", "7.1.a.ffffffff"]  # AVX512-VNNI, AVX512-FP16; AVX-VNNI, AVX512-BF16 and later
+# AVX512-VNNI, AVX512-FP16; AVX-VNNI, AVX512-BF16 and later; AVX-VNNI-INT8, AVX-NE-CONVERT, AVX-VNNI-INT16 and AVX10.
+DOT_PRODUCTS = ["7.0.c.800", "7.0.d.800000", "7.1.a.ffffffff", "7.1.d.80530"]
 # F, DQ, IFMA, CD, BW and VL; VBMI, VBMI2, BITALG and VPOPCNTDQ; VP2INTERSECT.
 AVX512 = ["7.0.b.d0230000", "7.0.c.5042", "7.0.d.100"]
 # The features that a processor of a CPU target does not have, as LEAF.SUBLEAF.REGISTER.MASK of CPUID.

@@ -66,13 +66,17 @@ public:
   int64_t getBytes() const { return end; }
 
 private:
-  /// Returns the last op, in the block of the buffer, that uses it or a view of it.
+  /// Returns the last op that uses the buffer or a view of it, in its block, or in one around that if a branch yields
+  /// it.
   int64_t lastUse(memref::AllocOp buffer) {
     int64_t last = order[buffer];
     SmallVector<Value> views = {buffer.getResult()};
     while (!views.empty()) {
       for (Operation *user : views.pop_back_val().getUsers()) {
-        Operation *ancestor = buffer->getBlock()->findAncestorOpInBlock(*user);
+        Block *block = buffer->getBlock();
+        Operation *ancestor = nullptr;
+        while (!(ancestor = block->findAncestorOpInBlock(*user)))
+          block = block->getParentOp()->getBlock();
         ancestor->walk([&](Operation *inner) { last = std::max(last, order[inner]); });
         Operation *source = user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp() : user;
         for (Value result : source->getResults())

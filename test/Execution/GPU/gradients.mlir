@@ -130,3 +130,18 @@ func.func @one_tile(%q: tensor<2x40x32xbf16>, %k: tensor<2x40x32xbf16>, %v: tens
       : (tensor<2x40x32xbf16>, tensor<2x40x32xbf16>, tensor<2x40x32xbf16>) -> tensor<2x40x32xbf16>
   return %o : tensor<2x40x32xbf16>
 }
+
+// A mask that reads a tensor, with one tile: both branches of the test of the tile yield a buffer.
+// RUN: saccade-run %s --entry=tested_tile --arg=1x4x64x32:bf16:1 --arg=1x2x64x32:bf16:2 --arg=1x2x64x32:bf16:3 --arg=64:i32:=3 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=tested_tile_gradient --check --arg=1x4x64x32:bf16:1 --arg=1x2x64x32:bf16:2 --arg=1x2x64x32:bf16:3 --arg=64:i32:=3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=1x4x64x32:bf16:4
+func.func @tested_tile(%q: tensor<1x4x64x32xbf16>, %k: tensor<1x2x64x32xbf16>, %v: tensor<1x2x64x32xbf16>, %ids: tensor<?xi32>)
+    -> tensor<1x4x64x32xbf16> attributes {attn.gradient} {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%ids : tensor<?xi32>)
+    mask(%b, %h, %i, %j, %n) {
+      %x = tensor.extract %n[%i] : tensor<?xi32>
+      %y = tensor.extract %n[%j] : tensor<?xi32>
+      %same = arith.cmpi eq, %x, %y : i32
+      attn.yield %same : i1
+    } : (tensor<1x4x64x32xbf16>, tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>) -> tensor<1x4x64x32xbf16>
+  return %o : tensor<1x4x64x32xbf16>
+}

@@ -1,6 +1,7 @@
 //===- GradientStep.cpp - The ops of a tile of pairs in a gradient ------------===//
 #include "GradientStep.h"
 #include "../BufferAnalysis.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Dialect/Attn/Analysis/Memory.h"
@@ -102,7 +103,7 @@ public:
     bool hasProduct = llvm::any_of(step.inputs, [](const auto &input) { return input.has_value(); });
     bool isRowFixed = llvm::all_of(
         step.inputs, [&](const auto &input) { return !input || isKnownBefore(input->row.memref, step.outermost); });
-    return hasProduct && isRowFixed ? std::optional(step) : std::nullopt;
+    return hasProduct && isRowFixed && writesOnlyBuffers() ? std::optional(step) : std::nullopt;
   }
 
 private:
@@ -111,6 +112,37 @@ private:
     auto buffer = getBaseMemory(operand.get()).getDefiningOp<memref::AllocOp>();
     AffineMap map = pairs.getMatchingIndexingMap(&operand);
     return buffer && buffer->getBlock() == pairs->getBlock() && map.isIdentity() ? buffer : memref::AllocOp();
+  }
+
+  /// Whether the ops of the step are all that write memory in the loops around it. Another op could change operands,
+  /// which are copied at other places than where the step reads them.
+  bool writesOnlyBuffers() {
+    llvm::SmallPtrSet<Operation *, 8> known = {pairs};
+    for (const auto &input : step.inputs)
+      if (input)
+        known.insert({input->op, input->fill});
+    for (const GradientStep::Sum &sum : step.sums)
+      known.insert(sum.op);
+    return !step.outermost
+                ->walk([&](Operation *op) {
+                  bool isAround = op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isa<linalg::LinalgOp>(op);
+                  auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+                  bool writes = effects ? effects.hasEffect<MemoryEffects::Write>() : !isAround && !isPure(op);
+                  if (known.contains(op))
+                    return WalkResult::skip();
+                  return writes ? WalkResult::interrupt() : WalkResult::advance();
+                })
+                .wasInterrupted();
+  }
+
+  /// Whether a view of the buffer of a sum starts with its first element.
+  static bool startsAtZero(Value view) {
+    while (auto part = view.getDefiningOp<memref::SubViewOp>()) {
+      if (!llvm::all_of(part.getMixedOffsets(), isZeroInteger))
+        return false;
+      view = part.getSource();
+    }
+    return true;
   }
 
   bool isOfElement(const PositionMatrix &matrix) {
@@ -150,8 +182,9 @@ private:
     Operation *columnView = column ? column->memref.getDefiningOp() : nullptr;
     if (columnView && columnView->getBlock() == pairs->getBlock() && !columnView->isBeforeInBlock(pairs))
       return false;
-    if (!column || !isOfElement(*column) || !buffer || !buffer.getType().getElementType().isF32() ||
-        resultMap.getNumResults() != 2 || resultMap.getDimPosition(0) != m || resultMap.getDimPosition(1) != n)
+    if (!column || !isOfElement(*column) || !buffer || !startsAtZero(init.get()) ||
+        !buffer.getType().getElementType().isF32() || resultMap.getNumResults() != 2 ||
+        resultMap.getDimPosition(0) != m || resultMap.getDimPosition(1) != n)
       return false;
     // Without a loop, the step is around `pairs`.
     Operation *outermost = buffer->getBlock()->findAncestorOpInBlock(*pairs);
@@ -183,8 +216,8 @@ private:
     auto store = dyn_cast<linalg::GenericOp>(user);
     if (!store || store.getNumParallelLoops() != 2 || store.getNumLoops() != 2 || store.getNumDpsInputs() != 1 ||
         store.getNumDpsInits() != 1 || isOutput(use) || store.hasIndexSemantics() ||
-        !store.getMatchingIndexingMap(&use).isIdentity() || device::isShared(store.getDpsInits()[0]) ||
-        store.payloadUsesValueFromOperand(store.getDpsInitOperand(0)))
+        !store.getMatchingIndexingMap(&use).isIdentity() || !startsAtZero(use.get()) ||
+        device::isShared(store.getDpsInits()[0]) || store.payloadUsesValueFromOperand(store.getDpsInitOperand(0)))
       return false;
     sum.stores.push_back(store);
     return true;
