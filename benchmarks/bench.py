@@ -67,6 +67,8 @@ def parse_arguments():
     options.seed = time.time_ns() % 10**6 if options.seed is None else options.seed
     if not 1 <= options.threads <= len(os.sched_getaffinity(0)):
         parser.error(f"--threads is {options.threads}, expected 1 to {len(os.sched_getaffinity(0))}")
+    if options.target.startswith(("sm_", "aarch64")):
+        parser.error(f"--target is {options.target}, expected a CPU target of this machine")
     if min(options.rounds, options.processes) < 1:
         parser.error("--rounds and --processes must be at least 1")
     return options

@@ -13,6 +13,7 @@ import pathlib
 import signal
 import sys
 import tempfile
+import zlib
 
 from saccade_device import plan, report, worker
 from saccade_device.session import Session
@@ -38,9 +39,10 @@ def parse():
     options = parser.parse_args()
     if not options.out and not options.worker:
         parser.error("--out is required")
-    for name in options.groups.split(","):
-        if name not in plan.NAMES:
-            parser.error(f"--groups: found '{name}', expected some of {','.join(plan.NAMES)}")
+    for option, known in (("groups", plan.NAMES), ("peers", PEERS)):
+        for name in filter(None, getattr(options, option).split(",")):
+            if name not in known:
+                parser.error(f"--{option}: found '{name}', expected some of {','.join(known)}")
     return options
 
 
@@ -88,7 +90,11 @@ def main():
     manifest = json.loads((folder / "manifest.json").read_text())
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="saccade-") as scratch:
-        unpack(folder, pathlib.Path(scratch), manifest)
+        try:
+            unpack(folder, pathlib.Path(scratch), manifest)
+        except (OSError, EOFError, zlib.error) as error:
+            print(f"device.py: the bundle is not complete: {error}", file=sys.stderr)
+            return 2
         return run_and_report(options, manifest, pathlib.Path(scratch))
 
 
@@ -116,7 +122,7 @@ def run_and_report(options, manifest, scratch):
         return 130
     write()
     print((options.out / "device.md").read_text())
-    if any(not each["passed"] for each in session.checks):
+    if any(not each["passed"] for each in session.checks) or ("checks" in options.groups and not session.checks):
         return 1
     return 130 if session.stopped else 0
 

@@ -28,6 +28,7 @@ def variables(build, folder, target):
     preload = " ".join(filter(None, [str(library), os.environ.get("LD_PRELOAD")]))
     made = {"LD_PRELOAD": preload, "SACCADE_HIDDEN_CPUID": ",".join(HIDDEN[target])}
     if subprocess.run([sys.executable, "-c", ""], env={**os.environ, **made}, capture_output=True).returncode == 0:
+        print(f"all contenders see the features of {target} only")
         return made
     print(f"CPUID cannot be intercepted on this machine: peers use more instructions than {target} has", file=sys.stderr)
     return {}

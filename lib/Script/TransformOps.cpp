@@ -257,7 +257,8 @@ LogicalResult LowerAttentionOp::verify() {
   if (!llvm::is_contained({"simt", "sm_80", "sm_90a"}, getFamily()))
     return emitOpError() << "has the unknown family '" << getFamily() << "', expected simt, sm_80 or sm_90a";
   if (getKeys() && (getFamily() != "sm_80" || (*getKeys() != 32 && *getKeys() != 64)))
-    return emitOpError() << "has " << *getKeys() << " keys of a step, expected 32 or 64 of the family 'sm_80'";
+    return emitOpError() << "has " << static_cast<int64_t>(*getKeys()) << " keys of a step for the family '"
+                         << getFamily() << "', expected 32 or 64 for 'sm_80'";
   return success();
 }
 

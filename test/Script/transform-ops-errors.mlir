@@ -373,7 +373,7 @@ func.func @keys_are_32_or_64(%x: tensor<48x64xf32>) -> tensor<48x64xf32> {
 module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(%program: !transform.any_op {transform.readonly}) {
     %attention = transform.structured.match ops{["attn.attention"]} in %program : (!transform.any_op) -> !transform.any_op
-    // expected-error @+1 {{has 48 keys of a step, expected 32 or 64 of the family 'sm_80'}}
+    // expected-error @+1 {{has 48 keys of a step for the family 'sm_80', expected 32 or 64 for 'sm_80'}}
     transform.attn.lower_attention %attention family = "sm_80" keys = 48 : !transform.any_op
     transform.yield
   }

@@ -33,9 +33,11 @@ def summary(session):
     failed = sum(not each["passed"] for each in session.checks)
     timed = sum("milliseconds" in each for each in session.rows)
     verdict = f"{len(session.checks) - failed} of {len(session.checks)} checks pass" if session.checks else "no checks run"
+    only = f", names with '{session.options.only}'" if session.options.only else ""
+    selected = f" Selected: {session.options.groups}{only}."
     return (f"**{verdict}{f', {failed} failed or lost' if failed else ''}**; {timed} rows timed. "
             f"{session.elapsed() / 60:.1f} of {session.options.minutes:g} minutes used"
-            f"{f'; {session.stopped}' if session.stopped else ''}.")
+            f"{f'; {session.stopped}' if session.stopped else ''}.{selected}")
 
 
 def checks(session):
