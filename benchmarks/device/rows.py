@@ -16,7 +16,7 @@ from kinds import Kind, Linear
 TARGETS = ("sm_80", "sm_90a")
 SDPA = ("torch flash", "torch cudnn")
 ELEMENT = 2  # bytes of f16 and bf16
-SHORT = 16  # up to so many queries, all targets have the kernels of sm_80
+SHORT = 16  # all targets use the kernels of sm_80 for at most this number of queries
 WORDS = {"keys32": "steps of 32 keys", "keys64": "steps of 64 keys", "rows64": "tasks of 64 rows",
          "simt": "without tensor cores"}
 

@@ -5,7 +5,7 @@ They get copies of the tensors of a row. A peer that raises is missing, with its
 
 from .artifact import bytes_of
 
-SHORT = 16  # up to so many queries, launching takes longer than the kernels, and peers are replayed as graphs
+SHORT = 16  # peers with at most this number of queries are replayed as graphs, because launches take longer than kernels
 
 
 class Peers:

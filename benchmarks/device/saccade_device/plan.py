@@ -27,7 +27,7 @@ def usable_targets(manifest, capability):
 
 
 class Plan:
-    """The items of each group, and what is left out from the start: [(what, why)]."""
+    """The items of each group, and those that are not planned: [(what, why)]."""
 
     def __init__(self, manifest, targets, torch, options):
         self.manifest, self.targets, self.torch, self.options = manifest, targets, torch, options

@@ -7,7 +7,7 @@ import time
 from . import plan, tools
 from .runner import Runner
 
-LOSSES = 4  # after so many losses of its items, a target is not run any more
+LOSSES = 4  # a target that lost this number of items is not run again
 # Maximum relative errors of rows: results are rounded to the type; a gradient is a longer sum.
 ALLOWED = {"f16": 2e-3, "bf16": 1e-2, "f32": 2e-5}
 

@@ -12,8 +12,8 @@ namespace saccade::runtime {
 /// head, so each cache domain has a contiguous range of them, in proportion to its processors. A thread takes from the
 /// range of its domain, and when that is empty from the ranges of the next domains.
 ///
-/// It takes 1 / (4 · workers) of what is left of a range (guided self-scheduling: Polychronopoulos and Kuck, 1987).
-/// Within such a part, a task can prefetch the operands of the next item.
+/// It takes 1 / (4 · workers) of the remaining items of a range (guided self-scheduling: Polychronopoulos and Kuck,
+/// 1987). Within such a part, a task can prefetch the operands of the next item.
 class [[gnu::visibility("hidden")]] WorkList {
 public:
   /// `workers` threads will take items.

@@ -18,25 +18,15 @@ LEAST = 0.85
 # Products that start in a cycle: of 128 bits, and of 256 bits where registers have this length.
 CORES = {"neoverse-v1": (4, 2), "neoverse-n2": (2, None), "neoverse-v2": (4, None)}
 BOUND_BY_OTHERS = {"neoverse-v2"}  # its model lets loads wait for one another
+# Label, input, and which loop.
+LOOPS = [("scores", "attention-f32.mlir", 0), ("values", "attention-f32.mlir", -1), ("matmul", "matmul-bf16.mlir", 0),
+         ("softmax of 16 scores", "attention-f32.mlir", "softmax")]  # fmt: skip
+# Target, element type, and the end of the label.
+TARGETS = [("aarch64", "f32", "f32"), ("aarch64-bf16", "bf16", "bf16"), ("aarch64-sve256", "f32", "f32, SVE"),
+           ("aarch64-sve256", "bf16", "bf16, SVE")]  # fmt: skip
 # Label, target, element type, input, and which loop.
-ROWS = [
-    ("scores, f32", "aarch64", "f32", "attention-f32.mlir", 0),
-    ("values, f32", "aarch64", "f32", "attention-f32.mlir", -1),
-    ("matmul, f32", "aarch64", "f32", "matmul-bf16.mlir", 0),
-    ("softmax of 16 scores, f32", "aarch64", "f32", "attention-f32.mlir", "softmax"),
-    ("scores, bf16", "aarch64-bf16", "bf16", "attention-f32.mlir", 0),
-    ("values, bf16", "aarch64-bf16", "bf16", "attention-f32.mlir", -1),
-    ("matmul, bf16", "aarch64-bf16", "bf16", "matmul-bf16.mlir", 0),
-    ("softmax of 16 scores, bf16", "aarch64-bf16", "bf16", "attention-f32.mlir", "softmax"),
-    ("scores, f32, SVE", "aarch64-sve256", "f32", "attention-f32.mlir", 0),
-    ("values, f32, SVE", "aarch64-sve256", "f32", "attention-f32.mlir", -1),
-    ("matmul, f32, SVE", "aarch64-sve256", "f32", "matmul-bf16.mlir", 0),
-    ("softmax of 16 scores, f32, SVE", "aarch64-sve256", "f32", "attention-f32.mlir", "softmax"),
-    ("scores, bf16, SVE", "aarch64-sve256", "bf16", "attention-f32.mlir", 0),
-    ("values, bf16, SVE", "aarch64-sve256", "bf16", "attention-f32.mlir", -1),
-    ("matmul, bf16, SVE", "aarch64-sve256", "bf16", "matmul-bf16.mlir", 0),
-    ("softmax of 16 scores, bf16, SVE", "aarch64-sve256", "bf16", "attention-f32.mlir", "softmax"),
-]  # fmt: skip
+ROWS = [(f"{label}, {end}", target, type, source, loop)
+        for target, type, end in TARGETS for label, source, loop in LOOPS]  # fmt: skip
 
 
 def compiled(source, type, target):

@@ -278,22 +278,45 @@ class Case:
         return program
 
 
+def execute(line):
+    """Runs a command; its exit code, "no" if it does not end, and its output."""
+    try:
+        result = subprocess.run(line, capture_output=True, text=True, timeout=300)
+        return result.returncode, result.stdout + result.stderr
+    except subprocess.TimeoutExpired:
+        return "no", "still running after 300 s"
+
+
 def run(case, folder, keep, wants_family, command=None):
     """The text of the failure of a case, or None. `command` runs the program, by default on the simulator."""
     program = case.write(folder)
     command = command or ["saccade-run", "--device=ptxsim", f"--target={case.target}", f"--arithmetic={case.arithmetic}"]
     line = [*command, str(program), "--check", "--explain", *case.arguments(folder)]
-    try:
-        result = subprocess.run(line, capture_output=True, text=True, timeout=300)
-        code, output = result.returncode, result.stdout + result.stderr
-    except subprocess.TimeoutExpired:
-        code, output = "no", "still running after 300 s"
+    code, output = execute(line)
     if code == 0 and (not wants_family or f"kernel family {case.family}, ran" in output):
         return None
     case.write(keep)
     line = [part.replace(str(folder), str(keep)) for part in line]
     shown = "\n".join(f"    {text}" for text in output.strip().split("\n")[-6:])
     return f"FAIL forward_cases.py --seed {case.seed}: exit code {code}\n{shown}\n    {shlex.join(line)}"
+
+
+def run_cases(args, kind, run_one):
+    """Runs the chosen cases, of class `kind`, by `run_one(case, folder)`, and prints failures; the exit code."""
+    seeds = chosen_seeds(args, lambda seed: kind(seed, args.target).features)
+    cases = [kind(seed, args.target) for seed in seeds]
+    if args.seed is not None:
+        print(cases[0].program())
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
+        for failure in workers.map(lambda case: run_one(case, pathlib.Path(folder)), cases):
+            if failure:
+                failures += 1
+                print(failure, flush=True)
+    print(f"{len(cases)} cases, {failures} failures")
+    if args.coverage:
+        print_coverage(case.features for case in cases)
+    return 1 if failures else 0
 
 
 def main():
@@ -303,21 +326,7 @@ def main():
     parser.add_argument("--run", type=shlex.split, help="the command that runs a program, instead of the simulator's")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
     args = parser.parse_args()
-    seeds = chosen_seeds(args, lambda seed: Case(seed, args.target).features)
-    if args.seed is not None:
-        print(Case(args.seed, args.target).program())
-    cases = [Case(seed, args.target) for seed in seeds]
-    failures = 0
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
-        one = lambda case: run(case, pathlib.Path(folder), args.keep, args.expect_tensor_cores, args.run)
-        for failure in workers.map(one, cases):
-            if failure:
-                failures += 1
-                print(failure, flush=True)
-    print(f"{len(cases)} cases, {failures} failures")
-    if args.coverage:
-        print_coverage(case.features for case in cases)
-    return 1 if failures else 0
+    return run_cases(args, Case, lambda case, folder: run(case, folder, args.keep, args.expect_tensor_cores, args.run))
 
 
 if __name__ == "__main__":

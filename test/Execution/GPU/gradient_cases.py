@@ -12,15 +12,13 @@ tiles in registers where sm_80 has them.
 
 import pathlib
 import shlex
-import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "Fuzz" / "Inputs"))
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from forward_cases import Case
-from seeds import chosen_seeds, print_coverage, seed_options
+from forward_cases import Case, execute, run_cases
+from seeds import seed_options
 
 
 class GradientCase(Case):
@@ -34,8 +32,7 @@ class GradientCase(Case):
         if self.region in ("alibi", "bias"):
             self.region = "softcap"
         fits = max(self.depth, self.value_depth) <= 128 and self.depth % 16 == 0 and self.value_depth % 16 == 0
-        self.in_registers = fits and not self.portable
-        self.family = "sm_80, gradient" if self.in_registers else "simt" if self.portable else "sm_80, matmul"
+        self.family = "sm_80, gradient" if fits and not self.portable else "simt" if self.portable else "sm_80, matmul"
 
     def program(self):
         text = super().program()
@@ -56,11 +53,7 @@ def run(case, folder, keep):
                 f"--arg={results[0]}:{case.type}", f"--arg={results[1]}", f"--arg={shape}:{case.type}:{case.values + 7}"]  # fmt: skip
     code, output = 0, ""
     for line in (forward, backward):
-        try:
-            result = subprocess.run(line, capture_output=True, text=True, timeout=300)
-            code, output = result.returncode, result.stdout + result.stderr
-        except subprocess.TimeoutExpired:
-            code, output = "no", "still running after 300 s"
+        code, output = execute(line)
         if code != 0:
             break
     if code == 0 and f"kernel family {case.family}, ran" in output:
@@ -76,20 +69,7 @@ def main():
     parser.add_argument("--target")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
     args = parser.parse_args()
-    seeds = chosen_seeds(args, lambda seed: GradientCase(seed, args.target).features)
-    cases = [GradientCase(seed, args.target) for seed in seeds]
-    if args.seed is not None:
-        print(cases[0].program())
-    failures = 0
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
-        for failure in workers.map(lambda case: run(case, pathlib.Path(folder), args.keep), cases):
-            if failure:
-                failures += 1
-                print(failure, flush=True)
-    print(f"{len(cases)} cases, {failures} failures, {sum(case.in_registers for case in cases)} in registers")
-    if args.coverage:
-        print_coverage(case.features for case in cases)
-    return 1 if failures else 0
+    return run_cases(args, GradientCase, lambda case, folder: run(case, folder, args.keep))
 
 
 if __name__ == "__main__":

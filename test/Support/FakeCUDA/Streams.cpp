@@ -45,12 +45,14 @@ EXPORTED Result cuEventElapsedTime(float *milliseconds, Event *begin, Event *end
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
   return success;
 }
-EXPORTED Result cuEventDestroy_v2(Event *event) {
-  Call call("cuEventDestroy");
+/// The call `name`, which deletes an object.
+template <typename T> static Result destroy(const char *name, T *object) {
+  Call call(name);
   RETURN_IF(call.check());
-  delete event;
+  delete object;
   return success;
 }
+EXPORTED Result cuEventDestroy_v2(Event *event) { return destroy("cuEventDestroy", event); }
 
 EXPORTED Result cuStreamBeginCapture_v2(void *stream, int32_t) {
   Call call("cuStreamBeginCapture", streamText(stream));
@@ -84,16 +86,6 @@ EXPORTED Result cuGraphLaunch(Graph *executable, void *stream) {
     RETURN_IF(runKernel(*kernel, launch));
   return success;
 }
-EXPORTED Result cuGraphExecDestroy(Graph *executable) {
-  Call call("cuGraphExecDestroy");
-  RETURN_IF(call.check());
-  delete executable;
-  return success;
-}
-EXPORTED Result cuGraphDestroy(Graph *graph) {
-  Call call("cuGraphDestroy");
-  RETURN_IF(call.check());
-  delete graph;
-  return success;
-}
+EXPORTED Result cuGraphExecDestroy(Graph *executable) { return destroy("cuGraphExecDestroy", executable); }
+EXPORTED Result cuGraphDestroy(Graph *graph) { return destroy("cuGraphDestroy", graph); }
 // NOLINTEND(readability-identifier-naming)

@@ -62,7 +62,7 @@ public:
     prepareRows();
     // With a loop around the step, the first half of the next tile is copied during the second one of a tile.
     loop = dyn_cast<scf::ForOp>(step.pairs->getParentOp());
-    if (loop && !(step.outermost->isAncestor(loop) && canCloneColumns()))
+    if (loop && !(step.outermost->isAncestor(loop) && collectColumnOps()))
       loop = nullptr;
     if (loop)
       copyFirstTile();
@@ -93,12 +93,15 @@ private:
     for (auto &input : step.inputs)
       if (input)
         place(rowPlaces, input->row, tileRows);
-    halfStart = bytes;
+    int64_t halfStart = bytes;
     for (auto &input : step.inputs)
       if (input)
         place(columnPlaces, input->column, halfColumns);
-    for (GradientStep::Sum &sum : step.sums)
+    for (GradientStep::Sum &sum : step.sums) {
       place(columnPlaces, sum.column, halfColumns);
+      if (!llvm::is_contained(used, sum.result))
+        used.push_back(sum.result);
+    }
     AffineExpr column = getAffineDimExpr(step.columnLoop(), builder.getContext());
     for (auto [i, operand] : llvm::enumerate(step.pairs.getDpsInputOperands())) {
       AffineMap map = step.pairs.getMatchingIndexingMap(operand);
@@ -182,40 +185,31 @@ private:
     SharedTile::commit(e);
   }
 
-  /// The ops of the loop on which the operands along columns depend, in order; nullopt if they cannot be cloned.
-  std::optional<SmallVector<Operation *>> opsOfColumns() {
-    SetVector<Operation *> needed;
+  /// Collects the ops of the loop on which the operands along columns depend, in order; returns false if they cannot be
+  /// cloned.
+  bool collectColumnOps() {
     auto need = [&](auto &&need, Value value) -> bool {
       Operation *op = value.getDefiningOp();
       if (!op)
         return true;
       if (op->getBlock() != loop.getBody())
         return !loop->isAncestor(op);
-      if (!isPure(op) || op->getNumRegions() != 0)
+      if (!isPure(op) || op->getNumRegions() != 0 ||
+          !llvm::all_of(op->getOperands(), [&](Value operand) { return need(need, operand); }))
         return false;
-      for (Value operand : op->getOperands())
-        if (!need(need, operand))
-          return false;
-      needed.insert(op);
+      columnOps.insert(op);
       return true;
     };
-    for (auto &[matrix, offset] : columnPlaces)
-      if (!need(need, matrix.memref))
-        return std::nullopt;
-    for (const ColumnVector &vector : vectors)
-      if (!need(need, vector.memref))
-        return std::nullopt;
-    return SmallVector<Operation *>(needed.begin(), needed.end());
+    return llvm::all_of(columnPlaces, [&](const auto &place) { return need(need, place.first.memref); }) &&
+           llvm::all_of(vectors, [&](const ColumnVector &vector) { return need(need, vector.memref); });
   }
-  bool canCloneColumns() { return opsOfColumns().has_value(); }
 
   /// Copies the first half of the tile of columns that starts at `begin`, if there is one.
   void copyFirstHalf(Emitter &e, Value begin) {
     e.ifElse(e.isLess(begin, loop.getUpperBound()), [&] {
       IRMapping clones;
       clones.map(loop.getInductionVar(), begin);
-      SmallVector<Operation *> ops = *opsOfColumns();
-      for (Operation *op : ops)
+      for (Operation *op : columnOps)
         e.b.clone(*op, clones);
       copyHalf(e, 0, clones);
     });
@@ -282,7 +276,7 @@ private:
     Values all = e.choose(isWhole, [&] { return evaluate(true); }, [&] { return evaluate(false); });
     size_t words = halfColumns / 4;
     for (auto [sum, registers] : llvm::zip_equal(step.sums, sumRegisters))
-      addSum(sum, registers, ArrayRef(all).slice(usedResult(sum.result) * words, words), half);
+      addSum(sum, registers, ArrayRef(all).slice((llvm::find(used, sum.result) - used.begin()) * words, words), half);
   }
 
   /// The accumulators of rows of a warp × columns of a half: eight columns by eight, four each.
@@ -307,24 +301,10 @@ private:
     }
   }
 
-  /// The results of `pairs` that sums use.
-  SmallVector<unsigned> usedResults() {
-    SmallVector<unsigned> used;
-    for (GradientStep::Sum &sum : step.sums)
-      if (!llvm::is_contained(used, sum.result))
-        used.push_back(sum.result);
-    return used;
-  }
-  size_t usedResult(unsigned result) {
-    SmallVector<unsigned> used = usedResults();
-    return llvm::find(used, result) - used.begin();
-  }
-
   /// The used results of the elementwise op in a half, as words of two elements in the layout of LHS fragments: four
   /// words for 16 columns. They are 0 in columns beyond `columns`, if that is given.
   SmallVector<Values> evaluatePairs(ArrayRef<Values> products, int64_t half, Value columns) {
     Emitter &e = atStep;
-    SmallVector<unsigned> used = usedResults();
     SmallVector<Values> words(used.size());
     for (int64_t i = 0; i < halfColumns / 2; i += 2) {
       // Two neighbouring columns of a row.
@@ -421,7 +401,9 @@ private:
   scf::ForOp loop; ///< around the step, if its operands can be computed for the next iteration; else null
   SmallVector<std::pair<PositionMatrix, int64_t>> rowPlaces, columnPlaces;
   SmallVector<ColumnVector> vectors;
-  int64_t bytes = 0, halfStart = 0, halfBytes = 0;
+  SetVector<Operation *> columnOps; ///< of the loop, on which the operands along columns depend
+  SmallVector<unsigned> used;       ///< the results of `pairs` that sums use
+  int64_t bytes = 0, halfBytes = 0;
   Value shared, warpRow, laneRow, laneColumn, lastRow, lastColumn;
   SmallVector<Value> sumRegisters;
 };

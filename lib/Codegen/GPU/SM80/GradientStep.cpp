@@ -283,9 +283,8 @@ void GradientStep::hoistRows() {
 
 /// Erases a buffer whose views are not used.
 static void eraseBuffer(Value buffer) {
-  for (Operation *user : llvm::make_early_inc_range(buffer.getUsers())) {
+  for (Operation *user : llvm::make_early_inc_range(buffer.getUsers()))
     eraseBuffer(user->getResult(0));
-  }
   buffer.getDefiningOp()->erase();
 }
 
