@@ -53,11 +53,16 @@ struct ApplyScript : saccade::impl::ApplyScriptBase<ApplyScript> {
     // The steps are for this target.
     Attribute before = program->getAttr(targetAttr);
     program->setAttr(targetAttr, StringAttr::get(&getContext(), target));
+    OperationFingerPrint unchanged(program);
     LogicalResult applied =
         transform::applyTransformNamedSequence(program, entry, **script, transform::TransformOptions());
+    bool changesNothing = unchanged == OperationFingerPrint(program);
     before ? program->setAttr(targetAttr, before) : void(program->removeAttr(targetAttr));
     if (failed(applied))
-      signalPassFailure();
+      return signalPassFailure();
+    if (changesNothing)
+      emitWarning(entry->getLoc()) << "the script changes nothing; an op that it matches may be one that the program "
+                                      "does not have before this stage";
   }
 
 private:

@@ -34,3 +34,8 @@ func.func @tiled_by_a_script(%x: tensor<200x64xf32>) -> tensor<200x64xf32> {
 // RUN:   %src/examples/schedules/tile-sizes.mlir > %t/none.mlir
 // RUN: not saccade-opt %s --attn-apply-script=file=%t/none.mlir 2>&1 | FileCheck %s --check-prefix=NOTHING
 // NOTHING: none.mlir:6:{{.*}}: error: 'transform.structured.tile_using_forall' op tiles no dimension, expected a tile size that is not 0
+
+// A script whose matches find nothing says so.
+// RUN: sed "s/attn.attention/attn.append/" %src/examples/schedules/tile-sizes.mlir > %t/unmatched.mlir
+// RUN: saccade-opt %s --attn-apply-script=file=%t/unmatched.mlir 2>&1 | FileCheck %s --check-prefix=UNMATCHED
+// UNMATCHED: unmatched.mlir:4:{{.*}}: warning: the script changes nothing; an op that it matches may be one that the program does not have before this stage

@@ -176,7 +176,9 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   bool isForGPU = options.emit == Emit::PTX || options.emit == Emit::Cubin;
   bool isLibrary = options.emit == Emit::SharedLibrary || options.emit == Emit::Header;
   bool isForBoth = options.emit == Emit::MLIR || options.emit == Emit::LLVM || isLibrary;
-  if ((!isForBoth && isForGPU != hasKernels) || (!isLibrary && targets.size() > 1))
+  if (!isLibrary && targets.size() > 1)
+    return line.usageError("several targets make a shared library or a header: --emit=so or --emit=header");
+  if (!isForBoth && isForGPU != hasKernels)
     return line.usageError("--emit=" + kind + " does not go with --target=" + options.target);
   if (stopsEarly && options.emit != Emit::MLIR)
     return line.usageError("--stop-after requires --emit=mlir, got --emit=" + kind);

@@ -115,6 +115,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("unknown device '" + options.device + "', expected cpu, cuda or ptxsim");
   if (hasKernels && options.target == "host")
     options.target = "sm_80";
+  if (llvm::StringRef(options.target).contains(','))
+    return line.usageError("a call runs the code of one target, got --target=" + options.target);
   bool isForGPU = lookupGPUTarget(options.target) != nullptr;
   if (hasKernels ? !isForGPU && lookupCPUTarget(options.target) : isForGPU)
     return line.usageError("--device=" + options.device + " cannot run code for --target=" + options.target);
