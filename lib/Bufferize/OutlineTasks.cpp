@@ -33,23 +33,26 @@ static bool isConstantMemory(Operation *op) {
 }
 
 /// Whether a task recomputes the results of `op` instead of capturing them: this is cheap, and code generation can
-/// match the defining op. A task refers to constants itself, since a GPU has its own copy of them.
-static bool isRecomputed(Operation *op) {
-  return op && (op->hasTrait<OpTrait::ConstantLike>() || isConstantMemory(op) ||
-                isa<memref::DimOp, memref::CastOp, memref::ExpandShapeOp, memref::CollapseShapeOp>(op));
+/// match the defining op. A task refers to constants itself, since a GPU has its own copy of them. `capturesShapes`:
+/// captures have the shapes that the task reads.
+static bool isRecomputed(Operation *op, bool capturesShapes) {
+  return op &&
+         (op->hasTrait<OpTrait::ConstantLike>() || isConstantMemory(op) || isa<memref::DimOp, memref::CastOp>(op) ||
+          (!capturesShapes && isa<memref::ExpandShapeOp, memref::CollapseShapeOp>(op)));
 }
 
 /// Splits the values that the body uses from outside into ops to recompute, in def-use order, and values to capture.
-static void classify(ValueRange used, llvm::SetVector<Operation *> &recomputed, llvm::SetVector<Value> &captured) {
+static void classify(ValueRange used, bool capturesShapes, llvm::SetVector<Operation *> &recomputed,
+                     llvm::SetVector<Value> &captured) {
   for (Value value : used) {
     Operation *op = value.getDefiningOp();
-    if (!isRecomputed(op)) {
+    if (!isRecomputed(op, capturesShapes)) {
       captured.insert(value);
       continue;
     }
     if (recomputed.contains(op))
       continue;
-    classify(op->getOperands(), recomputed, captured);
+    classify(op->getOperands(), capturesShapes, recomputed, captured);
     recomputed.insert(op);
   }
 }
@@ -128,7 +131,7 @@ static func::FuncOp createTask(scf::ForallOp loop, StringRef name, ArrayRef<OpFo
   return task;
 }
 
-static LogicalResult outline(scf::ForallOp loop, StringRef name) {
+static LogicalResult outline(scf::ForallOp loop, StringRef name, bool capturesShapes) {
   if (loop->getNumResults() != 0)
     return loop.emitOpError("has tensor results, expected bufferized IR");
   WalkResult nested = loop.getBody()->walk([](scf::ForallOp inner) {
@@ -148,7 +151,7 @@ static LogicalResult outline(scf::ForallOp loop, StringRef name) {
     if (auto value = dyn_cast<Value>(count))
       used.insert(value);
   llvm::SetVector<Operation *> recomputed;
-  classify(used.getArrayRef(), recomputed, captured);
+  classify(used.getArrayRef(), capturesShapes, recomputed, captured);
 
   func::FuncOp task = createTask(loop, name, counts, recomputed.getArrayRef(), captured.getArrayRef());
   Value count = arith::ConstantIndexOp::create(builder, loc, 1);
@@ -162,6 +165,8 @@ static LogicalResult outline(scf::ForallOp loop, StringRef name) {
 namespace {
 
 struct OutlineTasks : saccade::impl::OutlineTasksBase<OutlineTasks> {
+  using OutlineTasksBase::OutlineTasksBase;
+
   void runOnOperation() override {
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       SmallVector<scf::ForallOp> loops;
@@ -170,7 +175,7 @@ struct OutlineTasks : saccade::impl::OutlineTasksBase<OutlineTasks> {
         return WalkResult::skip();
       });
       for (auto [i, loop] : llvm::enumerate(loops))
-        if (failed(outline(loop, (func.getName() + "_task" + Twine(i)).str())))
+        if (failed(outline(loop, (func.getName() + "_task" + Twine(i)).str(), gpu)))
           return signalPassFailure();
     }
   }

@@ -26,7 +26,7 @@ void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target,
     pm.addNestedPass<func::FuncOp>(createTileHostOps());
   else
     pm.addPass(createPrepackRHS({target.name.str(), prepack}));
-  pm.addPass(createOutlineTasks());
+  pm.addPass(createOutlineTasks({/*gpu=*/forGPU}));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createDropCaptures());

@@ -1,4 +1,5 @@
 // RUN: saccade-opt --attn-outline-tasks --canonicalize %s | FileCheck %s
+// RUN: saccade-opt --attn-outline-tasks=gpu --canonicalize %s | FileCheck %s --check-prefix=GPU
 
 // CHECK-LABEL: func.func @iterations_are_counted_row_major(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?xf32>, %[[N:[a-z0-9]+]]: index)
@@ -92,6 +93,24 @@ func.func @constants(%x: memref<4xf32>, %from: index) {
   scf.forall (%i) in (4) {
     %y = memref.load %part[%i] : memref<4xf32, strided<[1], offset: ?>>
     memref.store %y, %x[%i] : memref<4xf32>
+  }
+  return
+}
+
+// A task reshapes what it captures, except on a GPU, whose tensor maps describe captures.
+// CHECK-LABEL: func.func @reshaped(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?x4xf32>
+// CHECK:         attn.launch @reshaped_task0(%[[X]]
+// GPU-LABEL: func.func @reshaped(
+// GPU:         %[[ROW:.*]] = memref.collapse_shape
+// GPU:         attn.launch @reshaped_task0(%[[ROW]],
+// GPU-LABEL: func.func private @reshaped_task0(%{{.*}}: memref<?xf32>
+// GPU-NOT:     collapse_shape
+func.func @reshaped(%x: memref<?x4xf32>, %n: index) {
+  %one = arith.constant 1.0 : f32
+  %row = memref.collapse_shape %x [[0, 1]] : memref<?x4xf32> into memref<?xf32>
+  scf.forall (%i) in (%n) {
+    memref.store %one, %row[%i] : memref<?xf32>
   }
   return
 }

@@ -80,8 +80,10 @@ def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
 
     marked `attn.task`, which runs the iterations [begin, end) in row-major order, the last dimension fastest. An
     `attn.launch` replaces the loop. Constants, extents and views of captures are recomputed in the task, which refers
-    to constant tensors (`memref.get_global`) itself.
+    to constant tensors (`memref.get_global`) itself. With `gpu`, captures are reshaped by the host, since a tensor map
+    describes a capture as it is.
   }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "capture reshaped buffers">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
                            "::saccade::attn::AttnDialect"];
