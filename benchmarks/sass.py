@@ -1,7 +1,7 @@
-"""Counts the machine instructions of a full tile in the loops of attention and gradient kernels, without a GPU.
+"""Counts the machine instructions of a full tile in the loops of attention, gradient and matmul kernels, without a GPU.
 
 ptxas assembles the kernels and nvdisasm disassembles them. A count is that of one warp for 64 keys (for gradients of keys and
-values, 64 queries). Tiles that are full, with another tile to copy and scores that need no shift, take the counted path. --check compares the counts with
+values, 64 queries; for matmuls, 64 of the reduction). Tiles that are full, with another tile to copy and scores that need no shift, take the counted path. --check compares the counts with
 benchmarks/data/sass.json, --update writes them there and fits the cost model to the measurements in it.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks" / "device"))
-from kinds import Kind
+from kinds import Kind, Linear
 from saccade_bench.sass import count_main_loop, resources
 
 DATA = ROOT / "benchmarks" / "data" / "sass.json"
@@ -56,6 +56,10 @@ TARGETS = [
 ]
 
 
+# A linear layer: a product of 64 × 128 for each 16 of the reduction.
+MATMUL = Target("sm_90a", "_body_task0_sm_90a", 64, lambda depth: depth // 16)
+
+
 def find_tool(name):
     """A CUDA tool from .venv or the PATH."""
     packaged = sorted((ROOT / ".venv").glob(f"lib/python*/site-packages/nvidia/cu*/bin/{name}"))
@@ -65,10 +69,20 @@ def find_tool(name):
     return tool
 
 
-def measure(build, target, depth, mask, folder):
+def kernels():
+    """{name: (target, head size, program)}"""
+    found = {}
+    for target in TARGETS:
+        for depth in (64, 128):
+            for mask in target.masks:
+                kind = Kind("bf16", depth, **MASKS[mask], gradient=bool(target.gradient))
+                found[f"{target.name} d{depth} {mask}{target.gradient}"] = target, depth, kind
+    return {**found, "sm_90a matmul": (MATMUL, MATMUL.keys, Linear("bf16"))}
+
+
+def measure(build, name, target, depth, kind, folder):
     """Counts by class, registers and spilled bytes of one kernel."""
     source, ptx, cubin = (folder / f"kernel.{suffix}" for suffix in ("mlir", "ptx", "cubin"))
-    kind = Kind("bf16", depth, **MASKS[mask], gradient=bool(target.gradient))
     source.write_text(kind.program())
     subprocess.run([build / "bin" / "saccade-compile", source, f"--target={target.name}", "--emit=ptx", "-o", ptx],
                    check=True, capture_output=True)  # fmt: skip
@@ -78,8 +92,7 @@ def measure(build, target, depth, mask, folder):
     kernel = f"{kind.name}{target.kernel}"
     counts = count_main_loop(text, kernel)
     if counts["HMMA"] != target.products(depth):
-        sys.exit(f"sass.py: {target.name} d{depth} {mask}{target.gradient}: {counts['HMMA']} products, expected "
-                 f"{target.products(depth)}")
+        sys.exit(f"sass.py: {name}: {counts['HMMA']} products, expected {target.products(depth)}")
     counts = {name: count * 64 // target.keys for name, count in counts.items()}
     return {**counts, "other": sum(counts.values()) - counts["HMMA"], **resources(log, kernel)}
 
@@ -124,12 +137,9 @@ def main():
     data = json.loads(DATA.read_text()) if DATA.exists() else {"kernels": {}}
     measured = {}
     with tempfile.TemporaryDirectory() as folder:
-        for target in TARGETS:
-            for depth in (64, 128):
-                for mask in target.masks:
-                    name = f"{target.name} d{depth} {mask}{target.gradient}"
-                    if options.only in name:
-                        measured[name] = measure(options.build, target, depth, mask, pathlib.Path(folder))
+        for name, (target, depth, kind) in kernels().items():
+            if options.only in name:
+                measured[name] = measure(options.build, name, target, depth, kind, pathlib.Path(folder))
     print(table(measured))
     if options.update:
         data["kernels"].update(measured)

@@ -170,7 +170,9 @@ def benchmark(tiny, folder):
             (Kind("bf16", 128), 8, 32, 8, 1, 4096), (Kind("bf16", 64, "causal", gradient=True), 4, 32, 32, 4096, 4096),
             (Kind("bf16", 128, tally=True), 4, 16, 16, 4096, 4096)]:
         yield attention_row("rows", folder, kind, *sizes)
-    yield linear_row(folder, Linear("bf16"), 4096, 4096, 4096)
+    # A large matmul, and the short sums of a feed-forward layer.
+    for sizes in ((4096, 4096, 4096), (8192, 4096, 1024)):
+        yield linear_row(folder, Linear("bf16"), *sizes)
     for mask in ("full", "causal"):
         kind = Kind("bf16", 128, mask)
         yield kernels_row(folder, kind, ("keys32", "rows64"), 4, 16, 4096)

@@ -23,6 +23,9 @@ static int64_t maxSplitHeadSizes(Type element) { return 48 * 1024 / 8 / (element
 /// padding.
 static constexpr int64_t derivativeTileBytes = 48 * 1024, derivativeOtherBytes = 20 * 1024;
 
+/// The multiprocessors of a GPU of sm_90a (NVIDIA H100 Tensor Core GPU Architecture, H100 SXM5).
+static constexpr int64_t bulkMultiprocessors = 132;
+
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64_t valueDepth, Warpgroups warpgroups,
                                               const GPUTarget &target) {
   auto rows = [&]() -> int64_t {
@@ -57,9 +60,37 @@ attn::ScheduleAttr saccade::scheduleDerivativeForGPU(Type element, int64_t depth
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, /*depth=*/0);
 }
 
-attn::ScheduleAttr saccade::scheduleMatmul(MLIRContext *context) {
-  // 4 × 8 accumulators per thread, which fit in registers together with their operands.
-  return attn::ScheduleAttr::get(context, /*rows=*/64, /*cols=*/64, /*depth=*/16);
+/// Whether bulk copies can read the operands of a matmul, of 16-bit floats, unless they have unusual strides: rows of
+/// contiguous tensors are multiples of 16 bytes.
+static bool hasCopiedOperands(linalg::LinalgOp op) {
+  Type element = getElementTypeOrSelf(op.getDpsInputs()[0]), sum = getElementTypeOrSelf(op.getDpsInits()[0]);
+  if (sum != element && !sum.isF32())
+    return false;
+  return (element.isF16() || element.isBF16()) && llvm::all_of(op.getDpsInputs(), [&](Value operand) {
+           auto type = cast<ShapedType>(operand.getType());
+           int64_t columns = type.getShape().back();
+           return type.getElementType() == element && (ShapedType::isDynamic(columns) || columns % 8 == 0);
+         });
+}
+
+attn::ScheduleAttr saccade::scheduleMatmul(linalg::LinalgOp op, const GPUTarget &target) {
+  auto squares = [&](int64_t size) { return attn::ScheduleAttr::get(op.getContext(), size, size, /*depth=*/16); };
+  constexpr int64_t large = 128, small = 64;
+  if (!target.hasBulkCopy || !hasCopiedOperands(op))
+    // 4 × 8 accumulators per thread, which fit in registers together with their operands.
+    return squares(small);
+  // Two warpgroups compute 64 rows each. Fewer large tiles than multiprocessors would leave some without work;
+  // dynamic extents are taken as large.
+  std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
+  int64_t tiles = 1;
+  for (auto [loop, size] : llvm::enumerate(op.getStaticLoopRanges())) {
+    if (llvm::is_contained(dims->k, loop))
+      continue;
+    if (ShapedType::isDynamic(size))
+      return squares(large);
+    tiles *= llvm::is_contained(dims->batch, loop) ? size : llvm::divideCeil(size, large);
+  }
+  return squares(tiles < bulkMultiprocessors ? small : large);
 }
 
 /// The number of tiles of pairs that a derivative has in shared memory: two of products, which the operands of the
@@ -134,7 +165,7 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatmul(op) && !op->hasAttr("schedule"))
-        op->setAttr("schedule", scheduleMatmul(&getContext()));
+        op->setAttr("schedule", scheduleMatmul(op, *gpu));
     });
   }
 };

@@ -18,6 +18,10 @@ static constexpr int64_t minColumnTasks = 4, minColumns = 64;
 /// The maximum rows of a reduction tile; larger ones only hurt load balance.
 static constexpr int64_t maxReductionRows = 64;
 
+/// The most temporaries of a matmul's tile beyond the limit of one temporary, so that the tiles of a GPU fit in the
+/// shared memory of a CTA together with parts of the operands.
+static constexpr unsigned maxLargeTemporaries = 2;
+
 /// Whether a loop of `op` has a static trip count of zero, which upstream tiling does not support.
 static bool hasEmptyIterationSpace(linalg::LinalgOp op) { return llvm::is_contained(op.getStaticLoopRanges(), 0); }
 
@@ -136,6 +140,9 @@ private:
       else
         setSize(producerLoops, 1);
     }
+    tileElements = 1;
+    for (int64_t size : sizes)
+      tileElements *= std::max<int64_t>(size, 1);
   }
 
   /// The columns of a task: `maxColumns`, or fewer to get `minColumnTasks` tasks. A short sequence may have a single
@@ -183,6 +190,7 @@ private:
     loopMaps[op] = loops;
     copies.clear();
     copies[op] = 1;
+    largeTemporaries = 0;
   }
 
   void grow() {
@@ -284,12 +292,16 @@ private:
     return loops;
   }
 
-  /// Whether the tile of `producer` has a static size within the limit. The init of the root is written in place.
+  /// Whether the tile of `producer` has a static size within the limit; a group of a matmul may have a few temporaries
+  /// of the matmul's tile. An init is written in place.
   bool isBounded(linalg::LinalgOp producer, ArrayRef<int> loops) {
-    bool isRootInit = llvm::all_of(producer->getUses(), [&](OpOperand &use) {
-      return use.getOwner() == root.getOperation() && root.isDpsInit(&use);
-    });
-    if (isRootInit)
+    auto isInitOf = [&](function_ref<bool(linalg::LinalgOp)> isUser) {
+      return llvm::all_of(producer->getUses(), [&](OpOperand &use) {
+        auto user = cast<linalg::LinalgOp>(use.getOwner());
+        return user.isDpsInit(&use) && isUser(user);
+      });
+    };
+    if (isInitOf([&](linalg::LinalgOp user) { return user == root; }))
       return true;
     SmallVector<int64_t> extents = producer.getStaticLoopRanges();
     int64_t elements = 1;
@@ -304,7 +316,18 @@ private:
         return false;
       elements *= ShapedType::isDynamic(size) ? 1 : size;
     }
-    return sizes.empty() || elements <= limits.temporaryElements;
+    if (sizes.empty() || elements <= limits.temporaryElements)
+      return true;
+    auto isNarrow = [](Type type) {
+      Type element = getElementTypeOrSelf(type);
+      return element.isIntOrFloat() && element.getIntOrFloatBitWidth() <= 32;
+    };
+    if (kind != Kind::Matmul || elements > tileElements || !llvm::all_of(producer->getResultTypes(), isNarrow))
+      return false;
+    if (isInitOf(isMatmul))
+      return true;
+    largeTemporaries += producer->getNumResults();
+    return largeTemporaries <= maxLargeTemporaries;
   }
 
   linalg::LinalgOp root;
@@ -312,6 +335,8 @@ private:
   Kind kind = Kind::Elementwise;
   SmallVector<unsigned> tiledLoops; ///< the tiled loops of the root
   SmallVector<int64_t> sizes;       ///< empty until they are chosen
+  int64_t tileElements = 0;         ///< of the tile of the matmul
+  unsigned largeTemporaries = 0;    ///< of the group so far, of up to as many elements
   llvm::SetVector<Operation *> members;
   llvm::SmallPtrSet<Operation *, 4> kept;
   llvm::DenseMap<Operation *, SmallVector<int>> loopMaps;

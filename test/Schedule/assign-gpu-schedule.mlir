@@ -1,6 +1,8 @@
 // Rows are those of a CTA, key tiles are long, and an existing schedule is kept.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-assign-gpu-schedule{target=sm_80}))' | FileCheck %s
 
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-assign-gpu-schedule{target=sm_90a}))' | FileCheck %s --check-prefix=SM90A
+
 // CHECK-LABEL: @rows_of_a_cta
 // CHECK: attn.attention {{.*}}schedule = #attn.schedule<rows = 128, cols = 16384>, split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
 func.func @rows_of_a_cta(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {
@@ -64,4 +66,25 @@ func.func @large_heads_and_ragged_queries(%x: tensor<?x320xf32>, %q: tensor<99x6
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x320xf32>, tensor<?x320xf32>, tensor<?x320xf32>) -> tensor<?x320xf32>
   %p = attn.attention %q[s,d], %q[s,d], %q[s,d] cu_seqlens_q(%cu : tensor<?xi32>) cu_seqlens_k(%cu : tensor<?xi32>) : (tensor<99x64xf32>, tensor<99x64xf32>, tensor<99x64xf32>) -> tensor<99x64xf32>
   return %o, %p : tensor<?x320xf32>, tensor<99x64xf32>
+}
+
+// Two warpgroups of sm_90a compute 128 rows. Operands that bulk copies cannot read, by their type or their strides, and
+// fewer tiles than multiprocessors have smaller tiles.
+// CHECK-LABEL: @matmuls_of_halves
+// CHECK-COUNT-5: linalg.matmul {schedule = #attn.schedule<rows = 64, cols = 64, depth = 16>}
+// SM90A-LABEL: @matmuls_of_halves
+// SM90A: linalg.matmul {schedule = #attn.schedule<rows = 128, cols = 128, depth = 16>} {{.*}} tensor<?x512xf32>
+// SM90A: linalg.matmul {schedule = #attn.schedule<rows = 64, cols = 64, depth = 16>} {{.*}} tensor<?x516xf32>
+// SM90A: linalg.matmul {schedule = #attn.schedule<rows = 64, cols = 64, depth = 16>} {{.*}} tensor<1408x1408xf32>
+// SM90A: linalg.matmul {schedule = #attn.schedule<rows = 128, cols = 128, depth = 16>} {{.*}} tensor<1409x1416xf32>
+// SM90A: linalg.matmul {schedule = #attn.schedule<rows = 64, cols = 64, depth = 16>} {{.*}} tensor<?x512xf32>
+func.func @matmuls_of_halves(%a: tensor<?x64xf16>, %b: tensor<64x512xf16>, %c: tensor<?x512xf32>, %d: tensor<64x516xf16>, %e: tensor<?x516xf32>,
+    %f: tensor<1408x64xf16>, %g: tensor<64x1408xf16>, %h: tensor<1408x1408xf32>, %i: tensor<1409x64xf16>, %j: tensor<64x1416xf16>, %k: tensor<1409x1416xf32>, %l: tensor<?x64xf32>, %m: tensor<64x512xf32>)
+    -> (tensor<?x512xf32>, tensor<?x516xf32>, tensor<1408x1408xf32>, tensor<1409x1416xf32>, tensor<?x512xf32>) {
+  %x = linalg.matmul ins(%a, %b : tensor<?x64xf16>, tensor<64x512xf16>) outs(%c : tensor<?x512xf32>) -> tensor<?x512xf32>
+  %y = linalg.matmul ins(%a, %d : tensor<?x64xf16>, tensor<64x516xf16>) outs(%e : tensor<?x516xf32>) -> tensor<?x516xf32>
+  %z = linalg.matmul ins(%f, %g : tensor<1408x64xf16>, tensor<64x1408xf16>) outs(%h : tensor<1408x1408xf32>) -> tensor<1408x1408xf32>
+  %u = linalg.matmul ins(%i, %j : tensor<1409x64xf16>, tensor<64x1416xf16>) outs(%k : tensor<1409x1416xf32>) -> tensor<1409x1416xf32>
+  %v = linalg.matmul ins(%l, %m : tensor<?x64xf32>, tensor<64x512xf32>) outs(%c : tensor<?x512xf32>) -> tensor<?x512xf32>
+  return %x, %y, %z, %u, %v : tensor<?x512xf32>, tensor<?x516xf32>, tensor<1408x1408xf32>, tensor<1409x1416xf32>, tensor<?x512xf32>
 }

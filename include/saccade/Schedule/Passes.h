@@ -3,6 +3,7 @@
 #define SACCADE_SCHEDULE_PASSES_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -53,8 +54,8 @@ attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
 attn::ScheduleAttr scheduleDerivativeForGPU(mlir::Type element, int64_t depth, int64_t valueDepth, int64_t temporaries,
                                             const GPUTarget &target);
 
-/// Returns the GPU tile sizes of a matmul.
-attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);
+/// Returns the GPU tile sizes of `op`, a matmul.
+attn::ScheduleAttr scheduleMatmul(mlir::linalg::LinalgOp op, const GPUTarget &target);
 
 /// Returns why kernels of a target, of which one is not null, cannot compute tasks of `rows` queries of type `element`:
 /// "expected ..."; nullopt if they can.

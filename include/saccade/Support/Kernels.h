@@ -26,6 +26,10 @@ inline constexpr llvm::StringLiteral bulkKernelAttr = "attn.bulk_kernel";
 /// `runtime::BulkTensor::describe`.
 inline constexpr llvm::StringLiteral tensorMapsAttr = "attn.tensor_maps";
 
+/// On a kernel with tensor maps: pairs of the index of a capture and a dimension, i64, or -1 for a capture that is a
+/// number. It computes the right results only if these extents and numbers are all equal.
+inline constexpr llvm::StringLiteral equalExtentsAttr = "attn.equal_extents";
+
 /// Bytes of a tensor map, and their alignment.
 inline constexpr int64_t tensorMapBytes = 128, tensorMapAlignment = 64;
 

@@ -68,7 +68,7 @@ private:
                                     number(threadsAttr, threadsPerCTA), number(sharedBytesAttr, 0)});
   }
 
-  /// Launches `bulkKernel` if its tensor maps can be made, else `kernel`.
+  /// Launches `bulkKernel` if its tensor maps can be made and the extents are equal that must be, else `kernel`.
   void launchEither(LLVM::LLVMFuncOp kernel, LLVM::LLVMFuncOp bulkKernel) {
     auto maps = bulkKernel->getAttrOfType<ArrayAttr>(tensorMapsAttr).getAsRange<DenseI64ArrayAttr>();
     constexpr size_t mapWords = tensorMapBytes / sizeof(int64_t);
@@ -90,6 +90,16 @@ private:
     }
     Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
     Value condition = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, areMade, zero);
+    if (auto equal = bulkKernel->getAttrOfType<DenseI64ArrayAttr>(equalExtentsAttr)) {
+      auto extentOf = [&](size_t i) -> Value {
+        Value capture = op.getCaptures()[equal[i]];
+        return equal[i + 1] < 0 ? capture : memref::DimOp::create(b, loc, capture, equal[i + 1]).getResult();
+      };
+      for (size_t i = 2; i < static_cast<size_t>(equal.size()); i += 2) {
+        Value isEqual = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, extentOf(0), extentOf(i));
+        condition = arith::AndIOp::create(b, loc, condition, isEqual);
+      }
+    }
     auto choice = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(choice.thenBlock());

@@ -13,8 +13,10 @@ using namespace saccade;
 void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target, StepListener onStep) {
   onStep("kernels");
   pm.addPass(createOutlineKernels());
-  if (target.hasBulkCopy)
+  if (target.hasBulkCopy) {
     pm.addNestedPass<mlir::gpu::GPUModuleOp>(createLowerAttentionSM90({target.name.str()}));
+    pm.addNestedPass<mlir::gpu::GPUModuleOp>(createLowerMatmulSM90({target.name.str()}));
+  }
   OpPassManager &kernel = pm.nest<mlir::gpu::GPUModuleOp>().nest<func::FuncOp>();
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerAttentionSM80());

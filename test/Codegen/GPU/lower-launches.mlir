@@ -22,4 +22,31 @@ gpu.module @saccade_device {
   llvm.func @fill_task0() attributes {attn.kernel, attn.shared_bytes = 1024 : i64} {
     llvm.return
   }
+  llvm.func @multiply_task0() attributes {attn.kernel, attn.bulk_kernel = "multiply_task0_sm_90a"} {
+    llvm.return
+  }
+  llvm.func @multiply_task0_sm_90a() attributes {attn.kernel, attn.equal_extents = array<i64: 0, 1, 1, 0, 2, -1>, attn.tensor_maps = [array<i64: 0, 6, 2, 3, 2, 1, 0, 64, 128>], attn.threads = 288 : i64} {
+    llvm.return
+  }
 }
+
+// The kernel with tensor maps is launched if they can be made and extents are equal: of two buffers, and a number.
+// CHECK-LABEL: func.func @multiply(
+// CHECK-SAME: %[[A:.*]]: memref<?x?xf16>, %[[B:.*]]: memref<?x?xf16>, %[[K:.*]]: index, %[[N:.*]]: index)
+// CHECK: %[[MADE:.*]] = call @saccade_encode_tensor_map
+// CHECK: %[[IS_MADE:.*]] = arith.cmpi ne, %[[MADE]]
+// CHECK: %[[KA:.*]] = memref.dim %[[A]], %c1
+// CHECK: %[[KB:.*]] = memref.dim %[[B]], %c0
+// CHECK: %[[SAME:.*]] = arith.cmpi eq, %[[KA]], %[[KB]]
+// CHECK: %[[BOTH:.*]] = arith.andi %[[IS_MADE]], %[[SAME]]
+// CHECK: %[[KA2:.*]] = memref.dim %[[A]], %c1
+// CHECK: %[[SAME2:.*]] = arith.cmpi eq, %[[KA2]], %[[K]]
+// CHECK: %[[ALL:.*]] = arith.andi %[[BOTH]], %[[SAME2]]
+// CHECK: scf.if %[[ALL]]
+// CHECK: call @saccade_launch({{.*}}, %c288_i64, %c0_i64
+// CHECK: call @saccade_launch({{.*}}, %c128_i64, %c0_i64
+func.func @multiply(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %k: index, %n: index) {
+  attn.launch @multiply_task0(%a, %b, %k) count(%n) : (memref<?x?xf16>, memref<?x?xf16>, index)
+  return
+}
+func.func private @multiply_task0(memref<?x?xf16>, memref<?x?xf16>, index, index, index, memref<?xi8>) attributes {attn.task, attn.kernel = "multiply_task0"}

@@ -54,6 +54,19 @@ def LowerAttentionSM90 : Pass<"attn-lower-attention-sm90", "::mlir::gpu::GPUModu
   let dependentDialects = deviceDialects;
 }
 
+def LowerMatmulSM90 : Pass<"attn-lower-matmul-sm90", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "add kernels of matmuls with bulk copies and wgmma";
+  let description = [{
+    Applies to f16 and bf16 kernels that are one tile of a matmul, with elementwise ops that initialize or read its result.
+    A second kernel `@f_sm_90a` beside `@f` has up to three warpgroups: one copies parts of both operands to a ring of
+    stages in shared memory by tensor maps, the others compute 64 rows each with wgmma. The elementwise ops are evaluated
+    on the sums, which pass through shared memory. `@f` refers to it (`attn.bulk_kernel`) and is lowered by the following
+    passes, for operands that tensor maps cannot describe.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"sm_90a\"", "GPU target">];
+  let dependentDialects = deviceDialects;
+}
+
 def LowerStateSIMT : Pass<"attn-lower-state-simt", "::mlir::func::FuncOp"> {
   let summary = "lower attn.merge and attn.finalize of states in global memory";
   let description = [{

@@ -54,11 +54,17 @@ static unsigned parameterDim(const Views &found, unsigned dim) {
   return dim;
 }
 
-bool device::isMappable(Value operand, DimsAttr dims) {
+bool device::isMappable(Value operand) {
   std::optional<Views> found = findViews(operand);
   auto type = found ? dyn_cast<MemRefType>(found->parameter.getType()) : MemRefType();
-  if (!type || dims.position(Dim::Head) || type.getRank() > runtime::BulkTensor::maxRank)
+  return type && type.getRank() <= runtime::BulkTensor::maxRank;
+}
+
+bool device::isMappable(Value operand, DimsAttr dims) {
+  if (!isMappable(operand) || dims.position(Dim::Head))
     return false;
+  std::optional<Views> found = findViews(operand);
+  auto type = cast<MemRefType>(found->parameter.getType());
   // A product takes 16 columns at a time. Those beyond the operand must be beyond the tensor, where they are zeros.
   unsigned columnDim = *dims.position(Dim::Depth);
   int64_t columns = cast<MemRefType>(operand.getType()).getDimSize(columnDim);
@@ -71,14 +77,47 @@ bool device::hasKnownPosition(Value operand) {
   return llvm::all_of(found->views, [&](memref::SubViewOp view) { return view->getBlock() == start; });
 }
 
+std::optional<SmallVector<ParameterExtent>> device::extentsIfWhole(Value operand, unsigned dim) {
+  std::optional<Views> found = findViews(operand);
+  OpFoldResult extent;
+  SmallVector<ParameterExtent> equal;
+  for (memref::SubViewOp view : found->views) {
+    dim = sourceDim(view, dim);
+    if (!isZeroInteger(view.getMixedOffsets()[dim]))
+      return std::nullopt;
+    if (!extent)
+      extent = view.getMixedSizes()[dim];
+  }
+  ParameterExtent whole{found->parameter.getArgNumber(), dim};
+  int64_t size = cast<MemRefType>(found->parameter.getType()).getDimSize(dim);
+  if (!extent)
+    return SmallVector{whole};
+  if (std::optional<int64_t> constant = getConstantIntValue(extent))
+    return *constant == size ? std::optional(SmallVector<ParameterExtent>()) : std::nullopt;
+  Value source = cast<Value>(extent);
+  int64_t ofSource = ParameterExtent::number;
+  if (auto known = source.getDefiningOp<memref::DimOp>(); known && known.getConstantIndex()) {
+    source = known.getSource();
+    ofSource = *known.getConstantIndex();
+  }
+  auto parameter = dyn_cast<BlockArgument>(source);
+  if (!parameter || parameter.getOwner() != found->parameter.getOwner())
+    return std::nullopt;
+  return SmallVector{whole, {parameter.getArgNumber(), ofSource}};
+}
+
 MappedOperand device::mapOperand(Value operand, DimsAttr dims) {
+  return mapOperand(operand, *dims.position(Dim::Seq), *dims.position(Dim::Depth));
+}
+
+MappedOperand device::mapOperand(Value operand, unsigned rowDim, unsigned columnDim) {
   std::optional<Views> found = findViews(operand);
   auto type = cast<MemRefType>(found->parameter.getType());
   MappedOperand mapped;
   mapped.type = type;
   mapped.argument = found->parameter.getArgNumber();
-  mapped.rowDim = parameterDim(*found, *dims.position(Dim::Seq));
-  mapped.columnDim = parameterDim(*found, *dims.position(Dim::Depth));
+  mapped.rowDim = parameterDim(*found, rowDim);
+  mapped.columnDim = parameterDim(*found, columnDim);
   // From the parameter on: a view's dimensions are some of its source's.
   OpBuilder b(operand.getContext());
   auto dimOf = llvm::to_vector(llvm::seq<unsigned>(0, type.getRank()));
@@ -122,10 +161,14 @@ SmallVector<int64_t> MappedOperand::plan(int64_t rows, int64_t columns) const {
 }
 
 SmallVector<Value> MappedOperand::coordinates(Emitter &e, Value row, int64_t column) const {
+  return coordinates(e, row, e.i32(column));
+}
+
+SmallVector<Value> MappedOperand::coordinates(Emitter &e, Value row, Value column) const {
   SmallVector<Value> result;
   for (unsigned dim : order()) {
     Value start = e.toI32(getValueOrCreateConstantIndexOp(e.b, e.loc, position[dim]));
-    result.push_back(dim == columnDim ? e.add(start, e.i32(column)) : dim == rowDim ? e.add(start, row) : start);
+    result.push_back(dim == columnDim ? e.add(start, column) : dim == rowDim ? e.add(start, row) : start);
   }
   return result;
 }

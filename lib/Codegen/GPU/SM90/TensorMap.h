@@ -20,7 +20,26 @@ struct MappedOperand {
   llvm::SmallVector<unsigned> order() const;
   /// The coordinates of a box, i32, innermost first: `row` (i32) and `column` of the operand.
   llvm::SmallVector<mlir::Value> coordinates(Emitter &e, mlir::Value row, int64_t column) const;
+  llvm::SmallVector<mlir::Value> coordinates(Emitter &e, mlir::Value row, mlir::Value column) const;
 };
+
+/// Whether a tensor map can describe an operand: views with unit steps lead to a parameter of the kernel that has at
+/// most as many dimensions as a tensor map.
+bool isMappable(mlir::Value operand);
+/// Describes an operand that `isMappable` as a matrix of two of its dimensions, at position 0 of the others.
+MappedOperand mapOperand(mlir::Value operand, unsigned rowDim, unsigned columnDim);
+
+/// An extent of a parameter of the task, or the parameter if it is a number.
+struct ParameterExtent {
+  static constexpr int64_t number = -1; ///< in place of a dimension
+
+  int64_t argument, dim;
+  bool operator==(const ParameterExtent &) const = default;
+};
+/// The extents that must be equal for dimension `dim` of an operand that `isMappable` to be a whole dimension of its
+/// parameter: that of the parameter, and that which is the extent of the operand. They may be the same; none if both
+/// are equal constants. nullopt if the dimension is a part, or may be one.
+std::optional<llvm::SmallVector<ParameterExtent>> extentsIfWhole(mlir::Value operand, unsigned dim);
 
 /// Whether a tensor map can describe an operand with the dimensions `dims`: views with unit steps lead to a parameter
 /// of the kernel that has at most as many dimensions as a tensor map, and the operand has no dimension of heads.

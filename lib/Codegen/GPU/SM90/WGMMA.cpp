@@ -105,6 +105,19 @@ SmallVector<Value> device::addProduct(Emitter &e, Type element, ValueRange sums,
   return emitAsm(e, block(text), count, inputs, tied(count) + repeated("r", lhs.size()) + "l,");
 }
 
+SmallVector<Value> device::addTileProduct(Emitter &e, Type element, ValueRange sums, const ProductTile &lhs,
+                                          const ProductTile &rhs, int64_t steps) {
+  size_t count = sums.size();
+  std::string text, transposed = std::string(lhs.isTransposed ? "1" : "0") + (rhs.isTransposed ? ", 1" : ", 0");
+  for (int64_t step = 0; step < steps; ++step) {
+    text += advance("lhs", 2 * count, step * lhs.stepBytes()) + advance("rhs", 2 * count + 1, step * rhs.stepBytes());
+    text += opcode(element, count) + "lhs, rhs, 1, 1, 1, " + transposed + ";\n\t";
+  }
+  SmallVector<Value> inputs(sums);
+  inputs.append({lhs.descriptor, rhs.descriptor});
+  return emitAsm(e, block(text), count, inputs, tied(count) + "l,l,");
+}
+
 SmallVector<Value> device::waitForGroups(Emitter &e, int64_t pending, ValueRange values) {
   std::string text = "wgmma.wait_group.sync.aligned " + std::to_string(pending) + ";";
   return emitAsm(e, text, values.size(), values, tied(values.size()));

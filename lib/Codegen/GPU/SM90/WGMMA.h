@@ -26,6 +26,20 @@ llvm::SmallVector<mlir::Value> startProduct(Emitter &e, mlir::Type element, int6
 llvm::SmallVector<mlir::Value> addProduct(Emitter &e, mlir::Type element, mlir::ValueRange sums, mlir::ValueRange lhs,
                                           mlir::Value rhs, llvm::ArrayRef<int64_t> offsets);
 
+/// A tile in shared memory as an operand of a product: LHS is m × k, RHS is n × k, stored with k contiguous or, if
+/// `isTransposed`, with m or n contiguous.
+struct ProductTile {
+  mlir::Value descriptor; ///< see tileDescriptor
+  bool isTransposed;
+  /// Bytes to the next 16 elements of k.
+  int64_t stepBytes() const { return isTransposed ? 16 * 128 : 16 * 2; }
+};
+
+/// Starts sums + lhs · rhs, of 64 rows and two columns for each of the `sums` (f32) of a thread: `steps` times 16
+/// elements of k, one wgmma each. The results must not be used before `waitForGroups`.
+llvm::SmallVector<mlir::Value> addTileProduct(Emitter &e, mlir::Type element, mlir::ValueRange sums,
+                                              const ProductTile &lhs, const ProductTile &rhs, int64_t steps);
+
 /// Waits until at most `pending` of the products that were started last are incomplete. Returns `values` (f32), which
 /// depend on the wait.
 llvm::SmallVector<mlir::Value> waitForGroups(Emitter &e, int64_t pending, mlir::ValueRange values);

@@ -1,0 +1,52 @@
+//===- MatmulItem.h - A kernel that is one tile of a matmul -------*- C++ -*-===//
+//
+// A tile of a matmul, the elementwise ops that initialize its result, and those that read it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_GPU_SM90_MATMULITEM_H
+#define SACCADE_LIB_CODEGEN_GPU_SM90_MATMULITEM_H
+
+#include "MatmulShape.h"
+#include "TensorMap.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+namespace saccade::device {
+
+/// The ops of a kernel that computes one tile of a matmul. An element of the result depends on one sum of products, so
+/// all ops are evaluated for one element at a time; buffers between them are values.
+struct MatmulItem {
+  /// An operand as a matrix: dimensions of the operand. The contiguous one is last, if tensor maps can describe it.
+  struct Operand {
+    mlir::Value value;
+    unsigned rowDim, columnDim;
+    bool isTransposed; ///< whether columns are m or n
+  };
+
+  mlir::linalg::LinalgOp matmul;
+  Operand lhs, rhs;
+  unsigned rowDim, columnDim; ///< of the result
+  int64_t rows, columns;      ///< bounds of the extents of the tile
+  /// Extents of parameters that must be equal, so that k ends with both parameters.
+  llvm::SmallVector<ParameterExtent> equalExtents;
+  llvm::SmallVector<mlir::linalg::LinalgOp> ops; ///< the matmul and the elementwise ops, in order
+  llvm::SmallVector<mlir::OpOperand *> loads;    ///< operands of `ops` in memory, not those that `ops` compute
+  llvm::SmallVector<mlir::Value> outputs;        ///< the results that are not in buffers of the kernel
+
+  MatmulShape shape(int64_t sharedBytes) const {
+    auto isWide = [](mlir::Value output) {
+      return !llvm::is_contained({1, 8, 16}, mlir::getElementTypeOrSelf(output).getIntOrFloatBitWidth());
+    };
+    return {rows, columns, lhs.isTransposed, rhs.isTransposed, llvm::any_of(outputs, isWide), sharedBytes};
+  }
+};
+
+/// The tile of a matmul that `kernel` computes, or nullopt if it computes something else, also if the tile has a type,
+/// an operand or a size that warpgroups do not support.
+std::optional<MatmulItem> findMatmulItem(mlir::func::FuncOp kernel);
+
+/// Replaces the ops of `item` in `kernel` by the roles of warpgroups, and sets the launch attributes of the kernel.
+void emitMatmulItem(mlir::func::FuncOp kernel, const MatmulItem &item, const MatmulShape &shape);
+
+} // namespace saccade::device
+
+#endif // SACCADE_LIB_CODEGEN_GPU_SM90_MATMULITEM_H

@@ -1,0 +1,187 @@
+//===- MatmulWarpgroups.cpp - A tile of a matmul on warpgroups ----------------===//
+//
+// One thread copies parts of both operands to a ring of stages; the warpgroups that compute add their products to sums
+// in registers. Products of four warpgroups, in two CTAs, hide the latency of each other.
+//
+//===----------------------------------------------------------------------===//
+#include "../SharedMemory.h"
+#include "MatmulEpilogue.h"
+#include "Ring.h"
+#include "WGMMA.h"
+#include "saccade/Support/Kernels.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+/// The named barrier of the warpgroups that compute; 0 is that of all threads.
+static constexpr int64_t sumsBarrier = 1;
+
+namespace {
+
+class MatmulRoles {
+public:
+  MatmulRoles(const Emitter &e, const MatmulItem &item, const MatmulShape &shape, Value shared, Value steps)
+      : e(e), item(item), shape(shape), shared(shared), steps(steps),
+        ring(this->e.add(shared, shape.barriers()), shape.stages), element(getElementTypeOrSelf(item.lhs.value)) {}
+
+  void initBarriers() {
+    e.ifElse(e.isEqual(e.thread(), e.i32(0)), [&] {
+      ring.init(e, shape.consumerWarps());
+      NVVM::FenceMbarrierInitOp::create(e.b, e.loc);
+    });
+    e.barrier();
+  }
+
+  void produce(const MappedOperand &lhs, const MappedOperand &rhs, Value lhsMap, Value rhsMap) {
+    e.ifElse(e.isEqual(e.thread(), e.i32(32 * shape.consumerWarps())), [&] {
+      e.loop(e.i32(0), steps, 1, [&](Value step) {
+        RingPlace at = ring.at(e, step);
+        // Stages are empty at first, as if they had been read in an earlier phase.
+        at.empty.wait(e, e.sub(e.i32(1), at.parity));
+        at.full.expect(e, shape.stageBytes());
+        Value first = e.mul(step, shape.depth);
+        copy(lhs, lhsMap, first, shape.rows, shape.isLhsTransposed, lhsTile(at.stage), at.full);
+        copy(rhs, rhsMap, first, shape.columns, shape.isRhsTransposed, rhsTile(at.stage), at.full);
+      });
+    });
+  }
+
+  void consume() {
+    Value warp = e.div(e.thread(), 32), lane = e.rem(e.thread(), 32);
+    // Uniform in the warp, which LLVM cannot know.
+    Value group = e.shuffleFrom(e.div(warp, 4), e.i32(0));
+    SmallVector<Value> zeros(shape.sums(), e.scalar(0.0)), sums;
+    if (shape.addsApart)
+      sums = e.loop(e.i32(0), steps, MatmulShape::stagesApart, zeros, [&](Value first, ValueRange before) {
+        Value end = e.min(e.add(first, MatmulShape::stagesApart), steps);
+        SmallVector<Value> sums = addProducts(first, end, zeros, group, lane);
+        for (auto [sum, other] : llvm::zip_equal(sums, before))
+          sum = e.addf(other, sum);
+        return sums;
+      });
+    else
+      sums = addProducts(e.i32(0), steps, zeros, group, lane);
+    // The sums take the place of the stages, which other warpgroups may still read.
+    NamedBarrier{e.i32(sumsBarrier), 32 * shape.consumerWarps()}.wait(e);
+    Value firstRow = e.mul(warp, 16), ofWarp = e.add(shared, e.mul(firstRow, shape.sumRowBytes()));
+    storeSums(sums, ofWarp, lane);
+    NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
+    emitMatmulEpilogue(e, item, shape, ofWarp, firstRow);
+  }
+
+private:
+  using Group = WarpgroupShape;
+
+  /// The sums of the products of the steps [begin, end), of which there is one at least. A step starts its product
+  /// before it waits for that of the step before, so that the tensor cores have work during the wait.
+  SmallVector<Value> addProducts(Value begin, Value end, ArrayRef<Value> zeros, Value group, Value lane) {
+    Value isLeader = e.isEqual(lane, e.i32(0));
+    SmallVector<Value> sums = e.loop(begin, end, 1, zeros, [&](Value step, ValueRange before) {
+      RingPlace at = ring.at(e, step);
+      at.full.wait(e, at.parity);
+      // 64 rows are a box if they are contiguous, else a part of the box of all rows.
+      Value rows = e.add(lhsTile(at.stage), e.mul(group, Group::boxBytes(Group::groupRows)));
+      ProductTile lhs{tileDescriptor(e, rows, /*leadingBytes=*/16), shape.isLhsTransposed};
+      int64_t leading = shape.isRhsTransposed ? Group::boxBytes(shape.depth) : 16;
+      ProductTile rhs{tileDescriptor(e, rhsTile(at.stage), leading), shape.isRhsTransposed};
+      SmallVector<Value> sums = addTileProduct(e, element, before, lhs, rhs, shape.depth / 16);
+      sums = waitForGroups(e, 1, sums);
+      ring.at(e, e.add(step, -1)).empty.arriveIf(e, e.andi(isLeader, e.isLess(begin, step)));
+      return sums;
+    });
+    sums = waitForGroups(e, 0, sums);
+    ring.at(e, e.add(end, -1)).empty.arriveIf(e, isLeader);
+    return sums;
+  }
+
+  Value lhsTile(Value stage) { return e.add(shared, e.mul(stage, shape.stageBytes())); }
+  Value rhsTile(Value stage) { return e.add(lhsTile(stage), shape.lhsBytes()); }
+
+  /// Copies `extent` rows, or columns if k is that of rows, from element `first` of k on.
+  void copy(const MappedOperand &operand, Value map, Value first, int64_t extent, bool isTransposed, Value target,
+            const Mbarrier &full) {
+    for (int64_t box = 0; box < MatmulShape::boxes(extent, isTransposed); ++box) {
+      Value along = e.i32(box * Group::boxColumns);
+      copyBox(e, map, isTransposed ? operand.coordinates(e, first, along) : operand.coordinates(e, along, first),
+              e.add(target, box * Group::boxBytes(shape.depth)), full);
+    }
+  }
+
+  /// A lane holds two columns of each eight, in rows lane / 4 and lane / 4 + 8.
+  void storeSums(ArrayRef<Value> sums, Value ofWarp, Value lane) {
+    auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
+    Value row = e.mul(e.div(lane, 4), shape.sumRowBytes()), column = e.mul(e.rem(lane, 4), 8);
+    Value base = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, e.add(e.add(ofWarp, row), column));
+    auto pair = VectorType::get({2}, e.type);
+    for (int64_t i = 0, n = sums.size(); i < n; i += 2) {
+      Value values = LLVM::PoisonOp::create(e.b, e.loc, pair);
+      for (int64_t half : {0, 1})
+        values = LLVM::InsertElementOp::create(e.b, e.loc, values, sums[i + half], e.i32(half));
+      int64_t offset = i / 4 * 32 + i % 4 / 2 * 8 * shape.sumRowBytes();
+      LLVM::StoreOp::create(e.b, e.loc, values, e.advance(base, e.b.getI8Type(), static_cast<int32_t>(offset)),
+                            /*alignment=*/8);
+    }
+  }
+
+  Emitter e;
+  const MatmulItem &item;
+  const MatmulShape &shape;
+  Value shared, steps; ///< i32
+  Ring ring;
+  Type element;
+};
+
+} // namespace
+
+/// Erases a buffer whose ops have been erased, with its views.
+static void eraseBuffer(Operation *buffer) {
+  for (Operation *view : llvm::make_early_inc_range(buffer->getUsers()))
+    eraseBuffer(view);
+  if (buffer->use_empty())
+    buffer->erase();
+}
+
+void device::emitMatmulItem(func::FuncOp kernel, const MatmulItem &item, const MatmulShape &shape) {
+  Location loc = item.matmul->getLoc();
+  Block *body = &kernel.getBody().front();
+  MappedOperand lhs = mapOperand(item.lhs.value, item.lhs.rowDim, item.lhs.columnDim);
+  MappedOperand rhs = mapOperand(item.rhs.value, item.rhs.rowDim, item.rhs.columnDim);
+  OpBuilder b(body->getTerminator());
+  Emitter e{b, loc, b.getF32Type()};
+  unsigned depthDim = item.lhs.isTransposed ? item.lhs.rowDim : item.lhs.columnDim;
+  Value depth = e.toI32(e.size(item.lhs.value, depthDim));
+
+  // Tensor maps are the first parameters.
+  SmallVector<Value> maps;
+  SmallVector<Attribute> plans;
+  auto addMap = [&](const MappedOperand &operand, int64_t extent, bool isTransposed) {
+    plans.push_back(
+        b.getDenseI64ArrayAttr(operand.plan(MatmulShape::boxRows(extent, isTransposed), WarpgroupShape::boxColumns)));
+    maps.push_back(body->insertArgument(maps.size(), LLVM::LLVMPointerType::get(b.getContext()), loc));
+  };
+  addMap(lhs, shape.rows, shape.isLhsTransposed);
+  addMap(rhs, shape.columns, shape.isRhsTransposed);
+  kernel.setFunctionType(b.getFunctionType(body->getArgumentTypes(), {}));
+  kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
+  kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads()));
+  kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(shape.ctas));
+  SmallVector<int64_t> equal;
+  for (ParameterExtent extent : item.equalExtents)
+    equal.append({extent.argument, extent.dim});
+  if (!equal.empty())
+    kernel->setAttr(equalExtentsAttr, b.getDenseI64ArrayAttr(equal));
+
+  Value pointer = getDynamicShared(e, shape.bytes(), WarpgroupShape::tileAlignment);
+  Value shared = LLVM::PtrToIntOp::create(b, loc, b.getI32Type(), pointer);
+  Value steps = e.div(e.add(depth, shape.depth - 1), shape.depth);
+  MatmulRoles roles(e, item, shape, shared, steps);
+  roles.initBarriers();
+  Value isConsumer = e.isLess(e.thread(), e.i32(32 * shape.consumerWarps()));
+  e.ifElse(isConsumer, [&] { roles.consume(); }, [&] { roles.produce(lhs, rhs, maps[0], maps[1]); });
+
+  for (linalg::LinalgOp op : item.ops)
+    op->erase();
+  for (auto buffer : llvm::to_vector(body->getOps<memref::AllocOp>()))
+    eraseBuffer(buffer);
+}

@@ -1,0 +1,117 @@
+// A second kernel with two warpgroups that multiply and a warp that copies, whose first parameters are tensor maps. Stages have
+// 64 of the reduction; three of them leave shared memory for a second CTA. The kernel of the task refers to it and stays as it is.
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(attn-lower-matmul-sm90))' --split-input-file | FileCheck %s
+
+#rows = affine_map<(m, n, k) -> (m, k)>
+#columns = affine_map<(m, n, k) -> (n, k)>
+#result = affine_map<(m, n, k) -> (m, n)>
+#element = affine_map<(m, n) -> (m, n)>
+#column = affine_map<(m, n) -> (n)>
+
+// EXAMPLE
+gpu.module @saccade_device {
+  // CHECK: func.func @linear(%{{.*}}: memref<128x?xf16>, %{{.*}}) attributes {attn.bulk_kernel = "linear_sm_90a", attn.kernel}
+  // CHECK: linalg.matmul
+  // CHECK: func.func @linear_sm_90a(%{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: memref<128x?xf16>
+  // CHECK-SAME: attn.equal_extents = array<i64: 0, 1, 1, 1>
+  // CHECK-SAME: attn.family = "sm_90a, matmul"
+  // CHECK-SAME: attn.shared_bytes = 98352
+  // CHECK-SAME: attn.tensor_maps = [array<i64: 0, 6, 2, 3, 2, 1, 0, 64, 128>, array<i64: 1, 6, 2, 3, 2, 1, 0, 64, 128>]
+  // CHECK-SAME: attn.threads = 288
+  // CHECK-SAME: nvvm.minctasm = 2
+  // CHECK-NOT: memref.alloc
+  // CHECK: nvvm.fence.mbarrier.init
+  // CHECK: nvvm.barrier0
+  // CHECK: scf.for
+  // CHECK: mbarrier.try_wait.parity
+  // CHECK: wgmma.fence{{.*}}m64n128k16.f32.f16.f16{{.*}}lhs, rhs, 1, 1, 1, 0, 0;{{.*}}m64n128k16{{.*}}m64n128k16{{.*}}m64n128k16{{.*}}commit_group
+  // CHECK: wgmma.wait_group.sync.aligned 1
+  // CHECK: mbarrier.arrive
+  // CHECK: wgmma.wait_group.sync.aligned 0
+  // CHECK: mbarrier.arrive
+  // CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256
+  // CHECK: nvvm.bar.warp.sync
+  // CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+  // CHECK: arith.addf
+  // CHECK: llvm.store %{{.*}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<1>
+  // CHECK: memref.store {{.*}}attn.per_thread_store
+  // CHECK: nvvm.mbarrier.arrive.expect_tx %{{.*}}, %c32768
+  // CHECK-COUNT-2: nvvm.cp.async.bulk.tensor.shared.cluster.global
+  // CHECK-NOT: nvvm.cp.async.bulk.tensor
+  func.func @linear(%x: memref<128x?xf16>, %w: memref<128x?xf16>, %bias: memref<128xf16>, %out: memref<128x128xf16>) attributes {attn.kernel} {
+    %zero = arith.constant 0.0 : f32
+    %sums = memref.alloc() : memref<128x128xf32>
+    linalg.fill ins(%zero : f32) outs(%sums : memref<128x128xf32>)
+    linalg.matmul indexing_maps = [#rows, #columns, #result] ins(%x, %w : memref<128x?xf16>, memref<128x?xf16>) outs(%sums : memref<128x128xf32>)
+    linalg.generic {indexing_maps = [#element, #column, #element], iterator_types = ["parallel", "parallel"]}
+        ins(%sums, %bias : memref<128x128xf32>, memref<128xf16>) outs(%out : memref<128x128xf16>) {
+      ^bb0(%s: f32, %b: f16, %o: f16):
+        %wide = arith.extf %b : f16 to f32
+        %sum = arith.addf %s, %wide : f32
+        %r = arith.truncf %sum : f32 to f16
+        linalg.yield %r : f16
+    }
+    return
+  }
+}
+
+// -----
+
+// LHS is contiguous along m and RHS along n: boxes of 64 rows of k, one for each 64 columns. Sums in f32 are accumulated
+// apart, 128 of the reduction at a time, which takes the registers of one CTA. k ends with a stage, so that extents are
+// not compared.
+gpu.module @saccade_device {
+  // CHECK: func.func @transposed_sm_90a
+  // CHECK-NOT: attn.equal_extents
+  // CHECK-SAME: attn.shared_bytes = 131136
+  // CHECK-SAME: attn.tensor_maps = [array<i64: 0, 9, 2, 3, 2, 1, 0, 64, 64>, array<i64: 1, 9, 2, 3, 2, 1, 0, 64, 64>]
+  // CHECK-SAME: nvvm.minctasm = 1
+  // CHECK: lhs, rhs, 1, 1, 1, 1, 1;
+  // CHECK-COUNT-64: arith.addf
+  // CHECK: nvvm.mbarrier.arrive.expect_tx %{{.*}}, %c32768
+  // CHECK-COUNT-4: nvvm.cp.async.bulk.tensor.shared.cluster.global
+  // CHECK-NOT: nvvm.cp.async.bulk.tensor
+  func.func @transposed(%x: memref<192x128xbf16>, %w: memref<192x128xbf16>, %out: memref<128x128xf32>) attributes {attn.kernel} {
+    linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+      ins(%x, %w : memref<192x128xbf16>, memref<192x128xbf16>) outs(%out : memref<128x128xf32>)
+    return
+  }
+}
+
+// -----
+
+// No second kernel: few rows; an operand in f32; a part of k, after which the stage has other elements; a reader of the
+// result at other positions; an operand that the kernel writes.
+gpu.module @saccade_device {
+  // CHECK-NOT: sm_90a
+  func.func @few_rows(%x: memref<32x64xf16>, %w: memref<64x128xf16>, %out: memref<32x128xf32>) attributes {attn.kernel} {
+    linalg.matmul ins(%x, %w : memref<32x64xf16>, memref<64x128xf16>) outs(%out : memref<32x128xf32>)
+    return
+  }
+  func.func @wide(%x: memref<128x64xf32>, %w: memref<64x128xf32>, %out: memref<128x128xf32>) attributes {attn.kernel} {
+    linalg.matmul ins(%x, %w : memref<128x64xf32>, memref<64x128xf32>) outs(%out : memref<128x128xf32>)
+    return
+  }
+  func.func @part(%x: memref<128x72xf16>, %w: memref<40x128xf16>, %out: memref<128x128xf32>) attributes {attn.kernel} {
+    %part = memref.subview %x[0, 0] [128, 40] [1, 1] : memref<128x72xf16> to memref<128x40xf16, strided<[72, 1]>>
+    linalg.matmul ins(%part, %w : memref<128x40xf16, strided<[72, 1]>>, memref<40x128xf16>) outs(%out : memref<128x128xf32>)
+    return
+  }
+  func.func @symmetric(%x: memref<128x64xf16>, %w: memref<64x128xf16>, %out: memref<128x128xf32>) attributes {attn.kernel} {
+    %zero = arith.constant 0.0 : f32
+    %sums = memref.alloc() : memref<128x128xf32>
+    linalg.fill ins(%zero : f32) outs(%sums : memref<128x128xf32>)
+    linalg.matmul ins(%x, %w : memref<128x64xf16>, memref<64x128xf16>) outs(%sums : memref<128x128xf32>)
+    linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n, m)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+        ins(%sums, %sums : memref<128x128xf32>, memref<128x128xf32>) outs(%out : memref<128x128xf32>) {
+      ^bb0(%s: f32, %t: f32, %o: f32):
+        %sum = arith.addf %s, %t : f32
+        linalg.yield %sum : f32
+    }
+    return
+  }
+  func.func @overwritten(%x: memref<128x128xf16>, %w: memref<128x128xf16>) attributes {attn.kernel} {
+    linalg.matmul ins(%x, %w : memref<128x128xf16>, memref<128x128xf16>) outs(%x : memref<128x128xf16>)
+    return
+  }
+}
