@@ -53,6 +53,10 @@ TARGETS = [
     # 16 rows: three or four products.
     Target("sm_80", "_gradient_body_task2", 64, lambda depth: 3 * 64 // 8 * depth // 16, " dq", GRADIENT_MASKS),
     Target("sm_80", "_gradient_body_task3", 64, lambda depth: 4 * 64 // 8 * depth // 16, " dk dv", GRADIENT_MASKS),
+    # 64 rows: 16 columns of a head or 16 rows of a tile at a time.
+    Target("sm_90a", "_gradient_body_task2_sm_90a", 64, lambda depth: 2 * depth // 16 + 64 // 16, " dq", GRADIENT_MASKS),
+    Target("sm_90a", "_gradient_body_task3_sm_90a", 64, lambda depth: 2 * depth // 16 + 2 * 64 // 16, " dk dv",
+           GRADIENT_MASKS),
 ]
 
 

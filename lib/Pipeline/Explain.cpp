@@ -371,6 +371,8 @@ void Explanation::addKernels(ModuleOp compiled) {
     if (!family || !name)
       return;
     std::string line = (name.getValue() + ": kernel family " + family.getValue()).str();
+    if (auto obstacle = op->getAttrOfType<StringAttr>(bulkObstacleAttr))
+      line += (", without warpgroups: " + obstacle.getValue()).str();
     SmallVector<Attention *> found;
     for (Attention &attention : attentions)
       if (attention.loc == op->getLoc())

@@ -43,6 +43,9 @@ inline constexpr llvm::StringLiteral sharedBytesAttr = "attn.shared_bytes";
 /// On a task or a kernel: the kernel family of its attention, a string: "v4 packed, f32 multiply-add", "sm_80".
 inline constexpr llvm::StringLiteral familyAttr = "attn.family";
 
+/// On a kernel of a gradient: why it has no `bulkKernelAttr`, a string: "rows are copied in a loop".
+inline constexpr llvm::StringLiteral bulkObstacleAttr = "attn.bulk_obstacle";
+
 /// On a function of the device module: marks a kernel.
 inline constexpr llvm::StringLiteral kernelAttr = "attn.kernel";
 

@@ -144,6 +144,9 @@ struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKer
       auto threads = kernel->getAttrOfType<IntegerAttr>(threadsAttr);
       kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                       builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads ? threads.getInt() : threadsPerCTA)}));
+      // Without this ptxas ignores setmaxnreg in kernels that would start with fewer registers (C7508).
+      if (maps)
+        kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
     }
   }
 };

@@ -15,6 +15,7 @@ void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target
   pm.addPass(createOutlineKernels());
   if (target.hasBulkCopy) {
     pm.addNestedPass<mlir::gpu::GPUModuleOp>(createLowerAttentionSM90({target.name.str()}));
+    pm.addNestedPass<mlir::gpu::GPUModuleOp>(createLowerGradientSM90({target.name.str()}));
     pm.addNestedPass<mlir::gpu::GPUModuleOp>(createLowerMatmulSM90({target.name.str()}));
   }
   OpPassManager &kernel = pm.nest<mlir::gpu::GPUModuleOp>().nest<func::FuncOp>();

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --first-seed 0 --count 300 --cover 24
+# RUN: %python %s --target sm_90a --first-seed 0 --count 300 --cover 24
 """Random gradients of attention on the GPU simulator against the float64 reference.
 
 Usage: gradient_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
 
 Cases are those of forward_cases.py. saccade-run computes the results and their log-sum-exp on the CPU, then the gradient on
 the simulator, twice, with asynchronous copies that complete as late and as early as legal. The kernel family is checked:
-tiles in registers where sm_80 has them.
+tiles in registers where sm_80 has them, and warpgroups for the same tiles on sm_90a if rows are contiguous.
 """
 
 import pathlib
@@ -27,12 +28,17 @@ class GradientCase(Case):
     def __post_init__(self):
         super().__post_init__()
         self.lse, self.extra = False, "none"
-        self.keys = min(self.keys, 260)  # seven products of a tile take longer than two
+        # Seven products of a tile take longer than two. Warpgroups use stages again after 256 keys.
+        self.keys = min(self.keys, 420 if self.target == "sm_90a" else 260)
         # Gradients of tables and slopes have tests of their own (gradients.mlir).
         if self.region in ("alibi", "bias"):
             self.region = "softcap"
         fits = max(self.depth, self.value_depth) <= 128 and self.depth % 16 == 0 and self.value_depth % 16 == 0
         self.family = "sm_80, gradient" if fits and not self.portable else "simt" if self.portable else "sm_80, matmul"
+        # Tensor maps need contiguous rows, which those of one position are in every layout.
+        contiguous = self.layout != "bhds" or self.queries == self.keys == 1
+        if self.family == "sm_80, gradient" and self.target == "sm_90a" and contiguous:
+            self.family = "sm_90a, gradient"
 
     def program(self):
         text = super().program()

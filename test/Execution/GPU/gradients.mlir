@@ -15,6 +15,36 @@ func.func @groups(%q: tensor<?x4x?x64xf16>, %k: tensor<?x2x?x64xf16>, %v: tensor
   return %o : tensor<?x4x?x32xf16>
 }
 
+// Keys and values after the length of a batch are NaN, which a weight of 0 does not remove from a product.
+// RUN: %python -c "import numpy as n; x = n.random.default_rng(1).standard_normal((2, 1, 130, 64)); x[0, :, 70:] = x[1, :, 127:] = n.nan; n.save(r'%t.x.npy', x.astype('f')); n.save(r'%t.n.npy', n.int32([70, 127]))"
+// RUN: saccade-run %s --entry=invalid_keys --arg=2x1x80x64:f16:1 --arg=%t.x.npy:f16 --arg=%t.x.npy:f16 --arg=%t.n.npy --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=invalid_keys_gradient --check --explain --arg=2x1x80x64:f16:1 --arg=%t.x.npy:f16 --arg=%t.x.npy:f16 --arg=%t.n.npy --arg=%t.o.npy:f16 --arg=%t.l.npy --arg=2x1x80x64:f16:4 | FileCheck %s --check-prefix=LENGTHS
+// RUN: saccade-run %s --device=ptxsim --target=sm_90a --entry=invalid_keys_gradient --check --explain --arg=2x1x80x64:f16:1 --arg=%t.x.npy:f16 --arg=%t.x.npy:f16 --arg=%t.n.npy --arg=%t.o.npy:f16 --arg=%t.l.npy --arg=2x1x80x64:f16:4 | FileCheck %s --check-prefixes=LENGTHS,WARPGROUPS
+// LENGTHS-NOT: nan
+// WARPGROUPS-DAG: task3_sm_90a: kernel family sm_90a, gradient, ran {{[0-9]+}} CTAs
+// WARPGROUPS-DAG: task2_sm_90a: kernel family sm_90a, gradient, ran {{[0-9]+}} CTAs
+func.func @invalid_keys(%q: tensor<?x?x?x64xf16>, %k: tensor<?x?x?x64xf16>, %v: tensor<?x?x?x64xf16>, %n: tensor<?xi32>)
+    -> tensor<?x?x?x64xf16> attributes {attn.gradient} {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] kv_len(%n : tensor<?xi32>)
+      : (tensor<?x?x?x64xf16>, tensor<?x?x?x64xf16>, tensor<?x?x?x64xf16>) -> tensor<?x?x?x64xf16>
+  return %o : tensor<?x?x?x64xf16>
+}
+
+// Ragged sequences: the tiles of a sequence are a loop in a task, which copies rows more than once, and has
+// the kernels of sm_80.
+// RUN: %python -c "import numpy as n; n.save(r'%t.cu.npy', n.int32([0, 70, 70, 200]))"
+// RUN: saccade-run %s --entry=ragged_narrow --arg=200x2x64:f16:1 --arg=200x2x64:f16:2 --arg=200x2x64:f16:3 --arg=%t.cu.npy --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --device=ptxsim --target=sm_90a --entry=ragged_narrow_gradient --check --arg=200x2x64:f16:1 --arg=200x2x64:f16:2 --arg=200x2x64:f16:3 --arg=%t.cu.npy --arg=%t.o.npy:f16 --arg=%t.l.npy --arg=200x2x64:f16:4
+// RUN: saccade-compile %s --target=sm_90a --explain | FileCheck %s --check-prefix=EXPLAIN
+// EXPLAIN-DAG: invalid_keys_gradient_{{.*}}: kernel family sm_90a, gradient{{$}}
+// EXPLAIN-DAG: ragged_narrow_gradient_{{.*}}: kernel family sm_80, gradient, without warpgroups: rows are copied in a loop
+func.func @ragged_narrow(%q: tensor<?x2x64xf16>, %k: tensor<?x2x64xf16>, %v: tensor<?x2x64xf16>, %cu: tensor<?xi32>)
+    -> tensor<?x2x64xf16> attributes {attn.gradient} {
+  %o = attn.attention %q[s,h,d], %k[s,h,d], %v[s,h,d] cu_seqlens_q(%cu : tensor<?xi32>) cu_seqlens_k(%cu : tensor<?xi32>)
+      : (tensor<?x2x64xf16>, tensor<?x2x64xf16>, tensor<?x2x64xf16>) -> tensor<?x2x64xf16>
+  return %o : tensor<?x2x64xf16>
+}
+
 // A gradient for every kind of index: a scalar, an element per head, a row, a run of keys, a function of key − query, and
 // a computed index.
 // RUN: saccade-run %s --entry=captures --arg=2x40x16:f32:1 --arg=2x56x16:f32:2 --arg=2x56x16:f32:3 --arg=1.5 --arg=2:f32:4 --arg=2x40:f32:5 --arg=40x56:f32:6 --arg=16x2:f32:7 --arg=8:f32:8 --out=%t.o.npy --out=%t.l.npy
@@ -105,6 +135,7 @@ func.func @deep(%q: tensor<?x?x256x?xbf16>, %k: tensor<?x?x256x?xbf16>, %v: tens
 // their uses and not before the loop.
 // RUN: saccade-run %s --entry=registers --arg=1x4x70x32:bf16:1 --arg=1x2x90x32:bf16:2 --arg=1x2x90x32:bf16:3 --arg=20 --out=%t.o.npy --out=%t.l.npy
 // RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=registers_gradient --check --explain --arg=1x4x70x32:bf16:1 --arg=1x2x90x32:bf16:2 --arg=1x2x90x32:bf16:3 --arg=20 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=1x4x70x32:bf16:4 2>&1 | FileCheck %s --check-prefix=REGISTERS
+// RUN: saccade-run %s --device=ptxsim --target=sm_90a --entry=registers_gradient --check --explain --arg=1x4x70x32:bf16:1 --arg=1x2x90x32:bf16:2 --arg=1x2x90x32:bf16:3 --arg=20 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=1x4x70x32:bf16:4 2>&1 | FileCheck %s --check-prefix=WARPGROUPS
 // REGISTERS-COUNT-2: kernel family sm_80, gradient
 func.func @registers(%q: tensor<?x?x?x32xbf16>, %k: tensor<?x?x?x32xbf16>, %v: tensor<?x?x?x32xbf16>, %n: index) -> tensor<?x?x?x32xbf16>
     attributes {attn.gradient} {
@@ -115,6 +146,7 @@ func.func @registers(%q: tensor<?x?x?x32xbf16>, %k: tensor<?x?x?x32xbf16>, %v: t
 
 // RUN: saccade-run %s --entry=static --arg=2x128x32:bf16:1 --arg=1x64x32:bf16:2 --arg=1x64x32:bf16:3 --out=%t.o.npy --out=%t.l.npy
 // RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=static_gradient --check --explain --arg=2x128x32:bf16:1 --arg=1x64x32:bf16:2 --arg=1x64x32:bf16:3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=2x128x32:bf16:4 2>&1 | FileCheck %s --check-prefix=REGISTERS
+// RUN: saccade-run %s --device=ptxsim --target=sm_90a --entry=static_gradient --check --explain --arg=2x128x32:bf16:1 --arg=1x64x32:bf16:2 --arg=1x64x32:bf16:3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=2x128x32:bf16:4 2>&1 | FileCheck %s --check-prefix=WARPGROUPS
 func.func @static(%q: tensor<2x128x32xbf16>, %k: tensor<1x64x32xbf16>, %v: tensor<1x64x32xbf16>) -> tensor<2x128x32xbf16>
     attributes {attn.gradient} {
   %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d]
@@ -124,6 +156,7 @@ func.func @static(%q: tensor<2x128x32xbf16>, %k: tensor<1x64x32xbf16>, %v: tenso
 
 // RUN: saccade-run %s --entry=one_tile --arg=2x40x32:bf16:1 --arg=2x40x32:bf16:2 --arg=2x40x32:bf16:3 --out=%t.o.npy --out=%t.l.npy
 // RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=one_tile_gradient --check --explain --arg=2x40x32:bf16:1 --arg=2x40x32:bf16:2 --arg=2x40x32:bf16:3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=2x40x32:bf16:4 2>&1 | FileCheck %s --check-prefix=REGISTERS
+// RUN: saccade-run %s --device=ptxsim --target=sm_90a --entry=one_tile_gradient --check --explain --arg=2x40x32:bf16:1 --arg=2x40x32:bf16:2 --arg=2x40x32:bf16:3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=2x40x32:bf16:4 2>&1 | FileCheck %s --check-prefix=WARPGROUPS
 func.func @one_tile(%q: tensor<2x40x32xbf16>, %k: tensor<2x40x32xbf16>, %v: tensor<2x40x32xbf16>) -> tensor<2x40x32xbf16>
     attributes {attn.gradient} {
   %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] mask causal<top_left>
@@ -134,6 +167,8 @@ func.func @one_tile(%q: tensor<2x40x32xbf16>, %k: tensor<2x40x32xbf16>, %v: tens
 // A mask that reads a tensor, with one tile: both branches of the test of the tile yield a buffer.
 // RUN: saccade-run %s --entry=tested_tile --arg=1x4x64x32:bf16:1 --arg=1x2x64x32:bf16:2 --arg=1x2x64x32:bf16:3 --arg=64:i32:=3 --out=%t.o.npy --out=%t.l.npy
 // RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=tested_tile_gradient --check --arg=1x4x64x32:bf16:1 --arg=1x2x64x32:bf16:2 --arg=1x2x64x32:bf16:3 --arg=64:i32:=3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=1x4x64x32:bf16:4
+// RUN: saccade-run %s --device=ptxsim --target=sm_90a --entry=tested_tile_gradient --check --explain --arg=1x4x64x32:bf16:1 --arg=1x2x64x32:bf16:2 --arg=1x2x64x32:bf16:3 --arg=64:i32:=3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=1x4x64x32:bf16:4 2>&1 | FileCheck %s --check-prefix=TESTED
+// TESTED: tested_tile_gradient_body_task4_sm_90a: kernel family sm_90a, gradient, ran
 func.func @tested_tile(%q: tensor<1x4x64x32xbf16>, %k: tensor<1x2x64x32xbf16>, %v: tensor<1x2x64x32xbf16>, %ids: tensor<?xi32>)
     -> tensor<1x4x64x32xbf16> attributes {attn.gradient} {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%ids : tensor<?xi32>)

@@ -96,6 +96,18 @@ def LowerGradientSM80 : Pass<"attn-lower-gradient-sm80", "::mlir::func::FuncOp">
   let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect"];
 }
 
+def LowerGradientSM90 : Pass<"attn-lower-gradient-sm90", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "add kernels of gradients of attention with bulk copies and wgmma";
+  let description = [{
+    Applies to kernels of one gradient with the tiles of attn-lower-gradient-sm80. A second kernel `@f_sm_90a` beside `@f` has
+    three warpgroups: one copies the matrices of rows once and those of columns to a ring of stages in shared memory by
+    tensor maps, two take tiles of columns in turns and multiply with wgmma; their sums are added at the end. `@f` refers
+    to it (`attn.bulk_kernel`) and is lowered by the following passes, for operands that tensor maps cannot describe.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"sm_90a\"", "GPU target">];
+  let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect"];
+}
+
 def LowerLinalgSIMT : Pass<"attn-lower-linalg-simt", "::mlir::func::FuncOp"> {
   let summary = "lower structured ops in kernels to loops over the threads of a CTA";
   let description = [{

@@ -9,9 +9,9 @@
 #include "../BufferAnalysis.h"
 #include "../SharedMemory.h"
 #include "MMA.h"
-#include "PairOp.h"
+#include "PairFragment.h"
 #include "SharedTile.h"
-#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -158,8 +158,7 @@ private:
   void locateThread(Emitter &e) {
     Value thread = e.optimizationBarrier(e.thread()), lane = e.rem(thread, 32);
     warpRow = e.mul(e.div(thread, 32), 16);
-    laneRow = e.div(lane, 4);
-    laneColumn = e.mul(e.rem(lane, 4), 2);
+    place = {e.add(warpRow, e.div(lane, 4)), e.mul(e.rem(lane, 4), 2)};
   }
 
   //===--- Around the loops ---===//
@@ -267,9 +266,11 @@ private:
     for (auto &input : step.inputs)
       products.push_back(input ? computeProduct(*input, half) : Values());
     Value isWhole = e.isAtMost(e.index((half + 1) * halfColumns), columns);
+    PairFragment fragment{place, half * halfColumns, halfColumns, lastRow, lastColumn};
     auto evaluate = [&](bool isWhole) {
       Values results;
-      for (Values &each : evaluatePairs(products, half, isWhole ? Value() : columns))
+      auto ofVector = [&](OpOperand &operand, int64_t offset) { return loadVector(operand, offset, half); };
+      for (Values &each : fragment.evaluate(e, step, used, products, isWhole, ofVector))
         llvm::append_range(results, each);
       return results;
     };
@@ -301,50 +302,14 @@ private:
     }
   }
 
-  /// The used results of the elementwise op in a half, as words of two elements in the layout of LHS fragments: four
-  /// words for 16 columns. They are 0 in columns beyond `columns`, if that is given.
-  SmallVector<Values> evaluatePairs(ArrayRef<Values> products, int64_t half, Value columns) {
+  /// An input of the elementwise op that is a vector along the columns, from shared memory; null for others.
+  Value loadVector(OpOperand &operand, int64_t offset, int64_t half) {
     Emitter &e = atStep;
-    SmallVector<Values> words(used.size());
-    for (int64_t i = 0; i < halfColumns / 2; i += 2) {
-      // Two neighbouring columns of a row.
-      SmallVector<Values> numbers(2);
-      for (int64_t j : {0, 1}) {
-        int64_t tile = i / 4, upper = i % 4 / 2;
-        Value row = e.add(e.add(warpRow, laneRow), 8 * upper);
-        Value column = e.add(laneColumn, half * halfColumns + 8 * tile + j);
-        Value isInside = columns ? e.isAtMost(column, lastColumn) : Value();
-        // Tensors are not read beyond their end.
-        Values places(2);
-        places[step.rowLoop] = e.min(row, lastRow), places[step.columnLoop()] = e.min(column, lastColumn);
-        numbers[j] = PairOp(e, step.pairs).evaluate(places, [&](OpOperand &operand, ArrayRef<Value> positions) {
-          const Values &product = products[operand.getOperandNumber()];
-          return product.empty() ? loadInput(operand, positions, column, half) : product[i + j];
-        });
-        if (isInside)
-          for (Value &number : numbers[j])
-            number = e.select(isInside, number, e.scalar(0.0));
-      }
-      for (auto [n, result] : llvm::enumerate(used))
-        words[n].push_back(packWord(e, step.element, numbers[0][result], numbers[1][result]));
-    }
-    return words;
-  }
-
-  /// An input of the elementwise op that is no product, at a position in the tile, clamped to its extent.
-  Value loadInput(OpOperand &operand, ArrayRef<Value> positions, Value column, int64_t half) {
-    Emitter &e = atStep;
-    if (!isa<MemRefType>(operand.get().getType()))
-      return operand.get();
     auto vector = llvm::find_if(vectors, [&](const ColumnVector &each) { return each.memref == operand.get(); });
-    if (vector != vectors.end()) {
-      Value inHalf = e.add(column, -half * halfColumns);
-      return LLVM::LoadOp::create(e.b, e.loc, e.b.getF32Type(), addressOf(e, *vector, half, inHalf));
-    }
-    Values at = llvm::map_to_vector(step.pairs.getMatchingIndexingMap(&operand).getResults(), [&](AffineExpr expr) {
-      return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
-    });
-    return e.load(operand.get(), at);
+    if (vector == vectors.end())
+      return {};
+    Value inHalf = e.add(place.column, offset - half * halfColumns);
+    return LLVM::LoadOp::create(e.b, e.loc, e.b.getF32Type(), addressOf(e, *vector, half, inHalf));
   }
 
   /// sums += weights · columns.
@@ -369,30 +334,8 @@ private:
   void storeSum(linalg::GenericOp store, Value registers) {
     builder.setInsertionPoint(store);
     Emitter e(builder, store.getLoc(), builder.getF32Type());
-    Values sizes;
-    for (Range range : linalg::LinalgOp(store).createLoopRanges(e.b, e.loc))
-      sizes.push_back(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size));
-    OpOperand &init = *store.getDpsInitOperand(0);
     locateThread(e);
-    int64_t count = cast<MemRefType>(registers.getType()).getDimSize(0);
-    for (int64_t upper : {0, 1}) {
-      Value row = e.toIndex(e.add(e.add(warpRow, laneRow), 8 * upper));
-      e.ifElse(e.isLess(row, sizes[0]), [&] {
-        for (int64_t i = 0; i < count; ++i) {
-          if (i % 4 / 2 != upper)
-            continue;
-          Value positions[] = {row, e.toIndex(e.add(laneColumn, i / 4 * 8 + i % 2))};
-          IRMapping values;
-          values.map(store.getBody()->getArgument(0), e.load(registers, i));
-          for (Operation &inner : store.getBlock()->without_terminator())
-            e.b.clone(inner, values);
-          Values at = llvm::map_to_vector(store.getMatchingIndexingMap(&init).getResults(), [&](AffineExpr expr) {
-            return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
-          });
-          e.storeShared(values.lookupOrDefault(store.getBlock()->getTerminator()->getOperand(0)), init.get(), at);
-        }
-      });
-    }
+    storeFragment(e, store, registers, place);
   }
 
   OpBuilder &builder;
@@ -404,7 +347,8 @@ private:
   SetVector<Operation *> columnOps; ///< of the loop, on which the operands along columns depend
   SmallVector<unsigned> used;       ///< the results of `pairs` that sums use
   int64_t bytes = 0, halfBytes = 0;
-  Value shared, warpRow, laneRow, laneColumn, lastRow, lastColumn;
+  Value shared, warpRow, lastRow, lastColumn;
+  FragmentPlace place;
   SmallVector<Value> sumRegisters;
 };
 

@@ -29,6 +29,10 @@ void Mbarrier::arriveIf(Emitter &e, Value condition) const {
   emitAsm(e, text, {address, e.select(condition, e.i32(1), e.i32(0))});
 }
 
+void Mbarrier::arriveAfterCopies(Emitter &e) const {
+  NVVM::CpAsyncMBarrierArriveOp::create(e.b, e.loc, toPointer(e, address), /*noinc=*/true);
+}
+
 void Mbarrier::expect(Emitter &e, int64_t bytes) const {
   NVVM::MBarrierArriveExpectTxOp::create(e.b, e.loc, TypeRange{}, toPointer(e, address), e.i32(bytes),
                                          NVVM::MemScopeKind::CTA, /*relaxed=*/false, /*predicate=*/Value());
@@ -47,9 +51,9 @@ void NamedBarrier::wait(Emitter &e) const {
 
 void NamedBarrier::arrive(Emitter &e) const { emitAsm(e, "bar.arrive $0, $1;", {id, e.i32(threads)}); }
 
-void Ring::init(Emitter &e, int64_t readers) const {
+void Ring::init(Emitter &e, int64_t readers, int64_t writers) const {
   for (int64_t stage = 0; stage < stages; ++stage) {
-    Mbarrier{e.add(barriers, 8 * stage)}.init(e, 1);
+    Mbarrier{e.add(barriers, 8 * stage)}.init(e, writers);
     Mbarrier{e.add(barriers, 8 * (stages + stage))}.init(e, readers);
   }
 }

@@ -18,6 +18,8 @@ struct Mbarrier {
   void init(Emitter &e, int64_t count) const;
   /// One arrival, by each thread for which `condition` holds, without a branch.
   void arriveIf(Emitter &e, mlir::Value condition) const;
+  /// One arrival of this thread when its cp.async copies so far are complete.
+  void arriveAfterCopies(Emitter &e) const;
   /// One arrival and `bytes` of copies that are still to come, by one thread.
   void expect(Emitter &e, int64_t bytes) const;
   /// Waits until the phase of `parity` (i32) is complete.
@@ -47,8 +49,8 @@ public:
   Ring(mlir::Value barriers, int64_t stages) : barriers(barriers), stages(stages) {}
 
   static int64_t bytes(int64_t stages) { return 2 * 8 * stages; }
-  /// Initialises the barriers, by one thread. `readers` warps read a stage.
-  void init(Emitter &e, int64_t readers) const;
+  /// Initialises the barriers, by one thread. `readers` warps read a stage; `writers` threads arrive when it is full.
+  void init(Emitter &e, int64_t readers, int64_t writers = 1) const;
   RingPlace at(Emitter &e, mlir::Value step) const;
 
 private:

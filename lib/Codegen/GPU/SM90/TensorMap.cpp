@@ -60,15 +60,18 @@ bool device::isMappable(Value operand) {
   return type && type.getRank() <= runtime::BulkTensor::maxRank;
 }
 
-bool device::isMappable(Value operand, DimsAttr dims) {
-  if (!isMappable(operand) || dims.position(Dim::Head))
+bool device::isMappable(Value operand, unsigned columnDim) {
+  if (!isMappable(operand))
     return false;
   std::optional<Views> found = findViews(operand);
   auto type = cast<MemRefType>(found->parameter.getType());
   // A product takes 16 columns at a time. Those beyond the operand must be beyond the tensor, where they are zeros.
-  unsigned columnDim = *dims.position(Dim::Depth);
   int64_t columns = cast<MemRefType>(operand.getType()).getDimSize(columnDim);
   return columns % 16 == 0 || columns == type.getDimSize(parameterDim(*found, columnDim));
+}
+
+bool device::isMappable(Value operand, DimsAttr dims) {
+  return !dims.position(Dim::Head) && isMappable(operand, *dims.position(Dim::Depth));
 }
 
 bool device::hasKnownPosition(Value operand) {

@@ -26,8 +26,6 @@ struct MappedOperand {
 /// Whether a tensor map can describe an operand: views with unit steps lead to a parameter of the kernel that has at
 /// most as many dimensions as a tensor map.
 bool isMappable(mlir::Value operand);
-/// Describes an operand that `isMappable` as a matrix of two of its dimensions, at position 0 of the others.
-MappedOperand mapOperand(mlir::Value operand, unsigned rowDim, unsigned columnDim);
 
 /// An extent of a parameter of the task, or the parameter if it is a number.
 struct ParameterExtent {
@@ -41,12 +39,14 @@ struct ParameterExtent {
 /// are equal constants. nullopt if the dimension is a part, or may be one.
 std::optional<llvm::SmallVector<ParameterExtent>> extentsIfWhole(mlir::Value operand, unsigned dim);
 
-/// Whether a tensor map can describe an operand with the dimensions `dims`: views with unit steps lead to a parameter
-/// of the kernel that has at most as many dimensions as a tensor map, and the operand has no dimension of heads.
+/// The same for an operand whose elements of a position are along dimension `columnDim`.
+bool isMappable(mlir::Value operand, unsigned columnDim);
+/// The same for an operand with the dimensions `dims`, none of which may be that of heads.
 bool isMappable(mlir::Value operand, attn::DimsAttr dims);
 /// Whether the views of an operand that `isMappable` have positions that are known at the start of the kernel.
 bool hasKnownPosition(mlir::Value operand);
 /// Describes an operand that `isMappable`, with code for its position behind its views.
+MappedOperand mapOperand(mlir::Value operand, unsigned rowDim, unsigned columnDim);
 MappedOperand mapOperand(mlir::Value operand, attn::DimsAttr dims);
 
 } // namespace saccade::device

@@ -1,0 +1,210 @@
+//===- GradientConsumer.cpp - A warpgroup of a gradient that computes ---------===//
+//
+// The accumulators of the products of a tile become operands in registers of the sums (FlashAttention-3; Shah et al.
+// 2024): for the gradients of keys and values, scores are computed with keys as rows for this reason.
+//
+//===----------------------------------------------------------------------===//
+#include "GradientRoles.h"
+#include "WGMMA.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+using Shape = WarpgroupShape;
+
+/// The first named barrier is that of all threads, the next one of those that compute, then that of each warpgroup.
+static NamedBarrier barrierOfConsumers(Emitter &e) { return {e.i32(1), GradientLayout::computingThreads}; }
+static NamedBarrier barrierOfGroup(Emitter &e, Value group) { return {e.add(group, 2), GradientLayout::groupThreads}; }
+
+FragmentPlace GradientConsumer::locate() {
+  // At this place and not before a loop, where it would take registers.
+  Value thread = e.optimizationBarrier(threadInGroup()), lane = e.rem(thread, 32);
+  return {e.add(e.mul(e.div(thread, 32), 16), e.div(lane, 4)), e.mul(e.rem(lane, 4), 2)};
+}
+
+SmallVector<Value> GradientConsumer::loadAll(Value memory) {
+  Values values;
+  for (int64_t i = 0, n = cast<MemRefType>(memory.getType()).getDimSize(0); i < n; ++i)
+    values.push_back(e.load(memory, i));
+  return values;
+}
+
+void GradientConsumer::storeAll(ArrayRef<Value> values, Value memory) {
+  for (auto [i, value] : llvm::enumerate(values))
+    e.store(value, memory, static_cast<int64_t>(i));
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+void GradientConsumer::start() {
+  for (Value memory : sums)
+    storeAll(Values(cast<MemRefType>(memory.getType()).getDimSize(0), e.scalar(0.0)), memory);
+  rowsFull().wait(e, e.i32(0));
+}
+
+void GradientConsumer::computeTile() {
+  atTile([&](const RingPlace &at, Value rows, Value columns) {
+    Value turn = e.rem(e.load(steps, 0), GradientLayout::consumers);
+    e.ifElse(e.isEqual(turn, group()), [&] { computeColumns(at, rows, columns); });
+  });
+}
+
+void GradientConsumer::computeColumns(const RingPlace &at, Value rows, Value columns) {
+  at.full.wait(e, at.parity);
+  Value isWhole = e.isAtMost(e.index(GradientLayout::columns), columns);
+  e.ifElse(isWhole, [] {}, [&] { clearEnd(at, columns); });
+
+  Values started;
+  SmallVector<Values> products;
+  for (std::optional<GradientStep::Product> &input : step.inputs) {
+    products.push_back(input ? startProduct(*input, at.stage) : Values());
+    llvm::append_range(started, products.back());
+  }
+  started = waitForGroups(e, 0, started);
+  ArrayRef<Value> rest = started;
+  for (Values &product : products) {
+    size_t count = product.size();
+    product = Values(rest.take_front(count));
+    rest = rest.drop_front(count);
+  }
+
+  PairFragment fragment{locate(), 0, GradientLayout::columns, e.toI32(e.add(rows, -1)), e.toI32(e.add(columns, -1))};
+  auto ofVector = [&](OpOperand &operand, int64_t offset) -> Value {
+    auto vector = llvm::find_if(layout.vectors, [&](const auto &each) { return each.memref == operand.get(); });
+    if (vector == layout.vectors.end())
+      return {};
+    Value first = vectorElement(*vector, at.stage, fragment.place.column);
+    Value element = e.advance(first, e.b.getF32Type(), static_cast<int32_t>(offset));
+    return LLVM::LoadOp::create(e.b, e.loc, e.b.getF32Type(), element, /*alignment=*/offset % 2 ? 4 : 8);
+  };
+  auto evaluate = [&](bool isWhole) {
+    Values words;
+    for (Values &each : fragment.evaluate(e, step, layout.used, products, isWhole, ofVector))
+      llvm::append_range(words, each);
+    return words;
+  };
+  Values words = e.choose(isWhole, [&] { return evaluate(true); }, [&] { return evaluate(false); });
+
+  constexpr size_t wordsOfResult = GradientLayout::columns / 4;
+  Values added;
+  for (auto [sum, memory] : llvm::zip_equal(step.sums, sums)) {
+    size_t first = (llvm::find(layout.used, sum.result) - layout.used.begin()) * wordsOfResult;
+    llvm::append_range(added, startSum(sum, memory, at.stage, ArrayRef(words).slice(first, wordsOfResult)));
+  }
+  added = waitForGroups(e, 0, added);
+  // One arrival of the warp, which has read the stage.
+  if (!layout.vectors.empty())
+    NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
+  at.empty.arriveIf(e, isLeader());
+  rest = added;
+  for (Value memory : sums) {
+    auto count = static_cast<size_t>(cast<MemRefType>(memory.getType()).getDimSize(0));
+    storeAll(rest.take_front(count), memory);
+    rest = rest.drop_front(count);
+  }
+}
+
+SmallVector<Value> GradientConsumer::startProduct(GradientStep::Product &product, Value stage) {
+  SmallVector<std::pair<int64_t, int64_t>> offsets;
+  for (int64_t k = 0; k < product.row.columns; k += 16) {
+    int64_t offset = k / Shape::boxColumns * Shape::boxBytes(GradientLayout::rows) + k % Shape::boxColumns * 2;
+    offsets.push_back({offset, offset});
+  }
+  return device::startProduct(e, step.element, GradientLayout::columns,
+                              tileDescriptor(e, rowTile(product.row), /*leadingBytes=*/16),
+                              tileDescriptor(e, columnTile(product.column, stage), /*leadingBytes=*/16), offsets);
+}
+
+SmallVector<Value> GradientConsumer::startSum(GradientStep::Sum &sum, Value memory, Value stage, ValueRange words) {
+  SmallVector<int64_t> offsets;
+  for (int64_t k = 0; k < GradientLayout::columns; k += 16)
+    offsets.push_back(k * Shape::boxRowBytes);
+  Value tile = tileDescriptor(e, columnTile(sum.column, stage), Shape::boxBytes(GradientLayout::columns));
+  return addProduct(e, step.element, loadAll(memory), words, tile, offsets);
+}
+
+void GradientConsumer::clearEnd(const RingPlace &at, Value columns) {
+  constexpr int64_t vectorBytes = 16;
+  Value end = e.toI32(columns), first = e.mul(threadInGroup(), vectorBytes);
+  auto vector = VectorType::get({4}, e.b.getI32Type());
+  Value zeros = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(vector));
+  for (const GradientLayout::Tile &tile : layout.columnTiles) {
+    if (llvm::none_of(step.sums, [&](const GradientStep::Sum &sum) { return sum.column == tile.matrix; }))
+      continue;
+    Value address = columnTile(tile.matrix, at.stage);
+    e.loop(first, e.i32(GradientLayout::tileBytes(tile.matrix)), GradientLayout::groupThreads * vectorBytes,
+           [&](Value offset) {
+             // The swizzle permutes the vectors of a row.
+             Value row = e.rem(e.div(offset, Shape::boxRowBytes), GradientLayout::columns);
+             e.ifElse(e.isAtMost(end, row), [&] {
+               LLVM::StoreOp::create(e.b, e.loc, zeros, toPointer(e.add(address, offset)), /*alignment=*/vectorBytes);
+             });
+           });
+  }
+  // wgmma of all warps of the warpgroup reads what threads have written.
+  NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
+                             NVVM::SharedSpaceAttr::get(e.b.getContext(), NVVM::SharedSpace::shared_cta));
+  barrierOfGroup(e, group()).wait(e);
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+void GradientConsumer::fill(linalg::FillOp op) {
+  Value memref = op.getDpsInits()[0], count = e.i32(1);
+  Values sizes;
+  for (int64_t dim = 0, rank = cast<MemRefType>(memref.getType()).getRank(); dim < rank; ++dim) {
+    sizes.push_back(e.toI32(e.size(memref, dim)));
+    count = e.mul(count, sizes.back());
+  }
+  e.loop(thread(), count, GradientLayout::computingThreads, [&](Value rest) {
+    Values position(sizes.size());
+    for (size_t dim = sizes.size(); dim-- > 0; rest = e.div(rest, sizes[dim]))
+      position[dim] = e.toIndex(dim ? e.rem(rest, sizes[dim]) : rest);
+    e.storeShared(op.getInputs()[0], memref, position);
+  });
+}
+
+Value GradientConsumer::exchanged(unsigned n) {
+  int64_t offset = layout.firstStage();
+  for (const GradientStep::Sum &sum : ArrayRef(step.sums).take_front(n))
+    offset += GradientLayout::rows * sum.column.columns * 4;
+  return toPointer(e.add(e.add(shared, offset), e.mul(threadInGroup(), 4)));
+}
+
+void GradientConsumer::exchangeSums() {
+  // All warpgroups have read their stages.
+  barrierOfConsumers(e).wait(e);
+  for (auto [n, memory] : llvm::enumerate(sums))
+    e.ifElse(
+        isOwner(n), [] {},
+        [&, n = n, memory = memory] {
+          Value first = exchanged(n);
+          for (auto [i, value] : llvm::enumerate(loadAll(memory)))
+            LLVM::StoreOp::create(
+                e.b, e.loc, value,
+                e.advance(first, e.b.getF32Type(), static_cast<int32_t>(i * GradientLayout::groupThreads)));
+        });
+  barrierOfConsumers(e).wait(e);
+}
+
+void GradientConsumer::storeSum(unsigned n) {
+  e.ifElse(isOwner(n), [&] {
+    Value first = exchanged(n);
+    for (int64_t i = 0, count = cast<MemRefType>(sums[n].getType()).getDimSize(0); i < count; ++i) {
+      Value at = e.advance(first, e.b.getF32Type(), static_cast<int32_t>(i * GradientLayout::groupThreads));
+      Value other = LLVM::LoadOp::create(e.b, e.loc, e.b.getF32Type(), at);
+      e.store(e.addf(e.load(sums[n], i), other), sums[n], i);
+    }
+  });
+  for (linalg::GenericOp store : step.sums[n].stores) {
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPoint(store);
+    e.ifElse(isOwner(n), [&] { storeFragment(e, store, sums[n], locate()); });
+  }
+}
