@@ -73,6 +73,7 @@ private:
   bool matchRHS();
   /// Whether a task writes to the memory of the RHS, which then cannot be packed before the loop.
   bool isWrittenInTasks() { return mayWrite(loop, getBaseMemory(source)); }
+  bool usesBlocks() { return packingFactor == blockDepth; }
   bool isConstant() { return constants.contains(getBaseMemory(source)); }
   bool isPrepacked();
   bool matchTasks();
@@ -110,8 +111,9 @@ private:
   scf::ForallOp loop;
   OpOperand *lhs = nullptr, *rhs = nullptr;
   unsigned n = 0, k = 0;
-  int64_t packingFactor = 1, panel = 0;
-  FloatType type; ///< of a k-pack
+  int64_t packingFactor = 1;      ///< elements of K that panels have side by side (CPUTarget::depthOfProduct)
+  int64_t panel = 0, rowSize = 0; ///< columns of a panel, and elements of `type` of its rows
+  FloatType type;                 ///< of a k-pack
 
   /// The RHS before the loop, with the offsets and sizes of its columns and depth.
   Value source;
@@ -155,9 +157,10 @@ bool RHSPrepacker::matchOperands() {
   if (!endsWith(lhs, m, k) || !endsWith(op.getDpsInitOperand(0), m, n))
     return false;
   Type leftType = getElementTypeOrSelf(lhs->get()), rightType = getElementTypeOrSelf(rhs->get());
-  packingFactor = target.packingFactor(leftType, rightType);
+  packingFactor = target.depthOfProduct(leftType, rightType);
   type = rightType.isF64() ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
   panel = 2 * target.lanes(type.getWidth());
+  rowSize = usesBlocks() ? 2 * panel : panel;
   return packingFactor > 1 ||
          (leftType == type && getElementTypeOrSelf(op.getDpsInits()[0]).getIntOrFloatBitWidth() <= type.getWidth());
 }
@@ -248,7 +251,8 @@ bool RHSPrepacker::matchConditions() {
   if (!(isPrepacked() || require(tasks, arith::CmpIPredicate::sge, minTasks)) || !requireUnitStride(lhs->get()) ||
       !requireUnitStride(op.getDpsInits()[0]))
     return false;
-  return packingFactor == 1 ||
+  // Where the LHS is always copied, the copy adds what K lacks.
+  return packingFactor == 1 || usesBlocks() ||
          require(apply(getAffineSymbolExpr(0, b.getContext()) % packingFactor, {depth}), arith::CmpIPredicate::eq, 0);
 }
 
@@ -278,7 +282,7 @@ void RHSPrepacker::pack() {
   SmallVector<int64_t> shape;
   SmallVector<Value> sizes;
   dispatchIndexOpFoldResults({count, kPacks}, sizes, shape);
-  shape.push_back(panel);
+  shape.push_back(rowSize);
   auto memory = memref::AllocOp::create(b, loc, MemRefType::get(shape, type), sizes, b.getI64IntegerAttr(64));
   if (isConstant() && !isPrepacked())
     memory->setAttr(perCallAttr, b.getUnitAttr());
@@ -307,7 +311,7 @@ void RHSPrepacker::pack() {
         b, loc, part, AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, b.getContext())));
   Value packed =
       memref::SubViewOp::create(b, loc, panels, {first, zero, zero},
-                                {least({group, y - x}, {first, count}), kPacks, b.getIndexAttr(panel)}, strides);
+                                {least({group, y - x}, {first, count}), kPacks, b.getIndexAttr(rowSize)}, strides);
   attn::PackOp::create(b, loc, part, packed, packingFactor);
 }
 
@@ -378,8 +382,10 @@ OpFoldResult RHSPrepacker::rowStride() {
   }
 }
 
-/// Emits the packed matmul, `blocked` if the rows of the LHS conflict in a cache set.
+/// Emits the packed matmul, `blocked` if the LHS must be copied, or its rows conflict in a cache set.
 void RHSPrepacker::emitMatmulByStride() {
+  if (usesBlocks())
+    return multiply(/*isBlocked=*/true);
   b.setInsertionPoint(loop);
   OpFoldResult stride = rowStride();
   if (!stride)
@@ -408,7 +414,7 @@ void RHSPrepacker::multiply(bool isBlocked) {
   OpFoldResult kPacks = memref::getMixedSize(b, loc, panels, 1);
   SmallVector<OpFoldResult> ones(3, b.getIndexAttr(1));
   Value operand =
-      memref::SubViewOp::create(b, loc, panels, {first, zero, zero}, {count, kPacks, b.getIndexAttr(panel)}, ones);
+      memref::SubViewOp::create(b, loc, panels, {first, zero, zero}, {count, kPacks, b.getIndexAttr(rowSize)}, ones);
   auto broadcast = dyn_cast<linalg::BroadcastOp>(start);
   attn::PackedMatmulOp::create(b, loc, withUnitStride(asMatrix(lhs->get())), operand,
                                broadcast ? broadcast.getInput() : Value(), result, packingFactor, isBlocked);

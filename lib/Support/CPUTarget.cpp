@@ -95,6 +95,11 @@ unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
   return hasBF16Dot() && lhs.isBF16() && rhs.isBF16() ? 2 : 1;
 }
 
+unsigned CPUTarget::depthOfProduct(mlir::Type lhs, mlir::Type rhs) const {
+  unsigned elements = packingFactor(lhs, rhs);
+  return usesMatrixProducts(elements) ? blockDepth : elements;
+}
+
 AttentionTiles CPUTarget::attentionTiles(unsigned packingFactor) const {
   // Groups of rows in tile registers are larger, and so are the scores of a group. Processors with them have 2 MiB.
   if (usesTiles(packingFactor))

@@ -73,9 +73,12 @@ struct CPUTarget {
   unsigned packingFactor(mlir::Type lhs, mlir::Type rhs) const;
   /// Whether matmuls of k-packs of `packingFactor` elements are computed in tile registers.
   bool usesTiles(unsigned packingFactor) const { return hasTiles && packingFactor == 2; }
-  /// Whether attention multiplies blocks of bf16 instead of k-packs of `packingFactor` elements: processors with
-  /// `bfdot` have `bfmmla` too.
+  /// Whether attention and matmuls multiply blocks of bf16 instead of k-packs of `packingFactor` elements: processors
+  /// with `bfdot` have `bfmmla` too.
   bool usesMatrixProducts(unsigned packingFactor) const { return bf16Dot == "bfdot" && packingFactor == 2; }
+  /// The number of consecutive K elements of a matmul that packed operands have side by side: `blockDepth` if blocks
+  /// are multiplied, else the packing factor.
+  unsigned depthOfProduct(mlir::Type lhs, mlir::Type rhs) const;
   /// The tile sizes of attention with k-packs of `packingFactor` elements.
   AttentionTiles attentionTiles(unsigned packingFactor) const;
   /// The rows of queries that attention computes together in a task of `rows` rows.
@@ -83,6 +86,9 @@ struct CPUTarget {
 
   llvm::StringRef expandedFrom = ""; ///< of an expanded target: the target with its properties
 };
+
+/// Elements along K of a row of a block of bf16, which `usesMatrixProducts` multiplies.
+inline constexpr int64_t blockDepth = 4;
 
 /// Task and tile row counts are multiples of this; the MR of every register block divides it.
 inline constexpr int64_t rowGroup = 12;

@@ -1,5 +1,6 @@
 //===- BlockedMatmul.cpp - Matmul blocked for the caches ----------------------===//
 #include "BlockedMatmul.h"
+#include "MatrixProduct.h"
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
@@ -15,13 +16,15 @@ Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
                                    getAsOpFoldResult(ValueRange{block.rows, block.columns}), ones);
 }
 
-BlockedMatmul::BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock)
-    : e(e), packingFactor(packingFactor), maxBlock(maxBlock) {
-  if (e.target.usesTiles(packingFactor))
+BlockedMatmul::BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock)
+    : e(e), depthOfProduct(depthOfProduct), maxBlock(maxBlock) {
+  if (e.target.usesTiles(depthOfProduct))
     tiles.emplace(e);
   groupRows = tiles ? int64_t(maxTileBlock.rows) : rowGroup;
   tile = e.alloc({int64_t(llvm::alignTo(maxBlock.rows, groupRows)), maxBlock.columns});
-  group = e.alloc({groupRows, maxBlock.depth + 512 / e.type.getWidth()});
+  SmallVector<int64_t> packed = packedRowsShape(depthOfProduct, groupRows, maxBlock.depth);
+  packed.back() += 512 / e.type.getWidth();
+  group = e.alloc(packed);
 }
 
 /// Chooses how the microkernel reads groups of LHS rows.
@@ -31,10 +34,11 @@ BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
   auto type = cast<MemRefType>(lhs.getType());
   auto strides = type.getStridesAndOffset().first;
   // With static strides, as temporaries of a task have, the elements of a group have constant distances.
-  if (packingFactor == 1 && type.getElementType() == e.type && llvm::none_of(strides, ShapedType::isDynamic))
+  if (depthOfProduct == 1 && type.getElementType() == e.type && llvm::none_of(strides, ShapedType::isDynamic))
     return GroupForm::Unpacked;
   bool isTransposed = strides[0] == 1 && strides[1] != 1;
-  return isTransposed && panelBlock(e.target, /*isTail=*/false).rows <= e.lanes() ? GroupForm::Panel : GroupForm::Rows;
+  bool fitsPanel = !usesBlocks() && panelBlock(e.target, /*isTail=*/false).rows <= e.lanes();
+  return isTransposed && fitsPanel ? GroupForm::Panel : GroupForm::Rows;
 }
 
 /// Adds lhs · panels for the k-packs [kPack, kPack + kPacks): whole groups of rows to those in place, all others to the
@@ -43,8 +47,8 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
                              const Panels &panels) {
   RegisterBlock full = tiles ? maxTileBlock : panelBlock(e.target, /*isTail=*/false);
   RegisterBlock tail = tiles ? tailTileBlock : panelBlock(e.target, /*isTail=*/true);
-  Value zero = e.index(0), k = e.mul(kPack, packingFactor), depth = e.mul(kPacks, packingFactor);
-  if (packingFactor > 1)
+  Value zero = e.index(0), k = e.mul(kPack, depthOfProduct), depth = e.mul(kPacks, depthOfProduct);
+  if (depthOfProduct > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
   // Each panel prefetches a share of the columns of the next group.
@@ -60,11 +64,11 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
   auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
     Value row = e.add(block.row, first), into = isInPlace ? inPlace.rows : tile, intoRow = isInPlace ? row : first;
     if (form == GroupForm::Rows)
-      emitPackRows(e, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group, packingFactor);
+      emitPackLHS(e, depthOfProduct, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group);
     if (form == GroupForm::Panel) {
       // Whole vectors of a column are copied, with rows of the next group.
       Value rows = e.min(e.index(e.lanes()), e.sub(e.size(lhs, 0), row));
-      emitPackPanels(e, emitBlock(e, lhs, {row, rows, k, depth}), rows, panel, packingFactor);
+      emitPackPanels(e, emitBlock(e, lhs, {row, rows, k, depth}), rows, panel, depthOfProduct);
     }
     e.loop(zero, panelCount, 1, [&](Value p) {
       if (form == GroupForm::Rows && registers.rows == full.rows)
@@ -84,17 +88,31 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
                      into, intoRow, intoColumn, start);
         });
       }
-      emitMicrokernelInto(
-          e, registers, packingFactor, kPacks, into, intoRow, intoColumn,
-          [&](unsigned i, Value inner) {
-            return form == GroupForm::Unpacked ? e.load(lhs, {e.add(row, i), e.add(k, inner)})
-                   : form == GroupForm::Panel  ? e.load(panel, {zero, inner, e.index(i)})
-                                               : e.load(group, {e.index(i), inner});
-          },
-          [&](Value k, unsigned j) {
-            return loadAhead(e, panels.memref, rhs, e.add(panels.kPack, k), e.index(j * e.lanes()));
-          },
-          isInPlace && inPlace.isZero);
+      SmallVector<Value> zeros(registers.rows * registers.vectors, e.splat(0.0));
+      auto sum = [&](Value begin, Value length) {
+        auto b = [&](Value q, unsigned j) {
+          return loadAhead(e, panels.memref, rhs, e.add(panels.kPack, e.add(begin, q)), e.index(j * e.lanes()));
+        };
+        if (usesBlocks())
+          return emitMatrixProduct(
+              e, registers, zero, length, zeros,
+              [&](unsigned i, Value q) {
+                return emitLoadBlock(e, group, {e.index(i), e.mul(e.add(begin, q), blockDepth)});
+              },
+              b);
+        return emitMicrokernel(
+            e, registers, depthOfProduct, zero, length, zeros,
+            [&](unsigned i, Value offset) {
+              Value inner = e.add(begin, offset);
+              return form == GroupForm::Unpacked ? e.load(lhs, {e.add(row, i), e.add(k, inner)})
+                     : form == GroupForm::Panel  ? e.load(panel, {zero, inner, e.index(i)})
+                                                 : e.load(group, {e.index(i), inner});
+            },
+            b);
+      };
+      // A block adds two k-packs to a chain. LLVM 22 unrolls products of lanes with spills.
+      emitSumInParts(e, registers, kPacks, usesBlocks() ? sumLength / 2 : sumLength, into, intoRow, intoColumn, sum,
+                     isInPlace && inPlace.isZero, /*hasConstantParts=*/!e.target.hasLaneProducts);
     });
   };
   // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
@@ -109,7 +127,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
 
 void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels, InPlace inPlace) {
   Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1);
-  Value kPacks = e.ceilDiv(e.size(lhs, 1), packingFactor);
+  Value kPacks = e.ceilDiv(e.size(lhs, 1), depthOfProduct);
   if (formOf(lhs) == GroupForm::Panel)
     panel = e.alloc({1, maxBlock.depth, int64_t(e.lanes())});
   e.loop(zero, columns, maxBlock.columns, [&](Value column) {

@@ -21,8 +21,7 @@ mlir::Value emitBlock(Emitter &e, mlir::Value matrix, const ResultBlock &block);
 /// the whole reduction, so results do not depend on the block sizes.
 class BlockedMatmul {
 public:
-  /// Packed panels (memref of panels × k-packs × width, see Pack.h) that hold columns of the RHS from panel `panel` and
-  /// k-pack `kPack` on.
+  /// Packed panels (see `packedPanelsShape`) that hold columns of the RHS from panel `panel` and k-pack `kPack` on.
   struct Panels {
     mlir::Value memref, panel, kPack;
   };
@@ -31,8 +30,9 @@ public:
   /// Initializes the accumulators of a block (memref of rows × columns).
   using Begin = llvm::function_ref<void(mlir::Value tile, const ResultBlock &block)>;
 
-  /// `maxBlock` are the largest rows, columns (a multiple of the panel width) and k-packs of a block.
-  BlockedMatmul(Emitter &e, unsigned packingFactor, MatmulBlock maxBlock);
+  /// `maxBlock` are the largest rows, columns (a multiple of the panel width) and k-packs of a block. With a
+  /// `depthOfProduct` of `blockDepth`, rows of blocks (MatrixProduct.h) take the place of k-packs everywhere.
+  BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock);
 
   /// A result that stays in the cache, in which whole groups of rows are accumulated without a copy.
   struct InPlace {
@@ -51,11 +51,12 @@ private:
   /// elements of a column side by side.
   enum class GroupForm { Unpacked, Rows, Panel };
   GroupForm formOf(mlir::Value lhs);
+  bool usesBlocks() const { return depthOfProduct == blockDepth; }
   void addBlock(mlir::Value lhs, InPlace inPlace, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks,
                 const Panels &panels);
 
   Emitter &e;
-  int64_t packingFactor;
+  int64_t depthOfProduct; ///< elements of a k-pack or of a row of a block
   MatmulBlock maxBlock;
   int64_t groupRows;               ///< LHS rows of a group
   std::optional<TileMatmul> tiles; ///< set if products are computed in tile registers

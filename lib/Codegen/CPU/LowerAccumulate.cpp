@@ -142,17 +142,13 @@ void AccumulateLowering::clearPadding(int64_t depthKPacks) {
 }
 
 void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {
-  int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, packingFactor);
+  int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, depthOfProduct);
   int64_t step = usesTiles ? tileSize : 1, paddedKPacks = llvm::alignTo(depthKPacks, step);
   if (isQuantized()) {
     quantized.emplace(e, maxQueries, maxKeys, depth);
-  } else if (usesBlocks) {
-    int64_t blocks = llvm::divideCeil(depth, blockDepth);
-    query = e.alloc({maxQueries / 2, 4 * blocks});
-    key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), blocks, 2 * panel});
   } else {
-    query = e.alloc({maxQueries, paddedKPacks});
-    key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), paddedKPacks, panel});
+    query = e.alloc(packedRowsShape(depthOfProduct, maxQueries, paddedKPacks));
+    key = e.alloc(packedPanelsShape(e, depthOfProduct, llvm::divideCeil(maxKeys, panel), paddedKPacks));
   }
   value = usesBlocks ? e.alloc({int64_t(llvm::divideCeil(maxKeys, blockDepth)), 2 * columns})
                      : e.alloc({int64_t(llvm::alignTo(llvm::divideCeil(maxKeys, packingFactor), step)), columns});
@@ -168,12 +164,9 @@ void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMas
   Value keyMatrix = emitPositions(e, op.getKey(), op.getKeyDims());
   if (quantized) {
     quantized->pack(e, queryMatrix, queries, keyMatrix, keys, signMask);
-  } else if (usesBlocks) {
-    emitPackRowBlocks(e, queryMatrix, queries, e.roundUp(queries, groupRows), query, signMask);
-    emitPackPanelBlocks(e, keyMatrix, keys, key);
   } else {
-    emitPackRows(e, queryMatrix, queries, e.roundUp(queries, groupRows), query, packingFactor, signMask);
-    emitPackPanels(e, keyMatrix, keys, key, packingFactor);
+    emitPackLHS(e, depthOfProduct, queryMatrix, queries, e.roundUp(queries, groupRows), query, signMask);
+    emitPackRHS(e, depthOfProduct, keyMatrix, keys, key);
   }
   value = unpackedValues(values, [&] {
     usesBlocks ? emitPackColumnBlocks(e, values, value) : emitPackColumns(e, values, value, packingFactor);
@@ -505,10 +498,10 @@ LogicalResult AccumulateLowering::run() {
   auto accType = cast<MemRefType>(op.getAcc().getType());
   Type element = getElementTypeOrSelf(op.getQuery());
   packingFactor = e.target.packingFactor(element, element);
+  depthOfProduct = e.target.depthOfProduct(element, element);
   groupRows = e.target.groupRows(packingFactor, accType.getDimSize(0));
   usesTiles = groupRows == tileRowGroup;
-  usesBlocks = e.target.usesMatrixProducts(packingFactor);
-  depthOfProduct = usesBlocks ? blockDepth : packingFactor;
+  usesBlocks = depthOfProduct == blockDepth;
   if (failed(check()))
     return failure();
   columns = accType.getDimSize(1);

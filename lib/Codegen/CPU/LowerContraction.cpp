@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "BlockedMatmul.h"
+#include "MatrixProduct.h"
 #include "Pack.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -151,19 +152,20 @@ void ContractionLowering::run(Emitter e) {
     return ShapedType::isDynamic(extents[loop]) ? limit : std::clamp<int64_t>(extents[loop], 1, limit);
   };
   MatmulBlock block = getMatmulBlock(op);
-  unsigned packingFactor =
-      e.target.packingFactor(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
+  unsigned depthOfProduct =
+      e.target.depthOfProduct(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
   int64_t width = 2 * e.lanes();
   block.rows = atMost(block.rows, m);
   block.columns = llvm::alignTo(atMost(block.columns, n), width);
-  block.depth = llvm::divideCeil(atMost(block.depth, k), packingFactor);
+  block.depth = llvm::divideCeil(atMost(block.depth, k), depthOfProduct);
   auto alloc = [&](int64_t columns, int64_t depth) {
-    return e.alloc({int64_t(llvm::divideCeil(columns, width)), int64_t(llvm::divideCeil(depth, packingFactor)), width});
+    int64_t panels = llvm::divideCeil(columns, width), kPacks = llvm::divideCeil(depth, depthOfProduct);
+    return e.alloc(packedPanelsShape(e, depthOfProduct, panels, kPacks));
   };
   auto pack = [&](Value rhs, const ResultBlock &at, Value kPack, Value kPacks, Value panels) {
-    Value first = e.mul(kPack, packingFactor);
-    Value depth = e.min(e.mul(kPacks, packingFactor), e.sub(e.size(rhs, 1), first));
-    emitPackPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels, packingFactor);
+    Value first = e.mul(kPack, depthOfProduct);
+    Value depth = e.min(e.mul(kPacks, depthOfProduct), e.sub(e.size(rhs, 1), first));
+    emitPackRHS(e, depthOfProduct, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels);
   };
   Value packed;
   if (unchanged) {
@@ -172,15 +174,15 @@ void ContractionLowering::run(Emitter e) {
     Value all = matrix(e, wholeRHS, rhs, n, k, {}), zero = e.index(0);
     auto shape = cast<MemRefType>(all.getType()).getShape();
     auto capacity = [](int64_t extent, int64_t ofBlock) { return ShapedType::isDynamic(extent) ? ofBlock : extent; };
-    packed = alloc(capacity(shape[0], block.columns), capacity(shape[1], block.depth * packingFactor));
-    pack(all, {zero, zero, zero, e.size(all, 0)}, zero, e.ceilDiv(e.size(all, 1), packingFactor), packed);
+    packed = alloc(capacity(shape[0], block.columns), capacity(shape[1], block.depth * depthOfProduct));
+    pack(all, {zero, zero, zero, e.size(all, 0)}, zero, e.ceilDiv(e.size(all, 1), depthOfProduct), packed);
   }
   bool isZero = zeroFill != nullptr;
   if (isZero)
     zeroFill.erase();
-  BlockedMatmul matmul(e, packingFactor, block);
+  BlockedMatmul matmul(e, depthOfProduct, block);
   if (!unchanged)
-    packed = alloc(block.columns, block.depth * packingFactor);
+    packed = alloc(block.columns, block.depth * depthOfProduct);
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     auto begin = [&](Value tile, const ResultBlock &at) {
       if (!isZero)

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "BlockedMatmul.h"
+#include "MatrixProduct.h"
 #include "Microkernel.h"
 #include "Pack.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
@@ -252,12 +253,14 @@ void PackedMatmul::run() {
   e.loop(fullEnd, rows, tail.rows, [&](Value row) { group(tail, row, /*isClamped=*/true); });
 }
 
-/// Lowers a `blocked` matmul. Its results are equal to those of PackedMatmul.
+/// Lowers a matmul that copies its LHS. Its results are equal to those of PackedMatmul.
 static void lowerBlocked(Emitter &e, PackedMatmulOp op) {
   MatmulBlock block;
   block.columns = block.columns * 32 / e.type.getWidth();
+  if (op.getPackingFactor() == blockDepth)
+    block.depth /= 2; // a block has two k-packs
   BlockedMatmul matmul(e, op.getPackingFactor(), block);
-  int64_t width = cast<MemRefType>(op.getPanels().getType()).getDimSize(2);
+  int64_t width = 2 * e.lanes();
   Value bias = op.getBias(), start = bias ? e.alloc({block.columns}) : Value(), zero = e.index(0);
   auto begin = [&](Value tile, const ResultBlock &at) {
     if (bias)
@@ -294,11 +297,13 @@ struct LowerPackedMatmul : saccade::impl::LowerPackedMatmulBase<LowerPackedMatmu
       };
       if (auto pack = dyn_cast<PackOp>(op)) {
         Emitter e = emitter(pack.getPanels());
-        emitPackPanels(e, pack.getSource(), e.size(pack.getSource(), 0), pack.getPanels(), pack.getPackingFactor());
+        emitPackRHS(e, pack.getPackingFactor(), pack.getSource(), e.size(pack.getSource(), 0), pack.getPanels());
       } else {
         auto matmul = cast<PackedMatmulOp>(op);
         Emitter e = emitter(matmul.getPanels());
-        if (matmul.getBlocked() && !cpu->usesTiles(matmul.getPackingFactor()))
+        // Products of blocks need a copy of the LHS.
+        bool isCopied = matmul.getBlocked() || matmul.getPackingFactor() == blockDepth;
+        if (isCopied && !cpu->usesTiles(matmul.getPackingFactor()))
           lowerBlocked(e, matmul);
         else
           PackedMatmul(e, matmul).run();

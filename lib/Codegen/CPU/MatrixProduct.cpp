@@ -62,8 +62,7 @@ void cpu::emitStoreRowOfBlocks(Emitter &e, Value kPacks, Value dst, ValueRange a
 }
 
 void cpu::emitPackRowBlocks(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, Value signMask) {
-  Value lastRow = e.sub(rows, e.index(1)), kPacks = e.ceilDiv(e.size(src, 1), 2);
-  int64_t paddedKPacks = cast<MemRefType>(dst.getType()).getDimSize(1) / 2;
+  Value lastRow = e.sub(rows, e.index(1)), kPacks = e.ceilDiv(e.size(src, 1), 2), paddedKPacks = e.roundUp(kPacks, 2);
   auto pack = [&](Value unit) {
     e.loop(e.index(0), paddedRows, 1, [&](Value r) {
       Value from = e.min(r, lastRow), pair = e.div(r, 2), row = e.sub(r, e.mul(pair, 2)), begin = e.index(0);
@@ -83,7 +82,7 @@ void cpu::emitPackRowBlocks(Emitter &e, Value src, Value rows, Value paddedRows,
         KPackReader reader{e, src, {2}};
         store(applySignMask(e, reader.scalar(from, e.mul(w, 2)), signMask), w);
       });
-      e.loop(kPacks, e.index(paddedKPacks), 1, [&](Value w) { store(e.scalar(0.0), w); });
+      e.loop(kPacks, paddedKPacks, 1, [&](Value w) { store(e.scalar(0.0), w); });
     });
   };
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
@@ -117,9 +116,9 @@ static void storeColumnsOfBlocks(Emitter &e, Value first, Value second, Value ds
 }
 
 void cpu::emitPackPanelBlocks(Emitter &e, Value src, Value rows, Value dst) {
-  auto type = cast<MemRefType>(dst.getType());
-  int64_t panelRows = type.getDimSize(2) / 2, paddedKPacks = type.getDimSize(1) * 2;
-  Value depth = e.size(src, 1), kPacks = e.ceilDiv(depth, 2), lastRow = e.sub(rows, e.index(1));
+  int64_t panelRows = cast<MemRefType>(dst.getType()).getDimSize(2) / 2;
+  Value depth = e.size(src, 1), kPacks = e.ceilDiv(depth, 2), paddedKPacks = e.roundUp(kPacks, 2),
+        lastRow = e.sub(rows, e.index(1));
   auto forBlocks = [&](Value begin, Value end, function_ref<void(Value row, Value panel, Value lane)> body) {
     e.loop(begin, end, e.lanes(), [&](Value row) {
       Value panel = e.div(row, panelRows);
@@ -135,7 +134,7 @@ void cpu::emitPackPanelBlocks(Emitter &e, Value src, Value rows, Value dst) {
         e.store(kPack, dst, {panel, q, e.add(e.mul(e.add(lane, i), 2), h)});
       };
       e.loop(first, kPacks, 1, [&](Value w) { store(reader.scalar(from, e.mul(w, 2)), w); });
-      e.loop(kPacks, e.index(paddedKPacks), 1, [&](Value w) { store(e.scalar(0.0), w); });
+      e.loop(kPacks, paddedKPacks, 1, [&](Value w) { store(e.scalar(0.0), w); });
     });
   };
   emitByInnerStride(
@@ -155,14 +154,19 @@ void cpu::emitPackPanelBlocks(Emitter &e, Value src, Value rows, Value dst) {
             [&](Value unit) {
               KPackReader reader{e, unit, {2, /*isColumn=*/true}};
               Value wholeRows = e.roundDown(rows, e.lanes()), blocks = e.div(depth, blockDepth);
-              forBlocks(e.index(0), wholeRows, [&](Value row, Value panel, Value lane) {
-                e.loop(e.index(0), blocks, 1, [&](Value q) {
-                  Value first = e.mul(q, blockDepth);
-                  storeColumnsOfBlocks(e, reader.vector(first, row), reader.vector(e.add(first, 2), row), dst,
-                                       {panel, q, e.mul(lane, 2)});
+              // A few blocks at a time, since a cache line of the source has elements of several registers.
+              e.loop(e.index(0), blocks, packedTogether / 2, [&](Value begin) {
+                Value end = e.min(e.add(begin, packedTogether / 2), blocks);
+                forBlocks(e.index(0), wholeRows, [&](Value row, Value panel, Value lane) {
+                  e.loop(begin, end, 1, [&](Value q) {
+                    Value first = e.mul(q, blockDepth);
+                    storeColumnsOfBlocks(e, reader.vector(first, row), reader.vector(e.add(first, 2), row), dst,
+                                         {panel, q, e.mul(lane, 2)});
+                  });
                 });
-                copyScalars(row, panel, lane, e.mul(blocks, 2));
               });
+              forBlocks(e.index(0), wholeRows,
+                        [&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.mul(blocks, 2)); });
               forBlocks(wholeRows, rows,
                         [&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); });
             },
@@ -205,6 +209,30 @@ void cpu::emitPackColumnBlocks(Emitter &e, Value src, Value dst) {
     e.ifElse(e.isLess(e.mul(blocks, blockDepth), rows), [&] { packRow(blocks, e.index(0)); });
   };
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
+}
+
+SmallVector<int64_t> cpu::packedRowsShape(unsigned depthOfProduct, int64_t rows, int64_t depth) {
+  if (depthOfProduct == blockDepth)
+    return {rows / 2, 4 * depth};
+  return {rows, depth};
+}
+
+SmallVector<int64_t> cpu::packedPanelsShape(Emitter &e, unsigned depthOfProduct, int64_t panels, int64_t depth) {
+  int64_t kPacks = depthOfProduct == blockDepth ? 2 : 1;
+  return {panels, depth, kPacks * 2 * e.lanes()};
+}
+
+void cpu::emitPackLHS(Emitter &e, unsigned depthOfProduct, Value src, Value rows, Value paddedRows, Value dst,
+                      Value signMask) {
+  if (depthOfProduct == blockDepth)
+    return emitPackRowBlocks(e, src, rows, paddedRows, dst, signMask);
+  emitPackRows(e, src, rows, paddedRows, dst, depthOfProduct, signMask);
+}
+
+void cpu::emitPackRHS(Emitter &e, unsigned depthOfProduct, Value src, Value rows, Value dst) {
+  if (depthOfProduct == blockDepth)
+    return emitPackPanelBlocks(e, src, rows, dst);
+  emitPackPanels(e, src, rows, dst, depthOfProduct);
 }
 
 //===----------------------------------------------------------------------===//

@@ -13,21 +13,28 @@
 
 namespace saccade::cpu {
 
-/// Elements of a block along K.
-inline constexpr int64_t blockDepth = 4;
-
 /// dst[r / 2][4q + 2 (r % 2) + h] = k-pack 2q + h of row min(r, rows − 1) of `src` (memref<?xD>, any strides, bf16),
-/// for r < paddedRows. `dst` is memref<(R / 2)x(4Q)>. `signMask` (an i32, or null) is XORed into every k-pack.
+/// for r < paddedRows and the ⌈D / 4⌉ blocks of a row. `dst` is memref<(R / 2)x(4Q)>. `signMask` (an i32, or null) is
+/// XORed into every k-pack.
 void emitPackRowBlocks(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst,
                        mlir::Value signMask);
 
 /// dst[r / L][q][2 (r % L) + h] = k-pack 2q + h of row min(r, rows − 1) of `src`, for the panels (memref<PxQx(2L)>)
-/// that hold the rows [0, rows).
+/// that hold the rows [0, rows), and the blocks that `src` has.
 void emitPackPanelBlocks(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst);
 
 /// dst[q][2c + h] = k-pack 2q + h of column c of `src`. `dst` is memref<Qx(2C)>; columns that `src` does not have
 /// become 0.
 void emitPackColumnBlocks(Emitter &e, mlir::Value src, mlir::Value dst);
+
+/// The memory of a matmul's packed operands, for `depth` blocks or k-packs along K: rows of the LHS, whose number is
+/// even, and panels of as many columns of the RHS as two registers have lanes. `depthOfProduct`: see CPUTarget.
+llvm::SmallVector<int64_t> packedRowsShape(unsigned depthOfProduct, int64_t rows, int64_t depth);
+llvm::SmallVector<int64_t> packedPanelsShape(Emitter &e, unsigned depthOfProduct, int64_t panels, int64_t depth);
+/// emitPackRowBlocks and emitPackPanelBlocks, or if K is not packed in blocks, emitPackRows and emitPackPanels.
+void emitPackLHS(Emitter &e, unsigned depthOfProduct, mlir::Value src, mlir::Value rows, mlir::Value paddedRows,
+                 mlir::Value dst, mlir::Value signMask = nullptr);
+void emitPackRHS(Emitter &e, unsigned depthOfProduct, mlir::Value src, mlir::Value rows, mlir::Value dst);
 
 /// Stores a register of k-packs, or if not `isWhole` its first half, as parts of blocks from column `column` (4q) of a
 /// row of blocks on: those of row `row` (0 or 1) of each block.

@@ -157,30 +157,25 @@ void cpu::storeBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value
       e.storeVector(acc[i * block.vectors + j], tile, {e.add(row, i), e.add(column, j * e.lanes())});
 }
 
-void cpu::emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingFactor, Value kPacks, Value tile,
-                              Value row, Value column, function_ref<Value(unsigned, Value)> a,
-                              function_ref<Value(Value, unsigned)> b, bool isFromZero) {
-  SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  auto sumPart = [&](Value begin, Value length, bool isFirst) {
-    SmallVector<Value> part = emitMicrokernel(
-        e, block, packingFactor, e.index(0), length, zeros, [&](unsigned i, Value k) { return a(i, e.add(begin, k)); },
-        [&](Value k, unsigned j) { return b(e.add(begin, k), j); });
+void cpu::emitSumInParts(Emitter &e, RegisterBlock block, Value depth, int64_t partLength, Value tile, Value row,
+                         Value column, SumPart sum, bool isFromZero, bool hasConstantParts) {
+  auto addPart = [&](Value begin, Value length, bool isFirst) {
+    SmallVector<Value> part = sum(begin, length);
     storeBlock(e, block, isFirst ? part : addBlock(e, block, part, tile, row, column), tile, row, column);
   };
-  Value first = isFromZero ? e.min(e.index(sumLength), kPacks) : e.index(0);
+  Value first = isFromZero ? e.min(e.index(partLength), depth) : e.index(0);
   if (isFromZero)
-    sumPart(e.index(0), first, /*isFirst=*/true);
-  std::optional<int64_t> count = getConstantIntValue(kPacks);
-  if (isFromZero && count && *count <= sumLength)
+    addPart(e.index(0), first, /*isFirst=*/true);
+  std::optional<int64_t> count = getConstantIntValue(depth);
+  if (isFromZero && count && *count <= partLength)
     return;
-  // LLVM 22 unrolls products of lanes with spills.
-  if (e.target.hasLaneProducts)
-    return e.loop(first, kPacks, sumLength, [&](Value begin) {
-      sumPart(begin, e.min(e.sub(kPacks, begin), e.index(sumLength)), /*isFirst=*/false);
+  if (!hasConstantParts)
+    return e.loop(first, depth, partLength, [&](Value begin) {
+      addPart(begin, e.min(e.sub(depth, begin), e.index(partLength)), /*isFirst=*/false);
     });
   // Whole parts are unrolled, and their constant trip count lets the processor predict the end of the loop.
-  Value whole = e.roundDown(kPacks, sumLength);
-  e.loop(first, whole, sumLength, [&](Value begin) { sumPart(begin, e.index(sumLength), /*isFirst=*/false); });
+  Value whole = e.roundDown(depth, partLength);
+  e.loop(first, whole, partLength, [&](Value begin) { addPart(begin, e.index(partLength), /*isFirst=*/false); });
   Value rest = e.max(first, whole);
-  e.ifElse(e.isLess(rest, kPacks), [&] { sumPart(rest, e.sub(kPacks, rest), /*isFirst=*/false); });
+  e.ifElse(e.isLess(rest, depth), [&] { addPart(rest, e.sub(depth, rest), /*isFirst=*/false); });
 }

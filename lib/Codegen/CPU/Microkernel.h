@@ -66,11 +66,14 @@ llvm::SmallVector<mlir::Value> addBlock(Emitter &e, RegisterBlock block, llvm::A
 void storeBlock(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> acc, mlir::Value tile, mlir::Value row,
                 mlir::Value column);
 
-/// Like emitMicrokernel for k-packs [0, kPacks); adds the products to the block of `tile` (memref of rows x columns)
-/// that starts at (row, column), `sumLength` k-packs at a time. If `isFromZero`, the block is not read before.
-void emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingFactor, mlir::Value kPacks, mlir::Value tile,
-                         mlir::Value row, mlir::Value column, llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
-                         llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b, bool isFromZero = false);
+/// Returns the sums of a block over `length` k-packs, or other units along K, from `begin` on.
+using SumPart = llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value begin, mlir::Value length)>;
+
+/// Adds the sums over [0, depth) to the block of `tile` (memref of rows x columns) that starts at (row, column), in
+/// parts of `partLength`. If `isFromZero`, the block is not read before. If not `hasConstantParts`, whole parts have no
+/// constant length, and are not unrolled.
+void emitSumInParts(Emitter &e, RegisterBlock block, mlir::Value depth, int64_t partLength, mlir::Value tile,
+                    mlir::Value row, mlir::Value column, SumPart sum, bool isFromZero, bool hasConstantParts);
 
 } // namespace saccade::cpu
 

@@ -268,9 +268,6 @@ static void transposeBlock(Emitter &e, KPackReader src, Value row, Value lastRow
     e.storeVector(each, dst, {panel, e.add(w, i), lane});
 }
 
-/// The k-packs of all lane blocks that are packed before later ones.
-static constexpr int64_t packedTogether = 16;
-
 void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, unsigned packingFactor) {
   int64_t panelRows = cast<MemRefType>(dst.getType()).getDimSize(2);
   Value columns = e.size(src, 1), kPacks = e.ceilDiv(columns, packingFactor),

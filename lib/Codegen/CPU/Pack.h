@@ -49,6 +49,9 @@ void emitPackRows(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value pad
 /// dst[w][c] = k-pack w of column c of `src`. `dst` is memref<WxC>; columns that `src` does not have become 0.
 void emitPackColumns(Emitter &e, mlir::Value src, mlir::Value dst, unsigned packingFactor);
 
+/// The k-packs of all columns of a matrix with contiguous columns that are packed as panels before later ones.
+inline constexpr int64_t packedTogether = 16;
+
 /// dst[r / L][w][r % L] = k-pack w of row min(r, rows − 1) of `src`, for the panels (memref<PxWxL>) that hold the rows
 /// [0, rows).
 void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst, unsigned packingFactor);

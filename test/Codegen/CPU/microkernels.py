@@ -36,11 +36,11 @@ TARGETS = {
     "aarch64-bf16": Target(".4s", LANE_PRODUCT, scores=96, values=24, matmul=24, cost=1.8),
     "aarch64-sve256": Target("z", "fmla", scores=96, values=24, matmul=24, cost=2.3),
 }
-# Attention with blocks of bf16, whose loops are not unrolled.
+# Targets that multiply blocks of bf16, in loops that are not unrolled.
 BLOCKS = {"aarch64-bf16": "bfmmla", "aarch64-sve256": "bfmmla"}
 WITH_REGION = 1.15  # slack for a score region, whose addresses take registers
 OWN_CALLS = r"(_mlir_ciface_)?(attention|matmul)\.\w+|saccade_\w+(@PLT)?"
-DOT_PRODUCTS = {"v4-bf16": "vdpbf16ps", "aarch64-bf16": r"bfdot.*\[\d\]", "aarch64-sve256": "bfdot"}
+DOT_PRODUCTS = {"v4-bf16": "vdpbf16ps", **BLOCKS}
 LOADS_OF_ADDRESSES = 6  # addresses that a loop may reload from the stack
 
 
@@ -89,9 +89,7 @@ def main():
                 sources.append(("attention-bias-f32.mlir", attention))
             for source, expected in sources:
                 slack = WITH_REGION if "bias" in source else 1.0
-                uses_blocks = type == "bf16" and "attention" in source
-                used = BLOCKS.get(name, instruction) if uses_blocks else instruction
-                for problem in problems(assembly(source, type, name), target, expected, used, slack):
+                for problem in problems(assembly(source, type, name), target, expected, instruction, slack):
                     print(f"{name}, {type}, {source}: {problem}")
                     failures += 1
     return failures != 0
