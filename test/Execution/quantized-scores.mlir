@@ -21,13 +21,16 @@
 
 // RUN: saccade-compile %s --target=v4-bf16 --explain | FileCheck %s --check-prefixes=FAMILY,BF16
 // RUN: saccade-compile %s --target=v4-amx --explain | FileCheck %s --check-prefixes=FAMILY,AMX
+// RUN: saccade-compile %s --target=aarch64-bf16 --explain | FileCheck %s --check-prefixes=FAMILY,AARCH64
 // RUN: saccade-compile %s --target=v3 --explain | FileCheck %s --check-prefix=V3
 // FAMILY: attention in 'plain'
 // BF16: kernel family {{.*}}v4-bf16 packed, int8 scores (vpdpbusd), bf16 pairs (vdpbf16ps)
 // AMX: kernel family {{.*}}v4-amx packed, bf16 tiles (tdpbf16ps)
+// AARCH64: kernel family {{.*}}aarch64-bf16 packed, int8 scores (smmla), bf16 blocks (bfmmla)
 // FAMILY: attention in 'the_score_region_sees_whole_scores'
 // BF16: kernel family {{.*}}v4-bf16 packed, int8 scores (vpdpbusd), f32 multiply-add
 // AMX: kernel family {{.*}}v4-amx packed, int8 scores (vpdpbusd), f32 multiply-add
+// AARCH64: kernel family {{.*}}aarch64-bf16 packed, int8 scores (smmla), f32 multiply-add
 // V3-NOT: int8 scores
 
 func.func @plain(%q: tensor<?x?x33xbf16>, %k: tensor<?x?x33xbf16>, %v: tensor<?x?x15xbf16>) -> (tensor<?x?x15xf32>, tensor<?x?xf32>) {

@@ -55,7 +55,7 @@ struct CPUTarget {
   bool hasAVX512;           ///< vscalef, vreduce and mask registers
   llvm::StringRef bf16Dot;  ///< the instruction that adds products of pairs of bf16 to f32, or empty
   bool hasTiles;            ///< AMX tile registers and tdpbf16ps
-  bool hasInt8Dot;          ///< vpdpbusd: adds products of four int8 to an i32
+  llvm::StringRef int8Dot;  ///< the instruction that adds products of int8 to i32: "vpdpbusd", "smmla", or empty
   bool hasLaneProducts;     ///< products of a vector and a lane of another register, in one instruction
   bool hasSVE;              ///< vectors are SVE registers, which have `vectorBits` bits on processors that run the code
   const KernelShapes &shapes; ///< of the kernels

@@ -66,7 +66,7 @@ private:
 
   LogicalResult check();
   /// Products of int8 are slower than those of bf16 in tile registers.
-  bool isQuantized() { return op.getQkTypeAttr() && e.target.hasInt8Dot && !usesTiles; }
+  bool isQuantized() { return op.getQkTypeAttr() && !e.target.int8Dot.empty() && !usesTiles; }
   Value unpackedValues(Value matrix, function_ref<void()> pack);
   void clearPadding(int64_t depthKPacks);
   void pack(int64_t maxQueries, int64_t maxKeys, Value signMask);
@@ -521,7 +521,8 @@ LogicalResult AccumulateLowering::run() {
   e.loop(e.index(0), queries, groupRows, [&](Value row) { computeGroup(tile, row); });
   if (loop)
     loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
-  setKernelFamily(e, op, depthOfProduct, quantized ? "packed, int8 scores (vpdpbusd)" : "packed", usesTiles);
+  std::string form = quantized ? ("packed, int8 scores (" + e.target.int8Dot + ")").str() : "packed";
+  setKernelFamily(e, op, depthOfProduct, form, usesTiles);
   return failure(tile.failed);
 }
 

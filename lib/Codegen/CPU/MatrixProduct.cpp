@@ -1,4 +1,4 @@
-//===- MatrixProduct.cpp - Matmuls of blocks of bf16 --------------------------===//
+//===- MatrixProduct.cpp - Matmuls of blocks ----------------------------------===//
 #include "MatrixProduct.h"
 #include "Pack.h"
 #include "SVE.h"
@@ -61,16 +61,21 @@ void cpu::emitStoreRowOfBlocks(Emitter &e, Value kPacks, Value dst, ValueRange a
   }
 }
 
+/// Elements of `src` in a k-pack.
+static unsigned kPackElements(Value src) { return getElementTypeOrSelf(src).isBF16() ? 2 : 1; }
+
 void cpu::emitPackRowBlocks(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, Value signMask) {
-  Value lastRow = e.sub(rows, e.index(1)), kPacks = e.ceilDiv(e.size(src, 1), 2), paddedKPacks = e.roundUp(kPacks, 2);
+  unsigned factor = kPackElements(src);
+  Value lastRow = e.sub(rows, e.index(1)), kPacks = e.ceilDiv(e.size(src, 1), factor),
+        paddedKPacks = e.roundUp(kPacks, 2);
   auto pack = [&](Value unit) {
     e.loop(e.index(0), paddedRows, 1, [&](Value r) {
       Value from = e.min(r, lastRow), pair = e.div(r, 2), row = e.sub(r, e.mul(pair, 2)), begin = e.index(0);
       if (unit) {
-        begin = e.roundDown(e.div(e.size(src, 1), 2), e.lanes());
-        KPackReader reader{e, unit, {2}};
+        begin = e.roundDown(e.div(e.size(src, 1), factor), e.lanes());
+        KPackReader reader{e, unit, {factor}};
         e.loop(e.index(0), begin, e.lanes(), [&](Value w) {
-          emitStoreRowOfBlocks(e, applySignMask(e, reader.vector(from, e.mul(w, 2)), signMask), dst,
+          emitStoreRowOfBlocks(e, applySignMask(e, reader.vector(from, e.mul(w, factor)), signMask), dst,
                                {pair, e.mul(w, 2)}, row);
         });
       }
@@ -79,8 +84,8 @@ void cpu::emitPackRowBlocks(Emitter &e, Value src, Value rows, Value paddedRows,
         e.store(kPack, dst, {pair, e.add(e.add(e.mul(q, blockDepth), e.mul(row, 2)), h)});
       };
       e.loop(begin, kPacks, 1, [&](Value w) {
-        KPackReader reader{e, src, {2}};
-        store(applySignMask(e, reader.scalar(from, e.mul(w, 2)), signMask), w);
+        KPackReader reader{e, src, {factor}};
+        store(applySignMask(e, reader.scalar(from, e.mul(w, factor)), signMask), w);
       });
       e.loop(kPacks, paddedKPacks, 1, [&](Value w) { store(e.scalar(0.0), w); });
     });
@@ -97,7 +102,7 @@ static void transposeBlocks(Emitter &e, KPackReader src, Value row, Value lastRo
     SmallVector<Value> vectors;
     for (int64_t i = 0; i < count; ++i) {
       Value from = e.min(e.add(row, half * count + i), lastRow);
-      vectors.push_back(bitcast(e, src.vector(from, e.mul(w, 2)), wide.vectorType()));
+      vectors.push_back(bitcast(e, src.vector(from, e.mul(w, src.shape.packingFactor)), wide.vectorType()));
     }
     emitTranspose(wide, vectors);
     for (auto [i, each] : llvm::enumerate(vectors))
@@ -116,8 +121,9 @@ static void storeColumnsOfBlocks(Emitter &e, Value first, Value second, Value ds
 }
 
 void cpu::emitPackPanelBlocks(Emitter &e, Value src, Value rows, Value dst) {
+  unsigned factor = kPackElements(src);
   int64_t panelRows = cast<MemRefType>(dst.getType()).getDimSize(2) / 2;
-  Value depth = e.size(src, 1), kPacks = e.ceilDiv(depth, 2), paddedKPacks = e.roundUp(kPacks, 2),
+  Value depth = e.size(src, 1), kPacks = e.ceilDiv(depth, factor), paddedKPacks = e.roundUp(kPacks, 2),
         lastRow = e.sub(rows, e.index(1));
   auto forBlocks = [&](Value begin, Value end, function_ref<void(Value row, Value panel, Value lane)> body) {
     e.loop(begin, end, e.lanes(), [&](Value row) {
@@ -126,24 +132,24 @@ void cpu::emitPackPanelBlocks(Emitter &e, Value src, Value rows, Value dst) {
     });
   };
   auto copyScalars = [&](Value row, Value panel, Value lane, Value first) {
-    KPackReader reader{e, src, {2}};
+    KPackReader reader{e, src, {factor}};
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value i) {
       Value from = e.min(e.add(row, i), lastRow);
       auto store = [&](Value kPack, Value w) {
         Value q = e.div(w, 2), h = e.sub(w, e.mul(q, 2));
         e.store(kPack, dst, {panel, q, e.add(e.mul(e.add(lane, i), 2), h)});
       };
-      e.loop(first, kPacks, 1, [&](Value w) { store(reader.scalar(from, e.mul(w, 2)), w); });
+      e.loop(first, kPacks, 1, [&](Value w) { store(reader.scalar(from, e.mul(w, factor)), w); });
       e.loop(kPacks, paddedKPacks, 1, [&](Value w) { store(e.scalar(0.0), w); });
     });
   };
   emitByInnerStride(
       e, src,
       [&](Value unit) {
-        Value vectorKPacks = e.roundDown(e.div(depth, 2), e.lanes());
+        Value vectorKPacks = e.roundDown(e.div(depth, factor), e.lanes());
         forBlocks(e.index(0), rows, [&](Value row, Value panel, Value lane) {
           e.loop(e.index(0), vectorKPacks, e.lanes(),
-                 [&](Value w) { transposeBlocks(e, {e, unit, {2}}, row, lastRow, w, dst, panel, lane); });
+                 [&](Value w) { transposeBlocks(e, {e, unit, {factor}}, row, lastRow, w, dst, panel, lane); });
           copyScalars(row, panel, lane, vectorKPacks);
         });
       },
@@ -152,15 +158,15 @@ void cpu::emitPackPanelBlocks(Emitter &e, Value src, Value rows, Value dst) {
         emitByInnerStride(
             e, emitTransposed(e, src),
             [&](Value unit) {
-              KPackReader reader{e, unit, {2, /*isColumn=*/true}};
-              Value wholeRows = e.roundDown(rows, e.lanes()), blocks = e.div(depth, blockDepth);
+              KPackReader reader{e, unit, {factor, /*isColumn=*/true}};
+              Value wholeRows = e.roundDown(rows, e.lanes()), blocks = e.div(depth, 2 * factor);
               // A few blocks at a time, since a cache line of the source has elements of several registers.
               e.loop(e.index(0), blocks, packedTogether / 2, [&](Value begin) {
                 Value end = e.min(e.add(begin, packedTogether / 2), blocks);
                 forBlocks(e.index(0), wholeRows, [&](Value row, Value panel, Value lane) {
                   e.loop(begin, end, 1, [&](Value q) {
-                    Value first = e.mul(q, blockDepth);
-                    storeColumnsOfBlocks(e, reader.vector(first, row), reader.vector(e.add(first, 2), row), dst,
+                    Value first = e.mul(q, 2 * factor);
+                    storeColumnsOfBlocks(e, reader.vector(first, row), reader.vector(e.add(first, factor), row), dst,
                                          {panel, q, e.mul(lane, 2)});
                   });
                 });
@@ -247,15 +253,23 @@ Value cpu::emitLoadBlock(Emitter &e, Value memref, ValueRange at) {
   return emitSVE(e, "llvm.aarch64.sve.dupq.lane", e.vectorType(), {block, first});
 }
 
-static Value multiplyAddBlocks(Emitter &e, Value lhs, Value rhs, Value sum) {
-  if (e.target.hasSVE)
-    return emitSVE(e, "llvm.aarch64.sve.bfmmla", e.vectorType(),
-                   {sum, emitScalablePairs(e, lhs), emitScalablePairs(e, rhs)});
-  auto type = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
-  Value x = bitcast(e, lhs, type), y = bitcast(e, rhs, type);
-  return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(), e.b.getStringAttr("llvm.aarch64.neon.bfmmla"),
-                                       ValueRange{sum, x, y})
-      .getResult(0);
+static Value multiplyAddBlocks(Emitter &e, BlockElements elements, Value lhs, Value rhs, Value sum) {
+  bool isInt8 = elements == BlockElements::Int8;
+  Type element = isInt8 ? Type(e.b.getI8Type()) : Type(e.b.getBF16Type());
+  VectorType sums = isInt8 ? VectorType::get({e.lanes()}, e.b.getI32Type()) : e.vectorType();
+  if (isInt8)
+    sum = bitcast(e, sum, sums);
+  Value added;
+  if (e.target.hasSVE) {
+    added = emitSVE(e, isInt8 ? "llvm.aarch64.sve.smmla" : "llvm.aarch64.sve.bfmmla", sums,
+                    {sum, emitScalable(e, lhs, element), emitScalable(e, rhs, element)});
+  } else {
+    auto type = VectorType::get({e.target.lanes(element.getIntOrFloatBitWidth())}, element);
+    StringRef name = isInt8 ? "llvm.aarch64.neon.smmla.v4i32.v16i8" : "llvm.aarch64.neon.bfmmla";
+    SmallVector<Value> operands = {sum, bitcast(e, lhs, type), bitcast(e, rhs, type)};
+    added = LLVM::CallIntrinsicOp::create(e.b, e.loc, sums, e.b.getStringAttr(name), operands).getResult(0);
+  }
+  return isInt8 ? bitcast(e, added, e.vectorType()) : added;
 }
 
 /// Accumulators of rows as sums of blocks, or the reverse: a register of each of two rows has the 64-bit parts of two
@@ -287,7 +301,7 @@ static SmallVector<Value> convert(Emitter &e, RegisterBlock block, ArrayRef<Valu
 
 SmallVector<Value> cpu::emitMatrixProduct(Emitter &e, RegisterBlock block, Value begin, Value end, ArrayRef<Value> acc,
                                           function_ref<Value(unsigned, Value)> a,
-                                          function_ref<Value(Value, unsigned)> b) {
+                                          function_ref<Value(Value, unsigned)> b, BlockElements elements) {
   assert(block.rows % 2 == 0 && acc.size() == block.rows * block.vectors);
   SmallVector<Value> blocks = convert(e, block, acc, /*toBlocks=*/true);
   // Of an unrolled loop LLVM 22 would load the operands early, and spill.
@@ -299,7 +313,7 @@ SmallVector<Value> cpu::emitMatrixProduct(Emitter &e, RegisterBlock block, Value
       Value lhs = a(i, q);
       for (unsigned j = 0; j < rhs.size(); ++j) {
         Value &sum = sums[i * rhs.size() + j];
-        sum = multiplyAddBlocks(e, lhs, rhs[j], sum);
+        sum = multiplyAddBlocks(e, elements, lhs, rhs[j], sum);
       }
     }
     return sums;

@@ -1,9 +1,11 @@
-//===- MatrixProduct.h - Matmuls of blocks of bf16 ----------------*- C++ -*-===//
+//===- MatrixProduct.h - Matmuls of blocks -------------------------*- C++ -*-===//
 //
 // `bfmmla` of AArch64 multiplies 2 × 4 elements of an LHS by 4 × 2 of an RHS in each 128 bits of its registers, and
 // adds the products, in pairs like `bfdot`, to 2 × 2 sums in f32. A block holds four consecutive elements along K (two
 // k-packs of pairs, see Pack.h) of two rows of the LHS, or of two columns of the RHS. Blocks along K are numbered by q,
 // and h is the number of a k-pack within a block. Elements beyond the end of K are 0.
+//
+// `smmla` does the same for eight int8 along K and sums in i32. A block then holds two k-packs of four.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_MATRIXPRODUCT_H
@@ -13,9 +15,9 @@
 
 namespace saccade::cpu {
 
-/// dst[r / 2][4q + 2 (r % 2) + h] = k-pack 2q + h of row min(r, rows − 1) of `src` (memref<?xD>, any strides, bf16),
-/// for r < paddedRows and the ⌈D / 4⌉ blocks of a row. `dst` is memref<(R / 2)x(4Q)>. `signMask` (an i32, or null) is
-/// XORed into every k-pack.
+/// dst[r / 2][4q + 2 (r % 2) + h] = k-pack 2q + h of row min(r, rows − 1) of `src`, for r < paddedRows and
+/// the blocks of a row. `src` is memref<?xD> with any strides, of bf16 or of k-packs in the bits of f32. `dst` is
+/// memref<(R / 2)x(4Q)>. `signMask` (an i32, or null) is XORed into every k-pack.
 void emitPackRowBlocks(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst,
                        mlir::Value signMask);
 
@@ -44,12 +46,16 @@ void emitStoreRowOfBlocks(Emitter &e, mlir::Value kPacks, mlir::Value dst, mlir:
 /// Loads the block at `at` into each 128 bits of a register.
 mlir::Value emitLoadBlock(Emitter &e, mlir::Value memref, mlir::ValueRange at);
 
-/// Like emitMicrokernel for blocks: begin ≤ q < end, `a` returns block q of rows 2i and 2i + 1, and `b` register j of
-/// the columns, of which there are two for each register of `block`.
+/// What a k-pack of a block has.
+enum class BlockElements { BF16, Int8 };
+
+/// Like emitMicrokernel for blocks, with sums in f32, or for int8 the bits of i32: begin ≤ q < end, `a` returns block q
+/// of rows 2i and 2i + 1, and `b` register j of the columns, of which there are two for each register of `block`.
 llvm::SmallVector<mlir::Value> emitMatrixProduct(Emitter &e, RegisterBlock block, mlir::Value begin, mlir::Value end,
                                                  llvm::ArrayRef<mlir::Value> acc,
                                                  llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
-                                                 llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
+                                                 llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b,
+                                                 BlockElements elements = BlockElements::BF16);
 
 } // namespace saccade::cpu
 

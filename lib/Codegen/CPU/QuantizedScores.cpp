@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "QuantizedScores.h"
+#include "MatrixProduct.h"
 #include "Pack.h"
 #include "ScoreTile.h"
 #include "llvm/Support/MathExtras.h"
@@ -23,19 +24,20 @@ static Value toBits(Emitter &e, Value vector) {
 static Value fromBits(Emitter &e, Value vector) {
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), vector);
 }
-static Value splatInteger(Emitter &e, int64_t value) {
-  auto type = VectorType::get({e.lanes()}, e.b.getI32Type());
-  return arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, APInt(32, uint64_t(value), true)));
-}
 
-QuantizedScores::QuantizedScores(Emitter &e, int64_t maxQueries, int64_t maxKeys, int64_t depth) {
-  int64_t lanes = e.lanes(), panel = 2 * lanes, paddedDepth = llvm::alignTo(depth, lanes);
+QuantizedScores::QuantizedScores(Emitter &e, int64_t maxQueries, int64_t maxKeys, int64_t depth)
+    : usesBlocks(e.target.int8Dot == "smmla"), depth(depth) {
+  int64_t lanes = e.lanes(), panel = 2 * lanes;
+  int64_t paddedDepth = llvm::alignTo(depth, std::max<int64_t>(lanes, usesBlocks ? 2 * packingFactor : 1));
   kPacks = paddedDepth / packingFactor;
   maxQueries = llvm::alignTo(maxQueries, lanes);
   maxKeys = llvm::alignTo(maxKeys, panel);
-  query = e.alloc({maxQueries, kPacks});
+  unsigned depthOfProduct = usesBlocks ? blockDepth : 1;
+  int64_t products = usesBlocks ? kPacks / 2 : kPacks;
+  queryRows = e.alloc({maxQueries, kPacks});
+  query = usesBlocks ? e.alloc(packedRowsShape(depthOfProduct, maxQueries, products)) : queryRows;
   keyRows = e.alloc({maxKeys, kPacks});
-  key = e.alloc({maxKeys / panel, kPacks, panel});
+  key = e.alloc(packedPanelsShape(e, depthOfProduct, maxKeys / panel, products));
   for (Value *each : {&queryScales, &starts, &offsets})
     *each = e.alloc({maxQueries});
   keyScales = e.alloc({maxKeys});
@@ -142,10 +144,10 @@ void QuantizedScores::packKeys(Emitter &e, Value src, Value keys) const {
     });
     findScales(e, keyScales, first);
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value r) {
-      forColumns(e, [&](Value c) { round(e, r, c, /*isUnsigned=*/true, keyRows, e.add(first, r)); });
+      forColumns(e, [&](Value c) { round(e, r, c, /*isUnsigned=*/!usesBlocks, keyRows, e.add(first, r)); });
     });
   });
-  emitPackPanels(e, keyRows, keys, key, /*packingFactor=*/1);
+  emitPackRHS(e, usesBlocks ? blockDepth : 1, keyRows, keys, key);
 }
 
 void QuantizedScores::packQueries(Emitter &e, Value src, Value queries, Value signMask) const {
@@ -155,14 +157,16 @@ void QuantizedScores::packQueries(Emitter &e, Value src, Value queries, Value si
     findScales(e, queryScales, first);
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value r) {
       Value sum = sumColumns(e, [&](Value c, Value sum) {
-        Value biased = round(e, r, c, /*isUnsigned=*/false, query, e.add(first, r));
+        Value biased = round(e, r, c, /*isUnsigned=*/false, queryRows, e.add(first, r));
         return e.addf(sum, e.subf(biased, e.splat(roundingBias)));
       });
       e.storeVector(sum, laneValues, {r, e.index(0)});
     });
-    Value start = e.mulf(combineRows(e, add), e.splat(-double(zeroPoint)));
-    start = arith::FPToSIOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getI32Type()), start);
-    e.storeVector(fromBits(e, start), starts, {first});
+    if (!usesBlocks) {
+      Value start = e.mulf(combineRows(e, add), e.splat(-double(zeroPoint)));
+      start = arith::FPToSIOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getI32Type()), start);
+      e.storeVector(fromBits(e, start), starts, {first});
+    }
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value r) {
       Value sum = sumColumns(
           e, [&](Value c, Value sum) { return e.fma(e.loadVector(rows, {r, c}), e.loadVector(mean, {c}), sum); });
@@ -172,24 +176,40 @@ void QuantizedScores::packQueries(Emitter &e, Value src, Value queries, Value si
   });
 }
 
-void QuantizedScores::pack(Emitter &e, Value queryRows, Value queries, Value keyTile, Value keys, Value signMask) {
+void QuantizedScores::pack(Emitter &e, Value queryTile, Value queries, Value keyTile, Value keys, Value signMask) {
+  // Clears the padding of rows, which begins within a register.
+  int64_t paddedDepth = kPacks * packingFactor;
   e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value r) {
-    e.storeVector(e.splat(0.0), rows, {r, e.sub(e.size(mean, 0), e.index(e.lanes()))}); // the padding of the last one
+    for (int64_t c = depth / e.lanes() * e.lanes(); c < paddedDepth; c += e.lanes())
+      e.storeVector(e.splat(0.0), rows, {r, e.index(c)});
   });
   findMean(e, keyTile, keys);
   packKeys(e, keyTile, keys);
-  packQueries(e, queryRows, queries, signMask);
+  packQueries(e, queryTile, queries, signMask);
+  if (usesBlocks)
+    emitPackRowBlocks(e, queryRows, queries, e.roundUp(queries, rowGroup), query, /*signMask=*/nullptr);
+}
+
+/// The sums of products, in i32.
+SmallVector<Value> QuantizedScores::multiplyElements(Emitter &e, RegisterBlock block, Value first, Value panel) const {
+  SmallVector<Value> acc;
+  auto b = [&](Value k, unsigned j) { return e.loadVector(key, {panel, k, e.index(j * e.lanes())}); };
+  if (usesBlocks) {
+    acc.append(block.rows * block.vectors, e.splat(0.0));
+    auto a = [&](unsigned i, Value q) {
+      return emitLoadBlock(e, query, {e.add(e.div(first, 2), i), e.mul(q, blockDepth)});
+    };
+    acc = emitMatrixProduct(e, block, e.index(0), e.index(kPacks / 2), acc, a, b, BlockElements::Int8);
+    return llvm::map_to_vector(acc, [&](Value sums) { return toBits(e, sums); });
+  }
+  for (unsigned i = 0; i < block.rows; ++i)
+    acc.append(block.vectors, toBits(e, e.broadcast(e.load(starts, {e.add(first, i)}))));
+  auto a = [&](unsigned i, Value k) { return e.load(query, {e.add(first, i), k}); };
+  return emitMicrokernel(e, block, packingFactor, e.index(0), e.index(kPacks), acc, a, b);
 }
 
 SmallVector<Value> QuantizedScores::multiply(Emitter &e, RegisterBlock block, Value first, Value panel) const {
-  SmallVector<Value> acc;
-  for (unsigned i = 0; i < block.rows; ++i)
-    acc.append(block.vectors, toBits(e, e.broadcast(e.load(starts, {e.add(first, i)}))));
-  acc = emitMicrokernel(
-      e, block, packingFactor, e.index(0), e.index(kPacks), acc,
-      [&](unsigned i, Value k) { return e.load(query, {e.add(first, i), k}); },
-      [&](Value k, unsigned j) { return e.loadVector(key, {panel, k, e.index(j * e.lanes())}); });
-  SmallVector<Value> scales;
+  SmallVector<Value> acc = multiplyElements(e, block, first, panel), scales;
   for (unsigned j = 0; j < block.vectors; ++j)
     scales.push_back(e.loadVector(keyScales, {e.add(e.mul(panel, 2 * e.lanes()), j * e.lanes())}));
   for (unsigned i = 0; i < block.rows; ++i) {

@@ -13,8 +13,8 @@
 namespace saccade::cpu {
 
 /// q · k = s_q s_k Σ q' k' + q · m for the mean m of the keys of a tile, the query q ≈ s_q q' and the key
-/// k ≈ s_k k' + m. Keys are stored as k' + 128, because `vpdpbusd` multiplies unsigned by signed numbers, and sums
-/// start from −128 Σ q'.
+/// k ≈ s_k k' + m. `vpdpbusd` multiplies unsigned by signed numbers, so keys are stored as k' + 128, and sums start
+/// from −128 Σ q'. `smmla` multiplies signed numbers in blocks (MatrixProduct.h).
 class QuantizedScores {
 public:
   /// Allocates scratch memory for at most these numbers of queries and keys, of `depth` elements.
@@ -39,15 +39,18 @@ private:
   void findScales(Emitter &e, mlir::Value scales, mlir::Value first) const;
   mlir::Value round(Emitter &e, mlir::Value row, mlir::Value column, bool isUnsigned, mlir::Value dst,
                     mlir::Value to) const;
+  llvm::SmallVector<mlir::Value> multiplyElements(Emitter &e, RegisterBlock block, mlir::Value query,
+                                                  mlir::Value panel) const;
   void packKeys(Emitter &e, mlir::Value src, mlir::Value keys) const;
   void packQueries(Emitter &e, mlir::Value src, mlir::Value queries, mlir::Value signMask) const;
 
-  int64_t kPacks;                           ///< of four elements; the rest of a row is 0
-  mlir::Value query, keyRows, key;          ///< k-packs: rows, rows, panels
-  mlir::Value queryScales, starts, offsets; ///< of a query: s_q; −128 Σ q', the bits of an i32; q · m
-  mlir::Value keyScales, mean;              ///< s_k, m
-  mlir::Value rows;                         ///< as many rows as lanes, in f32
-  mlir::Value laneValues, inverse;          ///< of these rows: a register; 1 / scale
+  bool usesBlocks;                            ///< whether the products are those of `smmla`
+  int64_t depth, kPacks;                      ///< elements of a row, and k-packs of four; the rest of a row is 0
+  mlir::Value queryRows, query, keyRows, key; ///< k-packs: rows, rows or their blocks, rows, panels
+  mlir::Value queryScales, starts, offsets;   ///< of a query: s_q; −128 Σ q', the bits of an i32; q · m
+  mlir::Value keyScales, mean;                ///< s_k, m
+  mlir::Value rows;                           ///< as many rows as lanes, in f32
+  mlir::Value laneValues, inverse;            ///< of these rows: a register; 1 / scale
 };
 
 } // namespace saccade::cpu

@@ -29,8 +29,8 @@ Value saccade::cpu::emitSVE(Emitter &e, StringRef intrinsic, VectorType result, 
   return LLVM::vector_extract::create(e.b, e.loc, result, called, /*pos=*/0);
 }
 
-Value saccade::cpu::emitScalablePairs(Emitter &e, Value vector) {
-  return LLVM::BitcastOp::create(e.b, e.loc, scalableType(e.b.getBF16Type()), toScalable(e, vector));
+Value saccade::cpu::emitScalable(Emitter &e, Value vector, Type element) {
+  return LLVM::BitcastOp::create(e.b, e.loc, scalableType(element), toScalable(e, vector));
 }
 
 Value saccade::cpu::emitRoundInSVE(Emitter &e, Value first, Value second) {

@@ -15,9 +15,12 @@ namespace saccade::cpu {
 /// register, or scalable.
 mlir::Value emitSVE(Emitter &e, llvm::StringRef intrinsic, mlir::VectorType result, mlir::ValueRange operands);
 
-/// A register of bf16 (scalable) with the bits of `vector`, since LLVM 22 keeps no bf16 vector of fixed length in a
+/// A register of `element` (scalable) with the bits of `vector`. LLVM 22 keeps no bf16 vector of fixed length in a
 /// register of more than 128 bits.
-mlir::Value emitScalablePairs(Emitter &e, mlir::Value vector);
+mlir::Value emitScalable(Emitter &e, mlir::Value vector, mlir::Type element);
+inline mlir::Value emitScalablePairs(Emitter &e, mlir::Value vector) {
+  return emitScalable(e, vector, e.b.getBF16Type());
+}
 
 /// Rounds two registers of f32 to bf16: a register of the compute type with the elements of `first`, then those of
 /// `second`.

@@ -27,18 +27,24 @@ TARGETS = [("aarch64", "f32", "f32"), ("aarch64-bf16", "bf16", "bf16"), ("aarch6
 # Label, target, element type, input, and which loop.
 ROWS = [(f"{label}, {end}", target, type, source, loop)
         for target, type, end in TARGETS for label, source, loop in LOOPS]  # fmt: skip
+# Scores with `qk_type(i8)`.
+ROWS += [(f"scores, {end}", target, "i8", "attention-f32.mlir", "smmla")
+         for target, end in [("aarch64-bf16", "int8"), ("aarch64-sve256", "int8, SVE")]]  # fmt: skip
 
 
 def compiled(source, type, target):
     text = (INPUTS / source).read_text()
-    text = text.replace("64xf32>", f"64x{type}>") if "attention" in source else text.replace("bf16", type)
+    if type == "i8":
+        text = text.replace(" : (tensor", " qk_type(i8) : (tensor")
+    else:
+        text = text.replace("64xf32>", f"64x{type}>") if "attention" in source else text.replace("bf16", type)
     return list(innermost_loops(subprocess.run(["saccade-compile", "-", f"--target={target}", "--emit=asm", "-o", "-"],
                                                input=text, text=True, check=True, stdout=subprocess.PIPE).stdout))  # fmt: skip
 
 
 def cycles(body, core):
     """Of an iteration, whose jump is left out."""
-    command = ["llvm-mca", "-mtriple=aarch64", f"-mcpu={core}", "-mattr=+bf16,+sve", f"--iterations={ITERATIONS}",
+    command = ["llvm-mca", "-mtriple=aarch64", f"-mcpu={core}", "-mattr=+bf16,+i8mm,+sve", f"--iterations={ITERATIONS}",
                "--all-views=0", "--summary-view", "-"]  # fmt: skip
     report = subprocess.run(command, input="\n".join(body[:-1]), text=True, capture_output=True, check=True).stdout
     return int(next(line.split()[-1] for line in report.splitlines() if line.startswith("Total Cycles"))) / ITERATIONS
@@ -57,11 +63,11 @@ def main(page):
             loop = max((each for each in loops if each.is_exponential), key=lambda each: each.count("fml|fmad|fadd"))
             what = ""
         else:
-            blocks = [each for each in loops if not each.is_exponential]
+            blocks = [each for each in loops if not each.is_exponential and (which != "smmla" or each.count("smmla"))]
             most = max(products(each) for each in blocks)
-            loop = next(each for each in (blocks if which == 0 else blocks[::-1])
-                        if products(each) == (most if which == 0 else 24))  # fmt: skip
-            instruction = next(word for line in loop.body if (word := line.split()[0]) in ("fmla", "bfdot", "bfmmla"))
+            loop = next(each for each in (blocks[::-1] if which == -1 else blocks)
+                        if products(each) == (24 if which == -1 else most))  # fmt: skip
+            instruction = next(word for line in loop.body if (word := line.split()[0]) in ("fmla", "bfmmla", "smmla"))
             what = f"{products(loop)} `{instruction}`"
         cells = [label, what]
         for core, rates in CORES.items():
