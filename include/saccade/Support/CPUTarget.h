@@ -29,7 +29,9 @@ struct KernelShapes {
   unsigned unrolledPacks;     ///< k-packs that an iteration of a matmul multiplies
   unsigned weightVectors;     ///< registers of scores that an iteration of the softmax weighs
   unsigned unpackedRegisters; ///< accumulators of the values of split-KV
+  unsigned copiedPacks;       ///< k-packs of the blocks of a matmul that copies its LHS
   unsigned prefetchedPacks;   ///< how many k-packs later the RHS of a matmul is prefetched into L1; 0 for never
+  bool prefetchesPanels;      ///< whether the packed RHS of the next block of a matmul is prefetched into L2
 };
 
 /// The tile sizes of attention, which are halved until the operands of a task fit in cache.

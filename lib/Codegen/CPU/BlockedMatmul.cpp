@@ -51,15 +51,27 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
   if (depthOfProduct > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
-  // Each panel prefetches a share of the columns of the next group.
+  // In a full block, each panel prefetches a share of the columns of the next group, and each group one of the k-packs
+  // of the next panels.
   Value panelCount = e.ceilDiv(block.columns, width);
   int64_t line = cacheLine * 8 / getElementTypeOrSelf(lhs).getIntOrFloatBitWidth();
-  Value share = e.roundUp(e.ceilDiv(depth, panelCount), line);
-  auto prefetchNext = [&](Value row, Value p) {
-    Value begin = e.mul(p, share), end = e.min(e.add(begin, share), depth);
-    e.loop(e.add(row, full.rows), e.add(row, 2 * full.rows), 1, [&](Value next) {
-      e.loop(begin, end, line, [&](Value column) { emitPrefetch(e, lhs, next, e.add(k, column)); });
-    });
+  int64_t share = llvm::divideCeil(maxBlock.depth * depthOfProduct, llvm::divideCeil(maxBlock.columns, width));
+  int64_t panelShare = llvm::divideCeil(maxBlock.depth, std::max<int64_t>(maxBlock.rows / full.rows, 1));
+  auto prefetchNext = [&](Value first, Value p) {
+    Value row = e.add(block.row, first), begin = e.add(k, e.mul(p, llvm::alignTo(share, line)));
+    auto prefetchRow = [&](Value next) {
+      for (int64_t column = 0; column < share; column += line)
+        emitPrefetch(e, lhs, next, e.add(begin, column));
+    };
+    // Between register blocks, the mispredicted end of a loop costs more than the prefetch gains.
+    if (tiles)
+      e.loop(e.add(row, full.rows), e.add(row, 2 * full.rows), 1, prefetchRow);
+    for (unsigned i = 0; !tiles && i < full.rows; ++i)
+      prefetchRow(e.add(row, full.rows + i));
+    if (!panels.next)
+      return;
+    Value from = e.add(panels.next, e.mul(e.div(first, int64_t(full.rows)), panelShare));
+    emitPrefetchPanel(e, panels.memref, e.add(panels.panel, p), from, e.index(panelShare));
   };
   auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
     Value row = e.add(block.row, first), into = isInPlace ? inPlace.rows : tile, intoRow = isInPlace ? row : first;
@@ -72,7 +84,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
     }
     e.loop(zero, panelCount, 1, [&](Value p) {
       if (form == GroupForm::Rows && registers.rows == full.rows)
-        prefetchNext(row, p);
+        prefetchNext(first, p);
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       Value intoColumn = isInPlace ? e.add(block.column, column) : column;
       if (tiles) {

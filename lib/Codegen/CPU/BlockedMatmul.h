@@ -24,6 +24,7 @@ public:
   /// Packed panels (see `packedPanelsShape`) that hold columns of the RHS from panel `panel` and k-pack `kPack` on.
   struct Panels {
     mlir::Value memref, panel, kPack;
+    mlir::Value next; ///< the first k-pack of the next block, which is prefetched; null for none
   };
   /// Returns the panels of the columns of a block and of the k-packs [kPack, kPack + kPacks).
   using GetPanels = llvm::function_ref<Panels(const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks)>;

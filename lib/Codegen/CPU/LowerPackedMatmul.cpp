@@ -8,6 +8,7 @@
 #include "MatrixProduct.h"
 #include "Microkernel.h"
 #include "Pack.h"
+#include "Prefetch.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -226,14 +227,37 @@ void PackedMatmul::run() {
     partSums = e.alloc({full.rows, width});
   Value rows = e.size(result, 0), columns = e.size(result, 1), zero = e.index(0), one = e.index(1);
   Value panelCount = e.ceilDiv(columns, width), fullEnd = e.roundDown(rows, full.rows);
-  // As many panels as fit in L2. A group of rows stays in L1 for all of them.
+  auto multiply = [&](Value x, Value y) { return e.b.createOrFold<arith::MulIOp>(e.loc, x, y); };
+  // As many panels as fit in L2, in blocks of equal size. A group of rows stays in L1 for all of them.
   int64_t kPacks = panelBytes / (width * e.type.getWidth() / 8);
   Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks), e.max(e.size(panels, 1), one));
-  Value blockPanels = e.max(fitting, one);
+  Value blockCount = e.max(e.ceilDiv(panelCount, e.max(fitting, one)), one);
+  Value blockPanels = e.max(e.ceilDiv(panelCount, blockCount), one);
+  Value nextPanels;
+  std::optional<NextStep> nextItem;
+  if (e.target.shapes.prefetchesPanels) {
+    nextItem.emplace(e, op);
+    nextPanels = nextItem->view(panels);
+  }
   auto blocks = scf::ForOp::create(e.b, e.loc, zero, panelCount, blockPanels);
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(blocks.getBody());
   Value begin = blocks.getInductionVar(), end = e.min(panelCount, e.add(begin, blockPanels));
+  // In a full group, each panel prefetches a share of the panels of the next block, which may be one of the next item.
+  Value groups = e.max(e.div(rows, full.rows), one), share, isLast;
+  if (nextPanels) {
+    isLast = e.isEqual(end, panelCount);
+    Value ofItem = e.select(nextItem->exists, e.min(blockPanels, e.size(nextPanels, 0)), zero);
+    Value next = e.select(isLast, ofItem, e.min(blockPanels, e.sub(panelCount, end)));
+    share = e.ceilDiv(multiply(next, e.size(panels, 1)), multiply(groups, e.sub(end, begin)));
+  }
+  auto prefetchPanels = [&](Value first, Value p) {
+    Value step = e.add(multiply(e.div(first, int64_t(full.rows)), e.sub(end, begin)), e.sub(p, begin));
+    Value from = multiply(step, share);
+    e.ifElse(
+        isLast, [&] { emitPrefetchPanel(e, nextPanels, zero, from, share); },
+        [&] { emitPrefetchPanel(e, panels, end, from, share); });
+  };
   auto group = [&](RegisterBlock block, Value first, bool isClamped) {
     SmallVector<Value> groupRows;
     for (unsigned i = 0; i < block.rows; ++i) {
@@ -242,6 +266,8 @@ void PackedMatmul::run() {
       groupRows.push_back(emitOpaqueIndex(e, isClamped ? e.min(row, e.sub(rows, one)) : row));
     }
     e.loop(begin, end, 1, [&](Value p) {
+      if (nextPanels && !isClamped)
+        prefetchPanels(first, p);
       Value column = e.mul(p, width);
       Value isWhole = e.isLess(e.add(column, width - 1), columns);
       if (initial)
@@ -257,6 +283,7 @@ void PackedMatmul::run() {
 static void lowerBlocked(Emitter &e, PackedMatmulOp op) {
   MatmulBlock block;
   block.columns = block.columns * 32 / e.type.getWidth();
+  block.depth = e.target.shapes.copiedPacks;
   if (op.getPackingFactor() == blockDepth)
     block.depth /= 2; // a block has two k-packs
   BlockedMatmul matmul(e, op.getPackingFactor(), block);
@@ -271,8 +298,9 @@ static void lowerBlocked(Emitter &e, PackedMatmulOp op) {
              [&](Value c) { e.storeVector(bias ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c}); });
     });
   };
-  matmul.run(op.getLhs(), op.getResult(), begin, [&](const ResultBlock &at, Value kPack, Value) {
-    return BlockedMatmul::Panels{op.getPanels(), e.div(at.column, width), kPack};
+  matmul.run(op.getLhs(), op.getResult(), begin, [&](const ResultBlock &at, Value kPack, Value kPacks) {
+    Value next = e.target.shapes.prefetchesPanels ? e.add(kPack, kPacks) : Value();
+    return BlockedMatmul::Panels{op.getPanels(), e.div(at.column, width), kPack, next};
   });
 }
 

@@ -1,0 +1,48 @@
+// RUN: saccade-opt %s --attn-lower-packed-matmul=target=v3 -canonicalize -cse | FileCheck %s
+// RUN: saccade-opt %s --attn-lower-packed-matmul=target=v4 -canonicalize -cse | FileCheck %s --check-prefix=V4
+
+// The panels of 256 columns are multiplied in blocks of equal size that fit L2: 768 k-packs of 13 panels would, so there are two
+// blocks of 8. Each step prefetches a share of the next block: 24 of 8 · 768 k-packs, if a task has 32 groups of rows. After the
+// last block these are panels of the next work item, if there is one.
+// CHECK-LABEL: @panels_of_the_next_item
+// V4-LABEL: @panels_of_the_next_item
+// V4-NOT: locality<2>
+func.func private @panels_of_the_next_item(%x: memref<192x768xf32, strided<[768, 1]>>, %p: memref<?x768x16xf32>, %y: memref<192x?xf32, strided<[?, 1]>>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
+  %c1 = arith.constant 1 : index
+  %c16 = arith.constant 16 : index
+  // CHECK: scf.for %[[ITEM:.*]] = %{{.*}} to %[[ITEMS:.*]] step %c1
+  // CHECK:   %[[NEXT:.*]] = arith.addi %[[ITEM]], %c1
+  // CHECK:   %[[EXISTS:.*]] = arith.cmpi slt, %[[NEXT]], %[[ITEMS]]
+  // CHECK:   %[[PANELS:.*]] = memref.subview
+  // CHECK:   scf.for %[[FIRST:.*]] = %c0 to %c16 step %c8
+  // CHECK:     %[[COUNT:.*]] = arith.select %[[EXISTS]], %c8, %c0
+  // CHECK:     scf.for {{.*}} step %c6
+  // CHECK:       scf.if
+  // CHECK:         scf.for {{.*}} step %c8
+  // CHECK-COUNT-8:   memref.prefetch %[[PANELS]][%c0, {{.*}}locality<2>
+  // CHECK:       } else {
+  // CHECK:         scf.for {{.*}} step %c8
+  // CHECK-COUNT-8:   memref.prefetch {{.*}}locality<2>
+  scf.for %i = %begin to %end step %c1 {
+    %first = arith.muli %i, %c16 : index
+    %column = arith.muli %first, %c16 : index
+    %panels = memref.subview %p[%first, 0, 0] [16, 768, 16] [1, 1, 1] : memref<?x768x16xf32> to memref<16x768x16xf32, strided<[12288, 16, 1], offset: ?>>
+    %r = memref.subview %y[0, %column] [192, 256] [1, 1] : memref<192x?xf32, strided<[?, 1]>> to memref<192x256xf32, strided<[?, 1], offset: ?>>
+    attn.packed_matmul %x, %panels into %r packing_factor(1) : memref<192x768xf32, strided<[768, 1]>>, memref<16x768x16xf32, strided<[12288, 16, 1], offset: ?>> into memref<192x256xf32, strided<[?, 1], offset: ?>>
+  }
+  return
+}
+
+// Blocks of a copied LHS have 256 k-packs. A step prefetches a line of each of six rows of the next group, and 8 k-packs of its
+// panel in the next block, without a loop.
+// CHECK-LABEL: @k_packs_of_the_next_block
+// V4-LABEL: @k_packs_of_the_next_block
+// V4: scf.for {{.*}} step %c512
+func.func @k_packs_of_the_next_block(%x: memref<192x1024xf32, strided<[?, 1]>>, %p: memref<16x1024x16xf32>, %y: memref<192x256xf32>) {
+  // CHECK: scf.for %[[K:.*]] = %c0 to %c1024 step %c256
+  // CHECK:   %[[NEXT:.*]] = arith.addi %[[K]], %{{.*}} : index
+  // CHECK-COUNT-6: memref.prefetch %arg0
+  // CHECK-COUNT-8: memref.prefetch %arg1[
+  attn.packed_matmul %x, %p into %y packing_factor(1) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
+  return
+}
