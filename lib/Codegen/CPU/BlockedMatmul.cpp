@@ -57,7 +57,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
   int64_t line = cacheLine * 8 / getElementTypeOrSelf(lhs).getIntOrFloatBitWidth();
   int64_t share = llvm::divideCeil(maxBlock.depth * depthOfProduct, llvm::divideCeil(maxBlock.columns, width));
   int64_t panelShare = llvm::divideCeil(maxBlock.depth, std::max<int64_t>(maxBlock.rows / full.rows, 1));
-  auto prefetchNext = [&](Value first, Value p) {
+  auto prefetchRows = [&](Value first, Value p) {
     Value row = e.add(block.row, first), begin = e.add(k, e.mul(p, llvm::alignTo(share, line)));
     auto prefetchRow = [&](Value next) {
       for (int64_t column = 0; column < share; column += line)
@@ -68,8 +68,8 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
       e.loop(e.add(row, full.rows), e.add(row, 2 * full.rows), 1, prefetchRow);
     for (unsigned i = 0; !tiles && i < full.rows; ++i)
       prefetchRow(e.add(row, full.rows + i));
-    if (!panels.next)
-      return;
+  };
+  auto prefetchPanel = [&](Value first, Value p) {
     Value from = e.add(panels.next, e.mul(e.div(first, int64_t(full.rows)), panelShare));
     emitPrefetchPanel(e, panels.memref, e.add(panels.panel, p), from, e.index(panelShare));
   };
@@ -84,7 +84,9 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
     }
     e.loop(zero, panelCount, 1, [&](Value p) {
       if (form == GroupForm::Rows && registers.rows == full.rows)
-        prefetchNext(first, p);
+        prefetchRows(first, p);
+      if (panels.next && registers.rows == full.rows)
+        prefetchPanel(first, p);
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       Value intoColumn = isInPlace ? e.add(block.column, column) : column;
       if (tiles) {
