@@ -155,22 +155,22 @@ static llvm::Error printStage(Request &request, StringRef stage, llvm::raw_pwrit
     source.module().print(os);
     return llvm::Error::success();
   }
-  llvm::LLVMContext context;
   const GPUTarget *device = request.options.device;
+  if (stage == "ptx") {
+    FailureOr<std::string> ptx = emitPTX(source.module(), *device);
+    if (failed(ptx))
+      return llvm::createStringError("the kernels could not be translated to PTX");
+    os << *ptx;
+    return llvm::Error::success();
+  }
+  llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> translated = device ? translateDevice(source.module(), context, *device)
                                                     : translate(source.module(), context, *request.options.target);
   if (!translated)
     return llvm::createStringError("the program could not be translated to LLVM IR");
   if (stage == "asm")
     return emitAssembly(*translated, *request.options.target, os);
-  if (stage == "llvm") {
-    printLLVM(*translated, os);
-    return llvm::Error::success();
-  }
-  llvm::Expected<std::string> ptx = emitPTX(*translated, *device);
-  if (!ptx)
-    return ptx.takeError();
-  os << *ptx;
+  printLLVM(*translated, os);
   return llvm::Error::success();
 }
 

@@ -35,16 +35,6 @@ private:
 
 } // namespace
 
-/// Translates the device module of a compiled program to PTX and erases it.
-static llvm::Expected<std::string> extractPTX(ModuleOp module, const GPUTarget &target) {
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> device = translateDevice(module, context, target);
-  if (!device)
-    return llvm::createStringError("the kernels could not be translated to LLVM IR");
-  eraseDevice(module);
-  return emitPTX(*device, target);
-}
-
 llvm::Expected<CompiledProgram> saccade::compileProgram(ModuleOp module, const CompileOptions &requested) {
   CompileOptions options = requested;
   CompiledProgram program;
@@ -70,10 +60,11 @@ llvm::Expected<CompiledProgram> saccade::compileProgram(ModuleOp module, const C
   std::string ptx;
   if (options.device) {
     program.kernels = listKernels(module);
-    llvm::Expected<std::string> extracted = extractPTX(module, *options.device);
-    if (!extracted)
-      return extracted.takeError();
-    ptx = std::move(*extracted);
+    FailureOr<std::string> emitted = emitPTX(module, *options.device);
+    if (failed(emitted))
+      return llvm::createStringError("the kernels could not be translated to PTX");
+    ptx = std::move(*emitted);
+    eraseDevice(module);
   }
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> translated = translate(module, context, *options.target);

@@ -1,9 +1,10 @@
-//===- TranslateDevice.cpp - PTX of the device module -------------------------===//
+//===- TranslateDevice.cpp - LLVM IR of the device module ---------------------===//
 //
 // Runs LLVM's default pipeline, unlike for a CPU: kernels keep the state of a thread in arrays with constant indices,
 // which SROA promotes to registers.
 //
 //===----------------------------------------------------------------------===//
+#include "DeviceModule.h"
 #include "Machine.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -33,24 +34,10 @@ static void initializeNVPTX() {
   (void)done;
 }
 
-static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createDeviceMachine(const saccade::GPUTarget &target,
-                                                                                StringRef features) {
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> saccade::createDeviceMachine(const GPUTarget &target,
+                                                                                  StringRef features) {
   initializeNVPTX();
-  return saccade::createMachine("nvptx64-nvidia-cuda", target.name, features);
-}
-
-/// The PTX version of a target, or a later one that the parameters of a kernel of `module` require.
-static StringRef featuresFor(const llvm::Module &module, const saccade::GPUTarget &target) {
-  for (const llvm::Function &function : module) {
-    uint64_t bytes = 0;
-    for (const llvm::Argument &argument : function.args()) {
-      llvm::Type *type = argument.hasByValAttr() ? argument.getParamByValType() : argument.getType();
-      bytes += module.getDataLayout().getTypeAllocSize(type);
-    }
-    if (function.getCallingConv() == llvm::CallingConv::PTX_Kernel && bytes > saccade::parameterBytesBeforePTX81)
-      return "+ptx81";
-  }
-  return target.features;
+  return createMachine("nvptx64-nvidia-cuda", target.name, features);
 }
 
 /// Marks inline assembly as convergent, so that no transformation makes it depend on another branch: instructions such
@@ -63,7 +50,7 @@ static void markConvergent(llvm::Module &module) {
           call->setConvergent();
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+void saccade::optimizeDevice(llvm::Module &module, llvm::TargetMachine &machine) {
   markConvergent(module);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
@@ -101,8 +88,8 @@ static LogicalResult addLibdevice(mlir::gpu::GPUModuleOp device, llvm::Module &m
          << *first.getCallee() << "'), which is required to compile it: " << why;
 }
 
-std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::LLVMContext &context,
-                                                       const GPUTarget &target, StringRef libdevice) {
+std::unique_ptr<llvm::Module> saccade::translateUnoptimizedDevice(ModuleOp program, llvm::LLVMContext &context,
+                                                                  const GPUTarget &target, StringRef libdevice) {
   DialectRegistry translations;
   registerBuiltinDialectTranslation(translations);
   registerGPUDialectTranslation(translations);
@@ -128,7 +115,20 @@ std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::L
   result->setDataLayout((*machine)->createDataLayout());
   if (failed(addLibdevice(device, *result, libdevice)))
     return nullptr;
-  optimize(*result, **machine);
+  return result;
+}
+
+std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::LLVMContext &context,
+                                                       const GPUTarget &target, StringRef libdevice) {
+  std::unique_ptr<llvm::Module> result = translateUnoptimizedDevice(program, context, target, libdevice);
+  if (!result)
+    return nullptr;
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createDeviceMachine(target, target.features);
+  if (!machine) {
+    program.emitError(llvm::toString(machine.takeError()));
+    return nullptr;
+  }
+  optimizeDevice(*result, **machine);
   return result;
 }
 
@@ -139,18 +139,6 @@ std::vector<saccade::KernelInfo> saccade::listKernels(ModuleOp program) {
       if (auto family = kernel->getAttrOfType<StringAttr>(familyAttr))
         kernels.push_back({kernel.getName().str(), family.getValue().str()});
   return kernels;
-}
-
-llvm::Expected<std::string> saccade::emitPTX(llvm::Module &module, const GPUTarget &target) {
-  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine =
-      createDeviceMachine(target, featuresFor(module, target));
-  if (!machine)
-    return machine.takeError();
-  llvm::SmallString<0> text;
-  llvm::raw_svector_ostream os(text);
-  if (llvm::Error error = writeCode(module, **machine, os, llvm::CodeGenFileType::AssemblyFile))
-    return error;
-  return text.str().str();
 }
 
 void saccade::eraseDevice(ModuleOp program) {

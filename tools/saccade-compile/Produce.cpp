@@ -36,18 +36,18 @@ static std::string libdevice(const Options &options) {
 /// Generates LLVM IR, PTX or a cubin.
 static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, llvm::raw_ostream &os,
                                  bool &isRefused) {
-  llvm::LLVMContext context;
   const GPUTarget &target = *options.compile.device;
-  std::unique_ptr<llvm::Module> translated = translateDevice(module, context, target, libdevice(options));
-  if ((isRefused = !translated))
-    return llvm::Error::success();
   if (options.emit == Emit::LLVM) {
+    llvm::LLVMContext context;
+    std::unique_ptr<llvm::Module> translated = translateDevice(module, context, target, libdevice(options));
+    if ((isRefused = !translated))
+      return llvm::Error::success();
     printLLVM(*translated, os);
     return llvm::Error::success();
   }
-  llvm::Expected<std::string> ptx = emitPTX(*translated, target);
-  if (!ptx)
-    return ptx.takeError();
+  mlir::FailureOr<std::string> ptx = emitPTX(module, target, libdevice(options));
+  if ((isRefused = failed(ptx)))
+    return llvm::Error::success();
   if (options.emit == Emit::PTX) {
     os << *ptx;
     return llvm::Error::success();
@@ -100,13 +100,9 @@ struct Device {
 /// Compiles the device module of a compiled program.
 static llvm::Error compileDevice(mlir::ModuleOp module, const GPUTarget &target, const Options &options, Device &into,
                                  bool &isRefused) {
-  llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> device = translateDevice(module, context, target, libdevice(options));
-  if ((isRefused = !device))
+  mlir::FailureOr<std::string> ptx = emitPTX(module, target, libdevice(options));
+  if ((isRefused = failed(ptx)))
     return llvm::Error::success();
-  llvm::Expected<std::string> ptx = emitPTX(*device, target);
-  if (!ptx)
-    return ptx.takeError();
   into.ptx = std::move(*ptx);
   if (options.assembler.empty())
     return llvm::Error::success();

@@ -47,8 +47,9 @@ struct KernelInfo {
 /// The kernels of a compiled program.
 std::vector<KernelInfo> listKernels(mlir::ModuleOp program);
 
-/// Generates the PTX of a translated device module, which must not be used afterwards.
-llvm::Expected<std::string> emitPTX(llvm::Module &module, const GPUTarget &target);
+/// Translates the device module of a compiled program to PTX for `target`, with at most one thread for each processor;
+/// `libdevice` as above. The PTX does not depend on the number of threads. Fails after a diagnostic.
+mlir::FailureOr<std::string> emitPTX(mlir::ModuleOp program, const GPUTarget &target, llvm::StringRef libdevice = "");
 
 /// Erases the device module of a compiled program and leaves the host code.
 void eraseDevice(mlir::ModuleOp program);
