@@ -1,8 +1,12 @@
 """Counts the machine instructions of a full tile in the loops of attention, gradient and matmul kernels, without a GPU.
 
 ptxas assembles the kernels and nvdisasm disassembles them. A count is that of one warp for 64 keys (for gradients of keys and
-values, 64 queries; for matmuls, 64 of the reduction). Tiles that are full, with another tile to copy and scores that need no shift, take the counted path. --check compares the counts with
-benchmarks/data/sass.json, --update writes them there and fits the cost model to the measurements in it.
+values, 64 queries; for matmuls, 64 of the reduction). Tiles that are full, with another tile to copy and scores that need no
+shift, take the counted path. A loop inside of it, such as a wait for a barrier, counts once, and an instruction with a predicate
+like any other; of two branches the shorter one counts.
+For sm_90a, the instructions of a warp and a whole tile are compared with those of FlashAttention-3, counted likewise: for a tile of as many
+keys, which the loop over tiles without a mask of its causal kernel has, and for the same number of keys in the tiles of its kernel.
+--check compares the counts with benchmarks/data/sass.json, --update writes them there and fits the cost model to the measurements in it.
 """
 
 import argparse
@@ -25,6 +29,7 @@ from saccade_bench.sass import count_main_loop, resources
 
 DATA = ROOT / "benchmarks" / "data" / "sass.json"
 ALLOWED = 1.02  # of the recorded number of other instructions
+REFERENCE, RATIO = "FlashAttention-3", 1.12  # other instructions of a tile, ours / the reference's with as many keys
 # The GPU of the measurements (H200): parts of multiprocessors that issue instructions, and their highest clock in Hz.
 ISSUERS, CLOCK = 132 * 4, 1.98e9
 # Names of the data file, with the arguments of their kinds.
@@ -43,13 +48,14 @@ class Target:
     products: Callable[[int], int]  # tensor-core instructions of a warp in a step, by head size
     gradient: str = ""  # what is computed, if it is not the result
     masks: tuple[str, ...] = tuple(MASKS)
+    is_compared: bool = False  # with REFERENCE
 
 
 TARGETS = [
     # 32 rows: two tiles of 16 rows, for tiles of 8 keys by 16 columns and of 8 columns by 16 keys.
     Target("sm_80", "_body_task0", 64, lambda depth: 2 * (64 // 8 * depth // 16 + depth // 8 * 64 // 16)),
     # 64 rows of four warps: 16 columns or 16 keys at a time.
-    Target("sm_90a", "_body_task0_sm_90a", 128, lambda depth: depth // 16 + 128 // 16),
+    Target("sm_90a", "_body_task0_sm_90a", 128, lambda depth: depth // 16 + 128 // 16, is_compared=True),
     # 16 rows: three or four products.
     Target("sm_80", "_gradient_body_task2", 64, lambda depth: 3 * 64 // 8 * depth // 16, " dq", GRADIENT_MASKS),
     Target("sm_80", "_gradient_body_task3", 64, lambda depth: 4 * 64 // 8 * depth // 16, " dk dv", GRADIENT_MASKS),
@@ -97,8 +103,9 @@ def measure(build, name, target, depth, kind, folder):
     counts = count_main_loop(text, kernel)
     if counts["HMMA"] != target.products(depth):
         sys.exit(f"sass.py: {name}: {counts['HMMA']} products, expected {target.products(depth)}")
+    tile = {"keys": target.keys, "other of tile": sum(counts.values()) - counts["HMMA"]} if target.is_compared else {}
     counts = {name: count * 64 // target.keys for name, count in counts.items()}
-    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **resources(log, kernel)}
+    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **tile, **resources(log, kernel)}
 
 
 def table(measured):
@@ -107,6 +114,20 @@ def table(measured):
     for name, each in measured.items():
         lines.append(f"| {name} | {' | '.join(str(each.get(key, 0)) for key in classes)} |")
     return "\n".join(lines)
+
+
+def compare(measured, references):
+    """[(kernel, ratio for the same tile, ratio for the same keys)] of the kernels that REFERENCE has, too: other instructions,
+    ours / the reference's."""
+    found = []
+    for name, each in measured.items():
+        theirs = references.get(name.replace("sm_90a", REFERENCE, 1))
+        same = [one for other, one in references.items()
+                if other.startswith(f"{REFERENCE} {name.split()[1]} ") and one["keys"] == each.get("keys")]  # fmt: skip
+        if theirs and same:
+            per_key = each["other of tile"] / each["keys"]
+            found.append((name, each["other of tile"] / same[0]["other"], per_key / (theirs["other"] / theirs["keys"])))
+    return found
 
 
 def fit(measurements):
@@ -120,8 +141,11 @@ def fit(measurements):
             "largest error": round(np.abs(errors).max(), 3)}  # fmt: skip
 
 
-def regressions(measured, recorded):
-    """What is worse than the data file, or not in it."""
+def regressions(measured, recorded, references):
+    """What is worse than the data file, or not in it, or too much worse than REFERENCE."""
+    for name, ratio, _ in compare(measured, references):
+        if ratio > RATIO:
+            yield f"{name}: {ratio:.3f} times the other instructions of {REFERENCE} for the same tile, at most {RATIO} allowed"
     for name, each in measured.items():
         if name not in recorded:
             yield f"{name}: not in {DATA.name}"
@@ -149,7 +173,9 @@ def main():
         data["kernels"].update(measured)
         data["model"] = fit(data["measurements"])
         DATA.write_text(json.dumps(data, indent=1) + "\n")
-    failures = list(regressions(measured, data["kernels"])) if options.check else []
+    for name, tile, keys in compare(measured, data.get("references", {})):
+        print(f"{name} / {REFERENCE}: other instructions {tile:.3f} for the same tile, {keys:.3f} for the same keys")
+    failures = list(regressions(measured, data["kernels"], data["references"])) if options.check else []
     print("\n".join(failures))
     return 1 if failures else 0
 

@@ -70,13 +70,15 @@ static std::string opcode(Type element, size_t sums) {
 }
 
 static std::string block(const std::string &instructions) {
-  return "{\n\t.reg .b64 lhs, rhs;\n\twgmma.fence.sync.aligned;\n\t" + instructions +
+  return "{\n\t.reg .b64 lhs, rhs;\n\t.reg .b32 low, high;\n\twgmma.fence.sync.aligned;\n\t" + instructions +
          "wgmma.commit_group.sync.aligned;\n\t}";
 }
 
+/// Sets the register `name` to a descriptor whose address is `bytes` higher. Only its low half changes; after a 64-bit
+/// addition, ptxas would copy the constant high half for each instruction.
 static std::string advance(const char *name, size_t operand, int64_t bytes) {
-  return std::string("add.s64 ") + name + ", $" + std::to_string(operand) + ", " + std::to_string(bytes / unit) +
-         ";\n\t";
+  return "mov.b64 {low, high}, $" + std::to_string(operand) + ";\n\tadd.s32 low, low, " + std::to_string(bytes / unit) +
+         ";\n\tmov.b64 " + name + ", {low, high};\n\t";
 }
 
 SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, Value lhs, Value rhs,
