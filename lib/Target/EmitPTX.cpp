@@ -44,7 +44,8 @@ static void addUsers(const llvm::Value &value, llvm::SmallPtrSetImpl<const llvm:
 }
 
 /// Divides the functions of a module: functions that use the same constant are in the same group, and so are all that
-/// call a function, with the functions that they call. Groups are in the order of their first functions.
+/// call a function, with the functions that they call. Larger groups come first, which balances the threads of LLVM and
+/// those of ptxas, which assembles kernels in their order.
 static std::vector<Group> findGroups(const llvm::Module &module) {
   llvm::EquivalenceClasses<const llvm::Function *> classes;
   auto join = [&](const llvm::SmallPtrSetImpl<const llvm::Function *> &functions) {
@@ -80,6 +81,7 @@ static std::vector<Group> findGroups(const llvm::Module &module) {
   std::vector<Group> result;
   for (auto &[leader, group] : groups)
     result.push_back(std::move(group));
+  llvm::stable_sort(result, [](const Group &x, const Group &y) { return x.instructions > y.instructions; });
   return result;
 }
 
@@ -172,8 +174,6 @@ static llvm::Expected<std::vector<std::string>> compileGroups(const llvm::Module
   llvm::raw_svector_ostream os(bitcode);
   // Passes visit the uses of a value in their order.
   llvm::WriteBitcodeToFile(module, os, /*ShouldPreserveUseListOrder=*/true);
-  auto order = llvm::to_vector(llvm::seq<size_t>(0, groups.size()));
-  llvm::stable_sort(order, [&](size_t x, size_t y) { return groups[x].instructions > groups[y].instructions; });
   std::vector<std::string> texts(groups.size());
   std::mutex mutex;
   llvm::Error errors = llvm::Error::success();
@@ -189,8 +189,8 @@ static llvm::Expected<std::vector<std::string>> compileGroups(const llvm::Module
     errors = llvm::joinErrors(std::move(errors), text.takeError());
   };
   // At most one thread for each processor.
-  llvm::DefaultThreadPool threads(llvm::hardware_concurrency(groups.size()));
-  for (size_t index : order)
+  llvm::DefaultThreadPool threads(llvm::optimal_concurrency(groups.size()));
+  for (size_t index = 0; index < groups.size(); ++index)
     threads.async(compileGroup, index);
   threads.wait();
   if (errors)
@@ -210,8 +210,7 @@ mlir::FailureOr<std::string> saccade::emitPTX(mlir::ModuleOp program, const GPUT
   if (groups.size() <= 1) {
     ptx = compile(*module, target, features);
   } else {
-    llvm::Expected<std::vector<std::string>> texts =
-        compileGroups(*module, groups, target, features);
+    llvm::Expected<std::vector<std::string>> texts = compileGroups(*module, groups, target, features);
     ptx = texts ? llvm::Expected<std::string>(join(*texts)) : texts.takeError();
   }
   if (!ptx)

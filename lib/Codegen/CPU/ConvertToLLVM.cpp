@@ -94,12 +94,12 @@ static void hoistAddresses(Operation *root) {
   });
 }
 
-/// Hoists and deduplicates address arithmetic, which is fully expanded at this point.
-static void simplifyAddresses(ModuleOp module) {
-  hoistAddresses(module);
-  IRRewriter rewriter(module.getContext());
-  DominanceInfo dominance(module);
-  eliminateCommonSubExpressions(rewriter, dominance, module);
+/// Hoists and deduplicates address arithmetic of a function, which is fully expanded at this point.
+static void simplifyAddresses(func::FuncOp function) {
+  hoistAddresses(function);
+  IRRewriter rewriter(function.getContext());
+  DominanceInfo dominance(function);
+  eliminateCommonSubExpressions(rewriter, dominance, function);
 }
 
 //===----------------------------------------------------------------------===//
@@ -166,8 +166,11 @@ struct ConvertToLLVM : saccade::impl::ConvertToLLVMBase<ConvertToLLVM> {
     };
     if (failed(saccade::cpu::rewriteOps(module, std::move(breakDown), isCompound)))
       return signalPassFailure();
-    simplifyAddresses(module);
-    if (failed(saccade::lowerStructure(module)) || failed(convert(module, converter)))
+    // Not the kernels of a GPU, which are converted already.
+    auto functions = llvm::map_to_vector(module.getOps<func::FuncOp>(), [](auto op) { return op.getOperation(); });
+    for (auto function : module.getOps<func::FuncOp>())
+      simplifyAddresses(function);
+    if (failed(saccade::lowerStructure(functions)) || failed(convert(module, converter)))
       return signalPassFailure();
     saccade::createFailurePaths(module);
     for (auto func : module.getOps<LLVM::LLVMFuncOp>())

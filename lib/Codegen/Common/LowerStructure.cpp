@@ -8,15 +8,17 @@
 
 using namespace mlir;
 
-LogicalResult saccade::lowerStructure(Operation *root) {
-  RewritePatternSet patterns(root->getContext());
+LogicalResult saccade::lowerStructure(ArrayRef<Operation *> roots) {
+  if (roots.empty())
+    return success();
+  RewritePatternSet patterns(roots.front()->getContext());
   populateAffineToStdConversionPatterns(patterns);
   populateSCFToControlFlowConversionPatterns(patterns);
-  ConversionTarget target(*root->getContext());
+  ConversionTarget target(*roots.front()->getContext());
   target.addIllegalDialect<affine::AffineDialect>();
   target.addIllegalOp<scf::ForOp, scf::IfOp, scf::IndexSwitchOp, scf::WhileOp, scf::ExecuteRegionOp>();
   target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
-  return applyPartialConversion(root, target, std::move(patterns));
+  return applyPartialConversion(roots, target, std::move(patterns));
 }
 
 LogicalResult saccade::convertFully(Operation *root, const ConversionTarget &target, RewritePatternSet patterns) {

@@ -6,8 +6,8 @@
 
 namespace saccade {
 
-/// Converts scf ops in `root` to cf and affine ops to arith.
-llvm::LogicalResult lowerStructure(mlir::Operation *root);
+/// Converts scf ops in `roots` to cf and affine ops to arith.
+llvm::LogicalResult lowerStructure(llvm::ArrayRef<mlir::Operation *> roots);
 
 /// Applies a full conversion of `root` with `patterns` to ops legal for `target`, and removes the casts between old and
 /// new types.

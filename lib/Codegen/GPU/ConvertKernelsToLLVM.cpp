@@ -74,17 +74,21 @@ static bool isInstruction(Operation *op) {
 /// Converts functions that are neither instructions nor polynomials to libdevice calls. This includes arith.remf: LLVM
 /// expands it by a division, which is wrong if the quotient is not representable.
 static LogicalResult callLibdevice(mlir::gpu::GPUModuleOp module) {
+  auto isCall = [](Operation *op) {
+    return isa<arith::RemFOp>(op) || (isa_and_present<math::MathDialect>(op->getDialect()) && !isInstruction(op));
+  };
+  WalkResult calls =
+      module.walk([&](Operation *op) { return isCall(op) ? WalkResult::interrupt() : WalkResult::advance(); });
+  if (!calls.wasInterrupted())
+    return success();
   MLIRContext *context = module.getContext();
   LLVMTypeConverter converter(context);
   RewritePatternSet patterns(context);
   populateLibDeviceConversionPatterns(converter, patterns);
   ConversionTarget target(*context);
   // An op of unknown legality is converted if a pattern matches, and kept otherwise.
-  target.markUnknownOpDynamicallyLegal([](Operation *op) -> std::optional<bool> {
-    bool isCall =
-        isa<arith::RemFOp>(op) || (isa_and_present<math::MathDialect>(op->getDialect()) && !isInstruction(op));
-    return isCall ? std::nullopt : std::optional<bool>(true);
-  });
+  target.markUnknownOpDynamicallyLegal(
+      [&](Operation *op) -> std::optional<bool> { return isCall(op) ? std::nullopt : std::optional<bool>(true); });
   return applyPartialConversion(module, target, std::move(patterns));
 }
 
@@ -126,7 +130,7 @@ struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKer
     mlir::gpu::GPUModuleOp module = getOperation();
     expandViews(module);
     if (failed(breakDown(module)) || failed(callLibdevice(module)) || failed(checkOps(module)) ||
-        failed(saccade::lowerStructure(module)) || failed(convert(module)))
+        failed(saccade::lowerStructure(module.getOperation())) || failed(convert(module)))
       return signalPassFailure();
     Builder builder(&getContext());
     for (auto kernel : module.getOps<LLVM::LLVMFuncOp>()) {
