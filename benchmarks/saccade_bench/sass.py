@@ -1,6 +1,7 @@
 """The control flow of a disassembled kernel, and the instructions on the path of a full tile through its main loop."""
 
 import dataclasses
+import math
 import re
 
 # Classes of instructions by the start of the opcode, as nvdisasm prints it. The first match counts.
@@ -148,11 +149,13 @@ def best_path(blocks, loop):
     return best[header]
 
 
-def count_main_loop(text, kernel):
-    """{class: instructions} of a full tile in the innermost loop of a kernel with the most products in an iteration."""
+def count_main_loop(text, kernel, products=math.inf):
+    """{class: instructions} of a full tile in the innermost loop of a kernel with the most products in an iteration, but
+    not more than `products`: a loop over work items, around that over tiles, has those of its first or last tile too."""
     blocks = parse(text, kernel)
     loops = loops_with_products(blocks, set(range(len(blocks))), [after for _, after in blocks])
-    _, path = max((best_path(blocks, loop) for loop in loops), key=lambda found: found[0][0])
+    found = [best_path(blocks, loop) for loop in loops]
+    _, path = max((each for each in found if each[0][0] <= products), key=lambda each: each[0][0])
     counts = {name: 0 for name, _ in CLASSES}
     for instruction in path:
         counts[instruction.category()] += 1

@@ -36,6 +36,8 @@ void launchKernel(const char *name, const int64_t *params, int64_t count, int64_
 int32_t encodeTensorMap(void *map, const int64_t *buffer, const int64_t *plan);
 void *allocateOnDevice(int64_t bytes);
 void releaseOnDevice(void *memory);
+void *allocateCounter();
+int64_t countMultiprocessors();
 
 /// The implementations of include/saccade/Runtime/Runtime.h for linked objects: with the checks of a
 /// ScopedMemoryChecks of the thread, if it has one.

@@ -370,7 +370,8 @@ void Explanation::addKernels(ModuleOp compiled) {
     auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
     if (!family || !name)
       return;
-    std::string line = (name.getValue() + ": kernel family " + family.getValue()).str();
+    StringRef schedule = op->hasAttr(itemCounterAttr) ? ", work items from a counter" : "";
+    std::string line = (name.getValue() + ": kernel family " + family.getValue() + schedule).str();
     if (auto obstacle = op->getAttrOfType<StringAttr>(bulkObstacleAttr))
       line += (", without warpgroups: " + obstacle.getValue()).str();
     SmallVector<Attention *> found;

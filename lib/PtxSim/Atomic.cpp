@@ -83,7 +83,7 @@ bool saccade::ptxsim::isAtomicOn(AtomicOperation operation, Type type, bool noFl
 
 namespace {
 
-/// Lanes execute in ascending order. Numbers: space, operation | type << 8.
+/// Lanes execute in ascending order. Numbers: space, operation | type << 8, whether the access is relaxed.
 template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
   for (unsigned index = 0; index < op.inputs; ++index)
     if (!warp.requireDefined(op.input(index), mask, index ? "an operand" : "the address"))
@@ -92,6 +92,7 @@ template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
   Place places[32];
   laneAddresses(warp, op, op.input(0), mask, addresses);
   Request request{Space(op.numbers[0]), sizeof(T), sizeof(T), Access::AtomicWrite};
+  request.isRelaxed = op.numbers[2];
   if (!warp.resolve(request, addresses, mask, places))
     return;
   Type type = Type(op.numbers[1] >> 8);
@@ -120,7 +121,7 @@ template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
 }
 
 bool takeAll(Decoder &d, bool returns) {
-  d.takeOneOf({"relaxed", "acquire", "release", "acq_rel"});
+  bool isRelaxed = d.takeOneOf({"relaxed", "acquire", "release", "acq_rel"}) < 2;
   d.takeOneOf({"cta", "cluster", "gpu", "sys"});
   Space space = takeSpace(d).value_or(Space::Generic);
   std::optional<AtomicOperation> operation = takeOperation(d);
@@ -139,6 +140,7 @@ bool takeAll(Decoder &d, bool returns) {
   for (unsigned index = 0; index < inputs; ++index)
     d.input(d.at(first + 1 + index), type);
   d.op.numbers[1] = uint32_t(*operation) | uint32_t(type) << 8;
+  d.op.numbers[2] = isRelaxed;
   d.op.tracksUndefined = true;
   return d.emit(bytesOf(type) == 8 ? atomic<uint64_t> : bytesOf(type) == 4 ? atomic<uint32_t> : atomic<uint16_t>);
 }

@@ -4,7 +4,14 @@
 
 using namespace saccade::ptxsim;
 
-bool GlobalShadow::access(uint32_t block, uint64_t address, uint32_t size, Access access, uint32_t line) {
+void GlobalShadow::fence(uint32_t block) {
+  Clocks &clocks = known[block];
+  ++clocks[block];
+  fenced[block] = clocks;
+}
+
+bool GlobalShadow::access(uint32_t block, uint64_t address, uint32_t size, Access access, uint32_t line,
+                          bool isRelaxed) {
   Clocks &clocks = known[block];
   auto isOrdered = [&](const Event &event) {
     if (event.block == none || event.block == block)
@@ -19,9 +26,12 @@ bool GlobalShadow::access(uint32_t block, uint64_t address, uint32_t size, Acces
   if (isAtomic(access)) {
     Clocks &here = released[address];
     ++clocks[block];
-    for (auto [other, clock] : here)
-      clocks[other] = std::max(clocks[other], clock);
-    here = clocks;
+    auto join = [](Clocks &to, const Clocks &from) {
+      for (auto [other, clock] : from)
+        to[other] = std::max(to[other], clock);
+    };
+    join(clocks, here);
+    join(here, isRelaxed ? fenced[block] : clocks);
   }
   Event event = {block, clocks[block], line};
   for (uint64_t at = address; at < address + size; ++at) {

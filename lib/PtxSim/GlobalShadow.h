@@ -8,19 +8,22 @@
 namespace saccade::ptxsim {
 
 /// Accesses of global memory by the blocks of a launch, per byte. Blocks are ordered only by atomic accesses of one
-/// address: what the earlier block did before its access happened before what the later one does after it, whatever the
-/// scopes and fences.
+/// address: what the earlier block did before its access happened before what the later one does after it. A relaxed
+/// access counts only for what the block did before its last fence. Fences after the later access are not required, and
+/// a fence is that of the whole block.
 class GlobalShadow {
 public:
   /// Records an access. Returns false if it races with one of another block, described in `conflict`.
-  bool access(uint32_t block, uint64_t address, uint32_t size, Access access, uint32_t line);
+  bool access(uint32_t block, uint64_t address, uint32_t size, Access access, uint32_t line, bool isRelaxed = false);
+  /// Records a fence of the scope of the GPU.
+  void fence(uint32_t block);
 
   std::string conflict;
 
 private:
   static constexpr uint32_t none = ~uint32_t(0);
   static constexpr uint64_t pageBytes = 4096;
-  /// A block, and its number of atomic accesses before the recorded one.
+  /// A block, and its clock at the recorded access.
   struct Event {
     uint32_t block = none, clock = 0, line = 0;
   };
@@ -34,7 +37,8 @@ private:
   std::map<uint64_t, std::vector<Byte>> pages;
   std::map<uint64_t, std::vector<Event>> moreReads; ///< by address, of other blocks
   std::map<uint64_t, Clocks> released;              ///< by address of atomic accesses
-  std::map<uint32_t, Clocks> known;                 ///< by block; its own clock counts its atomic accesses
+  std::map<uint32_t, Clocks> known;                 ///< by block; its own clock counts its atomic accesses and fences
+  std::map<uint32_t, Clocks> fenced;                ///< `known` at the last fence of a block
 };
 
 } // namespace saccade::ptxsim

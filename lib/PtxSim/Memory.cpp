@@ -217,22 +217,24 @@ bool decodeStore(Decoder &d) { return decodeAccess(d, false); }
 
 void nothing(Warp &, const Op &, uint32_t) {}
 
-/// Prefetches and fences have no effect: simulated accesses are sequentially consistent.
+void fenceGlobal(Warp &warp, const Op &, uint32_t) {
+  if (warp.block.globalShadow)
+    warp.block.globalShadow->fence(warp.block.number);
+}
+
+/// Prefetches and fences have no effect but on race detection: simulated accesses are sequentially consistent.
 bool decodePrefetch(Decoder &d) {
   takeSpace(d);
   d.takeOneOf({"L1", "L2", "tensormap"});
   return d.emit(nothing);
 }
-bool decodeMembar(Decoder &d) {
-  d.takeOneOf({"cta", "gl", "sys"});
-  return d.emit(nothing);
-}
+bool decodeMembar(Decoder &d) { return d.emit(d.takeOneOf({"cta", "gl", "sys"}) >= 1 ? fenceGlobal : nothing); }
 bool decodeFence(Decoder &d) {
   if (int kind = d.takeOneOf({"mbarrier_init", "proxy"}); kind >= 0)
     return decodeOrderingFence(d, kind == 1);
-  d.takeOneOf({"sc", "acq_rel", "acquire", "release"});
-  d.takeOneOf({"cta", "cluster", "gpu", "sys"});
-  return d.emit(nothing);
+  bool releases = d.takeOneOf({"sc", "acq_rel", "acquire", "release"}) != 2;
+  bool isWide = d.takeOneOf({"cta", "cluster", "gpu", "sys"}) >= 2;
+  return d.emit(releases && isWide ? fenceGlobal : nothing);
 }
 
 } // namespace

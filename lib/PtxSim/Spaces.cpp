@@ -110,7 +110,7 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
       uint64_t offset = address - allocation->address;
       places[lane] = {allocation->bytes.data() + offset, allocation->states.data() + offset};
       if (block.globalShadow && !allocation->readOnly &&
-          !block.globalShadow->access(block.number, address, size, request.access, current->line)) {
+          !block.globalShadow->access(block.number, address, size, request.access, current->line, request.isRelaxed)) {
         fail(FindingKind::Race,
              std::string(isWrite(request.access) ? "write to" : "read of") + " global memory at " + hex(address) +
                  ", which " + block.globalShadow->conflict + "; the two accesses are unordered",

@@ -32,6 +32,7 @@ struct Request {
   bool asynchronous = false; ///< the write is pending until SharedShadow::completeCopy
   bool toMbarrier = false;   ///< by an mbarrier instruction
   bool byAsyncUnit = false;  ///< the caller records the access of shared memory
+  bool isRelaxed = false;    ///< an atomic access that orders no accesses before it without a fence
 };
 
 class Warp {

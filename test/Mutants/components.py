@@ -95,7 +95,7 @@ COMPONENTS = [
                r"CAPI/exports", r"Runtime/CUDA")),
     Component("Runtime", ("lib/Runtime",),
               (r"Unit/(Runtime|Shape)", r"Runtime/", r"CAPI/", r"Tools/(calling|tvm|runtime|shared)", r"Execution/conversions"),
-              ("binding", "numpy_calls", "numpy_out", "threads", "concurrency", "guards", "diagnostics")),
+              ("binding", "numpy_calls", "numpy_out", "threads", "concurrency", "guards", "diagnostics", "gpu")),
     Component("JIT", ("lib/JIT",), (r"Unit/JIT", r"CAPI/", r"Tools/calling", r"Execution/scalar"), ("binding", "compiling", "concurrency")),
     Component("PtxSim", ("lib/PtxSim",), (r"Unit/PtxSim", r"PtxSim/", r"Execution/GPU")),
     Component("Reference", ("lib/Reference",),

@@ -1,6 +1,7 @@
 """Programs for a GPU are called with tensors by DLPack, on the caller's stream. They run on a fake GPU
 (test/Support/FakeCUDA), which executes the kernels on the simulator and logs the calls of the driver."""
 
+import ctypes
 import gc
 import pickle
 import threading
@@ -257,6 +258,35 @@ def capture(double):
     double.library.double_capture(0x90, 1)
     yield
     double.library.double_capture(None, 0)
+
+
+def test_the_counter_of_work_items_is_cleared_for_each_launch(double):
+    """Of four items for two multiprocessors two are taken from a counter, also by each launch of a graph."""
+    double.set(capability=90, shared=232448)
+    rng = np.random.default_rng(4)
+    arrays = [rng.standard_normal((1, 4, 40, 64)).astype(np.float16) for _ in range(3)]
+    inputs, stream = [asarray(x) for x in arrays], 0x90
+
+    def attend(out):
+        double.log()
+        saccade.attention(*inputs, out=out, target="sm_90a", stream=stream)
+        log = double.log()
+        assert double.called("cuMemsetD32Async", log) == [f"stream={stream}"]
+        assert len(double.called(TAKE, log)) == len(double.called("cuMemFreeAsync", log)) > 0
+
+    once, replayed = (gpu_arrays.empty(arrays[0].shape, np.float16) for _ in range(2))
+    attend(once)
+    driver, graph, executable = double.library, ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), 2) == 0
+    attend(replayed)
+    assert driver.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)) == 0
+    assert driver.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, ctypes.c_uint64()) == 0
+    for _ in range(2):
+        zeros = np.zeros(arrays[0].shape, np.float16)
+        assert driver.cuMemcpyHtoD_v2(ctypes.c_uint64(replayed.memory), zeros.ctypes.data_as(ctypes.c_void_p), zeros.nbytes) == 0
+        assert driver.cuGraphLaunch(executable, ctypes.c_void_p(stream)) == 0
+        assert (replayed.get() == once.get()).all()
+    saccade.cache_clear()
 
 
 def test_calls_are_captured_into_a_graph(double, tensors, capture):

@@ -71,6 +71,11 @@ public:
   }
   void *allocate(int64_t bytes) override { return pointer(memory.allocate(static_cast<uint64_t>(bytes), "temporary")); }
   void release(void *buffer) override { (void)memory.release(address(buffer)); }
+  void *allocateCounter() override {
+    constexpr uint8_t zero[sizeof(uint32_t)] = {};
+    return pointer(memory.allocate(zero, "counter"));
+  }
+  int64_t multiprocessors() override { return how.multiprocessors; }
 
   /// Copies a tensor to the device; at least 16 bytes, so that an empty tensor has a valid address.
   void *copyToDevice(const HostTensor &tensor, llvm::StringRef name) {

@@ -27,6 +27,7 @@ enum class Arithmetic {
 struct Simulation {
   Arithmetic arithmetic = Arithmetic::Rounded;
   bool checksGlobalRaces = false; ///< between CTAs in global memory
+  int64_t multiprocessors = 2;    ///< of the GPU, which limit the CTAs of a launch that take items from a counter
 };
 
 /// Makes the call on the PTX simulator with the kernels of `ptx`. A finding of the simulator is an error that names the

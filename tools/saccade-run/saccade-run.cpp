@@ -33,6 +33,7 @@ struct Options {
   std::string input, entry, target = "host", device = "cpu", kernels, runner, cacheDirectory;
   std::vector<std::string> arguments, outputs;
   bool time = false, check = false, checkFull = false, explain = false, globalRaces = false;
+  std::optional<int64_t> multiprocessors;
   int32_t threads = 0;
   std::optional<Guard> guard;
   std::optional<Arithmetic> arithmetic;
@@ -84,6 +85,13 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
       });
   line.flag("global-races", "With --device=ptxsim: check that CTAs do not race in global memory, slowly",
             options.globalRaces);
+  line.value("multiprocessors", "N",
+             "With --device=ptxsim: multiprocessors of the GPU (default 2), which limit the CTAs of kernels that take "
+             "work items from a counter",
+             [&](llvm::StringRef text) {
+               options.multiprocessors.emplace();
+               return !text.getAsInteger(10, *options.multiprocessors) && *options.multiprocessors > 0;
+             });
   line.value("cache-dir", "DIR", "Keep compiled programs in files of this folder, and take them from there",
              options.cacheDirectory);
   addPipelineOptions(line, tool, options.pipeline, options.compile);
@@ -126,6 +134,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("--arithmetic goes with --device=ptxsim only");
   if (!isSimulated && options.globalRaces)
     return line.usageError("--global-races goes with --device=ptxsim only");
+  if (!isSimulated && options.multiprocessors)
+    return line.usageError("--multiprocessors goes with --device=ptxsim only");
   if (hasKernels && options.time)
     return line.usageError("--time goes with --device=cpu only");
   if (!options.runner.empty() && (hasKernels || options.time))
@@ -329,6 +339,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   {
     Progress progress("running @" + call.entry.name);
     Simulation how{options.arithmetic.value_or(Arithmetic::Rounded), options.globalRaces};
+    how.multiprocessors = options.multiprocessors.value_or(how.multiprocessors);
     llvm::Error error = options.device == "ptxsim" ? simulate(call, kernels, how, arguments, results, launches)
                         : compile.device           ? runOnGPU(call, arguments, results)
                         : options.guard            ? runGuarded(call, *options.guard, arguments, results)

@@ -25,7 +25,12 @@ public:
   /// Makes a tensor map of 128 bytes. Returns false if the tensor is not supported.
   virtual bool encode(const runtime::BulkTensor &tensor, void *map) = 0;
   virtual void *allocate(int64_t bytes) = 0;
+  /// Frees memory; null is permitted.
   virtual void release(void *memory) = 0;
+  /// Allocates a 32-bit counter that is 0.
+  virtual void *allocateCounter() = 0;
+  /// The number of multiprocessors, at least 1.
+  virtual int64_t multiprocessors() = 0;
 };
 
 /// Makes GPU programs that this thread calls run their kernels on `runner` during the lifetime of the object.

@@ -40,6 +40,13 @@ int32_t saccade_encode_tensor_map(void *map, const int64_t *buffer, const int64_
 void *saccade_device_allocate(int64_t bytes);
 void saccade_device_release(void *memory);
 
+/* Called by compiled code within saccade_cuda_call: allocates a 32-bit counter as saccade_device_allocate, and sets it
+ * to 0 in stream order; NULL on failure. A captured call sets it at each launch of the graph. */
+void *saccade_device_counter(void);
+
+/* Called by compiled code within saccade_cuda_call: the number of multiprocessors of the GPU, 1 on failure. */
+int64_t saccade_multiprocessors(void);
+
 /* Sets the CUstream (cudaStream_t) for later calls of this thread. NULL, the initial value: the stream that TVM-FFI has
  * set for the device (PyTorch's current stream if PyTorch tensors are passed), or the default stream without TVM-FFI.
  */

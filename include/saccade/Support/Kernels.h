@@ -11,7 +11,8 @@
 
 namespace saccade {
 
-/// Threads per CTA of a kernel without `threadsAttr`; a CTA processes one work item of a task.
+/// Threads per CTA of a kernel without `threadsAttr`; a CTA processes one work item of a task, if `itemCounterAttr`
+/// does not say otherwise.
 inline constexpr int64_t threadsPerCTA = 128;
 
 /// On a kernel: its threads per CTA, i64.
@@ -29,6 +30,11 @@ inline constexpr llvm::StringLiteral tensorMapsAttr = "attn.tensor_maps";
 /// On a kernel with tensor maps: pairs of the index of a capture and a dimension, i64, or -1 for a capture that is a
 /// number. It computes the right results only if these extents and numbers are all equal.
 inline constexpr llvm::StringLiteral equalExtentsAttr = "attn.equal_extents";
+
+/// On a kernel whose CTAs take items from a counter until none is left: its last two parameters are the number of items
+/// and the address of the counter, four bytes in device memory that are 0 at the start of a launch. If there is a CTA
+/// for each item, the kernel does not read the counter, and the address is 0. Other kernels have a CTA for each item.
+inline constexpr llvm::StringLiteral itemCounterAttr = "attn.item_counter";
 
 /// Bytes of a tensor map, and their alignment.
 inline constexpr int64_t tensorMapBytes = 128, tensorMapAlignment = 64;

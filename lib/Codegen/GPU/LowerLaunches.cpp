@@ -2,7 +2,8 @@
 //
 // Lowers attn.launch to a call of the runtime with the kernel's name and an array of parameter words. It runs after the
 // conversion of the device module, which determines a kernel's parameters and its shared memory. If there is a kernel
-// with tensor maps, they precede the words, and the runtime decides whether they can be made.
+// with tensor maps, they precede the words, and the runtime decides whether they can be made. A kernel whose CTAs take
+// items from a counter is launched with as many CTAs as the GPU can run at once.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -37,7 +38,9 @@ public:
     }
     LLVM::LLVMFuncOp bulkKernel = findKernel(kernel->getAttrOfType<StringAttr>(bulkKernelAttr));
     auto maps = bulkKernel ? bulkKernel->getAttrOfType<ArrayAttr>(tensorMapsAttr) : ArrayAttr();
-    int64_t bytes = words.size() * sizeof(int64_t) + (maps ? maps.size() * tensorMapBytes : 0);
+    if (bulkKernel && bulkKernel->hasAttr(itemCounterAttr))
+      counterWords = 2;
+    int64_t bytes = (words.size() + counterWords) * sizeof(int64_t) + (maps ? maps.size() * tensorMapBytes : 0);
     if (bytes > maxParameterBytes)
       return op.emitError("a kernel reads ")
              << op.getCaptures().size() << " tensors and scalars, which take " << bytes
@@ -45,7 +48,7 @@ public:
     if (bulkKernel)
       launchEither(kernel, bulkKernel);
     else
-      launch(kernel, store(/*firstWord=*/0), words.size());
+      launch(kernel, store(/*firstWord=*/0), words.size(), toWord(op.getCount()));
     op.erase();
     return success();
   }
@@ -56,7 +59,7 @@ private:
     return name && device ? device.lookupSymbol<LLVM::LLVMFuncOp>(name.getValue()) : LLVM::LLVMFuncOp();
   }
 
-  void launch(LLVM::LLVMFuncOp kernel, Value parameters, size_t count) {
+  void launch(LLVM::LLVMFuncOp kernel, Value parameters, size_t count, Value ctas) {
     auto number = [&](StringRef attribute, int64_t otherwise) {
       auto attr = kernel->getAttrOfType<IntegerAttr>(attribute);
       return constant(attr ? attr.getInt() : otherwise);
@@ -64,8 +67,38 @@ private:
     func::CallOp::create(b, loc,
                          runtimeFunction("saccade_launch", {pointerType(), pointerType(), b.getI64Type(),
                                                             b.getI64Type(), b.getI64Type(), b.getI64Type()}),
-                         ValueRange{nameOf(kernel.getName()), parameters, constant(count), toWord(op.getCount()),
+                         ValueRange{nameOf(kernel.getName()), parameters, constant(count), ctas,
                                     number(threadsAttr, threadsPerCTA), number(sharedBytesAttr, 0)});
+  }
+
+  /// Launches `kernel` with a CTA for each multiprocessor, or for each item if these are fewer. The last two of the
+  /// `count` parameters are the number of items and the address of a counter, which is a temporary buffer.
+  void launchWithCounter(LLVM::LLVMFuncOp kernel, Value parameters, size_t count) {
+    Value items = toWord(op.getCount());
+    func::FuncOp findLimit = runtimeFunction("saccade_multiprocessors", {}, {b.getI64Type()});
+    Value limit = func::CallOp::create(b, loc, findLimit, ValueRange()).getResult(0);
+    Value isShared = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, limit, items);
+    auto choice = scf::IfOp::create(
+        b, loc, isShared,
+        [&](OpBuilder &, Location) {
+          func::FuncOp allocate = runtimeFunction("saccade_device_counter", {}, {pointerType()});
+          Value counter = func::CallOp::create(b, loc, allocate, ValueRange()).getResult(0);
+          scf::YieldOp::create(b, loc, counter);
+        },
+        [&](OpBuilder &, Location) {
+          scf::YieldOp::create(b, loc, LLVM::ZeroOp::create(b, loc, pointerType()).getResult());
+        });
+    Value counter = choice.getResult(0);
+    auto storeWord = [&](size_t word, Value value) { LLVM::StoreOp::create(b, loc, value, at(parameters, word)); };
+    storeWord(count - 2, items);
+    storeWord(count - 1, counter);
+    launch(kernel, parameters, count, arith::MinSIOp::create(b, loc, items, limit));
+    func::CallOp::create(b, loc, runtimeFunction("saccade_device_release", {pointerType()}), counter);
+  }
+
+  Value at(Value parameters, size_t word) {
+    return LLVM::GEPOp::create(b, loc, pointerType(), b.getI64Type(), parameters,
+                               ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(word)});
   }
 
   /// Launches `bulkKernel` if its tensor maps can be made and the extents are equal that must be, else `kernel`.
@@ -74,17 +107,14 @@ private:
     constexpr size_t mapWords = tensorMapBytes / sizeof(int64_t);
     size_t firstWord = std::distance(maps.begin(), maps.end()) * mapWords;
     Value parameters = store(firstWord), areMade;
-    auto at = [&](size_t word) -> Value {
-      return LLVM::GEPOp::create(b, loc, pointerType(), b.getI64Type(), parameters,
-                                 ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(word)});
-    };
     for (auto [i, map] : llvm::enumerate(maps)) {
       ArrayRef<int64_t> plan = map.asArrayRef();
-      Value buffer = at(firstWord + firstWords[plan.front()]);
+      Value buffer = at(parameters, firstWord + firstWords[plan.front()]);
       func::FuncOp encode =
           runtimeFunction("saccade_encode_tensor_map", {pointerType(), pointerType(), pointerType()}, {b.getI32Type()});
       Value isMade =
-          func::CallOp::create(b, loc, encode, ValueRange{at(i * mapWords), buffer, constantWords(plan.drop_front())})
+          func::CallOp::create(b, loc, encode,
+                               ValueRange{at(parameters, i * mapWords), buffer, constantWords(plan.drop_front())})
               .getResult(0);
       areMade = areMade ? arith::AndIOp::create(b, loc, areMade, isMade).getResult() : isMade;
     }
@@ -103,9 +133,13 @@ private:
     auto choice = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(choice.thenBlock());
-    launch(bulkKernel, parameters, firstWord + words.size());
+    size_t count = firstWord + words.size() + counterWords;
+    if (counterWords)
+      launchWithCounter(bulkKernel, parameters, count);
+    else
+      launch(bulkKernel, parameters, count, toWord(op.getCount()));
     b.setInsertionPointToStart(choice.elseBlock());
-    launch(kernel, at(firstWord), words.size());
+    launch(kernel, at(parameters, firstWord), words.size(), toWord(op.getCount()));
   }
 
   /// The address of a constant array.
@@ -146,9 +180,9 @@ private:
   }
 
   /// Stores the words, from place `firstWord` of an array on the stack of the entry, which outlives the call of the
-  /// runtime. Returns the array.
+  /// runtime. Returns the array, which has `counterWords` further words.
   Value store(size_t firstWord) {
-    auto type = MemRefType::get({static_cast<int64_t>(firstWord + words.size())}, b.getI64Type());
+    auto type = MemRefType::get({static_cast<int64_t>(firstWord + words.size() + counterWords)}, b.getI64Type());
     Value row;
     {
       OpBuilder::InsertionGuard guard(b);
@@ -192,6 +226,7 @@ private:
   Location loc;
   SmallVector<Value> words;
   SmallVector<size_t> firstWords; ///< of each capture
+  size_t counterWords = 0;        ///< of the kernel with tensor maps: 2 if it has a counter of items
 };
 
 struct LowerLaunches : saccade::impl::LowerLaunchesBase<LowerLaunches> {

@@ -233,6 +233,29 @@ void saccade_device_release(void *memory) {
     session->status = refuseResult(session->entry, session->driver, result, "releasing GPU memory");
 }
 
+void *saccade_device_counter() {
+  void *counter = saccade_device_allocate(sizeof(uint32_t));
+  if (!counter)
+    return nullptr;
+  Result result = session->driver.setWordsAsync(reinterpret_cast<Address>(counter), 0, 1, session->stream);
+  if (result != Success)
+    session->status = refuseResult(session->entry, session->driver, result, "clearing GPU memory");
+  return counter;
+}
+
+int64_t saccade_multiprocessors() {
+  LoadedModule &loaded = session->loaded;
+  int32_t count = loaded.multiprocessors.load(std::memory_order_relaxed);
+  if (count)
+    return count;
+  Result result = session->driver.deviceGetAttribute(&count, MultiprocessorCount, loaded.device);
+  if (result == Success)
+    loaded.multiprocessors.store(count, std::memory_order_relaxed);
+  else if (!session->status)
+    session->status = refuseResult(session->entry, session->driver, result, "counting multiprocessors");
+  return result == Success ? count : 1;
+}
+
 void saccade_set_stream(void *stream) { chosenStream = stream; }
 
 SaccadeStatus saccade_entry_call_on_stream(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,

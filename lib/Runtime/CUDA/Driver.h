@@ -36,7 +36,13 @@ enum Result : int32_t {
 };
 
 /// CUdevice_attribute
-enum DeviceAttribute : int32_t { GridLimit = 5, CapabilityMajor = 75, CapabilityMinor = 76, SharedLimit = 97 };
+enum DeviceAttribute : int32_t {
+  GridLimit = 5,
+  MultiprocessorCount = 16,
+  CapabilityMajor = 75,
+  CapabilityMinor = 76,
+  SharedLimit = 97
+};
 /// CUfunction_attribute
 enum FunctionAttribute : int32_t { StaticShared = 1, DynamicSharedLimit = 8 };
 /// CUjit_option
@@ -92,7 +98,8 @@ struct PoolProperties {
   FUNCTION(poolCreate, "cuMemPoolCreate", (Pool * pool, const PoolProperties *properties))                             \
   FUNCTION(poolSetAttribute, "cuMemPoolSetAttribute", (Pool pool, PoolAttribute attribute, void *value))               \
   FUNCTION(allocateFromPool, "cuMemAllocFromPoolAsync", (Address * memory, size_t bytes, Pool pool, Stream stream))    \
-  FUNCTION(freeAsync, "cuMemFreeAsync", (Address memory, Stream stream))
+  FUNCTION(freeAsync, "cuMemFreeAsync", (Address memory, Stream stream))                                               \
+  FUNCTION(setWordsAsync, "cuMemsetD32Async", (Address memory, uint32_t word, size_t count, Stream stream))
 
 struct Driver {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration

@@ -119,7 +119,7 @@ static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint
     return nullptr;
   }
   std::atomic<LoadedModule *> &list = listOf(*chosen->kernels);
-  new (loaded) LoadedModule{context, device, module, {}, {}, list.load(std::memory_order_relaxed)};
+  new (loaded) LoadedModule{context, device, module, {}, {}, {}, list.load(std::memory_order_relaxed)};
   list.store(loaded, std::memory_order_release);
   entry = chosen;
   return loaded;

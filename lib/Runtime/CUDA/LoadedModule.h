@@ -20,7 +20,8 @@ struct LoadedModule {
   Device device;
   Module module;
   std::atomic<Kernel *> kernels{nullptr};
-  std::atomic<Address> placeholder{0}; ///< address for empty tensors, allocated on demand
+  std::atomic<Address> placeholder{0};     ///< address for empty tensors, allocated on demand
+  std::atomic<int32_t> multiprocessors{0}; ///< of the device, 0: not known yet
   LoadedModule *next;
 };
 

@@ -1,6 +1,8 @@
 // A second kernel with three warpgroups, whose first parameters are tensor maps. The first warpgroup copies boxes to shared
 // memory, the others multiply them; the kernel of the task refers to it and stays as it is. Values beyond a length that is
-// not that of the tensor could be NaN, so they are cleared. A task that writes something else gets no second kernel.
+// not that of the tensor could be NaN, so they are cleared. A task that writes something else gets no second kernel. A CTA
+// takes one work item after the other; the producer copies the first keys of an item before its queries, which wait for
+// the end of the item before.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(attn-lower-attention-sm90))' | FileCheck %s
 
 // EXAMPLE
@@ -64,24 +66,42 @@ gpu.module @saccade_device {
   }
 
   // CHECK: func.func @attend_sm_90a(%[[Q:.*]]: !llvm.ptr, %[[K:.*]]: !llvm.ptr, %[[V:.*]]: !llvm.ptr, %{{.*}}: memref<?x64xbf16>
+  // CHECK-SAME: , %[[ITEMS:[^:]*]]: i64, %[[COUNTER:[^:]*]]: i64) attributes {attn.family = "sm_90a", attn.item_counter
   // The parameter; bf16 of 2 bytes, swizzle of 128 bytes; two dimensions, columns first; boxes of 64 columns and 128 rows.
   // CHECK-SAME: attn.tensor_maps = [array<i64: 0, 9, 2, 3, 2, 1, 0, 64, 128>, array<i64: 1, 9, 2, 3, 2, 1, 0, 64, 128>, array<i64: 2, 9, 2, 3, 2, 1, 0, 64, 128>]
   // CHECK-SAME: attn.threads = 384
+  // CHECK: %[[COUNT:.*]] = arith.trunci %[[ITEMS]] : i64 to i32
+  // CHECK: %[[POINTER:.*]] = llvm.inttoptr %[[COUNTER]] : i64 to !llvm.ptr<1>
   // CHECK: nvvm.mbarrier.init
   // CHECK: nvvm.fence.mbarrier.init
   // CHECK: nvvm.barrier0
   // CHECK: scf.if
   // CHECK: nvvm.setmaxregister decrease 24
-  // CHECK: nvvm.mbarrier.arrive.expect_tx
-  // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]]
+  // CHECK: %[[FIRST:.*]] = nvvm.read.ptx.sreg.ctaid.x
+  // CHECK: scf.while (%[[ITEM:.*]] = %[[FIRST]],
+  // CHECK-NEXT: arith.cmpi ult, %[[ITEM]], %[[COUNT]]
   // CHECK: scf.for
   // CHECK: mbarrier.try_wait
   // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[K]]
+  // CHECK: scf.if
+  // CHECK: mbarrier.try_wait
+  // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]]
   // CHECK: mbarrier.try_wait
   // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[V]]
+  // An item without tiles has queries too.
+  // CHECK: mbarrier.try_wait
+  // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[Q]]
+  // The next item, unless there is a CTA for each.
+  // CHECK: %[[CTAS:.*]] = nvvm.read.ptx.sreg.nctaid.x
+  // CHECK: arith.cmpi ult, %[[CTAS]], %[[COUNT]]
+  // CHECK: %[[TAKEN:.*]] = llvm.atomicrmw add %[[POINTER]], %{{.*}} syncscope("device") monotonic
+  // CHECK-NEXT: arith.addi %[[TAKEN]], %[[CTAS]]
+  // CHECK: llvm.store %{{.*}} : i32, !llvm.ptr<3>
+  // CHECK: mbarrier.arrive
   // CHECK-NOT: attn.
   // CHECK: } else {
   // CHECK: nvvm.setmaxregister increase 240
+  // CHECK: scf.while
   // CHECK: mbarrier.try_wait
   // CHECK: scf.for
   // The first tile: Q·Kᵀ and the softmax.
@@ -113,6 +133,14 @@ gpu.module @saccade_device {
   // The weights of the last tile.
   // CHECK: m64n64k16.f32.bf16.bf16
   // CHECK: wgmma.wait_group.sync.aligned 0
+  // CHECK: mbarrier.arrive
+  // The queries are released after the results, which take their place.
+  // CHECK: llvm.store %{{.*}} : vector<4xi32>, !llvm.ptr<1>
+  // CHECK: nvvm.fence.proxy
+  // CHECK: nvvm.bar.warp.sync
+  // CHECK: mbarrier.arrive
+  // CHECK: mbarrier.try_wait
+  // CHECK: llvm.load %{{.*}} : !llvm.ptr<3> -> i32
   // CHECK-NOT: attn.
   // CHECK: func.func @with_length_sm_90a
   // CHECK: llvm.store %{{.*}} : vector<4xi32>, !llvm.ptr<3>

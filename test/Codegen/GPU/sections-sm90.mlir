@@ -46,7 +46,6 @@ gpu.module @saccade_device {
   // CHECK-NOT: scf.for
   // CHECK: nvvm.setmaxregister increase
   // CHECK: %[[END:.*]] = memref.dim
-  // CHECK: nvvm.read.ptx.sreg.ctaid.x
   // CHECK-NOT: scf.for
   // CHECK: arith.cmpi slt, %{{.*}}, %[[END]] : index
   // CHECK: scf.for

@@ -8,7 +8,7 @@ Usage: forward_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--c
                         [--expect-tensor-cores] [--run "saccade-run ..."]
 
 The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts,
-results, targets and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
+results, targets, the multiprocessors and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
 may). saccade-run makes every call twice, with asynchronous copies completing as late and as early as
 legal. --target compiles all cases for one target. --expect-tensor-cores also checks the kernel family: tensor cores for
 f16 and bf16 on sm_80, warpgroups on sm_90a if the attention is of the plain kind, and split-KV. --run names another command,
@@ -290,7 +290,8 @@ def execute(line):
 def run(case, folder, keep, wants_family, command=None):
     """The text of the failure of a case, or None. `command` runs the program, by default on the simulator."""
     program = case.write(folder)
-    command = command or ["saccade-run", "--device=ptxsim", f"--target={case.target}", f"--arithmetic={case.arithmetic}"]
+    command = command or ["saccade-run", "--device=ptxsim", f"--target={case.target}", f"--arithmetic={case.arithmetic}",
+                          f"--multiprocessors={1 + case.seed % 4}"]
     line = [*command, str(program), "--check", "--explain", *case.arguments(folder)]
     code, output = execute(line)
     if code == 0 and (not wants_family or f"kernel family {case.family}, ran" in output):

@@ -39,6 +39,14 @@ Result release(Address memory) {
   return machine().memory.release(memory) ? success : invalidValue;
 }
 
+/// Adds an operation to the graph of a capture, or runs it.
+Result enqueue(std::function<Result()> operation) {
+  if (!machine().graph)
+    return operation();
+  machine().graph->nodes.push_back(std::move(operation));
+  return success;
+}
+
 } // namespace
 
 Result fakecuda::runKernel(const Kernel &kernel, const Launch &launch) {
@@ -122,8 +130,8 @@ EXPORTED Result cuDeviceGetAttribute(int32_t *value, int32_t attribute, int32_t)
   case 76:
     *value = int32_t(setting("capability") % 10);
     return success;
-  case 16: // multiprocessors
-    *value = 2;
+  case 16:
+    *value = int32_t(setting("multiprocessors"));
     return success;
   case 97:
     *value = int32_t(setting("shared"));
@@ -283,11 +291,7 @@ EXPORTED Result cuLaunchKernel(Kernel *function, uint32_t gridX, uint32_t gridY,
   const auto *parameters = static_cast<const uint8_t *>(extra[1]);
   launch.parameters.assign(parameters, parameters + *static_cast<size_t *>(extra[3]));
   launch.threads = 2;
-  if (machine().graph) {
-    machine().graph->launches.emplace_back(function, std::move(launch));
-    return success;
-  }
-  return runKernel(*function, launch);
+  return enqueue([=] { return runKernel(*function, launch); });
 }
 
 EXPORTED Result cuTensorMapEncodeTiled(void *map, uint32_t type, uint32_t rank, uint64_t address,
@@ -340,6 +344,17 @@ EXPORTED Result cuMemFreeAsync(Address memory, void *stream) {
   Call call("cuMemFreeAsync", streamText(stream));
   RETURN_IF(call.check());
   return machine().graph ? success : release(memory); // the launches of a graph use it again
+}
+EXPORTED Result cuMemsetD32Async(Address memory, uint32_t word, size_t count, void *stream) {
+  Call call("cuMemsetD32Async", streamText(stream));
+  RETURN_IF(call.check());
+  if (machine().isCapturing && stream != machine().capturing)
+    return captureUnsupported;
+  return enqueue([=] {
+    std::vector<uint32_t> words(count, word);
+    bool isWritten = machine().memory.write(memory, {reinterpret_cast<const uint8_t *>(words.data()), 4 * count});
+    return isWritten ? success : invalidValue;
+  });
 }
 EXPORTED Result cuMemAlloc_v2(Address *memory, size_t bytes) {
   Call call("cuMemAlloc");

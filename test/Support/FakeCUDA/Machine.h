@@ -9,6 +9,7 @@
 #include "saccade/PtxSim/PtxSim.h"
 #include "llvm/ADT/StringExtras.h"
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,9 +38,9 @@ struct Kernel {
   std::string name;
   int64_t sharedLimit;
 };
-/// The launches of a captured stream.
+/// What was captured of a stream: launches and writes, in order.
 struct Graph {
-  std::vector<std::pair<Kernel *, Launch>> launches;
+  std::vector<std::function<Result()>> nodes;
 };
 struct Context {
   int32_t device;
@@ -49,8 +50,8 @@ struct Context {
 /// The simulated machine, one per process.
 struct Machine {
   std::mutex lock;
-  std::map<std::string, int64_t> settings = {
-      {"version", 13000}, {"devices", 1}, {"capability", 80}, {"shared", 166912}, {"memory", 1 << 30}};
+  std::map<std::string, int64_t> settings = {{"version", 13000}, {"devices", 1},      {"capability", 80},
+                                             {"shared", 166912}, {"memory", 1 << 30}, {"multiprocessors", 2}};
   std::map<std::string, std::string> names; ///< `hang` and `fault`: parts of the names of kernels
   std::string log;                          ///< calls, one per line
   std::string sharedText;                   ///< the last text returned
@@ -62,7 +63,7 @@ struct Machine {
   bool isInitialized = false;
   void *capturing = nullptr; ///< the captured stream
   bool isCapturing = false;
-  Graph *graph = nullptr; ///< that the captured launches are added to; without one they run
+  Graph *graph = nullptr; ///< that captured operations are added to; without one they run
   bool isLost = false;    ///< after the fault of a kernel all calls fail
 
   Machine() {

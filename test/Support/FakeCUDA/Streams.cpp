@@ -1,7 +1,7 @@
 //===- Streams.cpp - Streams, events and graphs of the fake CUDA driver -------===//
 //
 // Launches run when they are made, so streams have no order to keep. Times are those of the host. A captured stream
-// collects launches, which each launch of the graph runs; memory that a captured call allocates is kept.
+// collects launches and writes, which each launch of the graph runs; memory that a captured call allocates is kept.
 //
 //===----------------------------------------------------------------------===//
 #include "Machine.h"
@@ -82,8 +82,8 @@ EXPORTED Result cuGraphInstantiateWithFlags(Graph **executable, Graph *graph, ui
 EXPORTED Result cuGraphLaunch(Graph *executable, void *stream) {
   Call call("cuGraphLaunch", streamText(stream));
   RETURN_IF(call.checkOutsideCapture());
-  for (auto &[kernel, launch] : executable->launches)
-    RETURN_IF(runKernel(*kernel, launch));
+  for (const auto &node : executable->nodes)
+    RETURN_IF(node());
   return success;
 }
 EXPORTED Result cuGraphExecDestroy(Graph *executable) { return destroy("cuGraphExecDestroy", executable); }

@@ -54,6 +54,14 @@ TEST(GlobalRaces, AtomicsDoNotRaceAndOrderBlocks) {
   // The last block reads what the others have written before they counted.
   std::string last = "setp.eq.u32 %p, %r0, 1;\n@%p ld.global.b32 %r0, [%at];\n";
   EXPECT_TRUE(run("st.global.b32 [%own], %block;\nmembar.gl;\n" + count + last));
+  EXPECT_TRUE(run("st.global.b32 [%own], %block;\nfence.acq_rel.gpu;\n" + count + last));
+  EXPECT_TRUE(run("st.global.b32 [%own], %block;\natom.release.gpu.global.add.u32 %r0, [%at+32], 1;\n" + last));
+  // A counter of work items orders nothing.
+  for (const std::string fence : {"", "membar.cta;\n", "fence.acq_rel.cta;\n"}) {
+    Report report = run("st.global.b32 [%own], %block;\n" + fence + count + last);
+    ASSERT_TRUE(report.finding.has_value()) << fence;
+    EXPECT_EQ(report.finding->kind, FindingKind::Race);
+  }
   EXPECT_EQ(run("st.global.b32 [%own], %block;\nsetp.eq.u32 %p, %block, 1;\n@%p ld.global.b32 %r0, [%at];\n" + count)
                 .finding->kind,
             FindingKind::Race);

@@ -17,8 +17,8 @@ namespace {
 class RowFinalizer {
 public:
   RowFinalizer(const Emitter &e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape,
-               const std::optional<RowStaging> &staging)
-      : e(e), op(op), state(state), shape(shape), staging(staging), lane(this->e, shape),
+               const std::optional<RowStaging> &staging, Value thread)
+      : e(e), op(op), state(state), shape(shape), staging(staging), thread(thread), lane(this->e, shape, thread),
         output(this->e, op.getOutput(), op.getOutputDims()) {}
 
   void run() {
@@ -89,7 +89,7 @@ private:
     NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
     auto type = VectorType::get({4}, e.b.getI32Type());
     // Eight lanes take a row, in steps of four rows.
-    Value thread = e.rem(e.thread(), 32), vector = e.rem(thread, vectors), firstRow = e.div(thread, vectors);
+    Value inWarp = e.rem(thread, 32), vector = e.rem(inWarp, vectors), firstRow = e.div(inWarp, vectors);
     Value at = arith::XOrIOp::create(e.b, e.loc, rowAt(firstRow), e.mul(vector, vectorBytes));
     for (int64_t box = 0; box * vectors < shape.valueTiles(); ++box)
       for (int64_t first = 0; first < 16; first += 32 / vectors) {
@@ -168,6 +168,7 @@ private:
   const PrivateState &state;
   AttentionShape shape;
   std::optional<RowStaging> staging;
+  Value thread;
   Lane lane;
   GlobalMatrix output;
 };
@@ -175,6 +176,7 @@ private:
 } // namespace
 
 void device::finalizeRows(const Emitter &e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape,
-                          const std::optional<RowStaging> &staging) {
-  RowFinalizer(e, op, state, shape, staging).run();
+                          const std::optional<RowStaging> &staging, Value thread) {
+  Emitter emitter = e;
+  RowFinalizer(e, op, state, shape, staging, thread ? thread : emitter.thread()).run();
 }

@@ -15,8 +15,9 @@ struct RowStaging {
 
 /// Lowers `op`. Four lanes share a row; each stores its columns of the results. With `staging`, results of the type of
 /// the operands go through shared memory if their rows are aligned; `shape` has one tile of rows for a warp then.
+/// `thread` (i32) is the index of the thread, null for that of `Emitter`.
 void finalizeRows(const Emitter &e, attn::FinalizeOp op, const PrivateState &state, const AttentionShape &shape,
-                  const std::optional<RowStaging> &staging = std::nullopt);
+                  const std::optional<RowStaging> &staging = std::nullopt, mlir::Value thread = {});
 
 } // namespace saccade::device
 

@@ -1,6 +1,6 @@
 //===- AttentionItem.cpp - A work item of attention on sm_90a -----------------===//
 //
-// The body of a kernel becomes the two sides of a branch, one for each role of a warpgroup.
+// The body of a kernel becomes the two sides of a branch, one for each role of a warpgroup. Each is a loop over items.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionItem.h"
@@ -52,9 +52,6 @@ bool device::isAttentionItem(const AttentionState &state) {
   return !others.wasInterrupted();
 }
 
-/// The op in the block of a role that contains `op`.
-static Operation *topLevel(Operation *op, Block *block) { return block->findAncestorOpInBlock(*op); }
-
 /// Replaces a loop over sections of keys that contains the step by one section with all keys, if there are any: the
 /// keys of an iteration end at the sum of its induction variable and the step of the loop, or at the end of the loop.
 static void mergeSections(AccumulateOp step) {
@@ -93,111 +90,174 @@ static void eraseState(const AttentionState &state, const IRMapping &copies) {
 }
 
 /// The rows of queries of this warp, which no product reads any more, if those of the results fit.
-static std::optional<RowStaging> stagingFor(Emitter &e, FinalizeOp op, const WarpgroupShape &shape, Value shared) {
+static std::optional<RowStaging> stagingFor(Emitter &e, FinalizeOp op, const WarpgroupShape &shape, Value shared,
+                                            Value thread) {
   if (getElementTypeOrSelf(op.getOutput()) != shape.element || shape.valueDepth % 8 != 0 ||
       shape.boxes(shape.valueDepth) > shape.boxes(shape.depth))
     return std::nullopt;
-  Value rows = e.mul(Lane(e, shape).firstRow, shape.boxRowBytes);
+  Value rows = e.mul(Lane(e, shape, thread).firstRow, shape.boxRowBytes);
   return RowStaging{e.add(e.add(shared, shape.queries()), rows), shape.boxBytes(shape.rows)};
 }
 
-void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape) {
-  Location loc = state.finalize.getLoc();
-  Block *body = &kernel.getBody().front();
-  OpBuilder b(body, body->begin());
-  Emitter e{b, loc, b.getF32Type()};
-  AccumulateOp step = state.steps.front();
-  mergeSections(step);
-  MappedOperand query = mapOperand(step.getQuery(), step.getQueryDims());
-  MappedOperand key = mapOperand(step.getKey(), step.getKeyDims());
-  MappedOperand value = mapOperand(step.getValue(), step.getValueDims());
-  bool keysEndWithTensor = endsWithTensor(step, key);
-
-  // The roles are the sides of a branch; the body moves to one and is copied to the other.
-  Operation *end = body->getTerminator();
-  SmallVector<Operation *> ops;
-  for (Operation &op : body->without_terminator())
-    ops.push_back(&op);
-  b.setInsertionPoint(end);
-  auto allocate = [&](int64_t words) -> Value {
-    return memref::AllocaOp::create(b, loc, MemRefType::get({words}, b.getI32Type()));
-  };
-  Value steps = allocate(1), weights = allocate(shape.weightWords());
-  Value pointer = getDynamicShared(e, shape.bytes(), shape.tileAlignment);
-  Value shared = LLVM::PtrToIntOp::create(b, loc, b.getI32Type(), pointer);
-  Value isProducer = e.isLess(e.thread(), e.i32(shape.groupThreads));
-  {
-    Ring keys(e.add(shared, shape.barriers() + 8), shape.stages);
-    Ring values(e.add(shared, shape.barriers() + 8 + Ring::bytes(shape.stages)), shape.stages);
-    e.ifElse(e.isEqual(e.thread(), e.i32(0)), [&] {
-      Mbarrier{e.add(shared, shape.barriers())}.init(e, 1);
-      for (const Ring &ring : {keys, values})
-        ring.init(e, shape.warps);
-      NVVM::FenceMbarrierInitOp::create(b, loc);
-    });
-  }
-  e.barrier();
-  e.store(e.i32(0), steps, 0);
-  auto roles = scf::IfOp::create(b, loc, isProducer, /*withElseRegion=*/true);
-  Block *producing = roles.thenBlock(), *computing = roles.elseBlock();
-  IRMapping copies;
-  b.setInsertionPoint(producing->getTerminator());
-  for (Operation *op : ops)
-    b.clone(*op, copies);
-  for (Operation *op : ops)
-    op->moveBefore(computing->getTerminator());
-
-  // Tensor maps are the first parameters.
-  MLIRContext *context = kernel.getContext();
+/// Adds a parameter for the tensor map of each operand, before all others, and returns them.
+static SmallVector<Value> addTensorMaps(func::FuncOp kernel, ArrayRef<const MappedOperand *> operands,
+                                        const WarpgroupShape &shape) {
+  Builder b(kernel.getContext());
   SmallVector<Value> maps;
   SmallVector<Attribute> plans;
-  for (const MappedOperand *operand : {&query, &key, &value}) {
-    int64_t rows = operand == &query ? shape.rows : shape.keys();
+  for (auto [i, operand] : llvm::enumerate(operands)) {
+    int64_t rows = i == 0 ? shape.rows : shape.keys();
     plans.push_back(b.getDenseI64ArrayAttr(operand->plan(rows, shape.boxColumns)));
+    Type pointer = LLVM::LLVMPointerType::get(kernel.getContext());
+    maps.push_back(kernel.getBody().insertArgument(static_cast<unsigned>(i), pointer, kernel.getLoc()));
   }
-  for (unsigned i = 0; i < plans.size(); ++i)
-    maps.push_back(body->insertArgument(i, LLVM::LLVMPointerType::get(context), loc));
-  kernel.setFunctionType(b.getFunctionType(body->getArgumentTypes(), {}));
   kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
-  kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads()));
+  return maps;
+}
 
-  // The producer: its first warp copies, the others only take part in setmaxnreg.
-  auto stepCopy = cast<AccumulateOp>(copies.lookup(step.getOperation()));
-  Operation *before = topLevel(stepCopy, producing);
-  auto ofCopy = [&](const MappedOperand &operand) {
-    MappedOperand copy = operand;
-    for (OpFoldResult &position : copy.position)
-      if (auto value = dyn_cast<Value>(position))
-        position = copies.lookupOrDefault(value);
-    return copy;
-  };
-  b.setInsertionPoint(before);
-  Producer(e, stepCopy, shape, shared, steps).copyQueries(ofCopy(query), maps[0]);
-  b.setInsertionPoint(stepCopy);
-  Producer(e, stepCopy, shape, shared, steps).copyTiles(ofCopy(key), ofCopy(value), maps[1], maps[2]);
-  eraseStep(stepCopy);
-  eraseState(state, copies);
-  b.setInsertionPointToStart(producing);
-  NVVM::SetMaxRegisterOp::create(b, loc, shape.producerRegisters(), NVVM::SetMaxRegisterAction::decrease);
-  auto firstWarp = scf::IfOp::create(b, loc, e.isLess(e.thread(), e.i32(32)));
-  for (Operation *op = firstWarp->getNextNode(); op != producing->getTerminator();) {
-    Operation *next = op->getNextNode();
-    op->moveBefore(firstWarp.thenBlock()->getTerminator());
-    op = next;
+namespace {
+
+/// Rewrites the body of a kernel.
+class ItemEmitter {
+public:
+  ItemEmitter(func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape)
+      : kernel(kernel), state(state), shape(shape), body(&kernel.getBody().front()), b(body, body->begin()),
+        e{b, state.finalize.getLoc(), b.getF32Type()}, step(state.steps.front()) {}
+
+  void run() {
+    mergeSections(step);
+    query = mapOperand(step.getQuery(), step.getQueryDims());
+    key = mapOperand(step.getKey(), step.getKeyDims());
+    value = mapOperand(step.getValue(), step.getValueDims());
+    keysEndWithTensor = endsWithTensor(step, key);
+    for (Operation &op : body->without_terminator())
+      ops.push_back(&op);
+    auto isIndex = [](Operation *op) { return isa<NVVM::BlockIdXOp>(op); };
+    if (auto *found = llvm::find_if(ops, isIndex); found != ops.end())
+      index = cast<NVVM::BlockIdXOp>(*found);
+
+    // The roles are the sides of a branch; the body moves to one and is copied to the other.
+    b.setInsertionPoint(body->getTerminator());
+    auto allocate = [&](int64_t words) -> Value {
+      return memref::AllocaOp::create(b, e.loc, MemRefType::get({words}, b.getI32Type()));
+    };
+    steps = allocate(1), weights = allocate(shape.weightWords());
+    Value pointer = getDynamicShared(e, shape.bytes(), shape.tileAlignment);
+    shared = LLVM::PtrToIntOp::create(b, e.loc, b.getI32Type(), pointer);
+    SmallVector<Value> maps = addTensorMaps(kernel, {&query, &key, &value}, shape);
+    ItemScheduler scheduler = makeScheduler();
+    kernel.setFunctionType(b.getFunctionType(body->getArgumentTypes(), {}));
+    kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads()));
+    e.ifElse(e.isEqual(e.thread(), e.i32(0)), [&] {
+      WarpgroupRole::initBarriers(e, shape, shared);
+      scheduler.init(e);
+      NVVM::FenceMbarrierInitOp::create(b, e.loc);
+    });
+    e.barrier();
+    e.store(e.i32(0), steps, 0);
+    e.ifElse(
+        e.isLess(e.thread(), e.i32(shape.groupThreads)),
+        [&] {
+          NVVM::SetMaxRegisterOp::create(b, e.loc, shape.producerRegisters(), NVVM::SetMaxRegisterAction::decrease);
+          // The first warp copies, the others only take part in setmaxnreg.
+          e.ifElse(e.isLess(e.thread(), e.i32(32)), [&] { produce(scheduler, maps); });
+        },
+        [&] {
+          NVVM::SetMaxRegisterOp::create(b, e.loc, shape.consumerRegisters(), NVVM::SetMaxRegisterAction::increase);
+          consume(scheduler);
+        });
+    state.erase();
   }
 
-  // The consumers.
-  auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
-  auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
-  PrivateState privateState = state.privatize("sm_90a", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
-  b.setInsertionPointToStart(computing);
-  NVVM::SetMaxRegisterOp::create(b, loc, shape.consumerRegisters(), NVVM::SetMaxRegisterAction::increase);
-  b.setInsertionPoint(topLevel(step, computing));
-  Mbarrier{e.add(shared, shape.barriers())}.wait(e, e.i32(0));
-  b.setInsertionPoint(step);
-  Consumer(e, step, shape, shared, steps, weights, privateState, keysEndWithTensor).computeTiles();
-  b.setInsertionPoint(state.finalize);
-  Consumer(e, step, shape, shared, steps, weights, privateState, keysEndWithTensor).finish();
-  finalizeRows(e, state.finalize, privateState, shape, stagingFor(e, state.finalize, shape, shared));
-  state.erase();
+private:
+  /// Adds the number of items and the counter as last parameters.
+  ItemScheduler makeScheduler() {
+    Value count = body->addArgument(b.getI64Type(), e.loc), counter = body->addArgument(b.getI64Type(), e.loc);
+    kernel->setAttr(itemCounterAttr, b.getUnitAttr());
+    count = arith::TruncIOp::create(b, e.loc, b.getI32Type(), count);
+    auto pointer = LLVM::LLVMPointerType::get(b.getContext(), globalSpace);
+    counter = LLVM::IntToPtrOp::create(b, e.loc, pointer, counter);
+    return {e.add(shared, shape.items()), count, counter};
+  }
+
+  ItemPlace placeOf(const ItemScheduler::Loop &loop) {
+    b.setInsertionPointToStart(loop.body);
+    return {shared, loop.place, steps, e.load(steps, 0)};
+  }
+
+  void produce(const ItemScheduler &scheduler, ValueRange maps) {
+    OpBuilder::InsertionGuard guard(b);
+    ItemScheduler::Loop loop = scheduler.startLoop(e);
+    ItemPlace place = placeOf(loop);
+    IRMapping copies;
+    if (index)
+      copies.map(index.getResult(), loop.item);
+    b.setInsertionPointToEnd(loop.body);
+    for (Operation *op : ops)
+      if (op != index)
+        b.clone(*op, copies);
+    auto ofCopy = [&](const MappedOperand &operand) {
+      MappedOperand copy = operand;
+      for (OpFoldResult &position : copy.position)
+        if (auto value = dyn_cast<Value>(position))
+          position = copies.lookupOrDefault(value);
+      return copy;
+    };
+    auto stepCopy = cast<AccumulateOp>(copies.lookup(step.getOperation()));
+    b.setInsertionPoint(stepCopy);
+    Producer(e, stepCopy, shape, place).copyTiles(ofCopy(query), ofCopy(key), ofCopy(value), maps);
+    b.setInsertionPointToEnd(loop.body);
+    Producer(e, stepCopy, shape, place).copyQueriesOfNoTile(ofCopy(query), maps[0]);
+    scheduler.produceNext(e, loop);
+    eraseStep(stepCopy);
+    eraseState(state, copies);
+  }
+
+  void consume(const ItemScheduler &scheduler) {
+    OpBuilder::InsertionGuard guard(b);
+    ItemScheduler::Loop loop = scheduler.startLoop(e);
+    ItemPlace place = placeOf(loop);
+    for (Operation *op : ops)
+      op->moveBefore(loop.body, loop.body->end());
+    if (index) {
+      index.replaceAllUsesWith(loop.item);
+      index.erase();
+    }
+    auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
+    auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
+    PrivateState registers = state.privatize("sm_90a", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
+    auto at = [&](Operation *op) {
+      b.setInsertionPoint(op);
+      return Consumer(e, step, shape, place, weights, registers, keysEndWithTensor);
+    };
+    at(loop.body->findAncestorOpInBlock(*step)).waitForQueries();
+    at(step).computeTiles();
+    at(state.finalize).finish();
+    // The addresses of rows are computed for each item: across the loop over tiles they would take registers.
+    Value thread = e.optimizationBarrier(e.thread());
+    auto staging = stagingFor(e, state.finalize, shape, shared, thread);
+    finalizeRows(e, state.finalize, registers, shape, staging, thread);
+    b.setInsertionPointToEnd(loop.body);
+    Consumer(e, step, shape, place, weights, registers, keysEndWithTensor).releaseQueries();
+    scheduler.consumeNext(e, loop);
+  }
+
+  func::FuncOp kernel;
+  AttentionState &state;
+  const WarpgroupShape &shape;
+  Block *body;
+  OpBuilder b;
+  Emitter e;
+  AccumulateOp step;
+  MappedOperand query, key, value;
+  bool keysEndWithTensor = false;
+  SmallVector<Operation *> ops; ///< of the body
+  NVVM::BlockIdXOp index;       ///< the number of the item in the body; null if it is not used
+  Value shared, steps, weights;
+};
+
+} // namespace
+
+void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape) {
+  ItemEmitter(kernel, state, shape).run();
 }

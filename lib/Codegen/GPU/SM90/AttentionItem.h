@@ -11,8 +11,9 @@ namespace saccade::device {
 bool isAttentionItem(const AttentionState &state);
 
 /// Rewrites `kernel`, whose `state` is an item of attention and whose shape fits, for `shape.threads` threads in two
-/// roles: a copy of its body copies operands to shared memory, the body itself computes. Adds three tensor maps as
-/// first parameters.
+/// roles: a copy of its body copies operands to shared memory, the body itself computes. Both are loops over the items
+/// that a CTA takes. Adds three tensor maps as first parameters, and the number of items and the address of the counter
+/// of items (both i64) as last ones.
 void emitAttentionItem(mlir::func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape);
 
 } // namespace saccade::device

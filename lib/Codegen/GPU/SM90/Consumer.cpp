@@ -17,20 +17,36 @@ using namespace saccade::device;
 /// The named barrier of the warpgroups that compute, and the first one of their turns; 0 is that of all threads.
 static constexpr int64_t consumerBarrier = 1, turnBarrier = 2;
 
-Consumer::Consumer(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, Value shared, Value steps,
+Consumer::Consumer(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place,
                    Value weights, const PrivateState &state, bool endsWithTensor)
-    : WarpgroupRole(e, op, shape, shared, steps), weights(weights), state(state), lane(this->e, shape),
+    : WarpgroupRole(e, op, shape, place), weights(weights), state(state), lane(this->e, shape),
       // Uniform in the warp, which LLVM cannot know.
       group(this->e.shuffleFrom(this->e.div(lane.warp, 4), this->e.i32(0))), endsWithTensor(endsWithTensor) {}
 
+void Consumer::waitForQueries() {
+  RingPlace at = queries.at(e, item.items);
+  at.full.wait(e, at.parity);
+}
+
+void Consumer::releaseQueries() {
+  // The next copy to shared memory follows reads and writes of all lanes.
+  NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
+                             NVVM::SharedSpaceAttr::get(e.b.getContext(), NVVM::SharedSpace::shared_cta));
+  NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
+  release(queries.at(e, item.items));
+}
+
 void Consumer::computeTiles() {
   FragmentSoftmax softmax = makeSoftmax(lane);
-  Value rows = e.add(e.add(shared, shape.queries()), e.mul(group, shape.boxBytes(shape.groupRows)));
+  Value rows = e.add(queryTile(), e.mul(group, shape.boxBytes(shape.groupRows)));
   Value queries = tileDescriptor(e, rows, /*leadingBytes=*/16);
+  // The weights of the item before are not kept in registers until the first ones of this item.
+  Value none = LLVM::UndefOp::create(e.b, e.loc, e.b.getI32Type());
+  storeAll(SmallVector<Value>(shape.weightWords(), none), weights);
   forTiles(softmax, [&](const KeyTile &tile) {
-    Value isFull = tile.isFull(), isFirst = e.isEqual(step(), e.i32(0));
+    Value isFull = tile.isFull();
     SmallVector<Value> results = e.choose(
-        isFirst, [&] { return startTile(softmax, tile, queries); },
+        isFirstStep(), [&] { return startTile(softmax, tile, queries); },
         [&] { return continueTile(softmax, tile, queries, isFull); });
     ArrayRef<Value> factors = ArrayRef(results).take_front(shape.rowsPerThread());
     for (int64_t i = 0; i < shape.accElements(); ++i)
@@ -43,12 +59,13 @@ void Consumer::computeTiles() {
 }
 
 void Consumer::finish() {
-  e.ifElse(e.isLess(e.i32(0), step()), [&] {
+  e.ifElse(e.isLess(item.firstStep, step()), [&] {
     RingPlace ofValues = values.at(e, e.add(step(), -1));
     ofValues.full.wait(e, ofValues.parity);
     // The last turn that has been passed on, by the last warpgroup.
     e.ifElse(e.isEqual(group, e.i32(0)), [&] { takeTurn(); });
     storeAll(waitForGroups(e, 0, startSums(ofValues.stage)), state.acc);
+    release(ofValues);
   });
   clearRows(e, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()), state);
 }

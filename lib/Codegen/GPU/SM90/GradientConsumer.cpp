@@ -114,9 +114,9 @@ SmallVector<Value> GradientConsumer::startProduct(GradientStep::Product &product
     int64_t offset = k / Shape::boxColumns * Shape::boxBytes(GradientLayout::rows) + k % Shape::boxColumns * 2;
     offsets.push_back({offset, offset});
   }
-  return device::startProduct(e, step.element, GradientLayout::columns,
-                              tileDescriptor(e, rowTile(product.row), /*leadingBytes=*/16),
-                              tileDescriptor(e, columnTile(product.column, stage), /*leadingBytes=*/16), offsets);
+  return device::startProduct(
+      e, step.element, GradientLayout::columns, tileDescriptor(e, rowTile(product.row), /*leadingBytes=*/16),
+      tileDescriptor(e, columnTile(product.column, stage), /*leadingBytes=*/16), offsets, Advance::Whole);
 }
 
 SmallVector<Value> GradientConsumer::startSum(GradientStep::Sum &sum, Value memory, Value stage, ValueRange words) {
@@ -124,7 +124,7 @@ SmallVector<Value> GradientConsumer::startSum(GradientStep::Sum &sum, Value memo
   for (int64_t k = 0; k < GradientLayout::columns; k += 16)
     offsets.push_back(k * Shape::boxRowBytes);
   Value tile = tileDescriptor(e, columnTile(sum.column, stage), Shape::boxBytes(GradientLayout::columns));
-  return addProduct(e, step.element, loadAll(memory), words, tile, offsets);
+  return addProduct(e, step.element, loadAll(memory), words, tile, offsets, Advance::Whole);
 }
 
 void GradientConsumer::clearEnd(const RingPlace &at, Value columns) {

@@ -6,10 +6,24 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-WarpgroupRole::WarpgroupRole(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, Value shared, Value steps)
-    : e(e), op(op), shape(shape), shared(shared), steps(steps), queryFull{this->e.add(shared, shape.barriers())},
-      keys(this->e.add(shared, shape.barriers() + 8), shape.stages),
-      values(this->e.add(shared, shape.barriers() + 8 + Ring::bytes(shape.stages)), shape.stages) {}
+static Ring queryRing(Emitter &e, const WarpgroupShape &shape, Value shared) {
+  return {e.add(shared, shape.queryBarriers()), 1};
+}
+static Ring keyRing(Emitter &e, const WarpgroupShape &shape, Value shared) {
+  return {e.add(shared, shape.keyBarriers()), shape.stages};
+}
+static Ring valueRing(Emitter &e, const WarpgroupShape &shape, Value shared) {
+  return {e.add(shared, shape.valueBarriers()), shape.stages};
+}
+
+void WarpgroupRole::initBarriers(Emitter &e, const WarpgroupShape &shape, Value shared) {
+  for (const Ring &ring : {queryRing(e, shape, shared), keyRing(e, shape, shared), valueRing(e, shape, shared)})
+    ring.init(e, shape.warps);
+}
+
+WarpgroupRole::WarpgroupRole(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place)
+    : e(e), op(op), shape(shape), item(place), queries(queryRing(this->e, shape, place.shared)),
+      keys(keyRing(this->e, shape, place.shared)), values(valueRing(this->e, shape, place.shared)) {}
 
 Value WarpgroupRole::rowsOf(Value operand, DimsAttr dims) { return e.size(operand, *dims.position(Dim::Seq)); }
 
@@ -40,11 +54,17 @@ void WarpgroupRole::forTiles(FragmentSoftmax &softmax, function_ref<void(const K
 }
 
 void Producer::copyQueries(const MappedOperand &query, Value map) {
-  e.ifElse(isLeader(),
-           [&] { copy(query, map, e.i32(0), shape.rows, shape.depth, e.add(shared, shape.queries()), queryFull); });
+  RingPlace at = queries.at(e, item.items);
+  at.empty.wait(e, e.sub(e.i32(1), at.parity));
+  e.ifElse(isLeader(), [&] { copy(query, map, e.i32(0), shape.rows, shape.depth, queryTile(), at.full); });
 }
 
-void Producer::copyTiles(const MappedOperand &key, const MappedOperand &value, Value keyMap, Value valueMap) {
+void Producer::copyQueriesOfNoTile(const MappedOperand &query, Value map) {
+  e.ifElse(isFirstStep(), [&] { copyQueries(query, map); });
+}
+
+void Producer::copyTiles(const MappedOperand &query, const MappedOperand &key, const MappedOperand &value,
+                         ValueRange maps) {
   FragmentSoftmax softmax = makeSoftmax(Lane(e, shape));
   forTiles(softmax, [&](const KeyTile &tile) {
     RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, step());
@@ -53,8 +73,9 @@ void Producer::copyTiles(const MappedOperand &key, const MappedOperand &value, V
       at.empty.wait(e, e.sub(e.i32(1), at.parity));
       e.ifElse(isLeader(), [&] { copy(operand, map, tile.first, shape.keys(), columns, target, at.full); });
     };
-    fill(ofKeys, key, keyMap, shape.depth, keyTile(ofKeys.stage));
-    fill(ofValues, value, valueMap, shape.valueDepth, valueTile(ofValues.stage));
+    fill(ofKeys, key, maps[1], shape.depth, keyTile(ofKeys.stage));
+    e.ifElse(isFirstStep(), [&] { copyQueries(query, maps[0]); });
+    fill(ofValues, value, maps[2], shape.valueDepth, valueTile(ofValues.stage));
     nextStep();
   });
 }

@@ -15,13 +15,22 @@
 
 namespace saccade::device {
 
+/// The place of an item among those of its CTA, and the shared memory of the CTA.
+struct ItemPlace {
+  mlir::Value shared;    ///< the address of the shared memory, i32
+  mlir::Value items;     ///< of the CTA before this one, i32
+  mlir::Value steps;     ///< private memory that counts the steps of the rings so far, i32
+  mlir::Value firstStep; ///< this count at the start of the item, i32
+};
+
 /// Common to both roles: shared memory, and the loop over the tiles of keys.
 class WarpgroupRole {
 public:
   using Value = mlir::Value;
-  /// `shared` (i32) is the address of the shared memory of the item; `steps` is private memory that counts the steps of
-  /// the ring so far (i32).
-  WarpgroupRole(const Emitter &e, attn::AccumulateOp op, const WarpgroupShape &shape, Value shared, Value steps);
+  WarpgroupRole(const Emitter &e, attn::AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place);
+
+  /// Initialises the barriers of operands, by one thread.
+  static void initBarriers(Emitter &e, const WarpgroupShape &shape, Value shared);
 
 protected:
   Value rowsOf(Value operand, attn::DimsAttr dims);
@@ -30,8 +39,10 @@ protected:
   /// Emits `body` for each tile, the same ones in both roles.
   void forTiles(FragmentSoftmax &softmax, llvm::function_ref<void(const KeyTile &)> body);
 
-  Value step() { return e.load(steps, 0); }
-  void nextStep() { e.store(e.add(step(), 1), steps, 0); }
+  Value step() { return e.load(item.steps, 0); }
+  void nextStep() { e.store(e.add(step(), 1), item.steps, 0); }
+  Value isFirstStep() { return e.isEqual(step(), item.firstStep); }
+  Value queryTile() { return e.add(item.shared, shape.queries()); }
   Value keyTile(Value stage) { return place(shape.keyStage(0), shape.tileBytes(shape.keys(), shape.depth), stage); }
   Value valueTile(Value stage) {
     return place(shape.valueStage(0), shape.tileBytes(shape.keys(), shape.valueDepth), stage);
@@ -42,12 +53,13 @@ protected:
   Emitter e;
   attn::AccumulateOp op;
   const WarpgroupShape &shape;
-  Value shared, steps;
-  Mbarrier queryFull;
-  Ring keys, values;
+  ItemPlace item;
+  Ring queries, keys, values; ///< a step of the queries is an item
 
 private:
-  Value place(int64_t first, int64_t bytes, Value stage) { return e.add(e.add(shared, first), e.mul(stage, bytes)); }
+  Value place(int64_t first, int64_t bytes, Value stage) {
+    return e.add(e.add(item.shared, first), e.mul(stage, bytes));
+  }
 };
 
 /// Copies operands. One warp runs it, because all lanes together decide which tiles are visible; one lane copies.
@@ -55,10 +67,14 @@ class Producer : WarpgroupRole {
 public:
   using WarpgroupRole::WarpgroupRole;
 
-  void copyQueries(const MappedOperand &query, Value map);
-  void copyTiles(const MappedOperand &key, const MappedOperand &value, Value keyMap, Value valueMap);
+  /// The keys of the first tile are copied before the queries, which wait for the end of the item before.
+  void copyTiles(const MappedOperand &query, const MappedOperand &key, const MappedOperand &value,
+                 mlir::ValueRange maps);
+  /// Copies the queries after the loop over tiles if it has no tile: each item completes a phase of their barriers.
+  void copyQueriesOfNoTile(const MappedOperand &query, Value map);
 
 private:
+  void copyQueries(const MappedOperand &query, Value map);
   void copy(const MappedOperand &operand, Value map, Value row, int64_t rows, int64_t columns, Value target,
             const Mbarrier &full);
 };
@@ -69,12 +85,15 @@ class Consumer : WarpgroupRole {
 public:
   /// `weights` is private memory for the `shape.weightWords()` words (i32) of pending weights. `endsWithTensor` says
   /// that rows of values that are not keys of the step are zeros.
-  Consumer(const Emitter &e, attn::AccumulateOp op, const WarpgroupShape &shape, Value shared, Value steps,
-           Value weights, const PrivateState &state, bool endsWithTensor);
+  Consumer(const Emitter &e, attn::AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place, Value weights,
+           const PrivateState &state, bool endsWithTensor);
 
+  void waitForQueries();
   void computeTiles();
   /// Multiplies the pending weights, if there are any, and resets rows after the last query.
   void finish();
+  /// Lets the producer replace the queries, after the results, which may go through their memory, are stored.
+  void releaseQueries();
 
 private:
   llvm::SmallVector<Value> startScores(Value queries, Value stage);

@@ -74,19 +74,21 @@ static std::string block(const std::string &instructions) {
          "wgmma.commit_group.sync.aligned;\n\t}";
 }
 
-/// Sets the register `name` to a descriptor whose address is `bytes` higher. Only its low half changes; after a 64-bit
-/// addition, ptxas would copy the constant high half for each instruction.
-static std::string advance(const char *name, size_t operand, int64_t bytes) {
+/// Sets the register `name` to a descriptor whose address is `bytes` higher, which changes its low half.
+static std::string advance(const char *name, size_t operand, int64_t bytes, Advance how = Advance::LowHalf) {
+  if (how == Advance::Whole)
+    return std::string("add.s64 ") + name + ", $" + std::to_string(operand) + ", " + std::to_string(bytes / unit) +
+           ";\n\t";
   return "mov.b64 {low, high}, $" + std::to_string(operand) + ";\n\tadd.s32 low, low, " + std::to_string(bytes / unit) +
          ";\n\tmov.b64 " + name + ", {low, high};\n\t";
 }
 
 SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, Value lhs, Value rhs,
-                                        ArrayRef<std::pair<int64_t, int64_t>> offsets) {
+                                        ArrayRef<std::pair<int64_t, int64_t>> offsets, Advance how) {
   auto count = static_cast<size_t>(n / 2);
   std::string text;
   for (auto [i, offset] : llvm::enumerate(offsets)) {
-    text += advance("lhs", count, offset.first) + advance("rhs", count + 1, offset.second);
+    text += advance("lhs", count, offset.first, how) + advance("rhs", count + 1, offset.second, how);
     // The first product does not read the sums. Neither operand is negated or transposed.
     text += opcode(element, count) + "lhs, rhs, " + (i ? "1" : "0") + ", 1, 1, 0, 0;\n\t";
   }
@@ -94,11 +96,11 @@ SmallVector<Value> device::startProduct(Emitter &e, Type element, int64_t n, Val
 }
 
 SmallVector<Value> device::addProduct(Emitter &e, Type element, ValueRange sums, ValueRange lhs, Value rhs,
-                                      ArrayRef<int64_t> offsets) {
+                                      ArrayRef<int64_t> offsets, Advance how) {
   size_t count = sums.size(), words = 2 * count;
   std::string text;
   for (auto [i, offset] : llvm::enumerate(offsets)) {
-    text += advance("rhs", words + lhs.size(), offset);
+    text += advance("rhs", words + lhs.size(), offset, how);
     text += opcode(element, count) + "{" + operands(words + 4 * i, 4) + "}, rhs, 1, 1, 1, 1;\n\t";
   }
   SmallVector<Value> inputs(sums);

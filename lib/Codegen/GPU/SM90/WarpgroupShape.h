@@ -7,6 +7,7 @@
 #define SACCADE_LIB_CODEGEN_GPU_SM90_WARPGROUPSHAPE_H
 
 #include "../SM80/AttentionShape.h"
+#include "ItemScheduler.h"
 
 namespace saccade::device {
 
@@ -78,7 +79,11 @@ struct WarpgroupShape : AttentionShape {
   int64_t queries() const { return 0; }
   int64_t keyStage(int64_t stage) const { return tileBytes(rows, depth) + stage * tileBytes(keys(), depth); }
   int64_t valueStage(int64_t stage) const { return keyStage(stages) + stage * tileBytes(keys(), valueDepth); }
-  int64_t barriers() const { return valueStage(stages); }
+  /// Barriers of the queries, the keys and the values, and the items.
+  int64_t queryBarriers() const { return valueStage(stages); }
+  int64_t keyBarriers() const { return queryBarriers() + Ring::bytes(1); }
+  int64_t valueBarriers() const { return keyBarriers() + Ring::bytes(stages); }
+  int64_t items() const { return valueBarriers() + Ring::bytes(stages); }
   int64_t bytes() const { return bytes(stages); }
 
   bool fits() const {
@@ -88,7 +93,8 @@ struct WarpgroupShape : AttentionShape {
 
 private:
   int64_t bytes(int64_t ofStages) const {
-    return keyStage(ofStages) + ofStages * tileBytes(keys(), valueDepth) + 8 * (1 + 4 * ofStages);
+    return tileBytes(rows, depth) + ofStages * (tileBytes(keys(), depth) + tileBytes(keys(), valueDepth)) +
+           Ring::bytes(1) + 2 * Ring::bytes(ofStages) + ItemScheduler::bytes();
   }
 };
 

@@ -26,11 +26,11 @@ static constexpr StringLiteral units[] = {"attn.constant", "attn.gradient", "att
 
 /// The attributes that passes add to functions, arguments and other ops.
 static constexpr StringLiteral ofPasses[] = {
-    "attn.entries",     "attn.entry",         "attn.family",           "attn.finite_max",   "attn.in_bounds",
-    "attn.bulk_kernel", "attn.bulk_obstacle", "attn.equal_extents", "attn.tensor_maps",      "attn.threads",      "attn.kernel",
-    "attn.messages",    "attn.own",           "attn.mask_tables",      "attn.per_call",     "attn.prepacks",
-    "attn.shapes_of",   "attn.stability",     "attn.per_thread_store", "attn.shared_bytes", "attn.stage",
-    "attn.target",      "attn.task",          "attn.tile_matmul"};
+    "attn.entries",      "attn.entry",         "attn.family",        "attn.finite_max",   "attn.in_bounds",
+    "attn.bulk_kernel",  "attn.bulk_obstacle", "attn.equal_extents", "attn.item_counter", "attn.tensor_maps",
+    "attn.threads",      "attn.kernel",        "attn.messages",      "attn.own",          "attn.mask_tables",
+    "attn.per_call",     "attn.prepacks",      "attn.shapes_of",     "attn.stability",    "attn.per_thread_store",
+    "attn.shared_bytes", "attn.stage",         "attn.target",        "attn.task",         "attn.tile_matmul"};
 
 /// Verifies the name and the kind of an attribute. `what` has it; `expected` are the names that programs may write
 /// there.
