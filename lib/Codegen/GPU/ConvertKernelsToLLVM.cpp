@@ -149,7 +149,7 @@ struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKer
       kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                       builder.getDenseI32ArrayAttr({static_cast<int32_t>(threads ? threads.getInt() : threadsPerCTA)}));
       // Without this ptxas ignores setmaxnreg in kernels that would start with fewer registers (C7508).
-      if (maps)
+      if (maps && !kernel->hasAttr(NVVM::NVVMDialect::getMinctasmAttrName()))
         kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
     }
   }

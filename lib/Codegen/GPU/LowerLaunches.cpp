@@ -101,7 +101,8 @@ private:
                                ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(word)});
   }
 
-  /// Launches `bulkKernel` if its tensor maps can be made and the extents are equal that must be, else `kernel`.
+  /// Launches `bulkKernel` if its tensor maps can be made, the extents are equal that must be, and items have
+  /// numbers of 32 bits, else `kernel`.
   void launchEither(LLVM::LLVMFuncOp kernel, LLVM::LLVMFuncOp bulkKernel) {
     auto maps = bulkKernel->getAttrOfType<ArrayAttr>(tensorMapsAttr).getAsRange<DenseI64ArrayAttr>();
     constexpr size_t mapWords = tensorMapBytes / sizeof(int64_t);
@@ -120,6 +121,12 @@ private:
     }
     Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
     Value condition = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, areMade, zero);
+    if (counterWords) {
+      // Numbers of items have 32 bits. The launch of the other kernel refuses more.
+      Value limit = constant(std::numeric_limits<int32_t>::max());
+      Value hasNumbers = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, toWord(op.getCount()), limit);
+      condition = arith::AndIOp::create(b, loc, condition, hasNumbers);
+    }
     if (auto equal = bulkKernel->getAttrOfType<DenseI64ArrayAttr>(equalExtentsAttr)) {
       auto extentOf = [&](size_t i) -> Value {
         Value capture = op.getCaptures()[equal[i]];

@@ -26,7 +26,7 @@ struct WarpgroupShape : AttentionShape {
   static constexpr int64_t tileAlignment = 8 * boxRowBytes;
 
   WarpgroupShape(const AttentionState &state, int64_t sharedBytes)
-      : AttentionShape(state), consumers(rows / groupRows) {
+      : AttentionShape(state), consumers(std::max<int64_t>(rows / groupRows, 1)) {
     warps = consumers * groupThreads / 32;
     firstWarp = groupThreads / 32;
     for (attn::AccumulateOp step : state.steps) {
