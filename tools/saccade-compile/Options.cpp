@@ -87,7 +87,7 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   line.value("o", "FILE", "The output file; '-' is standard output, the default for text", options.output);
   line.value("target", "NAME",
              "CPU target: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str() +
-                 "; several with --emit=so: portable,v3,v4,sm_80",
+                 "; several with --emit=so or header: portable,v3,v4,sm_80",
              options.target);
   std::string kind;
   line.value(

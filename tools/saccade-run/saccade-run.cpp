@@ -127,7 +127,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("a call runs the code of one target, got --target=" + options.target);
   bool isForGPU = lookupGPUTarget(options.target) != nullptr;
   if (hasKernels ? !isForGPU && lookupCPUTarget(options.target) : isForGPU)
-    return line.usageError("--device=" + options.device + " cannot run code for --target=" + options.target);
+    return line.usageError("--device=" + options.device + " cannot run code for --target=" + options.target +
+                           (hasKernels ? "" : ", use --device=ptxsim or --device=cuda"));
   if (!isSimulated && !options.kernels.empty())
     return line.usageError("--kernels goes with --device=ptxsim only");
   if (!isSimulated && options.arithmetic)
