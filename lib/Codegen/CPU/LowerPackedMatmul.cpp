@@ -227,10 +227,9 @@ void PackedMatmul::run() {
     partSums = e.alloc({full.rows, width});
   Value rows = e.size(result, 0), columns = e.size(result, 1), zero = e.index(0), one = e.index(1);
   Value panelCount = e.ceilDiv(columns, width), fullEnd = e.roundDown(rows, full.rows);
-  auto multiply = [&](Value x, Value y) { return e.b.createOrFold<arith::MulIOp>(e.loc, x, y); };
   // As many panels as fit in L2, in blocks of equal size. A group of rows stays in L1 for all of them.
   int64_t kPacks = panelBytes / (width * e.type.getWidth() / 8);
-  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks), e.max(e.size(panels, 1), one));
+  Value fitting = e.div(e.index(kPacks), e.max(e.size(panels, 1), one));
   Value blockCount = e.max(e.ceilDiv(panelCount, e.max(fitting, one)), one);
   Value blockPanels = e.max(e.ceilDiv(panelCount, blockCount), one);
   Value nextPanels;
@@ -249,11 +248,11 @@ void PackedMatmul::run() {
     isLast = e.isEqual(end, panelCount);
     Value ofItem = e.select(nextItem->exists, e.min(blockPanels, e.size(nextPanels, 0)), zero);
     Value next = e.select(isLast, ofItem, e.min(blockPanels, e.sub(panelCount, end)));
-    share = e.ceilDiv(multiply(next, e.size(panels, 1)), multiply(groups, e.sub(end, begin)));
+    share = e.ceilDiv(e.mul(next, e.size(panels, 1)), e.mul(groups, e.sub(end, begin)));
   }
   auto prefetchPanels = [&](Value first, Value p) {
-    Value step = e.add(multiply(e.div(first, int64_t(full.rows)), e.sub(end, begin)), e.sub(p, begin));
-    Value from = multiply(step, share);
+    Value step = e.add(e.mul(e.div(first, int64_t(full.rows)), e.sub(end, begin)), e.sub(p, begin));
+    Value from = e.mul(step, share);
     e.ifElse(
         isLast, [&] { emitPrefetchPanel(e, nextPanels, zero, from, share); },
         [&] { emitPrefetchPanel(e, panels, end, from, share); });
