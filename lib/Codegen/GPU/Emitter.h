@@ -70,6 +70,8 @@ struct Emitter : KernelEmitter {
 
   //===--- Threads ---===//
   Value thread() { return mlir::NVVM::ThreadIdXOp::create(b, loc, b.getI32Type()); }
+  /// Whether this thread is the first of its warp.
+  Value isFirstLane() { return isEqual(rem(thread(), 32), i32(0)); }
   void barrier() { mlir::NVVM::Barrier0Op::create(b, loc); }
   /// The value x (32 or 64 bits) of the lane with index lane ^ `mask`. All lanes of the warp must participate.
   Value shuffleXor(Value x, int64_t mask) { return shuffle(mlir::NVVM::ShflKind::bfly, x, i32(mask)); }
@@ -92,6 +94,22 @@ struct Emitter : KernelEmitter {
   using KernelEmitter::store;
   Value load(Value memref, int64_t at) { return load(memref, mlir::ValueRange{index(at)}); }
   void store(Value value, Value memref, int64_t at) { store(value, memref, mlir::ValueRange{index(at)}); }
+  /// All elements of a vector in private memory, and the first ones from `values`.
+  llvm::SmallVector<Value> loadAll(Value memref) {
+    llvm::SmallVector<Value> values;
+    for (int64_t i = 0, n = mlir::cast<mlir::MemRefType>(memref.getType()).getDimSize(0); i < n; ++i)
+      values.push_back(load(memref, i));
+    return values;
+  }
+  void storeAll(llvm::ArrayRef<Value> values, Value memref) {
+    for (auto [i, value] : llvm::enumerate(values))
+      store(value, memref, static_cast<int64_t>(i));
+  }
+  /// The pointer to an address (i32) in shared memory.
+  Value sharedPointer(Value address) {
+    auto pointer = mlir::LLVM::LLVMPointerType::get(b.getContext(), sharedSpace);
+    return mlir::LLVM::IntToPtrOp::create(b, loc, pointer, address);
+  }
   /// A store of this thread to memory that threads share; no other thread may store to this address. See
   /// perThreadStoreAttr.
   void storeShared(Value value, Value memref, mlir::ValueRange at) {

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../BufferAnalysis.h"
+#include "../ElementOp.h"
 #include "MatmulSIMT.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "saccade/Codegen/GPU/Passes.h"
@@ -121,26 +121,13 @@ private:
     for (auto [argument, value] : llvm::zip_equal(op.getRegionOutputArgs(), running))
       if (value)
         values.map(argument, value);
-    for (Operation &inner : op.getBlock()->without_terminator()) {
-      Operation *clone = e.b.clone(inner, values);
-      SmallVector<linalg::IndexOp> indices;
-      clone->walk([&](linalg::IndexOp index) { indices.push_back(index); });
-      for (linalg::IndexOp index : indices) {
-        if (index == clone)
-          values.map(inner.getResult(0), positions[index.getDim()]);
-        index.getResult().replaceAllUsesWith(positions[index.getDim()]);
-        index.erase();
-      }
-    }
+    for (Operation &inner : op.getBlock()->without_terminator())
+      cloneAt(e, inner, values, positions);
     return llvm::map_to_vector(op.getBlock()->getTerminator()->getOperands(),
                                [&](Value result) { return values.lookupOrDefault(result); });
   }
 
-  SmallVector<Value> subscripts(OpOperand &operand) {
-    return llvm::map_to_vector(op.getMatchingIndexingMap(&operand).getResults(), [&](AffineExpr expr) {
-      return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
-    });
-  }
+  SmallVector<Value> subscripts(OpOperand &operand) { return subscriptsOf(e, op, operand, positions); }
 
   Value load(OpOperand &operand) {
     return isa<MemRefType>(operand.get().getType()) ? e.load(operand.get(), subscripts(operand)) : operand.get();

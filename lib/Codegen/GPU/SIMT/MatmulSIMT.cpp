@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "MatmulSIMT.h"
 #include "../BufferAnalysis.h"
+#include "../ElementOp.h"
 #include "../SharedMemory.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Support/Kernels.h"
@@ -135,11 +135,7 @@ private:
     return next;
   }
 
-  SmallVector<Value> subscripts(OpOperand &operand) {
-    return llvm::map_to_vector(op.getMatchingIndexingMap(&operand).getResults(), [&](AffineExpr expr) {
-      return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
-    });
-  }
+  SmallVector<Value> subscripts(OpOperand &operand) { return subscriptsOf(e, op, operand, positions); }
 
   Emitter e;
   linalg::LinalgOp op;

@@ -67,14 +67,13 @@ private:
   /// Stores the rows of a warp through shared memory, so that a lane stores 16 bytes and eight lanes a part of a row: a
   /// lane holds four bytes of each tile, whose stores would touch a part of eight rows each.
   void storeStaged(ArrayRef<RowResult> results) {
-    auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
     constexpr int64_t vectors = boxRowBytes / vectorBytes;
     // Vectors of a row are permuted as by the 128-byte swizzle, against bank conflicts: the place of vector v of row r
     // is that of vector r mod 8 with v in an exclusive or.
     auto place = [&](Value base, int64_t vector, int64_t box, int64_t row) -> Value {
       Value at = arith::XOrIOp::create(e.b, e.loc, base, e.i32(vector * vectorBytes));
-      Value start = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, at);
-      return e.advance(start, e.b.getI8Type(), static_cast<int32_t>(box * staging->boxBytes + row * boxRowBytes));
+      return e.advance(e.sharedPointer(at), e.b.getI8Type(),
+                       static_cast<int32_t>(box * staging->boxBytes + row * boxRowBytes));
     };
     auto rowAt = [&](Value row) {
       return e.add(e.add(staging->address, e.mul(row, boxRowBytes)), e.mul(row, vectorBytes));

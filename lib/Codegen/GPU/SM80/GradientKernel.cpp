@@ -97,19 +97,12 @@ private:
     for (auto &input : step.inputs)
       if (input)
         place(columnPlaces, input->column, halfColumns);
-    for (GradientStep::Sum &sum : step.sums) {
+    for (GradientStep::Sum &sum : step.sums)
       place(columnPlaces, sum.column, halfColumns);
-      if (!llvm::is_contained(used, sum.result))
-        used.push_back(sum.result);
-    }
-    AffineExpr column = getAffineDimExpr(step.columnLoop(), builder.getContext());
-    for (auto [i, operand] : llvm::enumerate(step.pairs.getDpsInputOperands())) {
-      AffineMap map = step.pairs.getMatchingIndexingMap(operand);
-      auto type = dyn_cast<MemRefType>(operand->get().getType());
-      if (type && type.getRank() == 1 && type.getElementType().isF32() && map.getResult(0) == column) {
-        vectors.push_back({operand->get(), bytes});
-        bytes += halfColumns * 4;
-      }
+    used = step.usedResults();
+    for (Value vector : step.columnVectors()) {
+      vectors.push_back({vector, bytes});
+      bytes += halfColumns * 4;
     }
     halfBytes = bytes - halfStart;
     bytes += (halves - 1) * halfBytes;

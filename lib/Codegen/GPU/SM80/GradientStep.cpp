@@ -311,3 +311,23 @@ void GradientStep::erase() {
   for (Value buffer : buffers)
     eraseBuffer(buffer);
 }
+
+SmallVector<unsigned> GradientStep::usedResults() const {
+  SmallVector<unsigned> used;
+  for (const Sum &sum : sums)
+    if (!llvm::is_contained(used, sum.result))
+      used.push_back(sum.result);
+  return used;
+}
+
+SmallVector<Value> GradientStep::columnVectors() {
+  SmallVector<Value> vectors;
+  AffineExpr column = getAffineDimExpr(columnLoop(), pairs.getContext());
+  for (OpOperand *operand : pairs.getDpsInputOperands()) {
+    auto type = dyn_cast<MemRefType>(operand->get().getType());
+    if (type && type.getRank() == 1 && type.getElementType().isF32() &&
+        pairs.getMatchingIndexingMap(operand).getResult(0) == column)
+      vectors.push_back(operand->get());
+  }
+  return vectors;
+}

@@ -54,6 +54,10 @@ struct GradientStep {
   mlir::Type element;         ///< of all matrices and of the results of `pairs`
 
   unsigned columnLoop() const { return 1 - rowLoop; }
+  /// The results of `pairs` that sums use, each once.
+  llvm::SmallVector<unsigned> usedResults() const;
+  /// The inputs of `pairs` that are vectors of f32 along the columns.
+  llvm::SmallVector<mlir::Value> columnVectors();
 };
 
 } // namespace saccade::device

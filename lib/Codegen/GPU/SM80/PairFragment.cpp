@@ -1,20 +1,13 @@
 //===- PairFragment.cpp - The pairs of a gradient that a thread has -----------===//
 #include "PairFragment.h"
+#include "../ElementOp.h"
 #include "MMA.h"
 #include "PairOp.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
-
-/// The indices of an operand of `op` at a position of its loops.
-static SmallVector<Value> indicesOf(Emitter &e, linalg::LinalgOp op, OpOperand &operand, ArrayRef<Value> positions) {
-  return llvm::map_to_vector(op.getMatchingIndexingMap(&operand).getResults(), [&](AffineExpr expr) {
-    return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
-  });
-}
 
 SmallVector<PairFragment::Values>
 PairFragment::evaluate(Emitter &e, GradientStep &step, ArrayRef<unsigned> used, ArrayRef<Values> products, bool isWhole,
@@ -38,7 +31,7 @@ PairFragment::evaluate(Emitter &e, GradientStep &step, ArrayRef<unsigned> used, 
           return operand.get();
         if (Value element = loadVector(operand, offset))
           return element;
-        return e.load(operand.get(), indicesOf(e, step.pairs, operand, positions));
+        return e.load(operand.get(), subscriptsOf(e, step.pairs, operand, positions));
       });
       if (isInside)
         for (Value &number : numbers[j])
@@ -65,9 +58,9 @@ void device::storeFragment(Emitter &e, linalg::GenericOp store, Value registers,
         IRMapping values;
         values.map(store.getBody()->getArgument(0), e.load(registers, i));
         for (Operation &inner : store.getBlock()->without_terminator())
-          e.b.clone(inner, values);
+          cloneAt(e, inner, values, positions);
         e.storeShared(values.lookupOrDefault(store.getBlock()->getTerminator()->getOperand(0)), init.get(),
-                      indicesOf(e, store, init, positions));
+                      subscriptsOf(e, store, init, positions));
       }
     });
   }

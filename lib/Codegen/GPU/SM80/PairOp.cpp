@@ -1,5 +1,6 @@
 //===- PairOp.cpp - The elementwise op of a gradient at one pair --------------===//
 #include "PairOp.h"
+#include "../ElementOp.h"
 #include "../ScoreMath.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -70,26 +71,17 @@ SmallVector<Value> PairOp::evaluate(ArrayRef<Value> places,
   for (OpOperand *operand : op.getDpsInputOperands())
     if (BlockArgument argument = op.getMatchingBlockArgument(operand); !argument.use_empty())
       values.map(argument, load(*operand, positions));
-  auto clone = [&](Operation &inner) {
-    Operation *copy = e.b.clone(inner, values);
-    copy->walk([&](linalg::IndexOp index) {
-      index.getResult().replaceAllUsesWith(positions[index.getDim()]);
-      index->erase();
-    });
-  };
   for (Operation &inner : op.getBlock()->without_terminator()) {
     auto operands = llvm::map_to_vector(inner.getOperands(), [&](Value x) { return values.lookupOrDefault(x); });
     auto exponential = dyn_cast<math::Exp2Op>(inner);
-    if (auto index = dyn_cast<linalg::IndexOp>(inner))
-      values.map(index.getResult(), positions[index.getDim()]);
-    else if (Value isTrue = compareInTile(inner, places))
+    if (Value isTrue = compareInTile(inner, places))
       values.map(inner.getResult(0), isTrue);
     else if (exponential && exponential.getType().isF32())
       values.map(exponential.getResult(), e.approxIntrinsic("ex2", operands[0]));
     else if (Value cheaper = emitScoreOp(e, inner, operands, TanhMethod::Quotient))
       values.map(inner.getResult(0), cheaper);
     else
-      clone(inner);
+      cloneAt(e, inner, values, positions);
   }
   return llvm::map_to_vector(op.getBlock()->getTerminator()->getOperands(), [&](Value result) -> Value {
     auto rounded = result.getDefiningOp<arith::TruncFOp>();

@@ -6,10 +6,10 @@
 //===----------------------------------------------------------------------===//
 #include "TensorCoreMatmul.h"
 #include "../BufferAnalysis.h"
+#include "../ElementOp.h"
 #include "../SharedMemory.h"
 #include "MMA.h"
 #include "SharedTile.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Dialect/Attn/Analysis/Memory.h"
@@ -236,9 +236,7 @@ private:
   /// Adds to the element of the result at `positions`.
   void addToResult(Value sum) {
     OpOperand &init = *op.getDpsInitOperand(0);
-    SmallVector<Value> at = llvm::map_to_vector(op.getMatchingIndexingMap(&init).getResults(), [&](AffineExpr expr) {
-      return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
-    });
+    SmallVector<Value> at = subscriptsOf(e, op, init, positions);
     if (!isResultZero)
       sum = e.addf(e.extend(e.load(init.get(), at)), sum);
     e.storeShared(e.truncate(sum, getElementTypeOrSelf(init.get())), init.get(), at);

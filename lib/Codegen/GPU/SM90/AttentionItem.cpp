@@ -99,22 +99,6 @@ static std::optional<RowStaging> stagingFor(Emitter &e, FinalizeOp op, const War
   return RowStaging{e.add(e.add(shared, shape.queries()), rows), shape.boxBytes(shape.rows)};
 }
 
-/// Adds a parameter for the tensor map of each operand, before all others, and returns them.
-static SmallVector<Value> addTensorMaps(func::FuncOp kernel, ArrayRef<const MappedOperand *> operands,
-                                        const WarpgroupShape &shape) {
-  Builder b(kernel.getContext());
-  SmallVector<Value> maps;
-  SmallVector<Attribute> plans;
-  for (auto [i, operand] : llvm::enumerate(operands)) {
-    int64_t rows = i == 0 ? shape.rows : shape.keys();
-    plans.push_back(b.getDenseI64ArrayAttr(operand->plan(rows, shape.boxColumns)));
-    Type pointer = LLVM::LLVMPointerType::get(kernel.getContext());
-    maps.push_back(kernel.getBody().insertArgument(static_cast<unsigned>(i), pointer, kernel.getLoc()));
-  }
-  kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
-  return maps;
-}
-
 namespace {
 
 /// Rewrites the body of a kernel.
@@ -144,9 +128,8 @@ public:
     steps = allocate(1), weights = allocate(shape.weightWords());
     Value pointer = getDynamicShared(e, shape.bytes(), shape.tileAlignment);
     shared = LLVM::PtrToIntOp::create(b, e.loc, b.getI32Type(), pointer);
-    SmallVector<Value> maps = addTensorMaps(kernel, {&query, &key, &value}, shape);
+    SmallVector<Value> maps = addTensorMaps(kernel, {{query, shape.rows}, {key, shape.keys()}, {value, shape.keys()}});
     ItemScheduler scheduler = makeScheduler();
-    kernel.setFunctionType(b.getFunctionType(body->getArgumentTypes(), {}));
     kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads()));
     e.ifElse(e.isEqual(e.thread(), e.i32(0)), [&] {
       WarpgroupRole::initBarriers(e, shape, shared);
@@ -173,6 +156,7 @@ private:
   /// Adds the number of items and the counter as last parameters.
   ItemScheduler makeScheduler() {
     Value count = body->addArgument(b.getI64Type(), e.loc), counter = body->addArgument(b.getI64Type(), e.loc);
+    kernel.setFunctionType(b.getFunctionType(body->getArgumentTypes(), {}));
     kernel->setAttr(itemCounterAttr, b.getUnitAttr());
     count = arith::TruncIOp::create(b, e.loc, b.getI32Type(), count);
     auto pointer = LLVM::LLVMPointerType::get(b.getContext(), globalSpace);
@@ -196,18 +180,11 @@ private:
     for (Operation *op : ops)
       if (op != index)
         b.clone(*op, copies);
-    auto ofCopy = [&](const MappedOperand &operand) {
-      MappedOperand copy = operand;
-      for (OpFoldResult &position : copy.position)
-        if (auto value = dyn_cast<Value>(position))
-          position = copies.lookupOrDefault(value);
-      return copy;
-    };
     auto stepCopy = cast<AccumulateOp>(copies.lookup(step.getOperation()));
     b.setInsertionPoint(stepCopy);
-    Producer(e, stepCopy, shape, place).copyTiles(ofCopy(query), ofCopy(key), ofCopy(value), maps);
+    Producer(e, stepCopy, shape, place).copyTiles(query.in(copies), key.in(copies), value.in(copies), maps);
     b.setInsertionPointToEnd(loop.body);
-    Producer(e, stepCopy, shape, place).copyQueriesOfNoTile(ofCopy(query), maps[0]);
+    Producer(e, stepCopy, shape, place).copyQueriesOfNoTile(query.in(copies), maps[0]);
     scheduler.produceNext(e, loop);
     eraseStep(stepCopy);
     eraseState(state, copies);

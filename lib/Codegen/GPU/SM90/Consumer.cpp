@@ -30,8 +30,7 @@ void Consumer::waitForQueries() {
 
 void Consumer::releaseQueries() {
   // The next copy to shared memory follows reads and writes of all lanes.
-  NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
-                             NVVM::SharedSpaceAttr::get(e.b.getContext(), NVVM::SharedSpace::shared_cta));
+  fenceAsyncProxy(e);
   NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
   release(queries.at(e, item.items));
 }
@@ -42,7 +41,7 @@ void Consumer::computeTiles() {
   Value queries = tileDescriptor(e, rows, /*leadingBytes=*/16);
   // The weights of the item before are not kept in registers until the first ones of this item.
   Value none = LLVM::UndefOp::create(e.b, e.loc, e.b.getI32Type());
-  storeAll(SmallVector<Value>(shape.weightWords(), none), weights);
+  e.storeAll(SmallVector<Value>(shape.weightWords(), none), weights);
   forTiles(softmax, [&](const KeyTile &tile) {
     Value isFull = tile.isFull();
     SmallVector<Value> results = e.choose(
@@ -51,7 +50,7 @@ void Consumer::computeTiles() {
     ArrayRef<Value> factors = ArrayRef(results).take_front(shape.rowsPerThread());
     for (int64_t i = 0; i < shape.accElements(); ++i)
       e.store(e.mulf(e.load(state.acc, i), factors[i % 4 / 2]), state.acc, i);
-    storeAll(ArrayRef(results).drop_front(factors.size()), weights);
+    e.storeAll(ArrayRef(results).drop_front(factors.size()), weights);
     if (!endsWithTensor)
       clearValues(tile.first, values.at(e, step()));
     nextStep();
@@ -64,7 +63,7 @@ void Consumer::finish() {
     ofValues.full.wait(e, ofValues.parity);
     // The last turn that has been passed on, by the last warpgroup.
     e.ifElse(e.isEqual(group, e.i32(0)), [&] { takeTurn(); });
-    storeAll(waitForGroups(e, 0, startSums(ofValues.stage)), state.acc);
+    e.storeAll(waitForGroups(e, 0, startSums(ofValues.stage)), state.acc);
     release(ofValues);
   });
   clearRows(e, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()), state);
@@ -107,7 +106,7 @@ Consumer::Result Consumer::continueTile(FragmentSoftmax &softmax, const KeyTile 
   sums.append(scores);
   sums = waitForGroups(e, 0, sums);
   release(ofValues);
-  storeAll(ArrayRef(sums).take_front(shape.accElements()), state.acc);
+  e.storeAll(ArrayRef(sums).take_front(shape.accElements()), state.acc);
   return packWeights(factors, ArrayRef(sums).drop_front(shape.accElements()));
 }
 
@@ -152,49 +151,23 @@ SmallVector<Value> Consumer::startSums(Value stage) {
   for (int64_t k = 0; k < shape.keys(); k += 16)
     offsets.push_back(k * shape.boxRowBytes);
   Value tile = tileDescriptor(e, valueTile(stage), /*leadingBytes=*/shape.boxBytes(shape.keys()));
-  return addProduct(e, shape.element, loadAll(state.acc), loadAll(weights), tile, offsets);
-}
-
-SmallVector<Value> Consumer::loadAll(Value memory) {
-  SmallVector<Value> values;
-  for (int64_t i = 0, n = cast<MemRefType>(memory.getType()).getDimSize(0); i < n; ++i)
-    values.push_back(e.load(memory, i));
-  return values;
-}
-
-void Consumer::storeAll(ArrayRef<Value> values, Value memory) {
-  for (auto [i, value] : llvm::enumerate(values))
-    e.store(value, memory, static_cast<int64_t>(i));
+  return addProduct(e, shape.element, e.loadAll(state.acc), e.loadAll(weights), tile, offsets);
 }
 
 void Consumer::clearValues(Value first, const RingPlace &at) {
   Value count = e.toI32(rowsOf(op.getKey(), op.getKeyDims())), tile = valueTile(at.stage);
   Value begin = e.sub(e.i32(0), first), end = e.sub(count, first);
   Value isWhole = e.andi(e.isAtMost(begin, e.i32(0)), e.isAtMost(e.i32(shape.keys()), end));
-  constexpr int64_t vectorBytes = 16;
   int64_t threads = shape.warps * 32, bytes = shape.tileBytes(shape.keys(), shape.valueDepth);
   e.ifElse(
       isWhole, [] {},
       [&] {
         at.full.wait(e, at.parity);
         Value thread = e.add(e.thread(), -shape.firstWarp * 32);
-        auto vector = VectorType::get({4}, e.b.getI32Type());
-        Value zeros = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(vector));
-        e.loop(e.mul(thread, vectorBytes), e.i32(bytes), threads * vectorBytes, [&](Value offset) {
-          // The swizzle permutes the vectors of a row.
-          Value row = e.rem(e.div(offset, shape.boxRowBytes), shape.keys());
-          Value isKey = e.andi(e.isAtMost(begin, row), e.isLess(row, end));
-          e.ifElse(
-              isKey, [] {},
-              [&] {
-                auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
-                Value target = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, e.add(tile, offset));
-                LLVM::StoreOp::create(e.b, e.loc, zeros, target, /*alignment=*/vectorBytes);
-              });
-        });
+        clearTileRows(e, tile, shape.keys(), bytes, thread, threads,
+                      [&](Value row) { return e.andi(e.isAtMost(begin, row), e.isLess(row, end)); });
         // wgmma of all warpgroups reads what threads have written.
-        NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
-                                   NVVM::SharedSpaceAttr::get(e.b.getContext(), NVVM::SharedSpace::shared_cta));
+        fenceAsyncProxy(e);
         NamedBarrier{e.i32(consumerBarrier), threads}.wait(e);
       });
 }

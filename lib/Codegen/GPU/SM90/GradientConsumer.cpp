@@ -24,25 +24,13 @@ FragmentPlace GradientConsumer::locate() {
   return {e.add(e.mul(e.div(thread, 32), 16), e.div(lane, 4)), e.mul(e.rem(lane, 4), 2)};
 }
 
-SmallVector<Value> GradientConsumer::loadAll(Value memory) {
-  Values values;
-  for (int64_t i = 0, n = cast<MemRefType>(memory.getType()).getDimSize(0); i < n; ++i)
-    values.push_back(e.load(memory, i));
-  return values;
-}
-
-void GradientConsumer::storeAll(ArrayRef<Value> values, Value memory) {
-  for (auto [i, value] : llvm::enumerate(values))
-    e.store(value, memory, static_cast<int64_t>(i));
-}
-
 //===----------------------------------------------------------------------===//
 // Tiles
 //===----------------------------------------------------------------------===//
 
 void GradientConsumer::start() {
   for (Value memory : sums)
-    storeAll(Values(cast<MemRefType>(memory.getType()).getDimSize(0), e.scalar(0.0)), memory);
+    e.storeAll(Values(cast<MemRefType>(memory.getType()).getDimSize(0), e.scalar(0.0)), memory);
   rowsFull().wait(e, e.i32(0));
 }
 
@@ -99,11 +87,11 @@ void GradientConsumer::computeColumns(const RingPlace &at, Value rows, Value col
   // One arrival of the warp, which has read the stage.
   if (!layout.vectors.empty())
     NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
-  at.empty.arriveIf(e, isLeader());
+  at.empty.arriveIf(e, e.isFirstLane());
   rest = added;
   for (Value memory : sums) {
     auto count = static_cast<size_t>(cast<MemRefType>(memory.getType()).getDimSize(0));
-    storeAll(rest.take_front(count), memory);
+    e.storeAll(rest.take_front(count), memory);
     rest = rest.drop_front(count);
   }
 }
@@ -124,30 +112,18 @@ SmallVector<Value> GradientConsumer::startSum(GradientStep::Sum &sum, Value memo
   for (int64_t k = 0; k < GradientLayout::columns; k += 16)
     offsets.push_back(k * Shape::boxRowBytes);
   Value tile = tileDescriptor(e, columnTile(sum.column, stage), Shape::boxBytes(GradientLayout::columns));
-  return addProduct(e, step.element, loadAll(memory), words, tile, offsets, Advance::Whole);
+  return addProduct(e, step.element, e.loadAll(memory), words, tile, offsets, Advance::Whole);
 }
 
 void GradientConsumer::clearEnd(const RingPlace &at, Value columns) {
-  constexpr int64_t vectorBytes = 16;
-  Value end = e.toI32(columns), first = e.mul(threadInGroup(), vectorBytes);
-  auto vector = VectorType::get({4}, e.b.getI32Type());
-  Value zeros = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(vector));
-  for (const GradientLayout::Tile &tile : layout.columnTiles) {
-    if (llvm::none_of(step.sums, [&](const GradientStep::Sum &sum) { return sum.column == tile.matrix; }))
-      continue;
-    Value address = columnTile(tile.matrix, at.stage);
-    e.loop(first, e.i32(GradientLayout::tileBytes(tile.matrix)), GradientLayout::groupThreads * vectorBytes,
-           [&](Value offset) {
-             // The swizzle permutes the vectors of a row.
-             Value row = e.rem(e.div(offset, Shape::boxRowBytes), GradientLayout::columns);
-             e.ifElse(e.isAtMost(end, row), [&] {
-               LLVM::StoreOp::create(e.b, e.loc, zeros, toPointer(e.add(address, offset)), /*alignment=*/vectorBytes);
-             });
-           });
-  }
+  Value end = e.toI32(columns), thread = threadInGroup();
+  for (const GradientLayout::Tile &tile : layout.columnTiles)
+    if (llvm::any_of(step.sums, [&](const GradientStep::Sum &sum) { return sum.column == tile.matrix; }))
+      clearTileRows(e, columnTile(tile.matrix, at.stage), GradientLayout::columns,
+                    GradientLayout::tileBytes(tile.matrix), thread, GradientLayout::groupThreads,
+                    [&](Value row) { return e.isLess(row, end); });
   // wgmma of all warps of the warpgroup reads what threads have written.
-  NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
-                             NVVM::SharedSpaceAttr::get(e.b.getContext(), NVVM::SharedSpace::shared_cta));
+  fenceAsyncProxy(e);
   barrierOfGroup(e, group()).wait(e);
 }
 
@@ -174,7 +150,7 @@ Value GradientConsumer::exchanged(unsigned n) {
   int64_t offset = layout.firstStage();
   for (const GradientStep::Sum &sum : ArrayRef(step.sums).take_front(n))
     offset += GradientLayout::rows * sum.column.columns * 4;
-  return toPointer(e.add(e.add(shared, offset), e.mul(threadInGroup(), 4)));
+  return e.sharedPointer(e.add(e.add(shared, offset), e.mul(threadInGroup(), 4)));
 }
 
 void GradientConsumer::exchangeSums() {
@@ -185,7 +161,7 @@ void GradientConsumer::exchangeSums() {
         isOwner(n), [] {},
         [&, n = n, memory = memory] {
           Value first = exchanged(n);
-          for (auto [i, value] : llvm::enumerate(loadAll(memory)))
+          for (auto [i, value] : llvm::enumerate(e.loadAll(memory)))
             LLVM::StoreOp::create(
                 e.b, e.loc, value,
                 e.advance(first, e.b.getF32Type(), static_cast<int32_t>(i * GradientLayout::groupThreads)));

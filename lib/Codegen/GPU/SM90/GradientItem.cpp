@@ -77,20 +77,6 @@ bool GradientItem::hasOnlyStep() {
 // Roles
 //===----------------------------------------------------------------------===//
 
-/// Adds the tensor maps of the matrices as first parameters, and appends them to `maps`.
-static void addTensorMaps(func::FuncOp kernel, ArrayRef<MappedOperand> operands, SmallVectorImpl<MappedMatrix> &maps) {
-  OpBuilder b(kernel.getContext());
-  Block &body = kernel.getBody().front();
-  SmallVector<Attribute> plans;
-  for (auto [i, operand] : llvm::enumerate(operands)) {
-    plans.push_back(b.getDenseI64ArrayAttr(operand.plan(GradientLayout::rows, WarpgroupShape::boxColumns)));
-    Value map = body.insertArgument(i, LLVM::LLVMPointerType::get(kernel.getContext()), kernel.getLoc());
-    maps.push_back({operand, map});
-  }
-  kernel.setFunctionType(b.getFunctionType(body.getArgumentTypes(), {}));
-  kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
-}
-
 void GradientItem::emit() {
   Location loc = step.pairs.getLoc();
   Block *body = &kernel.getBody().front();
@@ -132,8 +118,10 @@ void GradientItem::emit() {
   for (Operation *op : ops)
     op->moveBefore(computing->getTerminator());
 
-  SmallVector<MappedMatrix> matrices;
-  addTensorMaps(kernel, operands, matrices);
+  SmallVector<BoxedOperand> boxed;
+  for (const MappedOperand &operand : operands)
+    boxed.push_back({operand, GradientLayout::rows});
+  SmallVector<Value> maps = addTensorMaps(kernel, boxed);
   kernel->setAttr(threadsAttr, b.getI64IntegerAttr(GradientLayout::threads));
   kernel->setAttr(familyAttr, b.getStringAttr("sm_90a, gradient"));
 
@@ -142,10 +130,9 @@ void GradientItem::emit() {
     std::optional<GradientStep> copy = GradientStep::match(cast<linalg::GenericOp>(copies.lookup(step.pairs)));
     assert(copy && "the step of a copy of the body does not match");
     GradientLayout ofCopy(*copy, sharedBytes);
-    for (MappedMatrix &matrix : matrices)
-      for (OpFoldResult &position : matrix.operand.position)
-        if (auto value = dyn_cast<Value>(position))
-          position = copies.lookupOrDefault(value);
+    SmallVector<MappedMatrix> matrices;
+    for (auto [operand, map] : llvm::zip_equal(operands, maps))
+      matrices.push_back({operand.in(copies), map});
     ArrayRef<MappedMatrix> ofRows = ArrayRef(matrices).take_front(layout.rowTiles.size());
     b.setInsertionPoint(copy->outermost);
     GradientProducer producer(b, *copy, ofCopy, shared, steps);

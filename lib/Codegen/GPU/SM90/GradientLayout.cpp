@@ -20,17 +20,11 @@ GradientLayout::GradientLayout(GradientStep &step, int64_t sharedBytes) {
   for (GradientStep::Sum &sum : step.sums) {
     place(columnTiles, columnBytes, sum.column);
     sumBytes += rows * sum.column.columns * 4;
-    if (!llvm::is_contained(used, sum.result))
-      used.push_back(sum.result);
   }
-  AffineExpr column = getAffineDimExpr(step.columnLoop(), step.pairs.getContext());
-  for (OpOperand *operand : step.pairs.getDpsInputOperands()) {
-    auto type = dyn_cast<MemRefType>(operand->get().getType());
-    AffineMap map = step.pairs.getMatchingIndexingMap(operand);
-    if (type && type.getRank() == 1 && type.getElementType().isF32() && map.getResult(0) == column) {
-      vectors.push_back({operand->get(), vectorBytes});
-      vectorBytes += columns * 4;
-    }
+  used = step.usedResults();
+  for (Value vector : step.columnVectors()) {
+    vectors.push_back({vector, vectorBytes});
+    vectorBytes += columns * 4;
   }
   for (stages = 4; stages > 1 && bytes(stages) > sharedBytes; stages /= 2)
     ;

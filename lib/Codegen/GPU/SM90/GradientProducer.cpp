@@ -21,13 +21,9 @@ void GradientRole::atTile(function_ref<void(const RingPlace &, Value rows, Value
   });
 }
 
-Value GradientRole::toPointer(Value address) {
-  return LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace), address);
-}
-
 Value GradientRole::vectorElement(const GradientLayout::Vector &vector, Value stage, Value column) {
   Value first = e.add(shared, layout.firstVectors() + vector.offset);
-  return toPointer(e.add(e.add(first, e.mul(stage, layout.vectorBytes)), e.mul(column, 4)));
+  return e.sharedPointer(e.add(e.add(first, e.mul(stage, layout.vectorBytes)), e.mul(column, 4)));
 }
 
 void GradientProducer::copy(const MappedMatrix &matrix, const PositionMatrix &shape, Value target,
@@ -38,7 +34,7 @@ void GradientProducer::copy(const MappedMatrix &matrix, const PositionMatrix &sh
 }
 
 void GradientProducer::copyRows(ArrayRef<MappedMatrix> matrices) {
-  e.ifElse(isLeader(), [&] {
+  e.ifElse(e.isFirstLane(), [&] {
     rowsFull().expect(e, layout.rowBytes);
     for (auto [tile, matrix] : llvm::zip_equal(layout.rowTiles, matrices))
       copy(matrix, tile.matrix, rowTile(tile.matrix), rowsFull());
@@ -47,9 +43,8 @@ void GradientProducer::copyRows(ArrayRef<MappedMatrix> matrices) {
 
 void GradientProducer::copyColumns(ArrayRef<MappedMatrix> matrices) {
   atTile([&](const RingPlace &at, Value, Value columns) {
-    // Stages are empty at first, as if they had been read in an earlier phase.
-    at.empty.wait(e, e.sub(e.i32(1), at.parity));
-    e.ifElse(isLeader(), [&] {
+    at.waitUntilEmpty(e);
+    e.ifElse(e.isFirstLane(), [&] {
       at.full.expect(e, layout.columnBytes);
       for (auto [tile, matrix] : llvm::zip_equal(layout.columnTiles, matrices))
         copy(matrix, tile.matrix, columnTile(tile.matrix, at.stage), at.full);

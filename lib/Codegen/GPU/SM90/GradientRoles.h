@@ -45,9 +45,6 @@ protected:
   }
   /// Element `column` (i32) of a vector, !llvm.ptr<3>.
   Value vectorElement(const GradientLayout::Vector &vector, Value stage, Value column);
-  Value toPointer(Value address);
-  /// Whether this thread is the first of its warp.
-  Value isLeader() { return e.isEqual(e.rem(e.thread(), 32), e.i32(0)); }
 
   Emitter e;
   GradientStep &step;
@@ -103,8 +100,6 @@ private:
   Value isOwner(unsigned n) { return e.isEqual(group(), e.i32(n % GradientLayout::consumers)); }
   /// Where element 0 of sum `n` of this thread is exchanged, !llvm.ptr<3>; the others are `groupThreads` words apart.
   Value exchanged(unsigned n);
-  Values loadAll(Value memory);
-  void storeAll(llvm::ArrayRef<Value> values, Value memory);
 
   llvm::ArrayRef<Value> sums;
 };

@@ -32,9 +32,8 @@ ItemScheduler::Slot ItemScheduler::slotAt(Emitter &e, Value place) const {
 Value ItemScheduler::takeItem(Emitter &e) const {
   Value ctas = NVVM::GridDimXOp::create(e.b, e.loc, e.b.getI32Type());
   Value isShared = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, ctas, count);
-  Value isFirstLane = e.isEqual(e.rem(e.thread(), 32), e.i32(0));
   return e.choose(
-      e.andi(isShared, isFirstLane),
+      e.andi(isShared, e.isFirstLane()),
       [&]() -> SmallVector<Value> {
         Value taken = LLVM::AtomicRMWOp::create(e.b, e.loc, LLVM::AtomicBinOp::add, counter, e.i32(1),
                                                 LLVM::AtomicOrdering::monotonic, "device");
@@ -46,10 +45,8 @@ Value ItemScheduler::takeItem(Emitter &e) const {
 void ItemScheduler::produceNext(Emitter &e, const Loop &loop) const {
   Value taken = takeItem(e);
   Slot slot = slotAt(e, loop.place);
-  e.ifElse(e.isEqual(e.rem(e.thread(), 32), e.i32(0)), [&] {
-    auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
-    Value target = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, slot.number);
-    LLVM::StoreOp::create(e.b, e.loc, taken, target);
+  e.ifElse(e.isFirstLane(), [&] {
+    LLVM::StoreOp::create(e.b, e.loc, taken, e.sharedPointer(slot.number));
     slot.full.arriveIf(e, arith::ConstantIntOp::create(e.b, e.loc, 1, 1));
   });
   end(e, loop, e.shuffleFrom(taken, e.i32(0)));
@@ -58,9 +55,7 @@ void ItemScheduler::produceNext(Emitter &e, const Loop &loop) const {
 void ItemScheduler::consumeNext(Emitter &e, const Loop &loop) const {
   Slot slot = slotAt(e, loop.place);
   slot.full.wait(e, slot.parity);
-  auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
-  Value source = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, slot.number);
-  Value next = LLVM::LoadOp::create(e.b, e.loc, e.b.getI32Type(), source);
+  Value next = LLVM::LoadOp::create(e.b, e.loc, e.b.getI32Type(), e.sharedPointer(slot.number));
   end(e, loop, e.shuffleFrom(next, e.i32(0)));
 }
 

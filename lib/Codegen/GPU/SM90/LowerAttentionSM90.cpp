@@ -57,9 +57,7 @@ LogicalResult saccade::lowerAttentionSM90(func::FuncOp kernel, const GPUTarget &
   if (hasStateInMemory(kernel) || kernel->hasAttr(bulkKernelAttr))
     return success();
   SymbolTable kernels(kernel->getParentOfType<mlir::gpu::GPUModuleOp>());
-  func::FuncOp copy = kernel.clone();
-  copy.setName((kernel.getName() + "_sm_90a").str());
-  kernels.insert(copy);
+  func::FuncOp copy = copyForTensorMaps(kernel, kernels);
   int64_t ends = 0;
   copy.walk([&](FinalizeOp) { ++ends; });
   FailureOr<size_t> lowered = 0;

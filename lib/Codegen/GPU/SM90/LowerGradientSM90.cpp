@@ -38,9 +38,7 @@ struct LowerGradientSM90 : saccade::impl::LowerGradientSM90Base<LowerGradientSM9
           kernel->setAttr(bulkObstacleAttr, StringAttr::get(&getContext(), obstacle));
         continue;
       }
-      func::FuncOp copy = kernel.clone();
-      copy.setName((kernel.getName() + "_sm_90a").str());
-      kernels.insert(copy);
+      func::FuncOp copy = copyForTensorMaps(kernel, kernels);
       GradientItem::match(copy, gpu->sharedBytes, obstacle)->emit();
       kernel->setAttr(bulkKernelAttr, copy.getNameAttr());
     }

@@ -35,9 +35,7 @@ struct LowerMatmulSM90 : saccade::impl::LowerMatmulSM90Base<LowerMatmulSM90> {
         found = findMatmulItem(kernel);
       if (!found || !found->shape(gpu->sharedBytes).fits())
         continue;
-      func::FuncOp copy = kernel.clone();
-      copy.setName((kernel.getName() + "_sm_90a").str());
-      kernels.insert(copy);
+      func::FuncOp copy = copyForTensorMaps(kernel, kernels);
       std::optional<MatmulItem> item = findMatmulItem(copy);
       emitMatmulItem(copy, *item, item->shape(gpu->sharedBytes));
       copy->setAttr(familyAttr, StringAttr::get(&getContext(), "sm_90a, matmul"));

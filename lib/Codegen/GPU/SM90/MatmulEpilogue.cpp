@@ -6,10 +6,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "MatmulEpilogue.h"
+#include "../ElementOp.h"
 #include "../GlobalMatrix.h"
 #include "../SM80/MMA.h"
-#include "mlir/Dialect/Affine/Utils.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
@@ -93,8 +92,7 @@ private:
     return e.add(e.add(sums, e.mul(row, shape.sumRowBytes())), e.mul(column, 4));
   }
   Value loadSums(Value address, Type type, int64_t alignment) {
-    auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
-    return LLVM::LoadOp::create(e.b, e.loc, type, LLVM::IntToPtrOp::create(e.b, e.loc, pointer, address), alignment);
+    return LLVM::LoadOp::create(e.b, e.loc, type, e.sharedPointer(address), alignment);
   }
 
   void setPosition(Value row, Value column) {
@@ -105,8 +103,8 @@ private:
   //===--- Vectors ---===//
   Value address(const GlobalMemory &access, AffineMap map) {
     Value offset = e.index(0);
-    for (auto [expr, stride] : llvm::zip_equal(map.getResults(), access.strides))
-      offset = e.add(offset, e.mul(affine::expandAffineExpr(e.b, e.loc, expr, positions, {}), stride));
+    for (auto [subscript, stride] : llvm::zip_equal(evaluateMap(e, map, positions), access.strides))
+      offset = e.add(offset, e.mul(subscript, stride));
     return offset;
   }
 
@@ -209,10 +207,7 @@ private:
 
   //===--- Elements ---===//
   Value loadElement(OpOperand &operand) {
-    auto at = llvm::map_to_vector(subscriptMap(operand).getResults(), [&](AffineExpr expr) {
-      return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
-    });
-    return e.load(operand.get(), at);
+    return e.load(operand.get(), evaluateMap(e, subscriptMap(operand), positions));
   }
 
   void computeElements(Value row, Value column) {
@@ -248,17 +243,8 @@ private:
       for (OpOperand &operand : op->getOpOperands())
         if (op.payloadUsesValueFromOperand(&operand))
           known.map(op.getMatchingBlockArgument(&operand), read(operand));
-      for (Operation &inner : op.getBlock()->without_terminator()) {
-        Operation *clone = e.b.clone(inner, known);
-        SmallVector<linalg::IndexOp> indices;
-        clone->walk([&](linalg::IndexOp index) { indices.push_back(index); });
-        for (linalg::IndexOp index : indices) {
-          if (index == clone)
-            known.map(inner.getResult(0), positions[index.getDim()]);
-          index.getResult().replaceAllUsesWith(positions[index.getDim()]);
-          index.erase();
-        }
-      }
+      for (Operation &inner : op.getBlock()->without_terminator())
+        cloneAt(e, inner, known, positions);
       for (auto [init, result] : llvm::zip_equal(op.getDpsInits(), op.getBlock()->getTerminator()->getOperands()))
         values[init] = known.lookupOrDefault(result);
     }

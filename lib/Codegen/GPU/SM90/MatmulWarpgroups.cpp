@@ -37,8 +37,7 @@ public:
     e.ifElse(e.isEqual(e.thread(), e.i32(32 * shape.consumerWarps())), [&] {
       e.loop(e.i32(0), steps, 1, [&](Value step) {
         RingPlace at = ring.at(e, step);
-        // Stages are empty at first, as if they had been read in an earlier phase.
-        at.empty.wait(e, e.sub(e.i32(1), at.parity));
+        at.waitUntilEmpty(e);
         at.full.expect(e, shape.stageBytes());
         Value first = e.mul(step, shape.depth);
         copy(lhs, lhsMap, first, shape.rows, shape.isLhsTransposed, lhsTile(at.stage), at.full);
@@ -110,9 +109,8 @@ private:
 
   /// A lane holds two columns of each eight, in rows lane / 4 and lane / 4 + 8.
   void storeSums(ArrayRef<Value> sums, Value ofWarp, Value lane) {
-    auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace);
     Value row = e.mul(e.div(lane, 4), shape.sumRowBytes()), column = e.mul(e.rem(lane, 4), 8);
-    Value base = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, e.add(e.add(ofWarp, row), column));
+    Value base = e.sharedPointer(e.add(e.add(ofWarp, row), column));
     auto pair = VectorType::get({2}, e.type);
     for (int64_t i = 0, n = sums.size(); i < n; i += 2) {
       Value values = LLVM::PoisonOp::create(e.b, e.loc, pair);
@@ -152,18 +150,8 @@ void device::emitMatmulItem(func::FuncOp kernel, const MatmulItem &item, const M
   unsigned depthDim = item.lhs.isTransposed ? item.lhs.rowDim : item.lhs.columnDim;
   Value depth = e.toI32(e.size(item.lhs.value, depthDim));
 
-  // Tensor maps are the first parameters.
-  SmallVector<Value> maps;
-  SmallVector<Attribute> plans;
-  auto addMap = [&](const MappedOperand &operand, int64_t extent, bool isTransposed) {
-    plans.push_back(
-        b.getDenseI64ArrayAttr(operand.plan(MatmulShape::boxRows(extent, isTransposed), WarpgroupShape::boxColumns)));
-    maps.push_back(body->insertArgument(maps.size(), LLVM::LLVMPointerType::get(b.getContext()), loc));
-  };
-  addMap(lhs, shape.rows, shape.isLhsTransposed);
-  addMap(rhs, shape.columns, shape.isRhsTransposed);
-  kernel.setFunctionType(b.getFunctionType(body->getArgumentTypes(), {}));
-  kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
+  SmallVector<Value> maps = addTensorMaps(kernel, {{lhs, MatmulShape::boxRows(shape.rows, shape.isLhsTransposed)},
+                                                   {rhs, MatmulShape::boxRows(shape.columns, shape.isRhsTransposed)}});
   kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads()));
   kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(shape.ctas));
   SmallVector<int64_t> equal;

@@ -55,8 +55,8 @@ void WarpgroupRole::forTiles(FragmentSoftmax &softmax, function_ref<void(const K
 
 void Producer::copyQueries(const MappedOperand &query, Value map) {
   RingPlace at = queries.at(e, item.items);
-  at.empty.wait(e, e.sub(e.i32(1), at.parity));
-  e.ifElse(isLeader(), [&] { copy(query, map, e.i32(0), shape.rows, shape.depth, queryTile(), at.full); });
+  at.waitUntilEmpty(e);
+  e.ifElse(e.isFirstLane(), [&] { copy(query, map, e.i32(0), shape.rows, shape.depth, queryTile(), at.full); });
 }
 
 void Producer::copyQueriesOfNoTile(const MappedOperand &query, Value map) {
@@ -69,9 +69,8 @@ void Producer::copyTiles(const MappedOperand &query, const MappedOperand &key, c
   forTiles(softmax, [&](const KeyTile &tile) {
     RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, step());
     auto fill = [&](const RingPlace &at, const MappedOperand &operand, Value map, int64_t columns, Value target) {
-      // Stages are empty at first, as if they had been read in an earlier phase.
-      at.empty.wait(e, e.sub(e.i32(1), at.parity));
-      e.ifElse(isLeader(), [&] { copy(operand, map, tile.first, shape.keys(), columns, target, at.full); });
+      at.waitUntilEmpty(e);
+      e.ifElse(e.isFirstLane(), [&] { copy(operand, map, tile.first, shape.keys(), columns, target, at.full); });
     };
     fill(ofKeys, key, maps[1], shape.depth, keyTile(ofKeys.stage));
     e.ifElse(isFirstStep(), [&] { copyQueries(query, maps[0]); });

@@ -9,12 +9,8 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-static Value toPointer(Emitter &e, Value address) {
-  return LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace), address);
-}
-
 void Mbarrier::init(Emitter &e, int64_t count) const {
-  NVVM::MBarrierInitOp::create(e.b, e.loc, toPointer(e, address), e.i32(count), /*predicate=*/Value());
+  NVVM::MBarrierInitOp::create(e.b, e.loc, e.sharedPointer(address), e.i32(count), /*predicate=*/Value());
 }
 
 static void emitAsm(Emitter &e, StringRef text, ValueRange operands) {
@@ -30,11 +26,11 @@ void Mbarrier::arriveIf(Emitter &e, Value condition) const {
 }
 
 void Mbarrier::arriveAfterCopies(Emitter &e) const {
-  NVVM::CpAsyncMBarrierArriveOp::create(e.b, e.loc, toPointer(e, address), /*noinc=*/true);
+  NVVM::CpAsyncMBarrierArriveOp::create(e.b, e.loc, e.sharedPointer(address), /*noinc=*/true);
 }
 
 void Mbarrier::expect(Emitter &e, int64_t bytes) const {
-  NVVM::MBarrierArriveExpectTxOp::create(e.b, e.loc, TypeRange{}, toPointer(e, address), e.i32(bytes),
+  NVVM::MBarrierArriveExpectTxOp::create(e.b, e.loc, TypeRange{}, e.sharedPointer(address), e.i32(bytes),
                                          NVVM::MemScopeKind::CTA, /*relaxed=*/false, /*predicate=*/Value());
 }
 
@@ -64,12 +60,17 @@ RingPlace Ring::at(Emitter &e, Value step) const {
   return {stage, parity, {full}, {e.add(full, 8 * stages)}};
 }
 
+void device::fenceAsyncProxy(Emitter &e) {
+  NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
+                             NVVM::SharedSpaceAttr::get(e.b.getContext(), NVVM::SharedSpace::shared_cta));
+}
+
 void device::copyBox(Emitter &e, Value map, ValueRange coordinates, Value target, const Mbarrier &full) {
   // PTX 8.0 has the destination form in the shared memory of a cluster only, which contains that of the CTA.
   auto ofCluster = LLVM::LLVMPointerType::get(e.b.getContext(), 7);
-  Value pointer = LLVM::AddrSpaceCastOp::create(e.b, e.loc, ofCluster, toPointer(e, target));
+  Value pointer = LLVM::AddrSpaceCastOp::create(e.b, e.loc, ofCluster, e.sharedPointer(target));
   NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-      e.b, e.loc, pointer, map, coordinates, toPointer(e, full.address), /*im2colOffsets=*/ValueRange(),
+      e.b, e.loc, pointer, map, coordinates, e.sharedPointer(full.address), /*im2colOffsets=*/ValueRange(),
       /*multicastMask=*/Value(), /*l2CacheHint=*/Value(), NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
       NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
 }

@@ -40,6 +40,9 @@ struct NamedBarrier {
 struct RingPlace {
   mlir::Value stage, parity; ///< i32
   Mbarrier full, empty;
+
+  /// Waits until the stage may be filled. Stages are empty at first, as if they had been read in an earlier phase.
+  void waitUntilEmpty(Emitter &e) const { empty.wait(e, e.sub(e.i32(1), parity)); }
 };
 
 /// A ring of stages, whose steps a thread counts in private memory, which becomes a register.
@@ -57,6 +60,9 @@ private:
   mlir::Value barriers;
   int64_t stages;
 };
+
+/// Orders accesses of shared memory by this thread before those of bulk copies and of wgmma.
+void fenceAsyncProxy(Emitter &e);
 
 /// Copies a box to shared memory at `target` (i32) by a tensor map (!llvm.ptr), by one thread; `full` counts its bytes.
 void copyBox(Emitter &e, mlir::Value map, mlir::ValueRange coordinates, mlir::Value target, const Mbarrier &full);

@@ -47,8 +47,6 @@ protected:
   Value valueTile(Value stage) {
     return place(shape.valueStage(0), shape.tileBytes(shape.keys(), shape.valueDepth), stage);
   }
-  /// Whether this thread is the first of its warp.
-  Value isLeader() { return e.isEqual(e.rem(e.thread(), 32), e.i32(0)); }
 
   Emitter e;
   attn::AccumulateOp op;
@@ -112,12 +110,10 @@ private:
   /// A mask that is more than its bounds is evaluated before scores take registers.
   Result continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, Value isFull);
   Result packWeights(llvm::ArrayRef<Value> factors, llvm::ArrayRef<Value> weights);
-  llvm::SmallVector<Value> loadAll(Value memory);
-  void storeAll(llvm::ArrayRef<Value> values, Value memory);
   /// Sets the rows of a tile that are not keys of this step to 0. They may be NaN, which a weight of 0 does not remove.
   void clearValues(Value first, const RingPlace &at);
   /// One arrival of the warp, which has waited for its products.
-  void release(const RingPlace &at) { at.empty.arriveIf(e, isLeader()); }
+  void release(const RingPlace &at) { at.empty.arriveIf(e, e.isFirstLane()); }
 
   Value weights;
   const PrivateState &state;

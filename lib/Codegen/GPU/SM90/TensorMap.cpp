@@ -4,9 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 #include "TensorMap.h"
+#include "WarpgroupShape.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Runtime/BulkTensor.h"
+#include "saccade/Support/Kernels.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -174,4 +175,33 @@ SmallVector<Value> MappedOperand::coordinates(Emitter &e, Value row, Value colum
     result.push_back(dim == columnDim ? e.add(start, column) : dim == rowDim ? e.add(start, row) : start);
   }
   return result;
+}
+
+MappedOperand MappedOperand::in(const IRMapping &copies) const {
+  MappedOperand copy = *this;
+  for (OpFoldResult &each : copy.position)
+    if (auto value = dyn_cast<Value>(each))
+      each = copies.lookupOrDefault(value);
+  return copy;
+}
+
+SmallVector<Value> device::addTensorMaps(func::FuncOp kernel, ArrayRef<BoxedOperand> operands) {
+  Builder b(kernel.getContext());
+  Block &body = kernel.getBody().front();
+  SmallVector<Value> maps;
+  SmallVector<Attribute> plans;
+  for (auto [operand, rows] : operands) {
+    plans.push_back(b.getDenseI64ArrayAttr(operand.plan(rows, WarpgroupShape::boxColumns)));
+    maps.push_back(body.insertArgument(maps.size(), LLVM::LLVMPointerType::get(b.getContext()), kernel.getLoc()));
+  }
+  kernel.setFunctionType(b.getFunctionType(body.getArgumentTypes(), {}));
+  kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
+  return maps;
+}
+
+func::FuncOp device::copyForTensorMaps(func::FuncOp kernel, SymbolTable &kernels) {
+  func::FuncOp copy = kernel.clone();
+  copy.setName((kernel.getName() + "_sm_90a").str());
+  kernels.insert(copy);
+  return copy;
 }

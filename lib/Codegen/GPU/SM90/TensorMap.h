@@ -3,6 +3,9 @@
 #define SACCADE_LIB_CODEGEN_GPU_SM90_TENSORMAP_H
 
 #include "../Emitter.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/SymbolTable.h"
 
 namespace saccade::device {
 
@@ -14,6 +17,8 @@ struct MappedOperand {
   llvm::SmallVector<mlir::OpFoldResult> position;
   mlir::MemRefType type; ///< of the parameter
 
+  /// The same operand in a copy of the ops, with the values of `copies`.
+  MappedOperand in(const mlir::IRMapping &copies) const;
   /// The plan of the tensor map, after the index of the parameter (tensorMapsAttr), for boxes of `rows` × `columns`.
   llvm::SmallVector<int64_t> plan(int64_t rows, int64_t columns) const;
   /// The dimensions of the tensor map: columns, rows, then the others.
@@ -27,6 +32,11 @@ struct MappedOperand {
 /// most as many dimensions as a tensor map.
 bool isMappable(mlir::Value operand);
 
+/// The same for an operand whose elements of a position are along dimension `columnDim`.
+bool isMappable(mlir::Value operand, unsigned columnDim);
+/// The same for an operand with the dimensions `dims`, none of which may be that of heads.
+bool isMappable(mlir::Value operand, attn::DimsAttr dims);
+
 /// An extent of a parameter of the task, or the parameter if it is a number.
 struct ParameterExtent {
   static constexpr int64_t number = -1; ///< in place of a dimension
@@ -39,15 +49,22 @@ struct ParameterExtent {
 /// are equal constants. nullopt if the dimension is a part, or may be one.
 std::optional<llvm::SmallVector<ParameterExtent>> extentsIfWhole(mlir::Value operand, unsigned dim);
 
-/// The same for an operand whose elements of a position are along dimension `columnDim`.
-bool isMappable(mlir::Value operand, unsigned columnDim);
-/// The same for an operand with the dimensions `dims`, none of which may be that of heads.
-bool isMappable(mlir::Value operand, attn::DimsAttr dims);
 /// Whether the views of an operand that `isMappable` have positions that are known at the start of the kernel.
 bool hasKnownPosition(mlir::Value operand);
 /// Describes an operand that `isMappable`, with code for its position behind its views.
 MappedOperand mapOperand(mlir::Value operand, unsigned rowDim, unsigned columnDim);
 MappedOperand mapOperand(mlir::Value operand, attn::DimsAttr dims);
+
+/// An operand, and the rows of a box of its bulk copies.
+struct BoxedOperand {
+  const MappedOperand &operand;
+  int64_t rows;
+};
+/// Adds a parameter for the tensor map of each operand, before all others, and returns them (!llvm.ptr).
+llvm::SmallVector<mlir::Value> addTensorMaps(mlir::func::FuncOp kernel, llvm::ArrayRef<BoxedOperand> operands);
+
+/// Adds a copy of `kernel`, which becomes one with tensor maps, to the `kernels` of its module.
+mlir::func::FuncOp copyForTensorMaps(mlir::func::FuncOp kernel, mlir::SymbolTable &kernels);
 
 } // namespace saccade::device
 

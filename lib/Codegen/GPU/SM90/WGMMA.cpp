@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "WGMMA.h"
+#include "WarpgroupShape.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -125,4 +126,18 @@ SmallVector<Value> device::addTileProduct(Emitter &e, Type element, ValueRange s
 SmallVector<Value> device::waitForGroups(Emitter &e, int64_t pending, ValueRange values) {
   std::string text = "wgmma.wait_group.sync.aligned " + std::to_string(pending) + ";";
   return emitAsm(e, text, values.size(), values, tied(values.size()));
+}
+
+void device::clearTileRows(Emitter &e, Value tile, int64_t rows, int64_t bytes, Value thread, int64_t threads,
+                           function_ref<Value(Value row)> isKept) {
+  constexpr int64_t vectorBytes = 16;
+  auto vector = VectorType::get({4}, e.b.getI32Type());
+  Value zeros = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(vector));
+  e.loop(e.mul(thread, vectorBytes), e.i32(bytes), threads * vectorBytes, [&](Value offset) {
+    // The swizzle permutes the vectors of a row.
+    Value row = e.rem(e.div(offset, WarpgroupShape::boxRowBytes), rows);
+    e.ifElse(
+        isKept(row), [] {},
+        [&] { LLVM::StoreOp::create(e.b, e.loc, zeros, e.sharedPointer(e.add(tile, offset)), vectorBytes); });
+  });
 }

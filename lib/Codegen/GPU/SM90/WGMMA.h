@@ -14,6 +14,12 @@ namespace saccade::device {
 /// with 128-byte swizzle. `leadingBytes` lead to the next 64 columns if columns are the n of the product.
 mlir::Value tileDescriptor(Emitter &e, mlir::Value address, int64_t leadingBytes);
 
+/// Sets rows of a tile in shared memory to 0, except for those that `isKept` (i1). wgmma of all threads may read them
+/// after `fenceAsyncProxy` and a barrier. The tile is at `tile` (i32), as for `tileDescriptor`, and has `rows` rows and
+/// `bytes` bytes. This thread is number `thread` (i32) of `threads`.
+void clearTileRows(Emitter &e, mlir::Value tile, int64_t rows, int64_t bytes, mlir::Value thread, int64_t threads,
+                   llvm::function_ref<mlir::Value(mlir::Value row)> isKept);
+
 /// How a product advances the descriptors of its operands. ptxas keeps the high half of a descriptor, which does not
 /// change, in one register after additions of 32 bits. That saves 11 of 494 instructions of a tile of attention with
 /// head size 128. Kernels of gradients have no register left for it: with additions of 64 bits they issue 366 instead
