@@ -302,6 +302,14 @@ def run(case, folder, keep, wants_family, command=None):
     return f"FAIL forward_cases.py --seed {case.seed}: exit code {code}\n{shown}\n    {shlex.join(line)}"
 
 
+def case_options(doc, count):
+    """A parser with the options of `seed_options`, the target of all cases, and the folder of those that fail."""
+    parser = seed_options(doc, count)
+    parser.add_argument("--target")
+    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
+    return parser
+
+
 def run_cases(args, kind, run_one):
     """Runs the chosen cases, of class `kind`, by `run_one(case, folder)`, and prints failures; the exit code."""
     seeds = chosen_seeds(args, lambda seed: kind(seed, args.target).features)
@@ -321,11 +329,9 @@ def run_cases(args, kind, run_one):
 
 
 def main():
-    parser = seed_options(__doc__, count=320)
-    parser.add_argument("--target")
+    parser = case_options(__doc__, count=320)
     parser.add_argument("--expect-tensor-cores", action="store_true")
     parser.add_argument("--run", type=shlex.split, help="the command that runs a program, instead of the simulator's")
-    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
     args = parser.parse_args()
     return run_cases(args, Case, lambda case, folder: run(case, folder, args.keep, args.expect_tensor_cores, args.run))
 

@@ -14,12 +14,10 @@ tiles in registers where sm_80 has them, and warpgroups for the same tiles on sm
 import pathlib
 import shlex
 import sys
-import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "Fuzz" / "Inputs"))
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from forward_cases import Case, execute, run_cases
-from seeds import seed_options
+from forward_cases import Case, case_options, execute, run_cases
 
 
 class GradientCase(Case):
@@ -71,10 +69,7 @@ def run(case, folder, keep):
 
 
 def main():
-    parser = seed_options(__doc__, count=300)
-    parser.add_argument("--target")
-    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
-    args = parser.parse_args()
+    args = case_options(__doc__, count=300).parse_args()
     return run_cases(args, GradientCase, lambda case, folder: run(case, folder, args.keep))
 
 

@@ -12,15 +12,11 @@ kernel family is that of warpgroups if bulk copies support the operands.
 """
 
 import dataclasses
-import pathlib
 import random
 import shlex
 import sys
-import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "Fuzz" / "Inputs"))
-from forward_cases import execute, run_cases
-from seeds import seed_options
+from forward_cases import case_options, execute, run_cases
 
 # Reads of %s (a sum, f32) and, in 16 bits, of the bias %x of a column, the row's %y and the residual %z.
 EPILOGUES = {
@@ -258,10 +254,7 @@ def run(case, folder, keep):
 
 
 def main():
-    parser = seed_options(__doc__, count=400)
-    parser.add_argument("--target")
-    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
-    args = parser.parse_args()
+    args = case_options(__doc__, count=400).parse_args()
     return run_cases(args, Case, lambda case, folder: run(case, folder, args.keep))
 
 
