@@ -2,9 +2,9 @@
 //
 // Defines the intrinsics of `v4`, `v4-bf16` and `v4-amx` kernels as functions of generic vector code with the same
 // results, bit for bit (Intel SDM vol. 2; the comments name the instructions). NaN payloads may differ, and so may a
-// result of vdpbf16ps that rounds up to the least normal number: AMD's Zen 4 flushes it to 0. The code generator then
-// splits the vectors, so that a processor with AVX2 runs the same kernels. The functions are not inlined, which keeps
-// kernels small.
+// result of vdpbf16ps or tdpbf16ps that rounds up to the least normal number: Sapphire Rapids and Zen 4 flush it to 0.
+// The code generator then splits the vectors, so that a processor with AVX2 runs the same kernels. The functions are
+// not inlined, which keeps kernels small.
 //
 //===----------------------------------------------------------------------===//
 #include "ExpandIntrinsics.h"

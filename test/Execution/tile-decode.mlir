@@ -26,6 +26,10 @@
 // REDEFINE: %{run} = saccade-run %s --guard=begin --target=%{target}
 // RUN: %{cases}
 
+// The instructions of the machine code are executed, checked and counted in software.
+// REDEFINE: %{run} = saccade-run %s --check --target=v4-amx %{with-tiles}
+// RUN: %if tile-handler %{ %{cases} %}
+
 // The expanded kernels give the same bits.
 // RUN: rm -rf %t && mkdir %t
 // RUN: saccade-run %s --target=%{v4-amx} %{paged} --out=%t/native.npy && saccade-run %s --target=v4-amx-expanded %{paged} --out=%t/expanded.npy

@@ -118,15 +118,21 @@ static void report() {
       _exit(exitCode);
     }
   }
-  fprintf(stderr, "tile instructions:");
+  char text[512];
+  int length = snprintf(text, sizeof(text), "tile instructions:");
+  auto add = [&](const char *name, uint64_t count) {
+    length += snprintf(text + length, sizeof(text) - size_t(length), " %s %llu", name,
+                       static_cast<unsigned long long>(count));
+  };
   for (unsigned op = 0; op < numOps; ++op) {
     uint64_t count = 0;
     for (unsigned i = 0; i < used; ++i)
       count += units[i].count(Op(op));
     if (count > 0)
-      fprintf(stderr, " %s %llu", nameOf(Op(op)), static_cast<unsigned long long>(count));
+      add(nameOf(Op(op)), count);
   }
-  fprintf(stderr, " partial %llu\n", static_cast<unsigned long long>(partial));
+  add("partial", partial);
+  fprintf(stderr, "%s\n", text); // in one piece: other processes write too
 }
 
 void tilehandler::install() {

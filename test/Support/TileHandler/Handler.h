@@ -17,8 +17,8 @@ TileUnit &ownTiles();
 
 inline constexpr int exitCode = 70;
 
-/// What replaces the first byte, 0F, of CPUID and XGETBV for a processor without AMX: an undefined instruction, for which
-/// the handler reports AMX too.
+/// What replaces the first byte, 0F, of CPUID and XGETBV for a processor without AMX: an undefined instruction, for
+/// which the handler reports AMX too.
 inline constexpr uint8_t replacedFirstByte = 0x06;
 
 } // namespace tilehandler

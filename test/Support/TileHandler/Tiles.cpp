@@ -13,9 +13,9 @@
 using namespace tilehandler;
 
 const char *tilehandler::nameOf(Op op) {
-  static constexpr const char *names[numOps] = {"ldtilecfg",  "sttilecfg", "tilerelease", "tilezero",
-                                                "tileloadd",  "tilestored", "tdpbf16ps",   "tdpbssd",
-                                                "tdpbsud",    "tdpbusd",    "tdpbuud"};
+  static constexpr const char *names[numOps] = {"ldtilecfg", "sttilecfg",  "tilerelease", "tilezero",
+                                                "tileloadd", "tilestored", "tdpbf16ps",   "tdpbssd",
+                                                "tdpbsud",   "tdpbusd",    "tdpbuud"};
   return names[unsigned(op)];
 }
 
@@ -32,9 +32,9 @@ struct Encoding {
         base(code[1] & 0x20 ? 0 : 8), vvvv(~code[2] >> 3 & 15), prefix(code[2] & 3), opcode(code[3]), mod(code[4] >> 6),
         reg((code[4] >> 3 & 7) | (code[1] & 0x80 ? 0 : 8)), rm(code[4] & 7) {}
 
-  bool isMap2, isWide;      ///< opcode map 0F38; 256 bits
-  unsigned index, base;     ///< the high bit of the register
-  unsigned vvvv, prefix;    ///< prefix: 0 none, 1 66, 2 F3, 3 F2
+  bool isMap2, isWide;   ///< opcode map 0F38; 256 bits
+  unsigned index, base;  ///< the high bit of the register
+  unsigned vvvv, prefix; ///< prefix: 0 none, 1 66, 2 F3, 3 F2
   unsigned opcode, mod, reg, rm;
 };
 
@@ -150,8 +150,8 @@ const char *TileUnit::checkOperands(const Instruction &instruction) {
   if (!isConfigured())
     return fail("the tile registers are not configured");
   bool isDot = instruction.op >= Op::DotBF16;
-  for (unsigned tile : {instruction.dest, isDot ? instruction.lhs : instruction.dest,
-                        isDot ? instruction.rhs : instruction.dest}) {
+  for (unsigned tile :
+       {instruction.dest, isDot ? instruction.lhs : instruction.dest, isDot ? instruction.rhs : instruction.dest}) {
     if (tile >= numTiles)
       return fail("there is no tmm%u", tile);
     if (rows(tile) == 0)

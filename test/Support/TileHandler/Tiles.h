@@ -32,10 +32,10 @@ const char *nameOf(Op op);
 /// A decoded instruction.
 struct Instruction {
   Op op;
-  unsigned bytes;           ///< its length
-  unsigned dest, lhs, rhs;  ///< tile registers; a load, a store and tilezero have `dest` only
-  uintptr_t address;        ///< of the first row, or of the configuration
-  intptr_t stride;          ///< bytes between rows
+  unsigned bytes;          ///< its length
+  unsigned dest, lhs, rhs; ///< tile registers; a load, a store and tilezero have `dest` only
+  uintptr_t address;       ///< of the first row, or of the configuration
+  intptr_t stride;         ///< bytes between rows
 };
 
 /// Decodes the instruction at `code`, which executes with these general registers (in the order of their encoding).
