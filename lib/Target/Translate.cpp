@@ -29,11 +29,12 @@ static void setTargetAttributes(llvm::Module &module, const saccade::CPUTarget &
   for (llvm::Function &function : module) {
     if (function.isDeclaration())
       continue;
-    // Entry functions have a CPU of their own.
-    if (!function.hasFnAttribute("target-cpu")) {
+    // Entry functions have a CPU of their own. The features are set even if there are none: in code for several
+    // targets, a function without this attribute gets those of the machine that writes the object.
+    bool isEntry = function.hasFnAttribute("target-cpu");
+    function.addFnAttr("target-features", isEntry ? "" : target.features);
+    if (!isEntry) {
       function.addFnAttr("target-cpu", target.cpu);
-      if (!target.features.empty())
-        function.addFnAttr("target-features", target.features);
       if (target.vectorBits > 256 && !target.isExpanded())
         function.addFnAttr("prefer-vector-width", "512");
       // LLVM then allocates SVE registers for vectors of this fixed length.
