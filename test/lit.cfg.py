@@ -106,7 +106,7 @@ needs["v4-bf16"] = needs["v4"] | {"avx512_bf16"}
 needs["v4-amx"] = needs["v4-bf16"] | {"amx_tile", "amx_bf16"}
 tile_handler = os.path.join(config.test_exec_root, "Support", "TileHandler", "saccade-call-tiles")
 trap_tiles = os.path.join(config.test_source_root, "Support", "TileHandler", "trap_tiles.py")
-if needs["v4-bf16"] <= flags and os.path.exists(tile_handler) and "address" not in config.sanitizers:
+if needs["v4-bf16"] <= flags and os.path.exists(tile_handler) and not config.sanitizers:
     config.available_features.add("tile-handler")
 config.substitutions += [("%{with-tiles}", f"--runner='{python} {trap_tiles} {tile_handler}'")]
 config.substitutions += [("%{" + name + "}", name if needed <= flags else name + "-expanded") for name, needed in needs.items()]
