@@ -122,8 +122,11 @@ const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
     return found == std::end(targets) ? nullptr : found;
   }
   static const CPUTarget *best = [] {
-    auto runs = [](const CPUTarget &target) { return !target.isExpanded() && hostRuns(target); };
-    return &*llvm::find_if(llvm::reverse(targets), runs); // every architecture has a target without features
+    const CPUTarget *best = nullptr;
+    for (const CPUTarget &target : targets)
+      if (!target.isExpanded() && (!best || target.processor().rank() >= best->processor().rank()) && hostRuns(target))
+        best = &target;
+    return best; // every architecture has a target without features
   }();
   return best;
 }

@@ -76,7 +76,9 @@ static ExitCode readTargets(llvm::ArrayRef<llvm::StringRef> names, Options &opti
     if (target.gpu)
       target.cpu = &baseline;
   llvm::stable_sort(options.targets, [](const LibraryTarget &a, const LibraryTarget &b) {
-    return a.gpu || b.gpu ? !a.gpu && b.gpu : a.cpu->runsOn > b.cpu->runsOn;
+    if (a.gpu || b.gpu)
+      return !a.gpu && b.gpu;
+    return std::pair(a.cpu->processor().rank(), a.cpu->runsOn) > std::pair(b.cpu->processor().rank(), b.cpu->runsOn);
   });
   return ExitSuccess;
 }

@@ -3,6 +3,7 @@
 #define SACCADE_RUNTIME_CPUTARGETS_H
 
 #include "saccade/Runtime/Entry.h"
+#include <bit>
 #include <cstddef>
 
 namespace saccade::runtime {
@@ -20,6 +21,9 @@ struct CPUTargetRow {
   bool includes(const CPUTargetRow &other) const {
     return architecture == other.architecture && (other.features & ~features) == 0;
   }
+  /// Of two targets that a processor runs, the one of higher rank is preferred, or the later row if both are equal. A
+  /// target has a higher rank than those that it includes, wherever their rows are.
+  int rank() const { return std::popcount(features); }
   /// Whether code of the target uses AMX tile registers, for which the operating system must give a permission.
   bool hasTiles() const;
 };
@@ -37,7 +41,7 @@ bool mayUseTileRegisters();
 /// Whether this processor has the features of `target`, and the permission for tile registers if it needs them.
 bool hostRuns(const CPUTargetRow &target);
 
-/// The last target in the table whose features the processor has, for messages.
+/// The preferred target whose features the processor has, for messages.
 const CPUTargetRow &hostCPUTarget();
 
 /// The target that calls are limited to, or null without a limit.

@@ -148,11 +148,11 @@ bool saccade::runtime::hostRuns(const CPUTargetRow &target) {
 }
 
 const CPUTargetRow &saccade::runtime::hostCPUTarget() {
-  const CPUTargetRow *last = nullptr;
+  const CPUTargetRow *best = nullptr;
   for (const CPUTargetRow &target : targets)
-    if (hostProcessor().includes(target))
-      last = &target;
-  return *last; // every architecture has a target without features
+    if (hostProcessor().includes(target) && (!best || target.rank() >= best->rank()))
+      best = &target;
+  return *best; // every architecture has a target without features
 }
 
 //===----------------------------------------------------------------------===//

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Arguments.h"
+#include "saccade/Runtime/CPUTargets.h"
 #include "saccade/Runtime/TileRegisters.h"
 #include "gtest/gtest.h"
 #include <string>
@@ -102,6 +103,19 @@ TEST_F(EntryTargets, TheOrderOfTargetsDoesNotReplaceFeatures) {
   EXPECT_TRUE(
       std::string(saccade_entry_last_error()).starts_with("f: compiled for target aarch64, this processor has "));
   EXPECT_NE(nullptr, saccade_set_cpu_limit("aarch64"));
+}
+
+/// Rows are added at the end of the table, also for targets below others.
+TEST_F(EntryTargets, ATargetIsPreferredToThoseThatItIncludes) {
+  using saccade::runtime::CPUTargetRow;
+  const CPUTargetRow lower = {"lower", saccade::runtime::Architecture::X86, 0b0110},
+                     higher = {"higher", saccade::runtime::Architecture::X86, 0b0111};
+  ASSERT_TRUE(higher.includes(lower));
+  EXPECT_GT(higher.rank(), lower.rank());
+  for (int32_t i = 0; const CPUTargetRow *row = saccade::runtime::findCPUTarget(i); ++i)
+    EXPECT_LE(saccade::runtime::hostProcessor().includes(*row) ? row->rank() : 0,
+              saccade::runtime::hostCPUTarget().rank())
+        << row->name;
 }
 
 TEST_F(EntryTargets, ATensorOnAGPUSelectsItsCode) {
