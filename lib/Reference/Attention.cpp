@@ -66,14 +66,20 @@ static FailureOr<double> sinkOf(attn::AttentionOp op, Frame &frame, int64_t head
   return (*sinks)->data()[head].real;
 }
 
-/// Computes probabilities from scores and a sink with the rounding of a softmax in `type`. Returns the log-sum-exp.
-static double softmax(Frame &frame, Type type, ArrayRef<double> scores, double sink, std::vector<double> &weights) {
+/// The sum of exp(score − max) over keys and sink, and the log-sum-exp.
+struct SoftmaxSums {
+  double sum = 0, logSumExp = -INFINITY;
+};
+
+/// Computes probabilities from scores and a sink with the rounding of a softmax in `type`.
+static SoftmaxSums softmax(Frame &frame, Type type, ArrayRef<double> scores, double sink,
+                           std::vector<double> &weights) {
   weights.clear();
   double max = sink, sum = 0;
   for (double score : scores)
     max = maxOrNaN(max, score);
   if (max == -INFINITY)
-    return -INFINITY;
+    return {};
   if (sink != -INFINITY)
     sum = frame.rounded(type, std::exp(frame.rounded(type, sink - max)));
   for (double score : scores) {
@@ -91,7 +97,7 @@ static double softmax(Frame &frame, Type type, ArrayRef<double> scores, double s
   }
   for (double &weight : weights)
     weight = frame.rounded(type, weight / sum);
-  return frame.rounded(type, max + frame.rounded(type, std::log(sum)));
+  return {sum, frame.rounded(type, max + frame.rounded(type, std::log(sum)))};
 }
 
 LogicalResult
@@ -110,7 +116,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
     int64_t end = range.position + range.positions;
     for (int64_t head = range.head; head < range.head + range.heads; ++head)
       for (int64_t tokenIndex = std::max(range.position, scorer->query.starts.back()); tokenIndex < end; ++tokenIndex)
-        if (failed(visit(*scorer, {0, head, 0, tokenIndex, {}, {}, {}, -INFINITY})))
+        if (failed(visit(*scorer, {0, head, 0, tokenIndex, {}, {}, {}, 0, -INFINITY})))
           return failure();
   }
   int64_t firstBatch = isRagged ? 0 : range.batch,
@@ -140,7 +146,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
         bool isWithin = scorer->at[2] + position < scorer->queryLength;
         if (failed(scorer->scores(batch, head, position, isWithin ? *keys : 0, scores)))
           return failure();
-        double logSumExp = softmax(frame, scorer->scoreType, scores, isWithin ? *sink : -INFINITY, weights);
+        SoftmaxSums sums = softmax(frame, scorer->scoreType, scores, isWithin ? *sink : -INFINITY, weights);
         factors = weights;
         for (auto [key, factor] : llvm::enumerate(factors)) {
           if (scores[key] == -INFINITY)
@@ -150,7 +156,8 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
             return failure();
           factor = *modified;
         }
-        if (failed(visit(*scorer, {batch, head, position, start + position, weights, factors, scores, logSumExp})))
+        if (failed(visit(*scorer, {batch, head, position, start + position, weights, factors, scores, sums.sum,
+                                   sums.logSumExp})))
           return failure();
       }
     }
@@ -158,20 +165,24 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
   return success();
 }
 
-/// Σ weight · value over the keys of a row.
+/// Σ weight · value over the keys of a row. In reverse order the sum of the softmax divides the result, as in fused
+/// kernels. Weights are then rounded as multiples of that sum.
 template <typename Sum>
 static std::vector<Sum> weightedSum(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
   std::vector<Sum> sums(scorer.value.extent(Dim::Depth), 0), part(sums);
   const double *values = scorer.value.at(row.batch, scorer.kvHead(row.head), 0);
+  double divisor = frame.isReversed() && row.sum != 0 ? row.sum : 1;
   for (size_t i = 0; i < row.factors.size(); ++i) {
     if (int64_t key = frame.term(i, row.factors.size()); row.scores[key] != -INFINITY)
-      addScaled<Sum>(part.size(), frame.rounded(scorer.inputType, row.factors[key]),
+      addScaled<Sum>(part.size(), frame.rounded(scorer.inputType, row.factors[key] * divisor),
                      values + key * scorer.value.stride(Dim::Seq), scorer.value.stride(Dim::Depth), part.data());
     if ((i + 1) % sumLength != 0 && i + 1 < row.factors.size())
       continue;
     for (auto [sum, addend] : llvm::zip_equal(sums, part))
       sum += std::exchange(addend, 0);
   }
+  for (Sum &sum : sums)
+    sum = Sum(sum / divisor);
   return sums;
 }
 

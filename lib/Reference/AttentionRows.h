@@ -21,6 +21,7 @@ struct AttentionRow {
   /// Weights after the weight region: the factors of the values.
   llvm::ArrayRef<double> factors;
   llvm::ArrayRef<double> scores;
+  double sum;       ///< the divisor of the probabilities, of keys and sink; 0 if the row is empty
   double logSumExp; ///< −inf if the row is empty
 };
 

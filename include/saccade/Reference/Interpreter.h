@@ -23,7 +23,8 @@ enum class Precision {
   /// Attention is unfused: f32 scores (f64 for f64), probabilities rounded to the input type, f32 sums. With `qk_type`
   /// queries and keys are rounded to it.
   Rounded,
-  /// Like `Rounded`, with every sum in reverse order: the same accuracy, different rounding errors.
+  /// Like `Rounded`, with every sum in reverse order, and with the division by the sum of a softmax after the sum over
+  /// values: the same accuracy, different rounding errors.
   RoundedReversed,
   /// Like `Rounded`, but ops give at least f32 where 16-bit types are declared: a fused kernel before it rounds
   /// probabilities and its result. Regions round as they are written.

@@ -72,7 +72,7 @@ struct ResultContext {
 };
 
 /// Compares `actual` with `exact` (Precision::Exact). `plain` holds plain evaluations in different orders of summation
-/// (Precision::Rounded and RoundedReversed); the largest error counts, since one order can be accurate by chance. All
+/// (Precision::Rounded and RoundedReversed); the largest error counts, since one of them can be accurate by chance. All
 /// tensors have one shape; the element type of `actual` is the result type. Integers must be equal.
 Comparison compare(const Tensor &exact, llvm::ArrayRef<Tensor> plain, const Tensor &actual,
                    const ResultContext &context = {});

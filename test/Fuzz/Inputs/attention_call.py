@@ -183,7 +183,8 @@ class Call:
 
     def evaluate(self, exact=True, backwards=False):
         """(output, log-sum-exp) of plain attention: exact, or with scores and sums in float32 (float64 for float64
-        inputs) and probabilities rounded to the input's type. `backwards` takes every sum from its last term."""
+        inputs) and probabilities rounded to the input's type. `backwards` takes every sum from its last term, and
+        divides by the sum of the softmax at the end: it rounds weights that are not divided yet."""
         precision = torch.float64 if exact or self.type == "f64" else torch.float32
         query, key, value = (tensor.to(precision) for tensor in self.canonical)
         key, value = (tensor.repeat_interleave(self.heads // self.kv_heads, 1) for tensor in (key, value))
@@ -198,7 +199,9 @@ class Call:
             shape = (self.batch, self.heads, self.queries)
             return torch.zeros(*shape, self.value_depth, dtype=precision), torch.full(shape, -math.inf, dtype=precision)
         lse = torch.logsumexp(flip(scores, 3), 3)
-        weights = torch.exp(scores - torch.where(lse.isinf(), 0.0, lse)[..., None])
+        lse_or_zero = torch.where(lse.isinf(), 0.0, lse)[..., None]
+        subtracted = torch.where(lse.isinf()[..., None], 0.0, scores.amax(3, keepdim=True)) if backwards else lse_or_zero
+        weights = torch.exp(scores - subtracted)
         if not exact:
             weights = weights.to(TYPES[self.type]).to(precision)
-        return flip(weights, 3) @ flip(value, 2), lse
+        return flip(weights, 3) @ flip(value, 2) / torch.exp(lse_or_zero - subtracted), lse

@@ -39,17 +39,44 @@ protected:
   }
 };
 
+/// An attention of 8 queries and 256 keys that returns `returned`, %o or %l.
+static std::string attentionOf(const std::string &name, const std::string &returned, const std::string &type) {
+  std::string q = "tensor<8x16x" + name + ">", k = "tensor<256x16x" + name + ">";
+  return "func.func @f(%q: " + q + ", %k: " + k + ", %v: " + k + ") -> " + type +
+         "{ %o, %l = attn.attention %q[s,d], %k[s,d], %v[s,d] lse : (" + q + ", " + k + ", " + k +
+         ") -> (tensor<8x16xf32>, tensor<8xf32>) return " + returned + " : " + type + " }";
+}
+
 TEST_F(ReversedSums, AttentionSumsOverDepthAndKeys) {
-  for (llvm::StringRef name : {"f32", "bf16"}) {
-    std::string q = "tensor<8x16x" + name.str() + ">", k = "tensor<200x16x" + name.str() + ">";
-    std::string source = "func.func @f(%q: " + q + ", %k: " + k + ", %v: " + k +
-                         ") -> (tensor<8x16xf32>, tensor<8xf32>)" +
-                         "{ %o, %l = attn.attention %q[s,d], %k[s,d], %v[s,d] lse : (" + q + ", " + k + ", " + k +
-                         ") -> (tensor<8x16xf32>, tensor<8xf32>) return %o, %l : tensor<8x16xf32>, tensor<8xf32> }";
-    Tensor queries = random({8, 16}, name), keys = random({200, 16}, name), values = random({200, 16}, name);
-    expectReversal(source, {queries, keys, values},
+  for (const char *name : {"f32", "bf16"}) {
+    Tensor queries = random({8, 16}, name), keys = random({256, 16}, name), values = random({256, 16}, name);
+    expectReversal(attentionOf(name, "%l", "tensor<8xf32>"), {queries, keys, values},
                    {reversed(queries, {1}), reversed(keys, {0, 1}), reversed(values, {0})});
   }
+  // The sum of the softmax is 256, so that dividing by it rounds nothing.
+  Tensor queries = random({8, 16}), zeros = reals({256, 16}, std::vector<double>(256 * 16)), values = random({256, 16});
+  expectReversal(attentionOf("f32", "%o", "tensor<8x16xf32>"), {queries, zeros, values},
+                 {queries, zeros, reversed(values, {0})});
+}
+
+/// The weights 1 and 1/3 are rounded, not the probabilities 3/4 and 1/4, which bf16 has.
+TEST_F(ReversedSums, WeightsAreRoundedBeforeTheDivision) {
+  constexpr const char *source = R"(
+    func.func @f(%q: tensor<1x1xbf16>, %k: tensor<2x1xbf16>, %v: tensor<2x1xbf16>) -> tensor<1x1xf32> {
+      %o = attn.attention %q[s,d], %k[s,d], %v[s,d] score(%s, %b, %h, %i, %j) {
+          %number = arith.index_cast %j : index to i32
+          %float = arith.sitofp %number : i32 to f32
+          %log = arith.constant -1.09861231 : f32
+          %r = arith.mulf %float, %log : f32
+          attn.yield %r : f32
+        } : (tensor<1x1xbf16>, tensor<2x1xbf16>, tensor<2x1xbf16>) -> tensor<1x1xf32>
+      return %o : tensor<1x1xf32>
+    })";
+  Tensor zero = reals({1, 1}, {0}, "bf16"), zeros = reals({2, 1}, {0, 0}, "bf16"),
+         values = reals({2, 1}, {0, 1}, "bf16");
+  expectNear(run(source, {zero, zeros, values}, Precision::Rounded)[0], {0.25}, 1e-7);
+  double third = roundTo(type("bf16"), 1.0 / 3);
+  expectNear(run(source, {zero, zeros, values}, Precision::RoundedReversed)[0], {third / (4.0 / 3)}, 1e-7);
 }
 
 TEST_F(ReversedSums, AccumulateSumsOverDepthAndKeys) {
