@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Kernels.h"
+#include "Magnitude.h"
 #include "PairEvaluator.h"
 
 using namespace mlir;
@@ -31,7 +32,10 @@ public:
   GradientEvaluator(attn::GradientOp op, Frame &frame, Scorer &scorer)
       : PairEvaluator(cast<attn::DerivativeOpInterface>(op.getOperation()), frame, scorer), op(op) {}
 
-private:
+protected:
+  /// The storage to which terms of `result` are added.
+  virtual FailureOr<Cells *> destination(Value result) { return frame.cells(result); }
+
   LogicalResult demandOperands() override {
     if (failed(demand({op.getOutputGradient(), op.getDelta()})))
       return failure();
@@ -41,13 +45,13 @@ private:
     for (auto [result, dims, starts] : {std::tuple(op.getQueryGradient(), op.getQueryDims(), &scorer.query.starts),
                                         std::tuple(op.getKeyGradient(), op.getKeyDims(), &scorer.key.starts),
                                         std::tuple(op.getValueGradient(), op.getValueDims(), &scorer.value.starts)}) {
-      FailureOr<Cells *> cells = frame.cells(result);
+      FailureOr<Cells *> cells = destination(result);
       if (failed(cells))
         return failure();
       gradients.emplace_back(*cells, dims).starts = *starts;
     }
     for (Value result : op.getCaptureGradients()) {
-      FailureOr<Cells *> cells = frame.cells(result);
+      FailureOr<Cells *> cells = destination(result);
       if (failed(cells))
         return failure();
       captureGradients.push_back(*cells);
@@ -115,7 +119,69 @@ private:
   SmallVector<Cells *> captureGradients;
 };
 
+/// Adds, for each pair, how far the gradient of its score changes if the gradient of its weight, Σ dO · v, changes by
+/// the magnitude of its terms and of delta.
+class GradientTerms : public GradientEvaluator {
+public:
+  using GradientEvaluator::GradientEvaluator;
+  Cells &terms(Value result) { return *storage.find(result)->second; }
+
+private:
+  FailureOr<Cells *> destination(Value result) override {
+    FailureOr<Cells *> computed = frame.demandAll(result);
+    if (failed(computed))
+      return failure();
+    auto cells = Cells::create((*computed)->getElementType(), (*computed)->getShape());
+    if (failed(cells))
+      return failure();
+    return (storage[result] = *cells).get();
+  }
+
+  LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
+                        SmallVector<int64_t> &row) override {
+    int64_t kvHead = scorer.kvHead(head);
+    double dp = 0, rowDelta = delta->at(row).real, magnitude = std::abs(rowDelta);
+    const double *gradient = outputGradient.at(batch, head, position), *value = scorer.value.at(batch, kvHead, key);
+    for (int64_t i = 0; i < scorer.value.extent(Dim::Depth); ++i) {
+      double term = gradient[i * outputGradient.stride(Dim::Depth)] * value[i * scorer.value.stride(Dim::Depth)];
+      dp += term;
+      magnitude += std::abs(term);
+    }
+    FailureOr<double> ds = scoreGradient(key, p, dp, rowDelta),
+                      changed = scoreGradient(key, p, dp + magnitude, rowDelta);
+    if (failed(ds) || failed(changed))
+      return failure();
+    double change = std::abs((*changed - *ds) * scorer.getScale());
+    addMagnitudes(gradients[0], head, position, change, scorer.key, kvHead, key, batch);
+    addMagnitudes(gradients[1], kvHead, key, change, scorer.query, head, position, batch);
+    return success();
+  }
+
+  static void addMagnitudes(const NamedCells &to, int64_t head, int64_t position, double factor, const NamedCells &from,
+                            int64_t fromHead, int64_t fromPosition, int64_t batch) {
+    double *sums = to.at(batch, head, position);
+    const double *terms = from.at(batch, fromHead, fromPosition);
+    for (int64_t i = 0; i < from.extent(Dim::Depth); ++i)
+      sums[i * to.stride(Dim::Depth)] += factor * std::abs(terms[i * from.stride(Dim::Depth)]);
+  }
+
+  llvm::DenseMap<Value, std::shared_ptr<Cells>> storage;
+};
+
 } // namespace
+
+FailureOr<Tensor> saccade::reference::gradientTermsOf(attn::GradientOp op, Value result, Frame &frame) {
+  FailureOr<Scorer> scorer = Scorer::create(op, frame);
+  if (failed(scorer))
+    return failure();
+  GradientTerms evaluator(op, frame, *scorer);
+  if (failed(evaluator.run()))
+    return failure();
+  Cells &cells = evaluator.terms(result);
+  Tensor tensor(cells.getElementType(), cells.getShape());
+  std::copy_n(cells.data(), tensor.size(), tensor.values.begin());
+  return tensor;
+}
 
 /// Computes all results: a row contributes to each of them.
 static LogicalResult evaluateGradient(attn::GradientOp op, Frame &frame, unsigned, const Box &) {

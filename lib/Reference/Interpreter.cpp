@@ -236,6 +236,18 @@ FailureOr<std::optional<Magnitude>> Evaluation::magnitude(unsigned result, Array
   return std::optional<Magnitude>(std::move(*magnitude));
 }
 
+FailureOr<std::optional<Tensor>> Evaluation::gradientTerms(unsigned result, ArrayRef<Box> boxes) {
+  assert(!state->frame.isRounded() && "magnitudes require Precision::Exact");
+  Value returned = state->returned(result);
+  auto gradient = returned.getDefiningOp<attn::GradientOp>();
+  if (!gradient || (returned != gradient.getQueryGradient() && returned != gradient.getKeyGradient()))
+    return std::optional<Tensor>();
+  FailureOr<Tensor> terms = gradientTermsOf(gradient, returned, state->frame);
+  if (failed(terms))
+    return failure();
+  return std::optional<Tensor>(gather(*terms, boxes));
+}
+
 FailureOr<SmallVector<Tensor>> saccade::reference::interpret(func::FuncOp function, ArrayRef<Tensor> arguments,
                                                              Precision precision) {
   FailureOr<Evaluation> evaluation = Evaluation::begin(function, arguments, precision);

@@ -10,6 +10,10 @@ namespace saccade::reference {
 /// Magnitudes of the elements `boxes` of the output of `op`, concatenated.
 mlir::FailureOr<Magnitude> magnitudeOf(attn::AttentionOp op, Frame &frame, llvm::ArrayRef<Box> boxes);
 
+/// Magnitudes of the terms of `result`, the gradient of query or key of `op`, that can cancel: Σ |∂s'/∂p| · p · (Σ |dO
+/// v| + |delta|) · |k| (or |q|) over pairs, with the gradient s' of a score.
+mlir::FailureOr<Tensor> gradientTermsOf(attn::GradientOp op, mlir::Value result, Frame &frame);
+
 } // namespace saccade::reference
 
 #endif // SACCADE_REFERENCE_MAGNITUDE_H

@@ -102,10 +102,11 @@ private:
 } // namespace
 
 /// Judges the mean and the signed mean of the errors, after every single error was found to be allowed. `fusedError` is
-/// the largest error of a fused attention before it rounds to 16 bits, if that is known.
+/// the largest error of a fused attention before it rounds to 16 bits, if that is known, and `cancelled` the mean error
+/// of terms that cancel.
 static void compareMeans(Comparison &comparison, Type type, const ErrorStatistics &found,
                          ArrayRef<ErrorStatistics> plain, std::optional<double> fusedError, double floor,
-                         double oracleError) {
+                         double oracleError, double cancelled) {
   double plainMean = 0, plainSigned = 0;
   for (const ErrorStatistics &each : plain) {
     plainMean = std::max(plainMean, each.mean);
@@ -118,7 +119,7 @@ static void compareMeans(Comparison &comparison, Type type, const ErrorStatistic
       isNarrow(type)
           ? tolerance::narrowMeanFactor * (1 + 1 / std::sqrt(rows)) * std::max(plainMean, found.meanUnit / 4)
           : tolerance::wideMeanFactor * std::max(plainMean, found.meanUnit) + tolerance::floorFactor * floor / rows;
-  comparison.meanAllowed += oracleError;
+  comparison.meanAllowed += oracleError + (isNarrow(type) ? cancelled : 0);
   // A sum of R with random signs deviates by √(Σ R²). If the errors are known to be those of rounding, that is a bound
   // too.
   double deviation = found.signedDeviation;
@@ -192,9 +193,15 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
       report(Comparison::Agrees, i, error, std::min(allowed, bound));
   }
   comparison.ratio = comparison.maxError == 0 ? 0 : comparison.maxError / comparison.allowed;
+  double cancelled = 0;
+  if (const Tensor *terms = context.gradientTerms) {
+    for (Scalar term : terms->values)
+      cancelled += term.real / double(terms->size());
+    cancelled *= tolerance::cancellationFactor * epsilonOf(attn::getScoreType(type));
+  }
   const Magnitude *magnitude = fusedBound.otherErrors() ? context.magnitude : nullptr;
   compareMeans(comparison, type, ErrorStatistics::of(type, exact, actual, context.rows, magnitude), plainStatistics,
-               fusedBound.otherErrors(), floor, oracleError);
+               fusedBound.otherErrors(), floor, oracleError, cancelled);
   return comparison;
 }
 

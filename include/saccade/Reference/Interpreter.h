@@ -79,6 +79,11 @@ public:
   /// results. Requires Precision::Exact.
   mlir::FailureOr<std::optional<Magnitude>> magnitude(unsigned result, llvm::ArrayRef<Box> boxes);
 
+  /// For the elements `boxes` of a gradient of query or key by `attn.gradient`: Σ c · (Σ |dO v| + |delta|) over pairs,
+  /// the magnitudes of the terms of score gradients, with c = |∂s'/∂dP · scale · k| for a query and |∂s'/∂dP · scale ·
+  /// q| for a key. Nullopt for other results. Requires Precision::Exact.
+  mlir::FailureOr<std::optional<Tensor>> gradientTerms(unsigned result, llvm::ArrayRef<Box> boxes);
+
 private:
   struct State;
   int64_t rowDimension(unsigned result, int64_t rank);

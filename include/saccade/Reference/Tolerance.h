@@ -35,6 +35,9 @@ constexpr double weightFactor = 2, spreadFactor = 4;
 /// result. Rounding to 16 bits has a mean error of 1/4 unit; results of f32 and f64 are allowed 1 unit. Tensor cores
 /// truncate sums, whose errors have a larger mean than those of rounding.
 constexpr double narrowMeanFactor = 1.5, wideMeanFactor = 2.5;
+/// The score gradients of a row are differences: p (dP − delta). If they cancel, the mean error of a 16-bit gradient is
+/// that of the sums dP and delta: + cancellationFactor · eps(sum type) · the mean magnitude of their terms.
+constexpr double cancellationFactor = 1;
 /// A 16-bit result is biased if the mean signed error exceeds biasUnits · 1/2 unit, biasReference · that of
 /// plain evaluation, and biasDeviations standard deviations of the sum of the errors of rows.
 constexpr double biasUnits = 0.5, biasReference = 2, biasDeviations = 6;
@@ -66,9 +69,10 @@ struct Comparison {
 
 /// What is known of a result beyond its values. Everything is optional.
 struct ResultContext {
-  const Magnitude *magnitude = nullptr; ///< adds the second bound
-  const Tensor *fused = nullptr;        ///< by Precision::Fused; adds the bound of fused attention
-  llvm::ArrayRef<int64_t> rows = {};    ///< the row of each element; if empty, each element is a row
+  const Magnitude *magnitude = nullptr;  ///< adds the second bound
+  const Tensor *fused = nullptr;         ///< by Precision::Fused; adds the bound of fused attention
+  const Tensor *gradientTerms = nullptr; ///< by Evaluation::gradientTerms; adds their error to the bound of the mean
+  llvm::ArrayRef<int64_t> rows = {};     ///< the row of each element; if empty, each element is a row
 };
 
 /// Compares `actual` with `exact` (Precision::Exact). `plain` holds plain evaluations in different orders of summation

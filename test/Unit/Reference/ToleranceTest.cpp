@@ -46,6 +46,46 @@ TEST_F(Tolerance, MeanErrorFarAbovePlainEvaluationIsTooFar) {
   }
 }
 
+/// One key has weight 1, so gradients of query and key are 0: differences of two sums, each with the error of its type.
+TEST_F(Tolerance, TermsOfGradientsThatCancelAllowErrors) {
+  mlir::func::FuncOp function = parse(R"(
+    func.func @f(%q: tensor<1x2xbf16>, %k: tensor<1x2xbf16>, %v: tensor<1x2xbf16>, %do: tensor<1x2xbf16>,
+        %lse: tensor<1xf32>, %delta: tensor<1xf32>) -> (tensor<1x2xbf16>, tensor<1x2xbf16>, tensor<1x2xbf16>) {
+      %r:3 = attn.gradient %q[s,d], %k[s,d], %v[s,d] output_gradient(%do[s,d] : tensor<1x2xbf16>)
+        lse(%lse : tensor<1xf32>) delta(%delta : tensor<1xf32>) scale(0.5)
+        : (tensor<1x2xbf16>, tensor<1x2xbf16>, tensor<1x2xbf16>) -> (tensor<1x2xbf16>, tensor<1x2xbf16>, tensor<1x2xbf16>)
+      return %r#0, %r#1, %r#2 : tensor<1x2xbf16>, tensor<1x2xbf16>, tensor<1x2xbf16>
+    })");
+  ASSERT_TRUE(function);
+  // The score is 0.5 · 1, dP = delta = 2 · 3 − 4 · 1.
+  auto tensor = [&](double a, double b) { return reals({1, 2}, {a, b}, "bf16"); };
+  std::vector<Tensor> arguments = {tensor(1, 0),  tensor(1, -2),     tensor(2, 4),
+                                   tensor(3, -1), reals({1}, {0.5}), reals({1}, {2})};
+  auto evaluation = Evaluation::begin(function, arguments);
+  ASSERT_TRUE(mlir::succeeded(evaluation));
+  Box whole{{0, 0}, {1, 2}};
+  auto ofQuery = evaluation->gradientTerms(0, whole), ofKey = evaluation->gradientTerms(1, whole),
+       ofValue = evaluation->gradientTerms(2, whole);
+  ASSERT_TRUE(mlir::succeeded(ofQuery) && *ofQuery && mlir::succeeded(ofKey) && *ofKey);
+  EXPECT_TRUE(mlir::succeeded(ofValue) && !*ofValue);
+  // scale · (|2 · 3| + |4 · 1| + |delta|) · |k| and |q|.
+  expectNear(**ofQuery, {6, 12}, 1e-12);
+  expectNear(**ofKey, {6, 0}, 1e-12);
+
+  auto exact = evaluation->evaluate(0);
+  ASSERT_TRUE(mlir::succeeded(exact));
+  expectNear(*exact, {0, 0}, 1e-12);
+  auto agrees = [&](double units, const Tensor *terms) {
+    double error = units * 0x1p-23;
+    return compare(*exact, run(function, arguments, Precision::Rounded)[0], tensor(error, -error),
+                   {.gradientTerms = terms})
+        .agrees();
+  };
+  EXPECT_FALSE(agrees(8, nullptr));
+  EXPECT_TRUE(agrees(8, &**ofQuery));
+  EXPECT_FALSE(agrees(10, &**ofQuery));
+}
+
 TEST_F(Tolerance, BiasRequiresManyIndependentRows) {
   // Results of bf16 that are 0.4 units too small, where plain evaluation errs to both sides.
   auto verdictOf = [&](int64_t rows, bool areEqual) {
