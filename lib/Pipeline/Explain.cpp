@@ -372,8 +372,10 @@ void Explanation::addKernels(ModuleOp compiled) {
       return;
     StringRef schedule = op->hasAttr(itemCounterAttr) ? ", work items from a counter" : "";
     std::string line = (name.getValue() + ": kernel family " + family.getValue() + schedule).str();
-    if (auto obstacle = op->getAttrOfType<StringAttr>(bulkObstacleAttr))
-      line += (", without warpgroups: " + obstacle.getValue()).str();
+    for (auto [attribute, missing] : {std::pair(StringRef(bulkObstacleAttr), "warpgroups"),
+                                      std::pair(StringRef(registerObstacleAttr), "tiles in registers")})
+      if (auto obstacle = op->getAttrOfType<StringAttr>(attribute))
+        line += (", without " + llvm::Twine(missing) + ": " + obstacle.getValue()).str();
     SmallVector<Attention *> found;
     for (Attention &attention : attentions)
       if (attention.loc == op->getLoc())

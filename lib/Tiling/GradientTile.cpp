@@ -50,7 +50,7 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
     if (needed)
       outputs.push_back({temporary({tile.queries, tile.keys}, needed), {0, 1}});
   Value firstQuery = add(at.firstQuery, tile.query), firstKey = add(at.firstKey, tile.key);
-  return apply(2, 0, inputs, outputs, [&](ValueRange args) {
+  SmallVector<Value> evaluated = apply(2, 0, inputs, outputs, [&](ValueRange args) {
     Value i = add(linalg::IndexOp::create(b, loc, 0), firstQuery),
           j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
     SmallVector<Value> numbers(args);
@@ -64,6 +64,8 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
                                                     : value);
     return results;
   });
+  evaluated.front().getDefiningOp()->setAttr(gradientPairsAttr, b.getUnitAttr());
+  return evaluated;
 }
 
 //===----------------------------------------------------------------------===//

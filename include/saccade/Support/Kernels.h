@@ -52,6 +52,10 @@ inline constexpr llvm::StringLiteral familyAttr = "attn.family";
 /// On a kernel of a gradient: why it has no `bulkKernelAttr`, a string: "rows are copied in a loop".
 inline constexpr llvm::StringLiteral bulkObstacleAttr = "attn.bulk_obstacle";
 
+/// On a kernel of a gradient that has tensor cores: why its tiles are not in registers, a string: "head size 72 is not
+/// a multiple of 16".
+inline constexpr llvm::StringLiteral registerObstacleAttr = "attn.register_obstacle";
+
 /// On a function of the device module: marks a kernel.
 inline constexpr llvm::StringLiteral kernelAttr = "attn.kernel";
 

@@ -38,6 +38,29 @@ func.func @invalid_keys(%q: tensor<?x?x?x64xf16>, %k: tensor<?x?x?x64xf16>, %v: 
 // RUN: saccade-compile %s --target=sm_90a --explain | FileCheck %s --check-prefix=EXPLAIN
 // EXPLAIN-DAG: invalid_keys_gradient_{{.*}}: kernel family sm_90a, gradient{{$}}
 // EXPLAIN-DAG: ragged_narrow_gradient_{{.*}}: kernel family sm_80, gradient, without warpgroups: rows are copied in a loop
+// Gradients without tiles in registers have the reason.
+// EXPLAIN-DAG: captures_gradient_{{.*}}: kernel family simt, without tiles in registers: elements are f32{{$}}
+// EXPLAIN-DAG: odd_head_gradient_{{.*}}: kernel family sm_80, matmul, without tiles in registers: head size 72 is not a multiple of 16{{$}}
+// EXPLAIN-DAG: large_head_gradient_{{.*}}: kernel family sm_80, matmul, without tiles in registers: head size 192 exceeds 128{{$}}
+// EXPLAIN-DAG: narrow_table_gradient_{{.*}}: kernel family sm_80, matmul, without tiles in registers: gradients of captured tensors are sums over the same tiles{{$}}
+func.func @odd_head(%q: tensor<?x2x72xf16>, %k: tensor<?x2x72xf16>) -> tensor<?x2x72xf16> attributes {attn.gradient} {
+  %o = attn.attention %q[s,h,d], %k[s,h,d], %k[s,h,d] : (tensor<?x2x72xf16>, tensor<?x2x72xf16>, tensor<?x2x72xf16>) -> tensor<?x2x72xf16>
+  return %o : tensor<?x2x72xf16>
+}
+func.func @large_head(%q: tensor<?x2x192xf16>, %k: tensor<?x2x192xf16>) -> tensor<?x2x192xf16> attributes {attn.gradient} {
+  %o = attn.attention %q[s,h,d], %k[s,h,d], %k[s,h,d] : (tensor<?x2x192xf16>, tensor<?x2x192xf16>, tensor<?x2x192xf16>) -> tensor<?x2x192xf16>
+  return %o : tensor<?x2x192xf16>
+}
+func.func @narrow_table(%q: tensor<?x2x64xf16>, %k: tensor<?x2x64xf16>, %t: tensor<?x?xf32>) -> tensor<?x2x64xf16> attributes {attn.gradient} {
+  %o = attn.attention %q[s,h,d], %k[s,h,d], %k[s,h,d] captures(%t : tensor<?x?xf32>)
+      score(%s, %b, %h, %i, %j, %table) {
+        %x = tensor.extract %table[%i, %j] : tensor<?x?xf32>
+        %r = arith.addf %s, %x : f32
+        attn.yield %r : f32
+      } : (tensor<?x2x64xf16>, tensor<?x2x64xf16>, tensor<?x2x64xf16>) -> tensor<?x2x64xf16>
+  return %o : tensor<?x2x64xf16>
+}
+
 func.func @ragged_narrow(%q: tensor<?x2x64xf16>, %k: tensor<?x2x64xf16>, %v: tensor<?x2x64xf16>, %cu: tensor<?xi32>)
     -> tensor<?x2x64xf16> attributes {attn.gradient} {
   %o = attn.attention %q[s,h,d], %k[s,h,d], %v[s,h,d] cu_seqlens_q(%cu : tensor<?xi32>) cu_seqlens_k(%cu : tensor<?xi32>)

@@ -13,6 +13,7 @@
 #include "SharedTile.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "saccade/Support/Kernels.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -22,24 +23,37 @@ using namespace saccade::device;
 static constexpr int64_t tileRows = 64, halfColumns = 32, halves = 2;
 static constexpr int64_t maxDepth = 128, maxSumRegisters = 128;
 
-bool device::fitsRegisters(const GradientStep &step) {
+/// Why the registers of a CTA do not hold the tiles of `step`; empty if they do.
+static std::string findRegisterObstacle(const GradientStep &step) {
   auto isWithin = [&](unsigned loop, int64_t most) {
     std::optional<int64_t> bound = boundOfExtent(step.pairs, loop);
     return bound && *bound <= most;
   };
   if (!isWithin(step.rowLoop, tileRows) || !isWithin(step.columnLoop(), halves * halfColumns))
-    return false;
-  int64_t registers = 0;
-  auto fits = [](const PositionMatrix &matrix) { return matrix.columns % 16 == 0 && matrix.columns <= maxDepth; };
+    return llvm::formatv("tiles have more than {0} x {1} pairs", tileRows, halves * halfColumns);
+  SmallVector<PositionMatrix> matrices;
   for (const std::optional<GradientStep::Product> &input : step.inputs)
-    if (input && !(fits(input->row) && fits(input->column)))
-      return false;
+    if (input)
+      matrices.append({input->row, input->column});
+  int64_t registers = 0;
   for (const GradientStep::Sum &sum : step.sums) {
-    if (!fits(sum.column))
-      return false;
+    matrices.push_back(sum.column);
     registers += sum.column.columns / 2;
   }
-  return registers <= maxSumRegisters;
+  for (const PositionMatrix &matrix : matrices) {
+    if (matrix.columns > maxDepth)
+      return llvm::formatv("head size {0} exceeds {1}", matrix.columns, maxDepth);
+    if (matrix.columns % 16 != 0)
+      return llvm::formatv("head size {0} is not a multiple of 16", matrix.columns);
+  }
+  return registers <= maxSumRegisters ? "" : llvm::formatv("sums need {0} registers of a thread", registers).str();
+}
+
+bool device::fitsRegisters(const GradientStep &step, std::string *obstacle) {
+  std::string found = findRegisterObstacle(step);
+  if (obstacle)
+    *obstacle = found;
+  return found.empty();
 }
 
 namespace {

@@ -7,8 +7,9 @@
 
 namespace saccade::device {
 
-/// Whether `step` has a size and operands for which `lowerGradient` emits code.
-bool fitsRegisters(const GradientStep &step);
+/// Whether `step` has a size and operands for which `lowerGradient` emits code. Otherwise sets `obstacle` to the
+/// reason: "head size 72 is not a multiple of 16".
+bool fitsRegisters(const GradientStep &step, std::string *obstacle = nullptr);
 
 /// Replaces the ops of `step` by mma.sync with products, weights and sums in registers. Each of the four warps has 16
 /// rows. Columns are copied to shared memory in halves of a tile, one while the other is multiplied.

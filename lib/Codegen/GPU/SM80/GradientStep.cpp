@@ -82,6 +82,9 @@ class Matcher {
 public:
   explicit Matcher(linalg::GenericOp pairs) : pairs(pairs) { step.pairs = pairs; }
 
+  /// Why `run` returned nullopt.
+  StringRef getObstacle() const { return obstacle; }
+
   std::optional<GradientStep> run() {
     if (pairs.getNumLoops() != 2 || pairs.getNumParallelLoops() != 2)
       return std::nullopt;
@@ -152,7 +155,15 @@ private:
   /// A result of `pairs` is the LHS of matmuls only.
   bool matchResult(OpOperand &init) {
     memref::AllocOp buffer = tileBuffer(init);
-    if (!buffer || !isNarrow(buffer.getType().getElementType()) || pairs.payloadUsesValueFromOperand(&init))
+    Type type = getElementTypeOrSelf(init.get().getType());
+    if (!isNarrow(type)) {
+      // The first results are operands of matmuls, others gradients of captured tensors with their positions.
+      obstacle = step.element   ? "gradients of captured tensors are sums over the same tiles"
+                 : type.isF32() ? "elements are f32"
+                                : "elements are not f16 or bf16";
+      return false;
+    }
+    if (!buffer || pairs.payloadUsesValueFromOperand(&init))
       return false;
     if (step.element && step.element != buffer.getType().getElementType())
       return false;
@@ -261,11 +272,18 @@ private:
 
   linalg::GenericOp pairs;
   GradientStep step;
+  StringRef obstacle = "its loops and memory have another form";
 };
 
 } // namespace
 
-std::optional<GradientStep> GradientStep::match(linalg::GenericOp pairs) { return Matcher(pairs).run(); }
+std::optional<GradientStep> GradientStep::match(linalg::GenericOp pairs, std::string *obstacle) {
+  Matcher matcher(pairs);
+  std::optional<GradientStep> step = matcher.run();
+  if (!step && obstacle)
+    *obstacle = matcher.getObstacle().str();
+  return step;
+}
 
 void GradientStep::hoistRows() {
   auto hoist = [&](auto &&hoist, Value value) -> void {

@@ -39,8 +39,9 @@ struct GradientStep {
     llvm::SmallVector<mlir::linalg::GenericOp> stores; ///< which round the sums to results in global memory
   };
 
-  /// Matches the ops around the elementwise op `pairs`. Returns nullopt if they have another form, or other uses.
-  static std::optional<GradientStep> match(mlir::linalg::GenericOp pairs);
+  /// Matches the ops around the elementwise op `pairs`. Returns nullopt if they have another form, or other uses, and
+  /// sets `obstacle` to the reason: "elements are f32".
+  static std::optional<GradientStep> match(mlir::linalg::GenericOp pairs, std::string *obstacle = nullptr);
   /// Moves the views of rows before `outermost`: with static extents bufferization leaves them at their uses.
   void hoistRows();
   /// Erases all of them.

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "GradientKernel.h"
 #include "saccade/Codegen/GPU/Passes.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Support/Kernels.h"
 
 namespace saccade {
@@ -22,12 +23,15 @@ namespace {
 struct LowerGradientSM80 : saccade::impl::LowerGradientSM80Base<LowerGradientSM80> {
   void runOnOperation() override {
     SmallVector<GradientStep> steps;
-    getOperation().walk([&](linalg::GenericOp op) {
-      std::optional<GradientStep> step = GradientStep::match(op);
-      if (step && fitsRegisters(*step))
-        steps.push_back(*step);
-    });
     OpBuilder b(&getContext());
+    getOperation().walk([&](linalg::GenericOp op) {
+      std::string obstacle;
+      std::optional<GradientStep> step = GradientStep::match(op, &obstacle);
+      if (step && fitsRegisters(*step, &obstacle))
+        steps.push_back(*step);
+      else if (op->hasAttr(gradientPairsAttr))
+        getOperation()->setAttr(registerObstacleAttr, b.getStringAttr(obstacle));
+    });
     for (GradientStep &step : steps) {
       lowerGradient(b, step);
       getOperation()->setAttr(familyAttr, b.getStringAttr("sm_80, gradient"));

@@ -25,12 +25,20 @@ static constexpr StringLiteral ofResults[] = {"attn.name"};
 static constexpr StringLiteral units[] = {"attn.constant", "attn.gradient", "attn.jvp", "attn.no_gradient"};
 
 /// The attributes that passes add to functions, arguments and other ops.
-static constexpr StringLiteral ofPasses[] = {
-    "attn.entries",      "attn.entry",         "attn.family",        "attn.finite_max",   "attn.in_bounds",
-    "attn.bulk_kernel",  "attn.bulk_obstacle", "attn.equal_extents", "attn.item_counter", "attn.tensor_maps",
-    "attn.threads",      "attn.kernel",        "attn.messages",      "attn.own",          "attn.mask_tables",
-    "attn.per_call",     "attn.prepacks",      "attn.shapes_of",     "attn.stability",    "attn.per_thread_store",
-    "attn.shared_bytes", "attn.stage",         "attn.target",        "attn.task",         "attn.tile_matmul"};
+static constexpr StringLiteral ofPasses[] = {"attn.entries",        "attn.entry",
+                                             "attn.family",         "attn.finite_max",
+                                             "attn.in_bounds",      "attn.bulk_kernel",
+                                             "attn.bulk_obstacle",  "attn.equal_extents",
+                                             "attn.item_counter",   "attn.tensor_maps",
+                                             "attn.threads",        "attn.kernel",
+                                             "attn.messages",       "attn.own",
+                                             "attn.mask_tables",    "attn.per_call",
+                                             "attn.prepacks",       "attn.shapes_of",
+                                             "attn.stability",      "attn.per_thread_store",
+                                             "attn.gradient_pairs", "attn.register_obstacle",
+                                             "attn.shared_bytes",   "attn.stage",
+                                             "attn.target",         "attn.task",
+                                             "attn.tile_matmul"};
 
 /// Verifies the name and the kind of an attribute. `what` has it; `expected` are the names that programs may write
 /// there.

@@ -17,6 +17,9 @@ std::optional<mlir::linalg::ContractionDimensions> getMatmulDims(mlir::linalg::L
 /// Unit attribute of a matmul of one tile: no dynamic extent exceeds its schedule, and the result is in the cache.
 inline constexpr llvm::StringLiteral tileMatmulAttr = "attn.tile_matmul";
 
+/// Unit attribute of the op that computes a tile of weights and score gradients in a gradient of attention.
+inline constexpr llvm::StringLiteral gradientPairsAttr = "attn.gradient_pairs";
+
 /// The block sizes of a matmul.
 struct MatmulBlock {
   int64_t rows = 192, columns = 256, depth = 512;
