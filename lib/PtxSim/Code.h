@@ -38,6 +38,7 @@ struct Op {
   bool guarded = false, guardNegated = false;
   bool tracksUndefined = false;  ///< the handler computes the undefined lanes itself
   bool needsDefined = false;     ///< undefined inputs are an error
+  bool isMatrixProduct = false;  ///< mma.sync or wgmma.mma_async
   bool touchesMatrices = false;  ///< uses registers of wgmma.mma_async otherwise than as its operands
   uint16_t approximate = 0;      ///< error bound of the hardware's f32 result, in ulp
   bool exactForIntegers = false; ///< the hardware's result is exact if the operand is an integer

@@ -156,6 +156,7 @@ bool decodeMma(Decoder &d) {
   d.op.numbers[0] = uint32_t(typeA), d.op.numbers[1] = uint32_t(typeB), d.op.numbers[2] = k;
   d.op.numbers[3] = (typeD == Type::F16) | (typeC == Type::F16) << 1;
   d.op.needsDefined = true;
+  d.op.isMatrixProduct = true;
   return d.emit(integers ? multiplyIntegers : multiplyFragments);
 }
 

@@ -196,6 +196,7 @@ Report Program::run(StringRef entry, const Launch &launch) const {
   code->device->endLaunch();
   for (size_t op = 0; op < counts.size(); ++op) {
     report.instructions += counts[op];
+    report.matrixProducts += kernel.ops[op].isMatrixProduct ? counts[op] : 0;
     if (counts[op])
       report.byMnemonic[kernel.mnemonics[kernel.ops[op].mnemonic]] += counts[op];
   }

@@ -316,5 +316,6 @@ bool saccade::ptxsim::decodeMatrixMultiply(Decoder &d) {
   d.op.numbers[1] = columns;
   d.op.numbers[2] = flags;
   d.builder.useMatrixRegisters(d, fromRegisters ? 4 : 0);
+  d.op.isMatrixProduct = true;
   return d.emit(multiplyMatrices);
 }

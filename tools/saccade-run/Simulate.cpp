@@ -52,7 +52,7 @@ public:
     Launched &launched = launches[name.str()];
     launched.ctas += ctas;
     launched.instructions += report.instructions;
-    launched.matrixProducts += report.byMnemonic["mma"];
+    launched.matrixProducts += report.matrixProducts;
     memory.endLaunch();
   }
   bool encode(const runtime::BulkTensor &tensor, void *map) override {

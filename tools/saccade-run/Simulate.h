@@ -11,7 +11,7 @@ namespace saccade::run {
 /// What a call launched of a kernel.
 struct Launched {
   int64_t ctas = 0;
-  uint64_t instructions = 0, matrixProducts = 0; ///< executed by warps; the latter are `mma.sync`
+  uint64_t instructions = 0, matrixProducts = 0; ///< executed by warps; the latter are mma.sync and wgmma.mma_async
 };
 
 /// What a call launched, by kernel name.

@@ -353,7 +353,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
       if (Launched launched = launches[kernel.name]; launched.ctas)
         llvm::outs() << kernel.name << ": kernel family " << kernel.family << ", ran " << launched.ctas << " CTAs, "
                      << launched.instructions << " instructions of warps, " << launched.matrixProducts
-                     << " of them mma\n";
+                     << " of them mma or wgmma\n";
   int64_t memoryOfRun = canReset ? std::max<int64_t>(peakMemory() - before, 0) : -1;
 
   return show(results, [&](const Work &work) { return reportTime(call, work, memoryOfRun); });

@@ -70,6 +70,7 @@ public:
 struct Report {
   std::optional<Finding> finding; ///< the first error of the first failing block
   uint64_t instructions = 0;
+  uint64_t matrixProducts = 0;                ///< mma.sync, and wgmma.mma_async, which four warps execute together
   std::map<std::string, uint64_t> byMnemonic; ///< counts by mnemonic up to the first dot: "mma", "cp"
 
   explicit operator bool() const { return !finding; }

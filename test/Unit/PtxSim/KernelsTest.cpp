@@ -51,6 +51,7 @@ TEST(Kernels, ReportCountsInstructions) {
   ASSERT_TRUE(verdict.report);
   // 4 warps, 2 steps of 2 mma along k, 8 column tiles.
   EXPECT_EQ(verdict.report.byMnemonic["mma"], 4u * 4 * 8);
+  EXPECT_EQ(verdict.report.matrixProducts, 4u * 4 * 8);
   EXPECT_EQ(verdict.report.byMnemonic["ldmatrix"], 4u * 4 * 5);
   EXPECT_EQ(verdict.report.byMnemonic["ret"], 4u);
 }
