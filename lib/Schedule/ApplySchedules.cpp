@@ -22,10 +22,14 @@ using namespace saccade;
 
 std::optional<std::string> saccade::findMistakeInRows(int64_t rows, Type element, const CPUTarget *cpu,
                                                       const GPUTarget *gpu) {
-  if (gpu)
-    return rows <= threadsPerCTA
-               ? std::nullopt
-               : std::optional("expected at most " + std::to_string(threadsPerCTA) + ", the threads of a CTA");
+  if (gpu) {
+    bool hasWarpgroups = gpu->hasBulkCopy && (element.isF16() || element.isBF16());
+    int64_t most = hasWarpgroups ? maxWarpgroupRows : threadsPerCTA;
+    if (rows <= most)
+      return std::nullopt;
+    return "expected at most " + std::to_string(most) +
+           (hasWarpgroups ? ", the rows of three warpgroups" : ", the threads of a CTA");
+  }
   unsigned packingFactor = cpu->packingFactor(element, element);
   if (rows % cpu->groupRows(packingFactor, rows) == 0)
     return std::nullopt;

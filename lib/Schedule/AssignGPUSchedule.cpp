@@ -34,7 +34,7 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
     // A warpgroup computes 64 rows. The registers of a multiprocessor suffice for three if the accumulator has 64
     // columns.
     if (target.hasBulkCopy && warpgroups != Warpgroups::None)
-      return warpgroups == Warpgroups::Three && std::max(depth, valueDepth) <= 64 ? 192 : 128;
+      return warpgroups == Warpgroups::Three && std::max(depth, valueDepth) <= 64 ? maxWarpgroupRows : 128;
     // Four threads of mma.sync share the accumulator of a row, with at most 128 elements per thread.
     return valueDepth > 128 ? 64 : 128;
   };

@@ -57,6 +57,9 @@ attn::ScheduleAttr scheduleDerivativeForGPU(mlir::Type element, int64_t depth, i
 /// Returns the GPU tile sizes of `op`, a matmul.
 attn::ScheduleAttr scheduleMatmul(mlir::linalg::LinalgOp op, const GPUTarget &target);
 
+/// The most queries of a work item on sm_90a: three warpgroups compute 64 each.
+inline constexpr int64_t maxWarpgroupRows = 192;
+
 /// Returns why kernels of a target, of which one is not null, cannot compute tasks of `rows` queries of type `element`:
 /// "expected ..."; nullopt if they can.
 std::optional<std::string> findMistakeInRows(int64_t rows, mlir::Type element, const CPUTarget *cpu,

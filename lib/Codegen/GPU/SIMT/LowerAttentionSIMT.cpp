@@ -24,6 +24,9 @@ using namespace saccade::device;
 /// The limit of static shared memory, in bytes.
 static constexpr int64_t sharedLimit = 48 * 1024;
 
+/// The most threads of a CTA, for kernels that keep a row of accumulators in the registers of a thread.
+static constexpr int64_t maxThreads = 256;
+
 /// The keys that are accumulated apart from the state, a multiple of all tile widths. The rounding error of a sum of n
 /// keys in sections is that of 16 + 32 + n / 512 roundings instead of n: those in a tile, of tiles, and of sections.
 static constexpr int64_t sectionKeys = 512;
@@ -37,9 +40,9 @@ constexpr int64_t lanesPerRow = 8;
 class Step {
 public:
   Step(const Emitter &e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth, bool hasResult,
-       int64_t threadsPerRow = 1)
+       int64_t threadsPerRow = 1, int64_t threads = threadsPerCTA)
       : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult),
-        threadsPerRow(threadsPerRow), query(this->e, op.getQuery(), op.getQueryDims()),
+        threadsPerRow(threadsPerRow), threads(threads), query(this->e, op.getQuery(), op.getQueryDims()),
         key(this->e, op.getKey(), op.getKeyDims()), value(this->e, op.getValue(), op.getValueDims()) {
     // As many keys as fit in shared memory, but at most 16 scores per thread.
     width = threadsPerRow == 1 ? 16 : 64;
@@ -89,7 +92,7 @@ private:
 
   /// All threads load the rows [first, first + width) of an operand to shared memory; rows outside of it are 0.
   void loadToShared(const GlobalMatrix &matrix, int64_t columns, Value first, Value shared) {
-    e.loop(e.toIndex(e.thread()), e.index(width * columns), threadsPerCTA, [&](Value i) {
+    e.loop(e.toIndex(e.thread()), e.index(width * columns), threads, [&](Value i) {
       Value from = e.add(first, e.div(i, columns));
       Value isInBounds = e.andi(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
       Value x = element(matrix, isInBounds, from, e.rem(i, columns));
@@ -238,7 +241,7 @@ private:
   const PrivateState &state;
   int64_t depth, valueDepth, width;
   bool hasResult;
-  int64_t threadsPerRow;
+  int64_t threadsPerRow, threads; ///< threads of a row, and of the CTA
   GlobalMatrix query, key, value;
   Value part; ///< i32, of the row
   Value row, queryRow, sharedKeys, sharedValues;
@@ -271,13 +274,24 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
   });
 }
 
-/// One thread a query.
+/// Whether the ops of `state` are all of the kernel that distribute elements over threads.
+bool isOnlyOpOfThreads(func::FuncOp kernel, const AttentionState &state) {
+  bool hasOther = kernel->hasAttr(familyAttr);
+  kernel.walk([&](linalg::LinalgOp op) { hasOther |= !llvm::is_contained(state.inits, op); });
+  return !hasOther;
+}
+
+/// One thread a query. A CTA has the usual number of threads, or as many as there are queries.
 struct ThreadFamily : KernelFamily {
   bool fits(const AttentionState &) const override { return true; }
 
-  LogicalResult emit(func::FuncOp, AttentionState &state) const override {
-    if (state.rows() > threadsPerCTA)
-      return state.steps.front().emitOpError() << "has " << state.rows() << " rows, expected at most " << threadsPerCTA;
+  LogicalResult emit(func::FuncOp kernel, AttentionState &state) const override {
+    int64_t threads = std::max<int64_t>(threadsPerCTA, llvm::alignTo(state.rows(), 32));
+    if (threads > maxThreads || (threads > threadsPerCTA && !isOnlyOpOfThreads(kernel, state)))
+      return state.finalize.emitOpError() << "has " << state.rows() << " rows, expected at most "
+                                          << (threads > maxThreads ? maxThreads : threadsPerCTA);
+    if (threads > threadsPerCTA)
+      kernel->setAttr(threadsAttr, IntegerAttr::get(IntegerType::get(kernel.getContext(), 64), threads));
     auto rowAt = [](Emitter &e, int64_t) { return e.toIndex(e.thread()); };
     PrivateState privateState = state.privatize("simt", state.valueDepth(), {1, rowAt});
     OpBuilder b(state.finalize.getContext());
@@ -286,7 +300,7 @@ struct ThreadFamily : KernelFamily {
       // The first of two passes over the keys computes max and sum only.
       bool hasResult = step.getAcc() == state.acc.getResult();
       if (failed(Step({b, step.getLoc(), state.accumulatorType()}, step, privateState, state.depth(),
-                      state.valueDepth(), hasResult)
+                      state.valueDepth(), hasResult, /*threadsPerRow=*/1, threads)
                      .run()))
         return failure();
     }
