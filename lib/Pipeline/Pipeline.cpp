@@ -78,7 +78,7 @@ LogicalResult saccade::addInsertion(const Insertion &insertion, StringRef target
                                     std::string &message) {
   if (insertion.script.empty())
     return parsePasses(insertion.passes, pm, message);
-  pm.addPass(createApplyScript({insertion.script, target.str()}));
+  pm.addPass(createApplyScript({insertion.script, /*text=*/"", target.str()}));
   return success();
 }
 

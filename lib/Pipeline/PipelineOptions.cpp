@@ -9,7 +9,9 @@
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/Plugins.h"
 #include "saccade/Support/DebugTypes.h"
+#include "saccade/Support/ToolMain.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace saccade;
 
@@ -105,6 +107,10 @@ std::optional<ExitCode> saccade::applyPipelineOptions(const CommandLine &line, l
                               : insertion.isBefore      ? "--insert-before: "
                                                         : "--insert-after: ") +
                              *mistake);
+  for (const Insertion &insertion : compile.insertions)
+    if (!insertion.script.empty())
+      if (auto script = llvm::MemoryBuffer::getFile(insertion.script))
+        addToReproducer(insertion.script, (*script)->getBuffer());
   if (options.mlir.empty())
     return std::nullopt;
   return setMLIROptions(line, tool, options.mlir);

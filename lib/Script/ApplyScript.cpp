@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Transform/IR/TransformDialect.h"
 #include "mlir/Dialect/Transform/Transforms/TransformInterpreterUtils.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Parser/Parser.h"
 #include "saccade/Script/Script.h"
 #include "saccade/Support/StageAttributes.h"
 
@@ -35,12 +36,17 @@ struct ApplyScript : saccade::impl::ApplyScriptBase<ApplyScript> {
 
   LogicalResult initialize(MLIRContext *context) override {
     OwningOpRef<ModuleOp> parsed;
-    if (failed(transform::detail::parseTransformModuleFromFile(context, file, parsed)))
+    if (!text.empty())
+      parsed = parseSourceString<ModuleOp>(text, context, /*sourceName=*/"script");
+    else if (failed(transform::detail::parseTransformModuleFromFile(context, file, parsed)))
       return failure();
     if (!parsed)
       return emitError(UnknownLoc::get(context)) << "there is no script '" << file << "'";
     if (failed(verify(*parsed)))
       return failure();
+    text.clear();
+    llvm::raw_string_ostream os(text);
+    (*parsed)->print(os);
     script = std::make_shared<OwningOpRef<ModuleOp>>(std::move(parsed));
     return success();
   }

@@ -31,6 +31,12 @@ struct Reproducer {
 
 static Reproducer reproducer;
 
+/// Comments with the files of `addToReproducer`.
+static std::string &otherFiles() {
+  static std::string text;
+  return text;
+}
+
 static void writeAll(int file, const char *text, size_t size) {
   while (size > 0) {
     ssize_t written = ::write(file, text, size);
@@ -79,6 +85,7 @@ static bool sayWhatRuns() {
   if (file >= 0) {
     writeAll(file, reproducer.commandLine, std::strlen(reproducer.commandLine));
     writeAll(file, reproducer.input, reproducer.inputSize);
+    writeAll(file, otherFiles().data(), otherFiles().size());
     close(file);
     say(isInPlugin ? "This is a bug in the plugin; a reproducer is in "
                    : "This is a bug in Saccade; please report it with the reproducer in ");
@@ -134,6 +141,13 @@ static void prepareReproducer(llvm::ArrayRef<const char *> commandLine) {
 void saccade::setReproducerInput(llvm::StringRef input) {
   reproducer.input = input.data();
   reproducer.inputSize = input.size();
+}
+
+void saccade::addToReproducer(llvm::StringRef path, llvm::StringRef text) {
+  std::string &into = otherFiles();
+  into += ("\n// " + path + ":\n").str();
+  for (llvm::StringRef line : llvm::split(text.rtrim('\n'), '\n'))
+    into += ("// " + line + "\n").str();
 }
 
 void saccade::reportInternalError(const llvm::Twine &message) {

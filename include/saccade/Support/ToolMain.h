@@ -13,7 +13,8 @@
 namespace saccade {
 
 /// Runs `body` and returns its exit code. A fault or abort on any thread ends the process with ExitInternal, after
-/// writing a reproducer (the command line and the input last given to `setReproducerInput`) and printing its path. A
+/// writing a reproducer (the command line, the input last given to `setReproducerInput` and the files given to
+/// `addToReproducer`) and printing its path. A
 /// write error of standard output returns ExitFile.
 int runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_ref<int()> body);
 
@@ -23,6 +24,9 @@ void printStackOnFault();
 
 /// Sets the input for the reproducer. The text must stay valid until the tool ends or sets another one.
 void setReproducerInput(llvm::StringRef input);
+
+/// Adds a file that the command line names, as comments after the input. Called before other threads run.
+void addToReproducer(llvm::StringRef path, llvm::StringRef text);
 
 /// Sets what the fault handler names: the pass that is running, and the plugin that it or the code that is running
 /// belongs to; empty for none. Has no effect outside of `runTool`.
