@@ -78,7 +78,8 @@ LogicalResult saccade::addInsertion(const Insertion &insertion, StringRef target
                                     std::string &message) {
   if (insertion.script.empty())
     return parsePasses(insertion.passes, pm, message);
-  pm.addPass(createApplyScript({insertion.script, /*text=*/"", target.str()}));
+  bool isBetweenStages = insertion.isBefore && findStage(insertion.point) < getStages().size();
+  pm.addPass(createApplyScript({insertion.script, /*text=*/"", target.str(), isBetweenStages ? insertion.point : ""}));
   return success();
 }
 
@@ -88,8 +89,13 @@ std::optional<std::string> saccade::findMistake(const Insertion &insertion) {
     return "unknown stage or step '" + insertion.point + "', expected one of " + llvm::join(points, ", ");
   if (!insertion.script.empty()) {
     auto file = llvm::MemoryBuffer::getFile(insertion.script);
-    return file ? std::nullopt
-                : std::optional("cannot read the script '" + insertion.script + "': " + file.getError().message());
+    if (file)
+      return std::nullopt;
+    std::string mistake = "cannot read the script '" + insertion.script + "': " + file.getError().message();
+    // parseScript takes a text without a known point as the name of a file.
+    if (auto [point, path] = StringRef(insertion.script).split(':'); !path.empty())
+      mistake += ("; if '" + point + "' is where the script runs, expected one of ").str() + llvm::join(points, ", ");
+    return mistake;
   }
   std::string message;
   OpPassManager pm(ModuleOp::getOperationName());

@@ -59,11 +59,14 @@ struct ApplyScript : saccade::impl::ApplyScriptBase<ApplyScript> {
     // The steps are for this target.
     Attribute before = program->getAttr(targetAttr);
     program->setAttr(targetAttr, StringAttr::get(&getContext(), target));
+    if (!nextStage.empty())
+      program->setAttr(nextStageAttr, StringAttr::get(&getContext(), nextStage));
     OperationFingerPrint unchanged(program);
     LogicalResult applied =
         transform::applyTransformNamedSequence(program, entry, **script, transform::TransformOptions());
     bool changesNothing = unchanged == OperationFingerPrint(program);
     before ? program->setAttr(targetAttr, before) : void(program->removeAttr(targetAttr));
+    program->removeAttr(nextStageAttr);
     if (failed(applied))
       return signalPassFailure();
     if (changesNothing)

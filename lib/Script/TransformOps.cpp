@@ -239,6 +239,11 @@ DiagnosedSilenceableFailure MapToGPUOp::apply(TransformRewriter &, TransformResu
   auto map = [&](func::FuncOp task) -> DiagnosedSilenceableFailure {
     if (!Target::of(task).gpu)
       return refuse(*this, task.getLoc(), "expected a program for a GPU");
+    // What is proved between stages does not hold for kernels.
+    if (auto next = task->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(nextStageAttr))
+      return refuse(*this, task.getLoc(),
+                    "is a step within the stage 'codegen', and this script runs before the stage '" + next.getValue() +
+                        "': expected a script before 'codegen.kernels'");
     if (!task->hasAttr("attn.task") || task.isExternal())
       return refuse(*this, task.getLoc(), "expected a task, a function with 'attn.task' and a body");
     return attemptOrAbort(*this, task, [&]() -> LogicalResult {

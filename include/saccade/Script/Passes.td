@@ -14,7 +14,9 @@ def ApplyScript : Pass<"attn-apply-script", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"file", "file", "std::string", "", "Path of the script">,
                  Option<"text", "text", "std::string", "", "The script, instead of that of the file">,
-                 Option<"target", "target", "std::string", "\"host\"", "CPU or GPU target of the program">];
+                 Option<"target", "target", "std::string", "\"host\"", "CPU or GPU target of the program">,
+                 Option<"nextStage", "next-stage", "std::string", "",
+                        "The stage that begins after the script, if the script is between two stages">];
   let dependentDialects = ["::mlir::transform::TransformDialect"];
 }
 
