@@ -70,8 +70,10 @@ def run(graph, command, folder, keep, again, refusal=None):
         graph.features = {"refused"}
         return graph, None
     kept = [*command, *write(graph, keep / f"graph-{seed}"), "--check", guard]
-    told = [text for text in output.split("\n") if "error:" in text or "check result" in text]
-    shown = "\n".join(f"    {text}" for text in told[:4] or output.strip().split("\n")[-4:])
+    lines = output.strip().split("\n")
+    # An error may have further lines, such as those that a runner has printed.
+    told = [text for text in lines if "check result" in text] if code == 5 else lines[-10:]
+    shown = "\n".join(f"    {text}" for text in told[:10])
     told = f"FAIL test/Fuzz/random_graphs.py {again}--seed {seed}: exit code {code}"
     return graph, f"{told}\n{shown}\n    {shlex.join(kept)}"
 

@@ -50,6 +50,20 @@ static std::string encodeArguments(const Entry &entry, llvm::ArrayRef<HostTensor
   return content;
 }
 
+/// An error of the runner: its command, what it should have done, and the end of what it has printed.
+static llvm::Error runnerError(llvm::StringRef command, const llvm::Twine &text, llvm::StringRef printedFile) {
+  constexpr size_t maxLines = 8;
+  std::string message = ("the runner '" + command + "' " + text).str();
+  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(printedFile);
+  llvm::StringRef printed = file ? (*file)->getBuffer().rtrim() : llvm::StringRef();
+  llvm::SmallVector<llvm::StringRef> lines;
+  printed.split(lines, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  message += lines.empty() ? "; it printed nothing" : "; it printed:";
+  for (llvm::StringRef line : llvm::ArrayRef(lines).take_back(maxLines))
+    message += ("\n  " + line).str();
+  return llvm::createStringError(message);
+}
+
 /// Reads the results of the program, in its order.
 static llvm::Expected<std::vector<HostTensor>> decodeResults(const Entry &entry, llvm::StringRef content) {
   llvm::DataExtractor data(content, /*IsLittleEndian=*/true, /*AddressSize=*/8);
@@ -70,7 +84,8 @@ static llvm::Expected<std::vector<HostTensor>> decodeResults(const Entry &entry,
     if (!tensor)
       return tensor.takeError();
     if (tensor->bytes() != int64_t(bytes))
-      return llvm::createStringError("the runner wrote a result of another size");
+      return llvm::createStringError("a result has " + llvm::Twine(bytes) + " bytes, expected " +
+                                     llvm::Twine(tensor->bytes()));
     std::memcpy(tensor->data(), elements.data(), elements.size());
     written.emplace(place, std::move(*tensor));
   }
@@ -98,7 +113,8 @@ llvm::Expected<std::vector<HostTensor>> run::runRemote(mlir::ModuleOp module, co
   if (llvm::Error error = folder->write("inputs", encodeArguments(entry, arguments)))
     return error;
 
-  std::string path = *folder / "library.so", inputs = *folder / "inputs", outputs = *folder / "outputs";
+  std::string path = *folder / "library.so", inputs = *folder / "inputs", outputs = *folder / "outputs",
+              printed = *folder / "printed";
   std::string threads = llvm::Twine(runner.threads).str();
   llvm::SmallVector<llvm::StringRef> words;
   llvm::StringRef(runner.command).split(words, ' ', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
@@ -112,11 +128,19 @@ llvm::Expected<std::vector<HostTensor>> run::runRemote(mlir::ModuleOp module, co
                 : *runner.guard == Guard::Begin ? "begin"
                                                 : "end"});
   std::string message;
-  int code = llvm::sys::ExecuteAndWait(*executable, words, std::nullopt, {}, 0, 0, &message);
-  if (code != 0)
-    return llvm::createStringError("the runner failed" + (message.empty() ? "" : ": " + message));
+  std::optional<llvm::StringRef> redirects[] = {std::nullopt, printed, printed};
+  int code = llvm::sys::ExecuteAndWait(*executable, words, std::nullopt, redirects, 0, 0, &message);
+  if (code < 0)
+    return runnerError(runner.command, "failed: " + message, printed);
+  if (code > 0)
+    return runnerError(runner.command, "ended with exit code " + llvm::Twine(code) + ", expected 0", printed);
   llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> written = llvm::MemoryBuffer::getFile(outputs);
   if (!written)
-    return llvm::createFileError(outputs, written.getError());
-  return decodeResults(entry, (*written)->getBuffer());
+    return runnerError(runner.command, "wrote no results, expected a command that runs saccade-call with its arguments",
+                       printed);
+  llvm::Expected<std::vector<HostTensor>> results = decodeResults(entry, (*written)->getBuffer());
+  if (results)
+    return results;
+  return runnerError(runner.command, "wrote results that cannot be read: " + llvm::toString(results.takeError()),
+                     printed);
 }
