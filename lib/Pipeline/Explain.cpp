@@ -35,7 +35,7 @@ static constexpr int64_t pictureWidth = 32, pictureHeight = 16;
 struct Explanation::Attention {
   std::string title;
   Location loc;
-  std::string prefix; ///< of the names of its kernels
+  std::string prefix; ///< of the names of its kernels, as of a symbol of a GPU
   std::vector<std::string> kernels, lines;
 };
 
@@ -302,6 +302,13 @@ static std::string placeOf(Location loc) {
   return text;
 }
 
+/// A name as that of a kernel of a GPU, which has no points.
+static std::string symbolOf(StringRef name) {
+  std::string symbol = name.str();
+  llvm::replace(symbol, '.', '_');
+  return symbol;
+}
+
 std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const CompileOptions &options,
                                                  std::vector<GivenSize> sizes) {
   size_t last = findStage("schedule"), passed = findStage(getStageOf(program));
@@ -349,9 +356,15 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
     function.walk([&](AttentionOp op) {
       bool isTiled = scripted->apply(op);
       KnownSizes known(op, name, names, report->sizes, report->isUsed);
-      report->attentions.push_back({("attention in '" + name + "'").str() + placeOf(op.getLoc()),
+      bool hasTangents = function
+                             .walk([&](JvpOp jvp) {
+                               return jvp.getLoc() == op.getLoc() ? WalkResult::interrupt() : WalkResult::advance();
+                             })
+                             .wasInterrupted();
+      report->attentions.push_back({(hasTangents ? "attention and its tangents in '" : "attention in '") + name.str() +
+                                        "'" + placeOf(op.getLoc()),
                                     op.getLoc(),
-                                    name.str() + ".",
+                                    symbolOf(name.str() + "."),
                                     {},
                                     AttentionReport(op, known, *options.target, options.device, isTiled).write()});
     });
@@ -376,14 +389,20 @@ void Explanation::addKernels(ModuleOp compiled) {
                                       std::pair(StringRef(registerObstacleAttr), "tiles in registers")})
       if (auto obstacle = op->getAttrOfType<StringAttr>(attribute))
         line += (", without " + llvm::Twine(missing) + ": " + obstacle.getValue()).str();
+    // Functions that are derived from one have attentions at the same place. Kernels of a gradient function, which has
+    // none of its own, belong to the function before it: 'f' for 'f_gradient'.
+    std::string symbol = symbolOf(name.getValue());
+    auto matched = [&](const Attention &each) {
+      return StringRef(symbol).starts_with(each.prefix) ? each.prefix.size() : 0;
+    };
+    size_t longest = 0;
+    for (const Attention &each : attentions)
+      if (each.loc == op->getLoc())
+        longest = std::max(longest, matched(each));
     SmallVector<Attention *> found;
-    for (Attention &attention : attentions)
-      if (attention.loc == op->getLoc())
-        found.push_back(&attention);
-    // Functions that are derived from one have attentions at the same place.
-    auto isOther = [&](Attention *each) { return !name.getValue().starts_with(each->prefix); };
-    if (!llvm::all_of(found, isOther))
-      llvm::erase_if(found, isOther);
+    for (Attention &each : attentions)
+      if (each.loc == op->getLoc() && matched(each) == longest)
+        found.push_back(&each);
     for (Attention *attention : found)
       attention->kernels.push_back(line);
     if (found.empty())
