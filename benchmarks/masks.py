@@ -10,8 +10,6 @@ import statistics
 import sys
 import time
 
-import numpy as np
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAUSE_SECONDS = 0.05  # thread pools spin for a moment after a call
 
@@ -84,7 +82,7 @@ def paired(ours, theirs, name, type, rounds):
     for label, contender in contenders.items():
         expected[label], notes[label] = contender.call("prepare", name, LENGTH, type)
     if theirs:
-        difference = np.abs(ours.call("sample") - theirs.call("sample")).max()
+        difference = abs(ours.call("sample") - theirs.call("sample")).max()
         from saccade_bench.mask_cases import TOLERANCE
 
         assert difference <= TOLERANCE[type], f"{name} {type}: results differ by {difference}"

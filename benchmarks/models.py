@@ -11,8 +11,6 @@ import statistics
 import sys
 import time
 
-import numpy as np
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAUSE_SECONDS = 0.05  # thread pools spin for a moment after a call
 # Minimum speedup over the best peer, also of CPU targets for which peers are limited to the instructions of the target.
@@ -75,6 +73,8 @@ def start_contenders(options, libraries, type):
 
 def measure(options, machine, name, type, libraries):
     """({contender: seconds by round}, FLOP/s peak by round, {contender: relative difference to Saccade's result})."""
+    import numpy as np
+
     contenders = start_contenders(options, libraries, type)
     seconds, peaks, errors, outputs = {label: [] for label in contenders}, [], {}, {}
     for label, each in contenders.items():

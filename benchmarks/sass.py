@@ -20,8 +20,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-import numpy as np
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks" / "device"))
 from kinds import Kind, Linear
@@ -132,6 +130,8 @@ def compare(measured, references):
 
 def fit(measurements):
     """Cycles of a warp's step as a * HMMA + b * other, by least squares, and the relative error of each measurement."""
+    import numpy as np
+
     counts = np.array([[each["HMMA"], each["other"]] for each in measurements], float)
     flops = np.array([4 * 32 * 64 * each["head size"] for each in measurements])
     cycles = flops / (np.array([each["TFLOP/s"] for each in measurements]) * 1e12 / ISSUERS) * CLOCK

@@ -1,0 +1,30 @@
+"""The help of each benchmark needs no package: `./dev bench NAME --help` installs nothing.
+
+RUN: %python %s %src %t
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+source, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+shutil.rmtree(folder, ignore_errors=True)
+shutil.copytree(source / "benchmarks", folder / "benchmarks", ignore=shutil.ignore_patterns("results", "__pycache__"))
+shutil.copy(source / "dev", folder)
+missing, programs = folder / "missing", folder / "programs"
+for place in (missing, programs):
+    place.mkdir()
+for package in ("numpy", "torch", "jax", "onnxruntime", "saccade"):
+    (missing / f"{package}.py").write_text(f"raise ModuleNotFoundError('{package} is not installed')\n")
+# ./dev takes this interpreter.
+(programs / "python3").symlink_to(sys.executable)
+environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(missing)}
+names = ["cpu", *sorted(script.stem for script in (folder / "benchmarks").glob("*.py") if script.stem != "bench")]
+assert {"sass", "masks", "models", "generate"} < set(names), names
+for name in names:
+    done = subprocess.run([folder / "dev", "bench", name, "--help"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("usage:"), f"{name}: {done.stdout}{done.stderr}"
+    assert not done.stderr, f"{name}: {done.stderr}"
+assert not (folder / ".venv").exists() and not (folder / "build").exists()
