@@ -56,18 +56,19 @@ def compile_model(name, type, tool, target, folder, prepack):
 
 def start_contenders(options, libraries, type):
     from saccade_bench import model_workers as workers
-    from saccade_bench.cpuid import variables
     from saccade_bench.workers import STEADY_ALLOCATOR, WorkerProcess
 
-    own = STEADY_ALLOCATOR | variables(options.build, options.out / "models", options.target)
+    def own(package=None):
+        return STEADY_ALLOCATOR | options.limits.variables(package)
+
     known = {"onnxruntime": (workers.OnnxRuntime, ()), "openvino": (workers.OpenVINO, ()), "torch": (workers.Torch, (False,)),
              "torch.compile": (workers.Torch, (True,))}  # fmt: skip
-    started = {name: WorkerProcess(name, workers.Ours, options.threads, library, options.threads, variables=own)
+    started = {name: WorkerProcess(name, workers.Ours, options.threads, library, options.threads, variables=own())
                for name, library in libraries.items()}  # fmt: skip
     for name in options.peer:
         factory, arguments = known[name]
         if type == "f32" or name != "onnxruntime":
-            started[name] = WorkerProcess(name, factory, options.threads, *arguments, options.threads, variables=own)
+            started[name] = WorkerProcess(name, factory, options.threads, *arguments, options.threads, variables=own(name.split(".")[0]))
     return started
 
 
@@ -125,13 +126,14 @@ def main():
     options = parse_arguments()
     sys.path[:0] = [str(ROOT / "benchmarks")]
     os.environ["PYTHONPATH"] = sys.path[0]  # for the workers
-    from saccade_bench import model_workers
+    from saccade_bench import cpuid, model_workers
     from saccade_bench.peaks import compile_peaks
     from saccade_bench.plot import plot_shares
     from saccade_bench.report import processor, publish, result_stem, table
     from saccade_bench.workers import WorkerProcess
 
     library = compile_peaks(options.build, options.out / "models", options.target)
+    options.limits = cpuid.limits(options.build, options.out / "models", options.target)
     machine = WorkerProcess("peak", model_workers.PeakWorker, options.threads, library, options.threads)
     rows = []
     for name in options.model or THRESHOLDS:
@@ -141,6 +143,7 @@ def main():
     name = "models" if options.target == "host" else f"models-{options.target}"
     header = ["model", "type", "contender", "ms", "of peak", "speedup of saccade", "difference to saccade"]
     code = "" if options.target == "host" else f" Code and peak are for the CPU target {options.target}."
+    code += options.limits.describe(list(dict.fromkeys(name.split(".")[0] for name in options.peer)))
     text = f"{processor()}; {options.threads} threads.{code} Medians of {options.rounds} rounds.\n\n{table(header, rows)}"
     publish(text, name, options)
     shares = [(f"{name} {type}", by, float(share), f"{ms} ms") for name, type, by, ms, share, *_ in rows]

@@ -67,15 +67,14 @@ def compile_kinds(found, chosen, options):
     return libraries, before
 
 
-def contenders(libraries, before, options):
+def contenders(libraries, before, limits, options):
     """All contenders, Saccade first. A process is started when a row first needs it."""
-    hidden = cpuid.variables(options.build, options.artifacts, options.target)
 
-    def started(name, factory, *arguments):
+    def started(name, factory, *arguments, package=None):
         def start(variables=workers.STEADY_ALLOCATOR):
             # FlexAttention's compilation cache is kept in the output folder.
             own = {"TORCHINDUCTOR_CACHE_DIR": str(options.out / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-            return workers.WorkerProcess(name, factory, options.threads, *arguments, variables=variables | own | hidden)
+            return workers.WorkerProcess(name, factory, options.threads, *arguments, variables=variables | own | limits.variables(package))
         return start
 
     def case_if_supported(factory):
@@ -93,7 +92,8 @@ def contenders(libraries, before, options):
                         options.out / "handwritten", options.threads)
         made.append(rounds.Contender("handwritten", start, case_if_supported(handwritten.HandwrittenKernels)))
     for peer in chosen_peers(options):
-        made.append(rounds.Contender(peer.name, started(peer.name, peer, options.threads), case_if_supported(peer)))
+        made.append(rounds.Contender(peer.name, started(peer.name, peer, options.threads, package=peer.package),
+                                     case_if_supported(peer)))
     return made
 
 
@@ -111,8 +111,12 @@ def measure_speed(found, chosen, options):
     measured = [rounds.Measurement() for _ in chosen]
     references = rounds.References()
     names = [peer.name for peer in chosen_peers(options)]
+    limits = cpuid.limits(options.build, options.artifacts, options.target)
+    found.limits = limits.describe(list(dict.fromkeys(peer.package for peer in chosen_peers(options))))
+    if found.limits:
+        print(found.limits.strip(), flush=True)
     for process in range(options.processes):
-        working = contenders(libraries, before, options)
+        working = contenders(libraries, before, limits, options)
         machine = workers.WorkerProcess("peak", workers.PeakWorker, options.threads, peak_library,
                                         options.threads)
         for number, (row, each) in enumerate(zip(chosen, measured), 1):

@@ -52,6 +52,7 @@ class Report:
     threads: int
     target: str
     table: Table
+    limits: str = ""  # a sentence on the instructions of peers
     processes: int = 1
     compilations: list = dataclasses.field(default_factory=list)  # (kind, seconds)
     summaries: list = dataclasses.field(default_factory=list)
@@ -62,7 +63,7 @@ class Report:
 
     def markdown(self):
         target = "" if self.target == "host" else f" Code and peak are for the CPU target {self.target}."
-        parts = [f"{processor()}; {self.threads} threads. {self.versions}.{target}\n"]
+        parts = [f"{processor()}; {self.threads} threads. {self.versions}.{target}{self.limits}\n"]
         if self.summaries:
             for type in dict.fromkeys(each.row.case.type for each in self.summaries):
                 parts.append(self.speed_table([each for each in self.summaries if each.row.case.type == type]))

@@ -1,4 +1,5 @@
-"""Hidden CPU features: a process for v3 sees AVX2 and not AVX-512, in every thread; other faults end it as before.
+"""Hidden CPU features: a process for v3 sees AVX2 and not AVX-512, one for portable neither, in every thread; other faults
+end it as before. A table names the peers that are not limited.
 
 REQUIRES: numpy
 UNSUPPORTED: asan, tsan
@@ -26,19 +27,35 @@ thread.join()
 """
 
 build, folder = pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-assert cpuid.variables(build, folder, "host") == {}
-hidden = cpuid.variables(build, folder, "v3")
-if not hidden:
+everything = ["torch", "onnxruntime", "jax"]
+host = cpuid.limits(build, folder, "host")
+assert host.variables("torch") == {} and host.describe(everything) == ""
+
+# Without a way to hide features: options of libraries.
+without = cpuid.Limits("portable", {})
+assert without.variables("torch")["ATEN_CPU_CAPABILITY"] == "default"
+assert "SSE4.2, which NumPy needs): torch. Not limited, with more instructions than portable has: onnxruntime, jax." in without.describe(everything)
+assert cpuid.Limits("v3", {}).variables()["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+
+v3 = cpuid.limits(build, folder, "v3")
+if not v3.hidden:
     print("CPUID cannot be intercepted here")
     sys.exit(0)
+assert v3.describe(everything) == " Limited to the instructions of v3: torch, onnxruntime, jax."
+portable = cpuid.limits(build, folder, "portable")
+# jaxlib does not load without AVX.
+assert portable.variables("jax") == cpuid.options("portable") and portable.variables("torch") == portable.hidden
+assert portable.describe(everything).endswith("torch, onnxruntime. Not limited, with more instructions than portable has: jax.")
 
 
-def run(code):
-    return subprocess.run([sys.executable, "-c", code], env={**os.environ, **hidden}, capture_output=True, text=True)
+def run(code, limits):
+    environment = {**os.environ, **limits.variables()}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
 
 
 expected = [name for name in ("AVX2", "FMA3") if f" {name[:4].lower().rstrip('3')}" in pathlib.Path("/proc/cpuinfo").read_text()]
-found = run(FEATURES)
-assert found.returncode == 0 and found.stdout.strip() == str(expected), found
-fault = run("import ctypes; ctypes.string_at(0)")
+for limits, features in ((v3, expected), (portable, [])):
+    found = run(FEATURES, limits)
+    assert found.returncode == 0 and found.stdout.strip() == str(features), found
+fault = run("import ctypes; ctypes.string_at(0)", v3)
 assert fault.returncode == -11, fault
