@@ -72,3 +72,10 @@ LogicalResult frontend::requireConcatenable(FrontendOp &op, ValueRange tensors, 
   }
   return success();
 }
+
+LogicalResult frontend::append(FailureOr<Value> result, SmallVectorImpl<Value> &results) {
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
+  return success();
+}

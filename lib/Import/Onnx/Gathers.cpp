@@ -14,11 +14,7 @@ static LogicalResult translateGather(FrontendOp &op, Values &results) {
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), rankOf(op.operand(0)));
   if (failed(axis))
     return failure();
-  FailureOr<Value> result = frontend::gatherSlices(op, op.operand(0), op.operand(1), *axis);
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
+  return append(frontend::gatherSlices(op, op.operand(0), op.operand(1), *axis), results);
 }
 
 static LogicalResult translateGatherElements(FrontendOp &op, Values &results) {
@@ -27,11 +23,7 @@ static LogicalResult translateGatherElements(FrontendOp &op, Values &results) {
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), rankOf(op.operand(0)));
   if (failed(axis))
     return failure();
-  FailureOr<Value> result = frontend::gatherElements(op, op.operand(0), op.operand(1), *axis);
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
+  return append(frontend::gatherElements(op, op.operand(0), op.operand(1), *axis), results);
 }
 
 /// The last dimension of the indices is a position in the dimensions of the table after the common `batch_dims`.

@@ -8,13 +8,6 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 
-static LogicalResult append(FailureOr<Value> result, Values &results) {
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
-}
-
 static LogicalResult translateMatMul(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();

@@ -9,6 +9,7 @@
 
 namespace saccade::onnx {
 
+using frontend::append;
 using frontend::elementOf;
 using frontend::FrontendOp;
 using frontend::rankOf;

@@ -160,12 +160,9 @@ static LogicalResult translateBatchNorm(FrontendOp &op, Values &results) {
   if (op.integer("spatial", 1) != 1) // of version 7: statistics for each element of a channel
     return op.error() << "'spatial' is 0, expected 1";
   (void)op.number("momentum", 0); // of training
-  FailureOr<Value> result = frontend::normalizeChannels(op, op.operand(0), op.operand(3), op.operand(4),
-                                                        op.number("epsilon", 1e-5F), op.operand(1), op.operand(2));
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
+  return append(frontend::normalizeChannels(op, op.operand(0), op.operand(3), op.operand(4),
+                                            op.number("epsilon", 1e-5F), op.operand(1), op.operand(2)),
+                results);
 }
 
 void onnx::addReductions(frontend::Frontend &frontend) {

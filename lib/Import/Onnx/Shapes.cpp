@@ -48,11 +48,7 @@ static LogicalResult translateReshape(FrontendOp &op, Values &results) {
                         << op.operand(0).getType();
     extent = from[i];
   }
-  FailureOr<Value> result = frontend::reshapeInferred(op, op.operand(0), to);
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
+  return append(frontend::reshapeInferred(op, op.operand(0), to), results);
 }
 
 static LogicalResult translateFlatten(FrontendOp &op, Values &results) {
@@ -170,11 +166,7 @@ static LogicalResult translateRange(FrontendOp &op, Values &results) {
       return failure();
     bounds.push_back(*bound);
   }
-  FailureOr<Value> result = frontend::makeRange(op, bounds[0], bounds[1], bounds[2], element);
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
+  return append(frontend::makeRange(op, bounds[0], bounds[1], bounds[2], element), results);
 }
 
 void onnx::addShapes(frontend::Frontend &frontend) {

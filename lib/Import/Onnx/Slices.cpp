@@ -41,11 +41,7 @@ static LogicalResult translateSlice(FrontendOp &op, Values &results) {
   SmallVector<frontend::SliceBounds> all;
   for (auto [axis, start, end, step] : llvm::zip(*axes, *starts, *ends, given))
     all.push_back({axis, start, end, step});
-  FailureOr<Value> result = frontend::sliceBetween(op, op.operand(0), all);
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
+  return append(frontend::sliceBetween(op, op.operand(0), all), results);
 }
 
 static LogicalResult translateConcat(FrontendOp &op, Values &results) {
@@ -143,11 +139,7 @@ static LogicalResult translateTrilu(FrontendOp &op, Values &results) {
       return failure();
     diagonal = *extent;
   }
-  FailureOr<Value> result = frontend::keepTriangle(op, tensor, diagonal, op.integer("upper", 1) != 0);
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
+  return append(frontend::keepTriangle(op, tensor, diagonal, op.integer("upper", 1) != 0), results);
 }
 
 void onnx::addSlices(frontend::Frontend &frontend) {

@@ -190,6 +190,16 @@ FailureOr<int64_t> Arguments::axis(StringRef name, int64_t defaultValue, int64_t
   return frontend::resolveAxis(op, integer(name, defaultValue), rank);
 }
 
+FailureOr<TensorDim> Arguments::tensorAndDim() const {
+  FailureOr<Value> tensor = required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<int64_t> dim = axis("dim", 0, rankOf(*tensor));
+  if (failed(dim))
+    return failure();
+  return TensorDim{*tensor, *dim};
+}
+
 FailureOr<SmallVector<int64_t>> Arguments::axes(StringRef name, int64_t rank) const {
   std::optional<SmallVector<int64_t>> given = integers(name);
   if (!given && (attribute(name) || !list(name).empty()))
@@ -216,11 +226,4 @@ void torch::add(frontend::Frontend &frontend, StringRef name, ArgumentTranslator
                    cast<RankedTensorType>(results[0].getType()).getNumElements() == 0;
     return isEmpty ? success() : arguments.verifyAllConsumed();
   };
-}
-
-LogicalResult torch::append(FailureOr<Value> result, Values &results) {
-  if (failed(result))
-    return failure();
-  results.push_back(*result);
-  return success();
 }

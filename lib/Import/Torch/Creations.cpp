@@ -117,11 +117,7 @@ static LogicalResult translateConvert(Arguments &a, Values &results) {
   Type type = elementOf(*tensor);
   if (Value other = a.tensor("other"))
     type = elementOf(other);
-  FailureOr<Value> converted = convertElements(a, *tensor, a.type("dtype", type));
-  if (failed(converted))
-    return failure();
-  results.push_back(*converted);
-  return success();
+  return append(convertElements(a, *tensor, a.type("dtype", type)), results);
 }
 
 /// Identity, and dropout in inference mode.

@@ -15,13 +15,11 @@ static Value fromExtent(ImplicitLocOpBuilder &b, OpFoldResult extent) {
 }
 
 static LogicalResult translateSymSize(Arguments &a, Values &results) {
-  FailureOr<Value> tensor = a.required("self");
-  if (failed(tensor))
+  FailureOr<TensorDim> selected = a.tensorAndDim();
+  if (failed(selected))
     return failure();
-  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
-  if (failed(dim))
-    return failure();
-  results.push_back(fromExtent(a.op.builder(), frontend::extentsOf(a.op.builder(), *tensor)[*dim]));
+  auto [tensor, dim] = *selected;
+  results.push_back(fromExtent(a.op.builder(), frontend::extentsOf(a.op.builder(), tensor)[dim]));
   return success();
 }
 

@@ -74,20 +74,18 @@ static FailureOr<Extents> offsetsOf(Arguments &a, Value tensor, int64_t dim) {
 }
 
 static LogicalResult translateSelect(Arguments &a, Values &results) {
-  FailureOr<Value> tensor = a.required("self");
-  if (failed(tensor))
+  FailureOr<TensorDim> selected = a.tensorAndDim();
+  if (failed(selected))
     return failure();
-  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
-  if (failed(dim))
-    return failure();
-  FailureOr<Extents> offsets = offsetsOf(a, *tensor, *dim);
+  auto [tensor, dim] = *selected;
+  FailureOr<Extents> offsets = offsetsOf(a, tensor, dim);
   if (failed(offsets))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  Extents sizes = frontend::extentsOf(b, *tensor);
-  sizes[*dim] = b.getIndexAttr(1);
+  Extents sizes = frontend::extentsOf(b, tensor);
+  sizes[dim] = b.getIndexAttr(1);
   SmallVector<int64_t> steps(sizes.size(), 1);
-  results.push_back(frontend::squeeze(b, frontend::slice(b, *tensor, *offsets, sizes, steps), *dim));
+  results.push_back(frontend::squeeze(b, frontend::slice(b, tensor, *offsets, sizes, steps), dim));
   return success();
 }
 
@@ -146,13 +144,11 @@ static LogicalResult translateSelectScatter(Arguments &a, Values &results) {
 
 /// Splits into parts of one size, of given sizes, or into a given number of chunks.
 static LogicalResult translateSplit(Arguments &a, Values &results) {
-  FailureOr<Value> tensor = a.required("self");
-  if (failed(tensor))
+  FailureOr<TensorDim> selected = a.tensorAndDim();
+  if (failed(selected))
     return failure();
-  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
-  if (failed(dim))
-    return failure();
-  int64_t extent = cast<RankedTensorType>(tensor->getType()).getDimSize(*dim);
+  auto [tensor, dim] = *selected;
+  int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(dim);
   bool isChunk = a.op.getName() == "aten.chunk";
   auto given = a.integers(isChunk ? "chunks" : a.has("split_sizes") ? "split_sizes" : "split_size");
   if (!given || given->empty())
@@ -161,8 +157,7 @@ static LogicalResult translateSplit(Arguments &a, Values &results) {
   SmallVector<int64_t> sizes = *given;
   if (isChunk || isOne) {
     if (ShapedType::isDynamic(extent) || given->front() <= 0)
-      return a.op.error() << "dimension " << *dim << " of " << tensor->getType()
-                          << " must be static to be split evenly";
+      return a.op.error() << "dimension " << dim << " of " << tensor.getType() << " must be static to be split evenly";
     int64_t size = isChunk ? llvm::divideCeil(extent, given->front()) : given->front();
     sizes.clear();
     for (int64_t at = 0; at < extent; at += size)
@@ -170,21 +165,19 @@ static LogicalResult translateSplit(Arguments &a, Values &results) {
     if (extent == 0)
       sizes.assign(a.op.getOperation()->getNumResults(), 0);
   }
-  return frontend::splitInto(a.op, *tensor, *dim, sizes, results);
+  return frontend::splitInto(a.op, tensor, dim, sizes, results);
 }
 
 static LogicalResult translateUnbind(Arguments &a, Values &results) {
-  FailureOr<Value> tensor = a.required("self");
-  if (failed(tensor))
+  FailureOr<TensorDim> selected = a.tensorAndDim();
+  if (failed(selected))
     return failure();
-  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
-  if (failed(dim))
-    return failure();
+  auto [tensor, dim] = *selected;
   int64_t count = a.op.getOperation()->getNumResults();
-  if (failed(frontend::requireEqual(a.op, cast<RankedTensorType>(tensor->getType()).getDimSize(*dim), count, "parts")))
+  if (failed(frontend::requireEqual(a.op, cast<RankedTensorType>(tensor.getType()).getDimSize(dim), count, "parts")))
     return failure();
   for (int64_t i = 0; i < count; ++i)
-    results.push_back(frontend::selectIndex(a.op.builder(), *tensor, *dim, i));
+    results.push_back(frontend::selectIndex(a.op.builder(), tensor, dim, i));
   return success();
 }
 

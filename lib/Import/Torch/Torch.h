@@ -17,6 +17,7 @@
 
 namespace saccade::torch {
 
+using frontend::append;
 using frontend::elementOf;
 using frontend::Extents;
 using frontend::FrontendOp;
@@ -28,6 +29,12 @@ using mlir::LogicalResult;
 using mlir::success;
 using mlir::Value;
 using Values = llvm::SmallVectorImpl<Value>;
+
+/// A tensor and one of its dimensions.
+struct TensorDim {
+  Value tensor;
+  int64_t dim;
+};
 
 /// The arguments of one op by name. Records which ones were read.
 class Arguments {
@@ -75,6 +82,8 @@ public:
   /// Dimensions of a tensor of `rank`: one, or several, where a missing or empty list means all.
   FailureOr<int64_t> axis(llvm::StringRef name, int64_t defaultValue, int64_t rank) const;
   FailureOr<llvm::SmallVector<int64_t>> axes(llvm::StringRef name, int64_t rank) const;
+  /// The tensor "self", and the dimension "dim" of it, by default the first.
+  FailureOr<TensorDim> tensorAndDim() const;
 
   FrontendOp &op;
 
@@ -87,9 +96,6 @@ private:
 /// Translates an op given its arguments.
 using ArgumentTranslator = LogicalResult (*)(Arguments &arguments, Values &results);
 void add(frontend::Frontend &frontend, llvm::StringRef name, ArgumentTranslator translate);
-
-/// Appends a result, or propagates failure.
-LogicalResult append(FailureOr<Value> result, Values &results);
 
 /// Elementwise maximum or minimum of `self` and `other`.
 FailureOr<Value> extremeOf(Arguments &arguments, bool isLargest);

@@ -23,6 +23,9 @@ mlir::LogicalResult requireEqual(FrontendOp &op, int64_t found, int64_t expected
 /// Emits an error if the tensors differ in more than the extent along `axis`.
 mlir::LogicalResult requireConcatenable(FrontendOp &op, mlir::ValueRange tensors, int64_t axis);
 
+/// Appends a result of a translator, or propagates failure.
+mlir::LogicalResult append(mlir::FailureOr<mlir::Value> result, llvm::SmallVectorImpl<mlir::Value> &results);
+
 } // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_REQUIREMENTS_H
