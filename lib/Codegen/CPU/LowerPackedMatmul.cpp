@@ -43,9 +43,10 @@ private:
   void addPart(RegisterBlock block, Value row, Value count, bool isCopied, Value begin, Value length, Value p,
                Value place);
   void runInTiles();
-  SmallVector<Value> sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value end);
+  SmallVector<Value> sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value length);
   void storeRows(ArrayRef<Value> sums, ArrayRef<Value> rows, Value column, Value isWhole);
-  void computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole);
+  void computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole,
+                    function_ref<void(Value begin)> prefetch);
 
   Emitter e;
   PackedMatmulOp op;
@@ -89,12 +90,13 @@ void PackedMatmul::loadInitial(Value column, Value isWhole) {
       [&] { scalars(e.sub(e.size(result, 1), column)); });
 }
 
-/// The sums of `rows` in panel p over the k-packs before `end`: those of the part [begin, end) added to those before
-/// it.
-SmallVector<Value> PackedMatmul::sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value end) {
+/// The sums of `rows` in panel p over the k-packs before begin + length: those of the part from `begin` on added to
+/// those before it.
+SmallVector<Value> PackedMatmul::sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin,
+                                         Value length) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
   SmallVector<Value> part = emitMicrokernel(
-      e, block, op.getPackingFactor(), e.index(0), e.sub(end, begin), zeros,
+      e, block, op.getPackingFactor(), e.index(0), length, zeros,
       [&](unsigned i, Value k) { return loadKPack(rows[i], e.add(begin, k)); },
       [&](Value k, unsigned j) { return loadAhead(e, panels, p, e.add(begin, k), e.index(j * e.lanes())); });
   auto first = [&] {
@@ -109,16 +111,24 @@ SmallVector<Value> PackedMatmul::sumPart(RegisterBlock block, ArrayRef<Value> ro
   return e.choose(isFirst, first, [&] { return addBlock(e, block, part, partSums, e.index(0), e.index(0)); });
 }
 
-/// Computes and stores the results of `rows` in panel p.
-void PackedMatmul::computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole) {
-  Value column = e.mul(p, 2 * e.lanes());
+/// Computes and stores the results of `rows` in panel p. `prefetch` is called before each part of the sums.
+void PackedMatmul::computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole,
+                                function_ref<void(Value begin)> prefetch) {
+  Value column = e.mul(p, 2 * e.lanes()), whole = e.index(sumLength);
   Value kPacks = e.size(panels, 1), last = e.roundDown(e.max(e.sub(kPacks, e.index(1)), e.index(0)), sumLength);
   if (partSums)
     e.loop(e.index(0), last, sumLength, [&](Value begin) {
-      SmallVector<Value> sums = sumPart(block, rows, p, begin, e.add(begin, sumLength));
+      prefetch(begin);
+      SmallVector<Value> sums = sumPart(block, rows, p, begin, whole);
       storeBlock(e, block, sums, partSums, e.index(0), e.index(0));
     });
-  storeRows(sumPart(block, rows, p, last, kPacks), rows, column, isWhole);
+  prefetch(last);
+  // The loop over a constant length is unrolled.
+  Value length = e.sub(kPacks, last);
+  SmallVector<Value> sums = e.choose(
+      e.isEqual(length, whole), [&] { return sumPart(block, rows, p, last, whole); },
+      [&] { return sumPart(block, rows, p, last, length); });
+  storeRows(sums, rows, column, isWhole);
 }
 
 /// Stores sums (row-major) from `column` on, if not `isWhole` those of the columns in bounds.
@@ -242,20 +252,23 @@ void PackedMatmul::run() {
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(blocks.getBody());
   Value begin = blocks.getInductionVar(), end = e.min(panelCount, e.add(begin, blockPanels));
-  // In a full group, each panel prefetches a share of the panels of the next block, which may be one of the next item.
-  Value groups = e.max(e.div(rows, full.rows), one), share, isLast;
-  if (nextPanels) {
-    isLast = e.isEqual(end, panelCount);
-    Value ofItem = e.select(nextItem->exists, e.min(blockPanels, e.size(nextPanels, 0)), zero);
-    Value next = e.select(isLast, ofItem, e.min(blockPanels, e.sub(panelCount, end)));
-    share = e.ceilDiv(e.mul(next, e.size(panels, 1)), e.mul(groups, e.sub(end, begin)));
-  }
-  auto prefetchPanels = [&](Value first, Value p) {
-    Value step = e.add(e.mul(e.div(first, int64_t(full.rows)), e.sub(end, begin)), e.sub(p, begin));
-    Value from = e.mul(step, share);
+  // In a full group, each part of the sums of a panel prefetches a share of the panels of the next block, which may be
+  // one of the next item, and a line of each row of the next group. A loop would cost more than the prefetch gains.
+  int64_t line = cacheLine * 8 / getElementTypeOrSelf(lhs).getIntOrFloatBitWidth();
+  int64_t panelShare = llvm::divideCeil(sumLength, std::max<int64_t>(MatmulBlock().rows / full.rows, 1));
+  Value rowShare = e.roundUp(e.ceilDiv(e.size(lhs, 1), blockPanels), line), isLast = e.isEqual(end, panelCount);
+  auto prefetch = [&](Value first, Value p, Value part) {
+    Value panel = e.sub(p, begin);
+    Value column = e.add(e.mul(panel, rowShare), e.mul(e.div(part, sumLength), line));
+    for (unsigned i = 0; i < full.rows; ++i)
+      emitPrefetch(e, lhs, e.add(first, full.rows + i), column);
+    if (!nextPanels)
+      return;
+    Value step = e.add(e.mul(e.div(first, int64_t(full.rows)), e.sub(end, begin)), panel);
+    Value from = e.mul(e.add(e.mul(step, e.ceilDiv(e.size(panels, 1), sumLength)), e.div(part, sumLength)), panelShare);
     e.ifElse(
-        isLast, [&] { emitPrefetchPanel(e, nextPanels, zero, from, share); },
-        [&] { emitPrefetchPanel(e, panels, end, from, share); });
+        isLast, [&] { emitPrefetchPanel(e, nextPanels, zero, from, e.index(panelShare)); },
+        [&] { emitPrefetchPanel(e, panels, end, from, e.index(panelShare)); });
   };
   auto group = [&](RegisterBlock block, Value first, bool isClamped) {
     SmallVector<Value> groupRows;
@@ -265,13 +278,14 @@ void PackedMatmul::run() {
       groupRows.push_back(emitOpaqueIndex(e, isClamped ? e.min(row, e.sub(rows, one)) : row));
     }
     e.loop(begin, end, 1, [&](Value p) {
-      if (nextPanels && !isClamped)
-        prefetchPanels(first, p);
       Value column = e.mul(p, width);
       Value isWhole = e.isLess(e.add(column, width - 1), columns);
       if (initial)
         loadInitial(column, isWhole);
-      computeBlock(block, groupRows, p, isWhole);
+      computeBlock(block, groupRows, p, isWhole, [&](Value part) {
+        if (e.target.shapes.prefetchesPanels && !isClamped)
+          prefetch(first, p, part);
+      });
     });
   };
   e.loop(zero, fullEnd, full.rows, [&](Value row) { group(full, row, /*isClamped=*/false); });

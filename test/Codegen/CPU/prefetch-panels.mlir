@@ -2,8 +2,8 @@
 // RUN: saccade-opt %s --attn-lower-packed-matmul=target=v4 -canonicalize -cse | FileCheck %s --check-prefix=V4
 
 // The panels of 256 columns are multiplied in blocks of equal size that fit L2: 768 k-packs of 13 panels would, so there are two
-// blocks of 8. Each step prefetches a share of the next block: 24 of 8 · 768 k-packs, if a task has 32 groups of rows. After the
-// last block these are panels of the next work item, if there is one.
+// blocks of 8. A part of 128 k-packs of a panel prefetches a line of each row of the next group, and 4 k-packs of the next block,
+// which 32 groups of rows cover. After the last block these are panels of the next work item, if there is one.
 // CHECK-LABEL: @panels_of_the_next_item
 // V4-LABEL: @panels_of_the_next_item
 // V4-NOT: locality<2>
@@ -12,17 +12,17 @@ func.func private @panels_of_the_next_item(%x: memref<192x768xf32, strided<[768,
   %c16 = arith.constant 16 : index
   // CHECK: scf.for %[[ITEM:.*]] = %{{.*}} to %[[ITEMS:.*]] step %c1
   // CHECK:   %[[NEXT:.*]] = arith.addi %[[ITEM]], %c1
-  // CHECK:   %[[EXISTS:.*]] = arith.cmpi slt, %[[NEXT]], %[[ITEMS]]
+  // CHECK:   arith.cmpi slt, %[[NEXT]], %[[ITEMS]]
   // CHECK:   %[[PANELS:.*]] = memref.subview
   // CHECK:   scf.for %[[FIRST:.*]] = %c0 to %c16 step %c8
-  // CHECK:     %[[COUNT:.*]] = arith.select %[[EXISTS]], %c8, %c0
+  // CHECK:     %[[ISLAST:.*]] = arith.cmpi eq, %{{.*}}, %c16
   // CHECK:     scf.for {{.*}} step %c6
-  // CHECK:       scf.if
-  // CHECK:         scf.for {{.*}} step %c8
-  // CHECK-COUNT-8:   memref.prefetch %[[PANELS]][%c0, {{.*}}locality<2>
-  // CHECK:       } else {
-  // CHECK:         scf.for {{.*}} step %c8
-  // CHECK-COUNT-8:   memref.prefetch {{.*}}locality<2>
+  // CHECK:       scf.for {{.*}} step %c128
+  // CHECK-COUNT-6: memref.prefetch %arg0
+  // CHECK:         scf.if %[[ISLAST]]
+  // CHECK-COUNT-4:   memref.prefetch %[[PANELS]][%c0, {{.*}}locality<2>
+  // CHECK:         } else {
+  // CHECK-COUNT-4:   memref.prefetch {{.*}}locality<2>
   scf.for %i = %begin to %end step %c1 {
     %first = arith.muli %i, %c16 : index
     %column = arith.muli %first, %c16 : index
