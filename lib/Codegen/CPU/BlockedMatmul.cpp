@@ -41,10 +41,48 @@ BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
   return isTransposed && fitsPanel ? GroupForm::Panel : GroupForm::Rows;
 }
 
+/// Adds the sums over the k-packs [kPack, kPack + kPacks) of `allPacks` to a register block at (row, column) of `at`,
+/// which begins in registers, and in a whole group of rows and a whole panel also ends there.
+void BlockedMatmul::addParts(RegisterBlock block, const FromRow &fromRow, const ResultBlock &at, Value row,
+                             Value column, Value kPack, Value kPacks, Value allPacks, SumPart sum) {
+  auto addPart = [&](Value begin, Value length) {
+    SmallVector<Value> part = sum(begin, length);
+    Value first = e.add(kPack, begin);
+    auto addToRow = [&] {
+      SmallVector<Value> sums(part);
+      for (unsigned i = 0; fromRow.initialRow && i < sums.size(); ++i) {
+        Value at = e.add(column, i % block.vectors * e.lanes());
+        sums[i] = e.addf(e.loadVector(fromRow.initialRow, at), part[i]);
+      }
+      return sums;
+    };
+    SmallVector<Value> sums = e.choose(e.isEqual(first, e.index(0)), addToRow,
+                                       [&] { return cpu::addBlock(e, block, part, tile, row, column); });
+    auto store = [&] { storeBlock(e, block, sums, tile, row, column); };
+    if (block.rows != panelBlock(e.target, /*isTail=*/false).rows)
+      return store();
+    Value isLast = e.isEqual(e.add(first, length), allPacks);
+    Value isWhole = e.isLess(e.add(column, block.vectors * e.lanes() - 1), at.columns);
+    e.ifElse(
+        e.b.createOrFold<arith::AndIOp>(e.loc, isLast, isWhole),
+        [&] {
+          Type element = getElementTypeOrSelf(fromRow.result);
+          for (unsigned i = 0; i < sums.size(); ++i)
+            e.storeVector(emitFromCompute(e, sums[i], element), fromRow.result,
+                          {e.add(at.row, e.add(row, i / block.vectors)),
+                           e.add(at.column, e.add(column, i % block.vectors * e.lanes()))});
+        },
+        store);
+  };
+  // A block adds two k-packs to a chain. LLVM 22 unrolls products of lanes with spills.
+  emitParts(e, e.index(0), kPacks, usesBlocks() ? sumLength / 2 : sumLength,
+            /*hasConstantParts=*/!e.target.hasLaneProducts, addPart);
+}
+
 /// Adds lhs · panels for the k-packs [kPack, kPack + kPacks): whole groups of rows to those in place, all others to the
 /// tile.
-void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &block, Value kPack, Value kPacks,
-                             const Panels &panels) {
+void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<FromRow> &fromRow,
+                             const ResultBlock &block, Value kPack, Value kPacks, const Panels &panels) {
   RegisterBlock full = tiles ? maxTileBlock : panelBlock(e.target, /*isTail=*/false);
   RegisterBlock tail = tiles ? tailTileBlock : panelBlock(e.target, /*isTail=*/true);
   Value zero = e.index(0), k = e.mul(kPack, depthOfProduct), depth = e.mul(kPacks, depthOfProduct);
@@ -69,9 +107,15 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
     for (unsigned i = 0; !tiles && i < full.rows; ++i)
       prefetchRow(e.add(row, full.rows + i));
   };
+  Value isLast = panels.nextItem ? e.isEqual(panels.next, e.ceilDiv(e.size(lhs, 1), depthOfProduct)) : Value();
   auto prefetchPanel = [&](Value first, Value p) {
-    Value from = e.add(panels.next, e.mul(e.div(first, int64_t(full.rows)), panelShare));
-    emitPrefetchPanel(e, panels.memref, e.add(panels.panel, p), from, e.index(panelShare));
+    Value from = e.mul(e.div(first, int64_t(full.rows)), panelShare), count = e.index(panelShare);
+    auto ofBlock = [&] {
+      emitPrefetchPanel(e, panels.memref, e.add(panels.panel, p), e.add(panels.next, from), count);
+    };
+    if (!panels.nextItem)
+      return ofBlock();
+    e.ifElse(isLast, [&] { emitPrefetchPanel(e, panels.nextItem, p, from, count); }, ofBlock);
   };
   auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
     Value row = e.add(block.row, first), into = isInPlace ? inPlace.rows : tile, intoRow = isInPlace ? row : first;
@@ -124,6 +168,9 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
             },
             b);
       };
+      if (fromRow)
+        return addParts(registers, *fromRow, block, first, column, kPack, kPacks,
+                        e.ceilDiv(e.size(lhs, 1), depthOfProduct), sum);
       // A block adds two k-packs to a chain. LLVM 22 unrolls products of lanes with spills.
       emitSumInParts(e, registers, kPacks, usesBlocks() ? sumLength / 2 : sumLength, into, intoRow, intoColumn, sum,
                      isInPlace && inPlace.isZero, /*hasConstantParts=*/!e.target.hasLaneProducts);
@@ -139,7 +186,9 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const ResultBlock &bloc
          [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, GroupForm::Rows, false); });
 }
 
-void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels, InPlace inPlace) {
+void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels, InPlace inPlace,
+                        std::optional<FromRow> fromRow) {
+  assert(!(tiles && fromRow) && "sums in tile registers begin in the tile");
   Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1);
   Value kPacks = e.ceilDiv(e.size(lhs, 1), depthOfProduct);
   if (formOf(lhs) == GroupForm::Panel)
@@ -159,13 +208,26 @@ void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanel
       begin(rowsOfTile, copied);
       auto add = [&](Value kPack) {
         Value count = e.min(e.sub(kPacks, kPack), e.index(maxBlock.depth));
-        addBlock(lhs, inPlace, block, kPack, count, getPanels(block, kPack, count));
+        addBlock(lhs, inPlace, fromRow, block, kPack, count, getPanels(block, kPack, count));
       };
       if (inPlace.isZero)
         add(zero);
       else
         e.loop(zero, kPacks, maxBlock.depth, add);
-      emitUnpackRows(e, rowsOfTile, emitBlock(e, result, copied));
+      if (!fromRow)
+        return emitUnpackRows(e, rowsOfTile, emitBlock(e, result, copied));
+      // Without k-packs nothing has been stored in the result.
+      auto stored = [&](Value extent, int64_t unit) {
+        return e.select(e.isEqual(kPacks, zero), zero, e.roundDown(extent, unit));
+      };
+      Value storedRows = stored(block.rows, groupRows), storedColumns = stored(columnCount, 2 * e.lanes());
+      auto copy = [&](Value first, Value rows, Value firstColumn) {
+        Value columns = e.sub(columnCount, firstColumn);
+        emitUnpackRows(e, emitBlock(e, tile, {first, rows, firstColumn, columns}),
+                       emitBlock(e, result, {e.add(row, first), rows, e.add(column, firstColumn), columns}));
+      };
+      e.ifElse(e.isLess(storedColumns, columnCount), [&] { copy(zero, storedRows, storedColumns); });
+      e.ifElse(e.isLess(storedRows, block.rows), [&] { copy(storedRows, e.sub(block.rows, storedRows), zero); });
     });
   });
 }

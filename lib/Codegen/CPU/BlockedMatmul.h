@@ -3,6 +3,7 @@
 #define SACCADE_LIB_CODEGEN_CPU_BLOCKEDMATMUL_H
 
 #include "Emitter.h"
+#include "Microkernel.h"
 #include "TileProduct.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
@@ -24,7 +25,8 @@ public:
   /// Packed panels (see `packedPanelsShape`) that hold columns of the RHS from panel `panel` and k-pack `kPack` on.
   struct Panels {
     mlir::Value memref, panel, kPack;
-    mlir::Value next; ///< the first k-pack of the next block, which is prefetched; null for none
+    mlir::Value next;     ///< the first k-pack of the next block, which is prefetched; null for none
+    mlir::Value nextItem; ///< the panels that follow the last k-packs of these, from their first on; null if unknown
   };
   /// Returns the panels of the columns of a block and of the k-packs [kPack, kPack + kPacks).
   using GetPanels = llvm::function_ref<Panels(const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks)>;
@@ -42,19 +44,35 @@ public:
   };
 
   /// result[m][n] = initial + Σ_k lhs[m][k] · rhs[n][k]. `lhs` and `result` have any strides.
-  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels, InPlace inPlace);
-  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels) {
-    run(lhs, result, begin, getPanels, {});
+  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels, InPlace inPlace) {
+    run(lhs, result, begin, getPanels, inPlace, {});
+  }
+
+  /// The same for initial values that do not depend on m, a `result` with inner stride 1, and no tile registers. All
+  /// sums begin in registers, from `initialRow` (memref of the columns of a block, null for 0). Those of whole groups of
+  /// rows and whole panels are stored in the result from registers too. `begin` initializes the row, and without
+  /// k-packs the accumulators.
+  void runFromRow(mlir::Value lhs, mlir::Value result, mlir::Value initialRow, Begin begin, GetPanels getPanels) {
+    run(lhs, result, begin, getPanels, {}, FromRow{initialRow, result});
   }
 
 private:
+  /// Set by `runFromRow`.
+  struct FromRow {
+    mlir::Value initialRow, result;
+  };
+  void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels, InPlace inPlace,
+           std::optional<FromRow> fromRow);
+  void addParts(RegisterBlock block, const FromRow &fromRow, const ResultBlock &at, mlir::Value row,
+                mlir::Value column, mlir::Value kPack, mlir::Value kPacks, mlir::Value allPacks, SumPart sum);
+
   /// How the microkernel reads a group of LHS rows: in place, from packed rows, or from a packed panel, which has the
   /// elements of a column side by side.
   enum class GroupForm { Unpacked, Rows, Panel };
   GroupForm formOf(mlir::Value lhs);
   bool usesBlocks() const { return depthOfProduct == blockDepth; }
-  void addBlock(mlir::Value lhs, InPlace inPlace, const ResultBlock &block, mlir::Value kPack, mlir::Value kPacks,
-                const Panels &panels);
+  void addBlock(mlir::Value lhs, InPlace inPlace, const std::optional<FromRow> &fromRow, const ResultBlock &block,
+                mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
 
   Emitter &e;
   int64_t depthOfProduct; ///< elements of a k-pack or of a row of a block

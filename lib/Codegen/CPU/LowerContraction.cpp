@@ -196,7 +196,7 @@ void ContractionLowering::run(Emitter e) {
                [&](const ResultBlock &at, Value kPack, Value kPacks) {
                  if (!unchanged)
                    pack(rhs, at, kPack, kPacks, packed);
-                 return BlockedMatmul::Panels{packed, e.index(0), e.index(0)};
+                 return BlockedMatmul::Panels{packed, e.index(0), e.index(0), {}, {}};
                },
                {isTile ? emitWholePanels(e, result) : Value(), isZero});
   };

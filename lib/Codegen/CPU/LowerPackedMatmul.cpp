@@ -306,15 +306,21 @@ static void lowerBlocked(Emitter &e, PackedMatmulOp op) {
     if (bias)
       e.loop(zero, at.columns, 1,
              [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(at.column, c))), start, c); });
-    e.loop(zero, at.rows, 1, [&](Value r) {
-      e.loop(zero, e.roundUp(at.columns, e.lanes()), e.lanes(),
-             [&](Value c) { e.storeVector(bias ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c}); });
+    e.ifElse(e.isEqual(e.size(op.getLhs(), 1), zero), [&] {
+      e.loop(zero, at.rows, 1, [&](Value r) {
+        e.loop(zero, e.roundUp(at.columns, e.lanes()), e.lanes(),
+               [&](Value c) { e.storeVector(bias ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c}); });
+      });
     });
   };
-  matmul.run(op.getLhs(), op.getResult(), begin, [&](const ResultBlock &at, Value kPack, Value kPacks) {
-    Value next = e.target.shapes.prefetchesPanels ? e.add(kPack, kPacks) : Value();
-    return BlockedMatmul::Panels{op.getPanels(), e.div(at.column, width), kPack, next};
-  });
+  Value nextPanels;
+  if (e.target.shapes.prefetchesPanels)
+    nextPanels = NextStep(e, op).view(op.getPanels());
+  matmul.runFromRow(op.getLhs(), op.getResult(), start, begin,
+                    [&](const ResultBlock &at, Value kPack, Value kPacks) {
+                      Value next = e.target.shapes.prefetchesPanels ? e.add(kPack, kPacks) : Value();
+                      return BlockedMatmul::Panels{op.getPanels(), e.div(at.column, width), kPack, next, nextPanels};
+                    });
 }
 
 namespace {

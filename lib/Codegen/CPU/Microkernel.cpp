@@ -157,25 +157,26 @@ void cpu::storeBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value
       e.storeVector(acc[i * block.vectors + j], tile, {e.add(row, i), e.add(column, j * e.lanes())});
 }
 
+void cpu::emitParts(Emitter &e, Value first, Value depth, int64_t partLength, bool hasConstantParts, PartBody addPart) {
+  if (!hasConstantParts)
+    return e.loop(first, depth, partLength,
+                  [&](Value begin) { addPart(begin, e.min(e.sub(depth, begin), e.index(partLength))); });
+  // Whole parts are unrolled, and their constant trip count lets the processor predict the end of the loop.
+  Value whole = e.roundDown(depth, partLength);
+  e.loop(first, whole, partLength, [&](Value begin) { addPart(begin, e.index(partLength)); });
+  Value rest = e.max(first, whole);
+  e.ifElse(e.isLess(rest, depth), [&] { addPart(rest, e.sub(depth, rest)); });
+}
+
 void cpu::emitSumInParts(Emitter &e, RegisterBlock block, Value depth, int64_t partLength, Value tile, Value row,
                          Value column, SumPart sum, bool isFromZero, bool hasConstantParts) {
-  auto addPart = [&](Value begin, Value length, bool isFirst) {
-    SmallVector<Value> part = sum(begin, length);
-    storeBlock(e, block, isFirst ? part : addBlock(e, block, part, tile, row, column), tile, row, column);
-  };
   Value first = isFromZero ? e.min(e.index(partLength), depth) : e.index(0);
   if (isFromZero)
-    addPart(e.index(0), first, /*isFirst=*/true);
+    storeBlock(e, block, sum(e.index(0), first), tile, row, column);
   std::optional<int64_t> count = getConstantIntValue(depth);
   if (isFromZero && count && *count <= partLength)
     return;
-  if (!hasConstantParts)
-    return e.loop(first, depth, partLength, [&](Value begin) {
-      addPart(begin, e.min(e.sub(depth, begin), e.index(partLength)), /*isFirst=*/false);
-    });
-  // Whole parts are unrolled, and their constant trip count lets the processor predict the end of the loop.
-  Value whole = e.roundDown(depth, partLength);
-  e.loop(first, whole, partLength, [&](Value begin) { addPart(begin, e.index(partLength), /*isFirst=*/false); });
-  Value rest = e.max(first, whole);
-  e.ifElse(e.isLess(rest, depth), [&] { addPart(rest, e.sub(depth, rest), /*isFirst=*/false); });
+  emitParts(e, first, depth, partLength, hasConstantParts, [&](Value begin, Value length) {
+    storeBlock(e, block, addBlock(e, block, sum(begin, length), tile, row, column), tile, row, column);
+  });
 }

@@ -69,9 +69,14 @@ void storeBlock(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> acc
 /// Returns the sums of a block over `length` k-packs, or other units along K, from `begin` on.
 using SumPart = llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value begin, mlir::Value length)>;
 
+/// Calls `addPart` for the parts of [first, depth), which have a length of `partLength`, except the last. If not
+/// `hasConstantParts`, whole parts have no constant length, and are not unrolled.
+using PartBody = llvm::function_ref<void(mlir::Value begin, mlir::Value length)>;
+void emitParts(Emitter &e, mlir::Value first, mlir::Value depth, int64_t partLength, bool hasConstantParts,
+               PartBody addPart);
+
 /// Adds the sums over [0, depth) to the block of `tile` (memref of rows x columns) that starts at (row, column), in
-/// parts of `partLength`. If `isFromZero`, the block is not read before. If not `hasConstantParts`, whole parts have no
-/// constant length, and are not unrolled.
+/// parts (`emitParts`). If `isFromZero`, the block is not read before.
 void emitSumInParts(Emitter &e, RegisterBlock block, mlir::Value depth, int64_t partLength, mlir::Value tile,
                     mlir::Value row, mlir::Value column, SumPart sum, bool isFromZero, bool hasConstantParts);
 
