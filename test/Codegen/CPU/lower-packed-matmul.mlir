@@ -38,24 +38,30 @@ func.func @pairs_are_read_as_they_are(%x: memref<?x?xbf16, strided<[?, 1], offse
   return
 }
 
-// A group of LHS rows is copied with a padding of one cache line, and accumulators are kept in scratch between blocks of
-// k-packs.
+// A group of LHS rows is copied with a padding of one cache line, and accumulators are kept in scratch between parts of the sums.
+// The first part starts from the bias, and in whole groups and panels the last one is stored in the result.
 // CHECK-LABEL: @blocked_matmul
 // V3-LABEL: @blocked_matmul
 func.func @blocked_matmul(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
   // CHECK-DAG: %[[TILE:.*]] = memref.alloc() {{.*}} : memref<192x256xf32>
   // CHECK-DAG: %[[GROUP:.*]] = memref.alloc() {{.*}} : memref<12x528xf32>
-  // CHECK:     vector.store %{{.*}}, %[[TILE]]
+  // CHECK-DAG: %[[BIAS:.*]] = memref.alloc() {{.*}} : memref<256xf32>
+  // CHECK:     memref.store %{{.*}}, %[[BIAS]]
   // CHECK:     scf.for {{.*}} step %c512
   // CHECK:       vector.store %{{.*}}, %[[GROUP]]
   // CHECK:       scf.for {{.*}} step %c128 {
-  // CHECK:       scf.for {{.*}} iter_args
-  // CHECK:         vector.load {{.*}} : memref<?x?x32xf32>, vector<16xf32>
-  // CHECK:         memref.load %[[GROUP]]
-  // CHECK-COUNT-24: vector.fma
-  // CHECK-COUNT-24: vector.load %[[TILE]]
-  // CHECK-COUNT-24: vector.store %{{.*}}, %[[TILE]]
-  // CHECK:     vector.store {{.*}} : memref<?x?xf32, strided<[?, 1], offset: ?>>, vector<16xf32>
+  // CHECK:         scf.for {{.*}} iter_args
+  // CHECK:           vector.load {{.*}} : memref<?x?x32xf32>, vector<16xf32>
+  // CHECK:           memref.load %[[GROUP]]
+  // CHECK-COUNT-24:  vector.fma
+  // CHECK:         scf.if
+  // CHECK-COUNT-2:   vector.load %[[BIAS]]
+  // CHECK:         } else {
+  // CHECK-COUNT-24:  vector.load %[[TILE]]
+  // CHECK:         scf.if
+  // CHECK-COUNT-24:  vector.store {{.*}}, %arg3[
+  // CHECK:         } else {
+  // CHECK-COUNT-24:  vector.store %{{.*}}, %[[TILE]]
   // V3-COUNT-12: vector.fma {{.*}} : vector<8xf32>
   attn.packed_matmul %x, %p bias(%b) into %y packing_factor(1) blocked : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
   return
