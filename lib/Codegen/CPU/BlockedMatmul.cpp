@@ -109,13 +109,13 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
   };
   Value isLast = panels.nextItem ? e.isEqual(panels.next, e.ceilDiv(e.size(lhs, 1), depthOfProduct)) : Value();
   auto prefetchPanel = [&](Value first, Value p) {
-    Value from = e.mul(e.div(first, int64_t(full.rows)), panelShare), count = e.index(panelShare);
+    Value from = e.mul(e.div(first, int64_t(full.rows)), panelShare);
     auto ofBlock = [&] {
-      emitPrefetchPanel(e, panels.memref, e.add(panels.panel, p), e.add(panels.next, from), count);
+      emitPrefetchPanel(e, panels.memref, e.add(panels.panel, p), e.add(panels.next, from), panelShare);
     };
     if (!panels.nextItem)
       return ofBlock();
-    e.ifElse(isLast, [&] { emitPrefetchPanel(e, panels.nextItem, p, from, count); }, ofBlock);
+    e.ifElse(isLast, [&] { emitPrefetchPanel(e, panels.nextItem, p, from, panelShare); }, ofBlock);
   };
   auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
     Value row = e.add(block.row, first), into = isInPlace ? inPlace.rows : tile, intoRow = isInPlace ? row : first;

@@ -49,8 +49,8 @@ public:
   }
 
   /// The same for initial values that do not depend on m, a `result` with inner stride 1, and no tile registers. All
-  /// sums begin in registers, from `initialRow` (memref of the columns of a block, null for 0). Those of whole groups of
-  /// rows and whole panels are stored in the result from registers too. `begin` initializes the row, and without
+  /// sums begin in registers, from `initialRow` (memref of the columns of a block, null for 0). Those of whole groups
+  /// of rows and whole panels are stored in the result from registers too. `begin` initializes the row, and without
   /// k-packs the accumulators.
   void runFromRow(mlir::Value lhs, mlir::Value result, mlir::Value initialRow, Begin begin, GetPanels getPanels) {
     run(lhs, result, begin, getPanels, {}, FromRow{initialRow, result});
@@ -63,8 +63,8 @@ private:
   };
   void run(mlir::Value lhs, mlir::Value result, Begin begin, GetPanels getPanels, InPlace inPlace,
            std::optional<FromRow> fromRow);
-  void addParts(RegisterBlock block, const FromRow &fromRow, const ResultBlock &at, mlir::Value row,
-                mlir::Value column, mlir::Value kPack, mlir::Value kPacks, mlir::Value allPacks, SumPart sum);
+  void addParts(RegisterBlock block, const FromRow &fromRow, const ResultBlock &at, mlir::Value row, mlir::Value column,
+                mlir::Value kPack, mlir::Value kPacks, mlir::Value allPacks, SumPart sum);
 
   /// How the microkernel reads a group of LHS rows: in place, from packed rows, or from a packed panel, which has the
   /// elements of a column side by side.

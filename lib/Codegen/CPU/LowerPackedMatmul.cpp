@@ -267,8 +267,8 @@ void PackedMatmul::run() {
     Value step = e.add(e.mul(e.div(first, int64_t(full.rows)), e.sub(end, begin)), panel);
     Value from = e.mul(e.add(e.mul(step, e.ceilDiv(e.size(panels, 1), sumLength)), e.div(part, sumLength)), panelShare);
     e.ifElse(
-        isLast, [&] { emitPrefetchPanel(e, nextPanels, zero, from, e.index(panelShare)); },
-        [&] { emitPrefetchPanel(e, panels, end, from, e.index(panelShare)); });
+        isLast, [&] { emitPrefetchPanel(e, nextPanels, zero, from, panelShare); },
+        [&] { emitPrefetchPanel(e, panels, end, from, panelShare); });
   };
   auto group = [&](RegisterBlock block, Value first, bool isClamped) {
     SmallVector<Value> groupRows;
@@ -316,11 +316,10 @@ static void lowerBlocked(Emitter &e, PackedMatmulOp op) {
   Value nextPanels;
   if (e.target.shapes.prefetchesPanels)
     nextPanels = NextStep(e, op).view(op.getPanels());
-  matmul.runFromRow(op.getLhs(), op.getResult(), start, begin,
-                    [&](const ResultBlock &at, Value kPack, Value kPacks) {
-                      Value next = e.target.shapes.prefetchesPanels ? e.add(kPack, kPacks) : Value();
-                      return BlockedMatmul::Panels{op.getPanels(), e.div(at.column, width), kPack, next, nextPanels};
-                    });
+  matmul.runFromRow(op.getLhs(), op.getResult(), start, begin, [&](const ResultBlock &at, Value kPack, Value kPacks) {
+    Value next = e.target.shapes.prefetchesPanels ? e.add(kPack, kPacks) : Value();
+    return BlockedMatmul::Panels{op.getPanels(), e.div(at.column, width), kPack, next, nextPanels};
+  });
 }
 
 namespace {

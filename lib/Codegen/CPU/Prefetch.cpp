@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "Prefetch.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -98,18 +97,12 @@ void saccade::cpu::emitPrefetch(Emitter &e, Value matrix, Value row, Value colum
   emitPrefetchAt(e, matrix, {row, column}, isWrite);
 }
 
-void saccade::cpu::emitPrefetchPanel(Emitter &e, Value panels, Value panel, Value begin, Value count) {
+void saccade::cpu::emitPrefetchPanel(Emitter &e, Value panels, Value panel, Value begin, int64_t count) {
   auto type = cast<MemRefType>(panels.getType());
   int64_t width = cacheLine * 8 / type.getElementTypeBitWidth();
-  auto rows = [&](Value first, int64_t count) {
-    for (int64_t row = 0; row < count; ++row)
-      for (int64_t column = 0; column < type.getDimSize(2); column += width)
-        emitPrefetchAt(e, panels, {panel, e.add(first, row), e.index(column)}, /*isWrite=*/false);
-  };
-  if (std::optional<int64_t> known = getConstantIntValue(count))
-    return rows(begin, *known);
-  constexpr int64_t unroll = 8;
-  e.loop(e.index(0), count, unroll, [&](Value row) { rows(e.add(begin, row), unroll); });
+  for (int64_t row = 0; row < count; ++row)
+    for (int64_t column = 0; column < type.getDimSize(2); column += width)
+      emitPrefetchAt(e, panels, {panel, e.add(begin, row), e.index(column)}, /*isWrite=*/false);
 }
 
 void saccade::cpu::emitPrefetchRows(Emitter &e, Value matrix, Value begin, Value end, bool isWrite) {

@@ -40,9 +40,9 @@ inline constexpr int64_t cacheLine = 64;
 /// Prefetches the cache line of element (row, column) of a 2-D memref; the row may be out of bounds.
 void emitPrefetch(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value column, bool isWrite = false);
 
-/// Prefetches `count` rows of a panel (memref of panels × k-packs × width) from `begin` on, rounded up to a multiple of
-/// 8 if it is not constant. Rows beyond the end of the panel are those of the next ones.
-void emitPrefetchPanel(Emitter &e, mlir::Value panels, mlir::Value panel, mlir::Value begin, mlir::Value count);
+/// Prefetches `count` rows of a panel (memref of panels × k-packs × width) from `begin` on. Rows beyond the end of the
+/// panel are those of the next ones.
+void emitPrefetchPanel(Emitter &e, mlir::Value panels, mlir::Value panel, mlir::Value begin, int64_t count);
 
 /// Prefetches the rows [begin, end) of a 2-D memref with inner stride 1, for writing if `isWrite`. Other strides are
 /// harmless but not useful.
