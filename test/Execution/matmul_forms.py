@@ -35,6 +35,6 @@ multiply = saccade.compile(PROGRAM, target=sys.argv[1]).f
 for rows, depth, columns in ((401, 1000, 45), (205, 1024, 16), (193, 300, 300), (387, 128, 257), (401, 0, 45)):
     x, w = random.standard_normal((rows, depth), dtype="f4"), random.standard_normal((depth, columns), dtype="f4")
     b = random.standard_normal(columns, dtype="f4")
-    copied, in_place = (multiply(with_stride(x, stride), w, b) for stride in (1024, 1040))
-    np.testing.assert_array_equal(copied.view("i4"), in_place.view("i4"))
+    copied, unpacked = (multiply(with_stride(x, stride), w, b) for stride in (1024, 1040))
+    np.testing.assert_array_equal(copied.view("i4"), unpacked.view("i4"))
     np.testing.assert_allclose(copied, x.astype("f8") @ w.astype("f8") + b, rtol=0, atol=1e-5 * (depth + 1) ** 0.5)
