@@ -7,6 +7,9 @@
 #include "AttentionState.h"
 #include "ComputedRows.h"
 #include "KernelFamily.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -243,6 +246,75 @@ void AttentionState::erase() {
   finalize.erase();
   for (memref::AllocOp buffer : buffers)
     buffer.erase();
+}
+
+void device::mergeSections(AccumulateOp step) {
+  auto loop = dyn_cast<scf::ForOp>(step->getParentOp());
+  if (!loop || loop.getNumResults())
+    return;
+  auto isEnd = [&](Operation *op) {
+    return isa<arith::AddIOp>(op) && op->getOperands() == ValueRange{loop.getInductionVar(), loop.getStep()};
+  };
+  SmallVector<Operation *> ends(llvm::make_filter_range(loop.getInductionVar().getUsers(), isEnd));
+  if (ends.empty())
+    return;
+  IRRewriter rewriter(loop);
+  for (Operation *end : ends)
+    rewriter.replaceOp(end, loop.getUpperBound());
+  Value isAny = arith::CmpIOp::create(rewriter, loop.getLoc(), arith::CmpIPredicate::slt, loop.getLowerBound(),
+                                      loop.getUpperBound());
+  auto section = scf::IfOp::create(rewriter, loop.getLoc(), isAny);
+  rewriter.eraseOp(loop.getBody()->getTerminator());
+  rewriter.inlineBlockBefore(loop.getBody(), section.thenYield(), loop.getLowerBound());
+  rewriter.eraseOp(loop);
+}
+
+namespace {
+
+/// Clones the computation of values from an index.
+class Recomputation {
+public:
+  Recomputation(OpBuilder &b, Value index, Value copy) : b(b) { copies.map(index, copy); }
+
+  Value operator()(Value value) { return depends(value) ? clone(value) : value; }
+
+private:
+  /// Whether a value is computed from the index by ops without effects.
+  bool depends(Value value) {
+    if (copies.contains(value))
+      return true;
+    auto [known, isNew] = found.try_emplace(value, false);
+    Operation *op = value.getDefiningOp();
+    if (!isNew || !op || op->getNumRegions() || !isMemoryEffectFree(op))
+      return known->second;
+    bool result = llvm::any_of(op->getOperands(), [&](Value operand) { return depends(operand); });
+    return found[value] = result;
+  }
+
+  Value clone(Value value) {
+    if (Value known = copies.lookupOrNull(value))
+      return known;
+    Operation *op = value.getDefiningOp();
+    for (Value operand : op->getOperands())
+      if (depends(operand))
+        clone(operand);
+    b.clone(*op, copies);
+    return copies.lookup(value);
+  }
+
+  OpBuilder &b;
+  IRMapping copies;
+  llvm::DenseMap<Value, bool> found;
+};
+
+} // namespace
+
+void device::recomputeOperands(Emitter &e, Operation *op, Value index) {
+  OpBuilder::InsertionGuard guard(e.b);
+  e.b.setInsertionPoint(op);
+  Recomputation recompute(e.b, index, e.optimizationBarrier(index));
+  for (OpOperand &operand : op->getOpOperands())
+    operand.set(recompute(operand.get()));
 }
 
 FailureOr<size_t> device::lowerAttentions(func::FuncOp kernel, const KernelFamily &family) {

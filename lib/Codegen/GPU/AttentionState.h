@@ -43,6 +43,14 @@ struct AttentionState {
 /// The name of a kernel family for `step`, which says whether it reads pages.
 std::string nameFamily(llvm::StringRef family, attn::AccumulateOp step);
 
+/// Replaces a loop over sections of keys that contains the step by one section with all keys, if there are any: the
+/// keys of an iteration end at the sum of its induction variable and the step of the loop, or at the end of the loop.
+void mergeSections(attn::AccumulateOp step);
+
+/// Computes the operands of `op` at its place, as far as they depend on `index` (i32), the number of an item: across a
+/// loop over tiles they would take registers.
+void recomputeOperands(Emitter &e, mlir::Operation *op, mlir::Value index);
+
 /// Erases a lowered step, with the loads of pages for it.
 void eraseStep(attn::AccumulateOp op);
 

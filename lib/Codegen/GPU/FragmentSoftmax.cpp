@@ -86,6 +86,44 @@ KeyRange FragmentSoftmax::visibleKeys(Emitter &e, Value head, Value firstQuery, 
   return {relative(absolute.begin), relative(absolute.end)};
 }
 
+SmallVector<KeyRange> FragmentSoftmax::visibleColumns(Emitter &e, Value first, ArrayRef<Value> rows) {
+  // Opaque to LLVM, which would compute bounds before the loop over tiles and keep them in registers.
+  Value zero = e.toIndex(e.optimizationBarrier(e.i32(0)));
+  std::optional<SmallVector<KeyBound>> ofFirst;
+  if (!heads || !masksPerHead())
+    ofFirst =
+        bounds.computeKeyBounds(e.b, e.loc, at(e, 0), at(e, 1), op.getQLen(), op.getKvLen(), e.add(at(e, 2), zero));
+  SmallVector<KeyRange> ranges;
+  if (!ofFirst) {
+    for (Value row : rows) {
+      RowPosition position = positionOf(e, row);
+      KeyRange range = visibleKeys(e, position.head, position.query, position.query);
+      ranges.push_back({e.sub(range.begin, first), e.sub(range.end, first)});
+    }
+    return ranges;
+  }
+  // In 32 bits from the first query on, since slopes times rows have fewer bits than the limit. Opaque to LLVM, which
+  // would compute bounds in tiles that need no mask, too.
+  first = e.optimizationBarrier(first);
+  Value start = e.add(at(e, 3), e.toIndex(first));
+  constexpr int64_t limit = int64_t(1) << 30;
+  for (KeyBound &bound : *ofFirst) {
+    Value offset = e.sub(bound.position, start);
+    bound.position = e.toI32(e.max(e.min(offset, e.index(limit)), e.index(-limit)));
+  }
+  Value begin = e.sub(e.i32(0), first), end = e.sub(e.toI32(keys), first);
+  for (Value row : rows) {
+    KeyRange range{begin, end};
+    Value query = heads ? e.b.createOrFold<arith::DivUIOp>(e.loc, e.toI32(row), e.toI32(heads)) : e.toI32(row);
+    for (const KeyBound &bound : *ofFirst) {
+      Value position = e.add(bound.position, e.mul(query, bound.slope));
+      (bound.isEnd ? range.end : range.begin) = bound.isEnd ? e.min(range.end, position) : e.max(range.begin, position);
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
 KeyRange FragmentSoftmax::getTiles(Emitter &e, int64_t width) {
   Value first = e.add(at(e, 3), e.toIndex(visibleToAny.begin));
   Value begin = e.sub(e.mul(e.floorDiv(first, width), width), at(e, 3));
@@ -130,35 +168,36 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
     toBase2 = e.scalar(takeCommonFactor(scores) * std::numbers::log2e);
 }
 
-void FragmentSoftmax::forEachVisibility(Emitter &e, Value first, ArrayRef<RowPosition> rows, ArrayRef<Value> isRow,
+void FragmentSoftmax::forEachVisibility(Emitter &e, Value first, ArrayRef<Value> rows, ArrayRef<Value> isRow,
                                         function_ref<void(unsigned, Value)> use) {
   PositionRegion region(op, op.getMask());
-  SmallVector<Value> columns = emitColumns(e);
-  SmallVector<KeyRange> ranges;
-  for (RowPosition row : rows) {
-    KeyRange range = visibleKeys(e, row.head, row.query, row.query);
-    ranges.push_back({e.sub(range.begin, first), e.sub(range.end, first)});
-  }
+  Value column = fragment.emit ? fragment.emit(e).second : e.optimizationBarrier(fragment.column);
+  SmallVector<KeyRange> ranges = visibleColumns(e, first, rows);
   for (auto [range, exists] : llvm::zip(ranges, isRow))
     range.end = e.select(exists, range.end, range.begin);
-  Value begin = e.add(at(e, 3), e.toIndex(first));
-  for (unsigned i = 0; i < columns.size(); ++i) {
+  // From the column of the thread on, so that offsets of elements are constants.
+  for (KeyRange &range : ranges)
+    range = {e.sub(range.begin, column), e.sub(range.end, column)};
+  SmallVector<RowPosition> positions;
+  Value firstKey;
+  if (!bounds.isExact()) {
+    positions = llvm::map_to_vector(rows, [&](Value row) { return positionOf(e, row); });
+    firstKey = e.add(at(e, 3), e.toIndex(e.add(first, column)));
+  }
+  for (auto [i, offset] : llvm::enumerate(fragment.columns)) {
     unsigned r = fragment.rowOf[i];
-    Value isVisible = e.andi(e.isAtMost(ranges[r].begin, columns[i]), e.isLess(columns[i], ranges[r].end));
-    if (!bounds.isExact()) {
-      Value key = e.add(begin, e.toIndex(columns[i]));
-      isVisible = e.andi(isVisible, region.evaluate(e, /*score=*/nullptr, rows[r], key));
-    }
+    Value isVisible = e.andi(e.isAtMost(ranges[r].begin, e.i32(offset)), e.isLess(e.i32(offset), ranges[r].end));
+    if (firstKey)
+      isVisible = e.andi(isVisible, region.evaluate(e, /*score=*/nullptr, positions[r], e.add(firstKey, offset)));
     use(i, isVisible);
   }
 }
 
 SmallVector<Value> FragmentSoftmax::evaluateMask(Emitter &e, Value first) {
   SmallVector<Value> rows = emitRows(e);
-  auto positions = llvm::map_to_vector(rows, [&](Value row) { return positionOf(e, row); });
   auto isRow = llvm::map_to_vector(rows, [&](Value row) { return e.isLess(row, queries); });
   SmallVector<Value> words(maskWords(), e.i32(0));
-  forEachVisibility(e, first, positions, isRow, [&](unsigned i, Value isVisible) {
+  forEachVisibility(e, first, rows, isRow, [&](unsigned i, Value isVisible) {
     Value bit = e.select(isVisible, e.i32(static_cast<int32_t>(1u << i % 32)), e.i32(0));
     words[i / 32] = e.b.createOrFold<arith::OrIOp>(e.loc, words[i / 32], bit);
   });
@@ -173,7 +212,7 @@ SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Val
   SmallVector<Value> masked;
   auto keep = [&](unsigned i, Value isVisible) { masked.push_back(e.select(isVisible, scores[i], e.minusInfinity())); };
   if (visible.empty()) {
-    forEachVisibility(e, first, emitRowPositions(e), /*isRow=*/{}, keep);
+    forEachVisibility(e, first, emitRows(e), /*isRow=*/{}, keep);
     return masked;
   }
   for (unsigned i = 0; i < scores.size(); ++i) {

@@ -109,6 +109,8 @@ private:
   /// The keys that are visible to some query in [firstQuery, lastQuery] of a head, relative to key 0 of the op, i32.
   /// The range may be empty.
   attn::KeyRange visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery);
+  /// The columns of the tile at key `first` that the bounds of the mask permit for each row (index), i32.
+  llvm::SmallVector<attn::KeyRange> visibleColumns(Emitter &e, Value first, llvm::ArrayRef<Value> rows);
   bool masksPerHead();
   RowPosition positionOf(Emitter &e, Value row);
   /// The rows (index), their positions, and the columns of the elements (i32), rematerialized at each use.
@@ -158,7 +160,7 @@ private:
                                       const PrivateState &state, RowReduce reduce);
   /// Passes the mask of each element of the tile at key `first` to `use`. `isRow` tells which rows have keys; if it is
   /// empty, all have.
-  void forEachVisibility(Emitter &e, Value first, llvm::ArrayRef<RowPosition> rows, llvm::ArrayRef<Value> isRow,
+  void forEachVisibility(Emitter &e, Value first, llvm::ArrayRef<Value> rows, llvm::ArrayRef<Value> isRow,
                          llvm::function_ref<void(unsigned i, Value isVisible)> use);
   llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first, llvm::ArrayRef<Value> visible);
 

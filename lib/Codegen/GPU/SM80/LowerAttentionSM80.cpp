@@ -29,12 +29,14 @@ struct TensorCoreFamily : KernelFamily {
 
   bool fits(const AttentionState &state) const override { return !state.steps.empty() && AttentionShape(state).fits(); }
 
-  LogicalResult emit(func::FuncOp, AttentionState &state) const override {
+  LogicalResult emit(func::FuncOp kernel, AttentionState &state) const override {
     AttentionShape shape(state);
     shape.givenKeys = keys;
     auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
     auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
     PrivateState privateState = state.privatize("sm_80", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
+    if (state.steps.size() == 1)
+      mergeSections(state.steps.front());
     OpBuilder b(state.finalize.getContext());
     for (AccumulateOp step : state.steps) {
       b.setInsertionPoint(step);
@@ -43,7 +45,11 @@ struct TensorCoreFamily : KernelFamily {
       computeStep({b, step.getLoc(), b.getF32Type()}, step, privateState, shape, hasResult);
     }
     b.setInsertionPoint(state.finalize);
-    finalizeRows({b, state.finalize.getLoc(), b.getF32Type()}, state.finalize, privateState, shape);
+    Emitter e{b, state.finalize.getLoc(), b.getF32Type()};
+    auto items = kernel.getBody().front().getOps<NVVM::BlockIdXOp>();
+    if (!items.empty())
+      recomputeOperands(e, state.finalize, *items.begin());
+    finalizeRows(e, state.finalize, privateState, shape);
     state.erase();
     return success();
   }

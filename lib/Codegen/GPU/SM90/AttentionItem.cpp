@@ -52,29 +52,6 @@ bool device::isAttentionItem(const AttentionState &state) {
   return !others.wasInterrupted();
 }
 
-/// Replaces a loop over sections of keys that contains the step by one section with all keys, if there are any: the
-/// keys of an iteration end at the sum of its induction variable and the step of the loop, or at the end of the loop.
-static void mergeSections(AccumulateOp step) {
-  auto loop = dyn_cast<scf::ForOp>(step->getParentOp());
-  if (!loop || loop.getNumResults())
-    return;
-  auto isEnd = [&](Operation *op) {
-    return isa<arith::AddIOp>(op) && op->getOperands() == ValueRange{loop.getInductionVar(), loop.getStep()};
-  };
-  SmallVector<Operation *> ends(llvm::make_filter_range(loop.getInductionVar().getUsers(), isEnd));
-  if (ends.empty())
-    return;
-  IRRewriter rewriter(loop);
-  for (Operation *end : ends)
-    rewriter.replaceOp(end, loop.getUpperBound());
-  Value isAny = arith::CmpIOp::create(rewriter, loop.getLoc(), arith::CmpIPredicate::slt, loop.getLowerBound(),
-                                      loop.getUpperBound());
-  auto section = scf::IfOp::create(rewriter, loop.getLoc(), isAny);
-  rewriter.eraseOp(loop.getBody()->getTerminator());
-  rewriter.inlineBlockBefore(loop.getBody(), section.thenYield(), loop.getLowerBound());
-  rewriter.eraseOp(loop);
-}
-
 /// Erases the state and its ops in the producer's copy of the body.
 static void eraseState(const AttentionState &state, const IRMapping &copies) {
   auto erase = [&](Operation *op) { copies.lookup(op)->erase(); };
@@ -109,7 +86,7 @@ public:
         e{b, state.finalize.getLoc(), b.getF32Type()}, step(state.steps.front()) {}
 
   void run() {
-    mergeSections(step);
+    device::mergeSections(step);
     query = mapOperand(step.getQuery(), step.getQueryDims());
     key = mapOperand(step.getKey(), step.getKeyDims());
     value = mapOperand(step.getValue(), step.getValueDims());

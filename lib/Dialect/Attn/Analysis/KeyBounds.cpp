@@ -275,37 +275,45 @@ Value scaled(OpBuilder &b, Location loc, int64_t factor, Value value) {
 
 } // namespace
 
+/// The bound that a constraint gives for the position of `role`, for the position of the other role in [first, last]
+/// that makes most positions visible: an end if its coefficient is negative, else a begin. Null if that is zero.
+static Value emitBound(OpBuilder &b, Location loc, Materializer &materialize, const AffineConstraint &constraint,
+                       Role role, Value first, Value last) {
+  bool isKey = role == Role::Key;
+  int64_t own = isKey ? constraint.key : constraint.query, other = isKey ? constraint.query : constraint.key;
+  if (own == 0)
+    return {};
+  // rest + own · x ≥ 0
+  Value rest = index(b, loc, std::clamp(constraint.constant, -largeTerm, largeTerm));
+  auto add = [&](Value summand) { rest = arith::AddIOp::create(b, loc, rest, summand); };
+  if (other != 0)
+    add(scaled(b, loc, other, other > 0 ? last : first));
+  for (auto [factor, term] : constraint.terms) {
+    Value value = materialize(term);
+    if (!value.getType().isIndex())
+      value = arith::IndexCastOp::create(b, loc, b.getIndexType(), value);
+    add(scaled(b, loc, factor, clamped(b, loc, value)));
+  }
+  Value divisor = index(b, loc, std::abs(own));
+  if (own < 0) {
+    // x ≤ floor(rest / |own|)
+    Value most = own == -1 ? rest : arith::FloorDivSIOp::create(b, loc, rest, divisor).getResult();
+    return arith::AddIOp::create(b, loc, most, index(b, loc, 1));
+  }
+  // x ≥ ceil(−rest / own)
+  Value negated = arith::SubIOp::create(b, loc, index(b, loc, 0), rest);
+  return own == 1 ? negated : arith::CeilDivSIOp::create(b, loc, negated, divisor).getResult();
+}
+
 KeyRange KeyBounds::computeRange(OpBuilder &b, Location loc, Role role, const IRMapping &values, Value queryLength,
                                  Value keyLength, Value first, Value last, KeyRange range) const {
   Materializer materialize{b, loc, values, queryLength, keyLength};
   for (const AffineConstraint &constraint : constraints) {
-    bool isKey = role == Role::Key;
-    int64_t own = isKey ? constraint.key : constraint.query, other = isKey ? constraint.query : constraint.key;
-    if (own == 0)
-      continue;
-    // Take the other position that makes most positions visible; then rest + own · x ≥ 0.
-    Value rest = index(b, loc, std::clamp(constraint.constant, -largeTerm, largeTerm));
-    auto add = [&](Value summand) { rest = arith::AddIOp::create(b, loc, rest, summand); };
-    if (other != 0)
-      add(scaled(b, loc, other, other > 0 ? last : first));
-    for (auto [factor, term] : constraint.terms) {
-      Value value = materialize(term);
-      if (!value.getType().isIndex())
-        value = arith::IndexCastOp::create(b, loc, b.getIndexType(), value);
-      add(scaled(b, loc, factor, clamped(b, loc, value)));
-    }
-    Value divisor = index(b, loc, std::abs(own));
-    if (own < 0) {
-      // x ≤ floor(rest / |own|)
-      Value most = own == -1 ? rest : arith::FloorDivSIOp::create(b, loc, rest, divisor).getResult();
-      Value end = arith::AddIOp::create(b, loc, most, index(b, loc, 1));
-      range.end = arith::MinSIOp::create(b, loc, range.end, end);
-    } else {
-      // x ≥ ceil(−rest / own)
-      Value negated = arith::SubIOp::create(b, loc, index(b, loc, 0), rest);
-      Value begin = own == 1 ? negated : arith::CeilDivSIOp::create(b, loc, negated, divisor).getResult();
-      range.begin = arith::MaxSIOp::create(b, loc, range.begin, begin);
-    }
+    Value bound = emitBound(b, loc, materialize, constraint, role, first, last);
+    if (bound && (role == Role::Key ? constraint.key : constraint.query) < 0)
+      range.end = arith::MinSIOp::create(b, loc, range.end, bound);
+    else if (bound)
+      range.begin = arith::MaxSIOp::create(b, loc, range.begin, bound);
   }
   return range;
 }
@@ -320,6 +328,21 @@ IRMapping KeyBounds::mapArguments(Value batch, Value head) const {
     values.map(args.captures, scoring.getCaptures());
   }
   return values;
+}
+
+std::optional<SmallVector<KeyBound>> KeyBounds::computeKeyBounds(OpBuilder &b, Location loc, Value batch, Value head,
+                                                                 Value queryLength, Value keyLength,
+                                                                 Value query) const {
+  if (!llvm::all_of(constraints, [](const AffineConstraint &each) { return std::abs(each.key) == 1; }))
+    return std::nullopt;
+  IRMapping values = mapArguments(batch, head);
+  Materializer materialize{b, loc, values, queryLength, keyLength};
+  SmallVector<KeyBound> result;
+  for (const AffineConstraint &constraint : constraints) {
+    Value bound = emitBound(b, loc, materialize, constraint, Role::Key, query, query);
+    result.push_back({bound, -constraint.key * constraint.query, constraint.key < 0});
+  }
+  return result;
 }
 
 KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, Value batch, Value head, Value queryLength,

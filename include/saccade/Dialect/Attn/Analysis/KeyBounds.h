@@ -23,6 +23,14 @@ struct KeyRange {
   mlir::Value begin, end;
 };
 
+/// A bound of the keys of a query, as an absolute position (index). That of the query n positions later is n · `slope`
+/// larger.
+struct KeyBound {
+  mlir::Value position;
+  int64_t slope;
+  bool isEnd; ///< exclusive; otherwise the first visible key
+};
+
 /// The constraints of a mask region. A pair is visible only if every constraint holds. If `exact`, the converse holds
 /// too, and the region need not be evaluated. Positions that are cast to narrow integers are below 2^30, and sums of
 /// positions and captured 64-bit integers do not overflow; sums of narrower integers may wrap.
@@ -47,6 +55,11 @@ public:
   KeyRange computeKeyRange(mlir::OpBuilder &b, mlir::Location loc, mlir::Value batch, mlir::Value head,
                            mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstQuery,
                            mlir::Value lastQuery, KeyRange keys) const;
+  /// The bounds of the keys of one query by each constraint, for arguments as above; nullopt if some are not affine in
+  /// the query. A slope has at most 20 bits.
+  std::optional<llvm::SmallVector<KeyBound>> computeKeyBounds(mlir::OpBuilder &b, mlir::Location loc, mlir::Value batch,
+                                                              mlir::Value head, mlir::Value queryLength,
+                                                              mlir::Value keyLength, mlir::Value query) const;
   /// The queries within `queries` that may attend to a key in [firstKey, lastKey].
   KeyRange computeQueryRange(mlir::OpBuilder &b, mlir::Location loc, mlir::Value batch, mlir::Value head,
                              mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstKey, mlir::Value lastKey,
