@@ -28,7 +28,7 @@ gpu.module @saccade_device {
   // CHECK: wgmma.wait_group.sync.aligned 1
   // CHECK: mbarrier.arrive
   // CHECK: wgmma.wait_group.sync.aligned 0
-  // CHECK: mbarrier.arrive
+  // CHECK-NOT: mbarrier.arrive
   // CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c256
   // CHECK: nvvm.bar.warp.sync
   // CHECK: llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # RUN: %python %s --count 4
 # RUN: %python %s --target sm_90a --kind dropped --count 12
+# RUN: %python %s --target sm_90a --program matmul --kind dropped --count 8
+# RUN: %python %s --target sm_90a --program matmul --kind changed --count 8
 """Mutation test of PtxSim: it must detect every mutant of a compiled kernel.
 
-Usage: mutants.py [--count N] [--seed N] [--kind dropped|changed|bounds] [--target sm_80|sm_90a] [--verbose]
+Usage: mutants.py [--count N] [--seed N] [--kind dropped|changed|bounds] [--target sm_80|sm_90a] [--program attention|matmul] [--verbose]
 
-Compiles attention for sm_80 or sm_90a, changes one instruction of its PTX and runs it. "dropped" removes a wait, a barrier, a fence,
+Compiles attention for sm_80 or sm_90a, or matmuls for sm_90a, changes one instruction of its PTX and runs it. "dropped" removes a wait, a barrier, a fence,
 an arrival or a commit_group, which PtxSim must report. "changed" alters a constant of an address, a descriptor or a barrier, "bounds" a constant of a comparison,
 loop step, clamp or alignment; PtxSim must report an error, or the result must differ from the reference. Only executed
 instructions are mutated, as found by a trap in their place. Mutants of constants with bit-identical results are equivalent,
@@ -24,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "Codegen" / "GPU" / "Inputs"
 PROGRAM = (INPUTS / "forward.mlir").read_text()
+MATMULS = (pathlib.Path(__file__).resolve().parent / "Inputs" / "matmul.mlir").read_text()
 # At least two CTAs or two tiles of keys, the last ones partial, because wrong bounds show only there. The last run is
 # split-KV.
 RUNS = [
@@ -37,6 +40,11 @@ RUNS = [
 RUNS_90A = [
     ("plain_64", "0_sm_90a", ["1x2x205x64:bf16:1", "1x1x700x64:bf16:2", "1x1x700x64:bf16:3"]),
     ("causal_128", "0_sm_90a", ["1x285x1x128:bf16:1", "1x405x1x128:bf16:2", "1x405x1x128:bf16:3"]),
+]
+# More steps than stages, with a partial one, and tiles of one and two warpgroups; sums accumulated apart, and a transposed operand.
+RUNS_MATMUL = [
+    ("linear", "0_sm_90a", ["200x456:bf16:1", "136x456:bf16:2", "136:bf16:3"]),
+    ("batches", "0_sm_90a", ["2x136x456:f16:1", "2x456x136:f16:2"]),
 ]
 KINDS = ("dropped", "changed", "bounds")
 # A wrong query position shifts the ALiBi biases of a row alike, which changes no weight, so a curved bias replaces them.
@@ -150,19 +158,23 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kind", choices=KINDS, help="default: all")
     parser.add_argument("--target", choices=("sm_80", "sm_90a"), default="sm_80")
+    parser.add_argument("--program", choices=("attention", "matmul"), default="attention", help="matmul: with sm_90a only")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
+    if args.program == "matmul" and args.target != "sm_90a":
+        parser.error("matmuls are mutated for sm_90a only")
     rng = random.Random(args.seed)
     missed = 0
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as workers:
         folder = pathlib.Path(name)
         assert LINEAR in PROGRAM
         program = folder / "program.mlir"
-        program.write_text(PROGRAM.replace(LINEAR, CURVED))
+        program.write_text(MATMULS if args.program == "matmul" else PROGRAM.replace(LINEAR, CURVED))
         ptx = subprocess.run(["saccade-compile", str(program), f"--target={args.target}"], capture_output=True, text=True,
                              check=True).stdout
+        runs = RUNS_MATMUL if args.program == "matmul" else RUNS if args.target == "sm_80" else RUNS_90A
         kernels = [Kernel(ptx, args.target, entry, task, arguments, folder)
-                   for entry, task, arguments in (RUNS if args.target == "sm_80" else RUNS_90A)]
+                   for entry, task, arguments in runs]
         for kind in [args.kind] if args.kind else KINDS:
             sites = []
             for kernel in kernels:
