@@ -35,10 +35,6 @@ static void setTargetAttributes(llvm::Module &module, const saccade::CPUTarget &
     function.addFnAttr("target-features", isEntry ? "" : target.features);
     if (!isEntry) {
       function.addFnAttr("target-cpu", target.cpu);
-      // On Golden Cove vector loads through rbp are slower: the loop of 6 × 2 registers of 256 bits then runs at 0.92
-      // of its rate. Blocks of twelve rows need the register.
-      if (module.getTargetTriple().isX86() && target.vectorBits <= 256)
-        function.addFnAttr("frame-pointer", "reserved");
       if (target.vectorBits > 256 && !target.isExpanded())
         function.addFnAttr("prefer-vector-width", "512");
       // LLVM then allocates SVE registers for vectors of this fixed length.

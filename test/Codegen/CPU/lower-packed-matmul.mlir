@@ -4,7 +4,9 @@
 // Parts of 128 k-packs are accumulated in registers, each from 0: the first one is added to the bias, others to the sums of those
 // before. The LHS is not packed.
 // CHECK-LABEL: @matmul_in_one_pass
+// CHECK-NOT: frame_pointer
 // V3-LABEL: @matmul_in_one_pass
+// V3-SAME:  frame_pointer = #llvm.framePointerKind<reserved>
 func.func @matmul_in_one_pass(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
   // CHECK: scf.for
   // CHECK:   scf.for
