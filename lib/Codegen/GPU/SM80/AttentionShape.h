@@ -36,11 +36,16 @@ struct AttentionShape {
   int64_t warps = device::warps;    ///< that compute
   int64_t firstWarp = 0;            ///< of them
   std::optional<int64_t> givenKeys; ///< per step, by a script
+  /// Whether launches take another kernel, unless its tensor maps cannot be made: all tiles then share one path, which
+  /// LLVM and ptxas compile in less than half the time.
+  bool hasBulkKernel = false;
 
   int64_t mTiles() const { return splitsKV ? 1 : rows / (16 * warps); } ///< 16-row tiles per warp
   /// Keys per step: 64 if registers suffice for their scores and the accumulator. With tallies 32, to limit the size of
   /// the code, which is emitted per score.
-  int64_t keys() const { return givenKeys.value_or(accElements() + 32 * mTiles() <= 192 && !hasTallies ? 64 : 32); }
+  int64_t keys() const {
+    return givenKeys.value_or(accElements() + 32 * mTiles() <= 192 && !hasTallies && !hasBulkKernel ? 64 : 32);
+  }
   int64_t keysPerWarp() const { return splitsKV ? keys() / warps : keys(); }
   int64_t keyTiles() const { return keysPerWarp() / 8; }
   int64_t valueTiles() const { return SharedTile::paddedColumns(valueDepth) / 8; }
@@ -48,6 +53,10 @@ struct AttentionShape {
   int64_t rowsPerThread() const { return 2 * mTiles(); }
   /// Whether the query fragments are kept in registers.
   bool keepsQueries() const { return mTiles() * SharedTile::paddedColumns(depth) <= 128; }
+
+  /// Whether tanh may have a relative error of 2^-11: weights are rounded to 8 bits, and no result has the precision of
+  /// f32.
+  bool permitsApproximateTanh() const { return element.isBF16() && !hasLse; }
 
   /// Whether the kernel supports this shape. The accumulator may take half of a thread's 255 registers.
   bool fits() const {

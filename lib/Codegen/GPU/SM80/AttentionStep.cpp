@@ -35,11 +35,10 @@ public:
     SharedTile valueTile(e, shared, queryBytes + keyBytes, shape.element, shape.keys(), shape.valueDepth);
 
     FragmentSoftmax softmax(e, op, fragment(), query.rows, key.rows, query.heads);
-    // The weights are rounded to 8 bits.
-    if (shape.element.isBF16() && !shape.hasLse)
+    if (shape.permitsApproximateTanh())
       softmax.permitApproximateTanh();
     KeyRange tiles = softmax.getTiles(e, shape.keys());
-    Value exactTiles = softmax.canSpeculate() ? emitExactTiles() : Value();
+    Value exactTiles = softmax.canSpeculate() && !shape.hasBulkKernel ? emitExactTiles() : Value();
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
       queryTile.copy(e, queryTile.prepare(e, query), e.i32(0));
       SharedTile::Copies keyCopies = keyTile.prepare(e, key), valueCopies = valueTile.prepare(e, value, &keyCopies);
@@ -142,7 +141,7 @@ private:
   }
 
   /// Whether partial tiles skip blocks of 16 rows × 16 keys. Without a mask, only the last tile is partial.
-  bool skipsBlocks() { return !op.getMask().empty(); }
+  bool skipsBlocks() { return !op.getMask().empty() && !shape.hasBulkKernel; }
 
   /// The bitwise or of a word over the lanes of the warp.
   Value joinLanes(Value word) {

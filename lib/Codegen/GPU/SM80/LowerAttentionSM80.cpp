@@ -32,6 +32,7 @@ struct TensorCoreFamily : KernelFamily {
   LogicalResult emit(func::FuncOp kernel, AttentionState &state) const override {
     AttentionShape shape(state);
     shape.givenKeys = keys;
+    shape.hasBulkKernel = kernel->hasAttr(bulkKernelAttr);
     auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
     auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
     PrivateState privateState = state.privatize("sm_80", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
