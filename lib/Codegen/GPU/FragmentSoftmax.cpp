@@ -242,22 +242,25 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   for (const RowMax &max : maxima)
     factors.push_back(max.factor);
   scaleTallies(e, factors, state);
-  SmallVector<Value> sums = computeWeights(e, scores, exponentsOf(e, scores, tileMax, maxima), first, state);
+  SmallVector<Value> sums = computeWeights(e, scores, exponentsOf(e, shift(e, scores, tileMax, maxima)), first, state);
   for (auto [r, sum] : llvm::enumerate(sums))
     e.store(e.fma(e.load(state.sum, r), factors[r], sum), state.sum, r);
   return factors;
 }
 
-void FragmentSoftmax::applyLazily(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                  ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce,
-                                  function_ref<void(ArrayRef<Value>)> rescale) {
+Value FragmentSoftmax::applyLazily(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
+                                   ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce,
+                                   function_ref<void(ArrayRef<Value>)> rescale) {
   computeScores(e, scores, first, isFull, visible, state);
-  if (op.getFinal())
-    return (void)applyFinal(e, scores, first, state, reduce);
-  ShiftedScores shifted = updateLazily(e, scores, state, reduce, rescale).scores;
-  SmallVector<Value> sums = computeWeights(e, scores, exponentsOf(e, shifted), first, state);
+  if (op.getFinal()) {
+    applyFinal(e, scores, first, state, reduce);
+    return arith::ConstantIntOp::create(e.b, e.loc, 0, 1);
+  }
+  LazyUpdate lazy = updateLazily(e, scores, state, reduce, rescale);
+  SmallVector<Value> sums = computeWeights(e, scores, exponentsOf(e, lazy.scores), first, state);
   for (auto [r, sum] : llvm::enumerate(sums))
     e.store(e.addf(e.load(state.sum, r), sum), state.sum, r);
+  return lazy.updates;
 }
 
 FragmentSoftmax::ShiftedScores FragmentSoftmax::chooseScores(Emitter &e, Value condition,
@@ -289,20 +292,14 @@ FragmentSoftmax::LazyUpdate FragmentSoftmax::updateLazily(Emitter &e, ArrayRef<V
   auto update = [&] {
     SmallVector<Value> tileMax = llvm::map_to_vector(largest, [&](Value x) { return maxOfRow(e, x, reduce); });
     SmallVector<RowMax> maxima = updateMaxima(e, tileMax, state);
-    SmallVector<Value> factors, shifts;
-    ShiftedScores results;
+    SmallVector<Value> factors;
     for (auto [r, max] : llvm::enumerate(maxima)) {
       factors.push_back(max.factor);
       e.store(e.mulf(e.load(state.sum, r), max.factor), state.sum, r);
-      Exponent exponent = emitExponent(e, max, tileMax[r]);
-      shifts.push_back(exponent.shift);
-      results.bases.push_back(arith::NegFOp::create(e.b, e.loc, exponent.offset));
     }
     scaleTallies(e, factors, state);
     rescale(factors);
-    for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
-      results.scores.push_back(e.subf(score, shifts[r]));
-    return results;
+    return shift(e, scores, tileMax, maxima);
   };
   return {chooseScores(e, updates, update, [&] { return unshifted(e, scores, state); }), updates};
 }
@@ -366,19 +363,19 @@ SmallVector<Value> FragmentSoftmax::rowMaxima(Emitter &e, ArrayRef<Value> scores
   return llvm::map_to_vector(threadMaxima(e, scores), [&](Value x) { return maxOfRow(e, x, reduce); });
 }
 
-SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scores, ArrayRef<Value> tileMax,
-                                                ArrayRef<RowMax> maxima) {
-  // The branch for shifted scores is rarely taken.
-  SmallVector<Value> shifts, offsets;
+FragmentSoftmax::ShiftedScores FragmentSoftmax::shift(Emitter &e, ArrayRef<Value> scores, ArrayRef<Value> tileMax,
+                                                      ArrayRef<RowMax> maxima) {
+  SmallVector<Value> shifts;
+  ShiftedScores results;
   Value isAnyShifted;
   for (auto [largest, row] : llvm::zip_equal(tileMax, maxima)) {
     Exponent exponent = emitExponent(e, row, largest);
     shifts.push_back(exponent.shift);
-    offsets.push_back(exponent.offset);
+    results.bases.push_back(arith::NegFOp::create(e.b, e.loc, exponent.offset));
     isAnyShifted = isAnyShifted ? arith::OrIOp::create(e.b, e.loc, isAnyShifted, exponent.isShifted).getResult()
                                 : exponent.isShifted;
   }
-  SmallVector<Value> shifted = e.choose(
+  results.scores = e.choose(
       isAnyShifted,
       [&] {
         SmallVector<Value> differences;
@@ -387,9 +384,7 @@ SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scor
         return differences;
       },
       [&] { return SmallVector<Value>(scores); });
-  for (auto [score, r] : llvm::zip_equal(shifted, fragment.rowOf))
-    score = e.fma(score, toBase2, offsets[r]);
-  return shifted;
+  return results;
 }
 
 /// The columns of a row are in ascending order, so the first of several maximal keys is kept.
@@ -460,7 +455,7 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
     row.max = e.load(state.max, r), row.base = e.zeroIfMinusInfinity(row.max);
     maxima.push_back(row);
   }
-  SmallVector<Value> exponents = exponentsOf(e, scores, tileMax, maxima);
+  SmallVector<Value> exponents = exponentsOf(e, shift(e, scores, tileMax, maxima));
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, exponent, column, r] : llvm::zip_equal(scores, exponents, columns, fragment.rowOf)) {
     Value weight = e.mulf(e.exp2(exponent), inverses[r]);

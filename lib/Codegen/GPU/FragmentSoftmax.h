@@ -77,10 +77,11 @@ public:
 
   /// Like `apply`, for warps whose lanes all call it. A maximum in `state` is updated only if a score exceeds it by
   /// more than 2^8 as a weight (conditional rescaling; Zadouri et al. 2026, FlashAttention-4). Then `rescale` receives
-  /// the factor of each row, in a branch that the whole warp takes, and rescales the accumulator.
-  void applyLazily(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                   llvm::ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce,
-                   llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
+  /// the factor of each row, in a branch that the whole warp takes, and rescales the accumulator. Returns whether the
+  /// warp took the branch (i1).
+  Value applyLazily(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
+                    llvm::ArrayRef<Value> visible, const PrivateState &state, RowReduce reduce,
+                    llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
 
   /// The scores of a thread in a tile, and the words of `evaluateMask` if they are known.
   struct TileScores {
@@ -139,6 +140,7 @@ private:
   /// Updates the maxima in `state` as far as `applyLazily` requires.
   LazyUpdate updateLazily(Emitter &e, llvm::ArrayRef<Value> scores, const PrivateState &state, RowReduce reduce,
                           llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
+  /// The base-2 exponent of the weight of each score.
   llvm::SmallVector<Value> exponentsOf(Emitter &e, const ShiftedScores &shifted);
   /// Updates the maxima in `state` by the row maxima of a tile.
   llvm::SmallVector<RowMax> updateMaxima(Emitter &e, llvm::ArrayRef<Value> tileMax, const PrivateState &state);
@@ -149,9 +151,10 @@ private:
   llvm::SmallVector<Value> threadMaxima(Emitter &e, llvm::ArrayRef<Value> scores);
   /// The row maxima of the tile.
   llvm::SmallVector<Value> rowMaxima(Emitter &e, llvm::ArrayRef<Value> scores, RowReduce reduce);
-  /// The base-2 exponent of the weight of each score. `tileMax` are row maxima of the tile as scores.
-  llvm::SmallVector<Value> exponentsOf(Emitter &e, llvm::ArrayRef<Value> scores, llvm::ArrayRef<Value> tileMax,
-                                       llvm::ArrayRef<RowMax> maxima);
+  /// The scores with `maxima` as bases, in a rarely taken branch shifted. `tileMax` are row maxima of the tile as
+  /// scores.
+  ShiftedScores shift(Emitter &e, llvm::ArrayRef<Value> scores, llvm::ArrayRef<Value> tileMax,
+                      llvm::ArrayRef<RowMax> maxima);
   void updateArgmax(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
   void scaleTallies(Emitter &e, llvm::ArrayRef<Value> factors, const PrivateState &state);
   void addToTallies(Emitter &e, unsigned i, Value score, Value weight, Value first, const PrivateState &state);

@@ -3,7 +3,8 @@
 # RUN: saccade-compile %S/Inputs/forward-regions.mlir --target=sm_90a --emit=ptx -o %t.regions.ptx
 # RUN: %python %s %t.ptx %t.regions.ptx
 """The order of the instructions of warpgroups in PTX: a step starts Q·Kᵀ of its tile and P·V of the tile before, waits for
-the first product, computes the softmax and waits for the second one, and packs the weights only then. Up to head size 128,
+the first product, computes the softmax and waits for the second one, and rescales the accumulator and packs the weights only
+then. Up to head size 128,
 warpgroups start products in turns, by named barriers."""
 
 import pathlib
@@ -71,10 +72,10 @@ def check(name, text):
     take, give = ("Y", "A") if int(sizes.split("_")[0]) <= 128 else ("", "")
     first, second = f"FM{{{scores}}}C", f"FM{{{sums}}}C"
     start = [i for i, (found, _) in enumerate(blocks) if "1" in found]
-    ends = {i for i, (found, _) in enumerate(blocks) if "0" in found}
+    ends = {i for i, (found, _) in enumerate(blocks) if "P" in found}
     assert len(start) == 1, f"{name}: {len(start)} steps in {order}"
-    # With and without a mask, and with scores that need a shift. Of the exponentials two are factors of rows.
-    step = rf"WW{take}{first}{second}{give}1T[BX]*X{{{8 * sums - 2},}}[BX]*0TP{{{4 * sums}}}"
+    # With and without a mask, and with an update of the maxima, whose factors the accumulator takes after the second wait.
+    step = rf"WW{take}{first}{second}{give}1T[BX]*X{{{8 * sums},}}[BX]*0TB+P{{{4 * sums}}}"
     steps = list(paths(blocks, start[0], ends))
     assert steps and all(re.search(step, path) for path in steps), f"{name}: {steps}"
     # An item releases its last values too, for the next one of the CTA.

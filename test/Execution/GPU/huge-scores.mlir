@@ -6,8 +6,11 @@
 // RUN: saccade-run %s --device=ptxsim --check --entry=steps --arg=70x64:f16:=-3.0 --arg=330x64:f16:=5.0 --arg=330x64:f16:1
 // RUN: saccade-run %s --device=ptxsim --check --entry=equal --arg=5x16:f32:=3.0e6 --arg=70x16:f32:=1.7e6 --arg=70x16:f32:3
 // RUN: saccade-run %s --device=ptxsim --check --entry=changed --arg=33x64:f16:=3.0 --arg=130x64:f16:=5.0 --arg=130x64:f16:1
+// RUN: saccade-run %s --device=ptxsim --target=sm_90a --check --explain --entry=steps --arg=70x64:f16:=3.0 --arg=430x64:f16:=5.0 --arg=430x64:f16:1 | FileCheck %s --check-prefix=GROUPS
+// RUN: saccade-run %s --device=ptxsim --target=sm_90a --check --entry=steps --arg=70x64:f16:=-3.0 --arg=430x64:f16:=5.0 --arg=430x64:f16:1
 // UNITS: kernel family sm_80, ran
 // SPLIT: kernel family sm_80, split-KV, ran
+// GROUPS: kernel family sm_90a{{.*}}, ran
 
 // Of each 50 keys all have the same score, larger than that of the 50 before.
 func.func @steps(%q: tensor<?x64xf16>, %k: tensor<?x64xf16>, %v: tensor<?x64xf16>) -> tensor<?x64xf16> {

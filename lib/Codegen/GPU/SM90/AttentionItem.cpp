@@ -99,10 +99,11 @@ public:
 
     // The roles are the sides of a branch; the body moves to one and is copied to the other.
     b.setInsertionPoint(body->getTerminator());
-    auto allocate = [&](int64_t words) -> Value {
-      return memref::AllocaOp::create(b, e.loc, MemRefType::get({words}, b.getI32Type()));
+    auto allocate = [&](int64_t count, Type type) -> Value {
+      return memref::AllocaOp::create(b, e.loc, MemRefType::get({count}, type));
     };
-    steps = allocate(1), weights = allocate(shape.weightWords());
+    steps = allocate(1, b.getI32Type());
+    pending = {allocate(shape.weightWords(), b.getI32Type()), allocate(shape.rowsPerThread(), e.type)};
     Value pointer = getDynamicShared(e, shape.bytes(), shape.tileAlignment);
     shared = LLVM::PtrToIntOp::create(b, e.loc, b.getI32Type(), pointer);
     SmallVector<Value> maps = addTensorMaps(kernel, {{query, shape.rows}, {key, shape.keys()}, {value, shape.keys()}});
@@ -182,7 +183,7 @@ private:
     PrivateState registers = state.privatize("sm_90a", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
     auto at = [&](Operation *op) {
       b.setInsertionPoint(op);
-      return Consumer(e, step, shape, place, weights, registers, keysEndWithTensor);
+      return Consumer(e, step, shape, place, pending, registers, keysEndWithTensor);
     };
     at(loop.body->findAncestorOpInBlock(*step)).waitForQueries();
     at(step).computeTiles();
@@ -192,7 +193,7 @@ private:
     auto staging = stagingFor(e, state.finalize, shape, shared, thread);
     finalizeRows(e, state.finalize, registers, shape, staging, thread);
     b.setInsertionPointToEnd(loop.body);
-    Consumer(e, step, shape, place, weights, registers, keysEndWithTensor).releaseQueries();
+    Consumer(e, step, shape, place, pending, registers, keysEndWithTensor).releaseQueries();
     scheduler.consumeNext(e, loop);
   }
 
@@ -207,7 +208,8 @@ private:
   bool keysEndWithTensor = false;
   SmallVector<Operation *> ops; ///< of the body
   NVVM::BlockIdXOp index;       ///< the number of the item in the body; null if it is not used
-  Value shared, steps, weights;
+  Value shared, steps;
+  PendingTile pending;
 };
 
 } // namespace

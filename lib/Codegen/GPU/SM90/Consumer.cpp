@@ -18,8 +18,8 @@ using namespace saccade::device;
 static constexpr int64_t consumerBarrier = 1, turnBarrier = 2;
 
 Consumer::Consumer(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place,
-                   Value weights, const PrivateState &state, bool endsWithTensor)
-    : WarpgroupRole(e, op, shape, place), weights(weights), state(state), lane(this->e, shape),
+                   const PendingTile &pending, const PrivateState &state, bool endsWithTensor)
+    : WarpgroupRole(e, op, shape, place), pending(pending), state(state), lane(this->e, shape),
       // Uniform in the warp, which LLVM cannot know.
       group(this->e.shuffleFrom(this->e.div(lane.warp, 4), this->e.i32(0))), endsWithTensor(endsWithTensor) {}
 
@@ -41,16 +41,13 @@ void Consumer::computeTiles() {
   Value queries = tileDescriptor(e, rows, /*leadingBytes=*/16);
   // The weights of the item before are not kept in registers until the first ones of this item.
   Value none = LLVM::UndefOp::create(e.b, e.loc, e.b.getI32Type());
-  e.storeAll(SmallVector<Value>(shape.weightWords(), none), weights);
+  e.storeAll(SmallVector<Value>(shape.weightWords(), none), pending.weights);
   forTiles(softmax, [&](const KeyTile &tile) {
     Value isFull = tile.isFull();
-    SmallVector<Value> results = e.choose(
+    SmallVector<Value> words = e.choose(
         isFirstStep(), [&] { return startTile(softmax, tile, queries); },
         [&] { return continueTile(softmax, tile, queries, isFull); });
-    ArrayRef<Value> factors = ArrayRef(results).take_front(shape.rowsPerThread());
-    for (int64_t i = 0; i < shape.accElements(); ++i)
-      e.store(e.mulf(e.load(state.acc, i), factors[i % 4 / 2]), state.acc, i);
-    e.storeAll(ArrayRef(results).drop_front(factors.size()), weights);
+    e.storeAll(words, pending.weights);
     if (!endsWithTensor)
       clearValues(tile.first, values.at(e, step()));
     nextStep();
@@ -69,7 +66,7 @@ void Consumer::finish() {
   clearRows(e, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()), state);
 }
 
-Consumer::Result Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries) {
+SmallVector<Value> Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries) {
   RingPlace ofKeys = keys.at(e, step());
   SmallVector<Value> visible;
   if (softmax.testsTiles())
@@ -81,12 +78,13 @@ Consumer::Result Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &ti
   passTurn();
   scores = waitForGroups(e, 0, scores);
   release(ofKeys);
-  SmallVector<Value> factors =
-      applySoftmax(softmax, scores, tile, arith::ConstantIntOp::create(e.b, e.loc, 0, 1), visible);
-  return packWeights(factors, scores);
+  auto reduce = [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); };
+  // The accumulator is 0, so it needs no factors.
+  softmax.apply(e, scores, tile.first, arith::ConstantIntOp::create(e.b, e.loc, 0, 1), visible, state, reduce);
+  return packWeights(scores);
 }
 
-Consumer::Result Consumer::continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, Value isFull) {
+SmallVector<Value> Consumer::continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, Value isFull) {
   RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, e.add(step(), -1));
   SmallVector<Value> visible;
   if (softmax.testsTiles())
@@ -101,13 +99,19 @@ Consumer::Result Consumer::continueTile(FragmentSoftmax &softmax, const KeyTile 
   passTurn();
   scores = waitForGroups(e, 1, scores);
   release(ofKeys);
-  SmallVector<Value> factors = applySoftmax(softmax, scores, tile, isFull, visible);
+  auto reduce = [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); };
+  Value rescales = softmax.applyLazily(e, scores, tile.first, isFull, visible, state, reduce,
+                                       [&](ArrayRef<Value> ofRows) { e.storeAll(ofRows, pending.factors); });
   // The product reads the registers of the last weights, so the next ones are packed after the wait.
   sums.append(scores);
   sums = waitForGroups(e, 0, sums);
   release(ofValues);
   e.storeAll(ArrayRef(sums).take_front(shape.accElements()), state.acc);
-  return packWeights(factors, ArrayRef(sums).drop_front(shape.accElements()));
+  e.ifElse(rescales, [&] {
+    for (int64_t i = 0; i < shape.accElements(); ++i)
+      e.store(e.mulf(e.load(state.acc, i), e.load(pending.factors, i % 4 / 2)), state.acc, i);
+  });
+  return packWeights(ArrayRef(sums).drop_front(shape.accElements()));
 }
 
 NamedBarrier Consumer::turnOf(Value group) { return {e.add(group, turnBarrier), 2 * shape.groupThreads}; }
@@ -123,17 +127,11 @@ void Consumer::passTurn() {
     turnOf(e.select(isLast, e.i32(0), next)).arrive(e);
 }
 
-SmallVector<Value> Consumer::applySoftmax(FragmentSoftmax &softmax, SmallVector<Value> &scores, const KeyTile &tile,
-                                          Value isFull, ArrayRef<Value> visible) {
-  return softmax.apply(e, scores, tile.first, isFull, visible, state,
-                       [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
-}
-
-Consumer::Result Consumer::packWeights(ArrayRef<Value> factors, ArrayRef<Value> weights) {
-  Result result(factors);
-  for (int64_t i = 0, n = weights.size(); i < n; i += 2)
-    result.push_back(packWord(e, shape.element, weights[i], weights[i + 1]));
-  return result;
+SmallVector<Value> Consumer::packWeights(ArrayRef<Value> weights) {
+  SmallVector<Value> words;
+  for (size_t i = 0; i < weights.size(); i += 2)
+    words.push_back(packWord(e, shape.element, weights[i], weights[i + 1]));
+  return words;
 }
 
 SmallVector<Value> Consumer::startScores(Value queries, Value stage) {
@@ -151,7 +149,7 @@ SmallVector<Value> Consumer::startSums(Value stage) {
   for (int64_t k = 0; k < shape.keys(); k += 16)
     offsets.push_back(k * shape.boxRowBytes);
   Value tile = tileDescriptor(e, valueTile(stage), /*leadingBytes=*/shape.boxBytes(shape.keys()));
-  return addProduct(e, shape.element, e.loadAll(state.acc), e.loadAll(weights), tile, offsets);
+  return addProduct(e, shape.element, e.loadAll(state.acc), e.loadAll(pending.weights), tile, offsets);
 }
 
 void Consumer::clearValues(Value first, const RingPlace &at) {

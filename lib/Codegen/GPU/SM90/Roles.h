@@ -77,14 +77,19 @@ private:
             const Mbarrier &full);
 };
 
+/// Private memory of a thread for a tile whose values have not been multiplied.
+struct PendingTile {
+  mlir::Value weights; ///< `WarpgroupShape::weightWords()` words (i32)
+  mlir::Value factors; ///< f32, of each row: the accumulator is rescaled when the product before is complete
+};
+
 /// Computes the rows of a warpgroup. The softmax of a tile overlaps with the product of the weights of the tile before
 /// it and its values, so these weights are pending after a step: until the next one, or until `finish`.
 class Consumer : WarpgroupRole {
 public:
-  /// `weights` is private memory for the `shape.weightWords()` words (i32) of pending weights. `endsWithTensor` says
-  /// that rows of values that are not keys of the step are zeros.
-  Consumer(const Emitter &e, attn::AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place, Value weights,
-           const PrivateState &state, bool endsWithTensor);
+  /// `endsWithTensor` says that rows of values that are not keys of the step are zeros.
+  Consumer(const Emitter &e, attn::AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place,
+           const PendingTile &pending, const PrivateState &state, bool endsWithTensor);
 
   void waitForQueries();
   void computeTiles();
@@ -96,26 +101,23 @@ public:
 private:
   llvm::SmallVector<Value> startScores(Value queries, Value stage);
   llvm::SmallVector<Value> startSums(Value stage);
-  /// The factors of rows, then the packed weights.
-  using Result = llvm::SmallVector<Value>;
-  Result applySoftmax(FragmentSoftmax &softmax, llvm::SmallVector<Value> &scores, const KeyTile &tile, Value isFull,
-                      llvm::ArrayRef<Value> visible);
   /// Warpgroups start their products in turns, so that the softmax of one overlaps with products of another one: waits
   /// for the turn of this warpgroup, and passes it on. Nothing if the shape has no turns.
   NamedBarrier turnOf(Value group);
   void takeTurn();
   void passTurn();
-  /// The first tile of the item, which has no product to overlap with.
-  Result startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries);
-  /// A mask that is more than its bounds is evaluated before scores take registers.
-  Result continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, Value isFull);
-  Result packWeights(llvm::ArrayRef<Value> factors, llvm::ArrayRef<Value> weights);
+  /// The packed weights of the first tile of the item, which has no product to overlap with.
+  llvm::SmallVector<Value> startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries);
+  /// The packed weights of a further tile. A mask that is more than its bounds is evaluated before scores take
+  /// registers.
+  llvm::SmallVector<Value> continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, Value isFull);
+  llvm::SmallVector<Value> packWeights(llvm::ArrayRef<Value> weights);
   /// Sets the rows of a tile that are not keys of this step to 0. They may be NaN, which a weight of 0 does not remove.
   void clearValues(Value first, const RingPlace &at);
   /// One arrival of the warp, which has waited for its products.
   void release(const RingPlace &at) { at.empty.arriveIf(e, e.isFirstLane()); }
 
-  Value weights;
+  const PendingTile &pending;
   const PrivateState &state;
   Lane lane;
   Value group; ///< index of the warpgroup among those that compute, i32
