@@ -57,11 +57,14 @@ struct Emitter : KernelEmitter {
     return element == type ? x : mlir::arith::TruncFOp::create(b, loc, element, x).getResult();
   }
 
-  /// Returns x (i32 or f32) as a value that is opaque to LLVM. It prevents LLVM from hoisting the address arithmetic
-  /// that depends on x out of loops, which would take a register per address. x is computed at this place, not later.
+  /// Returns x (i32, i64 or f32) as a value that is opaque to LLVM. It prevents LLVM from hoisting the address
+  /// arithmetic that depends on x out of loops, which would take a register per address. x is computed at this place,
+  /// not later.
   Value optimizationBarrier(Value x) {
     return mlir::LLVM::InlineAsmOp::create(b, loc, x.getType(), mlir::ValueRange{x}, /*asm_string=*/"",
-                                           /*constraints=*/x.getType().isF32() ? "=f,0" : "=r,0",
+                                           /*constraints=*/x.getType().isF32() ? "=f,0"
+                                           : x.getType().isInteger(64)         ? "=l,0"
+                                                                               : "=r,0",
                                            /*has_side_effects=*/true, /*is_align_stack=*/false,
                                            mlir::LLVM::TailCallKind::None, mlir::LLVM::AsmDialectAttr(),
                                            mlir::ArrayAttr())

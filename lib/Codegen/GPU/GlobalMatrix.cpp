@@ -44,7 +44,7 @@ void device::eraseWriter(Value tile) {
     eraseWriter(source);
 }
 
-GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, DimsAttr dims) {
+GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, DimsAttr dims, bool isOpaque) {
   if (linalg::GenericOp op = findComputation(memref)) {
     auto type = cast<MemRefType>(memref.getType());
     element = type.getElementType();
@@ -61,7 +61,7 @@ GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, DimsAttr dims) {
     rows = e.size(memref, *dims.position(Dim::Seq));
     return;
   }
-  read(e, memref, *dims.position(Dim::Seq), *dims.position(Dim::Depth), dims.position(Dim::Head));
+  read(e, memref, *dims.position(Dim::Seq), *dims.position(Dim::Depth), dims.position(Dim::Head), isOpaque);
 }
 
 GlobalMatrix::GlobalMatrix(Emitter &e, Value memref) {
@@ -77,10 +77,11 @@ GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, unsigned rowDim, unsigned c
   base = e.advance(base, element, offset);
 }
 
-GlobalMemory::GlobalMemory(Emitter &e, Value memref) : isInShared(isShared(memref)) {
+GlobalMemory::GlobalMemory(Emitter &e, Value memref, bool isOpaque) : isInShared(isShared(memref)) {
   auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, memref);
   Value address = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, memref);
-  Value bits = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), address);
+  auto toI64 = [&](Value x) -> Value { return arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), x); };
+  Value bits = isOpaque ? e.optimizationBarrier(toI64(address)) : toI64(address);
   MLIRContext *context = e.b.getContext();
   Value start;
   if (isInShared) {
@@ -93,17 +94,20 @@ GlobalMemory::GlobalMemory(Emitter &e, Value memref) : isInShared(isShared(memre
   }
   auto toValue = [&](OpFoldResult x) { return getValueOrCreateConstantIndexOp(e.b, e.loc, x); };
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  base = e.advance(start, element, toValue(metadata.getConstifiedMixedOffset()));
+  Value offset = toValue(metadata.getConstifiedMixedOffset());
+  if (isOpaque)
+    offset = e.optimizationBarrier(toI64(offset));
+  base = e.advance(start, element, offset);
   strides = llvm::map_to_vector(metadata.getConstifiedMixedStrides(), toValue);
 }
 
 SmallVector<Value> GlobalMatrix::read(Emitter &e, Value memref, unsigned rowDim, std::optional<unsigned> columnDim,
-                                      std::optional<unsigned> headDim) {
+                                      std::optional<unsigned> headDim, bool isOpaque) {
   auto type = cast<MemRefType>(memref.getType());
   element = type.getElementType();
   columns = columnDim ? type.getDimSize(*columnDim) : 1;
   rows = e.size(memref, rowDim);
-  GlobalMemory memory(e, memref);
+  GlobalMemory memory(e, memref, isOpaque);
   base = memory.base, isInShared = memory.isInShared;
   rowStride = memory.strides[rowDim];
   columnStride = columnDim ? memory.strides[*columnDim] : e.index(1);

@@ -11,7 +11,8 @@ class ComputedRows;
 
 /// The memory of a memref in global memory, or of a buffer of the kernel.
 struct GlobalMemory {
-  GlobalMemory(Emitter &e, mlir::Value memref);
+  /// `isOpaque`: LLVM does not compute `base` before an outer loop, where it would take registers.
+  GlobalMemory(Emitter &e, mlir::Value memref, bool isOpaque = false);
 
   mlir::Value base;                       ///< of element 0: !llvm.ptr<1>, or !llvm.ptr<3> if it is in shared memory
   llvm::SmallVector<mlir::Value> strides; ///< index, in elements
@@ -24,8 +25,8 @@ struct GlobalMemory {
 /// it, elements are computed when they are loaded; the op is then not needed.
 class GlobalMatrix {
 public:
-  /// `memref` has the dimensions s, d and optionally h, in the order of `dims`.
-  GlobalMatrix(Emitter &e, mlir::Value memref, attn::DimsAttr dims);
+  /// `memref` has the dimensions s, d and optionally h, in the order of `dims`. `isOpaque` is that of GlobalMemory.
+  GlobalMatrix(Emitter &e, mlir::Value memref, attn::DimsAttr dims, bool isOpaque = false);
   /// `memref` is a vector of positions or a row-major matrix with one row per position.
   GlobalMatrix(Emitter &e, mlir::Value memref);
   /// Dimensions `rowDim` and `columnDim` of `memref` are rows and columns. `at` (index, one per dimension) gives the
@@ -55,8 +56,8 @@ public:
 private:
   /// Returns the strides.
   llvm::SmallVector<mlir::Value> read(Emitter &e, mlir::Value memref, unsigned rowDim,
-                                      std::optional<unsigned> columnDim,
-                                      std::optional<unsigned> headDim = std::nullopt);
+                                      std::optional<unsigned> columnDim, std::optional<unsigned> headDim = std::nullopt,
+                                      bool isOpaque = false);
 };
 
 /// Whether `pointer` is a multiple of `bytes`.

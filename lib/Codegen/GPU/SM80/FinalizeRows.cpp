@@ -17,9 +17,9 @@ namespace {
 class RowFinalizer {
 public:
   RowFinalizer(const Emitter &e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape,
-               const std::optional<RowStaging> &staging, Value thread)
+               const std::optional<RowStaging> &staging, Value thread, bool isOpaque)
       : e(e), op(op), state(state), shape(shape), staging(staging), thread(thread), lane(this->e, shape, thread),
-        output(this->e, op.getOutput(), op.getOutputDims()) {}
+        output(this->e, op.getOutput(), op.getOutputDims(), isOpaque) {}
 
   void run() {
     std::optional<GlobalMatrix> lse;
@@ -177,5 +177,5 @@ private:
 void device::finalizeRows(const Emitter &e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape,
                           const std::optional<RowStaging> &staging, Value thread) {
   Emitter emitter = e;
-  RowFinalizer(e, op, state, shape, staging, thread ? thread : emitter.thread()).run();
+  RowFinalizer(e, op, state, shape, staging, thread ? thread : emitter.thread(), bool(thread)).run();
 }

@@ -36,12 +36,21 @@ Fragment WarpgroupRole::makeFragment(const Lane &lane) {
       fragment.rowOf.push_back(i / 2);
       fragment.columns.push_back(8 * tile + i % 2);
     }
+  // Beside a load of each pair, computing the position again takes little.
+  if (shape.readsPairs)
+    fragment.emit = [&shape = shape](Emitter &e) {
+      Lane lane(e, shape, e.optimizationBarrier(e.thread()));
+      return std::pair(e.add(lane.firstRow, lane.group), lane.column);
+    };
   return fragment;
 }
 
 FragmentSoftmax WarpgroupRole::makeSoftmax(const Lane &lane) {
-  return FragmentSoftmax(e, op, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()),
-                         rowsOf(op.getKey(), op.getKeyDims()));
+  FragmentSoftmax softmax(e, op, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()),
+                          rowsOf(op.getKey(), op.getKeyDims()));
+  if (shape.permitsApproximateTanh())
+    softmax.permitApproximateTanh();
+  return softmax;
 }
 
 void WarpgroupRole::forTiles(FragmentSoftmax &softmax, function_ref<void(const KeyTile &)> body) {

@@ -8,6 +8,7 @@
 
 #include "../SM80/AttentionShape.h"
 #include "ItemScheduler.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace saccade::device {
 
@@ -31,8 +32,11 @@ struct WarpgroupShape : AttentionShape {
     firstWarp = groupThreads / 32;
     for (attn::AccumulateOp step : state.steps) {
       testsTiles |= !attn::KeyBounds(llvm::cast<attn::ScoringOpInterface>(step.getOperation())).isExact();
-      if (!step.getScore().empty())
-        scoresPositions |= !attn::getRegionArguments(step.getScore(), /*numbers=*/1).key.use_empty();
+      if (step.getScore().empty())
+        continue;
+      mlir::Value key = attn::getRegionArguments(step.getScore(), /*numbers=*/1).key;
+      scoresPositions |= !key.use_empty();
+      readsPairs |= llvm::any_of(key.getUsers(), llvm::IsaPred<mlir::tensor::ExtractOp>);
     }
     int64_t most = consumerRegisters() - accElements() - otherRegisters();
     while (tileKeys > 64 && (keyRegisters() > most || bytes(/*ofStages=*/2) > sharedBytes))
@@ -44,6 +48,7 @@ struct WarpgroupShape : AttentionShape {
   int64_t consumers;            ///< warpgroups that compute
   bool testsTiles = false;      ///< if the mask is more than bounds of keys
   bool scoresPositions = false; ///< if the score region reads the position of the key
+  bool readsPairs = false;      ///< if it reads a tensor at the key, such as a bias
   int64_t tileKeys = 128;
   int64_t stages; ///< of keys and values, a power of two; less than two if they do not fit
 
