@@ -28,7 +28,9 @@ bool BulkTensor::describe(const int64_t *buffer, const int64_t *plan) {
     if (i == 0 ? stride != elementBytes : stride % alignment != 0 || stride < alignment || stride >= strideLimit)
       return false;
     extents[i] = static_cast<uint64_t>(extent);
-    box[i] = static_cast<uint32_t>(boxes[i]);
+    box[i] = static_cast<uint32_t>(boxes[i] < 0 ? commonRows(extent, -boxes[i]) : boxes[i]);
+    if (box[i] == 0)
+      return false;
     if (i > 0)
       strides[i - 1] = static_cast<uint64_t>(stride);
   }

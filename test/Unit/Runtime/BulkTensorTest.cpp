@@ -58,6 +58,21 @@ TEST(BulkTensor, ExtentsAreNotEmptyAndHave31Bits) {
   EXPECT_FALSE(isSupported(7, int64_t(1) << 39));
 }
 
+TEST(BulkTensor, BoxesOfPagesDivideThePagesAndTheTile) {
+  int64_t ofPages[] = {9, 2, 3, 4, 3, 2, 1, 0, 64, -112, 1, 1};
+  auto rowsOf = [&](int64_t pageRows) -> uint32_t {
+    std::vector<int64_t> words = buffer();
+    words[5] = pageRows;
+    BulkTensor tensor;
+    return tensor.describe(words.data(), ofPages) ? tensor.box[1] : 0;
+  };
+  EXPECT_EQ(rowsOf(8), 8u);
+  EXPECT_EQ(rowsOf(24), 8u);
+  EXPECT_EQ(rowsOf(256), 16u);
+  for (int64_t pageRows : {1, 4, 12, 17})
+    EXPECT_EQ(rowsOf(pageRows), 0u) << pageRows;
+}
+
 TEST(BulkTensor, StridesOfSingleElementsAreArbitrary) {
   std::vector<int64_t> words = buffer();
   words[3] = 1, words[7] = 7;
