@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Runtime/BulkTensor.h"
 #include "saccade/Schedule/Passes.h"
 
 namespace saccade {
@@ -111,13 +112,20 @@ static bool hasRegisterTiles(attn::DerivativeOpInterface op, int64_t depth, int6
 }
 
 /// The warpgroups of attention, unless operands have unusual strides: bulk copies read rows of known size that are
-/// contiguous, in a tensor of the type of the queries, and a kernel reads the keys once. Masks that are more than
+/// contiguous, in a tensor of the type of the queries, or in pages of a multiple of eight rows, and a kernel reads the
+/// keys once. Masks that are more than
 /// bounds of keys and scores that depend on the position take more registers than three warpgroups have.
 static Warpgroups warpgroupsOf(attn::AttentionOp op) {
   auto isCopied = [&](Value operand, attn::DimsAttr dims) {
     auto type = cast<ShapedType>(operand.getType());
     int64_t depth = *dims.position(attn::Dim::Depth);
-    return !operand.getDefiningOp<attn::PagedOp>() && depth == type.getRank() - 1 && !type.isDynamicDim(depth) &&
+    if (auto paged = operand.getDefiningOp<attn::PagedOp>()) {
+      int64_t pageSize = attn::getStaticDimSize(paged.getPool(), paged.getDims(), attn::Dim::Seq);
+      bool isMultiple = ShapedType::isDynamic(pageSize) || pageSize % runtime::BulkTensor::swizzleRows == 0;
+      if (!isMultiple || !op.getAt().empty())
+        return false;
+    }
+    return depth == type.getRank() - 1 && !type.isDynamicDim(depth) &&
            type.getElementType() == getElementTypeOrSelf(op.getQuery());
   };
   bool readsOnce = op.getWeight().empty() || attn::isProportional(op.getWeight());

@@ -214,7 +214,7 @@ std::string device::nameFamily(StringRef family, AccumulateOp step) {
   SmallVector<Value> tiles = {step.getKey(), step.getValue()};
   bool isComputed = false, isPaged = false;
   for (unsigned i = 0; i < tiles.size(); ++i) {
-    isPaged |= isInPages(tiles[i]);
+    isPaged |= bool(findPages(tiles[i]));
     if (linalg::GenericOp op = findComputation(tiles[i])) {
       isComputed = true;
       llvm::append_range(tiles, op.getDpsInputs());

@@ -32,7 +32,7 @@ ComputedRows::Input ComputedRows::readInput(Emitter &e, Value operand, AffineMap
     return input;
   }
   input.element = type.getElementType();
-  if (isInPages(operand)) {
+  if (findPages(operand)) {
     input.pages = pagesOf(e, operand);
     return input;
   }
@@ -46,7 +46,7 @@ ComputedRows::ComputedRows(Emitter &e, linalg::GenericOp op) : body(op.getBody()
   for (OpOperand *operand : op.getDpsInputOperands())
     inputs.push_back(readInput(e, operand->get(), op.getMatchingIndexingMap(operand)));
   for (auto load : body->getOps<memref::LoadOp>())
-    if (isInPages(load.getMemRef()) && !tilesInPages.contains(load.getMemRef()))
+    if (findPages(load.getMemRef()) && !tilesInPages.contains(load.getMemRef()))
       tilesInPages.insert({load.getMemRef(), pagesOf(e, load.getMemRef())});
 }
 

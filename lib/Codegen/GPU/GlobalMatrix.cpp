@@ -13,15 +13,12 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// The attn.load_pages that writes `tile`, or null.
-static LoadPagesOp findPages(Value tile) {
+LoadPagesOp device::findPages(Value tile) {
   for (Operation *user : tile.getUsers())
     if (auto op = dyn_cast<LoadPagesOp>(user); op && op.getTile() == tile)
       return op;
   return {};
 }
-
-bool device::isInPages(Value tile) { return bool(findPages(tile)); }
 
 void device::eraseWriter(Value tile) {
   Operation *writer = findPages(tile);

@@ -63,8 +63,8 @@ private:
 /// Whether `pointer` is a multiple of `bytes`.
 mlir::Value isAlignedAddress(Emitter &e, mlir::Value pointer, int64_t bytes);
 
-/// Whether attn.load_pages writes `tile`.
-bool isInPages(mlir::Value tile);
+/// The attn.load_pages that writes `tile`, or null.
+attn::LoadPagesOp findPages(mlir::Value tile);
 /// Erases the op that writes `tile` for GlobalMatrix only, if there is one, with the memory of the tile, and those for
 /// that op.
 void eraseWriter(mlir::Value tile);

@@ -8,7 +8,7 @@ Usage: forward_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--c
                         [--expect-tensor-cores] [--run "saccade-run ..."]
 
 The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts,
-results, targets, the multiprocessors and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
+pages, results, targets, the multiprocessors and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
 may). saccade-run makes every call twice, with asynchronous copies completing as late and as early as
 legal. --target compiles all cases for one target. --expect-tensor-cores also checks the kernel family: tensor cores for
 f16 and bf16 on sm_80, warpgroups on sm_90a if the attention is of the plain kind, and split-KV. --run names another command,
@@ -182,6 +182,20 @@ class Case:
             if rng.random() < 0.5:
                 self.keys = rng.randint(200, 500) if self.depth > 128 else rng.randint(600, 1300)
                 self.queries = min(self.queries, 129)
+        self.draw_pages(rng)
+
+    def draw_pages(self, rng):
+        """Puts keys and values in pages, whose number of rows is known to the compiler or not."""
+        self.page, self.is_page_static = None, rng.random() < 0.5
+        if rng.random() < 0.7:
+            return
+        self.page = rng.choice([8, 16, 16, 24, 64, 128, 5])
+        self.keys = -(-self.keys // self.page) * self.page
+        if self.family == "sm_90a" and self.page % 8 != 0:
+            # Without bulk copies, values deeper than 128 have kernels of another tile size, if the compiler knows it.
+            self.is_page_static |= self.value_depth > 128
+            self.family = "sm_80"
+        self.family += ", in pages"
 
     @property
     def has_warpgroups(self):
@@ -206,11 +220,36 @@ class Case:
             f"family {self.family}",
             f"log-sum-exp {self.lse}",
             f"arithmetic {self.arithmetic}",
+            f"page {self.page}" if self.page else "no pages",
+            *([f"static pages {self.is_page_static}"] if self.page else []),
         ]
 
-    def shape(self, heads, positions, depth):
-        extents = {"b": self.batch, "h": heads, "s": positions, "d": depth}
+    def shape(self, heads, positions, depth, batch=None):
+        extents = {"b": batch or self.batch, "h": heads, "s": positions, "d": depth}
         return [extents[name] for name in self.layout]
+
+    def pool(self, depth):
+        """The type of the pages of keys or values."""
+        extents = {"b": "?", "h": "?", "s": self.page if self.is_page_static else "?", "d": depth}
+        return f"tensor<{'x'.join(str(extents[name]) for name in self.layout)}x{self.type}>"
+
+    @property
+    def pages(self):
+        """The number of pages in the pool: three more than the page table names."""
+        return self.batch * self.keys // self.page + 3
+
+    @property
+    def length(self):
+        """The length of all sequences, if the call gives lengths."""
+        return random.Random(self.values).randint(0, self.keys)
+
+    def page_table(self):
+        """Entries of positions after the last key are no pages."""
+        rng = np.random.default_rng(self.values)
+        table = rng.permutation(self.pages)[:-3].reshape(self.batch, -1).astype(np.int32)
+        if self.lengths:
+            table[:, -(-self.length // self.page):] = rng.choice([-7, 10**9])
+        return table
 
     def tensor(self, depth):
         extents = ["?" if name != "d" else str(depth) for name in self.layout]
@@ -221,6 +260,8 @@ class Case:
         captures, region = REGIONS[self.region]
         depths = {"q": self.depth, "k": self.depth, "v": self.value_depth}
         arguments = [f"%{name}: {self.tensor(depth)}" for name, depth in depths.items()]
+        if self.page:
+            arguments[1:] = [f"%{name}_pages: {self.pool(depths[name])}" for name in "kv"] + ["%pages: tensor<?x?xi32>"]
         arguments += [capture.replace(" :", ":") for capture in captures]
         if self.lengths:
             arguments.append("%lengths: tensor<?xi32>")
@@ -240,11 +281,13 @@ class Case:
                    "kv_len(%lengths : tensor<?xi32>)" if self.lengths else "", mask, region,
                    extra if self.extra != "largest" else "", "lse" if self.lse else "",
                    extra if self.extra == "largest" else ""]
-        operands = [argument.split(": ", 1)[1] for argument in arguments[:3]]
+        operands = [self.tensor(depth) for depth in depths.values()]
+        views = "".join(f"  %{name} = attn.paged %{name}_pages[{names}], %pages : {self.pool(depths[name])}, "
+                        f"tensor<?x?xi32> -> {self.tensor(depths[name])}\n" for name in "kv") if self.page else ""
         values = ", ".join(f"%r{i}" for i in range(len(results)))
         returned = f"({', '.join(results)})" if len(results) > 1 else results[0]
         return (f"func.func @attend({', '.join(arguments)}) -> {returned} {{\n"
-                f"  {values} = attn.attention %q[{names}], %k[{names}], %v[{names}]\n"
+                + views + f"  {values} = attn.attention %q[{names}], %k[{names}], %v[{names}]\n"
                 + "".join(f"    {clause}\n" for clause in clauses if clause)
                 + f"    : ({', '.join(operands)}) -> {returned}\n"
                 f"  return {values} : {', '.join(results)}\n}}\n")
@@ -254,20 +297,26 @@ class Case:
         heads = self.kv_heads * self.group
         shapes = [self.shape(heads, self.queries, self.depth), self.shape(self.kv_heads, self.keys, self.depth),
                   self.shape(self.kv_heads, self.keys, self.value_depth)]
+        if self.page:
+            shapes[1:] = [self.shape(self.kv_heads, self.page, depth, self.pages) for depth in (self.depth, self.value_depth)]
         line = [f"--arg={'x'.join(map(str, shape))}:{self.type}:{self.values + i}" for i, shape in enumerate(shapes)]
+        if self.page:
+            line.append(f"--arg={folder / f'table-{self.seed}.npy'}")
         if self.region == "alibi":
             line.append(f"--arg={heads}:f32:{self.values}")
         if self.region == "bias":
             line.append(f"--arg={self.queries}x{self.keys}:f32:{self.values}")
         if self.lengths:
-            line.append(f"--arg={self.batch}:i32:={random.Random(self.values).randint(0, self.keys)}")
+            line.append(f"--arg={self.batch}:i32:={self.length}")
         if self.reads_ids:
             line.append(f"--arg={folder / f'ids-{self.seed}.npy'}")
         return line
 
     def write(self, folder):
-        """Writes the program and the documents of the tokens to a folder; returns the path of the program."""
+        """Writes the program, the documents of the tokens and the page table to a folder; returns the path of the program."""
         folder.mkdir(parents=True, exist_ok=True)
+        if self.page:
+            np.save(folder / f"table-{self.seed}.npy", self.page_table())
         if self.reads_ids:
             rng = np.random.default_rng(self.values)
             length = max(self.queries, self.keys)

@@ -11,9 +11,10 @@ EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 _CACHE = tempfile.TemporaryDirectory()  # an entry is compiled once in a process
 
 
-def run(file, entry, *arguments, results=1, check=True, options=()):
+def run(file, entry, *arguments, results=1, check=True, options=(), expected=""):
     """The results of an entry, checked against the float64 reference. Arguments are arrays, (array, element type) pairs
-    that are rounded to the type, or scalars. `options` are further options of saccade-run."""
+    that are rounded to the type, or scalars. `options` are further options of saccade-run, whose output must contain
+    `expected`."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         line = ["saccade-run", EXAMPLES / file, f"--entry={entry}", f"--cache-dir={_CACHE.name}", *options] + ["--check"] * check
@@ -27,6 +28,7 @@ def run(file, entry, *arguments, results=1, check=True, options=()):
         outputs = [folder / f"result{i}.npy" for i in range(results)]
         done = subprocess.run([*line, *(f"--out={output}" for output in outputs)], capture_output=True, text=True)
         assert done.returncode == 0, f"{file} @{entry}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        assert expected in done.stdout + done.stderr, f"{file} @{entry}: no '{expected}' in\n{done.stdout}{done.stderr}"
         arrays = [np.load(output) for output in outputs]
     return arrays[0] if results == 1 else arrays
 

@@ -48,7 +48,8 @@ def LowerAttentionSM90 : Pass<"attn-lower-attention-sm90", "::mlir::gpu::GPUModu
     Applies to f16 and bf16 kernels that are one attention of whole tensors, with 128 queries. A second kernel `@f_sm_90a`
     beside `@f` has three warpgroups: one copies keys and values to a ring of stages in shared memory by tensor maps, two
     compute 64 rows each with wgmma; setmaxnreg gives registers of the first to the others. `@f` refers to it
-    (`attn.bulk_kernel`) and is lowered by the following passes, for operands that tensor maps cannot describe.
+    (`attn.bulk_kernel`) and is lowered by the following passes, for operands that tensor maps cannot describe. Keys and
+    values may be in pages (`attn.load_pages`).
   }];
   let options = [Option<"target", "target", "std::string", "\"sm_90a\"", "GPU target">];
   let dependentDialects = deviceDialects;

@@ -17,12 +17,21 @@ using namespace saccade::device;
 
 /// Whether the keys after the last one that a length permits do not exist, so that bulk copies fill their rows and
 /// those of their values with zeros. Values have the length of keys, which each call checks (`ShapeChecks`).
-static bool endsWithTensor(AccumulateOp step, const MappedOperand &key) {
+static bool endsWithTensor(AccumulateOp step, const MappedOperand &key, const MappedOperand &value) {
+  if (key.pages || value.pages)
+    return false;
   if (std::optional<int64_t> length = getConstantIntValue(step.getKvLen()))
     return key.type.getDimSize(key.rowDim) == *length;
   auto dim = step.getKvLen().getDefiningOp<memref::DimOp>();
   auto parameter = dim ? dyn_cast<BlockArgument>(dim.getSource()) : BlockArgument();
   return parameter && parameter.getArgNumber() == key.argument && dim.getConstantIndex() == key.rowDim;
+}
+
+/// Whether tiles of `operand`, a tile of keys or values, start at multiples of the rows of a box in its pages: they
+/// start at multiples of their rows, counted from the position of key 0 of the sequence.
+static bool isAligned(AccumulateOp step, Value operand) {
+  LoadPagesOp pages = findPages(operand);
+  return !pages || (step.getAt().empty() ? isZeroInteger(pages.getBegin()) : step.getAt()[3] == pages.getBegin());
 }
 
 bool device::isAttentionItem(const AttentionState &state) {
@@ -37,14 +46,20 @@ bool device::isAttentionItem(const AttentionState &state) {
   if (!isMappable(step.getQuery(), step.getQueryDims()) || !hasKnownPosition(step.getQuery()) ||
       !isMappable(step.getKey(), step.getKeyDims()) || !isMappable(step.getValue(), step.getValueDims()))
     return false;
-  // Both roles execute the other ops, so these must not write.
+  if (!isAligned(step, step.getKey()) || !isAligned(step, step.getValue()))
+    return false;
+  // Both roles execute the other ops, so these must not write. Those that write tiles in pages are erased.
+  SmallVector<Operation *> erased = {step};
+  for (Value tile : {step.getKey(), step.getValue()})
+    if (LoadPagesOp pages = findPages(tile))
+      erased.push_back(pages);
   auto kernel = step->getParentOfType<func::FuncOp>();
   WalkResult others = kernel.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
-    if (op == step)
+    if (llvm::is_contained(erased, op))
       return WalkResult::skip();
     bool isOfState =
         op == state.finalize || llvm::is_contained(state.inits, op) || llvm::is_contained(state.buffers, op);
-    bool isPlain = isOfState || isa<func::FuncOp>(op) || op->hasTrait<OpTrait::IsTerminator>() ||
+    bool isPlain = isOfState || isa<func::FuncOp, memref::AllocOp>(op) || op->hasTrait<OpTrait::IsTerminator>() ||
                    op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || isMemoryEffectFree(op) ||
                    hasSingleEffect<MemoryEffects::Read>(op);
     return isPlain ? WalkResult::advance() : WalkResult::interrupt();
@@ -90,7 +105,7 @@ public:
     query = mapOperand(step.getQuery(), step.getQueryDims());
     key = mapOperand(step.getKey(), step.getKeyDims());
     value = mapOperand(step.getValue(), step.getValueDims());
-    keysEndWithTensor = endsWithTensor(step, key);
+    keysEndWithTensor = endsWithTensor(step, key, value);
     for (Operation &op : body->without_terminator())
       ops.push_back(&op);
     auto isIndex = [](Operation *op) { return isa<NVVM::BlockIdXOp>(op); };

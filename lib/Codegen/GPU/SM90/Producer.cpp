@@ -65,7 +65,7 @@ void WarpgroupRole::forTiles(FragmentSoftmax &softmax, function_ref<void(const K
 void Producer::copyQueries(const MappedOperand &query, Value map) {
   RingPlace at = queries.at(e, item.items);
   at.waitUntilEmpty(e);
-  e.ifElse(e.isFirstLane(), [&] { copy(query, map, e.i32(0), shape.rows, shape.depth, queryTile(), at.full); });
+  copy(query, map, e.i32(0), shape.rows, shape.depth, queryTile(), at.full);
 }
 
 void Producer::copyQueriesOfNoTile(const MappedOperand &query, Value map) {
@@ -77,21 +77,39 @@ void Producer::copyTiles(const MappedOperand &query, const MappedOperand &key, c
   FragmentSoftmax softmax = makeSoftmax(Lane(e, shape));
   forTiles(softmax, [&](const KeyTile &tile) {
     RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, step());
-    auto fill = [&](const RingPlace &at, const MappedOperand &operand, Value map, int64_t columns, Value target) {
-      at.waitUntilEmpty(e);
-      e.ifElse(e.isFirstLane(), [&] { copy(operand, map, tile.first, shape.keys(), columns, target, at.full); });
-    };
-    fill(ofKeys, key, maps[1], shape.depth, keyTile(ofKeys.stage));
+    // Entries of page tables are loaded before the waits.
+    std::optional<PagedTile> keyBoxes = findBoxes(key, rowsOf(op.getKey(), op.getKeyDims()), tile.first);
+    std::optional<PagedTile> valueBoxes = findBoxes(value, rowsOf(op.getValue(), op.getValueDims()), tile.first);
+    ofKeys.waitUntilEmpty(e);
+    copy(key, maps[1], tile.first, shape.keys(), shape.depth, keyTile(ofKeys.stage), ofKeys.full, keyBoxes);
     e.ifElse(isFirstStep(), [&] { copyQueries(query, maps[0]); });
-    fill(ofValues, value, maps[2], shape.valueDepth, valueTile(ofValues.stage));
+    ofValues.waitUntilEmpty(e);
+    copy(value, maps[2], tile.first, shape.keys(), shape.valueDepth, valueTile(ofValues.stage), ofValues.full,
+         valueBoxes);
     nextStep();
   });
 }
 
+std::optional<PagedTile> Producer::findBoxes(const MappedOperand &operand, Value rows, Value first) {
+  if (!operand.pages)
+    return std::nullopt;
+  return PagedTile(e, operand, shape.keys(), e.toI32(rows), first);
+}
+
 void Producer::copy(const MappedOperand &operand, Value map, Value row, int64_t rows, int64_t columns, Value target,
-                    const Mbarrier &full) {
-  full.expect(e, shape.tileBytes(rows, columns));
-  for (int64_t box = 0; box < shape.boxes(columns); ++box)
-    copyBox(e, map, operand.coordinates(e, row, box * shape.boxColumns), e.add(target, box * shape.boxBytes(rows)),
-            full);
+                    const Mbarrier &full, const std::optional<PagedTile> &boxes) {
+  auto copyRows = [&](Value first, Value page, Value to) {
+    for (int64_t box = 0; box < shape.boxes(columns); ++box)
+      copyBox(e, map, operand.coordinates(e, first, box * shape.boxColumns, page),
+              e.add(to, box * shape.boxBytes(rows)), full);
+  };
+  e.ifElse(e.isFirstLane(), [&] {
+    full.expect(e, shape.tileBytes(rows, columns));
+    if (!boxes)
+      copyRows(row, /*page=*/{}, target);
+  });
+  if (boxes)
+    boxes->forEach(e, [&](Value tileRow, Value page, Value rowInPage) {
+      e.ifElse(e.isFirstLane(), [&] { copyRows(rowInPage, page, e.add(target, e.mul(tileRow, shape.boxRowBytes))); });
+    });
 }

@@ -9,6 +9,7 @@
 #define SACCADE_LIB_CODEGEN_GPU_SM90_ROLES_H
 
 #include "../VisibleTiles.h"
+#include "PagedTile.h"
 #include "Ring.h"
 #include "TensorMap.h"
 #include "WarpgroupShape.h"
@@ -73,8 +74,12 @@ public:
 
 private:
   void copyQueries(const MappedOperand &query, Value map);
+  /// The boxes of the tile that starts at row `first` (i32) of `operand`, which has `rows` rows; none if these are not
+  /// in pages.
+  std::optional<PagedTile> findBoxes(const MappedOperand &operand, Value rows, Value first);
+  /// Copies a tile of `rows` rows from row `row` (i32) on, or those of `boxes`. All lanes of the warp execute it.
   void copy(const MappedOperand &operand, Value map, Value row, int64_t rows, int64_t columns, Value target,
-            const Mbarrier &full);
+            const Mbarrier &full, const std::optional<PagedTile> &boxes = std::nullopt);
 };
 
 /// Private memory of a thread for a tile whose values have not been multiplied.

@@ -72,6 +72,11 @@ bool device::isMappable(Value operand, unsigned columnDim) {
 }
 
 bool device::isMappable(Value operand, DimsAttr dims) {
+  if (LoadPagesOp op = findPages(operand)) {
+    int64_t pageSize = getStaticDimSize(op.getPool(), op.getDims(), Dim::Seq);
+    return isMappable(op.getPool(), op.getDims()) &&
+           (ShapedType::isDynamic(pageSize) || pageSize % runtime::BulkTensor::swizzleRows == 0);
+  }
   return !dims.position(Dim::Head) && isMappable(operand, *dims.position(Dim::Depth));
 }
 
@@ -111,6 +116,12 @@ std::optional<SmallVector<ParameterExtent>> device::extentsIfWhole(Value operand
 }
 
 MappedOperand device::mapOperand(Value operand, DimsAttr dims) {
+  if (LoadPagesOp op = findPages(operand)) {
+    MappedOperand mapped = mapOperand(op.getPool(), op.getDims());
+    mapped.pages = op;
+    mapped.pageDim = parameterDim(*findViews(op.getPool()), *op.getDims().position(Dim::Batch));
+    return mapped;
+  }
   return mapOperand(operand, *dims.position(Dim::Seq), *dims.position(Dim::Depth));
 }
 
@@ -159,20 +170,22 @@ SmallVector<int64_t> MappedOperand::plan(int64_t rows, int64_t columns) const {
   bool isBF16 = type.getElementType().isBF16();
   SmallVector<int64_t> words = {argument, isBF16 ? typeBF16 : typeF16, /*bytes=*/2, swizzle128, type.getRank()};
   llvm::append_range(words, order());
-  words.append({columns, rows});
+  words.append({columns, pages ? -rows : rows});
   words.append(type.getRank() - 2, 1);
   return words;
 }
 
-SmallVector<Value> MappedOperand::coordinates(Emitter &e, Value row, int64_t column) const {
-  return coordinates(e, row, e.i32(column));
+SmallVector<Value> MappedOperand::coordinates(Emitter &e, Value row, int64_t column, Value page) const {
+  return coordinates(e, row, e.i32(column), page);
 }
 
-SmallVector<Value> MappedOperand::coordinates(Emitter &e, Value row, Value column) const {
+SmallVector<Value> MappedOperand::coordinates(Emitter &e, Value row, Value column, Value page) const {
   SmallVector<Value> result;
   for (unsigned dim : order()) {
     Value start = e.toI32(getValueOrCreateConstantIndexOp(e.b, e.loc, position[dim]));
-    result.push_back(dim == columnDim ? e.add(start, column) : dim == rowDim ? e.add(start, row) : start);
+    bool isPage = page && dim == pageDim;
+    Value offset = dim == columnDim ? column : dim == rowDim ? row : isPage ? page : Value();
+    result.push_back(offset ? e.add(start, offset) : start);
   }
   return result;
 }
@@ -182,6 +195,8 @@ MappedOperand MappedOperand::in(const IRMapping &copies) const {
   for (OpFoldResult &each : copy.position)
     if (auto value = dyn_cast<Value>(each))
       each = copies.lookupOrDefault(value);
+  if (pages)
+    copy.pages = cast<LoadPagesOp>(copies.lookup(copy.pages.getOperation()));
   return copy;
 }
 

@@ -2,7 +2,7 @@
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM90_TENSORMAP_H
 #define SACCADE_LIB_CODEGEN_GPU_SM90_TENSORMAP_H
 
-#include "../Emitter.h"
+#include "../GlobalMatrix.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
@@ -15,17 +15,22 @@ struct MappedOperand {
   unsigned rowDim, columnDim;
   /// The position of the operand's first element in each dimension of the parameter.
   llvm::SmallVector<mlir::OpFoldResult> position;
-  mlir::MemRefType type; ///< of the parameter
+  mlir::MemRefType type;   ///< of the parameter
+  attn::LoadPagesOp pages; ///< null if rows are not in pages; otherwise the parameter is the pool
+  unsigned pageDim = 0;    ///< of the pages
 
   /// The same operand in a copy of the ops, with the values of `copies`.
   MappedOperand in(const mlir::IRMapping &copies) const;
-  /// The plan of the tensor map, after the index of the parameter (tensorMapsAttr), for boxes of `rows` × `columns`.
+  /// The plan of the tensor map, after the index of the parameter (tensorMapsAttr), for tiles of `rows` rows and boxes
+  /// of `columns` columns. A box has all rows of a tile; in pages it has `BulkTensor::commonRows`.
   llvm::SmallVector<int64_t> plan(int64_t rows, int64_t columns) const;
   /// The dimensions of the tensor map: columns, rows, then the others.
   llvm::SmallVector<unsigned> order() const;
-  /// The coordinates of a box, i32, innermost first: `row` (i32) and `column` of the operand.
-  llvm::SmallVector<mlir::Value> coordinates(Emitter &e, mlir::Value row, int64_t column) const;
-  llvm::SmallVector<mlir::Value> coordinates(Emitter &e, mlir::Value row, mlir::Value column) const;
+  /// The coordinates of a box, i32, innermost first: `row` (i32) and `column` of the operand, or of its page `page`
+  /// (i32), which is null if rows are not in pages.
+  llvm::SmallVector<mlir::Value> coordinates(Emitter &e, mlir::Value row, int64_t column, mlir::Value page = {}) const;
+  llvm::SmallVector<mlir::Value> coordinates(Emitter &e, mlir::Value row, mlir::Value column,
+                                             mlir::Value page = {}) const;
 };
 
 /// Whether a tensor map can describe an operand: views with unit steps lead to a parameter of the kernel that has at
@@ -34,7 +39,8 @@ bool isMappable(mlir::Value operand);
 
 /// The same for an operand whose elements of a position are along dimension `columnDim`.
 bool isMappable(mlir::Value operand, unsigned columnDim);
-/// The same for an operand with the dimensions `dims`, none of which may be that of heads.
+/// The same for an operand with the dimensions `dims`, none of which may be that of heads. It may be in pages, if their
+/// size is not known to be other than a multiple of `BulkTensor::swizzleRows`.
 bool isMappable(mlir::Value operand, attn::DimsAttr dims);
 
 /// An extent of a parameter of the task, or the parameter if it is a number.
@@ -55,7 +61,7 @@ bool hasKnownPosition(mlir::Value operand);
 MappedOperand mapOperand(mlir::Value operand, unsigned rowDim, unsigned columnDim);
 MappedOperand mapOperand(mlir::Value operand, attn::DimsAttr dims);
 
-/// An operand, and the rows of a box of its bulk copies.
+/// An operand, and the rows of a tile of it.
 struct BoxedOperand {
   const MappedOperand &operand;
   int64_t rows;

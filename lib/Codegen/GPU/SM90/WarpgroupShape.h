@@ -6,6 +6,7 @@
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM90_WARPGROUPSHAPE_H
 #define SACCADE_LIB_CODEGEN_GPU_SM90_WARPGROUPSHAPE_H
 
+#include "../GlobalMatrix.h"
 #include "../SM80/AttentionShape.h"
 #include "ItemScheduler.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -31,6 +32,7 @@ struct WarpgroupShape : AttentionShape {
     warps = consumers * groupThreads / 32;
     firstWarp = groupThreads / 32;
     for (attn::AccumulateOp step : state.steps) {
+      isInPages |= findPages(step.getKey()) || findPages(step.getValue());
       testsTiles |= !attn::KeyBounds(llvm::cast<attn::ScoringOpInterface>(step.getOperation())).isExact();
       if (step.getScore().empty())
         continue;
@@ -46,6 +48,7 @@ struct WarpgroupShape : AttentionShape {
   }
 
   int64_t consumers;            ///< warpgroups that compute
+  bool isInPages = false;       ///< if keys or values are
   bool testsTiles = false;      ///< if the mask is more than bounds of keys
   bool scoresPositions = false; ///< if the score region reads the position of the key
   bool readsPairs = false;      ///< if it reads a tensor at the key, such as a bias
@@ -54,9 +57,9 @@ struct WarpgroupShape : AttentionShape {
 
   int64_t threads() const { return groupThreads * (consumers + 1); }
   /// Registers of a thread at the launch, and after setmaxnreg. A producer that tests tiles needs more, if there are
-  /// any.
+  /// any, above all if it also computes places of pages.
   int64_t launchRegisters() const { return allRegisters / threads() / registerUnit * registerUnit; }
-  int64_t producerRegisters() const { return consumers == 3 ? 32 : testsTiles ? 40 : 24; }
+  int64_t producerRegisters() const { return consumers == 3 ? 32 : !testsTiles ? 24 : isInPages ? 56 : 40; }
   int64_t consumerRegisters() const {
     return launchRegisters() + (launchRegisters() - producerRegisters()) / consumers;
   }
