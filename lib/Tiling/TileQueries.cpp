@@ -4,6 +4,7 @@
 // requires a single batch and head.
 //
 //===----------------------------------------------------------------------===//
+#include "HeadSections.h"
 #include "SplitKV.h"
 #include "WorkList.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -129,6 +130,9 @@ struct QueryTiling {
         });
     Value heads = getValueOrCreateConstantIndexOp(
         b, loc, attn::getDimSize(b, loc, op.getQuery(), op.getQueryDims(), attn::Dim::Head));
+    std::optional<HeadSections> sections;
+    if (gpu)
+      sections.emplace(b, op, heads, list.count, sequences.total(b, attn::Role::Key));
     Value tasks = arith::MulIOp::create(b, loc, list.count, heads);
     auto loop = scf::ForallOp::create(b, loc, ArrayRef<OpFoldResult>{getAsOpFoldResult(tasks)}, inits,
                                       attn::taskMapping(b.getContext(), 1));
@@ -136,10 +140,12 @@ struct QueryTiling {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value task = loop.getInductionVar(0);
-    // The head is the slow dimension: threads take consecutive tasks, and all heads of the longest sequence would
+    // The head is the slow dimension of threads, which take consecutive tasks: all heads of the longest sequence would
     // unbalance the load. Chunks of a sequence are consecutive, because they read the same keys.
-    Value head = arith::DivUIOp::create(b, loc, task, list.count);
-    auto [number, chunk, isItem] = list.item(b, loc, arith::RemUIOp::create(b, loc, task, list.count));
+    auto [head, itemOfHead] = sections ? sections->item(b, loc, task)
+                                       : HeadSections::Item{arith::DivUIOp::create(b, loc, task, list.count),
+                                                            arith::RemUIOp::create(b, loc, task, list.count)};
+    auto [number, chunk, isItem] = list.item(b, loc, itemOfHead);
     Value queries = sequences.length(b, attn::Role::Query, number), size = sizeOfChunk(b, queries);
     Value position = arith::MulIOp::create(b, loc, chunk, size);
     size = arith::MinSIOp::create(b, loc, size, arith::SubIOp::create(b, loc, queries, position));
@@ -178,21 +184,34 @@ struct QueryTiling {
     return results;
   }
 
-  /// Reverses the order of the last dimension of a loop over batch, head and chunk of queries. A GPU starts CTAs in the
-  /// order of work items: under a causal mask, those with the most keys come first, and short ones fill the end.
-  static void reverseChunks(RewriterBase &b, scf::ForallOp loop) {
+  /// Replaces a loop over batch, head and chunk of queries by one over work items in the order of `HeadSections`, the
+  /// last chunk of a head first: under a causal mask, it has the most keys. Updates `results`.
+  scf::ForallOp orderItems(RewriterBase &b, scf::ForallOp loop, MutableArrayRef<Value> results) {
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Location loc = loop.getLoc();
-    Value first = loop.getInductionVars().back();
-    AffineExpr d0, end, step;
-    bindDims(b.getContext(), d0);
-    bindSymbols(b.getContext(), end, step);
-    OpFoldResult reversed =
-        affine::makeComposedFoldedAffineApply(b, loc, (end - 1).floorDiv(step) * step - d0,
-                                              {first, loop.getMixedUpperBound().back(), loop.getMixedStep().back()});
-    Value chunk = getValueOrCreateConstantIndexOp(b, loc, reversed);
-    b.replaceAllUsesExcept(first, chunk, chunk.getDefiningOp());
+    b.setInsertionPoint(loop);
+    Location loc = op.getLoc();
+    IndexEmitter e{b, loc};
+    SmallVector<Value> ends = getValueOrCreateConstantIndexOp(b, loc, loop.getMixedUpperBound());
+    Value step = getValueOrCreateConstantIndexOp(b, loc, loop.getMixedStep().back());
+    Value chunks = e.ceilDiv(ends[2], step);
+    Value keys =
+        getValueOrCreateConstantIndexOp(b, loc, attn::getDimSize(b, loc, op.getKey(), op.getKeyDims(), attn::Dim::Seq));
+    HeadSections sections(b, op, e.mul(ends[0], ends[1]), chunks, keys);
+    auto ordered = scf::ForallOp::create(b, loc, getAsOpFoldResult(ArrayRef(sections.count)), loop.getOutputs(),
+                                         attn::taskMapping(b.getContext(), 1));
+    b.eraseOp(ordered.getTerminator());
+    b.setInsertionPointToStart(ordered.getBody());
+    auto [head, number] = sections.item(b, loc, ordered.getInductionVar(0));
+    bool isBatch = isConstantIntValue(ends[0], 1);
+    SmallVector<Value> arguments = {isBatch ? e.index(0) : e.div(head, ends[1]), isBatch ? head : e.rem(head, ends[1]),
+                                    e.mul(e.sub(e.sub(chunks, e.index(1)), number), step)};
+    llvm::append_range(arguments, ordered.getRegionIterArgs());
+    b.mergeBlocks(loop.getBody(), ordered.getBody(), arguments);
+    for (Value &result : results)
+      if (result.getDefiningOp() == loop)
+        result = ordered.getResult(cast<OpResult>(result).getResultNumber());
+    b.replaceOp(loop, ordered);
+    return ordered;
   }
 
   /// Emits one task per batch, head and chunk of queries. With `isSplitKV` the split-KV variant is emitted in addition;
@@ -213,7 +232,7 @@ struct QueryTiling {
     SmallVector<Value> results = tiled->replacements;
     auto loop = results[0].getDefiningOp<scf::ForallOp>();
     if (gpu && !op.getMask().empty())
-      reverseChunks(rewriter, loop);
+      loop = orderItems(rewriter, loop, results);
     if (isSplitKV) {
       rewriter.setInsertionPointAfter(loop);
       Sequences sequences(rewriter, op, gpu);
