@@ -42,6 +42,9 @@ def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
     sequence, longest sequences first. A task extracts its sequence from the ragged tensors; all ops inside of it are
     dense. Short sequences are split, the others are tiled by queries.
 
+    With `gpu`, tasks of attention with a mask or of ragged sequences are ordered by sections of heads whose keys and values
+    fit into an L2 cache, and the last chunks of all heads of a section come first.
+
     Attention in an `scf.forall` is left as it is: a script or a pass of the user has tiled it. Such a loop without mapping
     gets that of tasks.
   }];
