@@ -74,7 +74,7 @@ gpu.module @saccade_device {
   // CHECK-SAME: attn.family = "sm_90a, in pages"
   // CHECK-SAME: attn.tensor_maps = [array<i64: 0, 9, 2, 3, 2, 1, 0, 64, 128>, array<i64: 1, 9, 2, 3, 3, 2, 1, 0, 64, -128, 1>, array<i64: 1, 9, 2, 3, 3, 2, 1, 0, 64, -128, 1>]
   // CHECK-NOT: attn.load_pages
-  // CHECK: nvvm.setmaxregister decrease 24
+  // CHECK: nvvm.setmaxregister decrease 40
   // CHECK: %[[PAGE:.*]] = scf.if
   // CHECK: memref.load
   // CHECK: } else {
@@ -83,6 +83,6 @@ gpu.module @saccade_device {
   // CHECK: scf.for
   // CHECK: nvvm.shfl.sync idx
   // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global
-  // CHECK: nvvm.setmaxregister increase 240
+  // CHECK: nvvm.setmaxregister increase 232
   // CHECK-NOT: func.func
 }

@@ -56,10 +56,10 @@ struct WarpgroupShape : AttentionShape {
   int64_t stages; ///< of keys and values, a power of two; less than two if they do not fit
 
   int64_t threads() const { return groupThreads * (consumers + 1); }
-  /// Registers of a thread at the launch, and after setmaxnreg. A producer that tests tiles needs more, if there are
-  /// any, above all if it also computes places of pages.
+  /// Registers of a thread at the launch, and after setmaxnreg. A producer that tests tiles or computes places of
+  /// pages needs more.
   int64_t launchRegisters() const { return allRegisters / threads() / registerUnit * registerUnit; }
-  int64_t producerRegisters() const { return consumers == 3 ? 32 : !testsTiles ? 24 : isInPages ? 56 : 40; }
+  int64_t producerRegisters() const { return consumers == 3 ? 32 : 24 + 16 * (testsTiles + isInPages); }
   int64_t consumerRegisters() const {
     return launchRegisters() + (launchRegisters() - producerRegisters()) / consumers;
   }
