@@ -43,7 +43,8 @@ def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
     dense. Short sequences are split, the others are tiled by queries.
 
     With `gpu`, tasks of attention with a mask or of ragged sequences are ordered by sections of heads whose keys and values
-    fit into an L2 cache, and the last chunks of all heads of a section come first.
+    fit into an L2 cache. Within a section, items of all heads come by length: with a mask the last chunks first, of
+    ragged sequences in the order of the list.
 
     Attention in an `scf.forall` is left as it is: a script or a pass of the user has tiled it. Such a loop without mapping
     gets that of tasks.

@@ -320,7 +320,7 @@ TEST_F(HandlerTest, MistakesEndTheProcess) {
 #endif
 }
 
-/// The processor is reported with AMX, and all else as it is.
+/// CPUID reports AMX. All other features are reported unchanged.
 TEST_F(HandlerTest, ReportsAProcessorWithTiles) {
   Code detection(detection_code, detection_end, true);
   std::array<uint32_t, 3> found = {};
