@@ -139,8 +139,11 @@ llvm::Expected<std::vector<HostTensor>> run::runRemote(mlir::ModuleOp module, co
     return runnerError(runner.command, "wrote no results, expected a command that runs saccade-call with its arguments",
                        printed);
   llvm::Expected<std::vector<HostTensor>> results = decodeResults(entry, (*written)->getBuffer());
-  if (results)
+  if (results) {
+    if (llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> text = llvm::MemoryBuffer::getFile(printed))
+      llvm::errs() << (*text)->getBuffer();
     return results;
+  }
   return runnerError(runner.command, "wrote results that cannot be read: " + llvm::toString(results.takeError()),
                      printed);
 }
