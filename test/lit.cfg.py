@@ -29,7 +29,7 @@ config.suffixes = [".mlir", ".test", ".py"]
 config.test_source_root = os.path.dirname(__file__)
 # test_*.py are run by pytest.
 package_tests = os.path.join(config.test_source_root, "Python")
-config.excludes = ["lit.cfg.py", "lit.site.cfg.py", "Inputs", "Unit", "conftest.py"]
+config.excludes = ["lit.cfg.py", "lit.site.cfg.py", "Inputs", "Support", "Unit", "conftest.py"]
 config.excludes += [name for name in os.listdir(package_tests) if name.startswith("test_")]
 config.test_exec_root = os.path.join(config.saccade_build_dir, "test")
 

@@ -29,6 +29,8 @@ class GradientCase(Case):
     def __post_init__(self):
         super().__post_init__()
         self.lse, self.extra = False, "none"
+        # Pages have no gradient.
+        self.page = None
         # Seven products of a tile take longer than two. Warpgroups use stages again after 256 keys.
         self.keys = min(self.keys, 420 if self.target == "sm_90a" else 260)
         # Gradients of tables and slopes have tests of their own (gradients.mlir).
