@@ -4,8 +4,9 @@ ptxas assembles the kernels and nvdisasm disassembles them. A count is that of o
 values, 64 queries; for matmuls, 64 of the reduction). Tiles that are full, with another tile to copy and scores that need no
 shift, take the counted path. A loop inside of it, such as a wait for a barrier, counts once, and an instruction with a predicate
 like any other; of two branches the shorter one counts.
-For sm_90a, the instructions of a warp and a whole tile are compared with those of FlashAttention-3, counted likewise: for a tile of as many
-keys, which the loop over tiles without a mask of its causal kernel has, and for the same number of keys in the tiles of its kernel.
+For sm_90a, the instructions of a warp and a whole tile are compared with those of FlashAttention-3, counted likewise. One comparison is with a
+tile of as many keys: in its causal kernel, the loop over tiles without a mask has such tiles. The other one is for the same number of keys,
+in the tiles of its kernel without a mask.
 --check compares the counts with benchmarks/data/sass.json, --update writes them there and fits the cost model to the measurements in it.
 """
 

@@ -60,8 +60,8 @@ class Libraries:
     def compile_kind(self, kind, targets):
         source, options = self.folder / f"{kind.name}.mlir", []
         source.write_text(kind.program())
-        if "sm_80" in targets and (getattr(kind, "gradient", False) or getattr(kind, "variant", "")):
-            targets = ["sm_80"]  # gradients have no kernels for warpgroups, and variants are those of warps
+        if "sm_80" in targets and getattr(kind, "variant", ""):
+            targets = ["sm_80"]  # variants are those of warps
         if getattr(kind, "script", None):
             script = self.folder / f"{kind.name}.script.mlir"
             script.write_text(kind.script)
@@ -96,12 +96,17 @@ def bundle_program(name, entry, shapes, folder, bin):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="build tree")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="build tree, with the target SaccadeFakeCUDA")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="output folder; its previous contents are deleted")
     parser.add_argument("--target", default=",".join(TARGETS), help="GPU targets, of which there is a library each")
     parser.add_argument("--tiny", action="store_true", help="a few cases of sizes for the simulator, for tests")
     options = parser.parse_args()
     folder, bin, targets = options.out.resolve(), options.build.resolve() / "bin", options.target.split(",")
+    double = options.build.resolve() / "test/Support/FakeCUDA/libcuda.so.1"
+    for needed, built in ((bin / "saccade-compile", "saccade-compile"), (bin / "saccade-run", "saccade-run"),
+                          (double, "SaccadeFakeCUDA")):
+        if not needed.exists():
+            sys.exit(f"bundle.py: {options.build} has no {needed.name}: ./dev build {built}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
@@ -114,13 +119,17 @@ def main():
 
     libraries = Libraries(folder, bin)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda kind: libraries.compile_kind(kind, targets), kinds.values()))
+        done = [pool.submit(libraries.compile_kind, kind, targets) for kind in kinds.values()]
+        for number, each in enumerate(concurrent.futures.as_completed(done), 1):
+            each.result()
+            print(f"{number} of {len(done)} programs compiled", flush=True)
     for program in PROGRAMS:
         checks.append(bundle_program(*program, folder, bin))
         libraries.compile(program[0], HERE.parents[1] / "examples" / f"{program[0]}.mlir", targets)
 
     # The simulator computes the expected results through the CUDA driver double of the tests.
-    instructions.record(Driver(str(options.build.resolve() / "test/Support/FakeCUDA/libcuda.so.1")), folder)
+    print("simulating single instructions", flush=True)
+    instructions.record(Driver(str(double)), folder)
 
     commit = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], capture_output=True, text=True)
     manifest = {"commit": commit.stdout.strip() or "unknown commit", "targets": targets, "cubin": libraries.has_code,

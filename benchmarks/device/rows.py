@@ -96,10 +96,11 @@ def attention_row(group, folder, kind, batch, heads, kv_heads, queries, keys, pa
         else:
             inputs.append(row.tensor("f32", heads, content=2.0 ** -np.arange(1, heads + 1, dtype=np.float64)))
     if not kind.gradient:
-        row.add(kind, kind.name, inputs, results, TARGETS[:1] if queries <= SHORT else TARGETS)
+        targets = TARGETS[:1] if queries <= SHORT else TARGETS
+        row.add(kind, kind.name, inputs, results, targets)
         if page:
             contiguous = Kind(kind.dtype, kind.depth)
-            row.add(contiguous, contiguous.name, [q, k, v], results, ["sm_80"], "contiguous")
+            row.add(contiguous, contiguous.name, [q, k, v], results, targets, "contiguous")
         elif not (kind.score or kind.sink or kind.mask == "documents" or kind.window is not None):
             row.entry["sample"] = {"causal": kind.mask == "causal"}
         return row
@@ -167,6 +168,7 @@ def benchmark(tiny, folder):
             (Kind("bf16", 64, "causal", sink=True), 4, 32, 8, 4096, 4096),
             (Kind("bf16", 128, "causal"), 2, 32, 8, 4096, 4096), (Kind("f16", 128, "causal"), 4, 16, 16, 4096, 4096),
             (Kind("bf16", 128, paged=True), 8, 32, 8, 1, 4096, 16), (Kind("bf16", 128), 1, 32, 8, 1, 32768),
+            (Kind("bf16", 128, paged=True), 4, 32, 8, 1024, 4096, 16),
             (Kind("bf16", 128), 8, 32, 8, 1, 4096), (Kind("bf16", 64, "causal", gradient=True), 4, 32, 32, 4096, 4096),
             (Kind("bf16", 128, tally=True), 4, 16, 16, 4096, 4096)]:
         yield attention_row("rows", folder, kind, *sizes)

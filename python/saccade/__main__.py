@@ -19,7 +19,7 @@ TOOLS = {
     "compile": "compiles a program into a library, assembly or PTX",
     "lsp-server": "is a language server for editors, which shows errors and definitions in programs",
     "opt": "runs passes and pipelines on a module; --lint warns about likely mistakes",
-    "reduce": "makes a program small of which a script says that it fails",
+    "reduce": "makes a program smaller for as long as a script reports a failure",
     "run": "compiles a program and runs it",
 }
 
