@@ -54,6 +54,20 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
     return Module(source, name, _encode({"target": target, **options}))
 
 
+def compile_model(program: str, prepack: bool, **options: Any) -> Module:
+    """Compiles a program that an importer has read, for a CPU; `options` are those of `compile`.
+
+    Raises:
+        ValueError: a GPU target. The weights of models are bound and prepacked in memory of the host.
+        CompileError: see `compile`.
+    """
+    target = options.get("target")
+    if isinstance(target, str) and target.startswith(("sm_", "cuda")):
+        raise ValueError(f"found target={target!r}, expected a CPU target: models run on CPUs only. "
+                         f"`saccade.compile(read(MODEL).text, target={target!r})` compiles the program of a model, "
+                         "whose weights are arguments")  # fmt: skip
+    return compile(program, **{"prepack": prepack, **options})
+
 class Module(FunctionMap[Function]):
     """A compiled program. Its public functions are its items and, if their names are valid Python, its attributes."""
 

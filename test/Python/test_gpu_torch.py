@@ -15,6 +15,7 @@ from gpu_torch import OnGPU, moved
 from programs import expected_attention, refused
 
 import saccade
+import saccade.torch
 from saccade import _arrays, _gpu
 
 generator = torch.Generator().manual_seed(1)
@@ -143,3 +144,17 @@ def test_element_types_have_the_numbers_of_dlpack(name):
     _, _, fields = _gpu._read_capsule("x", Exporting(torch.zeros(2, dtype=getattr(torch, name))), 0)
     assert fields[4:7] == (*_arrays.DTYPES[name], 1)
     assert _arrays.DTYPE_NAMES[_arrays.DTYPES[name]] == name
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "cuda"])
+def test_models_are_refused_for_gpus(target):
+    refused(ValueError, [f"found target='{target}', expected a CPU target"], saccade.torch.compile, torch.nn.Linear(64, 64),
+            (torch.ones(48, 64),), target=target)  # fmt: skip
+
+
+def test_the_program_of_a_model_has_ptx():
+    program = saccade.torch.read(torch.export.export(torch.nn.Linear(64, 64).to(torch.bfloat16),
+                                                     (torch.ones(48, 64, dtype=torch.bfloat16),)))  # fmt: skip
+    module = saccade.compile(program.text, target="sm_90a")
+    assert ".visible .entry" in module.ir("ptx")
+    assert "sm_90a" in module.explain()

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-import saccade
 from saccade import _log
 from saccade.jax.errors import LoweringError
 from saccade.jax.program import Program, Value
 from saccade.jax.reader import read
+from saccade.module import compile_model
 
 
 def compile(fn: Any, *example_args: Any, **options: Any) -> Compiled:
@@ -59,7 +59,7 @@ class Compiled:
         self.program = program
         fixed = dict(zip(program.arguments[len(program.kept):], program.constants, strict=True))
         # Prepacking: results that depend only on constants are computed here.
-        self.module = saccade.compile(program.text, **{"prepack": bool(fixed), **options})
+        self.module = compile_model(program.text, bool(fixed), **options)
         self._checked: set[tuple[tuple[int, ...], ...]] = set()
         with _log.step(f"packing {len(fixed)} constants"):
             self._main = self.module.main.bind(**fixed) if fixed else self.module.main

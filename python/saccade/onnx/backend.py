@@ -17,8 +17,8 @@ import onnx
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
-import saccade
 from saccade._graph import ELEMENTS, Program, Tensor
+from saccade.module import compile_model
 from saccade.onnx.reader import read, read_model
 
 
@@ -28,7 +28,7 @@ class Model(BackendRep):  # type: ignore[misc]
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
-        self.module = saccade.compile(program.text, **{"prepack": True, **options})
+        self.module = compile_model(program.text, True, **options)
         main = self.module.main
         self.main = main.bind(**{weight.argument: _array(tensor) for weight, tensor in program.weights})
 

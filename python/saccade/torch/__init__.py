@@ -38,6 +38,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 __all__ = [
     "Compiled",
     "Differentiable",

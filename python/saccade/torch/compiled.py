@@ -8,8 +8,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-import saccade
 from saccade import _log
+from saccade.module import compile_model
 from saccade.torch.caches import register_caches
 from saccade.torch.errors import ExportError
 from saccade.torch.program import Program, Result
@@ -73,7 +73,7 @@ class Compiled:
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
-        self.module = saccade.compile(program.text, **{"prepack": True, **options})
+        self.module = compile_model(program.text, True, **options)
         with _log.step(f"packing {len(program.weights)} weights"):
             self.main = self.module.main.bind(**{value.argument: weight.tensor for value, weight in program.weights})
 
