@@ -76,16 +76,19 @@ static SoftmaxSums softmax(Frame &frame, Type type, ArrayRef<double> scores, dou
                            std::vector<double> &weights) {
   weights.clear();
   double max = sink, sum = 0;
+  auto exponential = [&](double score) {
+    double value = std::exp(frame.rounded(type, score - max));
+    return frame.rounded(type, frame.approximated(type, value, value));
+  };
   for (double score : scores)
     max = maxOrNaN(max, score);
   if (max == -INFINITY)
     return {};
   if (sink != -INFINITY)
-    sum = frame.rounded(type, std::exp(frame.rounded(type, sink - max)));
+    sum = exponential(sink);
   for (double score : scores) {
     // A masked key has weight 0 even if max is Inf.
-    double weight = score == -INFINITY ? 0 : frame.rounded(type, std::exp(frame.rounded(type, score - max)));
-    weights.push_back(weight);
+    weights.push_back(score == -INFINITY ? 0 : exponential(score));
   }
   double part = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -97,7 +100,8 @@ static SoftmaxSums softmax(Frame &frame, Type type, ArrayRef<double> scores, dou
   }
   for (double &weight : weights)
     weight = frame.rounded(type, weight / sum);
-  return {sum, frame.rounded(type, max + frame.rounded(type, std::log(sum)))};
+  double logarithm = frame.approximated(type, std::log(sum), std::log(2));
+  return {sum, frame.rounded(type, max + frame.rounded(type, logarithm))};
 }
 
 LogicalResult

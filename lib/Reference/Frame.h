@@ -8,6 +8,7 @@
 #define SACCADE_REFERENCE_FRAME_H
 
 #include "Cells.h"
+#include "Kernels.h"
 #include "mlir/IR/Operation.h"
 #include "saccade/Reference/Interpreter.h"
 #include "llvm/ADT/DenseMap.h"
@@ -84,8 +85,14 @@ public:
   Precision getPrecision() const { return precision; }
   bool isRounded() const { return precision != Precision::Exact; }
   bool isReversed() const { return precision == Precision::RoundedReversed; }
+  bool isOnGPU() const { return precision == Precision::GPU; }
   /// Position of the i-th of `count` terms in the order of summation.
   int64_t term(int64_t i, int64_t count) const { return isReversed() ? count - 1 - i : i; }
+  /// A result of `type` of exponentials (size: the result), logarithms or tanh (size: 1), with the error of
+  /// instructions of a GPU if they are approximate.
+  double approximated(mlir::Type type, double value, double size) const {
+    return isOnGPU() && type.isF32() ? approximateOnGPU(value, size) : value;
+  }
   /// `value`, rounded to `type` if results of this type are; with Precision::Fused at least to f32.
   double rounded(mlir::Type type, double value) const {
     if (!reference::isRounded(precision, type))

@@ -236,6 +236,14 @@ FailureOr<std::optional<Magnitude>> Evaluation::magnitude(unsigned result, Array
   return std::optional<Magnitude>(std::move(*magnitude));
 }
 
+FailureOr<std::optional<Tensor>> Evaluation::scoreRounding(unsigned result, ArrayRef<Box> boxes) {
+  assert(!state->frame.isRounded() && "magnitudes require Precision::Exact");
+  attn::AttentionOp attention = state->attention(result);
+  if (!attention)
+    return std::optional<Tensor>();
+  return scoreRoundingOf(attention, state->returned(result), state->frame, boxes);
+}
+
 FailureOr<std::optional<Tensor>> Evaluation::gradientTerms(unsigned result, ArrayRef<Box> boxes) {
   assert(!state->frame.isRounded() && "magnitudes require Precision::Exact");
   Value returned = state->returned(result);

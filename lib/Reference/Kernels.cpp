@@ -1,6 +1,8 @@
 //===- Kernels.cpp - Hot loops of the interpreter ------------------------------===//
 #include "Kernels.h"
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
 namespace saccade::reference {
 
@@ -9,6 +11,46 @@ template <typename Sum> double dot(int64_t count, const double *a, int64_t strid
   for (int64_t i = 0; i < count; ++i)
     sum += static_cast<Sum>(a[i * strideA]) * static_cast<Sum>(b[i * strideB]);
   return sum;
+}
+
+double dotOnTensorCore(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB) {
+  constexpr int64_t segment = 8;
+  constexpr int fraction = 24, fractionOfFloat = 23;
+  auto truncate = [](double value, int exponent, int bits) {
+    return std::ldexp(std::trunc(std::ldexp(value, bits - exponent)), exponent - bits);
+  };
+  double sum = 0;
+  for (int64_t begin = 0; begin < count; begin += segment) {
+    // Elements have 16 bits, so products are exact in f64.
+    double terms[segment + 1] = {sum}, plain = sum;
+    int64_t end = std::min(begin + segment, count), size = 1;
+    for (int64_t i = begin; i < end; ++i)
+      plain += terms[size++] = a[i * strideA] * b[i * strideB];
+    double largest = 0;
+    for (double term : terms)
+      largest = std::max(largest, std::fabs(term));
+    if (!std::isfinite(plain)) {
+      sum = static_cast<float>(plain);
+      continue;
+    }
+    if (largest == 0)
+      continue;
+    sum = 0;
+    for (double term : terms)
+      sum += truncate(term, std::ilogb(largest), fraction);
+    if (sum != 0)
+      sum = truncate(sum, std::ilogb(sum), fractionOfFloat);
+  }
+  return sum;
+}
+
+double approximateOnGPU(double value, double size) {
+  if (!std::isfinite(value) || value == 0)
+    return value;
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits = (bits ^ bits >> 31) * 0x9e3779b97f4a7c15; // Fibonacci hashing (Knuth)
+  return value + size * std::ldexp(double(int64_t(bits ^ bits << 32)), -63 - 22);
 }
 
 template <typename Sum> void addScaled(int64_t count, double factor, const double *a, int64_t stride, Sum *out) {

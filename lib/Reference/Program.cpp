@@ -2,6 +2,7 @@
 #include "Program.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -20,6 +21,13 @@ unsigned Program::slotOf(Value value) {
     outside.emplace_back(value, it->second);
   }
   return it->second;
+}
+
+/// `Instruction::errorSize` of a function of f32.
+static double errorSizeOnGPU(Operation *op) {
+  if (isa<math::ExpOp, math::Exp2Op>(op))
+    return -1;
+  return isa<math::TanhOp>(op) ? 1 : isa<math::LogOp, math::Log2Op>(op) ? std::log(2) : 0;
 }
 
 LogicalResult Program::add(Operation &op, Precision precision) {
@@ -56,6 +64,8 @@ LogicalResult Program::add(Operation &op, Precision precision) {
     instruction.result = slotOfValue[result] = newSlot();
     if (isRounded(precision, result.getType()))
       instruction.roundTo = result.getType();
+    if (precision == Precision::GPU && result.getType().isF32())
+      instruction.errorSize = errorSizeOnGPU(&op);
     instructions.push_back(std::move(instruction));
   }
   return success();
@@ -153,6 +163,8 @@ LogicalResult Program::run() {
     Scalar &result = slots[instruction.result];
     if (Problem problem = instruction.function(operands.data(), result))
       return *problem ? instruction.op->emitOpError() << problem : failure();
+    if (instruction.errorSize != 0)
+      result.real = approximateOnGPU(result.real, instruction.errorSize < 0 ? result.real : instruction.errorSize);
     if (instruction.roundTo)
       result.real = roundTo(instruction.roundTo, result.real);
   }

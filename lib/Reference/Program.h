@@ -42,7 +42,8 @@ private:
     mlir::Value tensor;      ///< operand of tensor.extract or tensor.dim
     llvm::SmallVector<unsigned, 3> operands;
     unsigned result;
-    mlir::Type roundTo; ///< null if the result is not rounded
+    mlir::Type roundTo;   ///< null if the result is not rounded
+    double errorSize = 0; ///< with Precision::GPU: the size of the error is this, or the result if negative
   };
 
   mlir::LogicalResult add(mlir::Operation &op, Precision precision);

@@ -241,6 +241,8 @@ double Scorer::dotProduct(const NamedCells &a, const double *fromA, const NamedC
     fromA += (depth - 1) * strideA, fromB += (depth - 1) * strideB;
     strideA = -strideA, strideB = -strideB;
   }
+  if (frame->isOnGPU() && inputType.getIntOrFloatBitWidth() == 16)
+    return dotOnTensorCore(depth, fromA, strideA, fromB, strideB);
   bool isNarrow = frame->isRounded() && scoreType.isF32();
   return (isNarrow ? dot<float> : dot<double>)(depth, fromA, strideA, fromB, strideB);
 }

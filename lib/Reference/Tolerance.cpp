@@ -3,6 +3,7 @@
 #include "ErrorStatistics.h"
 #include "Kernels.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
@@ -73,40 +74,57 @@ public:
     isKnown = true;
     half = epsilonOf(magnitude->inputType) / 2;
     Type wide = attn::getScoreType(magnitude->inputType);
-    double floor = epsilonOf(wide) * (largest + tolerance::floorProbe);
-    common = tolerance::referenceFactor * ErrorStatistics::of(wide, exact, *context.fused, {}).max +
-             tolerance::floorFactor * floor;
+    plain = tolerance::referenceFactor * ErrorStatistics::of(wide, exact, *context.fused, {}).max;
+    floor = tolerance::floorFactor * epsilonOf(wide) * (largest + tolerance::floorProbe);
   }
 
-  double operator()(int64_t i, double found) const {
+  /// `scores` is the effect of rounding scores.
+  double operator()(int64_t i, double found, double scores) const {
     if (!isKnown)
       return INFINITY;
     double value = exact.values[i].real;
     double independent =
         tolerance::weightFactor * std::abs(value) + tolerance::spreadFactor * magnitude->spread.values[i].real;
     double weights = std::min(tolerance::weightFactor * magnitude->weighted.values[i].real, independent);
-    return std::max(unitOf(value), unitOf(found)) / 2 + half * weights + common;
+    return std::max(unitOf(value), unitOf(found)) / 2 + half * weights + std::max(plain, scores) + floor;
   }
 
   /// The largest error apart from rounding to 16 bits; nullopt if nothing is known.
-  std::optional<double> otherErrors() const { return isKnown ? std::optional(common) : std::nullopt; }
+  std::optional<double> otherErrors() const { return isKnown ? std::optional(plain + floor) : std::nullopt; }
 
 private:
   const Magnitude *magnitude;
   const Tensor &exact;
   UnitOf unitOf;
   bool isKnown = false;
-  double half = 0, common = 0;
+  double half = 0, plain = 0, floor = 0;
 };
 
 } // namespace
 
+/// A bound on the mean error that `rounding` of scores causes. The errors of rows are independent, and their absolute
+/// values have means of at most a_r, the mean of `rounding` / 6 in the row. The mean of all exceeds the mean of a_r by
+/// more than 6 √(Σ a_r²) / rows with a probability of e^(−18): it is a Lipschitz function of normal deviates, to which
+/// sums of many roundings are close (Tsirelson, Ibragimov and Sudakov, 1976).
+static double meanOfRounding(const Tensor &rounding, ArrayRef<int64_t> rowNumbers) {
+  llvm::DenseMap<int64_t, double> rows;
+  double sum = 0, squares = 0;
+  for (auto [i, bound] : llvm::enumerate(rounding.values)) {
+    double deviation = std::isfinite(bound.real) ? bound.real / tolerance::roundingDeviations : 0;
+    rows[rowNumbers.empty() ? int64_t(i) : rowNumbers[i]] += deviation;
+    sum += deviation;
+  }
+  for (auto &[number, deviation] : rows)
+    squares += deviation * deviation;
+  return (sum + tolerance::roundingDeviations * std::sqrt(squares)) / double(std::max<int64_t>(rounding.size(), 1));
+}
+
 /// Judges the mean and the signed mean of the errors, after every single error was found to be allowed. `fusedError` is
-/// the largest error of a fused attention before it rounds to 16 bits, if that is known, and `cancelled` the mean error
-/// of terms that cancel.
+/// the largest error of a fused attention before it rounds to 16 bits, if that is known, `scores` the mean error that
+/// rounding of scores causes, and `cancelled` the mean error of terms that cancel.
 static void compareMeans(Comparison &comparison, Type type, const ErrorStatistics &found,
                          ArrayRef<ErrorStatistics> plain, std::optional<double> fusedError, double floor,
-                         double oracleError, double cancelled) {
+                         double oracleError, double scores, double cancelled) {
   double plainMean = 0, plainSigned = 0;
   for (const ErrorStatistics &each : plain) {
     plainMean = std::max(plainMean, each.mean);
@@ -115,11 +133,12 @@ static void compareMeans(Comparison &comparison, Type type, const ErrorStatistic
   comparison.mean = found.mean;
   comparison.meanRatio = plainMean == 0 ? 0 : found.mean / plainMean;
   double rows = double(std::max<int64_t>(found.rows, 1));
-  comparison.meanAllowed =
-      isNarrow(type)
-          ? tolerance::narrowMeanFactor * (1 + 1 / std::sqrt(rows)) * std::max(plainMean, found.meanUnit / 4)
-          : tolerance::wideMeanFactor * std::max(plainMean, found.meanUnit) + tolerance::floorFactor * floor / rows;
-  comparison.meanAllowed += oracleError + (isNarrow(type) ? cancelled : 0);
+  bool narrow = isNarrow(type);
+  double factor = narrow ? tolerance::narrowMeanFactor * (1 + 1 / std::sqrt(rows)) : tolerance::wideMeanFactor;
+  double rounding = narrow ? found.meanUnit / 4 : found.meanUnit;
+  comparison.meanAllowed = std::max(factor * std::max(plainMean, rounding), factor * rounding + scores) +
+                           (narrow ? 0 : tolerance::floorFactor * floor / rows);
+  comparison.meanAllowed += oracleError + (narrow ? cancelled : 0);
   // A sum of R with random signs deviates by √(Σ R²). If the errors are known to be those of rounding, that is a bound
   // too.
   double deviation = found.signedDeviation;
@@ -130,7 +149,7 @@ static void compareMeans(Comparison &comparison, Type type, const ErrorStatistic
     return;
   if (comparison.mean > comparison.meanAllowed)
     comparison.verdict = Comparison::MeanTooFar;
-  else if (isNarrow(type) && std::abs(comparison.bias) > tolerance::biasUnits &&
+  else if (narrow && std::abs(comparison.bias) > tolerance::biasUnits &&
            std::abs(found.signedSum) > tolerance::biasReference * plainSigned &&
            std::abs(found.signedSum) > tolerance::biasDeviations * deviation)
     comparison.verdict = Comparison::Biased;
@@ -158,7 +177,8 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
   FusedBound fusedBound(context, exact, actual, largest);
 
   Comparison comparison;
-  comparison.allowed = tolerance::referenceFactor * referenceError + tolerance::floorFactor * floor + oracleError;
+  double plainError = tolerance::referenceFactor * referenceError;
+  comparison.allowed = plainError + tolerance::floorFactor * floor + oracleError;
   auto report = [&](Comparison::Verdict verdict, int64_t i, double error, double allowed) {
     // Keep the first failure; without a failure, keep the largest error.
     if (!comparison.agrees() ||
@@ -171,9 +191,10 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
     comparison.actual = actual.values[i].real;
     comparison.exact = exact.values[i].real;
   };
-  double allowed = comparison.allowed;
   for (int64_t i = 0; i < exact.size(); ++i) {
     double value = exact.values[i].real, found = actual.values[i].real, held = roundTo(type, value);
+    double scores = context.scoreRounding ? context.scoreRounding->values[i].real : 0;
+    double allowed = std::max(plainError, scores) + tolerance::floorFactor * floor + oracleError;
     if (!std::isfinite(held) || !std::isfinite(found)) {
       // An overflow that plain evaluation has too is accepted.
       bool overflows = std::isfinite(held) && llvm::any_of(plain, [&](const Tensor &rounded) {
@@ -184,7 +205,7 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
       continue;
     }
     double error = std::abs(found - value);
-    double bound = std::min(termBound(i), fusedBound(i, found)) + oracleError;
+    double bound = std::min(termBound(i), fusedBound(i, found, scores)) + oracleError;
     if (error > allowed)
       report(Comparison::TooFar, i, error, allowed);
     else if (error > bound)
@@ -201,7 +222,8 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
   }
   const Magnitude *magnitude = fusedBound.otherErrors() ? context.magnitude : nullptr;
   compareMeans(comparison, type, ErrorStatistics::of(type, exact, actual, context.rows, magnitude), plainStatistics,
-               fusedBound.otherErrors(), floor, oracleError, cancelled);
+               fusedBound.otherErrors(), floor, oracleError,
+               context.scoreRounding ? meanOfRounding(*context.scoreRounding, context.rows) : 0, cancelled);
   return comparison;
 }
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 import form_page
 from form_graph import FormGraph
 from form_plan import FORMS, GPU_TARGETS, PROGRAMS, QUICK, TARGETS, make_plan
-from random_graphs import is_near, write
+from random_graphs import write
 
 
 def command_of(entry, number):
@@ -72,7 +72,7 @@ def outcome_of(number, entry, graph, folder):
     code, output = execute(line)
     if code in (1, 4):
         return "refused", line, output
-    if code != 0 and not (code == 5 and graph.has_large_logits and is_near(output)):
+    if code != 0:
         return "differs" if code == 5 else "fails", line, output
     if entry.target not in GPU_TARGETS:
         # Compiling again for the report costs a third of the time.

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --first-seed 0 --count 600 --cover 70
+# Two rows have keys that compete, and plain evaluation is accurate there by chance.
+# RUN: %python %s --seed 52019 --run "saccade-run --threads=2 --target=v3"
 """Random attention programs against the float64 reference.
 
 Usage: random_graphs.py [--split-kv] [--qk-type] [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--parse-only]
@@ -10,7 +12,6 @@ the command that reproduces it is printed. --parse-only shows that the programs 
 """
 
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
@@ -45,12 +46,6 @@ def write(graph, folder):
     return line
 
 
-def is_near(output):
-    """Whether all differences are less than twice what the rule allows; see docs/internals/decisions.md."""
-    ratios = [float(ratio) for ratio in re.findall(r"twice the error.*\(ratio ([\d.]+)\)", output)]
-    return max(ratios, default=9) < 2 and output.count("differs") == len(ratios)
-
-
 def run(graph, command, folder, keep, again, refusal=None):
     """Runs one graph; the text of its failure, or None. `again` are the options that make the graph of a seed. A
     program that is refused with the words `refusal` is none."""
@@ -64,7 +59,7 @@ def run(graph, command, folder, keep, again, refusal=None):
     except subprocess.TimeoutExpired:
         code, output = "no", "still running after 120 s"
     # Rounding to int8 chooses among large logits.
-    if code == 0 or (code == 5 and graph.has_large_logits and (graph.is_quantized or is_near(output))):
+    if code == 0 or (code == 5 and graph.has_large_logits and graph.is_quantized):
         return graph, None
     if code == 1 and refusal and refusal in output:
         graph.features = {"refused"}

@@ -34,6 +34,7 @@ namespace {
 /// The exact evaluation, and the evaluations with rounding that give the tolerance.
 struct Oracle {
   reference::Evaluation exact, forwards, reversedOrder, fused;
+  std::optional<reference::Evaluation> onGPU;
 
   /// Prints a line and returns whether the result is within the tolerance. Fails if the reference cannot evaluate it.
   FailureOr<bool> check(unsigned index, const reference::Tensor &actual, bool full) {
@@ -61,8 +62,27 @@ struct Oracle {
         context.fused = &*beforeRounding;
       }
     }
-    reference::Tensor plains[] = {std::move(*plain), std::move(*reversed)}, compared = reference::gather(actual, boxes);
+    SmallVector<reference::Tensor> plains = {std::move(*plain), std::move(*reversed)};
+    if (onGPU) {
+      FailureOr<reference::Tensor> truncated = onGPU->evaluate(index, boxes);
+      if (failed(truncated))
+        return failure();
+      plains.push_back(std::move(*truncated));
+    }
+    reference::Tensor compared = reference::gather(actual, boxes);
     reference::Comparison comparison = reference::compare(*expected, plains, compared, context);
+    // The rounding of scores matters only for these bounds.
+    if (comparison.verdict == reference::Comparison::TooFar ||
+        comparison.verdict == reference::Comparison::OutOfBound ||
+        comparison.verdict == reference::Comparison::MeanTooFar) {
+      FailureOr<std::optional<reference::Tensor>> rounding = exact.scoreRounding(index, boxes);
+      if (failed(rounding))
+        return failure();
+      if (*rounding) {
+        context.scoreRounding = &**rounding;
+        comparison = reference::compare(*expected, plains, compared, context);
+      }
+    }
     // The terms of gradients take as long as the gradients, and matter only for this bound.
     if (comparison.verdict == reference::Comparison::MeanTooFar) {
       FailureOr<std::optional<reference::Tensor>> terms = exact.gradientTerms(index, boxes);
@@ -88,7 +108,7 @@ struct Oracle {
 } // namespace
 
 ExitCode run::checkResults(func::FuncOp function, const Entry &entry, llvm::ArrayRef<HostTensor> arguments,
-                           llvm::ArrayRef<HostTensor> results, bool full) {
+                           llvm::ArrayRef<HostTensor> results, bool full, bool onGPU) {
   Progress progress("checking against the reference");
   SmallVector<reference::Tensor> values;
   for (auto [type, argument] : llvm::zip_equal(function.getArgumentTypes(), arguments))
@@ -99,7 +119,13 @@ ExitCode run::checkResults(func::FuncOp function, const Entry &entry, llvm::Arra
   auto fused = reference::Evaluation::begin(function, values, reference::Precision::Fused);
   if (failed(exact) || failed(forwards) || failed(reversedOrder) || failed(fused))
     return ExitUnsupported;
-  Oracle oracle{std::move(*exact), std::move(*forwards), std::move(*reversedOrder), std::move(*fused)};
+  Oracle oracle{std::move(*exact), std::move(*forwards), std::move(*reversedOrder), std::move(*fused), {}};
+  if (onGPU) {
+    auto truncated = reference::Evaluation::begin(function, values, reference::Precision::GPU);
+    if (failed(truncated))
+      return ExitUnsupported;
+    oracle.onGPU = std::move(*truncated);
+  }
   bool agrees = true;
   for (auto [i, result] : llvm::enumerate(results)) {
     FailureOr<bool> good = oracle.check(i, toReference(function.getResultTypes()[i], result), full);

@@ -33,9 +33,10 @@ int64_t peakMemory();
 bool resetPeak();
 
 /// Compares results with the float64 reference: all rows if `full`, else 256 sampled rows. Prints a line per result.
-/// Returns ExitMismatch if an error exceeds the tolerance.
+/// Returns ExitMismatch if an error exceeds the tolerance. `onGPU`: products of 16-bit elements may be those of
+/// tensor cores, which truncate.
 ExitCode checkResults(mlir::func::FuncOp function, const Entry &entry, llvm::ArrayRef<HostTensor> arguments,
-                      llvm::ArrayRef<HostTensor> results, bool full);
+                      llvm::ArrayRef<HostTensor> results, bool full, bool onGPU);
 
 /// Prints the shape, type and first values of a result.
 void printResult(size_t index, const HostTensor &result);

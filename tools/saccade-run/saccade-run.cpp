@@ -279,7 +279,8 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     if (options.check) {
       constexpr int64_t gigaflop = 1'000'000'000;
       bool full = options.checkFull || !work || work->flops <= gigaflop;
-      return checkResults(function, *chosen, arguments, results, full);
+      bool onGPU = options.device == "cuda" || options.arithmetic == Arithmetic::Hardware;
+      return checkResults(function, *chosen, arguments, results, full, onGPU);
     }
     if (options.outputs.empty() && !options.time)
       for (auto [i, result] : llvm::enumerate(results))

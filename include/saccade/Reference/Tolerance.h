@@ -17,6 +17,10 @@ namespace saccade::reference {
 namespace tolerance {
 /// Allowed error, in units of the largest error of plain evaluation and of the rounding floor.
 constexpr double referenceFactor = 2, floorFactor = 2;
+/// Allowed effect of rounding the scores, in square roots of the sum of the squares of its terms, if that is more than
+/// referenceFactor times the error of plain evaluation. A sum of terms with random signs exceeds it with a probability
+/// of 2 e^(−18) (Hoeffding). Few rows may have scores whose errors matter, so plain evaluation is accurate by chance.
+constexpr double roundingDeviations = 6;
 /// The rounding floor is eps · (max |exact| + floorProbe), the bound on the error of adding and subtracting this value
 /// in the result type (two roundings). The actual error on the elements can be 0 by chance.
 constexpr double floorProbe = 0.3;
@@ -70,6 +74,7 @@ struct Comparison {
 /// What is known of a result beyond its values. Everything is optional.
 struct ResultContext {
   const Magnitude *magnitude = nullptr;  ///< adds the second bound
+  const Tensor *scoreRounding = nullptr; ///< by Evaluation::scoreRounding; the least that these errors are allowed
   const Tensor *fused = nullptr;         ///< by Precision::Fused; adds the bound of fused attention
   const Tensor *gradientTerms = nullptr; ///< by Evaluation::gradientTerms; adds their error to the bound of the mean
   llvm::ArrayRef<int64_t> rows = {};     ///< the row of each element; if empty, each element is a row

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --first-seed 0 --count 320 --cover 36 --expect-tensor-cores
+# Truncated scores in a tally, and approximate functions in few keys.
+# RUN: %python %s --target sm_80 --seed 227
+# RUN: %python %s --target sm_80 --seed 1040
 # RUN: %python %s --target sm_90a --first-seed 0 --count 320 --cover 30 --expect-tensor-cores
 """Random forward attention on the GPU simulator, or on a CPU, against the float64 reference.
 

@@ -181,8 +181,6 @@ class FormGraph(Graph):
         if "scale" not in self.requested:
             return []
         scale = round(self.rng.choice([0.1, 0.25, 0.4, -0.25]) * self.rng.uniform(0.5, 1.5), 4)
-        # One standard deviation of the logits.
-        self.has_large_logits = abs(scale) * self.depth ** 0.5 > 8
         if self.rng.random() < 0.5:
             return [f"scale({scale!r})"]
         return [f"scale({self.add_scalar('scale', self.score, scale)} : {self.score})"]

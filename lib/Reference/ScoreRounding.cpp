@@ -1,0 +1,179 @@
+//===- ScoreRounding.cpp - What rounding of scores changes --------------------------===//
+//
+// Scores are f32, or f64. A sum has the error u · Σ P ε, with the partial sums P, the unit roundoff u and |ε| ≤ 1. If
+// the mean of each ε is 0 whatever the others are, Hoeffding's inequality bounds Σ c ε by 6 √(Σ c²) with the
+// probability 1 − 2 e^(−18) (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). To
+// first order the output o = Σ p v changes by Σ p (v − o) δs. So the bound is √(Σ p² (v − o)² e²), with e = 6 u √(Σ P²)
+// of a score. It is 0 where one key has all weight, since v = o there. The log-sum-exp changes by Σ p δs, the row
+// maximum by the δs of its key, and a tally T = Σ p a(s) over the keys of its bin by Σ p (a − T) δs + Σ p δa.
+//
+//===----------------------------------------------------------------------===//
+#include "AttentionRows.h"
+#include "Magnitude.h"
+#include "saccade/Reference/Tolerance.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+using attn::Dim;
+
+/// Roundings of a score beside those of its dot product: by the scale, in the score region, by log2 e, and of the
+/// exponential.
+static constexpr double roundingsOfScore = 4;
+
+/// √(Σ P²) over the partial sums P of query · key, in the order in which it is larger. Products are rounded too, unless
+/// they are fused with additions.
+static double rootOfPartialSums(const Scorer &scorer, const double *query, const double *key) {
+  int64_t queryStride = scorer.query.stride(Dim::Depth), keyStride = scorer.key.stride(Dim::Depth);
+  int64_t depth = scorer.key.extent(Dim::Depth);
+  double products = 0, squares[2] = {};
+  for (bool isReversed : {false, true}) {
+    double sum = 0;
+    products = 0;
+    for (int64_t i = 0; i < depth; ++i) {
+      int64_t d = isReversed ? depth - 1 - i : i;
+      double product = query[d * queryStride] * key[d * keyStride];
+      sum += product;
+      squares[isReversed] += sum * sum;
+      products += product * product;
+    }
+  }
+  return std::sqrt(products + std::max(squares[0], squares[1]));
+}
+
+/// For every key of `row`: e; 0 if its weight is 0.
+static FailureOr<std::vector<double>> boundsOfScores(Scorer &scorer, const AttentionRow &row) {
+  std::vector<double> bounds(row.weights.size());
+  double unit = tolerance::roundingDeviations * epsilonOf(scorer.scoreType) / 2;
+  const double *query = scorer.query.at(row.batch, row.head, row.position);
+  for (auto [i, bound] : llvm::enumerate(bounds)) {
+    if (row.weights[i] == 0 || row.scores[i] == -INFINITY)
+      continue;
+    const double *key = scorer.key.at(row.batch, scorer.kvHead(row.head), int64_t(i));
+    double error = unit * std::abs(scorer.getScale()) * rootOfPartialSums(scorer, query, key), effect = 0;
+    for (double sign : {-1, 1}) {
+      FailureOr<double> score = scorer.scoreOf(int64_t(i), scorer.scaledScore(int64_t(i)) + sign * error);
+      if (failed(score))
+        return failure();
+      effect = std::max(effect, std::abs(*score - row.scores[i]));
+    }
+    bound = std::hypot(effect, unit * std::sqrt(roundingsOfScore) * row.scores[i]);
+  }
+  return bounds;
+}
+
+/// √(Σ p² (v − o)² e²) for each element of a row of the output.
+static std::vector<double> changesOfOutput(const Scorer &scorer, const AttentionRow &row, ArrayRef<double> bounds) {
+  std::vector<double> changes(scorer.value.extent(Dim::Depth));
+  for (auto [depth, change] : llvm::enumerate(changes)) {
+    auto term = [&](size_t key) {
+      const double *value = scorer.value.at(row.batch, scorer.kvHead(row.head), int64_t(key));
+      return row.factors[key] * value[int64_t(depth) * scorer.value.stride(Dim::Depth)];
+    };
+    double output = 0, squares = 0;
+    for (size_t key = 0; key < bounds.size(); ++key)
+      if (row.scores[key] != -INFINITY)
+        output += term(key);
+    // A weight region is taken to be linear.
+    for (auto [key, bound] : llvm::enumerate(bounds))
+      if (bound != 0)
+        squares += std::pow(bound * (term(key) - row.weights[key] * output), 2);
+    change = std::sqrt(squares);
+  }
+  return changes;
+}
+
+/// The same for each bin of tally region `number`. Keys of other bins change a bin by p T e.
+static FailureOr<std::vector<double>> changesOfTally(Scorer &scorer, const AttentionRow &row, ArrayRef<double> bounds,
+                                                     unsigned number, int64_t bins) {
+  struct Term {
+    int64_t bin;
+    double amount, change;
+  };
+  std::vector<Term> terms(bounds.size());
+  std::vector<double> sums(bins), squares(bins);
+  for (auto [key, bound] : llvm::enumerate(bounds)) {
+    if (row.weights[key] == 0 || row.scores[key] == -INFINITY)
+      continue;
+    auto &[bin, amount, change] = terms[key];
+    double amounts[2];
+    for (auto [sign, changed] : llvm::zip_equal(std::array{-1, 1}, amounts))
+      if (failed(scorer.tally(number, int64_t(key), row.scores[key] + sign * bound, bin, changed)))
+        return failure();
+    if (failed(scorer.tally(number, int64_t(key), row.scores[key], bin, amount)))
+      return failure();
+    change = std::max(std::abs(amounts[0] - amount), std::abs(amounts[1] - amount));
+    if (0 <= bin && bin < bins)
+      sums[bin] += row.weights[key] * amount;
+  }
+  for (auto [key, bound] : llvm::enumerate(bounds))
+    for (int64_t bin = 0; bin < bins; ++bin) {
+      bool isOwn = terms[key].bin == bin;
+      double change = bound * std::abs((isOwn ? terms[key].amount : 0) - sums[bin]) + (isOwn ? terms[key].change : 0);
+      squares[bin] += std::pow(row.weights[key] * change, 2);
+    }
+  for (double &square : squares)
+    square = std::sqrt(square);
+  return squares;
+}
+
+FailureOr<std::optional<Tensor>> saccade::reference::scoreRoundingOf(attn::AttentionOp op, Value result, Frame &frame,
+                                                                     ArrayRef<Box> boxes) {
+  auto tally = llvm::find(op.getTallies(), result);
+  bool isTally = tally != op.getTallies().end();
+  if (result != op.getOutput() && result != op.getLse() && result != op.getRowMax() && !isTally)
+    return std::optional<Tensor>();
+  unsigned number = tally - op.getTallies().begin();
+  SmallVector<Dim> dims = op.getResultDims(result);
+  int64_t start = 0;
+  for (const Box &box : boxes)
+    start += box.size();
+  Tensor rounding(getElementTypeOrSelf(result), {start});
+  start = 0;
+  for (const Box &box : boxes) {
+    auto visit = [&](Scorer &scorer, const AttentionRow &row) {
+      FailureOr<std::vector<double>> bounds = boundsOfScores(scorer, row);
+      if (failed(bounds))
+        return failure();
+      std::vector<double> changes(1);
+      if (result == op.getOutput()) {
+        changes = changesOfOutput(scorer, row, *bounds);
+      } else if (isTally) {
+        int64_t bins = cast<RankedTensorType>(result.getType()).getShape().back();
+        FailureOr<std::vector<double>> ofTally = changesOfTally(scorer, row, *bounds, number, bins);
+        if (failed(ofTally))
+          return failure();
+        changes = std::move(*ofTally);
+      } else if (result == op.getLse()) {
+        for (auto [bound, weight] : llvm::zip_equal(*bounds, row.weights))
+          changes[0] = std::hypot(changes[0], bound * weight);
+      } else if (int64_t key = RowMax(row.scores).key; key >= 0) {
+        changes[0] = (*bounds)[key];
+      }
+      Box own = box;
+      // Bins are the last dimension, which `dims` lacks.
+      int64_t elementDim = isTally ? int64_t(dims.size()) : -1;
+      for (auto [i, dim] : llvm::enumerate(dims)) {
+        if (dim == Dim::Depth) {
+          elementDim = int64_t(i);
+          continue;
+        }
+        int64_t positions[] = {row.batch, row.head, row.tokenIndex}; // in the order of Dim
+        own.offsets[i] = positions[unsigned(dim)];
+        own.sizes[i] = 1;
+      }
+      for (int64_t i = 0; i < own.size(); ++i) {
+        SmallVector<int64_t> index = positionInTensor({own}, i);
+        int64_t element = elementDim < 0 ? 0 : index[elementDim];
+        for (auto [position, offset] : llvm::zip_equal(index, box.offsets))
+          position -= offset;
+        rounding.values[start + linearIndex(index, rowMajorStrides(box.sizes))].real = changes[element];
+      }
+      return success();
+    };
+    if (failed(forEachAttentionRow(op, frame, AttentionRange::of(box, dims), visit)))
+      return failure();
+    start += box.size();
+  }
+  return std::optional<Tensor>(std::move(rounding));
+}
