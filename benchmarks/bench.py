@@ -54,8 +54,8 @@ def parse_arguments():
         parser.error(f"--threads is {options.threads}, expected 1 to {len(os.sched_getaffinity(0))}")
     if options.target.startswith(("sm_", "aarch64")):
         parser.error(f"--target is {options.target}, expected a CPU target of this machine")
-    if min(options.rounds, options.processes) < 1:
-        parser.error("--rounds and --processes must be at least 1")
+    if min(options.rounds, options.processes, options.compiles) < 1:
+        parser.error("--rounds, --processes and --compiles must be at least 1")
     return options
 
 

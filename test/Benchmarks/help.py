@@ -1,4 +1,4 @@
-"""The help of each benchmark needs no package: `./dev bench NAME --help` installs nothing.
+"""The help of each benchmark and of other commands needs no package: `./dev bench NAME --help` installs nothing.
 
 RUN: %python %s %src %t
 """
@@ -12,7 +12,10 @@ import sys
 source, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 shutil.rmtree(folder, ignore_errors=True)
 shutil.copytree(source / "benchmarks", folder / "benchmarks", ignore=shutil.ignore_patterns("results", "__pycache__"))
-shutil.copy(source / "dev", folder)
+for script in ("dev", "test/Fuzz/soak.py", "test/Mutants", "cmake/wheel.py"):
+    (folder / script).parent.mkdir(parents=True, exist_ok=True)
+    copy = shutil.copytree if (source / script).is_dir() else shutil.copy
+    copy(source / script, folder / script)
 missing, programs = folder / "missing", folder / "programs"
 for place in (missing, programs):
     place.mkdir()
@@ -23,8 +26,11 @@ for package in ("numpy", "torch", "jax", "onnxruntime", "saccade"):
 environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(missing)}
 names = ["cpu", *sorted(script.stem for script in (folder / "benchmarks").glob("*.py") if script.stem != "bench")]
 assert {"sass", "masks", "models", "generate"} < set(names), names
-for name in names:
-    done = subprocess.run([folder / "dev", "bench", name, "--help"], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("usage:"), f"{name}: {done.stdout}{done.stderr}"
-    assert not done.stderr, f"{name}: {done.stderr}"
+for command in (*(["bench", name] for name in names), ["soak"], ["mutants"], ["wheel"]):
+    done = subprocess.run([folder / "dev", *command, "--help"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("usage:"), f"{command}: {done.stdout}{done.stderr}"
+    assert not done.stderr, f"{command}: {done.stderr}"
+done = subprocess.run([sys.executable, folder / "benchmarks" / "bench.py", "--compiles", "0"], env=environment,
+                      capture_output=True, text=True)
+assert done.returncode == 2 and "--compiles must be at least 1" in done.stderr, done.stderr
 assert not (folder / ".venv").exists() and not (folder / "build").exists()
