@@ -111,6 +111,9 @@ std::optional<ExitCode> saccade::applyPipelineOptions(const CommandLine &line, l
     if (!insertion.script.empty())
       if (auto script = llvm::MemoryBuffer::getFile(insertion.script))
         addToReproducer(insertion.script, (*script)->getBuffer());
+  if (!compile.scheduleTable.empty())
+    if (auto table = llvm::MemoryBuffer::getFile(compile.scheduleTable))
+      addToReproducer(compile.scheduleTable, (*table)->getBuffer());
   if (options.mlir.empty())
     return std::nullopt;
   return setMLIROptions(line, tool, options.mlir);

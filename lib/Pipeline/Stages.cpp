@@ -20,7 +20,7 @@ using namespace saccade;
 
 static void buildSchedule(OpPassManager &pm, const CompileOptions &options) {
   if (!options.scheduleTable.empty())
-    pm.addPass(createApplySchedules({options.scheduleTable, targetName(options)}));
+    pm.addPass(createApplySchedules({options.scheduleTable, /*text=*/"", targetName(options)}));
   options.device ? buildSchedulePipeline(pm, *options.device) : buildSchedulePipeline(pm, *options.target);
 }
 

@@ -137,19 +137,27 @@ std::optional<std::string> findMistake(const Entry &entry, MLIRContext *context)
 struct ApplySchedules : saccade::impl::ApplySchedulesBase<ApplySchedules> {
   using ApplySchedulesBase::ApplySchedulesBase;
 
+  LogicalResult initialize(MLIRContext *) override {
+    // `read` reports a file that cannot be read.
+    if (text.empty())
+      if (llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(table, /*IsText=*/true))
+        text = " " + (*file)->getBuffer().str(); // options lose braces around the whole value
+    return success();
+  }
+
   FailureOr<Table> read() {
     auto refuse = [&](const llvm::Twine &reason) {
       getOperation().emitError("cannot read the schedule table '") << table << "': " << reason;
       return failure();
     };
-    llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(table, /*IsText=*/true);
-    if (!file)
-      return refuse(file.getError().message());
-    Places places((*file)->getBuffer());
+    if (text.empty())
+      if (std::error_code error = llvm::MemoryBuffer::getFile(table).getError())
+        return refuse(error.message());
+    Places places(text);
     // The parser of LLVM recurses.
     if (places.depth > maxDepth)
       return refuse("it is nested more than " + llvm::Twine(maxDepth) + " levels deep");
-    llvm::Expected<Table> parsed = llvm::json::parse<Table>((*file)->getBuffer(), "table");
+    llvm::Expected<Table> parsed = llvm::json::parse<Table>(text, "table");
     if (!parsed)
       return refuse(llvm::toString(parsed.takeError()));
     auto locate = [&](size_t entry) {

@@ -16,9 +16,11 @@ def ApplySchedules : Pass<"attn-apply-schedules", "::mlir::ModuleOp"> {
     ]}
     ```
 
-    Entries that no kernel can compute, or that are for the same class, are errors, also for other targets and classes.
+    Entries that no kernel can compute, or that are for the same class, are errors, also for other targets and classes. Once
+    the file is read, `text` has it, so that reproducers of MLIR's pass manager contain it.
   }];
   let options = [Option<"table", "table", "std::string", "", "Path of the table">,
+                 Option<"text", "text", "std::string", "", "The table, instead of that of the file">,
                  Option<"target", "target", "std::string", "\"host\"", "The target that entries must name">];
   let dependentDialects = ["::saccade::attn::AttnDialect"];
 }
