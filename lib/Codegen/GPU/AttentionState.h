@@ -45,6 +45,7 @@ std::string nameFamily(llvm::StringRef family, attn::AccumulateOp step);
 
 /// Replaces a loop over sections of keys that contains the step by one section with all keys, if there are any: the
 /// keys of an iteration end at the sum of its induction variable and the step of the loop, or at the end of the loop.
+/// Positions of keys must have 32 bits, which shape functions check (`max-keys`).
 void mergeSections(attn::AccumulateOp step);
 
 /// Computes the operands of `op` at its place, as far as they depend on `index` (i32), the number of an item: across a

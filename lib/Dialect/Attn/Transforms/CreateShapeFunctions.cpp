@@ -59,7 +59,7 @@ static void removeNames(func::FuncOp function) {
 }
 
 /// Creates the shape function after `entry`.
-static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElements) {
+static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElements, int64_t maxKeys) {
   OpBuilder builder(entry.getContext());
   builder.setInsertionPointAfter(entry);
   auto function = cast<func::FuncOp>(builder.clone(*entry));
@@ -69,7 +69,7 @@ static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElement
 
   Operation *terminator = function.getBody().front().getTerminator();
   builder.setInsertionPoint(terminator);
-  ShapeChecks checks(builder, function.getLoc(), mayReadElements);
+  ShapeChecks checks(builder, function.getLoc(), mayReadElements, maxKeys);
   SmallVector<std::string> names = nameValues(entry);
   checks.addForArguments(function, names);
   removeNames(function);
@@ -119,7 +119,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
       }
       function->setAttr("attn.entry", Signature::of(function).toAttribute());
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
-      if (failed(createShapeFunction(function, mayReadElements)))
+      if (failed(createShapeFunction(function, mayReadElements, maxKeys)))
         return signalPassFailure();
       removeNames(function);
       // A name with a dot is not a C identifier, so it cannot clash with @expf, @memcpy or @saccade_allocate.

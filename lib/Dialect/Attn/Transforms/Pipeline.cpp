@@ -32,6 +32,9 @@ void saccade::buildGradientFunctionsPipeline(OpPassManager &pm) {
   pm.addPass(attn::createDifferentiate());
 }
 
+/// Kernels for tensor cores have positions of keys in 32 bits (`device::mergeSections`), also behind the last tile.
+static constexpr int64_t maxKeysOnGPU = (int64_t(1) << 31) - 16384;
+
 void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions &options, StepListener onStep) {
   addInlining(pm, options, onStep);
   if (options.lint)
@@ -41,7 +44,8 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions
   pm.addPass(attn::createDifferentiate());
   onStep("shapes");
   // Before fusion, so that messages name the user's ops. The host cannot read GPU memory.
-  pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU}));
+  pm.addPass(
+      attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU, options.forGPU ? maxKeysOnGPU : 0}));
   onStep("fuse");
   OpPassManager &function = pm.nest<func::FuncOp>();
   // Removes opposite reshapes between ops that can be fused.

@@ -16,8 +16,8 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-ShapeChecks::ShapeChecks(OpBuilder &builder, Location loc, bool mayReadElements)
-    : builder(builder), loc(loc), mayReadElements(mayReadElements) {
+ShapeChecks::ShapeChecks(OpBuilder &builder, Location loc, bool mayReadElements, int64_t maxKeys)
+    : builder(builder), loc(loc), mayReadElements(mayReadElements), maxKeys(maxKeys) {
   zero = number = found = expected = place = arith::ConstantIndexOp::create(builder, loc, 0);
 }
 
@@ -147,6 +147,13 @@ void ShapeChecks::addForScoring(ScoringOpInterface op) {
 
 void ShapeChecks::addForAttention(AttentionOp op) {
   addForScoring(op);
+  OpFoldResult length = getDimSize(builder, loc, op.getKey(), op.getKeyDims(), Dim::Seq);
+  if (maxKeys != 0 && getConstantIntValue(length).value_or(maxKeys + 1) > maxKeys) {
+    Value keys = materialize(length);
+    Value limit = arith::ConstantIndexOp::create(builder, loc, maxKeys);
+    Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, keys, limit);
+    require(holds, keys, limit, "key is longer than its kernel permits", "at most ");
+  }
   if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
     requireSame(extent(op.getSink(), 0), getDimSize(builder, loc, op.getQuery(), op.getQueryDims(), Dim::Head),
                 "sink has another head count than query");

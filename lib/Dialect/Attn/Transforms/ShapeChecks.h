@@ -18,8 +18,9 @@ namespace saccade::attn {
 
 class ShapeChecks {
 public:
-  /// Emits checks at the insertion point. `mayReadElements`: the elements of arguments are in host memory.
-  ShapeChecks(mlir::OpBuilder &builder, mlir::Location loc, bool mayReadElements);
+  /// Emits checks at the insertion point. `mayReadElements`: the elements of arguments are in host memory. `maxKeys`:
+  /// the most keys of an attention, 0 without a limit.
+  ShapeChecks(mlir::OpBuilder &builder, mlir::Location loc, bool mayReadElements, int64_t maxKeys);
 
   /// Adds checks that dimensions of the same name are equal; `names`: those of the arguments.
   void addForArguments(mlir::func::FuncOp function, llvm::ArrayRef<std::string> names);
@@ -94,6 +95,7 @@ private:
   mlir::OpBuilder &builder;
   mlir::Location loc;
   bool mayReadElements;
+  int64_t maxKeys;
   mlir::Operation *current = nullptr;
   mlir::Value zero, number, found, expected, place;
   llvm::SmallVector<std::string> argumentNames; ///< of the function

@@ -19,7 +19,9 @@ def CreateShapeFunctions : Pass<"attn-create-shape-functions", "::mlir::ModuleOp
     lengths of ragged batches, and that reads of captured tensors are in bounds. Calls must have been inlined.
   }];
   let options = [Option<"mayReadElements", "may-read-elements", "bool", /*default=*/"true",
-                        "whether the host can read the elements of arguments (false for GPU memory)">];
+                        "whether the host can read the elements of arguments (false for GPU memory)">,
+                 Option<"maxKeys", "max-keys", "int64_t", /*default=*/"0",
+                        "most keys of an attention, 0 without a limit">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
