@@ -360,6 +360,11 @@ TEST(BulkCopy, BarriersMustBeInitialised) {
                                   expected(128) + bulkLoad(128)))
                 .kind,
             FindingKind::Race);
+  // The barrier ends before the copy.
+  AsyncCase late =
+      copyCase(initialised(1) + expected(128) + bulkLoad(128) + "@%p0 mbarrier.inval.shared::cta.b64 [%smem];\n");
+  late.async = AsyncMode::Late;
+  EXPECT_EQ(runAsync(late).report.finding->kind, FindingKind::Uninitialised);
   // A copy over the barrier itself.
   EXPECT_EQ(asyncFinding(copyCase(initialised(1) + expected(128) + bulkLoad(128, "[%smem]"))).kind, FindingKind::Race);
 }

@@ -37,6 +37,8 @@ TEST(GlobalRaces, ConflictsOfBlocksAreReported) {
     EXPECT_NE(report.finding->message.find("block 0"), std::string::npos) << report.finding->message;
     EXPECT_TRUE(run(body, /*checks=*/false));
   }
+  // The last read is that of the block that writes.
+  EXPECT_EQ(run(read + second + write).finding->kind, FindingKind::Race);
   EXPECT_TRUE(run(read));
   EXPECT_TRUE(run("st.global.b32 [%own], %block;\nld.global.b32 %r0, [%own];\n"));
 }

@@ -211,6 +211,17 @@ TEST(Mbarrier, WaitingForAPhaseTwoBackIsReported) {
   EXPECT_EQ(findingOfBody(body, 64).kind, FindingKind::Race);
 }
 
+TEST(Mbarrier, StatesAreThoseOfTheCurrentOrTheLastPhase) {
+  auto body = [](unsigned phases) {
+    std::string text = initialised(32) + "mbarrier.arrive.shared::cta.b64 %l0, [%smem];\n" + waited(0);
+    for (unsigned phase = 1; phase < phases; ++phase)
+      text += arrive + waited(phase % 2);
+    return text + "mbarrier.test_wait.shared::cta.b64 %p1, [%smem], %l0;\n";
+  };
+  EXPECT_TRUE(runAsync({body(1)}).report);
+  EXPECT_EQ(findingOfBody(body(2)).kind, FindingKind::BadOperand);
+}
+
 TEST(Mbarrier, WaitsMayFailOnce) {
   // Without a loop, the wait orders nothing.
   std::string body = initialised(1) +

@@ -350,6 +350,20 @@ TEST(Wgmma, RegistersNeedAFence) {
   EXPECT_EQ(findingIn(parts, begin + fence + other + again + parts.store).kind, FindingKind::Race) << other;
   EXPECT_EQ(findingIn(parts, parts.load + fences + parts.descriptors + fence + parts.multiply + end).kind,
             FindingKind::Uninitialised);
+  // Operand A of a product under way is a sum of the next one, or the reverse.
+  auto changed = [&](const std::string &from, const std::string &to) {
+    std::string text = parts.multiply;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  std::string floats = ".reg .f32 %e<8>;\nmov.b32 %e0, %f0;\n", shared = changed("{%f0", "{%e0");
+  for (unsigned index = 1; index < 8; ++index)
+    floats += "mov.f32 %e" + std::to_string(index) + ", 0f00000000;\n";
+  std::string ofFloats = changed("{%d0, %d1, %d2, %d3, %d4, %d5, %d6, %d7}", "{%e0, %e1, %e2, %e3, %e4, %e5, %e6, %e7}");
+  for (auto [first, second] : {std::pair(shared, ofFloats), std::pair(ofFloats, shared)}) {
+    Finding finding = findingIn(parts, begin + floats + fence + first + second + end);
+    EXPECT_EQ(finding.kind, FindingKind::Race);
+    EXPECT_NE(finding.message.find("both operand A and a sum"), std::string::npos) << finding.message;
+  }
 }
 
 TEST(Wgmma, DescriptorsAreChecked) {
@@ -382,6 +396,9 @@ TEST(Wgmma, NeedsAllFourWarps) {
                                  "bra end;\nother:\n" + parts.multiply + "end:\n" + commit + waitAll + parts.store)
                 .kind,
             FindingKind::Divergence);
+  EXPECT_EQ(
+      findingIn(parts, begin + "setp.ne.u32 %p0, %warp, 2;\n@%p0 bra multiply;\n" + commit + "multiply:\n" + rest).kind,
+      FindingKind::Divergence);
   AsyncCase test = parts.made(begin + rest);
   test.threads = 96;
   test.outputBytes = 96 * 32;

@@ -67,6 +67,10 @@ detection_code:
   xor %ecx, %ecx
   .byte 0x06, 0x01, 0xd0 # XGETBV
   mov %eax, 8(%rdi)
+  mov $7, %eax
+  mov $1, %ecx
+  .byte 0x06, 0xa2
+  mov %edx, 12(%rdi)
   mov %r9, %rbx
   ret
 detection_end:
@@ -323,7 +327,7 @@ TEST_F(HandlerTest, MistakesEndTheProcess) {
 /// CPUID reports AMX. All other features are reported unchanged.
 TEST_F(HandlerTest, ReportsAProcessorWithTiles) {
   Code detection(detection_code, detection_end, true);
-  std::array<uint32_t, 3> found = {};
+  std::array<uint32_t, 4> found = {};
   detection(found.data());
   constexpr uint32_t tiles = 1u << 22 | 1u << 24 | 1u << 25;
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -331,6 +335,8 @@ TEST_F(HandlerTest, ReportsAProcessorWithTiles) {
   EXPECT_EQ(found[0], d | tiles);
   EXPECT_EQ(found[1], b);
   EXPECT_EQ(found[2] & (3u << 17), 3u << 17);
+  ASSERT_TRUE(__get_cpuid_count(7, 1, &a, &b, &c, &d));
+  EXPECT_EQ(found[3], d);
 }
 
 /// Signals of other code are those of the system.
