@@ -4,18 +4,19 @@
 # Truncated scores in a tally, and approximate functions in few keys.
 # RUN: %python %s --target sm_80 --seed 227
 # RUN: %python %s --target sm_80 --seed 1040
-# RUN: %python %s --target sm_90a --first-seed 0 --count 320 --cover 30 --expect-tensor-cores
+# RUN: %python %s --target sm_90a --first-seed 0 --count 320 --cover 8 --expect-tensor-cores
+# RUN: %python %s --target sm_90a --family sm_90a --first-seed 0 --count 1200 --cover 30 --expect-tensor-cores
 """Random forward attention on the GPU simulator, or on a CPU, against the float64 reference.
 
 Usage: forward_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
-                        [--expect-tensor-cores] [--run "saccade-run ..."]
+                        [--family NAME] [--expect-tensor-cores] [--run "saccade-run ..."]
 
 The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts,
 pages, results, targets, the multiprocessors and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
 may). saccade-run makes every call twice, with asynchronous copies completing as late and as early as
-legal. --target compiles all cases for one target. --expect-tensor-cores also checks the kernel family: tensor cores for
-f16 and bf16 on sm_80, warpgroups on sm_90a if the attention is of the plain kind, and split-KV. --run names another command,
-for a CPU target.
+legal. --target compiles all cases for one target; --family runs the cases of one kernel family only, in pages or not.
+--expect-tensor-cores also checks the kernel family: tensor cores for f16 and bf16 on sm_80, warpgroups on sm_90a if the
+attention is of the plain kind, and split-KV. --run names another command, for a CPU target.
 """
 
 import dataclasses
@@ -358,13 +359,17 @@ def case_options(doc, count):
     """A parser with the options of `seed_options`, the target of all cases, and the folder of those that fail."""
     parser = seed_options(doc, count)
     parser.add_argument("--target")
+    parser.add_argument("--family", help="of the seeds, run only cases of this kernel family")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
     return parser
 
 
 def run_cases(args, kind, run_one):
     """Runs the chosen cases, of class `kind`, by `run_one(case, folder)`, and prints failures; the exit code."""
-    seeds = chosen_seeds(args, lambda seed: kind(seed, args.target).features)
+    chosen = None
+    if args.family:
+        chosen = lambda seed: kind(seed, args.target).family.partition(", in pages")[0] == args.family
+    seeds = chosen_seeds(args, lambda seed: kind(seed, args.target).features, chosen)
     cases = [kind(seed, args.target) for seed in seeds]
     if args.seed is not None:
         print(cases[0].program())

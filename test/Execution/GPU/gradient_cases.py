@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --first-seed 0 --count 300 --cover 24
-# RUN: %python %s --target sm_90a --first-seed 0 --count 300 --cover 24
+# RUN: %python %s --target sm_90a --family "sm_90a, gradient" --first-seed 0 --count 600 --cover 20
 # One key: score gradients are differences of equal sums, of which tensor cores round one.
 # RUN: %python %s --target sm_90a --first-seed 9008 --count 1
 # RUN: %python %s --target sm_90a --first-seed 20036 --count 1
 """Random gradients of attention on the GPU simulator against the float64 reference.
 
 Usage: gradient_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
+                         [--family NAME]
 
 Cases are those of forward_cases.py. saccade-run computes the results and their log-sum-exp on the CPU, then the gradient on
 the simulator, twice, with asynchronous copies that complete as late and as early as legal. The kernel family is checked:

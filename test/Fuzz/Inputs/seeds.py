@@ -27,14 +27,17 @@ def run_seeds(file, seeds, run):
     return failures
 
 
-def chosen_seeds(args, features=None):
+def chosen_seeds(args, features=None, chosen=None):
     """The seeds selected by the parsed options.
 
     features: for --cover, returns the features of the case of a seed.
+    chosen: returns whether the case of a seed is run at all.
     """
     if args.seed is not None:
         return [args.seed]
     seeds = range(args.first_seed, args.first_seed + args.count)
+    if chosen:
+        seeds = [seed for seed in seeds if chosen(seed)]
     if args.cover is None:
         return seeds
     return covering_seeds({seed: features(seed) for seed in seeds}, args.cover)
