@@ -1,7 +1,8 @@
 """Whole encoder models against ONNX Runtime, OpenVINO and PyTorch: time of a call in paired rounds and fraction of the peak.
 
 Programs have the form that importers produce (`saccade_bench/model_text.py`), with random weights, and are compiled once
-for all sizes. All contenders may prepack the weights before the first call. Writes a table and a plot.
+for all sizes. All contenders may prepack the weights before the first call. Writes a table and a plot. A peer that cannot
+run a model has a row with the reason.
 """
 
 import argparse
@@ -55,8 +56,9 @@ def compile_model(name, type, tool, target, folder, prepack):
 
 
 def start_contenders(options, libraries, type):
+    """({contender: worker}, {peer that cannot start: reason})."""
     from saccade_bench import model_workers as workers
-    from saccade_bench.workers import STEADY_ALLOCATOR, WorkerProcess
+    from saccade_bench.workers import STEADY_ALLOCATOR, WorkerFailed, WorkerProcess
 
     def own(package=None):
         return STEADY_ALLOCATOR | options.limits.variables(package)
@@ -65,23 +67,37 @@ def start_contenders(options, libraries, type):
              "torch.compile": (workers.Torch, (True,))}  # fmt: skip
     started = {name: WorkerProcess(name, workers.Ours, options.threads, library, options.threads, variables=own())
                for name, library in libraries.items()}  # fmt: skip
+    failures = {}
     for name in options.peer:
         factory, arguments = known[name]
         if type == "f32" or name != "onnxruntime":
-            started[name] = WorkerProcess(name, factory, options.threads, *arguments, options.threads, variables=own(name.split(".")[0]))
-    return started
+            try:
+                started[name] = WorkerProcess(name, factory, options.threads, *arguments, options.threads, variables=own(name.split(".")[0]))
+            except WorkerFailed as failure:
+                failures[name] = failure.reason
+    return started, failures
 
 
 def measure(options, machine, name, type, libraries):
-    """({contender: seconds by round}, FLOP/s peak by round, {contender: relative difference to Saccade's result})."""
+    """({contender: seconds by round}, FLOP/s peak by round, {contender: relative difference to Saccade's result},
+    {peer without a result: reason})."""
     import numpy as np
+    from saccade_bench.workers import WorkerFailed
 
-    contenders = start_contenders(options, libraries, type)
-    seconds, peaks, errors, outputs = {label: [] for label in contenders}, [], {}, {}
-    for label, each in contenders.items():
-        each.call("prepack", name, type)
+    contenders, failures = start_contenders(options, libraries, type)
+    peaks, errors, outputs = [], {}, {}
+    for label, each in list(contenders.items()):
+        try:
+            each.call("prepack", name, type)
+        except WorkerFailed as failure:
+            if label in libraries:
+                raise
+            failures[label] = failure.reason
+            contenders.pop(label).close()
+            continue
         outputs[label] = each.call("output")
         errors[label] = np.linalg.norm(outputs[label] - outputs["saccade"]) / np.linalg.norm(outputs["saccade"])
+    seconds = {label: [] for label in contenders}
     for number in range(options.rounds):
         labels = list(contenders)
         first = number % len(labels)
@@ -91,7 +107,7 @@ def measure(options, machine, name, type, libraries):
             seconds[label].append(contenders[label].call("timed_run"))
     for each in contenders.values():
         each.close()
-    return seconds, peaks, errors
+    return seconds, peaks, errors, failures
 
 
 def rows_of(options, machine, name, type):
@@ -105,7 +121,7 @@ def rows_of(options, machine, name, type):
         libraries["no prepack"], _ = compile_model(name, type, ours, options.target, folder / "no-prepack", prepack=False)
     if options.base:
         libraries["base"], _ = compile_model(name, type, options.base.resolve(), options.target, folder / "base", prepack=False)
-    seconds, peaks, errors = measure(options, machine, name, type, libraries)
+    seconds, peaks, errors, failures = measure(options, machine, name, type, libraries)
     model, rows = MODELS[name], []
     ratios = {label: statistics.median(b / a for a, b in zip(seconds["saccade"], values))
               for label, values in seconds.items()}  # fmt: skip
@@ -118,6 +134,9 @@ def rows_of(options, machine, name, type):
             threshold = TARGET_THRESHOLDS.get(options.target, THRESHOLDS)[name][type]
             verdict = f" ({'met' if ratios[label] >= threshold else 'MISSED'}: {threshold:g})" if label == best else ""
             rows[-1][5] = f"{ratios[label]:.2f}×{verdict}"
+        print(" | ".join(rows[-1]), flush=True)
+    for label, reason in failures.items():
+        rows.append([name, type, label, "", "", "", f"failed: {reason}"])
         print(" | ".join(rows[-1]), flush=True)
     return rows
 
@@ -146,7 +165,7 @@ def main():
     code += options.limits.describe(list(dict.fromkeys(name.split(".")[0] for name in options.peer)))
     text = f"{processor()}; {options.threads} threads.{code} Medians of {options.rounds} rounds.\n\n{table(header, rows)}"
     publish(text, name, options)
-    shares = [(f"{name} {type}", by, float(share), f"{ms} ms") for name, type, by, ms, share, *_ in rows]
+    shares = [(f"{name} {type}", by, float(share), f"{ms} ms") for name, type, by, ms, share, *_ in rows if ms]
     plot_shares(shares, f"fraction of the peak, {options.threads} threads",
                 result_stem(name, options).with_suffix(".png"))  # fmt: skip
 

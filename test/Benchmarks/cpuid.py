@@ -1,5 +1,6 @@
-"""Hidden CPU features: a process for v3 sees AVX2 and not AVX-512, one for portable neither, in every thread; other faults
-end it as before. A table names the peers that are not limited.
+"""Hidden CPU features: a process for v3 sees AVX2 and not AVX-512, one for portable neither, in every thread, also after
+it has installed a handler of SIGSEGV, which gets the other faults; without a handler these end it as before. A table
+names the peers that are not limited.
 
 REQUIRES: numpy
 UNSUPPORTED: asan, tsan
@@ -57,5 +58,13 @@ expected = [name for name in ("AVX2", "FMA3") if f" {name[:4].lower().rstrip('3'
 for limits, features in ((v3, expected), (portable, [])):
     found = run(FEATURES, limits)
     assert found.returncode == 0 and found.stdout.strip() == str(features), found
-fault = run("import ctypes; ctypes.string_at(0)", v3)
-assert fault.returncode == -11, fault
+FAULT = "import ctypes; ctypes.string_at(0)"
+fault = run(FAULT, v3)
+assert fault.returncode == -11 and fault.stderr == "", fault
+
+# GCC installs such a handler, and torch.compile runs GCC.
+HANDLER = "import faulthandler; faulthandler.enable()\n"
+found = run(HANDLER + FEATURES, v3)
+assert found.returncode == 0 and found.stdout.strip() == str(expected), found
+fault = run(HANDLER + FAULT, v3)
+assert fault.returncode == -11 and "Segmentation fault" in fault.stderr, fault
