@@ -82,6 +82,7 @@ def measure(options, machine, name, type, libraries):
     """({contender: seconds by round}, FLOP/s peak by round, {contender: relative difference to Saccade's result},
     {peer without a result: reason})."""
     import numpy as np
+
     from saccade_bench.workers import WorkerFailed
 
     contenders, failures = start_contenders(options, libraries, type)

@@ -66,11 +66,9 @@ void BlockedMatmul::addParts(RegisterBlock block, const FromRow &fromRow, const 
     e.ifElse(
         e.b.createOrFold<arith::AndIOp>(e.loc, isLast, isWhole),
         [&] {
-          Type element = getElementTypeOrSelf(fromRow.result);
-          for (unsigned i = 0; i < sums.size(); ++i)
-            e.storeVector(emitFromCompute(e, sums[i], element), fromRow.result,
-                          {e.add(at.row, e.add(row, i / block.vectors)),
-                           e.add(at.column, e.add(column, i % block.vectors * e.lanes()))});
+          // Otherwise the addresses of these stores are computed, and spilled, before each sum.
+          Value place = e.add(at.row, emitOpaqueIndex(e, row));
+          storeBlock(e, block, sums, fromRow.result, place, e.add(at.column, column));
         },
         store);
   };
@@ -127,7 +125,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
       emitPackPanels(e, emitBlock(e, lhs, {row, rows, k, depth}), rows, panel, depthOfProduct);
     }
     e.loop(zero, panelCount, 1, [&](Value p) {
-      if (form == GroupForm::Rows && registers.rows == full.rows)
+      if (registers.rows == full.rows && (form == GroupForm::Rows || (form == GroupForm::Unpacked && panels.next)))
         prefetchRows(first, p);
       if (panels.next && registers.rows == full.rows)
         prefetchPanel(first, p);

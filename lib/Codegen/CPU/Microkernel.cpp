@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
+#include "Pack.h"
 #include "SVE.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -140,21 +141,33 @@ Value cpu::loadAhead(Emitter &e, Value panels, Value panel, Value k, Value colum
   return e.loadVector(panels, {panel, k, column});
 }
 
+/// The block of `tile` that starts at (row, column). With a static stride its elements have constant distances from the
+/// first one, so that their addresses take no instructions.
+static Value blockOf(Emitter &e, RegisterBlock block, Value tile, Value row, Value column) {
+  if (isConstantIntValue(row, 0) && isConstantIntValue(column, 0))
+    return tile;
+  SmallVector<OpFoldResult> ones(2, e.b.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes = {e.b.getIndexAttr(block.rows), e.b.getIndexAttr(block.vectors * e.lanes())};
+  return memref::SubViewOp::create(e.b, e.loc, tile, getAsOpFoldResult(ValueRange{row, column}), sizes, ones);
+}
+
 SmallVector<Value> cpu::addBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value tile, Value row,
                                  Value column) {
   SmallVector<Value> sums;
+  Value before = blockOf(e, block, tile, row, column);
   for (unsigned i = 0; i < block.rows; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j) {
-      Value before = e.loadVector(tile, {e.add(row, i), e.add(column, j * e.lanes())});
-      sums.push_back(e.addf(before, acc[i * block.vectors + j]));
-    }
+    for (unsigned j = 0; j < block.vectors; ++j)
+      sums.push_back(e.addf(e.loadVector(before, {e.index(i), e.index(j * e.lanes())}), acc[i * block.vectors + j]));
   return sums;
 }
 
 void cpu::storeBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value tile, Value row, Value column) {
+  Value into = blockOf(e, block, tile, row, column);
   for (unsigned i = 0; i < block.rows; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j)
-      e.storeVector(acc[i * block.vectors + j], tile, {e.add(row, i), e.add(column, j * e.lanes())});
+    for (unsigned j = 0; j < block.vectors; ++j) {
+      Value sums = emitFromCompute(e, acc[i * block.vectors + j], getElementTypeOrSelf(tile));
+      e.storeVector(sums, into, {e.index(i), e.index(j * e.lanes())});
+    }
 }
 
 void cpu::emitParts(Emitter &e, Value first, Value depth, int64_t partLength, bool hasConstantParts, PartBody addPart) {

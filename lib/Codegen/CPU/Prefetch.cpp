@@ -100,9 +100,14 @@ void saccade::cpu::emitPrefetch(Emitter &e, Value matrix, Value row, Value colum
 void saccade::cpu::emitPrefetchPanel(Emitter &e, Value panels, Value panel, Value begin, int64_t count) {
   auto type = cast<MemRefType>(panels.getType());
   int64_t width = cacheLine * 8 / type.getElementTypeBitWidth();
+  // The lines have constant distances from the first one, so that their addresses take no instructions.
+  SmallVector<OpFoldResult> ones(3, e.b.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes = {ones[0], e.b.getIndexAttr(count), e.b.getIndexAttr(type.getDimSize(2))};
+  Value lines = memref::SubViewOp::create(e.b, e.loc, panels, getAsOpFoldResult(ValueRange{panel, begin, e.index(0)}),
+                                          sizes, ones);
   for (int64_t row = 0; row < count; ++row)
     for (int64_t column = 0; column < type.getDimSize(2); column += width)
-      emitPrefetchAt(e, panels, {panel, e.add(begin, row), e.index(column)}, /*isWrite=*/false);
+      emitPrefetchAt(e, lines, {e.index(0), e.index(row), e.index(column)}, /*isWrite=*/false);
 }
 
 void saccade::cpu::emitPrefetchRows(Emitter &e, Value matrix, Value begin, Value end, bool isWrite) {

@@ -27,8 +27,8 @@ def assembly(program, target):
     return subprocess.run(command, input=program, capture_output=True, text=True, check=True).stdout
 
 
-def inner_loops(text):
-    """The instructions of each loop that contains no other jump."""
+def loops(text):
+    """The instructions of each loop."""
     labels, instructions = {}, []
     for line in map(str.strip, text.splitlines()):
         if label := re.match(r"(\.LBB\w+):", line):
@@ -38,9 +38,18 @@ def inner_loops(text):
     for end, instruction in enumerate(instructions):
         jump = re.match(r"j\w+\s+(\.LBB\w+)", instruction)
         if jump and labels.get(jump[1], end + 1) <= end:
-            body = instructions[labels[jump[1]] : end + 1]
-            if not any(each.startswith("j") for each in body[:-1]):
-                yield body
+            yield instructions[labels[jump[1]] : end + 1]
+
+
+def inner_loops(text):
+    """The instructions of each loop that contains no other jump."""
+    for body in loops(text):
+        if not any(each.startswith("j") for each in body[:-1]):
+            yield body
+
+
+def count(body, text):
+    return sum(text in each for each in body)
 
 
 def check(name, program, target, products):
@@ -60,3 +69,12 @@ def check(name, program, target, products):
 check("attention", ATTENTION, "v3", 12)
 check("matmul", MATMUL, "v3", 12)
 check("attention", ATTENTION, "v4", 24)
+
+# Beside the products, the loop over the panels of a copied LHS initializes, adds and stores 12 sums, and prefetches 6 lines of rows
+# and 8 of panels. The partial sums of a block, and the lines of a panel, have constant distances.
+# Rows that are copied are read from one pointer.
+copied = [body for body in loops(assembly(MATMUL, "v3"))
+          if count(body, "vfmadd231ps") == 48 and count(body, "prefetcht1") >= 14
+          and len({each.split("(")[1].split(",")[0] for each in body if each.startswith("vbroadcastss")}) == 1]  # fmt: skip
+smallest = min(copied, key=len)
+assert len(smallest) <= 270 and count(smallest, "prefetcht1") == 14, "\n".join([f"{len(smallest)} instructions", *smallest])

@@ -16,7 +16,8 @@ func.func @products_of_blocks(%x: memref<?x?xbf16, strided<[?, 1], offset: ?>>, 
   // CHECK-COUNT-4: vector.load {{.*}} : memref<?x?x16xf32>, vector<4xf32>
   // CHECK:         vector.load %[[GROUP]]{{.*}} vector<4xf32>
   // CHECK-COUNT-24: llvm.aarch64.neon.bfmmla
-  // CHECK-COUNT-24: vector.load %[[TILE]]
+  // CHECK:         %[[SUMS:.*]] = memref.subview %[[TILE]]
+  // CHECK-COUNT-24: vector.load %[[SUMS]]
   attn.pack %w into %p packing_factor(4) : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?x16xf32>
   attn.packed_matmul %x, %p into %y packing_factor(4) blocked : memref<?x?xbf16, strided<[?, 1], offset: ?>>, memref<?x?x16xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
   return

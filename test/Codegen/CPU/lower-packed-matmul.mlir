@@ -59,11 +59,14 @@ func.func @blocked_matmul(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: m
   // CHECK:         scf.if
   // CHECK-COUNT-2:   vector.load %[[BIAS]]
   // CHECK:         } else {
-  // CHECK-COUNT-24:  vector.load %[[TILE]]
+  // CHECK:           %[[SUMS:.*]] = memref.subview %[[TILE]]
+  // CHECK-COUNT-24:  vector.load %[[SUMS]][%c{{.*}}, %c{{.*}}]
   // CHECK:         scf.if
-  // CHECK-COUNT-24:  vector.store {{.*}}, %arg3[
+  // CHECK:           llvm.inline_asm
+  // CHECK:           %[[RESULT:.*]] = memref.subview %arg3
+  // CHECK-COUNT-24:  vector.store {{.*}}, %[[RESULT]][%c{{.*}}, %c{{.*}}]
   // CHECK:         } else {
-  // CHECK-COUNT-24:  vector.store %{{.*}}, %[[TILE]]
+  // CHECK-COUNT-24:  vector.store %{{.*}}, %[[SUMS]]
   // V3-COUNT-12: vector.fma {{.*}} : vector<8xf32>
   attn.packed_matmul %x, %p bias(%b) into %y packing_factor(1) blocked : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
   return

@@ -22,9 +22,10 @@ func.func @keys_and_values_are_not_packed(%q: memref<4x?x64xf32, #heads>, %k: me
   // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO:cst[_0-9]*]], %{{.*}} = %[[ZERO]],
   // CHECK: memref.prefetch %[[V]]
   // CHECK: vector.load %[[V]]
-  // CHECK: vector.load %[[SUMS]]
+  // CHECK: %[[BLOCK:.*]] = memref.subview %[[SUMS]]
+  // CHECK: vector.load %[[BLOCK]]
   // CHECK-NEXT: arith.addf
-  // CHECK: vector.store %{{.*}}, %[[SUMS]]
+  // CHECK: vector.store %{{.*}}, %[[BLOCK]]
   // CHECK: %[[TILE:.*]] = vector.load %[[SUMS]][%{{.*}}, %c0]
   // CHECK: %[[OLD:.*]] = vector.load %[[ACC]]
   // CHECK: %[[NEW:.*]] = vector.fma %[[OLD]], %{{.*}}, %[[TILE]]

@@ -20,7 +20,8 @@ func.func private @panels_of_the_next_item(%x: memref<192x768xf32, strided<[768,
   // CHECK:       scf.for {{.*}} step %c128
   // CHECK-COUNT-6: memref.prefetch %arg0
   // CHECK:         scf.if %[[ISLAST]]
-  // CHECK-COUNT-4:   memref.prefetch %[[PANELS]][%c0, {{.*}}locality<2>
+  // CHECK:           %[[LINES:.*]] = memref.subview %[[PANELS]][0, %{{.*}}, 0] [1, 4, 16]
+  // CHECK-COUNT-4:   memref.prefetch %[[LINES]][%c0, {{.*}}locality<2>
   // CHECK:         } else {
   // CHECK-COUNT-4:   memref.prefetch {{.*}}locality<2>
   scf.for %i = %begin to %end step %c1 {
@@ -42,7 +43,20 @@ func.func @k_packs_of_the_next_block(%x: memref<192x1024xf32, strided<[?, 1]>>, 
   // CHECK: scf.for %[[K:.*]] = %c0 to %c1024 step %c256
   // CHECK:   %[[NEXT:.*]] = arith.addi %[[K]], %{{.*}} : index
   // CHECK-COUNT-6: memref.prefetch %arg0
-  // CHECK-COUNT-8: memref.prefetch %arg1[
+  // CHECK: %[[LINES:.*]] = memref.subview %arg1[%{{.*}}, %{{.*}}, 0] [1, 8, 16]
+  // CHECK-COUNT-8: memref.prefetch %[[LINES]][
   attn.packed_matmul %x, %p into %y packing_factor(1) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
+  return
+}
+
+// Rows with static strides are read in place. They are prefetched as those of an LHS that is copied.
+// CHECK-LABEL: @rows_in_place
+// V4-LABEL: @rows_in_place
+// V4-NOT: memref.prefetch %arg0
+func.func @rows_in_place(%x: memref<192x1024xf32>, %p: memref<16x1024x16xf32>, %y: memref<192x256xf32>) {
+  // CHECK: scf.for {{.*}} = %c0 to %c1024 step %c256
+  // CHECK-COUNT-6: memref.prefetch %arg0
+  // CHECK: memref.load %arg0
+  attn.packed_matmul %x, %p into %y packing_factor(1) blocked : memref<192x1024xf32>, memref<16x1024x16xf32> into memref<192x256xf32>
   return
 }

@@ -20,8 +20,9 @@
 // CHECK-NOT: vector.shuffle
 // CHECK: vector.load %[[PANELS]]
 // CHECK: scf.yield {{.*}} : vector<16xf32>
-// CHECK: vector.load %[[ROWS:.*]][%{{.*}}] : memref<?x64xf32, strided<[64, 1]>>, vector<16xf32>
-// CHECK: vector.store %{{.*}}, %[[ROWS]][{{.*}}] : memref<?x64xf32, strided<[64, 1]>>, vector<16xf32>
+// CHECK: %[[ROWS:.*]] = memref.subview %{{.*}} : memref<?x64xf32, strided<[64, 1]>> to memref<12x32xf32, strided<[64, 1], offset: ?>>
+// CHECK: vector.load %[[ROWS]][
+// CHECK: vector.store %{{.*}}, %[[ROWS]][
 func.func @rhs_of_a_loop_is_packed_before_it(%a: memref<?x16xf32>, %b: memref<?x16xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %c24 = arith.constant 24 : index
@@ -108,7 +109,7 @@ func.func @changed_rhs(%a: memref<?x16xf32>, %b: memref<?x16xf32>, %n: index, %f
 // Two fills and two matmuls: both results begin with 0.
 // CHECK-LABEL: @result_that_begins_with_zero
 // CHECK-NOT: linalg.fill
-// CHECK-NOT: vector.load %{{.*}} : memref<24x64xf32>
+// CHECK-NOT: vector.load %{{.*}} : memref<{{[0-9]+x[0-9]+}}xf32, strided<[64, 1]
 // CHECK: return
 func.func @result_that_begins_with_zero(%a: memref<24x16xf32>, %b: memref<16x64xf32>) {
   %zero = arith.constant 0.0 : f32
@@ -133,7 +134,8 @@ func.func @result_that_begins_with_zero(%a: memref<24x16xf32>, %b: memref<16x64x
 
 // CHECK-LABEL: @result_that_begins_with_one
 // CHECK: linalg.fill
-// CHECK: vector.load %{{.*}} : memref<24x64xf32>
+// CHECK: %[[BLOCK:.*]] = memref.subview %{{.*}} : memref<24x64xf32> to memref<12x32xf32
+// CHECK: vector.load %[[BLOCK]]
 func.func @result_that_begins_with_one(%a: memref<24x16xf32>, %b: memref<16x64xf32>) {
   %one = arith.constant 1.0 : f32
   %c = memref.alloc() : memref<24x64xf32>
@@ -150,7 +152,8 @@ func.func @result_that_begins_with_one(%a: memref<24x16xf32>, %b: memref<16x64xf
 // Something is written between the zeros and the matmul.
 // CHECK-LABEL: @result_that_changes_before
 // CHECK: linalg.fill
-// CHECK: vector.load %{{.*}} : memref<24x64xf32>
+// CHECK: %[[BLOCK:.*]] = memref.subview %{{.*}} : memref<24x64xf32> to memref<12x32xf32
+// CHECK: vector.load %[[BLOCK]]
 func.func @result_that_changes_before(%a: memref<24x16xf32>, %b: memref<16x64xf32>, %f: f32, %i: index) {
   %zero = arith.constant 0.0 : f32
   %c = memref.alloc() : memref<24x64xf32>
@@ -170,6 +173,7 @@ func.func @result_that_changes_before(%a: memref<24x16xf32>, %b: memref<16x64xf3
 // CHECK-LABEL: @columns_before_others
 // CHECK: %[[BUFFER:.*]] = memref.alloc() : memref<24x64xf32>
 // CHECK-NOT: vector.store %{{.*}}, %[[BUFFER]][
+// CHECK-NOT: memref.subview %[[BUFFER]][%
 // CHECK: memref.load %[[BUFFER]]
 func.func @columns_before_others(%a: memref<24x16xf32>, %b: memref<16x40xf32>, %i: index) -> f32 {
   %c = memref.alloc() : memref<24x64xf32>
