@@ -102,15 +102,19 @@ SmallVector<Value> Consumer::continueTile(FragmentSoftmax &softmax, const KeyTil
   auto reduce = [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); };
   Value rescales = softmax.applyLazily(e, scores, tile.first, isFull, visible, state, reduce,
                                        [&](ArrayRef<Value> ofRows) { e.storeAll(ofRows, pending.factors); });
-  // The product reads the registers of the last weights, so the next ones are packed after the wait.
+  e.storeAll(sums, state.acc);
+  e.ifElse(rescales, [&] {
+    e.storeAll(waitForGroups(e, 0, e.loadAll(state.acc)), state.acc);
+    for (int64_t i = 0; i < shape.accElements(); ++i)
+      e.store(e.mulf(e.load(state.acc, i), e.load(pending.factors, i % 4 / 2)), state.acc, i);
+  });
+  // After the branch, because ptxas moves a wait up over the exponentials of its basic block. The product reads the
+  // registers of the last weights, so the next ones are packed after the wait.
+  sums = e.loadAll(state.acc);
   sums.append(scores);
   sums = waitForGroups(e, 0, sums);
   release(ofValues);
   e.storeAll(ArrayRef(sums).take_front(shape.accElements()), state.acc);
-  e.ifElse(rescales, [&] {
-    for (int64_t i = 0; i < shape.accElements(); ++i)
-      e.store(e.mulf(e.load(state.acc, i), e.load(pending.factors, i % 4 / 2)), state.acc, i);
-  });
   return packWeights(ArrayRef(sums).drop_front(shape.accElements()));
 }
 
