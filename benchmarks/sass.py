@@ -3,7 +3,8 @@
 ptxas assembles the kernels and nvdisasm disassembles them. A count is that of one warp for 64 keys (for gradients of keys and
 values, 64 queries; for matmuls, 64 of the reduction). Tiles that are full, with another tile to copy and scores that need no
 shift, take the counted path. A loop inside of it, such as a wait for a barrier, counts once, and an instruction with a predicate
-like any other; of two branches the shorter one counts.
+like any other; of two branches the shorter one counts. For each product of wgmma of a tile, "in flight" are the special functions and
+the f32 instructions between its last wgmma and the wait for it: ptxas may move the wait up.
 For sm_90a, the instructions of a warp and a whole tile are compared with those of FlashAttention-3, counted likewise. One comparison is with a
 tile of as many keys: in its causal kernel, the loop over tiles without a mask has such tiles. The other one is for the same number of keys,
 in the tiles of its kernel without a mask.
@@ -24,11 +25,12 @@ from collections.abc import Callable
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks" / "device"))
 from kinds import Kind, Linear
-from saccade_bench.sass import count_main_loop, resources
+from saccade_bench.sass import count_classes, count_in_flight, main_loop, resources
 
 DATA = ROOT / "benchmarks" / "data" / "sass.json"
 ALLOWED = 1.02  # of the recorded number of other instructions
 REFERENCE, RATIO = "FlashAttention-3", 0.96  # other instructions of a tile, ours / the reference's with as many keys
+IN_FLIGHT = ("MUFU", "FP32")  # classes of which instructions between the start of a product and the wait for it are counted
 # The GPU of the measurements (H200): parts of multiprocessors that issue instructions, and their highest clock in Hz.
 ISSUERS, CLOCK = 132 * 4, 1.98e9
 # Names of the data file, with the arguments of their kinds.
@@ -99,12 +101,14 @@ def measure(build, name, target, depth, kind, folder):
                          capture_output=True, text=True).stderr  # fmt: skip
     text = subprocess.run([find_tool("nvdisasm"), "-c", cubin], check=True, capture_output=True, text=True).stdout
     kernel = f"{kind.name}{target.kernel}"
-    counts = count_main_loop(text, kernel, target.products(depth))
+    path = main_loop(text, kernel, target.products(depth))
+    counts, products = count_classes(path), count_in_flight(path)
     if counts["HMMA"] != target.products(depth):
         sys.exit(f"sass.py: {name}: {counts['HMMA']} products, expected {target.products(depth)}")
     tile = {"keys": target.keys, "other of tile": sum(counts.values()) - counts["HMMA"]} if target.is_compared else {}
     counts = {name: count * 64 // target.keys for name, count in counts.items()}
-    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **tile, **resources(log, kernel)}
+    overlap = {f"{name} in flight": [each[name] for each in products] for name in IN_FLIGHT} if products else {}
+    return {**counts, "other": sum(counts.values()) - counts["HMMA"], **tile, **overlap, **resources(log, kernel)}
 
 
 def table(measured):
@@ -154,6 +158,16 @@ def regressions(measured, recorded, references):
             yield f"{name}: {each['other']} other instructions, {recorded[name]['other']} before"
         elif each["spilled bytes"] > recorded[name]["spilled bytes"]:
             yield f"{name}: {each['spilled bytes']} bytes spilled, {recorded[name]['spilled bytes']} before"
+        else:
+            yield from less_overlap(name, each, recorded[name])
+
+
+def less_overlap(name, measured, recorded):
+    """The products during which fewer instructions execute than before."""
+    for category in IN_FLIGHT:
+        now, before = (each.get(f"{category} in flight", []) for each in (measured, recorded))
+        if len(now) != len(before) or any(count < math.ceil(old / ALLOWED) for count, old in zip(now, before)):
+            yield f"{name}: {now} {category} between the starts of products and the waits for them, {before} before"
 
 
 def main():

@@ -25,6 +25,7 @@ class Instruction:
     opcode: str
     is_predicated: bool
     target: str | None  # the label of a branch
+    operands: str = ""
 
     def category(self):
         for name, pattern in CLASSES:
@@ -48,7 +49,7 @@ def parse(text, kernel):
         branch = re.search(r"`\((\.L_x?_?\d+)\)", found[3]) if found[2] == "BRA" else None
         # BRA P0, label: a branch with a second predicate.
         is_predicated = bool(found[1]) or bool(re.search(r"\bU?P\d\b", found[3]) and found[2] == "BRA")
-        blocks[-1].append(Instruction(found[2], is_predicated, branch and branch[1]))
+        blocks[-1].append(Instruction(found[2], is_predicated, branch and branch[1], found[3]))
         if found[2] in ("BRA", "EXIT", "RET", "BRX"):
             blocks.append([])
     return [(block, successors(block, i, starts)) for i, block in enumerate(blocks)]
@@ -149,17 +150,36 @@ def best_path(blocks, loop):
     return best[header]
 
 
-def count_main_loop(text, kernel, products=math.inf):
-    """{class: instructions} of a full tile in the innermost loop of a kernel with the most products in an iteration, but
-    not more than `products`: a loop over work items, around that over tiles, has those of its first or last tile too."""
+def main_loop(text, kernel, products=math.inf):
+    """The instructions of a full tile in the innermost loop of a kernel with the most products in an iteration, but not more
+    than `products`: a loop over work items, around that over tiles, has those of its first or last tile too."""
     blocks = parse(text, kernel)
     loops = loops_with_products(blocks, set(range(len(blocks))), [after for _, after in blocks])
     found = [best_path(blocks, loop) for loop in loops]
     _, path = max((each for each in found if each[0][0] <= products), key=lambda each: each[0][0])
+    return path
+
+
+def count_classes(path):
+    """{class: instructions}"""
     counts = {name: 0 for name, _ in CLASSES}
     for instruction in path:
         counts[instruction.category()] += 1
     return counts
+
+
+def count_in_flight(path):
+    """[{class: instructions}] between the last wgmma of each product that an iteration starts, and the wait for it, which may
+    be in the next iteration."""
+    pending, complete = [], {}
+    for i, instruction in enumerate(path + path):
+        if instruction.opcode == "HGMMA" and "gsb0" in instruction.operands:
+            pending.append(i)
+        elif instruction.opcode == "WARPGROUP" and (wait := re.search(r"DEPBAR\.LE gsb0, 0x([0-9a-f]+)", instruction.operands)):
+            while len(pending) > int(wait[1], 16):
+                start = pending.pop(0)
+                complete[start] = count_classes((path + path)[start + 1:i])
+    return [complete[start] for start in sorted(complete) if start < len(path)]
 
 
 def resources(log, kernel):

@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "benchmarks"))
 import sass
-from saccade_bench.sass import count_main_loop, resources
+from saccade_bench.sass import count_classes, count_in_flight, main_loop, resources
 
 # The loop from .L_x_1 to the last BRA. An iteration takes one of two products, the first with one more instruction,
 # and branches around the copy if there is no other tile. An element loop (.L_x_4) is an alternative to the copy.
@@ -45,7 +45,34 @@ TEXT = """
         /*0110*/                   BRA `(.L_x_7);
 """
 # CHECK: 'HMMA': 1, 'MUFU': 1, 'FP32': 0, 'LDS': 1, 'LDG': 1, 'control': 4, 'SHFL': 0, 'integer': 0
-print(count_main_loop(TEXT, "kernel"))
+print(count_classes(main_loop(TEXT, "kernel")))
+
+# Two products of an iteration, and a wait for all. The second product is in flight until that of the next iteration.
+PRODUCTS = """
+.text.kernel:
+        /*0000*/                   S2R R2, SR_CTAID.X ;
+.L_x_1:
+        /*0000*/                   HGMMA.64x128x16.F32.BF16 R24, gdesc[UR16], RZ, !UPT ;
+        /*0010*/                   HGMMA.64x128x16.F32.BF16 R24, gdesc[UR16], R24, gsb0 ;
+        /*0020*/                   MUFU.EX2 R1, R1 ;
+        /*0030*/                   WARPGROUP.DEPBAR.LE gsb0, 0x0 ;
+        /*0040*/                   HGMMA.64x128x16.F32.BF16 R88, R152, gdesc[UR16].tnspB, R88, gsb0 ;
+        /*0050*/                   FADD R2, R2, R1 ;
+        /*0060*/                   MUFU.EX2 R3, R3 ;
+        /*0070*/              @!P0 BRA `(.L_x_1) ;
+        /*0080*/                   EXIT ;
+"""
+
+
+def in_flight(text):
+    return [(each["MUFU"], each["FP32"]) for each in count_in_flight(main_loop(text, "kernel"))]
+
+
+# CHECK-NEXT: [(1, 0), (2, 1)]
+print(in_flight(PRODUCTS))
+# The same with a wait that leaves one product in flight, which completes both of the iteration before.
+# CHECK-NEXT: [(3, 1), (2, 1)]
+print(in_flight(PRODUCTS.replace("gsb0, 0x0", "gsb0, 0x1")))
 
 LOG = """ptxas info    : Function properties for kernel
     8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
@@ -62,6 +89,14 @@ measured = {"same": {"other": 100, "spilled bytes": 8}, "allowed": {"other": 102
 # CHECK-NEXT: more: 103 other instructions, 100 before
 # CHECK-NEXT: spills: 9 bytes spilled, 8 before
 # CHECK-NEXT: new: not in sass.json
+print("\n".join(sass.regressions(measured, recorded, {})))
+
+# Two products, during the second of which 64 exponentials may be 63.
+recorded = {name: {"other": 100, "spilled bytes": 0, "MUFU in flight": [0, 64]} for name in ("same", "fewer", "product")}
+measured = {"same": {**recorded["same"], "MUFU in flight": [1, 63]}, "fewer": {**recorded["fewer"], "MUFU in flight": [0, 62]},
+            "product": {**recorded["product"], "MUFU in flight": [64]}}  # fmt: skip
+# CHECK-NEXT: fewer: [0, 62] MUFU between the starts of products and the waits for them, [0, 64] before
+# CHECK-NEXT: product: [64] MUFU between the starts of products and the waits for them, [0, 64] before
 print("\n".join(sass.regressions(measured, recorded, {})))
 
 # The tile of 128 keys is compared with the reference's, whatever its mask, and 128 keys with its own tile of 160.
