@@ -36,6 +36,10 @@ int32_t saccade::encodeTensorMap(void *map, const int64_t *buffer, const int64_t
   return tensor.describe(buffer, plan) && current->encode(tensor, map);
 }
 
+void *saccade::findDeviceConstant(const char *name) {
+  return current ? current->findConstant(name) : saccade_device_constant(name);
+}
+
 void *saccade::allocateCounter() { return current ? current->allocateCounter() : saccade_device_counter(); }
 
 int64_t saccade::countMultiprocessors() { return current ? current->multiprocessors() : saccade_multiprocessors(); }

@@ -29,6 +29,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session) {
   add("saccade_cuda_call", &saccade::callOnDevice);
   add("saccade_device_allocate", &saccade::allocateOnDevice);
   add("saccade_device_release", &saccade::releaseOnDevice);
+  add("saccade_device_constant", &saccade::findDeviceConstant);
   add("saccade_device_counter", &saccade::allocateCounter);
   add("saccade_multiprocessors", &saccade::countMultiprocessors);
   add("saccade_entry_call", &saccade_entry_call);

@@ -34,6 +34,7 @@ SaccadeStatus callOnDevice(const SaccadeEntry *entry, int32_t device, void **arg
 void launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t threads,
                   int64_t sharedBytes);
 int32_t encodeTensorMap(void *map, const int64_t *buffer, const int64_t *plan);
+void *findDeviceConstant(const char *name);
 void *allocateOnDevice(int64_t bytes);
 void releaseOnDevice(void *memory);
 void *allocateCounter();

@@ -69,6 +69,13 @@ public:
       memcpy(map, made->bytes.data(), made->bytes.size());
     return encoded.index() == 0;
   }
+  void *findConstant(llvm::StringRef name) override {
+    if (std::optional<uint64_t> found = program->variable(name))
+      return pointer(*found);
+    if (!finding)
+      finding = {ptxsim::FindingKind::BadLaunch, 0, "", "the kernels have no constant '" + name.str() + "'"};
+    return nullptr;
+  }
   void *allocate(int64_t bytes) override { return pointer(memory.allocate(static_cast<uint64_t>(bytes), "temporary")); }
   void release(void *buffer) override { (void)memory.release(address(buffer)); }
   void *allocateCounter() override {

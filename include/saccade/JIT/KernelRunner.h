@@ -24,6 +24,8 @@ public:
                       int64_t sharedBytes) = 0;
   /// Makes a tensor map of 128 bytes. Returns false if the tensor is not supported.
   virtual bool encode(const runtime::BulkTensor &tensor, void *map) = 0;
+  /// The device address of a constant of the kernels.
+  virtual void *findConstant(llvm::StringRef name) = 0;
   virtual void *allocate(int64_t bytes) = 0;
   /// Frees memory; null is permitted.
   virtual void release(void *memory) = 0;

@@ -35,6 +35,10 @@ void saccade_launch(const char *name, const int64_t *params, int64_t count, int6
  * Returns 1, or 0 if the buffer has extents, strides or an address that bulk copies do not support. */
 int32_t saccade_encode_tensor_map(void *map, const int64_t *buffer, const int64_t *plan);
 
+/* Called by compiled code within saccade_cuda_call: the device address of the constant `name` of the program's kernels,
+ * NULL on failure. */
+void *saccade_device_constant(const char *name);
+
 /* Called by compiled code within saccade_cuda_call: allocates device memory from a driver pool, in stream order; NULL
  * on failure. */
 void *saccade_device_allocate(int64_t bytes);

@@ -23,9 +23,14 @@ inline constexpr llvm::StringLiteral threadsAttr = "attn.threads";
 inline constexpr llvm::StringLiteral bulkKernelAttr = "attn.bulk_kernel";
 
 /// On a kernel that another one refers to by `bulkKernelAttr`: its tensor maps, which are its first parameters. An
-/// array with one array of i64 each: the index of the capture that the map describes, then the plan of
-/// `runtime::BulkTensor::describe`.
+/// array with one array of i64 each: the index of the capture that the map describes, or -1 - i for constant i of
+/// `mappedConstantsAttr`, then the plan of `runtime::BulkTensor::describe`.
 inline constexpr llvm::StringLiteral tensorMapsAttr = "attn.tensor_maps";
+
+/// On a kernel with tensor maps: the constants of the device module that they describe. An array with an array of two
+/// attributes each: the symbol, whose address the host asks the driver for, and the type of the constant, a memref of
+/// static shape without a layout.
+inline constexpr llvm::StringLiteral mappedConstantsAttr = "attn.mapped_constants";
 
 /// On a kernel with tensor maps: pairs of the index of a capture and a dimension, i64, or -1 for a capture that is a
 /// number. It computes the right results only if these extents and numbers are all equal.

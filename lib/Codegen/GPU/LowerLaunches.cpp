@@ -48,7 +48,7 @@ public:
     if (bulkKernel)
       launchEither(kernel, bulkKernel);
     else
-      launch(kernel, store(/*firstWord=*/0), words.size(), toWord(op.getCount()));
+      launch(kernel, store(words, /*firstWord=*/0, words.size()), words.size(), toWord(op.getCount()));
     op.erase();
     return success();
   }
@@ -107,10 +107,13 @@ private:
     auto maps = bulkKernel->getAttrOfType<ArrayAttr>(tensorMapsAttr).getAsRange<DenseI64ArrayAttr>();
     constexpr size_t mapWords = tensorMapBytes / sizeof(int64_t);
     size_t firstWord = std::distance(maps.begin(), maps.end()) * mapWords;
-    Value parameters = store(firstWord), areMade;
+    size_t count = firstWord + words.size() + counterWords;
+    Value parameters = store(words, firstWord, count), areMade;
+    SmallVector<Value> constants = storeConstants(bulkKernel->getAttrOfType<ArrayAttr>(mappedConstantsAttr));
     for (auto [i, map] : llvm::enumerate(maps)) {
       ArrayRef<int64_t> plan = map.asArrayRef();
-      Value buffer = at(parameters, firstWord + firstWords[plan.front()]);
+      int64_t number = plan.front();
+      Value buffer = number < 0 ? constants[-1 - number] : at(parameters, firstWord + firstWords[number]);
       func::FuncOp encode =
           runtimeFunction("saccade_encode_tensor_map", {pointerType(), pointerType(), pointerType()}, {b.getI32Type()});
       Value isMade =
@@ -140,13 +143,30 @@ private:
     auto choice = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(choice.thenBlock());
-    size_t count = firstWord + words.size() + counterWords;
     if (counterWords)
       launchWithCounter(bulkKernel, parameters, count);
     else
       launch(bulkKernel, parameters, count, toWord(op.getCount()));
     b.setInsertionPointToStart(choice.elseBlock());
     launch(kernel, at(parameters, firstWord), words.size(), toWord(op.getCount()));
+  }
+
+  /// The words of constants of the device module, as those of buffers (mappedConstantsAttr).
+  SmallVector<Value> storeConstants(ArrayAttr constants) {
+    SmallVector<Value> stored;
+    for (Attribute each : constants ? constants.getValue() : ArrayRef<Attribute>()) {
+      auto symbol = cast<FlatSymbolRefAttr>(cast<ArrayAttr>(each)[0]);
+      auto type = cast<MemRefType>(cast<TypeAttr>(cast<ArrayAttr>(each)[1]).getValue());
+      func::FuncOp find = runtimeFunction("saccade_device_constant", {pointerType()}, {pointerType()});
+      Value found = func::CallOp::create(b, loc, find, nameOf(symbol.getValue())).getResult(0);
+      Value address = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), found);
+      auto [strides, offset] = type.getStridesAndOffset();
+      SmallVector<Value> buffer = {address, address, constant(offset)};
+      for (int64_t number : llvm::concat<const int64_t>(type.getShape(), ArrayRef(strides)))
+        buffer.push_back(constant(number));
+      stored.push_back(store(buffer, /*firstWord=*/0, buffer.size()));
+    }
+    return stored;
   }
 
   /// The address of a constant array.
@@ -186,10 +206,10 @@ private:
         words.push_back(toWord(number));
   }
 
-  /// Stores the words, from place `firstWord` of an array on the stack of the entry, which outlives the call of the
-  /// runtime. Returns the array, which has `counterWords` further words.
-  Value store(size_t firstWord) {
-    auto type = MemRefType::get({static_cast<int64_t>(firstWord + words.size() + counterWords)}, b.getI64Type());
+  /// Stores words, from place `firstWord` of an array of `count` on the stack of the entry, which outlives the call of
+  /// the runtime. Returns the array.
+  Value store(ArrayRef<Value> words, size_t firstWord, size_t count) {
+    auto type = MemRefType::get({static_cast<int64_t>(count)}, b.getI64Type());
     Value row;
     {
       OpBuilder::InsertionGuard guard(b);
@@ -203,13 +223,13 @@ private:
     return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), address);
   }
 
-  /// The address of the kernel's name, null-terminated.
-  Value nameOf(StringRef kernel) {
-    std::string symbol = ("saccade.name." + kernel).str();
+  /// The address of the name of a kernel or a constant, null-terminated.
+  Value nameOf(StringRef name) {
+    std::string symbol = ("saccade.name." + name).str();
     if (!module.lookupSymbol(symbol)) {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(module.getBody());
-      std::string text = kernel.str() + '\0';
+      std::string text = name.str() + '\0';
       auto type = LLVM::LLVMArrayType::get(b.getI8Type(), text.size());
       LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, symbol, b.getStringAttr(text));
     }

@@ -205,6 +205,13 @@ int32_t saccade_encode_tensor_map(void *map, const int64_t *buffer, const int64_
                                               tensor.swizzle, promotion128Bytes, fillZeros) == Success;
 }
 
+void *saccade_device_constant(const char *name) {
+  if (session->status)
+    return nullptr;
+  return reinterpret_cast<void *>(
+      requireConstant(session->driver, session->entry, session->loaded, name, session->status));
+}
+
 void *saccade_device_allocate(int64_t bytes) {
   if (session->status)
     return nullptr;

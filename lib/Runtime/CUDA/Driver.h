@@ -82,6 +82,8 @@ struct PoolProperties {
            (Module * module, const void *image, uint32_t count, JITOption *options, void **values))                    \
   FUNCTION(moduleUnload, "cuModuleUnload", (Module module))                                                            \
   FUNCTION(moduleGetFunction, "cuModuleGetFunction", (Function * function, Module module, const char *name))           \
+  FUNCTION(moduleGetGlobal, "cuModuleGetGlobal_v2",                                                                    \
+           (Address * memory, size_t *bytes, Module module, const char *name))                                         \
   FUNCTION(functionGetAttribute, "cuFuncGetAttribute",                                                                 \
            (int32_t *value, FunctionAttribute attribute, Function function))                                           \
   FUNCTION(functionSetAttribute, "cuFuncSetAttribute",                                                                 \

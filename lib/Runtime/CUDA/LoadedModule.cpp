@@ -119,7 +119,7 @@ static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint
     return nullptr;
   }
   std::atomic<LoadedModule *> &list = listOf(*chosen->kernels);
-  new (loaded) LoadedModule{context, device, module, {}, {}, {}, list.load(std::memory_order_relaxed)};
+  new (loaded) LoadedModule{context, device, module, {}, {}, {}, {}, list.load(std::memory_order_relaxed)};
   list.store(loaded, std::memory_order_release);
   entry = chosen;
   return loaded;
@@ -153,11 +153,41 @@ Address cuda::requirePlaceholder(const Driver &driver, const SaccadeEntry &entry
   return memory;
 }
 
-static Function findKernel(const LoadedModule &loaded, const char *name) {
-  for (Kernel *kernel = loaded.kernels.load(std::memory_order_acquire); kernel; kernel = kernel->next)
-    if (kernel->name == name)
-      return kernel->function;
-  return nullptr;
+/// The value of a symbol that was looked up before, or null.
+template <typename T> static T findKnown(const std::atomic<Symbol<T> *> &list, const char *name) {
+  for (Symbol<T> *symbol = list.load(std::memory_order_acquire); symbol; symbol = symbol->next)
+    if (symbol->name == name)
+      return symbol->value;
+  return T();
+}
+
+/// Returns the value of a symbol, which `lookUp` determines the first time; null if `lookUp` sets `status`.
+template <typename T, typename LookUp>
+static T require(const Driver &driver, std::atomic<Symbol<T> *> &list, const char *name, SaccadeStatus &status,
+                 LookUp lookUp) {
+  if (T found = findKnown(list, name))
+    return found;
+  Lock lock;
+  if (T found = findKnown(list, name))
+    return found;
+  RelaxedCaptureScope relaxed(driver);
+  T value = {};
+  if ((status = lookUp(value)))
+    return T();
+  // If the allocation fails, the next launch looks the symbol up again.
+  if (auto *symbol = make<Symbol<T>>()) {
+    *symbol = {name, value, list.load(std::memory_order_relaxed)};
+    list.store(symbol, std::memory_order_release);
+  }
+  return value;
+}
+
+template <typename T> static void clear(std::atomic<Symbol<T> *> &list) {
+  for (Symbol<T> *symbol = list.load(std::memory_order_relaxed); symbol;) {
+    Symbol<T> *next = symbol->next;
+    std::free(symbol);
+    symbol = next;
+  }
 }
 
 /// Sets the limit of dynamic shared memory, which is required above 48 KiB.
@@ -180,24 +210,20 @@ static SaccadeStatus grantShared(const Driver &driver, const SaccadeEntry &entry
 
 Function cuda::requireKernel(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, const char *name,
                              int64_t sharedBytes, SaccadeStatus &status) {
-  if (Function found = findKernel(loaded, name))
-    return found;
-  Lock lock;
-  if (Function found = findKernel(loaded, name))
-    return found;
-  RelaxedCaptureScope relaxed(driver);
-  Function function = nullptr;
-  Result result = driver.moduleGetFunction(&function, loaded.module, name);
-  status = result == Success ? grantShared(driver, entry, loaded, name, function, sharedBytes)
+  return require(driver, loaded.kernels, name, status, [&](Function &function) {
+    Result result = driver.moduleGetFunction(&function, loaded.module, name);
+    return result == Success ? grantShared(driver, entry, loaded, name, function, sharedBytes)
                              : refuseResult(entry, driver, result, "looking up kernel", name);
-  if (status)
-    return nullptr;
-  // If the allocation fails, the next launch looks the kernel up again.
-  if (auto *kernel = make<Kernel>()) {
-    *kernel = {name, function, loaded.kernels.load(std::memory_order_relaxed)};
-    loaded.kernels.store(kernel, std::memory_order_release);
-  }
-  return function;
+  });
+}
+
+Address cuda::requireConstant(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, const char *name,
+                              SaccadeStatus &status) {
+  return require(driver, loaded.constants, name, status, [&](Address &address) {
+    size_t bytes = 0;
+    Result result = driver.moduleGetGlobal(&address, &bytes, loaded.module, name);
+    return result == Success ? SaccadeSuccess : refuseResult(entry, driver, result, "looking up constant", name);
+  });
 }
 
 void saccade_cuda_unload(SaccadeKernels *kernels) {
@@ -211,11 +237,8 @@ void saccade_cuda_unload(SaccadeKernels *kernels) {
   // A program may be destroyed at any time, also during a capture, which must not end.
   RelaxedCaptureScope relaxed(*driver);
   while (loaded) {
-    for (Kernel *kernel = loaded->kernels.load(std::memory_order_relaxed); kernel;) {
-      Kernel *next = kernel->next;
-      std::free(kernel);
-      kernel = next;
-    }
+    clear(loaded->kernels);
+    clear(loaded->constants);
     // Ignore errors: a destroyed context has unloaded the module already.
     (void)driver->moduleUnload(loaded->module);
     if (Address placeholder = loaded->placeholder.load(std::memory_order_relaxed))

@@ -7,11 +7,11 @@
 
 namespace saccade::runtime::cuda {
 
-/// A kernel that was looked up.
-struct Kernel {
+/// A kernel or a constant of a module that was looked up.
+template <typename T> struct Symbol {
   const char *name; ///< a constant of the compiled code, compared by address
-  Function function;
-  Kernel *next;
+  T value;
+  Symbol *next;
 };
 
 /// The kernels of a program in one context; valid until the program is unloaded.
@@ -19,7 +19,8 @@ struct LoadedModule {
   uint64_t context; ///< CUDA's context id, unique in the process
   Device device;
   Module module;
-  std::atomic<Kernel *> kernels{nullptr};
+  std::atomic<Symbol<Function> *> kernels{nullptr};
+  std::atomic<Symbol<Address> *> constants{nullptr};
   std::atomic<Address> placeholder{0};     ///< address for empty tensors, allocated on demand
   std::atomic<int32_t> multiprocessors{0}; ///< of the device, 0: not known yet
   LoadedModule *next;
@@ -38,6 +39,10 @@ Address requirePlaceholder(const Driver &driver, const SaccadeEntry &entry, Load
 /// Looks up a kernel and sets its limit of dynamic shared memory. On failure sets `status` and returns null.
 Function requireKernel(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, const char *name,
                        int64_t sharedBytes, SaccadeStatus &status);
+
+/// Looks up the address of a constant of the module. On failure sets `status` and returns 0.
+Address requireConstant(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, const char *name,
+                        SaccadeStatus &status);
 
 } // namespace saccade::runtime::cuda
 

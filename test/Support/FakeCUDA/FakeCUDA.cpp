@@ -259,6 +259,13 @@ EXPORTED Result cuModuleGetFunction(Kernel **function, Module *module, const cha
   *function = module->kernels.back().get();
   return success;
 }
+EXPORTED Result cuModuleGetGlobal_v2(Address *memory, size_t *, Module *module, const char *name) {
+  Call call("cuModuleGetGlobal", name);
+  RETURN_IF(call.checkOutsideCapture());
+  std::optional<uint64_t> found = module->program.variable(name);
+  *memory = found.value_or(0);
+  return found ? success : notFound;
+}
 EXPORTED Result cuFuncGetAttribute(int32_t *value, int32_t attribute, Kernel *) {
   Call call("cuFuncGetAttribute", std::to_string(attribute));
   *value = 0; // static shared memory is not computed

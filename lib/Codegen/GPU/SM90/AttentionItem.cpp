@@ -24,7 +24,7 @@ static bool endsWithTensor(AccumulateOp step, const MappedOperand &key, const Ma
     return key.type.getDimSize(key.rowDim) == *length;
   auto dim = step.getKvLen().getDefiningOp<memref::DimOp>();
   auto parameter = dim ? dyn_cast<BlockArgument>(dim.getSource()) : BlockArgument();
-  return parameter && parameter.getArgNumber() == key.argument && dim.getConstantIndex() == key.rowDim;
+  return parameter && int64_t(parameter.getArgNumber()) == key.argument && dim.getConstantIndex() == key.rowDim;
 }
 
 /// Whether tiles of `operand`, a tile of keys or values, start at multiples of the rows of a box in its pages: they

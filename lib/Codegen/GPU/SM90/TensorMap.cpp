@@ -1,6 +1,6 @@
 //===- TensorMap.cpp - Operands that bulk copies read -------------------------===//
 //
-// A tensor map is of a whole parameter, so the position of an operand in it is what its views have added up.
+// A tensor map is of a whole parameter or constant, so the position of an operand in it is what its views have added up.
 //
 //===----------------------------------------------------------------------===//
 #include "TensorMap.h"
@@ -19,10 +19,14 @@ static constexpr int64_t typeF16 = 6, typeBF16 = 9, swizzle128 = 3;
 
 namespace {
 
-/// Views from an operand up to a parameter, outermost last.
+/// Views from an operand up to a tensor, outermost last.
 struct Views {
   SmallVector<memref::SubViewOp> views;
-  BlockArgument parameter;
+  Value tensor; ///< a parameter of the kernel, or a constant
+
+  BlockArgument parameter() const { return dyn_cast<BlockArgument>(tensor); }
+  memref::GetGlobalOp constant() const { return tensor.getDefiningOp<memref::GetGlobalOp>(); }
+  MemRefType type() const { return cast<MemRefType>(tensor.getType()); }
 };
 
 } // namespace
@@ -35,9 +39,10 @@ static std::optional<Views> findViews(Value operand) {
     found.views.push_back(view);
     operand = view.getSource();
   }
-  found.parameter = dyn_cast<BlockArgument>(operand);
-  bool isParameter = found.parameter && isa<func::FuncOp>(found.parameter.getOwner()->getParentOp());
-  return isParameter ? std::optional(found) : std::nullopt;
+  found.tensor = operand;
+  BlockArgument parameter = found.parameter();
+  bool isParameter = parameter && isa<func::FuncOp>(parameter.getOwner()->getParentOp());
+  return (isParameter && isa<MemRefType>(operand.getType())) || found.constant() ? std::optional(found) : std::nullopt;
 }
 
 /// The dimension of the source of a view that is dimension `dim` of the view.
@@ -48,8 +53,8 @@ static unsigned sourceDim(memref::SubViewOp view, unsigned dim) {
       return source;
 }
 
-/// The dimension of the parameter that is dimension `dim` of the operand.
-static unsigned parameterDim(const Views &found, unsigned dim) {
+/// The dimension of the tensor that is dimension `dim` of the operand.
+static unsigned tensorDim(const Views &found, unsigned dim) {
   for (memref::SubViewOp view : found.views)
     dim = sourceDim(view, dim);
   return dim;
@@ -57,18 +62,16 @@ static unsigned parameterDim(const Views &found, unsigned dim) {
 
 bool device::isMappable(Value operand) {
   std::optional<Views> found = findViews(operand);
-  auto type = found ? dyn_cast<MemRefType>(found->parameter.getType()) : MemRefType();
-  return type && type.getRank() <= runtime::BulkTensor::maxRank;
+  return found && found->type().getRank() <= runtime::BulkTensor::maxRank;
 }
 
 bool device::isMappable(Value operand, unsigned columnDim) {
   if (!isMappable(operand))
     return false;
   std::optional<Views> found = findViews(operand);
-  auto type = cast<MemRefType>(found->parameter.getType());
   // A product takes 16 columns at a time. Those beyond the operand must be beyond the tensor, where they are zeros.
   int64_t columns = cast<MemRefType>(operand.getType()).getDimSize(columnDim);
-  return columns % 16 == 0 || columns == type.getDimSize(parameterDim(*found, columnDim));
+  return columns % 16 == 0 || columns == found->type().getDimSize(tensorDim(*found, columnDim));
 }
 
 bool device::isMappable(Value operand, DimsAttr dims) {
@@ -82,7 +85,7 @@ bool device::isMappable(Value operand, DimsAttr dims) {
 
 bool device::hasKnownPosition(Value operand) {
   std::optional<Views> found = findViews(operand);
-  Block *start = found->parameter.getOwner();
+  Block *start = &operand.getParentRegion()->getParentOfType<func::FuncOp>().getBody().front();
   return llvm::all_of(found->views, [&](memref::SubViewOp view) { return view->getBlock() == start; });
 }
 
@@ -97,8 +100,12 @@ std::optional<SmallVector<ParameterExtent>> device::extentsIfWhole(Value operand
     if (!extent)
       extent = view.getMixedSizes()[dim];
   }
-  ParameterExtent whole{found->parameter.getArgNumber(), dim};
-  int64_t size = cast<MemRefType>(found->parameter.getType()).getDimSize(dim);
+  int64_t size = found->type().getDimSize(dim);
+  BlockArgument tensor = found->parameter();
+  if (!tensor)
+    return !extent || getConstantIntValue(extent) == size ? std::optional(SmallVector<ParameterExtent>())
+                                                          : std::nullopt;
+  ParameterExtent whole{tensor.getArgNumber(), dim};
   if (!extent)
     return SmallVector{whole};
   if (std::optional<int64_t> constant = getConstantIntValue(extent))
@@ -110,7 +117,7 @@ std::optional<SmallVector<ParameterExtent>> device::extentsIfWhole(Value operand
     ofSource = *known.getConstantIndex();
   }
   auto parameter = dyn_cast<BlockArgument>(source);
-  if (!parameter || parameter.getOwner() != found->parameter.getOwner())
+  if (!parameter || parameter.getOwner() != tensor.getOwner())
     return std::nullopt;
   return SmallVector{whole, {parameter.getArgNumber(), ofSource}};
 }
@@ -119,7 +126,7 @@ MappedOperand device::mapOperand(Value operand, DimsAttr dims) {
   if (LoadPagesOp op = findPages(operand)) {
     MappedOperand mapped = mapOperand(op.getPool(), op.getDims());
     mapped.pages = op;
-    mapped.pageDim = parameterDim(*findViews(op.getPool()), *op.getDims().position(Dim::Batch));
+    mapped.pageDim = tensorDim(*findViews(op.getPool()), *op.getDims().position(Dim::Batch));
     return mapped;
   }
   return mapOperand(operand, *dims.position(Dim::Seq), *dims.position(Dim::Depth));
@@ -127,13 +134,16 @@ MappedOperand device::mapOperand(Value operand, DimsAttr dims) {
 
 MappedOperand device::mapOperand(Value operand, unsigned rowDim, unsigned columnDim) {
   std::optional<Views> found = findViews(operand);
-  auto type = cast<MemRefType>(found->parameter.getType());
+  MemRefType type = found->type();
   MappedOperand mapped;
   mapped.type = type;
-  mapped.argument = found->parameter.getArgNumber();
-  mapped.rowDim = parameterDim(*found, rowDim);
-  mapped.columnDim = parameterDim(*found, columnDim);
-  // From the parameter on: a view's dimensions are some of its source's.
+  if (memref::GetGlobalOp constant = found->constant())
+    mapped.constant = constant.getNameAttr();
+  else
+    mapped.argument = found->parameter().getArgNumber();
+  mapped.rowDim = tensorDim(*found, rowDim);
+  mapped.columnDim = tensorDim(*found, columnDim);
+  // From the tensor on: a view's dimensions are some of its source's.
   OpBuilder b(operand.getContext());
   auto dimOf = llvm::to_vector(llvm::seq<unsigned>(0, type.getRank()));
   mapped.position.assign(type.getRank(), b.getIndexAttr(0));
@@ -168,7 +178,7 @@ SmallVector<unsigned> MappedOperand::order() const {
 
 SmallVector<int64_t> MappedOperand::plan(int64_t rows, int64_t columns) const {
   bool isBF16 = type.getElementType().isBF16();
-  SmallVector<int64_t> words = {argument, isBF16 ? typeBF16 : typeF16, /*bytes=*/2, swizzle128, type.getRank()};
+  SmallVector<int64_t> words = {isBF16 ? typeBF16 : typeF16, /*bytes=*/2, swizzle128, type.getRank()};
   llvm::append_range(words, order());
   words.append({columns, pages ? -rows : rows});
   words.append(type.getRank() - 2, 1);
@@ -200,17 +210,36 @@ MappedOperand MappedOperand::in(const IRMapping &copies) const {
   return copy;
 }
 
+/// The number of an operand's tensor in a tensor map (tensorMapsAttr). A constant is added to `constants` and becomes
+/// visible to the host.
+static int64_t numberOf(const MappedOperand &operand, func::FuncOp kernel, SmallVectorImpl<Attribute> &constants) {
+  if (!operand.constant)
+    return operand.argument;
+  Attribute constant = ArrayAttr::get(kernel.getContext(), {operand.constant, TypeAttr::get(operand.type)});
+  auto at = llvm::find(constants, constant);
+  int64_t number = -1 - std::distance(constants.begin(), at);
+  if (at == constants.end())
+    constants.push_back(constant);
+  SymbolTable::setSymbolVisibility(SymbolTable::lookupNearestSymbolFrom(kernel, operand.constant),
+                                   SymbolTable::Visibility::Public);
+  return number;
+}
+
 SmallVector<Value> device::addTensorMaps(func::FuncOp kernel, ArrayRef<BoxedOperand> operands) {
   Builder b(kernel.getContext());
   Block &body = kernel.getBody().front();
   SmallVector<Value> maps;
-  SmallVector<Attribute> plans;
+  SmallVector<Attribute> plans, constants;
   for (auto [operand, rows] : operands) {
-    plans.push_back(b.getDenseI64ArrayAttr(operand.plan(rows, WarpgroupShape::boxColumns)));
+    SmallVector<int64_t> plan = operand.plan(rows, WarpgroupShape::boxColumns);
+    plan.insert(plan.begin(), numberOf(operand, kernel, constants));
+    plans.push_back(b.getDenseI64ArrayAttr(plan));
     maps.push_back(body.insertArgument(maps.size(), LLVM::LLVMPointerType::get(b.getContext()), kernel.getLoc()));
   }
   kernel.setFunctionType(b.getFunctionType(body.getArgumentTypes(), {}));
   kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
+  if (!constants.empty())
+    kernel->setAttr(mappedConstantsAttr, b.getArrayAttr(constants));
   return maps;
 }
 

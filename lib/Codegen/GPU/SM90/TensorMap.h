@@ -9,19 +9,20 @@
 
 namespace saccade::device {
 
-/// An operand as a part of a parameter of the kernel, which a tensor map describes.
+/// An operand as a part of a tensor, which a tensor map describes: a parameter of the kernel, or a constant.
 struct MappedOperand {
-  unsigned argument; ///< its index among the parameters of the task
+  int64_t argument = -1;            ///< index of the tensor among the parameters of the task
+  mlir::FlatSymbolRefAttr constant; ///< the tensor in the device module, null if it is a parameter
   unsigned rowDim, columnDim;
-  /// The position of the operand's first element in each dimension of the parameter.
+  /// The position of the operand's first element in each dimension of the tensor.
   llvm::SmallVector<mlir::OpFoldResult> position;
-  mlir::MemRefType type;   ///< of the parameter
-  attn::LoadPagesOp pages; ///< null if rows are not in pages; otherwise the parameter is the pool
+  mlir::MemRefType type;   ///< of the tensor
+  attn::LoadPagesOp pages; ///< null if rows are not in pages; otherwise the tensor is the pool
   unsigned pageDim = 0;    ///< of the pages
 
   /// The same operand in a copy of the ops, with the values of `copies`.
   MappedOperand in(const mlir::IRMapping &copies) const;
-  /// The plan of the tensor map, after the index of the parameter (tensorMapsAttr), for tiles of `rows` rows and boxes
+  /// The plan of the tensor map, after the number of the tensor (tensorMapsAttr), for tiles of `rows` rows and boxes
   /// of `columns` columns. A box has all rows of a tile; in pages it has `BulkTensor::commonRows`.
   llvm::SmallVector<int64_t> plan(int64_t rows, int64_t columns) const;
   /// The dimensions of the tensor map: columns, rows, then the others.
@@ -33,8 +34,8 @@ struct MappedOperand {
                                              mlir::Value page = {}) const;
 };
 
-/// Whether a tensor map can describe an operand: views with unit steps lead to a parameter of the kernel that has at
-/// most as many dimensions as a tensor map.
+/// Whether a tensor map can describe an operand: views with unit steps lead to a parameter of the kernel, or to a
+/// constant, that has at most as many dimensions as a tensor map.
 bool isMappable(mlir::Value operand);
 
 /// The same for an operand whose elements of a position are along dimension `columnDim`.
@@ -51,7 +52,7 @@ struct ParameterExtent {
   bool operator==(const ParameterExtent &) const = default;
 };
 /// The extents that must be equal for dimension `dim` of an operand that `isMappable` to be a whole dimension of its
-/// parameter: that of the parameter, and that which is the extent of the operand. They may be the same; none if both
+/// tensor: that of the parameter, and that which is the extent of the operand. They may be the same; none if both
 /// are equal constants. nullopt if the dimension is a part, or may be one.
 std::optional<llvm::SmallVector<ParameterExtent>> extentsIfWhole(mlir::Value operand, unsigned dim);
 

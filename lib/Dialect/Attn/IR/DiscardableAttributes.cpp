@@ -30,6 +30,7 @@ static constexpr StringLiteral ofPasses[] = {"attn.entries",        "attn.entry"
                                              "attn.in_bounds",      "attn.bulk_kernel",
                                              "attn.bulk_obstacle",  "attn.equal_extents",
                                              "attn.item_counter",   "attn.tensor_maps",
+                                             "attn.mapped_constants",
                                              "attn.threads",        "attn.kernel",
                                              "attn.messages",       "attn.own",
                                              "attn.mask_tables",    "attn.per_call",
