@@ -37,9 +37,8 @@ constexpr llvm::StringLiteral runtimeSymbols[] = {"saccade_parallel_for",      "
                                                   "saccade_device_allocate",   "saccade_device_release",
                                                   "saccade_cuda_capability",   "saccade_entry_call_on_stream",
                                                   "saccade_device_counter",    "saccade_multiprocessors",
-                                                  "saccade_device_constant",
-                                                  "saccade_entry_target",      "saccade_set_cpu_limit",
-                                                  "saccade_cpu_limit_v1"};
+                                                  "saccade_device_constant",   "saccade_entry_target",
+                                                  "saccade_set_cpu_limit",     "saccade_cpu_limit_v1"};
 
 /// The symbols that an entry exports.
 struct Exports {

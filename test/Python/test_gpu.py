@@ -116,6 +116,56 @@ def test_constants_are_loaded_with_the_kernels(double):
     assert len(double.called(LOAD, log)) == 1 and not double.called(TAKE, log)
 
 
+def test_bulk_copies_read_constants_and_repeated_tensors(double):
+    """Weights of the program, whose address the driver is asked for once, and operands that strides of 0 repeat."""
+    double.set(capability=90, shared=232448)
+    rng = np.random.default_rng(6)
+    x, w, y = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((2, 40, 64), (64, 128), (2, 64, 128)))
+    matmul = """linalg.batch_matmul ins(%{0}, %{1} : tensor<?x?x64xf16>, tensor<?x64x128xf16>) outs(%init : tensor<?x?x128xf32>)
+                -> tensor<?x?x128xf32>"""
+    text = """
+      func.func @{name}(%x: tensor<?x?x64xf16>{more}) -> tensor<?x?x128xf32> {{
+        %c0 = arith.constant 0 : index
+        %c1 = arith.constant 1 : index
+        %zero = arith.constant 0.0 : f32
+        %b = tensor.dim %x, %c0 : tensor<?x?x64xf16>
+        %m = tensor.dim %x, %c1 : tensor<?x?x64xf16>
+        %empty = tensor.empty(%b, %m) : tensor<?x?x128xf32>
+        %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x?x128xf32>) -> tensor<?x?x128xf32>
+        {weights}
+        %sum = {matmul}
+        return %sum : tensor<?x?x128xf32>
+      }}"""
+    constant = f'%w = arith.constant dense<"0x{w.tobytes().hex()}"> : tensor<64x128xf16>'
+    product = """linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (k, n)>,
+            affine_map<(b, m, n, k) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+          ins(%x, %w : tensor<?x?x64xf16>, tensor<64x128xf16>) outs(%init : tensor<?x?x128xf32>) {
+        ^bb0(%p: f16, %q: f16, %s: f32):
+          %pw = arith.extf %p : f16 to f32
+          %qw = arith.extf %q : f16 to f32
+          %pq = arith.mulf %pw, %qw : f32
+          %r = arith.addf %s, %pq : f32
+          linalg.yield %r : f32
+        } -> tensor<?x?x128xf32>"""
+    of_constant = saccade.compile(text.format(name="f", more="", weights=constant, matmul=product), target="sm_90a").f
+    of_batch = saccade.compile(text.format(name="g", more=", %w: tensor<?x64x128xf16>", weights="", matmul=matmul.format("x", "w")),
+                               target="sm_90a").g
+    on_gpu, weights, batch = asarray(x), asarray(w), asarray(y)
+    double.log()
+    for _ in range(2):
+        assert (of_constant(on_gpu).get() == x.astype(np.float32) @ w).all()
+    log = double.log()
+    assert len(double.called("cuModuleGetGlobal", log)) == 1
+    assert {detail.split()[0] for name, detail in log if name == LAUNCH} == {"f_body_task1_sm_90a"}
+    repeated = Array(weights.memory, np.float16, (2, 64, 128), strides=[0, 128, 1])
+    row = Array(on_gpu.memory, np.float16, (2, 40, 64), strides=[0, 64, 1])
+    for rows, columns, expected in ((on_gpu, repeated, x.astype(np.float32) @ w), (row, batch, x[0].astype(np.float32) @ y),
+                                    (row, repeated, np.stack([x[0].astype(np.float32) @ w] * 2))):
+        assert (of_batch(rows, columns).get() == expected).all()
+    assert {detail.split()[0] for name, detail in double.log() if name == LAUNCH} == {"g_body_task0_sm_90a"}
+    saccade.cache_clear()
+
+
 def test_results_go_to_the_tensors_of_the_caller(double, tensors, attend):
     into, out = gpu_arrays.empty(q.shape), gpu_arrays.empty(q.shape)
     attend.into(*tensors, into)

@@ -27,8 +27,9 @@ struct BulkTensor {
   /// Reads a buffer, given as the words of a kernel parameter: allocated and aligned address, offset, sizes, strides.
   /// `plan`: data type, bytes of an element, swizzle, rank, then for each dimension of the tensor, innermost first, its
   /// dimension in the buffer, and for each the extent of the box. An extent of −n stands for `commonRows` of n and the
-  /// extent of the tensor. Returns false if bulk copies do not support the buffer: they need a contiguous innermost
-  /// dimension, and an address and strides that are multiples of 16 bytes.
+  /// extent of the tensor, one of 0 for 1 in a dimension along which the tensor may be repeated: if its stride is 0,
+  /// the described tensor has one position there. Returns false if bulk copies do not support the buffer: they need a
+  /// contiguous innermost dimension, and an address and strides that are multiples of 16 bytes.
   bool describe(const int64_t *buffer, const int64_t *plan);
 
   /// The rows of the boxes of a tile of `tileRows` rows in pages of `pageRows`: the largest power of two that divides

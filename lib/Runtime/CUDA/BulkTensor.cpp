@@ -22,13 +22,16 @@ bool BulkTensor::describe(const int64_t *buffer, const int64_t *plan) {
     int64_t extent = sizes[order[i]], stride = steps[order[i]] * elementBytes;
     if (extent < 1 || extent > extentLimit)
       return false;
+    if (boxes[i] == 0 && stride == 0)
+      extent = 1;
     // The stride of a single element is arbitrary.
     if (extent == 1 && i > 0)
       stride = alignment;
     if (i == 0 ? stride != elementBytes : stride % alignment != 0 || stride < alignment || stride >= strideLimit)
       return false;
     extents[i] = static_cast<uint64_t>(extent);
-    box[i] = static_cast<uint32_t>(boxes[i] < 0 ? commonRows(extent, -boxes[i]) : boxes[i]);
+    int64_t rows = boxes[i] < 0 ? commonRows(extent, -boxes[i]) : boxes[i];
+    box[i] = static_cast<uint32_t>(boxes[i] == 0 ? 1 : rows);
     if (box[i] == 0)
       return false;
     if (i > 0)

@@ -5,9 +5,9 @@
 
 Usage: matmul_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
 
-The seed determines element types, the order of both operands, batches, extents that are or are not multiples of tiles
-and stages, static or not, parts of larger tensors, what initializes the sums, the epilogue, results, and the arithmetic
-of the simulator. saccade-run makes every call twice, with asynchronous copies completing as late and as early as legal. The
+The seed determines element types, the order of both operands, batches, an operand that is the same for the whole batch or
+a constant of the program, extents that are or are not multiples of tiles and stages, static or not, parts of larger
+tensors, what initializes the sums, the epilogue, results, and the arithmetic of the simulator. saccade-run makes every call twice, with asynchronous copies completing as late and as early as legal. The
 kernel family is that of warpgroups if bulk copies support the operands.
 """
 
@@ -16,6 +16,7 @@ import random
 import shlex
 import sys
 
+import numpy as np
 from forward_cases import case_options, execute, run_cases
 
 # Reads of %s (a sum, f32) and, in 16 bits, of the bias %x of a column, the row's %y and the residual %z.
@@ -78,13 +79,24 @@ class Case:
         self.results = rng.choice(["narrow", "narrow", "wide", "both", "sum"])
         self.values = rng.randint(1, 10**6)
         self.arithmetic = "hardware" if self.seed % 3 == 2 else "rounded"
+        # An operand without the dimension of the batch, and one that is a constant.
+        self.shared = rng.choice(["", "", "a", "b"]) if self.batch else ""
+        self.constant = rng.choice(["", "", "a", "b", "b"])
+        if self.constant:
+            self.extents = {name: min(extent, 264) for name, extent in self.extents.items()}
         self.family = self.expected_family()
 
     def expected_family(self):
         """Which kernels run, by the alignment of rows and the bounds of a tile."""
         contiguous = [self.tensor_extents(order)[order[-1]] for order in (self.lhs, self.rhs)]
         is_aligned = all(extent % 8 == 0 for extent in contiguous)
-        is_small = ("m" in self.static and self.extents["m"] < 33) or ("n" in self.static and self.extents["n"] < 32)
+        # Extents of a constant are static. If the batch has one RHS, its rows are those of one matmul.
+        static = {*self.static, *self.operands.get(self.constant, "")}
+        is_flat = self.shared == "b"
+        rows = self.extents["m"] * (self.batch if is_flat else 1)
+        is_small = "n" in static and self.extents["n"] < 32
+        if "m" in static and (not is_flat or self.is_batched(self.constant or self.shared)):
+            is_small |= rows < 33
         return "sm_90a, matmul" if is_aligned and not is_small else "sm_80, matmul"
 
     @property
@@ -92,7 +104,8 @@ class Case:
         # Vectors of four elements fit, those of eight do not.
         halves = f"halves of vectors {self.extents['n'] % 8 == 4 and self.results in ('wide', 'sum')}"
         unaligned = f"unaligned {self.more > 0 and 'residual' in self.reads}"
-        names = ("type", "lhs", "rhs", "batch", "static", "part", "init", "epilogue", "results", "arithmetic", "family")
+        names = ("type", "lhs", "rhs", "batch", "shared", "constant", "static", "part", "init", "epilogue", "results",
+                 "arithmetic", "family")
         sizes = [f"{name} {'partial' if extent % 64 else 'whole'} {'small' if extent < 64 else ''}"
                  for name, extent in self.extents.items()]
         return [f"{name} {getattr(self, name)}" for name in names] + [*sizes, unaligned, halves]
@@ -108,6 +121,15 @@ class Case:
         sizes = [str(extent) if name in self.static else "?" for name, extent in extents.items()]
         return f"tensor<{'x'.join(['?'] * (is_batched and self.batch > 0) + sizes)}x{element or self.type}>"
 
+    def is_batched(self, operand):
+        return self.batch > 0 and operand != self.shared
+
+    def constant_value(self, shape):
+        """The text of a constant: multiples of 1/64 in [-1, 1]."""
+        values = np.random.default_rng(self.values).integers(-64, 65, shape) / 64
+        bits = values.astype(np.float16).view(np.uint16) if self.type == "f16" else values.astype(np.float32).view(np.uint32) >> 16
+        return f'dense<"0x{bits.astype("<u2").tobytes().hex()}"> : tensor<{"x".join(map(str, shape))}x{self.type}>'
+
     @property
     def reads(self):
         """The tensors of the epilogue and the initialization, with the names of their dimensions."""
@@ -118,16 +140,22 @@ class Case:
         more = self.more if name == "residual" else 0
         return {dim: self.extents[dim] + (more if dim == "n" else 0) for dim in order}
 
+    @property
+    def operands(self):
+        return {"a": self.lhs, "b": self.rhs}
+
+    def operand_shape(self, name, order):
+        return [self.batch] * self.is_batched(name) + [*self.tensor_extents(order).values()]
+
     def arguments(self):
         """What saccade-run takes."""
-        batch = [self.batch] if self.batch else []
-        shapes = [[*batch, *self.tensor_extents(order).values()] for order in (self.lhs, self.rhs)]
-        types = [self.type, self.type]
+        shapes = [self.operand_shape(name, order) for name, order in self.operands.items() if name != self.constant]
+        types = [self.type for _ in shapes]
         for name, order in self.reads.items():
             shapes.append(list(self.read_extents(name, order).values()))
             types.append(self.type)
         if self.init == "argument":
-            shapes.append([*batch, self.extents["m"], self.extents["n"]])
+            shapes.append([self.batch] * (self.batch > 0) + [self.extents["m"], self.extents["n"]])
             types.append("f32")
         return [f"--arg={'x'.join(map(str, shape))}:{element}:{self.values + i}"
                 for i, (shape, element) in enumerate(zip(shapes, types, strict=True))]
@@ -139,28 +167,34 @@ class Case:
         outer = "b, " if self.batch else ""
         result, wide = {name: self.extents[name] for name in "mn"}, "f32"
         sum_type, text = self.type_of(result, wide), []
-        operands = {"a": self.lhs, "b": self.rhs}
-        arguments = [f"%{name}_: {self.type_of(self.tensor_extents(order))}" for name, order in operands.items()]
+        operands = self.operands
+        whole_of = {name: self.type_of(self.tensor_extents(order), is_batched=self.is_batched(name)) for name, order in operands.items()}
+        arguments = [f"%{name}_: {whole_of[name]}" for name in operands if name != self.constant]
         arguments += [f"%{name}{'_' * (name == 'residual')}: {self.type_of(self.read_extents(name, order), is_batched=False)}"
                       for name, order in self.reads.items()]
         if self.init == "argument":
             arguments.append(f"%before: {sum_type}")
+        for name in {self.constant} & {*operands}:
+            value = self.constant_value(self.operand_shape(name, operands[name]))
+            text += [f"%{name}_value = arith.constant {value}",
+                     f"%{name}_ = tensor.cast %{name}_value : {value.split(' : ')[1]} to {whole_of[name]}"]
         # Extents of the parts.
         for name, order in operands.items():
-            whole = self.type_of(self.tensor_extents(order))
+            whole = whole_of[name]
             for at, dim in enumerate(order):
-                text += [f"%{name}_at_{dim} = arith.constant {at + (self.batch > 0)} : index",
+                text += [f"%{name}_at_{dim} = arith.constant {at + self.is_batched(name)} : index",
                          f"%{name}_whole_{dim} = tensor.dim %{name}_, %{name}_at_{dim} : {whole}",
                          f"%{name}_less_{dim} = arith.constant {self.tensor_extents(order)[dim] - self.extents[dim]} : index",
                          f"%{name}_{dim} = arith.subi %{name}_whole_{dim}, %{name}_less_{dim} : index"]
         if self.batch:
-            text += ["%zero = arith.constant 0 : index", f"%batch = tensor.dim %a_, %zero : {self.type_of(self.tensor_extents(self.lhs))}"]
+            name = "b" if self.shared == "a" else "a"
+            text += ["%zero = arith.constant 0 : index", f"%batch = tensor.dim %{name}_, %zero : {whole_of[name]}"]
         size = lambda name, dim: str(self.extents[dim]) if dim in self.static else f"%{name}_{dim}"
         for name, order in operands.items():
-            part, whole = (self.type_of(extents) for extents in ({x: self.extents[x] for x in order}, self.tensor_extents(order)))
+            part, whole = self.type_of({x: self.extents[x] for x in order}, is_batched=self.is_batched(name)), whole_of[name]
             if self.part:
                 lists = [["0"] * len(order), [size(name, dim) for dim in order], ["1"] * len(order)]
-                if self.batch:
+                if self.is_batched(name):
                     lists = [[first, *rest] for first, rest in zip(("0", "%batch", "1"), lists, strict=True)]
                 text.append(f"%{name} = tensor.extract_slice %{name}_{''.join('[' + ', '.join(x) + '] ' for x in lists)}: {whole} to {part}")
             else:
@@ -190,8 +224,10 @@ class Case:
       %xf = arith.extf %x : {narrow} to f32
       linalg.yield %xf : f32
   }} -> {sum_type}""")
-        maps = ", ".join(f"affine_map<({loops}) -> ({outer}{', '.join(order)})>" for order in (self.lhs, self.rhs, "mn"))
-        types = ", ".join(self.type_of({x: self.extents[x] for x in order}) for order in (self.lhs, self.rhs))
+        outer_of = {name: outer if self.is_batched(name) else "" for name in operands}
+        maps = ", ".join([f"affine_map<({loops}) -> ({outer_of[name]}{', '.join(order)})>" for name, order in operands.items()]
+                         + [f"affine_map<({loops}) -> ({outer}m, n)>"])
+        types = ", ".join(self.type_of({x: self.extents[x] for x in order}, is_batched=self.is_batched(name)) for name, order in operands.items())
         text.append(f"""%sum = linalg.generic {{indexing_maps = [{maps}], iterator_types = {iterators([*spaces, 'reduction'])}}}
       ins(%a, %b : {types}) outs(%init : {sum_type}) {{
     ^bb0(%x: {narrow}, %y: {narrow}, %s: f32):

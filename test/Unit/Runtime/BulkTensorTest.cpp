@@ -73,6 +73,19 @@ TEST(BulkTensor, BoxesOfPagesDivideThePagesAndTheTile) {
     EXPECT_EQ(rowsOf(pageRows), 0u) << pageRows;
 }
 
+TEST(BulkTensor, ATensorThatIsRepeatedHasOnePosition) {
+  constexpr int64_t ofRepeated[] = {9, 2, 3, 4, 3, 2, 1, 0, 64, 128, 0, 0};
+  std::vector<int64_t> words = buffer();
+  words[8] = 0;
+  EXPECT_FALSE(BulkTensor().describe(words.data(), plan));
+  BulkTensor tensor;
+  ASSERT_TRUE(tensor.describe(words.data(), ofRepeated));
+  EXPECT_EQ(std::vector(tensor.extents, tensor.extents + 4), (std::vector<uint64_t>{96, 70, 1, 3}));
+  EXPECT_EQ(std::vector(tensor.box, tensor.box + 4), (std::vector<uint32_t>{64, 128, 1, 1}));
+  words[9] = 0;
+  EXPECT_FALSE(BulkTensor().describe(words.data(), ofRepeated));
+}
+
 TEST(BulkTensor, StridesOfSingleElementsAreArbitrary) {
   std::vector<int64_t> words = buffer();
   words[3] = 1, words[7] = 7;

@@ -69,17 +69,20 @@ private:
     return true;
   }
 
-  /// Operands of 16-bit floats, sums in f32, one loop each of m, n and k, and one position in each batch loop.
+  /// Operands of 16-bit floats, sums in f32, one loop each of m, n and k, and one position in each other loop: of a
+  /// batch, or of one operand if the other one is the same for all.
   bool readMatmul() {
     linalg::LinalgOp op = item.matmul;
     std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
     Type element = getElementTypeOrSelf(op.getDpsInputs()[0]), sum = getElementTypeOrSelf(op.getDpsInits()[0]);
-    if (dims->m.size() != 1 || dims->n.size() != 1 || dims->k.size() != 1 ||
-        !llvm::all_of(dims->batch, [&](unsigned loop) { return op.getStaticLoopRanges()[loop] == 1; }) ||
-        getElementTypeOrSelf(op.getDpsInputs()[1]) != element || !(element.isF16() || element.isBF16()) ||
-        !(sum == element || sum.isF32()))
+    auto haveOnePosition = [&](ArrayRef<unsigned> loops) {
+      return llvm::all_of(loops, [&](unsigned loop) { return boundOfExtent(op, loop) == 1; });
+    };
+    if (dims->k.size() != 1 || !haveOnePosition(dims->batch) || !haveOnePosition(ArrayRef(dims->m).drop_back()) ||
+        !haveOnePosition(ArrayRef(dims->n).drop_back()) || getElementTypeOrSelf(op.getDpsInputs()[1]) != element ||
+        !(element.isF16() || element.isBF16()) || !(sum == element || sum.isF32()))
       return false;
-    unsigned m = dims->m[0], n = dims->n[0], k = dims->k[0];
+    unsigned m = dims->m.back(), n = dims->n.back(), k = dims->k[0];
     AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
     std::optional<unsigned> row = findLoop(result, m), column = findLoop(result, n);
     if (!row || column != result.getNumResults() - 1)

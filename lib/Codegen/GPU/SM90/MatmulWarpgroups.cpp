@@ -145,8 +145,8 @@ static void eraseBuffer(Operation *buffer) {
 void device::emitMatmulItem(func::FuncOp kernel, const MatmulItem &item, const MatmulShape &shape) {
   Location loc = item.matmul->getLoc();
   Block *body = &kernel.getBody().front();
-  MappedOperand lhs = mapOperand(item.lhs.value, item.lhs.rowDim, item.lhs.columnDim);
-  MappedOperand rhs = mapOperand(item.rhs.value, item.rhs.rowDim, item.rhs.columnDim);
+  MappedOperand lhs = mapRepeatedOperand(item.lhs.value, item.lhs.rowDim, item.lhs.columnDim);
+  MappedOperand rhs = mapRepeatedOperand(item.rhs.value, item.rhs.rowDim, item.rhs.columnDim);
   OpBuilder b(body->getTerminator());
   Emitter e{b, loc, b.getF32Type()};
   unsigned depthDim = item.lhs.isTransposed ? item.lhs.rowDim : item.lhs.columnDim;

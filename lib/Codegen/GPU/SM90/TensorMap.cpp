@@ -1,11 +1,13 @@
 //===- TensorMap.cpp - Operands that bulk copies read -------------------------===//
 //
-// A tensor map is of a whole parameter or constant, so the position of an operand in it is what its views have added up.
+// A tensor map is of a whole parameter or constant, so the position of an operand in it is what its views have added
+// up.
 //
 //===----------------------------------------------------------------------===//
 #include "TensorMap.h"
 #include "WarpgroupShape.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "saccade/Runtime/BulkTensor.h"
 #include "saccade/Support/Kernels.h"
 
@@ -22,27 +24,62 @@ namespace {
 /// Views from an operand up to a tensor, outermost last.
 struct Views {
   SmallVector<memref::SubViewOp> views;
-  Value tensor; ///< a parameter of the kernel, or a constant
+  Value tensor;                 ///< a parameter of the kernel, or a constant, or a view of it with a static position
+  MemRefType type;              ///< of the tensor, with the extents that casts add
+  memref::GetGlobalOp constant; ///< null if the tensor is a parameter
 
   BlockArgument parameter() const { return dyn_cast<BlockArgument>(tensor); }
-  memref::GetGlobalOp constant() const { return tensor.getDefiningOp<memref::GetGlobalOp>(); }
-  MemRefType type() const { return cast<MemRefType>(tensor.getType()); }
 };
 
 } // namespace
 
+/// The constant of which `tensor` is a view whose type has the position in the constant, or null.
+static memref::GetGlobalOp constantOf(Value tensor) {
+  auto type = dyn_cast<MemRefType>(tensor.getType());
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (!type || !type.hasStaticShape() || failed(type.getStridesAndOffset(strides, offset)) ||
+      ShapedType::isDynamicShape(strides) || ShapedType::isDynamic(offset))
+    return nullptr;
+  while (auto view = tensor.getDefiningOp<ViewLikeOpInterface>())
+    tensor = view.getViewSource();
+  return tensor.getDefiningOp<memref::GetGlobalOp>();
+}
+
 static std::optional<Views> findViews(Value operand) {
   Views found;
-  while (auto view = operand.getDefiningOp<memref::SubViewOp>()) {
-    if (llvm::any_of(view.getMixedStrides(), [](OpFoldResult step) { return getConstantIntValue(step) != 1; }))
-      return std::nullopt;
-    found.views.push_back(view);
-    operand = view.getSource();
+  SmallVector<MemRefType> casts; // of the tensor
+  for (;;) {
+    if ((found.constant = constantOf(operand)))
+      break;
+    if (auto view = operand.getDefiningOp<memref::SubViewOp>()) {
+      if (llvm::any_of(view.getMixedStrides(), [](OpFoldResult step) { return getConstantIntValue(step) != 1; }))
+        return std::nullopt;
+      found.views.push_back(view);
+      casts.clear();
+      operand = view.getSource();
+    } else if (auto cast = operand.getDefiningOp<memref::CastOp>();
+               cast && isa<MemRefType>(cast.getType()) && isa<MemRefType>(cast.getSource().getType())) {
+      casts.push_back(llvm::cast<MemRefType>(cast.getType()));
+      operand = cast.getSource();
+    } else {
+      break;
+    }
   }
   found.tensor = operand;
+  found.type = dyn_cast<MemRefType>(operand.getType());
+  if (found.constant)
+    return found;
   BlockArgument parameter = found.parameter();
-  bool isParameter = parameter && isa<func::FuncOp>(parameter.getOwner()->getParentOp());
-  return (isParameter && isa<MemRefType>(operand.getType())) || found.constant() ? std::optional(found) : std::nullopt;
+  if (!found.type || !parameter || !isa<func::FuncOp>(parameter.getOwner()->getParentOp()))
+    return std::nullopt;
+  auto shape = llvm::to_vector(found.type.getShape());
+  for (MemRefType type : casts)
+    for (auto [extent, known] : llvm::zip_equal(shape, type.getShape()))
+      if (ShapedType::isDynamic(extent))
+        extent = known;
+  found.type = MemRefType::Builder(found.type).setShape(shape);
+  return found;
 }
 
 /// The dimension of the source of a view that is dimension `dim` of the view.
@@ -62,7 +99,7 @@ static unsigned tensorDim(const Views &found, unsigned dim) {
 
 bool device::isMappable(Value operand) {
   std::optional<Views> found = findViews(operand);
-  return found && found->type().getRank() <= runtime::BulkTensor::maxRank;
+  return found && found->type.getRank() <= runtime::BulkTensor::maxRank;
 }
 
 bool device::isMappable(Value operand, unsigned columnDim) {
@@ -71,7 +108,7 @@ bool device::isMappable(Value operand, unsigned columnDim) {
   std::optional<Views> found = findViews(operand);
   // A product takes 16 columns at a time. Those beyond the operand must be beyond the tensor, where they are zeros.
   int64_t columns = cast<MemRefType>(operand.getType()).getDimSize(columnDim);
-  return columns % 16 == 0 || columns == found->type().getDimSize(tensorDim(*found, columnDim));
+  return columns % 16 == 0 || columns == found->type.getDimSize(tensorDim(*found, columnDim));
 }
 
 bool device::isMappable(Value operand, DimsAttr dims) {
@@ -100,7 +137,7 @@ std::optional<SmallVector<ParameterExtent>> device::extentsIfWhole(Value operand
     if (!extent)
       extent = view.getMixedSizes()[dim];
   }
-  int64_t size = found->type().getDimSize(dim);
+  int64_t size = found->type.getDimSize(dim);
   BlockArgument tensor = found->parameter();
   if (!tensor)
     return !extent || getConstantIntValue(extent) == size ? std::optional(SmallVector<ParameterExtent>())
@@ -122,22 +159,12 @@ std::optional<SmallVector<ParameterExtent>> device::extentsIfWhole(Value operand
   return SmallVector{whole, {parameter.getArgNumber(), ofSource}};
 }
 
-MappedOperand device::mapOperand(Value operand, DimsAttr dims) {
-  if (LoadPagesOp op = findPages(operand)) {
-    MappedOperand mapped = mapOperand(op.getPool(), op.getDims());
-    mapped.pages = op;
-    mapped.pageDim = tensorDim(*findViews(op.getPool()), *op.getDims().position(Dim::Batch));
-    return mapped;
-  }
-  return mapOperand(operand, *dims.position(Dim::Seq), *dims.position(Dim::Depth));
-}
-
 MappedOperand device::mapOperand(Value operand, unsigned rowDim, unsigned columnDim) {
   std::optional<Views> found = findViews(operand);
-  MemRefType type = found->type();
+  MemRefType type = found->type;
   MappedOperand mapped;
   mapped.type = type;
-  if (memref::GetGlobalOp constant = found->constant())
+  if (memref::GetGlobalOp constant = found->constant)
     mapped.constant = constant.getNameAttr();
   else
     mapped.argument = found->parameter().getArgNumber();
@@ -168,6 +195,44 @@ MappedOperand device::mapOperand(Value operand, unsigned rowDim, unsigned column
   return mapped;
 }
 
+/// The position `position` in dimension `dim` of a tensor that may be repeated along it, with stride 0: it is 0 then,
+/// because the tensor map has one position (`BulkTensor::describe`).
+static OpFoldResult positionIfRepeated(const Views &found, unsigned dim, OpFoldResult position) {
+  int64_t stride = found.type.getStridesAndOffset().first[dim];
+  if (stride == 0)
+    return Builder(found.tensor.getContext()).getIndexAttr(0);
+  if (!ShapedType::isDynamic(stride) || isZeroInteger(position))
+    return position;
+  Location loc = found.tensor.getLoc();
+  OpBuilder b(found.views.front());
+  if (auto value = dyn_cast<Value>(position))
+    b.setInsertionPointAfterValue(value);
+  Value steps = memref::ExtractStridedMetadataOp::create(b, loc, found.tensor).getStrides()[dim];
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value isRepeated = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, steps, zero);
+  Value whole = getValueOrCreateConstantIndexOp(b, loc, position);
+  return arith::SelectOp::create(b, loc, isRepeated, zero, whole).getResult();
+}
+
+MappedOperand device::mapRepeatedOperand(Value operand, unsigned rowDim, unsigned columnDim) {
+  MappedOperand mapped = mapOperand(operand, rowDim, columnDim);
+  mapped.mayBeRepeated = true;
+  SmallVector<unsigned> dims = mapped.order();
+  for (unsigned dim : ArrayRef(dims).drop_front(2))
+    mapped.position[dim] = positionIfRepeated(*findViews(operand), dim, mapped.position[dim]);
+  return mapped;
+}
+
+MappedOperand device::mapOperand(Value operand, DimsAttr dims) {
+  if (LoadPagesOp op = findPages(operand)) {
+    MappedOperand mapped = mapOperand(op.getPool(), op.getDims());
+    mapped.pages = op;
+    mapped.pageDim = tensorDim(*findViews(op.getPool()), *op.getDims().position(Dim::Batch));
+    return mapped;
+  }
+  return mapOperand(operand, *dims.position(Dim::Seq), *dims.position(Dim::Depth));
+}
+
 SmallVector<unsigned> MappedOperand::order() const {
   SmallVector<unsigned> result = {columnDim, rowDim};
   for (unsigned dim = 0; dim < type.getRank(); ++dim)
@@ -181,7 +246,7 @@ SmallVector<int64_t> MappedOperand::plan(int64_t rows, int64_t columns) const {
   SmallVector<int64_t> words = {isBF16 ? typeBF16 : typeF16, /*bytes=*/2, swizzle128, type.getRank()};
   llvm::append_range(words, order());
   words.append({columns, pages ? -rows : rows});
-  words.append(type.getRank() - 2, 1);
+  words.append(type.getRank() - 2, mayBeRepeated ? 0 : 1);
   return words;
 }
 

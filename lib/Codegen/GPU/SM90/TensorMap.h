@@ -16,9 +16,10 @@ struct MappedOperand {
   unsigned rowDim, columnDim;
   /// The position of the operand's first element in each dimension of the tensor.
   llvm::SmallVector<mlir::OpFoldResult> position;
-  mlir::MemRefType type;   ///< of the tensor
-  attn::LoadPagesOp pages; ///< null if rows are not in pages; otherwise the tensor is the pool
-  unsigned pageDim = 0;    ///< of the pages
+  mlir::MemRefType type;      ///< of the tensor
+  attn::LoadPagesOp pages;    ///< null if rows are not in pages; otherwise the tensor is the pool
+  unsigned pageDim = 0;       ///< of the pages
+  bool mayBeRepeated = false; ///< whether strides of dimensions other than rows and columns may be 0
 
   /// The same operand in a copy of the ops, with the values of `copies`.
   MappedOperand in(const mlir::IRMapping &copies) const;
@@ -61,6 +62,9 @@ bool hasKnownPosition(mlir::Value operand);
 /// Describes an operand that `isMappable`, with code for its position behind its views.
 MappedOperand mapOperand(mlir::Value operand, unsigned rowDim, unsigned columnDim);
 MappedOperand mapOperand(mlir::Value operand, attn::DimsAttr dims);
+/// The same for an operand that may be repeated along its other dimensions, with strides of 0. Attention does not use
+/// it: the warp that copies would spill.
+MappedOperand mapRepeatedOperand(mlir::Value operand, unsigned rowDim, unsigned columnDim);
 
 /// An operand, and the rows of a tile of it.
 struct BoxedOperand {
