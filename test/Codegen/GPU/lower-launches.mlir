@@ -28,6 +28,12 @@ gpu.module @saccade_device {
   llvm.func @multiply_task0_sm_90a() attributes {attn.kernel, attn.equal_extents = array<i64: 0, 1, 1, 0, 2, -1>, attn.tensor_maps = [array<i64: 0, 6, 2, 3, 2, 1, 0, 64, 128>], attn.threads = 288 : i64} {
     llvm.return
   }
+  llvm.func @weights_task0() attributes {attn.kernel, attn.bulk_kernel = "weights_task0_sm_90a"} {
+    llvm.return
+  }
+  llvm.func @weights_task0_sm_90a() attributes {attn.kernel, attn.mapped_constants = [[@__constant_64x128xf16, memref<64x128xf16, strided<[128, 1], offset: 8>>]], attn.tensor_maps = [array<i64: -1, 6, 2, 3, 2, 1, 0, 64, 64>]} {
+    llvm.return
+  }
 }
 
 // The kernel with tensor maps is launched if they can be made and extents are equal: of two buffers, and a number.
@@ -50,3 +56,23 @@ func.func @multiply(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %k: index, %n: ind
   return
 }
 func.func private @multiply_task0(memref<?x?xf16>, memref<?x?xf16>, index, index, index, memref<?xi8>) attributes {attn.task, attn.kernel = "multiply_task0"}
+
+// A tensor map of a constant is made from the address of the constant in the device module and its type.
+// CHECK-LABEL: func.func @weights(
+// CHECK: %[[BUFFER:.*]] = memref.alloca() : memref<7xi64>
+// CHECK: %[[NAME:.*]] = llvm.mlir.addressof @saccade.name.__constant_64x128xf16
+// CHECK: %[[FOUND:.*]] = call @saccade_device_constant(%[[NAME]]) : (!llvm.ptr) -> !llvm.ptr
+// CHECK: %[[ADDRESS:.*]] = llvm.ptrtoint %[[FOUND]]
+// CHECK: %[[OFFSET:.*]] = arith.constant 8 : i64
+// CHECK: memref.store %[[ADDRESS]], %[[BUFFER]]
+// CHECK: memref.store %[[ADDRESS]], %[[BUFFER]]
+// CHECK: memref.store %[[OFFSET]], %[[BUFFER]]
+// CHECK: %[[TO:.*]] = memref.extract_aligned_pointer_as_index %[[BUFFER]]
+// CHECK: %[[WORD:.*]] = arith.index_cast %[[TO]]
+// CHECK: %[[POINTER:.*]] = llvm.inttoptr %[[WORD]]
+// CHECK: call @saccade_encode_tensor_map(%{{.*}}, %[[POINTER]], %{{.*}})
+func.func @weights(%a: memref<?xf16>, %n: index) {
+  attn.launch @weights_task0(%a) count(%n) : (memref<?xf16>)
+  return
+}
+func.func private @weights_task0(memref<?xf16>, index, index, memref<?xi8>) attributes {attn.task, attn.kernel = "weights_task0"}

@@ -80,6 +80,59 @@ gpu.module @saccade_device {
 
 // -----
 
+// RHS is a constant, of which the map describes a part with static bounds, and LHS has no batch: the constant becomes visible to the
+// host, and k ends with both tensors. The position in the batch of RHS is a coordinate of its copies.
+gpu.module @saccade_device {
+  // CHECK: memref.global constant @weights : memref<3x72x128xf16>
+  memref.global "private" constant @weights : memref<3x72x128xf16> = dense<1.0>
+  // CHECK: func.func @constant_sm_90a
+  // CHECK-SAME: attn.mapped_constants = {{\[\[}}@weights, memref<3x40x128xf16, strided<[9216, 128, 1], offset: 1024>>]]
+  // CHECK-SAME: attn.tensor_maps = [array<i64: 0, 6, 2, 3, 2, 1, 0, 64, 128>, array<i64: -1, 6, 2, 3, 3, 2, 1, 0, 64, 64, 0>]
+  func.func @constant(%x: memref<128x40xf16>, %at: index, %out: memref<1x128x128xf32>) attributes {attn.kernel} {
+    %weights = memref.get_global @weights : memref<3x72x128xf16>
+    %part = memref.subview %weights[0, 8, 0] [3, 40, 128] [1, 1, 1] : memref<3x72x128xf16> to memref<3x40x128xf16, strided<[9216, 128, 1], offset: 1024>>
+    %one = memref.subview %part[%at, 0, 0] [1, 40, 128] [1, 1, 1] : memref<3x40x128xf16, strided<[9216, 128, 1], offset: 1024>> to memref<1x40x128xf16, strided<[9216, 128, 1], offset: ?>>
+    linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (m, k)>, affine_map<(b, m, n, k) -> (b, k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>],
+                    iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+        ins(%x, %one : memref<128x40xf16>, memref<1x40x128xf16, strided<[9216, 128, 1], offset: ?>>) outs(%out : memref<1x128x128xf32>) {
+      ^bb0(%p: f16, %q: f16, %s: f32):
+        %wide_p = arith.extf %p : f16 to f32
+        %wide_q = arith.extf %q : f16 to f32
+        %product = arith.mulf %wide_p, %wide_q : f32
+        %sum = arith.addf %s, %product : f32
+        linalg.yield %sum : f32
+    }
+    return
+  }
+}
+
+// -----
+
+// A stride of 0 along the batch: the tensor map has one position there, and the kernel uses it.
+gpu.module @saccade_device {
+  // CHECK: func.func @repeated_sm_90a
+  // CHECK: %[[AT:.*]]: index
+  // CHECK: %{{.*}}, %{{.*}}, %{{.*}}:3, %[[STRIDES:.*]]:3 = memref.extract_strided_metadata
+  // CHECK: %[[REPEATED:.*]] = arith.cmpi eq, %[[STRIDES]]#0
+  // CHECK: arith.select %[[REPEATED]]
+  func.func @repeated(%x: memref<?x128x64xf16, strided<[?, 64, 1]>>, %w: memref<64x128xf16>, %at: index, %out: memref<1x128x128xf32>) attributes {attn.kernel} {
+    %one = memref.subview %x[%at, 0, 0] [1, 128, 64] [1, 1, 1] : memref<?x128x64xf16, strided<[?, 64, 1]>> to memref<1x128x64xf16, strided<[?, 64, 1], offset: ?>>
+    linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (k, n)>, affine_map<(b, m, n, k) -> (b, m, n)>],
+                    iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+        ins(%one, %w : memref<1x128x64xf16, strided<[?, 64, 1], offset: ?>>, memref<64x128xf16>) outs(%out : memref<1x128x128xf32>) {
+      ^bb0(%p: f16, %q: f16, %s: f32):
+        %wide_p = arith.extf %p : f16 to f32
+        %wide_q = arith.extf %q : f16 to f32
+        %product = arith.mulf %wide_p, %wide_q : f32
+        %sum = arith.addf %s, %product : f32
+        linalg.yield %sum : f32
+    }
+    return
+  }
+}
+
+// -----
+
 // No second kernel: few rows; an operand in f32; a part of k, after which the stage has other elements; a reader of the
 // result at other positions; an operand that the kernel writes.
 gpu.module @saccade_device {

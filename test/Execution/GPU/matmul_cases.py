@@ -97,6 +97,10 @@ class Case:
         is_small = "n" in static and self.extents["n"] < 32
         if "m" in static and (not is_flat or self.is_batched(self.constant or self.shared)):
             is_small |= rows < 33
+        # A part of k ends within a stage, and only the run time knows that the part has the whole batch of the constant.
+        is_part = self.part == "k" and self.is_batched(self.constant or self.shared) and bool(self.constant)
+        if is_part and self.extents["k"] % 64:
+            return "sm_80, matmul"
         return "sm_90a, matmul" if is_aligned and not is_small else "sm_80, matmul"
 
     @property

@@ -158,7 +158,8 @@ def LowerLaunches : Pass<"attn-lower-launches", "::mlir::ModuleOp"> {
 
     A buffer is passed as an MLIR memref descriptor: allocated and aligned pointer, offset, sizes, strides. If a kernel
     refers to another one with tensor maps, `saccade_encode_tensor_map` makes each of them from the words of its buffer,
-    in front of the words. The other kernel is launched if all of them could be made.
+    in front of the words. If the buffer is a constant of the device module, `saccade_device_constant` returns its
+    address. The other kernel is launched if all of them could be made.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
