@@ -19,7 +19,8 @@ inline constexpr int64_t threadsPerCTA = 128;
 inline constexpr llvm::StringLiteral threadsAttr = "attn.threads";
 
 /// On a kernel: the name of another kernel of the same task, to launch in its place if tensor maps of the operands can
-/// be made. Both take the parameters of the task.
+/// be made and its other conditions hold (`equalExtentsAttr`, `fewItemsAttr`). Both take the parameters of the task.
+/// The other one may in turn refer to a third one: the last of the list whose conditions hold is launched.
 inline constexpr llvm::StringLiteral bulkKernelAttr = "attn.bulk_kernel";
 
 /// On a kernel that another one refers to by `bulkKernelAttr`: its tensor maps, which are its first parameters. An
@@ -35,6 +36,13 @@ inline constexpr llvm::StringLiteral mappedConstantsAttr = "attn.mapped_constant
 /// On a kernel with tensor maps: pairs of the index of a capture and a dimension, i64, or -1 for a capture that is a
 /// number. It computes the right results only if these extents and numbers are all equal.
 inline constexpr llvm::StringLiteral equalExtentsAttr = "attn.equal_extents";
+
+/// Unit attribute of a kernel with tensor maps, which is launched only for fewer items than the GPU has
+/// multiprocessors.
+inline constexpr llvm::StringLiteral fewItemsAttr = "attn.few_items";
+
+/// On a kernel that divides items: the number of CTAs of an item, i64. CTA i computes part i mod n of item i / n.
+inline constexpr llvm::StringLiteral partsAttr = "attn.parts";
 
 /// On a kernel whose CTAs take items from a counter until none is left: its last two parameters are the number of items
 /// and the address of the counter, four bytes in device memory that are 0 at the start of a launch. If there is a CTA

@@ -1,9 +1,9 @@
 //===- LowerLaunches.cpp - The host side of kernel launches -------------------===//
 //
 // Lowers attn.launch to a call of the runtime with the kernel's name and an array of parameter words. It runs after the
-// conversion of the device module, which determines a kernel's parameters and its shared memory. If there is a kernel
-// with tensor maps, they precede the words, and the runtime decides whether they can be made. A kernel whose CTAs take
-// items from a counter is launched with as many CTAs as the GPU can run at once.
+// conversion of the device module, which determines a kernel's parameters and its shared memory. If there are kernels
+// with tensor maps, they precede the words, and the host launches the first kernel whose conditions hold. A kernel
+// whose CTAs take items from a counter is launched with as many CTAs as the GPU can run at once.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -36,24 +36,29 @@ public:
       firstWords.push_back(words.size());
       addWords(capture);
     }
-    LLVM::LLVMFuncOp bulkKernel = findKernel(kernel->getAttrOfType<StringAttr>(bulkKernelAttr));
-    auto maps = bulkKernel ? bulkKernel->getAttrOfType<ArrayAttr>(tensorMapsAttr) : ArrayAttr();
-    if (bulkKernel && bulkKernel->hasAttr(itemCounterAttr))
-      counterWords = 2;
-    int64_t bytes = (words.size() + counterWords) * sizeof(int64_t) + (maps ? maps.size() * tensorMapBytes : 0);
+    // The most special one first.
+    SmallVector<LLVM::LLVMFuncOp> bulkKernels;
+    for (LLVM::LLVMFuncOp each = kernel; (each = findKernel(each->getAttrOfType<StringAttr>(bulkKernelAttr)));)
+      bulkKernels.insert(bulkKernels.begin(), each);
+    size_t maps = 0;
+    for (LLVM::LLVMFuncOp each : bulkKernels) {
+      maps = std::max(maps, mapsOf(each).size());
+      if (each->hasAttr(itemCounterAttr))
+        counterWords = 2;
+    }
+    int64_t bytes = (words.size() + counterWords) * sizeof(int64_t) + maps * tensorMapBytes;
     if (bytes > maxParameterBytes)
       return op.emitError("a kernel reads ")
              << op.getCaptures().size() << " tensors and scalars, which take " << bytes
              << " bytes of parameters; expected at most " << maxParameterBytes << " bytes";
-    if (bulkKernel)
-      launchEither(kernel, bulkKernel);
-    else
-      launch(kernel, store(words, /*firstWord=*/0, words.size()), words.size(), toWord(op.getCount()));
+    launchOneOf(bulkKernels, kernel, maps * mapWords);
     op.erase();
     return success();
   }
 
 private:
+  static constexpr size_t mapWords = tensorMapBytes / sizeof(int64_t);
+
   LLVM::LLVMFuncOp findKernel(StringAttr name) {
     auto device = module.lookupSymbol<mlir::gpu::GPUModuleOp>(deviceModule);
     return name && device ? device.lookupSymbol<LLVM::LLVMFuncOp>(name.getValue()) : LLVM::LLVMFuncOp();
@@ -75,8 +80,7 @@ private:
   /// `count` parameters are the number of items and the address of a counter, which is a temporary buffer.
   void launchWithCounter(LLVM::LLVMFuncOp kernel, Value parameters, size_t count) {
     Value items = toWord(op.getCount());
-    func::FuncOp findLimit = runtimeFunction("saccade_multiprocessors", {}, {b.getI64Type()});
-    Value limit = func::CallOp::create(b, loc, findLimit, ValueRange()).getResult(0);
+    Value limit = countMultiprocessors();
     Value isShared = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, limit, items);
     auto choice = scf::IfOp::create(
         b, loc, isShared,
@@ -96,19 +100,67 @@ private:
     func::CallOp::create(b, loc, runtimeFunction("saccade_device_release", {pointerType()}), counter);
   }
 
+  Value countMultiprocessors() {
+    func::FuncOp count = runtimeFunction("saccade_multiprocessors", {}, {b.getI64Type()});
+    return func::CallOp::create(b, loc, count, ValueRange()).getResult(0);
+  }
+
+  /// The CTAs of a kernel without a counter.
+  Value ctasOf(LLVM::LLVMFuncOp kernel) {
+    Value items = toWord(op.getCount());
+    auto parts = kernel->getAttrOfType<IntegerAttr>(partsAttr);
+    return parts ? arith::MulIOp::create(b, loc, items, constant(parts.getInt())).getResult() : items;
+  }
+
+  static ArrayAttr mapsOf(LLVM::LLVMFuncOp kernel) { return kernel->getAttrOfType<ArrayAttr>(tensorMapsAttr); }
+
   Value at(Value parameters, size_t word) {
     return LLVM::GEPOp::create(b, loc, pointerType(), b.getI64Type(), parameters,
                                ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(word)});
   }
 
-  /// Launches `bulkKernel` if its tensor maps can be made, the extents are equal that must be, and items have
-  /// numbers of 32 bits, else `kernel`.
-  void launchEither(LLVM::LLVMFuncOp kernel, LLVM::LLVMFuncOp bulkKernel) {
-    auto maps = bulkKernel->getAttrOfType<ArrayAttr>(tensorMapsAttr).getAsRange<DenseI64ArrayAttr>();
-    constexpr size_t mapWords = tensorMapBytes / sizeof(int64_t);
-    size_t firstWord = std::distance(maps.begin(), maps.end()) * mapWords;
-    size_t count = firstWord + words.size() + counterWords;
-    Value parameters = store(words, firstWord, count), areMade;
+  /// Launches the first of `bulkKernels` whose conditions hold, else `kernel`. The words are at place `firstWord` of
+  /// the parameters; the tensor maps of a kernel are in front of them.
+  void launchOneOf(ArrayRef<LLVM::LLVMFuncOp> bulkKernels, LLVM::LLVMFuncOp kernel, size_t firstWord) {
+    OpBuilder::InsertionGuard guard(b);
+    Value parameters = store(words, firstWord, firstWord + words.size() + counterWords);
+    for (LLVM::LLVMFuncOp bulkKernel : bulkKernels) {
+      size_t skipped = firstWord - mapsOf(bulkKernel).size() * mapWords;
+      Value ofKernel = skipped ? at(parameters, skipped) : parameters;
+      auto choice = scf::IfOp::create(b, loc, conditionOf(bulkKernel, ofKernel), /*withElseRegion=*/true);
+      b.setInsertionPointToStart(choice.thenBlock());
+      bool hasCounter = bulkKernel->hasAttr(itemCounterAttr);
+      size_t count = firstWord - skipped + words.size() + (hasCounter ? counterWords : 0);
+      if (hasCounter)
+        launchWithCounter(bulkKernel, ofKernel, count);
+      else
+        launch(bulkKernel, ofKernel, count, ctasOf(bulkKernel));
+      b.setInsertionPointToStart(choice.elseBlock());
+    }
+    launch(kernel, firstWord ? at(parameters, firstWord) : parameters, words.size(), toWord(op.getCount()));
+  }
+
+  /// Whether a kernel with tensor maps can be launched: its maps can be made, in front of the words, the extents are
+  /// equal that must be, items have numbers of 32 bits if they are counted, and there are few if it requires that.
+  Value conditionOf(LLVM::LLVMFuncOp bulkKernel, Value parameters) {
+    if (!bulkKernel->hasAttr(fewItemsAttr))
+      return encodeMaps(bulkKernel, parameters);
+    Value areFew =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, toWord(op.getCount()), countMultiprocessors());
+    auto both = scf::IfOp::create(
+        b, loc, areFew,
+        [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, encodeMaps(bulkKernel, parameters)); },
+        [&](OpBuilder &, Location) {
+          scf::YieldOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 0, 1).getResult());
+        });
+    return both.getResult(0);
+  }
+
+  /// Makes the tensor maps of a kernel. Returns whether all could be made, and the other conditions hold.
+  Value encodeMaps(LLVM::LLVMFuncOp bulkKernel, Value parameters) {
+    auto maps = mapsOf(bulkKernel).getAsRange<DenseI64ArrayAttr>();
+    size_t firstWord = mapsOf(bulkKernel).size() * mapWords;
+    Value areMade;
     SmallVector<Value> constants = storeConstants(bulkKernel->getAttrOfType<ArrayAttr>(mappedConstantsAttr));
     for (auto [i, map] : llvm::enumerate(maps)) {
       ArrayRef<int64_t> plan = map.asArrayRef();
@@ -124,7 +176,7 @@ private:
     }
     Value zero = arith::ConstantIntOp::create(b, loc, 0, 32);
     Value condition = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, areMade, zero);
-    if (counterWords) {
+    if (bulkKernel->hasAttr(itemCounterAttr)) {
       // Numbers of items have 32 bits. The launch of the other kernel refuses more.
       Value limit = constant(std::numeric_limits<int32_t>::max());
       Value hasNumbers = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, toWord(op.getCount()), limit);
@@ -140,15 +192,7 @@ private:
         condition = arith::AndIOp::create(b, loc, condition, isEqual);
       }
     }
-    auto choice = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/true);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(choice.thenBlock());
-    if (counterWords)
-      launchWithCounter(bulkKernel, parameters, count);
-    else
-      launch(bulkKernel, parameters, count, toWord(op.getCount()));
-    b.setInsertionPointToStart(choice.elseBlock());
-    launch(kernel, at(parameters, firstWord), words.size(), toWord(op.getCount()));
+    return condition;
   }
 
   /// The words of constants of the device module, as those of buffers (mappedConstantsAttr).

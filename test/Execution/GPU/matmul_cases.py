@@ -7,8 +7,9 @@ Usage: matmul_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--co
 
 The seed determines element types, the order of both operands, batches, an operand that is the same for the whole batch or
 a constant of the program, extents that are or are not multiples of tiles and stages, static or not, parts of larger
-tensors, what initializes the sums, the epilogue, results, and the arithmetic of the simulator. saccade-run makes every call twice, with asynchronous copies completing as late and as early as legal. The
-kernel family is that of warpgroups if bulk copies support the operands.
+tensors, what initializes the sums, the epilogue, results, and the arithmetic and the multiprocessors of the simulator. saccade-run makes every call twice, with asynchronous copies completing as late and as early as legal. The
+kernel family is that of warpgroups if bulk copies support the operands, in parts if there are more multiprocessors than
+tiles.
 """
 
 import dataclasses
@@ -84,10 +85,12 @@ class Case:
         self.constant = rng.choice(["", "", "a", "b", "b"])
         if self.constant:
             self.extents = {name: min(extent, 264) for name, extent in self.extents.items()}
-        self.family = self.expected_family()
+        # The GPU has fewer multiprocessors than tiles, or more.
+        self.multiprocessors = rng.choice([1, 1000])
+        self.families = self.expected_families()
 
-    def expected_family(self):
-        """Which kernels run, by the alignment of rows and the bounds of a tile."""
+    def expected_families(self):
+        """Which kernels may run, by the alignment of rows, the bounds of a tile, and the number of tiles."""
         contiguous = [self.tensor_extents(order)[order[-1]] for order in (self.lhs, self.rhs)]
         is_aligned = all(extent % 8 == 0 for extent in contiguous)
         # Extents of a constant are static. If the batch has one RHS, its rows are those of one matmul.
@@ -95,13 +98,19 @@ class Case:
         is_flat = self.shared == "b"
         rows = self.extents["m"] * (self.batch if is_flat else 1)
         is_small = "n" in static and self.extents["n"] < 32
-        if "m" in static and (not is_flat or self.is_batched(self.constant or self.shared)):
+        has_static_rows = "m" in static and (not is_flat or (self.constant == "a" and self.is_batched("a")))
+        if has_static_rows:
             is_small |= rows < 33
         # A part of k ends within a stage, and only the run time knows that the part has the whole batch of the constant.
         is_part = self.part == "k" and self.is_batched(self.constant or self.shared) and bool(self.constant)
         if is_part and self.extents["k"] % 64:
-            return "sm_80, matmul"
-        return "sm_90a, matmul" if is_aligned and not is_small else "sm_80, matmul"
+            return ["sm_80, matmul"]
+        if not is_aligned or is_small:
+            return ["sm_80, matmul"]
+        if self.multiprocessors == 1:
+            return ["sm_90a, matmul"]
+        # Tiles of static rows may be single parts, and their number may be static.
+        return ["sm_90a, matmul in parts", *(["sm_90a, matmul"] if has_static_rows else [])]
 
     @property
     def features(self):
@@ -109,7 +118,7 @@ class Case:
         halves = f"halves of vectors {self.extents['n'] % 8 == 4 and self.results in ('wide', 'sum')}"
         unaligned = f"unaligned {self.more > 0 and 'residual' in self.reads}"
         names = ("type", "lhs", "rhs", "batch", "shared", "constant", "static", "part", "init", "epilogue", "results",
-                 "arithmetic", "family")
+                 "arithmetic", "multiprocessors", "families")
         sizes = [f"{name} {'partial' if extent % 64 else 'whole'} {'small' if extent < 64 else ''}"
                  for name, extent in self.extents.items()]
         return [f"{name} {getattr(self, name)}" for name in names] + [*sizes, unaligned, halves]
@@ -281,15 +290,15 @@ def run(case, folder, keep):
     program = folder / f"case-{case.seed}.mlir"
     program.write_text(case.program())
     line = ["saccade-run", "--device=ptxsim", f"--target={case.target}", f"--arithmetic={case.arithmetic}", str(program),
-            "--check", "--explain", *case.arguments()]
+            "--check", "--explain", f"--multiprocessors={case.multiprocessors}", *case.arguments()]
     code, output = execute(line)
-    if code == 0 and (case.target != "sm_90a" or f"kernel family {case.family}, ran" in output):
+    if code == 0 and (case.target != "sm_90a" or any(f"kernel family {each}, ran" in output for each in case.families)):
         return None
     keep.mkdir(parents=True, exist_ok=True)
     kept = keep / program.name
     kept.write_text(case.program())
     shown = "\n".join(f"    {text}" for text in output.strip().split("\n")[-6:])
-    return (f"FAIL matmul_cases.py --seed {case.seed}: exit code {code}, expected family {case.family}\n{shown}\n"
+    return (f"FAIL matmul_cases.py --seed {case.seed}: exit code {code}, expected family {' or '.join(case.families)}\n{shown}\n"
             f"    {shlex.join(line).replace(str(program), str(kept))}")
 
 

@@ -1,7 +1,8 @@
 //===- LowerMatmulSM90.cpp - Matmuls on warpgroups of sm_90a ------------------===//
 //
 // Adds a kernel with bulk copies and wgmma beside that of each task that is a tile of a matmul. The other one, which
-// the passes after this one lower, remains for operands that bulk copies do not support.
+// the passes after this one lower, remains for operands that bulk copies do not support. If only the launch knows the
+// number of tiles, a third kernel divides each among several CTAs, for launches with fewer tiles than multiprocessors.
 //
 //===----------------------------------------------------------------------===//
 #include "MatmulItem.h"
@@ -35,11 +36,22 @@ struct LowerMatmulSM90 : saccade::impl::LowerMatmulSM90Base<LowerMatmulSM90> {
         found = findMatmulItem(kernel);
       if (!found || !found->shape(gpu->sharedBytes).fits())
         continue;
-      func::FuncOp copy = copyForTensorMaps(kernel, kernels);
-      std::optional<MatmulItem> item = findMatmulItem(copy);
-      emitMatmulItem(copy, *item, item->shape(gpu->sharedBytes));
-      copy->setAttr(familyAttr, StringAttr::get(&getContext(), "sm_90a, matmul"));
-      kernel->setAttr(bulkKernelAttr, copy.getNameAttr());
+      bool isDivided = found->hasDynamicCount() && found->parts() > 1;
+      func::FuncOp whole = copyForTensorMaps(kernel, kernels);
+      func::FuncOp divided = isDivided ? copyForTensorMaps(kernel, kernels, "_parts") : func::FuncOp();
+      auto setFamily = [](func::FuncOp copy, StringRef family) {
+        copy->setAttr(familyAttr, StringAttr::get(copy.getContext(), family));
+      };
+      std::optional<MatmulItem> item = findMatmulItem(whole);
+      emitMatmulItem(whole, *item, item->shape(gpu->sharedBytes));
+      setFamily(whole, "sm_90a, matmul");
+      kernel->setAttr(bulkKernelAttr, whole.getNameAttr());
+      if (!divided)
+        continue;
+      emitMatmulParts(divided, *findMatmulItem(divided), gpu->sharedBytes);
+      setFamily(divided, "sm_90a, matmul in parts");
+      divided->setAttr(fewItemsAttr, UnitAttr::get(&getContext()));
+      whole->setAttr(bulkKernelAttr, divided.getNameAttr());
     }
   }
 };

@@ -22,8 +22,8 @@ namespace {
 
 class Epilogue {
 public:
-  Epilogue(const Emitter &e, const MatmulItem &item, const MatmulShape &shape, Value sums, Value firstRow)
-      : e(e), item(item), shape(shape), sums(sums), firstRow(firstRow) {
+  Epilogue(const Emitter &e, const MatmulItem &item, const MatmulShape &shape, Value sums, const MatmulPart &part)
+      : e(e), item(item), shape(shape), sums(sums), part(part) {
     Value result = resultOf(item.matmul);
     rowsLeft = this->e.toI32(this->e.size(result, item.rowDim));
     columnsLeft = this->e.toI32(this->e.size(result, item.columnDim));
@@ -83,7 +83,8 @@ private:
     int64_t vectors = shape.columns / MatmulShape::vectorColumns;
     e.loop(e.rem(e.thread(), 32), e.i32(rowsOfWarp * vectors), 32, [&](Value at) {
       Value row = e.div(at, vectors), column = e.mul(e.rem(at, vectors), MatmulShape::vectorColumns);
-      Value exists = e.andi(e.isLess(e.add(firstRow, row), rowsLeft), e.isLess(column, columnsLeft));
+      Value exists =
+          e.andi(e.isLess(e.add(part.row, row), rowsLeft), e.isLess(e.add(part.column, column), columnsLeft));
       e.ifElse(exists, [&] { body(row, column); });
     });
   }
@@ -96,8 +97,8 @@ private:
   }
 
   void setPosition(Value row, Value column) {
-    positions[item.rowDim] = e.toIndex(e.add(firstRow, row));
-    positions[item.columnDim] = e.toIndex(column);
+    positions[item.rowDim] = e.toIndex(e.add(part.row, row));
+    positions[item.columnDim] = e.toIndex(e.add(part.column, column));
   }
 
   //===--- Vectors ---===//
@@ -211,7 +212,7 @@ private:
   }
 
   void computeElements(Value row, Value column) {
-    Value end = e.min(e.add(column, MatmulShape::vectorColumns), columnsLeft);
+    Value end = e.min(e.add(column, MatmulShape::vectorColumns), e.add(columnsLeft, e.mul(part.column, -1)));
     e.loop(column, end, 1, [&](Value at) {
       setPosition(row, at);
       Value sum = loadSums(sumAddress(row, at), e.b.getF32Type(), /*alignment=*/4);
@@ -254,7 +255,8 @@ private:
   Emitter e;
   const MatmulItem &item;
   const MatmulShape &shape;
-  Value sums, firstRow, rowsLeft, columnsLeft;
+  Value sums, rowsLeft, columnsLeft;
+  MatmulPart part;
   SmallVector<Value> positions;                  ///< of the element in the tile, index
   llvm::MapVector<Value, GlobalMemory> memories; ///< that vectors access
 };
@@ -262,6 +264,6 @@ private:
 } // namespace
 
 void device::emitMatmulEpilogue(Emitter &e, const MatmulItem &item, const MatmulShape &shape, Value sums,
-                                Value firstRow) {
-  Epilogue(e, item, shape, sums, firstRow).run();
+                                const MatmulPart &part) {
+  Epilogue(e, item, shape, sums, part).run();
 }

@@ -6,11 +6,17 @@
 
 namespace saccade::device {
 
+/// A part of the tile of a CTA: its first row and column in the tile, i32, and whether there is one, i1, null if that
+/// is certain.
+struct MatmulPart {
+  mlir::Value row, column, exists = {};
+};
+
 /// Evaluates the ops of an item for the 16 rows of a warp, whose sums are in shared memory at `sums` (i32, of the first
 /// row). A thread computes eight columns of a row at a time, so that its accesses are 16 bytes where operands are
-/// aligned. All lanes of the warp take part; `firstRow` (i32) is that of the warp in the tile.
+/// aligned. All lanes of the warp take part; `part` begins with the first row of the warp.
 void emitMatmulEpilogue(Emitter &e, const MatmulItem &item, const MatmulShape &shape, mlir::Value sums,
-                        mlir::Value firstRow);
+                        const MatmulPart &part);
 
 } // namespace saccade::device
 

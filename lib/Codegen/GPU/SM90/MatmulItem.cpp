@@ -181,4 +181,11 @@ private:
 
 } // namespace
 
+bool MatmulItem::hasDynamicCount() const {
+  return llvm::any_of(outputs, [](Value output) {
+    auto type = dyn_cast<MemRefType>(getBaseMemory(output).getType());
+    return !type || !type.hasStaticShape();
+  });
+}
+
 std::optional<MatmulItem> device::findMatmulItem(func::FuncOp kernel) { return ItemFinder(kernel).run(); }

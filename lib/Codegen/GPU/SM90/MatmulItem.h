@@ -32,6 +32,14 @@ struct MatmulItem {
   llvm::SmallVector<mlir::OpOperand *> loads;    ///< operands of `ops` in memory, not those that `ops` compute
   llvm::SmallVector<mlir::Value> outputs;        ///< the results that are not in buffers of the kernel
 
+  /// Whether only the launch knows how many tiles the result has.
+  bool hasDynamicCount() const;
+
+  /// Rows and columns of a part, and parts of a tile, in `emitMatmulParts`.
+  static constexpr int64_t partSize = WarpgroupShape::groupRows;
+  int64_t partsOfRow() const { return llvm::divideCeil(columns, partSize); }
+  int64_t parts() const { return llvm::divideCeil(rows, partSize) * partsOfRow(); }
+
   MatmulShape shape(int64_t sharedBytes) const {
     auto isWide = [](mlir::Value output) {
       return !llvm::is_contained({1, 8, 16}, mlir::getElementTypeOrSelf(output).getIntOrFloatBitWidth());
@@ -46,6 +54,8 @@ std::optional<MatmulItem> findMatmulItem(mlir::func::FuncOp kernel);
 
 /// Replaces the ops of `item` in `kernel` by the roles of warpgroups, and sets the launch attributes of the kernel.
 void emitMatmulItem(mlir::func::FuncOp kernel, const MatmulItem &item, const MatmulShape &shape);
+/// The same for a kernel in which each CTA computes one of `item.parts()` parts of a tile.
+void emitMatmulParts(mlir::func::FuncOp kernel, MatmulItem item, int64_t sharedBytes);
 
 } // namespace saccade::device
 

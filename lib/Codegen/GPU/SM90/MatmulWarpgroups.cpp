@@ -21,8 +21,9 @@ namespace {
 
 class MatmulRoles {
 public:
-  MatmulRoles(const Emitter &e, const MatmulItem &item, const MatmulShape &shape, Value shared, Value steps)
-      : e(e), item(item), shape(shape), shared(shared), steps(steps),
+  MatmulRoles(const Emitter &e, const MatmulItem &item, const MatmulShape &shape, Value shared, Value steps,
+              const MatmulPart &part)
+      : e(e), item(item), shape(shape), shared(shared), steps(steps), part(part),
         ring(this->e.add(shared, shape.barriers()), shape.stages), element(getElementTypeOrSelf(item.lhs.value)) {}
 
   void initBarriers() {
@@ -40,8 +41,8 @@ public:
         at.waitUntilEmpty(e);
         at.full.expect(e, shape.stageBytes());
         Value first = e.mul(step, shape.depth);
-        copy(lhs, lhsMap, first, shape.rows, shape.isLhsTransposed, lhsTile(at.stage), at.full);
-        copy(rhs, rhsMap, first, shape.columns, shape.isRhsTransposed, rhsTile(at.stage), at.full);
+        copy(lhs, lhsMap, first, part.row, shape.rows, shape.isLhsTransposed, lhsTile(at.stage), at.full);
+        copy(rhs, rhsMap, first, part.column, shape.columns, shape.isRhsTransposed, rhsTile(at.stage), at.full);
       });
     });
   }
@@ -66,7 +67,7 @@ public:
     Value firstRow = e.mul(warp, 16), ofWarp = e.add(shared, e.mul(firstRow, shape.sumRowBytes()));
     storeSums(sums, ofWarp, lane);
     NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
-    emitMatmulEpilogue(e, item, shape, ofWarp, firstRow);
+    emitMatmulEpilogue(e, item, shape, ofWarp, {e.add(part.row, firstRow), part.column});
   }
 
 private:
@@ -99,11 +100,11 @@ private:
   Value lhsTile(Value stage) { return e.add(shared, e.mul(stage, shape.stageBytes())); }
   Value rhsTile(Value stage) { return e.add(lhsTile(stage), shape.lhsBytes()); }
 
-  /// Copies `extent` rows, or columns if k is that of rows, from element `first` of k on.
-  void copy(const MappedOperand &operand, Value map, Value first, int64_t extent, bool isTransposed, Value target,
-            const Mbarrier &full) {
+  /// Copies `extent` rows from `begin` on, or columns if k is that of rows, from element `first` of k on.
+  void copy(const MappedOperand &operand, Value map, Value first, Value begin, int64_t extent, bool isTransposed,
+            Value target, const Mbarrier &full) {
     for (int64_t box = 0; box < MatmulShape::boxes(extent, isTransposed); ++box) {
-      Value along = e.i32(box * Group::boxColumns);
+      Value along = e.add(begin, box * Group::boxColumns);
       copyBox(e, map, isTransposed ? operand.coordinates(e, first, along) : operand.coordinates(e, along, first),
               e.add(target, box * Group::boxBytes(shape.depth)), full);
     }
@@ -128,6 +129,7 @@ private:
   const MatmulItem &item;
   const MatmulShape &shape;
   Value shared, steps; ///< i32
+  MatmulPart part;
   Ring ring;
   Type element;
 };
@@ -142,7 +144,9 @@ static void eraseBuffer(Operation *buffer) {
     buffer->erase();
 }
 
-void device::emitMatmulItem(func::FuncOp kernel, const MatmulItem &item, const MatmulShape &shape) {
+/// Emits the roles of warpgroups for a part of a tile, of at most `shape.rows` rows and `shape.columns` columns.
+static void emitRoles(func::FuncOp kernel, const MatmulItem &item, const MatmulShape &shape,
+                      function_ref<MatmulPart(Emitter &)> getPart) {
   Location loc = item.matmul->getLoc();
   Block *body = &kernel.getBody().front();
   MappedOperand lhs = mapRepeatedOperand(item.lhs.value, item.lhs.rowDim, item.lhs.columnDim);
@@ -165,13 +169,45 @@ void device::emitMatmulItem(func::FuncOp kernel, const MatmulItem &item, const M
   Value pointer = getDynamicShared(e, shape.bytes(), WarpgroupShape::tileAlignment);
   Value shared = LLVM::PtrToIntOp::create(b, loc, b.getI32Type(), pointer);
   Value steps = e.div(e.add(depth, shape.depth - 1), shape.depth);
-  MatmulRoles roles(e, item, shape, shared, steps);
-  roles.initBarriers();
-  Value isConsumer = e.isLess(e.thread(), e.i32(32 * shape.consumerWarps()));
-  e.ifElse(isConsumer, [&] { roles.consume(); }, [&] { roles.produce(lhs, rhs, maps[0], maps[1]); });
+  MatmulPart part = getPart(e);
+  auto emitPart = [&] {
+    MatmulRoles roles(e, item, shape, shared, steps, part);
+    roles.initBarriers();
+    Value isConsumer = e.isLess(e.thread(), e.i32(32 * shape.consumerWarps()));
+    e.ifElse(isConsumer, [&] { roles.consume(); }, [&] { roles.produce(lhs, rhs, maps[0], maps[1]); });
+  };
+  if (part.exists)
+    e.ifElse(part.exists, emitPart);
+  else
+    emitPart();
 
   for (linalg::LinalgOp op : item.ops)
     op->erase();
   for (auto buffer : llvm::to_vector(body->getOps<memref::AllocOp>()))
     eraseBuffer(buffer);
+}
+
+void device::emitMatmulItem(func::FuncOp kernel, const MatmulItem &item, const MatmulShape &shape) {
+  emitRoles(kernel, item, shape, [](Emitter &e) { return MatmulPart{e.i32(0), e.i32(0)}; });
+}
+
+void device::emitMatmulParts(func::FuncOp kernel, MatmulItem item, int64_t sharedBytes) {
+  int64_t parts = item.parts(), partsOfRow = item.partsOfRow();
+  auto cta = *kernel.getOps<NVVM::BlockIdXOp>().begin();
+  OpBuilder b(cta->getContext());
+  b.setInsertionPointAfter(cta);
+  Emitter e{b, cta.getLoc(), b.getF32Type()};
+  Value number = e.div(cta, parts), index = e.rem(cta, parts);
+  Operation *users[] = {number.getDefiningOp(), index.getDefiningOp()};
+  cta.getResult().replaceUsesWithIf(number, [&](OpOperand &use) { return !llvm::is_contained(users, use.getOwner()); });
+  kernel->setAttr(partsAttr, b.getI64IntegerAttr(parts));
+  item.rows = std::min(item.rows, MatmulItem::partSize);
+  item.columns = std::min(item.columns, MatmulItem::partSize);
+  emitRoles(kernel, item, item.shape(sharedBytes), [&](Emitter &e) {
+    Value row = e.mul(e.div(index, partsOfRow), MatmulItem::partSize);
+    Value column = e.mul(e.rem(index, partsOfRow), MatmulItem::partSize);
+    Value result = item.matmul.getDpsInits()[0];
+    auto isWithin = [&](Value at, unsigned dim) { return e.isLess(at, e.toI32(e.size(result, dim))); };
+    return MatmulPart{row, column, e.andi(isWithin(row, item.rowDim), isWithin(column, item.columnDim))};
+  });
 }

@@ -308,9 +308,9 @@ SmallVector<Value> device::addTensorMaps(func::FuncOp kernel, ArrayRef<BoxedOper
   return maps;
 }
 
-func::FuncOp device::copyForTensorMaps(func::FuncOp kernel, SymbolTable &kernels) {
+func::FuncOp device::copyForTensorMaps(func::FuncOp kernel, SymbolTable &kernels, StringRef suffix) {
   func::FuncOp copy = kernel.clone();
-  copy.setName((kernel.getName() + "_sm_90a").str());
+  copy.setName((kernel.getName() + "_sm_90a" + suffix).str());
   kernels.insert(copy);
   return copy;
 }

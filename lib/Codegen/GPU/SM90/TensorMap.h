@@ -74,8 +74,10 @@ struct BoxedOperand {
 /// Adds a parameter for the tensor map of each operand, before all others, and returns them (!llvm.ptr).
 llvm::SmallVector<mlir::Value> addTensorMaps(mlir::func::FuncOp kernel, llvm::ArrayRef<BoxedOperand> operands);
 
-/// Adds a copy of `kernel`, which becomes one with tensor maps, to the `kernels` of its module.
-mlir::func::FuncOp copyForTensorMaps(mlir::func::FuncOp kernel, mlir::SymbolTable &kernels);
+/// Adds a copy of `kernel`, which becomes one with tensor maps, to the `kernels` of its module. Its name ends with
+/// "_sm_90a" and `suffix`.
+mlir::func::FuncOp copyForTensorMaps(mlir::func::FuncOp kernel, mlir::SymbolTable &kernels,
+                                     llvm::StringRef suffix = "");
 
 } // namespace saccade::device
 
