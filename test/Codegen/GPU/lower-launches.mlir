@@ -34,6 +34,15 @@ gpu.module @saccade_device {
   llvm.func @weights_task0_sm_90a() attributes {attn.kernel, attn.mapped_constants = [[@__constant_64x128xf16, memref<64x128xf16, strided<[128, 1], offset: 8>>]], attn.tensor_maps = [array<i64: -1, 6, 2, 3, 2, 1, 0, 64, 64>]} {
     llvm.return
   }
+  llvm.func @divided_task0() attributes {attn.kernel, attn.bulk_kernel = "divided_task0_sm_90a"} {
+    llvm.return
+  }
+  llvm.func @divided_task0_sm_90a() attributes {attn.kernel, attn.bulk_kernel = "divided_task0_sm_90a_parts", attn.tensor_maps = [array<i64: 0, 6, 2, 3, 1, 0, 64>], attn.threads = 288 : i64} {
+    llvm.return
+  }
+  llvm.func @divided_task0_sm_90a_parts() attributes {attn.few_items, attn.kernel, attn.parts = 4 : i64, attn.tensor_maps = [array<i64: 0, 6, 2, 3, 1, 0, 64>], attn.threads = 160 : i64} {
+    llvm.return
+  }
 }
 
 // The kernel with tensor maps is launched if they can be made and extents are equal: of two buffers, and a number.
@@ -76,3 +85,32 @@ func.func @weights(%a: memref<?xf16>, %n: index) {
   return
 }
 func.func private @weights_task0(memref<?xf16>, index, index, memref<?xi8>) attributes {attn.task, attn.kernel = "weights_task0"}
+
+// A kernel that divides items into four parts is launched if there are fewer items than multiprocessors, and its maps can be made; else the
+// one that refers to it, with its own maps in the same place, else that of the task.
+// CHECK-LABEL: func.func @divided(
+// CHECK-SAME: %{{.*}}: memref<?xf16>, %[[N:.*]]: index)
+// CHECK: %[[WORDS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<21xi64>
+// CHECK: %[[ITEMS:.*]] = arith.index_cast %[[N]]
+// CHECK: %[[LIMIT:.*]] = call @saccade_multiprocessors()
+// CHECK: %[[FEW:.*]] = arith.cmpi slt, %[[ITEMS]], %[[LIMIT]]
+// CHECK: %[[DIVIDED:.*]] = scf.if %[[FEW]] -> (i1)
+// CHECK: func.call @saccade_encode_tensor_map
+// CHECK: scf.yield %false
+// CHECK: scf.if %[[DIVIDED]]
+// CHECK: %[[PARTS:.*]] = arith.muli %{{.*}}, %c4_i64
+// CHECK: llvm.mlir.addressof @saccade.name.divided_task0_sm_90a_parts
+// CHECK: func.call @saccade_launch(%{{.*}}, %{{.*}}, %c21_i64{{.*}}, %[[PARTS]], %c160_i64
+// CHECK: } else {
+// CHECK: func.call @saccade_encode_tensor_map
+// CHECK: scf.if
+// CHECK: llvm.mlir.addressof @saccade.name.divided_task0_sm_90a :
+// CHECK: func.call @saccade_launch(%{{.*}}, %{{.*}}, %c21_i64{{.*}}, %c288_i64
+// CHECK: } else {
+// CHECK: llvm.mlir.addressof @saccade.name.divided_task0 :
+// CHECK: func.call @saccade_launch(%{{.*}}, %{{.*}}, %c5_i64{{.*}}, %c128_i64
+func.func @divided(%a: memref<?xf16>, %n: index) {
+  attn.launch @divided_task0(%a) count(%n) : (memref<?xf16>)
+  return
+}
+func.func private @divided_task0(memref<?xf16>, index, index, memref<?xi8>) attributes {attn.task, attn.kernel = "divided_task0"}

@@ -133,6 +133,46 @@ gpu.module @saccade_device {
 
 // -----
 
+// Only the launch knows the number of tiles. A third kernel, to which the second one refers, divides a tile into 2 × 2 parts of
+// 64 × 64: CTA i has part i mod 4 of item i / 4, if the part begins within the tile.
+gpu.module @saccade_device {
+  // CHECK: func.func @dynamic(
+  // CHECK-SAME: attn.bulk_kernel = "dynamic_sm_90a"
+  // CHECK: func.func @dynamic_sm_90a(
+  // CHECK-SAME: attn.bulk_kernel = "dynamic_sm_90a_parts"
+  // CHECK-NOT: attn.few_items
+  // CHECK-SAME: attn.tensor_maps = [array<i64: 0, 6, 2, 3, 2, 1, 0, 64, 128>, array<i64: 1, 6, 2, 3, 2, 1, 0, 64, 64>]
+  // CHECK: func.func @dynamic_sm_90a_parts(
+  // CHECK-NOT: attn.bulk_kernel
+  // CHECK-SAME: attn.family = "sm_90a, matmul in parts", attn.few_items
+  // CHECK-SAME: attn.parts = 4
+  // CHECK-SAME: attn.tensor_maps = [array<i64: 0, 6, 2, 3, 2, 1, 0, 64, 64>, array<i64: 1, 6, 2, 3, 2, 1, 0, 64, 64>]
+  // CHECK-SAME: attn.threads = 160
+  // CHECK: %[[CTA:.*]] = nvvm.read.ptx.sreg.ctaid.x
+  // CHECK: %[[ITEM:.*]] = arith.divui %[[CTA]], %c4_i32
+  // CHECK: %[[PART:.*]] = arith.remui %[[CTA]], %c4_i32
+  // CHECK: arith.index_castui %[[ITEM]]
+  // CHECK: arith.divui %[[PART]], %c2_i32
+  // CHECK: arith.remui %[[PART]], %c2_i32
+  // CHECK: scf.if
+  // CHECK: nvvm.barrier0
+  // CHECK: m64n64k16
+  func.func @dynamic(%x: memref<?x64xf16>, %w: memref<64x128xf16>, %out: memref<?x128xf32>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %cta = nvvm.read.ptx.sreg.ctaid.x : i32
+    %item = arith.index_castui %cta : i32 to index
+    %m = memref.dim %x, %c0 : memref<?x64xf16>
+    %at = affine.apply affine_map<(i) -> (i * 128)>(%item)
+    %rows = affine.min affine_map<(i)[m] -> (i * -128 + m, 128)>(%item)[%m]
+    %a = memref.subview %x[%at, 0] [%rows, 64] [1, 1] : memref<?x64xf16> to memref<?x64xf16, strided<[64, 1], offset: ?>>
+    %o = memref.subview %out[%at, 0] [%rows, 128] [1, 1] : memref<?x128xf32> to memref<?x128xf32, strided<[128, 1], offset: ?>>
+    linalg.matmul ins(%a, %w : memref<?x64xf16, strided<[64, 1], offset: ?>>, memref<64x128xf16>) outs(%o : memref<?x128xf32, strided<[128, 1], offset: ?>>)
+    return
+  }
+}
+
+// -----
+
 // No second kernel: few rows; an operand in f32; a part of k, after which the stage has other elements; a reader of the
 // result at other positions; an operand that the kernel writes.
 gpu.module @saccade_device {

@@ -102,7 +102,7 @@ class Case:
         if has_static_rows:
             is_small |= rows < 33
         # A part of k ends within a stage, and only the run time knows that the part has the whole batch of the constant.
-        is_part = self.part == "k" and self.is_batched(self.constant or self.shared) and bool(self.constant)
+        is_part = self.part == "k" and self.constant == "b" and self.is_batched("a") and self.is_batched("b")
         if is_part and self.extents["k"] % 64:
             return ["sm_80, matmul"]
         if not is_aligned or is_small:

@@ -62,7 +62,8 @@ def LowerMatmulSM90 : Pass<"attn-lower-matmul-sm90", "::mlir::gpu::GPUModuleOp">
     A second kernel `@f_sm_90a` beside `@f` has up to three warpgroups: one copies parts of both operands to a ring of
     stages in shared memory by tensor maps, the others compute 64 rows each with wgmma. The elementwise ops are evaluated
     on the sums, which pass through shared memory. `@f` refers to it (`attn.bulk_kernel`) and is lowered by the following
-    passes, for operands that tensor maps cannot describe.
+    passes, for operands that tensor maps cannot describe. If the number of tiles is not known, `@f_sm_90a` refers to
+    `@f_sm_90a_parts`, in which several CTAs share a tile, for launches with few of them.
   }];
   let options = [Option<"target", "target", "std::string", "\"sm_90a\"", "GPU target">];
   let dependentDialects = deviceDialects;
@@ -159,7 +160,8 @@ def LowerLaunches : Pass<"attn-lower-launches", "::mlir::ModuleOp"> {
     A buffer is passed as an MLIR memref descriptor: allocated and aligned pointer, offset, sizes, strides. If a kernel
     refers to another one with tensor maps, `saccade_encode_tensor_map` makes each of them from the words of its buffer,
     in front of the words. If the buffer is a constant of the device module, `saccade_device_constant` returns its
-    address. The other kernel is launched if all of them could be made.
+    address. The other kernel is launched if all of them could be made. It may refer to a third one with more conditions
+    (`attn.few_items`): the host launches the last one of this list whose conditions hold.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
