@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 
+COMMANDS = ("demo", "test", "build", "lint", "device", "soak", "mutants", "wheel", "docs", "format")
 source, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 shutil.rmtree(folder, ignore_errors=True)
 shutil.copytree(source / "benchmarks", folder / "benchmarks", ignore=shutil.ignore_patterns("results", "__pycache__"))
-for script in ("dev", "test/Fuzz/soak.py", "test/Mutants", "cmake/wheel.py"):
+for script in ("dev", "test/Fuzz/soak.py", "test/Mutants", "cmake/wheel.py", "cmake/lint.py"):
     (folder / script).parent.mkdir(parents=True, exist_ok=True)
     copy = shutil.copytree if (source / script).is_dir() else shutil.copy
     copy(source / script, folder / script)
@@ -26,7 +27,7 @@ for package in ("numpy", "torch", "jax", "onnxruntime", "saccade"):
 environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(missing)}
 names = ["cpu", *sorted(script.stem for script in (folder / "benchmarks").glob("*.py") if script.stem != "bench")]
 assert {"sass", "masks", "models", "generate"} < set(names), names
-for command in (*(["bench", name] for name in names), ["soak"], ["mutants"], ["wheel"]):
+for command in (*(["bench", name] for name in names), *([name] for name in COMMANDS)):
     done = subprocess.run([folder / "dev", *command, "--help"], env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("usage:"), f"{command}: {done.stdout}{done.stderr}"
     assert not done.stderr, f"{command}: {done.stderr}"
