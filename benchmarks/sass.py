@@ -8,6 +8,8 @@ the f32 instructions between its last wgmma and the wait for it: ptxas may move 
 For sm_90a, the instructions of a warp and a whole tile are compared with those of FlashAttention-3, counted likewise. One comparison is with a
 tile of as many keys: in its causal kernel, the loop over tiles without a mask has such tiles. The other one is for the same number of keys,
 in the tiles of its kernel without a mask.
+Columns are classes of instructions; "other" are all but HMMA, for 64 keys. Compared kernels also have the "keys" of a tile and the
+"other of tile", of a whole tile. Registers and spilled bytes are those of a thread.
 --check compares the counts with benchmarks/data/sass.json, --update writes them there and fits the cost model to the measurements in it.
 """
 
@@ -115,7 +117,7 @@ def table(measured):
     classes = list(dict.fromkeys(name for each in measured.values() for name in each))
     lines = [f"| kernel | {' | '.join(classes)} |", "|---|" + "---|" * len(classes)]
     for name, each in measured.items():
-        lines.append(f"| {name} | {' | '.join(str(each.get(key, 0)) for key in classes)} |")
+        lines.append(f"| {name} | {' | '.join(str(each.get(key, '')) for key in classes)} |")
     return "\n".join(lines)
 
 
@@ -178,11 +180,13 @@ def main():
     parser.add_argument("--update", action="store_true", help="write the counts into the data file")
     options = parser.parse_args()
     data = json.loads(DATA.read_text()) if DATA.exists() else {"kernels": {}}
-    measured = {}
+    chosen, measured = {name: each for name, each in kernels().items() if options.only in name}, {}
+    if not chosen:
+        parser.error(f"--only: no kernel has '{options.only}' in its name; the names are {', '.join(kernels())}")
     with tempfile.TemporaryDirectory() as folder:
-        for name, (target, depth, kind) in kernels().items():
-            if options.only in name:
-                measured[name] = measure(options.build, name, target, depth, kind, pathlib.Path(folder))
+        for number, (name, (target, depth, kind)) in enumerate(chosen.items(), 1):
+            print(f"{number} of {len(chosen)}: {name}", file=sys.stderr, flush=True)
+            measured[name] = measure(options.build, name, target, depth, kind, pathlib.Path(folder))
     print(table(measured))
     if options.update:
         data["kernels"].update(measured)
