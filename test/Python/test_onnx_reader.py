@@ -439,3 +439,27 @@ def test_outputs_without_a_name_are_those_of_no_value():
     assert first == "%0:2" and second == "%1:2" and split == "%2:2"
     assert '"onnx.Dropout"(%0#0)' in text
     assert '"onnx.Neg"(%2#1)' in text
+
+
+@pytest.mark.parametrize("are_constants", [False, True])
+def test_weights_are_read_by_warpgroups_on_sm_90a(are_constants):
+    """Weights are arguments of the program; in a program that contains them they are constants."""
+    import re
+
+    import saccade
+
+    weights = {"up": (64, 128), "down": (128, 64)}
+    arrays = {name: RAND.standard_normal(shape).astype(np.float16) for name, shape in weights.items()}
+    nodes = [node("MatMul", ["x", "up"], ["u"]), node("Relu", ["u"], ["r"]), node("MatMul", ["r", "down"], ["d"]),
+             node("Add", ["x", "d"], ["y"])]  # fmt: skip
+    text = read_model(model(nodes, inputs=[value("x", ("b", "s", 64), TensorProto.FLOAT16)],
+                            weights=[numpy_helper.from_array(array, name) for name, array in arrays.items()])).text  # fmt: skip
+    if are_constants:
+        constants = "".join(f'%{name} = arith.constant dense<"0x{array.tobytes().hex()}"> : tensor<{"x".join(map(str, array.shape))}xf16>\n'
+                            for name, array in arrays.items())  # fmt: skip
+        text, count = re.subn(r", %\w+: tensor<[0-9x]+f16> \{attn\.constant\}", "", text)
+        assert count == len(weights)
+        start = text.index("{\n", text.index("func.func")) + 2
+        text = text[:start] + constants + text[start:]
+    families = re.findall(r"kernel family (.*)", saccade.compile(text, target="sm_90a").explain())
+    assert families.count("sm_90a, matmul") == families.count("sm_90a, matmul in parts") == 2
