@@ -13,6 +13,9 @@
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:1 --arg=60x64:f32:=0.0 --arg=60x64:f32:3
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:=0.0 --arg=60x64:f32:2 --arg=60x64:f32:3
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:1 --arg=60x64:f32:=1e-38 --arg=60x64:f32:3
+// Scores with keys or queries that are not finite are NaN.
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:1 --arg=60x64:f32:=inf --arg=60x64:f32:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:=inf --arg=60x64:f32:2 --arg=60x64:f32:3
 
 // Targets without int8 dot products, tile registers and split-KV compute unquantized products.
 // RUN: saccade-run %s --target=v3 --entry=plain --check --arg=2x37x33:bf16:1 --arg=1x71x33:bf16:2 --arg=1x71x15:bf16:3
