@@ -3,7 +3,7 @@
 // RUN: saccade-run %s --target=v3 --guard --arg=840x1024:f32:1 --arg=1024x31:f32:2 --arg=31:f32:3
 // RUN: saccade-run %s --target=%{v4} --guard --arg=840x1024:f32:1 --arg=1024x31:f32:2 --arg=31:f32:3
 
-func.func @f(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<?xf32>) -> tensor<?x?xf32> {
+func.func @columns_end_one_before_a_panel(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<?xf32>) -> tensor<?x?xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %m = tensor.dim %x, %c0 : tensor<?x?xf32>

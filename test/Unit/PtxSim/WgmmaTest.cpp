@@ -358,7 +358,8 @@ TEST(Wgmma, RegistersNeedAFence) {
   std::string floats = ".reg .f32 %e<8>;\nmov.b32 %e0, %f0;\n", shared = changed("{%f0", "{%e0");
   for (unsigned index = 1; index < 8; ++index)
     floats += "mov.f32 %e" + std::to_string(index) + ", 0f00000000;\n";
-  std::string ofFloats = changed("{%d0, %d1, %d2, %d3, %d4, %d5, %d6, %d7}", "{%e0, %e1, %e2, %e3, %e4, %e5, %e6, %e7}");
+  std::string ofFloats =
+      changed("{%d0, %d1, %d2, %d3, %d4, %d5, %d6, %d7}", "{%e0, %e1, %e2, %e3, %e4, %e5, %e6, %e7}");
   for (auto [first, second] : {std::pair(shared, ofFloats), std::pair(ofFloats, shared)}) {
     Finding finding = findingIn(parts, begin + floats + fence + first + second + end);
     EXPECT_EQ(finding.kind, FindingKind::Race);
