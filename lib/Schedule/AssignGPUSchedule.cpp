@@ -42,10 +42,10 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   return attn::ScheduleAttr::get(element.getContext(), rows(), /*cols=*/16384, /*depth=*/0);
 }
 
-attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context) {
-  // 16 rows are one mma.sync tile. Chunks of 256 keys give enough tasks to fill a GPU from a few thousand keys on;
-  // their partial states take a few percent of the memory of the keys.
-  return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/16, /*cols=*/256);
+attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context, bool isOnWarpgroups) {
+  // 16 rows are one mma.sync tile, 64 those of a warpgroup. Chunks of 256 keys give enough tasks to fill a GPU from a
+  // few thousand keys on; the partial states of 16 rows take a few percent of the memory of the keys.
+  return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/isOnWarpgroups ? 64 : 16, /*cols=*/256);
 }
 
 attn::ScheduleAttr saccade::scheduleDerivativeForGPU(Type element, int64_t depth, int64_t valueDepth,
@@ -138,6 +138,17 @@ static Warpgroups warpgroupsOf(attn::AttentionOp op) {
   return readsPositions || !isBounded || !op.getWeight().empty() ? Warpgroups::Two : Warpgroups::Three;
 }
 
+/// Whether split-KV of `op` has a kernel for warpgroups, unless operands have unusual strides. The numbers of queries
+/// of ragged sequences are not known when memory for states is allocated, which would be that of 64 rows for each item;
+/// so their items have fewer rows.
+static bool hasSplitKVOnWarpgroups(attn::AttentionOp op, int64_t depth, int64_t valueDepth, const GPUTarget &target) {
+  auto isComputed = [](Value operand) { return bool(operand.getDefiningOp<linalg::LinalgOp>()); };
+  Type element = getElementTypeOrSelf(op.getQuery());
+  return target.hasBulkCopy && (element.isF16() || element.isBF16()) && std::max(depth, valueDepth) <= 256 &&
+         warpgroupsOf(op) != Warpgroups::None && !op.getRowMax() && !op.getArgmax() && !op.getCuSeqlensQ() &&
+         !isComputed(op.getKey()) && !isComputed(op.getValue());
+}
+
 namespace {
 
 struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedule> {
@@ -153,7 +164,8 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
       if (!op.getScheduleAttr())
         op.setScheduleAttr(
             scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, warpgroupsOf(op), *gpu));
-      attn::SplitKVAttr splitKV = scheduleSplitKVForGPU(&getContext());
+      attn::SplitKVAttr splitKV =
+          scheduleSplitKVForGPU(&getContext(), hasSplitKVOnWarpgroups(op, depth, valueDepth, *gpu));
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
       bool fits = depth + valueDepth <= maxSplitHeadSizes(getElementTypeOrSelf(op.getQuery()));
       // The extent of ragged queries is the sum over all sequences.

@@ -19,12 +19,17 @@ using namespace saccade::attn;
 /// The rows of a state are rounded up to blocks of registers.
 static constexpr int64_t rowBlock = 4;
 
+/// The most rows that a task merges. If items have more, a task merges those of one head: a warp takes one row after
+/// the other, and waits for memory in each.
+static constexpr int64_t maxMergedRows = 16;
+
 namespace {
 
 struct SplitKVTiler {
   SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool onDevice)
       : e(b, op.getLoc()), op(op), sequences(sequences), plan(b, op, sequences, onDevice), whole(b, op),
-        stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)) {
+        stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)),
+        mergesHeads(onDevice && op.getSplitKvAttr().getRows() > maxMergedRows) {
     if (isUsed)
       plan.items = e.select(isUsed, plan.items, e.index(0));
     groups = isUsed ? e.select(isUsed, sequences.count, e.index(0)) : sequences.count;
@@ -35,7 +40,8 @@ struct SplitKVTiler {
   Sequences &sequences;
   SplitPlan plan;
   AttentionSteps whole; ///< for shapes only
-  int64_t stateRows;    ///< of a state in memory
+  int64_t stateRows;    ///< the largest number of rows of a state in memory
+  bool mergesHeads;     ///< whether a task merges one head
   Value groups;         ///< number of sequences whose states are merged
 
   /// A sequence in a task, and the heads that the task computes.
@@ -43,7 +49,8 @@ struct SplitKVTiler {
     AttentionSteps steps;
     SplitPlan::Group group;
     Heads heads;
-    Value rows; ///< of the state, rounded up
+    Value rows;      ///< of the state, rounded up
+    int64_t maxRows; ///< of the state
   };
   Task makeTask(SplitPlan::Group group, Value tile, Value isItem = nullptr);
 
@@ -52,16 +59,29 @@ struct SplitKVTiler {
   SmallVector<Value> forTasks(ArrayRef<Value> extents, ValueRange outs,
                               function_ref<Insertions(ValueRange indices, ValueRange outs)> body);
 
-  /// The parts of `count` states in memory, uninitialized.
+  /// The parts of `count` states in memory, uninitialized. Large ones have as many rows as an item can have.
   SmallVector<Value> makeStates(Value count) {
-    return whole.emptyState(getAsOpFoldResult(count), e.b.getIndexAttr(stateRows)).getParts();
+    OpFoldResult rows = e.b.getIndexAttr(stateRows);
+    if (mergesHeads)
+      rows = getAsOpFoldResult(roundedUp(plan.maxRows(e.b)));
+    return whole.emptyState(getAsOpFoldResult(count), rows).getParts();
   }
-  Slice partSlice(Value part, Value place, Value rows);
-  State stateAt(ValueRange states, Value place, Value rows);
+  Value roundedUp(Value rows) {
+    Value block = e.index(rowBlock);
+    return e.mul(e.ceilDiv(rows, block), block);
+  }
+  /// Rows of a state: those from `first` on with a distance of `step`.
+  struct Rows {
+    Value count;
+    OpFoldResult first, step;
+  };
+  Rows firstRows(Value count) { return {count, e.b.getIndexAttr(0), e.b.getIndexAttr(1)}; }
+  Slice partSlice(Value part, Value place, const Rows &rows);
+  State stateAt(ValueRange states, Value place, const Rows &rows);
   /// A new state of `rows` rows without keys, in memory of the task.
-  State localState(Task &task) { return task.steps.rowsOf(task.steps.newState(stateRows), task.rows); }
+  State localState(Task &task) { return task.steps.rowsOf(task.steps.newState(task.maxRows), task.rows); }
   State merge(const State &from, const State &into);
-  State mergeChunks(Task &task, ValueRange states, Value tile, Value chunks);
+  State mergeChunks(Task &task, ValueRange states, Value tile, Value chunks, const Rows &rows);
   Slice resultSlice(Task &task, Value result, bool isWithinTask, Heads heads);
   Insertions finalize(Task &task, const State &state, Value isActive, ValueRange outs);
   State accumulateChunk(Task &task, const State &state, Value chunk, bool isFinal);
@@ -86,8 +106,7 @@ SplitKVTiler::Task SplitKVTiler::makeTask(SplitPlan::Group group, Value tile, Va
     steps.validQueries = e.select(isItem, steps.validQueries, e.index(0));
     steps.keys = e.select(isItem, steps.keys, e.index(0));
   }
-  Value block = e.index(rowBlock);
-  return {steps, group, heads, e.mul(e.ceilDiv(e.mul(heads.count, group.queries), block), block)};
+  return {steps, group, heads, roundedUp(e.mul(heads.count, group.queries)), stateRows};
 }
 
 SmallVector<Value> SplitKVTiler::forTasks(ArrayRef<Value> extents, ValueRange outs,
@@ -105,19 +124,19 @@ SmallVector<Value> SplitKVTiler::forTasks(ArrayRef<Value> extents, ValueRange ou
   return SmallVector<Value>(loop.getResults());
 }
 
-/// The rows of the state at `place` in a part of all states.
-Slice SplitKVTiler::partSlice(Value part, Value place, Value rows) {
+/// Some rows of the state at `place` in a part of all states.
+Slice SplitKVTiler::partSlice(Value part, Value place, const Rows &rows) {
   auto type = cast<ShapedType>(part.getType());
   OpFoldResult zero = e.b.getIndexAttr(0), one = e.b.getIndexAttr(1);
   Slice slice;
   slice.addPosition(place);
-  slice.add(zero, getAsOpFoldResult(rows), one);
+  slice.add(rows.first, getAsOpFoldResult(rows.count), rows.step);
   if (type.getRank() == 3)
     slice.add(zero, e.b.getIndexAttr(type.getShape().back()), one);
   return slice;
 }
 
-State SplitKVTiler::stateAt(ValueRange states, Value place, Value rows) {
+State SplitKVTiler::stateAt(ValueRange states, Value place, const Rows &rows) {
   return State(ValueRange(
       llvm::map_to_vector(states, [&](Value part) { return partSlice(part, place, rows).extract(e.b, e.loc, part); })));
 }
@@ -127,13 +146,13 @@ State SplitKVTiler::merge(const State &from, const State &into) {
   return State(MergeOp::create(e.b, e.loc, TypeRange(ValueRange(parts)), from.getParts(), parts)->getResults());
 }
 
-/// Merges the first `chunks` chunks of a head tile, from left to right.
-State SplitKVTiler::mergeChunks(Task &task, ValueRange states, Value tile, Value chunks) {
+/// Merges `rows` of the first `chunks` chunks of a head tile, from left to right. They are the rows of the task.
+State SplitKVTiler::mergeChunks(Task &task, ValueRange states, Value tile, Value chunks, const Rows &rows) {
   SplitPlan::Group &group = task.group;
   SmallVector<Value> empty = localState(task).getParts();
   return State(ValueRange(e.loop(e.index(0), chunks, 1, empty, [&](Value chunk, ValueRange carried) {
     Value item = e.add(group.firstItem, e.add(e.mul(chunk, group.stride), tile));
-    return merge(stateAt(states, item, task.rows), State(carried)).getParts();
+    return merge(stateAt(states, item, rows), State(carried)).getParts();
   })));
 }
 
@@ -216,7 +235,7 @@ SmallVector<Value> SplitKVTiler::accumulateChunks(ArrayRef<Value> outs, bool fin
     Insertions insertions;
     SmallVector<Value> slices;
     for (Value part : all.take_front(parts)) {
-      insertions.push_back({Value(), partSlice(part, indices[0], task.rows)});
+      insertions.push_back({Value(), partSlice(part, indices[0], firstRows(task.rows))});
       slices.push_back(insertions.back().second.extract(e.b, e.loc, part));
     }
     State state = task.steps.filledState(State(slices));
@@ -236,10 +255,20 @@ SmallVector<Value> SplitKVTiler::accumulateChunks(ArrayRef<Value> outs, bool fin
 /// Merges the partial states of heads with several chunks into results.
 SmallVector<Value> SplitKVTiler::mergeToResults(ValueRange states, ValueRange inits) {
   Value count = plan.isSingle ? e.select(plan.isSingle, e.index(0), groups) : groups;
-  return forTasks({count, plan.kvHeads, plan.maxTiles}, inits, [&](ValueRange indices, ValueRange all) {
-    Task task = makeTask(plan.group(e.b, indices[0], indices[1]), indices[2]);
-    Value isActive = e.isLess(e.index(1), task.group.chunks);
-    State state = mergeChunks(task, states, indices[2], e.select(isActive, task.group.chunks, e.index(0)));
+  Value tasks = mergesHeads ? plan.headsPerKVHead : plan.maxTiles;
+  return forTasks({count, plan.kvHeads, tasks}, inits, [&](ValueRange indices, ValueRange all) {
+    SplitPlan::Group group = plan.group(e.b, indices[0], indices[1]);
+    Value tile = mergesHeads ? plan.tileOf(e.b, group, indices[2]) : indices[2];
+    Task task = makeTask(group, tile);
+    Rows rows = firstRows(task.rows);
+    if (mergesHeads) {
+      Value head = e.add(e.mul(group.kvHead, plan.headsPerKVHead), indices[2]);
+      rows = {group.queries, getAsOpFoldResult(e.sub(head, task.heads.first)), getAsOpFoldResult(task.heads.count)};
+      task.heads = {head, e.index(1)};
+      task.rows = group.queries, task.maxRows = op.getSplitKvAttr().getQueries();
+    }
+    Value isActive = e.isLess(e.index(1), group.chunks);
+    State state = mergeChunks(task, states, tile, e.select(isActive, group.chunks, e.index(0)), rows);
     Insertions insertions = finalize(task, state, isActive, all);
     task.steps.op.erase();
     return insertions;
@@ -255,10 +284,10 @@ SmallVector<Value> SplitKVTiler::mergeToStates(ValueRange states) {
   SmallVector<Value> outs = makeStates(e.mul(e.mul(sequences.count, plan.kvHeads), plan.maxTiles));
   return forTasks({groups, plan.kvHeads, plan.maxTiles}, outs, [&](ValueRange indices, ValueRange all) {
     Task task = makeTask(plan.group(e.b, indices[0], indices[1]), indices[2]);
-    State state = mergeChunks(task, states, indices[2], task.group.chunks);
+    State state = mergeChunks(task, states, indices[2], task.group.chunks, firstRows(task.rows));
     Insertions insertions;
     for (auto [part, place] : llvm::zip_equal(state.getParts(), all))
-      insertions.push_back({part, partSlice(place, placeOf(task.group, indices[2]), task.rows)});
+      insertions.push_back({part, partSlice(place, placeOf(task.group, indices[2]), firstRows(task.rows))});
     task.steps.op.erase();
     return insertions;
   });
@@ -271,8 +300,9 @@ Value SplitKVTiler::accumulateFinal(ValueRange merged) {
     SplitPlan::Item item = plan.item(e.b, indices[0]);
     Task task = makeTask(item.group, item.tile, item.isItem);
     // A step owns its state, so it takes a copy of the merged one.
-    State whole = merge(stateAt(merged, placeOf(item.group, item.tile), task.rows), localState(task)), state;
-    Slice slice = partSlice(all[0], indices[0], task.rows);
+    Rows rows = firstRows(task.rows);
+    State whole = merge(stateAt(merged, placeOf(item.group, item.tile), rows), localState(task)), state;
+    Slice slice = partSlice(all[0], indices[0], rows);
     state.acc = slice.extract(e.b, e.loc, all[0]);
     state.max = whole.max, state.sum = whole.sum;
     state.acc = task.steps.filledState(state).acc;
@@ -286,13 +316,13 @@ Value SplitKVTiler::accumulateFinal(ValueRange merged) {
 SmallVector<Value> SplitKVTiler::mergeFinal(ValueRange merged, Value accs, ValueRange inits) {
   return forTasks({groups, plan.kvHeads, plan.maxTiles}, inits, [&](ValueRange indices, ValueRange all) {
     Task task = makeTask(plan.group(e.b, indices[0], indices[1]), indices[2]);
-    State state = stateAt(merged, placeOf(task.group, indices[2]), task.rows), empty = localState(task);
+    State state = stateAt(merged, placeOf(task.group, indices[2]), firstRows(task.rows)), empty = localState(task);
     // All accumulators have the same maximum, so a merge adds them. The sums of these merges are not used.
     Value parts[] = {empty.acc, empty.max, empty.sum};
     state.acc = e.loop(e.index(0), task.group.chunks, 1, parts, [&](Value chunk, ValueRange carried) {
       Value item = e.add(task.group.firstItem, e.add(e.mul(chunk, task.group.stride), indices[2]));
       State other;
-      other.acc = partSlice(accs, item, task.rows).extract(e.b, e.loc, accs);
+      other.acc = partSlice(accs, item, firstRows(task.rows)).extract(e.b, e.loc, accs);
       other.max = state.max, other.sum = state.sum;
       return merge(other, State(carried)).getParts();
     })[0];

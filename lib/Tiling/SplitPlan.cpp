@@ -212,10 +212,25 @@ SplitPlan::Item SplitPlan::item(OpBuilder &b, Value number) {
   return item;
 }
 
+/// The heads are distributed evenly over the tiles.
+Value SplitPlan::headsPerTile(OpBuilder &b, Value tiles) {
+  return IndexEmitter{b, op.getLoc()}.ceilDiv(headsPerKVHead, tiles);
+}
+
+Value SplitPlan::tileOf(OpBuilder &b, const Group &group, Value head) {
+  return IndexEmitter{b, op.getLoc()}.div(head, headsPerTile(b, group.tiles));
+}
+
+Value SplitPlan::maxRows(OpBuilder &b) {
+  IndexEmitter e{b, op.getLoc()};
+  if (op.getCuSeqlensQ())
+    return e.index(schedule.getRows());
+  return e.mul(headsPerTile(b, maxTiles), queriesOf(b, e.index(0)));
+}
+
 Heads SplitPlan::heads(OpBuilder &b, const Group &group, Value tile) {
   IndexEmitter e{b, op.getLoc()};
-  // The heads are distributed evenly over the tiles.
-  Value perTile = e.ceilDiv(headsPerKVHead, group.tiles), first = e.mul(tile, perTile);
+  Value perTile = headsPerTile(b, group.tiles), first = e.mul(tile, perTile);
   Value count = e.max(e.index(0), e.min(perTile, e.sub(headsPerKVHead, first)));
   return {e.add(e.mul(group.kvHead, headsPerKVHead), first), count};
 }

@@ -27,10 +27,11 @@ public:
   /// which may contain chunks that are not visible.
   SplitPlan(mlir::OpBuilder &b, attn::AttentionOp op, Sequences &sequences, bool onDevice);
 
-  mlir::Value items;    ///< number of items, index
-  mlir::Value kvHeads;  ///< KV heads of each sequence
-  mlir::Value maxTiles; ///< maximum number of head tiles of a KV head
-  mlir::Value isSingle; ///< whether no KV head has several chunks, i1; null if that is not known before the loops
+  mlir::Value items;          ///< number of items, index
+  mlir::Value kvHeads;        ///< KV heads of each sequence
+  mlir::Value headsPerKVHead; ///< query heads that share a KV head
+  mlir::Value maxTiles;       ///< maximum number of head tiles of a KV head
+  mlir::Value isSingle;       ///< whether no KV head has several chunks, i1; null if that is not known before the loops
 
   /// All items of some query heads of a KV head. Chunk i of head tile t is item `firstItem` + i · `stride` + t.
   struct Group {
@@ -51,11 +52,16 @@ public:
   Item item(mlir::OpBuilder &b, mlir::Value number);
   /// The query heads of tile `tile` of a group; none if `tile` is out of bounds.
   Heads heads(mlir::OpBuilder &b, const Group &group, mlir::Value tile);
+  /// The tile of head `head` of the KV head of a group.
+  mlir::Value tileOf(mlir::OpBuilder &b, const Group &group, mlir::Value head);
+  /// An upper bound of the rows of an item, at most those of the schedule, or those of one head.
+  mlir::Value maxRows(mlir::OpBuilder &b);
 
 private:
   struct Chunks {
     mlir::Value first, count;
   };
+  mlir::Value headsPerTile(mlir::OpBuilder &b, mlir::Value tiles);
   mlir::Value headsPerSlot(mlir::OpBuilder &b);
   Chunks chunksOf(mlir::OpBuilder &b, attn::AttentionOp sequence, mlir::Value slot, bool readsBounds);
   mlir::Value queriesOf(mlir::OpBuilder &b, mlir::Value sequence);
@@ -67,7 +73,6 @@ private:
   Sequences &sequences;
   attn::SplitKVAttr schedule;
   bool onDevice;
-  mlir::Value headsPerKVHead; ///< query heads that share a KV head
   /// A slot is the KV heads of a sequence that have the same chunks: one head if the mask depends on the head, else
   /// all.
   bool dependsOnHead = false;

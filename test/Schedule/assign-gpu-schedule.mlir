@@ -10,6 +10,23 @@ func.func @rows_of_a_cta(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<
   return %o : tensor<?x64xf32>
 }
 
+// A warpgroup of sm_90a computes 64 rows of split-KV, unless queries are ragged, keys are computed, or the op has other results.
+// SM90A-LABEL: @rows_of_a_warpgroup
+// SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 64, cols = 256>
+// SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
+// SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
+// SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
+func.func @rows_of_a_warpgroup(%q: tensor<?x64xbf16>, %k: tensor<?x64xbf16>, %v: tensor<?x64xbf16>, %cu: tensor<?xi32>)
+    -> (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?xf32>) {
+  %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
+  %r = attn.attention %q[s,d], %k[s,d], %v[s,d] cu_seqlens_q(%cu : tensor<?xi32>) cu_seqlens_k(%cu : tensor<?xi32>)
+    : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
+  %twice = linalg.add ins(%k, %k : tensor<?x64xbf16>, tensor<?x64xbf16>) outs(%k : tensor<?x64xbf16>) -> tensor<?x64xbf16>
+  %c = attn.attention %q[s,d], %twice[s,d], %v[s,d] : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
+  %l, %max = attn.attention %q[s,d], %k[s,d], %v[s,d] max : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> (tensor<?x64xbf16>, tensor<?xf32>)
+  return %o, %r, %c, %l, %max : tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?xf32>
+}
+
 // CHECK-LABEL: @deep_values_halve_the_rows
 // CHECK: attn.attention {{.*}}schedule = #attn.schedule<rows = 64, cols = 16384>
 func.func @deep_values_halve_the_rows(%q: tensor<?x64xbf16>, %k: tensor<?x64xbf16>, %v: tensor<?x256xbf16>) -> tensor<?x256xbf16> {

@@ -78,3 +78,18 @@ func.func @full(%q: tensor<2x4x300x64xf32>, %k: tensor<2x4x300x64xf32>, %v: tens
     : (tensor<2x4x300x64xf32>, tensor<2x4x300x64xf32>, tensor<2x4x300x64xf32>) -> tensor<2x4x300x64xf32>
   return %o : tensor<2x4x300x64xf32>
 }
+
+// Split-KV with more rows than a task merges: the states have as many rows as an item, three heads of nine queries rounded up,
+// and a task merges the rows of one head, which are those of its tile with a distance of three.
+// GPU-LABEL: func.func @merged_heads
+// GPU:   scf.forall (%{{.*}}) in (12) shared_outs({{.*}}) -> (tensor<12x28x64xf32>, tensor<12x28xf32>, tensor<12x28xf32>
+// GPU:   scf.forall (%{{.*}}, %{{.*}}, %[[HEAD:.*]]) in (1, 2, 6)
+// GPU:     %[[TILE:.*]] = arith.divui %[[HEAD]], %c3
+// GPU:     attn.merge
+// GPU:     attn.finalize
+func.func @merged_heads(%q: tensor<1x12x9x64xf16>, %k: tensor<1x2x600x64xf16>, %v: tensor<1x2x600x64xf16>) -> tensor<1x12x9x64xf16> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
+    {schedule = #attn.schedule<rows = 128, cols = 16384>, split_kv = #attn.split_kv<queries = 16, rows = 32, cols = 256>}
+    : (tensor<1x12x9x64xf16>, tensor<1x2x600x64xf16>, tensor<1x2x600x64xf16>) -> tensor<1x12x9x64xf16>
+  return %o : tensor<1x12x9x64xf16>
+}

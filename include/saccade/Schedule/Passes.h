@@ -47,7 +47,7 @@ attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t 
                                      const GPUTarget &target);
 
 /// Returns the split-KV schedule for GPUs and the maximum number of queries it applies to.
-attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
+attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context, bool isOnWarpgroups);
 
 /// Returns the GPU tile sizes of gradients and tangents of attention, queries and keys, for the head sizes `depth` and
 /// `valueDepth`. `temporaries`: how many numbers of each pair are kept.

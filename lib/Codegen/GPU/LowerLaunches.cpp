@@ -76,11 +76,15 @@ private:
                                     number(threadsAttr, threadsPerCTA), number(sharedBytesAttr, 0)});
   }
 
-  /// Launches `kernel` with a CTA for each multiprocessor, or for each item if these are fewer. The last two of the
-  /// `count` parameters are the number of items and the address of a counter, which is a temporary buffer.
+  /// Launches `kernel` with as many CTAs as the multiprocessors are to have at once, or one for each item if these are
+  /// fewer. The last two of the `count` parameters are the number of items and the address of a counter, which is a
+  /// temporary buffer.
   void launchWithCounter(LLVM::LLVMFuncOp kernel, Value parameters, size_t count) {
     Value items = toWord(op.getCount());
     Value limit = countMultiprocessors();
+    auto ctas = kernel->getAttrOfType<IntegerAttr>(NVVM::NVVMDialect::getMinctasmAttrName());
+    if (ctas && ctas.getInt() > 1)
+      limit = arith::MulIOp::create(b, loc, limit, constant(ctas.getInt()));
     Value isShared = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, limit, items);
     auto choice = scf::IfOp::create(
         b, loc, isShared,

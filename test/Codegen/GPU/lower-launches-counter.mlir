@@ -1,5 +1,5 @@
-// A kernel whose CTAs take work items from a counter gets a CTA for each multiprocessor, or for each item if these are
-// fewer. The number of items and the counter are its last words; the counter exists only if there are fewer CTAs than
+// A kernel whose CTAs take work items from a counter gets a CTA for each multiprocessor, or as many as its `minctasm` says, or
+// one for each item if these are fewer. The number of items and the counter are its last words; the counter exists only if there are fewer CTAs than
 // items, and is released after the launch. The other kernel of the task has a CTA for each item and none of these words.
 // RUN: saccade-opt %s --attn-lower-launches | FileCheck %s
 
@@ -30,7 +30,24 @@ func.func @fill(%a: memref<?xf32>, %n: index) {
   return
 }
 func.func private @fill_task0(memref<?xf32>, index, index, memref<?xi8>) attributes {attn.task, attn.kernel = "fill_task0"}
+
+// CHECK-LABEL: func.func @pair(
+// CHECK: %[[MULTIPROCESSORS:.*]] = func.call @saccade_multiprocessors() : () -> i64
+// CHECK: %[[LIMIT:.*]] = arith.muli %[[MULTIPROCESSORS]], %c2_i64
+// CHECK: %[[CTAS:.*]] = arith.minsi %{{.*}}, %[[LIMIT]]
+// CHECK: func.call @saccade_launch(%{{.*}}, %c23_i64{{.*}}, %[[CTAS]], %c160_i64
+func.func @pair(%a: memref<?xf32>, %n: index) {
+  attn.launch @pair_task0(%a) count(%n) : (memref<?xf32>)
+  return
+}
+func.func private @pair_task0(memref<?xf32>, index, index, memref<?xi8>) attributes {attn.task, attn.kernel = "pair_task0"}
 gpu.module @saccade_device {
+  llvm.func @pair_task0() attributes {attn.kernel, attn.bulk_kernel = "pair_task0_sm_90a"} {
+    llvm.return
+  }
+  llvm.func @pair_task0_sm_90a() attributes {attn.kernel, attn.item_counter, attn.threads = 160 : i64, nvvm.minctasm = 2 : i32, attn.tensor_maps = [array<i64: 0, 9, 2, 3, 1, 0, 64>]} {
+    llvm.return
+  }
   llvm.func @fill_task0() attributes {attn.kernel, attn.bulk_kernel = "fill_task0_sm_90a"} {
     llvm.return
   }

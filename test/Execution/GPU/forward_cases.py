@@ -16,7 +16,7 @@ pages, results, targets, the multiprocessors and the arithmetic of the simulator
 may). saccade-run makes every call twice, with asynchronous copies completing as late and as early as
 legal. --target compiles all cases for one target; --family runs the cases of one kernel family only, in pages or not.
 --expect-tensor-cores also checks the kernel family: tensor cores for f16 and bf16 on sm_80, warpgroups on sm_90a if the
-attention is of the plain kind, and split-KV. --run names another command, for a CPU target.
+attention is of the plain kind, also with split-KV. --run names another command, for a CPU target.
 """
 
 import dataclasses
@@ -180,12 +180,12 @@ class Case:
         # The SIMT kernel of split-KV has the other parts of a state, and the second pass.
         is_simt = self.portable or (is_cut and self.extra in ("largest", "tallies", "squared"))
         self.family = ("simt" if is_simt else "sm_80") + (", split-KV" if is_cut else "")
-        if self.target == "sm_90a" and not is_simt and not is_cut and self.has_warpgroups:
-            self.family = "sm_90a"
-            # Stages of shared memory are used again after 160 (head size 256) to 512 keys.
-            if rng.random() < 0.5:
-                self.keys = rng.randint(200, 500) if self.depth > 128 else rng.randint(600, 1300)
-                self.queries = min(self.queries, 129)
+        if self.target == "sm_90a" and not is_simt and self.has_warpgroups:
+            self.family = self.family.replace("sm_80", "sm_90a")
+        # Stages of shared memory are used again after 160 (head size 256) to 512 keys.
+        if self.family == "sm_90a" and rng.random() < 0.5:
+            self.keys = rng.randint(200, 500) if self.depth > 128 else rng.randint(600, 1300)
+            self.queries = min(self.queries, 129)
         self.draw_pages(rng)
 
     def draw_pages(self, rng):
@@ -195,10 +195,10 @@ class Case:
             return
         self.page = rng.choice([8, 16, 16, 24, 64, 128, 5])
         self.keys = -(-self.keys // self.page) * self.page
-        if self.family == "sm_90a" and self.page % 8 != 0:
+        if "sm_90a" in self.family and self.page % 8 != 0:
             # Without bulk copies, values deeper than 128 have kernels of another tile size, if the compiler knows it.
             self.is_page_static |= self.value_depth > 128
-            self.family = "sm_80"
+            self.family = self.family.replace("sm_90a", "sm_80")
         self.family += ", in pages"
 
     @property

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "../GlobalMatrix.h"
 #include "../KernelFamily.h"
+#include "../RowParts.h"
 #include "../SharedMemory.h"
 #include "../VisibleTiles.h"
 #include "saccade/Codegen/GPU/Passes.h"
@@ -315,6 +316,7 @@ LogicalResult lowerSplitKVOnThreads(func::FuncOp kernel) {
   SmallVector<AccumulateOp> steps;
   kernel.walk([&](AccumulateOp op) { steps.push_back(op); });
   for (AccumulateOp op : steps) {
+    op = computeInParts(op, threadsPerCTA / lanesPerRow);
     OpBuilder b(op);
     Emitter e{b, op.getLoc(), cast<FloatType>(getElementTypeOrSelf(op.getAcc()))};
     int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../KernelFamily.h"
+#include "../RowParts.h"
 #include "AttentionStep.h"
 #include "FinalizeRows.h"
 #include "MergeWarps.h"
@@ -64,6 +65,7 @@ void lowerSplitKVOnTensorCores(func::FuncOp kernel) {
     // The SIMT kernel merges the other parts of a state, and has the second pass of a two-pass softmax.
     if (!shape.fits() || step.getFinal() || step.getDpsInits().size() > 3)
       continue;
+    step = computeInParts(step, shape.rows);
     OpBuilder b(step);
     Emitter e{b, step.getLoc(), b.getF32Type()};
     PrivateState privateState = emptyPrivateState(e, kernel, step, shape.accElements(), shape.rowsPerThread());

@@ -6,6 +6,7 @@
 #include "AttentionItem.h"
 #include "../SM80/FinalizeRows.h"
 #include "../SharedMemory.h"
+#include "PartialState.h"
 #include "Roles.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -34,17 +35,17 @@ static bool isAligned(AccumulateOp step, Value operand) {
   return !pages || (step.getAt().empty() ? isZeroInteger(pages.getBegin()) : step.getAt()[3] == pages.getBegin());
 }
 
-bool device::isAttentionItem(const AttentionState &state) {
-  AccumulateOp step = state.steps.front();
+bool device::isAttentionItem(AccumulateOp step, const AttentionState *state) {
   // The weights of a final step need a second pass over the keys.
-  if (state.steps.size() != 1 || step.getFinal())
+  if (step.getFinal())
     return false;
-  Type element = state.element();
+  Type element = getElementTypeOrSelf(step.getQuery());
   if (getElementTypeOrSelf(step.getKey()) != element || getElementTypeOrSelf(step.getValue()) != element)
     return false;
   // Queries are copied once, before a loop that contains the step.
-  if (!isMappable(step.getQuery(), step.getQueryDims()) || !hasKnownPosition(step.getQuery()) ||
-      !isMappable(step.getKey(), step.getKeyDims()) || !isMappable(step.getValue(), step.getValueDims()))
+  bool areCopied = state ? isMappable(step.getQuery(), step.getQueryDims()) && hasKnownPosition(step.getQuery())
+                         : hasPartialState(step);
+  if (!areCopied || !isMappable(step.getKey(), step.getKeyDims()) || !isMappable(step.getValue(), step.getValueDims()))
     return false;
   if (!isAligned(step, step.getKey()) || !isAligned(step, step.getValue()))
     return false;
@@ -58,7 +59,8 @@ bool device::isAttentionItem(const AttentionState &state) {
     if (llvm::is_contained(erased, op))
       return WalkResult::skip();
     bool isOfState =
-        op == state.finalize || llvm::is_contained(state.inits, op) || llvm::is_contained(state.buffers, op);
+        state ? op == state->finalize || llvm::is_contained(state->inits, op) || llvm::is_contained(state->buffers, op)
+              : isOfPartialState(op);
     bool isPlain = isOfState || isa<func::FuncOp, memref::AllocOp>(op) || op->hasTrait<OpTrait::IsTerminator>() ||
                    op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || isMemoryEffectFree(op) ||
                    hasSingleEffect<MemoryEffects::Read>(op);
@@ -96,13 +98,14 @@ namespace {
 /// Rewrites the body of a kernel.
 class ItemEmitter {
 public:
-  ItemEmitter(func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape)
+  ItemEmitter(func::FuncOp kernel, AccumulateOp step, AttentionState *state, const WarpgroupShape &shape)
       : kernel(kernel), state(state), shape(shape), body(&kernel.getBody().front()), b(body, body->begin()),
-        e{b, state.finalize.getLoc(), b.getF32Type()}, step(state.steps.front()) {}
+        e{b, step.getLoc(), b.getF32Type()}, step(step) {}
 
   void run() {
     device::mergeSections(step);
-    query = mapOperand(step.getQuery(), step.getQueryDims());
+    if (state)
+      query = mapOperand(step.getQuery(), step.getQueryDims());
     key = mapOperand(step.getKey(), step.getKeyDims());
     value = mapOperand(step.getValue(), step.getValueDims());
     keysEndWithTensor = endsWithTensor(step, key, value);
@@ -121,9 +124,11 @@ public:
     pending = {allocate(shape.weightWords(), b.getI32Type()), allocate(shape.rowsPerThread(), e.type)};
     Value pointer = getDynamicShared(e, shape.bytes(), shape.tileAlignment);
     shared = LLVM::PtrToIntOp::create(b, e.loc, b.getI32Type(), pointer);
-    SmallVector<Value> maps = addTensorMaps(kernel, {{query, shape.rows}, {key, shape.keys()}, {value, shape.keys()}});
+    SmallVector<BoxedOperand> boxed = {{query, shape.rows}, {key, shape.keys()}, {value, shape.keys()}};
+    SmallVector<Value> maps = addTensorMaps(kernel, ArrayRef(boxed).drop_front(state ? 0 : 1));
     ItemScheduler scheduler = makeScheduler();
     kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads()));
+    kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(shape.ctas));
     e.ifElse(e.isEqual(e.thread(), e.i32(0)), [&] {
       WarpgroupRole::initBarriers(e, shape, shared);
       scheduler.init(e);
@@ -131,6 +136,20 @@ public:
     });
     e.barrier();
     e.store(e.i32(0), steps, 0);
+    if (state)
+      emitRolesOfGroups(scheduler, maps);
+    else
+      e.ifElse(
+          e.isAtMost(e.i32(shape.groupThreads), e.thread()), [&] { produce(scheduler, maps); },
+          [&] { consumePartially(scheduler); });
+    if (state)
+      state->erase();
+    else
+      eraseStep(step);
+  }
+
+private:
+  void emitRolesOfGroups(const ItemScheduler &scheduler, ValueRange maps) {
     e.ifElse(
         e.isLess(e.thread(), e.i32(shape.groupThreads)),
         [&] {
@@ -142,10 +161,8 @@ public:
           NVVM::SetMaxRegisterOp::create(b, e.loc, shape.consumerRegisters(), NVVM::SetMaxRegisterAction::increase);
           consume(scheduler);
         });
-    state.erase();
   }
 
-private:
   /// Adds the number of items and the counter as last parameters.
   ItemScheduler makeScheduler() {
     Value count = body->addArgument(b.getI64Type(), e.loc), counter = body->addArgument(b.getI64Type(), e.loc);
@@ -175,45 +192,83 @@ private:
         b.clone(*op, copies);
     auto stepCopy = cast<AccumulateOp>(copies.lookup(step.getOperation()));
     b.setInsertionPoint(stepCopy);
-    Producer(e, stepCopy, shape, place).copyTiles(query.in(copies), key.in(copies), value.in(copies), maps);
+    std::optional<MappedQueries> queries;
+    if (state)
+      queries = {query.in(copies), maps[0]};
+    Producer producer(e, stepCopy, shape, place);
+    producer.copyTiles(queries, key.in(copies), value.in(copies), maps.take_back(2));
     b.setInsertionPointToEnd(loop.body);
-    Producer(e, stepCopy, shape, place).copyQueriesOfNoTile(query.in(copies), maps[0]);
+    // The producer is at most one item ahead, for which the scheduler has memory.
+    if (queries)
+      Producer(e, stepCopy, shape, place).copyQueriesOfNoTile(*queries);
+    else
+      Producer(e, stepCopy, shape, place).waitForItemBefore();
     scheduler.produceNext(e, loop);
     eraseStep(stepCopy);
-    eraseState(state, copies);
+    if (state)
+      eraseState(*state, copies);
+    else
+      erasePartialState(*loop.body);
+  }
+
+  /// Moves the body to that of `loop`.
+  void moveBody(const ItemScheduler::Loop &loop) {
+    for (Operation *op : ops)
+      op->moveBefore(loop.body, loop.body->end());
+    if (!index)
+      return;
+    index.replaceAllUsesWith(loop.item);
+    index.erase();
   }
 
   void consume(const ItemScheduler &scheduler) {
     OpBuilder::InsertionGuard guard(b);
     ItemScheduler::Loop loop = scheduler.startLoop(e);
     ItemPlace place = placeOf(loop);
-    for (Operation *op : ops)
-      op->moveBefore(loop.body, loop.body->end());
-    if (index) {
-      index.replaceAllUsesWith(loop.item);
-      index.erase();
-    }
+    moveBody(loop);
     auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
     auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
-    PrivateState registers = state.privatize("sm_90a", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
+    PrivateState registers = state->privatize("sm_90a", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
     auto at = [&](Operation *op) {
       b.setInsertionPoint(op);
       return Consumer(e, step, shape, place, pending, registers, keysEndWithTensor);
     };
     at(loop.body->findAncestorOpInBlock(*step)).waitForQueries();
     at(step).computeTiles();
-    at(state.finalize).finish();
+    at(state->finalize).finish();
     // The addresses of rows are computed for each item: across the loop over tiles they would take registers.
     Value thread = e.optimizationBarrier(e.thread());
-    auto staging = stagingFor(e, state.finalize, shape, shared, thread);
-    finalizeRows(e, state.finalize, registers, shape, staging, thread);
+    auto staging = stagingFor(e, state->finalize, shape, shared, thread);
+    finalizeRows(e, state->finalize, registers, shape, staging, thread);
     b.setInsertionPointToEnd(loop.body);
     Consumer(e, step, shape, place, pending, registers, keysEndWithTensor).releaseQueries();
     scheduler.consumeNext(e, loop);
   }
 
+  /// Computes items whose state is in memory. Ops that finalize it remain, for the threads of the warpgroup.
+  void consumePartially(const ItemScheduler &scheduler) {
+    OpBuilder::InsertionGuard guard(b);
+    ItemScheduler::Loop loop = scheduler.startLoop(e);
+    ItemPlace place = placeOf(loop);
+    moveBody(loop);
+    kernel->setAttr(familyAttr, b.getStringAttr(nameFamily("sm_90a, split-KV", step)));
+    initPartialState(*loop.body, step, Consumer::barrier);
+    b.setInsertionPoint(loop.body->findAncestorOpInBlock(*step));
+    PrivateState registers = emptyPrivateState(e, kernel, step, shape.accElements(), shape.rowsPerThread());
+    Consumer consumer(e, step, shape, place, pending, registers, keysEndWithTensor);
+    consumer.loadQueries();
+    consumer.computeTiles();
+    consumer.finish();
+    storeState(e, step, registers, shape);
+    // Other threads read the state, and write queries of the next item.
+    consumer.meet();
+    consumer.releaseQueries();
+    b.setInsertionPointToEnd(loop.body);
+    scheduler.consumeNext(e, loop);
+  }
+
   func::FuncOp kernel;
-  AttentionState &state;
+  AttentionState *state; ///< null if it is in memory
   const WarpgroupShape &shape;
   Block *body;
   OpBuilder b;
@@ -229,6 +284,7 @@ private:
 
 } // namespace
 
-void device::emitAttentionItem(func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape) {
-  ItemEmitter(kernel, state, shape).run();
+void device::emitAttentionItem(func::FuncOp kernel, AccumulateOp step, AttentionState *state,
+                               const WarpgroupShape &shape) {
+  ItemEmitter(kernel, step, state, shape).run();
 }

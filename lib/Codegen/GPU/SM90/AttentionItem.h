@@ -6,15 +6,16 @@
 
 namespace saccade::device {
 
-/// Whether the kernel of `state` is one attention with one step, operands that tensor maps can describe, and nothing
-/// else that writes memory.
-bool isAttentionItem(const AttentionState &state);
+/// Whether the kernel of `step`, its only one, is one attention with operands that tensor maps can describe, and
+/// nothing else that writes memory. `state` is null if the state is in memory (split-KV).
+bool isAttentionItem(attn::AccumulateOp step, const AttentionState *state);
 
-/// Rewrites `kernel`, whose `state` is an item of attention and whose shape fits, for `shape.threads` threads in two
-/// roles: a copy of its body copies operands to shared memory, the body itself computes. Both are loops over the items
-/// that a CTA takes. Adds three tensor maps as first parameters, and the number of items and the address of the counter
-/// of items (both i64) as last ones.
-void emitAttentionItem(mlir::func::FuncOp kernel, AttentionState &state, const WarpgroupShape &shape);
+/// Rewrites `kernel`, which `isAttentionItem` and whose shape fits, for `shape.threads` threads in two roles: a copy of
+/// its body copies operands to shared memory, the body itself computes. Both are loops over the items that a CTA takes.
+/// Adds tensor maps of the operands as first parameters, and the number of items and the address of the counter of
+/// items (both i64) as last ones. There is no map of the queries if `state` is null.
+void emitAttentionItem(mlir::func::FuncOp kernel, attn::AccumulateOp step, AttentionState *state,
+                       const WarpgroupShape &shape);
 
 } // namespace saccade::device
 

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../SM80/MMA.h"
+#include "PartialState.h"
 #include "Roles.h"
 #include "WGMMA.h"
 
@@ -14,18 +15,28 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// The named barrier of the warpgroups that compute, and the first one of their turns; 0 is that of all threads.
-static constexpr int64_t consumerBarrier = 1, turnBarrier = 2;
+/// The named barrier of the first turn of warpgroups.
+static constexpr int64_t turnBarrier = Consumer::barrier + 1;
 
 Consumer::Consumer(const Emitter &e, AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place,
                    const PendingTile &pending, const PrivateState &state, bool endsWithTensor)
     : WarpgroupRole(e, op, shape, place), pending(pending), state(state), lane(this->e, shape),
       // Uniform in the warp, which LLVM cannot know.
-      group(this->e.shuffleFrom(this->e.div(lane.warp, 4), this->e.i32(0))), endsWithTensor(endsWithTensor) {}
+      group(shape.consumers == 1 ? this->e.i32(0) : this->e.shuffleFrom(this->e.div(lane.warp, 4), this->e.i32(0))),
+      endsWithTensor(endsWithTensor) {}
+
+void Consumer::meet() { NamedBarrier{e.i32(barrier), shape.warps * 32}.wait(e); }
 
 void Consumer::waitForQueries() {
   RingPlace at = queries.at(e, item.items);
   at.full.wait(e, at.parity);
+}
+
+void Consumer::loadQueries() {
+  copyQueryRows(e, op, shape, queryTile());
+  // wgmma of all warps reads what threads have written.
+  fenceAsyncProxy(e);
+  meet();
 }
 
 void Consumer::releaseQueries() {
@@ -63,7 +74,7 @@ void Consumer::finish() {
     e.storeAll(waitForGroups(e, 0, startSums(ofValues.stage)), state.acc);
     release(ofValues);
   });
-  clearRows(e, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()), state);
+  clearRows(e, makeFragment(lane), queryRows(), state);
 }
 
 SmallVector<Value> Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries) {
@@ -170,6 +181,6 @@ void Consumer::clearValues(Value first, const RingPlace &at) {
                       [&](Value row) { return e.andi(e.isAtMost(begin, row), e.isLess(row, end)); });
         // wgmma of all warpgroups reads what threads have written.
         fenceAsyncProxy(e);
-        NamedBarrier{e.i32(consumerBarrier), threads}.wait(e);
+        meet();
       });
 }

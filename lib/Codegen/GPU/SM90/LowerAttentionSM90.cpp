@@ -28,10 +28,11 @@ struct WarpgroupFamily : KernelFamily {
   explicit WarpgroupFamily(int64_t sharedBytes) : sharedBytes(sharedBytes) {}
 
   bool fits(const AttentionState &state) const override {
-    return !state.steps.empty() && WarpgroupShape(state, sharedBytes).fits() && isAttentionItem(state);
+    return state.steps.size() == 1 && WarpgroupShape(state, sharedBytes).fits() &&
+           isAttentionItem(state.steps.front(), &state);
   }
   LogicalResult emit(func::FuncOp kernel, AttentionState &state) const override {
-    emitAttentionItem(kernel, state, WarpgroupShape(state, sharedBytes));
+    emitAttentionItem(kernel, state.steps.front(), &state, WarpgroupShape(state, sharedBytes));
     return success();
   }
 
@@ -53,15 +54,31 @@ struct LowerAttentionSM90 : saccade::impl::LowerAttentionSM90Base<LowerAttention
 
 } // namespace
 
+/// Lowers the only step of a kernel whose state is in memory, on one warpgroup. Returns the number of lowered steps.
+static size_t lowerSplitKV(func::FuncOp kernel, const GPUTarget &target) {
+  SmallVector<AccumulateOp> steps;
+  kernel.walk([&](AccumulateOp op) { steps.push_back(op); });
+  if (steps.size() != 1)
+    return 0;
+  WarpgroupShape shape(steps.front(), target.sharedBytes);
+  bool fits = shape.fits() && steps.front().getScheduleAttr().getRows() <= shape.rows;
+  if (!fits || !isAttentionItem(steps.front(), /*state=*/nullptr))
+    return 0;
+  emitAttentionItem(kernel, steps.front(), /*state=*/nullptr, shape);
+  return 1;
+}
+
 LogicalResult saccade::lowerAttentionSM90(func::FuncOp kernel, const GPUTarget &target) {
-  if (hasStateInMemory(kernel) || kernel->hasAttr(bulkKernelAttr))
+  if (kernel->hasAttr(bulkKernelAttr))
     return success();
   SymbolTable kernels(kernel->getParentOfType<mlir::gpu::GPUModuleOp>());
   func::FuncOp copy = copyForTensorMaps(kernel, kernels);
   int64_t ends = 0;
   copy.walk([&](FinalizeOp) { ++ends; });
   FailureOr<size_t> lowered = 0;
-  if (ends == 1)
+  if (hasStateInMemory(copy))
+    lowered = lowerSplitKV(copy, target);
+  else if (ends == 1)
     lowered = lowerAttentions(copy, WarpgroupFamily(target.sharedBytes));
   if (failed(lowered))
     return failure();

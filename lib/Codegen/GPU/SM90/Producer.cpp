@@ -27,6 +27,16 @@ WarpgroupRole::WarpgroupRole(const Emitter &e, AccumulateOp op, const WarpgroupS
 
 Value WarpgroupRole::rowsOf(Value operand, DimsAttr dims) { return e.size(operand, *dims.position(Dim::Seq)); }
 
+Value WarpgroupRole::heads() {
+  std::optional<unsigned> dim = op.getQueryDims().position(Dim::Head);
+  return dim ? e.size(op.getQuery(), *dim) : Value();
+}
+
+Value WarpgroupRole::queryRows() {
+  Value queries = rowsOf(op.getQuery(), op.getQueryDims()), ofQuery = heads();
+  return ofQuery ? e.mul(queries, ofQuery) : queries;
+}
+
 Fragment WarpgroupRole::makeFragment(const Lane &lane) {
   Fragment fragment{e.add(lane.firstRow, lane.group), lane.column, {}, {}, {}};
   for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
@@ -46,34 +56,33 @@ Fragment WarpgroupRole::makeFragment(const Lane &lane) {
 }
 
 FragmentSoftmax WarpgroupRole::makeSoftmax(const Lane &lane) {
-  FragmentSoftmax softmax(e, op, makeFragment(lane), rowsOf(op.getQuery(), op.getQueryDims()),
-                          rowsOf(op.getKey(), op.getKeyDims()));
+  FragmentSoftmax softmax(e, op, makeFragment(lane), queryRows(), rowsOf(op.getKey(), op.getKeyDims()), heads());
   if (shape.permitsApproximateTanh())
     softmax.permitApproximateTanh();
   return softmax;
 }
 
 void WarpgroupRole::forTiles(FragmentSoftmax &softmax, function_ref<void(const KeyTile &)> body) {
-  TileLoop loop{rowsOf(op.getQuery(), op.getQueryDims()), rowsOf(op.getKey(), op.getKeyDims()), /*heads=*/{},
-                softmax.getTiles(e, shape.keys()), shape.keys()};
+  TileLoop loop{queryRows(), rowsOf(op.getKey(), op.getKeyDims()), heads(), softmax.getTiles(e, shape.keys()),
+                shape.keys()};
   auto nothing = [](Value) {};
   if (softmax.testsTiles())
     return forEachVisibleTile(e, op, loop, nothing, body);
   forEachTile(e, loop, nothing, [&](Value first) { return softmax.isFull(e, first, shape.keys()); }, body);
 }
 
-void Producer::copyQueries(const MappedOperand &query, Value map) {
+void Producer::copyQueries(const MappedQueries &mapped) {
   RingPlace at = queries.at(e, item.items);
   at.waitUntilEmpty(e);
-  copy(query, map, e.i32(0), shape.rows, shape.depth, queryTile(), at.full);
+  copy(mapped.operand, mapped.map, e.i32(0), shape.rows, shape.depth, queryTile(), at.full);
 }
 
-void Producer::copyQueriesOfNoTile(const MappedOperand &query, Value map) {
-  e.ifElse(isFirstStep(), [&] { copyQueries(query, map); });
+void Producer::copyQueriesOfNoTile(const MappedQueries &mapped) {
+  e.ifElse(isFirstStep(), [&] { copyQueries(mapped); });
 }
 
-void Producer::copyTiles(const MappedOperand &query, const MappedOperand &key, const MappedOperand &value,
-                         ValueRange maps) {
+void Producer::copyTiles(const std::optional<MappedQueries> &mapped, const MappedOperand &key,
+                         const MappedOperand &value, ValueRange maps) {
   FragmentSoftmax softmax = makeSoftmax(Lane(e, shape));
   forTiles(softmax, [&](const KeyTile &tile) {
     RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, step());
@@ -81,10 +90,11 @@ void Producer::copyTiles(const MappedOperand &query, const MappedOperand &key, c
     std::optional<PagedTile> keyBoxes = findBoxes(key, rowsOf(op.getKey(), op.getKeyDims()), tile.first);
     std::optional<PagedTile> valueBoxes = findBoxes(value, rowsOf(op.getValue(), op.getValueDims()), tile.first);
     ofKeys.waitUntilEmpty(e);
-    copy(key, maps[1], tile.first, shape.keys(), shape.depth, keyTile(ofKeys.stage), ofKeys.full, keyBoxes);
-    e.ifElse(isFirstStep(), [&] { copyQueries(query, maps[0]); });
+    copy(key, maps[0], tile.first, shape.keys(), shape.depth, keyTile(ofKeys.stage), ofKeys.full, keyBoxes);
+    if (mapped)
+      e.ifElse(isFirstStep(), [&] { copyQueries(*mapped); });
     ofValues.waitUntilEmpty(e);
-    copy(value, maps[2], tile.first, shape.keys(), shape.valueDepth, valueTile(ofValues.stage), ofValues.full,
+    copy(value, maps[1], tile.first, shape.keys(), shape.valueDepth, valueTile(ofValues.stage), ofValues.full,
          valueBoxes);
     nextStep();
   });

@@ -35,6 +35,9 @@ public:
 
 protected:
   Value rowsOf(Value operand, attn::DimsAttr dims);
+  /// The heads of a query, whose rows are adjacent; null if the queries are of one head.
+  Value heads();
+  Value queryRows();
   Fragment makeFragment(const Lane &lane);
   FragmentSoftmax makeSoftmax(const Lane &lane);
   /// Emits `body` for each tile, the same ones in both roles.
@@ -61,19 +64,28 @@ private:
   }
 };
 
+/// Queries that bulk copies read, and their tensor map.
+struct MappedQueries {
+  MappedOperand operand;
+  mlir::Value map;
+};
+
 /// Copies operands. One warp runs it, because all lanes together decide which tiles are visible; one lane copies.
 class Producer : WarpgroupRole {
 public:
   using WarpgroupRole::WarpgroupRole;
 
-  /// The keys of the first tile are copied before the queries, which wait for the end of the item before.
-  void copyTiles(const MappedOperand &query, const MappedOperand &key, const MappedOperand &value,
+  /// The keys of the first tile are copied before the queries, which wait for the end of the item before. Without
+  /// `queries` the consumers copy them. `maps` are those of keys and values.
+  void copyTiles(const std::optional<MappedQueries> &queries, const MappedOperand &key, const MappedOperand &value,
                  mlir::ValueRange maps);
   /// Copies the queries after the loop over tiles if it has no tile: each item completes a phase of their barriers.
-  void copyQueriesOfNoTile(const MappedOperand &query, Value map);
+  void copyQueriesOfNoTile(const MappedQueries &mapped);
+  /// Waits until the consumers have released the queries of the item before, if they copy queries themselves.
+  void waitForItemBefore() { queries.at(e, item.items).waitUntilEmpty(e); }
 
 private:
-  void copyQueries(const MappedOperand &query, Value map);
+  void copyQueries(const MappedQueries &mapped);
   /// The boxes of the tile that starts at row `first` (i32) of `operand`, which has `rows` rows; none if these are not
   /// in pages.
   std::optional<PagedTile> findBoxes(const MappedOperand &operand, Value rows, Value first);
@@ -96,11 +108,19 @@ public:
   Consumer(const Emitter &e, attn::AccumulateOp op, const WarpgroupShape &shape, const ItemPlace &place,
            const PendingTile &pending, const PrivateState &state, bool endsWithTensor);
 
+  /// The named barrier of the warpgroups that compute; 0 is that of all threads.
+  static constexpr int64_t barrier = 1;
+  /// Waits for all threads that compute.
+  void meet();
+
   void waitForQueries();
+  /// Copies the queries to their tile, if the producer does not.
+  void loadQueries();
   void computeTiles();
   /// Multiplies the pending weights, if there are any, and resets rows after the last query.
   void finish();
-  /// Lets the producer replace the queries, after the results, which may go through their memory, are stored.
+  /// Lets the producer replace the queries, after the results, which may go through their memory, are stored. If the
+  /// consumers copy queries, it only tells the producer that the item is complete.
   void releaseQueries();
 
 private:

@@ -31,23 +31,31 @@ struct WarpgroupShape : AttentionShape {
       : AttentionShape(state), consumers(std::max<int64_t>(rows / groupRows, 1)) {
     warps = consumers * groupThreads / 32;
     firstWarp = groupThreads / 32;
-    for (attn::AccumulateOp step : state.steps) {
-      isInPages |= findPages(step.getKey()) || findPages(step.getValue());
-      testsTiles |= !attn::KeyBounds(llvm::cast<attn::ScoringOpInterface>(step.getOperation())).isExact();
-      if (step.getScore().empty())
-        continue;
-      mlir::Value key = attn::getRegionArguments(step.getScore(), /*numbers=*/1).key;
-      scoresPositions |= !key.use_empty();
-      readsPairs |= llvm::any_of(key.getUsers(), llvm::IsaPred<mlir::tensor::ExtractOp>);
-    }
+    llvm::for_each(state.steps, [&](attn::AccumulateOp step) { addStep(step); });
     int64_t most = consumerRegisters() - accElements() - otherRegisters();
     while (tileKeys > 64 && (keyRegisters() > most || bytes(/*ofStages=*/2) > sharedBytes))
       tileKeys -= 16;
-    for (stages = 4; stages > 1 && bytes(stages) > sharedBytes; stages /= 2)
-      ;
+    chooseStages(sharedBytes);
+  }
+
+  /// The shape of a split-KV step, whose state is in memory: one warpgroup computes all rows, and the warp after it
+  /// copies. Items have few steps, so that two CTAs of a multiprocessor hide the start and end of each other's items,
+  /// if shared memory and registers suffice.
+  WarpgroupShape(attn::AccumulateOp step, int64_t sharedBytes)
+      : AttentionShape(step), consumers(1), isPartial(true), tileKeys(64) {
+    rows = groupRows;
+    splitsKV = false;
+    addStep(step);
+    int64_t ofPair = (sharedBytes + reservedBytes) / 2 - reservedBytes;
+    constexpr int64_t registersOfPair = 168; // of a thread, if each quarter of a multiprocessor has three warps
+    if (accElements() + keyRegisters() + otherRegisters() <= registersOfPair && bytes(/*ofStages=*/2) <= ofPair)
+      ctas = 2;
+    chooseStages(ctas == 2 ? ofPair : sharedBytes);
   }
 
   int64_t consumers;            ///< warpgroups that compute
+  bool isPartial = false;       ///< if the results are a state in memory
+  int64_t ctas = 1;             ///< of a multiprocessor
   bool isInPages = false;       ///< if keys or values are
   bool testsTiles = false;      ///< if the mask is more than bounds of keys
   bool scoresPositions = false; ///< if the score region reads the position of the key
@@ -55,7 +63,9 @@ struct WarpgroupShape : AttentionShape {
   int64_t tileKeys = 128;
   int64_t stages; ///< of keys and values, a power of two; less than two if they do not fit
 
-  int64_t threads() const { return groupThreads * (consumers + 1); }
+  /// Of the warps that copy: a warpgroup gives its registers to the others.
+  int64_t producerThreads() const { return isPartial ? 32 : groupThreads; }
+  int64_t threads() const { return groupThreads * consumers + producerThreads(); }
   /// Registers of a thread at the launch, and after setmaxnreg. A producer that tests tiles or computes places of
   /// pages needs more.
   int64_t launchRegisters() const { return allRegisters / threads() / registerUnit * registerUnit; }
@@ -77,7 +87,7 @@ struct WarpgroupShape : AttentionShape {
   int64_t weightWords() const { return keyTiles() * 2; }
 
   /// Whether warpgroups take turns to start products: for deeper heads, products take most of the time anyway.
-  bool takesTurns() const { return depth <= 128 && valueDepth <= 128; }
+  bool takesTurns() const { return consumers > 1 && depth <= 128 && valueDepth <= 128; }
 
   static int64_t boxes(int64_t columns) { return llvm::divideCeil(SharedTile::paddedColumns(columns), boxColumns); }
   static int64_t boxBytes(int64_t rows) { return rows * boxRowBytes; }
@@ -95,11 +105,29 @@ struct WarpgroupShape : AttentionShape {
   int64_t bytes() const { return bytes(stages); }
 
   bool fits() const {
-    return rows == consumers * groupRows && (consumers == 2 || consumers == 3) && AttentionShape::fits() &&
+    return rows == consumers * groupRows && (isPartial || consumers == 2 || consumers == 3) && AttentionShape::fits() &&
            stages > 1 && !hasTallies;
   }
 
 private:
+  /// Shared memory that CUDA reserves for each CTA (CUDA C++ Programming Guide, compute capability 9.0).
+  static constexpr int64_t reservedBytes = 1024;
+
+  void addStep(attn::AccumulateOp step) {
+    isInPages |= findPages(step.getKey()) || findPages(step.getValue());
+    testsTiles |= !attn::KeyBounds(llvm::cast<attn::ScoringOpInterface>(step.getOperation())).isExact();
+    if (step.getScore().empty())
+      return;
+    mlir::Value key = attn::getRegionArguments(step.getScore(), /*numbers=*/1).key;
+    scoresPositions |= !key.use_empty();
+    readsPairs |= llvm::any_of(key.getUsers(), llvm::IsaPred<mlir::tensor::ExtractOp>);
+  }
+
+  void chooseStages(int64_t sharedBytes) {
+    for (stages = 4; stages > 1 && bytes(stages) > sharedBytes; stages /= 2)
+      ;
+  }
+
   int64_t bytes(int64_t ofStages) const {
     return tileBytes(rows, depth) + ofStages * (tileBytes(keys(), depth) + tileBytes(keys(), valueDepth)) +
            Ring::bytes(1) + 2 * Ring::bytes(ofStages) + ItemScheduler::bytes();
