@@ -101,6 +101,7 @@ std::string saccade::encodeProgram(const CompiledProgram &program) {
   writer.list(program.kernels, [&](const KernelInfo &kernel) {
     writer.text(kernel.name);
     writer.text(kernel.family);
+    writer.text(kernel.notes);
   });
   writer.list(program.diagnostics, [&](const auto &diagnostic) {
     writer.number(uint64_t(diagnostic.first));
@@ -121,7 +122,8 @@ std::optional<CompiledProgram> saccade::decodeProgram(llvm::StringRef value) {
   });
   reader.list([&] {
     std::string name = reader.text();
-    program.kernels.push_back({std::move(name), reader.text()});
+    std::string family = reader.text();
+    program.kernels.push_back({std::move(name), std::move(family), reader.text()});
   });
   reader.list([&] {
     auto severity = mlir::DiagnosticSeverity(reader.number(uint64_t(mlir::DiagnosticSeverity::Remark) + 1));

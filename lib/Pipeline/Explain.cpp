@@ -17,8 +17,10 @@
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/StageMark.h"
 #include "saccade/Support/Kernels.h"
+#include "saccade/Target/Device.h"
 #include "saccade/Tiling/Passes.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -81,6 +83,7 @@ public:
   std::vector<std::string> write();
 
 private:
+  void writeInt8Obstacle();
   void writeMask();
   void writeSizes();
   bool resolveInputs(StaticMaskInputs &inputs);
@@ -103,6 +106,17 @@ private:
 std::string AttentionReport::captureName(unsigned capture) {
   std::string name = sizes.nameOf(op.getCaptures()[capture]);
   return name.empty() ? "capture #" + std::to_string(capture) : "'" + name + "'";
+}
+
+/// Says why an attention with `qk_type(i8)` has no int8 scores, if so; its kernels say where they are used.
+void AttentionReport::writeInt8Obstacle() {
+  Type element = getElementTypeOrSelf(op.getQuery());
+  if (isForGPU)
+    addLine("int8 scores: not used, kernels of GPUs have none");
+  else if (target.int8Dot.empty())
+    addLine("int8 scores: not used, target '" + target.name + "' has no instruction for products of int8");
+  else if (target.usesTiles(target.packingFactor(element, element)))
+    addLine("int8 scores: not used, tile registers multiply " + llvm::formatv("{0}", element).str() + " faster");
 }
 
 void AttentionReport::writeMask() {
@@ -283,6 +297,8 @@ std::vector<std::string> AttentionReport::write() {
   if (isTiledByScript)
     text += "; tiled by a script, counts suppose tasks of equal sizes";
   addLine(text);
+  if (op.getQkTypeAttr())
+    writeInt8Obstacle();
   writeMask();
   Stability stability = analyzeStability(op);
   addLine("stability: " + llvm::Twine(stability.finiteMax == FiniteMax::Never ? "guarded, " : "proved, ") +
@@ -384,11 +400,7 @@ void Explanation::addKernels(ModuleOp compiled) {
     if (!family || !name)
       return;
     StringRef schedule = op->hasAttr(itemCounterAttr) ? ", work items from a counter" : "";
-    std::string line = (name.getValue() + ": kernel family " + family.getValue() + schedule).str();
-    for (auto [attribute, missing] : {std::pair(StringRef(bulkObstacleAttr), "warpgroups"),
-                                      std::pair(StringRef(registerObstacleAttr), "tiles in registers")})
-      if (auto obstacle = op->getAttrOfType<StringAttr>(attribute))
-        line += (", without " + llvm::Twine(missing) + ": " + obstacle.getValue()).str();
+    std::string line = (name.getValue() + ": kernel family " + family.getValue() + schedule + describeNotes(op)).str();
     // Functions that are derived from one have attentions at the same place. Kernels of a gradient function, which has
     // none of its own, belong to the function before it: 'f' for 'f_gradient'.
     std::string symbol = symbolOf(name.getValue());

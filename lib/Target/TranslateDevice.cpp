@@ -132,12 +132,22 @@ std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::L
   return result;
 }
 
+std::string saccade::describeNotes(Operation *kernel) {
+  std::string text;
+  for (auto [attribute, prefix] : {std::pair(StringRef(bulkObstacleAttr), "without warpgroups: "),
+                                   std::pair(StringRef(registerObstacleAttr), "without tiles in registers: "),
+                                   std::pair(StringRef(bulkConditionAttr), "")})
+    if (auto note = kernel->getAttrOfType<StringAttr>(attribute))
+      text += (", " + llvm::Twine(prefix) + note.getValue()).str();
+  return text;
+}
+
 std::vector<saccade::KernelInfo> saccade::listKernels(ModuleOp program) {
   std::vector<KernelInfo> kernels;
   for (auto device : program.getOps<mlir::gpu::GPUModuleOp>())
     for (auto kernel : device.getOps<LLVM::LLVMFuncOp>())
       if (auto family = kernel->getAttrOfType<StringAttr>(familyAttr))
-        kernels.push_back({kernel.getName().str(), family.getValue().str()});
+        kernels.push_back({kernel.getName().str(), family.getValue().str(), describeNotes(kernel)});
   return kernels;
 }
 

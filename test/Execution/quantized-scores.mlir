@@ -26,15 +26,20 @@
 // RUN: saccade-compile %s --target=v4-amx --explain | FileCheck %s --check-prefixes=FAMILY,AMX
 // RUN: saccade-compile %s --target=aarch64-bf16 --explain | FileCheck %s --check-prefixes=FAMILY,AARCH64
 // RUN: saccade-compile %s --target=v3 --explain | FileCheck %s --check-prefix=V3
+// RUN: saccade-compile %s --target=sm_90a --explain | FileCheck %s --check-prefix=NO-KERNEL
+// NO-KERNEL: int8 scores: not used, kernels of GPUs have none
 // FAMILY: attention in 'plain'
 // BF16: kernel family {{.*}}v4-bf16 packed, int8 scores (vpdpbusd), bf16 pairs (vdpbf16ps)
 // AMX: kernel family {{.*}}v4-amx packed, bf16 tiles (tdpbf16ps)
+// AMX: int8 scores: not used, tile registers multiply bf16 faster{{$}}
 // AARCH64: kernel family {{.*}}aarch64-bf16 packed, int8 scores (smmla), bf16 blocks (bfmmla)
 // FAMILY: attention in 'the_score_region_sees_whole_scores'
 // BF16: kernel family {{.*}}v4-bf16 packed, int8 scores (vpdpbusd), f32 multiply-add
 // AMX: kernel family {{.*}}v4-amx packed, int8 scores (vpdpbusd), f32 multiply-add
 // AARCH64: kernel family {{.*}}aarch64-bf16 packed, int8 scores (smmla), f32 multiply-add
-// V3-NOT: int8 scores
+// V3-NOT: int8 scores (
+// V3: int8 scores: not used, target 'v3' has no instruction for products of int8{{$}}
+// V3-NOT: int8 scores (
 
 func.func @plain(%q: tensor<?x?x33xbf16>, %k: tensor<?x?x33xbf16>, %v: tensor<?x?x15xbf16>) -> (tensor<?x?x15xf32>, tensor<?x?xf32>) {
   %o, %lse = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] qk_type(i8) lse

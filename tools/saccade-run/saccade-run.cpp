@@ -13,7 +13,9 @@
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Pipeline/StageMark.h"
+#include "saccade/Runtime/BulkTensor.h"
 #include "saccade/Runtime/Runtime.h"
+#include "saccade/Support/Kernels.h"
 #include "saccade/Support/Npy.h"
 #include "saccade/Support/OutputFile.h"
 #include "saccade/Support/Progress.h"
@@ -158,6 +160,11 @@ static int report(llvm::Error error, ExitCode code) {
 
 /// Selects the entry `name`, or the only entry if `name` is empty. Returns null after an error message.
 static const Entry *chooseEntry(const std::vector<Entry> &entries, llvm::StringRef name) {
+/// "1 result", "2 results"
+static std::string counted(int64_t count, llvm::StringRef noun) {
+  return (llvm::Twine(count) + " " + noun + (count == 1 ? "" : "s")).str();
+}
+
   auto it = llvm::find_if(entries, [&](const Entry &entry) { return entry.name == name; });
   if (it != entries.end())
     return &*it;
@@ -350,11 +357,19 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
       return report(std::move(error), ExitInvalidInput);
   }
   if (options.explain)
-    for (const KernelInfo &kernel : executable->kernels())
+    for (const KernelInfo &kernel : executable->kernels()) {
+      llvm::StringRef other = kernel.name;
       if (Launched launched = launches[kernel.name]; launched.ctas)
-        llvm::outs() << kernel.name << ": kernel family " << kernel.family << ", ran " << launched.ctas << " CTAs, "
-                     << launched.instructions << " instructions of warps, " << launched.matrixProducts
-                     << " of them mma or wgmma\n";
+        llvm::outs() << kernel.name << ": kernel family " << kernel.family << ", ran " << counted(launched.ctas, "CTA")
+                     << ", " << launched.instructions << " instructions of warps, " << launched.matrixProducts
+                     << " of them mma or wgmma" << kernel.notes << '\n';
+      else if (other.consume_back(bulkKernelSuffix) && launches[other.str()].ctas)
+        llvm::outs()
+            << kernel.name << ": kernel family " << kernel.family
+            << ", did not run: its tensor maps need contiguous rows, and addresses and strides that are multiples of "
+            << runtime::BulkTensor::alignment << " bytes; pages a multiple of " << runtime::BulkTensor::swizzleRows
+            << " keys\n";
+    }
   int64_t memoryOfRun = canReset ? std::max<int64_t>(peakMemory() - before, 0) : -1;
 
   return show(results, [&](const Work &work) { return reportTime(call, work, memoryOfRun); });

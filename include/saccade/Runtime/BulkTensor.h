@@ -16,6 +16,9 @@ struct BulkTensor {
   /// The rows after which a swizzle repeats. A tile in shared memory consists of boxes of multiples of it.
   static constexpr int64_t swizzleRows = 8;
 
+  /// Bytes of which the address and the strides are multiples.
+  static constexpr int64_t alignment = 16;
+
   uint32_t type = 0; ///< CUtensorMapDataType
   uint32_t rank = 0;
   uint64_t address = 0;

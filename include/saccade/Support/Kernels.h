@@ -23,6 +23,13 @@ inline constexpr llvm::StringLiteral threadsAttr = "attn.threads";
 /// The other one may in turn refer to a third one: the last of the list whose conditions hold is launched.
 inline constexpr llvm::StringLiteral bulkKernelAttr = "attn.bulk_kernel";
 
+/// What the name of that kernel adds to the name of the other one.
+inline constexpr llvm::StringLiteral bulkKernelSuffix = "_sm_90a";
+
+/// On a kernel that another one refers to by `bulkKernelAttr`, if not all dense tensors have tensor maps: which calls
+/// launch it, a string: "launched if rows are multiples of 16 bytes".
+inline constexpr llvm::StringLiteral bulkConditionAttr = "attn.bulk_condition";
+
 /// On a kernel that another one refers to by `bulkKernelAttr`: its tensor maps, which are its first parameters. An
 /// array with one array of i64 each: the index of the capture that the map describes, or -1 - i for constant i of
 /// `mappedConstantsAttr`, then the plan of `runtime::BulkTensor::describe`.
@@ -62,7 +69,8 @@ inline constexpr llvm::StringLiteral sharedBytesAttr = "attn.shared_bytes";
 /// On a task or a kernel: the kernel family of its attention, a string: "v4 packed, f32 multiply-add", "sm_80".
 inline constexpr llvm::StringLiteral familyAttr = "attn.family";
 
-/// On a kernel of a gradient: why it has no `bulkKernelAttr`, a string: "rows are copied in a loop".
+/// On a kernel of attention, of a gradient or of a matmul, if the target has bulk copies: why it has no
+/// `bulkKernelAttr`, a string: "rows are copied in a loop".
 inline constexpr llvm::StringLiteral bulkObstacleAttr = "attn.bulk_obstacle";
 
 /// On a kernel of a gradient that has tensor cores: why its tiles are not in registers, a string: "head size 72 is not

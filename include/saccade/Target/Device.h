@@ -42,7 +42,12 @@ bool needsLibdevice(const llvm::Module &module);
 struct KernelInfo {
   std::string name;
   std::string family; ///< kernel family: "sm_80", or "simt" for the portable kernels
+  std::string notes;  ///< as `describeNotes`
 };
+
+/// Why a task or kernel has no faster kernel, or which calls launch it: ", without warpgroups: elements are f32". Empty
+/// if there is nothing to say.
+std::string describeNotes(mlir::Operation *kernel);
 
 /// The kernels of a compiled program.
 std::vector<KernelInfo> listKernels(mlir::ModuleOp program);

@@ -9,7 +9,7 @@ using namespace saccade::runtime;
 
 bool BulkTensor::describe(const int64_t *buffer, const int64_t *plan) {
   // Coordinates are 32-bit; strides have 40 bits.
-  constexpr int64_t extentLimit = INT32_MAX, strideLimit = int64_t(1) << 40, alignment = 16;
+  constexpr int64_t extentLimit = INT32_MAX, strideLimit = int64_t(1) << 40;
   type = static_cast<uint32_t>(plan[0]);
   int64_t elementBytes = plan[1], count = plan[3];
   swizzle = static_cast<uint32_t>(plan[2]);

@@ -46,7 +46,7 @@ gpu.module @saccade_device {
     return
   }
 
-  // CHECK: func.func @with_another_result(%{{.*}}) attributes {attn.kernel}
+  // CHECK: func.func @with_another_result(%{{.*}}) attributes {attn.bulk_obstacle = "another op of the kernel writes memory", attn.kernel}
   func.func @with_another_result(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf16>, %n: index, %out: memref<?x64xbf16>, %count: memref<1xindex>) attributes {attn.kernel} {
     %c0 = arith.constant 0 : index
     %zero = arith.constant 0.0 : f32

@@ -27,7 +27,7 @@ gpu.module @saccade_device {
     return
   }
 
-  // CHECK: func.func @pages_of_12(%{{.*}}) attributes {attn.kernel}
+  // CHECK: func.func @pages_of_12(%{{.*}}) attributes {attn.bulk_obstacle = "the number of keys of a page is not a multiple of eight", attn.kernel}
   func.func @pages_of_12(%q: memref<?x64xbf16>, %pool: memref<?x12x64xbf16>, %table: memref<?xi32>, %n: index, %out: memref<?x64xbf16>) attributes {attn.kernel} {
     %c0 = arith.constant 0 : index
     %zero = arith.constant 0.0 : f32
@@ -48,7 +48,7 @@ gpu.module @saccade_device {
     return
   }
 
-  // CHECK: func.func @at_another_position(%{{.*}}) attributes {attn.kernel}
+  // CHECK: func.func @at_another_position(%{{.*}}) attributes {attn.bulk_obstacle = "tiles of keys start at any position of a page", attn.kernel}
   func.func @at_another_position(%q: memref<?x64xbf16>, %pool: memref<?x16x64xbf16>, %table: memref<?xi32>, %n: index, %first: index, %out: memref<?x64xbf16>) attributes {attn.kernel} {
     %c0 = arith.constant 0 : index
     %zero = arith.constant 0.0 : f32

@@ -73,7 +73,7 @@ class Runner:
 
 def counts(output):
     """(mma, instructions) of the kernel of attention."""
-    found = re.search(r"kernel family sm_80, ran \d+ CTAs, (\d+) instructions of warps, (\d+) of them mma", output)
+    found = re.search(r"kernel family sm_80, ran \d+ CTAs?, (\d+) instructions of warps, (\d+) of them mma", output)
     assert found, output
     return int(found[2]), int(found[1])
 

@@ -48,7 +48,7 @@ TEST(CompiledProgram, ComesBackFromItsValue) {
   options.lint = true;
   CompiledProgram original = compileTest(twice + wrongScale, options);
   ASSERT_EQ(1u, original.diagnostics.size());
-  original.kernels = {{"kernel", "sm_80"}, {"another", "simt"}};
+  original.kernels = {{"kernel", "sm_80", ""}, {"another", "simt", ", without warpgroups: elements are f32"}};
   std::optional<CompiledProgram> decoded = decodeProgram(encodeProgram(original));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(signatures(original.entries), signatures(decoded->entries));
@@ -58,6 +58,7 @@ TEST(CompiledProgram, ComesBackFromItsValue) {
   ASSERT_EQ(2u, decoded->kernels.size());
   EXPECT_EQ("another", decoded->kernels[1].name);
   EXPECT_EQ("simt", decoded->kernels[1].family);
+  EXPECT_EQ(", without warpgroups: elements are f32", decoded->kernels[1].notes);
   EXPECT_EQ(0.0, decoded->times.total());
 }
 

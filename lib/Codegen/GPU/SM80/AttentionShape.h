@@ -14,6 +14,9 @@ namespace saccade::device {
 
 /// The tile sizes of a kernel.
 struct AttentionShape {
+  /// The largest head size.
+  static constexpr int64_t maxHeadSize = 256;
+
   explicit AttentionShape(const AttentionState &state)
       : element(state.element()), rows(state.rows()), depth(state.depth()), valueDepth(state.valueDepth()) {
     hasLse = static_cast<bool>(attn::FinalizeOp(state.finalize).getLse());
@@ -60,7 +63,7 @@ struct AttentionShape {
 
   /// Whether the kernel supports this shape. The accumulator may take half of a thread's 255 registers.
   bool fits() const {
-    return (element.isF16() || element.isBF16()) && depth > 0 && valueDepth > 0 && depth <= 256 &&
+    return (element.isF16() || element.isBF16()) && depth > 0 && valueDepth > 0 && depth <= maxHeadSize &&
            (splitsKV || rows % (16 * warps) == 0) && rows > 0 && accElements() <= 128;
   }
 };

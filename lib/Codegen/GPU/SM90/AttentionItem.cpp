@@ -35,20 +35,24 @@ static bool isAligned(AccumulateOp step, Value operand) {
   return !pages || (step.getAt().empty() ? isZeroInteger(pages.getBegin()) : step.getAt()[3] == pages.getBegin());
 }
 
-bool device::isAttentionItem(AccumulateOp step, const AttentionState *state) {
+StringRef device::findItemObstacle(AccumulateOp step, const AttentionState *state) {
   // The weights of a final step need a second pass over the keys.
   if (step.getFinal())
-    return false;
+    return "keys are read more than once";
   Type element = getElementTypeOrSelf(step.getQuery());
   if (getElementTypeOrSelf(step.getKey()) != element || getElementTypeOrSelf(step.getValue()) != element)
-    return false;
+    return "keys or values have another type than queries";
+  for (auto [tile, dims] : {std::pair(step.getKey(), step.getKeyDims()), {step.getValue(), step.getValueDims()}})
+    if (LoadPagesOp pages = findPages(tile))
+      if (isMappable(pages.getPool(), pages.getDims()) && !isMappable(tile, dims))
+        return "the number of keys of a page is not a multiple of eight";
   // Queries are copied once, before a loop that contains the step.
   bool areCopied = state ? isMappable(step.getQuery(), step.getQueryDims()) && hasKnownPosition(step.getQuery())
                          : hasPartialState(step);
   if (!areCopied || !isMappable(step.getKey(), step.getKeyDims()) || !isMappable(step.getValue(), step.getValueDims()))
-    return false;
+    return "no tensor map describes an operand";
   if (!isAligned(step, step.getKey()) || !isAligned(step, step.getValue()))
-    return false;
+    return "tiles of keys start at any position of a page";
   // Both roles execute the other ops, so these must not write. Those that write tiles in pages are erased.
   SmallVector<Operation *> erased = {step};
   for (Value tile : {step.getKey(), step.getValue()})
@@ -66,7 +70,7 @@ bool device::isAttentionItem(AccumulateOp step, const AttentionState *state) {
                    hasSingleEffect<MemoryEffects::Read>(op);
     return isPlain ? WalkResult::advance() : WalkResult::interrupt();
   });
-  return !others.wasInterrupted();
+  return others.wasInterrupted() ? "another op of the kernel writes memory" : "";
 }
 
 /// Erases the state and its ops in the producer's copy of the body.

@@ -31,24 +31,32 @@ struct LowerMatmulSM90 : saccade::impl::LowerMatmulSM90Base<LowerMatmulSM90> {
       return signalPassFailure();
     SymbolTable kernels(getOperation());
     for (auto kernel : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
-      std::optional<MatmulItem> found;
-      if (!kernel->hasAttr(bulkKernelAttr))
-        found = findMatmulItem(kernel);
-      if (!found || !found->shape(gpu->sharedBytes).fits())
+      if (kernel->hasAttr(bulkKernelAttr) || kernel->hasAttr(bulkObstacleAttr))
         continue;
+      std::string obstacle;
+      std::optional<MatmulItem> found = findMatmulItem(kernel, obstacle);
+      if (found && !found->shape(gpu->sharedBytes).fits()) {
+        obstacle = "the sums of a tile do not fit in registers";
+        found.reset();
+      }
+      if (!found) {
+        if (!obstacle.empty())
+          kernel->setAttr(bulkObstacleAttr, StringAttr::get(&getContext(), obstacle));
+        continue;
+      }
       bool isDivided = found->hasDynamicCount() && found->parts() > 1;
       func::FuncOp whole = copyForTensorMaps(kernel, kernels);
       func::FuncOp divided = isDivided ? copyForTensorMaps(kernel, kernels, "_parts") : func::FuncOp();
       auto setFamily = [](func::FuncOp copy, StringRef family) {
         copy->setAttr(familyAttr, StringAttr::get(copy.getContext(), family));
       };
-      std::optional<MatmulItem> item = findMatmulItem(whole);
+      std::optional<MatmulItem> item = findMatmulItem(whole, obstacle);
       emitMatmulItem(whole, *item, item->shape(gpu->sharedBytes));
       setFamily(whole, "sm_90a, matmul");
       kernel->setAttr(bulkKernelAttr, whole.getNameAttr());
       if (!divided)
         continue;
-      emitMatmulParts(divided, *findMatmulItem(divided), gpu->sharedBytes);
+      emitMatmulParts(divided, *findMatmulItem(divided, obstacle), gpu->sharedBytes);
       setFamily(divided, "sm_90a, matmul in parts");
       divided->setAttr(fewItemsAttr, UnitAttr::get(&getContext()));
       whole->setAttr(bulkKernelAttr, divided.getNameAttr());

@@ -5,6 +5,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Dialect/Attn/Analysis/Memory.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -42,7 +43,7 @@ namespace {
 
 class ItemFinder {
 public:
-  explicit ItemFinder(func::FuncOp kernel) : kernel(kernel) {}
+  ItemFinder(func::FuncOp kernel, std::string &obstacle) : kernel(kernel), obstacle(obstacle) {}
 
   std::optional<MatmulItem> run() {
     if (!llvm::hasSingleElement(kernel.getBody()) || !collectOps() || !item.matmul || !readMatmul())
@@ -69,18 +70,25 @@ private:
     return true;
   }
 
+  bool refuse(const Twine &why) {
+    obstacle = why.str();
+    return false;
+  }
+
   /// Operands of 16-bit floats, sums in f32, one loop each of m, n and k, and one position in each other loop: of a
   /// batch, or of one operand if the other one is the same for all.
   bool readMatmul() {
     linalg::LinalgOp op = item.matmul;
     std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
     Type element = getElementTypeOrSelf(op.getDpsInputs()[0]), sum = getElementTypeOrSelf(op.getDpsInits()[0]);
+    if (!element.isF16() && !element.isBF16())
+      return refuse("elements are " + llvm::formatv("{0}", element).str());
     auto haveOnePosition = [&](ArrayRef<unsigned> loops) {
       return llvm::all_of(loops, [&](unsigned loop) { return boundOfExtent(op, loop) == 1; });
     };
     if (dims->k.size() != 1 || !haveOnePosition(dims->batch) || !haveOnePosition(ArrayRef(dims->m).drop_back()) ||
         !haveOnePosition(ArrayRef(dims->n).drop_back()) || getElementTypeOrSelf(op.getDpsInputs()[1]) != element ||
-        !(element.isF16() || element.isBF16()) || !(sum == element || sum.isF32()))
+        !(sum == element || sum.isF32()))
       return false;
     unsigned m = dims->m.back(), n = dims->n.back(), k = dims->k[0];
     AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
@@ -92,10 +100,13 @@ private:
     if (!bounds.first || !bounds.second)
       return false;
     item.rows = *bounds.first, item.columns = *bounds.second;
-    if (item.rows < minRows || item.columns < minColumns)
-      return false;
-    return readOperand(item.lhs, *op.getDpsInputOperand(0), m, k) &&
-           readOperand(item.rhs, *op.getDpsInputOperand(1), n, k);
+    if (item.rows < minRows)
+      return refuse("a tile has " + Twine(item.rows) + " rows, fewer than " + Twine(minRows));
+    if (item.columns < minColumns)
+      return refuse("a tile has " + Twine(item.columns) + " columns, fewer than " + Twine(minColumns));
+    return (readOperand(item.lhs, *op.getDpsInputOperand(0), m, k) &&
+            readOperand(item.rhs, *op.getDpsInputOperand(1), n, k)) ||
+           refuse("no tensor map describes an operand");
   }
 
   bool readOperand(MatmulItem::Operand &to, OpOperand &operand, unsigned loop, unsigned k) {
@@ -176,6 +187,7 @@ private:
   }
 
   func::FuncOp kernel;
+  std::string &obstacle;
   MatmulItem item;
 };
 
@@ -188,4 +200,9 @@ bool MatmulItem::hasDynamicCount() const {
   });
 }
 
-std::optional<MatmulItem> device::findMatmulItem(func::FuncOp kernel) { return ItemFinder(kernel).run(); }
+std::optional<MatmulItem> device::findMatmulItem(func::FuncOp kernel, std::string &obstacle) {
+  int64_t matmuls = 0;
+  kernel.walk([&](linalg::LinalgOp op) { matmuls += isMatmul(op); });
+  obstacle = matmuls == 1 ? "the kernel is more than a matmul and ops of its elements" : "";
+  return ItemFinder(kernel, obstacle).run();
+}

@@ -49,8 +49,9 @@ struct MatmulItem {
 };
 
 /// The tile of a matmul that `kernel` computes, or nullopt if it computes something else, also if the tile has a type,
-/// an operand or a size that warpgroups do not support.
-std::optional<MatmulItem> findMatmulItem(mlir::func::FuncOp kernel);
+/// an operand or a size that warpgroups do not support. `obstacle` becomes the reason, or empty if the number of
+/// matmuls of `kernel` is not one.
+std::optional<MatmulItem> findMatmulItem(mlir::func::FuncOp kernel, std::string &obstacle);
 
 /// Replaces the ops of `item` in `kernel` by the roles of warpgroups, and sets the launch attributes of the kernel.
 void emitMatmulItem(mlir::func::FuncOp kernel, const MatmulItem &item, const MatmulShape &shape);

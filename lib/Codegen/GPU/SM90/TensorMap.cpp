@@ -10,6 +10,7 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "saccade/Runtime/BulkTensor.h"
 #include "saccade/Support/Kernels.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -290,6 +291,29 @@ static int64_t numberOf(const MappedOperand &operand, func::FuncOp kernel, Small
   return number;
 }
 
+/// Which calls have tensor maps of `operands`, as the text of `bulkConditionAttr`; empty if all calls with dense
+/// tensors have.
+static std::string findCondition(ArrayRef<BoxedOperand> operands) {
+  constexpr int64_t alignment = runtime::BulkTensor::alignment;
+  bool hasAnyRow = false, hasAnyPage = false;
+  for (const BoxedOperand &boxed : operands) {
+    const MappedOperand &operand = boxed.operand;
+    int64_t columns = operand.type.getDimSize(operand.columnDim);
+    int64_t bytes = columns * operand.type.getElementTypeBitWidth() / 8;
+    if (operand.columnDim + 1 != operand.type.getRank())
+      return "not launched for dense tensors: rows of an operand are not contiguous";
+    if (!ShapedType::isDynamic(columns) && bytes % alignment != 0)
+      return llvm::formatv("not launched for dense tensors: rows have {0} bytes, not a multiple of {1}", bytes,
+                           alignment);
+    hasAnyRow |= ShapedType::isDynamic(columns);
+    hasAnyPage |= operand.pages && operand.type.isDynamicDim(operand.rowDim);
+  }
+  if (hasAnyRow)
+    return llvm::formatv("launched if rows are multiples of {0} bytes", alignment);
+  return hasAnyPage ? llvm::formatv("launched if pages have a multiple of {0} keys", runtime::BulkTensor::swizzleRows)
+                    : std::string();
+}
+
 SmallVector<Value> device::addTensorMaps(func::FuncOp kernel, ArrayRef<BoxedOperand> operands) {
   Builder b(kernel.getContext());
   Block &body = kernel.getBody().front();
@@ -305,12 +329,14 @@ SmallVector<Value> device::addTensorMaps(func::FuncOp kernel, ArrayRef<BoxedOper
   kernel->setAttr(tensorMapsAttr, b.getArrayAttr(plans));
   if (!constants.empty())
     kernel->setAttr(mappedConstantsAttr, b.getArrayAttr(constants));
+  if (std::string condition = findCondition(operands); !condition.empty())
+    kernel->setAttr(bulkConditionAttr, b.getStringAttr(condition));
   return maps;
 }
 
 func::FuncOp device::copyForTensorMaps(func::FuncOp kernel, SymbolTable &kernels, StringRef suffix) {
   func::FuncOp copy = kernel.clone();
-  copy.setName((kernel.getName() + "_sm_90a" + suffix).str());
+  copy.setName((kernel.getName() + bulkKernelSuffix + suffix).str());
   kernels.insert(copy);
   return copy;
 }
