@@ -2,6 +2,7 @@
 
 #include "Block.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
 #include <algorithm>
 
 using namespace saccade::ptxsim;
@@ -97,19 +98,47 @@ uint32_t Block::launchRegisters() const {
   return std::min(most, ofMultiprocessor / (numWarps * 32 * kernel.entry->minBlocks) / 8 * 8);
 }
 
+namespace {
+
+/// Warps that wait for the same in the same way.
+struct Waiting {
+  std::string how; ///< follows "waits" or "wait"
+  std::vector<unsigned> warps;
+};
+
+} // namespace
+
+/// " warp 4" or " warps 4, 5, 6".
+static std::string nameWarps(llvm::ArrayRef<unsigned> warps) {
+  std::string text = warps.size() == 1 ? " warp " : " warps ";
+  llvm::raw_string_ostream os(text);
+  llvm::interleaveComma(warps, os);
+  return text;
+}
+
 void Block::reportDeadlock() {
   std::string text = "no warp can make progress:";
   Warp *first = nullptr;
+  auto add = [](std::vector<Waiting> &groups, unsigned warp, std::string how) {
+    auto same = llvm::find_if(groups, [&](const Waiting &group) { return group.how == how; });
+    if (same == groups.end())
+      same = groups.insert(groups.end(), {std::move(how), {}});
+    same->warps.push_back(warp);
+  };
+  auto lineOf = [](unsigned line) { return " (line " + std::to_string(line) + ")"; };
   for (unsigned number = 0; number < barriers.size(); ++number) {
     const Barrier &barrier = barriers[number];
     if (!barrier.waiting)
       continue;
     text += " at barrier " + std::to_string(number);
+    std::vector<Waiting> groups;
     for (auto &warp : warps)
       if (barrier.waiting >> warp->id & 1) {
-        text += " warp " + std::to_string(warp->id) + " (line " + std::to_string(warp->current->line) + ")";
+        add(groups, warp->id, lineOf(warp->current->line));
         first = first ? first : warp.get();
       }
+    for (const Waiting &group : groups)
+      text += nameWarps(group.warps) + group.how;
     text += " waiting, " + std::to_string(__builtin_popcount(barrier.arrived) * 32) + " of " +
             (barrier.expected ? std::to_string(barrier.expected) : std::string("all")) + " threads arrived;";
   }
@@ -118,13 +147,23 @@ void Block::reportDeadlock() {
             ") waits for the cluster;";
     first = first ? first : warps[warp].get();
   });
+  std::vector<Waiting> polling;
   for (auto &warp : warps)
     if (warp->state == Warp::State::Polling) {
-      text += " warp " + std::to_string(warp->id) + " (line " + std::to_string(warp->current->line) +
-              ") waits for the mbarrier at 0x" + llvm::utohexstr(warp->polled + sharedStart, /*LowerCase=*/true) +
-              " (" + mbarriers[warp->polled].describe() + ");";
+      add(polling, warp->id,
+          " for the mbarrier at 0x" + llvm::utohexstr(warp->polled + sharedStart, /*LowerCase=*/true) + " (" +
+              mbarriers[warp->polled].describe() + ");");
       first = first ? first : warp.get();
     }
+  for (const Waiting &group : polling) {
+    // Loops that wait for one mbarrier may be in several lines.
+    std::vector<Waiting> lines;
+    for (unsigned warp : group.warps)
+      add(lines, warp, lineOf(warps[warp]->current->line));
+    for (const Waiting &each : lines)
+      text += (&each == lines.data() ? "" : " and") + nameWarps(each.warps) + each.how;
+    text += (group.warps.size() == 1 ? " waits" : " wait") + group.how;
+  }
   for (Warpgroup &group : warpgroups)
     forLanes(group.arrived, [&](unsigned warp) {
       text += " warp " + std::to_string(warp) + " (line " + std::to_string(group.op->line) +

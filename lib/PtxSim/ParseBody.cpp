@@ -130,7 +130,7 @@ bool Parser::instruction(Function &function, unsigned scope) {
     parsed.guard = *guard;
   }
   if (peek().kind != Token::Word)
-    return fail("found '" + peek().text + "', expected an instruction");
+    return fail("found " + found() + ", expected an instruction");
   parsed.line = peek().line;
   // Dots separate modifiers; `::` is part of a modifier.
   llvm::SmallVector<StringRef> pieces;
@@ -178,7 +178,7 @@ bool Parser::operand(Operand &operand) {
   operand.negated = take("!");
   bool negative = !operand.negated && take("-");
   if (peek().kind != Token::Word)
-    return fail("found '" + peek().text + "', expected an operand");
+    return fail("found " + found() + ", expected an operand");
   if (negative || llvm::isDigit(peek().text[0]))
     return number(operand, negative);
   std::string name = next().text.str();

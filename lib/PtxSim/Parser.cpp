@@ -78,9 +78,11 @@ bool Parser::failAt(unsigned line, const llvm::Twine &message) {
   return false;
 }
 
-bool Parser::expect(StringRef text) {
-  return take(text) || fail("found '" + peek().text + "', expected '" + text + "'");
+std::string Parser::found() {
+  return peek().kind == Token::End ? "the end of the text" : "'" + peek().text.str() + "'";
 }
+
+bool Parser::expect(StringRef text) { return take(text) || fail("found " + found() + ", expected '" + text + "'"); }
 
 void Parser::skipLine() {
   unsigned line = peek().line;
@@ -106,12 +108,18 @@ bool Parser::run() {
   return true;
 }
 
+/// The newest version of PTX whose instructions are known: that of CUDA 13.0 (PTX ISA 9.0).
+static constexpr std::pair<unsigned, unsigned> newestVersion = {9, 0};
+
 bool Parser::moduleItem() {
   StringRef word = peek().text;
   if (word == ".version") {
     auto [major, minor] = peek(1).text.split('.');
     if (major.getAsInteger(10, module.version.first) || minor.getAsInteger(10, module.version.second))
       return fail("expected a version");
+    if (module.version > newestVersion)
+      return fail("found version " + peek(1).text + ", expected at most " + llvm::Twine(newestVersion.first) + "." +
+                  llvm::Twine(newestVersion.second));
     skipLine();
     return true;
   }
@@ -180,7 +188,7 @@ bool Parser::variables(std::deque<Variable> &into, Space space, bool isExtern, s
     Variable variable;
     variable.line = peek().line;
     if (peek().kind != Token::Word)
-      return fail("found '" + peek().text + "', expected a name");
+      return fail("found " + found() + ", expected a name");
     variable.name = next().text.str();
     variable.space = space;
     variable.isExtern = isExtern;
@@ -308,7 +316,7 @@ bool Parser::function(bool isEntry, bool isExtern) {
   if (!isEntry && !parameterList(function, /*results=*/true))
     return false;
   if (peek().kind != Token::Word)
-    return fail("found '" + peek().text + "', expected the name of a function");
+    return fail("found " + found() + ", expected the name of a function");
   function.name = next().text.str();
   if (!parameterList(function, /*results=*/false) || !functionDirectives(function))
     return false;

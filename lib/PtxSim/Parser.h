@@ -40,6 +40,8 @@ private:
   const Token &next() { return tokens[at + 1 < tokens.size() ? at++ : at]; }
   bool take(llvm::StringRef text) { return peek().is(text) && (next(), true); }
   bool expect(llvm::StringRef text);
+  /// The next token for a message: "'ret'", or "the end of the text".
+  std::string found();
   bool fail(const llvm::Twine &message) { return failAt(peek().line, message); }
   bool failAt(unsigned line, const llvm::Twine &message);
   void skipLine();

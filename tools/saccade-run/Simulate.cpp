@@ -49,6 +49,8 @@ public:
     launch.threads = std::max(1u, std::thread::hardware_concurrency());
     ptxsim::Report report = program->run(name, launch);
     finding = report.finding;
+    if (finding)
+      failed = name.str();
     Launched &launched = launches[name.str()];
     launched.ctas += ctas;
     launched.instructions += report.instructions;
@@ -106,6 +108,7 @@ public:
   }
 
   std::optional<ptxsim::Finding> finding; ///< the first finding of a launch
+  std::string failed;                     ///< the kernel that it is of
   Launches launches;
 
 private:
@@ -141,7 +144,7 @@ static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::A
   }
   launches = device.launches;
   if (device.finding)
-    return llvm::createStringError(device.finding->str());
+    return llvm::createStringError("kernel '" + device.failed + "': " + device.finding->str());
   for (auto [place, tensor] : llvm::zip_equal(call.results, results))
     if (llvm::Error error = device.copyToHost(onDevice.buffer(place).data, tensor, call.entry.value(place).name))
       return error;
