@@ -62,13 +62,13 @@ std::optional<unsigned> DimsAttr::position(Dim dim) const {
 }
 
 LogicalResult DimsAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Dim> dims) {
-  for (Dim expected : {Dim::Seq, Dim::Depth})
-    if (!llvm::is_contained(dims, expected))
-      return emitError() << "dimensions must name '" << stringifyDim(expected) << "' ("
-                         << (expected == Dim::Seq ? "sequence" : "depth") << ")";
   for (auto [i, dim] : llvm::enumerate(dims))
     if (llvm::is_contained(dims.drop_front(i + 1), dim))
       return emitError() << "dimension '" << stringifyDim(dim) << "' is named twice";
+  for (Dim expected : {Dim::Seq, Dim::Depth})
+    if (!llvm::is_contained(dims, expected))
+      return emitError() << "dimensions must name '" << stringifyDim(expected) << "' ("
+                         << (expected == Dim::Seq ? "sequence" : "head size") << ")";
   return success();
 }
 

@@ -43,11 +43,14 @@ void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
 
 namespace {
 
-constexpr StringRef clauseNames[] = {
-    "captures", "q_len",   "kv_len",        "cu_seqlens_q", "cu_seqlens_k",  "scale",           "qk_type",
-    "at",       "sink",    "into",          "mask",         "score",         "weight",          "dropout",
-    "tally",    "lse",     "max",           "argmax",       "out",           "output_gradient", "delta",
-    "gradient", "tangent", "query_tangent", "key_tangent",  "value_tangent", "scale_tangent"};
+/// Clauses of attn.attention, then those that only ops of the compiler have.
+constexpr StringRef clauseNames[] = {"captures",      "q_len",           "kv_len",   "cu_seqlens_q",  "cu_seqlens_k",
+                                     "scale",         "qk_type",         "at",       "sink",          "mask",
+                                     "score",         "weight",          "dropout",  "tally",         "lse",
+                                     "max",           "argmax",          "out",      "into",          "delta",
+                                     "tangent",       "output_gradient", "gradient", "query_tangent", "key_tangent",
+                                     "value_tangent", "scale_tangent"};
+constexpr size_t attentionClauses = 18;
 
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
@@ -275,7 +278,7 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
     sawRegion |= isRegion;
     loc = parser.getCurrentLocation();
   }
-  return refuseUnknownClause(parser, "an attention op", clauseNames);
+  return refuseUnknownClause(parser, "an attention op", ArrayRef(clauseNames).take_front(attentionClauses));
 }
 
 ParseResult syntax::parseDerivative(OpAsmParser &parser, Clauses &clauses, OperationState &result,
