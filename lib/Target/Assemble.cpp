@@ -50,6 +50,23 @@ static std::string contents(llvm::StringRef path) {
   return file ? (*file)->getBuffer().str() : std::string();
 }
 
+llvm::Error saccade::checkAssembler(llvm::StringRef ptxas) {
+  llvm::SmallString<128> log;
+  if (std::error_code error = llvm::sys::fs::createTemporaryFile("saccade", "log", log))
+    return llvm::createFileError(log, error);
+  llvm::scope_exit cleanUp([&] { (void)llvm::sys::fs::remove(log); });
+  std::optional<llvm::StringRef> redirects[] = {llvm::StringRef(), llvm::StringRef(log), llvm::StringRef(log)};
+  std::string message;
+  int status = llvm::sys::ExecuteAndWait(ptxas, {ptxas, "--version"}, std::nullopt, redirects, 0, 0, &message);
+  std::string printed = contents(log);
+  if (status == 0 && llvm::StringRef(printed).contains("NVIDIA (R) Ptx"))
+    return llvm::Error::success();
+  llvm::StringRef shown = message.empty() ? llvm::StringRef(printed).rtrim() : llvm::StringRef(message);
+  std::string ending = status < 0 ? "failed" : "ended with exit code " + llvm::Twine(status).str();
+  return llvm::createStringError("'" + ptxas + "' is not NVIDIA's assembler: '--version' " + ending +
+                                 (shown.empty() ? " and printed nothing" : " and printed:\n" + shown));
+}
+
 llvm::Expected<Cubin> saccade::assemble(llvm::StringRef ptx, const GPUTarget &target, llvm::StringRef ptxas) {
   llvm::SmallString<128> input, output, log;
   int descriptor = -1;

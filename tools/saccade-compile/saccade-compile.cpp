@@ -7,6 +7,7 @@
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Support/OutputFile.h"
 #include "saccade/Support/Progress.h"
+#include "saccade/Target/Device.h"
 #include "saccade/Target/SharedLibrary.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -15,14 +16,18 @@
 
 using namespace saccade;
 
-/// Resolves the path of ptxas. If it is not found, prints a warning if PTX suffices; else prints an error and returns
-/// false.
+/// Resolves the path of ptxas. If it is not found, prints a warning if PTX suffices; else, and if the program is
+/// another one, prints an error and returns false.
 static bool findAssembler(std::string &path, bool isNeeded) {
   llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName(path.empty() ? "ptxas" : path);
   bool isThere = found && llvm::sys::fs::can_execute(*found);
-  if (isThere)
+  if (isThere) {
     path = *found;
-  else if (path.empty() && !isNeeded)
+    if (llvm::Error error = checkAssembler(path)) {
+      llvm::errs() << tool << ": error: " << llvm::toString(std::move(error)) << '\n';
+      return false;
+    }
+  } else if (path.empty() && !isNeeded)
     llvm::errs() << tool
                  << ": warning: cannot find 'ptxas', NVIDIA's assembler: the library contains PTX only, which the "
                     "driver compiles at the first call\n";

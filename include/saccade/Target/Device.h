@@ -75,6 +75,9 @@ struct Cubin {
   std::vector<std::string> warnings;
 };
 
+/// Fails with the output of `ptxas --version` unless that is the version of NVIDIA's assembler.
+llvm::Error checkAssembler(llvm::StringRef ptxas);
+
 /// Runs `ptxas`, the path of NVIDIA's assembler, on `ptx`. A failure returns the assembler's messages.
 llvm::Expected<Cubin> assemble(llvm::StringRef ptx, const GPUTarget &target, llvm::StringRef ptxas);
 
