@@ -92,7 +92,9 @@ bool saccade::hostRuns(const CPUTarget &target) { return runtime::hostRuns(targe
 std::string saccade::explainHostRefusal(const CPUTarget &target) {
   std::string message = ("this machine cannot run code for target '" + target.name + "'").str();
   if (target.processor().architecture != runtime::hostProcessor().architecture)
-    message += ", which is for processors of another architecture; saccade-compile writes files for them";
+    message +=
+        ", which is for processors of another architecture; saccade-run runs it in an emulator that --runner names, "
+        "and saccade-compile writes files for them";
   return message;
 }
 

@@ -10,6 +10,8 @@
 using namespace saccade;
 using namespace saccade::run;
 
+char NoDevice::ID = 0;
+
 namespace {
 
 /// The functions of the driver API that a call requires.
@@ -22,8 +24,8 @@ public:
   llvm::Error start() {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-      return llvm::createStringError("this machine has no NVIDIA driver (" + llvm::StringRef(dlerror()) +
-                                     "); --device=ptxsim runs the same kernels without a GPU");
+      return llvm::make_error<NoDevice>("this machine has no NVIDIA driver (" + llvm::StringRef(dlerror()) +
+                                        "); --device=ptxsim runs the same kernels without a GPU");
     bool isWhole = bind(library, "cuInit", init) && bind(library, "cuDevicePrimaryCtxRetain", retain) &&
                    bind(library, "cuCtxSetCurrent", setCurrent) && bind(library, "cuMemAlloc_v2", allocate) &&
                    bind(library, "cuMemFree_v2", free) && bind(library, "cuMemcpyHtoD_v2", copyToDevice) &&

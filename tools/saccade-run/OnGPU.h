@@ -6,6 +6,13 @@
 
 namespace saccade::run {
 
+/// This machine has no NVIDIA driver.
+class NoDevice : public llvm::ErrorInfo<NoDevice, llvm::StringError> {
+public:
+  explicit NoDevice(const llvm::Twine &message) : ErrorInfo(message, llvm::inconvertibleErrorCode()) {}
+  static char ID;
+};
+
 /// Makes the call on the first GPU of this machine; copies inputs to the device and results to the host.
 llvm::Error runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results);
 

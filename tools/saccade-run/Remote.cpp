@@ -8,6 +8,7 @@
 #include "saccade/Support/PrivateFolder.h"
 #include "saccade/Target/SharedLibrary.h"
 #include "llvm/Support/DataExtractor.h"
+#include "llvm/Support/Endian.h"
 #include "llvm/Support/EndianStream.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
@@ -62,6 +63,25 @@ static llvm::Error runnerError(llvm::StringRef command, const llvm::Twine &text,
   for (llvm::StringRef line : llvm::ArrayRef(lines).take_back(maxLines))
     message += ("\n  " + line).str();
   return llvm::createStringError(message);
+}
+
+/// The machine of an ELF file by its first bytes (System V ABI, e_machine); 0 for another file.
+static uint16_t elfMachine(llvm::StringRef content) {
+  constexpr size_t machineAt = 18;
+  if (!content.starts_with("\x7f"
+                           "ELF") ||
+      content.size() < machineAt + sizeof(uint16_t))
+    return 0;
+  return llvm::support::endian::read16le(content.data() + machineAt);
+}
+
+/// Whether the last executable file that the command names is for another machine than the library.
+static bool isOfAnotherMachine(llvm::ArrayRef<llvm::StringRef> command, llvm::StringRef library) {
+  for (llvm::StringRef word : llvm::reverse(command))
+    if (auto file = llvm::MemoryBuffer::getFile(word))
+      if (uint16_t machine = elfMachine((*file)->getBuffer()))
+        return machine != elfMachine(library);
+  return false;
 }
 
 /// Reads the results of the program, in its order.
@@ -123,6 +143,9 @@ llvm::Expected<std::vector<HostTensor>> run::runRemote(mlir::ModuleOp module, co
   llvm::ErrorOr<std::string> executable = llvm::sys::findProgramByName(words.front());
   if (!executable)
     return llvm::createStringError("cannot find '" + words.front() + "': " + executable.getError().message());
+  if (isOfAnotherMachine(words, {library->data(), library->size()}))
+    return llvm::createStringError("the runner '" + llvm::Twine(runner.command) +
+                                   "' is for another architecture than --target=" + options.target->name);
   words.append({path, entry.name, inputs, outputs, threads,
                 !runner.guard                   ? "off"
                 : *runner.guard == Guard::Begin ? "begin"

@@ -359,6 +359,8 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   if (options.explain)
     for (const KernelInfo &kernel : executable->kernels()) {
       llvm::StringRef other = kernel.name;
+    if (error && error.isA<NoDevice>())
+      return report(std::move(error), ExitUnsupported);
       if (Launched launched = launches[kernel.name]; launched.ctas)
         llvm::outs() << kernel.name << ": kernel family " << kernel.family << ", ran " << counted(launched.ctas, "CTA")
                      << ", " << launched.instructions << " instructions of warps, " << launched.matrixProducts
