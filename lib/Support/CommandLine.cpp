@@ -22,8 +22,8 @@ void CommandLine::flag(StringRef name, StringRef help, bool &into) {
   options.push_back({name.str(), "", help.str(), Kind::Flag, [&into](StringRef) { return into = true; }});
 }
 
-void CommandLine::value(StringRef name, StringRef metavar, StringRef help, Setter set) {
-  options.push_back({name.str(), metavar.str(), help.str(), Kind::Value, std::move(set)});
+void CommandLine::value(StringRef name, StringRef metavar, StringRef help, Setter set, StringRef expected) {
+  options.push_back({name.str(), metavar.str(), help.str(), Kind::Value, std::move(set), expected.str()});
 }
 
 void CommandLine::value(StringRef name, StringRef metavar, StringRef help, std::string &into) {
@@ -40,8 +40,8 @@ void CommandLine::value(StringRef name, StringRef metavar, StringRef help, std::
   });
 }
 
-void CommandLine::optionalValue(StringRef name, StringRef metavar, StringRef help, Setter set) {
-  options.push_back({name.str(), metavar.str(), help.str(), Kind::OptionalValue, std::move(set)});
+void CommandLine::optionalValue(StringRef name, StringRef metavar, StringRef help, Setter set, StringRef expected) {
+  options.push_back({name.str(), metavar.str(), help.str(), Kind::OptionalValue, std::move(set), expected.str()});
 }
 
 void CommandLine::passThrough(StringRef prefix, StringRef metavar, StringRef help, std::vector<std::string> &into) {
@@ -116,7 +116,8 @@ std::optional<ExitCode> CommandLine::parse(llvm::ArrayRef<const char *> argument
     if (option->kind == Kind::PassThrough)
       given = argument;
     if (!option->set(given))
-      return usageError("option '" + argument + "': '" + given + "' is not " + option->metavar);
+      return usageError("option '" + argument + "': '" + given + "' is not " +
+                        (option->expected.empty() ? option->metavar : option->expected));
   }
   if (input && input->empty())
     return usageError("no input is given");

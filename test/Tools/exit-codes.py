@@ -201,4 +201,20 @@ for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=d
 expect(4, "expected one of host, portable, v3, v4, v4-bf16", run, attention, *three, "--target=sm_42")
 expect(4, "not supported", compile, attention, "--target=riscv", "-o", path("x.o"))
 
+# A program that is not ptxas, whether or not it fails.
+gpu = ("--target=sm_80", "--emit=cubin", "-o", path("x.cubin"))
+expect(4, "'/bin/false' is not NVIDIA's assembler: '--version' ended with exit code 1", compile, attention, *gpu, "--ptxas=/bin/false")
+expect(4, "'/bin/true' is not NVIDIA's assembler: '--version' ended with exit code 0 and printed", compile, attention, *gpu,
+       "--ptxas=/bin/true")
+if not os.path.exists("/dev/nvidiactl"):
+    expect(4, "no NVIDIA driver", run, attention, *three, "--device=cuda")
+
+# The message names the valid values of an option.
+for option, words in (("--arithmetic=exact", "'exact' is not rounded or hardware"), ("--multiprocessors=0", "'0' is not a number of at least 1"),
+                      ("--threads=-1", "'-1' is not a number of at least 0"), ("--guard=both", "'both' is not end, begin or off"),
+                      ("--check=some", "'some' is not full")):
+    expect(2, words, run, attention, *three, option)
+expect(2, "--guard goes with --device=cpu only", run, attention, *three, "--guard", "--device=ptxsim")
+expect(2, "gives 1 result, but --out is given 2 times", run, attention, *three, "--out=a.npy", "--out=b.npy")
+
 sys.exit(1 if failures else 0)

@@ -84,21 +84,26 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
       [&](llvm::StringRef text) {
         options.arithmetic = text == "hardware" ? Arithmetic::Hardware : Arithmetic::Rounded;
         return text == "hardware" || text == "rounded";
-      });
+      },
+      "rounded or hardware");
   line.flag("global-races", "With --device=ptxsim: check that CTAs do not race in global memory, slowly",
             options.globalRaces);
-  line.value("multiprocessors", "N",
-             "With --device=ptxsim: multiprocessors of the GPU (default 2), which limit the CTAs of kernels that take "
-             "work items from a counter",
-             [&](llvm::StringRef text) {
-               options.multiprocessors.emplace();
-               return !text.getAsInteger(10, *options.multiprocessors) && *options.multiprocessors > 0;
-             });
+  line.value(
+      "multiprocessors", "N",
+      "With --device=ptxsim: multiprocessors of the GPU (default 2), which limit the CTAs of kernels that take "
+      "work items from a counter",
+      [&](llvm::StringRef text) {
+        options.multiprocessors.emplace();
+        return !text.getAsInteger(10, *options.multiprocessors) && *options.multiprocessors > 0;
+      },
+      "a number of at least 1");
   line.value("cache-dir", "DIR", "Keep compiled programs in files of this folder, and take them from there",
              options.cacheDirectory);
   addPipelineOptions(line, tool, options.pipeline, options.compile);
-  line.value("threads", "N", "The number of threads; 0 for all processors",
-             [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
+  line.value(
+      "threads", "N", "The number of threads; 0 for all processors",
+      [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; },
+      "a number of at least 0");
   bool isGuardGiven = false;
   auto setGuard = [&](llvm::StringRef text) {
     isGuardGiven = true;
@@ -110,11 +115,13 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.optionalValue("guard", "begin|off",
                      "Run on memory that ends (or begins) at a page without access, and on scratch memory that is NaN; "
                      "the variable SACCADE_RUN_GUARD sets the default",
-                     setGuard);
+                     setGuard, "end, begin or off");
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
   if (std::optional<ExitCode> code = applyPipelineOptions(line, tool, options.pipeline, options.compile))
     return code;
+  if (options.guard && options.device == "ptxsim")
+    return line.usageError("--guard goes with --device=cpu only; --device=ptxsim checks every access");
   // Guarded copies of the tensors are no part of the memory that --time measures.
   const char *guardVariable = isGuardGiven || options.time ? nullptr : std::getenv("SACCADE_RUN_GUARD");
   if (guardVariable && !setGuard(guardVariable))
@@ -153,6 +160,11 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   return std::nullopt;
 }
 
+/// "1 result", "2 results"
+static std::string counted(int64_t count, llvm::StringRef noun) {
+  return (llvm::Twine(count) + " " + noun + (count == 1 ? "" : "s")).str();
+}
+
 static int report(llvm::Error error, ExitCode code) {
   llvm::errs() << tool << ": error: " << llvm::toString(std::move(error)) << '\n';
   return code;
@@ -160,11 +172,6 @@ static int report(llvm::Error error, ExitCode code) {
 
 /// Selects the entry `name`, or the only entry if `name` is empty. Returns null after an error message.
 static const Entry *chooseEntry(const std::vector<Entry> &entries, llvm::StringRef name) {
-/// "1 result", "2 results"
-static std::string counted(int64_t count, llvm::StringRef noun) {
-  return (llvm::Twine(count) + " " + noun + (count == 1 ? "" : "s")).str();
-}
-
   auto it = llvm::find_if(entries, [&](const Entry &entry) { return entry.name == name; });
   if (it != entries.end())
     return &*it;
@@ -259,9 +266,8 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     return ExitUsage;
   llvm::SmallVector<size_t> resultPlaces = chosen->programResults();
   if (options.outputs.size() > resultPlaces.size())
-    return report(llvm::createStringError(chosen->signature() + " gives " + llvm::Twine(resultPlaces.size()) +
-                                          " results, but --out is given " + llvm::Twine(options.outputs.size()) +
-                                          " times"),
+    return report(llvm::createStringError(chosen->signature() + " gives " + counted(resultPlaces.size(), "result") +
+                                          ", but --out is given " + counted(options.outputs.size(), "time")),
                   ExitUsage);
   std::vector<HostTensor> arguments;
   if (ExitCode code = makeArguments(*chosen, options.arguments, arguments))
@@ -353,14 +359,14 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
                         : compile.device           ? runOnGPU(call, arguments, results)
                         : options.guard            ? runGuarded(call, *options.guard, arguments, results)
                                                    : executable->call(call.entry, call.inputs, call.outputs);
+    if (error && error.isA<NoDevice>())
+      return report(std::move(error), ExitUnsupported);
     if (error)
       return report(std::move(error), ExitInvalidInput);
   }
   if (options.explain)
     for (const KernelInfo &kernel : executable->kernels()) {
       llvm::StringRef other = kernel.name;
-    if (error && error.isA<NoDevice>())
-      return report(std::move(error), ExitUnsupported);
       if (Launched launched = launches[kernel.name]; launched.ctas)
         llvm::outs() << kernel.name << ": kernel family " << kernel.family << ", ran " << counted(launched.ctas, "CTA")
                      << ", " << launched.instructions << " instructions of warps, " << launched.matrixProducts

@@ -42,11 +42,14 @@ public:
   /// --name
   void flag(llvm::StringRef name, llvm::StringRef help, bool &into);
   /// --name=VALUE or --name VALUE; single letters as -n VALUE or -nVALUE. May be given several times.
-  void value(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, Setter set);
+  /// The error of an invalid value says that it is not `expected`, or not `metavar` if that is empty.
+  void value(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, Setter set,
+             llvm::StringRef expected = "");
   void value(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, std::string &into);
   void value(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, std::vector<std::string> &into);
   /// --name or --name=VALUE; the setter receives "" without a value.
-  void optionalValue(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, Setter set);
+  void optionalValue(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, Setter set,
+                     llvm::StringRef expected = "");
   /// --PREFIX..., with any value after '='; the whole arguments are stored.
   void passThrough(llvm::StringRef prefix, llvm::StringRef metavar, llvm::StringRef help,
                    std::vector<std::string> &into);
@@ -66,6 +69,7 @@ private:
     std::string name, metavar, help;
     Kind kind;
     Setter set;
+    std::string expected = {}; ///< values that `set` accepts, if `metavar` does not say it
   };
   const Option *find(llvm::StringRef name) const;
   std::optional<ExitCode> unknown(llvm::StringRef argument) const;
