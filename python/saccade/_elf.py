@@ -44,7 +44,7 @@ def read_note(path: str | os.PathLike[str]) -> Note:
     try:
         found = _find_note(content)
         if isinstance(found, str):
-            raise ValueError(f"{name} is {found}, expected a shared library written by saccade-compile --emit=so")
+            raise ValueError(f"{name} is {found}")
         at, size = found
         note, entry, length, digest = _FIXED.unpack_from(content, at)
     except struct.error:  # an offset beyond the end
@@ -65,16 +65,17 @@ def read_note(path: str | os.PathLike[str]) -> Note:
 
 
 def _find_note(content: bytes) -> tuple[int, int] | str:
-    """Offset and size of the description of the note, or what the file is instead. Raises struct.error for an offset
-    beyond the end of the file."""
+    """Offset and size of the description of the note, or what the file is instead and what is expected. Raises
+    struct.error for an offset beyond the end of the file."""
+    expected = "expected a shared library written by saccade-compile --emit=so"
     if content[:4] != b"\x7fELF":
-        return "no ELF file"
+        return f"no ELF file, {expected}"
     _, bits, order, kind, machine, _, _, segments, _, _, _, size, count, *_ = _HEADER.unpack_from(content)
     here = _NAMES.get(platform.machine(), platform.machine())
     if (bits, order, kind) != (2, 1, _ET_DYN) or machine not in _MACHINES or size != _SEGMENT.size:
-        return f"no shared library for {here}"
+        return f"no shared library for {here}, {expected}"
     if _MACHINES[machine] != here:
-        return f"a shared library for {_MACHINES[machine]}, and this machine is {here}"
+        return f"a shared library for {_MACHINES[machine]}, expected one for {here}, the architecture of this machine"
     for i in range(count):
         kind, _, start, _, _, length, _, _ = _SEGMENT.unpack_from(content, segments + i * size)
         end = start + length
@@ -85,4 +86,4 @@ def _find_note(content: bytes) -> tuple[int, int] | str:
             if (content[name_at : name_at + name_size], note_type) == (b"Saccade\0", 1):
                 return description, description_size
             start = description + (description_size + 3) // 4 * 4
-    return "a shared library of another compiler"
+    return f"a shared library of another compiler, {expected}"

@@ -289,7 +289,7 @@ def test_foreign_files_are_refused(tmp_path, path, build):
     load(b"#!/bin/sh\n", "no ELF file")
     load(b"\x7fELF", "an incomplete ELF file of 4 bytes")
     content = path.read_bytes()
-    load(content[:18] + b"\xb7" + content[19:], "a shared library for AArch64, and this machine is x86-64")
+    load(content[:18] + b"\xb7" + content[19:], "a shared library for AArch64, expected one for x86-64, the architecture of this machine")
     load(content[:18] + b"\xf3" + content[19:], "no shared library for x86-64")  # RISC-V
     refused(FileNotFoundError, "nowhere.so", saccade.load, tmp_path / "nowhere.so")
     refused(IsADirectoryError, "", saccade.load, tmp_path)
