@@ -88,6 +88,8 @@ def check(name, text):
 def main():
     text = "".join(pathlib.Path(path).read_text() for path in sys.argv[1:])
     kernels = re.findall(r"\.entry (\w+_sm_90a)\((.*?)\n}\n", text, re.DOTALL)
+    # Kernels of split-KV have one warpgroup, and a warp that copies.
+    kernels = [(name, text) for name, text in kernels if ".reqntid 160" not in text]
     assert len(kernels) == 18, [name for name, _ in kernels]
     for name, text in kernels:
         assert ".local" not in text, f"{name} has memory of threads"
