@@ -68,6 +68,7 @@ def compile_model(program: str, prepack: bool, **options: Any) -> Module:
                          "whose weights are arguments")  # fmt: skip
     return compile(program, **{"prepack": prepack, **options})
 
+
 class Module(FunctionMap[Function]):
     """A compiled program. Its public functions are its items and, if their names are valid Python, its attributes."""
 

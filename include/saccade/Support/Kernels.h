@@ -20,7 +20,7 @@ inline constexpr llvm::StringLiteral threadsAttr = "attn.threads";
 
 /// On a kernel: the name of another kernel of the same task, to launch in its place if tensor maps of the operands can
 /// be made and its other conditions hold (`equalExtentsAttr`, `fewItemsAttr`). Both take the parameters of the task.
-/// The other one may in turn refer to a third one: the last of the list whose conditions hold is launched.
+/// The other one may in turn refer to a third one: of those whose conditions hold, the host launches the one with the most conditions.
 inline constexpr llvm::StringLiteral bulkKernelAttr = "attn.bulk_kernel";
 
 /// What the name of that kernel adds to the name of the other one.
@@ -36,8 +36,8 @@ inline constexpr llvm::StringLiteral bulkConditionAttr = "attn.bulk_condition";
 inline constexpr llvm::StringLiteral tensorMapsAttr = "attn.tensor_maps";
 
 /// On a kernel with tensor maps: the constants of the device module that they describe. An array with an array of two
-/// attributes each: the symbol, whose address the host asks the driver for, and the type of the constant, a memref of
-/// static shape without a layout.
+/// attributes each: the symbol, whose address the host asks the driver for, and the type of the view of it that a map
+/// describes, a memref with static shape, strides and offset.
 inline constexpr llvm::StringLiteral mappedConstantsAttr = "attn.mapped_constants";
 
 /// On a kernel with tensor maps: pairs of the index of a capture and a dimension, i64, or -1 for a capture that is a

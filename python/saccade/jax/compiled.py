@@ -55,7 +55,8 @@ class Compiled:
     """A compiled function with the arguments and results of the original."""
 
     def __init__(self, program: Program, **options: Any):
-        """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
+        """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError, and
+        ValueError for a GPU target."""
         self.program = program
         fixed = dict(zip(program.arguments[len(program.kept):], program.constants, strict=True))
         # Prepacking: results that depend only on constants are computed here.

@@ -26,7 +26,8 @@ class Model(BackendRep):  # type: ignore[misc]
     """A compiled model."""
 
     def __init__(self, program: Program, **options: Any):
-        """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
+        """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError, and
+        ValueError for a GPU target."""
         self.program = program
         self.module = compile_model(program.text, True, **options)
         main = self.module.main

@@ -71,7 +71,8 @@ class Compiled:
     """A compiled module. It takes and returns the pytrees that the module was exported with."""
 
     def __init__(self, program: Program, **options: Any):
-        """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
+        """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError, and
+        ValueError for a GPU target."""
         self.program = program
         self.module = compile_model(program.text, True, **options)
         with _log.step(f"packing {len(program.weights)} weights"):

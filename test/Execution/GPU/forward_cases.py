@@ -371,6 +371,8 @@ def run_cases(args, kind, run_one):
         chosen = lambda seed: kind(seed, args.target).family.partition(", in pages")[0] == args.family
     seeds = chosen_seeds(args, lambda seed: kind(seed, args.target).features, chosen)
     cases = [kind(seed, args.target) for seed in seeds]
+    if not cases:
+        sys.exit(f"no case of the family {args.family}")
     if args.seed is not None:
         print(cases[0].program())
     failures = 0

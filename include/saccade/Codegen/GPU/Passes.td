@@ -25,7 +25,7 @@ def LowerAttentionSIMT : Pass<"attn-lower-attention-simt", "::mlir::func::FuncOp
   let description = [{
     Each thread computes one query. The query and its accumulator are thread-private; the CTA stages the keys and values
     of a tile as f32 in shared memory. Supports f16, bf16 and f32 on every target. With split-KV, eight threads share a
-    row, and the state is stored in global memory.
+    row of 16, the state is stored in global memory, and steps of more rows are computed in parts.
   }];
   let dependentDialects = deviceDialects;
 }
@@ -37,7 +37,7 @@ def LowerAttentionSM80 : Pass<"attn-lower-attention-sm80", "::mlir::func::FuncOp
     cp.async: the values of a tile while its scores are computed, the next keys while the values are multiplied.
     Fragments are loaded by ldmatrix and multiplied by mma.sync m16n8k16; the online softmax runs in f32 registers.
     Operands without contiguous, 16-byte aligned rows are copied element by element. With split-KV, all four warps
-    compute the same 16 rows and split the keys of a tile. All other cases are left to attn-lower-attention-simt.
+    compute the same 16 rows and split the keys of a tile; steps of more rows are computed in parts. All other cases are left to attn-lower-attention-simt.
   }];
   let dependentDialects = deviceDialects;
 }
@@ -45,11 +45,11 @@ def LowerAttentionSM80 : Pass<"attn-lower-attention-sm80", "::mlir::func::FuncOp
 def LowerAttentionSM90 : Pass<"attn-lower-attention-sm90", "::mlir::gpu::GPUModuleOp"> {
   let summary = "add kernels of attention with bulk copies and wgmma";
   let description = [{
-    Applies to f16 and bf16 kernels that are one attention of whole tensors, with 128 queries. A second kernel `@f_sm_90a`
-    beside `@f` has three warpgroups: one copies keys and values to a ring of stages in shared memory by tensor maps, two
-    compute 64 rows each with wgmma; setmaxnreg gives registers of the first to the others. `@f` refers to it
+    Applies to f16 and bf16 kernels that are one attention of whole tensors, with 128 or 192 queries. A second kernel
+    `@f_sm_90a` beside `@f` has three or four warpgroups: one copies keys and values to a ring of stages in shared memory
+    by tensor maps, the others compute 64 rows each with wgmma; setmaxnreg gives registers of the first to the others. `@f` refers to it
     (`attn.bulk_kernel`) and is lowered by the following passes, for operands that tensor maps cannot describe. Keys and
-    values may be in pages (`attn.load_pages`).
+    values may be in pages (`attn.load_pages`). A step of split-KV has one warpgroup of up to 64 rows and a warp that copies.
   }];
   let options = [Option<"target", "target", "std::string", "\"sm_90a\"", "GPU target">];
   let dependentDialects = deviceDialects;

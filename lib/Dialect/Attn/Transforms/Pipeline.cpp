@@ -32,7 +32,8 @@ void saccade::buildGradientFunctionsPipeline(OpPassManager &pm) {
   pm.addPass(attn::createDifferentiate());
 }
 
-/// Kernels for tensor cores have positions of keys in 32 bits (`device::mergeSections`), also behind the last tile.
+/// Kernels for tensor cores have positions of keys in 32 bits (`KeyBounds`), also in the section of keys after the last
+/// one, whose size is that of `AssignGPUSchedule`.
 static constexpr int64_t maxKeysOnGPU = (int64_t(1) << 31) - 16384;
 
 void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions &options, StepListener onStep) {

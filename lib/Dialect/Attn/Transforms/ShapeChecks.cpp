@@ -132,6 +132,11 @@ void ShapeChecks::addForScoring(ScoringOpInterface op) {
   requireSame(value(Dim::Seq), key(Dim::Seq), "value has another length than key");
   requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
 
+  if (maxKeys != 0 && getConstantIntValue(key(Dim::Seq)).value_or(maxKeys + 1) > maxKeys) {
+    Value keys = materialize(key(Dim::Seq)), limit = arith::ConstantIndexOp::create(builder, loc, maxKeys);
+    Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, keys, limit);
+    require(holds, keys, limit, "key has more rows than GPU kernels support", "at most ");
+  }
   requireGroups(query(Dim::Head), key(Dim::Head));
   for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())})
     if (length && isa<RankedTensorType>(length.getType()))
@@ -147,13 +152,6 @@ void ShapeChecks::addForScoring(ScoringOpInterface op) {
 
 void ShapeChecks::addForAttention(AttentionOp op) {
   addForScoring(op);
-  OpFoldResult length = getDimSize(builder, loc, op.getKey(), op.getKeyDims(), Dim::Seq);
-  if (maxKeys != 0 && getConstantIntValue(length).value_or(maxKeys + 1) > maxKeys) {
-    Value keys = materialize(length);
-    Value limit = arith::ConstantIndexOp::create(builder, loc, maxKeys);
-    Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, keys, limit);
-    require(holds, keys, limit, "key is longer than its kernel permits", "at most ");
-  }
   if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
     requireSame(extent(op.getSink(), 0), getDimSize(builder, loc, op.getQuery(), op.getQueryDims(), Dim::Head),
                 "sink has another head count than query");
