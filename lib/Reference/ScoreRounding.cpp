@@ -1,11 +1,13 @@
 //===- ScoreRounding.cpp - What rounding of scores changes --------------------------===//
 //
-// Scores are f32, or f64. A sum has the error u · Σ P ε, with the partial sums P, the unit roundoff u and |ε| ≤ 1. If
-// the mean of each ε is 0 whatever the others are, Hoeffding's inequality bounds Σ c ε by 6 √(Σ c²) with the
-// probability 1 − 2 e^(−18) (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). To
-// first order the output o = Σ p v changes by Σ p (v − o) δs. So the bound is √(Σ p² (v − o)² e²), with e = 6 u √(Σ P²)
-// of a score. It is 0 where one key has all weight, since v = o there. The log-sum-exp changes by Σ p δs, the row
-// maximum by the δs of its key, and a tally T = Σ p a(s) over the keys of its bin by Σ p (a − T) δs + Σ p δa.
+// Scores are f32, or f64. A partial sum P of a dot product, in the order of the sum, is rounded with an error within
+// half an ulp of P. It is taken to be uniform, whatever the others are: sub-Gaussian with the variance ulp² / 12 (Arbel
+// et al., "On strict sub-Gaussianity, optimal proxy variance and symmetry for bounded random variables", 2020). So a
+// sum Σ c δ of such errors is within 6 deviations √(Σ c² ulp² / 12) with the probability 1 − 2 e^(−18) (for errors in
+// general: Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). To first order the output
+// o = Σ p v changes by Σ p (v − o) δs. So the bound is √(Σ p² (v − o)² e²), with e = 6 √(Σ ulp(P)² / 12) of a score.
+// Where one key has all the weight, its value is the output, so the bound is 0. The log-sum-exp changes by Σ p δs, the
+// row maximum by the δs of its key, and a tally T = Σ p a(s) over the keys of its bin by Σ p (a − T) δs + Σ p δa.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionRows.h"
@@ -21,8 +23,11 @@ using attn::Dim;
 /// exponential.
 static constexpr double roundingsOfScore = 4;
 
-/// √(Σ P²) over the partial sums P of query · key, in the order in which it is larger. Products are rounded too, unless
-/// they are fused with additions.
+/// The power of two at or below |x|, of which an ulp is the multiple by eps; 0 for 0.
+static double binade(double x) { return x == 0 || !std::isfinite(x) ? std::abs(x) : std::ldexp(1, std::ilogb(x)); }
+
+/// √(Σ binade(P)²) over the partial sums P of query · key, from the first element or from the last, whichever is
+/// larger. Products are rounded too, unless they are fused with additions.
 static double rootOfPartialSums(const Scorer &scorer, const double *query, const double *key) {
   int64_t queryStride = scorer.query.stride(Dim::Depth), keyStride = scorer.key.stride(Dim::Depth);
   int64_t depth = scorer.key.extent(Dim::Depth);
@@ -34,8 +39,8 @@ static double rootOfPartialSums(const Scorer &scorer, const double *query, const
       int64_t d = isReversed ? depth - 1 - i : i;
       double product = query[d * queryStride] * key[d * keyStride];
       sum += product;
-      squares[isReversed] += sum * sum;
-      products += product * product;
+      squares[isReversed] += std::pow(binade(sum), 2);
+      products += std::pow(binade(product), 2);
     }
   }
   return std::sqrt(products + std::max(squares[0], squares[1]));
@@ -44,7 +49,8 @@ static double rootOfPartialSums(const Scorer &scorer, const double *query, const
 /// For every key of `row`: e; 0 if its weight is 0.
 static FailureOr<std::vector<double>> boundsOfScores(Scorer &scorer, const AttentionRow &row) {
   std::vector<double> bounds(row.weights.size());
-  double unit = tolerance::roundingDeviations * epsilonOf(scorer.scoreType) / 2;
+  // Of an error within half an ulp of a number in [1, 2).
+  double unit = tolerance::roundingDeviations * epsilonOf(scorer.scoreType) / std::sqrt(12);
   const double *query = scorer.query.at(row.batch, row.head, row.position);
   for (auto [i, bound] : llvm::enumerate(bounds)) {
     if (row.weights[i] == 0 || row.scores[i] == -INFINITY)
@@ -57,7 +63,7 @@ static FailureOr<std::vector<double>> boundsOfScores(Scorer &scorer, const Atten
         return failure();
       effect = std::max(effect, std::abs(*score - row.scores[i]));
     }
-    bound = std::hypot(effect, unit * std::sqrt(roundingsOfScore) * row.scores[i]);
+    bound = std::hypot(effect, unit * std::sqrt(roundingsOfScore) * binade(row.scores[i]));
   }
   return bounds;
 }

@@ -23,10 +23,10 @@ constexpr const char *allResults = R"(
 
 TEST_F(ScoreRounding, BoundsByHand) {
   // The scores are ln 3 and 0, the probabilities 3/4 and 1/4, and the output is 1. The score of the first key has a
-  // product, a sum and four other roundings.
+  // product, a sum and four other roundings, each of a number in [1, 2).
   mlir::func::FuncOp function = parse(allResults);
   ASSERT_TRUE(function);
-  double ln3 = std::log(3.0), bound = 6 * 0x1p-24 * ln3 * std::sqrt(2 + 4);
+  double ln3 = std::log(3.0), bound = 6 * 0x1p-24 * std::sqrt((2 + 4) / 3.0);
   auto evaluation = Evaluation::begin(function, {reals({1, 1}, {1}), reals({2, 1}, {ln3, 0}), reals({2, 1}, {4, -8})});
   std::vector<std::vector<double>> expected = {
       {0.75 * 3 * bound}, {0.75 * bound}, {bound}, {}, {0.75 * (0.25 * ln3 + 1) * bound, 0}};
