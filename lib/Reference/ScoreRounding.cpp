@@ -46,8 +46,11 @@ static double rootOfPartialSums(const Scorer &scorer, const double *query, const
   return std::sqrt(products + std::max(squares[0], squares[1]));
 }
 
-/// For every key of `row`: e; 0 if its weight is 0.
-static FailureOr<std::vector<double>> boundsOfScores(Scorer &scorer, const AttentionRow &row) {
+/// For every key of `row`: e; 0 if its weight is 0. A score region may have a threshold, and lower the score within
+/// rounding of it to −inf. If `isNormalized`, e is limited to what this changes in the output and the log-sum-exp: the
+/// output becomes (o − p v) / (1 − p), so it changes by p / (1 − p) · (o − v), as by the first-order term with e = 1 /
+/// (1 − p), and the log-sum-exp changes by log(1 − p), which is less than p / (1 − p).
+static FailureOr<std::vector<double>> boundsOfScores(Scorer &scorer, const AttentionRow &row, bool isNormalized) {
   std::vector<double> bounds(row.weights.size());
   // Of an error within half an ulp of a number in [1, 2).
   double unit = tolerance::roundingDeviations * epsilonOf(scorer.scoreType) / std::sqrt(12);
@@ -56,14 +59,18 @@ static FailureOr<std::vector<double>> boundsOfScores(Scorer &scorer, const Atten
     if (row.weights[i] == 0 || row.scores[i] == -INFINITY)
       continue;
     const double *key = scorer.key.at(row.batch, scorer.kvHead(row.head), int64_t(i));
-    double error = unit * std::abs(scorer.getScale()) * rootOfPartialSums(scorer, query, key), effect = 0;
+    double error = unit * std::abs(scorer.getScale()) * rootOfPartialSums(scorer, query, key);
+    double rise = 0, fall = 0;
     for (double sign : {-1, 1}) {
       FailureOr<double> score = scorer.scoreOf(int64_t(i), scorer.scaledScore(int64_t(i)) + sign * error);
       if (failed(score))
         return failure();
-      effect = std::max(effect, std::abs(*score - row.scores[i]));
+      rise = std::max(rise, *score - row.scores[i]);
+      fall = std::max(fall, row.scores[i] - *score);
     }
-    bound = std::hypot(effect, unit * std::sqrt(roundingsOfScore) * binade(row.scores[i]));
+    if (isNormalized)
+      fall = std::min(fall, 1 / (1 - row.weights[i]));
+    bound = std::hypot(std::max(rise, fall), unit * std::sqrt(roundingsOfScore) * binade(row.scores[i]));
   }
   return bounds;
 }
@@ -83,7 +90,8 @@ static std::vector<double> changesOfOutput(const Scorer &scorer, const Attention
     // A weight region is taken to be linear.
     for (auto [key, bound] : llvm::enumerate(bounds))
       if (bound != 0)
-        squares += std::pow(bound * (term(key) - row.weights[key] * output), 2);
+        if (double difference = term(key) - row.weights[key] * output; difference != 0) // the bound may be infinite
+          squares += std::pow(bound * difference, 2);
     change = std::sqrt(squares);
   }
   return changes;
@@ -138,7 +146,8 @@ FailureOr<std::optional<Tensor>> saccade::reference::scoreRoundingOf(attn::Atten
   start = 0;
   for (const Box &box : boxes) {
     auto visit = [&](Scorer &scorer, const AttentionRow &row) {
-      FailureOr<std::vector<double>> bounds = boundsOfScores(scorer, row);
+      bool isNormalized = result == op.getOutput() || result == op.getLse();
+      FailureOr<std::vector<double>> bounds = boundsOfScores(scorer, row, isNormalized);
       if (failed(bounds))
         return failure();
       std::vector<double> changes(1);

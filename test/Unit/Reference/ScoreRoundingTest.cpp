@@ -49,6 +49,35 @@ TEST_F(ScoreRounding, OfAKeyWithAllWeightChangesNothing) {
   EXPECT_EQ(0, (*rounding)->values[0].real);
 }
 
+TEST_F(ScoreRounding, OfAScoreAtAThresholdRemovesItsKey) {
+  // The scores are 1, which is at the threshold, and 1 + ln 3. The probabilities are 1/4 and 3/4, and the output is −5.
+  // Without the first key it is −8, and the log-sum-exp changes by log(3/4), less than 1/3.
+  for (const char *below : {"0xFF800000", "-1.0e+9"}) {
+    mlir::func::FuncOp function = parse(std::string(R"(
+      func.func @f(%q: tensor<1x1xf32>, %k: tensor<2x1xf32>, %v: tensor<2x1xf32>)
+          -> (tensor<1x1xf32>, tensor<1xf32>) {
+        %o, %l = attn.attention %q[s,d], %k[s,d], %v[s,d] scale(1.0)
+          score(%s, %b, %h, %i, %j) {
+            %threshold = arith.constant 1.0 : f32
+            %below = arith.constant )") +
+                                        below + R"( : f32
+            %is = arith.cmpf oge, %s, %threshold : f32
+            %r = arith.select %is, %s, %below : f32
+            attn.yield %r : f32
+          } lse : (tensor<1x1xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> (tensor<1x1xf32>, tensor<1xf32>)
+        return %o, %l : tensor<1x1xf32>, tensor<1xf32>
+      })");
+    ASSERT_TRUE(function);
+    auto evaluation = Evaluation::begin(
+        function, {reals({1, 1}, {1}), reals({2, 1}, {1, 1 + std::log(3.0)}), reals({2, 1}, {4, -8})});
+    auto output = evaluation->scoreRounding(0, {Box::whole({1, 1})});
+    auto logSumExp = evaluation->scoreRounding(1, {Box::whole({1})});
+    ASSERT_TRUE(mlir::succeeded(output) && mlir::succeeded(logSumExp));
+    EXPECT_NEAR(3, (*output)->values[0].real, 1e-5) << below;
+    EXPECT_NEAR(1 / 3.0, (*logSumExp)->values[0].real, 1e-5) << below;
+  }
+}
+
 /// Rows of a box are those of the whole result.
 TEST_F(ScoreRounding, BoxesAreThoseOfTheWhole) {
   mlir::func::FuncOp function = parse(R"(
