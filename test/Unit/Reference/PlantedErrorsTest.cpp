@@ -1,6 +1,7 @@
 // The tolerance rule on an online softmax: correct results agree, and each planted error is detected.
 #include "Harness.h"
 #include "saccade/Reference/Tolerance.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace saccade::reference;
 
@@ -74,21 +75,30 @@ protected:
     auto function = parse("func.func @f(%q: " + query + ", %k: " + key + ", %v: " + key + ") -> " + query +
                           "{ %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] : (" + query + ", " + key + ", " +
                           key + ") -> " + query + " return %o : " + query + " }");
+    evaluate(function);
+  }
+
+  /// Evaluates `function`, whose result has the shape of `q`, on `q`, `k` and `v`.
+  void evaluate(mlir::func::FuncOp function) {
+    ASSERT_TRUE(function);
     llvm::SmallVector<Box> all{Box::whole(q.shape)};
     auto evaluation = Evaluation::begin(function, {q, k, v});
     exact = *evaluation->evaluate(0, all);
     magnitude = *evaluation->magnitude(0, all);
     fused = *Evaluation::begin(function, {q, k, v}, Precision::Fused)->evaluate(0, all);
+    rounding = **evaluation->scoreRounding(0, all);
     rows = *evaluation->rowNumbers(0, all);
     plain.clear();
     for (Precision precision : {Precision::Rounded, Precision::RoundedReversed})
       plain.push_back(*Evaluation::begin(function, {q, k, v}, precision)->evaluate(0, all));
   }
 
-  /// Uses all bounds, as saccade-run does.
-  Comparison compareFully(Online online) {
-    return compare(exact, plain, online(q, k, v), {.magnitude = &*magnitude, .fused = &fused, .rows = rows});
+  /// All bounds, as saccade-run has them.
+  ResultContext fully() const {
+    return {.magnitude = &*magnitude, .scoreRounding = &rounding, .fused = &fused, .rows = rows};
   }
+
+  Comparison compareFully(Online online) { return compare(exact, plain, online(q, k, v), fully()); }
 
   /// Uses the first bound only, which must suffice to detect the errors.
   Comparison compareOnline(Online online) { return compare(exact, plain, online(q, k, v)); }
@@ -101,7 +111,7 @@ protected:
     return error;
   }
 
-  Tensor q, k, v, exact, fused;
+  Tensor q, k, v, exact, fused, rounding;
   std::vector<int64_t> rows;
   std::vector<Tensor> plain;
   std::optional<Magnitude> magnitude;
@@ -151,11 +161,32 @@ TEST_F(PlantedErrors, KeysOfAnotherHeadAreDetectedIfScoresAreSmall) {
     }
 }
 
+TEST_F(PlantedErrors, AWrongScaleIsDetected) {
+  auto attention = [&](double scale) {
+    return parse(llvm::formatv("func.func @f(%q: tensor<64x64xf32>, %k: tensor<100x64xf32>, %v: tensor<100x64xf32>) -> "
+                               "tensor<64x64xf32> {{ %o = attn.attention %q[s,d], %k[s,d], %v[s,d] scale({0:e15}) : "
+                               "(tensor<64x64xf32>, tensor<100x64xf32>, tensor<100x64xf32>) -> tensor<64x64xf32> "
+                               "return %o : tensor<64x64xf32> }",
+                               scale)
+                     .str());
+  };
+  q = random({64, 64});
+  k = random({100, 64});
+  v = random({100, 64});
+  evaluate(attention(0.125));
+  // Ten units of f32.
+  for (double error : {0.0, 1.2e-6}) {
+    Tensor actual = run(attention(0.125 * (1 + error)), {q, k, v}, Precision::Rounded)[0];
+    Comparison comparison = compare(exact, plain, actual, fully());
+    EXPECT_EQ(error == 0, comparison.agrees()) << error << ' ' << comparison.describe();
+  }
+}
+
 TEST_F(PlantedErrors, BoundOf16BitsIsThatOfAFusedKernel) {
   // One unit at the smallest elements is an error of a fused kernel; plain evaluation allows several at each element.
   attend("bf16");
   Tensor actual = Online{.weightType = type("f32")}(q, k, v);
-  ResultContext context{.magnitude = &*magnitude, .fused = &fused, .rows = rows};
+  ResultContext context = fully();
   ASSERT_TRUE(compare(exact, plain, actual, context).agrees());
   auto largest = llvm::max_element(
       actual.values, [](const Scalar &a, const Scalar &b) { return std::abs(a.real) < std::abs(b.real); });
