@@ -177,6 +177,7 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
   FusedBound fusedBound(context, exact, actual, largest);
 
   Comparison comparison;
+  comparison.allowsScores = context.scoreRounding != nullptr;
   double plainError = tolerance::referenceFactor * referenceError;
   comparison.allowed = plainError + tolerance::floorFactor * floor + oracleError;
   auto report = [&](Comparison::Verdict verdict, int64_t i, double error, double allowed) {
@@ -243,7 +244,9 @@ std::string Comparison::describe() const {
                           : verdict == NotFinite ? "differs in NaN or Inf"
                           : verdict == TooFar    ? "differs by more than twice the error of plain evaluation"
                                                  : "differs by more than the rounding of its terms allows";
-  return llvm::formatv("{0}: error {1:e} of {2:e} allowed (ratio {3:f3}) at element {4}: found {5:e}, expected {6:e}",
-                       verdictText, maxError, allowed, ratio, worst, actual, exact)
+  StringRef beyond = verdict == TooFar && allowsScores ? " and more than rounding of scores changes" : "";
+  return llvm::formatv(
+             "{0}{1}: error {2:e} of {3:e} allowed (ratio {4:f3}) at element {5}: found {6:e}, expected {7:e}",
+             verdictText, beyond, maxError, allowed, ratio, worst, actual, exact)
       .str();
 }

@@ -65,6 +65,7 @@ struct Comparison {
   double mean = 0, meanAllowed = 0; ///< mean |actual − exact| and its bound
   double bias = 0;                  ///< mean signed error, in halves of a unit of the result; −1 for truncation
   double actual = 0, exact = 0;     ///< the values at `worst`
+  bool allowsScores = false;        ///< whether the first bound includes what rounding of scores changes
 
   bool agrees() const { return verdict == Agrees; }
   /// One-line summary.

@@ -107,6 +107,8 @@ TEST_F(ScoreRounding, IsAllowedWherePlainEvaluationIsAccurateByChance) {
     EXPECT_EQ(Comparison::TooFar, compare(exact, exact, actual).verdict);
     Comparison comparison = compare(exact, exact, actual, {.scoreRounding = &rounding});
     EXPECT_EQ(isAllowed, comparison.agrees()) << comparison.describe();
+    EXPECT_EQ(isAllowed, comparison.describe().find(
+                             "plain evaluation and more than rounding of scores changes: error") == std::string::npos);
   }
   Tensor elsewhere = exact;
   elsewhere.values[4].real += 0.9e-3;
