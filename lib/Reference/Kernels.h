@@ -34,8 +34,8 @@ template <typename Sum> double dot(int64_t count, const double *a, int64_t strid
 /// Σ a[i] b[i] with the arithmetic of `Precision::GPU`. Terms that are not finite are added in f32.
 double dotOnTensorCore(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB);
 
-/// `value` with an error of at most 2^-22 · |size|, which depends on the bits of `value` only and is equally
-/// distributed.
+/// `value` with an error of at most 2^-22 · |size|, which depends on the bits of `value` only and is
+/// uniformly distributed.
 double approximateOnGPU(double value, double size);
 
 /// out[i] += factor · a[i].

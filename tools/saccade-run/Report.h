@@ -33,8 +33,8 @@ int64_t peakMemory();
 bool resetPeak();
 
 /// Compares results with the float64 reference: all rows if `full`, else 256 sampled rows. Prints a line per result.
-/// Returns ExitMismatch if an error exceeds the tolerance. `onGPU`: products of 16-bit elements may be those of
-/// tensor cores, which truncate.
+/// Returns ExitMismatch if an error exceeds the tolerance. `onGPU`: scores of 16-bit queries and keys may be
+/// those of tensor cores, which truncate, and functions in f32 those of approximate instructions.
 ExitCode checkResults(mlir::func::FuncOp function, const Entry &entry, llvm::ArrayRef<HostTensor> arguments,
                       llvm::ArrayRef<HostTensor> results, bool full, bool onGPU);
 

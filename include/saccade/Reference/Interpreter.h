@@ -29,16 +29,15 @@ enum class Precision {
   /// Like `Rounded`, but ops give at least f32 where 16-bit types are declared: a fused kernel before it rounds
   /// probabilities and its result. Regions round as they are written.
   Fused,
-  /// Like `Rounded`, with the arithmetic of NVIDIA GPUs:
-  /// - Scores of 16-bit queries and keys are those of tensor cores. 8 products and the sum before them are aligned to
-  /// the
-  ///   largest exponent, truncated to 24 bits of fraction and added, and the sum is truncated to f32. Fasi et al.
-  ///   measured this arithmetic of `mma` ("Numerical behavior of NVIDIA tensor cores", 2021).
-  /// - Functions in f32 have the error of approximate instructions (PTX ISA): relative to the result 2^-22 at most,
-  /// that
-  ///   of 2 ulp of `ex2`; for logarithms 2^-22 log 2 (`lg2`), and for tanh, a quotient of such terms, 2^-22. The error
-  ///   is
-  ///   a fixed function of the result.
+  /// Like `Rounded`, with the arithmetic of NVIDIA GPUs.
+  ///
+  /// Scores of 16-bit queries and keys are those of tensor cores. 8 products and the sum before them are aligned to the
+  /// largest exponent, truncated to 24 bits of fraction and added, and the sum is truncated to f32.
+  /// Fasi et al. measured this arithmetic of `mma` ("Numerical behavior of NVIDIA tensor cores", 2021).
+  ///
+  /// Functions in f32 have the error of approximate instructions (PTX ISA): relative to the result 2^-22 at most, that
+  /// of 2 ulp of `ex2`; for logarithms 2^-22 log 2 (`lg2`), and for tanh, a quotient of such terms, 2^-22. The error is
+  /// a fixed function of the result.
   GPU,
 };
 

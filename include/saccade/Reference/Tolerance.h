@@ -18,8 +18,8 @@ namespace tolerance {
 /// Allowed error, in units of the largest error of plain evaluation and of the rounding floor.
 constexpr double referenceFactor = 2, floorFactor = 2;
 /// Allowed effect of rounding the scores, in deviations of the sum of its errors, if that is more than referenceFactor
-/// times the error of plain evaluation. An error is uniform within half an ulp, so the sum exceeds it with a probability
-/// of 2 e^(−18). Few rows may have scores whose errors matter, so plain evaluation is accurate by chance.
+/// times the error of plain evaluation. An error is uniform within half an ulp, so the sum exceeds it with a
+/// probability of 2 e^(−18). Few rows may have scores whose errors matter, so plain evaluation is accurate by chance.
 constexpr double roundingDeviations = 6;
 /// The rounding floor is eps · (max |exact| + floorProbe), the bound on the error of adding and subtracting this value
 /// in the result type (two roundings). The actual error on the elements can be 0 by chance.
