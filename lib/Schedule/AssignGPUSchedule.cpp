@@ -140,13 +140,15 @@ static Warpgroups warpgroupsOf(attn::AttentionOp op) {
 
 /// Whether split-KV of `op` has a kernel for warpgroups, unless operands have unusual strides. The numbers of queries
 /// of ragged sequences are not known when memory for states is allocated, which would be that of 64 rows for each item;
-/// so their items have fewer rows.
+/// so their items have fewer rows. Rows of contiguous keys and values must be multiples of 16 bytes
+/// (hasCopiedOperands): the kernel that would run instead computes 64 rows one part after the other, with fewer CTAs
+/// than for items of 16.
 static bool hasSplitKVOnWarpgroups(attn::AttentionOp op, int64_t depth, int64_t valueDepth, const GPUTarget &target) {
   auto isComputed = [](Value operand) { return bool(operand.getDefiningOp<linalg::LinalgOp>()); };
   Type element = getElementTypeOrSelf(op.getQuery());
   return target.hasBulkCopy && (element.isF16() || element.isBF16()) && std::max(depth, valueDepth) <= 256 &&
-         warpgroupsOf(op) != Warpgroups::None && !op.getRowMax() && !op.getArgmax() && !op.getCuSeqlensQ() &&
-         !isComputed(op.getKey()) && !isComputed(op.getValue());
+         depth % 8 == 0 && valueDepth % 8 == 0 && warpgroupsOf(op) != Warpgroups::None && !op.getRowMax() &&
+         !op.getArgmax() && !op.getCuSeqlensQ() && !isComputed(op.getKey()) && !isComputed(op.getValue());
 }
 
 namespace {

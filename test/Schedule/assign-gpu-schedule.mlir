@@ -10,7 +10,8 @@ func.func @rows_of_a_cta(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<
   return %o : tensor<?x64xf32>
 }
 
-// A warpgroup of sm_90a computes 64 rows of split-KV, unless queries are ragged, keys are computed, or the op has other results.
+// A warpgroup of sm_90a computes 64 rows of split-KV, unless queries are ragged, keys are computed, the op has other results, or
+// rows are not multiples of 16 bytes.
 // SM90A-LABEL: @rows_of_a_warpgroup
 // SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 64, cols = 256>
 // SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
@@ -25,6 +26,20 @@ func.func @rows_of_a_warpgroup(%q: tensor<?x64xbf16>, %k: tensor<?x64xbf16>, %v:
   %c = attn.attention %q[s,d], %twice[s,d], %v[s,d] : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
   %l, %max = attn.attention %q[s,d], %k[s,d], %v[s,d] max : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> (tensor<?x64xbf16>, tensor<?xf32>)
   return %o, %r, %c, %l, %max : tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?xf32>
+}
+
+// Rows of 72 bytes, of keys or of values.
+// SM90A-LABEL: @rows_of_unaligned_heads
+// SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
+// SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
+// SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
+// SM90A: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 64, cols = 256>
+func.func @rows_of_unaligned_heads(%x: tensor<?x36xbf16>, %y: tensor<?x40xbf16>) -> (tensor<?x36xbf16>, tensor<?x40xbf16>, tensor<?x36xbf16>, tensor<?x40xbf16>) {
+  %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x36xbf16>, tensor<?x36xbf16>, tensor<?x36xbf16>) -> tensor<?x36xbf16>
+  %b = attn.attention %x[s,d], %x[s,d], %y[s,d] : (tensor<?x36xbf16>, tensor<?x36xbf16>, tensor<?x40xbf16>) -> tensor<?x40xbf16>
+  %c = attn.attention %y[s,d], %y[s,d], %x[s,d] : (tensor<?x40xbf16>, tensor<?x40xbf16>, tensor<?x36xbf16>) -> tensor<?x36xbf16>
+  %d = attn.attention %y[s,d], %y[s,d], %y[s,d] : (tensor<?x40xbf16>, tensor<?x40xbf16>, tensor<?x40xbf16>) -> tensor<?x40xbf16>
+  return %a, %b, %c, %d : tensor<?x36xbf16>, tensor<?x40xbf16>, tensor<?x36xbf16>, tensor<?x40xbf16>
 }
 
 // CHECK-LABEL: @deep_values_halve_the_rows
