@@ -22,14 +22,76 @@ using namespace saccade;
 
 namespace {
 
+/// The symbols that all launches of a module refer to. Lookups take constant time.
+class Symbols {
+public:
+  explicit Symbols(ModuleOp module) : module(module), host(module) {
+    if (auto kernels = host.lookup<mlir::gpu::GPUModuleOp>(deviceModule))
+      device.emplace(kernels);
+  }
+
+  func::FuncOp findTask(StringRef name) { return host.lookup<func::FuncOp>(name); }
+  /// Null if `name` is null or the device module has no such kernel.
+  LLVM::LLVMFuncOp findKernel(StringAttr name) {
+    return name && device ? device->lookup<LLVM::LLVMFuncOp>(name) : LLVM::LLVMFuncOp();
+  }
+
+  /// The function `name` of the runtime, which is declared if it is not.
+  func::FuncOp runtimeFunction(Location loc, StringRef name, TypeRange arguments, TypeRange results) {
+    if (auto known = host.lookup<func::FuncOp>(name))
+      return known;
+    OpBuilder b = atStart();
+    auto function = func::FuncOp::create(b, loc, name, b.getFunctionType(arguments, results));
+    function.setPrivate();
+    host.insert(function);
+    return function;
+  }
+
+  /// A constant with the name of a kernel or a constant, null-terminated.
+  LLVM::GlobalOp nameOf(Location loc, StringRef name) {
+    std::string symbol = ("saccade.name." + name).str();
+    if (auto known = host.lookup<LLVM::GlobalOp>(symbol))
+      return known;
+    std::string text = name.str() + '\0';
+    Builder b(module.getContext());
+    return addConstant(loc, symbol, LLVM::LLVMArrayType::get(b.getI8Type(), text.size()), b.getStringAttr(text));
+  }
+
+  /// A constant array. Equal ones are shared.
+  LLVM::GlobalOp constantWords(Location loc, ArrayRef<int64_t> numbers) {
+    Builder b(module.getContext());
+    DenseIntElementsAttr words = b.getI64TensorAttr(numbers);
+    LLVM::GlobalOp &global = plans[words];
+    if (!global)
+      global = addConstant(loc, "saccade.plan", LLVM::LLVMArrayType::get(b.getI64Type(), numbers.size()), words);
+    return global;
+  }
+
+private:
+  OpBuilder atStart() { return OpBuilder::atBlockBegin(module.getBody()); }
+
+  /// The symbol of the constant is `symbol`, with a number if there is another one.
+  LLVM::GlobalOp addConstant(Location loc, StringRef symbol, Type type, Attribute value) {
+    OpBuilder b = atStart();
+    auto global = LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, symbol, value);
+    host.insert(global);
+    return global;
+  }
+
+  ModuleOp module;
+  SymbolTable host;
+  std::optional<SymbolTable> device;               ///< of the kernels, if there are any
+  llvm::DenseMap<Attribute, LLVM::GlobalOp> plans; ///< by their words
+};
+
 /// Lowers one launch.
 class Launch {
 public:
-  Launch(attn::LaunchOp op, func::FuncOp task, ModuleOp module)
-      : op(op), task(task), module(module), b(op), loc(op.getLoc()) {}
+  Launch(attn::LaunchOp op, Symbols &symbols)
+      : op(op), task(symbols.findTask(op.getTask())), symbols(symbols), b(op), loc(op.getLoc()) {}
 
   LogicalResult run() {
-    LLVM::LLVMFuncOp kernel = findKernel(task->getAttrOfType<StringAttr>(kernelAttr));
+    LLVM::LLVMFuncOp kernel = symbols.findKernel(task->getAttrOfType<StringAttr>(kernelAttr));
     if (!kernel)
       return op.emitOpError("launches a task that has no kernel");
     for (Value capture : op.getCaptures()) {
@@ -38,7 +100,7 @@ public:
     }
     // The most special one first.
     SmallVector<LLVM::LLVMFuncOp> bulkKernels;
-    for (LLVM::LLVMFuncOp each = kernel; (each = findKernel(each->getAttrOfType<StringAttr>(bulkKernelAttr)));)
+    for (LLVM::LLVMFuncOp each = kernel; (each = symbols.findKernel(each->getAttrOfType<StringAttr>(bulkKernelAttr)));)
       bulkKernels.insert(bulkKernels.begin(), each);
     size_t maps = 0;
     for (LLVM::LLVMFuncOp each : bulkKernels) {
@@ -58,11 +120,6 @@ public:
 
 private:
   static constexpr size_t mapWords = tensorMapBytes / sizeof(int64_t);
-
-  LLVM::LLVMFuncOp findKernel(StringAttr name) {
-    auto device = module.lookupSymbol<mlir::gpu::GPUModuleOp>(deviceModule);
-    return name && device ? device.lookupSymbol<LLVM::LLVMFuncOp>(name.getValue()) : LLVM::LLVMFuncOp();
-  }
 
   void launch(LLVM::LLVMFuncOp kernel, Value parameters, size_t count, Value ctas) {
     auto number = [&](StringRef attribute, int64_t otherwise) {
@@ -219,14 +276,7 @@ private:
 
   /// The address of a constant array.
   Value constantWords(ArrayRef<int64_t> numbers) {
-    std::string symbol;
-    for (unsigned i = 0; symbol.empty() || module.lookupSymbol(symbol); ++i)
-      symbol = ("saccade.plan." + Twine(i)).str();
-    OpBuilder global = OpBuilder::atBlockBegin(module.getBody());
-    auto type = LLVM::LLVMArrayType::get(b.getI64Type(), numbers.size());
-    LLVM::GlobalOp::create(global, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, symbol,
-                           b.getI64TensorAttr(numbers));
-    return LLVM::AddressOfOp::create(b, loc, pointerType(), symbol);
+    return LLVM::AddressOfOp::create(b, loc, symbols.constantWords(loc, numbers));
   }
 
   Type pointerType() { return LLVM::LLVMPointerType::get(b.getContext()); }
@@ -272,31 +322,15 @@ private:
   }
 
   /// The address of the name of a kernel or a constant, null-terminated.
-  Value nameOf(StringRef name) {
-    std::string symbol = ("saccade.name." + name).str();
-    if (!module.lookupSymbol(symbol)) {
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPointToStart(module.getBody());
-      std::string text = name.str() + '\0';
-      auto type = LLVM::LLVMArrayType::get(b.getI8Type(), text.size());
-      LLVM::GlobalOp::create(b, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, symbol, b.getStringAttr(text));
-    }
-    return LLVM::AddressOfOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), symbol);
-  }
+  Value nameOf(StringRef name) { return LLVM::AddressOfOp::create(b, loc, symbols.nameOf(loc, name)); }
 
   func::FuncOp runtimeFunction(StringRef name, TypeRange arguments, TypeRange results = {}) {
-    if (auto known = module.lookupSymbol<func::FuncOp>(name))
-      return known;
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(module.getBody());
-    auto function = func::FuncOp::create(b, loc, name, b.getFunctionType(arguments, results));
-    function.setPrivate();
-    return function;
+    return symbols.runtimeFunction(loc, name, arguments, results);
   }
 
   attn::LaunchOp op;
   func::FuncOp task;
-  ModuleOp module;
+  Symbols &symbols;
   OpBuilder b;
   Location loc;
   SmallVector<Value> words;
@@ -309,8 +343,9 @@ struct LowerLaunches : saccade::impl::LowerLaunchesBase<LowerLaunches> {
     ModuleOp module = getOperation();
     SmallVector<attn::LaunchOp> launches;
     module.walk([&](attn::LaunchOp op) { launches.push_back(op); });
+    Symbols symbols(module);
     for (attn::LaunchOp op : launches)
-      if (failed(Launch(op, module.lookupSymbol<func::FuncOp>(op.getTask()), module).run()))
+      if (failed(Launch(op, symbols).run()))
         return signalPassFailure();
     // The task declarations have no uses left.
     for (auto task : llvm::to_vector(module.getOps<func::FuncOp>()))

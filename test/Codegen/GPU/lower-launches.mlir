@@ -4,6 +4,8 @@
 // EXAMPLE
 // CHECK-DAG: func.func private @saccade_launch(!llvm.ptr, !llvm.ptr, i64, i64, i64, i64)
 // CHECK-DAG: llvm.mlir.global internal constant @saccade.name.fill_task0("fill_task0\00")
+// The kernels of @divided have equal plans, which are one constant.
+// CHECK-DAG: llvm.mlir.global internal constant @[[PLAN:saccade.plan.*]](dense<[6, 2, 3, 1, 0, 64]> : tensor<6xi64>)
 // CHECK-LABEL: func.func @fill(
 // CHECK-SAME: %[[A:.*]]: memref<?xf32>, %[[X:.*]]: f32, %[[N:.*]]: index)
 // CHECK: %[[WORDS:.*]] = memref.alloca() : memref<6xi64>
@@ -95,6 +97,7 @@ func.func private @weights_task0(memref<?xf16>, index, index, memref<?xi8>) attr
 // CHECK: %[[LIMIT:.*]] = call @saccade_multiprocessors()
 // CHECK: %[[FEW:.*]] = arith.cmpi slt, %[[ITEMS]], %[[LIMIT]]
 // CHECK: %[[DIVIDED:.*]] = scf.if %[[FEW]] -> (i1)
+// CHECK: llvm.mlir.addressof @[[PLAN]] :
 // CHECK: func.call @saccade_encode_tensor_map
 // CHECK: scf.yield %false
 // CHECK: scf.if %[[DIVIDED]]
@@ -102,6 +105,7 @@ func.func private @weights_task0(memref<?xf16>, index, index, memref<?xi8>) attr
 // CHECK: llvm.mlir.addressof @saccade.name.divided_task0_sm_90a_parts
 // CHECK: func.call @saccade_launch(%{{.*}}, %{{.*}}, %c21_i64{{.*}}, %[[PARTS]], %c160_i64
 // CHECK: } else {
+// CHECK: llvm.mlir.addressof @[[PLAN]] :
 // CHECK: func.call @saccade_encode_tensor_map
 // CHECK: scf.if
 // CHECK: llvm.mlir.addressof @saccade.name.divided_task0_sm_90a :
