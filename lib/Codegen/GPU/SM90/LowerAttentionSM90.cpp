@@ -38,8 +38,8 @@ std::string findObstacle(AccumulateOp step, const AttentionState *state, const W
     os << ofItem;
   else if (shape.stages < 2)
     os << "two tiles of keys and values do not fit in shared memory";
-  else if (int64_t rows = step.getScheduleAttr().getRows(); !state && rows > shape.rows)
-    os << "a work item has " << rows << " rows, more than " << shape.rows;
+  else if (ScheduleAttr schedule = step.getScheduleAttr(); !state && schedule.getRows() > shape.rows)
+    os << "a work item has " << schedule.getRows() << " rows, more than " << shape.rows;
   else if (!shape.fits())
     os << "a work item has " << shape.rows << " queries, not 128 or 192";
   return text;
