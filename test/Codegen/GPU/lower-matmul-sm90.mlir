@@ -174,7 +174,7 @@ gpu.module @saccade_device {
 // -----
 
 // No second kernel: few rows; an operand in f32; a part of k, after which the stage has other elements; a reader of the
-// result at other positions; an operand that the kernel writes.
+// result at other positions; an operand that the kernel writes; a constant in bytes, whose view begins at any byte.
 gpu.module @saccade_device {
   // CHECK-NOT: sm_90a
   func.func @few_rows(%x: memref<32x64xf16>, %w: memref<64x128xf16>, %out: memref<32x128xf32>) attributes {attn.kernel} {
@@ -201,6 +201,14 @@ gpu.module @saccade_device {
         %sum = arith.addf %s, %t : f32
         linalg.yield %sum : f32
     }
+    return
+  }
+  memref.global "private" constant @bytes : memref<16448xi8> = dense<1>
+  func.func @shifted(%x: memref<128x64xf16>, %out: memref<128x128xf32>) attributes {attn.kernel} {
+    %c64 = arith.constant 64 : index
+    %bytes = memref.get_global @bytes : memref<16448xi8>
+    %w = memref.view %bytes[%c64][] : memref<16448xi8> to memref<64x128xf16>
+    linalg.matmul ins(%x, %w : memref<128x64xf16>, memref<64x128xf16>) outs(%out : memref<128x128xf32>)
     return
   }
   func.func @overwritten(%x: memref<128x128xf16>, %w: memref<128x128xf16>) attributes {attn.kernel} {

@@ -42,8 +42,13 @@ static memref::GetGlobalOp constantOf(Value tensor) {
   if (!type || !type.hasStaticShape() || failed(type.getStridesAndOffset(strides, offset)) ||
       ShapedType::isDynamicShape(strides) || ShapedType::isDynamic(offset))
     return nullptr;
-  while (auto view = tensor.getDefiningOp<ViewLikeOpInterface>())
-    tensor = view.getViewSource();
+  // Of these, the type of the result contains the whole position. That of memref.view lacks its shift in bytes.
+  while (Operation *view = tensor.getDefiningOp()) {
+    if (!isa<memref::SubViewOp, memref::CastOp, memref::ExpandShapeOp, memref::CollapseShapeOp,
+             memref::ReinterpretCastOp>(view))
+      break;
+    tensor = cast<ViewLikeOpInterface>(view).getViewSource();
+  }
   return tensor.getDefiningOp<memref::GetGlobalOp>();
 }
 
