@@ -65,6 +65,89 @@ gpu.module @saccade_device {
     return
   }
 
+  // The same, of linalg.
+  // CHECK: func.func @attend_and_fill({{.*}}) attributes {attn.bulk_obstacle = "another op of the kernel writes memory", attn.kernel}
+  func.func @attend_and_fill(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf16>, %out: memref<?x64xbf16>, %ones: memref<8xf32>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %n = memref.dim %k, %c0 : memref<?x64xbf16>
+    %zero = arith.constant 0.0 : f32
+    %one = arith.constant 1.0 : f32
+    %none = arith.constant 0xFF800000 : f32
+    %acc = memref.alloc() : memref<128x64xf32>
+    linalg.fill ins(%zero : f32) outs(%acc : memref<128x64xf32>)
+    %max = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%none : f32) outs(%max : memref<128xf32>)
+    %sum = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%zero : f32) outs(%sum : memref<128xf32>)
+    attn.accumulate %q[s,d], %k[s,d], %v[s,d] q_len(%n : index) kv_len(%n : index) at(%c0, %c0, %c0, %c0)
+      into(%acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32>)
+      : (memref<?x64xbf16>, memref<?x64xbf16>, memref<?x64xbf16>)
+    attn.finalize %acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32> into(%out[s,d] : memref<?x64xbf16>)
+    linalg.fill ins(%one : f32) outs(%ones : memref<8xf32>)
+    return
+  }
+
+  // Split-KV: the state is in memory. No second kernel if there is a fill of other memory, or the accumulator has too few
+  // columns for whole fragments.
+  // CHECK: func.func @split({{.*}}) attributes {attn.bulk_kernel = "split_sm_90a", attn.kernel}
+  // CHECK: func.func @split_and_fill({{.*}}) attributes {attn.bulk_obstacle = "another op of the kernel writes memory", attn.kernel}
+  // CHECK: func.func @split_narrow({{.*}}) attributes {attn.bulk_obstacle = "no tensor map describes an operand", attn.kernel}
+  func.func @split(%q: memref<?x40xbf16>, %k: memref<?x40xbf16>, %v: memref<?x40xbf16>, %states: memref<?x?x48xf32>, %maxima: memref<?x?xf32>, %sums: memref<?x?xf32>, %rows: index) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %n = memref.dim %k, %c0 : memref<?x40xbf16>
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant 0xFF800000 : f32
+    %item = nvvm.read.ptx.sreg.ctaid.x : i32
+    %i = arith.index_castui %item : i32 to index
+    %acc = memref.subview %states[%i, 0, 0] [1, %rows, 48] [1, 1, 1] : memref<?x?x48xf32> to memref<?x48xf32, strided<[48, 1], offset: ?>>
+    %max = memref.subview %maxima[%i, 0] [1, %rows] [1, 1] : memref<?x?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    %sum = memref.subview %sums[%i, 0] [1, %rows] [1, 1] : memref<?x?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%acc : memref<?x48xf32, strided<[48, 1], offset: ?>>)
+    linalg.fill ins(%none : f32) outs(%max : memref<?xf32, strided<[1], offset: ?>>)
+    linalg.fill ins(%zero : f32) outs(%sum : memref<?xf32, strided<[1], offset: ?>>)
+    attn.accumulate %q[s,d], %k[s,d], %v[s,d] q_len(%n : index) kv_len(%n : index) at(%c0, %c0, %c0, %c0)
+      into(%acc, %max, %sum : memref<?x48xf32, strided<[48, 1], offset: ?>>, memref<?xf32, strided<[1], offset: ?>>, memref<?xf32, strided<[1], offset: ?>>) {schedule = #attn.schedule<rows = 64, cols = 256>, unpacked}
+      : (memref<?x40xbf16>, memref<?x40xbf16>, memref<?x40xbf16>)
+    return
+  }
+  func.func @split_and_fill(%q: memref<?x40xbf16>, %k: memref<?x40xbf16>, %v: memref<?x40xbf16>, %states: memref<?x?x48xf32>, %maxima: memref<?x?xf32>, %sums: memref<?x?xf32>, %rows: index, %other: memref<?xf32>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %n = memref.dim %k, %c0 : memref<?x40xbf16>
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant 0xFF800000 : f32
+    %item = nvvm.read.ptx.sreg.ctaid.x : i32
+    %i = arith.index_castui %item : i32 to index
+    %acc = memref.subview %states[%i, 0, 0] [1, %rows, 48] [1, 1, 1] : memref<?x?x48xf32> to memref<?x48xf32, strided<[48, 1], offset: ?>>
+    %max = memref.subview %maxima[%i, 0] [1, %rows] [1, 1] : memref<?x?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    %sum = memref.subview %sums[%i, 0] [1, %rows] [1, 1] : memref<?x?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%acc : memref<?x48xf32, strided<[48, 1], offset: ?>>)
+    linalg.fill ins(%none : f32) outs(%max : memref<?xf32, strided<[1], offset: ?>>)
+    linalg.fill ins(%zero : f32) outs(%sum : memref<?xf32, strided<[1], offset: ?>>)
+    linalg.fill ins(%zero : f32) outs(%other : memref<?xf32>)
+    attn.accumulate %q[s,d], %k[s,d], %v[s,d] q_len(%n : index) kv_len(%n : index) at(%c0, %c0, %c0, %c0)
+      into(%acc, %max, %sum : memref<?x48xf32, strided<[48, 1], offset: ?>>, memref<?xf32, strided<[1], offset: ?>>, memref<?xf32, strided<[1], offset: ?>>) {schedule = #attn.schedule<rows = 64, cols = 256>, unpacked}
+      : (memref<?x40xbf16>, memref<?x40xbf16>, memref<?x40xbf16>)
+    return
+  }
+  func.func @split_narrow(%q: memref<?x40xbf16>, %k: memref<?x40xbf16>, %v: memref<?x40xbf16>, %states: memref<?x?x40xf32>, %maxima: memref<?x?xf32>, %sums: memref<?x?xf32>, %rows: index) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %n = memref.dim %k, %c0 : memref<?x40xbf16>
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant 0xFF800000 : f32
+    %item = nvvm.read.ptx.sreg.ctaid.x : i32
+    %i = arith.index_castui %item : i32 to index
+    %acc = memref.subview %states[%i, 0, 0] [1, %rows, 40] [1, 1, 1] : memref<?x?x40xf32> to memref<?x40xf32, strided<[40, 1], offset: ?>>
+    %max = memref.subview %maxima[%i, 0] [1, %rows] [1, 1] : memref<?x?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    %sum = memref.subview %sums[%i, 0] [1, %rows] [1, 1] : memref<?x?xf32> to memref<?xf32, strided<[1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%acc : memref<?x40xf32, strided<[40, 1], offset: ?>>)
+    linalg.fill ins(%none : f32) outs(%max : memref<?xf32, strided<[1], offset: ?>>)
+    linalg.fill ins(%zero : f32) outs(%sum : memref<?xf32, strided<[1], offset: ?>>)
+    attn.accumulate %q[s,d], %k[s,d], %v[s,d] q_len(%n : index) kv_len(%n : index) at(%c0, %c0, %c0, %c0)
+      into(%acc, %max, %sum : memref<?x40xf32, strided<[40, 1], offset: ?>>, memref<?xf32, strided<[1], offset: ?>>, memref<?xf32, strided<[1], offset: ?>>) {schedule = #attn.schedule<rows = 64, cols = 256>, unpacked}
+      : (memref<?x40xbf16>, memref<?x40xbf16>, memref<?x40xbf16>)
+    return
+  }
+
   // CHECK: func.func @attend_sm_90a(%[[Q:.*]]: !llvm.ptr, %[[K:.*]]: !llvm.ptr, %[[V:.*]]: !llvm.ptr, %{{.*}}: memref<?x64xbf16>
   // CHECK-SAME: , %[[ITEMS:[^:]*]]: i64, %[[COUNTER:[^:]*]]: i64) attributes {attn.family = "sm_90a", attn.item_counter
   // The parameter; bf16 of 2 bytes, swizzle of 128 bytes; two dimensions, columns first; boxes of 64 columns and 128 rows.
@@ -147,5 +230,6 @@ gpu.module @saccade_device {
   // CHECK: nvvm.fence.proxy
   // CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %{{.*}}
   // CHECK: m64n64k16.f32.bf16.bf16
+  // CHECK: func.func @split_sm_90a
   // CHECK-NOT: func.func
 }

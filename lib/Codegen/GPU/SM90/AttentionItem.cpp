@@ -64,9 +64,11 @@ StringRef device::findItemObstacle(AccumulateOp step, const AttentionState *stat
       return WalkResult::skip();
     bool isOfState =
         state ? op == state->finalize || llvm::is_contained(state->inits, op) || llvm::is_contained(state->buffers, op)
-              : isOfPartialState(op);
-    bool isPlain = isOfState || isa<func::FuncOp, memref::AllocOp>(op) || op->hasTrait<OpTrait::IsTerminator>() ||
-                   op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() || isMemoryEffectFree(op) ||
+              : isOfPartialState(op, step);
+    // Ops with regions may have effects of their own too, as linalg ops have.
+    bool isContainer = op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isa<MemoryEffectOpInterface>(op);
+    bool isPlain = isOfState || isContainer || isa<func::FuncOp, memref::AllocOp>(op) ||
+                   op->hasTrait<OpTrait::IsTerminator>() || isMemoryEffectFree(op) ||
                    hasSingleEffect<MemoryEffects::Read>(op);
     return isPlain ? WalkResult::advance() : WalkResult::interrupt();
   });
@@ -208,11 +210,11 @@ private:
     else
       Producer(e, stepCopy, shape, place).waitForItemBefore();
     scheduler.produceNext(e, loop);
+    if (!state)
+      erasePartialState(*loop.body, stepCopy);
     eraseStep(stepCopy);
     if (state)
       eraseState(*state, copies);
-    else
-      erasePartialState(*loop.body);
   }
 
   /// Moves the body to that of `loop`.

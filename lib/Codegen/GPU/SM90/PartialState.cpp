@@ -15,6 +15,10 @@ using namespace saccade::attn;
 using namespace saccade::device;
 
 static constexpr int64_t vectorBytes = 16, vectorElements = 8;
+static constexpr int64_t wordsOfVector = vectorBytes / 4;
+/// Lanes of a warp, rows of its fragments, and columns of a tile of the accumulator, in which a thread holds two
+/// adjacent elements of each of two rows.
+static constexpr int64_t warpLanes = 32, warpRows = 16, tileColumns = 8, threadElements = 2;
 /// Vectors of a row of a box.
 static constexpr int64_t vectors = WarpgroupShape::boxRowBytes / vectorBytes;
 
@@ -32,18 +36,32 @@ static linalg::FillOp findAccumulatorFill(AccumulateOp step) {
 }
 
 bool device::hasPartialState(AccumulateOp step) {
-  return isa<func::FuncOp>(step->getParentOp()) && step.getDpsInits().size() == 3 && findAccumulatorFill(step) &&
-         !findPages(step.getQuery()) && !findComputation(step.getQuery());
+  int64_t valueDepth = getStaticDimSize(step.getValue(), step.getValueDims(), Dim::Depth);
+  // `storeState` writes all columns of the fragments.
+  if (cast<MemRefType>(step.getAcc().getType()).getDimSize(1) < SharedTile::paddedColumns(valueDepth))
+    return false;
+  // The roles have a copy of the body each, so that of the accumulator is used by one of them only.
+  return isa<func::FuncOp>(step->getParentOp()) && step.getAcc().getDefiningOp() && step.getDpsInits().size() == 3 &&
+         findAccumulatorFill(step) && !findPages(step.getQuery()) && !findComputation(step.getQuery());
 }
 
-bool device::isOfPartialState(Operation *op) {
+bool device::isOfPartialState(Operation *op, AccumulateOp step) {
+  if (auto fill = dyn_cast<linalg::FillOp>(op)) {
+    if (fill == findAccumulatorFill(step))
+      return true;
+    // Sinks are in the rows of a head.
+    auto isPart = [&](Value filled) { return filled == step.getMax() || filled == step.getSum(); };
+    Value filled = fill.getOutputs()[0];
+    auto view = filled.getDefiningOp<memref::SubViewOp>();
+    return isPart(filled) || (view && isPart(view.getSource()));
+  }
   auto end = dyn_cast<FinalizeOp>(op);
-  return isa<linalg::FillOp>(op) || (end && end.getOthers().empty());
+  return end && end.getOthers().empty();
 }
 
-void device::erasePartialState(Block &block) {
-  block.walk([](Operation *op) {
-    if (isOfPartialState(op))
+void device::erasePartialState(Block &block, AccumulateOp step) {
+  block.walk([&](Operation *op) {
+    if (isOfPartialState(op, step))
       op->erase();
   });
 }
@@ -79,8 +97,8 @@ public:
   }
 
 private:
-  /// The address of vector `vector` (i32) of row `row` (i32) of a box. The swizzle is that of the operands of wgmma:
-  /// the place of vector v of row r is that of vector r mod 8 with v in an exclusive or.
+  /// The address of vector `vector` (i32) of row `row` (i32) of a box. The swizzle is that of the operands of wgmma.
+  /// Vector v of row r is stored at place v xor (r mod 8).
   Value placeOf(Value row, Value vector) {
     Value swizzled = arith::XOrIOp::create(e.b, e.loc, vector, e.rem(row, vectors));
     return e.add(e.add(tile, e.mul(row, WarpgroupShape::boxRowBytes)), e.mul(swizzled, vectorBytes));
@@ -88,13 +106,13 @@ private:
 
   /// Eight lanes copy a part of a row, a warp its 16 rows. All loads come before the stores.
   void copyVectors() {
-    auto type = VectorType::get({4}, e.b.getI32Type());
+    auto type = VectorType::get({wordsOfVector}, e.b.getI32Type());
     Value zeros = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(type));
     Lane lane(e, shape, thread);
-    Value inWarp = e.rem(thread, 32), vector = e.rem(inWarp, vectors);
+    Value inWarp = e.rem(thread, warpLanes), vector = e.rem(inWarp, vectors);
     Value start = e.add(lane.firstRow, e.div(inWarp, vectors)), column = e.mul(vector, vectorElements);
     SmallVector<std::pair<Value, Value>> copies; // of words to an address
-    for (int64_t first = 0; first < 16; first += 32 / vectors) {
+    for (int64_t first = 0; first < warpRows; first += warpLanes / vectors) {
       Value row = e.add(start, first), exists = e.isLess(e.toIndex(row), query.rows), place = placeOf(row, vector);
       Value source = query.address(e, e.toIndex(row), e.toIndex(column));
       for (int64_t box = 0; box < shape.boxes(shape.depth); ++box) {
@@ -164,7 +182,7 @@ void device::storeState(const Emitter &emitter, AccumulateOp step, const Private
   }
   // All lanes of a row have read its maximum and sum.
   NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
-  auto pairType = VectorType::get({2}, e.type);
+  auto pairType = VectorType::get({threadElements}, e.type);
   for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
     e.ifElse(exist[r], [&] {
       e.ifElse(lane.isFirst(e), [&] {
@@ -174,12 +192,12 @@ void device::storeState(const Emitter &emitter, AccumulateOp step, const Private
       Value target = GlobalMatrix(e, step.getAcc()).address(e, places[r], e.toIndex(lane.column));
       for (int64_t tile = 0; tile < shape.valueTiles(); ++tile) {
         Value pair = LLVM::PoisonOp::create(e.b, e.loc, pairType);
-        for (int64_t i : {0, 1}) {
-          Value x = e.mulf(e.load(state.acc, tile * 4 + r % 2 * 2 + i), merged[r].otherFactor);
+        for (int64_t i = 0; i < threadElements; ++i) {
+          Value x = e.mulf(e.load(state.acc, (tile * 2 + r) * threadElements + i), merged[r].otherFactor);
           pair = LLVM::InsertElementOp::create(e.b, e.loc, pair, x, e.i32(i));
         }
-        LLVM::StoreOp::create(e.b, e.loc, pair, e.advance(target, e.type, static_cast<int32_t>(8 * tile)),
-                              /*alignment=*/8);
+        LLVM::StoreOp::create(e.b, e.loc, pair, e.advance(target, e.type, static_cast<int32_t>(tileColumns * tile)),
+                              /*alignment=*/threadElements * 4);
       }
     });
 }

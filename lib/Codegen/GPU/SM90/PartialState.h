@@ -13,15 +13,16 @@
 namespace saccade::device {
 
 /// Whether `storeState` supports the state of `step`, in global memory: it has no other parts than accumulator, maximum
-/// and sum, and the accumulator starts as zeros. `copyQueryRows` supports the queries.
+/// and sum, and the accumulator starts as zeros and has as many columns as the fragments. `copyQueryRows` supports the
+/// queries.
 bool hasPartialState(attn::AccumulateOp step);
 
-/// Whether an op of a kernel initializes a state that `hasPartialState`, or finalizes one in memory. The warpgroup that
-/// computes executes it, the warp that copies does not.
-bool isOfPartialState(mlir::Operation *op);
+/// Whether an op of a kernel initializes the state of `step`, a step for which `hasPartialState` holds, or finalizes a
+/// state in memory. The warpgroup that computes executes it, the warp that copies does not.
+bool isOfPartialState(mlir::Operation *op, attn::AccumulateOp step);
 
-/// Erases the ops that are `isOfPartialState` in `block`.
-void erasePartialState(mlir::Block &block);
+/// Erases the ops in `block` for which `isOfPartialState` holds.
+void erasePartialState(mlir::Block &block, attn::AccumulateOp step);
 
 /// Lowers the ops of `block` that initialize the state of `step`. The warpgroup meets at the named barrier `barrier`
 /// after each of them. The fill of the accumulator is erased, since `storeState` overwrites it.
