@@ -173,6 +173,24 @@ gpu.module @saccade_device {
 
 // -----
 
+// A kernel of one item, which does not read the number of its CTA.
+gpu.module @saccade_device {
+  // CHECK: func.func @one_item_sm_90a_parts(
+  // CHECK: %[[CTA:.*]] = nvvm.read.ptx.sreg.ctaid.x
+  // CHECK: arith.remui %[[CTA]], %c4_i32
+  func.func @one_item(%x: memref<?x64xf16>, %w: memref<64x128xf16>, %out: memref<?x128xf32>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %m = memref.dim %x, %c0 : memref<?x64xf16>
+    %rows = affine.min affine_map<()[m] -> (m, 128)>()[%m]
+    %a = memref.subview %x[0, 0] [%rows, 64] [1, 1] : memref<?x64xf16> to memref<?x64xf16, strided<[64, 1]>>
+    %o = memref.subview %out[0, 0] [%rows, 128] [1, 1] : memref<?x128xf32> to memref<?x128xf32, strided<[128, 1]>>
+    linalg.matmul ins(%a, %w : memref<?x64xf16, strided<[64, 1]>>, memref<64x128xf16>) outs(%o : memref<?x128xf32, strided<[128, 1]>>)
+    return
+  }
+}
+
+// -----
+
 // No second kernel: few rows; an operand in f32; a part of k, after which the stage has other elements; a reader of the
 // result at other positions; an operand that the kernel writes; a constant in bytes, whose view begins at any byte.
 gpu.module @saccade_device {

@@ -193,8 +193,11 @@ void device::emitMatmulItem(func::FuncOp kernel, const MatmulItem &item, const M
 
 void device::emitMatmulParts(func::FuncOp kernel, MatmulItem item, int64_t sharedBytes) {
   int64_t parts = item.parts(), partsOfRow = item.partsOfRow();
-  auto cta = *kernel.getOps<NVVM::BlockIdXOp>().begin();
-  OpBuilder b(cta->getContext());
+  // A kernel of one item need not read the number of its CTA.
+  OpBuilder b = OpBuilder::atBlockBegin(&kernel.getBody().front());
+  auto ctas = kernel.getOps<NVVM::BlockIdXOp>();
+  NVVM::BlockIdXOp cta =
+      ctas.empty() ? NVVM::BlockIdXOp::create(b, item.matmul->getLoc(), b.getI32Type()) : *ctas.begin();
   b.setInsertionPointAfter(cta);
   Emitter e{b, cta.getLoc(), b.getF32Type()};
   Value number = e.div(cta, parts), index = e.rem(cta, parts);
