@@ -49,7 +49,7 @@ AccumulateOp device::computeInParts(AccumulateOp step, int64_t rows) {
     return loop.getInductionVar();
   };
   Value query = startLoop(queries, queriesOfPart), head = startLoop(heads, most);
-  // A part writes to shared memory that the one before it reads.
+  // Each part overwrites shared memory that threads may still read for the previous part.
   e.barrier();
   Value queryCount = e.min(queriesOfPart, e.sub(queries, query)), headCount = e.min(most, e.sub(heads, head));
   Part ofState{0, e.add(e.mul(query, heads), head), e.mul(queryCount, headCount)};

@@ -26,13 +26,13 @@ struct AttentionShape {
 
   /// The shape of a split-KV step: all warps compute the same 16 rows, each for a part of the keys.
   explicit AttentionShape(attn::AccumulateOp step)
-      : element(mlir::getElementTypeOrSelf(step.getQuery())), rows(16), splitsKV(true),
+      : element(mlir::getElementTypeOrSelf(step.getQuery())), rows(16), warpsShareRows(true),
         depth(attn::getStaticDimSize(step.getKey(), step.getKeyDims(), attn::Dim::Depth)),
         valueDepth(attn::getStaticDimSize(step.getValue(), step.getValueDims(), attn::Dim::Depth)) {}
 
   mlir::Type element;
   int64_t rows;
-  bool splitsKV = false;
+  bool warpsShareRows = false; ///< whether all warps compute the same rows, each for a part of the keys
   int64_t depth, valueDepth;
   bool hasTallies = false;
   bool hasLse = true;               ///< or may have, of a split-KV step
@@ -43,13 +43,13 @@ struct AttentionShape {
   /// LLVM and ptxas compile in less than half the time.
   bool hasBulkKernel = false;
 
-  int64_t mTiles() const { return splitsKV ? 1 : rows / (16 * warps); } ///< 16-row tiles per warp
+  int64_t mTiles() const { return warpsShareRows ? 1 : rows / (16 * warps); } ///< 16-row tiles per warp
   /// Keys per step: 64 if registers suffice for their scores and the accumulator. With tallies 32, to limit the size of
   /// the code, which is emitted per score.
   int64_t keys() const {
     return givenKeys.value_or(accElements() + 32 * mTiles() <= 192 && !hasTallies && !hasBulkKernel ? 64 : 32);
   }
-  int64_t keysPerWarp() const { return splitsKV ? keys() / warps : keys(); }
+  int64_t keysPerWarp() const { return warpsShareRows ? keys() / warps : keys(); }
   int64_t keyTiles() const { return keysPerWarp() / 8; }
   int64_t valueTiles() const { return SharedTile::paddedColumns(valueDepth) / 8; }
   int64_t accElements() const { return mTiles() * valueTiles() * 4; }
@@ -64,7 +64,7 @@ struct AttentionShape {
   /// Whether the kernel supports this shape. The accumulator may take half of a thread's 255 registers.
   bool fits() const {
     return (element.isF16() || element.isBF16()) && depth > 0 && valueDepth > 0 && depth <= maxHeadSize &&
-           (splitsKV || rows % (16 * warps) == 0) && rows > 0 && accElements() <= 128;
+           (warpsShareRows || rows % (16 * warps) == 0) && rows > 0 && accElements() <= 128;
   }
 };
 
@@ -76,8 +76,8 @@ struct Lane {
     warp = e.div(thread, 32);
     if (shape.firstWarp)
       warp = e.add(warp, -shape.firstWarp);
-    firstRow = shape.splitsKV ? e.i32(0) : e.mul(warp, 16 * shape.mTiles());
-    firstKey = shape.splitsKV ? e.mul(warp, shape.keysPerWarp()) : e.i32(0);
+    firstRow = shape.warpsShareRows ? e.i32(0) : e.mul(warp, 16 * shape.mTiles());
+    firstKey = shape.warpsShareRows ? e.mul(warp, shape.keysPerWarp()) : e.i32(0);
     group = e.div(lane, 4);
     column = e.mul(e.rem(lane, 4), 2);
   }

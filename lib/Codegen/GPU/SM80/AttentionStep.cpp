@@ -121,7 +121,7 @@ public:
       forEachTile(e, loop, start, [&](Value first) { return softmax.isFull(e, first, shape.keys()); }, computeTile);
       // No barrier: a following step first overwrites queries and keys, which are not read after the last barrier.
     });
-    if (!shape.splitsKV)
+    if (!shape.warpsShareRows)
       softmax.clearRows(e, state);
   }
 
@@ -130,7 +130,7 @@ private:
 
   /// Whether the values of the next tile are copied as soon as those of this one are not needed. A step of split-KV
   /// takes less time than a copy; the additional barrier costs more than it gains where matmuls take most of the time.
-  bool prefetchesValues() const { return shape.splitsKV && hasResult; }
+  bool prefetchesValues() const { return shape.warpsShareRows && hasResult; }
 
   /// The counter of `applySpeculatively`.
   Value emitExactTiles() {

@@ -47,9 +47,11 @@ StringRef device::findItemObstacle(AccumulateOp step, const AttentionState *stat
       if (isMappable(pages.getPool(), pages.getDims()) && !isMappable(tile, dims))
         return "the number of keys of a page is not a multiple of eight";
   // Queries are copied once, before a loop that contains the step.
-  bool areCopied = state ? isMappable(step.getQuery(), step.getQueryDims()) && hasKnownPosition(step.getQuery())
-                         : hasPartialState(step);
-  if (!areCopied || !isMappable(step.getKey(), step.getKeyDims()) || !isMappable(step.getValue(), step.getValueDims()))
+  bool areQueriesReadable = state
+                                ? isMappable(step.getQuery(), step.getQueryDims()) && hasKnownPosition(step.getQuery())
+                                : hasPartialState(step);
+  if (!areQueriesReadable || !isMappable(step.getKey(), step.getKeyDims()) ||
+      !isMappable(step.getValue(), step.getValueDims()))
     return "no tensor map describes an operand";
   if (!isAligned(step, step.getKey()) || !isAligned(step, step.getValue()))
     return "tiles of keys start at any position of a page";
@@ -147,7 +149,7 @@ public:
     else
       e.ifElse(
           e.isAtMost(e.i32(shape.groupThreads), e.thread()), [&] { produce(scheduler, maps); },
-          [&] { consumePartially(scheduler); });
+          [&] { consumeSplitKV(scheduler); });
     if (state)
       state->erase();
     else
@@ -252,7 +254,7 @@ private:
   }
 
   /// Computes items whose state is in memory. Ops that finalize it remain, for the threads of the warpgroup.
-  void consumePartially(const ItemScheduler &scheduler) {
+  void consumeSplitKV(const ItemScheduler &scheduler) {
     OpBuilder::InsertionGuard guard(b);
     ItemScheduler::Loop loop = scheduler.startLoop(e);
     ItemPlace place = placeOf(loop);

@@ -212,7 +212,7 @@ private:
   }
 
   void computeElements(Value row, Value column) {
-    Value end = e.min(e.add(column, MatmulShape::vectorColumns), e.add(columnsLeft, e.mul(part.column, -1)));
+    Value end = e.min(e.add(column, MatmulShape::vectorColumns), e.sub(columnsLeft, part.column));
     e.loop(column, end, 1, [&](Value at) {
       setPosition(row, at);
       Value sum = loadSums(sumAddress(row, at), e.b.getF32Type(), /*alignment=*/4);

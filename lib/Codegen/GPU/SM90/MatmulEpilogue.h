@@ -6,8 +6,8 @@
 
 namespace saccade::device {
 
-/// A part of the tile of a CTA: its first row and column in the tile, i32, and whether there is one, i1, null if that
-/// is certain.
+/// A part of the tile of a CTA: its first row and column in the tile (i32), and `exists` (i1): whether the part
+/// contains elements of the tile; null if it always does.
 struct MatmulPart {
   mlir::Value row, column, exists = {};
 };

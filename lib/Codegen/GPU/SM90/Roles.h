@@ -76,8 +76,8 @@ public:
   using WarpgroupRole::WarpgroupRole;
 
   /// The keys of the first tile are copied before the queries, which wait for the end of the item before. Without
-  /// `queries` the consumers copy them. `maps` are those of keys and values.
-  void copyTiles(const std::optional<MappedQueries> &queries, const MappedOperand &key, const MappedOperand &value,
+  /// `mapped` the consumers copy them. `maps` are those of keys and values.
+  void copyTiles(const std::optional<MappedQueries> &mapped, const MappedOperand &key, const MappedOperand &value,
                  mlir::ValueRange maps);
   /// Copies the queries after the loop over tiles if it has no tile: each item completes a phase of their barriers.
   void copyQueriesOfNoTile(const MappedQueries &mapped);

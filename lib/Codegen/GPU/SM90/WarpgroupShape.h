@@ -44,7 +44,7 @@ struct WarpgroupShape : AttentionShape {
   WarpgroupShape(attn::AccumulateOp step, int64_t sharedBytes)
       : AttentionShape(step), consumers(1), isPartial(true), tileKeys(64) {
     rows = groupRows;
-    splitsKV = false;
+    warpsShareRows = false;
     addStep(step);
     int64_t ofPair = (sharedBytes + reservedBytes) / 2 - reservedBytes;
     constexpr int64_t registersOfPair = 168; // of a thread, if each quarter of a multiprocessor has three warps
