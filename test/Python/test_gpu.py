@@ -520,6 +520,22 @@ def test_errors_of_the_driver(double, tensors, attend):
     refused(NotImplementedError, words, saccade.compile, programs.attention(), target="cuda")
 
 
+def test_a_constant_that_the_driver_does_not_find(double):
+    double.set(capability=90, shared=232448)
+    multiply = saccade.compile("""
+      func.func @multiply(%x: tensor<128x64xf16>) -> tensor<128x128xf32> {
+        %w = arith.constant dense<0.5> : tensor<64x128xf16>
+        %zero = arith.constant dense<0.0> : tensor<128x128xf32>
+        %y = linalg.matmul ins(%x, %w : tensor<128x64xf16>, tensor<64x128xf16>) outs(%zero : tensor<128x128xf32>) -> tensor<128x128xf32>
+        return %y : tensor<128x128xf32>
+      }""", target="sm_90a").multiply
+    x = asarray(np.ones((128, 64), np.float16))
+    double.set(cuModuleGetGlobal=500)
+    refused(RuntimeError, ["looking up constant '", "CUDA_ERROR_NOT_FOUND"], multiply, x)
+    double.set(cuModuleGetGlobal=0)
+    assert (multiply(x).get() == 32).all()
+
+
 @pytest.mark.parametrize(("target", "words"), [
     ("sm_99", "expected one of host, portable, v3"), ("cuda:x", "cuda, or cuda:N for the GPU N"),
     ("cuda:-1", "sm_75, sm_80, sm_90a, cuda"), ("sm_75,sm_80", "expected one of"), ("cuda:5", "refers to cuda:5"),

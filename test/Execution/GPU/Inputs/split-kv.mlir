@@ -11,6 +11,13 @@ func.func @sink(%q: tensor<?x12x?x64xf16>, %k: tensor<?x2x?x64xf16>, %v: tensor<
   return %o : tensor<?x12x?x64xf16>
 }
 
+// The logarithm of the sum of each row.
+func.func @lse(%q: tensor<?x21x?x64xf16>, %k: tensor<?x3x?x64xf16>, %v: tensor<?x3x?x64xf16>) -> (tensor<?x21x?x64xf16>, tensor<?x21x?xf32>) {
+  %o, %l = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] mask causal<bottom_right> lse
+    : (tensor<?x21x?x64xf16>, tensor<?x3x?x64xf16>, tensor<?x3x?x64xf16>) -> (tensor<?x21x?x64xf16>, tensor<?x21x?xf32>)
+  return %o, %l : tensor<?x21x?x64xf16>, tensor<?x21x?xf32>
+}
+
 // Head sizes with padded columns.
 func.func @padded(%q: tensor<?x4x?x40xf16>, %k: tensor<?x1x?x40xf16>, %v: tensor<?x1x?x72xf16>) -> tensor<?x4x?x72xf16> {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
