@@ -269,54 +269,6 @@ void device::mergeSections(AccumulateOp step) {
   rewriter.eraseOp(loop);
 }
 
-namespace {
-
-/// Clones the computation of values from an index.
-class Recomputation {
-public:
-  Recomputation(OpBuilder &b, Value index, Value copy) : b(b) { copies.map(index, copy); }
-
-  Value operator()(Value value) { return depends(value) ? clone(value) : value; }
-
-private:
-  /// Whether a value is computed from the index by ops without effects.
-  bool depends(Value value) {
-    if (copies.contains(value))
-      return true;
-    auto [known, isNew] = found.try_emplace(value, false);
-    Operation *op = value.getDefiningOp();
-    if (!isNew || !op || op->getNumRegions() || !isMemoryEffectFree(op))
-      return known->second;
-    bool result = llvm::any_of(op->getOperands(), [&](Value operand) { return depends(operand); });
-    return found[value] = result;
-  }
-
-  Value clone(Value value) {
-    if (Value known = copies.lookupOrNull(value))
-      return known;
-    Operation *op = value.getDefiningOp();
-    for (Value operand : op->getOperands())
-      if (depends(operand))
-        clone(operand);
-    b.clone(*op, copies);
-    return copies.lookup(value);
-  }
-
-  OpBuilder &b;
-  IRMapping copies;
-  llvm::DenseMap<Value, bool> found;
-};
-
-} // namespace
-
-void device::recomputeOperands(Emitter &e, Operation *op, Value index) {
-  OpBuilder::InsertionGuard guard(e.b);
-  e.b.setInsertionPoint(op);
-  Recomputation recompute(e.b, index, e.optimizationBarrier(index));
-  for (OpOperand &operand : op->getOpOperands())
-    operand.set(recompute(operand.get()));
-}
-
 FailureOr<size_t> device::lowerAttentions(func::FuncOp kernel, const KernelFamily &family) {
   FailureOr<SmallVector<AttentionState>> states =
       findStates(kernel, [&](const AttentionState &state) { return family.fits(state); });

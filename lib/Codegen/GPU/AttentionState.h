@@ -48,10 +48,6 @@ std::string nameFamily(llvm::StringRef family, attn::AccumulateOp step);
 /// Positions of keys must have 32 bits, which shape functions check (`max-keys`).
 void mergeSections(attn::AccumulateOp step);
 
-/// Computes the operands of `op` at its place, as far as they depend on `index` (i32), the number of an item: across a
-/// loop over tiles they would take registers.
-void recomputeOperands(Emitter &e, mlir::Operation *op, mlir::Value index);
-
 /// Erases a lowered step, with the loads of pages for it.
 void eraseStep(attn::AccumulateOp op);
 

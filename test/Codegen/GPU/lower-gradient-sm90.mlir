@@ -27,14 +27,24 @@ gpu.module @saccade_device {
   // CHECK-COUNT-2: nvvm.cp.async.bulk.tensor
   // CHECK: scf.for
   // CHECK: mbarrier.try_wait
+  // CHECK: llvm.store {{.*}} : i64, !llvm.ptr<3>
+  // CHECK: llvm.store {{.*}} : i32, !llvm.ptr<3>
   // CHECK: nvvm.mbarrier.arrive.expect_tx
   // CHECK-COUNT-2: nvvm.cp.async.bulk.tensor
+  // The end of the tiles, for each of two warpgroups.
+  // CHECK: mbarrier.try_wait
+  // CHECK: nvvm.mbarrier.arrive.expect_tx
+  // CHECK: mbarrier.try_wait
+  // CHECK: nvvm.mbarrier.arrive.expect_tx
   // CHECK-NOT: nvvm.cp.async.bulk.tensor
   // The consumers: a tile is that of one of them.
   // CHECK: nvvm.setmaxregister increase 216
   // CHECK: mbarrier.try_wait
-  // CHECK: scf.for
+  // CHECK: scf.while
   // CHECK: mbarrier.try_wait
+  // CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> i32
+  // CHECK: scf.condition
+  // CHECK: llvm.load {{.*}} : !llvm.ptr<3> -> i64
   // Rows of keys after the last one are cleared.
   // CHECK: nvvm.fence.proxy
   // CHECK: nvvm.barrier id

@@ -349,3 +349,23 @@ SmallVector<Value> GradientStep::columnVectors() {
   }
   return vectors;
 }
+
+/// Ops of an elementwise op that LLVM and ptxas overlap without spills beside other registers (ptxas 13.5).
+static constexpr size_t maxOps = 24;
+
+bool GradientStep::needsRegisters() {
+  int64_t sumRegisters = 0;
+  for (const Sum &sum : sums)
+    sumRegisters += sum.column.columns / 2;
+  auto hasPosition = [](auto &&hasPosition, Value value) -> bool {
+    Operation *maker = value.getDefiningOp();
+    return maker && (isa<linalg::IndexOp>(maker) || llvm::any_of(maker->getOperands(), [&](Value operand) {
+                       return hasPosition(hasPosition, operand);
+                     }));
+  };
+  bool loads = llvm::any_of(*pairs.getBlock(), [&](Operation &inner) {
+    auto load = dyn_cast<memref::LoadOp>(inner);
+    return load && llvm::any_of(load.getIndices(), [&](Value place) { return hasPosition(hasPosition, place); });
+  });
+  return sumRegisters > 64 && (loads || llvm::range_size(*pairs.getBlock()) > maxOps);
+}

@@ -46,6 +46,9 @@ struct GradientStep {
   void hoistRows();
   /// Erases all of them.
   void erase();
+  /// Whether the elementwise op takes many registers beside sums of more than 64 registers of a thread: for elements of
+  /// tensors that are loaded at once, or for its own ops.
+  bool needsRegisters();
 
   mlir::linalg::GenericOp pairs;
   unsigned rowLoop;                                 ///< of `pairs`

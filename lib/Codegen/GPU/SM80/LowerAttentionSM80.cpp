@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../KernelFamily.h"
+#include "../LiveRanges.h"
 #include "../RowParts.h"
 #include "AttentionStep.h"
 #include "FinalizeRows.h"
@@ -48,9 +49,7 @@ struct TensorCoreFamily : KernelFamily {
     }
     b.setInsertionPoint(state.finalize);
     Emitter e{b, state.finalize.getLoc(), b.getF32Type()};
-    auto items = kernel.getBody().front().getOps<NVVM::BlockIdXOp>();
-    if (!items.empty())
-      recomputeOperands(e, state.finalize, *items.begin());
+    recomputeOperands(e, state.finalize);
     finalizeRows(e, state.finalize, privateState, shape);
     state.erase();
     return success();

@@ -4,8 +4,10 @@
 // 2024): for the gradients of keys and values, scores are computed with keys as rows for this reason.
 //
 //===----------------------------------------------------------------------===//
+#include "../LiveRanges.h"
 #include "GradientRoles.h"
 #include "WGMMA.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 
 using namespace mlir;
@@ -34,22 +36,70 @@ void GradientConsumer::start() {
   rowsFull().wait(e, e.i32(0));
 }
 
-void GradientConsumer::computeTile() {
-  atTile([&](const RingPlace &at, Value rows, Value columns) {
-    Value turn = e.rem(e.load(steps, 0), GradientLayout::consumers);
-    e.ifElse(e.isEqual(turn, group()), [&] { computeColumns(at, rows, columns); });
-  });
+void GradientConsumer::computeTiles() {
+  Type type = e.b.getI32Type();
+  auto tiles = scf::WhileOp::create(
+      e.b, e.loc, TypeRange{type}, ValueRange{group()},
+      [&](OpBuilder &, Location, ValueRange number) {
+        RingPlace at = placeOf(number[0]);
+        at.full.wait(e, at.parity);
+        Value isTile = LLVM::LoadOp::create(e.b, e.loc, type, counter(at.stage, layout.loops.size()));
+        scf::ConditionOp::create(e.b, e.loc, e.isEqual(isTile, e.i32(1)), number);
+      },
+      [&](OpBuilder &, Location, ValueRange number) {
+        scf::YieldOp::create(e.b, e.loc, e.add(number[0], GradientLayout::consumers));
+      });
+  OpBuilder::InsertionGuard guard(e.b);
+  e.b.setInsertionPointToStart(tiles.getAfterBody());
+  RingPlace at = placeOf(tiles.getAfterArguments()[0]);
+  Values counters;
+  for (size_t n = 0; n < layout.loops.size(); ++n)
+    counters.push_back(e.toIndex(LLVM::LoadOp::create(e.b, e.loc, e.b.getI64Type(), counter(at.stage, n)).getResult()));
+  moveStep(counters);
+  computeTile(at);
+  hideIndices(e, tiles);
 }
 
-void GradientConsumer::computeColumns(const RingPlace &at, Value rows, Value columns) {
-  at.full.wait(e, at.parity);
-  Value isWhole = e.isAtMost(e.index(GradientLayout::columns), columns);
-  e.ifElse(isWhole, [] {}, [&] { clearEnd(at, columns); });
+void GradientConsumer::moveStep(ValueRange counters) {
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.omitUsesFromAbove = false;
+  options.omitBlockArguments = true;
+  options.filter = [&](Operation *op) {
+    return op == step.pairs || (step.outermost->isProperAncestor(op) && !op->isAncestor(step.pairs));
+  };
+  SetVector<Operation *> needed;
+  auto need = [&](Operation *op) { (void)getBackwardSlice(op, &needed, options); };
+  for (std::optional<GradientStep::Product> &input : step.inputs)
+    if (input) {
+      need(input->fill);
+      need(input->op);
+    }
+  need(step.pairs);
+  for (GradientStep::Sum &sum : step.sums)
+    need(sum.op);
+  for (Operation *op : needed)
+    op->moveBefore(e.b.getInsertionBlock(), e.b.getInsertionPoint());
+  for (auto [loop, count] : llvm::zip_equal(layout.loops, counters))
+    scf::ForOp(loop).getInductionVar().replaceAllUsesWith(count);
+}
 
+void GradientConsumer::computeTile(const RingPlace &at) {
+  auto [rows, columns] = extents();
+  Value isWhole = e.isAtMost(e.index(GradientLayout::columns), columns);
+  e.ifElse(isWhole, [] {}, [&, columns = columns] { clearEnd(at, columns); });
+  for (int64_t first = 0; first < GradientLayout::columns; first += layout.partColumns)
+    computePart(at, first, rows, columns);
+  // One arrival of the warp, which has read the stage.
+  NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
+  at.empty.arriveIf(e, e.isFirstLane());
+}
+
+void GradientConsumer::computePart(const RingPlace &at, int64_t first, Value rows, Value columns) {
   Values started;
   SmallVector<Values> products;
   for (std::optional<GradientStep::Product> &input : step.inputs) {
-    products.push_back(input ? startProduct(*input, at.stage) : Values());
+    products.push_back(input ? startProduct(*input, at.stage, first) : Values());
     llvm::append_range(started, products.back());
   }
   started = waitForGroups(e, 0, started);
@@ -60,34 +110,37 @@ void GradientConsumer::computeColumns(const RingPlace &at, Value rows, Value col
     rest = rest.drop_front(count);
   }
 
-  PairFragment fragment{locate(), 0, GradientLayout::columns, e.toI32(e.add(rows, -1)), e.toI32(e.add(columns, -1))};
-  auto ofVector = [&](OpOperand &operand, int64_t offset) -> Value {
-    auto vector = llvm::find_if(layout.vectors, [&](const auto &each) { return each.memref == operand.get(); });
-    if (vector == layout.vectors.end())
-      return {};
-    Value first = vectorElement(*vector, at.stage, fragment.place.column);
-    Value element = e.advance(first, e.b.getF32Type(), static_cast<int32_t>(offset));
-    return LLVM::LoadOp::create(e.b, e.loc, e.b.getF32Type(), element, /*alignment=*/offset % 2 ? 4 : 8);
-  };
+  FragmentPlace place = locate();
+  Value lastRow = e.toI32(e.add(rows, -1)), lastColumn = e.toI32(e.add(columns, -1));
   auto evaluate = [&](bool isWhole) {
+    PairFragment fragment{place, first, layout.partColumns, lastRow, lastColumn};
+    // Code for whole tiles shares no places with that for others: LLVM would compute them before both, all at once.
+    if (isWhole)
+      fragment.place = {e.optimizationBarrier(place.row), e.optimizationBarrier(place.column)};
+    auto ofVector = [&](OpOperand &operand, int64_t offset) -> Value {
+      auto vector = llvm::find_if(layout.vectors, [&](const auto &each) { return each.memref == operand.get(); });
+      if (vector == layout.vectors.end())
+        return {};
+      Value start = vectorElement(*vector, at.stage, fragment.place.column);
+      Value element = e.advance(start, e.b.getF32Type(), static_cast<int32_t>(offset));
+      return LLVM::LoadOp::create(e.b, e.loc, e.b.getF32Type(), element, /*alignment=*/offset % 2 ? 4 : 8);
+    };
     Values words;
     for (Values &each : fragment.evaluate(e, step, layout.used, products, isWhole, ofVector))
       llvm::append_range(words, each);
     return words;
   };
+  Value isWhole = e.isAtMost(e.index(first + layout.partColumns), columns);
   Values words = e.choose(isWhole, [&] { return evaluate(true); }, [&] { return evaluate(false); });
 
-  constexpr size_t wordsOfResult = GradientLayout::columns / 4;
+  auto wordsOfResult = static_cast<size_t>(layout.partColumns / 4);
   Values added;
   for (auto [sum, memory] : llvm::zip_equal(step.sums, sums)) {
-    size_t first = (llvm::find(layout.used, sum.result) - layout.used.begin()) * wordsOfResult;
-    llvm::append_range(added, startSum(sum, memory, at.stage, ArrayRef(words).slice(first, wordsOfResult)));
+    size_t start = (llvm::find(layout.used, sum.result) - layout.used.begin()) * wordsOfResult;
+    ArrayRef<Value> weights = ArrayRef(words).slice(start, wordsOfResult);
+    llvm::append_range(added, startSum(sum, memory, at.stage, first, weights));
   }
   added = waitForGroups(e, 0, added);
-  // One arrival of the warp, which has read the stage.
-  if (!layout.vectors.empty())
-    NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
-  at.empty.arriveIf(e, e.isFirstLane());
   rest = added;
   for (Value memory : sums) {
     auto count = static_cast<size_t>(cast<MemRefType>(memory.getType()).getDimSize(0));
@@ -96,20 +149,22 @@ void GradientConsumer::computeColumns(const RingPlace &at, Value rows, Value col
   }
 }
 
-SmallVector<Value> GradientConsumer::startProduct(GradientStep::Product &product, Value stage) {
+SmallVector<Value> GradientConsumer::startProduct(GradientStep::Product &product, Value stage, int64_t first) {
   SmallVector<std::pair<int64_t, int64_t>> offsets;
   for (int64_t k = 0; k < product.row.columns; k += 16) {
     int64_t offset = k / Shape::boxColumns * Shape::boxBytes(GradientLayout::rows) + k % Shape::boxColumns * 2;
     offsets.push_back({offset, offset});
   }
-  return device::startProduct(
-      e, step.element, GradientLayout::columns, tileDescriptor(e, rowTile(product.row), /*leadingBytes=*/16),
-      tileDescriptor(e, columnTile(product.column, stage), /*leadingBytes=*/16), offsets, Advance::Whole);
+  Value columns = e.add(columnTile(product.column, stage), first * Shape::boxRowBytes);
+  return device::startProduct(e, step.element, layout.partColumns,
+                              tileDescriptor(e, rowTile(product.row), /*leadingBytes=*/16),
+                              tileDescriptor(e, columns, /*leadingBytes=*/16), offsets, Advance::Whole);
 }
 
-SmallVector<Value> GradientConsumer::startSum(GradientStep::Sum &sum, Value memory, Value stage, ValueRange words) {
+SmallVector<Value> GradientConsumer::startSum(GradientStep::Sum &sum, Value memory, Value stage, int64_t first,
+                                              ValueRange words) {
   SmallVector<int64_t> offsets;
-  for (int64_t k = 0; k < GradientLayout::columns; k += 16)
+  for (int64_t k = first; k < first + layout.partColumns; k += 16)
     offsets.push_back(k * Shape::boxRowBytes);
   Value tile = tileDescriptor(e, columnTile(sum.column, stage), Shape::boxBytes(GradientLayout::columns));
   return addProduct(e, step.element, e.loadAll(memory), words, tile, offsets, Advance::Whole);

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "GradientItem.h"
 #include "../BufferAnalysis.h"
+#include "../LiveRanges.h"
 #include "../SM80/GradientKernel.h"
 #include "../SharedMemory.h"
 #include "GradientRoles.h"
@@ -36,6 +37,9 @@ std::optional<GradientItem> GradientItem::match(func::FuncOp kernel, int64_t sha
 StringRef GradientItem::findObstacle() {
   if (step.outermost->getBlock() != &kernel.getBody().front())
     return "rows are copied in a loop";
+  for (Operation *op = step.pairs; op != step.outermost; op = op->getParentOp())
+    if (!isa<scf::ForOp, scf::IfOp>(op->getParentOp()) || op->getParentOp()->getNumResults() != 0)
+      return "its loops have results";
   GradientLayout layout(step, sharedBytes);
   if (!layout.fits())
     return "two tiles of columns do not fit in shared memory";
@@ -142,7 +146,10 @@ void GradientItem::emit() {
     copy->erase();
     for (linalg::FillOp fill : fills)
       copies.lookup(fill)->erase();
+    if (step.outermost != step.pairs)
+      hideIndices(e, copies.lookup(step.outermost));
     b.setInsertionPoint(producing->getTerminator());
+    producer.endTiles();
     if (!layout.vectors.empty())
       SharedTile::wait(e);
     b.setInsertionPointToStart(producing);
@@ -158,7 +165,7 @@ void GradientItem::emit() {
   // The consumers.
   b.setInsertionPointToStart(computing);
   NVVM::SetMaxRegisterOp::create(b, loc, layout.consumerRegisters(), NVVM::SetMaxRegisterAction::increase);
-  GradientConsumer consumer(b, step, layout, shared, steps, sums);
+  GradientConsumer consumer(b, step, layout, shared, sums);
   for (linalg::FillOp fill : fills) {
     b.setInsertionPoint(fill);
     consumer.fill(fill);
@@ -166,11 +173,16 @@ void GradientItem::emit() {
   }
   b.setInsertionPoint(step.outermost);
   consumer.start();
-  b.setInsertionPoint(step.pairs);
-  consumer.computeTile();
-  b.setInsertionPointAfter(step.outermost);
+  consumer.computeTiles();
   consumer.exchangeSums();
+  // Places of results would take registers in the loop over tiles.
+  for (GradientStep::Sum &sum : step.sums)
+    for (linalg::GenericOp store : sum.stores)
+      recomputeOperands(e, store, /*ofParameters=*/layout.partColumns < layout.columns);
   for (unsigned n = 0; n < sums.size(); ++n)
     consumer.storeSum(n);
+  Operation *loops = step.outermost == step.pairs ? nullptr : step.outermost;
   step.erase();
+  if (loops)
+    loops->erase();
 }

@@ -26,6 +26,13 @@ GradientLayout::GradientLayout(GradientStep &step, int64_t sharedBytes) {
     vectors.push_back({vector, vectorBytes});
     vectorBytes += columns * 4;
   }
+  for (Operation *op = step.pairs; op != step.outermost; op = op->getParentOp()) {
+    hasTests |= isa<scf::IfOp>(op->getParentOp());
+    if (auto loop = dyn_cast<scf::ForOp>(op->getParentOp()))
+      loops.insert(loops.begin(), loop);
+  }
+  if (step.needsRegisters())
+    partColumns = columns / 2;
   for (stages = 4; stages > 1 && bytes(stages) > sharedBytes; stages /= 2)
     ;
 }

@@ -8,6 +8,7 @@
 
 #include "../SM80/GradientStep.h"
 #include "WarpgroupShape.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace saccade::device {
 
@@ -31,12 +32,17 @@ struct GradientLayout {
 
   GradientLayout(GradientStep &step, int64_t sharedBytes);
 
+  llvm::SmallVector<mlir::scf::ForOp> loops; ///< around the step, outermost first
   llvm::SmallVector<Tile> rowTiles, columnTiles;
   llvm::SmallVector<Vector> vectors;
   llvm::SmallVector<unsigned> used;                       ///< the results of the elementwise op that sums use
   int64_t rowBytes = 0, columnBytes = 0, vectorBytes = 0; ///< of all rows, and of the columns and vectors of a stage
   int64_t sumBytes = 0;                                   ///< of all sums of a warpgroup
-  int64_t stages;                                         ///< a power of two; less than two if they do not fit
+  /// The columns of a tile that are multiplied at once: half of them if the elementwise op needs registers of its own
+  /// beside sums of 128 registers and the products of a whole tile.
+  int64_t partColumns = columns;
+  bool hasTests = false; ///< of tiles, between the loops
+  int64_t stages;        ///< a power of two; less than two if they do not fit
 
   static const Tile &tileOf(llvm::ArrayRef<Tile> tiles, const PositionMatrix &matrix) {
     return *llvm::find_if(tiles, [&](const Tile &each) { return each.matrix == matrix; });
@@ -46,7 +52,10 @@ struct GradientLayout {
   //===--- Places in shared memory, in bytes. Sums are exchanged where the stages were. ---===//
   int64_t firstStage() const { return rowBytes; }
   int64_t firstVectors() const { return firstStage() + stages * columnBytes; }
-  int64_t rowBarrier() const { return firstVectors() + stages * vectorBytes; }
+  /// The counters of `loops` at the tile of a stage, 64 bits each, then whether there is a tile, i32.
+  int64_t firstCounters() const { return firstVectors() + stages * vectorBytes; }
+  int64_t counterBytes() const { return 8 * static_cast<int64_t>(loops.size() + 1); }
+  int64_t rowBarrier() const { return firstCounters() + stages * counterBytes(); }
   int64_t barriers() const { return rowBarrier() + 8; }
   int64_t bytes() const { return bytes(stages); }
 
@@ -54,16 +63,21 @@ struct GradientLayout {
   int64_t writers() const { return vectors.empty() ? 1 : 1 + 32; }
   static constexpr int64_t launchRegisters =
       WarpgroupShape::allRegisters / threads / WarpgroupShape::registerUnit * WarpgroupShape::registerUnit;
-  /// After setmaxnreg. The producer also tests which tiles a mask leaves; sums of 128 registers leave it fewer
-  /// (ptxas 13.0).
-  int64_t producerRegisters() const { return sumBytes / (groupThreads * 4) <= 64 ? 72 : 56; }
+  /// After setmaxnreg. Sums of 128 registers leave the producer fewer, except for its tests which tiles a mask leaves
+  /// (ptxas 13.5).
+  int64_t producerRegisters() const {
+    if (sumRegisters() <= 64)
+      return 72;
+    return partColumns == columns ? 56 : hasTests ? 72 : 40;
+  }
+  int64_t sumRegisters() const { return sumBytes / (groupThreads * 4); }
   int64_t consumerRegisters() const { return launchRegisters + (launchRegisters - producerRegisters()) / consumers; }
 
   bool fits() const { return stages > 1 && sumBytes <= stages * columnBytes; }
 
 private:
   int64_t bytes(int64_t ofStages) const {
-    return rowBytes + ofStages * (columnBytes + vectorBytes) + 8 + 2 * 8 * ofStages;
+    return rowBytes + ofStages * (columnBytes + vectorBytes + counterBytes()) + 8 + 2 * 8 * ofStages;
   }
 };
 

@@ -9,16 +9,11 @@ using namespace saccade::device;
 
 using Shape = WarpgroupShape;
 
-void GradientRole::atTile(function_ref<void(const RingPlace &, Value rows, Value columns)> body) {
+GradientRole::Extents GradientRole::extents() {
   Values sizes;
   for (Range range : linalg::LinalgOp(step.pairs).createLoopRanges(e.b, e.loc))
     sizes.push_back(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size));
-  e.ifElse(e.isLess(e.index(0), sizes[step.rowLoop]), [&] {
-    Value number = e.load(steps, 0);
-    RingPlace at = Ring(e.add(shared, layout.barriers()), layout.stages).at(e, number);
-    body(at, sizes[step.rowLoop], sizes[step.columnLoop()]);
-    e.store(e.add(number, 1), steps, 0);
-  });
+  return {sizes[step.rowLoop], sizes[step.columnLoop()]};
 }
 
 Value GradientRole::vectorElement(const GradientLayout::Vector &vector, Value stage, Value column) {
@@ -42,16 +37,39 @@ void GradientProducer::copyRows(ArrayRef<MappedMatrix> matrices) {
 }
 
 void GradientProducer::copyColumns(ArrayRef<MappedMatrix> matrices) {
-  atTile([&](const RingPlace &at, Value, Value columns) {
+  auto [rows, columns] = extents();
+  // Without rows, positions would be before the first element of a tensor.
+  e.ifElse(e.isLess(e.index(0), rows), [&, columns = columns] {
+    Value number = e.load(steps, 0);
+    RingPlace at = placeOf(number);
     at.waitUntilEmpty(e);
     e.ifElse(e.isFirstLane(), [&] {
+      for (auto [n, loop] : llvm::enumerate(layout.loops)) {
+        Value count = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), scf::ForOp(loop).getInductionVar());
+        LLVM::StoreOp::create(e.b, e.loc, count, counter(at.stage, n));
+      }
+      LLVM::StoreOp::create(e.b, e.loc, e.i32(1), counter(at.stage, layout.loops.size()));
       at.full.expect(e, layout.columnBytes);
       for (auto [tile, matrix] : llvm::zip_equal(layout.columnTiles, matrices))
         copy(matrix, tile.matrix, columnTile(tile.matrix, at.stage), at.full);
     });
     if (!layout.vectors.empty())
       copyVectors(at, columns);
+    e.store(e.add(number, 1), steps, 0);
   });
+}
+
+void GradientProducer::endTiles() {
+  for (int64_t group = 0; group < GradientLayout::consumers; ++group) {
+    RingPlace at = placeOf(e.add(e.load(steps, 0), group));
+    at.waitUntilEmpty(e);
+    e.ifElse(e.isFirstLane(), [&] {
+      LLVM::StoreOp::create(e.b, e.loc, e.i32(0), counter(at.stage, layout.loops.size()));
+      at.full.expect(e, 0);
+    });
+    if (!layout.vectors.empty())
+      at.full.arriveAfterCopies(e);
+  }
 }
 
 void GradientProducer::copyVectors(const RingPlace &at, Value columns) {
