@@ -20,7 +20,8 @@ inline constexpr llvm::StringLiteral threadsAttr = "attn.threads";
 
 /// On a kernel: the name of another kernel of the same task, to launch in its place if tensor maps of the operands can
 /// be made and its other conditions hold (`equalExtentsAttr`, `fewItemsAttr`). Both take the parameters of the task.
-/// The other one may in turn refer to a third one: of those whose conditions hold, the host launches the one with the most conditions.
+/// The other one may in turn refer to a third one. Of those whose conditions hold, the host launches the one with the
+/// most conditions.
 inline constexpr llvm::StringLiteral bulkKernelAttr = "attn.bulk_kernel";
 
 /// What the name of that kernel adds to the name of the other one.
