@@ -16,7 +16,7 @@ from kinds import Kind, Linear
 TARGETS = ("sm_80", "sm_90a")
 SDPA = ("torch flash", "torch cudnn")
 ELEMENT = 2  # bytes of f16 and bf16
-SHORT = 16  # all targets use the kernels of sm_80 for at most this number of queries
+SHORT = 16  # queries of a row that is bound by memory, at most
 WORDS = {"keys32": "steps of 32 keys", "keys64": "steps of 64 keys", "rows64": "tasks of 64 rows",
          "simt": "without tensor cores"}
 
@@ -96,11 +96,10 @@ def attention_row(group, folder, kind, batch, heads, kv_heads, queries, keys, pa
         else:
             inputs.append(row.tensor("f32", heads, content=2.0 ** -np.arange(1, heads + 1, dtype=np.float64)))
     if not kind.gradient:
-        targets = TARGETS[:1] if queries <= SHORT else TARGETS
-        row.add(kind, kind.name, inputs, results, targets)
+        row.add(kind, kind.name, inputs, results)
         if page:
             contiguous = Kind(kind.dtype, kind.depth)
-            row.add(contiguous, contiguous.name, [q, k, v], results, targets, "contiguous")
+            row.add(contiguous, contiguous.name, [q, k, v], results, note="contiguous")
         elif not (kind.score or kind.sink or kind.mask == "documents" or kind.window is not None):
             row.entry["sample"] = {"causal": kind.mask == "causal"}
         return row
@@ -169,6 +168,8 @@ def benchmark(tiny, folder):
             (Kind("bf16", 128, "causal"), 2, 32, 8, 4096, 4096), (Kind("f16", 128, "causal"), 4, 16, 16, 4096, 4096),
             (Kind("bf16", 128, paged=True), 8, 32, 8, 1, 4096, 16), (Kind("bf16", 128), 1, 32, 8, 1, 32768),
             (Kind("bf16", 128, paged=True), 4, 32, 8, 1024, 4096, 16),
+            # Eight tokens of eight heads of a KV head, such as those of speculative decoding.
+            (Kind("bf16", 128, "causal"), 32, 64, 8, 8, 4096), (Kind("bf16", 128, paged=True), 32, 64, 8, 8, 4096, 16),
             (Kind("bf16", 128), 8, 32, 8, 1, 4096), (Kind("bf16", 64, "causal", gradient=True), 4, 32, 32, 4096, 4096),
             (Kind("bf16", 128, tally=True), 4, 16, 16, 4096, 4096)]:
         yield attention_row("rows", folder, kind, *sizes)

@@ -56,7 +56,7 @@ def test_everything():
            r"^\| head sizes 192, 256 \| 1 of 1, 0\.\d+ \| 1 of 1, 0\.", r"^\| tallies \| 1 of 1, [\d.]+ \|  \|",
            r"^\| 16-bit GEMM \| 1 of 1", r"^\| instructions \|  \|  \| 6 of 6",
            r"^- copy: [\d.e-]+ TB/s, cuMemcpyDtoD",
-           r"^\| problem \| unit \| sm_80 \| sm_90a \| sm_80, contiguous \| of the ceiling \| calls / graph \| error \|",
+           r"^\| problem \| unit \| sm_80 \| sm_90a \| sm_80, contiguous \| sm_90a, contiguous \| of the ceiling \| calls / graph \| error \|",
            r"^\| bf16 d64 causal 1x2x140 \| TFLOP/s \| [\d.e-]+ \| [\d.e-]+ \|",
            r"^\| bf16 d64 full pages of 16 1x2\(1\)x1x64 \| TB/s \| [\d.e-]+ \|",
            r"sm_80, tasks of 64 rows \| [\d.e-]+ \|",
@@ -80,7 +80,7 @@ def test_peers():
     output = run("peers", 0, HOPPER, "--groups=rows,flex", driver=None, PYTHONPATH=str(INPUTS / "peers"),
                  LD_LIBRARY_PATH=str(DRIVER.parent))
     expect(output, "; PyTorch stand-in .CUDA 13.0, cuDNN 1., Python", r"^- GEMM: [\d.e-]+ TFLOP/s, 128³ in bf16 by PyTorch",
-           r"^\| problem \| unit \| sm_80 \| sm_90a \| sm_80, contiguous \| torch flash \| torch linear \| ours / best peer \| of the",
+           r"^\| problem \| unit \| sm_80 \| sm_90a \| sm_80, contiguous \| sm_90a, contiguous \| torch flash \| torch linear \| ours / best peer \| of the",
            # Gradients and projections are compared with the peer.
            r"^\| bf16 d64 causal gradient 1x1x40 \|.* 2.0e-03 \|$", r"^\| bf16 linear 40x40x64 \|.* 2.0e-03 \|$",
            r"^- torch cudnn: No available kernel. \(bf16 d64 causal 1x2x140, ", "^- flex: .*flex_attention.* .bf16 d64 documents",
@@ -128,7 +128,7 @@ def test_wrong_results():
 
 
 def test_time_and_interruption():
-    output = run("late", 0, HOPPER, "--minutes=0.05", "--groups=checks")
+    output = run("late", 0, HOPPER, "--minutes=0.01", "--groups=checks")
     expect(output, r"^\*\*(\d+ of \d+ checks pass|no checks run)\*\*", "^- no time left: .*instructions, mma")
     process = start("stopped", HOPPER)
     while not (OUT / "stopped/device.md").exists() or "of 1, " not in (OUT / "stopped/device.md").read_text():
