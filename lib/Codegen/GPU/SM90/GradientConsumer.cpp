@@ -49,7 +49,6 @@ void GradientConsumer::computeTiles() {
       [&](OpBuilder &, Location, ValueRange number) {
         scf::YieldOp::create(e.b, e.loc, e.add(number[0], GradientLayout::consumers));
       });
-  OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(tiles.getAfterBody());
   RingPlace at = placeOf(tiles.getAfterArguments()[0]);
   Values counters;
@@ -58,6 +57,8 @@ void GradientConsumer::computeTiles() {
   moveStep(counters);
   computeTile(at);
   hideIndices(e, tiles);
+  // The step, before which the loop was made, has moved into it.
+  e.b.setInsertionPointAfter(tiles);
 }
 
 void GradientConsumer::moveStep(ValueRange counters) {
