@@ -214,7 +214,6 @@ for option, words in (("--arithmetic=exact", "'exact' is not rounded or hardware
                       ("--threads=-1", "'-1' is not a number of at least 0"), ("--guard=both", "'both' is not end, begin or off"),
                       ("--check=some", "'some' is not full")):
     expect(2, words, run, attention, *three, option)
-expect(2, "--guard goes with --device=cpu only", run, attention, *three, "--guard", "--device=ptxsim")
 expect(2, "gives 1 result, but --out is given 2 times", run, attention, *three, "--out=a.npy", "--out=b.npy")
 
 sys.exit(1 if failures else 0)

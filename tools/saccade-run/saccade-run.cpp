@@ -120,8 +120,6 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return code;
   if (std::optional<ExitCode> code = applyPipelineOptions(line, tool, options.pipeline, options.compile))
     return code;
-  if (options.guard && options.device == "ptxsim")
-    return line.usageError("--guard goes with --device=cpu only; --device=ptxsim checks every access");
   // Guarded copies of the tensors are no part of the memory that --time measures.
   const char *guardVariable = isGuardGiven || options.time ? nullptr : std::getenv("SACCADE_RUN_GUARD");
   if (guardVariable && !setGuard(guardVariable))
