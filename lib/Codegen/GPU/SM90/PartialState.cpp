@@ -183,21 +183,24 @@ void device::storeState(const Emitter &emitter, AccumulateOp step, const Private
   // All lanes of a row have read its maximum and sum.
   NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
   auto pairType = VectorType::get({threadElements}, e.type);
-  for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
-    e.ifElse(exist[r], [&] {
-      e.ifElse(lane.isFirst(e), [&] {
-        e.storeShared(merged[r].max, step.getMax(), {places[r]});
-        e.storeShared(merged[r].sum, step.getSum(), {places[r]});
-      });
+  for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
+    e.ifElse(e.andi(exist[r], lane.isFirst(e)), [&] {
+      e.storeShared(merged[r].max, step.getMax(), {places[r]});
+      e.storeShared(merged[r].sum, step.getSum(), {places[r]});
+    });
+    // The state may have rows after the last query, which a merge reads, too.
+    Value factor = arith::SelectOp::create(e.b, e.loc, exist[r], merged[r].otherFactor, e.scalar(0.0));
+    e.ifElse(e.isLess(places[r], e.size(step.getAcc(), 0)), [&] {
       Value target = GlobalMatrix(e, step.getAcc()).address(e, places[r], e.toIndex(lane.column));
       for (int64_t tile = 0; tile < shape.valueTiles(); ++tile) {
         Value pair = LLVM::PoisonOp::create(e.b, e.loc, pairType);
         for (int64_t i = 0; i < threadElements; ++i) {
-          Value x = e.mulf(e.load(state.acc, (tile * 2 + r) * threadElements + i), merged[r].otherFactor);
+          Value x = e.mulf(e.load(state.acc, (tile * 2 + r) * threadElements + i), factor);
           pair = LLVM::InsertElementOp::create(e.b, e.loc, pair, x, e.i32(i));
         }
         LLVM::StoreOp::create(e.b, e.loc, pair, e.advance(target, e.type, static_cast<int32_t>(tileColumns * tile)),
                               /*alignment=*/threadElements * 4);
       }
     });
+  }
 }
