@@ -117,7 +117,7 @@ def test_constants_are_loaded_with_the_kernels(double):
 
 
 def test_bulk_copies_read_constants_and_repeated_tensors(double):
-    """Weights of the program, whose address the driver is asked for once, and operands that strides of 0 repeat."""
+    """Weights of the program, whose address is looked up once, and operands that strides of 0 repeat."""
     double.set(capability=90, shared=232448)
     rng = np.random.default_rng(6)
     x, w, y = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((2, 40, 64), (64, 128), (2, 64, 128)))

@@ -37,7 +37,8 @@ def LowerAttentionSM80 : Pass<"attn-lower-attention-sm80", "::mlir::func::FuncOp
     cp.async: the values of a tile while its scores are computed, the next keys while the values are multiplied.
     Fragments are loaded by ldmatrix and multiplied by mma.sync m16n8k16; the online softmax runs in f32 registers.
     Operands without contiguous, 16-byte aligned rows are copied element by element. With split-KV, all four warps
-    compute the same 16 rows and split the keys of a tile; steps of more rows are computed in parts. All other cases are left to attn-lower-attention-simt.
+    compute the same 16 rows and split the keys of a tile; steps of more rows are computed in parts. All other cases are
+    left to attn-lower-attention-simt.
   }];
   let dependentDialects = deviceDialects;
 }
@@ -47,9 +48,10 @@ def LowerAttentionSM90 : Pass<"attn-lower-attention-sm90", "::mlir::gpu::GPUModu
   let description = [{
     Applies to f16 and bf16 kernels that are one attention of whole tensors, with 128 or 192 queries. A second kernel
     `@f_sm_90a` beside `@f` has three or four warpgroups: one copies keys and values to a ring of stages in shared memory
-    by tensor maps, the others compute 64 rows each with wgmma; setmaxnreg gives registers of the first to the others. `@f` refers to it
-    (`attn.bulk_kernel`) and is lowered by the following passes, for operands that tensor maps cannot describe. Keys and
-    values may be in pages (`attn.load_pages`). A step of split-KV has one warpgroup of up to 64 rows and a warp that copies.
+    by tensor maps, the others compute 64 rows each with wgmma; setmaxnreg gives registers of the first to the others.
+    `@f` refers to it (`attn.bulk_kernel`) and is lowered by the following passes, for operands that tensor maps cannot
+    describe. Keys and values may be in pages (`attn.load_pages`). A step of split-KV has one warpgroup of up to 64 rows
+    and a warp that copies.
   }];
   let options = [Option<"target", "target", "std::string", "\"sm_90a\"", "GPU target">];
   let dependentDialects = deviceDialects;
@@ -161,7 +163,7 @@ def LowerLaunches : Pass<"attn-lower-launches", "::mlir::ModuleOp"> {
     refers to another one with tensor maps, `saccade_encode_tensor_map` makes each of them from the words of its buffer,
     in front of the words. If the buffer is a constant of the device module, `saccade_device_constant` returns its
     address. The other kernel is launched if all of them could be made. It may refer to a third one with more conditions
-    (`attn.few_items`): the host launches the last one of this list whose conditions hold.
+    (`attn.few_items`): of those whose conditions hold, the host launches the one with the most conditions.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];

@@ -144,16 +144,15 @@ public:
     });
     e.barrier();
     e.store(e.i32(0), steps, 0);
-    if (state)
+    if (state) {
       emitRolesOfGroups(scheduler, maps);
-    else
+      state->erase();
+    } else {
       e.ifElse(
           e.isAtMost(e.i32(shape.groupThreads), e.thread()), [&] { produce(scheduler, maps); },
           [&] { consumeSplitKV(scheduler); });
-    if (state)
-      state->erase();
-    else
       eraseStep(step);
+    }
   }
 
 private:

@@ -100,9 +100,6 @@ static size_t lowerSplitKV(func::FuncOp kernel, const GPUTarget &target, std::st
 LogicalResult saccade::lowerAttentionSM90(func::FuncOp kernel, const GPUTarget &target) {
   if (kernel->hasAttr(bulkKernelAttr))
     return success();
-  auto setObstacle = [&](StringRef text) {
-    kernel->setAttr(bulkObstacleAttr, StringAttr::get(kernel.getContext(), text));
-  };
   SymbolTable kernels(kernel->getParentOfType<mlir::gpu::GPUModuleOp>());
   func::FuncOp copy = copyForTensorMaps(kernel, kernels);
   int64_t ends = 0;
@@ -121,6 +118,6 @@ LogicalResult saccade::lowerAttentionSM90(func::FuncOp kernel, const GPUTarget &
   }
   kernels.erase(copy);
   if (!obstacle.empty())
-    setObstacle(obstacle);
+    kernel->setAttr(bulkObstacleAttr, StringAttr::get(kernel.getContext(), obstacle));
   return success();
 }

@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-static constexpr int64_t vectorBytes = 16, rowsOfWarp = 16;
+static constexpr int64_t vectorBytes = 16;
 
 namespace {
 
@@ -81,7 +81,7 @@ private:
   /// Emits `body` for each row of the warp and group of columns of this thread that begins within the tile.
   void forVectors(function_ref<void(Value row, Value column)> body) {
     int64_t vectors = shape.columns / MatmulShape::vectorColumns;
-    e.loop(e.rem(e.thread(), 32), e.i32(rowsOfWarp * vectors), 32, [&](Value at) {
+    e.loop(e.rem(e.thread(), 32), e.i32(WarpgroupShape::warpRows * vectors), 32, [&](Value at) {
       Value row = e.div(at, vectors), column = e.mul(e.rem(at, vectors), MatmulShape::vectorColumns);
       Value exists =
           e.andi(e.isLess(e.add(part.row, row), rowsLeft), e.isLess(e.add(part.column, column), columnsLeft));

@@ -24,7 +24,7 @@ struct MatmulShape {
         isLhsTransposed(isLhsTransposed), isRhsTransposed(isRhsTransposed), addsApart(hasWideResults),
         // Two CTAs, so that one computes its epilogue while the other one multiplies, if their sums fit in registers.
         ctas(sumRegisters() <= 64 ? 2 : 1) {
-    while (stages > 2 && bytes() > (sharedBytes - (ctas - 1) * reservedBytes) / ctas)
+    while (stages > 2 && bytes() > WarpgroupShape::sharedBytesOf(ctas, sharedBytes))
       --stages;
   }
 
@@ -62,11 +62,6 @@ struct MatmulShape {
   int64_t sumRowBytes() const { return columns * 4 + 32; }
   int64_t barriers() const { return std::max(stages * stageBytes(), rows * sumRowBytes()); }
   int64_t bytes() const { return barriers() + 2 * 8 * stages; }
-
-private:
-  /// Shared memory that the system takes of a multiprocessor for each CTA (CUDA C++ Programming Guide, "Compute
-  /// Capability 9.0").
-  static constexpr int64_t reservedBytes = 1024;
 };
 
 } // namespace saccade::device

@@ -64,7 +64,8 @@ public:
       sums = addProducts(e.i32(0), steps, zeros, group, lane);
     // The sums take the place of the stages, which other warpgroups may still read.
     NamedBarrier{e.i32(sumsBarrier), 32 * shape.consumerWarps()}.wait(e);
-    Value firstRow = e.mul(warp, 16), ofWarp = e.add(shared, e.mul(firstRow, shape.sumRowBytes()));
+    Value firstRow = e.mul(warp, WarpgroupShape::warpRows),
+          ofWarp = e.add(shared, e.mul(firstRow, shape.sumRowBytes()));
     storeSums(sums, ofWarp, lane);
     NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
     emitMatmulEpilogue(e, item, shape, ofWarp, {e.add(part.row, firstRow), part.column});

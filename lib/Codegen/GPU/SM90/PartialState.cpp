@@ -16,9 +16,9 @@ using namespace saccade::device;
 
 static constexpr int64_t vectorBytes = 16, vectorElements = 8;
 static constexpr int64_t wordsOfVector = vectorBytes / 4;
-/// Lanes of a warp, rows of its fragments, and columns of a tile of the accumulator, in which a thread holds two
-/// adjacent elements of each of two rows.
-static constexpr int64_t warpLanes = 32, warpRows = 16, tileColumns = 8, threadElements = 2;
+/// Lanes of a warp, and columns of a tile of the accumulator, in which a thread holds two adjacent elements of each of
+/// two rows.
+static constexpr int64_t warpLanes = 32, tileColumns = 8, threadElements = 2;
 /// Vectors of a row of a box.
 static constexpr int64_t vectors = WarpgroupShape::boxRowBytes / vectorBytes;
 
@@ -112,7 +112,7 @@ private:
     Value inWarp = e.rem(thread, warpLanes), vector = e.rem(inWarp, vectors);
     Value start = e.add(lane.firstRow, e.div(inWarp, vectors)), column = e.mul(vector, vectorElements);
     SmallVector<std::pair<Value, Value>> copies; // of words to an address
-    for (int64_t first = 0; first < warpRows; first += warpLanes / vectors) {
+    for (int64_t first = 0; first < WarpgroupShape::warpRows; first += warpLanes / vectors) {
       Value row = e.add(start, first), exists = e.isLess(e.toIndex(row), query.rows), place = placeOf(row, vector);
       Value source = query.address(e, e.toIndex(row), e.toIndex(column));
       for (int64_t box = 0; box < shape.boxes(shape.depth); ++box) {

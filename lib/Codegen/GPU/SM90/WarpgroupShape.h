@@ -20,6 +20,7 @@ namespace saccade::device {
 struct WarpgroupShape : AttentionShape {
   /// Threads of a warpgroup, and rows of its fragments.
   static constexpr int64_t groupThreads = 128, groupRows = 64;
+  static constexpr int64_t warpRows = groupRows / 4;
   /// Registers of a multiprocessor, which has one CTA; setmaxnreg and the launch count them in units of eight.
   static constexpr int64_t allRegisters = 64 * 1024, registerUnit = 8;
   /// Columns of a box of a bulk copy: as long as the 128-byte swizzle. Bytes of a row of a box.
@@ -46,7 +47,7 @@ struct WarpgroupShape : AttentionShape {
     rows = groupRows;
     warpsShareRows = false;
     addStep(step);
-    int64_t ofPair = (sharedBytes + reservedBytes) / 2 - reservedBytes;
+    int64_t ofPair = sharedBytesOf(/*ctas=*/2, sharedBytes);
     constexpr int64_t registersOfPair = 168; // of a thread, if each quarter of a multiprocessor has three warps
     if (accElements() + keyRegisters() + otherRegisters() <= registersOfPair && bytes(/*ofStages=*/2) <= ofPair)
       ctas = 2;
@@ -109,10 +110,14 @@ struct WarpgroupShape : AttentionShape {
            stages > 1 && !hasTallies;
   }
 
-private:
-  /// Shared memory that CUDA reserves for each CTA (CUDA C++ Programming Guide, compute capability 9.0).
-  static constexpr int64_t reservedBytes = 1024;
+  /// The shared memory of each of `ctas` CTAs of a multiprocessor, if one alone has `sharedBytes`. CUDA reserves 1 KiB
+  /// for each (CUDA C++ Programming Guide, compute capability 9.0).
+  static constexpr int64_t sharedBytesOf(int64_t ctas, int64_t sharedBytes) {
+    constexpr int64_t reservedBytes = 1024;
+    return (sharedBytes + reservedBytes) / ctas - reservedBytes;
+  }
 
+private:
   void addStep(attn::AccumulateOp step) {
     isInPages |= findPages(step.getKey()) || findPages(step.getValue());
     testsTiles |= !attn::KeyBounds(llvm::cast<attn::ScoringOpInterface>(step.getOperation())).isExact();
