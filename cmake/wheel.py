@@ -22,7 +22,8 @@ WHEELS = ROOT / "build" / "wheel"
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 LIMIT = 40_000_000  # bytes of the wheel
 # These tests run programs of the build tree: the fake driver of GPUs, the interpreter, C++ tools or a C compiler.
-BUILD_TREE = ["test_gpu.py", "test_gpu_torch.py", "test_mask_tiles.py", "test_threads.py", "test_documentation.py"]
+BUILD_TREE = ["test_gpu.py", "test_gpu_torch.py", "test_gpu_warpgroups.py", "test_mask_tiles.py", "test_threads.py",
+              "test_documentation.py"]
 STAGED = "test/Python/test_packaging.py::test_staged_package_is_packed_as_it_is"
 # Runs in the system. `$1` has the options of pytest.
 SCRIPT = r"""
