@@ -69,6 +69,8 @@ void BlockedMatmul::addParts(RegisterBlock block, const FromRow &fromRow, const 
           // Otherwise the addresses of these stores are computed, and spilled, before each sum.
           Value place = e.add(at.row, emitOpaqueIndex(e, row));
           storeBlock(e, block, sums, fromRow.result, place, e.add(at.column, column));
+          for (Value matrix : epilogue)
+            emitPrefetchBlock(e, matrix, place, e.add(at.column, column), block.rows, block.vectors * e.lanes());
         },
         store);
   };

@@ -37,6 +37,9 @@ public:
   /// `depthOfProduct` of `blockDepth`, rows of blocks (MatrixProduct.h) take the place of k-packs everywhere.
   BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock);
 
+  /// Sets matrices whose elements are prefetched when `runFromRow` stores those of the result.
+  void prefetchEpilogue(llvm::SmallVector<mlir::Value> matrices) { epilogue = std::move(matrices); }
+
   /// A result that stays in the cache, in which whole groups of rows are accumulated without a copy.
   struct InPlace {
     mlir::Value rows;    ///< the result in rows of whole panels; null if its type or strides do not permit it
@@ -77,6 +80,7 @@ private:
   Emitter &e;
   int64_t depthOfProduct; ///< elements of a k-pack or of a row of a block
   MatmulBlock maxBlock;
+  llvm::SmallVector<mlir::Value> epilogue;
   int64_t groupRows;               ///< LHS rows of a group
   std::optional<TileMatmul> tiles; ///< set if products are computed in tile registers
   mlir::Value tile;                ///< accumulators of a block of the result

@@ -55,9 +55,10 @@ private:
   PackedMatmulOp op;
   Value lhs, panels, result;
   Type element;
-  Value initial;  ///< the bias of the panel's columns; null for 0
-  Value partSums; ///< of a block, over the first parts of the reduced dimension; null if there is one part
-  Value edge;     ///< one row of a block that extends beyond the last column of the result
+  Value initial;               ///< the bias of the panel's columns; null for 0
+  Value partSums;              ///< of a block, over the first parts of the reduced dimension; null if there is one part
+  SmallVector<Value> epilogue; ///< matrices that the op after the matmul accesses like `result`
+  Value edge;                  ///< one row of a block that extends beyond the last column of the result
   // In tile registers: the sums of a block, each 32 × 32 of them compact, and a packed group of rows.
   std::optional<TileMatmul> tiles;
   Value sums, group;
@@ -132,6 +133,8 @@ void PackedMatmul::computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value
       e.isEqual(length, whole), [&] { return sumPart(block, rows, p, last, whole); },
       [&] { return sumPart(block, rows, p, last, length); });
   storeRows(sums, rows, column, isWhole);
+  for (Value matrix : epilogue)
+    emitPrefetchBlock(e, matrix, rows[0], column, block.rows, 2 * e.lanes());
 }
 
 /// Stores sums (row-major) from `column` on, if not `isWhole` those of the columns in bounds.
@@ -235,6 +238,7 @@ void PackedMatmul::run() {
     initial = e.alloc({width});
   if (e.target.usesTiles(op.getPackingFactor()))
     return runInTiles();
+  epilogue = emitEpilogueMatrices(e, op, result);
   int64_t staticDepth = cast<MemRefType>(panels.getType()).getDimSize(1);
   if (ShapedType::isDynamic(staticDepth) || staticDepth > sumLength)
     partSums = e.alloc({full.rows, width});
@@ -319,6 +323,7 @@ static void lowerBlocked(Emitter &e, PackedMatmulOp op) {
   Value nextPanels;
   if (e.target.shapes.prefetchesPanels)
     nextPanels = NextStep(e, op).view(op.getPanels());
+  matmul.prefetchEpilogue(emitEpilogueMatrices(e, op, op.getResult()));
   matmul.runFromRow(op.getLhs(), op.getResult(), start, begin, [&](const ResultBlock &at, Value kPack, Value kPacks) {
     Value next = e.target.shapes.prefetchesPanels ? e.add(kPack, kPacks) : Value();
     return BlockedMatmul::Panels{op.getPanels(), e.div(at.column, width), kPack, next, nextPanels};

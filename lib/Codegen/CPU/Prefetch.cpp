@@ -4,7 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Prefetch.h"
+#include "Microkernel.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -95,6 +97,58 @@ static void emitPrefetchAt(Emitter &e, Value memref, ValueRange at, bool isWrite
 
 void saccade::cpu::emitPrefetch(Emitter &e, Value matrix, Value row, Value column, bool isWrite) {
   emitPrefetchAt(e, matrix, {row, column}, isWrite);
+}
+
+/// Whether a view is one of memory that the task allocates.
+static bool isScratch(Value view) {
+  while (auto producer = view.getDefiningOp<ViewLikeOpInterface>())
+    view = producer.getViewSource();
+  return view.getDefiningOp<memref::AllocOp>() != nullptr;
+}
+
+/// Clones the views and the arithmetic of `value` that follow `op` in its block. Null if there is another op.
+static Value cloneBefore(Emitter &e, Operation *op, Value value, IRMapping &clones) {
+  if (Value known = clones.lookupOrNull(value))
+    return known;
+  Operation *producer = value.getDefiningOp();
+  if (!producer || producer->getBlock() != op->getBlock() || producer->isBeforeInBlock(op))
+    return value;
+  if (!isMemoryEffectFree(producer) || producer->getNumRegions() != 0)
+    return nullptr;
+  for (Value operand : producer->getOperands()) {
+    Value clone = cloneBefore(e, op, operand, clones);
+    if (!clone)
+      return nullptr;
+    clones.map(operand, clone);
+  }
+  return e.b.clone(*producer, clones)->getResult(cast<OpResult>(value).getResultNumber());
+}
+
+SmallVector<Value> saccade::cpu::emitEpilogueMatrices(Emitter &e, Operation *op, Value result) {
+  SmallVector<Value> matrices;
+  IRMapping clones;
+  for (Operation *user : result.getUsers()) {
+    auto epilogue = dyn_cast<linalg::LinalgOp>(user);
+    if (!epilogue || user == op || user->getBlock() != op->getBlock() || user->isBeforeInBlock(op) ||
+        epilogue.getNumLoops() != 2 || epilogue.getNumParallelLoops() != 2)
+      continue;
+    auto isAtElement = [&](OpOperand &operand) { return epilogue.getMatchingIndexingMap(&operand).isIdentity(); };
+    if (!llvm::all_of(user->getOpOperands(),
+                      [&](OpOperand &each) { return each.get() != result || isAtElement(each); }))
+      continue;
+    for (OpOperand &operand : user->getOpOperands())
+      if (isa<MemRefType>(operand.get().getType()) && isAtElement(operand) && !isScratch(operand.get()))
+        if (Value matrix = cloneBefore(e, op, operand.get(), clones))
+          matrices.push_back(matrix);
+  }
+  return matrices;
+}
+
+void saccade::cpu::emitPrefetchBlock(Emitter &e, Value matrix, Value row, Value column, int64_t rows, int64_t columns) {
+  int64_t width = cacheLine * 8 / cast<MemRefType>(matrix.getType()).getElementTypeBitWidth();
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; c += width)
+      emitPrefetchAt(e, matrix, {e.add(row, r), e.add(column, c)}, /*isWrite=*/false);
 }
 
 void saccade::cpu::emitPrefetchPanel(Emitter &e, Value panels, Value panel, Value begin, int64_t count) {

@@ -40,6 +40,14 @@ inline constexpr int64_t cacheLine = 64;
 /// Prefetches the cache line of element (row, column) of a 2-D memref; the row may be out of bounds.
 void emitPrefetch(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value column, bool isWrite = false);
 
+/// The matrices that the elementwise op after `op` reads or writes at the rows and columns of `result`, a block in
+/// scratch memory that `op` computes. Their views are emitted before `op`.
+llvm::SmallVector<mlir::Value> emitEpilogueMatrices(Emitter &e, mlir::Operation *op, mlir::Value result);
+
+/// Prefetches the columns [column, column + columns) of the rows [row, row + rows) of a 2-D memref.
+void emitPrefetchBlock(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value column, int64_t rows,
+                       int64_t columns);
+
 /// Prefetches `count` rows of a panel (memref of panels × k-packs × width) from `begin` on. Rows beyond the end of the
 /// panel are those of the next ones.
 void emitPrefetchPanel(Emitter &e, mlir::Value panels, mlir::Value panel, mlir::Value begin, int64_t count);

@@ -60,3 +60,54 @@ func.func @rows_in_place(%x: memref<192x1024xf32>, %p: memref<16x1024x16xf32>, %
   attn.packed_matmul %x, %p into %y packing_factor(1) blocked : memref<192x1024xf32>, memref<16x1024x16xf32> into memref<192x256xf32>
   return
 }
+
+// The op that reads a block of results from scratch memory also reads and writes matrices in memory at these rows and columns.
+// A line of each row of them is prefetched after the results of a panel have been stored, not of scratch memory and not of a
+// vector that is read along the rows.
+// CHECK-LABEL: @operands_of_the_next_op
+// V4-LABEL: @operands_of_the_next_op
+func.func @operands_of_the_next_op(%x: memref<192x768xf32>, %p: memref<16x768x16xf32>, %r: memref<?x768xf32>, %b: memref<256xf32>, %y: memref<?x768xf32>, %row: index) {
+  // CHECK: %[[BLOCK:.*]] = memref.alloc() : memref<192x256xf32>
+  // CHECK: %[[INPUT:.*]] = memref.subview %arg2[%arg5, 0] [192, 256]
+  // CHECK: %[[OUTPUT:.*]] = memref.subview %arg4[%arg5, 0] [192, 256]
+  // CHECK: scf.for {{.*}} step %c6
+  // CHECK: vector.store %{{.*}}, %[[BLOCK]]
+  // CHECK-NOT: memref.prefetch %[[BLOCK]]
+  // CHECK-COUNT-6: memref.prefetch %[[INPUT]][{{.*}}, read, locality<2>
+  // CHECK-NOT: memref.prefetch %arg3
+  // CHECK-COUNT-6: memref.prefetch %[[OUTPUT]][{{.*}}, read, locality<2>
+  // CHECK: linalg.generic
+  %block = memref.alloc() : memref<192x256xf32>
+  attn.packed_matmul %x, %p into %block packing_factor(1) : memref<192x768xf32>, memref<16x768x16xf32> into memref<192x256xf32>
+  %input = memref.subview %r[%row, 0] [192, 256] [1, 1] : memref<?x768xf32> to memref<192x256xf32, strided<[768, 1], offset: ?>>
+  %output = memref.subview %y[%row, 0] [192, 256] [1, 1] : memref<?x768xf32> to memref<192x256xf32, strided<[768, 1], offset: ?>>
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%block, %input, %b : memref<192x256xf32>, memref<192x256xf32, strided<[768, 1], offset: ?>>, memref<256xf32>) outs(%output : memref<192x256xf32, strided<[768, 1], offset: ?>>) {
+  ^bb0(%sum: f32, %in: f32, %bias: f32, %out: f32):
+    %0 = arith.addf %sum, %bias : f32
+    %1 = arith.addf %in, %0 : f32
+    linalg.yield %1 : f32
+  }
+  return
+}
+
+// The same for a copied LHS, whose last part of a whole group and panel is stored in the result. With 16 lanes a row of a panel has
+// two lines.
+// CHECK-LABEL: @operands_of_the_next_op_blocked
+// V4-LABEL: @operands_of_the_next_op_blocked
+func.func @operands_of_the_next_op_blocked(%x: memref<192x1024xf32, strided<[?, 1]>>, %p: memref<16x1024x16xf32>, %y: memref<192x256xf32>) {
+  // CHECK: llvm.inline_asm
+  // CHECK-COUNT-12: vector.store
+  // CHECK-COUNT-6: memref.prefetch %arg2[{{.*}}, read, locality<2>
+  // V4: llvm.inline_asm
+  // V4-COUNT-24: memref.prefetch %arg2[{{.*}}, read, locality<2>
+  %block = memref.alloc() : memref<192x256xf32>
+  attn.packed_matmul %x, %p into %block packing_factor(1) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%block : memref<192x256xf32>) outs(%y : memref<192x256xf32>) {
+  ^bb0(%sum: f32, %out: f32):
+    %0 = arith.negf %sum : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
