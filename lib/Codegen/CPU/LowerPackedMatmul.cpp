@@ -47,6 +47,7 @@ private:
                Value place);
   void runInTiles();
   SmallVector<Value> sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value length);
+  SmallVector<Value> addInitial(RegisterBlock block, ArrayRef<Value> part);
   void storeRows(ArrayRef<Value> sums, ArrayRef<Value> rows, Value column, Value isWhole);
   void computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole,
                     function_ref<void(Value begin)> prefetch);
@@ -94,44 +95,52 @@ void PackedMatmul::loadInitial(Value column, Value isWhole) {
       [&] { scalars(e.sub(e.size(result, 1), column)); });
 }
 
-/// The sums of `rows` in panel p over the k-packs before begin + length: those of the part from `begin` on added to
-/// those before it.
+/// The sums of `rows` in panel p over the k-packs [begin, begin + length).
 SmallVector<Value> PackedMatmul::sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin,
                                          Value length) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  SmallVector<Value> part = emitMicrokernel(
+  return emitMicrokernel(
       e, block, op.getPackingFactor(), e.index(0), length, zeros,
       [&](unsigned i, Value k) { return loadKPack(rows[i], e.add(begin, k)); },
       [&](Value k, unsigned j) { return loadAhead(e, panels, p, e.add(begin, k), e.index(j * e.lanes())); });
-  auto first = [&] {
-    SmallVector<Value> sums(part);
-    for (unsigned i = 0; initial && i < sums.size(); ++i)
-      sums[i] = e.addf(e.loadVector(initial, e.index(i % block.vectors * e.lanes())), part[i]);
-    return sums;
-  };
-  if (!partSums)
-    return first();
-  Value isFirst = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, begin, e.index(0));
-  return e.choose(isFirst, first, [&] { return addBlock(e, block, part, partSums, e.index(0), e.index(0)); });
+}
+
+/// The sums of the first part, added to the bias.
+SmallVector<Value> PackedMatmul::addInitial(RegisterBlock block, ArrayRef<Value> part) {
+  SmallVector<Value> sums(part);
+  for (unsigned i = 0; initial && i < sums.size(); ++i)
+    sums[i] = e.addf(e.loadVector(initial, e.index(i % block.vectors * e.lanes())), part[i]);
+  return sums;
 }
 
 /// Computes and stores the results of `rows` in panel p. `prefetch` is called before each part of the sums.
 void PackedMatmul::computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole,
                                 function_ref<void(Value begin)> prefetch) {
-  Value column = e.mul(p, 2 * e.lanes()), whole = e.index(sumLength);
-  Value kPacks = e.size(panels, 1), last = e.roundDown(e.max(e.sub(kPacks, e.index(1)), e.index(0)), sumLength);
-  if (partSums)
-    e.loop(e.index(0), last, sumLength, [&](Value begin) {
+  Value zero = e.index(0), column = e.mul(p, 2 * e.lanes()), whole = e.index(sumLength);
+  Value kPacks = e.size(panels, 1), last = e.roundDown(e.max(e.sub(kPacks, e.index(1)), zero), sumLength);
+  auto addToBefore = [&](ArrayRef<Value> part) { return addBlock(e, block, part, partSums, zero, zero); };
+  if (partSums) {
+    auto addWhole = [&](Value begin, bool isFirst) {
       prefetch(begin);
-      SmallVector<Value> sums = sumPart(block, rows, p, begin, whole);
-      storeBlock(e, block, sums, partSums, e.index(0), e.index(0));
-    });
+      SmallVector<Value> part = sumPart(block, rows, p, begin, whole);
+      storeBlock(e, block, isFirst ? addInitial(block, part) : addToBefore(part), partSums, zero, zero);
+    };
+    // The first part is not in the loop. A branch that selects it is mispredicted: the iterations of the parts between
+    // two panels fill the processor's history of branches.
+    e.ifElse(e.isLess(zero, last), [&] { addWhole(zero, /*isFirst=*/true); });
+    e.loop(whole, last, sumLength, [&](Value begin) { addWhole(begin, /*isFirst=*/false); });
+  }
   prefetch(last);
+  auto addLast = [&](Value length) {
+    SmallVector<Value> part = sumPart(block, rows, p, last, length);
+    if (!partSums)
+      return addInitial(block, part);
+    return e.choose(e.isEqual(last, zero), [&] { return addInitial(block, part); }, [&] { return addToBefore(part); });
+  };
   // The loop over a constant length is unrolled.
   Value length = e.sub(kPacks, last);
-  SmallVector<Value> sums = e.choose(
-      e.isEqual(length, whole), [&] { return sumPart(block, rows, p, last, whole); },
-      [&] { return sumPart(block, rows, p, last, length); });
+  SmallVector<Value> sums =
+      e.choose(e.isEqual(length, whole), [&] { return addLast(whole); }, [&] { return addLast(length); });
   storeRows(sums, rows, column, isWhole);
   for (Value matrix : epilogue)
     emitPrefetchBlock(e, matrix, rows[0], column, block.rows, 2 * e.lanes());

@@ -2,7 +2,7 @@
 // RUN: saccade-opt %s --attn-lower-packed-matmul=target=v3 -canonicalize -cse | FileCheck %s --check-prefix=V3
 
 // Parts of 128 k-packs are accumulated in registers, each from 0: the first one is added to the bias, others to the sums of those
-// before. The LHS is not packed.
+// before. No branch in the loop over parts selects the first one. The LHS is not packed.
 // CHECK-LABEL: @matmul_in_one_pass
 // CHECK-NOT: frame_pointer
 // V3-LABEL: @matmul_in_one_pass
@@ -11,16 +11,19 @@ func.func @matmul_in_one_pass(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %
   // CHECK: scf.for
   // CHECK:   scf.for
   // CHECK:     vector.store %{{.*}}, %[[BIAS:.*]][%c16] : memref<32xf32>, vector<16xf32>
-  // CHECK:     scf.for %[[PART:.*]] = %c0 to %{{.*}} step %c128 {
+  // CHECK:     %[[SEVERAL:.*]] = arith.cmpi sgt, %[[LAST:.*]], %c0
+  // CHECK:     scf.if %[[SEVERAL]] {
   // CHECK:       scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO:.*]], %{{.*}} = %[[ZERO]]
   // CHECK:         vector.load {{.*}} : memref<?x?x32xf32>, vector<16xf32>
   // CHECK:         memref.load {{.*}} : memref<?x?xf32, strided<[?, 1], offset: ?>>
   // CHECK-COUNT-24: vector.fma
-  // CHECK:       %[[ISFIRST:.*]] = arith.cmpi eq, %[[PART]], %c0
-  // CHECK:       scf.if %[[ISFIRST]]
   // CHECK-COUNT-2: vector.load %[[BIAS]]
-  // CHECK:       } else {
-  // CHECK-COUNT-24: vector.load %[[SUMS:.*]][%{{.*}} : memref<12x32xf32>
+  // CHECK-COUNT-24: vector.store %{{.*}}, %[[SUMS:.*]][%{{.*}} : memref<12x32xf32>
+  // CHECK:     scf.for %{{.*}} = %c128 to %[[LAST]] step %c128 {
+  // CHECK:       scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO]], %{{.*}} = %[[ZERO]]
+  // CHECK-COUNT-24: vector.fma
+  // CHECK-NOT:   scf.if
+  // CHECK-COUNT-24: vector.load %[[SUMS]]
   // CHECK-COUNT-24: vector.store %{{.*}}, %[[SUMS]]
   // CHECK:     scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO]], %{{.*}} = %[[ZERO]]
   // CHECK:     vector.load %[[SUMS]]
