@@ -14,6 +14,8 @@ using namespace saccade::device;
 
 /// Elements per 16-byte cp.async.
 static constexpr int64_t vectorElements = 8;
+/// Bytes of a line of global memory, which a request of adjacent threads should cover.
+static constexpr int64_t lineBytes = 128;
 
 SharedTile::SharedTile(Emitter &e, Value shared, int64_t offset, Type element, int64_t rows, int64_t columns)
     : base(e.advance(shared, e.b.getI8Type(), static_cast<int32_t>(offset))), element(element), rows(rows),
@@ -27,6 +29,8 @@ void SharedTile::wait(Emitter &e, int pending) {
 int64_t SharedTile::threadsPerRow() const { return llvm::PowerOf2Ceil(padded / vectorElements); }
 int64_t SharedTile::rowsAtOnce() const { return threadsPerCTA / threadsPerRow(); }
 
+int64_t SharedTile::threadsPerWholeRow() const { return std::min(threadsPerRow(), lineBytes / (2 * vectorElements)); }
+
 /// x · y + z for i32 factors and an i64 sum, which ptxas makes one instruction. LLVM would replace multiples by chains
 /// of additions of 64 bits, which take two instructions each.
 static Value multiplyAddWide(Emitter &e, Value x, Value y, Value z) {
@@ -39,13 +43,14 @@ static Value multiplyAddWide(Emitter &e, Value x, Value y, Value z) {
 
 std::pair<Value, Value> SharedTile::threadPosition(Emitter &e) const {
   Value thread = e.optimizationBarrier(e.thread());
-  return {e.toIndex(e.div(thread, threadsPerRow())), e.toIndex(e.mul(e.rem(thread, threadsPerRow()), vectorElements))};
+  int64_t threads = threadsPerWholeRow();
+  return {e.toIndex(e.div(thread, threads)), e.toIndex(e.mul(e.rem(thread, threads), vectorElements))};
 }
 
 SharedTile::Copies SharedTile::prepare(Emitter &e, const GlobalMatrix &matrix, const Copies *like) const {
   Copies copies{matrix, matrix.isAligned(e, 2 * vectorElements), {}, {}, {}, {}};
   if (matrix.computed || matrix.hasRowAddresses() || !copies.isAligned || threadsPerRow() * vectorElements != columns ||
-      rows % rowsAtOnce() != 0)
+      rows % (threadsPerCTA / threadsPerWholeRow()) != 0)
     return copies;
   auto [row, column] = threadPosition(e);
   Value source = matrix.address(e, row, column);
@@ -95,11 +100,14 @@ void SharedTile::copyWhole(Emitter &e, const Copies &copies, Value first) const 
   Value start = multiplyAddWide(e, first, stride, copies.source);
   Value target = e.add(LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), base), copies.target);
   Type pointer = copies.matrix.base.getType();
-  for (int64_t offset = 0; offset < rows; offset += rowsAtOnce()) {
-    Value source = offset ? multiplyAddWide(e, stride, e.i32(offset), start) : start;
-    NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch),
-                            LLVM::IntToPtrOp::create(e.b, e.loc, pointer, source), 2 * vectorElements,
-                            NVVM::LoadCacheModifierKind::CG, /*cpSize=*/Value());
+  int64_t threads = threadsPerWholeRow();
+  for (int64_t row = 0; row < rows; row += threadsPerCTA / threads) {
+    Value source = row ? multiplyAddWide(e, stride, e.i32(row), start) : start;
+    Value address = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, source);
+    for (int64_t column = 0; column < columns; column += threads * vectorElements)
+      NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, row * pitch + column),
+                              e.advance(address, element, static_cast<int32_t>(column)), 2 * vectorElements,
+                              NVVM::LoadCacheModifierKind::CG, /*cpSize=*/Value());
   }
 }
 

@@ -77,7 +77,10 @@ private:
   /// The threads that copy a row, a power of two, and the rows that all threads copy at a time.
   int64_t threadsPerRow() const;
   int64_t rowsAtOnce() const;
-  /// Row and column of the first vector that this thread copies (index), at this place.
+  /// The threads that copy a row of a whole tile: as many as a line of global memory has vectors. Each copies the
+  /// vectors of its place in all lines of the row, which are at constant offsets from one address.
+  int64_t threadsPerWholeRow() const;
+  /// Row and column of the first vector that this thread copies of a whole tile (index), at this place.
   std::pair<Value, Value> threadPosition(Emitter &e) const;
   void copyWhole(Emitter &e, const Copies &copies, Value first) const;
   void copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const;
