@@ -7,7 +7,6 @@
 #include "EvaluateRegion.h"
 #include "../Common/IntegerDivision.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -31,9 +30,9 @@ static Value replaceRead(Emitter &e, Operation *read, ScoringOpInterface op) {
   return e.load(source, position);
 }
 
-SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, RowPosition query, Value key) {
+IRMapping PositionRegion::emit(Emitter &e, Value score, RowPosition query, Value key, const IRMapping &known) {
   RegionArguments args = getRegionArguments(region, /*numbers=*/score ? 1 : 0);
-  IRMapping values;
+  IRMapping values = known;
   if (score)
     values.map(args.score, score);
   values.map(args.batch, op.getAt().empty() ? e.index(0) : Value(op.getAt()[0]));
@@ -42,6 +41,8 @@ SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, RowPosit
   values.map(args.key, key);
   values.map(args.captures, op.getCaptures());
   for (Operation &original : region.front().without_terminator()) {
+    if (llvm::all_of(original.getResults(), [&](Value x) { return values.contains(x); }))
+      continue;
     if (scoreTanh) {
       auto operands = llvm::map_to_vector(original.getOperands(), [&](Value x) { return values.lookupOrDefault(x); });
       if (Value value = emitScoreOp(e, original, operands, *scoreTanh)) {
@@ -69,6 +70,11 @@ SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, RowPosit
       read->erase();
     }
   }
+  return values;
+}
+
+SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, RowPosition query, Value key) {
+  IRMapping values = emit(e, score, query, key);
   return llvm::map_to_vector(region.front().getTerminator()->getOperands(),
                              [&](Value yielded) { return values.lookupOrDefault(yielded); });
 }

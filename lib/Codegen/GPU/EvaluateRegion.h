@@ -3,6 +3,7 @@
 #define SACCADE_LIB_CODEGEN_GPU_EVALUATEREGION_H
 
 #include "ScoreMath.h"
+#include "mlir/IR/IRMapping.h"
 
 namespace saccade::device {
 
@@ -28,6 +29,10 @@ public:
   }
   /// Returns all values that the region yields.
   llvm::SmallVector<mlir::Value> evaluateAll(Emitter &e, mlir::Value score, RowPosition query, mlir::Value key);
+  /// Emits the ops of the region, like `evaluate`, except those with results in `known`. Returns the values that stand
+  /// for those of the region.
+  mlir::IRMapping emit(Emitter &e, mlir::Value score, RowPosition query, mlir::Value key,
+                       const mlir::IRMapping &known = {});
 
 private:
   attn::ScoringOpInterface op;

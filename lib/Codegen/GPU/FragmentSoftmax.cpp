@@ -153,6 +153,8 @@ SmallVector<Value> FragmentSoftmax::emitColumns(Emitter &e) {
 }
 
 void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &scores, Value first) {
+  if (bias)
+    return;
   if (scale)
     for (Value &score : scores)
       score = permitFusion(e.mulf(score, scale));
@@ -306,8 +308,13 @@ FragmentSoftmax::LazyUpdate FragmentSoftmax::updateLazily(Emitter &e, ArrayRef<V
 
 SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, const ShiftedScores &shifted) {
   SmallVector<Value> exponents;
-  for (auto [score, r] : llvm::zip_equal(shifted.scores, fragment.rowOf))
-    exponents.push_back(e.fma(score, toBase2, arith::NegFOp::create(e.b, e.loc, shifted.bases[r])));
+  Value perColumn = opaqueSlope(e);
+  if (perColumn)
+    perColumn = e.mulf(perColumn, toBase2);
+  for (auto [score, r, column] : llvm::zip_equal(shifted.scores, fragment.rowOf, fragment.columns)) {
+    Value offset = arith::NegFOp::create(e.b, e.loc, shifted.bases[r]);
+    exponents.push_back(e.fma(score, toBase2, addColumns(e, offset, perColumn, r, column)));
+  }
   return exponents;
 }
 

@@ -8,7 +8,7 @@
 #define SACCADE_LIB_CODEGEN_GPU_FRAGMENTSOFTMAX_H
 
 #include "../Common/OnlineSoftmax.h"
-#include "EvaluateRegion.h"
+#include "LinearBias.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
 namespace saccade::device {
@@ -103,6 +103,13 @@ public:
   /// Permits tanh with a relative error of 2^-11, if no result has the precision of f32.
   void permitApproximateTanh() { tanh = tanh == TanhMethod::Quotient ? TanhMethod::Instruction : tanh; }
 
+  /// Permits that products start from a bias that is linear in the key (`initialScores`). Call it before the loop over
+  /// tiles, and only if `canSpeculate`.
+  void permitInitialScores(Emitter &e);
+  /// The values to which the products of query and key are to be added, in the order of `scores`: 0, or a part of the
+  /// score region.
+  llvm::SmallVector<Value> initialScores(Emitter &e);
+
   /// Resets the state of rows after the last query. Call it after all tiles.
   void clearRows(Emitter &e, const PrivateState &state) const { device::clearRows(e, fragment, queries, state); }
 
@@ -140,6 +147,17 @@ private:
   /// Updates the maxima in `state` as far as `applyLazily` requires.
   LazyUpdate updateLazily(Emitter &e, llvm::ArrayRef<Value> scores, const PrivateState &state, RowReduce reduce,
                           llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
+  /// The parts of a linear bias besides `initialScores`: of each row in the tile at key `first`, at the column
+  /// `originOf` a row; and of a column of a row, added to x as a multiple of `perColumn`, which may be null.
+  llvm::SmallVector<Value> biasesOfRows(Emitter &e, Value first);
+  int64_t originOf(unsigned row) const;
+  Value addColumns(Emitter &e, Value x, Value perColumn, unsigned row, int64_t column);
+  /// The slope, opaque to LLVM, which would keep its multiples in registers; null if there is none.
+  Value opaqueSlope(Emitter &e);
+  /// `unshifted` and `updateLazily` for scores without these parts.
+  LazyUpdate updateWithBias(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state,
+                            RowReduce reduce, llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
+  ShiftedScores unshiftedWithout(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
   /// The base-2 exponent of the weight of each score.
   llvm::SmallVector<Value> exponentsOf(Emitter &e, const ShiftedScores &shifted);
   /// Updates the maxima in `state` by the row maxima of a tile.
@@ -176,6 +194,10 @@ private:
   Value toBase2;                             ///< factor from scores to base-2 exponents
   bool needsScores;                          ///< whether scores have other uses than their weights
   TanhMethod tanh;                           ///< of score regions
+  std::optional<LinearBias> bias;            ///< that the score region is, if `initialScores` has a part of it
+  double biasScale = 1;                      ///< 1 / scale of the scores that start with it
+  Value slope;                               ///< of `bias`, times `biasScale`; null if it is 0
+  int64_t initialColumns = 8;                ///< from which `initialScores` repeat
   double maxGrowth; ///< the exponent by which scores may exceed the maximum of a row before it is updated
 };
 

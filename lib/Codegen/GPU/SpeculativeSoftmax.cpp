@@ -30,11 +30,11 @@ SmallVector<Value> FragmentSoftmax::applySpeculatively(Emitter &e, Value first, 
     SmallVector<Value> &scores = tile.scores;
     computeScores(e, scores, first, isFull, tile.visible, state);
     auto update = [&] {
-      LazyUpdate lazy = updateLazily(e, scores, state, reduce, rescale);
+      LazyUpdate lazy = updateWithBias(e, scores, first, state, reduce, rescale);
       e.store(e.select(lazy.updates, remaining, e.add(remaining, -1)), exactTiles, 0);
       return lazy.scores;
     };
-    ShiftedScores shifted = chooseScores(e, isExact, update, [&] { return unshifted(e, scores, state); });
+    ShiftedScores shifted = chooseScores(e, isExact, update, [&] { return unshiftedWithout(e, scores, first, state); });
     SmallVector<Value> results = computeWeights(e, scores, exponentsOf(e, shifted), first, state);
     Value isLarge;
     for (Value sum : results) {

@@ -39,6 +39,8 @@ public:
       softmax.permitApproximateTanh();
     KeyRange tiles = softmax.getTiles(e, shape.keys());
     Value exactTiles = softmax.canSpeculate() && !shape.hasBulkKernel ? emitExactTiles() : Value();
+    if (exactTiles)
+      softmax.permitInitialScores(e);
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
       queryTile.copy(e, queryTile.prepare(e, query), e.i32(0));
       SharedTile::Copies keyCopies = keyTile.prepare(e, key), valueCopies = valueTile.prepare(e, value, &keyCopies);
@@ -75,7 +77,7 @@ public:
         auto compute = [&]() -> TileScores {
           if (skipsBlocks())
             return computeVisibleScores(softmax, tile.first, isFull, queryTile, keyTile, kept);
-          return {computeScores(queryTile, keyTile, kept), {}};
+          return {computeScores(softmax, queryTile, keyTile, kept), {}};
         };
         auto reduce = [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); };
         auto rescale = [&](ArrayRef<Value> factors) { rescaleAccumulator(factors); };
@@ -202,13 +204,13 @@ private:
                                   const SharedTile &keyTile, ArrayRef<SmallVector<Value>> kept) {
     size_t count = shape.mTiles() * shape.keyTiles() * 4, words = llvm::divideCeil(count, 32);
     auto computeAll = [&] {
-      SmallVector<Value> results = computeScores(queryTile, keyTile, kept);
+      SmallVector<Value> results = computeScores(softmax, queryTile, keyTile, kept);
       results.append(words, LLVM::PoisonOp::create(e.b, e.loc, e.b.getI32Type()));
       return results;
     };
     auto computeVisible = [&] {
       SmallVector<Value> visible = softmax.evaluateMask(e, first);
-      SmallVector<Value> results = computeBlocks(queryTile, keyTile, kept, visible);
+      SmallVector<Value> results = computeBlocks(softmax, queryTile, keyTile, kept, visible);
       llvm::append_range(results, visible);
       return results;
     };
@@ -219,17 +221,17 @@ private:
 
   /// Computes the scores of blocks in which the mask holds for some pair; the others are 0. All lanes of a warp take
   /// the same branches.
-  SmallVector<Value> computeBlocks(const SharedTile &queryTile, const SharedTile &keyTile,
+  SmallVector<Value> computeBlocks(FragmentSoftmax &softmax, const SharedTile &queryTile, const SharedTile &keyTile,
                                    ArrayRef<SmallVector<Value>> kept, ArrayRef<Value> visible) {
     auto ofWarp = llvm::map_to_vector(visible, [&](Value word) { return joinLanes(word); });
-    SmallVector<Value> scores(shape.mTiles() * shape.keyTiles() * 4);
+    SmallVector<Value> scores(shape.mTiles() * shape.keyTiles() * 4), initial = softmax.initialScores(e);
     Value keyAddress = keyTile.rhsAddress(e, lane.firstKey);
     Value queryAddress = kept.empty() ? queryTile.lhsAddress(e, lane.firstRow) : Value();
     for (int64_t key = 0; key < shape.keysPerWarp(); key += 16)
       for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
         SmallVector<Value> zeros(8, e.scalar(0.0));
         auto multiply = [&] {
-          SmallVector<Value> block = zeros;
+          SmallVector<Value> block(ArrayRef(initial).slice(blockPlace(mTile, key), 8));
           for (int64_t k = 0; k < shape.depth; k += 16) {
             SmallVector<Value> lhs = kept.empty() ? queryTile.loadLhs(e, queryAddress, 16 * mTile, k)
                                                   : kept[k / 16 * shape.mTiles() + mTile];
@@ -244,9 +246,9 @@ private:
     return scores;
   }
 
-  SmallVector<Value> computeScores(const SharedTile &queryTile, const SharedTile &keyTile,
+  SmallVector<Value> computeScores(FragmentSoftmax &softmax, const SharedTile &queryTile, const SharedTile &keyTile,
                                    ArrayRef<SmallVector<Value>> kept) {
-    SmallVector<Value> scores(shape.mTiles() * shape.keyTiles() * 4, e.scalar(0.0));
+    SmallVector<Value> scores = softmax.initialScores(e);
     Value keyAddress = keyTile.rhsAddress(e, lane.firstKey);
     Value queryAddress = kept.empty() ? queryTile.lhsAddress(e, lane.firstRow) : Value();
     for (int64_t k = 0; k < shape.depth; k += 16) {

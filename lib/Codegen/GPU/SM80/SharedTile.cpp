@@ -70,12 +70,13 @@ SharedTile::Copies SharedTile::prepare(Emitter &e, const GlobalMatrix &matrix, c
 
 void SharedTile::copy(Emitter &e, const Copies &copies, Value first) const {
   const GlobalMatrix &matrix = copies.matrix;
-  Value row = e.toIndex(first);
   if (columns % vectorElements == 0 && matrix.computed)
-    return copyComputed(e, matrix, row);
+    return copyComputed(e, matrix, e.toIndex(first));
   if (columns % vectorElements != 0 || !copies.isAligned)
-    return copyElements(e, matrix, row);
+    return copyElements(e, matrix, e.toIndex(first));
   auto copyPart = [&](const GlobalMatrix &from) {
+    // Extended here, not before the test of whole tiles.
+    Value row = e.toIndex(copies.source ? e.optimizationBarrier(first) : first);
     e.ifElse(copies.isAligned, [&] { copyAsync(e, from, row); }, [&] { copyElements(e, from, row); });
   };
   if (!copies.source)

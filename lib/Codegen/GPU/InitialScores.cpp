@@ -1,0 +1,93 @@
+//===- InitialScores.cpp - Products that start from a bias --------------------===//
+//
+// A bias that is linear in the key is the sum of a multiple of the slope that repeats in each tile, from which the
+// products of queries and keys start, and a part of each row and some columns, which is a part of the base of weights.
+// So no score takes an instruction for its bias.
+//
+//===----------------------------------------------------------------------===//
+#include "FragmentSoftmax.h"
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+void FragmentSoftmax::permitInitialScores(Emitter &e) {
+  auto scoring = cast<attn::ScoringOpInterface>(op.getOperation());
+  std::optional<double> constant = attn::getConstantScale(scoring);
+  // A head of each row would have a slope of its own.
+  if (heads || !constant || !std::isnormal(static_cast<float>(*constant)) || *constant < 0 ||
+      !std::isnormal(static_cast<float>(1 / *constant)))
+    return;
+  bias = LinearBias::find(scoring);
+  if (!bias)
+    return;
+  // Each eight columns take four registers in the loop over tiles, and others an instruction for each row. Masks with
+  // several bounds need the registers: a window with head size 128 would spill 32 bytes (ptxas 13.5).
+  initialColumns = bounds.isExact() && bounds.getConstraints().size() <= 1 ? 32 : 16;
+  scale = {};
+  toBase2 = e.scalar(*constant * std::numbers::log2e);
+  biasScale = 1 / *constant;
+  slope = bias->prepare(e, {at(e, 1), at(e, 2)});
+  if (slope)
+    slope = e.mulf(slope, e.scalar(biasScale));
+}
+
+/// The columns at which the initial scores of the two rows of a fragment of mma.sync would be 0. They differ, so that
+/// its four initial scores do: ptxas would copy a value that is at two places of fragments in each step.
+static constexpr std::array<int64_t, 2> origins = {-1, 2};
+
+int64_t FragmentSoftmax::originOf(unsigned row) const {
+  // At the same distance, the biases of rows are the same value.
+  return origins[row % 2] + (bias->isOfDistance() ? fragment.rows[row] : 0);
+}
+
+SmallVector<Value> FragmentSoftmax::initialScores(Emitter &e) {
+  if (!slope)
+    return SmallVector<Value>(fragment.columns.size(), e.scalar(0.0));
+  SmallVector<Value> values;
+  for (auto [column, r] : llvm::zip_equal(fragment.columns, fragment.rowOf))
+    values.push_back(e.mulf(slope, e.scalar(static_cast<double>(column % initialColumns - originOf(r % 2)))));
+  return values;
+}
+
+SmallVector<Value> FragmentSoftmax::biasesOfRows(Emitter &e, Value first) {
+  Value column = e.toIndex(e.add(first, e.optimizationBarrier(fragment.column)));
+  SmallVector<Value> values;
+  for (auto [r, row] : llvm::enumerate(emitRowPositions(e)))
+    values.push_back(bias->evaluate(e, row, e.add(at(e, 3), e.add(column, originOf(r)))));
+  return values;
+}
+
+Value FragmentSoftmax::addColumns(Emitter &e, Value x, Value perColumn, unsigned row, int64_t column) {
+  int64_t offset = column / initialColumns * initialColumns - (bias ? originOf(row) - originOf(row % 2) : 0);
+  return perColumn && offset ? e.fma(perColumn, e.scalar(static_cast<double>(offset)), x) : x;
+}
+
+Value FragmentSoftmax::opaqueSlope(Emitter &e) { return slope ? e.optimizationBarrier(slope) : Value(); }
+
+FragmentSoftmax::LazyUpdate FragmentSoftmax::updateWithBias(Emitter &e, ArrayRef<Value> scores, Value first,
+                                                            const PrivateState &state, RowReduce reduce,
+                                                            function_ref<void(ArrayRef<Value>)> rescale) {
+  if (!bias)
+    return updateLazily(e, scores, state, reduce, rescale);
+  SmallVector<Value> complete(scores), ofRows = biasesOfRows(e, first);
+  Value perColumn = opaqueSlope(e);
+  for (auto [score, r, column] : llvm::zip_equal(complete, fragment.rowOf, fragment.columns))
+    score = addColumns(e, e.fma(ofRows[r], e.scalar(biasScale), score), perColumn, r, column);
+  LazyUpdate lazy = updateLazily(e, complete, state, reduce, rescale);
+  Value negative = perColumn ? Value(arith::NegFOp::create(e.b, e.loc, perColumn)) : Value();
+  for (auto [score, r, column] : llvm::zip_equal(lazy.scores.scores, fragment.rowOf, fragment.columns))
+    score = addColumns(e, score, negative, r, column);
+  return lazy;
+}
+
+FragmentSoftmax::ShiftedScores FragmentSoftmax::unshiftedWithout(Emitter &e, ArrayRef<Value> scores, Value first,
+                                                                 const PrivateState &state) {
+  ShiftedScores result = unshifted(e, scores, state);
+  if (bias)
+    for (auto [base, ofRow] : llvm::zip_equal(result.bases, biasesOfRows(e, first)))
+      base = e.fma(ofRow, e.scalar(-std::numbers::log2e), base);
+  return result;
+}
