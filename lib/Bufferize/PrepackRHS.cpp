@@ -74,6 +74,9 @@ private:
   /// Whether a task writes to the memory of the RHS, which then cannot be packed before the loop.
   bool isWrittenInTasks() { return mayWrite(loop, getBaseMemory(source)); }
   bool usesBlocks() { return packingFactor == blockDepth; }
+  bool isSplit() { return partsOfElements(getElementTypeOrSelf(source), packingFactor) > 1; }
+  /// Whether the LHS is always copied.
+  bool isCopied() { return usesBlocks() || isSplit(); }
   bool isConstant() { return constants.contains(getBaseMemory(source)); }
   bool isPrepacked();
   bool matchTasks();
@@ -157,7 +160,7 @@ bool RHSPrepacker::matchOperands() {
   if (!endsWith(lhs, m, k) || !endsWith(op.getDpsInitOperand(0), m, n))
     return false;
   Type leftType = getElementTypeOrSelf(lhs->get()), rightType = getElementTypeOrSelf(rhs->get());
-  packingFactor = target.depthOfProduct(leftType, rightType);
+  packingFactor = target.depthOfProduct(leftType, rightType, getElementTypeOrSelf(op.getDpsInits()[0]));
   type = rightType.isF64() ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
   panel = 2 * target.lanes(type.getWidth());
   rowSize = usesBlocks() ? 2 * panel : panel;
@@ -252,7 +255,7 @@ bool RHSPrepacker::matchConditions() {
       !requireUnitStride(op.getDpsInits()[0]))
     return false;
   // Where the LHS is always copied, the copy adds what K lacks.
-  return packingFactor == 1 || usesBlocks() ||
+  return packingFactor == 1 || isCopied() ||
          require(apply(getAffineSymbolExpr(0, b.getContext()) % packingFactor, {depth}), arith::CmpIPredicate::eq, 0);
 }
 
@@ -278,7 +281,8 @@ void RHSPrepacker::pack() {
   Location loc = op.getLoc();
   b.setInsertionPoint(loop);
   AffineExpr x = getAffineSymbolExpr(0, b.getContext()), y = getAffineSymbolExpr(1, b.getContext());
-  OpFoldResult kPacks = apply(x.ceilDiv(packingFactor), {depth}), count = apply(x.ceilDiv(panel), {columns});
+  AffineExpr kPacksOf = isSplit() ? x.ceilDiv(splitStep) * splitStep : x.ceilDiv(packingFactor);
+  OpFoldResult kPacks = apply(kPacksOf, {depth}), count = apply(x.ceilDiv(panel), {columns});
   SmallVector<int64_t> shape;
   SmallVector<Value> sizes;
   dispatchIndexOpFoldResults({count, kPacks}, sizes, shape);
@@ -384,7 +388,7 @@ OpFoldResult RHSPrepacker::rowStride() {
 
 /// Emits the packed matmul, `blocked` if the LHS must be copied, or its rows conflict in a cache set.
 void RHSPrepacker::emitMatmulByStride() {
-  if (usesBlocks())
+  if (isCopied())
     return multiply(/*isBlocked=*/true);
   b.setInsertionPoint(loop);
   OpFoldResult stride = rowStride();

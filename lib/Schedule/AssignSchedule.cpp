@@ -22,7 +22,8 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   // cache; rows stay a multiple of the row group.
   int64_t packingFactor = target.packingFactor(element, element);
   auto [rows, cols, most] = target.attentionTiles(packingFactor);
-  int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / packingFactor / 8;
+  int64_t bits = attn::getScoreType(element).getWidth() / packingFactor * partsOfElements(element, packingFactor);
+  int64_t columnBytes = (depth + valueDepth) * bits / 8;
   while ((cols > 64 || rows > 96) && (rows + cols) * columnBytes > most) {
     rows = rows > 96 && cols <= 512 ? rows / 2 : rows;
     cols = std::max<int64_t>(cols / 2, 64);
@@ -56,7 +57,8 @@ static int64_t splitKVTileRows(attn::AttentionOp op, const CPUTarget &target) {
   Type element = getElementTypeOrSelf(op.getQuery());
   int64_t heads = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Head);
   int64_t kvHeads = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Head);
-  if (!target.usesTiles(target.packingFactor(element, element)))
+  // Splitting keys and values of f16 takes longer than the products save.
+  if (!target.usesTiles(target.vectorPackingFactor(element)))
     return 0;
   // The lowering emits both kernels if the number of heads is not known.
   if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads))

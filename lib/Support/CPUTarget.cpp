@@ -99,11 +99,17 @@ std::string saccade::explainHostRefusal(const CPUTarget &target) {
 }
 
 unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
-  return hasBF16Dot() && lhs.isBF16() && rhs.isBF16() ? 2 : 1;
+  if (hasTiles && lhs.isF16() && rhs.isF16())
+    return 2;
+  return lhs == rhs ? vectorPackingFactor(lhs) : 1;
 }
 
-unsigned CPUTarget::depthOfProduct(mlir::Type lhs, mlir::Type rhs) const {
-  unsigned elements = packingFactor(lhs, rhs);
+unsigned saccade::partsOfElements(mlir::Type element, unsigned packingFactor) {
+  return element.isF16() && packingFactor == 2 ? 2 : 1;
+}
+
+unsigned CPUTarget::depthOfProduct(mlir::Type lhs, mlir::Type rhs, mlir::Type result) const {
+  unsigned elements = lhs.isF16() && !result.isF16() ? 1 : packingFactor(lhs, rhs);
   return usesMatrixProducts(elements) ? blockDepth : elements;
 }
 

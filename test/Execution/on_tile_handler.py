@@ -11,9 +11,9 @@ import sys
 
 from on_aarch64 import FOLDER, calls
 
-# Files, and how many of their calls with bf16 run.
-FILES = {"tile-registers.test": 26, "groups-of-keys.mlir": 2, "guarded.mlir": 2, "scaled-dot-product.test": 2, "split-kv.test": 2,
-         "tangents.mlir": 1}  # fmt: skip
+# Files, and how many of their calls with bf16 run, or in a file about f16 those with it.
+FILES = {"tile-registers.test": 26, "f16-tiles.mlir": 30, "groups-of-keys.mlir": 2, "guarded.mlir": 2, "scaled-dot-product.test": 2,
+         "split-kv.test": 2, "tangents.mlir": 1}  # fmt: skip
 COUNTS = r"tile instructions:(.*) partial 0$"
 
 CALL = [str(FOLDER / "bf16-pairs.mlir"), "--check", "--entry=odd_head", "--arg=1x37x33:bf16:1", "--arg=1x71x33:bf16:2", "--arg=1x71x15:bf16:3"]
@@ -39,7 +39,8 @@ def main(folder, runner):
     (option,) = shlex.split(runner)
     failures = count = with_products = 0
     for name, most in FILES.items():
-        found = [call for call in calls(FOLDER / name, folder) if any(":bf16" in word for word in call)][:most]
+        element = ":f16" if name.startswith("f16") else ":bf16"
+        found = [call for call in calls(FOLDER / name, folder) if any(element in word for word in call)][:most]
         for call in found:
             text, succeeded, counts = run(call, option)
             count += 1

@@ -2,7 +2,7 @@
 # RUN: %python %s "%{with-tiles}"
 """Executed tile instructions are those of the model: a product multiplies 16 × 16 pairs of bf16 with 16 × 16, a block of 2 × 2
 accumulators loads each operand once for its four products (test/Codegen/CPU/tile_loops.py), and a part of a sum stores its
-accumulators once."""
+accumulators once. An f16 has two parts: three products of them, which load four operands, take the place of one."""
 
 import re
 import shlex
@@ -37,6 +37,8 @@ func.func @decoding(%q: tensor<?x32x?x128xbf16>, %k: tensor<?x1x?x128xbf16>, %v:
   return %o : tensor<?x32x?x128xbf16>
 }
 """
+# The same attention and a matmul with a result of f16.
+F16_PROGRAM = re.sub(r"func.func @decoding.*?\n}\n", "", PROGRAM, flags=re.S).replace("bf16", "f16").replace("f32", "f16")
 SIZE = 16  # rows of a register, and pairs of a row
 CHAIN, PART, TILE = 512, 128, 512  # k-packs of the first parts of a matmul, and of a part; keys of a tile
 
@@ -83,6 +85,22 @@ def attention(queries, keys, is_causal=False, qk=128, v=80):
     return total
 
 
+def matmul_f16(m, k, n):
+    """Operands are padded to whole steps of 32 elements, and parts have half as many."""
+    total = matmul(m, 2 * ceil(k, 2 * SIZE) * 2 * SIZE, n)  # of a matmul of pairs with as many k-packs as places
+    steps = ceil(k, 2 * SIZE)
+    n = ceil(n, 2 * SIZE) * 2 * SIZE
+    whole = block_of(m, n, 2 * steps)
+    products, loads, _ = block_of(m, n, steps)
+    return total | {"tdpbf16ps": 3 * products, "tileloadd": total["tileloadd"] - whole[1] + 2 * loads}
+
+
+def attention_f16(*sizes, is_causal=False):
+    """Both parts of an operand are loaded once."""
+    total = attention(*sizes, is_causal=is_causal)
+    return total | {"tdpbf16ps": 3 * total["tdpbf16ps"], "tileloadd": 2 * total["tileloadd"]}
+
+
 def decoding(rows, keys, head=128):
     """Scores of blocks of 32 keys are keys × queries, values add to accumulators in memory, 64 keys at once."""
     scores, scores_loads, scores_tiles = block_of(2 * SIZE, rows, head // (2 * SIZE))
@@ -102,29 +120,33 @@ def tensors(entry, sizes):
     return f"1x{rows}x128", f"1x{keys}x128", f"1x{keys}x80"
 
 
-def executed(entry, sizes, runner):
-    arguments = [f"--arg={tensor}:bf16:{i}" for i, tensor in enumerate(tensors(entry, sizes))]
+def executed(entry, sizes, runner, element, program):
+    arguments = [f"--arg={tensor}:{element}:{i}" for i, tensor in enumerate(tensors(entry, sizes))]
     done = subprocess.run(["saccade-run", "-", "--target=v4-amx", f"--entry={entry}", "--threads=1", "--out=/dev/null", runner, *arguments],
-                          input=PROGRAM, check=True, text=True, stderr=subprocess.PIPE)  # fmt: skip
+                          input=program, check=True, text=True, stderr=subprocess.PIPE)  # fmt: skip
     words = re.search(r"tile instructions: (.*) partial 0", done.stderr)[1].split()
     return dict(zip(words[::2], map(int, words[1::2])))
 
 
 CASES = [
-    (matmul, "matmul", [(64, 256, 64), (48, 256, 96), (33, 100, 40), (64, 4096, 64), (192, 768, 768), (400, 768, 256), (1, 1, 1)]),
-    (attention, "attention", [(512, 512), (64, 1024), (37, 71), (16, 2000)]),
-    (lambda *sizes: attention(*sizes, is_causal=True), "causal", [(512, 512), (64, 64), (128, 700)]),
-    (decoding, "decoding", [(32, 64), (32, 512), (32, 2048)]),
+    (matmul, "matmul", "bf16", [(64, 256, 64), (48, 256, 96), (33, 100, 40), (64, 4096, 64), (192, 768, 768), (400, 768, 256), (1, 1, 1)]),
+    (attention, "attention", "bf16", [(512, 512), (64, 1024), (37, 71), (16, 2000)]),
+    (lambda *sizes: attention(*sizes, is_causal=True), "causal", "bf16", [(512, 512), (64, 64), (128, 700)]),
+    (matmul_f16, "matmul", "f16", [(64, 256, 64), (48, 256, 96), (33, 100, 40), (64, 4096, 64), (192, 768, 768), (400, 768, 256), (1, 1, 1)]),
+    (attention_f16, "attention", "f16", [(512, 512), (64, 1024), (37, 71), (16, 2000)]),
+    (lambda *sizes: attention_f16(*sizes, is_causal=True), "causal", "f16", [(512, 512), (64, 64), (128, 700)]),
+    (decoding, "decoding", "bf16", [(32, 64), (32, 512), (32, 2048)]),
 ]  # fmt: skip
 
 failures = 0
-for model, entry, calls in CASES:
+for model, entry, element, calls in CASES:
     for sizes in calls:
-        found = executed(entry, sizes, shlex.split(sys.argv[1])[0])
+        program = F16_PROGRAM if element == "f16" else PROGRAM
+        found = executed(entry, sizes, shlex.split(sys.argv[1])[0], element, program)
         ideal = model(*sizes)
         ideal = {name: count for name, count in ideal.items() if count}
         tasks = found.pop("ldtilecfg")
         is_equal = found.pop("tilerelease") == tasks and found == ideal
         failures += not is_equal
-        print(f"{entry} {sizes}: {tasks} tasks, {found}" + ("" if is_equal else f", expected {ideal}"))
+        print(f"{element} {entry} {sizes}: {tasks} tasks, {found}" + ("" if is_equal else f", expected {ideal}"))
 sys.exit(failures != 0)

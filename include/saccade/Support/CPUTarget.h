@@ -71,16 +71,20 @@ struct CPUTarget {
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
   bool hasBF16Dot() const { return !bf16Dot.empty(); }
   /// The number of consecutive K elements of a matmul of these element types that one instruction multiplies and sums
-  /// in a 32-bit lane: 2 for bf16 with `bf16Dot`, else 1.
+  /// in a 32-bit lane: 2 for bf16 with `bf16Dot` and for f16 in tile registers, where it is the sum of two bf16,
+  /// else 1.
   unsigned packingFactor(mlir::Type lhs, mlir::Type rhs) const;
+  /// The same for matmuls of `element` that do not use tile registers.
+  unsigned vectorPackingFactor(mlir::Type element) const { return hasBF16Dot() && element.isBF16() ? 2 : 1; }
   /// Whether matmuls of k-packs of `packingFactor` elements are computed in tile registers.
   bool usesTiles(unsigned packingFactor) const { return hasTiles && packingFactor == 2; }
   /// Whether attention and matmuls multiply blocks of bf16 instead of k-packs of `packingFactor` elements: processors
   /// with `bfdot` have `bfmmla` too.
   bool usesMatrixProducts(unsigned packingFactor) const { return bf16Dot == "bfdot" && packingFactor == 2; }
   /// The number of consecutive K elements of a matmul that packed operands have side by side: `blockDepth` if blocks
-  /// are multiplied, else the packing factor.
-  unsigned depthOfProduct(mlir::Type lhs, mlir::Type rhs) const;
+  /// are multiplied, else the packing factor. In tile registers a product of two f16 has an error of up to 2⁻¹⁸, which
+  /// only a `result` of f16 permits; for others f16 is converted to f32.
+  unsigned depthOfProduct(mlir::Type lhs, mlir::Type rhs, mlir::Type result) const;
   /// The tile sizes of attention with k-packs of `packingFactor` elements.
   AttentionTiles attentionTiles(unsigned packingFactor) const;
   /// The rows of queries that attention computes together in a task of `rows` rows.
@@ -96,6 +100,11 @@ inline constexpr int64_t blockDepth = 4;
 inline constexpr int64_t rowGroup = 12;
 /// The same in tile registers: two of 16 rows.
 inline constexpr int64_t tileRowGroup = 32;
+
+/// The bf16 numbers whose sum is an element in packed operands: 2 for k-packs of two f16, else 1.
+unsigned partsOfElements(mlir::Type element, unsigned packingFactor);
+/// The elements of f16 that packed operands have in whole steps of tile registers.
+inline constexpr int64_t splitStep = 32;
 
 /// The CPU target `name`, or null. "host" is the preferred target among those that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);

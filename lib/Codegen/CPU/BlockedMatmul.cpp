@@ -16,16 +16,19 @@ Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
                                    getAsOpFoldResult(ValueRange{block.rows, block.columns}), ones);
 }
 
-BlockedMatmul::BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock)
-    : e(e), depthOfProduct(depthOfProduct), maxBlock(maxBlock) {
+BlockedMatmul::BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock, PartProducts products)
+    : e(e), depthOfProduct(depthOfProduct), parts(partsOf(products)), maxBlock(maxBlock) {
   if (e.target.usesTiles(depthOfProduct))
-    tiles.emplace(e);
+    tiles.emplace(e, products);
   groupRows = tiles ? int64_t(maxTileBlock.rows) : rowGroup;
   tile = e.alloc({int64_t(llvm::alignTo(maxBlock.rows, groupRows)), maxBlock.columns});
   SmallVector<int64_t> packed = packedRowsShape(depthOfProduct, groupRows, maxBlock.depth);
   packed.back() += 512 / e.type.getWidth();
   group = e.alloc(packed);
 }
+
+/// The k-packs of `depth` elements.
+Value BlockedMatmul::kPacksOf(Value depth) { return emitKPackCount(e, depth, depthOfProduct, parts); }
 
 /// Chooses how the microkernel reads groups of LHS rows.
 BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
@@ -85,7 +88,8 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
                              const ResultBlock &block, Value kPack, Value kPacks, const Panels &panels) {
   RegisterBlock full = tiles ? maxTileBlock : panelBlock(e.target, /*isTail=*/false);
   RegisterBlock tail = tiles ? tailTileBlock : panelBlock(e.target, /*isTail=*/true);
-  Value zero = e.index(0), k = e.mul(kPack, depthOfProduct), depth = e.mul(kPacks, depthOfProduct);
+  int64_t elements = depthOfProduct / parts;
+  Value zero = e.index(0), k = e.mul(kPack, elements), depth = e.mul(kPacks, elements);
   if (depthOfProduct > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
@@ -93,7 +97,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
   // of the next panels.
   Value panelCount = e.ceilDiv(block.columns, width);
   int64_t line = cacheLine * 8 / getElementTypeOrSelf(lhs).getIntOrFloatBitWidth();
-  int64_t share = llvm::divideCeil(maxBlock.depth * depthOfProduct, llvm::divideCeil(maxBlock.columns, width));
+  int64_t share = llvm::divideCeil(maxBlock.depth * elements, llvm::divideCeil(maxBlock.columns, width));
   int64_t panelShare = llvm::divideCeil(maxBlock.depth, std::max<int64_t>(maxBlock.rows / full.rows, 1));
   auto prefetchRows = [&](Value first, Value p) {
     Value row = e.add(block.row, first), begin = e.add(k, e.mul(p, llvm::alignTo(share, line)));
@@ -107,7 +111,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
     for (unsigned i = 0; !tiles && i < full.rows; ++i)
       prefetchRow(e.add(row, full.rows + i));
   };
-  Value isLast = panels.nextItem ? e.isEqual(panels.next, e.ceilDiv(e.size(lhs, 1), depthOfProduct)) : Value();
+  Value isLast = panels.nextItem ? e.isEqual(panels.next, kPacksOf(e.size(lhs, 1))) : Value();
   auto prefetchPanel = [&](Value first, Value p) {
     Value from = e.mul(e.div(first, int64_t(full.rows)), panelShare);
     auto ofBlock = [&] {
@@ -169,8 +173,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
             b);
       };
       if (fromRow)
-        return addParts(registers, *fromRow, block, first, column, kPack, kPacks,
-                        e.ceilDiv(e.size(lhs, 1), depthOfProduct), sum);
+        return addParts(registers, *fromRow, block, first, column, kPack, kPacks, kPacksOf(e.size(lhs, 1)), sum);
       // A block adds two k-packs to a chain. LLVM 22 unrolls products of lanes with spills.
       emitSumInParts(e, registers, kPacks, usesBlocks() ? sumLength / 2 : sumLength, into, intoRow, intoColumn, sum,
                      isInPlace && inPlace.isZero, /*hasConstantParts=*/!e.target.hasLaneProducts);
@@ -190,7 +193,7 @@ void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanel
                         std::optional<FromRow> fromRow) {
   assert(!(tiles && fromRow) && "sums in tile registers begin in the tile");
   Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1);
-  Value kPacks = e.ceilDiv(e.size(lhs, 1), depthOfProduct);
+  Value kPacks = kPacksOf(e.size(lhs, 1));
   if (formOf(lhs) == GroupForm::Panel)
     panel = e.alloc({1, maxBlock.depth, int64_t(e.lanes())});
   e.loop(zero, columns, maxBlock.columns, [&](Value column) {

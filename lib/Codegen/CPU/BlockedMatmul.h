@@ -34,8 +34,9 @@ public:
   using Begin = llvm::function_ref<void(mlir::Value tile, const ResultBlock &block)>;
 
   /// `maxBlock` are the largest rows, columns (a multiple of the panel width) and k-packs of a block. With a
-  /// `depthOfProduct` of `blockDepth`, rows of blocks (MatrixProduct.h) take the place of k-packs everywhere.
-  BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock);
+  /// `depthOfProduct` of `blockDepth`, rows of blocks (MatrixProduct.h) take the place of k-packs everywhere, and with
+  /// two parts of an element their places (Pack.h), of which a block has whole steps.
+  BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock, PartProducts products = PartProducts::Whole);
 
   /// Sets matrices whose elements are prefetched when `runFromRow` stores those of the result.
   void prefetchEpilogue(llvm::SmallVector<mlir::Value> matrices) { epilogue = std::move(matrices); }
@@ -73,12 +74,14 @@ private:
   /// elements of a column side by side.
   enum class GroupForm { Unpacked, Rows, Panel };
   GroupForm formOf(mlir::Value lhs);
+  mlir::Value kPacksOf(mlir::Value depth);
   bool usesBlocks() const { return depthOfProduct == blockDepth; }
   void addBlock(mlir::Value lhs, InPlace inPlace, const std::optional<FromRow> &fromRow, const ResultBlock &block,
                 mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
 
   Emitter &e;
   int64_t depthOfProduct; ///< elements of a k-pack or of a row of a block
+  unsigned parts;
   MatmulBlock maxBlock;
   llvm::SmallVector<mlir::Value> epilogue;
   int64_t groupRows;               ///< LHS rows of a group

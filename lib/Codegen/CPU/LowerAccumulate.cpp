@@ -44,6 +44,9 @@ private:
   Value queries, keys;
   int64_t depth, columns;
   unsigned packingFactor;
+  // The bf16 numbers whose sum is an element of a k-pack, or a weight, and the products of those of scores.
+  unsigned parts;
+  PartProducts scoreProducts;
   // Whether matmuls use tile registers, and the rows of a group.
   bool usesTiles;
   int64_t groupRows;
@@ -112,7 +115,7 @@ Exp2Error AccumulateLowering::weightError() {
       return llvm::all_of(user->getUsers(), isQuotient);
     if (auto finalize = dyn_cast<FinalizeOp>(user))
       return !finalize.getLse() && finalize.getOthers().empty() &&
-             (packingFactor > 1 || getElementTypeOrSelf(finalize.getOutput()) == element);
+             (packingFactor > parts || getElementTypeOrSelf(finalize.getOutput()) == element);
     return isa<AccumulateOp, MergeOp, linalg::FillOp>(user);
   };
   bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
@@ -121,7 +124,8 @@ Exp2Error AccumulateLowering::weightError() {
   return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
 }
 
-/// Clears what a step of a product in tile registers reads beyond the head size and the last key.
+/// Clears what a step of a product in tile registers reads beyond the head size and the last key. Packing does that
+/// for elements of two parts.
 void AccumulateLowering::clearPadding(int64_t depthKPacks) {
   int64_t paddedKPacks = cast<MemRefType>(query.getType()).getDimSize(1);
   Value zeros = e.splat(0.0);
@@ -143,22 +147,23 @@ void AccumulateLowering::clearPadding(int64_t depthKPacks) {
 
 void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {
   int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, depthOfProduct);
-  int64_t step = usesTiles ? tileSize : 1, paddedKPacks = llvm::alignTo(depthKPacks, step);
+  int64_t step = usesTiles ? tileSize : 1, paddedKPacks = parts * llvm::alignTo(depthKPacks, step);
   if (isQuantized()) {
     quantized.emplace(e, maxQueries, maxKeys, depth);
   } else {
     query = e.alloc(packedRowsShape(depthOfProduct, maxQueries, paddedKPacks));
     key = e.alloc(packedPanelsShape(e, depthOfProduct, llvm::divideCeil(maxKeys, panel), paddedKPacks));
   }
-  value = usesBlocks ? e.alloc({int64_t(llvm::divideCeil(maxKeys, blockDepth)), 2 * columns})
-                     : e.alloc({int64_t(llvm::alignTo(llvm::divideCeil(maxKeys, packingFactor), step)), columns});
+  value = usesBlocks
+              ? e.alloc({int64_t(llvm::divideCeil(maxKeys, blockDepth)), 2 * columns})
+              : e.alloc({int64_t(parts * llvm::alignTo(llvm::divideCeil(maxKeys, packingFactor), step)), columns});
   Value values = emitPositions(e, op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // Padded by one register: row strides that are powers of two cause cache set conflicts.
   scores = e.alloc({groupRows, scoreColumns + int64_t(e.lanes())});
   partSums = e.alloc({groupRows, maxBlockVectors * int64_t(e.lanes())});
   state.emplace(e, groupRows, /*keepsMaxima=*/op.getRowMax() != nullptr);
-  if (usesTiles)
+  if (usesTiles && parts == 1)
     clearPadding(depthKPacks);
   Value queryMatrix = emitPositions(e, op.getQuery(), op.getQueryDims());
   Value keyMatrix = emitPositions(e, op.getKey(), op.getKeyDims());
@@ -295,7 +300,7 @@ void AccumulateLowering::computePanelInTiles(const Block &rows, unsigned vectors
   SmallVector<Value> tiles = emitTileProduct(
       e, block, e.index(0), end, emitZeroTiles(e, block),
       [&](int64_t i, Value d) { return emitTileMemory(e, query, {e.add(e.add(rows.row, rows.first), i), d}); },
-      [&](Value d, unsigned j) { return emitTileMemory(e, key, {panel, d, e.index(j * tileSize)}); });
+      [&](Value d, unsigned j) { return emitTileMemory(e, key, {panel, d, e.index(j * tileSize)}); }, scoreProducts);
   emitStoreTiles(e, block, tiles, scores, rows.first, e.mul(panel, 2 * e.lanes()));
 }
 
@@ -422,10 +427,11 @@ void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock bloc
   Value zero = e.index(0);
   SmallVector<Value> tiles = visible.forEach(e, emitZeroTiles(e, block), [&](KeyRange run, ValueRange carried) {
     return emitTileProduct(
-        e, block, e.roundDown(e.div(run.begin, packingFactor), tileSize), e.ceilDiv(run.end, packingFactor),
-        SmallVector<Value>(carried),
+        e, block, e.mul(e.roundDown(e.div(run.begin, packingFactor), tileSize), parts),
+        e.mul(e.ceilDiv(run.end, packingFactor), parts), SmallVector<Value>(carried),
         [&](int64_t i, Value k) { return emitTileMemory(e, scores, {e.add(first, i), k}); },
-        [&](Value k, unsigned j) { return emitTileMemory(e, value, {k, e.add(column, j * tileSize)}); });
+        [&](Value k, unsigned j) { return emitTileMemory(e, value, {k, e.add(column, j * tileSize)}); },
+        parts > 1 ? PartProducts::Rounded : PartProducts::Whole);
   });
   auto addThroughMemory = [&] {
     emitStoreTiles(e, block, tiles, partSums, zero, zero);
@@ -497,11 +503,12 @@ LogicalResult AccumulateLowering::run() {
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
   auto accType = cast<MemRefType>(op.getAcc().getType());
   Type element = getElementTypeOrSelf(op.getQuery());
-  packingFactor = e.target.packingFactor(element, element);
-  depthOfProduct = e.target.depthOfProduct(element, element);
-  groupRows = e.target.groupRows(packingFactor, accType.getDimSize(0));
+  groupRows = e.target.groupRows(e.target.packingFactor(element, element), accType.getDimSize(0));
   usesTiles = groupRows == tileRowGroup;
-  usesBlocks = depthOfProduct == blockDepth;
+  packingFactor = usesTiles ? e.target.packingFactor(element, element) : e.target.vectorPackingFactor(element);
+  parts = partsOfElements(element, packingFactor);
+  usesBlocks = e.target.usesMatrixProducts(packingFactor);
+  depthOfProduct = usesBlocks ? blockDepth : packingFactor;
   if (failed(check()))
     return failure();
   columns = accType.getDimSize(1);
@@ -512,7 +519,10 @@ LogicalResult AccumulateLowering::run() {
   auto [signMask, scale] = emitSplitScale(e, op, isQuantized() ? 1 : packingFactor);
   planPrefetch();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
-  ScoreTile tile(e, op, scores, scale, depthOfProduct, weightError(), keys);
+  // The error of a score changes weights, and a log-sum-exp, by as much.
+  Exp2Error error = weightError();
+  scoreProducts = partProductsFor(parts, error == Exp2Error::F16 ? element : e.type);
+  ScoreTile tile(e, op, scores, scale, depthOfProduct, error, keys, parts);
   loop = LoopState::find(op);
   if (loop) {
     isFirst = loop->isFirstStep(e);
@@ -522,7 +532,7 @@ LogicalResult AccumulateLowering::run() {
   if (loop)
     loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
   std::string form = quantized ? ("packed, int8 scores (" + e.target.int8Dot + ")").str() : "packed";
-  setKernelFamily(e, op, depthOfProduct, form, usesTiles);
+  setKernelFamily(e, op, depthOfProduct, form, usesTiles, parts);
   return failure(tile.failed);
 }
 

@@ -152,19 +152,21 @@ void ContractionLowering::run(Emitter e) {
     return ShapedType::isDynamic(extents[loop]) ? limit : std::clamp<int64_t>(extents[loop], 1, limit);
   };
   MatmulBlock block = getMatmulBlock(op);
+  auto typeOf = [](Value operand) { return getElementTypeOrSelf(operand); };
   unsigned depthOfProduct =
-      e.target.depthOfProduct(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
-  int64_t width = 2 * e.lanes();
+      e.target.depthOfProduct(typeOf(op.getDpsInputs()[0]), typeOf(op.getDpsInputs()[1]), typeOf(op.getDpsInits()[0]));
+  unsigned parts = partsOfElements(getElementTypeOrSelf(rhs->get()), depthOfProduct);
+  int64_t width = 2 * e.lanes(), elements = depthOfProduct / parts;
   block.rows = atMost(block.rows, m);
   block.columns = llvm::alignTo(atMost(block.columns, n), width);
-  block.depth = llvm::divideCeil(atMost(block.depth, k), depthOfProduct);
+  block.depth = kPackCount(atMost(block.depth, k), depthOfProduct, parts);
   auto alloc = [&](int64_t columns, int64_t depth) {
-    int64_t panels = llvm::divideCeil(columns, width), kPacks = llvm::divideCeil(depth, depthOfProduct);
+    int64_t panels = llvm::divideCeil(columns, width), kPacks = kPackCount(depth, depthOfProduct, parts);
     return e.alloc(packedPanelsShape(e, depthOfProduct, panels, kPacks));
   };
   auto pack = [&](Value rhs, const ResultBlock &at, Value kPack, Value kPacks, Value panels) {
-    Value first = e.mul(kPack, depthOfProduct);
-    Value depth = e.min(e.mul(kPacks, depthOfProduct), e.sub(e.size(rhs, 1), first));
+    Value first = e.mul(kPack, elements);
+    Value depth = e.min(e.mul(kPacks, elements), e.sub(e.size(rhs, 1), first));
     emitPackRHS(e, depthOfProduct, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels);
   };
   Value packed;
@@ -174,15 +176,16 @@ void ContractionLowering::run(Emitter e) {
     Value all = matrix(e, wholeRHS, rhs, n, k, {}), zero = e.index(0);
     auto shape = cast<MemRefType>(all.getType()).getShape();
     auto capacity = [](int64_t extent, int64_t ofBlock) { return ShapedType::isDynamic(extent) ? ofBlock : extent; };
-    packed = alloc(capacity(shape[0], block.columns), capacity(shape[1], block.depth * depthOfProduct));
-    pack(all, {zero, zero, zero, e.size(all, 0)}, zero, e.ceilDiv(e.size(all, 1), depthOfProduct), packed);
+    packed = alloc(capacity(shape[0], block.columns), capacity(shape[1], block.depth * elements));
+    pack(all, {zero, zero, zero, e.size(all, 0)}, zero, emitKPackCount(e, e.size(all, 1), depthOfProduct, parts),
+         packed);
   }
   bool isZero = zeroFill != nullptr;
   if (isZero)
     zeroFill.erase();
-  BlockedMatmul matmul(e, depthOfProduct, block);
+  BlockedMatmul matmul(e, depthOfProduct, block, partProductsFor(parts, typeOf(op.getDpsInits()[0])));
   if (!unchanged)
-    packed = alloc(block.columns, block.depth * depthOfProduct);
+    packed = alloc(block.columns, block.depth * elements);
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     auto begin = [&](Value tile, const ResultBlock &at) {
       if (!isZero)

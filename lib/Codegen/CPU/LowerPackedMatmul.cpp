@@ -36,7 +36,8 @@ class PackedMatmul {
 public:
   PackedMatmul(const Emitter &e, PackedMatmulOp op)
       : e(e), op(op), lhs(op.getLhs()), panels(op.getPanels()), result(op.getResult()),
-        element(getElementTypeOrSelf(op.getResult())) {}
+        element(getElementTypeOrSelf(op.getResult())),
+        parts(partsOfElements(getElementTypeOrSelf(lhs), op.getPackingFactor())) {}
 
   void run();
 
@@ -56,6 +57,7 @@ private:
   PackedMatmulOp op;
   Value lhs, panels, result;
   Type element;
+  unsigned parts;              ///< of an element of the operands (Pack.h)
   Value initial;               ///< the bias of the panel's columns; null for 0
   Value partSums;              ///< of a block, over the first parts of the reduced dimension; null if there is one part
   SmallVector<Value> epilogue; ///< matrices that the op after the matmul accesses like `result`
@@ -200,8 +202,10 @@ void PackedMatmul::addPart(RegisterBlock block, Value row, Value count, bool isC
 /// Computes the results in tile registers. In a part of the sums, a panel and a group of rows take 16 KiB each of L1.
 void PackedMatmul::runInTiles() {
   MatmulBlock most;
-  int64_t width = 2 * e.lanes(), groups = most.rows / maxTileBlock.rows, packingFactor = op.getPackingFactor();
-  tiles.emplace(e);
+  int64_t width = 2 * e.lanes(), groups = most.rows / maxTileBlock.rows;
+  int64_t packingFactor = op.getPackingFactor(), elements = packingFactor / parts;
+  bool isCopied = op.getBlocked() || parts > 1;
+  tiles.emplace(e, partProductsFor(parts, element));
   sums = e.alloc({groups * most.columns / width * maxTileBlock.rows, width});
   // Padded by a cache line, since rows that are powers of two apart share sets of L1.
   group = e.alloc({maxTileBlock.rows, TileMatmul::part + e.lanes()});
@@ -217,9 +221,8 @@ void PackedMatmul::runInTiles() {
         Value length = e.min(e.sub(kPacks, begin), e.index(TileMatmul::part));
         auto addGroup = [&](RegisterBlock block, Value row, Value count, bool isCopied) {
           if (isCopied) {
-            Value first = e.mul(begin, packingFactor);
-            Value elements = e.min(e.mul(length, packingFactor), e.sub(depth, first));
-            emitPackRows(e, emitBlock(e, lhs, {row, count, first, elements}), count, e.index(block.rows), group,
+            Value first = e.mul(begin, elements), columns = e.min(e.mul(length, elements), e.sub(depth, first));
+            emitPackRows(e, emitBlock(e, lhs, {row, count, first, columns}), count, e.index(block.rows), group,
                          packingFactor);
           }
           Value inBlock = e.sub(row, firstRow);
@@ -230,7 +233,7 @@ void PackedMatmul::runInTiles() {
         };
         Value fullEnd = e.add(firstRow, e.roundDown(e.sub(endRow, firstRow), maxTileBlock.rows));
         e.loop(firstRow, fullEnd, maxTileBlock.rows,
-               [&](Value row) { addGroup(maxTileBlock, row, e.index(maxTileBlock.rows), op.getBlocked()); });
+               [&](Value row) { addGroup(maxTileBlock, row, e.index(maxTileBlock.rows), isCopied); });
         e.loop(fullEnd, endRow, tailTileBlock.rows, [&](Value row) {
           addGroup(tailTileBlock, row, e.min(e.sub(endRow, row), e.index(tailTileBlock.rows)), /*isCopied=*/true);
         });

@@ -392,7 +392,7 @@ LogicalResult UnpackedLowering::run() {
   Type element = getElementTypeOrSelf(op.getQuery());
   // The schedule selects tile registers by more rows than the other kernels have.
   int64_t mostRows = op.getScheduleAttr() ? op.getScheduleAttr().getRows() : 0;
-  bool hasTiles = e.target.usesTiles(e.target.packingFactor(element, element)) && mostRows > rowGroup;
+  bool hasTiles = e.target.usesTiles(e.target.vectorPackingFactor(element)) && mostRows > rowGroup;
   if (hasTiles)
     groupRows = mostRows <= tileSize ? tileSize : maxTileBlock.rows;
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
@@ -431,7 +431,7 @@ LogicalResult UnpackedLowering::emitKernel(Operation *keyWriter, Operation *valu
   paddedRows = usesTiles ? e.index(groupRows) : e.roundUp(rows, rowTail);
   // Conversions to pairs of bf16 take longer than they save, except in tile registers.
   bool isComputed = isa_and_nonnull<linalg::GenericOp>(keyWriter) || isa_and_nonnull<linalg::GenericOp>(valueWriter);
-  packingFactor = isComputed && !usesTiles ? 1 : e.target.packingFactor(element, element);
+  packingFactor = isComputed && !usesTiles ? 1 : e.target.vectorPackingFactor(element);
 
   int64_t lanes = e.lanes(), columns = llvm::alignTo(op.getScheduleAttr().getCols(), ScoreTile::chunk(e));
   query = e.alloc({groupRows, int64_t(llvm::alignTo(llvm::divideCeil(depth, packingFactor), lanes))});

@@ -64,12 +64,14 @@ Value cpu::emitOpaqueIndex(Emitter &e, Value index) {
   return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), statement.getResult(0));
 }
 
-void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, StringRef form, bool usesTiles) {
+void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, StringRef form, bool usesTiles,
+                          unsigned parts) {
   auto task = op->getParentOfType<FunctionOpInterface>();
   if (!task)
     return;
   std::string type = e.type.isF64() ? "f64" : "f32";
-  std::string instruction = usesTiles           ? "bf16 tiles (tdpbf16ps)"
+  std::string instruction = parts > 1           ? "f16 as two bf16 in tiles (tdpbf16ps)"
+                            : usesTiles         ? "bf16 tiles (tdpbf16ps)"
                             : packingFactor > 2 ? "bf16 blocks (bfmmla)"
                             : packingFactor > 1 ? ("bf16 pairs (" + e.target.bf16Dot + ")").str()
                             : e.target.hasFMA   ? type + " multiply-add"

@@ -38,9 +38,10 @@ mlir::Value multiplyAdd(Emitter &e, unsigned packingFactor, mlir::Value x, mlir:
 /// iteration of a microkernel (29 instead of 24 instructions for 6 × 2 registers; 2 to 4 % of a matmul on AVX2).
 mlir::Value emitOpaqueIndex(Emitter &e, mlir::Value index);
 
-/// Sets the kernel family attribute of the task around `op`: target, `form` and the multiply instruction.
+/// Sets the kernel family attribute of the task around `op`: target, `form` and the multiply instruction. In tile
+/// registers an f16 has two `parts` (see Pack.h).
 void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned packingFactor, llvm::StringRef form,
-                     bool usesTiles = false);
+                     bool usesTiles = false, unsigned parts = 1);
 
 /// The k-packs that one accumulator sums in a chain. Longer sums are sums of such parts, because the rounding error of
 /// a chain grows with its length: n terms in parts of b commit an error of b + n/b roundings instead of n (Higham, "The

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Pack.h"
 #include "SVE.h"
+#include "TileProduct.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
@@ -120,6 +121,94 @@ static Value joinKPacks(Emitter &e, ValueRange elements) {
   return arith::BitcastOp::create(e.b, e.loc, e.type, kPack);
 }
 
+Value saccade::cpu::emitPlaceOfPart(Emitter &e, Value w, int64_t part) {
+  return e.add(e.add(w, e.roundDown(w, tileSize)), part * tileSize);
+}
+
+Value saccade::cpu::emitKPackCount(Emitter &e, Value depth, unsigned packingFactor, unsigned parts) {
+  return parts > 1 ? e.roundUp(depth, splitStep) : e.ceilDiv(depth, packingFactor);
+}
+
+int64_t saccade::cpu::kPackCount(int64_t depth, unsigned packingFactor, unsigned parts) {
+  return parts > 1 ? llvm::alignTo(depth, splitStep) : llvm::divideCeil(depth, packingFactor);
+}
+
+/// The elements of a register of bf16 pairs as two of f32.
+static std::pair<Value, Value> widenPairs(Emitter &e, Value pairs, FloatType element) {
+  auto elements = VectorType::get({2 * e.lanes()}, element);
+  Value both = vector::BitCastOp::create(e.b, e.loc, elements, pairs);
+  auto half = [&](int64_t first) -> Value {
+    Value part = vector::ExtractStridedSliceOp::create(e.b, e.loc, both, ArrayRef<int64_t>{first},
+                                                       ArrayRef<int64_t>{e.lanes()}, ArrayRef<int64_t>{1});
+    return arith::ExtFOp::create(e.b, e.loc, e.vectorType(), part);
+  };
+  return {half(0), half(e.lanes())};
+}
+
+std::pair<Value, Value> saccade::cpu::emitSplitToPairs(Emitter &e, Value first, Value second) {
+  Value upper = emitRoundToPairs(e, first, second);
+  auto [firstUpper, secondUpper] = widenPairs(e, upper, e.b.getBF16Type());
+  return {upper, emitRoundToPairs(e, e.subf(first, firstUpper), e.subf(second, secondUpper))};
+}
+
+/// `x` (f32, scalar or vector), or the greatest f16 with its sign if it is infinite. An infinity is then the lower part
+/// alone: as the upper one it would be multiplied by lower parts that are 0.
+static Value limitToF16(Emitter &e, Value x) {
+  auto limit = [&](double bound, arith::CmpFPredicate isBeyond) {
+    Value constant = e.floatLike(x, bound);
+    x = e.select(arith::CmpFOp::create(e.b, e.loc, isBeyond, x, constant), constant, x);
+  };
+  limit(65504.0, arith::CmpFPredicate::OGT);
+  limit(-65504.0, arith::CmpFPredicate::OLT);
+  return x;
+}
+
+/// The upper and the lower parts of k-packs of two f16 (scalar or vector).
+static std::array<Value, 2> splitKPacks(Emitter &e, Value kPacks) {
+  if (isa<VectorType>(kPacks.getType())) {
+    auto [first, second] = widenPairs(e, kPacks, e.b.getF16Type());
+    Value upper = emitRoundToPairs(e, limitToF16(e, first), limitToF16(e, second));
+    auto [firstUpper, secondUpper] = widenPairs(e, upper, e.b.getBF16Type());
+    return {upper, emitRoundToPairs(e, e.subf(first, firstUpper), e.subf(second, secondUpper))};
+  }
+  auto one = VectorType::get({1}, e.type);
+  auto pairOf = [&](Type element) { return VectorType::get({2}, element); };
+  Value halves = vector::BitCastOp::create(e.b, e.loc, pairOf(e.b.getF16Type()),
+                                           vector::BroadcastOp::create(e.b, e.loc, one, kPacks));
+  Value wide = arith::ExtFOp::create(e.b, e.loc, pairOf(e.type), halves);
+  Value upper = arith::TruncFOp::create(e.b, e.loc, pairOf(e.b.getBF16Type()), limitToF16(e, wide));
+  Value lower = e.subf(wide, arith::ExtFOp::create(e.b, e.loc, pairOf(e.type), upper));
+  auto join = [&](Value parts) -> Value {
+    Value joined = vector::BitCastOp::create(e.b, e.loc, one, parts);
+    return vector::ExtractOp::create(e.b, e.loc, joined, ArrayRef<int64_t>{0});
+  };
+  return {join(upper), join(arith::TruncFOp::create(e.b, e.loc, pairOf(e.b.getBF16Type()), lower))};
+}
+
+/// Stores k-packs (scalar or vector) of `parts` parts at `at`, whose index `along` counts k-packs.
+static void storeKPacks(Emitter &e, Value kPacks, Value dst, ArrayRef<Value> at, unsigned along, unsigned parts) {
+  auto store = [&](Value each, ValueRange place) {
+    isa<VectorType>(each.getType()) ? e.storeVector(each, dst, place) : e.store(each, dst, place);
+  };
+  if (parts == 1)
+    return store(kPacks, at);
+  for (auto [i, part] : llvm::enumerate(splitKPacks(e, kPacks))) {
+    SmallVector<Value> place(at);
+    place[along] = emitPlaceOfPart(e, at[along], i);
+    store(part, place);
+  }
+}
+
+/// Calls `clear` for the places of the split k-packs between the last of `kPacks` and the end of its step.
+static void forPadding(Emitter &e, Value kPacks, unsigned parts, function_ref<void(Value place)> clear) {
+  if (parts == 1)
+    return;
+  e.loop(kPacks, e.roundUp(kPacks, tileSize), 1, [&](Value w) {
+    for (unsigned part = 0; part < parts; ++part)
+      clear(emitPlaceOfPart(e, w, part));
+  });
+}
+
 Value saccade::cpu::applySignMask(Emitter &e, Value kPack, Value signMask) {
   if (!signMask)
     return kPack;
@@ -169,16 +258,20 @@ Value KPackReader::scalar(Value row, Value column) {
 static void packVector(Emitter &e, KPackReader src, Value unit, Value row, Value dst, Value to, Value signMask,
                        bool isWhole = true) {
   int64_t width = src.shape.columns();
+  unsigned parts = partsOfElements(getElementTypeOrSelf(src.src), src.shape.packingFactor);
+  auto store = [&](Value kPacks, Value w) {
+    storeKPacks(e, applySignMask(e, kPacks, signMask), dst, {to, w}, /*along=*/src.shape.isColumn ? 0 : 1, parts);
+  };
   Value columns = e.size(src.src, 1), begin = e.index(0);
   if (unit) {
     begin = e.roundDown(e.div(columns, width), e.lanes());
     KPackReader reader{e, unit, src.shape};
-    e.loop(e.index(0), begin, e.lanes(), [&](Value w) {
-      e.storeVector(applySignMask(e, reader.vector(row, e.mul(w, width), isWhole), signMask), dst, {to, w});
-    });
+    e.loop(e.index(0), begin, e.lanes(), [&](Value w) { store(reader.vector(row, e.mul(w, width), isWhole), w); });
   }
-  e.loop(begin, e.ceilDiv(columns, width), 1,
-         [&](Value w) { e.store(applySignMask(e, src.scalar(row, e.mul(w, width)), signMask), dst, {to, w}); });
+  Value kPacks = e.ceilDiv(columns, width);
+  e.loop(begin, kPacks, 1, [&](Value w) { store(src.scalar(row, e.mul(w, width)), w); });
+  if (!src.shape.isColumn)
+    forPadding(e, kPacks, parts, [&](Value place) { e.store(e.scalar(0.0), dst, {to, place}); });
 }
 
 void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, unsigned packingFactor,
@@ -193,15 +286,21 @@ void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedR
 
 void saccade::cpu::emitPackColumns(Emitter &e, Value src, Value dst, unsigned packingFactor) {
   Value rows = e.size(src, 0), whole = e.div(rows, packingFactor);
+  unsigned parts = partsOfElements(getElementTypeOrSelf(src), packingFactor);
+  auto clear = [&](Value place, Value first) {
+    e.loop(first, e.size(dst, 1), 1, [&](Value c) { e.store(e.scalar(0.0), dst, {place, c}); });
+  };
   auto pack = [&](Value unit) {
     auto packRow = [&](Value row, Value to, bool isWhole) {
       packVector(e, {e, src, {packingFactor, /*isColumn=*/true}}, unit, row, dst, to, /*signMask=*/nullptr, isWhole);
-      e.loop(e.size(src, 1), e.size(dst, 1), 1, [&](Value c) { e.store(e.scalar(0.0), dst, {to, c}); });
+      for (unsigned part = 0; part < parts; ++part)
+        clear(parts == 1 ? to : emitPlaceOfPart(e, to, part), e.size(src, 1));
     };
     e.loop(e.index(0), whole, 1, [&](Value w) { packRow(e.mul(w, packingFactor), w, /*isWhole=*/true); });
     if (packingFactor > 1)
       e.ifElse(e.isLess(e.mul(whole, packingFactor), rows),
                [&] { packRow(e.mul(whole, packingFactor), whole, /*isWhole=*/false); });
+    forPadding(e, e.ceilDiv(rows, packingFactor), parts, [&](Value place) { clear(place, e.index(0)); });
   };
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
 }
@@ -264,8 +363,9 @@ static void transposeBlock(Emitter &e, KPackReader src, Value row, Value lastRow
   for (int64_t i = 0; i < e.lanes(); ++i)
     vectors.push_back(src.vector(e.min(e.add(row, i), lastRow), e.mul(w, src.shape.columns())));
   emitTranspose(e, vectors);
+  unsigned parts = partsOfElements(getElementTypeOrSelf(src.src), src.shape.packingFactor);
   for (auto [i, each] : llvm::enumerate(vectors))
-    e.storeVector(each, dst, {panel, e.add(w, i), lane});
+    storeKPacks(e, each, dst, {panel, e.add(w, i), lane}, /*along=*/1, parts);
 }
 
 void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, unsigned packingFactor) {
@@ -273,6 +373,7 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
   Value columns = e.size(src, 1), kPacks = e.ceilDiv(columns, packingFactor),
         wholeKPacks = e.div(columns, packingFactor);
   Value vectorKPacks = e.roundDown(wholeKPacks, e.lanes()), lastRow = e.sub(rows, e.index(1));
+  unsigned parts = partsOfElements(getElementTypeOrSelf(src), packingFactor);
   // A panel consists of several lane blocks.
   auto forBlocks = [&](Value begin, Value end, function_ref<void(Value row, Value panel, Value lane)> body) {
     e.loop(begin, end, e.lanes(), [&](Value row) {
@@ -285,8 +386,10 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
     KPackReader reader{e, src, {packingFactor}};
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value i) {
       Value from = e.min(e.add(row, i), lastRow);
-      e.loop(first, kPacks, 1,
-             [&](Value w) { e.store(reader.scalar(from, e.mul(w, packingFactor)), dst, {panel, w, e.add(lane, i)}); });
+      e.loop(first, kPacks, 1, [&](Value w) {
+        Value kPack = reader.scalar(from, e.mul(w, packingFactor));
+        storeKPacks(e, kPack, dst, {panel, w, e.add(lane, i)}, /*along=*/1, parts);
+      });
     });
   };
   emitByInnerStride(
@@ -308,7 +411,8 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
               auto copyKPacks = [&](Value begin, Value end, bool isWhole) {
                 forBlocks(e.index(0), wholeRows, [&](Value row, Value panel, Value lane) {
                   e.loop(begin, end, 1, [&](Value w) {
-                    e.storeVector(reader.vector(e.mul(w, packingFactor), row, isWhole), dst, {panel, w, lane});
+                    Value kPacks = reader.vector(e.mul(w, packingFactor), row, isWhole);
+                    storeKPacks(e, kPacks, dst, {panel, w, lane}, /*along=*/1, parts);
                   });
                 });
               };
@@ -324,4 +428,7 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
               forEachBlock([&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); });
             });
       });
+  forPadding(e, kPacks, parts, [&](Value place) {
+    forEachBlock([&](Value, Value panel, Value lane) { e.storeVector(e.splat(0.0), dst, {panel, place, lane}); });
+  });
 }

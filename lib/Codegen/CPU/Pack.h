@@ -6,6 +6,11 @@
 // A k-pack is `packingFactor` consecutive elements along K that one lane multiplies at once: one element in the compute
 // type, or two bf16 in the bits of an f32 (VNNI layout). Elements beyond the end of K are 0.
 //
+// Two f16 in a k-pack are split: x = upper + lower, where `upper` is x rounded to bf16. Both parts are bf16, and the
+// sum is exact: f16 has 11 bits, and rounding to 8 leaves a difference of 3. In place of k-pack w are one of upper and
+// one of lower parts, in steps of tile registers (TileProduct.h): 16 k-packs of upper parts, then 16 of lower ones
+// (`emitPlaceOfPart`). The last step is filled with zeros.
+//
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_PACK_H
 #define SACCADE_LIB_CODEGEN_CPU_PACK_H
@@ -36,6 +41,17 @@ struct KPackReader {
   /// The k-pack whose first element is (row, column).
   mlir::Value scalar(mlir::Value row, mlir::Value column);
 };
+
+/// The place of part `part` of k-pack `w` among split k-packs.
+mlir::Value emitPlaceOfPart(Emitter &e, mlir::Value w, int64_t part);
+
+/// The k-packs, or for elements of two parts their places, of `depth` elements along K.
+mlir::Value emitKPackCount(Emitter &e, mlir::Value depth, unsigned packingFactor, unsigned parts);
+int64_t kPackCount(int64_t depth, unsigned packingFactor, unsigned parts);
+
+/// Two registers of f32 as registers of bf16 pairs (see `emitRoundToPairs`): the rounded elements, and the rounded
+/// differences from these. Their sum has an error of at most 2⁻¹⁸.
+std::pair<mlir::Value, mlir::Value> emitSplitToPairs(Emitter &e, mlir::Value first, mlir::Value second);
 
 /// XORs `signMask` (null for none) into a k-pack.
 mlir::Value applySignMask(Emitter &e, mlir::Value kPack, mlir::Value signMask);

@@ -35,8 +35,8 @@ SplitScale cpu::emitSplitScale(Emitter &e, ScoringOpInterface op, unsigned packi
 }
 
 ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned packingFactor, Exp2Error error,
-                     Value keys)
-    : e(e), op(op), scores(scores), packingFactor(packingFactor), error(error),
+                     Value keys, unsigned parts)
+    : e(e), op(op), scores(scores), packingFactor(packingFactor), parts(parts), error(error),
       bounds(cast<ScoringOpInterface>(op.getOperation())), keys(keys),
       toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
   if (!op.getMask().empty() && !bounds.isExact())
@@ -157,7 +157,7 @@ Value saccade::cpu::emitReduceVectors(Emitter &e, ArrayRef<Value> vectors, funct
 }
 
 /// Stores weights over the scores of their columns, which have been read. Pairs of bf16 are stored at half the column,
-/// blocks over the scores of the first of two rows.
+/// blocks over the scores of the first of two rows. Weights of two parts take the place of their scores.
 void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
   if (packingFactor == 1) {
     for (auto [i, weight] : llvm::enumerate(weights))
@@ -171,6 +171,13 @@ void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
     if (packingFactor == blockDepth) {
       emitStoreRowOfBlocks(e, emitRoundToPairs(e, weights[i], upper), scores, {evenRow, e.add(column, i * e.lanes())},
                            rowOfBlock, isWhole);
+      continue;
+    }
+    if (parts > 1) {
+      auto [rounded, rest] = emitSplitToPairs(e, weights[i], upper);
+      Value place = e.add(column, i * e.lanes());
+      e.storeVector(rounded, scores, {row, place});
+      e.storeVector(rest, scores, {row, e.add(place, e.lanes())});
       continue;
     }
     e.storeVector(emitRoundToPairs(e, weights[i], upper), scores,

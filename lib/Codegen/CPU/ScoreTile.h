@@ -45,9 +45,9 @@ public:
   /// `scores`: memref<rows x columns> of a group of rows, row-major, in the score type, with the dot products before
   /// `scale` (a positive scalar); columns is at least the number of keys rounded up to `chunk(e)`. `packingFactor`:
   /// elements of a k-pack of weights, 4 for blocks (MatrixProduct.h). `error`: error bound of their exponential.
-  /// `keys`: number of keys in the tile.
+  /// `keys`: number of keys in the tile. `parts`: the bf16 numbers whose sum is a weight of a pair (see Pack.h).
   ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned packingFactor,
-            Exp2Error error, mlir::Value keys);
+            Exp2Error error, mlir::Value keys, unsigned parts = 1);
 
   /// Columns that scoreRow processes per iteration.
   static int64_t chunk(const Emitter &e) { return 4 * e.lanes(); }
@@ -103,7 +103,7 @@ private:
   Emitter &e;
   attn::AccumulateOp op;
   mlir::Value scores;
-  unsigned packingFactor;
+  unsigned packingFactor, parts;
   Exp2Error error;
   attn::KeyBounds bounds;
   mlir::Value keys;

@@ -61,20 +61,35 @@ SmallVector<Value> cpu::emitZeroTiles(Emitter &e, RegisterBlock block) {
 
 SmallVector<Value> cpu::emitTileProduct(Emitter &e, RegisterBlock block, Value begin, Value end, ArrayRef<Value> acc,
                                         function_ref<TileMemory(int64_t, Value)> a,
-                                        function_ref<TileMemory(Value, unsigned)> b) {
+                                        function_ref<TileMemory(Value, unsigned)> b, PartProducts products) {
+  struct PartProduct {
+    int64_t ofLHS, ofRHS;
+  };
+  // Two registers hold a part of an operand. Neighbours share one, so that it is loaded once for both.
+  static constexpr PartProduct whole[] = {{0, 0}}, exact[] = {{1, 1}, {0, 1}, {0, 0}, {1, 0}};
+  ArrayRef<PartProduct> order = products == PartProducts::Whole ? ArrayRef(whole) : ArrayRef(exact);
+  if (products == PartProducts::Rounded)
+    order = order.drop_front();
   int64_t tileRows = block.rows / tileSize;
   assert(int64_t(acc.size()) == tileRows * block.vectors && "expected one register per tile of the block");
-  return e.loop(begin, end, tileSize, acc, [&](Value k, ValueRange carried) {
+  return e.loop(begin, end, partsOf(products) * tileSize, acc, [&](Value k, ValueRange carried) {
     SmallVector<Value> result(carried), lhs, rhs;
-    for (int64_t i = 0; i < tileRows; ++i)
-      lhs.push_back(loadTile(e, a(i * tileSize, k)));
-    for (unsigned j = 0; j < block.vectors; ++j)
-      rhs.push_back(loadTile(e, b(k, j)));
-    for (int64_t i = 0; i < tileRows; ++i)
-      for (unsigned j = 0; j < block.vectors; ++j) {
-        Value &sum = result[i * block.vectors + j];
-        sum = callTile(e, "tdpbf16ps", 3, {sum, lhs[i], rhs[j]})->getResult(0);
-      }
+    PartProduct loaded = {-1, -1};
+    for (PartProduct part : order) {
+      if (part.ofLHS != loaded.ofLHS)
+        lhs = llvm::map_to_vector(llvm::seq(tileRows), [&](int64_t i) {
+          return loadTile(e, a(i * tileSize, e.add(k, part.ofLHS * tileSize)));
+        });
+      if (part.ofRHS != loaded.ofRHS)
+        rhs = llvm::map_to_vector(llvm::seq(block.vectors),
+                                  [&](unsigned j) { return loadTile(e, b(e.add(k, part.ofRHS * tileSize), j)); });
+      loaded = part;
+      for (int64_t i = 0; i < tileRows; ++i)
+        for (unsigned j = 0; j < block.vectors; ++j) {
+          Value &sum = result[i * block.vectors + j];
+          sum = callTile(e, "tdpbf16ps", 3, {sum, lhs[i], rhs[j]})->getResult(0);
+        }
+    }
     return result;
   });
 }
@@ -110,8 +125,8 @@ void cpu::emitStoreTiles(Emitter &e, RegisterBlock block, ArrayRef<Value> tiles,
   }
 }
 
-TileMatmul::TileMatmul(Emitter &e)
-    : e(e), lastLHS(e.alloc({maxTileBlock.rows, tileSize})),
+TileMatmul::TileMatmul(Emitter &e, PartProducts products)
+    : e(e), products(products), lastLHS(e.alloc({maxTileBlock.rows, tileSize})),
       lastRHS(e.alloc({tileSize, maxTileBlock.vectors * tileSize})),
       partSums(e.alloc({maxTileBlock.rows, maxTileBlock.vectors * tileSize})) {}
 
@@ -157,8 +172,9 @@ SmallVector<Value> TileMatmul::sum(RegisterBlock block, Value kPacks, const Oper
       },
       [&](Value k, unsigned j) {
         return emitTileMemory(e, operands.panels, {operands.panel, e.add(operands.firstRHS, k), e.index(j * tileSize)});
-      });
-  if (isEqualConstantIntOrValue(whole, kPacks))
+      },
+      products);
+  if (products != PartProducts::Whole || isEqualConstantIntOrValue(whole, kPacks))
     return sums;
   return e.choose(
       e.isLess(whole, kPacks),

@@ -19,6 +19,18 @@ inline constexpr int64_t tileSize = 16;
 inline constexpr RegisterBlock maxTileBlock = {tileRowGroup, 2};
 inline constexpr RegisterBlock tailTileBlock = {tileSize, 2};
 
+/// The products of the parts of elements (see Pack.h) that are added: of whole elements, of two parts all but the
+/// product of the lower ones, which is at most 2⁻¹⁸ of that of the elements, or all four, whose sum is exact.
+enum class PartProducts { Whole, Rounded, Exact };
+
+/// The parts of an element.
+inline unsigned partsOf(PartProducts products) { return products == PartProducts::Whole ? 1 : 2; }
+
+/// The products for `parts` parts and results of type `result`: f16 is rounded by 2⁻¹², other types by less.
+inline PartProducts partProductsFor(unsigned parts, mlir::Type result) {
+  return parts == 1 ? PartProducts::Whole : result.isF16() ? PartProducts::Rounded : PartProducts::Exact;
+}
+
 /// Elements of 32 bits in memory: the address of the first one of a row, and the bytes between rows.
 struct TileMemory {
   mlir::Value address, stride;
@@ -40,11 +52,12 @@ llvm::SmallVector<mlir::Value> emitLoadTiles(Emitter &e, RegisterBlock block, ml
 /// Like emitMicrokernel, with accumulators in tile registers: adds Σ_{begin ≤ k < end} a(k) · b(k), where k counts
 /// k-packs in steps of `tileSize`, and returns the accumulators (row-major). Operands have whole steps, and beyond the
 /// reduced dimension one of them is 0 and the other finite. `a` returns k-packs of `tileSize` rows from row i on, `b` a
-/// register of columns of `tileSize` k-packs.
+/// register of columns of `tileSize` k-packs. If elements have two parts, k counts the k-packs of both (see Pack.h).
 llvm::SmallVector<mlir::Value> emitTileProduct(Emitter &e, RegisterBlock block, mlir::Value begin, mlir::Value end,
                                                llvm::ArrayRef<mlir::Value> acc,
                                                llvm::function_ref<TileMemory(int64_t i, mlir::Value k)> a,
-                                               llvm::function_ref<TileMemory(mlir::Value k, unsigned j)> b);
+                                               llvm::function_ref<TileMemory(mlir::Value k, unsigned j)> b,
+                                               PartProducts products = PartProducts::Whole);
 
 /// Stores a block to `matrix` from (row, column) on.
 void emitStoreTiles(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> tiles, mlir::Value matrix,
@@ -55,13 +68,13 @@ class TileMatmul {
 public:
   /// k-packs of an operand: rows of the LHS from (row, column) on, elements of 32 bits or pairs of 16 bits with inner
   /// stride 1, of which columns before `lhsEnd` may be read; and panels (memref of panels × k-packs × width) from
-  /// k-pack `firstRHS` of panel `panel` on.
+  /// k-pack `firstRHS` of panel `panel` on. Both have whole steps if elements have two parts.
   struct Operands {
     mlir::Value lhs, row, column, lhsEnd, panels, panel, firstRHS;
   };
 
-  /// Allocates scratch memory.
-  explicit TileMatmul(Emitter &e);
+  /// Allocates scratch memory. `products`: see emitTileProduct.
+  TileMatmul(Emitter &e, PartProducts products);
 
   /// Adds the products of k-packs [begin, begin + kPacks) of a sum to the block of `result` that starts at (row,
   /// column). The first `chain` k-packs continue the accumulators that `start` returns; the products of later ones are
@@ -69,7 +82,8 @@ public:
   void add(RegisterBlock block, const Operands &operands, mlir::Value begin, mlir::Value kPacks, mlir::Value result,
            mlir::Value row, mlir::Value column, llvm::function_ref<llvm::SmallVector<mlir::Value>()> start);
 
-  /// An instruction adds 16 products, so a chain of 512 k-packs has 32 roundings one after another.
+  /// An instruction adds 16 products, so a chain of 512 k-packs has 32 roundings one after another. With two parts it
+  /// has up to 64, of which 48 are those of small products.
   static constexpr int64_t chain = 512, part = 128;
 
 private:
@@ -78,6 +92,7 @@ private:
   void copyLastStep(RegisterBlock block, mlir::Value count, const Operands &operands, mlir::Value whole);
 
   Emitter &e;
+  PartProducts products;
   mlir::Value lastLHS, lastRHS; ///< the last step of the operands, with zeros beyond the end
   mlir::Value partSums;
 };

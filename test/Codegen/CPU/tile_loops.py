@@ -3,6 +3,9 @@
 # CHECK: attention: 4 products, 4 loads
 # CHECK: matmul: 4 products, 4 loads
 # CHECK: decoding: 4 products, 4 loads
+# CHECK: attention of f16: 12 products, 8 loads
+# CHECK: its exact scores: 16 products, 10 loads
+# CHECK: matmul of f16: 12 products, 8 loads
 """Checks the loops that multiply in tile registers: blocks of 2 × 2 accumulators, no register on the stack, and at least
 0.85 of the rate of tdpbf16ps in a static model.
 
@@ -20,13 +23,15 @@ INPUTS = pathlib.Path(__file__).parent / "Inputs"
 sys.path.insert(0, str(INPUTS))
 from loops import innermost_loops
 
-PROGRAMS = {"attention": "attention-f32.mlir", "matmul": "matmul-bf16.mlir", "decoding": "one-query-f32.mlir"}
+PROGRAMS = {"attention": "attention-f32.mlir", "matmul": "matmul-bf16.mlir", "decoding": "one-query-f32.mlir",
+            "attention of f16": "attention-f16.mlir", "its exact scores": "attention-f16-to-f32.mlir",
+            "matmul of f16": "matmul-f16.mlir"}  # fmt: skip
 LEAST = 0.85
 
 
 def assembly(source):
     text = (INPUTS / source).read_text()
-    if "bf16" not in text:
+    if "f16" not in text:
         text = text.replace("f32", "bf16")
     text = text.replace("x8x?x128", "x1x?x128")  # 32 query heads of one KV head
     return subprocess.run(["saccade-compile", "-", "--target=v4-amx", "--emit=asm", "-o", "-"], input=text, text=True,

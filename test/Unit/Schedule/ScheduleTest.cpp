@@ -30,12 +30,12 @@ TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
       for (int64_t depth : {1, 8, 63, 64, 65, 80, 96, 128, 160, 192, 256, 512, 1024, 8192})
         for (int64_t valueDepth = 1; valueDepth <= 4096; valueDepth += valueDepth < 300 ? 1 : 97) {
           const CPUTarget &target = *lookupCPUTarget(name);
-          // Packed pairs have twice as many keys in a tile, and keys of 16 bits.
+          // Packed pairs have twice as many keys in a tile, and keys of 16 bits. An f16 in tile registers has two parts.
           bool hasPairs = type.isBF16() && target.hasBF16Dot();
           int64_t bytes = type.isF64() ? 8 : hasPairs ? 2 : 4;
           SmallVector<std::pair<int64_t, int64_t>> sizes = {{576, 512}, {288, 256}, {144, 128}, {72, 64}};
           int64_t most = 640 * 1024, group = rowGroup;
-          if (target.hasTiles && hasPairs) {
+          if (target.hasTiles && (hasPairs || type.isF16())) {
             // L2 has 2 MiB, and groups have 32 rows.
             sizes = {{512, 512}, {256, 256}, {128, 128}, {64, 64}};
             most *= 2, group = 32;

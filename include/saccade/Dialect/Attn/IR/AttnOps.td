@@ -484,7 +484,8 @@ def Attn_PackOp : Attn_Op<"pack"> {
   let description = [{
     Writes panels: panels[c / L][p][c % L] is k-pack p of column c of the RHS. A k-pack is `packing_factor` consecutive
     elements along K; missing elements of the last k-pack are 0. `source` has a row for each column of the RHS. Padding
-    columns of the last panel repeat the last column. A k-pack of four bf16 has two elements of a panel's row.
+    columns of the last panel repeat the last column. A k-pack of four bf16 has two elements of a panel's row. Elements
+    of f16 that are packed in pairs are split into two bf16 (`Codegen/CPU/Pack.h`).
 
     ```mlir
     attn.pack %w into %panels packing_factor(2) : memref<?x?xbf16, strided<[1, ?]>>, memref<?x?x32xf32>
@@ -503,7 +504,7 @@ def Attn_PackedMatmulOp : Attn_Op<"packed_matmul"> {
   let description = [{
     result[r, c] = bias[c] + Σ_p lhs[r, p] · panels[c / L][p][c % L], accumulated in the type of the panels and rounded
     once to that of the result. Without a bias the accumulators start from 0. `lhs` is read unpacked: its rows are
-    contiguous, and K is a multiple of `packing_factor`. With `blocked`, which k-packs of four bf16 require, the LHS is
+    contiguous, and K is a multiple of `packing_factor`. With `blocked`, which k-packs of four bf16 and of f16 require, the LHS is
     copied, one block of rows and K at a time, and K is any number. The order of accumulation is the same.
 
     ```mlir
