@@ -30,7 +30,8 @@ TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
       for (int64_t depth : {1, 8, 63, 64, 65, 80, 96, 128, 160, 192, 256, 512, 1024, 8192})
         for (int64_t valueDepth = 1; valueDepth <= 4096; valueDepth += valueDepth < 300 ? 1 : 97) {
           const CPUTarget &target = *lookupCPUTarget(name);
-          // Packed pairs have twice as many keys in a tile, and keys of 16 bits. An f16 in tile registers has two parts.
+          // Packed pairs have twice as many keys in a tile, and keys of 16 bits. An f16 in tile registers has two
+          // parts.
           bool hasPairs = type.isBF16() && target.hasBF16Dot();
           int64_t bytes = type.isF64() ? 8 : hasPairs ? 2 : 4;
           SmallVector<std::pair<int64_t, int64_t>> sizes = {{576, 512}, {288, 256}, {144, 128}, {72, 64}};
