@@ -4,8 +4,9 @@
 // at most Σ p |v| |δs| + (Σ p |v|) (Σ p |δs|). The error of a score is relative to its size and the terms of its dot
 // product; their magnitudes are used for |δs|.
 //
-// Errors of scores that are rounded to int8 are not small, but have a bound e for each key. Probabilities then change
-// by a factor of at most exp(e + max e), so the output changes by at most Σ p |v| (exp(e + max e) − 1).
+// Errors of scores that are rounded to int8 are not small, but have a bound e for each key. A probability p then becomes
+// at most p exp(e + max e) and at least p exp(−e − max e). The output changes by at most Σ |v| |f(p') − f(p)| with the
+// weight region f and p' at one of the ends. Without a weight region that is at most Σ p |v| (exp(e + max e) − 1).
 //
 //===----------------------------------------------------------------------===//
 #include "Magnitude.h"
@@ -33,14 +34,14 @@ static std::vector<double> scoreSizes(const Scorer &scorer, const AttentionRow &
   return sizes;
 }
 
-/// For every key of `row`: exp(e + max e) − 1, where e bounds the error of a score that is rounded to int8. The score
-/// region is taken to be monotonic within this error.
-static FailureOr<std::vector<double>> quantizationEffects(Scorer &scorer, const AttentionRow &row) {
-  std::vector<double> effects(row.weights.size());
+/// For every key of `row`: a bound on the change of its factor, |f(p') − f(p)|, if queries and keys are rounded to int8.
+/// Score and weight region are taken to be monotonic within the errors of their arguments.
+static FailureOr<std::vector<double>> changesByQuantization(Scorer &scorer, const AttentionRow &row) {
+  std::vector<double> errors(row.weights.size()), changes(row.weights.size());
   StridedRow query = scorer.queryRow(row.batch, row.head, row.position);
   const QuantizedKeys &keys = scorer.quantizedKeys(row.batch, scorer.kvHead(row.head), int64_t(row.weights.size()));
   double largest = 0;
-  for (auto [i, effect] : llvm::enumerate(effects)) {
+  for (auto [i, bound] : llvm::enumerate(errors)) {
     if (row.scores[i] == -INFINITY)
       continue;
     double error = std::abs(scorer.getScale()) * keys.errorBound(query, int64_t(i));
@@ -48,13 +49,23 @@ static FailureOr<std::vector<double>> quantizationEffects(Scorer &scorer, const 
       FailureOr<double> score = scorer.scoreOf(int64_t(i), scorer.scaledScore(int64_t(i)) + sign * error);
       if (failed(score))
         return failure();
-      effect = std::max(effect, std::abs(*score - row.scores[i]));
+      bound = std::max(bound, std::abs(*score - row.scores[i]));
     }
-    largest = std::max(largest, effect);
+    largest = std::max(largest, bound);
   }
-  for (double &effect : effects)
-    effect = std::expm1(effect + largest);
-  return effects;
+  for (auto [i, change] : llvm::enumerate(changes)) {
+    if (row.scores[i] == -INFINITY)
+      continue;
+    for (double sign : {-1, 1}) {
+      // A probability may be 0 where its logarithm is not. With an infinite error it is anything.
+      double exponent = row.scores[i] - row.logSumExp + sign * (errors[i] + largest);
+      FailureOr<double> factor = scorer.modifiedWeight(int64_t(i), std::min(1.0, std::exp(exponent)));
+      if (failed(factor))
+        return failure();
+      change = std::max(change, std::abs(*factor - row.factors[i]));
+    }
+  }
+  return changes;
 }
 
 /// Whether `operand` is an argument of the function, or moves elements of one.
@@ -91,8 +102,8 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
       magnitude.keys = std::max<int64_t>(magnitude.keys, row.weights.size());
       magnitude.depth = scorer.key.extent(Dim::Depth);
       std::vector<double> sizes = scoreSizes(scorer, row);
-      FailureOr<std::vector<double>> effects = std::vector<double>();
-      if (isQuantized && failed(effects = quantizationEffects(scorer, row)))
+      FailureOr<std::vector<double>> changes = std::vector<double>();
+      if (isQuantized && failed(changes = changesByQuantization(scorer, row)))
         return failure();
       double meanSize = 0;
       for (auto [weight, size] : llvm::zip_equal(row.weights, sizes))
@@ -107,12 +118,13 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
         for (auto [key, weight] : llvm::enumerate(row.factors)) {
           if (row.scores[key] == -INFINITY)
             continue;
-          double term = std::abs(weight) * std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
-                                                                    key)[depth * scorer.value.stride(Dim::Depth)]);
+          double value = std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
+                                                  key)[depth * scorer.value.stride(Dim::Depth)]);
+          double term = std::abs(weight) * value;
           weighted += term;
           squares += term * term;
           conditioned += term * sizes[key];
-          quantized += isQuantized ? term * (*effects)[key] : 0;
+          quantized += isQuantized ? value * (*changes)[key] : 0;
         }
         index[depthDim] = i;
         int64_t element = start + linearIndex(index, strides);

@@ -243,15 +243,32 @@ TEST_F(Tolerance, PlainEvaluationRoundsQueriesAndKeysOfAQuantizedAttention) {
 }
 
 TEST_F(Tolerance, RoundingOfAQuantizedAttentionIsBounded) {
-  // Scores 2 and −2 with an error of at most e = |q| step(k) / 2 + |k| step(q) / 2 + step(q) step(k) / 4.
+  // Scores 2 and −2 with an error of at most e = |q| step(k) / 2 + |k| step(q) / 2 + step(q) step(k) / 4. Probabilities
+  // may thus change by the factor exp(2 e).
   std::vector<Tensor> arguments = {reals({1, 1}, {2}), reals({2, 1}, {1, -1}), reals({2, 1}, {4, -8})};
   double e = 2 / 254.0 + 2 / 254.0 + 2 / (254.0 * 254);
-  for (auto [region, factor] : {std::pair("", 1.0),
-                                {R"(score(%s, %b, %h, %i, %j) {
-          %t = arith.addf %s, %s : f32
-          attn.yield %t : f32
-        })",
-                                 2}}) {
+  const char *doubled = R"(score(%s, %b, %h, %i, %j) {
+    %t = arith.addf %s, %s : f32
+    attn.yield %t : f32
+  })";
+  // The first probability, 0.982, is below the threshold, and may be above it after rounding.
+  const char *thresholded = R"(weight(%p, %b, %h, %i, %j) {
+    %threshold = arith.constant 0.984375 : f32
+    %zero = arith.constant 0.0 : f32
+    %d = arith.subf %p, %threshold : f32
+    %r = arith.maximumf %d, %zero : f32
+    attn.yield %r : f32
+  })";
+  auto first = [](double s) { return 1 / (1 + std::exp(-2 * s)); };
+  auto bound = [&](double s, double e) {
+    double p = first(s), fall = -std::expm1(-2 * e), rise = std::expm1(2 * e);
+    return 4 * std::max(p * fall, std::min(1 - p, p * rise)) + 8 * (1 - p) * rise;
+  };
+  double risen = std::min(1.0, first(2) * std::exp(2 * e));
+  ASSERT_LT(first(2), 0.984375);
+  for (auto [region, expected] : {std::pair("", bound(2, e)),
+                                  {doubled, bound(4, 2 * e)},
+                                  {thresholded, 4 * (risen - 0.984375)}}) {
     auto function = parse((R"(
       func.func @f(%q: tensor<1x1xf32>, %k: tensor<2x1xf32>, %v: tensor<2x1xf32>) -> tensor<1x1xf32> {
         %o = attn.attention %q[s,d], %k[s,d], %v[s,d] scale(1.0) qk_type(i8) )" +
@@ -262,7 +279,7 @@ TEST_F(Tolerance, RoundingOfAQuantizedAttentionIsBounded) {
                               .str());
     auto magnitude = Evaluation::begin(function, arguments)->magnitude(0, {Box::whole({1, 1})});
     ASSERT_TRUE(mlir::succeeded(magnitude));
-    expectNear((*magnitude)->quantized, {(*magnitude)->weighted.values[0].real * std::expm1(2 * factor * e)});
+    expectNear((*magnitude)->quantized, {expected});
   }
 }
 
