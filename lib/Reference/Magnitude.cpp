@@ -4,14 +4,16 @@
 // at most Σ p |v| |δs| + (Σ p |v|) (Σ p |δs|). The error of a score is relative to its size and the terms of its dot
 // product; their magnitudes are used for |δs|.
 //
-// Errors of scores that are rounded to int8 are not small, but have a bound e for each key. A probability p then becomes
-// at most p exp(e + max e) and at least p exp(−e − max e). The output changes by at most Σ |v| |f(p') − f(p)| with the
-// weight region f and p' at one of the ends. Without a weight region that is at most Σ p |v| (exp(e + max e) − 1).
+// Errors of scores that are rounded to int8 are not small, but have a bound e for each key. A probability p then
+// becomes at most p exp(e + max e) and at least p exp(−e − max e). The output changes by at most Σ |v| |f(p') − f(p)|
+// with the weight region f and p' at one of the ends. Without a weight region that is at most Σ p |v| (exp(e + max e) −
+// 1), and at most max |v − o|, since the output is a mean of the values of visible keys, and of 0 with a sink.
 //
 //===----------------------------------------------------------------------===//
 #include "Magnitude.h"
 #include "AttentionRows.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Reference/Tolerance.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -34,38 +36,70 @@ static std::vector<double> scoreSizes(const Scorer &scorer, const AttentionRow &
   return sizes;
 }
 
-/// For every key of `row`: a bound on the change of its factor, |f(p') − f(p)|, if queries and keys are rounded to int8.
-/// Score and weight region are taken to be monotonic within the errors of their arguments.
+/// For every key of `row`: a bound on the change of its factor, |f(p') − f(p)|, if queries and keys are rounded to
+/// int8. Score and weight region are taken to be monotonic within the errors of their arguments. A key may cross a
+/// threshold of the score region; the error of its score is then infinite.
 static FailureOr<std::vector<double>> changesByQuantization(Scorer &scorer, const AttentionRow &row) {
-  std::vector<double> errors(row.weights.size()), changes(row.weights.size());
+  int64_t keys = int64_t(row.scores.size());
+  std::vector<double> errors(keys), changes(keys);
   StridedRow query = scorer.queryRow(row.batch, row.head, row.position);
-  const QuantizedKeys &keys = scorer.quantizedKeys(row.batch, scorer.kvHead(row.head), int64_t(row.weights.size()));
+  const QuantizedKeys &rounded = scorer.quantizedKeys(row.batch, scorer.kvHead(row.head), keys);
   double largest = 0;
-  for (auto [i, bound] : llvm::enumerate(errors)) {
-    if (row.scores[i] == -INFINITY)
+  for (auto [key, bound] : llvm::enumerate(errors)) {
+    if (!scorer.isVisible(int64_t(key)))
       continue;
-    double error = std::abs(scorer.getScale()) * keys.errorBound(query, int64_t(i));
+    double error = std::abs(scorer.getScale()) * rounded.errorBound(query, int64_t(key));
     for (double sign : {-1, 1}) {
-      FailureOr<double> score = scorer.scoreOf(int64_t(i), scorer.scaledScore(int64_t(i)) + sign * error);
+      FailureOr<double> score = scorer.scoreOf(int64_t(key), scorer.scaledScore(int64_t(key)) + sign * error);
       if (failed(score))
         return failure();
-      bound = std::max(bound, std::abs(*score - row.scores[i]));
+      // Not NaN where both are −inf.
+      if (*score != row.scores[key])
+        bound = std::max(bound, std::abs(*score - row.scores[key]));
     }
     largest = std::max(largest, bound);
   }
-  for (auto [i, change] : llvm::enumerate(changes)) {
-    if (row.scores[i] == -INFINITY)
+  for (auto [key, change] : llvm::enumerate(changes)) {
+    bool hasWeight = row.scores[key] != -INFINITY;
+    if (!scorer.isVisible(int64_t(key)) || (!hasWeight && errors[key] == 0))
       continue;
     for (double sign : {-1, 1}) {
       // A probability may be 0 where its logarithm is not. With an infinite error it is anything.
-      double exponent = row.scores[i] - row.logSumExp + sign * (errors[i] + largest);
-      FailureOr<double> factor = scorer.modifiedWeight(int64_t(i), std::min(1.0, std::exp(exponent)));
+      double exponent = std::isinf(errors[key] + largest)
+                            ? sign * INFINITY
+                            : row.scores[key] - row.logSumExp + sign * (errors[key] + largest);
+      FailureOr<double> factor = scorer.modifiedWeight(int64_t(key), std::min(1.0, std::exp(exponent)));
       if (failed(factor))
         return failure();
-      change = std::max(change, std::abs(*factor - row.factors[i]));
+      change = std::max(change, std::abs(*factor - (hasWeight ? row.factors[key] : 0)));
     }
   }
   return changes;
+}
+
+/// The sum of `changes` times the values of element `depth`, or if that is less the distance of the values from the
+/// output.
+static double changeOfOutput(attn::AttentionOp op, const Scorer &scorer, const AttentionRow &row,
+                             ArrayRef<double> changes, int64_t depth) {
+  double output = 0, sum = 0, farthest = 0, largest = 0;
+  auto valueOf = [&](size_t key) {
+    return scorer.value.at(row.batch, scorer.kvHead(row.head), int64_t(key))[depth * scorer.value.stride(Dim::Depth)];
+  };
+  for (auto [key, factor] : llvm::enumerate(row.factors))
+    if (row.scores[key] != -INFINITY)
+      output += factor * valueOf(key);
+  for (auto [key, change] : llvm::enumerate(changes)) {
+    if (change == 0)
+      continue;
+    sum += std::abs(valueOf(key)) * change;
+    farthest = std::max(farthest, std::abs(valueOf(key) - output));
+    largest = std::max(largest, std::abs(valueOf(key)));
+  }
+  if (!op.getWeight().empty())
+    return sum;
+  // The new weights are rounded too.
+  double rounding = tolerance::outputFactor * epsilonOf(scorer.inputType) * largest;
+  return std::min(sum, std::max(farthest, std::abs(output)) + rounding);
 }
 
 /// Whether `operand` is an argument of the function, or moves elements of one.
@@ -114,24 +148,22 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
         index.push_back(positions[unsigned(dim)] - offset);
       for (int64_t i = 0; i < box.sizes[depthDim]; ++i) {
         int64_t depth = box.offsets[depthDim] + i;
-        double weighted = 0, squares = 0, conditioned = 0, quantized = 0;
+        double weighted = 0, squares = 0, conditioned = 0;
         for (auto [key, weight] : llvm::enumerate(row.factors)) {
           if (row.scores[key] == -INFINITY)
             continue;
-          double value = std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
-                                                  key)[depth * scorer.value.stride(Dim::Depth)]);
-          double term = std::abs(weight) * value;
+          double term = std::abs(weight) * std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
+                                                                    key)[depth * scorer.value.stride(Dim::Depth)]);
           weighted += term;
           squares += term * term;
           conditioned += term * sizes[key];
-          quantized += isQuantized ? value * (*changes)[key] : 0;
         }
         index[depthDim] = i;
         int64_t element = start + linearIndex(index, strides);
         magnitude.weighted.values[element].real = weighted;
         magnitude.spread.values[element].real = std::sqrt(squares);
         if (isQuantized)
-          magnitude.quantized.values[element].real = quantized;
+          magnitude.quantized.values[element].real = changeOfOutput(op, scorer, row, *changes, depth);
         magnitude.conditioned.values[element].real = conditioned + weighted * meanSize;
       }
       return success();

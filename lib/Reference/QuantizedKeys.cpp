@@ -65,3 +65,15 @@ double QuantizedKeys::errorBound(StridedRow query, int64_t key) const {
     bound += std::abs(row[i]) * ofKey + std::abs(keyRow[i]) * ofQuery + ofQuery * ofKey;
   return bound;
 }
+
+double QuantizedKeys::deviation(StridedRow query, int64_t key) const {
+  std::vector<double> row(depth), keyRow = centered(key);
+  for (int64_t i = 0; i < depth; ++i)
+    row[i] = query[i];
+  // A uniform error within half a step has the variance step² / 12.
+  double ofQuery = std::pow(quantizationStep(row), 2) / 12, ofKey = std::pow(quantizationStep(keyRow), 2) / 12;
+  double variance = 0;
+  for (int64_t i = 0; i < depth; ++i)
+    variance += row[i] * row[i] * ofKey + keyRow[i] * keyRow[i] * ofQuery + ofQuery * ofKey;
+  return std::sqrt(variance);
+}

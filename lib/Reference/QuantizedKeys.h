@@ -34,6 +34,8 @@ public:
   std::vector<double> round(StridedRow query) const;
   /// A bound on the error of `dotProduct`.
   double errorBound(StridedRow query, int64_t key) const;
+  /// The deviation of the error of `dotProduct`, if the errors of elements are uniform within half a step.
+  double deviation(StridedRow query, int64_t key) const;
 
 private:
   std::vector<double> centered(int64_t key) const;

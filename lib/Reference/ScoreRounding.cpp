@@ -4,10 +4,17 @@
 // half an ulp of P. It is taken to be uniform, whatever the others are: sub-Gaussian with the variance ulp² / 12 (Arbel
 // et al., "On strict sub-Gaussianity, optimal proxy variance and symmetry for bounded random variables", 2020). So a
 // sum Σ c δ of such errors is within 6 deviations √(Σ c² ulp² / 12) with the probability 1 − 2 e^(−18) (for errors in
-// general: Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). To first order the output
-// o = Σ p v changes by Σ p (v − o) δs. So the bound is √(Σ p² (v − o)² e²), with e = 6 √(Σ ulp(P)² / 12) of a score.
-// Where one key has all the weight, its value is the output, so the bound is 0. The log-sum-exp changes by Σ p δs, the
-// row maximum by the δs of its key, and a tally T = Σ p a(s) over the keys of its bin by Σ p (a − T) δs + Σ p δa.
+// general: Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). With `qk_type` the errors
+// of rounding queries and keys to int8 are added, which are taken to be uniform within half a step.
+//
+// The score of a key may thus be anything within e = 6 √(Σ ulp(P)² / 12), and that of a score region is evaluated at
+// both ends. A score s' instead of s gives the key the weight p' = r / (1 − p + r) with r = exp(s' − lse), and moves
+// the output o = Σ p v by (p' − p) / (1 − p) · (v − o), to first order p (v − o) (s' − s). The changes of all keys are
+// added as deviations are, √(Σ c²). Where one key has all the weight, its value is the output, so the bound is 0. The
+// log-sum-exp changes by log(1 − p + r), a tally T = Σ p a(s) as the output does. The row maximum is between the
+// largest of the least scores and the largest of all.
+//
+// At a threshold of a score region a key may lose its weight, or gain it: r is 0 or p is 0.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionRows.h"
@@ -46,89 +53,174 @@ static double rootOfPartialSums(const Scorer &scorer, const double *query, const
   return std::sqrt(products + std::max(squares[0], squares[1]));
 }
 
-/// For every key of `row`: e; 0 if its weight is 0. A score region may have a threshold, and lower the score within
-/// rounding of it to −inf. If `isNormalized`, e is limited to what this changes in the output and the log-sum-exp: the
-/// output becomes (o − p v) / (1 − p), so it changes by p / (1 − p) · (o − v), as by the first-order term with e = 1 /
-/// (1 − p), and the log-sum-exp changes by log(1 − p), which is less than p / (1 − p).
-static FailureOr<std::vector<double>> boundsOfScores(Scorer &scorer, const AttentionRow &row, bool isNormalized) {
-  std::vector<double> bounds(row.weights.size());
-  // Of an error within half an ulp of a number in [1, 2).
-  double unit = tolerance::roundingDeviations * epsilonOf(scorer.scoreType) / std::sqrt(12);
-  const double *query = scorer.query.at(row.batch, row.head, row.position);
-  for (auto [i, bound] : llvm::enumerate(bounds)) {
-    if (row.weights[i] == 0 || row.scores[i] == -INFINITY)
-      continue;
-    const double *key = scorer.key.at(row.batch, scorer.kvHead(row.head), int64_t(i));
-    double error = unit * std::abs(scorer.getScale()) * rootOfPartialSums(scorer, query, key);
-    double rise = 0, fall = 0;
-    for (double sign : {-1, 1}) {
-      FailureOr<double> score = scorer.scoreOf(int64_t(i), scorer.scaledScore(int64_t(i)) + sign * error);
-      if (failed(score))
-        return failure();
-      rise = std::max(rise, *score - row.scores[i]);
-      fall = std::max(fall, row.scores[i] - *score);
-    }
-    if (isNormalized)
-      fall = std::min(fall, 1 / (1 - row.weights[i]));
-    bound = std::hypot(std::max(rise, fall), unit * std::sqrt(roundingsOfScore) * binade(row.scores[i]));
+namespace {
+
+/// A key of a row with a rounded score.
+struct RoundedScore {
+  double score;
+  double weight;    ///< p'
+  double shift;     ///< (p' − p) / (1 − p), by which the output approaches the value; −inf if p is 1 and p' 0
+  double factor;    ///< change of the factor of the value, f(p') − f(p) with the weight region f
+  double logSumExp; ///< magnitude of its change
+};
+
+/// A visible key, and the least and the largest of its rounded scores.
+struct KeyRange {
+  int64_t key;
+  double weight, factor; ///< p and f(p)
+  std::array<RoundedScore, 2> ends;
+};
+
+} // namespace
+
+static FailureOr<RoundedScore> withScore(Scorer &scorer, const AttentionRow &row, const KeyRange &range, double score) {
+  // r = exp(exponent), which may overflow.
+  double p = range.weight, others = 1 - p, exponent = score - row.logSumExp, r = std::exp(exponent);
+  RoundedScore result{score, 0, 0, 0, 0};
+  if (score == -INFINITY) {
+    result.shift = -p / others;
+    result.logSumExp = std::abs(std::log1p(-p));
+  } else if (exponent > 0) {
+    double inverse = std::exp(-exponent);
+    result.weight = 1 / (others * inverse + 1);
+    result.shift = (1 - p * inverse) * result.weight;
+    result.logSumExp = exponent + std::log1p(others * inverse);
+  } else {
+    result.weight = r / (others + r);
+    result.shift = (r - p) / (others + r);
+    result.logSumExp = std::abs(std::log1p(r - p));
   }
-  return bounds;
+  FailureOr<double> factor = scorer.modifiedWeight(range.key, result.weight);
+  if (failed(factor))
+    return failure();
+  result.factor = *factor - range.factor;
+  return result;
 }
 
-/// √(Σ p² (v − o)² e²) for each element of a row of the output.
-static std::vector<double> changesOfOutput(const Scorer &scorer, const AttentionRow &row, ArrayRef<double> bounds) {
+/// The visible keys of `row` that have a weight, or have one if their scores are rounded.
+static FailureOr<std::vector<KeyRange>> rangesOfKeys(Scorer &scorer, const AttentionRow &row) {
+  std::vector<KeyRange> ranges;
+  // Of an error within half an ulp of a number in [1, 2).
+  double unit = tolerance::roundingDeviations * epsilonOf(scorer.scoreType) / std::sqrt(12);
+  double ownUnit = unit * std::sqrt(roundingsOfScore);
+  StridedRow query = scorer.queryRow(row.batch, row.head, row.position);
+  int64_t kvHead = scorer.kvHead(row.head), keys = int64_t(row.scores.size());
+  for (auto [key, score] : llvm::enumerate(row.scores)) {
+    if (!scorer.isVisible(int64_t(key)) || std::isnan(score))
+      continue;
+    double error = unit * rootOfPartialSums(scorer, query.elements, scorer.key.at(row.batch, kvHead, int64_t(key)));
+    if (scorer.isQuantized())
+      error = std::hypot(error, tolerance::roundingDeviations *
+                                    scorer.quantizedKeys(row.batch, kvHead, keys).deviation(query, int64_t(key)));
+    error *= std::abs(scorer.getScale());
+    double least = score, largest = score;
+    for (double sign : {-1, 1}) {
+      FailureOr<double> rounded = scorer.scoreOf(int64_t(key), scorer.scaledScore(int64_t(key)) + sign * error);
+      if (failed(rounded))
+        return failure();
+      least = std::min(least, *rounded);
+      largest = std::max(largest, *rounded);
+    }
+    if (largest == -INFINITY)
+      continue;
+    auto withOwn = [&](double change, double end) { return std::hypot(change, ownUnit * binade(end)); };
+    if (score != -INFINITY) {
+      largest = score + withOwn(largest - score, largest);
+      least = score - withOwn(score - least, least);
+    }
+    // A row without visible keys has no weights.
+    bool hasWeight = !row.weights.empty() && score != -INFINITY;
+    KeyRange range{int64_t(key), hasWeight ? row.weights[key] : 0, hasWeight ? row.factors[key] : 0, {}};
+    for (auto [end, rounded] : llvm::zip_equal(range.ends, std::array{least, largest})) {
+      FailureOr<RoundedScore> found = withScore(scorer, row, range, rounded);
+      if (failed(found))
+        return failure();
+      end = *found;
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+/// The change of each element of a row of the output.
+static std::vector<double> changesOfOutput(const Scorer &scorer, const AttentionRow &row, ArrayRef<KeyRange> ranges) {
   std::vector<double> changes(scorer.value.extent(Dim::Depth));
   for (auto [depth, change] : llvm::enumerate(changes)) {
-    auto term = [&](size_t key) {
-      const double *value = scorer.value.at(row.batch, scorer.kvHead(row.head), int64_t(key));
-      return row.factors[key] * value[int64_t(depth) * scorer.value.stride(Dim::Depth)];
+    auto value = [&](const KeyRange &range) {
+      const double *values = scorer.value.at(row.batch, scorer.kvHead(row.head), range.key);
+      return values[int64_t(depth) * scorer.value.stride(Dim::Depth)];
     };
-    double output = 0, squares = 0;
-    for (size_t key = 0; key < bounds.size(); ++key)
-      if (row.scores[key] != -INFINITY)
-        output += term(key);
-    // A weight region is taken to be linear.
-    for (auto [key, bound] : llvm::enumerate(bounds))
-      if (bound != 0)
-        if (double difference = term(key) - row.weights[key] * output; difference != 0) // the bound may be infinite
-          squares += std::pow(bound * difference, 2);
+    double output = 0, largest = 0, squares = 0;
+    for (const KeyRange &range : ranges) {
+      output += range.factor * value(range);
+      largest = std::max(largest, std::abs(value(range)));
+    }
+    for (const KeyRange &range : ranges) {
+      double most = 0, others = output - range.factor * value(range);
+      for (const RoundedScore &end : range.ends) {
+        // Keys whose weights are too small to be known may have all the weight.
+        double moved = std::isinf(end.shift) ? std::abs(output) + largest
+                                             : std::abs(end.factor * value(range) - end.shift * others);
+        most = std::max(most, moved);
+      }
+      squares += most * most;
+    }
     change = std::sqrt(squares);
   }
   return changes;
 }
 
-/// The same for each bin of tally region `number`. Keys of other bins change a bin by p T e.
-static FailureOr<std::vector<double>> changesOfTally(Scorer &scorer, const AttentionRow &row, ArrayRef<double> bounds,
+/// The same for each bin of tally region `number`.
+static FailureOr<std::vector<double>> changesOfTally(Scorer &scorer, const AttentionRow &row, ArrayRef<KeyRange> ranges,
                                                      unsigned number, int64_t bins) {
-  struct Term {
-    int64_t bin;
-    double amount, change;
+  struct Amount {
+    int64_t bin = -1;
+    double weighted = 0; ///< p a(s)
   };
-  std::vector<Term> terms(bounds.size());
-  std::vector<double> sums(bins), squares(bins);
-  for (auto [key, bound] : llvm::enumerate(bounds)) {
-    if (row.weights[key] == 0 || row.scores[key] == -INFINITY)
-      continue;
-    auto &[bin, amount, change] = terms[key];
-    double amounts[2];
-    for (auto [sign, changed] : llvm::zip_equal(std::array{-1, 1}, amounts))
-      if (failed(scorer.tally(number, int64_t(key), row.scores[key] + sign * bound, bin, changed)))
-        return failure();
-    if (failed(scorer.tally(number, int64_t(key), row.scores[key], bin, amount)))
+  auto amountOf = [&](int64_t key, double score, double weight) -> FailureOr<Amount> {
+    Amount amount;
+    double each;
+    if (weight == 0)
+      return amount;
+    if (failed(scorer.tally(number, key, score, amount.bin, each)))
       return failure();
-    change = std::max(std::abs(amounts[0] - amount), std::abs(amounts[1] - amount));
-    if (0 <= bin && bin < bins)
-      sums[bin] += row.weights[key] * amount;
+    amount.weighted = weight * each;
+    return amount;
+  };
+  std::vector<double> sums(bins), squares(bins);
+  std::vector<std::array<Amount, 3>> amounts; // exact, and at both ends
+  for (const KeyRange &range : ranges) {
+    FailureOr<Amount> exact = amountOf(range.key, row.scores[range.key], range.weight),
+                      least = amountOf(range.key, range.ends[0].score, range.ends[0].weight),
+                      largest = amountOf(range.key, range.ends[1].score, range.ends[1].weight);
+    if (failed(exact) || failed(least) || failed(largest))
+      return failure();
+    amounts.push_back({*exact, *least, *largest});
+    if (0 <= exact->bin && exact->bin < bins)
+      sums[exact->bin] += exact->weighted;
   }
-  for (auto [key, bound] : llvm::enumerate(bounds))
+  for (auto [range, ofKey] : llvm::zip_equal(ranges, amounts))
     for (int64_t bin = 0; bin < bins; ++bin) {
-      bool isOwn = terms[key].bin == bin;
-      double change = bound * std::abs((isOwn ? terms[key].amount : 0) - sums[bin]) + (isOwn ? terms[key].change : 0);
-      squares[bin] += std::pow(row.weights[key] * change, 2);
+      auto in = [&](const Amount &amount) { return amount.bin == bin ? amount.weighted : 0; };
+      double most = 0, own = in(ofKey[0]);
+      for (auto [end, amount] : llvm::zip_equal(range.ends, ArrayRef(ofKey).drop_front()))
+        most =
+            std::max(most, std::isinf(end.shift) ? INFINITY : std::abs(in(amount)-own - end.shift * (sums[bin] - own)));
+      squares[bin] += most * most;
     }
   for (double &square : squares)
     square = std::sqrt(square);
   return squares;
+}
+
+/// The change of the row maximum.
+static double changeOfMaximum(const AttentionRow &row, ArrayRef<KeyRange> ranges) {
+  double exact = RowMax(row.scores).score, least = -INFINITY, largest = -INFINITY;
+  for (const KeyRange &range : ranges) {
+    least = std::max(least, range.ends[0].score);
+    largest = std::max(largest, range.ends[1].score);
+  }
+  return ranges.empty() ? 0 : std::max(largest - exact, exact - least);
 }
 
 FailureOr<std::optional<Tensor>> saccade::reference::scoreRoundingOf(attn::AttentionOp op, Value result, Frame &frame,
@@ -146,24 +238,23 @@ FailureOr<std::optional<Tensor>> saccade::reference::scoreRoundingOf(attn::Atten
   start = 0;
   for (const Box &box : boxes) {
     auto visit = [&](Scorer &scorer, const AttentionRow &row) {
-      bool isNormalized = result == op.getOutput() || result == op.getLse();
-      FailureOr<std::vector<double>> bounds = boundsOfScores(scorer, row, isNormalized);
-      if (failed(bounds))
+      FailureOr<std::vector<KeyRange>> ranges = rangesOfKeys(scorer, row);
+      if (failed(ranges))
         return failure();
       std::vector<double> changes(1);
       if (result == op.getOutput()) {
-        changes = changesOfOutput(scorer, row, *bounds);
+        changes = changesOfOutput(scorer, row, *ranges);
       } else if (isTally) {
         int64_t bins = cast<RankedTensorType>(result.getType()).getShape().back();
-        FailureOr<std::vector<double>> ofTally = changesOfTally(scorer, row, *bounds, number, bins);
+        FailureOr<std::vector<double>> ofTally = changesOfTally(scorer, row, *ranges, number, bins);
         if (failed(ofTally))
           return failure();
         changes = std::move(*ofTally);
       } else if (result == op.getLse()) {
-        for (auto [bound, weight] : llvm::zip_equal(*bounds, row.weights))
-          changes[0] = std::hypot(changes[0], bound * weight);
-      } else if (int64_t key = RowMax(row.scores).key; key >= 0) {
-        changes[0] = (*bounds)[key];
+        for (const KeyRange &range : *ranges)
+          changes[0] = std::hypot(changes[0], std::max(range.ends[0].logSumExp, range.ends[1].logSumExp));
+      } else {
+        changes[0] = changeOfMaximum(row, *ranges);
       }
       Box own = box;
       // Bins are the last dimension, which `dims` lacks.

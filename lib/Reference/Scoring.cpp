@@ -288,6 +288,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
     roundedQuery = rounded->round(queryRow(batch, head, position));
   scores.assign(keys, -INFINITY);
   scaledScores.assign(keys, 0);
+  visible.assign(keys, false);
   for (int64_t i = 0; i < keys; ++i) {
     if (mask) {
       mask->setArgument(3, Scalar{.integer = at[3] + i});
@@ -296,6 +297,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
       if (!mask->yielded(0).integer)
         continue;
     }
+    visible[i] = true;
     double product = rounded ? rounded->dotProduct(roundedQuery, i) : dotProduct(query, q, key, k + i * step);
     scaledScores[i] = frame->rounded(scoreType, product * scale);
     FailureOr<double> result = scoreOf(i, scaledScores[i]);

@@ -67,6 +67,8 @@ public:
 
   /// Applies the weight region, if any, to the weight `value` at `key`, for the row whose scores were computed last.
   mlir::FailureOr<double> modifiedWeight(int64_t key, double value);
+  /// Whether no mask excludes `key`, for the row whose scores were computed last.
+  bool isVisible(int64_t key) const { return visible[key]; }
   /// The scaled score at `key` before the score region, for the row whose scores were computed last.
   double scaledScore(int64_t key) const { return scaledScores[key]; }
   /// The score of the scaled score `scaled` at `key`, for the row whose scores were computed last.
@@ -109,6 +111,7 @@ private:
   Program *score = nullptr, *mask = nullptr, *weight = nullptr, *derivative = nullptr;
   unsigned derivativeNumbers = 0; ///< arguments of `derivative` before the positions
   std::vector<double> scaledScores;
+  std::vector<bool> visible;
   std::unique_ptr<QuantizedKeys> quantized;
   std::array<int64_t, 3> quantizedRange = {}; ///< batch, KV head and number of keys of `quantized`
   llvm::SmallVector<Program *> tallies;

@@ -102,11 +102,21 @@ private:
 
 } // namespace
 
-/// A bound on the mean error that `rounding` of scores causes. The errors of rows are independent, and their absolute
-/// values have means of at most a_r, the mean of `rounding` / 6 in the row. The mean of all exceeds the mean of a_r by
-/// more than 6 √(Σ a_r²) / rows with a probability of e^(−18): it is a Lipschitz function of normal deviates, to which
-/// sums of many roundings are close (Tsirelson, Ibragimov and Sudakov, 1976).
-static double meanOfRounding(const Tensor &rounding, ArrayRef<int64_t> rowNumbers) {
+namespace {
+
+/// What rounding of scores causes in the sums over all elements.
+struct RoundingOfScores {
+  double mean = 0;      ///< a bound on the mean error
+  double deviation = 0; ///< of the sum of the signed errors of rows
+};
+
+} // namespace
+
+/// The errors of rows are independent, and their absolute values have means of at most a_r, the mean of `rounding` / 6
+/// in the row. The mean of all exceeds the mean of a_r by more than 6 √(Σ a_r²) / rows with a probability of e^(−18):
+/// it is a Lipschitz function of normal deviates, to which sums of many roundings are close (Tsirelson, Ibragimov and
+/// Sudakov, 1976).
+static RoundingOfScores sumsOfRounding(const Tensor &rounding, ArrayRef<int64_t> rowNumbers) {
   llvm::DenseMap<int64_t, double> rows;
   double sum = 0, squares = 0;
   for (auto [i, bound] : llvm::enumerate(rounding.values)) {
@@ -116,15 +126,16 @@ static double meanOfRounding(const Tensor &rounding, ArrayRef<int64_t> rowNumber
   }
   for (auto &[number, deviation] : rows)
     squares += deviation * deviation;
-  return (sum + tolerance::roundingDeviations * std::sqrt(squares)) / double(std::max<int64_t>(rounding.size(), 1));
+  double deviation = std::sqrt(squares), elements = double(std::max<int64_t>(rounding.size(), 1));
+  return {(sum + tolerance::roundingDeviations * deviation) / elements, deviation};
 }
 
 /// Judges the mean and the signed mean of the errors, after every single error was found to be allowed. `fusedError` is
-/// the largest error of a fused attention before it rounds to 16 bits, if that is known, `scores` the mean error that
-/// rounding of scores causes, and `cancelled` the mean error of terms that cancel.
+/// the largest error of a fused attention before it rounds to 16 bits, if that is known, and `cancelled` the mean error
+/// of terms that cancel.
 static void compareMeans(Comparison &comparison, Type type, const ErrorStatistics &found,
                          ArrayRef<ErrorStatistics> plain, std::optional<double> fusedError, double floor,
-                         double oracleError, double scores, double cancelled) {
+                         double oracleError, RoundingOfScores scores, double cancelled) {
   double plainMean = 0, plainSigned = 0;
   for (const ErrorStatistics &each : plain) {
     plainMean = std::max(plainMean, each.mean);
@@ -136,14 +147,14 @@ static void compareMeans(Comparison &comparison, Type type, const ErrorStatistic
   bool narrow = isNarrow(type);
   double factor = narrow ? tolerance::narrowMeanFactor * (1 + 1 / std::sqrt(rows)) : tolerance::wideMeanFactor;
   double rounding = narrow ? found.meanUnit / 4 : found.meanUnit;
-  comparison.meanAllowed = std::max(factor * std::max(plainMean, rounding), factor * rounding + scores) +
+  comparison.meanAllowed = std::max(factor * std::max(plainMean, rounding), factor * rounding + scores.mean) +
                            (narrow ? 0 : tolerance::floorFactor * floor / rows);
   comparison.meanAllowed += oracleError + (narrow ? cancelled : 0);
   // A sum of R with random signs deviates by √(Σ R²). If the errors are known to be those of rounding, that is a bound
   // too.
   double deviation = found.signedDeviation;
   if (fusedError)
-    deviation = std::min(deviation, found.expectedDeviation + *fusedError * double(found.elements));
+    deviation = std::min(deviation, found.expectedDeviation + *fusedError * double(found.elements) + scores.deviation);
   comparison.bias = found.unitSum == 0 ? 0 : found.signedSum / (found.unitSum / 2);
   if (!comparison.agrees())
     return;
@@ -201,12 +212,14 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
       bool overflows = std::isfinite(held) && llvm::any_of(plain, [&](const Tensor &rounded) {
                          return !std::isfinite(rounded.values[i].real) && sameKind(rounded.values[i].real, found);
                        });
-      bool agrees = sameKind(held, found) || overflows;
+      // A score at a threshold may leave a row without keys, or be its only one.
+      bool isAtThreshold = std::isinf(scores) && !std::isnan(held) && !std::isnan(found);
+      bool agrees = sameKind(held, found) || overflows || isAtThreshold;
       report(agrees ? Comparison::Agrees : Comparison::NotFinite, i, agrees ? 0 : INFINITY, allowed);
       continue;
     }
     double error = std::abs(found - value);
-    double bound = std::min(termBound(i), fusedBound(i, found, scores)) + oracleError;
+    double bound = std::min(termBound(i) + scores, fusedBound(i, found, scores)) + oracleError;
     if (error > allowed)
       report(Comparison::TooFar, i, error, allowed);
     else if (error > bound)
@@ -224,7 +237,8 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
   const Magnitude *magnitude = fusedBound.otherErrors() ? context.magnitude : nullptr;
   compareMeans(comparison, type, ErrorStatistics::of(type, exact, actual, context.rows, magnitude), plainStatistics,
                fusedBound.otherErrors(), floor, oracleError,
-               context.scoreRounding ? meanOfRounding(*context.scoreRounding, context.rows) : 0, cancelled);
+               context.scoreRounding ? sumsOfRounding(*context.scoreRounding, context.rows) : RoundingOfScores(),
+               cancelled);
   return comparison;
 }
 

@@ -12,7 +12,6 @@ the command that reproduces it is printed. --parse-only shows that the programs 
 """
 
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
@@ -47,14 +46,6 @@ def write(graph, folder):
     return line
 
 
-def only_chooses_other_keys(output):
-    """Whether the output of an attention, result 0, is all that differs, and by the size of its errors only: bounds 1 to 3
-    of docs/internals/testing.md. Rounding to int8 chooses among large logits, but gives no NaN, and moves a maximum or a
-    log-sum-exp by the error of one score."""
-    found = re.findall(r"^check result #(\d+), .*: differs (.*)", output, re.MULTILINE)
-    return bool(found) and all(result == "0" and how.startswith("by more than") for result, how in found)
-
-
 def run(graph, command, folder, keep, again, refusal=None):
     """Runs one graph; the text of its failure, or None. `again` are the options that make the graph of a seed. A
     program that is refused with the words `refusal` is none."""
@@ -67,8 +58,7 @@ def run(graph, command, folder, keep, again, refusal=None):
         code, output = result.returncode, result.stdout + result.stderr
     except subprocess.TimeoutExpired:
         code, output = "no", "still running after 120 s"
-    is_chosen = code == 5 and graph.has_large_logits and "qk_type" in graph.text and only_chooses_other_keys(output)
-    if code == 0 or is_chosen:
+    if code == 0:
         return graph, None
     if code == 1 and refusal and refusal in output:
         graph.features = {"refused"}

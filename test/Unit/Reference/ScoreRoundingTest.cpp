@@ -6,7 +6,22 @@ using namespace saccade::reference;
 
 namespace {
 
-using ScoreRounding = Reference;
+class ScoreRounding : public Reference {
+protected:
+  /// The bounds of the results of `withThreshold`.
+  std::vector<std::vector<double>> boundsOf(mlir::func::FuncOp function, std::vector<double> keys,
+                                            std::vector<double> values) {
+    std::vector<std::vector<double>> bounds;
+    int64_t count = int64_t(keys.size());
+    auto evaluation =
+        Evaluation::begin(function, {reals({1, 1}, {1}), reals({count, 1}, keys), reals({count, 1}, values)});
+    for (unsigned result : {0, 1, 2, 3}) {
+      Box all = result == 0 ? Box::whole({1, 1}) : result == 3 ? Box::whole({1, 2}) : Box::whole({1});
+      bounds.push_back(realsOf(**evaluation->scoreRounding(result, {all})));
+    }
+    return bounds;
+  }
+};
 
 constexpr const char *allResults = R"(
   func.func @f(%q: tensor<1x1xf32>, %k: tensor<2x1xf32>, %v: tensor<2x1xf32>)
@@ -49,33 +64,131 @@ TEST_F(ScoreRounding, OfAKeyWithAllWeightChangesNothing) {
   EXPECT_EQ(0, (*rounding)->values[0].real);
 }
 
-TEST_F(ScoreRounding, OfAScoreAtAThresholdRemovesItsKey) {
-  // The scores are 1, which is at the threshold, and 1 + ln 3. The probabilities are 1/4 and 3/4, and the output is −5.
-  // Without the first key it is −8, and the log-sum-exp changes by log(3/4), less than 1/3.
-  for (const char *below : {"0xFF800000", "-1.0e+9"}) {
-    mlir::func::FuncOp function = parse(std::string(R"(
-      func.func @f(%q: tensor<1x1xf32>, %k: tensor<2x1xf32>, %v: tensor<2x1xf32>)
-          -> (tensor<1x1xf32>, tensor<1xf32>) {
-        %o, %l = attn.attention %q[s,d], %k[s,d], %v[s,d] scale(1.0)
-          score(%s, %b, %h, %i, %j) {
-            %threshold = arith.constant 1.0 : f32
-            %below = arith.constant )") +
-                                        below + R"( : f32
-            %is = arith.cmpf oge, %s, %threshold : f32
-            %r = arith.select %is, %s, %below : f32
-            attn.yield %r : f32
-          } lse : (tensor<1x1xf32>, tensor<2x1xf32>, tensor<2x1xf32>) -> (tensor<1x1xf32>, tensor<1xf32>)
-        return %o, %l : tensor<1x1xf32>, tensor<1xf32>
-      })");
-    ASSERT_TRUE(function);
-    auto evaluation = Evaluation::begin(
-        function, {reals({1, 1}, {1}), reals({2, 1}, {1, 1 + std::log(3.0)}), reals({2, 1}, {4, -8})});
-    auto output = evaluation->scoreRounding(0, {Box::whole({1, 1})});
-    auto logSumExp = evaluation->scoreRounding(1, {Box::whole({1})});
-    ASSERT_TRUE(mlir::succeeded(output) && mlir::succeeded(logSumExp));
-    EXPECT_NEAR(3, (*output)->values[0].real, 1e-5) << below;
-    EXPECT_NEAR(1 / 3.0, (*logSumExp)->values[0].real, 1e-5) << below;
+/// Attention whose scores below 1 become `below`. Results: output, log-sum-exp, row maximum, and a tally of ones.
+std::string withThreshold(const std::string &below) {
+  return R"(
+    func.func @f(%q: tensor<1x1xf32>, %k: tensor<?x1xf32>, %v: tensor<?x1xf32>)
+        -> (tensor<1x1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1x2xf32>) {
+      %o, %l, %m, %t = attn.attention %q[s,d], %k[s,d], %v[s,d] scale(1.0)
+        score(%s, %b, %h, %i, %j) {
+          %threshold = arith.constant 1.0 : f32
+          %below = arith.constant )" +
+         below + R"( : f32
+          %is = arith.cmpf oge, %s, %threshold : f32
+          %r = arith.select %is, %s, %below : f32
+          attn.yield %r : f32
+        }
+        tally<2>(%s, %b, %h, %i, %j) {
+          %one = arith.constant 1.0 : f32
+          attn.yield %j, %one : index, f32
+        } lse max
+        : (tensor<1x1xf32>, tensor<?x1xf32>, tensor<?x1xf32>)
+        -> (tensor<1x1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1x2xf32>)
+      return %o, %l, %m, %t : tensor<1x1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1x2xf32>
+    })";
+}
+
+TEST_F(ScoreRounding, OfAScoreAtAThresholdRemovesOrAddsItsKey) {
+  // The scores are 1, which is at the threshold or just below it, and 1 + ln 3. With both keys the probabilities are
+  // 1/4 and 3/4, and the output is −5. Without the first key it is −8, and the log-sum-exp is log(3/4) less.
+  for (const char *below : {"0xFF800000", "-1.0e+9"})
+    for (double score : {1.0, 1 - 0x1p-24}) {
+      mlir::func::FuncOp function = parse(withThreshold(below));
+      ASSERT_TRUE(function);
+      auto bounds = boundsOf(function, {score, 1 + std::log(3.0)}, {4, -8});
+      EXPECT_NEAR(3, bounds[0][0], 1e-5) << below << ' ' << score;
+      EXPECT_NEAR(std::log(4 / 3.0), bounds[1][0], 1e-5) << below << ' ' << score;
+      EXPECT_NEAR(0, bounds[2][0], 2e-6) << below << ' ' << score;
+      EXPECT_NEAR(1 / 4.0, bounds[3][0], 1e-5) << below << ' ' << score;
+      EXPECT_NEAR(1 / 4.0, bounds[3][1], 1e-5) << below << ' ' << score;
+    }
+}
+
+TEST_F(ScoreRounding, OfAScoreAtAThresholdChangesTheMaximum) {
+  mlir::func::FuncOp function = parse(withThreshold("-2.0"));
+  ASSERT_TRUE(function);
+  // Both scores are at the threshold: one of them at least has to be −2 to change the maximum.
+  EXPECT_NEAR(3, boundsOf(function, {1, 0}, {4, -8})[2][0], 1e-5);
+  EXPECT_NEAR(3, boundsOf(function, {1 - 0x1p-24, 0}, {4, -8})[2][0], 1e-5);
+  EXPECT_LT(boundsOf(function, {1, 1.5}, {4, -8})[2][0], 2e-6);
+}
+
+TEST_F(ScoreRounding, OfTheOnlyScoreAtAThresholdLeavesNoKey) {
+  mlir::func::FuncOp function = parse(withThreshold("0xFF800000"));
+  ASSERT_TRUE(function);
+  for (double score : {1.0, 1 - 0x1p-24}) {
+    auto bounds = boundsOf(function, {score, 0}, {4, -8});
+    EXPECT_GE(bounds[0][0], 4) << score;
+    EXPECT_EQ(INFINITY, bounds[1][0]) << score;
+    EXPECT_EQ(INFINITY, bounds[2][0]) << score;
   }
+  // A log-sum-exp of −inf then agrees with a finite one, but not with NaN.
+  Tensor empty = reals({1}, {-INFINITY}), one = reals({1}, {1}), nan = reals({1}, {NAN}),
+         bound = reals({1}, {INFINITY});
+  EXPECT_TRUE(compare(empty, empty, one, {.scoreRounding = &bound}).agrees());
+  EXPECT_TRUE(compare(one, one, empty, {.scoreRounding = &bound}).agrees());
+  EXPECT_FALSE(compare(one, one, nan, {.scoreRounding = &bound}).agrees());
+  EXPECT_FALSE(compare(one, one, empty, {.scoreRounding = &one}).agrees());
+}
+
+TEST_F(ScoreRounding, AtAThresholdIsAllowedByAllBounds) {
+  // The score just below the threshold is rounded to it: a key gets a weight of 1/4.
+  mlir::func::FuncOp function = parse(withThreshold("0xFF800000"));
+  ASSERT_TRUE(function);
+  auto evaluation = Evaluation::begin(
+      function, {reals({1, 1}, {1}), reals({2, 1}, {1 - 0x1p-24, 1 + std::log(3.0)}), reals({2, 1}, {4, -8})});
+  llvm::SmallVector<Box> all{Box::whole({1, 1})};
+  Tensor exact = *evaluation->evaluate(0, all);
+  EXPECT_EQ(-8, exact.values[0].real);
+  auto magnitude = evaluation->magnitude(0, all);
+  auto rounding = evaluation->scoreRounding(0, all);
+  for (auto [found, agrees] : {std::pair(-5.0, true), {-4.9, false}, {-8, true}}) {
+    Comparison comparison =
+        compare(exact, exact, reals({1}, {found}), {.magnitude = &**magnitude, .scoreRounding = &**rounding});
+    EXPECT_EQ(agrees, comparison.agrees()) << comparison.describe();
+  }
+}
+
+TEST_F(ScoreRounding, ToInt8IsAllowedWithLargeLogits) {
+  // Scores of 100 · 100 and 99.9 · 100 with errors of about 20: the second key may have all the weight. No rounding
+  // gives an output beyond the values.
+  auto function = parse(R"(
+    func.func @f(%q: tensor<1x2xf32>, %k: tensor<3x2xf32>, %v: tensor<3x1xf32>) -> tensor<1x1xf32> {
+      %o = attn.attention %q[s,d], %k[s,d], %v[s,d] scale(1.0) qk_type(i8)
+        : (tensor<1x2xf32>, tensor<3x2xf32>, tensor<3x1xf32>) -> tensor<1x1xf32>
+      return %o : tensor<1x1xf32>
+    })");
+  auto evaluation =
+      Evaluation::begin(function, {reals({1, 2}, {100, 33.3}), reals({3, 2}, {100, 0.3, 99.9, 0.1, -100, 0.7}),
+                                   reals({3, 1}, {1, 3, -1})});
+  llvm::SmallVector<Box> all{Box::whole({1, 1})};
+  Tensor exact = *evaluation->evaluate(0, all);
+  EXPECT_NEAR(1, exact.values[0].real, 1e-3);
+  auto magnitude = evaluation->magnitude(0, all);
+  auto rounding = evaluation->scoreRounding(0, all);
+  EXPECT_NEAR(2, (*magnitude)->quantized.values[0].real, 1e-3);
+  for (auto [found, agrees] : {std::pair(3.0, true), {2.0, true}, {100.0, false}, {-100.0, false}, {1e30, false}}) {
+    Comparison comparison =
+        compare(exact, exact, reals({1}, {found}), {.magnitude = &**magnitude, .scoreRounding = &**rounding});
+    EXPECT_EQ(agrees, comparison.agrees()) << comparison.describe();
+  }
+}
+
+TEST_F(ScoreRounding, DeviatesInTheSumOfSignedErrors) {
+  // Two of eight rows have large errors with one sign, which rounding of their scores explains.
+  std::vector<double> values(8, 1), bounds(8, 0);
+  bounds[0] = bounds[1] = 6;
+  Tensor exact = reals({8}, values), rounding = reals({8}, bounds), actual = reals({8}, values, "f16");
+  actual.values[0].real += 1.5;
+  actual.values[1].real += 1.5;
+  Magnitude magnitude;
+  magnitude.weighted = magnitude.spread = magnitude.conditioned = reals({8}, values, "f64");
+  magnitude.quantized = reals({8}, std::vector<double>(8, 2), "f64");
+  magnitude.inputType = type("f16");
+  magnitude.isOfArguments = true;
+  Comparison comparison =
+      compare(exact, exact, actual, {.magnitude = &magnitude, .scoreRounding = &rounding, .fused = &exact});
+  EXPECT_TRUE(comparison.agrees()) << comparison.describe();
 }
 
 /// Rows of a box are those of the whole result.

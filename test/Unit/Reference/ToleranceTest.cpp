@@ -266,9 +266,8 @@ TEST_F(Tolerance, RoundingOfAQuantizedAttentionIsBounded) {
   };
   double risen = std::min(1.0, first(2) * std::exp(2 * e));
   ASSERT_LT(first(2), 0.984375);
-  for (auto [region, expected] : {std::pair("", bound(2, e)),
-                                  {doubled, bound(4, 2 * e)},
-                                  {thresholded, 4 * (risen - 0.984375)}}) {
+  for (auto [region, expected] :
+       {std::pair("", bound(2, e)), {doubled, bound(4, 2 * e)}, {thresholded, 4 * (risen - 0.984375)}}) {
     auto function = parse((R"(
       func.func @f(%q: tensor<1x1xf32>, %k: tensor<2x1xf32>, %v: tensor<2x1xf32>) -> tensor<1x1xf32> {
         %o = attn.attention %q[s,d], %k[s,d], %v[s,d] scale(1.0) qk_type(i8) )" +
