@@ -242,7 +242,9 @@ private:
     };
     at(loop.body->findAncestorOpInBlock(*step)).waitForQueries();
     at(step).computeTiles();
-    at(state->finalize).finish();
+    Consumer consumer = at(state->finalize);
+    consumer.finish();
+    consumer.resetRowsAfterQueries();
     // The addresses of rows are computed for each item: across the loop over tiles they would take registers.
     Value thread = e.optimizationBarrier(e.thread());
     auto staging = stagingFor(e, state->finalize, shape, shared, thread);

@@ -74,8 +74,9 @@ void Consumer::finish() {
     e.storeAll(waitForGroups(e, 0, startSums(ofValues.stage)), state.acc);
     release(ofValues);
   });
-  clearRows(e, makeFragment(lane), queryRows(), state);
 }
+
+void Consumer::resetRowsAfterQueries() { clearRows(e, makeFragment(lane), queryRows(), state); }
 
 SmallVector<Value> Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries) {
   RingPlace ofKeys = keys.at(e, step());

@@ -117,8 +117,10 @@ public:
   /// Copies the queries to their tile, if the producer does not.
   void loadQueries();
   void computeTiles();
-  /// Multiplies the pending weights, if there are any, and resets rows after the last query.
+  /// Multiplies the pending weights, if there are any.
   void finish();
+  /// Resets the state of rows after the last query: those after the length of their batch have results, too.
+  void resetRowsAfterQueries();
   /// Lets the producer replace the queries, after the results, which may go through their memory, are stored. If the
   /// consumers copy queries, it only tells the producer that the item is complete.
   void releaseQueries();
