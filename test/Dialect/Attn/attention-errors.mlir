@@ -101,6 +101,42 @@ func.func @two_scales(%q: tensor<4x8xf32>, %t: f32) {
 
 // -----
 
+func.func @infinite_scale(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{scale is infinite, expected a finite number}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(0x7FF0000000000000)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @scale_is_not_a_number(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{scale is NaN, expected a finite number}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(0x7FF8000000000000)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @empty_queries_and_keys(%q: tensor<4x0xf32>, %v: tensor<4x8xf32>) {
+  // expected-error @+1 {{query has head size 0, expected at least 1}}
+  %o = attn.attention %q[s,d], %q[s,d], %v[s,d]
+    : (tensor<4x0xf32>, tensor<4x0xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @empty_values(%q: tensor<4x8xf32>, %v: tensor<4x0xf32>) {
+  // expected-error @+1 {{value has head size 0, expected at least 1}}
+  %o = attn.attention %q[s,d], %q[s,d], %v[s,d]
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x0xf32>) -> tensor<4x0xf32>
+  return
+}
+
+// -----
+
 func.func @type_of_the_scale(%q: tensor<4x8xf16>, %t: f16) {
   // expected-error @+1 {{scale has type 'f16', expected 'f32'}}
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(%t : f16)

@@ -140,8 +140,8 @@ TEST_F(ReversedSums, SoftmaxSum) {
 
 TEST_F(ReversedSums, EmptySums) {
   constexpr const char *source = R"(
-    func.func @f(%q: tensor<2x0xf32>, %k: tensor<3x0xf32>, %v: tensor<3x1xf32>) -> tensor<2x1xf32> {
-      %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<2x0xf32>, tensor<3x0xf32>, tensor<3x1xf32>)
+    func.func @f(%q: tensor<2x?xf32>, %k: tensor<3x?xf32>, %v: tensor<3x1xf32>) -> tensor<2x1xf32> {
+      %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<2x?xf32>, tensor<3x?xf32>, tensor<3x1xf32>)
         -> tensor<2x1xf32>
       return %o : tensor<2x1xf32>
     })";

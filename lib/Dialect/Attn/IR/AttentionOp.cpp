@@ -261,12 +261,12 @@ struct DropTrivialRegions : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// Converts a constant scale operand to the attribute, which code generators fold.
+/// Converts a constant scale operand to the attribute, which code generators fold and which must be finite.
 struct FoldConstantScale : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
     FloatAttr scale;
-    if (!op.getScaleValue() || !matchPattern(op.getScaleValue(), m_Constant(&scale)))
+    if (!op.getScaleValue() || !matchPattern(op.getScaleValue(), m_Constant(&scale)) || !scale.getValue().isFinite())
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
       op.getScaleValueMutable().clear();

@@ -265,6 +265,12 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
   batches[2] = op.getCuSeqlensK() ? batches[1] : batches[2];
   if (failed(verifyExtents(op, query, key, value, batches)) || failed(verifyHeads(op, query, key)))
     return failure();
+  for (const NamedOperand &operand : {query, value})
+    if (operand.size(Dim::Depth) == 0)
+      return op->emitOpError() << operand.role << " has head size 0, expected at least 1";
+  if (FloatAttr scale = op.getScaleAttr(); scale && !scale.getValue().isFinite())
+    return op->emitOpError() << "scale is " << (scale.getValue().isNaN() ? "NaN" : "infinite")
+                             << ", expected a finite number";
   if (op.getScaleValue() && op.getScaleAttr())
     return op->emitOpError() << "has both a constant and a run-time scale";
   if (op.getScaleValue() && op.getScaleValue().getType() != op.getScoreType())
