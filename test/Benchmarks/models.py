@@ -14,6 +14,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "benchmarks"))
 
 import models
+from saccade_bench import workers
 from saccade_bench.workers import WorkerFailed
 
 
@@ -42,6 +43,20 @@ def rows_with(**seconds):
     assert all(each.is_closed for each in made.values())
     return {label: rest for _, _, label, *rest in rows}
 
+
+def start(name, *_, **__):
+    if name == "openvino":
+        raise WorkerFailed("the traceback", "not installed")
+    return name
+
+
+# A peer that cannot start has a reason, too. Its worker fails before it has a model.
+workers.WorkerProcess = start
+limits = argparse.Namespace(variables=lambda package=None: {})
+options = argparse.Namespace(peer=["openvino", "torch"], threads=1, limits=limits)
+started, failures = models.start_contenders(options, {"saccade": pathlib.Path("model.so")}, "f32")
+assert started == {"saccade": "saccade", "torch": "torch"}, started
+assert failures == {"openvino": "not installed"}, failures
 
 models.PAUSE_SECONDS = 0
 rows = rows_with(saccade=0.5, torch=0.75, onnxruntime=None)
