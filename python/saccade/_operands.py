@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from typing import Any, TypeAlias
@@ -41,8 +42,8 @@ def _integer(x: Any) -> int | None:
 
 
 def check_scale(scale: Any) -> float:
-    """The scale as a float."""
-    if type(scale) is float:
+    """The scale as a finite float."""
+    if type(scale) is float and math.isfinite(scale):
         return scale
     if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", None):
         raise TypeError(f"scale is {scale!r:.80}, expected a number")
@@ -50,9 +51,12 @@ def check_scale(scale: Any) -> float:
         _arrays.check_tensor("scale", scale)
         scale = scale.detach()
     try:
-        return float(scale)
+        number = float(scale)
     except (TypeError, ValueError):
         raise TypeError(f"scale is {scale!r:.80}, expected a number or None for 1/sqrt(head size)") from None
+    if not math.isfinite(number):
+        raise ValueError(f"scale is {number}, expected a finite number")
+    return number
 
 
 def check_qk_type(qk_type: Any, q: Any) -> None:

@@ -106,6 +106,8 @@ OPTIONS = [
     (TypeError, "scale is True | expected a number", {"scale": True}),
     (TypeError, "scale is '1' | expected a number", {"scale": "1"}),
     (TypeError, "scale is | expected a number", {"scale": torch.tensor([0.1, 0.2])}),
+    (ValueError, "scale is nan, expected a finite number", {"scale": float("nan")}),
+    (ValueError, "scale is inf, expected a finite number", {"scale": np.float32("inf")}),
     (TypeError, "window is True | (left, right)", {"window": True}),
     (TypeError, "window is 2.5", {"window": 2.5}),
     (ValueError, "window is 0 | at least 1", {"window": 0}),
