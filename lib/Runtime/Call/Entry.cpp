@@ -260,6 +260,6 @@ const char *saccade_set_cpu_limit(const char *target) {
   unnamed.name = "saccade_set_cpu_limit";
   char names[128];
   writeCPUTargetNames(names, sizeof(names));
-  refuse(SaccadeValueError, unnamed, "found '%s', expected %s or NULL", target, names);
+  refuse(SaccadeValueError, unnamed, "found '%s', expected one of %s", target, names);
   return saccade_entry_last_error();
 }
