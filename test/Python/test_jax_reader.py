@@ -81,6 +81,12 @@ def test_unknown_option_is_refused():
     refused(TypeError, ["no option 'speed'"], saccade.jax.compile, trees, *ARGS, speed=True)
 
 
+@pytest.mark.parametrize("target", ["sm_80", "cuda:0"])
+def test_gpu_targets_are_refused(target):
+    refused(ValueError, [f"found target='{target}', expected a CPU target"], saccade.jax.compile, trees, *ARGS,
+            target=target)  # fmt: skip
+
+
 # --- what jit has made ------------------------------------------------------------------------------------------------
 
 

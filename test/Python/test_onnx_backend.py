@@ -165,6 +165,12 @@ def test_supports_the_cpu_alone(layer):
         backend.prepare(layer, "CUDA")
 
 
+@pytest.mark.parametrize("target", ["sm_80", "cuda:0"])
+def test_gpu_targets_are_refused(layer, target):
+    with pytest.raises(ValueError, match=f"found target='{target}', expected a CPU target"):
+        backend.prepare(layer, target=target)
+
+
 @pytest.mark.parametrize(("error", "inputs_of"), [
     pytest.param(TypeError, lambda x: [x, x], id="two inputs"),
     pytest.param(TypeError, lambda x: {"z": x}, id="another name"),
