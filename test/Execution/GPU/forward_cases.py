@@ -13,12 +13,11 @@
 Usage: forward_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
                         [--family NAME] [--expect-tensor-cores] [--run "saccade-run ..."]
 
-The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts,
-pages, results, targets, the multiprocessors and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
-may). saccade-run makes every call twice, with asynchronous copies completing as late and as early as
-legal. --target compiles all cases for one target; --family runs the cases of one kernel family only, in pages or not.
---expect-tensor-cores also checks the kernel family: tensor cores for f16 and bf16 on sm_80, warpgroups on sm_90a if the
-attention is of the plain kind, also with split-KV. --run names another command, for a CPU target.
+The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts, pages, results,
+targets, the multiprocessors and the arithmetic of the simulator (every third case is as inexact as hardware may be). saccade-run makes every
+call twice, with asynchronous copies completing as late and as early as legal. --target compiles all cases for one target; --family runs the
+cases of one kernel family only, in pages or not. --expect-tensor-cores also checks the kernel family: tensor cores for f16 and bf16 on sm_80,
+warpgroups on sm_90a if the attention is of the plain kind, also with split-KV. --run names another command, for a CPU target.
 """
 
 import dataclasses
