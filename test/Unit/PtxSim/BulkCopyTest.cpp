@@ -338,9 +338,38 @@ TEST(BulkCopy, LoadsFollowEarlierAccesses) {
           .report);
   EXPECT_EQ(asyncFinding(copyCase(initialised(1) + filled + fenced + "ld.shared.b32 %r2, [%r1+1024];\n" + load)).kind,
             FindingKind::Race);
+  // Warp 1 has read, and warp 2 after it; only warp 2 is ordered before the load.
+  auto readers = [&](const std::string &barrier) {
+    std::string read = "ld.shared.b32 %r2, [%smem+1024];\n";
+    AsyncCase test = copyCase(initialised(1) + filled + fenced + "setp.eq.u32 %p1, %warp, 0;\n@%p1 bra copy;\n" +
+                              "setp.eq.u32 %p2, %warp, 2;\n@%p2 bra second;\n" + read + barrier +
+                              "bra end;\nsecond:\nbar.warp.sync -1;\n" + read +
+                              "bar.sync 1, 64;\nbra end;\ncopy:\nbar.sync 1, 64;\n" + barrier + load + "end:\n");
+    test.threads = 96;
+    return test;
+  };
+  EXPECT_EQ(asyncFinding(readers("")).kind, FindingKind::Race);
+  EXPECT_TRUE(runAsync(readers("bar.sync 2, 64;\n")).report);
+  // The destination of a cp.async that the thread has not waited for.
+  const std::string copy = "cp.async.ca.shared.global [%smem+1024], [%in], 16;\n", wait = "cp.async.wait_all;\n";
+  const std::string fence = "fence.proxy.async;\n", start = initialised(1) + "@!%p0 bra end;\n";
+  EXPECT_EQ(asyncFinding(copyCase(start + copy + fence + load + wait + "end:\n")).kind, FindingKind::Race);
+  EXPECT_TRUE(runAsync(copyCase(start + copy + wait + fence + load + "end:\n")).report);
   // Two loads of the same bytes.
   EXPECT_EQ(asyncFinding(copyCase(initialised(1) + expected(256) + bulkLoad(128) + bulkLoad(128) + waited(0))).kind,
             FindingKind::Race);
+}
+
+TEST(BulkCopy, LoadsReplaceEarlierWrites) {
+  // Warp 0 writes, warp 1 copies over it, and warp 2, which expects the bytes, knows of the write through the copy
+  // only.
+  AsyncCase test = copyCase(initialised(1) + "setp.eq.u32 %p1, %warp, 2;\n@%p1 bra reader;\n" + filled +
+                            "setp.eq.u32 " + "%p0, %thread, 32;\nfence.proxy.async;\nbar.sync 1, 64;\n" +
+                            bulkLoad(128) + "bra end;\nreader:\nsetp.eq.u32 %p0, %lane, 0;\n" + expected(128) +
+                            waited(0) + "ld.shared.b32 %r2, [%smem+1028];\n@%p0 st.global.b32 [%out], %r2;\nend:\n");
+  test.threads = 96;
+  std::vector<uint8_t> output = asyncOutput(test);
+  EXPECT_TRUE(std::equal(output.begin(), output.begin() + 4, test.input.begin() + 4));
 }
 
 TEST(BulkCopy, ExpectedBytesMustArrive) {
@@ -383,6 +412,18 @@ TEST(BulkCopy, StoresReadFencedBytes) {
             FindingKind::Race);
   EXPECT_EQ(asyncFinding(copyCase("setp.eq.u32 %p0, %thread, 0;\n" + store + commit + waitAll)).kind,
             FindingKind::Uninitialised);
+  // A fence of thread 0 is no fence of the threads that have written.
+  EXPECT_EQ(asyncFinding(copyCase(filled + "@%p0 fence.proxy.async;\nbar.sync 0;\n" + store + commit + waitAll)).kind,
+            FindingKind::Race);
+  // Nor is a fence of warp 1 that warp 0 does not know of, although it is earlier.
+  AsyncCase test =
+      copyCase(initialised(32, 8) + filled + "bar.sync 0;\nsetp.eq.u32 %p1, %warp, 0;\n@%p1 bra copy;\n" +
+               "fence.proxy.async;\nmbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%smem+8];\nbra end;\n" + "copy:\n" +
+               waited(0, 8) + "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%out], [%smem+1152], 128;\n" + commit +
+               waitAll + "end:\n");
+  test.threads = 64;
+  test.forPtxas = false; // .relaxed needs a later PTX version
+  EXPECT_EQ(asyncFinding(test).kind, FindingKind::Race);
 }
 
 TEST(BulkCopy, StoresMustBeWaitedFor) {
@@ -393,6 +434,18 @@ TEST(BulkCopy, StoresMustBeWaitedFor) {
   EXPECT_EQ(asyncFinding(copyCase(begin + commit + "@%p0 cp.async.bulk.wait_group 1;\n")).kind, FindingKind::Unwaited);
   EXPECT_EQ(asyncFinding(copyCase(begin + commit + again + waitAll)).kind, FindingKind::Race);
   EXPECT_TRUE(runAsync(copyCase(begin + commit + "@%p0 cp.async.bulk.wait_group.read 0;\n" + again)).report);
+  // Threads 0 and 32 store the same bytes, and the wait of one says nothing of the other.
+  auto twice = [&](const std::string &first, const std::string &second) {
+    AsyncCase test =
+        copyCase(filled + fenced + "setp.eq.u32 %p1, %warp, 1;\n" + store + commit + first + "bar.sync 0;\n" +
+                 "@!%p1 bra end;\nsetp.eq.u32 %p0, %lane, 0;\nadd.s64 %out, %out, 128;\n" + store + commit + waitAll +
+                 again + "end:\n" + second);
+    test.threads = 64;
+    test.outputBytes = 256;
+    return test;
+  };
+  EXPECT_EQ(asyncFinding(twice("", "cp.async.bulk.wait_group 0;\n")).kind, FindingKind::Race);
+  EXPECT_TRUE(runAsync(twice(waitAll, "")).report);
   // The wait of one thread says nothing to another one without a barrier.
   std::string other = "setp.eq.u32 %p1, %thread, 32;\n@%p1 st.shared.b32 [%smem+1024], 7;\n";
   AsyncCase test = copyCase(filled + fenced + store + commit + waitAll + other);

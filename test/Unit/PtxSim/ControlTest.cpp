@@ -241,6 +241,11 @@ TEST(Barrier, PartsOfAWarpSynchronise) {
   };
   EXPECT_TRUE(with("1"));
   EXPECT_EQ(with("16").finding->kind, FindingKind::Race);
+  // Some of the named lanes do not arrive, or a lane does not name itself.
+  std::string some = "setp.lt.u32 %p, %t, 4;\n@%p bar.warp.sync ";
+  EXPECT_EQ(runBlock(some + "-1;", 32).finding->kind, FindingKind::Divergence);
+  EXPECT_EQ(runBlock(some + "14;", 32).finding->kind, FindingKind::BadOperand);
+  EXPECT_TRUE(runBlock(some + "15;", 32));
 }
 
 TEST(Barrier, WriteAfterReadRequiresABarrier) {

@@ -53,6 +53,9 @@ TEST(GlobalRaces, AtomicsDoNotRaceAndOrderBlocks) {
   const std::string count = "atom.global.add.u32 %r0, [%at+32], 1;\n";
   EXPECT_TRUE(run(count));
   EXPECT_EQ(run(count + "ld.global.b32 %r0, [%at+32];\n").finding->kind, FindingKind::Race);
+  // An atomic operation and a write that is none.
+  for (std::string access : {"st.global.b32 [%at+32], %block;\n", "ld.global.b32 %r0, [%at+32];\n"})
+    EXPECT_EQ(run("setp.eq.u32 %p, %block, 0;\n@%p " + access + "@!%p " + count).finding->kind, FindingKind::Race);
   // The last block reads what the others have written before they counted.
   std::string last = "setp.eq.u32 %p, %r0, 1;\n@%p ld.global.b32 %r0, [%at];\n";
   EXPECT_TRUE(run("st.global.b32 [%own], %block;\nmembar.gl;\n" + count + last));

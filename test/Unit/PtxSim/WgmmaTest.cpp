@@ -280,6 +280,22 @@ TEST(Wgmma, SharedOperandsMustBeFencedAndOrdered) {
   EXPECT_NE(finding.source.find("wgmma.mma_async"), std::string::npos);
 }
 
+TEST(Wgmma, EveryWarpMustBeOrderedAfterWritesOfB) {
+  // Warp 0 has written B, so it needs no barrier; the other warps read B, too.
+  Product one = product(16);
+  one.fromRegisters = true, one.spanA = 16;
+  Parts parts = partsOf(one);
+  std::string begin = "setp.ne.u32 %p1, %warp, 0;\n@%p1 bra loaded;\n", copy = copiedIn(2048), rest;
+  copy.replace(copy.find("512"), 3, "128");
+  for (unsigned index = 0; index < 4; ++index)
+    rest += "mov.b32 %f" + std::to_string(index) + ", 0;\n";
+  std::string ofB = parts.descriptors.substr(0, parts.descriptors.find("shr.u32 %r1, %lane"));
+  rest = ofB + parts.zero + rest + fence + parts.multiply + commit + waitAll + parts.store;
+  begin += copy + "bar.warp.sync -1;\nfence.proxy.async.shared::cta;\nloaded:\n";
+  EXPECT_EQ(findingIn(parts, begin + rest).kind, FindingKind::Race);
+  EXPECT_TRUE(runAsync(parts.made(begin + "bar.sync 0;\n" + rest)).report);
+}
+
 TEST(Wgmma, SharedOperandsMustNotChangeBeforeTheWait) {
   Parts parts = partsOf(product(16));
   std::string begin = parts.load + fences + parts.descriptors + parts.zero + fence + parts.multiply + commit,
@@ -376,7 +392,8 @@ TEST(Wgmma, DescriptorsAreChecked) {
   };
   EXPECT_EQ(kindWith("or.b64 %l2, %l2, " + std::to_string(uint64_t(1) << 49) + ";\n"), FindingKind::BadOperand);
   EXPECT_EQ(kindWith("or.b64 %l2, %l2, 16384;\n"), FindingKind::BadOperand);
-  EXPECT_EQ(kindWith("add.s64 %l2, %l2, 8;\n"), FindingKind::Misaligned);
+  for (int row : {1, 4, 7})
+    EXPECT_EQ(kindWith("add.s64 %l2, %l2, " + std::to_string(8 * row) + ";\n"), FindingKind::Misaligned) << row;
   EXPECT_EQ(kindWith("add.s64 %l2, %l2, 4096;\n"), FindingKind::OutOfBounds);
   EXPECT_EQ(kindWith("mov.b64 %l1, %l9;\n"), FindingKind::Uninitialised);
   EXPECT_EQ(kindWith("cvt.u64.u32 %l0, %lane;\nadd.s64 %l1, %l1, %l0;\n"), FindingKind::BadOperand);
@@ -452,7 +469,7 @@ TEST(MaxRegisters, MoveBetweenWarpgroups) {
 
 TEST(MaxRegisters, AreChecked) {
   for (std::string line : {"setmaxnreg.dec.sync.aligned.u32 16;", "setmaxnreg.dec.sync.aligned.u32 20;",
-                           "setmaxnreg.inc.sync.aligned.u32 264;"}) {
+                           "setmaxnreg.dec.sync.aligned.u32 28;", "setmaxnreg.inc.sync.aligned.u32 264;"}) {
     AsyncCase test{line, 128};
     test.forPtxas = false;
     EXPECT_EQ(asyncFinding(test).kind, FindingKind::Unsupported) << line;

@@ -56,6 +56,18 @@ TEST_F(ScoreRounding, BoundsByHand) {
   }
 }
 
+TEST_F(ScoreRounding, RootsOfKeysAdd) {
+  // Both scores are 1, so the probabilities are 1/2 and the output is −2: e is that of a score in `BoundsByHand`.
+  double bound = 6 * 0x1p-24 * std::sqrt((2 + 4) / 3.0);
+  auto evaluation =
+      Evaluation::begin(parse(allResults), {reals({1, 1}, {1}), reals({2, 1}, {1, 1}), reals({2, 1}, {4, -8})});
+  for (auto [result, expected] : {std::pair(0, std::sqrt(2) * 0.5 * 6 * bound), {1, std::sqrt(2) * 0.5 * bound}}) {
+    auto rounding = evaluation->scoreRounding(result, {result ? Box::whole({1}) : Box::whole({1, 1})});
+    ASSERT_TRUE(mlir::succeeded(rounding) && rounding->has_value());
+    EXPECT_NEAR(expected, (*rounding)->values[0].real, 1e-6 * expected) << "result " << result;
+  }
+}
+
 TEST_F(ScoreRounding, OfAKeyWithAllWeightChangesNothing) {
   auto evaluation =
       Evaluation::begin(parse(allResults), {reals({1, 1}, {1000}), reals({2, 1}, {1, -1}), reals({2, 1}, {4, -8})});
@@ -226,6 +238,44 @@ TEST_F(ScoreRounding, IsAllowedWherePlainEvaluationIsAccurateByChance) {
   Tensor elsewhere = exact;
   elsewhere.values[4].real += 0.9e-3;
   EXPECT_EQ(Comparison::TooFar, compare(exact, exact, elsewhere, {.scoreRounding = &rounding}).verdict);
+}
+
+TEST_F(ScoreRounding, IsNotAddedToTheErrorOfPlainEvaluation) {
+  // Twice the error of plain evaluation is as large as the effect of rounding scores.
+  std::vector<double> values(1000, 1), bounds(1000);
+  bounds[3] = 1e-3;
+  Tensor exact = reals({1000}, values), plain = exact, rounding = reals({1000}, bounds);
+  plain.values[3].real += 0.5e-3;
+  for (auto [error, isAllowed] : {std::pair(0.9e-3, true), {1.1e-3, false}}) {
+    Tensor actual = exact;
+    actual.values[3].real += error;
+    EXPECT_EQ(isAllowed, compare(exact, plain, actual, {.scoreRounding = &rounding}).agrees());
+  }
+}
+
+TEST_F(ScoreRounding, IsNotAddedToTheErrorOfFusedEvaluation) {
+  // A bf16 result is exact, and an error of fused evaluation makes as large an error as rounding scores.
+  const std::string tensor = "tensor<1x1xbf16>";
+  mlir::func::FuncOp function = parse("func.func @f(%q: " + tensor + ", %k: " + tensor + ", %v: " + tensor + ") -> " +
+                                      tensor + " { %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (" + tensor + ", " +
+                                      tensor + ", " + tensor + ") -> " + tensor + " return %o : " + tensor + " }");
+  ASSERT_TRUE(function);
+  Tensor one = reals({1, 1}, {1}, "bf16");
+  auto evaluation = Evaluation::begin(function, {one, one, one});
+  auto exact = evaluation->evaluate(0);
+  auto magnitude = evaluation->magnitude(0, {Box::whole({1, 1})});
+  ASSERT_TRUE(mlir::succeeded(exact) && mlir::succeeded(magnitude));
+  // A unit is 2⁻⁷. With half a unit for the result and one for the probability, 0.0142 is allowed, which is below
+  // bound 2.
+  Tensor fused = *exact, plain = *exact, rounding = reals({1, 1}, {2.5e-3});
+  fused.values[0].real += 1.25e-3, plain.values[0].real += 4;
+  for (auto [error, isAllowed] : {std::pair(0.0135, true), {0.015, false}}) {
+    Tensor actual = one;
+    actual.values[0].real += error;
+    Comparison comparison =
+        compare(*exact, plain, actual, {.magnitude = &**magnitude, .scoreRounding = &rounding, .fused = &fused});
+    EXPECT_EQ(isAllowed ? Comparison::Agrees : Comparison::OutOfBound, comparison.verdict) << comparison.describe();
+  }
 }
 
 TEST_F(ScoreRounding, BoundsTheMeanOfManyRowsMoreNarrowly) {

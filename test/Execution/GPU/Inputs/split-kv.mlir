@@ -68,3 +68,33 @@ func.func @scripted(%q: tensor<?x6x?x32xf32>, %k: tensor<?x1x?x32xf32>, %v: tens
     : (tensor<?x6x?x32xf32>, tensor<?x1x?x32xf32>, tensor<?x1x?x32xf32>) -> tensor<?x6x?x32xf32>
   return %o : tensor<?x6x?x32xf32>
 }
+
+// Odd heads see the keys from 100 on only, even heads all keys.
+func.func @late_heads(%q: tensor<?x8x?x64xbf16>, %k: tensor<?x1x?x64xbf16>, %v: tensor<?x1x?x64xbf16>) -> tensor<?x8x?x64xbf16> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] mask(%b, %h, %i, %j) {
+      %zero = arith.constant 0 : index
+      %two = arith.constant 2 : index
+      %hundred = arith.constant 100 : index
+      %rest = arith.remui %h, %two : index
+      %even = arith.cmpi eq, %rest, %zero : index
+      %late = arith.cmpi sge, %j, %hundred : index
+      %holds = arith.ori %even, %late : i1
+      attn.yield %holds : i1
+    }
+    : (tensor<?x8x?x64xbf16>, tensor<?x1x?x64xbf16>, tensor<?x1x?x64xbf16>) -> tensor<?x8x?x64xbf16>
+  return %o : tensor<?x8x?x64xbf16>
+}
+
+// Two keys of 320, the last one and one of the first tile.
+func.func @last_keys(%q: tensor<?x8x?x64xbf16>, %k: tensor<?x1x?x64xbf16>, %v: tensor<?x1x?x64xbf16>) -> tensor<?x8x?x64xbf16> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] mask(%b, %h, %i, %j) {
+      %first = arith.constant 3 : index
+      %last = arith.constant 319 : index
+      %is_first = arith.cmpi eq, %j, %first : index
+      %is_last = arith.cmpi eq, %j, %last : index
+      %holds = arith.ori %is_first, %is_last : i1
+      attn.yield %holds : i1
+    }
+    : (tensor<?x8x?x64xbf16>, tensor<?x1x?x64xbf16>, tensor<?x1x?x64xbf16>) -> tensor<?x8x?x64xbf16>
+  return %o : tensor<?x8x?x64xbf16>
+}
