@@ -3,6 +3,7 @@
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=odd_head --check --arg=2x37x33:bf16:1 --arg=2x71x33:bf16:2 --arg=2x71x15:bf16:3
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=odd_head --check --arg=1x1x33:bf16:1 --arg=1x1x33:bf16:2 --arg=1x1x15:bf16:3
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=odd_head --check --arg=1x13x33:bf16:1 --arg=1x1025x33:bf16:2 --arg=1x1025x15:bf16:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=one_less_than_a_vector_of_pairs --check --arg=2x37x31:bf16:1 --arg=2x71x31:bf16:2 --arg=2x71x31:bf16:3
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=columns_are_contiguous --check --arg=33x40:bf16:1 --arg=33x71:bf16:2 --arg=40x71:bf16:3 --arg=0.2
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=columns_are_contiguous --check --arg=33x40:bf16:1 --arg=33x71:bf16:2 --arg=40x71:bf16:3 --arg=-0.2
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=heads_are_contiguous --check --arg=37x64x3:bf16:1 --arg=71x64x3:bf16:2 --arg=71x64x3:bf16:3
@@ -13,6 +14,13 @@
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=product --check --arg=300x1031:bf16:1 --arg=1031x77:bf16:2
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=product --check --arg=1x1:bf16:1 --arg=1x1:bf16:2
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=product_with_rows --check --arg=29x515:bf16:1 --arg=300x515:bf16:2
+
+// The last of 16 pairs of a row has one element, and so has the last pair of rows of the values.
+func.func @one_less_than_a_vector_of_pairs(%q: tensor<?x?x31xbf16>, %k: tensor<?x?x31xbf16>, %v: tensor<?x?x31xbf16>) -> tensor<?x?x31xbf16> {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d]
+    : (tensor<?x?x31xbf16>, tensor<?x?x31xbf16>, tensor<?x?x31xbf16>) -> tensor<?x?x31xbf16>
+  return %o : tensor<?x?x31xbf16>
+}
 
 func.func @odd_head(%q: tensor<?x?x33xbf16>, %k: tensor<?x?x33xbf16>, %v: tensor<?x?x15xbf16>) -> (tensor<?x?x15xf32>, tensor<?x?xf32>) {
   %o, %lse = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] lse
