@@ -248,6 +248,7 @@ CASES = {
     # exp / (1 + Σ exp) is the weight beside a sink of the score of the maximum.
     "number_added_to_sum": ("", more_than_sum("1.0"), *REFUSED),
     "tiny_number_added_to_sum": ("", more_than_sum("1.0e-9"), *RAISED),
+    "small_number_added_to_sum": ("", more_than_sum("2.0e-6"), *REFUSED),
     # With a maximum of at least 0 the sum may be smaller than the number added to it.
     "maximum_from_a_score": ("", more_than_sum("1.0e-9", "0.0"), *REFUSED),
     "maximum_from_a_sentinel": ("", more_than_sum("1.0e-9", "-3.0e38"), *RAISED),

@@ -98,3 +98,17 @@ func.func @last_keys(%q: tensor<?x8x?x64xbf16>, %k: tensor<?x1x?x64xbf16>, %v: t
     : (tensor<?x8x?x64xbf16>, tensor<?x1x?x64xbf16>, tensor<?x1x?x64xbf16>) -> tensor<?x8x?x64xbf16>
   return %o : tensor<?x8x?x64xbf16>
 }
+
+// The same schedule for 24 heads, in parts of 16: the last four see all keys, the others those from 100 on.
+func.func @heads_in_parts(%q: tensor<?x24x?x32xf32>, %k: tensor<?x1x?x32xf32>, %v: tensor<?x1x?x32xf32>) -> tensor<?x24x?x32xf32> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] mask(%b, %h, %i, %j) {
+      %twenty = arith.constant 20 : index
+      %hundred = arith.constant 100 : index
+      %is_last = arith.cmpi sge, %h, %twenty : index
+      %late = arith.cmpi sge, %j, %hundred : index
+      %holds = arith.ori %is_last, %late : i1
+      attn.yield %holds : i1
+    } {schedule = #attn.schedule<rows = 128, cols = 16384>, split_kv = #attn.split_kv<queries = 16, rows = 64, cols = 256>}
+    : (tensor<?x24x?x32xf32>, tensor<?x1x?x32xf32>, tensor<?x1x?x32xf32>) -> tensor<?x24x?x32xf32>
+  return %o : tensor<?x24x?x32xf32>
+}
