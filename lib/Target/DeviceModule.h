@@ -13,10 +13,6 @@ namespace saccade {
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createDeviceMachine(const GPUTarget &target,
                                                                          llvm::StringRef features);
 
-/// Does what translateDevice does, except for optimizations.
-std::unique_ptr<llvm::Module> translateUnoptimizedDevice(mlir::ModuleOp program, llvm::LLVMContext &context,
-                                                         const GPUTarget &target, llvm::StringRef libdevice);
-
 /// Runs LLVM's default pipeline on a device module. The result for a kernel depends on this kernel and on the functions
 /// and constants that it uses, on no other kernel.
 void optimizeDevice(llvm::Module &module, llvm::TargetMachine &machine);

@@ -167,9 +167,10 @@ static std::string join(llvm::ArrayRef<std::string> texts) {
   return declarations + "\n" + functions;
 }
 
-/// Compiles the groups of a module in parallel. Returns their PTX in the order of the groups.
+/// Compiles the groups of a module by tasks of `threads`. Returns their PTX in the order of the groups.
 static llvm::Expected<std::vector<std::string>> compileGroups(const llvm::Module &module, llvm::ArrayRef<Group> groups,
-                                                              const GPUTarget &target, llvm::StringRef features) {
+                                                              const GPUTarget &target, llvm::StringRef features,
+                                                              llvm::ThreadPoolInterface &threads) {
   llvm::SmallString<0> bitcode;
   llvm::raw_svector_ostream os(bitcode);
   // Passes visit the uses of a value in their order.
@@ -188,14 +189,23 @@ static llvm::Expected<std::vector<std::string>> compileGroups(const llvm::Module
     std::lock_guard lock(mutex);
     errors = llvm::joinErrors(std::move(errors), text.takeError());
   };
-  // At most one thread for each processor.
-  llvm::DefaultThreadPool threads(llvm::optimal_concurrency(groups.size()));
+  llvm::ThreadPoolTaskGroup tasks(threads);
   for (size_t index = 0; index < groups.size(); ++index)
-    threads.async(compileGroup, index);
-  threads.wait();
+    tasks.async(compileGroup, index);
+  tasks.wait();
   if (errors)
     return errors;
   return texts;
+}
+
+llvm::Expected<std::string> saccade::generatePTX(llvm::Module &module, const GPUTarget &target,
+                                                 llvm::ThreadPoolInterface &threads) {
+  std::vector<Group> groups = findGroups(module);
+  llvm::StringRef features = featuresFor(module, target);
+  if (groups.size() <= 1)
+    return compile(module, target, features);
+  llvm::Expected<std::vector<std::string>> texts = compileGroups(module, groups, target, features, threads);
+  return texts ? llvm::Expected<std::string>(join(*texts)) : texts.takeError();
 }
 
 mlir::FailureOr<std::string> saccade::emitPTX(mlir::ModuleOp program, const GPUTarget &target,
@@ -204,15 +214,9 @@ mlir::FailureOr<std::string> saccade::emitPTX(mlir::ModuleOp program, const GPUT
   std::unique_ptr<llvm::Module> module = translateUnoptimizedDevice(program, context, target, libdevice);
   if (!module)
     return mlir::failure();
-  std::vector<Group> groups = findGroups(*module);
-  llvm::StringRef features = featuresFor(*module, target);
-  llvm::Expected<std::string> ptx = "";
-  if (groups.size() <= 1) {
-    ptx = compile(*module, target, features);
-  } else {
-    llvm::Expected<std::vector<std::string>> texts = compileGroups(*module, groups, target, features);
-    ptx = texts ? llvm::Expected<std::string>(join(*texts)) : texts.takeError();
-  }
+  // At most one thread for each processor.
+  llvm::DefaultThreadPool threads(llvm::optimal_concurrency());
+  llvm::Expected<std::string> ptx = generatePTX(*module, target, threads);
   if (!ptx)
     return program.emitError("LLVM generates no PTX: ") << llvm::toString(ptx.takeError());
   return std::move(*ptx);

@@ -1,4 +1,4 @@
-//===- LinkSharedLibrary.cpp - Links an object and the runtime ----------------===//
+//===- LinkSharedLibrary.cpp - Links objects and the runtime -----------------===//
 //
 // Runs LLD in process on the embedded runtime and C library stubs, so that neither a linker nor development files are
 // required. LLD works on files only, which are placed in a temporary private folder.
@@ -54,7 +54,7 @@ static std::optional<std::string> runLinker(ArrayRef<const char *> arguments) {
   return text;
 }
 
-Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, ArrayRef<std::string> entries,
+Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(ArrayRef<StringRef> objects, ArrayRef<std::string> entries,
                                                           const CPUTarget &target, bool hasKernels) {
   std::optional<embedded::LinkFiles> files = embedded::linkFiles(target.processor().architecture);
   if (!files)
@@ -63,9 +63,11 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
   if (!made)
     return made.takeError();
   const PrivateFolder &folder = *made;
-  const std::pair<const char *, StringRef> inputs[] = {
-      {"program.o", object}, {"runtime.a", files->runtime}, {"libc.so.6", files->libc}, {"libm.so.6", files->libm}};
-  for (auto [name, content] : inputs)
+  SmallVector<std::pair<std::string, StringRef>> inputs;
+  for (auto [number, object] : enumerate(objects))
+    inputs.emplace_back("program" + utostr(number) + ".o", object);
+  inputs.append({{"runtime.a", files->runtime}, {"libc.so.6", files->libc}, {"libm.so.6", files->libm}});
+  for (const auto &[name, content] : inputs)
     if (Error error = folder.write(name, content))
       return error;
   if (Error error = folder.write("exports", versionScript(entries, hasKernels)))
@@ -76,13 +78,12 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
     return error;
 
   std::string output = folder / "library.so";
-  const std::string paths[] = {folder / "program.o",
-                               folder / "runtime.a",
-                               folder / "libc.so.6",
-                               "--as-needed",
-                               folder / "libm.so.6",
-                               "--version-script=" + (folder / "exports"),
-                               "--dynamic-list=" + (folder / "shared")};
+  std::vector<std::string> paths;
+  for (const auto &[name, content] : inputs)
+    paths.push_back(folder / name);
+  paths.insert(paths.end() - 1, "--as-needed"); // libm
+  paths.push_back("--version-script=" + (folder / "exports"));
+  paths.push_back("--dynamic-list=" + (folder / "shared"));
   SmallVector<const char *> arguments = {"ld.lld", "-shared", "-o", output.c_str()};
   for (const std::string &path : paths)
     arguments.push_back(path.c_str());

@@ -70,36 +70,33 @@ static std::optional<LibraryInterface> findInterface(mlir::ModuleOp program, con
 static llvm::Error compile(mlir::ModuleOp program, const Options &options, LibraryInterface &interface,
                            llvm::SmallVectorImpl<char> &into, bool &isRefused) {
   mlir::OwningOpRef<mlir::ModuleOp> source = options.explain ? program.clone() : nullptr;
-  auto explain = [&](mlir::ModuleOp compiled, const CompileOptions &compile) {
+  auto onCompiled = [&](mlir::ModuleOp compiled, const CompileOptions &compile) {
     if (source && !report(*source, compiled, compile, options))
-      isRefused = true;
+      return false;
+    if (!compile.prepack || !compile.stopAfter.empty())
+      return true;
+    std::optional<LibraryInterface> found = findInterface(compiled, options);
+    if (found)
+      interface = std::move(*found);
+    return found.has_value();
   };
-  if (options.emit == Emit::SharedLibrary && (options.hasGPU() || options.targets.size() > 1))
-    return compileLibrary(program, options, interface.entries, into, explain, isRefused);
+  if (options.emit == Emit::SharedLibrary)
+    return compileLibrary(program, options, interface, into, onCompiled, isRefused);
   // With several targets and no library, only the reports are printed.
   if (options.targets.size() > 1) {
     for (const LibraryTarget &target : options.targets) {
       mlir::OwningOpRef<mlir::ModuleOp> copy = program.clone();
       CompileOptions compile = compileOptionsFor(options.compile, target);
-      if ((isRefused = failed(runPipeline(*copy, compile))))
+      if ((isRefused = failed(runPipeline(*copy, compile)) || !onCompiled(*copy, compile)))
         break;
-      explain(*copy, compile);
     }
     return llvm::Error::success();
   }
-  isRefused = failed(runPipeline(program, options.compile));
-  if (!isRefused)
-    explain(program, options.compile);
-  if (!isRefused && options.compile.prepack && options.compile.stopAfter.empty()) {
-    std::optional<LibraryInterface> found = findInterface(program, options);
-    isRefused = !found;
-    if (found)
-      interface = std::move(*found);
-  }
+  isRefused = failed(runPipeline(program, options.compile)) || !onCompiled(program, options.compile);
   // A header requires that the program compiles, but none of its code.
   if (isRefused || !options.emit || options.emit == Emit::Header)
     return llvm::Error::success();
-  return produce(program, options, interface.entries, into, isRefused);
+  return produce(program, options, into, isRefused);
 }
 
 static ExitCode reportFileError(llvm::StringRef path, llvm::Error error) {

@@ -122,7 +122,7 @@ llvm::Expected<std::vector<HostTensor>> run::runRemote(mlir::ModuleOp module, co
   if (!program)
     return program.takeError();
   llvm::Expected<llvm::SmallVector<char, 0>> library =
-      linkSharedLibrary(program->object, {entry.name}, *options.target, /*hasKernels=*/false);
+      linkSharedLibrary(llvm::StringRef(program->object), {entry.name}, *options.target, /*hasKernels=*/false);
   if (!library)
     return library.takeError();
   llvm::Expected<PrivateFolder> folder = PrivateFolder::create("saccade-run");

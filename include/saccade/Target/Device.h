@@ -17,6 +17,7 @@
 namespace llvm {
 class LLVMContext;
 class Module;
+class ThreadPoolInterface;
 } // namespace llvm
 
 namespace saccade {
@@ -26,6 +27,10 @@ namespace saccade {
 /// functions and `libdevice` cannot be read. An empty path selects `findLibdevice()`.
 std::unique_ptr<llvm::Module> translateDevice(mlir::ModuleOp program, llvm::LLVMContext &context,
                                               const GPUTarget &target, llvm::StringRef libdevice = "");
+
+/// Does what translateDevice does, except for optimizations.
+std::unique_ptr<llvm::Module> translateUnoptimizedDevice(mlir::ModuleOp program, llvm::LLVMContext &context,
+                                                         const GPUTarget &target, llvm::StringRef libdevice = "");
 
 /// The path of libdevice, NVIDIA's bitcode library of math functions: next to `ptxas` if that is not empty, next to the
 /// ptxas of the PATH, or in the default folder of the CUDA toolkit. Empty if it is not found.
@@ -52,8 +57,14 @@ std::string describeNotes(mlir::Operation *kernel);
 /// The kernels of a compiled program.
 std::vector<KernelInfo> listKernels(mlir::ModuleOp program);
 
+/// Optimizes a module of `translateUnoptimizedDevice` and generates its PTX, kernels in parallel by tasks of `threads`.
+/// May be called by one of these tasks. The PTX does not depend on the number of threads. The module must not be used
+/// afterwards.
+llvm::Expected<std::string> generatePTX(llvm::Module &module, const GPUTarget &target,
+                                        llvm::ThreadPoolInterface &threads);
+
 /// Translates the device module of a compiled program to PTX for `target`, with at most one thread for each processor;
-/// `libdevice` as above. The PTX does not depend on the number of threads. Fails after a diagnostic.
+/// `libdevice` as above. Fails after a diagnostic.
 mlir::FailureOr<std::string> emitPTX(mlir::ModuleOp program, const GPUTarget &target, llvm::StringRef libdevice = "");
 
 /// Erases the device module of a compiled program and leaves the host code.

@@ -42,21 +42,36 @@ struct LibraryInterface {
 std::optional<LibraryInterface> getLibraryInterface(mlir::ModuleOp program, llvm::StringRef fileName,
                                                     llvm::ArrayRef<LibraryTarget> targets);
 
-/// Links the host modules of one program for further targets into `into`, and chains the tables of each of the
-/// `entries`, as SaccadeEntry describes. The modules, `into` first, are those of CPU targets in the order in which a
-/// call tries them, then those of GPUs, of which the first has the number `firstGPU`.
-llvm::Error joinTargets(llvm::Module &into, std::vector<std::unique_ptr<llvm::Module>> others, size_t firstGPU,
-                        llvm::ArrayRef<std::string> entries);
+/// Whether a program has the same machine code for two CPU targets, one part of a library: `a` and `b` are the program
+/// compiled for `forA`, and for `forB`, whose features `forA` has. The part is generated for `forB`.
+bool haveEqualCode(mlir::ModuleOp a, const CPUTarget &forA, mlir::ModuleOp b, const CPUTarget &forB);
+
+/// Host code as a part of a library.
+struct LibraryPart {
+  /// All targets of the library: CPU targets in the order in which a call tries them, then GPUs.
+  llvm::ArrayRef<LibraryTarget> targets;
+  size_t first = 0; ///< the number of the first target that runs the code
+  size_t count = 1; ///< the number of consecutive targets that run it
+
+  /// The target for which the code is generated, which the others include.
+  const LibraryTarget &target() const { return targets[first + count - 1]; }
+};
+
+/// Makes the translated host code of a program a part of a library: the `entries` get a table for each target of the
+/// part, chained to those of the other parts as SaccadeEntry describes, and symbols other than the tables and, in the
+/// first part, the exported ones become internal. The linker keeps one copy of equal constants of several parts. The
+/// code of a library for one target is not changed.
+void addToLibrary(llvm::Module &host, const LibraryPart &part, llvm::ArrayRef<std::string> entries);
 
 /// Adds the note from which `saccade.load` reads the `targets` and `entries` of a library, and whether the file is
 /// complete and unchanged. linkSharedLibrary writes its hash.
 void addLibraryNote(llvm::Module &module, llvm::ArrayRef<llvm::StringRef> targets, llvm::ArrayRef<std::string> entries);
 
-/// Links an object made by `emitObject` for `target` with the runtime for its architecture. The library exports the
+/// Links objects made by `emitObject` with the runtime for the architecture of `target`. The library exports the
 /// wrappers of `entries`. It depends on libc.so.6, and on libm.so.6 if the program calls it; one with kernels loads the
 /// CUDA driver at the first call. The output is deterministic. Uses temporary files: failure to read or write one is an
 /// `llvm::FileError`, any other error is a bug in Saccade. Thread-safe.
-llvm::Expected<llvm::SmallVector<char, 0>> linkSharedLibrary(llvm::StringRef object,
+llvm::Expected<llvm::SmallVector<char, 0>> linkSharedLibrary(llvm::ArrayRef<llvm::StringRef> objects,
                                                              llvm::ArrayRef<std::string> entries,
                                                              const CPUTarget &target, bool hasKernels = false);
 
