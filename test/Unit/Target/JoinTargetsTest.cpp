@@ -74,7 +74,7 @@ TEST(JoinTargets, ChainsOfAllEntriesHaveAllTargets) {
   std::vector<LibraryTarget> cpus, gpus;
   for (llvm::StringRef name : {"v4-amx", "v4-bf16", "v4", "portable"})
     cpus.push_back({lookupCPUTarget(name)});
-  for (llvm::StringRef name : {"sm_75", "sm_80"})
+  for (llvm::StringRef name : {"sm_75", "sm_80", "sm_90a"})
     gpus.push_back({lookupCPUTarget("portable"), lookupGPUTarget(name)});
   for (size_t numCPUs = 0; numCPUs <= cpus.size(); ++numCPUs)
     for (size_t numGPUs = numCPUs == 0; numGPUs <= gpus.size(); ++numGPUs)
