@@ -55,13 +55,13 @@ func.func @lengths_of_other_types(%q: tensor<2x4x?x8xf32>, %k: tensor<2x4x?x8xf3
 // CHECK-LABEL: func.func @constant_scales
 // CHECK: scale(2.500000e-01) :
 // CHECK: scale(-1.000000e-03) :
-// CHECK: scale(0x7FF0000000000000) :
+// CHECK: scale(1.000000e+30) :
 func.func @constant_scales(%q: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
   %0 = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(0.25)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   %1 = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(-1.0e-3)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  %2 = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(0x7FF0000000000000)
+  %2 = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(1.0e30)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %0, %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
 }
