@@ -306,11 +306,8 @@ FragmentSoftmax::LazyUpdate FragmentSoftmax::updateLazily(Emitter &e, ArrayRef<V
   return {chooseScores(e, updates, update, [&] { return unshifted(e, scores, state); }), updates};
 }
 
-SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, const ShiftedScores &shifted) {
+SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, const ShiftedScores &shifted, Value perColumn) {
   SmallVector<Value> exponents;
-  Value perColumn = opaqueSlope(e);
-  if (perColumn)
-    perColumn = e.mulf(perColumn, toBase2);
   for (auto [score, r, column] : llvm::zip_equal(shifted.scores, fragment.rowOf, fragment.columns)) {
     Value offset = arith::NegFOp::create(e.b, e.loc, shifted.bases[r]);
     exponents.push_back(e.fma(score, toBase2, addColumns(e, offset, perColumn, r, column)));

@@ -154,12 +154,15 @@ private:
   Value addColumns(Emitter &e, Value x, Value perColumn, unsigned row, int64_t column);
   /// The slope, opaque to LLVM, which would keep its multiples in registers; null if there is none.
   Value opaqueSlope(Emitter &e);
-  /// `unshifted` and `updateLazily` for scores without these parts.
+  /// `updateLazily`, after these parts have been added to `scores`.
   LazyUpdate updateWithBias(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state,
                             RowReduce reduce, llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
-  ShiftedScores unshiftedWithout(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
-  /// The base-2 exponent of the weight of each score.
-  llvm::SmallVector<Value> exponentsOf(Emitter &e, const ShiftedScores &shifted);
+  /// The exponents with the maxima in `state`, of `scores` without these parts.
+  llvm::SmallVector<Value> exponentsWithBias(Emitter &e, llvm::ArrayRef<Value> scores, Value first,
+                                             const PrivateState &state);
+  /// The base-2 exponent of the weight of each score. `perColumn` is the part of a linear bias in a column that the
+  /// scores lack; null if there is none.
+  llvm::SmallVector<Value> exponentsOf(Emitter &e, const ShiftedScores &shifted, Value perColumn = {});
   /// Updates the maxima in `state` by the row maxima of a tile.
   llvm::SmallVector<RowMax> updateMaxima(Emitter &e, llvm::ArrayRef<Value> tileMax, const PrivateState &state);
   /// Replaces scores by weights and adds them to the tallies. Returns the sum of the weights of each row.

@@ -20,18 +20,19 @@ void FragmentSoftmax::permitInitialScores(Emitter &e) {
   if (heads || !constant || !std::isnormal(static_cast<float>(*constant)) || *constant < 0 ||
       !std::isnormal(static_cast<float>(1 / *constant)))
     return;
-  bias = LinearBias::find(scoring);
-  if (!bias)
+  std::optional<LinearBias> found = LinearBias::find(scoring);
+  Value ofKey = found ? found->prepare(e, {at(e, 1), at(e, 2)}) : Value();
+  // A bias of rows alone does not change the weights.
+  if (!ofKey)
     return;
+  bias = std::move(found);
   // Each eight columns take four registers in the loop over tiles, and others an instruction for each row. Masks with
   // several bounds need the registers: a window with head size 128 would spill 32 bytes (ptxas 13.5).
   initialColumns = bounds.isExact() && bounds.getConstraints().size() <= 1 ? 32 : 16;
   scale = {};
   toBase2 = e.scalar(*constant * std::numbers::log2e);
   biasScale = 1 / *constant;
-  slope = bias->prepare(e, {at(e, 1), at(e, 2)});
-  if (slope)
-    slope = e.mulf(slope, e.scalar(biasScale));
+  slope = e.mulf(ofKey, e.scalar(biasScale));
 }
 
 /// The columns at which the initial scores of the two rows of a fragment of mma.sync would be 0. They differ, so that
@@ -76,18 +77,15 @@ FragmentSoftmax::LazyUpdate FragmentSoftmax::updateWithBias(Emitter &e, ArrayRef
   Value perColumn = opaqueSlope(e);
   for (auto [score, r, column] : llvm::zip_equal(complete, fragment.rowOf, fragment.columns))
     score = addColumns(e, e.fma(ofRows[r], e.scalar(biasScale), score), perColumn, r, column);
-  LazyUpdate lazy = updateLazily(e, complete, state, reduce, rescale);
-  Value negative = perColumn ? Value(arith::NegFOp::create(e.b, e.loc, perColumn)) : Value();
-  for (auto [score, r, column] : llvm::zip_equal(lazy.scores.scores, fragment.rowOf, fragment.columns))
-    score = addColumns(e, score, negative, r, column);
-  return lazy;
+  return updateLazily(e, complete, state, reduce, rescale);
 }
 
-FragmentSoftmax::ShiftedScores FragmentSoftmax::unshiftedWithout(Emitter &e, ArrayRef<Value> scores, Value first,
-                                                                 const PrivateState &state) {
-  ShiftedScores result = unshifted(e, scores, state);
+SmallVector<Value> FragmentSoftmax::exponentsWithBias(Emitter &e, ArrayRef<Value> scores, Value first,
+                                                      const PrivateState &state) {
+  ShiftedScores shifted = unshifted(e, scores, state);
   if (bias)
-    for (auto [base, ofRow] : llvm::zip_equal(result.bases, biasesOfRows(e, first)))
-      base = e.fma(ofRow, e.scalar(-std::numbers::log2e), base);
-  return result;
+    for (auto [base, ofRow] : llvm::zip_equal(shifted.bases, biasesOfRows(e, first)))
+      base = e.fma(e.mulf(ofRow, e.scalar(-biasScale)), toBase2, base);
+  Value perColumn = opaqueSlope(e);
+  return exponentsOf(e, shifted, perColumn ? e.mulf(perColumn, toBase2) : perColumn);
 }

@@ -34,8 +34,12 @@ SmallVector<Value> FragmentSoftmax::applySpeculatively(Emitter &e, Value first, 
       e.store(e.select(lazy.updates, remaining, e.add(remaining, -1)), exactTiles, 0);
       return lazy.scores;
     };
-    ShiftedScores shifted = chooseScores(e, isExact, update, [&] { return unshiftedWithout(e, scores, first, state); });
-    SmallVector<Value> results = computeWeights(e, scores, exponentsOf(e, shifted), first, state);
+    // Large biases would cancel in the exponents of shifted scores, so these are computed in the branches.
+    SmallVector<Value> exponents =
+        bias ? e.choose(isExact, [&] { return exponentsOf(e, update()); },
+                        [&] { return exponentsWithBias(e, scores, first, state); })
+             : exponentsOf(e, chooseScores(e, isExact, update, [&] { return unshifted(e, scores, state); }));
+    SmallVector<Value> results = computeWeights(e, scores, exponents, first, state);
     Value isLarge;
     for (Value sum : results) {
       // Unordered: before the first visible key, the maximum is −∞ and weights are NaN or ∞.

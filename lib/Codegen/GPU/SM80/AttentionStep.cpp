@@ -39,7 +39,8 @@ public:
       softmax.permitApproximateTanh();
     KeyRange tiles = softmax.getTiles(e, shape.keys());
     Value exactTiles = softmax.canSpeculate() && !shape.hasBulkKernel ? emitExactTiles() : Value();
-    if (exactTiles)
+    // The log-sum-exp of a row whose largest score has a small bias would have the error of the biases of a tile.
+    if (exactTiles && !shape.hasLse)
       softmax.permitInitialScores(e);
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
       queryTile.copy(e, queryTile.prepare(e, query), e.i32(0));
