@@ -42,8 +42,8 @@ def _integer(x: Any) -> int | None:
 
 
 def check_scale(scale: Any) -> float:
-    """The scale as a finite float."""
-    if type(scale) is float and math.isfinite(scale):
+    """The scale as a float, which may be symbolic while torch.compile traces."""
+    if type(scale) is float:
         return scale
     if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", None):
         raise TypeError(f"scale is {scale!r:.80}, expected a number")
@@ -51,9 +51,14 @@ def check_scale(scale: Any) -> float:
         _arrays.check_tensor("scale", scale)
         scale = scale.detach()
     try:
-        number = float(scale)
+        return float(scale)
     except (TypeError, ValueError):
         raise TypeError(f"scale is {scale!r:.80}, expected a number or None for 1/sqrt(head size)") from None
+
+
+def check_finite_scale(scale: Any) -> float:
+    """The scale as a finite float."""
+    number = check_scale(scale)
     if not math.isfinite(number):
         raise ValueError(f"scale is {number}, expected a finite number")
     return number

@@ -267,7 +267,7 @@ def attention(
         weight_region, weight_key, more = _read("weight", weight, q)
         tensors += more
     if scale is not None:
-        numbers = (_operands.check_scale(scale),)
+        numbers = (_operands.check_finite_scale(scale),)
     if causal is not None:
         if isinstance(causal, str) and (causal == "top_left" or causal == "bottom_right"):
             alignment = causal

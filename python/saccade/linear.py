@@ -83,7 +83,7 @@ def linear_attention(
     types = ", ".join(type for _, _, type in arguments)
     clauses = ["causal"] * causal + ["normalize"] * normalize
     if scale is not None:
-        clauses.append(f"scale({_operands.check_scale(scale):.17e})")  # MLIR float literals need a decimal point
+        clauses.append(f"scale({_operands.check_finite_scale(scale):.17e})")  # MLIR float literals need a decimal point
     if decay is not None:
         axes, last = ("b,h,s,d", f"x{head_dim}") if len(decay.shape) == 4 else ("b,h,s", "")
         arguments.append(("decay", decay, f"tensor<?x?x?{last}x{_element(decay)}>"))

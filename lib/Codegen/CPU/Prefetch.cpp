@@ -145,7 +145,8 @@ SmallVector<Value> saccade::cpu::emitEpilogueMatrices(Emitter &e, Operation *op,
 }
 
 void saccade::cpu::emitPrefetchBlock(Emitter &e, Value matrix, Value row, Value column, int64_t rows, int64_t columns) {
-  int64_t width = cacheLine * 8 / cast<MemRefType>(matrix.getType()).getElementTypeBitWidth();
+  Type element = cast<MemRefType>(matrix.getType()).getElementType();
+  int64_t width = cacheLine * 8 / (element.isIntOrFloat() ? element.getIntOrFloatBitWidth() : 64);
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; c += width)
       emitPrefetchAt(e, matrix, {e.add(row, r), e.add(column, c)}, /*isWrite=*/false);

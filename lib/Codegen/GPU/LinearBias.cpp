@@ -28,11 +28,11 @@ bool LinearBias::isLinear(Value x) const {
     return true;
   Operation *op = x.getDefiningOp();
   if (isa_and_present<arith::SIToFPOp>(op)) {
-    // 32 bits have all positions, and multiples of them that are not too large.
-    constexpr int64_t maxCoefficient = 256;
+    // 32 bits have all positions and their differences, 64 bits also multiples of them.
     Type type = op->getOperand(0).getType();
+    int64_t maxCoefficient = type.isInteger(64) ? 256 : type.isInteger(32) ? 1 : 0;
     PositionDependence number = known.of(op->getOperand(0));
-    return number.isLinear && (type.isInteger(32) || type.isInteger(64)) && std::abs(number.key) <= maxCoefficient &&
+    return number.isLinear && maxCoefficient > 0 && std::abs(number.key) <= maxCoefficient &&
            std::abs(number.query) <= maxCoefficient;
   }
   if (!x.getType().isF32())

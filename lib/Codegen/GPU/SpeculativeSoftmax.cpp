@@ -36,8 +36,9 @@ SmallVector<Value> FragmentSoftmax::applySpeculatively(Emitter &e, Value first, 
     };
     // Large biases would cancel in the exponents of shifted scores, so these are computed in the branches.
     SmallVector<Value> exponents =
-        bias ? e.choose(isExact, [&] { return exponentsOf(e, update()); },
-                        [&] { return exponentsWithBias(e, scores, first, state); })
+        bias ? e.choose(
+                   isExact, [&] { return exponentsOf(e, update()); },
+                   [&] { return exponentsWithBias(e, scores, first, state); })
              : exponentsOf(e, chooseScores(e, isExact, update, [&] { return unshifted(e, scores, state); }));
     SmallVector<Value> results = computeWeights(e, scores, exponents, first, state);
     Value isLarge;

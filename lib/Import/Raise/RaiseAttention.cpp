@@ -310,6 +310,8 @@ bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore 
   auto matmul = llvm::find_if(matmuls, [&](const ScoreMatmul &each) { return chooseOperands(each, operands); });
   if (matmul == matmuls.end())
     return false;
+  if (matmul->depth == 0 || graph.getExtents()[loops.valueDepth] == 0)
+    return fail("its head size is 0");
 
   // Attention passes over masked keys and scores of −∞, also where the weight of such a key is not 0.
   bool isInfinite = false;

@@ -111,3 +111,21 @@ func.func @operands_of_the_next_op_blocked(%x: memref<192x1024xf32, strided<[?, 
   }
   return
 }
+
+// A matrix of indices: a line has eight.
+// CHECK-LABEL: @indices_of_the_next_op
+// CHECK: llvm.inline_asm
+// CHECK: memref.prefetch %arg3[{{.*}} : memref<192x256xindex>
+func.func @indices_of_the_next_op(%x: memref<192x1024xf32, strided<[?, 1]>>, %p: memref<16x1024x16xf32>, %y: memref<192x256xf32>, %t: memref<192x256xindex>) {
+  %block = memref.alloc() : memref<192x256xf32>
+  attn.packed_matmul %x, %p into %block packing_factor(1) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
+  linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
+      ins(%block, %t : memref<192x256xf32>, memref<192x256xindex>) outs(%y : memref<192x256xf32>) {
+  ^bb0(%sum: f32, %i: index, %out: f32):
+    %0 = arith.index_cast %i : index to i64
+    %1 = arith.sitofp %0 : i64 to f32
+    %2 = arith.addf %sum, %1 : f32
+    linalg.yield %2 : f32
+  }
+  return
+}

@@ -102,7 +102,7 @@ func.func @two_scales(%q: tensor<4x8xf32>, %t: f32) {
 // -----
 
 func.func @infinite_scale(%q: tensor<4x8xf32>) {
-  // expected-error @+1 {{scale is infinite, expected a finite number}}
+  // expected-error @+1 {{scale is infinite in 'f32', expected a finite number}}
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(0x7FF0000000000000)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
@@ -110,8 +110,17 @@ func.func @infinite_scale(%q: tensor<4x8xf32>) {
 
 // -----
 
+func.func @infinite_scale_in_f32(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{scale is infinite in 'f32', expected a finite number}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(1.0e39)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
 func.func @scale_is_not_a_number(%q: tensor<4x8xf32>) {
-  // expected-error @+1 {{scale is NaN, expected a finite number}}
+  // expected-error @+1 {{scale is NaN in 'f32', expected a finite number}}
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] scale(0x7FF8000000000000)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return

@@ -8,6 +8,7 @@
 
 // CHECK: remark: not raised to attention: its weights are not 0 for masked keys
 // CHECK: remark: not raised to attention: its weights are not 0 for masked keys
+// CHECK: remark: not raised to attention: its head size is 0
 
 // CHECK-LABEL: func.func @queries_repeated_along_the_sequence
 // CHECK: %[[ALL:.*]] = tensor.collapse_shape
@@ -304,4 +305,18 @@ func.func @finite_constants_before_a_guard(%q: tensor<2x8xf32>, %k: tensor<8x2xf
   %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<2x8xf32>) -> tensor<2x8xf32>
   %o = linalg.matmul ins(%w, %v : tensor<2x2xf32>, tensor<2x8xf32>) outs(%oz : tensor<2x8xf32>) -> tensor<2x8xf32>
   return %o : tensor<2x8xf32>
+}
+
+// CHECK-LABEL: func.func @head_size_0
+// CHECK: linalg.softmax
+func.func @head_size_0(%q: tensor<4x0xf32>, %k: tensor<0x5xf32>, %v: tensor<5x3xf32>) -> tensor<4x3xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x5xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x5xf32>) -> tensor<4x5xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<4x0xf32>, tensor<0x5xf32>) outs(%z : tensor<4x5xf32>) -> tensor<4x5xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<4x5xf32>) outs(%e : tensor<4x5xf32>) -> tensor<4x5xf32>
+  %oe = tensor.empty() : tensor<4x3xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x3xf32>) -> tensor<4x3xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<4x5xf32>, tensor<5x3xf32>) outs(%oz : tensor<4x3xf32>) -> tensor<4x3xf32>
+  return %o : tensor<4x3xf32>
 }

@@ -70,7 +70,8 @@ int main(int count, char **arguments) {
   library.setCPULimit("portable");
   expect(library.target("attend") == "portable", "the limit holds");
   library.setCPULimit(nullptr);
-  expect(messageOf([&] { library.setCPULimit("v0"); }).find("found 'v0', expected portable, v3") != std::string::npos,
+  expect(messageOf([&] { library.setCPULimit("v0"); }).find("found 'v0', expected one of portable, v3") !=
+             std::string::npos,
          "an unknown target");
 
   // Errors.

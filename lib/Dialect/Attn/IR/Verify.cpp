@@ -268,9 +268,14 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
   for (const NamedOperand &operand : {query, value})
     if (operand.size(Dim::Depth) == 0)
       return op->emitOpError() << operand.role << " has head size 0, expected at least 1";
-  if (FloatAttr scale = op.getScaleAttr(); scale && !scale.getValue().isFinite())
-    return op->emitOpError() << "scale is " << (scale.getValue().isNaN() ? "NaN" : "infinite")
-                             << ", expected a finite number";
+  if (FloatAttr attr = op.getScaleAttr()) {
+    APFloat scale = attr.getValue();
+    bool isInexact = false;
+    scale.convert(cast<FloatType>(op.getScoreType()).getFloatSemantics(), APFloat::rmNearestTiesToEven, &isInexact);
+    if (!scale.isFinite())
+      return op->emitOpError() << "scale is " << (scale.isNaN() ? "NaN" : "infinite") << " in " << op.getScoreType()
+                               << ", expected a finite number";
+  }
   if (op.getScaleValue() && op.getScaleAttr())
     return op->emitOpError() << "has both a constant and a run-time scale";
   if (op.getScaleValue() && op.getScaleValue().getType() != op.getScoreType())
