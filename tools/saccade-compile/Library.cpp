@@ -86,15 +86,16 @@ llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &optio
                                     llvm::function_ref<bool(mlir::ModuleOp, const CompileOptions &)> onCompiled,
                                     bool &isRefused) {
   std::vector<std::unique_ptr<Part>> parts;
-  // At most one thread for each processor, of which none starts before it has a task. Its destructor waits.
+  // One thread for each processor at most. A thread starts when there is a task for it. The destructor waits for all.
   llvm::DefaultThreadPool threads(llvm::optimal_concurrency());
   auto start = [&](mlir::ModuleOp module, const LibraryPart &place) -> llvm::Error {
     Part &part = *parts.emplace_back(std::make_unique<Part>(place));
     if (llvm::Error error = translateTo(part, module, options, isRefused))
       return error;
     if (!isRefused)
-      threads.async([&] {
-        if (llvm::Error error = generate(part, interface.entries, options.assembler, threads))
+      // A copy: `onCompiled` may replace the interface while the task runs.
+      threads.async([&, entries = interface.entries] {
+        if (llvm::Error error = generate(part, entries, options.assembler, threads))
           part.error = std::move(error);
       });
     return llvm::Error::success();

@@ -35,10 +35,6 @@ static std::string defaultHeaderPath(llvm::StringRef library) {
   return header.str().str();
 }
 
-size_t Options::firstGPU() const {
-  return llvm::find_if(targets, [](const LibraryTarget &target) { return target.gpu; }) - targets.begin();
-}
-
 CompileOptions saccade::compileOptionsFor(const CompileOptions &options, const LibraryTarget &target) {
   CompileOptions result = options;
   result.target = target.cpu;

@@ -25,8 +25,6 @@ struct Options {
 
   bool hasCPU() const { return !targets.front().gpu; }
   bool hasGPU() const { return targets.back().gpu; }
-  /// The number of the first target that is a GPU.
-  size_t firstGPU() const;
 };
 
 /// `options` for another target. The host code for a GPU runs on every CPU.

@@ -102,7 +102,7 @@ std::pair<Value, Value> saccade::cpu::emitInterleave(Emitter &e, Value first, Va
           vector::ShuffleOp::create(e.b, e.loc, first, second, upper)};
 }
 
-/// The k-pack of one element or of two bf16, which may be scalars or vectors.
+/// The k-pack of one element or of two of 16 bits, which may be scalars or vectors.
 static Value joinKPacks(Emitter &e, ValueRange elements) {
   if (elements.size() == 1)
     return emitToCompute(e, elements[0]);
