@@ -2,7 +2,8 @@
 # RUN: %python %s "%{with-tiles}"
 """Executed tile instructions are those of the model: a product multiplies 16 × 16 pairs of bf16 with 16 × 16, a block of 2 × 2
 accumulators loads each operand once for its four products (test/Codegen/CPU/tile_loops.py), and a part of a sum stores its
-accumulators once. An f16 has two parts: three products of them, which load four operands, take the place of one."""
+accumulators once. An f16 has two parts: three products of them, which load four operands, take the place of one; of
+scores four, which load five."""
 
 import re
 import shlex
@@ -95,10 +96,17 @@ def matmul_f16(m, k, n):
     return total | {"tdpbf16ps": 3 * products, "tileloadd": total["tileloadd"] - whole[1] + 2 * loads}
 
 
-def attention_f16(*sizes, is_causal=False):
-    """Both parts of an operand are loaded once."""
-    total = attention(*sizes, is_causal=is_causal)
-    return total | {"tdpbf16ps": 3 * total["tdpbf16ps"], "tileloadd": 2 * total["tileloadd"]}
+def attention_f16(queries, keys, is_causal=False, qk=128):
+    """Both parts of an operand are loaded once, and lower parts of queries twice: scores have four products."""
+    total = attention(queries, keys, is_causal=is_causal)
+    products = loads = 0
+    for first in range(0, queries, 2 * SIZE):
+        rows = min(2 * SIZE, queries - first)
+        visible = keys - queries + first + rows if is_causal else keys
+        steps = ceil(qk, 2 * SIZE)
+        loads += ceil(rows, SIZE) * ceil(visible, 2 * SIZE) * steps
+        products += ceil(rows, SIZE) * ceil(visible, SIZE) * steps
+    return total | {"tdpbf16ps": 3 * total["tdpbf16ps"] + products, "tileloadd": 2 * total["tileloadd"] + loads}
 
 
 def decoding(rows, keys, head=128):

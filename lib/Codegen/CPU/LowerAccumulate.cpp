@@ -521,7 +521,8 @@ LogicalResult AccumulateLowering::run() {
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
   // The error of a score changes weights, and a log-sum-exp, by as much.
   Exp2Error error = weightError();
-  scoreProducts = partProductsFor(parts, error == Exp2Error::F16 ? element : e.type);
+  // The error of the other products would be absolute in the exponent, so large scores need all.
+  scoreProducts = parts > 1 ? PartProducts::Exact : PartProducts::Whole;
   ScoreTile tile(e, op, scores, scale, depthOfProduct, error, keys, parts);
   loop = LoopState::find(op);
   if (loop) {

@@ -1,4 +1,0 @@
-func.func @attention(%q: tensor<?x?x4096x64xf16>, %k: tensor<?x?x?x64xf16>, %v: tensor<?x?x?x64xf16>) -> tensor<?x?x4096x64xf32> {
-  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] : (tensor<?x?x4096x64xf16>, tensor<?x?x?x64xf16>, tensor<?x?x?x64xf16>) -> tensor<?x?x4096x64xf32>
-  return %o : tensor<?x?x4096x64xf32>
-}
