@@ -100,10 +100,6 @@ private:
   double half = 0, plain = 0, floor = 0;
 };
 
-} // namespace
-
-namespace {
-
 /// What rounding of scores causes in the sums over all elements.
 struct RoundingOfScores {
   double mean = 0;      ///< a bound on the mean error

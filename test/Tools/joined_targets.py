@@ -18,7 +18,7 @@ folder = pathlib.Path(sys.argv[2])
 
 
 def compile_library(program, targets, name, threads=None):
-    """The library, by a compiler that may use so many processors."""
+    """Compiles a library. `threads` is the number of processors that the compiler may use; None for all."""
     library = folder / name
     limit = threads and (lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads]))
     subprocess.run(["saccade-compile", program, "--emit=so", f"--target={','.join(targets)}", "-o", library], check=True,

@@ -431,7 +431,7 @@ void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock bloc
         e.mul(e.ceilDiv(run.end, packingFactor), parts), SmallVector<Value>(carried),
         [&](int64_t i, Value k) { return emitTileMemory(e, scores, {e.add(first, i), k}); },
         [&](Value k, unsigned j) { return emitTileMemory(e, value, {k, e.add(column, j * tileSize)}); },
-        parts > 1 ? PartProducts::Rounded : PartProducts::Whole);
+        roundedProducts(parts));
   });
   auto addThroughMemory = [&] {
     emitStoreTiles(e, block, tiles, partSums, zero, zero);
@@ -519,11 +519,9 @@ LogicalResult AccumulateLowering::run() {
   auto [signMask, scale] = emitSplitScale(e, op, isQuantized() ? 1 : packingFactor);
   planPrefetch();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
-  // The error of a score changes weights, and a log-sum-exp, by as much.
-  Exp2Error error = weightError();
-  // The error of the other products would be absolute in the exponent, so large scores need all.
+  // An omitted product would be an absolute error of the exponent, so large scores need all.
   scoreProducts = parts > 1 ? PartProducts::Exact : PartProducts::Whole;
-  ScoreTile tile(e, op, scores, scale, depthOfProduct, error, keys, parts);
+  ScoreTile tile(e, op, scores, scale, depthOfProduct, weightError(), keys, parts);
   loop = LoopState::find(op);
   if (loop) {
     isFirst = loop->isFirstStep(e);

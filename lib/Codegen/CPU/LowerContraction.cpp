@@ -183,7 +183,7 @@ void ContractionLowering::run(Emitter e) {
   bool isZero = zeroFill != nullptr;
   if (isZero)
     zeroFill.erase();
-  BlockedMatmul matmul(e, depthOfProduct, block, partProductsFor(parts, typeOf(op.getDpsInits()[0])));
+  BlockedMatmul matmul(e, depthOfProduct, block, roundedProducts(parts));
   if (!unchanged)
     packed = alloc(block.columns, block.depth * elements);
   auto multiply = [&](Value lhs, Value rhs, Value result) {

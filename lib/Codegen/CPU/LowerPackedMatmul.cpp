@@ -205,7 +205,7 @@ void PackedMatmul::runInTiles() {
   int64_t width = 2 * e.lanes(), groups = most.rows / maxTileBlock.rows;
   int64_t packingFactor = op.getPackingFactor(), elements = packingFactor / parts;
   bool isCopied = op.getBlocked() || parts > 1;
-  tiles.emplace(e, partProductsFor(parts, element));
+  tiles.emplace(e, roundedProducts(parts));
   sums = e.alloc({groups * most.columns / width * maxTileBlock.rows, width});
   // Padded by a cache line, since rows that are powers of two apart share sets of L1.
   group = e.alloc({maxTileBlock.rows, TileMatmul::part + e.lanes()});

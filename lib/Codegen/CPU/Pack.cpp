@@ -145,10 +145,14 @@ static std::pair<Value, Value> widenPairs(Emitter &e, Value pairs, FloatType ele
   return {half(0), half(e.lanes())};
 }
 
-std::pair<Value, Value> saccade::cpu::emitSplitToPairs(Emitter &e, Value first, Value second) {
-  Value upper = emitRoundToPairs(e, first, second);
+/// The pairs of `upper`, and of the differences of `first` and `second` from these.
+static std::pair<Value, Value> withDifferences(Emitter &e, Value upper, Value first, Value second) {
   auto [firstUpper, secondUpper] = widenPairs(e, upper, e.b.getBF16Type());
   return {upper, emitRoundToPairs(e, e.subf(first, firstUpper), e.subf(second, secondUpper))};
+}
+
+std::pair<Value, Value> saccade::cpu::emitSplitToPairs(Emitter &e, Value first, Value second) {
+  return withDifferences(e, emitRoundToPairs(e, first, second), first, second);
 }
 
 /// `x` (f32, scalar or vector), or the greatest f16 with its sign if it is infinite. An infinity is then the lower part
@@ -164,12 +168,10 @@ static Value limitToF16(Emitter &e, Value x) {
 }
 
 /// The upper and the lower parts of k-packs of two f16 (scalar or vector).
-static std::array<Value, 2> splitKPacks(Emitter &e, Value kPacks) {
+static std::pair<Value, Value> splitKPacks(Emitter &e, Value kPacks) {
   if (isa<VectorType>(kPacks.getType())) {
     auto [first, second] = widenPairs(e, kPacks, e.b.getF16Type());
-    Value upper = emitRoundToPairs(e, limitToF16(e, first), limitToF16(e, second));
-    auto [firstUpper, secondUpper] = widenPairs(e, upper, e.b.getBF16Type());
-    return {upper, emitRoundToPairs(e, e.subf(first, firstUpper), e.subf(second, secondUpper))};
+    return withDifferences(e, emitRoundToPairs(e, limitToF16(e, first), limitToF16(e, second)), first, second);
   }
   auto one = VectorType::get({1}, e.type);
   auto pairOf = [&](Type element) { return VectorType::get({2}, element); };
@@ -192,7 +194,8 @@ static void storeKPacks(Emitter &e, Value kPacks, Value dst, ArrayRef<Value> at,
   };
   if (parts == 1)
     return store(kPacks, at);
-  for (auto [i, part] : llvm::enumerate(splitKPacks(e, kPacks))) {
+  auto [upper, lower] = splitKPacks(e, kPacks);
+  for (auto [i, part] : llvm::enumerate(std::array{upper, lower})) {
     SmallVector<Value> place(at);
     place[along] = emitPlaceOfPart(e, at[along], i);
     store(part, place);

@@ -26,10 +26,8 @@ enum class PartProducts { Whole, Rounded, Exact };
 /// The parts of an element.
 inline unsigned partsOf(PartProducts products) { return products == PartProducts::Whole ? 1 : 2; }
 
-/// The products for `parts` parts and results of type `result`: f16 is rounded by 2⁻¹², other types by less.
-inline PartProducts partProductsFor(unsigned parts, mlir::Type result) {
-  return parts == 1 ? PartProducts::Whole : result.isF16() ? PartProducts::Rounded : PartProducts::Exact;
-}
+/// The products for results that are rounded to the type of elements of `parts` parts: f16 is rounded by 2⁻¹².
+inline PartProducts roundedProducts(unsigned parts) { return parts > 1 ? PartProducts::Rounded : PartProducts::Whole; }
 
 /// Elements of 32 bits in memory: the address of the first one of a row, and the bytes between rows.
 struct TileMemory {

@@ -310,7 +310,9 @@ SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, const ShiftedScores 
   SmallVector<Value> exponents;
   for (auto [score, r, column] : llvm::zip_equal(shifted.scores, fragment.rowOf, fragment.columns)) {
     Value offset = arith::NegFOp::create(e.b, e.loc, shifted.bases[r]);
-    exponents.push_back(e.fma(score, toBase2, addColumns(e, offset, perColumn, r, column)));
+    if (perColumn)
+      offset = addColumns(e, offset, perColumn, r, column);
+    exponents.push_back(e.fma(score, toBase2, offset));
   }
   return exponents;
 }

@@ -148,12 +148,11 @@ private:
   LazyUpdate updateLazily(Emitter &e, llvm::ArrayRef<Value> scores, const PrivateState &state, RowReduce reduce,
                           llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
   /// The parts of a linear bias besides `initialScores`: of each row in the tile at key `first`, at the column
-  /// `originOf` a row; and of a column of a row, added to x as a multiple of `perColumn`, which may be null.
+  /// `originOf` a row; and of a column of a row, added to x as a multiple of `perColumn`. That is the slope, opaque to
+  /// LLVM, which would keep its multiples in registers.
   llvm::SmallVector<Value> biasesOfRows(Emitter &e, Value first);
   int64_t originOf(unsigned row) const;
   Value addColumns(Emitter &e, Value x, Value perColumn, unsigned row, int64_t column);
-  /// The slope, opaque to LLVM, which would keep its multiples in registers; null if there is none.
-  Value opaqueSlope(Emitter &e);
   /// `updateLazily`, after these parts have been added to `scores`.
   LazyUpdate updateWithBias(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state,
                             RowReduce reduce, llvm::function_ref<void(llvm::ArrayRef<Value> factors)> rescale);
@@ -199,7 +198,7 @@ private:
   TanhMethod tanh;                           ///< of score regions
   std::optional<LinearBias> bias;            ///< that the score region is, if `initialScores` has a part of it
   double biasScale = 1;                      ///< 1 / scale of the scores that start with it
-  Value slope;                               ///< of `bias`, times `biasScale`; null if it is 0
+  Value slope;                               ///< of `bias`, times `biasScale`
   int64_t initialColumns = 8;                ///< from which `initialScores` repeat
   double maxGrowth; ///< the exponent by which scores may exceed the maximum of a row before it is updated
 };

@@ -45,7 +45,7 @@ int64_t FragmentSoftmax::originOf(unsigned row) const {
 }
 
 SmallVector<Value> FragmentSoftmax::initialScores(Emitter &e) {
-  if (!slope)
+  if (!bias)
     return SmallVector<Value>(fragment.columns.size(), e.scalar(0.0));
   SmallVector<Value> values;
   for (auto [column, r] : llvm::zip_equal(fragment.columns, fragment.rowOf))
@@ -62,11 +62,9 @@ SmallVector<Value> FragmentSoftmax::biasesOfRows(Emitter &e, Value first) {
 }
 
 Value FragmentSoftmax::addColumns(Emitter &e, Value x, Value perColumn, unsigned row, int64_t column) {
-  int64_t offset = column / initialColumns * initialColumns - (bias ? originOf(row) - originOf(row % 2) : 0);
-  return perColumn && offset ? e.fma(perColumn, e.scalar(static_cast<double>(offset)), x) : x;
+  int64_t offset = column / initialColumns * initialColumns - (originOf(row) - originOf(row % 2));
+  return offset ? e.fma(perColumn, e.scalar(static_cast<double>(offset)), x) : x;
 }
-
-Value FragmentSoftmax::opaqueSlope(Emitter &e) { return slope ? e.optimizationBarrier(slope) : Value(); }
 
 FragmentSoftmax::LazyUpdate FragmentSoftmax::updateWithBias(Emitter &e, ArrayRef<Value> scores, Value first,
                                                             const PrivateState &state, RowReduce reduce,
@@ -74,7 +72,7 @@ FragmentSoftmax::LazyUpdate FragmentSoftmax::updateWithBias(Emitter &e, ArrayRef
   if (!bias)
     return updateLazily(e, scores, state, reduce, rescale);
   SmallVector<Value> complete(scores), ofRows = biasesOfRows(e, first);
-  Value perColumn = opaqueSlope(e);
+  Value perColumn = e.optimizationBarrier(slope);
   for (auto [score, r, column] : llvm::zip_equal(complete, fragment.rowOf, fragment.columns))
     score = addColumns(e, e.fma(ofRows[r], e.scalar(biasScale), score), perColumn, r, column);
   return updateLazily(e, complete, state, reduce, rescale);
@@ -83,9 +81,7 @@ FragmentSoftmax::LazyUpdate FragmentSoftmax::updateWithBias(Emitter &e, ArrayRef
 SmallVector<Value> FragmentSoftmax::exponentsWithBias(Emitter &e, ArrayRef<Value> scores, Value first,
                                                       const PrivateState &state) {
   ShiftedScores shifted = unshifted(e, scores, state);
-  if (bias)
-    for (auto [base, ofRow] : llvm::zip_equal(shifted.bases, biasesOfRows(e, first)))
-      base = e.fma(e.mulf(ofRow, e.scalar(-biasScale)), toBase2, base);
-  Value perColumn = opaqueSlope(e);
-  return exponentsOf(e, shifted, perColumn ? e.mulf(perColumn, toBase2) : perColumn);
+  for (auto [base, ofRow] : llvm::zip_equal(shifted.bases, biasesOfRows(e, first)))
+    base = e.fma(e.mulf(ofRow, e.scalar(-biasScale)), toBase2, base);
+  return exponentsOf(e, shifted, e.mulf(e.optimizationBarrier(slope), toBase2));
 }

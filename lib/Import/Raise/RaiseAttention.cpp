@@ -248,11 +248,11 @@ Node Raising::readScale(Node score, Node matmul, double &scale) {
   });
   if (users.size() != 1 || !users[0]->is("arith.mulf") || (*users[0])[1]->kind != Expr::Number)
     return score;
+  double factor = (*users[0])[1]->number;
   // The scale of an attention is finite.
-  if (double factor = (*users[0])[1]->number; std::isfinite(factor))
-    scale = factor;
-  else
+  if (!std::isfinite(factor))
     return score;
+  scale = factor;
   return graph.replace(score, users[0], matmul);
 }
 

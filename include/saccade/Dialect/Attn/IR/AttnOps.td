@@ -504,8 +504,8 @@ def Attn_PackedMatmulOp : Attn_Op<"packed_matmul"> {
   let description = [{
     result[r, c] = bias[c] + Σ_p lhs[r, p] · panels[c / L][p][c % L], accumulated in the type of the panels and rounded
     once to that of the result. Without a bias the accumulators start from 0. `lhs` is read unpacked: its rows are
-    contiguous, and K is a multiple of `packing_factor`. With `blocked`, which k-packs of four bf16 and of f16 require, the LHS is
-    copied, one block of rows and K at a time, and K is any number. The order of accumulation is the same.
+    contiguous, and K is a multiple of `packing_factor`. With `blocked`, which k-packs of four bf16 and of f16 require,
+    the LHS is copied, one block of rows and K at a time, and K is any number. The order of accumulation is the same.
 
     ```mlir
     attn.packed_matmul %x, %panels bias(%b) into %y packing_factor(1)
