@@ -66,9 +66,9 @@ static FailureOr<double> sinkOf(attn::AttentionOp op, Frame &frame, int64_t head
   return (*sinks)->data()[head].real;
 }
 
-/// The sum of exp(score − max) over keys and sink, and the log-sum-exp.
+/// The sum of exp(score − max) over keys and sink, the log-sum-exp, and what its rounding took.
 struct SoftmaxSums {
-  double sum = 0, logSumExp = -INFINITY;
+  double sum = 0, logSumExp = -INFINITY, lseLow = 0;
 };
 
 /// Computes probabilities from scores and a sink with the rounding of a softmax in `type`.
@@ -101,7 +101,9 @@ static SoftmaxSums softmax(Frame &frame, Type type, ArrayRef<double> scores, dou
   for (double &weight : weights)
     weight = frame.rounded(type, weight / sum);
   double logarithm = frame.approximated(type, std::log(sum), std::log(2));
-  return {sum, frame.rounded(type, max + frame.rounded(type, logarithm))};
+  logarithm = frame.rounded(type, logarithm);
+  double logSumExp = frame.rounded(type, max + logarithm);
+  return {sum, logSumExp, std::isinf(logSumExp) ? 0 : frame.rounded(type, logarithm - (logSumExp - max))};
 }
 
 LogicalResult
@@ -120,7 +122,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
     int64_t end = range.position + range.positions;
     for (int64_t head = range.head; head < range.head + range.heads; ++head)
       for (int64_t tokenIndex = std::max(range.position, scorer->query.starts.back()); tokenIndex < end; ++tokenIndex)
-        if (failed(visit(*scorer, {0, head, 0, tokenIndex, {}, {}, {}, 0, -INFINITY})))
+        if (failed(visit(*scorer, {0, head, 0, tokenIndex, {}, {}, {}, 0, -INFINITY, 0})))
           return failure();
   }
   int64_t firstBatch = isRagged ? 0 : range.batch,
@@ -161,7 +163,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
           factor = *modified;
         }
         if (failed(visit(*scorer, {batch, head, position, start + position, weights, factors, scores, sums.sum,
-                                   sums.logSumExp})))
+                                   sums.logSumExp, sums.lseLow})))
           return failure();
       }
     }
@@ -220,6 +222,8 @@ static LogicalResult evaluateOthers(attn::AttentionOp op, Frame &frame, Scorer &
       return failure();
     if (result == op.getLse()) {
       elements->front().real = row.logSumExp;
+    } else if (result == op.getLseLow()) {
+      elements->front().real = row.lseLow;
     } else if (result == op.getRowMax()) {
       elements->front().real = max.score;
     } else if (result == op.getArgmax()) {

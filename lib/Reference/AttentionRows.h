@@ -23,6 +23,7 @@ struct AttentionRow {
   llvm::ArrayRef<double> scores;
   double sum;       ///< the divisor of the probabilities, of keys and sink; 0 if the row is empty
   double logSumExp; ///< −inf if the row is empty
+  double lseLow;    ///< what its rounding took
 };
 
 /// A range of batches, heads and queries.

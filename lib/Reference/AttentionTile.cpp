@@ -56,9 +56,13 @@ struct TileState {
   }
 };
 
-/// The rescaling factor 2^(max − newMax) of a state; 0 for the empty state. `newMax` is not −inf.
-double rescale(Frame &frame, Type type, double max, double newMax) {
-  return frame.rounded(type, std::exp2(frame.rounded(type, max - newMax)));
+/// The rescaling factor 2^(max − newMax) of a state, with `isNatural` e^(max − newMax); 0 for the empty state. `newMax` is
+/// not −inf.
+double rescale(Frame &frame, Type type, double max, double newMax, bool isNatural) {
+  double difference = frame.rounded(type, max - newMax);
+  if (isNatural)
+    difference = frame.rounded(type, difference * frame.rounded(type, std::numbers::log2e));
+  return frame.rounded(type, std::exp2(difference));
 }
 
 /// The shape of result number `result` is that of its init.
@@ -137,26 +141,27 @@ static void updateRowMax(const Scorer &scorer, ArrayRef<double> scores, const Ot
     state.argmax->data()[row].integer = scorer.at[3] + max.key;
 }
 
-/// Accumulates one row of scores into row `row` of the state. `isFinal`: max and sum are final, those of all keys.
-static LogicalResult accumulateRow(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
-                                   const OtherState &others, bool isFinal, int64_t row) {
+/// Accumulates one row of scores into row `row` of the state. If `op` is final, max and sum are those of all keys.
+static LogicalResult accumulateRow(attn::AccumulateOp op, Frame &frame, Scorer &scorer, ArrayRef<double> scores,
+                                   const TileState &state, const OtherState &others, int64_t row) {
   Type type = scorer.scoreType;
+  bool isFinal = op.getFinal(), isNatural = op.getNaturalMax();
   updateRowMax(scorer, scores, others, row);
   double log2e = frame.rounded(type, std::numbers::log2e);
   double newMax = state.m(row);
   double largest = -INFINITY;
   for (double score : scores) {
     largest = maxOrNaN(largest, score);
-    newMax = maxOrNaN(newMax, frame.rounded(type, score * log2e));
+    newMax = maxOrNaN(newMax, isNatural ? score : frame.rounded(type, score * log2e));
   }
   // As in kernels, a finite maximum that overflows as an exponent becomes the largest finite number, and is subtracted
   // before the multiplication.
-  bool isSaturated = std::isinf(frame.rounded(type, largest * log2e)) && std::isfinite(largest);
+  bool isSaturated = !isNatural && std::isinf(frame.rounded(type, largest * log2e)) && std::isfinite(largest);
   if (isSaturated)
     newMax = std::max(state.m(row), std::copysign(type.isF64() ? DBL_MAX : FLT_MAX, largest));
   if (newMax == -INFINITY)
     return success();
-  double factor = rescale(frame, type, state.m(row), newMax);
+  double factor = rescale(frame, type, state.m(row), newMax, isNatural);
   state.m(row) = newMax;
   if (!isFinal)
     state.l(row) = frame.rounded(type, state.l(row) * factor);
@@ -172,7 +177,8 @@ static LogicalResult accumulateRow(Frame &frame, Scorer &scorer, ArrayRef<double
     int64_t key = frame.term(i, scores.size());
     if (scores[key] == -INFINITY)
       continue;
-    double exponent = isSaturated ? frame.rounded(type, frame.rounded(type, scores[key] - largest) * log2e)
+    double exponent = isNatural     ? frame.rounded(type, frame.rounded(type, scores[key] - newMax) * log2e)
+                      : isSaturated ? frame.rounded(type, frame.rounded(type, scores[key] - largest) * log2e)
                                   : frame.rounded(type, frame.rounded(type, scores[key] * log2e) - newMax);
     double weight = weights[key] = frame.rounded(type, std::exp2(exponent));
     if (!isFinal)
@@ -224,7 +230,7 @@ static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, uns
   std::vector<double> scores;
   for (int64_t row = 0; row < rows; ++row)
     if (failed(scorer->scores(0, row % heads, row / heads, keys, scores)) ||
-        failed(accumulateRow(frame, *scorer, scores, *state, *others, op.getFinal(), row)))
+        failed(accumulateRow(op, frame, *scorer, scores, *state, *others, row)))
       return failure();
   setAllKnown(op, frame);
   return success();
@@ -249,8 +255,8 @@ static LogicalResult evaluateMerge(attn::MergeOp op, Frame &frame, unsigned, con
     double newMax = maxOrNaN(state->m(row), other->m(row));
     if (newMax == -INFINITY)
       continue;
-    double factor = rescale(frame, type, state->m(row), newMax),
-           otherFactor = rescale(frame, type, other->m(row), newMax);
+    double factor = rescale(frame, type, state->m(row), newMax, op.getNaturalMax()),
+           otherFactor = rescale(frame, type, other->m(row), newMax, op.getNaturalMax());
     auto join = [&](double a, double b) {
       return frame.rounded(type, frame.rounded(type, factor * a) + frame.rounded(type, otherFactor * b));
     };
@@ -296,9 +302,24 @@ static LogicalResult evaluateFinalize(attn::FinalizeOp op, Frame &frame, unsigne
       return failure();
     if ((*lse)->size() > state->rows())
       return op.emitOpError() << "log-sum-exp has " << (*lse)->size() << " rows, but accumulator has " << state->rows();
+    Cells *low = nullptr;
+    if (op.getLseLow()) {
+      FailureOr<Cells *> cells = frame.cells(op->getResult(2));
+      if (failed(cells))
+        return failure();
+      low = *cells;
+    }
     for (int64_t row = 0; row < (*lse)->size(); ++row) {
+      double &of = (*lse)->reals()[row], max = state->m(row) == -INFINITY ? 0 : state->m(row);
+      if (op.getNaturalMax()) {
+        double log = state->l(row) == 0 ? -INFINITY : frame.rounded(type, std::log(state->l(row)));
+        of = frame.rounded(type, max + log);
+        if (low)
+          low->reals()[row] = std::isinf(of) ? 0 : frame.rounded(type, log - (of - max));
+        continue;
+      }
       double base2 = frame.rounded(type, state->m(row) + frame.rounded(type, std::log2(state->l(row))));
-      (*lse)->reals()[row] = state->l(row) == 0 ? -INFINITY : frame.rounded(type, base2 * std::numbers::ln2);
+      of = state->l(row) == 0 ? -INFINITY : frame.rounded(type, base2 * std::numbers::ln2);
     }
   }
   // Tallies are divided by the sum too; row maximum and argmax are copied.

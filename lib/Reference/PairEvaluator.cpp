@@ -7,7 +7,7 @@ using namespace saccade::reference;
 using attn::Dim;
 
 LogicalResult PairEvaluator::run() {
-  if (failed(demand({op.getQuery(), op.getKey(), op.getValue(), op.getLse()})) || failed(demandOperands()) ||
+  if (failed(demand({op.getQuery(), op.getKey(), op.getValue(), op.getLse(), op.getLseLow()})) || failed(demandOperands()) ||
       failed(checkExtents()) || failed(checkRows("log-sum-exp", *frame.cells(op.getLse()))))
     return failure();
   int64_t batches = scorer.query.batches(), heads = scorer.query.extent(Dim::Head);
@@ -50,6 +50,7 @@ LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t positio
   for (Dim dim : op.getRowDims())
     row.push_back(dim == Dim::Batch ? batch : dim == Dim::Head ? head : scorer.query.start(batch) + position);
   double rowLse = (*frame.cells(op.getLse()))->at(row).real;
+  double rowLow = op.getLseLow() ? (*frame.cells(op.getLseLow()))->at(row).real : 0;
   // Neither a visible key nor a sink.
   if (rowLse == -INFINITY || scorer.at[2] + position >= scorer.queryLength)
     return success();
@@ -57,7 +58,7 @@ LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t positio
     return failure();
   for (int64_t i = 0; i < keys; ++i) {
     int64_t key = frame.term(i, keys);
-    double p = rounded(std::exp(rounded(scores[key] - rowLse)));
+    double p = rounded(std::exp(rounded(rounded(scores[key] - rowLse) - rowLow)));
     if (scores[key] != -INFINITY && failed(addPair(batch, head, position, key, p, row)))
       return failure();
   }

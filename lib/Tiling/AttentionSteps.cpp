@@ -144,8 +144,11 @@ void AttentionSteps::addSinks(State &state, Heads heads, Value count) {
     bool lost;
     APFloat largest = APFloat::getLargest(cast<FloatType>(type).getFloatSemantics());
     largest.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
-    Value exponent = arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e));
-    exponent = arith::MaximumFOp::create(b, loc, exponent, number(-largest.convertToDouble()));
+    Value exponent = sink;
+    if (!hasNaturalMax()) {
+      exponent = arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e));
+      exponent = arith::MaximumFOp::create(b, loc, exponent, number(-largest.convertToDouble()));
+    }
     Value starts[] = {arith::SelectOp::create(b, loc, isNone, sink, exponent),
                       arith::SelectOp::create(b, loc, isNone, number(0.0), number(1.0))};
     Slice rows;
@@ -212,7 +215,8 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
       AccumulateOp::create(b, loc, TypeRange(ValueRange(state.getParts())), query, key, value, op.getCaptures(),
                            queryEnd, keyEnd, op.getScaleValue(), tileAt, state.acc, state.max, state.sum, state.tallies,
                            state.rowMax, state.argmax, queryDims, keyDims, valueDims, op.getScaleAttr(),
-                           op.getQkTypeAttr(), step.isFinal, step.schedule, step.unpacked, state.tallies.size());
+                           op.getQkTypeAttr(), step.isFinal, step.schedule, step.unpacked, hasNaturalMax(),
+                           state.tallies.size());
   setFiniteMax(accumulate, step.finiteMax);
   auto copy = [](Region &from, Region &to) {
     IRMapping mapping;
@@ -233,8 +237,9 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
 
 SmallVector<Value> AttentionSteps::orderedResults() {
   SmallVector<Value> results = {op.getOutput()};
-  if (op.getLse())
-    results.push_back(op.getLse());
+  for (Value result : {op.getLse(), op.getLseLow()})
+    if (result)
+      results.push_back(result);
   results.append(op.getTallies().begin(), op.getTallies().end());
   for (Value result : {Value(op.getRowMax()), Value(op.getArgmax())})
     if (result)
@@ -250,6 +255,7 @@ SmallVector<Value> AttentionSteps::finalize(const State &state, ValueRange desti
     others.push_back(state.argmax);
   auto done = FinalizeOp::create(b, loc, destinations.getTypes(), state.acc, state.max, state.sum, others,
                                  destinations[0], op.getLse() ? destinations[1] : Value(),
-                                 destinations.take_back(others.size()), tileDims(op.getOutputDims()), schedule);
+                                 op.getLseLow() ? destinations[2] : Value(), destinations.take_back(others.size()),
+                                 tileDims(op.getOutputDims()), hasNaturalMax(), schedule);
   return SmallVector<Value>(done->getResults());
 }

@@ -52,6 +52,9 @@ struct AttentionSteps : IndexEmitter {
   /// the operand.
   attn::KeyRange visibleKeys(Value head);
 
+  /// Whether maxima of states are those of scores: the log-sum-exp is wanted with its low part.
+  bool hasNaturalMax() { return op.getLseLow() != nullptr; }
+
   //===--- States ---===//
   /// A state with uninitialized parts of the shape `leading` × `rows` (× columns or bins).
   attn::State emptyState(llvm::ArrayRef<mlir::OpFoldResult> leading, mlir::OpFoldResult rows);
@@ -85,8 +88,8 @@ struct AttentionSteps : IndexEmitter {
                          Step step);
 
   //===--- Results ---===//
-  /// The results of `op` in the order of the operands of attn.finalize: output, log-sum-exp, tallies, row maximum and
-  /// its position.
+  /// The results of `op` in the order of the operands of attn.finalize: output, log-sum-exp and its low part, tallies, row
+  /// maximum and its position.
   llvm::SmallVector<Value> orderedResults();
   /// The results of the state of one head, written to `destinations` (see orderedResults).
   llvm::SmallVector<Value> finalize(const attn::State &state, mlir::ValueRange destinations,

@@ -197,6 +197,8 @@ Value DerivativeTile::store(Value sums, Value into, Dims dims, Value inHead, Val
 }
 
 Value DerivativeTile::rowsOf(Value tensor, const PairTile &tile) {
+  if (!tensor)
+    return {};
   SmallVector<OpFoldResult> offsets, sizes;
   SmallVector<bool> isKept;
   for (Dim dim : attention.getRowDims()) {
@@ -208,17 +210,22 @@ Value DerivativeTile::rowsOf(Value tensor, const PairTile &tile) {
 }
 
 void DerivativeTile::convertLse() {
-  Value from = attention.getLse();
-  unsigned rank = cast<ShapedType>(from.getType()).getRank();
+  unsigned rank = cast<ShapedType>(attention.getLse().getType()).getRank();
   SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(rank));
-  Value to = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, from), type);
-  lse = apply(rank, 0, {{from, loops}}, {{to, loops}}, [&](ValueRange args) -> SmallVector<Value> {
+  auto converted = [&](Value from, function_ref<Value(Value)> convert) -> Value {
+    Value to = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, from), type);
+    return apply(rank, 0, {{from, loops}}, {{to, loops}},
+                 [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0])}; })[0];
+  };
+  lse = converted(attention.getLse(), [&](Value x) -> Value {
     double infinity = std::numeric_limits<double>::infinity();
-    // A row without keys has no probabilities: 2^(s − inf) is 0 for every score s.
-    Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[0], scalar(-infinity));
-    Value base2 = arith::MulFOp::create(b, loc, args[0], scalar(std::numbers::log2e));
-    return {arith::SelectOp::create(b, loc, isEmpty, scalar(infinity), base2)};
-  })[0];
+    // A row without keys has no probabilities: exp(s − inf) is 0 for every score s.
+    Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, x, scalar(-infinity));
+    return arith::SelectOp::create(b, loc, isEmpty, scalar(infinity), x);
+  });
+  if (Value low = attention.getLseLow())
+    lseLow = converted(
+        low, [&](Value x) -> Value { return arith::MulFOp::create(b, loc, x, scalar(std::numbers::log2e)); });
 }
 
 //===----------------------------------------------------------------------===//
@@ -236,14 +243,18 @@ Value DerivativeTile::emitProbability(Value exponent) {
   return arith::SelectOp::create(b, loc, isCounted, probability, scalar(0.0));
 }
 
-DerivativeTile::Pair DerivativeTile::evaluatePair(Value i, Value j, Value product, Value rowLse) {
+DerivativeTile::Pair DerivativeTile::evaluatePair(Value i, Value j, Value product, const RowLse &row) {
   Pair pair;
   pair.score = arith::MulFOp::create(b, loc, product, scale());
   Value score = pair.score;
   if (!attention.getScore().empty())
     score = inlineRegion(attention.getScore(), score, i, j)[0];
-  Value base2 = arith::MulFOp::create(b, loc, score, scalar(std::numbers::log2e));
-  pair.probability = emitProbability(arith::SubFOp::create(b, loc, base2, rowLse));
+  // The difference of two large numbers is exact, and small if the probability counts.
+  Value difference = arith::SubFOp::create(b, loc, score, row.lse);
+  Value exponent = arith::MulFOp::create(b, loc, difference, scalar(std::numbers::log2e));
+  if (row.low)
+    exponent = arith::SubFOp::create(b, loc, exponent, row.low);
+  pair.probability = emitProbability(exponent);
   if (!attention.getMask().empty())
     pair.isVisible = inlineRegion(attention.getMask(), {}, i, j)[0];
   pair.weight = pair.probability = ifVisible(pair, pair.probability);

@@ -28,7 +28,7 @@ protected:
 
   // --- tasks
 
-  /// Emits `lse`.
+  /// Emits `lse` and `lseLow`.
   void convertLse();
   /// Emits the bounds of a sequence and begins its KV head `kvHead`.
   void beginTask(Value sequence, Value kvHead);
@@ -79,7 +79,7 @@ protected:
   /// The tile of queries, or of keys or values, of the current head.
   Matrix queriesOf(Value tensor, Dims dims, const PairTile &tile, int64_t headSize);
   Matrix keysOf(Value tensor, Dims dims, const PairTile &tile, int64_t headSize);
-  /// The numbers of a tensor with one for each row.
+  /// The numbers of a tensor with one for each row; null if `tensor` is.
   Value rowsOf(Value tensor, const PairTile &tile);
   Value insert(Value matrix, Value into, const Place &place);
   /// Rounds the sums of a tile, a matrix or a number for each row, and stores them in `into`. `inHead`: the head in it.
@@ -92,8 +92,13 @@ protected:
     Value score, probability, weight;
     Value isVisible; ///< null without a mask
   };
-  /// `product` is that of query and key, `rowLse` that of `lse`, `i` and `j` are absolute.
-  Pair evaluatePair(Value i, Value j, Value product, Value rowLse);
+  /// The log-sum-exp of a row, or of the rows of a tile.
+  struct RowLse {
+    Value lse, low; ///< of `lse` and `lseLow`
+  };
+  RowLse lseOf(const PairTile &tile) { return {rowsOf(lse, tile), rowsOf(lseLow, tile)}; }
+  /// `product` is that of query and key, `i` and `j` are absolute.
+  Pair evaluatePair(Value i, Value j, Value product, const RowLse &row);
   /// `value`, or 0 if the pair is not visible.
   Value ifVisible(const Pair &pair, Value value);
   /// Clones the body of a region and returns the values that it yields.
@@ -123,7 +128,8 @@ protected:
   Value validQueries, validKeys; ///< numbers of queries and keys within the lengths
   Value queryStart, keyStart;    ///< of the sequence in the tensors
   Sequences sequences;
-  Value lse; ///< the log-sum-exp in base 2, +inf for a row without keys; set before the loop
+  Value lse;    ///< the log-sum-exp, +inf for a row without keys; set before the loop
+  Value lseLow; ///< what its rounding took, as a base-2 exponent
 
 private:
   /// 2^`exponent` of the type of scores, 0 if it is tiny. NaN stays NaN.

@@ -14,11 +14,11 @@ GradientTile::GradientTile(OpBuilder &b, GradientOp op, bool onDevice)
 // Pairs
 //===----------------------------------------------------------------------===//
 
-/// `args` are the product with the key, the product with the value, the log-sum-exp and delta. Returns the weight,
-/// the scaled gradient of the score, and the other results of the gradient region.
+/// `args` are the product with the key, the product with the value, delta, the log-sum-exp and, if there is one, its low
+/// part. Returns the weight, the scaled gradient of the score, and the other results of the gradient region.
 SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args) {
-  Pair pair = DerivativeTile::evaluatePair(i, j, args[0], args[2]);
-  Value product = args[1], delta = args[3];
+  Pair pair = DerivativeTile::evaluatePair(i, j, args[0], {args[3], args.size() > 4 ? args[4] : Value()});
+  Value product = args[1], delta = args[2];
   SmallVector<Value> results;
   if (op.getGradient().empty())
     results = {arith::MulFOp::create(b, loc, pair.probability, arith::SubFOp::create(b, loc, product, delta))};
@@ -38,7 +38,10 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
   Type element = getElementTypeOrSelf(op.getQuery());
   bool isWide = element == type;
   IndexedOperand pairs[] = {{scores, {0, 1}}, {products, {0, 1}}};
-  SmallVector<IndexedOperand> inputs = {{queries.lse, {0}}, {queries.delta, {0}}}, outputs;
+  SmallVector<IndexedOperand> inputs = {{queries.delta, {0}}, {queries.row.lse, {0}}}, outputs;
+  if (queries.row.low)
+    inputs.push_back({queries.row.low, {0}});
+  size_t rowInputs = inputs.size();
   if (isWide) {
     llvm::append_range(outputs, pairs);
   } else {
@@ -53,9 +56,9 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
   SmallVector<Value> evaluated = apply(2, 0, inputs, outputs, [&](ValueRange args) {
     Value i = add(linalg::IndexOp::create(b, loc, 0), firstQuery),
           j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
-    SmallVector<Value> numbers(args);
-    if (isWide)
-      numbers = {args[2], args[3], args[0], args[1]};
+    SmallVector<Value> numbers(args.take_front(rowInputs + 2));
+    if (isWide) // outputs, which hold the products, come after inputs
+      std::rotate(numbers.begin(), numbers.begin() + rowInputs, numbers.end());
     SmallVector<Value> found = evaluatePair(i, j, numbers);
     SmallVector<Value> results = {convert(found[0], element), convert(found[1], element)};
     for (auto [value, needed] : llvm::zip(ArrayRef(found).drop_front(2), captureTypes))
@@ -97,7 +100,7 @@ GradientTile::Gradients GradientTile::Gradients::with(ValueRange values) const {
 GradientTile::Queries GradientTile::queriesOf(const PairTile &tile) {
   return {DerivativeTile::queriesOf(op.getQuery(), op.getQueryDims().getDims(), tile, depth),
           DerivativeTile::queriesOf(op.getOutputGradient(), op.getOutputDims().getDims(), tile, valueDepth),
-          rowsOf(lse, tile), rowsOf(op.getDelta(), tile)};
+          lseOf(tile), rowsOf(op.getDelta(), tile)};
 }
 
 GradientTile::Keys GradientTile::keysOf(const PairTile &tile) {

@@ -41,7 +41,8 @@ struct GradientTile : DerivativeTile {
 private:
   struct Queries {
     Matrix query, outputGradient;
-    Value lse, delta; ///< of each query
+    RowLse row;  ///< of each query
+    Value delta; ///< of each query
   };
   struct Keys {
     Matrix key, value;

@@ -36,7 +36,7 @@ private:
   /// Stores the results for the tile of queries at `begin` of the current head in `results`, at `to`.
   SmallVector<Value> ofQueries(Value begin, ValueRange results, Value to);
   /// Adds the tile to `sums`: output, row and tallies.
-  SmallVector<Value> addTile(const PairTile &tile, const Operand &query, Value rowLse, ValueRange sums);
+  SmallVector<Value> addTile(const PairTile &tile, const Operand &query, const RowLse &row, ValueRange sums);
   /// Matrices of pairs.
   struct Terms {
     Value ofRow;                ///< dp
@@ -45,10 +45,10 @@ private:
     SmallVector<Value> tallies; ///< of each tally: the bins, unless all are equal, and the numbers
   };
   /// The elementwise op of a tile, from the products of queries and keys and the tangents of these, null for 0.
-  Terms evaluate(const PairTile &tile, Value rowLse, Value products, Value tangents);
+  Terms evaluate(const PairTile &tile, const RowLse &row, Value products, Value tangents);
   /// dp, dw, the weight and what the region yields further, from the product of query and key, its tangent by query and
   /// key, and the log-sum-exp.
-  SmallVector<Value> evaluatePair(Value i, Value j, Value product, Value tangent, Value rowLse);
+  SmallVector<Value> evaluatePair(Value i, Value j, Value product, Value tangent, const RowLse &row);
   /// The bin of tally `number` if it is the same for all pairs.
   std::optional<int64_t> constantBin(unsigned number);
   Value addToBin(int64_t bin, Value amounts, const PairTile &tile, Value sums);
@@ -60,8 +60,8 @@ private:
   SmallVector<RowResult> results; ///< of the op
 };
 
-SmallVector<Value> JvpTasks::evaluatePair(Value i, Value j, Value product, Value tangent, Value rowLse) {
-  Pair pair = DerivativeTile::evaluatePair(i, j, product, rowLse);
+SmallVector<Value> JvpTasks::evaluatePair(Value i, Value j, Value product, Value tangent, const RowLse &row) {
+  Pair pair = DerivativeTile::evaluatePair(i, j, product, row);
   Value ds = tangent ? arith::MulFOp::create(b, loc, tangent, scale()).getResult() : scalar(0.0);
   if (Value ofScale = op.getScaleTangent()) {
     Value term = arith::MulFOp::create(b, loc, product, convert(ofScale, type));
@@ -79,7 +79,7 @@ SmallVector<Value> JvpTasks::evaluatePair(Value i, Value j, Value product, Value
   return results;
 }
 
-JvpTasks::Terms JvpTasks::evaluate(const PairTile &tile, Value rowLse, Value products, Value tangents) {
+JvpTasks::Terms JvpTasks::evaluate(const PairTile &tile, const RowLse &row, Value products, Value tangents) {
   // Operands of 16-bit matmuls are rounded, and dp is not. Other results replace the products.
   Type element = getElementTypeOrSelf(op.getQuery());
   bool isWide = element == type, needsWeights = bool(op.getValueTangent()), hasTangents = bool(tangents);
@@ -89,7 +89,9 @@ JvpTasks::Terms JvpTasks::evaluate(const PairTile &tile, Value rowLse, Value pro
     return IndexedOperand{DerivativeTile::temporary({tile.queries, tile.keys}, of), {0, 1}};
   };
   IndexedOperand pairs{products, {0, 1}};
-  SmallVector<IndexedOperand> inputs = {{rowLse, {0}}}, outputs;
+  SmallVector<IndexedOperand> inputs = {{row.lse, {0}}}, outputs;
+  if (row.low)
+    inputs.push_back({row.low, {0}});
   outputs.push_back(hasTangents ? IndexedOperand{tangents, {0, 1}} : temporary(type));
   bool isReplaced = isWide && needsWeights;
   if (!isReplaced)
@@ -109,7 +111,8 @@ JvpTasks::Terms JvpTasks::evaluate(const PairTile &tile, Value rowLse, Value pro
           j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
     ValueRange before = args.drop_front(inputs.size());
     SmallVector<Value> values =
-        evaluatePair(i, j, isReplaced ? before[1] : args[1], hasTangents ? before[0] : Value(), args[0]);
+        evaluatePair(i, j, isReplaced ? before[1] : args[inputs.size() - 1], hasTangents ? before[0] : Value(),
+                     {args[0], row.low ? args[1] : Value()});
     SmallVector<Value> results = {values[0]};
     if (needsWeights)
       results.push_back(convert(values[2], element));
@@ -175,7 +178,7 @@ Value JvpTasks::addToBins(Value bins, Value amounts, const PairTile &tile, Value
 // Tiles and tasks
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> JvpTasks::addTile(const PairTile &tile, const Operand &query, Value rowLse, ValueRange sums) {
+SmallVector<Value> JvpTasks::addTile(const PairTile &tile, const Operand &query, const RowLse &row, ValueRange sums) {
   ArrayRef<Dim> keyDims = op.getKeyDims().getDims(), valueDims = op.getValueDims().getDims();
   Matrix key = keysOf(op.getKey(), keyDims, tile, depth), value = keysOf(op.getValue(), valueDims, tile, valueDepth);
   Value products = product(tile, query.primal, key, depth), tangents;
@@ -187,7 +190,7 @@ SmallVector<Value> JvpTasks::addTile(const PairTile &tile, const Operand &query,
         tangents ? matmul(query.primal.over(0, 2), tangent.over(1, 2), {tangents, {0, 1}}, block(rows, columns, depth))
                  : product(tile, query.primal, tangent, depth);
   }
-  Terms terms = evaluate(tile, rowLse, products, tangents);
+  Terms terms = evaluate(tile, row, products, tangents);
   SmallVector<Value> next(sums);
   auto addWeighted = [&](Value weights, const Matrix &values) {
     next[0] = matmul({weights, {0, 2}}, values.over(2, 1), {next[0], {0, 1}}, block(rows, valueDepth, columns));
@@ -212,7 +215,7 @@ SmallVector<Value> JvpTasks::ofQueries(Value begin, ValueRange parts, Value to) 
   Operand query{queriesOf(op.getQuery(), op.getQueryDims().getDims(), queries, depth), std::nullopt};
   if (Value tangent = op.getQueryTangent())
     query.tangent = queriesOf(tangent, op.getQueryDims().getDims(), queries, depth);
-  Value rowLse = rowsOf(lse, queries);
+  RowLse row = lseOf(queries);
   SmallVector<Value> sums;
   for (const RowResult &result : results) {
     SmallVector<Extent> extents = {count};
@@ -221,7 +224,7 @@ SmallVector<Value> JvpTasks::ofQueries(Value begin, ValueRange parts, Value to) 
     sums.push_back(filled(temporary(extents), 0.0));
   }
   SmallVector<Value> done = overKeyTiles(begin, count, sums, [&](const PairTile &tile, ValueRange carried) {
-    return addTile(tile, query, rowLse, carried);
+    return addTile(tile, query, row, carried);
   });
   for (auto [result, part, sum] : llvm::zip_equal(results, parts, done))
     sum = store(sum, part, result.dims, index(0), to, count.size, result.headSize);

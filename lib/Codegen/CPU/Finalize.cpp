@@ -62,8 +62,15 @@ void saccade::cpu::emitFinalizeRows(Emitter &e, FinalizeOp op, Value begin, Valu
   }
   if (!op.getLse())
     return;
-  e.loop(begin, end, 1,
-         [&](Value r) { e.store(emitLogSumExp(e, e.load(op.getMax(), r), e.load(op.getSum(), r)), op.getLse(), r); });
+  e.loop(begin, end, 1, [&](Value r) {
+    Value max = e.load(op.getMax(), r), sum = e.load(op.getSum(), r);
+    if (!op.getNaturalMax())
+      return e.store(emitLogSumExp(e, max, sum), op.getLse(), r);
+    LogSumExp result = emitNaturalLogSumExp(e, max, e.log(sum));
+    e.store(result.lse, op.getLse(), r);
+    if (op.getLseLow())
+      e.store(result.low, op.getLseLow(), r);
+  });
 }
 
 //===----------------------------------------------------------------------===//

@@ -39,6 +39,10 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
     : e(e), op(op), scores(scores), packingFactor(packingFactor), parts(parts), error(error),
       bounds(cast<ScoringOpInterface>(op.getOperation())), keys(keys),
       toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
+  // A factor of zero would turn the −inf of a masked key into NaN.
+  double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  if (op.getNaturalMax() && toNatural)
+    toNatural = e.maxf(toNatural, e.scalar(smallest));
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
   for (unsigned i = 0; i < 4; ++i)
@@ -50,7 +54,6 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
   }
   // Without a score region the scale is applied in the exponent, 2^(s · c − m), with one rounding of a small
   // difference. Zero would turn the −inf of a masked key into NaN, so it is replaced by the smallest normal number.
-  double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   Value factor = e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e));
   Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
   toBase2 = e.select(isTiny, e.scalar(smallest), factor);
@@ -294,7 +297,9 @@ Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value
 SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value shift, Value offset,
                                            ArrayRef<Value> before) {
   SmallVector<Value> sums(before);
-  Value factorToBase2 = e.broadcast(toBase2), from = columns.begin;
+  bool isNatural = op.getNaturalMax(), isScaled = isNatural && toNatural;
+  Value factorToBase2 = isNatural ? e.splat(std::numbers::log2e) : e.broadcast(toBase2), from = columns.begin;
+  Value natural = isScaled ? e.broadcast(toNatural) : Value();
   // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill.
   int64_t maxVectors = !regions.empty() ? std::max<int64_t>(std::min(packingFactor, 2u), regions.preferredRegisters())
                                         : e.target.shapes.weightVectors;
@@ -308,8 +313,10 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
       SmallVector<Value> weights, given, next(carried);
       for (int64_t u = 0; u < vectors; ++u) {
         given.push_back(e.loadVector(scores, {row, e.add(column, u * e.lanes())}));
-        Value score = e.subf(given[u], shift);
-        weights.push_back(emitExp2(e, e.fma(score, factorToBase2, offset), error, smallestWeight));
+        // A natural maximum is subtracted from scores, which must be rounded as it was.
+        Value score = e.subf(isScaled ? e.mulf(given[u], natural) : given[u], shift);
+        Value exponent = isNatural ? e.mulf(score, factorToBase2) : e.fma(score, factorToBase2, offset);
+        weights.push_back(emitExp2(e, exponent, error, smallestWeight));
         next[u % 2] = e.addf(next[u % 2], weights[u]);
       }
       if (!regions.empty())
@@ -398,12 +405,22 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   forLanesOfRows([&](int64_t first, Value mask) {
     Value tileMax = reduceRows(e, state.laneValues, first, groupRows(), minusInfinity,
                                [&](Value x, Value y) { return e.maxf(x, y); });
-    RowMax max = emitRowMax(e, tileMax, load(op.getMax(), first, mask), e.broadcast(toBase2), getMaxRange(op));
-    Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/packingFactor > 1);
-    store(max.max, op.getMax(), first, mask);
-    e.storeVector(max.factor, state.factors, e.index(first));
-    e.storeVector(exponent.shift, state.shifts, e.index(first));
-    e.storeVector(exponent.offset, state.offsets, e.index(first));
+    Value before = load(op.getMax(), first, mask);
+    auto keep = [&](Value max, Value factor, Value shift, Value offset) {
+      store(max, op.getMax(), first, mask);
+      e.storeVector(factor, state.factors, e.index(first));
+      e.storeVector(shift, state.shifts, e.index(first));
+      e.storeVector(offset, state.offsets, e.index(first));
+    };
+    if (op.getNaturalMax()) {
+      Value natural = toNatural ? e.mulf(tileMax, e.broadcast(toNatural)) : tileMax;
+      NaturalMax max = emitNaturalMax(e, natural, before);
+      keep(max.max, max.factor, max.base, e.splat(0.0));
+    } else {
+      RowMax max = emitRowMax(e, tileMax, before, e.broadcast(toBase2), getMaxRange(op));
+      Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/packingFactor > 1);
+      keep(max.max, max.factor, exponent.shift, exponent.offset);
+    }
     if (state.maxima)
       e.storeVector(tileMax, state.maxima, e.index(first));
   });

@@ -41,24 +41,69 @@ RowMax saccade::emitRowMax(KernelEmitter &e, Value tileMax, Value before, Value 
   return row;
 }
 
+/// Whether the rounding error of an exponent may be a factor of two or more.
+static Value isLarge(KernelEmitter &e, Value base) {
+  double limit = e.type.isF64() ? 0x1p53 : 0x1p24;
+  return compare(e, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base), e.floatLike(base, limit));
+}
+
 Exponent saccade::emitExponent(KernelEmitter &e, const RowMax &row, Value tileMax, bool shiftsNewest) {
   Exponent exponent;
-  Value zero = e.floatLike(tileMax, 0.0), size = math::AbsFOp::create(e.b, e.loc, row.base);
-  Value isShifted = compare(e, arith::CmpFPredicate::OGT, size, e.floatLike(size, e.type.isF64() ? 0x1p53 : 0x1p24));
+  Value zero = e.floatLike(tileMax, 0.0);
+  Value isShifted = isLarge(e, row.base);
   Value isNewest = compare(e, arith::CmpFPredicate::OGE, row.scaled, row.max);
   exponent.isShifted = shiftsNewest ? arith::OrIOp::create(e.b, e.loc, isShifted, isNewest).getResult() : isShifted;
   exponent.shift = e.select(exponent.isShifted, e.zeroIfMinusInfinity(tileMax), zero);
-  Value distance = e.select(isNewest, zero, e.subf(row.scaled, row.max));
+  Value distance = e.subf(row.scaled, row.max);
+  if (row.isNatural)
+    distance = e.mulf(distance, e.floatLike(distance, std::numbers::log2e));
+  distance = e.select(isNewest, zero, distance);
   exponent.offset = e.select(exponent.isShifted, distance, arith::NegFOp::create(e.b, e.loc, row.base));
   return exponent;
 }
 
-MergedRow saccade::mergeRow(KernelEmitter &e, Value max, Value sum, Value otherMax, Value otherSum) {
+Value saccade::emitNaturalFactor(KernelEmitter &e, Value max, Value base) {
+  return e.exp2(e.mulf(e.subf(max, base), e.floatLike(max, std::numbers::log2e)));
+}
+
+NaturalMax saccade::emitNaturalMax(KernelEmitter &e, Value tileMax, Value before) {
+  NaturalMax row;
+  row.max = e.maxf(tileMax, before);
+  row.base = e.zeroIfMinusInfinity(row.max);
+  row.factor = emitNaturalFactor(e, before, row.base);
+  return row;
+}
+
+Value saccade::emitRoundedFactor(KernelEmitter &e, Value before, Value max) {
+  Value newest = e.zeroIfMinusInfinity(max), toBase2 = e.floatLike(max, std::numbers::log2e);
+  Value base = e.mulf(newest, toBase2), rounded = e.subf(e.mulf(before, toBase2), base);
+  return e.exp2(e.select(isLarge(e, base), e.mulf(e.subf(before, newest), toBase2), rounded));
+}
+
+RowMax saccade::emitRoundedNaturalMax(KernelEmitter &e, Value tileMax, Value before) {
+  RowMax row;
+  row.isNatural = true;
+  row.scaled = tileMax;
+  row.max = e.maxf(tileMax, before);
+  row.base = e.mulf(e.zeroIfMinusInfinity(row.max), e.floatLike(row.max, std::numbers::log2e));
+  row.factor = emitRoundedFactor(e, before, row.max);
+  return row;
+}
+
+Value saccade::emitRoundingError(KernelEmitter &e, Value max) {
+  Value newest = e.zeroIfMinusInfinity(max), toBase2 = e.floatLike(max, std::numbers::log2e);
+  Value base = e.mulf(newest, toBase2);
+  Value error = math::FmaOp::create(e.b, e.loc, arith::NegFOp::create(e.b, e.loc, newest), toBase2, base);
+  return e.select(isLarge(e, base), e.floatLike(error, 0.0), error);
+}
+
+MergedRow saccade::mergeRow(KernelEmitter &e, Value max, Value sum, Value otherMax, Value otherSum, bool isNatural) {
   MergedRow merged;
   merged.max = e.maxf(max, otherMax);
   Value base = e.zeroIfMinusInfinity(merged.max);
-  merged.stateFactor = e.exp2(e.subf(max, base));
-  merged.otherFactor = e.exp2(e.subf(otherMax, base));
+  auto factor = [&](Value x) { return isNatural ? emitNaturalFactor(e, x, base) : e.exp2(e.subf(x, base)); };
+  merged.stateFactor = factor(max);
+  merged.otherFactor = factor(otherMax);
   merged.sum = e.addf(e.mulf(sum, merged.stateFactor), e.mulf(otherSum, merged.otherFactor));
   return merged;
 }
@@ -79,4 +124,14 @@ Value saccade::emitLogSumExp(KernelEmitter &e, Value max, Value sum) {
   // For an empty row the logarithm is −∞, so the result does not depend on the maximum.
   Value log = e.log(sum);
   return e.addf(e.mulf(e.zeroIfMinusInfinity(max), e.floatLike(max, std::numbers::ln2)), log);
+}
+
+LogSumExp saccade::emitNaturalLogSumExp(KernelEmitter &e, Value max, Value log) {
+  Value base = e.zeroIfMinusInfinity(max), sum = e.addf(base, log);
+  Value addend = e.subf(sum, base);
+  Value low = e.addf(e.subf(base, e.subf(sum, addend)), e.subf(log, addend));
+  // An infinite sum is exact.
+  double infinity = std::numeric_limits<double>::infinity();
+  Value isInfinite = compare(e, arith::CmpFPredicate::OEQ, math::AbsFOp::create(e.b, e.loc, sum), e.floatLike(sum, infinity));
+  return {sum, e.select(isInfinite, e.floatLike(low, 0.0), low)};
 }

@@ -11,6 +11,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "saccade/Support/Kernels.h"
+#include <numbers>
 
 using namespace mlir;
 using namespace saccade;
@@ -341,6 +342,35 @@ std::pair<Value, Value> device::reduceMax(Emitter &e, Value max, Value position,
 std::pair<Value, Value> device::reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads) {
   Value max = e.load(state.rowMax, row), position = state.argmax ? e.load(state.argmax, row) : Value();
   return reduceMax(e, max, position, threads);
+}
+
+Value device::fromRounded(Emitter &e, AccumulateOp op, Value max, Value x, bool isInverse) {
+  if (!op.getNaturalMax())
+    return x;
+  Value error = emitRoundingError(e, max);
+  return e.mulf(x, e.exp2(isInverse ? arith::NegFOp::create(e.b, e.loc, error).getResult() : error));
+}
+
+LseResults::LseResults(Emitter &e, FinalizeOp op) : op(op) {
+  if (op.getLse())
+    lse.emplace(e, op.getLse());
+  if (op.getLseLow())
+    low.emplace(e, op.getLseLow());
+}
+
+void LseResults::store(Emitter &e, Value row, Value max, Value sum, bool isRounded) {
+  auto storeIn = [&](const GlobalMatrix &matrix, Value x) {
+    LLVM::StoreOp::create(e.b, e.loc, x, matrix.address(e, row, e.index(0)));
+  };
+  if (!op.getNaturalMax())
+    return storeIn(*lse, emitLogSumExp(e, max, sum));
+  Value log = e.log(sum);
+  if (isRounded)
+    log = e.fma(emitRoundingError(e, max), e.scalar(std::numbers::ln2), log);
+  LogSumExp result = emitNaturalLogSumExp(e, max, log);
+  storeIn(*lse, result.lse);
+  if (low)
+    storeIn(*low, result.low);
 }
 
 void device::mergeRowMax(Emitter &e, const State &state, Value row, Value rowMax, Value argmax) {

@@ -3,6 +3,7 @@
 #define SACCADE_LIB_CODEGEN_GPU_ATTENTIONSTATE_H
 
 #include "FragmentSoftmax.h"
+#include "GlobalMatrix.h"
 #include "saccade/Support/Kernels.h"
 
 namespace saccade::device {
@@ -70,6 +71,22 @@ std::pair<mlir::Value, mlir::Value> reduceMax(Emitter &e, mlir::Value max, mlir:
 /// The row maximum of row `row` over `threads` consecutive lanes that share it, and the first key that attains it (null
 /// if not requested).
 std::pair<mlir::Value, mlir::Value> reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads);
+
+/// A number relative to the natural maximum `max`, of one relative to its rounded exponent (`emitRoundedNaturalMax`), as
+/// the threads of a kernel have it; `isInverse`: the other way. Exponents as maxima leave it as it is.
+mlir::Value fromRounded(Emitter &e, attn::AccumulateOp op, mlir::Value max, mlir::Value x, bool isInverse = false);
+
+/// The places of the log-sum-exp and its low part, if `op` has them.
+class LseResults {
+public:
+  LseResults(Emitter &e, attn::FinalizeOp op);
+  /// Stores those of a row. `isRounded`: a natural sum is relative to the rounded exponent of the maximum.
+  void store(Emitter &e, mlir::Value row, mlir::Value max, mlir::Value sum, bool isRounded);
+
+private:
+  attn::FinalizeOp op;
+  std::optional<GlobalMatrix> lse, low;
+};
 
 /// Merges a row maximum and its position (null if not requested) into a row of the state in memory. The larger one is
 /// kept; of equal ones that in memory, which is of earlier keys.

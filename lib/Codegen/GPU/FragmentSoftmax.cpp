@@ -41,11 +41,14 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
   tanh = needsScores || !(element.isF16() || element.isBF16()) ? TanhMethod::Exact : TanhMethod::Quotient;
   // The region is applied to weights before they are rounded to f16.
   maxGrowth = element.isF16() && !op.getWeight().empty() ? 0 : lazyGrowth;
-  if (op.getScore().empty() && constant && *constant >= 0 && !needsScores) {
+  // The products of a natural maximum with the scale are rounded. With accumulators of f32 that counts.
+  bool isRounded = op.getNaturalMax() && !(element.isF16() || element.isBF16());
+  if (op.getScore().empty() && constant && *constant >= 0 && !needsScores && !isRounded) {
     // 2^(s · c − m) with an fma: one rounding, of a small difference. A factor of zero would turn the −∞ of a masked
     // key into NaN, so the smallest normal number is used instead.
     double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
     toBase2 = e.scalar(std::max(*constant * std::numbers::log2e, smallest));
+    toNatural = std::max(*constant, smallest);
     return;
   }
   scale = constant ? e.scalar(*constant) : op.getScaleValue();
@@ -166,8 +169,10 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf))
     score = region.evaluate(e, score, rows[r], e.add(begin, e.toIndex(column)));
-  if (!needsScores)
-    toBase2 = e.scalar(takeCommonFactor(scores) * std::numbers::log2e);
+  if (!needsScores) {
+    toNatural = takeCommonFactor(scores);
+    toBase2 = e.scalar(toNatural * std::numbers::log2e);
+  }
 }
 
 void FragmentSoftmax::forEachVisibility(Emitter &e, Value first, ArrayRef<Value> rows, ArrayRef<Value> isRow,
@@ -282,7 +287,7 @@ FragmentSoftmax::ShiftedScores FragmentSoftmax::unshifted(Emitter &e, ArrayRef<V
                                                           const PrivateState &state) {
   ShiftedScores result{SmallVector<Value>(scores), {}};
   for (size_t r = 0; r < fragment.rows.size(); ++r)
-    result.bases.push_back(e.load(state.max, r));
+    result.bases.push_back(exponentOfMax(e, e.load(state.max, r)));
   return result;
 }
 
@@ -324,7 +329,7 @@ Value FragmentSoftmax::needsUpdate(Emitter &e, ArrayRef<Value> largest, const Pr
     any = any ? arith::OrIOp::create(e.b, e.loc, any, condition).getResult() : condition;
   };
   for (auto [r, score] : llvm::enumerate(largest)) {
-    Value before = e.load(state.max, r);
+    Value before = exponentOfMax(e, e.load(state.max, r));
     // Unordered: before the first visible key, the maximum is −∞ and the growth NaN or ∞.
     Value growth = e.fma(score, toBase2, arith::NegFOp::create(e.b, e.loc, before));
     join(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UGT, growth, e.scalar(maxGrowth)));
@@ -335,10 +340,20 @@ Value FragmentSoftmax::needsUpdate(Emitter &e, ArrayRef<Value> largest, const Pr
   return e.anyLane(any);
 }
 
+Value FragmentSoftmax::exponentOfMax(Emitter &e, Value max) {
+  return op.getNaturalMax() ? e.mulf(max, e.scalar(std::numbers::log2e)) : max;
+}
+
+RowMax FragmentSoftmax::rowMaxAfter(Emitter &e, Value tileMax, Value before) {
+  if (!op.getNaturalMax())
+    return emitRowMax(e, tileMax, before, toBase2, maxRangeOfPart(op));
+  return emitRoundedNaturalMax(e, toNatural == 1 ? tileMax : e.mulf(tileMax, e.scalar(toNatural)), before);
+}
+
 SmallVector<RowMax> FragmentSoftmax::updateMaxima(Emitter &e, ArrayRef<Value> tileMax, const PrivateState &state) {
   SmallVector<RowMax> maxima;
   for (auto [r, max] : llvm::enumerate(tileMax)) {
-    maxima.push_back(emitRowMax(e, max, e.load(state.max, r), toBase2, maxRangeOfPart(op)));
+    maxima.push_back(rowMaxAfter(e, max, e.load(state.max, r)));
     e.store(maxima.back().max, state.max, r);
   }
   return maxima;
@@ -457,8 +472,8 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
     sums.push_back(reduce(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
     inverses.push_back(finalizeRow(e, sums.back()).inverse);
     // The sum belongs to this maximum, which scores of the tile may exceed (`applyLazily`).
-    RowMax row = emitRowMax(e, max, e.load(state.max, r), toBase2, maxRangeOfPart(op));
-    row.max = e.load(state.max, r), row.base = e.zeroIfMinusInfinity(row.max);
+    RowMax row = rowMaxAfter(e, max, e.load(state.max, r));
+    row.max = e.load(state.max, r), row.base = exponentOfMax(e, e.zeroIfMinusInfinity(row.max));
     maxima.push_back(row);
   }
   SmallVector<Value> exponents = exponentsOf(e, shift(e, scores, tileMax, maxima));

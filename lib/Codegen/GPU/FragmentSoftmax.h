@@ -162,6 +162,10 @@ private:
   /// The base-2 exponent of the weight of each score. `perColumn` is the part of a linear bias in a column that the
   /// scores lack; null if there is none.
   llvm::SmallVector<Value> exponentsOf(Emitter &e, const ShiftedScores &shifted, Value perColumn = {});
+  /// The exponent of a maximum in `state`.
+  Value exponentOfMax(Emitter &e, Value max);
+  /// The maximum of a row after a tile, from its largest score and the maximum before.
+  RowMax rowMaxAfter(Emitter &e, Value tileMax, Value before);
   /// Updates the maxima in `state` by the row maxima of a tile.
   llvm::SmallVector<RowMax> updateMaxima(Emitter &e, llvm::ArrayRef<Value> tileMax, const PrivateState &state);
   /// Replaces scores by weights and adds them to the tallies. Returns the sum of the weights of each row.
@@ -194,6 +198,7 @@ private:
   attn::KeyRange visibleToAny, visibleToAll; ///< keys visible to some row, to all rows
   Value scale;                               ///< null if folded into toBase2
   Value toBase2;                             ///< factor from scores to base-2 exponents
+  double toNatural = 1;                      ///< factor from scores to those of the op
   bool needsScores;                          ///< whether scores have other uses than their weights
   TanhMethod tanh;                           ///< of score regions
   std::optional<LinearBias> bias;            ///< that the score region is, if `initialScores` has a part of it

@@ -103,7 +103,7 @@ static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts, bool
     lse = frontend::typeOf(
         {parts.query.extent(Dim::Batch), parts.query.extent(Dim::Head), parts.query.extent(Dim::Seq)}, type);
   Value value = frontend::castElements(b, parts.value.tensor, element);
-  auto made = attn::AttentionOp::create(b, output, lse, Type(), Type(), TypeRange(), parts.query.tensor,
+  auto made = attn::AttentionOp::create(b, output, lse, Type(), Type(), Type(), TypeRange(), parts.query.tensor,
                                         parts.key.tensor, value, scores.getCaptures(), Value(), op.operand(6), Value(),
                                         Value(), Value(), ValueRange(), Value(), parts.query.dims, parts.key.dims,
                                         parts.value.dims, parts.query.dims, b.getF64FloatAttr(parts.scale), TypeAttr(),

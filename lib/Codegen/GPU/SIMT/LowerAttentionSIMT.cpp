@@ -117,7 +117,9 @@ private:
         e.store(e.scalar(0.0), section.sum, 0);
       Value before = e.load(state.max, 0);
       computeTiles(softmax, {e.max(begin, tiles.begin), e.min(e.add(begin, sectionKeys), tiles.end)}, section);
-      Value factor = e.exp2(e.subf(before, e.zeroIfMinusInfinity(e.load(state.max, 0))));
+      Value max = e.load(state.max, 0);
+      Value factor = op.getNaturalMax() ? emitRoundedFactor(e, before, max)
+                                        : e.exp2(e.subf(before, e.zeroIfMinusInfinity(max)));
       if (!op.getFinal())
         e.store(e.fma(e.load(state.sum, 0), factor, e.load(section.sum, 0)), state.sum, 0);
       if (hasResult)
@@ -191,7 +193,8 @@ private:
     e.ifElse(e.isLess(row, query.rows), [&] {
       Value isFirst = e.compare(arith::CmpIPredicate::eq, part, e.i32(0));
       e.store(e.load(op.getMax(), {row}), state.max, 0);
-      e.store(e.select(isFirst, e.load(op.getSum(), {row}), e.scalar(0.0)), state.sum, 0);
+      Value sum = fromRounded(e, op, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), /*isInverse=*/true);
+      e.store(e.select(isFirst, sum, e.scalar(0.0)), state.sum, 0);
     });
   }
 
@@ -225,7 +228,10 @@ private:
     e.ifElse(e.andi(isFirst, e.isLess(row, query.rows)), [&] {
       if (op.getFinal())
         return mergeRowOf(op.getAcc(), state.acc, {Value(), Value(), e.scalar(1.0), e.scalar(1.0)});
-      MergedRow merged = mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum);
+      sum = fromRounded(e, op, max, sum);
+      MergedRow merged =
+          mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum, op.getNaturalMax());
+      merged.otherFactor = fromRounded(e, op, max, merged.otherFactor);
       e.storeShared(merged.max, op.getMax(), {row});
       e.storeShared(merged.sum, op.getSum(), {row});
       mergeRowOf(op.getAcc(), state.acc, merged);
@@ -257,11 +263,8 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
       Value x = normalize(e, result, e.load(state.acc, {c}));
       LLVM::StoreOp::create(e.b, e.loc, e.truncate(x, output.element), output.address(e, row, c));
     });
-    if (op.getLse()) {
-      GlobalMatrix lse(e, op.getLse());
-      Value x = emitLogSumExp(e, e.load(state.max, 0), e.load(state.sum, 0));
-      LLVM::StoreOp::create(e.b, e.loc, x, lse.address(e, row, e.index(0)));
-    }
+    if (op.getLse())
+      LseResults(e, op).store(e, row, e.load(state.max, 0), e.load(state.sum, 0), /*isRounded=*/true);
     for (auto [part, output] : llvm::zip_equal(state.others, op.getOtherOutputs())) {
       GlobalMatrix to(e, output);
       bool isTally = cast<MemRefType>(output.getType()).getRank() == 2;

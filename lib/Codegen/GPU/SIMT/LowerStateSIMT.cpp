@@ -31,7 +31,7 @@ static void lowerMerge(Emitter &e, MergeOp op) {
   Value rows = e.size(state.acc, 0);
   auto mergedRow = [&](Value row) {
     return mergeRow(e, e.load(state.max, {row}), e.load(state.sum, {row}), e.load(other.max, {row}),
-                    e.load(other.sum, {row}));
+                    e.load(other.sum, {row}), op.getNaturalMax());
   };
   auto mergeElements = [&](Value into, Value from) {
     forElements(e, rows, cast<MemRefType>(into.getType()).getDimSize(1), [&](Value row, Value column) {
@@ -74,10 +74,9 @@ static void lowerFinalize(Emitter &e, FinalizeOp op) {
   }
   if (!op.getLse())
     return;
-  GlobalMatrix lse(e, op.getLse());
+  LseResults lse(e, op);
   forElements(e, output.rows, 1, [&](Value row, Value) {
-    Value x = emitLogSumExp(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}));
-    LLVM::StoreOp::create(e.b, e.loc, x, lse.address(e, row, e.index(0)));
+    lse.store(e, row, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), /*isRounded=*/false);
   });
 }
 

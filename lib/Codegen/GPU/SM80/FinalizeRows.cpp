@@ -22,9 +22,7 @@ public:
         output(this->e, op.getOutput(), op.getOutputDims(), isOpaque) {}
 
   void run() {
-    std::optional<GlobalMatrix> lse;
-    if (op.getLse())
-      lse.emplace(e, op.getLse());
+    LseResults lse(e, op);
     SmallVector<GlobalMatrix> others;
     for (Value other : op.getOtherOutputs())
       others.emplace_back(e, other);
@@ -42,12 +40,8 @@ public:
           e.ifElse(
               isAligned, [&] { storeRow(row, r, result, hasPairs); },
               [&] { storeRow(row, r, result, /*inPairs=*/false); });
-        if (!lse)
-          return;
-        e.ifElse(lane.isFirst(e), [&] {
-          Value x = emitLogSumExp(e, e.load(state.max, r), sum);
-          LLVM::StoreOp::create(e.b, e.loc, x, lse->address(e, row, e.index(0)));
-        });
+        if (op.getLse())
+          e.ifElse(lane.isFirst(e), [&] { lse.store(e, row, e.load(state.max, r), sum, /*isRounded=*/true); });
       });
     }
     if (staging)

@@ -47,8 +47,10 @@ private:
 
   void storeRowsToShared() {
     SmallVector<Value> own;
-    for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
-      own.push_back(reduceLanes(e, e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
+    for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
+      Value sum = reduceLanes(e, e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); });
+      own.push_back(fromRounded(e, op, e.load(state.max, r), sum));
+    }
     e.ifElse(lane.isFirst(e), [&] {
       for (auto [r, sum] : llvm::enumerate(own)) {
         Value place = e.add(e.mul(lane.warp, shape.rows), e.add(lane.group, Lane::offset(r)));
@@ -66,10 +68,15 @@ private:
     return max;
   }
 
+  Value factorOf(Value max, Value base) {
+    return op.getNaturalMax() ? emitNaturalFactor(e, max, base) : e.exp2(e.subf(max, base));
+  }
+
   void storeAccumulatorsToShared() {
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
       Value row = e.add(lane.group, Lane::offset(r));
-      Value factor = e.exp2(e.subf(e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row))));
+      Value factor = factorOf(e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row)));
+      factor = fromRounded(e, op, e.load(state.max, r), factor);
       Value first = e.add(e.mul(e.add(e.mul(lane.warp, shape.rows), row), pitch), lane.column);
       for (int64_t tile = 0; tile < shape.valueTiles(); ++tile)
         for (int64_t i : {0, 1}) {
@@ -84,11 +91,11 @@ private:
     Value max = maxOf(row), base = e.zeroIfMinusInfinity(max), sum;
     for (int64_t warp = 0; warp < warps; ++warp) {
       Value place = e.add(row, warp * shape.rows);
-      Value part = e.mulf(loadShared(sums, place), e.exp2(e.subf(loadShared(maxima, place), base)));
+      Value part = e.mulf(loadShared(sums, place), factorOf(loadShared(maxima, place), base));
       sum = sum ? e.addf(sum, part) : part;
     }
     Value at = e.toIndex(row);
-    return mergeRow(e, e.load(op.getMax(), {at}), e.load(op.getSum(), {at}), max, sum);
+    return mergeRow(e, e.load(op.getMax(), {at}), e.load(op.getSum(), {at}), max, sum, op.getNaturalMax());
   }
 
   void updateRows(Value rows) {

@@ -32,6 +32,7 @@ static std::string nameResult(Value value, unsigned index, unsigned count) {
   if (auto attention = value ? value.getDefiningOp<saccade::attn::AttentionOp>() : nullptr)
     return value == attention.getOutput()   ? "output"
            : value == attention.getLse()    ? "lse"
+           : value == attention.getLseLow() ? "lse_low"
            : value == attention.getRowMax() ? "max"
            : value == attention.getArgmax() ? "argmax"
                                             : "tally";

@@ -24,7 +24,9 @@ public:
   LogicalResult apply() {
     if (Value max = op.getRowMax(); max && gradients.of(max))
       return gradients.emitError(op) << "no rule for the row maximum of '" << op->getName() << "'";
-    lse = gradients.primal(op.getLse());
+    if (Value low = op.getLseLow(); low && gradients.of(low))
+      return gradients.emitError(op) << "no rule for the low part of the log-sum-exp of '" << op->getName() << "'";
+    lse = gradients.primal(op.getLse()), lseLow = gradients.primal(op.getLseLow());
     outputGradient = gradients.of(op.getOutput());
     if (!outputGradient)
       outputGradient = e.zeros(gradients.primal(op.getOutput()), getElementTypeOrSelf(op.getOutput()));
@@ -118,7 +120,7 @@ private:
       types.push_back(gradientType(op.getCaptures()[capture], true));
     auto gradient = GradientOp::create(
         b, loc, types, op.getQuery(), op.getKey(), op.getValue(), captures.values, op.getQLen(), op.getKvLen(),
-        op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(), outputGradient, lse, delta, op.getQueryDimsAttr(),
+        op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(), outputGradient, lse, lseLow, delta, op.getQueryDimsAttr(),
         op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(), reads,
         /*schedule=*/ScheduleAttr());
     cloneRegions(op, cast<DerivativeOpInterface>(gradient.getOperation()), captures.values);
@@ -132,14 +134,15 @@ private:
     return success();
   }
 
-  /// −Σ exp(sink − lse) · delta over the rows of a head; the sink has no value.
+  /// −Σ exp(sink − lse − lseLow) · delta over the rows of a head; the sink has no value.
   Value emitSinkGradient(Value sink) {
     SmallVector<Dim> rows = op.getResultDims(op.getLse());
     AffineMap ofRows = mapOf(rows, rows), ofSink = getSinkMap(b, op, rows);
-    return e.accumulate({{sink, ofSink}, {lse, ofRows}, {delta, ofRows}}, sink, ofSink, type,
+    return e.accumulate({{sink, ofSink}, {lse, ofRows}, {lseLow, ofRows}, {delta, ofRows}}, sink, ofSink, type,
                         [&](OpBuilder &nested, ValueRange elements) -> Value {
-                          Value amount = emitSinkProduct(nested, loc, elements[0], elements[1], elements[2]);
-                          return arith::SubFOp::create(nested, loc, elements[3], amount);
+                          Value amount =
+                              emitSinkProduct(nested, loc, elements[0], elements[1], elements[2], elements[3]);
+                          return arith::SubFOp::create(nested, loc, elements[4], amount);
                         });
   }
 
@@ -164,7 +167,7 @@ private:
   Location loc;
   TensorEmitter e;
   FloatType type; ///< of scores
-  Value lse, outputGradient, delta, queryGradient;
+  Value lse, lseLow, outputGradient, delta, queryGradient;
 };
 
 } // namespace

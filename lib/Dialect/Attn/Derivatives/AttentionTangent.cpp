@@ -114,6 +114,8 @@ public:
     FailureOr<JvpOp> sums = emitSums();
     if (failed(sums))
       return failure();
+    if (Value low = op.getLseLow(); low && tangents.isNeeded(low))
+      return tangents.emitError(op) << "no rule for the low part of the log-sum-exp of '" << op->getName() << "'";
     Value ofLse = addSink(sums->getRow());
     tangents.set(op.getLse(), ofLse);
     tangents.set(op.getOutput(), minusProduct(sums->getOutput(), ofLse, op.getOutput()));
@@ -149,7 +151,7 @@ private:
     auto jvp = JvpOp::create(b, loc, types, op.getQuery(), op.getKey(), op.getValue(), captures.values, op.getQLen(),
                              op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(),
                              tangents.of(op.getQuery()), tangents.of(op.getKey()), tangents.of(op.getValue()),
-                             scale ? tangents.of(scale) : Value(), op.getLse(), op.getQueryDimsAttr(),
+                             scale ? tangents.of(scale) : Value(), op.getLse(), op.getLseLow(), op.getQueryDimsAttr(),
                              op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
                              /*schedule=*/ScheduleAttr());
     cloneRegions(op, cast<DerivativeOpInterface>(jvp.getOperation()), captures.values);
@@ -159,17 +161,17 @@ private:
 
   Type shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).clone(type); }
 
-  /// row + exp(sink − lse) · (tangent of the sink).
+  /// row + exp(sink − lse − lse_low) · (tangent of the sink).
   Value addSink(Value row) {
     Value sink = op.getSink(), tangent = sink ? tangents.of(sink) : Value();
     if (!tangent)
       return row;
     AffineMap map = getDimMap(b, rows, rows), ofSink = getSinkMap(b, op, rows);
-    return e.generic({{sink, ofSink}, {tangent, ofSink}, {op.getLse(), map}}, {row, map},
+    return e.generic({{sink, ofSink}, {tangent, ofSink}, {op.getLse(), map}, {op.getLseLow(), map}}, {row, map},
                      [&](OpBuilder &nested, ValueRange elements) -> Value {
                        Value wide = TensorEmitter::convertedScalar(nested, loc, elements[1], type);
-                       Value term = emitSinkProduct(nested, loc, elements[0], elements[2], wide);
-                       return arith::AddFOp::create(nested, loc, elements[3], term);
+                       Value term = emitSinkProduct(nested, loc, elements[0], elements[2], elements[3], wide);
+                       return arith::AddFOp::create(nested, loc, elements[4], term);
                      });
   }
 

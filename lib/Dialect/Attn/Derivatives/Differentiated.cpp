@@ -18,16 +18,17 @@ SmallVector<Value> saccade::attn::getUsedValues(Operation *op) {
 
 AttentionOp saccade::attn::addLse(AttentionOp op) {
   op.removeQkTypeAttr();
-  if (op.getLse())
+  if (op.getLseLow())
     return op;
   OpBuilder b(op);
   SmallVector<int64_t> shape;
   for (Dim dim : getRowDims(op.getOutputDims()))
     shape.push_back(getStaticDimSize(op.getOutput(), op.getOutputDims(), dim));
   auto typeOf = [](Value value) { return value ? value.getType() : Type(); };
+  auto ofRows = RankedTensorType::get(shape, op.getScoreType());
   auto made = AttentionOp::create(
-      b, op.getLoc(), typeOf(op.getOutput()), RankedTensorType::get(shape, op.getScoreType()), typeOf(op.getRowMax()),
-      typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(), op.getKey(), op.getValue(), op.getCaptures(),
+      b, op.getLoc(), typeOf(op.getOutput()), op.getLse() ? op.getLse().getType() : ofRows, ofRows,
+      typeOf(op.getRowMax()), typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(), op.getKey(), op.getValue(), op.getCaptures(),
       op.getQLen(), op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), op.getScaleValue(), op.getAt(), op.getSink(),
       op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
       op.getQkTypeAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
@@ -35,7 +36,9 @@ AttentionOp saccade::attn::addLse(AttentionOp op) {
     to.takeBody(from);
   made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   SmallVector<Value> results = {made.getOutput()};
-  llvm::append_range(results, made->getResults().drop_front(2));
+  if (op.getLse())
+    results.push_back(made.getLse());
+  llvm::append_range(results, made->getResults().drop_front(3));
   op->replaceAllUsesWith(results);
   op.erase();
   return made;

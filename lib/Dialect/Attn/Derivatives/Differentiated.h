@@ -31,7 +31,8 @@ inline bool isFloat(mlir::Value value) {
 /// The operands of `op`, and the values from outside that its regions use.
 llvm::SmallVector<mlir::Value> getUsedValues(mlir::Operation *op);
 
-/// Adds the log-sum-exp to the results of an attention unless it is one. Returns the op, which may be another one.
+/// Adds the log-sum-exp and its low part to the results of an attention unless they are. Returns the op, which may be
+/// another one.
 AttentionOp addLse(AttentionOp op);
 
 /// Fails with a diagnostic if `function` has not exactly one block.

@@ -37,15 +37,17 @@ void Gradients::add(Value value, Value gradient) {
 
 namespace {
 
-/// Makes the log-sum-exp of each attention a result.
+/// Makes the log-sum-exp of each attention, and its low part, results.
 void returnLse(func::FuncOp function) {
   auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
   for (AttentionOp op : llvm::to_vector(function.getOps<AttentionOp>())) {
     op = addLse(op);
-    if (llvm::is_contained(terminator.getOperands(), op.getLse()))
-      continue;
-    (void)function.insertResult(function.getNumResults(), op.getLse().getType(), /*resultAttrs=*/{});
-    terminator.getOperandsMutable().append(op.getLse());
+    for (Value result : {op.getLse(), op.getLseLow()}) {
+      if (llvm::is_contained(terminator.getOperands(), result))
+        continue;
+      (void)function.insertResult(function.getNumResults(), result.getType(), /*resultAttrs=*/{});
+      terminator.getOperandsMutable().append(result);
+    }
   }
 }
 

@@ -12,8 +12,9 @@ mlir::AffineMap getDimMap(mlir::OpBuilder &b, llvm::ArrayRef<Dim> dims, llvm::Ar
 /// The map from loops over the rows `rows` to the sink of `op`.
 mlir::AffineMap getSinkMap(mlir::OpBuilder &b, AttentionOp op, llvm::ArrayRef<Dim> rows);
 
-/// Emits exp(sink − lse) · number, 0 for a row without probabilities; the sink may have another type than the others.
-mlir::Value emitSinkProduct(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sink, mlir::Value lse,
+/// Emits exp(sink − lse − lseLow) · number, 0 for a row without probabilities; the sink may have another type than the
+/// others.
+mlir::Value emitSinkProduct(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sink, mlir::Value lse, mlir::Value lseLow,
                             mlir::Value number);
 
 } // namespace saccade::attn

@@ -23,8 +23,8 @@ using namespace saccade::attn::syntax;
 /// bins.
 static ParseResult checkResultTypes(OpAsmParser &parser, SMLoc loc, const Clauses &clauses, ArrayRef<Type> types) {
   SmallVector<StringRef> names = {"output"};
-  for (auto [isGiven, name] : {std::pair(clauses.hasLse, "log-sum-exp"), std::pair(clauses.hasMax, "max"),
-                               std::pair(clauses.hasArgmax, "argmax")})
+  for (auto [isGiven, name] : {std::pair(clauses.hasLse, "log-sum-exp"), std::pair(clauses.hasLseLow, "its low part"),
+                               std::pair(clauses.hasMax, "max"), std::pair(clauses.hasArgmax, "argmax")})
     if (isGiven)
       names.push_back(name);
   names.append(clauses.tallies.size(), "tally");
@@ -32,7 +32,7 @@ static ParseResult checkResultTypes(OpAsmParser &parser, SMLoc loc, const Clause
     InFlightDiagnostic error = parser.emitError(loc, "has ")
                                << types.size() << " result types, expected " << names.size() << ": ";
     if (names.size() == 1)
-      return error << "the output (a second needs 'lse', 'max', 'argmax' or 'tally')";
+      return error << "the output (a second needs 'lse', 'lse_low', 'max', 'argmax' or 'tally')";
     for (auto [i, name] : llvm::enumerate(names))
       error << (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") << name;
     return error;
@@ -61,7 +61,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (failed(expandDropout(parser, clauses, types[0])))
     return failure();
-  SmallVector<int32_t> resultSizes = {1, clauses.hasLse, clauses.hasMax, clauses.hasArgmax,
+  SmallVector<int32_t> resultSizes = {1, clauses.hasLse, clauses.hasLseLow, clauses.hasMax, clauses.hasArgmax,
                                       int32_t(clauses.tallies.size())};
   if (failed(checkResultTypes(parser, loc, clauses, resultTypes)))
     return failure();
@@ -98,7 +98,8 @@ void AttentionOp::print(OpAsmPrinter &printer) {
     bins.push_back(cast<ShapedType>(tally.getType()).getShape().back());
   printRegions(printer, *this, bins);
   for (auto [result, clause] :
-       {std::pair(getLse(), "lse"), std::pair(getRowMax(), "max"), std::pair(getArgmax(), "argmax")})
+       {std::pair(getLse(), "lse"), std::pair(getLseLow(), "lse_low"), std::pair(getRowMax(), "max"),
+        std::pair(getArgmax(), "argmax")})
     if (result)
       printer << ' ' << clause;
   printer.printOptionalAttrDict(
@@ -154,9 +155,12 @@ static LogicalResult verifyRowResult(AttentionOp op, StringRef role, Value resul
 
 static LogicalResult verifyRowResults(AttentionOp op) {
   Type scoreType = getScoreType(getElementTypeOrSelf(op.getQuery()));
-  for (auto [role, result] : {std::pair("log-sum-exp", op.getLse()), std::pair("max", op.getRowMax())})
+  for (auto [role, result] : {std::pair("log-sum-exp", op.getLse()), std::pair("low part of the log-sum-exp", op.getLseLow()),
+                              std::pair("max", op.getRowMax())})
     if (result && failed(verifyRowResult(op, role, result, scoreType)))
       return failure();
+  if (op.getLseLow() && !op.getLse())
+    return op.emitOpError() << "has the low part of the log-sum-exp, expected 'lse' as well";
   if (op.getArgmax() && failed(verifyRowResult(op, "argmax", op.getArgmax(), IntegerType::get(op.getContext(), 64))))
     return failure();
   if (op.getTallies().size() != op.getTallyRegions().size())

@@ -28,13 +28,13 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
 
   if (clauses.resolveWholeOperands(parser, loc, types, result) ||
       Clauses::resolve(parser, clauses.outputGradient, result) || Clauses::resolve(parser, clauses.lse, result) ||
-      Clauses::resolve(parser, clauses.delta, result))
+      Clauses::resolve(parser, clauses.lseLow, result) || Clauses::resolve(parser, clauses.delta, result))
     return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
   llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
                                 clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
-                                clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, 1, 1}),
+                                clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, 1, clauses.lseLow ? 1 : 0, 1}),
              properties.operandSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
@@ -55,7 +55,7 @@ void GradientOp::print(OpAsmPrinter &printer) {
   printer << " output_gradient(" << getOutputGradient();
   printDims(printer, getOutputDims());
   printer << " : " << getOutputGradient().getType() << ')';
-  printTyped(printer, {{"lse", getLse()}, {"delta", getDelta()}});
+  printTyped(printer, {{"lse", getLse()}, {"lse_low", getLseLow()}, {"delta", getDelta()}});
   printRegions(printer, *this, /*bins=*/{}, getReads());
   printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
                                                       getKeyDimsAttrName(), getValueDimsAttrName(),
@@ -119,7 +119,7 @@ static LogicalResult verifyGradient(GradientOp op, StringRef role, Value gradien
   return success();
 }
 
-/// Verifies the extents of the output gradient, and of the log-sum-exp and delta.
+/// Verifies the extents of the output gradient, and of the log-sum-exp, its low part and delta.
 static LogicalResult verifyOutputs(GradientOp op) {
   Type element = getElementTypeOrSelf(op.getQuery()), scoreType = getScoreType(element);
   Type outputElement = getElementTypeOrSelf(op.getOutputGradient());
@@ -129,8 +129,9 @@ static LogicalResult verifyOutputs(GradientOp op) {
   if (failed(verifyOutputExtents(cast<DerivativeOpInterface>(op.getOperation()), "output gradient",
                                  op.getOutputGradient())))
     return failure();
-  for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("delta", op.getDelta())})
-    if (failed(syntax::verifyRows(op, role, rows, scoreType, {"query", op.getQuery(), op.getQueryDims()},
+  for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("low part of the log-sum-exp", op.getLseLow()),
+                            std::pair("delta", op.getDelta())})
+    if (rows && failed(syntax::verifyRows(op, role, rows, scoreType, {"query", op.getQuery(), op.getQueryDims()},
                                   op.getRowDims())))
       return failure();
   return success();

@@ -28,7 +28,8 @@ ParseResult JvpOp::parse(OpAsmParser &parser, OperationState &result) {
   if (clauses.resolveWholeOperands(parser, loc, types, result))
     return failure();
   for (const auto *operand :
-       {&clauses.queryTangent, &clauses.keyTangent, &clauses.valueTangent, &clauses.scaleTangent, &clauses.lse})
+       {&clauses.queryTangent, &clauses.keyTangent, &clauses.valueTangent, &clauses.scaleTangent, &clauses.lse,
+        &clauses.lseLow})
     if (Clauses::resolve(parser, *operand, result))
       return failure();
 
@@ -37,7 +38,8 @@ ParseResult JvpOp::parse(OpAsmParser &parser, OperationState &result) {
       ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
                          clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
                          clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), clauses.queryTangent ? 1 : 0,
-                         clauses.keyTangent ? 1 : 0, clauses.valueTangent ? 1 : 0, clauses.scaleTangent ? 1 : 0, 1}),
+                         clauses.keyTangent ? 1 : 0, clauses.valueTangent ? 1 : 0, clauses.scaleTangent ? 1 : 0, 1,
+                         clauses.lseLow ? 1 : 0}),
       properties.operandSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
@@ -59,7 +61,8 @@ void JvpOp::print(OpAsmPrinter &printer) {
                        {"key_tangent", getKeyTangent()},
                        {"value_tangent", getValueTangent()},
                        {"scale_tangent", getScaleTangent()},
-                       {"lse", getLse()}});
+                       {"lse", getLse()},
+                       {"lse_low", getLseLow()}});
   if (getOutputDims() != getQueryDims()) {
     printer << " out";
     printDims(printer, getOutputDims());
@@ -127,8 +130,10 @@ LogicalResult JvpOp::verify() {
       failed(verifyOutputExtents(cast<DerivativeOpInterface>(getOperation()), "output", getOutput())))
     return failure();
   SmallVector<Dim> dims = getRowDims();
-  for (auto [role, rows] : {std::pair("log-sum-exp", Value(getLse())), std::pair("row", Value(getRow()))})
-    if (failed(verifyRows(*this, role, rows, scoreType, query, dims)))
+  for (auto [role, rows] :
+       {std::pair("log-sum-exp", Value(getLse())), std::pair("low part of the log-sum-exp", Value(getLseLow())),
+        std::pair("row", Value(getRow()))})
+    if (rows && failed(verifyRows(*this, role, rows, scoreType, query, dims)))
       return failure();
   dims.push_back(Dim::Depth);
   for (auto [i, tally] : llvm::enumerate(getTallies()))

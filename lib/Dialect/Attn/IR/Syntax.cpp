@@ -47,10 +47,10 @@ namespace {
 constexpr StringRef clauseNames[] = {"captures",      "q_len",           "kv_len",   "cu_seqlens_q",  "cu_seqlens_k",
                                      "scale",         "qk_type",         "at",       "sink",          "mask",
                                      "score",         "weight",          "dropout",  "tally",         "lse",
-                                     "max",           "argmax",          "out",      "into",          "delta",
-                                     "tangent",       "output_gradient", "gradient", "query_tangent", "key_tangent",
-                                     "value_tangent", "scale_tangent"};
-constexpr size_t attentionClauses = 18;
+                                     "lse_low",       "max",             "argmax",   "out",           "into",
+                                     "delta",         "tangent",         "output_gradient", "gradient",
+                                     "query_tangent", "key_tangent",     "value_tangent",   "scale_tangent"};
+constexpr size_t attentionClauses = 19;
 
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
@@ -144,14 +144,13 @@ ParseResult parseOutputGradient(OpAsmParser &parser, Clauses &clauses) {
                  parser.parseRParen());
 }
 
-/// Parses `lse`, or `lse(%l : type)` of attn.gradient.
-ParseResult parseLse(OpAsmParser &parser, Clauses &clauses) {
-  clauses.hasLse = true;
+/// Parses `lse` or `lse_low`, which a derivative op gives an operand: `lse(%l : type)`.
+ParseResult parseLse(OpAsmParser &parser, bool &isGiven, std::optional<Clauses::Typed> &typed) {
+  isGiven = true;
   if (failed(parser.parseOptionalLParen()))
     return success();
-  clauses.lse.emplace();
-  return failure(parser.parseOperand(clauses.lse->operand) || parser.parseColonType(clauses.lse->type) ||
-                 parser.parseRParen());
+  typed.emplace();
+  return failure(parser.parseOperand(typed->operand) || parser.parseColonType(typed->type) || parser.parseRParen());
 }
 
 ParseResult parseCaptures(OpAsmParser &parser, Clauses &clauses) {
@@ -270,7 +269,9 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
     else if (clause == "delta")
       result = parseTyped(parser, clauses.delta);
     else if (clause == "lse")
-      result = parseLse(parser, clauses);
+      result = parseLse(parser, clauses.hasLse, clauses.lse);
+    else if (clause == "lse_low")
+      result = parseLse(parser, clauses.hasLseLow, clauses.lseLow);
     else
       (clause == "max" ? clauses.hasMax : clauses.hasArgmax) = true;
     if (failed(result))
@@ -300,6 +301,7 @@ ParseResult syntax::refuseDerivativeClauses(OpAsmParser &parser, SMLoc loc, cons
     return parser.emitError(loc, "'qk_type' belongs to attn.attention; derivatives are those of unquantized attention");
   for (auto [isGiven, clause, owner] : {std::tuple(clauses.outputGradient.has_value(), "output_gradient", ofGradient),
                                         std::tuple(clauses.lse && !isDerivative, "lse(...)", ofGradient),
+                                        std::tuple(clauses.lseLow && !isDerivative, "lse_low(...)", ofGradient),
                                         std::tuple(clauses.delta.has_value(), "delta", ofGradient),
                                         std::tuple(clauses.gradient != nullptr, "gradient", ofGradient),
                                         std::tuple(clauses.queryTangent.has_value(), "query_tangent", ofJvp),

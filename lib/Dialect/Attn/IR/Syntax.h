@@ -26,7 +26,7 @@ struct Clauses {
   llvm::SmallVector<mlir::Type> captureTypes;
   /// The types of the region arguments (`getCapturedType`).
   llvm::SmallVector<mlir::Type> capturedTypes;
-  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink, outputGradient, lse, delta,
+  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink, outputGradient, lse, lseLow, delta,
       queryTangent, keyTangent, valueTangent, scaleTangent;
   mlir::FloatAttr scale;
   mlir::TypeAttr qkType;
@@ -38,7 +38,7 @@ struct Clauses {
   llvm::SmallVector<int64_t> reads; ///< the captures of the reads that the gradient region differentiates
   llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
   llvm::SmallVector<int64_t> bins; ///< of each tally
-  bool hasLse = false, hasMax = false, hasArgmax = false;
+  bool hasLse = false, hasLseLow = false, hasMax = false, hasArgmax = false;
   /// `dropout(rate, %seed, heads : types)`; a missing operand is a constant, or the default.
   struct Dropout {
     llvm::SMLoc loc;

@@ -69,7 +69,7 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
     return parser.emitError(loc, "'into' has ")
            << clauses.into.size() << " destinations, expected accumulator, running max and running sum"
            << (tallies ? ", a tally for each region" : "") << ", and optionally the row maximum and its position";
-  if (clauses.hasLse || clauses.hasMax || clauses.hasArgmax || clauses.outputDims || clauses.sink)
+  if (clauses.hasLse || clauses.hasLseLow || clauses.hasMax || clauses.hasArgmax || clauses.outputDims || clauses.sink)
     return parser.emitError(loc, "'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize "
                                  "computes the results");
   if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.accumulate")))
@@ -301,10 +301,10 @@ ParseResult FinalizeOp::parse(OpAsmParser &parser, OperationState &result) {
       return failure();
   if (parser.parseRParen() || parser.parseOptionalAttrDict(result.attributes))
     return failure();
-  if (more.size() != others.size() && more.size() != others.size() + 1)
+  if (more.size() < others.size() || more.size() > others.size() + 2)
     return parser.emitError(loc, "'into' has ")
            << more.size()
-           << " destinations after the output, expected an optional log-sum-exp, then one for each of the "
+           << " destinations after the output, expected an optional log-sum-exp and its low part, then one for each of the "
            << others.size() << " operands of 'with'";
   if (parser.resolveOperands(state, stateTypes, loc, result.operands) ||
       parser.resolveOperands(others, otherTypes, loc, result.operands) ||
@@ -313,8 +313,8 @@ ParseResult FinalizeOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   Properties &properties = result.getOrAddProperties<Properties>();
   properties.output_dims = dims;
-  int32_t count = others.size();
-  llvm::copy(ArrayRef<int32_t>({1, 1, 1, count, 1, int32_t(more.size()) - count, count}),
+  int32_t count = others.size(), ofLse = int32_t(more.size()) - count;
+  llvm::copy(ArrayRef<int32_t>({1, 1, 1, count, 1, ofLse >= 1, ofLse == 2, count}),
              properties.operandSegmentSizes.begin());
   moreTypes.insert(moreTypes.begin(), outputType);
   for (Type type : moreTypes)
@@ -370,15 +370,22 @@ LogicalResult FinalizeOp::verify() {
     return failure();
   if (failed(verifyOthers(*this, rows)))
     return failure();
-  if (!getLse())
-    return success();
-  auto lse = cast<ShapedType>(getLse().getType());
-  if (lse.getRank() != 1)
-    return emitOpError() << "log-sum-exp tile has rank " << lse.getRank() << ", expected 1";
-  if (lse.getElementType() != getElementTypeOrSelf(getAcc()))
-    return emitOpError() << "log-sum-exp tile has element type " << lse.getElementType() << ", but accumulator has "
-                         << getElementTypeOrSelf(getAcc());
-  return verifySameExtent(*this, "rows", "output", rows, "log-sum-exp tile", lse.getDimSize(0));
+  for (auto [role, tile] :
+       {std::pair("log-sum-exp tile", getLse()), std::pair("low part of the log-sum-exp", getLseLow())}) {
+    if (!tile)
+      continue;
+    auto type = cast<ShapedType>(tile.getType());
+    if (type.getRank() != 1)
+      return emitOpError() << role << " has rank " << type.getRank() << ", expected 1";
+    if (type.getElementType() != getElementTypeOrSelf(getAcc()))
+      return emitOpError() << role << " has element type " << type.getElementType() << ", but accumulator has "
+                           << getElementTypeOrSelf(getAcc());
+    if (failed(verifySameExtent(*this, "rows", "output", rows, role, type.getDimSize(0))))
+      return failure();
+  }
+  if (getLseLow() && !getNaturalMax())
+    return emitOpError() << "has the low part of the log-sum-exp, expected 'natural_max'";
+  return success();
 }
 
 void FinalizeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {

@@ -61,6 +61,7 @@ def Attn_DerivativeOpInterface : OpInterface<"DerivativeOpInterface", [Attn_Scor
   }];
   let methods = [
     InterfaceMethod<"The log-sum-exp of every row.", "::mlir::Value", "getLse">,
+    InterfaceMethod<"What the rounding of the log-sum-exp took; null for 0.", "::mlir::Value", "getLseLow">,
     InterfaceMethod<"The dimensions of the output of the attention.", "::saccade::attn::DimsAttr", "getOutputDims">,
     InterfaceMethod<"Tile sizes; null before the schedule stage.", "::saccade::attn::ScheduleAttr", "getScheduleAttr">,
     InterfaceMethod<"", "void", "setScheduleAttr", (ins "::saccade::attn::ScheduleAttr":$schedule)>,

@@ -66,10 +66,11 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
     - `tally<N>(%s, %b, %h, %q, %k, captures...)`: a region that yields a bin (an index) and a number for a visible key
       with score %s. The result is b×h×q×N: for every bin the sum of probability · number over its keys. Bins outside of
       [0, N) are ignored. May be repeated, with one result each.
-    - `lse`, before the types, adds the log-sum-exp, b×h×q, as a result; it includes the sink. `max` adds the row maximum
-      over visible keys (−inf without one) and `argmax` its first position, an i64 (−1 without one). Both ignore the sink
-      and NaN.
-    - Results are in the order output, `lse`, `max`, `argmax`, tallies.
+    - `lse`, before the types, adds the log-sum-exp, b×h×q, as a result; it includes the sink. `lse_low` adds what its
+      rounding took: the log-sum-exp is lse + lse_low with twice the precision (0 for a row without keys). `max` adds the
+      row maximum over visible keys (−inf without one) and `argmax` its first position, an i64 (−1 without one). Both
+      ignore the sink and NaN.
+    - Results are in the order output, `lse`, `lse_low`, `max`, `argmax`, tallies.
 
     ```mlir
     %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%slope : tensor<8xf32>)
@@ -92,8 +93,9 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule, OptionalAttr<Attn_SplitKVAttr>:$split_kv);
-  let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$row_max,
-                      Optional<AnyRankedTensor>:$argmax, Variadic<AnyRankedTensor>:$tallies);
+  let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$lse_low,
+                      Optional<AnyRankedTensor>:$row_max, Optional<AnyRankedTensor>:$argmax,
+                      Variadic<AnyRankedTensor>:$tallies);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
                         VariadicRegion<SizedRegion<1>>:$tally_regions);
   let hasCustomAssemblyFormat = 1;
@@ -118,7 +120,7 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
     Gradients with respect to query, key, value and captures, given the gradient of the output. Probabilities are
     recomputed from the log-sum-exp (Dao et al. 2022, algorithm 4). For every batch, head, query i and visible key j:
 
-        s = scale · q_i · k_j,   p = exp(score(s) − lse_i),   dp = output_gradient_i · v_j
+        s = scale · q_i · k_j,   p = exp(score(s) − lse_i − lse_low_i),   dp = output_gradient_i · v_j
         dv_j += weight(p) · output_gradient_i
         ds = gradient(p, s, dp, delta_i)
         dq_i += scale · ds · k_j,   dk_j += scale · ds · q_i
@@ -130,6 +132,8 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
     - `output_gradient(%do[b,h,s,d] : type)`: the gradient of the output.
     - `lse(%l : type)`: the log-sum-exp of every row, b×h×q (those that the output gradient names). A row with
       log-sum-exp −inf has no probabilities.
+    - `lse_low(%r : type)`: what its rounding took, 0 by default. Without it the probabilities of a row sum to
+      1 ± |lse| · 2^-24 in f32, and to the number of keys if lse is far below −1e7.
     - `delta(%d : type)`: Σ_j p · ∂L/∂p of every row, b×h×q. For plain attention this is the sum of
       output · output_gradient along a row.
     - `gradient(%p, %s, %dp, %delta, %b, %h, %q, %k, captures...)`: a region that yields ds; p · (dp − delta) by default.
@@ -160,7 +164,7 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
                        Variadic<AnyType>:$captures, Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len,
                        Optional<Attn_CuSeqlens>:$cu_seqlens_q, Optional<Attn_CuSeqlens>:$cu_seqlens_k,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, AnyRankedTensor:$output_gradient,
-                       AnyRankedTensor:$lse, AnyRankedTensor:$delta,
+                       AnyRankedTensor:$lse, Optional<AnyRankedTensor>:$lse_low, AnyRankedTensor:$delta,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reads,
@@ -188,7 +192,7 @@ def Attn_JvpOp : Attn_Op<"jvp", [Pure, AttrSizedOperandSegments, IsolatedFromAbo
     The sums over keys in the Jacobian-vector product of an `attn.attention`, which computes the probabilities again from
     the log-sum-exp. For every batch, head, query i and visible key j:
 
-        s  = scale · q_i · k_j,   p = exp(score(s) − lse_i)
+        s  = scale · q_i · k_j,   p = exp(score(s) − lse_i − lse_low_i)
         ds = scale · (dq_i · k_j + q_i · dk_j) + dscale · q_i · k_j
         dp, dw = tangent(p, s, ds)
         output_i += dw · v_j + weight(p) · dv_j,   row_i += dp
@@ -204,7 +208,7 @@ def Attn_JvpOp : Attn_Op<"jvp", [Pure, AttrSizedOperandSegments, IsolatedFromAbo
     - `query_tangent(%dq : type)`, `key_tangent(%dk : type)`, `value_tangent(%dv : type)`: of the type of the operand; 0 by
       default. `scale_tangent(%x : type)`: of the type of a run-time scale.
     - `lse(%l : type)`: the log-sum-exp of every row, b×h×q (those that the output has). A row with log-sum-exp −inf has no
-      probabilities.
+      probabilities. `lse_low(%r : type)`: what its rounding took, 0 by default.
     - `tangent(%p, %s, %ds, %b, %h, %q, %k, captures...)`: a region that yields dp and dw; p · ds for both by default. For
       each tally it then yields a bin and a number. The number is added to this bin of the row, unless the bin is
       outside of the tally.
@@ -223,7 +227,7 @@ def Attn_JvpOp : Attn_Op<"jvp", [Pure, AttrSizedOperandSegments, IsolatedFromAbo
                        Optional<Attn_CuSeqlens>:$cu_seqlens_q, Optional<Attn_CuSeqlens>:$cu_seqlens_k,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<AnyRankedTensor>:$query_tangent,
                        Optional<AnyRankedTensor>:$key_tangent, Optional<AnyRankedTensor>:$value_tangent,
-                       Optional<AnyFloat>:$scale_tangent, AnyRankedTensor:$lse,
+                       Optional<AnyFloat>:$scale_tangent, AnyRankedTensor:$lse, Optional<AnyRankedTensor>:$lse_low,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule);
@@ -319,7 +323,9 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
 
         m' = max(m, max t),  acc' = 2^(m − m') acc + Σ 2^(t − m') v,  sum' = 2^(m − m') sum + Σ 2^(t − m')
 
-    The state is in base 2, so that exp2 is the only exponential. The empty state is acc = 0, max = −inf, sum = 0. Query
+    The state is in base 2, so that exp2 is the only exponential. With `natural_max` the maximum is that of the scores,
+    and the weights are 2^(log2(e) · (score − max)): a maximum as a base-2 exponent is rounded, and a large one then loses
+    the logarithm of the sum. The empty state is acc = 0, max = −inf, sum = 0. Query
     and key tiles are 2-D (`s` and `d` in either order); `at` gives their batch and head. `q_len` and `kv_len` are the
     results of `attn.length`; all keys of the tile are within the length.
 
@@ -350,7 +356,7 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
                        Optional<Attn_Shaped>:$row_max, Optional<Attn_Shaped>:$argmax,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type, UnitAttr:$final,
-                       OptionalAttr<Attn_ScheduleAttr>:$schedule, UnitAttr:$unpacked);
+                       OptionalAttr<Attn_ScheduleAttr>:$schedule, UnitAttr:$unpacked, UnitAttr:$natural_max);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
                         VariadicRegion<SizedRegion<1>>:$tally_regions);
@@ -379,9 +385,10 @@ def Attn_MergeOp : Attn_Op<"merge", [SameVariadicOperandSize, DestinationStyleOp
         -> (tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>)
     ```
     Both states have the parts of `attn.accumulate`: after accumulator, max and sum the tallies, which are rescaled like
-    the sum, and optionally the row maximum and its position. The first of two equal row maxima counts.
+    the sum, and optionally the row maximum and its position. The first of two equal row maxima counts. `natural_max`: so
+    are the maxima of both.
   }];
-  let arguments = (ins Variadic<Attn_Shaped>:$other_parts, Variadic<Attn_Shaped>:$parts);
+  let arguments = (ins Variadic<Attn_Shaped>:$other_parts, Variadic<Attn_Shaped>:$parts, UnitAttr:$natural_max);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     `(` $other_parts `)` `into` `(` $parts `)` attr-dict `:` functional-type(operands, $results)
@@ -399,8 +406,9 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, Destination
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "computes output, log-sum-exp and tallies from a state";
   let description = [{
-    output = acc / sum (0 if sum is 0), lse = ln2 · max + ln sum (−inf if sum is 0). The outputs may have fewer rows than
-    the state. `output` is 2-D (`s` and `d` in either order), `lse` is 1-D.
+    output = acc / sum (0 if sum is 0), lse = ln2 · max + ln sum (−inf if sum is 0). With `natural_max` the log-sum-exp is
+    max + ln sum, and the destination after it, if there is one, takes what its rounding took. The outputs may have fewer
+    rows than the state. `output` is 2-D (`s` and `d` in either order), the log-sum-exp is 1-D.
 
     ```mlir
     %o = attn.finalize %acc, %max, %sum : tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>
@@ -411,8 +419,8 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, Destination
     their positions, which are copied. Their destinations follow the log-sum-exp.
   }];
   let arguments = (ins Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum, Variadic<Attn_Shaped>:$others,
-                       Attn_Shaped:$output, Optional<Attn_Shaped>:$lse, Variadic<Attn_Shaped>:$other_outputs,
-                       Attn_DimsAttr:$output_dims,
+                       Attn_Shaped:$output, Optional<Attn_Shaped>:$lse, Optional<Attn_Shaped>:$lse_low,
+                       Variadic<Attn_Shaped>:$other_outputs, Attn_DimsAttr:$output_dims, UnitAttr:$natural_max,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasCustomAssemblyFormat = 1;
