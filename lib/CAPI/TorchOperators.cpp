@@ -498,8 +498,9 @@ SaccadeResult saccade_torch_register(SaccadeContext *context) {
                  ? refuse(SACCADE_UNSUPPORTED, llvm::Twine("PyTorch refuses the kernel of saccade::") + name)
                  : succeed();
     };
-    for (const char *name : {"attention", "attention.lse", "attention.max", "attention.lse_max", "attention_forward",
-                             "attention_forward.lse", "attention_forward.max", "attention_forward.lse_max"})
+    for (const char *name :
+         {"attention", "attention.lse", "attention.lse_low", "attention.max", "attention.lse_max", "attention_forward",
+          "attention_forward.lse", "attention_forward.lse_low", "attention_forward.max", "attention_forward.lse_max"})
       if (SaccadeResult result = implement(name, attention<false>))
         return result;
     for (const char *name : {"attention_update", "attention_update.lse", "append"})

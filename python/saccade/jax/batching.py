@@ -37,7 +37,7 @@ _BATCHED = ("q", "k", "v", "bias", "mask", "query_lengths", "key_lengths")  # th
 def forward(form: Form, needed: tuple[bool, ...] | None = None) -> Any:
     """The kernel of a form, with its rule for `vmap`: a function of Operands that returns the output [batch, queries,
     heads, head size] and the log-sum-exp [batch, heads, queries], or None without one. `needed` is that of
-    `kernels.target_name`; with it, the log-sum-exp is returned."""
+    `kernels.target_name`; with it, the log-sum-exp is returned as the pair of it and its low part."""
     function = jax.custom_batching.custom_vmap(functools.partial(_run, form, needed))
 
     def rule(size: int, is_mapped: tuple[Operands], operands: Operands) -> tuple[Any, Any]:
@@ -46,10 +46,10 @@ def forward(form: Form, needed: tuple[bool, ...] | None = None) -> Any:
             joined = _join(size, mapped, operands)
             out, lse = function(joined)
             out = out.reshape(size, -1, *out.shape[1:])
-            lse = None if lse is None else lse.reshape(size, -1, *lse.shape[1:])
+            lse = jax.tree_util.tree_map(lambda rows: rows.reshape(size, -1, *rows.shape[1:]), lse)
         else:  # operands without an axis of the batch differ: one call after another
             out, lse = _one_by_one(function, size, mapped, operands)
-        return (out, lse), (True, None if lse is None else True)
+        return (out, lse), (True, jax.tree_util.tree_map(lambda rows: True, lse))
 
     function.def_vmap(rule)
     return function
@@ -57,8 +57,8 @@ def forward(form: Form, needed: tuple[bool, ...] | None = None) -> Any:
 
 @functools.cache
 def backward(form: Form, needed: tuple[bool, ...]) -> Any:
-    """The gradient function of a kernel, with its rule for `vmap`: a function of (operands, output, log-sum-exp, and
-    the gradients of both) that returns the needed gradients."""
+    """The gradient function of a kernel, with its rule for `vmap`: a function of (operands, output, log-sum-exp, its low
+    part, and the gradients of the first two) that returns the needed gradients."""
     function = jax.custom_batching.custom_vmap(functools.partial(_run_gradient, form, needed))
 
     def rule(size: int, is_mapped: Any, *arguments: Any) -> Any:
@@ -86,7 +86,8 @@ def join_tangents(function: Any, form: Form, size: int, mapped: Any, x: Operands
 
     pushed = [join(tangent, is_mapped) if has_batch else tangent
               for tangent, is_mapped, has_batch in zip(tangents, mapped[3], have_batch)]
-    results = function(_join(size, mapped[0], x), join(out, mapped[1]), join(lse, mapped[2]), pushed)
+    results = function(_join(size, mapped[0], x), join(out, mapped[1]), jax.tree_util.tree_map(join, lse, mapped[2]),
+                       pushed)
     return [each.reshape(size, -1, *each.shape[1:]) for each in results]
 
 
@@ -139,8 +140,10 @@ def _run(form: Form, needed: tuple[bool, ...] | None, x: Operands) -> tuple[Any,
     if form.returns_lse:
         precision = jnp.float64 if x.q.dtype == jnp.float64 else jnp.float32
         results.append(jax.ShapeDtypeStruct((batch, heads, queries), precision))
+    if needed is not None:
+        results.append(results[1])
     out, *lse = jax.ffi.ffi_call(target_name(_kind(form, x), needed), results)(*operands_of(x))
-    return out, lse[0] if lse else None
+    return out, None if not lse else lse[0] if needed is None else tuple(lse)
 
 
 def _run_gradient(form: Form, needed: tuple[bool, ...], x: Operands, *others: Any) -> list[Any]:

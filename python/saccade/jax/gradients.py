@@ -80,7 +80,7 @@ def _rule(form: Form, primals: tuple[Operands], given: tuple[Any]) -> Any:
     out, lse = _differentiated_once(batching.forward, form, _of_gradients(x, needed), x)
     pushed = [tangent for tangent, is_needed in zip(batching.operands_of(tangents), needed) if is_needed]
     out_tangent, lse_tangent = _bind(form, needed, x, out, lse, pushed)
-    return (out, lse if form.returns_lse else None), (out_tangent, lse_tangent if form.returns_lse else None)
+    return (out, lse[0] if form.returns_lse else None), (out_tangent, lse_tangent if form.returns_lse else None)
 
 
 _kernel.defjvp(_rule, symbolic_zeros=True)
@@ -109,7 +109,8 @@ _push.multiple_results = True
 
 
 def _bind(form: Form, needed: tuple[bool, ...], x: Operands, out: Any, lse: Any, tangents: list[Any]) -> list[Any]:
-    """The tangents of the output and of the log-sum-exp [batch, heads, queries], from those of the needed operands."""
+    """The tangents of the output and of the log-sum-exp [batch, heads, queries], from those of the needed operands. `lse`
+    is the pair of the log-sum-exp and its low part."""
     leaves, tree = jax.tree_util.tree_flatten((x, out, lse))
     found: list[Any] = _push.bind(*leaves, *tangents, form=form, needed=needed, tree=tree)
     return found
@@ -126,7 +127,7 @@ def _compute(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -
 
 
 def _abstract(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
-    (_, out, lse), _ = _split(arguments, tree)
+    (_, out, (lse, _)), _ = _split(arguments, tree)
     return [jax.core.ShapedArray(each.shape, each.dtype) for each in (out, lse)]
 
 
@@ -145,8 +146,8 @@ def _push_again(primals: Any, tangents: Any, *, form: Form, needed: tuple[bool, 
 def _transpose(given: Any, *arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
     (x, out, lse), _ = _split(arguments, tree)
     gradients = [jnp.zeros(array.shape, array.dtype) if isinstance(gradient, ad.Zero) else gradient
-                 for gradient, array in zip(given, (out, lse))]
-    found = iter(_differentiated_once(batching.backward, form, _of_gradients(x, needed), x, out, lse, *gradients))
+                 for gradient, array in zip(given, (out, lse[0]))]
+    found = iter(_differentiated_once(batching.backward, form, _of_gradients(x, needed), x, out, *lse, *gradients))
     made: list[Any] = [next(found) if is_needed else None for is_needed in _of_gradients(x, needed)]
     place = _place_of_scale(x)
     if needed[place]:

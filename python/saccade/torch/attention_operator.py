@@ -25,9 +25,10 @@ from saccade._library import context, library, raise_error
 ARGUMENTS = ('Tensor[] tensors, str program, SymInt[]? integers=None, float[] floats=[], str layout="bhsd", '
              'str target="host"')
 _UPDATE = ARGUMENTS.replace("Tensor[] tensors,", "Tensor[] tensors, Tensor(a!)[] caches,")
-# Results by overload: the output, then the log-sum-exp, or the row maximum and its key, or all three.
-_RESULTS = {"": "Tensor", "lse": "(Tensor, Tensor)", "max": "(Tensor, Tensor, Tensor)",
-            "lse_max": "(Tensor, Tensor, Tensor, Tensor)"}  # fmt: skip
+# Results by overload: the output, then the log-sum-exp, or the row maximum and its key, or all three. A program that is
+# differentiated has what the rounding of the log-sum-exp took as well.
+_RESULTS = {"": "Tensor", "lse": "(Tensor, Tensor)", "lse_low": "(Tensor, Tensor, Tensor)",
+            "max": "(Tensor, Tensor, Tensor)", "lse_max": "(Tensor, Tensor, Tensor, Tensor)"}  # fmt: skip
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
 
 
@@ -45,7 +46,12 @@ def overload(return_lse: bool, return_max: bool, *, is_recorded: bool = True) ->
     return packet.max if return_max else packet.default
 
 
-def empty_results(tensors: list[torch.Tensor], layout: str, has_lse: bool, has_max: bool) -> Any:
+def differentiated_overload(is_recorded: bool) -> Any:
+    """The operator of programs that are differentiated, which returns the output, the log-sum-exp and its low part."""
+    return (torch.ops.saccade.attention if is_recorded else torch.ops.saccade.attention_forward).lse_low
+
+
+def empty_results(tensors: list[torch.Tensor], layout: str, has_lse: bool, has_max: bool, has_low: bool = False) -> Any:
     """The results without their elements."""
     q, k, v = tensors[:3]
     _operands.check_layout(layout, False)
@@ -62,6 +68,8 @@ def empty_results(tensors: list[torch.Tensor], layout: str, has_lse: bool, has_m
     results: tuple[torch.Tensor, ...] = (output,)
     if has_lse:
         results += (q.new_empty(rows, dtype=precision),)
+    if has_low:
+        results += (q.new_empty(rows, dtype=precision),)
     if has_max:
         results += (q.new_empty(rows, dtype=precision), q.new_empty(rows, dtype=torch.int64))
     return results
@@ -71,7 +79,7 @@ def _register() -> None:
     for operator, (name, results) in itertools.product(("attention", "attention_forward"), _RESULTS.items()):
         qualified = f"saccade::{operator}" + ("." + name if name else "")
         torch.library.define(qualified, f"({ARGUMENTS}) -> {results}", tags=TAGS)
-        fake = functools.partial(_fake_of, "lse" in name, "max" in name)
+        fake = functools.partial(_fake_of, "lse" in name, "max" in name, "low" in name)
         torch.library.register_fake(qualified, fake)
     updates: tuple[tuple[str, str, Any], ...] = (("attention_update", "Tensor", _fake_update),
                                                  ("attention_update.lse", "(Tensor, Tensor)", _fake_update_lse),
@@ -83,9 +91,9 @@ def _register() -> None:
         raise_error(error)
 
 
-def _fake_of(has_lse: bool, has_max: bool, tensors: Any, program: str, integers: Any = None, floats: Any = (),
-             layout: str = "bhsd", target: str = "host") -> Any:
-    return empty_results(tensors, layout, has_lse, has_max)
+def _fake_of(has_lse: bool, has_max: bool, has_low: bool, tensors: Any, program: str, integers: Any = None,
+             floats: Any = (), layout: str = "bhsd", target: str = "host") -> Any:
+    return empty_results(tensors, layout, has_lse, has_max, has_low)
 
 
 def _fake_update(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (), layout: str = "bhsd",

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from saccade.torch.attention_operator import overload
+from saccade.torch.attention_operator import differentiated_overload, overload
 from saccade.torch.differentiated import places
 
 _FUNCTION = re.compile(r"%b\b")
@@ -41,10 +41,10 @@ def attention_rule(operator: Any, info: Any, in_dims: Any, tensors: Any, program
 
 
 def backward_rule(operator: Any, info: Any, in_dims: Any, output_gradient: Any, lse_gradient: Any, output: Any,
-                  lse: Any, tensors: Any, *rest: Any) -> Any:
+                  lse: Any, lse_low: Any, tensors: Any, *rest: Any) -> Any:
     """The rule of the backward operator. Gradients of captured tensors are sums over a batch, so only one call after
     another gives those of each mapped one."""
-    return _loop(info, operator, (output_gradient, lse_gradient, output, lse, tensors), in_dims[:5], rest)
+    return _loop(info, operator, (output_gradient, lse_gradient, output, lse, lse_low, tensors), in_dims[:6], rest)
 
 
 def jvp_rule(operator: Any, info: Any, in_dims: Any, tangents: Any, has_lse: Any, tensors: Any, program: str,
@@ -133,6 +133,7 @@ def register(library: torch.library.Library) -> None:
     rules: list[tuple[Any, Callable[..., Any]]] = [
         (overload(*flags[:2], is_recorded=flags[2]), attention_rule)
         for flags in itertools.product((False, True), repeat=3)]
+    rules += [(differentiated_overload(is_recorded), attention_rule) for is_recorded in (False, True)]
     rules += [(torch.ops.saccade.attention_backward.default, backward_rule),
               (torch.ops.saccade.attention_jvp.default, jvp_rule)]
     for operator, rule in rules:

@@ -15,7 +15,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 from saccade.torch import batching, tangents
-from saccade.torch.attention_operator import ARGUMENTS, TAGS, overload
+from saccade.torch.attention_operator import ARGUMENTS, TAGS, differentiated_overload, overload
 from saccade.torch.differentiated import call_compiled, differentiated, function_of, places, target_of
 from saccade.torch.fallback import has_tangent, requires_grad
 
@@ -37,63 +37,67 @@ def _is_real(x: torch.Tensor) -> bool:
 
 
 class _Attention(_Function):  # type: ignore[misc]
-    """The output and the log-sum-exp of an operator call."""
+    """The first `count` of the output, the log-sum-exp and its low part of an operator call. The log-sum-exp alone does
+    not determine the probabilities of a row whose scores are far from 0, so its low part is saved as well."""
 
     @staticmethod
-    def forward(ctx: Any, has_lse: bool, keys: Any, program: str, options: tuple[Any, ...],
+    def forward(ctx: Any, count: int, keys: Any, program: str, options: tuple[Any, ...],
                 *tensors: torch.Tensor) -> Any:
         program = differentiated(program, ctx.needs_input_grad[4:], "attn.gradient")
         if _is_real(tensors[0]):
             # Reports what has no gradient.
             function_of(program, target_of(tensors[0], *options[3:]), "attention_gradient")
         with _forward_mode(True):
-            output, lse = _below(True, False).redispatch(keys, tensors, program, *options)
-        ctx.call = has_lse, program, options
-        ctx.save_for_backward(output, lse, *tensors)
-        return (output, lse) if has_lse else output
+            results = differentiated_overload(_has_levels()).redispatch(keys, tensors, program, *options)
+        ctx.call = program, options
+        ctx.save_for_backward(*results, *tensors)
+        ctx.mark_non_differentiable(results[2])
+        return results[:count] if count > 1 else results[0]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        has_lse, program, options = ctx.call
-        output, lse, *tensors = ctx.saved_tensors
+        program, options = ctx.call
+        output, lse, lse_low, *tensors = ctx.saved_tensors
         found = torch.ops.saccade.attention_backward(
-            gradients[0], gradients[1] if has_lse else None, output, lse, tensors, program, *options)
+            gradients[0], gradients[1] if len(gradients) > 1 else None, output, lse, lse_low, tensors, program, *options)
         made: list[Any] = [None] * len(tensors)
         for place, gradient in zip(places(program), found):
             made[place] = gradient
         return (None, None, None, None, *made)
 
 
-def _below(has_lse: bool, has_max: bool) -> Any:
-    """The operator that the kernel for autograd calls: one without this kernel, if no other level of torch.func needs
-    it."""
-    return overload(has_lse, has_max, is_recorded=torch._C._functorch.maybe_current_level() is not None)
+def _has_levels() -> bool:
+    """Whether a further level of torch.func needs the kernel for autograd of the operator that this one calls."""
+    return torch._C._functorch.maybe_current_level() is not None
 
 
-def _record(has_lse: bool, has_max: bool, keys: Any, tensors: list[torch.Tensor], program: str, *options: Any) -> Any:
+def _record(has_lse: bool, has_max: bool, has_low: bool, keys: Any, tensors: list[torch.Tensor], program: str,
+            *options: Any) -> Any:
     """The kernel of the operators for tensors of which PyTorch records gradients, or that have tangents. `options` are
     the further arguments up to the last one that is not the default."""
     if has_tangent(*tensors):
-        call = functools.partial(_record, has_lse, has_max, keys)
+        call = functools.partial(_record, has_lse, has_max, has_low, keys)
         return tangents.push(call, has_lse, has_max, tensors, program, *options)
     keys = keys & _BELOW
     if not requires_grad(*tensors):
-        return _below(has_lse, has_max).redispatch(keys, tensors, program, *options)
+        is_recorded = _has_levels()
+        below = differentiated_overload(is_recorded) if has_low else overload(has_lse, has_max, is_recorded=is_recorded)
+        return below.redispatch(keys, tensors, program, *options)
     if has_max:
         raise NotImplementedError("saccade::attention: the row maximum has no gradient: call the operator that returns "
                                   "it on detached tensors")
     with enable_single_level_autograd_function():
-        return _Attention.apply(has_lse, keys, program, options, *tensors)
+        return _Attention.apply(1 + has_lse + has_low, keys, program, options, *tensors)
 
 
 # --- backward ---------------------------------------------------------------------------------------------------------
 
 
 def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, output: torch.Tensor, lse: torch.Tensor,
-             tensors: list[torch.Tensor], program: str, integers: list[int] | None = None,
+             lse_low: torch.Tensor, tensors: list[torch.Tensor], program: str, integers: list[int] | None = None,
              floats: list[float] | None = None, layout: str = "bhsd", target: str = "host") -> list[torch.Tensor]:
     """The kernel of the backward operator for memory of a CPU or a GPU."""
-    given = [x for x in (output, lse, output_gradient, lse_gradient) if x is not None]
+    given = [x for x in (output, lse, lse_low, output_gradient, lse_gradient) if x is not None]
     return call_compiled("attention_backward", "attention_gradient", program, target, tensors, (integers, floats),
                          given, _empty_results(tensors, program))
 
@@ -102,8 +106,8 @@ def _empty_results(tensors: list[torch.Tensor], program: str) -> list[torch.Tens
     return [torch.empty_like(tensors[place]) for place in places(program)]
 
 
-def _compute_fake(output_gradient: Any, lse_gradient: Any, output: Any, lse: Any, tensors: Any, program: str,
-                  *options: Any) -> Any:
+def _compute_fake(output_gradient: Any, lse_gradient: Any, output: Any, lse: Any, lse_low: Any, tensors: Any,
+                  program: str, *options: Any) -> Any:
     return _empty_results(tensors, program)
 
 
@@ -139,7 +143,7 @@ _library = torch.library.Library("saccade", "FRAGMENT")
 
 
 def _register() -> None:
-    given = "Tensor output_gradient, Tensor? lse_gradient, Tensor output, Tensor lse"
+    given = "Tensor output_gradient, Tensor? lse_gradient, Tensor output, Tensor lse, Tensor lse_low"
     _library.define(f"attention_backward({given}, {ARGUMENTS}) -> Tensor[]", tags=TAGS)
     for key in ("CPU", "CUDA"):
         _library.impl("attention_backward", _compute, key)
@@ -148,9 +152,9 @@ def _register() -> None:
     for operator in (torch.ops.saccade.attention_backward.default, torch.ops.saccade.attention_jvp.default):
         _library.impl(operator.overloadpacket.__name__, functools.partial(_record_once, operator), "Autograd",
                       with_keyset=True)
-    for has_lse, has_max, name in ((False, False, "attention"), (True, False, "attention.lse"),
-                                   (False, True, "attention.max"), (True, True, "attention.lse_max")):
-        _library.impl(name, functools.partial(_record, has_lse, has_max), "Autograd", with_keyset=True)
+    for name in ("attention", "attention.lse", "attention.lse_low", "attention.max", "attention.lse_max"):
+        flags = "lse" in name, "max" in name, "low" in name
+        _library.impl(name, functools.partial(_record, *flags), "Autograd", with_keyset=True)
         _library.impl(name.replace("attention", "attention_forward"), torch.library.fallthrough_kernel, "Autograd")
     batching.register(_library)
 

@@ -13,6 +13,10 @@ from saccade.torch.sdpa import mask_functions, mask_view
 from saccade.torch.traced_drop_ins import mask_dimensions
 
 
+_LARGEST_EXACT_LSE = 64
+"""The size of a log-sum-exp whose rounding changes probabilities by less than 2^-18."""
+
+
 def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: str | None,
            scale: float | None, enable_gqa: bool, lead: tuple[int, ...], kv_heads: int,
            dropout: tuple[float, int] | None = None) -> torch.Tensor:
@@ -76,7 +80,10 @@ def flash_gradients(output_gradient: torch.Tensor, query: torch.Tensor, key: tor
                                    regions["mask"], causal="top_left" if is_causal else None,
                                    has_scale=scale is not None)
     program = differentiated(program, (True, True, True, *(False for _ in captures)), "attn.gradient")
-    found = torch.ops.saccade.attention_backward(
-        output_gradient, None, output, lse, [query, key, value, *captures], program, None,
-        [] if scale is None else [scale])
-    return tuple(found)
+    options = [query, key, value, *captures], program, None, [] if scale is None else [scale]
+    # PyTorch passes one number a row, which determines probabilities if it is not far from 0.
+    if not lse.numel() or torch.where(lse.isfinite(), lse, 0).abs().amax() <= _LARGEST_EXACT_LSE:
+        lse_low = torch.zeros_like(lse)
+    else:
+        _, lse, lse_low = torch.ops.saccade.attention_forward.lse_low(*options)
+    return tuple(torch.ops.saccade.attention_backward(output_gradient, None, output, lse, lse_low, *options))
