@@ -103,8 +103,7 @@ def steps(kinds, row, dtype):
         table = table_of(kind)
 
         def step():
-            output, lse = forward(q, k, v, *table)
-            return backward(q, k, v, *table, output, lse, gradient)
+            return backward(q, k, v, *table, *forward(q, k, v, *table), gradient)
 
         return step
 
@@ -175,8 +174,7 @@ def peak_memory(contender, length, build):
         q, k, v = (each.detach() for each in leaves)
 
         def step():
-            output, lse = forward(q, k, v)
-            return backward(q, k, v, output, lse, gradient)
+            return backward(q, k, v, *forward(q, k, v), gradient)
     elif contender == "SDPA":
 
         def step():

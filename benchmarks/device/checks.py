@@ -233,6 +233,7 @@ def bundle_case(group, case, number, folder):
         return writer.check(group, kind.name, case.name, kind.name, reference.results())
     output = writer.input("output", kind.dtype, reference.output)
     lse = writer.input("lse", "f32", reference.lse)
+    writer.input("lse_low", "f32", reference.lse - lse)
     output_gradient = writer.input("output_gradient", kind.dtype, rng.standard_normal(reference.output.shape))
     return writer.check(group, kind.name, case.name, f"{kind.name}_gradient",
                         reference.gradients(output, lse, output_gradient))

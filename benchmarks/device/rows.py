@@ -83,6 +83,8 @@ def attention_row(group, folder, kind, batch, heads, kv_heads, queries, keys, pa
     output = row.tensor(kind.dtype, batch, heads, queries, kind.depth, result=True)
     results = [output]
     results += [row.tensor("f32", batch, heads, queries, result=True)] * (kind.lse or kind.gradient)
+    # What the rounding of the log-sum-exp took.
+    results += [row.tensor("f32", batch, heads, queries, result=True)] * kind.gradient
     results += [row.tensor("f32", batch, heads, queries, 8, result=True)] * kind.tally
     inputs = [q, k, v]
     if page:

@@ -210,22 +210,27 @@ Value DerivativeTile::rowsOf(Value tensor, const PairTile &tile) {
 }
 
 void DerivativeTile::convertLse() {
-  unsigned rank = cast<ShapedType>(attention.getLse().getType()).getRank();
+  Value from = attention.getLse(), low = attention.getLseLow();
+  unsigned rank = cast<ShapedType>(from.getType()).getRank();
   SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(rank));
-  auto converted = [&](Value from, function_ref<Value(Value)> convert) -> Value {
-    Value to = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, from), type);
-    return apply(rank, 0, {{from, loops}}, {{to, loops}},
-                 [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0])}; })[0];
-  };
-  lse = converted(attention.getLse(), [&](Value x) -> Value {
+  SmallVector<IndexedOperand> inputs, outputs;
+  for (Value each : {from, low})
+    if (each) {
+      inputs.push_back({each, loops});
+      outputs.push_back({tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, each), type), loops});
+    }
+  SmallVector<Value> made = apply(rank, 0, inputs, outputs, [&](ValueRange args) {
     double infinity = std::numeric_limits<double>::infinity();
     // A row without keys has no probabilities: exp(s − inf) is 0 for every score s.
-    Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, x, scalar(-infinity));
-    return arith::SelectOp::create(b, loc, isEmpty, scalar(infinity), x);
+    Value isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[0], scalar(-infinity));
+    SmallVector<Value> results = {arith::SelectOp::create(b, loc, isEmpty, scalar(infinity), args[0])};
+    if (low)
+      results.push_back(arith::MulFOp::create(b, loc, args[1], scalar(std::numbers::log2e)));
+    return results;
   });
-  if (Value low = attention.getLseLow())
-    lseLow = converted(
-        low, [&](Value x) -> Value { return arith::MulFOp::create(b, loc, x, scalar(std::numbers::log2e)); });
+  lse = made[0];
+  if (low)
+    lseLow = made[1];
 }
 
 //===----------------------------------------------------------------------===//

@@ -92,7 +92,7 @@ func.func @queries_without_key_heads(%q: tensor<6x4x8xf32>, %k: tensor<0x4x8xf32
 func.func @two_scales(%q: tensor<4x8xf32>, %t: f32) {
   // expected-error @+1 {{has both a constant and a run-time scale}}
   %o = "attn.attention"(%q, %q, %q, %t) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0>,
-      resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0>,
       query_dims = #attn.dims<s, d>, key_dims = #attn.dims<s, d>, value_dims = #attn.dims<s, d>,
       output_dims = #attn.dims<s, d>, scale = 0.5 : f64}> ({}, {}, {})
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, f32) -> tensor<4x8xf32>
@@ -251,6 +251,15 @@ func.func @extent_of_the_log_sum_exp(%q: tensor<2x4x8xf32>) {
 
 // -----
 
+func.func @low_part_without_the_log_sum_exp(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{has the low part of the log-sum-exp, expected 'lse' as well}}
+  %o:2 = attn.attention %q[s,d], %q[s,d], %q[s,d] lse_low
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+  return
+}
+
+// -----
+
 func.func @batch_of_the_lengths(%q: tensor<2x4x8xf32>, %n: tensor<3xi32>) {
   // expected-error @+1 {{kv_len has batch size 3, but query has 2}}
   %o = attn.attention %q[b,s,d], %q[b,s,d], %q[b,s,d] kv_len(%n : tensor<3xi32>)
@@ -282,7 +291,7 @@ func.func @score_of_another_type(%q: tensor<4x8xf64>) {
 func.func @too_few_region_arguments(%q: tensor<4x8xf32>) {
   // expected-error @+1 {{score region has 1 arguments, expected 5: (s, b, h, q, k, captures...)}}
   %o = "attn.attention"(%q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>,
-      resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0>,
       query_dims = #attn.dims<s, d>, key_dims = #attn.dims<s, d>, value_dims = #attn.dims<s, d>,
       output_dims = #attn.dims<s, d>}> ({
     ^bb0(%s: f32):

@@ -252,3 +252,26 @@ func.func @products_may_be_quantized(%x: tensor<4x8xf32>, %max: tensor<4xf32>) -
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
   return %s#0 : tensor<4x8xf32>
 }
+
+// CHECK-LABEL: func.func @low_part_of_the_log_sum_exp
+// CHECK: attn.attention {{.*}} lse lse_low max :
+// CHECK: attn.accumulate {{.*}} {natural_max}
+// CHECK: attn.merge{{.*}} {natural_max}
+// CHECK: attn.finalize {{.*}} with({{.*}}) into({{.*}} : tensor<?x8xf32>, %{{.*}} : tensor<?xf32>, %{{.*}} : tensor<?xf32>, %{{.*}} : tensor<4xf32>) {natural_max}
+// CHECK: attn.gradient {{.*}} lse(%{{.*}}) lse_low(%{{.*}}) delta(
+func.func @low_part_of_the_log_sum_exp(%q: tensor<?x8xf32>, %acc: tensor<4x8xf32>, %m: tensor<4xf32>, %out: tensor<?x8xf32>,
+                                       %l: tensor<?xf32>) {
+  %r:4 = attn.attention %q[s,d], %q[s,d], %q[s,d] lse lse_low max
+      : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>)
+  %s:3 = attn.accumulate %q[s,d], %q[s,d], %q[s,d] into(%acc, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) {natural_max}
+      : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>)
+  %t:3 = attn.merge (%s#0, %s#1, %s#2) into(%acc, %m, %m) {natural_max}
+      : (tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+      -> (tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+  %o:4 = attn.finalize %t#0, %t#1, %t#2 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32> with(%m : tensor<4xf32>)
+      into(%out[s,d] : tensor<?x8xf32>, %l : tensor<?xf32>, %l : tensor<?xf32>, %m : tensor<4xf32>) {natural_max}
+  %g:3 = attn.gradient %q[s,d], %q[s,d], %q[s,d] output_gradient(%q[s,d] : tensor<?x8xf32>) lse(%l : tensor<?xf32>)
+      lse_low(%l : tensor<?xf32>) delta(%l : tensor<?xf32>)
+      : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>)
+  return
+}

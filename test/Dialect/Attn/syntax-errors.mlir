@@ -41,7 +41,7 @@ func.func @into_on_attention(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @two_results_without_lse(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{has 2 result types, expected 1: the output (a second needs 'lse', 'max', 'argmax' or 'tally')}}
+  // expected-error @+1 {{has 2 result types, expected 1: the output (a second needs 'lse', 'lse_low', 'max', 'argmax' or 'tally')}}
   %o:2 = attn.attention %x[s,d], %x[s,d], %x[s,d]
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
 }
@@ -153,7 +153,7 @@ func.func @causal_as_a_clause(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @unknown_clause(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{unknown clause 'dilation' of an attention op, expected captures, q_len, kv_len, cu_seqlens_q, cu_seqlens_k, scale, qk_type, at, sink, mask, score, weight, dropout, tally, lse, max, argmax, out}}
+  // expected-error @+1 {{unknown clause 'dilation' of an attention op, expected captures, q_len, kv_len, cu_seqlens_q, cu_seqlens_k, scale, qk_type, at, sink, mask, score, weight, dropout, tally, lse, lse_low, max, argmax, out}}
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] dilation(2)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
 }
@@ -298,7 +298,7 @@ func.func @accumulate_of_two_types(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
 // -----
 
 func.func @accumulate_with_lse(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
-  // expected-error @+1 {{'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize computes the results}}
+  // expected-error @+1 {{'lse', 'lse_low', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize computes the results}}
   %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] lse
     into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
@@ -348,7 +348,7 @@ func.func @accumulate_without_a_tally(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
 // -----
 
 func.func @finalize_without_destinations(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
-  // expected-error @+1 {{'into' has 0 destinations after the output, expected an optional log-sum-exp, then one for each of the 1 operands of 'with'}}
+  // expected-error @+1 {{'into' has 0 destinations after the output, expected an optional log-sum-exp and its low part, then one for each of the 1 operands of 'with'}}
   %r = attn.finalize %x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32> with(%m : tensor<4xf32>)
     into(%x[s,d] : tensor<4x8xf32>)
 }

@@ -208,6 +208,15 @@ func.func @type_of_the_log_sum_exp(%x: tensor<4x8xf32>, %m: tensor<4xf32>, %lse:
 
 // -----
 
+func.func @low_part_of_the_log_sum_exp_without_natural_maxima(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{has the low part of the log-sum-exp, expected 'natural_max'}}
+  %o:3 = attn.finalize %x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>
+    into(%x[s,d] : tensor<4x8xf32>, %m : tensor<4xf32>, %m : tensor<4xf32>)
+  return
+}
+
+// -----
+
 func.func @rows_of_the_log_sum_exp(%x: tensor<4x8xf32>, %m: tensor<4xf32>, %lse: tensor<3xf32>) {
   // expected-error @+1 {{log-sum-exp tile has rows 3, but output has 4}}
   %r:2 = attn.finalize %x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>

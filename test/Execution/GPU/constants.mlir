@@ -6,9 +6,9 @@
 // CHECK-NOT: .global .align {{[0-9]+}} .b8 {{[_a-z]*}}constant_24xf32
 
 // A table that a score and its gradient read, and one that a mask reads.
-// RUN: saccade-run %s --entry=attend --arg=2x40x16:f32:1 --arg=2x24x16:f32:2 --arg=2x24x16:f32:3 --arg=0.5 --out=%t.o.npy --out=%t.l.npy
+// RUN: saccade-run %s --entry=attend --arg=2x40x16:f32:1 --arg=2x24x16:f32:2 --arg=2x24x16:f32:3 --arg=0.5 --out=%t.o.npy --out=%t.l.npy --out=%t.r.npy
 // RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=attend --check --arg=2x40x16:f32:1 --arg=2x24x16:f32:2 --arg=2x24x16:f32:3 --arg=0.5
-// RUN: saccade-run %s --device=ptxsim --target=sm_75 --entry=attend_gradient --check --arg=2x40x16:f32:1 --arg=2x24x16:f32:2 --arg=2x24x16:f32:3 --arg=0.5 --arg=%t.o.npy --arg=%t.l.npy --arg=2x40x16:f32:4
+// RUN: saccade-run %s --device=ptxsim --target=sm_75 --entry=attend_gradient --check --arg=2x40x16:f32:1 --arg=2x24x16:f32:2 --arg=2x24x16:f32:3 --arg=0.5 --arg=%t.o.npy --arg=%t.l.npy --arg=%t.r.npy --arg=2x40x16:f32:4
 func.func @attend(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %v: tensor<2x?x16xf32>, %x: f32) -> tensor<2x?x16xf32>
     attributes {attn.gradient} {
   %table = arith.constant dense<[-2.0, 1.7, 1.3, 0.9, 0.5, 0.1, -0.3, -0.7, -1.1, -1.5, -1.9, 1.8, 1.4, 1.0, 0.6, 0.2, -0.2, -0.6, -1.0, -1.4, -1.8, 1.9, 1.5, 1.1]> : tensor<24xf32>

@@ -160,6 +160,8 @@ class Case:
         self.region = rng.choice(list(REGIONS) + ["none"])
         self.lengths = rng.random() < 0.25
         self.lse = rng.random() < 0.3
+        # States have other maxima with it.
+        self.low = self.lse and random.Random(f"low {self.seed}").random() < 0.6
         self.group = rng.choice([1, 1, 2, 4])
         self.kv_heads = rng.choice([1, 1, 2])
         self.batch = rng.choice([1, 1, 2])
@@ -223,7 +225,7 @@ class Case:
             f"lengths {self.lengths}",
             f"extra {self.extra}",
             f"family {self.family}",
-            f"log-sum-exp {self.lse}",
+            f"log-sum-exp {self.lse + self.low}",
             f"arithmetic {self.arithmetic}",
             f"page {self.page}" if self.page else "no pages",
             *([f"static pages {self.is_page_static}"] if self.page else []),
@@ -273,7 +275,7 @@ class Case:
         names = LAYOUTS[self.layout]
         extra, others = EXTRAS[self.extra]
         extra = extra.replace("{captures}", ", %unused" if captures else "")
-        results = [self.tensor(self.value_depth)] + (["tensor<?x?x?xf32>"] if self.lse else []) + others
+        results = [self.tensor(self.value_depth)] + ["tensor<?x?x?xf32>"] * (self.lse + self.low) + others
         # Every region takes all captures.
         mask = MASKS[self.mask].replace("%j", "%j, %unused", 1) if captures else MASKS[self.mask]
         if self.reads_ids:
@@ -284,7 +286,7 @@ class Case:
         read, types = zip(*(capture.split(" : ") for capture in captures)) if captures else ((), ())
         clauses = [f"captures({', '.join(read)} : {', '.join(types)})" if captures else "",
                    "kv_len(%lengths : tensor<?xi32>)" if self.lengths else "", mask, region,
-                   extra if self.extra != "largest" else "", "lse" if self.lse else "",
+                   extra if self.extra != "largest" else "", "lse lse_low" if self.low else "lse" if self.lse else "",
                    extra if self.extra == "largest" else ""]
         operands = [self.tensor(depth) for depth in depths.values()]
         views = "".join(f"  %{name} = attn.paged %{name}_pages[{names}], %pages : {self.pool(depths[name])}, "

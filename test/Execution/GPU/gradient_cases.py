@@ -10,7 +10,7 @@
 Usage: gradient_cases.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--target NAME]
                          [--family NAME]
 
-Cases are those of forward_cases.py. saccade-run computes the results and their log-sum-exp on the CPU, then the gradient on
+Cases are those of forward_cases.py. saccade-run computes the results, the log-sum-exp and its low part on the CPU, then the gradient on
 the simulator, twice, with asynchronous copies that complete as late and as early as legal. The kernel family is checked:
 tiles in registers where sm_80 has them, and warpgroups for the same tiles on sm_90a if rows are contiguous.
 """
@@ -29,7 +29,8 @@ class GradientCase(Case):
 
     def __post_init__(self):
         super().__post_init__()
-        self.lse, self.extra = False, "none"
+        self.lse = self.low = False
+        self.extra = "none"
         # Pages have no gradient.
         self.page = None
         # Seven products of a tile take longer than two. Warpgroups use stages again after 256 keys.
@@ -53,14 +54,14 @@ class GradientCase(Case):
 def run(case, folder, keep):
     """The text of the failure of a case, or None."""
     program = case.write(folder)
-    results = [folder / f"result-{case.seed}.npy", folder / f"lse-{case.seed}.npy"]
+    results = [folder / f"{what}-{case.seed}.npy" for what in ("result", "lse", "low")]
     arguments = case.arguments(folder)
     heads = case.kv_heads * case.group
     shape = "x".join(map(str, case.shape(heads, case.queries, case.value_depth)))
     forward = ["saccade-run", str(program), "--entry=attend", *arguments, *[f"--out={result}" for result in results]]
     backward = ["saccade-run", str(program), "--entry=attend_gradient", "--device=ptxsim", f"--target={case.target}",
                 f"--arithmetic={case.arithmetic}", "--check", "--explain", *arguments,
-                f"--arg={results[0]}:{case.type}", f"--arg={results[1]}", f"--arg={shape}:{case.type}:{case.values + 7}"]  # fmt: skip
+                f"--arg={results[0]}:{case.type}", *[f"--arg={x}" for x in results[1:]], f"--arg={shape}:{case.type}:{case.values + 7}"]  # fmt: skip
     code, output = 0, ""
     for line in (forward, backward):
         code, output = execute(line)

@@ -355,6 +355,10 @@ class Graph:
     def draw_lse(self):
         return self.rng.random() < 0.35
 
+    def draw_lse_low(self):
+        """Whether the op returns the low part of the log-sum-exp, with which states have other maxima."""
+        return random.Random(f"low {self.seed}").random() < 0.6
+
     def draw_extrema(self, scores):
         """Whether the op returns the row maximum, and its position."""
         has_max, has_argmax = self.more.random() < 0.12, self.more.random() < 0.12
@@ -395,7 +399,9 @@ class Graph:
         if at:
             clauses.append(f"at({', '.join(at)})")
         lse = self.draw_lse()
+        low = lse and self.draw_lse_low()
         self.note("log-sum-exp", lse)
+        self.note("low part of the log-sum-exp", low)
         clauses += self.draw_sink()
         has_max, has_argmax = self.draw_extrema(scores)
         self.note("max", has_max)
@@ -414,7 +420,7 @@ class Graph:
         results = [result(dims, element)]
         names = ["%o"]
         rows = [d for d in "bhs" if d in dims]
-        for is_there, name, kind in [(lse, "%lse", self.score), (has_max, "%max", self.score),
+        for is_there, name, kind in [(lse, "%lse", self.score), (low, "%lse_low", self.score), (has_max, "%max", self.score),
                                      (has_argmax, "%argmax", "i64")]:
             if is_there:
                 results.append(result(rows, kind))

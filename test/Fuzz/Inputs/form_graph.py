@@ -221,5 +221,8 @@ class FormGraph(Graph):
     def draw_lse(self):
         return "log-sum-exp" in self.requested
 
+    def draw_lse_low(self):
+        return False
+
     def draw_extrema(self, scores):
         return "max" in self.requested, "argmax" in self.requested

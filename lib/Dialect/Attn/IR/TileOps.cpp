@@ -70,8 +70,8 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
            << clauses.into.size() << " destinations, expected accumulator, running max and running sum"
            << (tallies ? ", a tally for each region" : "") << ", and optionally the row maximum and its position";
   if (clauses.hasLse || clauses.hasLseLow || clauses.hasMax || clauses.hasArgmax || clauses.outputDims || clauses.sink)
-    return parser.emitError(loc, "'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize "
-                                 "computes the results");
+    return parser.emitError(loc, "'lse', 'lse_low', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; "
+                                 "attn.finalize computes the results");
   if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.accumulate")))
     return failure();
   if (clauses.dropout)

@@ -8,9 +8,9 @@
 // CHECK-SAME:    %[[Q:[^:]*]]: tensor<?x64xf32>, %[[K:[^:]*]]: tensor<?x64xf32>, %[[V:[^:]*]]: tensor<?x64xf32>,
 // CHECK-SAME:    %[[DQ:[^:]*]]: tensor<?x64xf32>, %[[DK:[^:]*]]: tensor<?x64xf32>, %[[DV:[^:]*]]: tensor<?x64xf32>)
 // CHECK-SAME:    -> (tensor<?x64xf32> {attn.name = "output"}, tensor<?x64xf32> {attn.name = "output_tangent"})
-// CHECK:         %[[O:.*]]:2 = attn.attention %[[Q]][s,d], %[[K]][s,d], %[[V]][s,d] lse
+// CHECK:         %[[O:.*]]:3 = attn.attention %[[Q]][s,d], %[[K]][s,d], %[[V]][s,d] lse lse_low
 // CHECK:         %[[SUMS:.*]]:2 = attn.jvp %[[Q]][s,d], %[[K]][s,d], %[[V]][s,d] query_tangent(%[[DQ]] : tensor<?x64xf32>)
-// CHECK-SAME:      key_tangent(%[[DK]] : tensor<?x64xf32>) value_tangent(%[[DV]] : tensor<?x64xf32>) lse(%[[O]]#1
+// CHECK-SAME:      key_tangent(%[[DK]] : tensor<?x64xf32>) value_tangent(%[[DV]] : tensor<?x64xf32>) lse(%[[O]]#1 : tensor<?xf32>) lse_low(%[[O]]#2
 // CHECK-NOT:       tangent(
 // CHECK:         %[[DO:.*]] = linalg.generic {{.*}} ins(%[[SUMS]]#1, %[[O]]#0 {{.*}}) outs(%[[SUMS]]#0
 // CHECK:         return %[[O]]#0, %[[DO]]
@@ -60,7 +60,7 @@ func.func @matmul(%x: tensor<?x16xf32>, %w: tensor<16x32xf32>, %into: tensor<?x3
 
 // Both kinds of derivatives: the function of tangents returns the results before the gradient function adds some.
 // CHECK-LABEL: func.func @both(
-// CHECK-SAME:    -> (tensor<4x8xf32>, tensor<4xf32>)
+// CHECK-SAME:    -> (tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
 // CHECK-LABEL: func.func @both_gradient(
 // CHECK-LABEL: func.func @both_jvp(
 // CHECK-SAME:    -> (tensor<4x8xf32> {{.*}}, tensor<4x8xf32> {{.*}}) {

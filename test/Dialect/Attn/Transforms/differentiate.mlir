@@ -3,20 +3,21 @@
 // EXAMPLE
 // The log-sum-exp is a further result; the gradient function reads results instead of computing them again.
 // CHECK-LABEL: func.func @passes_output_and_log_sum_exp
-// CHECK-SAME:    -> (tensor<?x64xf32>, tensor<?xf32>)
+// CHECK-SAME:    -> (tensor<?x64xf32>, tensor<?xf32>, tensor<?xf32>)
 // CHECK-NOT:     attn.gradient}
-// CHECK:         %[[O:.*]]:2 = attn.attention {{.*}} lse
-// CHECK:         return %[[O]]#0, %[[O]]#1
+// CHECK:         %[[O:.*]]:3 = attn.attention {{.*}} lse lse_low
+// CHECK:         return %[[O]]#0, %[[O]]#1, %[[O]]#2
 // CHECK-LABEL: func.func @passes_output_and_log_sum_exp_gradient(
 // CHECK-SAME:    %[[Q:[^:]*]]: tensor<?x64xf32>, %[[K:[^:]*]]: tensor<?x64xf32>, %[[V:[^:]*]]: tensor<?x64xf32>,
-// CHECK-SAME:    %[[OUT:[^:]*]]: tensor<?x64xf32>, %[[LSE:[^:]*]]: tensor<?xf32>, %[[DO:[^:]*]]: tensor<?x64xf32>)
+// CHECK-SAME:    %[[OUT:[^:]*]]: tensor<?x64xf32>, %[[LSE:[^:]*]]: tensor<?xf32>, %[[LOW:[^:]*]]: tensor<?xf32>,
+// CHECK-SAME:    %[[DO:[^:]*]]: tensor<?x64xf32>)
 // CHECK-SAME:    -> (tensor<?x64xf32> {attn.name = "{{.*}}_gradient"}, tensor<?x64xf32> {{.*}}, tensor<?x64xf32> {{.*}})
 // CHECK-NOT:     attn.attention
 // CHECK:         %[[DELTA:.*]] = linalg.generic {{.*}} ins(%[[OUT]], %[[DO]]
 // CHECK:           arith.mulf
 // CHECK:           arith.addf
 // CHECK:         %[[G:.*]]:3 = attn.gradient %[[Q]][s,d], %[[K]][s,d], %[[V]][s,d]
-// CHECK-SAME:      output_gradient(%[[DO]][s,d] {{.*}}) lse(%[[LSE]] {{.*}}) delta(%[[DELTA]]
+// CHECK-SAME:      output_gradient(%[[DO]][s,d] {{.*}}) lse(%[[LSE]] {{.*}}) lse_low(%[[LOW]] {{.*}}) delta(%[[DELTA]]
 // CHECK-NOT:       gradient<
 // CHECK:         return %[[G]]#0, %[[G]]#1, %[[G]]#2
 func.func @passes_output_and_log_sum_exp(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>)

@@ -67,7 +67,7 @@ def Differentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
     A function `@f` with the attribute `attn.gradient` gets a gradient function `@f_gradient`, and one with `attn.jvp` a
     function of tangents `@f_jvp`. Calls must have been inlined.
 
-    - The log-sum-exp of each attention in `@f` that is not a result becomes a further result.
+    - The log-sum-exp of each attention in `@f`, and its low part, become further results unless they are results.
     - The arguments of `@f_gradient` are those of `@f`, then its results, then a gradient of each result that `@f` had
       before, if it has float elements.
     - It returns a gradient of each argument with float elements, except for those with the attribute
@@ -83,7 +83,7 @@ def Differentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
           : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
       return %o : tensor<?x64xf32>
     }
-    // @f_gradient(%q, %k, %v, %output, %lse, %output_gradient) -> (gradients of %q, %k, %v)
+    // @f_gradient(%q, %k, %v, %output, %lse, %lse_low, %output_gradient) -> (gradients of %q, %k, %v)
     ```
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
