@@ -52,8 +52,8 @@ struct AttentionSteps : IndexEmitter {
   /// the operand.
   attn::KeyRange visibleKeys(Value head);
 
-  /// Whether maxima of states are those of scores: the log-sum-exp is wanted with its low part.
-  bool hasNaturalMax() { return op.getLseLow() != nullptr; }
+  /// Whether maxima of states are those of scores: the log-sum-exp is a result.
+  bool hasNaturalMax() { return op.getLse() != nullptr; }
 
   //===--- States ---===//
   /// A state with uninitialized parts of the shape `leading` × `rows` (× columns or bins).
