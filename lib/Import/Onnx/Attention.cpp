@@ -74,7 +74,9 @@ static FailureOr<Parts> readParts(FrontendOp &op) {
   Parts parts{*query, *key, *value, 0, {}, isRank3};
   double depth = *getConstantIntValue(parts.query.extent(Dim::Depth));
   parts.scale = op.number("scale", 1 / std::sqrt(depth));
-  if (failed(parts.scores.init(op, parts.query.extent(Dim::Seq), past)))
+  OpFoldResult scores[] = {parts.query.extent(Dim::Batch), parts.query.extent(Dim::Head), parts.query.extent(Dim::Seq),
+                           parts.key.extent(Dim::Seq)};
+  if (failed(parts.scores.init(op, scores, past)))
     return failure();
   return parts;
 }
