@@ -144,6 +144,8 @@ Value AttentionScores::isVisible(OpBuilder &b, Location loc, ValueRange at, Valu
     }
   }
   if (mask >= 0) {
+    if (isConstantIntValue(maskLength, 0))
+      return arith::ConstantIntOp::create(b, loc, 0, 1);
     if (Value has = hasColumn(b, loc, at[3], inside))
       require(has);
     Value given = element(b, loc, at, inside);
@@ -165,7 +167,7 @@ Value AttentionScores::softcapped(OpBuilder &b, Location loc, Value score) const
 }
 
 Value AttentionScores::biased(OpBuilder &b, Location loc, Value score, ValueRange at, ValueRange inside) const {
-  if (!isBias)
+  if (!isBias || isConstantIntValue(maskLength, 0))
     return score;
   return frontend::add(b, loc, score, frontend::convert(b, loc, element(b, loc, at, inside), score.getType()));
 }
