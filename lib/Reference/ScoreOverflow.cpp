@@ -1,8 +1,8 @@
 //===- ScoreOverflow.cpp - Rows whose scores overflow -----------------------------===//
 //
-// The reference computes scores in f64. Compiled code and plain evaluation compute them in their type, f32 for most, and
-// overflow where it does not. Which of them does depends on the order of the sum and on what is multiplied first: the
-// query by the scale or the product, and a factor log2 e for exp2. So a row overflows, whatever evaluates it, if
+// The reference computes scores in f64. Compiled code and plain evaluation compute them in their type, f32 for most,
+// and overflow where it does not. Which of them does depends on the order of the sum and on what is multiplied first:
+// the query by the scale or the product, and a factor log2 e for exp2. So a row overflows, whatever evaluates it, if
 // scale · log2 e · Σ |q k| of a visible key, an element of the scaled query, or log2 e times the modified score is more
 // than the largest number of the type.
 //

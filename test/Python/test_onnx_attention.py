@@ -67,7 +67,7 @@ def test_mask_of_one_column_is_broadcast_in_operator_set_23():
     assert (backend.run_model(attention(arrays, 23), arrays)[0] > 1).any()
 
 
-@pytest.mark.parametrize("opset, sees", [(23, V.mean()), (24, 0)])
+@pytest.mark.parametrize(("opset", "sees"), [(23, V.mean()), (24, 0)])
 def test_mask_of_open_length_treats_one_column_as_one_of_known_length(opset, sees):
     arrays = {"q": 0 * Q, "k": K, "v": V, "m": np.ones((3, 6), bool)}
     model = backend.prepare(attention(arrays, opset, shapes={"m": [3, "columns"]}))

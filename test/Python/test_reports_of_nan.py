@@ -13,7 +13,7 @@ sys.path[:0] = [str(ROOT / "benchmarks/device"), str(ROOT / "test/Fuzz/Inputs"),
 NAN, INF = math.nan, math.inf
 
 
-@pytest.mark.parametrize("found, expected", [
+@pytest.mark.parametrize(("found", "expected"), [
     ([1.0, NAN, 2.0], [1.0, 2.0, 2.0]), ([1.0, 2.0], [1.0, NAN]), ([NAN], [NAN]), ([INF], [-INF]), ([1.0], [INF]),
 ], ids=["found", "expected", "both", "other infinity", "infinity expected"])  # fmt: skip
 def test_distance_of_a_device_case_is_infinite(found, expected):

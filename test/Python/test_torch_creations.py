@@ -29,7 +29,7 @@ def test_identity_matrix_of_known_size(function):
     torch.testing.assert_close(compiled(X), function(X))
 
 
-@pytest.mark.parametrize("words, function", [
+@pytest.mark.parametrize(("words", "function"), [
     (["'_local_scalar_dense'", "keep the tensor, or pass the number as an argument"], lambda x: x * x.sum().item()),
     (["random numbers are not supported", "call eval()"], lambda x: x + torch.rand(4, 4)),
     (["random numbers are not supported", "pass them as an argument"], lambda x: torch.bernoulli(x.sigmoid())),

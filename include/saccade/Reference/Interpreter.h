@@ -107,8 +107,8 @@ public:
   /// q| for a key. Nullopt for other results. Requires Precision::Exact.
   mlir::FailureOr<std::optional<Tensor>> gradientTerms(unsigned result, llvm::ArrayRef<Box> boxes);
 
-  /// For the elements `boxes` of a result of floats of an `attn.attention`: 1 if a score of the row may overflow the type
-  /// of scores, in any order of its sum, else 0; see ScoreOverflow.cpp. Nullopt for other results. Requires
+  /// For the elements `boxes` of a result of floats of an `attn.attention`: 1 if a score of the row may overflow the
+  /// type of scores, in any order of its sum, else 0; see ScoreOverflow.cpp. Nullopt for other results. Requires
   /// Precision::Exact.
   mlir::FailureOr<std::optional<Tensor>> scoreOverflow(unsigned result, llvm::ArrayRef<Box> boxes);
 

@@ -86,8 +86,8 @@ Value AttentionScores::extent(OpBuilder &b, Location loc, OpFoldResult size, Val
   return getValueOrCreateConstantIndexOp(b, loc, size);
 }
 
-/// Whether the mask has a column for key `k`. A mask shorter than the keys hides the remaining ones. One column hides all
-/// but key 0, too; in operator set 23, whose masks are not padded, it applies to all keys.
+/// Whether the mask has a column for key `k`. A mask shorter than the keys hides the remaining ones. One column hides
+/// all but key 0, too; in operator set 23, whose masks are not padded, it applies to all keys.
 Value AttentionScores::hasColumn(OpBuilder &b, Location loc, Value k, ValueRange inside) const {
   std::optional<int64_t> known = getConstantIntValue(maskLength);
   if (known && (getConstantIntValue(keyLength) == known || (*known == 1 && broadcastsOneColumn)))

@@ -11,8 +11,8 @@ namespace saccade::onnx {
 /// region.
 class AttentionScores {
 public:
-  /// Reads the inputs and attributes of `op`. `scores` is the shape of the scores, [b,h,q,k]; `past` the number of cached
-  /// keys.
+  /// Reads the inputs and attributes of `op`. `scores` is the shape of the scores, [b,h,q,k]; `past` the number of
+  /// cached keys.
   mlir::LogicalResult init(FrontendOp &op, mlir::ArrayRef<mlir::OpFoldResult> scores, mlir::OpFoldResult past);
 
   mlir::ValueRange getCaptures() const { return captures; }

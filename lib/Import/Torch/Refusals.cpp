@@ -15,9 +15,10 @@ static void refuse(frontend::Frontend &frontend, ArrayRef<StringRef> names, Stri
 }
 
 void torch::addRefusals(frontend::Frontend &frontend) {
-  refuse(frontend, {"aten._local_scalar_dense", "aten.item"},
-         "it makes a number of an element, as item(), tolist(), int() and float() of a tensor do, but elements are known "
-         "only when the program runs: keep the tensor, or pass the number as an argument");
+  refuse(
+      frontend, {"aten._local_scalar_dense", "aten.item"},
+      "it makes a number of an element, as item(), tolist(), int() and float() of a tensor do, but elements are known "
+      "only when the program runs: keep the tensor, or pass the number as an argument");
   refuse(frontend,
          {"aten.bernoulli", "aten.multinomial", "aten.normal", "aten.rand", "aten.rand_like", "aten.randint",
           "aten.randint_like", "aten.randn", "aten.randn_like", "aten.randperm", "aten.rrelu_with_noise"},
