@@ -109,3 +109,10 @@ def test_weights_of_shifted_rows_have_the_sum_1(shift):
 def test_soft_capped_scores_are_not_those_of_mode_0():
     expect_function_body(BASE, outputs=("y", "", "", "s"), softcap=0.5, qk_matmul_output_mode=0)
     expect_function_body(BASE, outputs=("y", "", "", "s"), softcap=0.5, qk_matmul_output_mode=1)
+
+
+@pytest.mark.parametrize("name", ["scale", "softcap"])
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_parameter_that_is_not_finite_is_refused(name, number):
+    with pytest.raises(saccade.CompileError, match=f"{name} is .*, expected a finite number"):
+        backend.prepare(attention(BASE, **{name: number}))

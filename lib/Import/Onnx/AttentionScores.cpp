@@ -2,6 +2,7 @@
 #include "AttentionScores.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace saccade;
@@ -42,6 +43,8 @@ LogicalResult AttentionScores::init(FrontendOp &op, ArrayRef<OpFoldResult> score
   pastLength = past;
   isCausal = op.integer("is_causal", 0) != 0;
   softcap = op.number("softcap", 0);
+  if (!std::isfinite(softcap))
+    return op.error() << "softcap is " << softcap << ", expected a finite number";
   if (opsetOf(op) >= 25) {
     leftWindow = op.integer("left_window_size", -1);
     rightWindow = op.integer("right_window_size", -1);
