@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: onnx
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 0 --count 400 --cover 48
+# RUN: %python %s --first-seed 0 --count 400 --cover 56
 """Random nodes of ONNX's Attention, compiled, against ONNX's reference evaluator and the operator's function body in float64.
 
 Usage: onnx_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]
