@@ -65,6 +65,7 @@ public:
   llvm::ArrayRef<int64_t> getStrides() const { return strides; }
   int64_t size() const { return count; }
   Scalar *data() { return values.get(); }
+  const Scalar *data() const { return values.get(); }
   /// The elements as doubles.
   double *reals() { return &values->real; }
   Scalar &at(llvm::ArrayRef<int64_t> index) { return values.get()[linearIndex(index, strides)]; }

@@ -75,6 +75,17 @@ std::pair<Frame *, Value> Frame::resolve(Value value) {
   }
 }
 
+const Cells *Frame::computed(Value name) {
+  auto [home, value] = resolve(name);
+  auto it = home->values.find(value);
+  return it == home->values.end() ? nullptr : it->second.get();
+}
+
+Frame *Frame::existingChild(Operation *op) const {
+  auto it = children.find(op);
+  return it == children.end() ? nullptr : it->second.get();
+}
+
 FailureOr<Cells *> Frame::cells(Value name) {
   auto [home, value] = resolve(name);
   if (auto it = home->values.find(value); it != home->values.end())

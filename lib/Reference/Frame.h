@@ -119,6 +119,12 @@ public:
   mlir::FailureOr<int64_t> index(mlir::OpFoldResult value);
   mlir::LogicalResult indices(llvm::ArrayRef<mlir::OpFoldResult> values, llvm::SmallVectorImpl<int64_t> &numbers);
 
+  /// The storage of a value of which elements were demanded, or null.
+  const Cells *computed(mlir::Value name);
+  /// The frame of a branch or callee of `op` that was run, or null.
+  Frame *existingChild(mlir::Operation *op) const;
+  mlir::Region &getRegion() const { return *region; }
+
   /// The frame of a branch or callee `body` of `op`, created on the first call.
   Frame &child(mlir::Operation *op, mlir::Region &body, bool isNested);
   /// The cached program of a scalar region; null before it is compiled.

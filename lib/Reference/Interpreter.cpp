@@ -2,6 +2,7 @@
 #include "saccade/Reference/Interpreter.h"
 #include "Frame.h"
 #include "Magnitude.h"
+#include "NonFinite.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -242,6 +243,23 @@ FailureOr<std::optional<Tensor>> Evaluation::scoreRounding(unsigned result, Arra
   if (!attention)
     return std::optional<Tensor>();
   return scoreRoundingOf(attention, state->returned(result), state->frame, boxes);
+}
+
+FailureOr<std::optional<Tensor>> Evaluation::scoreOverflow(unsigned result, ArrayRef<Box> boxes) {
+  assert(!state->frame.isRounded() && "scores require Precision::Exact");
+  attn::AttentionOp attention = state->attention(result);
+  if (!attention)
+    return std::optional<Tensor>();
+  return scoreOverflowOf(attention, state->returned(result), state->frame, boxes);
+}
+
+std::optional<Origin> Evaluation::firstNonFinite(bool isNaN) {
+  if (std::optional<Origin> origin = originOf(state->frame, isNaN))
+    return origin;
+  for (BlockArgument argument : state->function.getArguments())
+    if (hasNonFinite(state->frame.computed(argument), isNaN))
+      return Origin{argument.getLoc(), "argument #" + std::to_string(argument.getArgNumber()), true};
+  return std::nullopt;
 }
 
 FailureOr<std::optional<Tensor>> Evaluation::gradientTerms(unsigned result, ArrayRef<Box> boxes) {

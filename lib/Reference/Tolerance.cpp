@@ -162,11 +162,8 @@ static void compareMeans(Comparison &comparison, Type type, const ErrorStatistic
     comparison.verdict = Comparison::Biased;
 }
 
-Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> plain, const Tensor &actual,
-                                       const ResultContext &context) {
-  assert(exact.size() == actual.size() && "expected results of one shape");
-  if (!actual.isReal())
-    return compareIntegers(exact, actual);
+static Comparison compareFloats(const Tensor &exact, ArrayRef<Tensor> plain, const Tensor &actual,
+                                const ResultContext &context) {
   Type type = actual.elementType;
 
   double referenceError = 0;
@@ -238,9 +235,61 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
   return comparison;
 }
 
-std::string Comparison::describe() const {
+void NonFiniteCount::add(double value) {
+  nans += std::isnan(value);
+  infinities += std::isinf(value);
+}
+
+Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> plain, const Tensor &actual,
+                                       const ResultContext &context) {
+  assert(exact.size() == actual.size() && "expected results of one shape");
+  if (!actual.isReal())
+    return compareIntegers(exact, actual);
+  Comparison comparison;
+  if (const Tensor *overflow = context.scoreOverflow) {
+    Tensor compared = actual;
+    int64_t overflowing = 0;
+    for (int64_t i = 0; i < exact.size(); ++i)
+      if (overflow->values[i].real != 0) {
+        compared.values[i].real = roundTo(actual.elementType, exact.values[i].real);
+        ++overflowing;
+      }
+    comparison = compareFloats(exact, plain, compared, context);
+    comparison.overflowing = overflowing;
+  } else {
+    comparison = compareFloats(exact, plain, actual, context);
+  }
+  comparison.hasFinite = exact.size() == 0;
+  for (auto [wide, found] : llvm::zip_equal(exact.values, actual.values)) {
+    double expected = roundTo(actual.elementType, wide.real);
+    comparison.expected.add(expected);
+    comparison.found.add(found.real);
+    comparison.hasFinite |= std::isfinite(expected) && std::isfinite(found.real);
+  }
+  return comparison;
+}
+
+/// What is not finite, or was not compared.
+static std::string describeRest(const Comparison &comparison) {
+  std::string text;
+  auto add = [&](StringRef what, int64_t found, int64_t expected) {
+    if (found || expected)
+      text += llvm::formatv("; {0}: {1} found, {2} expected", what, found, expected).str();
+  };
+  add("NaN", comparison.found.nans, comparison.expected.nans);
+  add("Inf", comparison.found.infinities, comparison.expected.infinities);
+  if (comparison.overflowing)
+    text += llvm::formatv("; {0} not compared, since scores of their rows overflow", comparison.overflowing).str();
+  return text;
+}
+
+std::string Comparison::describe() const { return describeErrors() + describeRest(*this); }
+
+std::string Comparison::describeErrors() const {
   if (worst < 0)
     return "equal";
+  if (verdict == Agrees && !hasFinite)
+    return "agrees, but no element is finite in both, so no error was measured";
   if (verdict == MeanTooFar)
     return llvm::formatv("differs in the mean error: {0:e} of {1:e} allowed; largest error {2:e} at element {3}", mean,
                          meanAllowed, maxError, worst)

@@ -36,6 +36,7 @@ FUZZERS = [
     ("flex_calls.py", "--first-seed", 70, []),
     ("gradient_calls.py", "--first-seed", 60, []),
     ("onnx_models.py", "--first-seed", 10000, []),
+    ("onnx_calls.py", "--first-seed", 3200, []),  # eight calls of three quarters of the nodes
     ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
     ("mutate.py", "--seed", 2000, INPUTS),
     ("disk_cache.py", "--seed", 200, ["--processes=16", "--kills=400"]),
@@ -86,8 +87,8 @@ def main():
         print("jax_calls.py is left out: it needs jax", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "jax_calls.py"]
     if importlib.util.find_spec("onnx") is None:
-        print("onnx_models.py is left out: it needs onnx", flush=True)
-        fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "onnx_models.py"]
+        print("onnx_models.py and onnx_calls.py are left out: they need onnx", flush=True)
+        fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] not in ("onnx_models.py", "onnx_calls.py")]
     if not all(importlib.util.find_spec(each) for each in ("torch", "onnx", "jax")):
         print("frontend_operators.py is left out: it needs torch, onnx and jax", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "frontend_operators.py"]

@@ -75,6 +75,16 @@ struct Oracle {
     }
     reference::Tensor compared = reference::gather(actual, boxes);
     reference::Comparison comparison = reference::compare(*expected, plains, compared, context);
+    // The reference has scores of f64, and does not overflow where compiled code does.
+    FailureOr<std::optional<reference::Tensor>> overflow = std::optional<reference::Tensor>();
+    if (!comparison.agrees()) {
+      if (failed(overflow = exact.scoreOverflow(index, boxes)))
+        return failure();
+      if (*overflow) {
+        context.scoreOverflow = &**overflow;
+        comparison = reference::compare(*expected, plains, compared, context);
+      }
+    }
     // The rounding of scores matters only for these bounds.
     if (comparison.verdict == reference::Comparison::TooFar ||
         comparison.verdict == reference::Comparison::OutOfBound ||
@@ -104,8 +114,34 @@ struct Oracle {
       llvm::interleaveComma(reference::positionInTensor(boxes, comparison.worst), llvm::outs());
       llvm::outs() << ']';
     }
+    printOrigin(comparison);
     llvm::outs() << '\n';
     return comparison.agrees();
+  }
+
+private:
+  /// Prints the op that made the first NaN, or infinity if there is no NaN. What the exact evaluation has not, plain
+  /// evaluation may have.
+  void printOrigin(const reference::Comparison &comparison) {
+    bool isNaN = comparison.found.nans + comparison.expected.nans > 0;
+    if (!isNaN && comparison.found.infinities + comparison.expected.infinities == 0)
+      return;
+    StringRef what = isNaN ? "NaN" : "Inf";
+    for (reference::Evaluation *each : {&exact, &forwards}) {
+      std::optional<reference::Origin> origin = each->firstNonFinite(isNaN);
+      if (!origin)
+        continue;
+      llvm::outs() << "; the first " << what << (origin->isArgument ? " is in " : " is made by ") << origin->name;
+      if (auto name = origin->location->findInstanceOf<NameLoc>())
+        llvm::outs() << ' ' << name.getName();
+      if (auto place = origin->location->findInstanceOf<FileLineColLoc>())
+        llvm::outs() << " at " << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn();
+      if (each != &exact)
+        llvm::outs() << ", where its type overflows";
+      return;
+    }
+    if (comparison.overflowing == 0)
+      llvm::outs() << "; no op of the reference makes " << what;
   }
 };
 

@@ -18,14 +18,14 @@ def numbers(dtype, content):
 
 
 def distance(found, expected):
-    """Relative error in norm; infinite if the lengths differ or a value is unexpectedly not finite."""
+    """Relative error in norm; infinite if the lengths differ or a value of one of them is not finite, except equal infinities."""
     if len(found) != len(expected):
         return math.inf
     above = below = 0.0
     for one, other in zip(found, expected):
         if one == other:  # infinities too
             continue
-        if not math.isfinite(one):
+        if not (math.isfinite(one) and math.isfinite(other)):  # a NaN would be lost in a maximum
             return math.inf
         above += (one - other) ** 2
     below = sum(other * other for other in expected if math.isfinite(other))

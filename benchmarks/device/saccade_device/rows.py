@@ -112,7 +112,7 @@ class Row:
                 expected = sum(map(float.__mul__, weights, v[d::depth])) / total
                 above += (found[d] - expected) ** 2
                 below += expected**2
-        error = math.sqrt(above / below) if below else 0.0
+        error = math.sqrt(above / below) if below else math.sqrt(above)
         return error if math.isfinite(error) else math.inf
 
 

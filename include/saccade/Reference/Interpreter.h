@@ -11,6 +11,7 @@
 #include "saccade/Reference/Tensor.h"
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace saccade::reference {
 
@@ -59,6 +60,13 @@ struct Magnitude {
   bool isOfArguments = false;
 };
 
+/// Where a value that is not finite was made.
+struct Origin {
+  mlir::Location location;
+  std::string name; ///< of the op, or "argument #N"
+  bool isArgument = false;
+};
+
 /// A call evaluated lazily: computes, once, only the values that the requested elements depend on, so a few rows of a
 /// large program are cheap to check.
 class Evaluation {
@@ -98,6 +106,15 @@ public:
   /// the magnitudes of the terms of score gradients, with c = |∂s'/∂dP · scale · k| for a query and |∂s'/∂dP · scale ·
   /// q| for a key. Nullopt for other results. Requires Precision::Exact.
   mlir::FailureOr<std::optional<Tensor>> gradientTerms(unsigned result, llvm::ArrayRef<Box> boxes);
+
+  /// For the elements `boxes` of a result of floats of an `attn.attention`: 1 if a score of the row may overflow the
+  /// type of scores, in any order of its sum, else 0; see ScoreOverflow.cpp. Nullopt for other results. Requires
+  /// Precision::Exact.
+  mlir::FailureOr<std::optional<Tensor>> scoreOverflow(unsigned result, llvm::ArrayRef<Box> boxes);
+
+  /// The first op whose results have a NaN (or an infinity) although its operands have none, or else the first argument
+  /// that has one. Only what was evaluated so far counts.
+  std::optional<Origin> firstNonFinite(bool isNaN);
 
 private:
   struct State;

@@ -47,6 +47,12 @@ constexpr double cancellationFactor = 1;
 constexpr double biasUnits = 0.5, biasReference = 2, biasDeviations = 6;
 } // namespace tolerance
 
+/// Elements of a tensor that are not finite.
+struct NonFiniteCount {
+  int64_t nans = 0, infinities = 0;
+  void add(double value);
+};
+
 /// Result of a comparison with the reference.
 struct Comparison {
   enum Verdict {
@@ -65,17 +71,24 @@ struct Comparison {
   double mean = 0, meanAllowed = 0; ///< mean |actual − exact| and its bound
   double bias = 0;                  ///< mean signed error, in halves of a unit of the result; −1 for truncation
   double actual = 0, exact = 0;     ///< the values at `worst`
+  int64_t overflowing = 0;          ///< elements that were not compared, because scores of their rows overflow
+  NonFiniteCount found, expected;   ///< NaN and infinities of the compared tensors
+  bool hasFinite = true;            ///< whether an element is finite in both
   bool allowsScores = false;        ///< whether the first bound includes what rounding of scores changes
 
   bool agrees() const { return verdict == Agrees; }
   /// One-line summary.
   std::string describe() const;
+
+private:
+  std::string describeErrors() const;
 };
 
 /// What is known of a result beyond its values. Everything is optional.
 struct ResultContext {
   const Magnitude *magnitude = nullptr;  ///< adds the second bound
   const Tensor *scoreRounding = nullptr; ///< by Evaluation::scoreRounding; the least that these errors are allowed
+  const Tensor *scoreOverflow = nullptr; ///< by Evaluation::scoreOverflow; these elements are not compared
   const Tensor *fused = nullptr;         ///< by Precision::Fused; adds the bound of fused attention
   const Tensor *gradientTerms = nullptr; ///< by Evaluation::gradientTerms; adds their error to the bound of the mean
   llvm::ArrayRef<int64_t> rows = {};     ///< the row of each element; if empty, each element is a row

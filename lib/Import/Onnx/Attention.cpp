@@ -74,7 +74,9 @@ static FailureOr<Parts> readParts(FrontendOp &op) {
   Parts parts{*query, *key, *value, 0, {}, isRank3};
   double depth = *getConstantIntValue(parts.query.extent(Dim::Depth));
   parts.scale = op.number("scale", 1 / std::sqrt(depth));
-  if (failed(parts.scores.init(op, parts.query.extent(Dim::Seq), past)))
+  OpFoldResult scores[] = {parts.query.extent(Dim::Batch), parts.query.extent(Dim::Head), parts.query.extent(Dim::Seq),
+                           parts.key.extent(Dim::Seq)};
+  if (failed(parts.scores.init(op, scores, past)))
     return failure();
   return parts;
 }
@@ -92,18 +94,15 @@ static void fillRegion(ImplicitLocOpBuilder &b, Region &region, ArrayRef<Type> t
   attn::YieldOp::create(nested, b.getLoc(), result);
 }
 
-static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts, bool needsLse) {
+static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts) {
   ImplicitLocOpBuilder &b = op.builder();
   const AttentionScores &scores = parts.scores;
   Type element = elementOf(parts.query.tensor), type = attn::getScoreType(element), index = b.getIndexType();
   Extents extents(parts.query.extents);
   extents.back() = parts.value.extent(Dim::Depth);
-  Type output = frontend::typeOf(extents, element), lse;
-  if (needsLse)
-    lse = frontend::typeOf(
-        {parts.query.extent(Dim::Batch), parts.query.extent(Dim::Head), parts.query.extent(Dim::Seq)}, type);
+  Type output = frontend::typeOf(extents, element);
   Value value = frontend::castElements(b, parts.value.tensor, element);
-  auto made = attn::AttentionOp::create(b, output, lse, Type(), Type(), Type(), TypeRange(), parts.query.tensor,
+  auto made = attn::AttentionOp::create(b, output, Type(), Type(), Type(), Type(), TypeRange(), parts.query.tensor,
                                         parts.key.tensor, value, scores.getCaptures(), Value(), op.operand(6), Value(),
                                         Value(), Value(), ValueRange(), Value(), parts.query.dims, parts.key.dims,
                                         parts.value.dims, parts.query.dims, b.getF64FloatAttr(parts.scale), TypeAttr(),
@@ -124,17 +123,16 @@ static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts, bool
   return made;
 }
 
-/// The scores as a result. Modes: 0 raw, 1 soft-capped, 2 biased and masked (−∞ for masked keys), 3 softmax weights.
-static Value buildScores(FrontendOp &op, const Parts &parts, int64_t mode, Value lse) {
+/// The scores as a result. Modes: 0 raw, 1 soft-capped, 2 biased and masked (−∞ for masked keys), 3 softmax weights, 0
+/// for masked keys.
+static Value buildScores(FrontendOp &op, const Parts &parts, int64_t mode) {
   ImplicitLocOpBuilder &b = op.builder();
   Value raw = emitScores(b, parts.query, parts.key, parts.scale);
   Type element = elementOf(parts.query.tensor), type = elementOf(raw);
-  SmallVector<Value> inputs = {raw};
-  if (mode == 3)
-    inputs.push_back(frontend::unsqueeze(b, lse, {3}));
   Value lengths = op.operand(6);
-  return frontend::generate(
-      b, frontend::extentsOf(b, raw), inputs, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+  Value scores = frontend::generate(
+      b, frontend::extentsOf(b, raw), raw, mode == 3 ? type : element,
+      [&](OpBuilder &nested, Location loc, ValueRange x) {
         ValueRange at = x.take_front(4), captures = parts.scores.getCaptures();
         Value score = x[4];
         if (mode >= 1)
@@ -149,14 +147,20 @@ static Value buildScores(FrontendOp &op, const Parts &parts, int64_t mode, Value
                 loc, visible, frontend::compare(nested, loc, arith::CmpIPredicate::slt, at[3], length));
           }
           Value hidden = arith::ConstantOp::create(nested, loc, frontend::extremeAttr(type, /*largest=*/false));
-          if (mode == 3) {
-            score = math::ExpOp::create(nested, loc, frontend::sub(nested, loc, score, x[5]));
-            hidden = frontend::makeNumber(nested, loc, type, 0);
-          }
           score = frontend::select(nested, loc, visible, score, hidden);
         }
-        return frontend::convert(nested, loc, score, element);
+        return mode == 3 ? score : frontend::convert(nested, loc, score, element);
       });
+  if (mode != 3)
+    return scores;
+  // A log-sum-exp in one number would lose the logarithm of the sum where a mask shifts all scores of a row.
+  Value weights = frontend::softmax(b, scores, 3);
+  return frontend::elementwise(b, {weights, scores}, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value lowest = arith::ConstantOp::create(nested, loc, frontend::extremeAttr(type, /*largest=*/false));
+    Value isHidden = arith::CmpFOp::create(nested, loc, arith::CmpFPredicate::OEQ, x[1], lowest);
+    Value weight = frontend::select(nested, loc, isHidden, frontend::makeNumber(nested, loc, type, 0), x[0]);
+    return frontend::convert(nested, loc, weight, element);
+  });
 }
 
 static LogicalResult translateAttention(FrontendOp &op, Values &results) {
@@ -168,7 +172,7 @@ static LogicalResult translateAttention(FrontendOp &op, Values &results) {
   if (mode < 0 || mode > 3)
     return op.error() << "qk_matmul_output_mode is " << mode << ", expected 0 to 3";
   bool needsScores = op.isUsed(3);
-  attn::AttentionOp made = buildAttention(op, *parts, /*needsLse=*/needsScores && mode == 3);
+  attn::AttentionOp made = buildAttention(op, *parts);
   Value output = made.getOutput();
   if (parts->isRank3) {
     Extents extents = frontend::extentsOf(b, output);
@@ -178,7 +182,7 @@ static LogicalResult translateAttention(FrontendOp &op, Values &results) {
   results.push_back(output);
   results.push_back(op.isUsed(1) ? toBHSD(b, parts->key).tensor : Value());
   results.push_back(op.isUsed(2) ? toBHSD(b, parts->value).tensor : Value());
-  results.push_back(needsScores ? buildScores(op, *parts, mode, made.getLse()) : Value());
+  results.push_back(needsScores ? buildScores(op, *parts, mode) : Value());
   return success();
 }
 

@@ -2,6 +2,7 @@
 #include "AttentionScores.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace saccade;
@@ -12,11 +13,38 @@ void AttentionScores::capture(OpFoldResult size) {
     captures.push_back(value);
 }
 
-LogicalResult AttentionScores::init(FrontendOp &op, OpFoldResult queries, OpFoldResult past) {
-  queryLength = queries;
+/// Requires that the mask broadcasts to the scores as far as shapes are known. Its last dimension may be shorter.
+static LogicalResult requireMaskShape(FrontendOp &op, RankedTensorType type, ArrayRef<OpFoldResult> scores) {
+  if (type.getRank() < 1 || type.getRank() > 4)
+    return op.error() << "the mask is " << type << ", expected 1 to 4 dimensions";
+  for (int64_t i = 1; i <= type.getRank(); ++i) {
+    int64_t found = type.getDimSize(type.getRank() - i);
+    std::optional<int64_t> expected = getConstantIntValue(scores[scores.size() - i]);
+    if (ShapedType::isDynamic(found) || !expected || found == 1 || found == *expected || (i == 1 && found < *expected))
+      continue;
+    InFlightDiagnostic error = op.error() << "the mask is " << type << ", expected a shape that broadcasts to ";
+    llvm::interleave(
+        scores,
+        [&](OpFoldResult each) {
+          if (std::optional<int64_t> extent = getConstantIntValue(each))
+            error << *extent;
+          else
+            error << '?';
+        },
+        [&] { error << 'x'; });
+    return error << ", batch x query heads x queries x keys";
+  }
+  return success();
+}
+
+LogicalResult AttentionScores::init(FrontendOp &op, ArrayRef<OpFoldResult> scores, OpFoldResult past) {
+  queryLength = scores[2];
+  keyLength = scores[3];
   pastLength = past;
   isCausal = op.integer("is_causal", 0) != 0;
   softcap = op.number("softcap", 0);
+  if (!std::isfinite(softcap))
+    return op.error() << "softcap is " << softcap << ", expected a finite number";
   if (opsetOf(op) >= 25) {
     leftWindow = op.integer("left_window_size", -1);
     rightWindow = op.integer("right_window_size", -1);
@@ -26,8 +54,8 @@ LogicalResult AttentionScores::init(FrontendOp &op, OpFoldResult queries, OpFold
                       << " after, expected -1 or more";
   if (Value given = op.operand(3)) {
     auto type = cast<RankedTensorType>(given.getType());
-    if (type.getRank() < 1 || type.getRank() > 4)
-      return op.error() << "the mask is " << type << ", expected 1 to 4 dimensions";
+    if (failed(requireMaskShape(op, type, scores)))
+      return failure();
     isBias = isa<FloatType>(type.getElementType());
     if (!isBias && !type.getElementType().isInteger(1))
       return op.error() << "the mask has elements of " << type.getElementType() << ", expected bool or floating point";
@@ -35,6 +63,7 @@ LogicalResult AttentionScores::init(FrontendOp &op, OpFoldResult queries, OpFold
     captures.push_back(given);
     maskLength = frontend::extentsOf(op.builder(), given).back();
     capture(maskLength);
+    broadcastsOneColumn = opsetOf(op) < 24;
   }
   if (Value given = op.operand(6)) {
     auto type = cast<RankedTensorType>(given.getType());
@@ -58,6 +87,21 @@ Value AttentionScores::extent(OpBuilder &b, Location loc, OpFoldResult size, Val
   if (auto value = dyn_cast<Value>(size))
     return inside[std::distance(captures.begin(), llvm::find(captures, value))];
   return getValueOrCreateConstantIndexOp(b, loc, size);
+}
+
+/// Whether the mask has a column for key `k`. A mask shorter than the keys hides the remaining ones. One column hides
+/// all but key 0, too; in operator set 23, whose masks are not padded, it applies to all keys.
+Value AttentionScores::hasColumn(OpBuilder &b, Location loc, Value k, ValueRange inside) const {
+  std::optional<int64_t> known = getConstantIntValue(maskLength);
+  if (known && (getConstantIntValue(keyLength) == known || (*known == 1 && broadcastsOneColumn)))
+    return nullptr;
+  Value length = extent(b, loc, maskLength, inside);
+  Value has = frontend::compare(b, loc, arith::CmpIPredicate::slt, k, length);
+  if (known || !broadcastsOneColumn)
+    return has;
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value isOne = frontend::compare(b, loc, arith::CmpIPredicate::eq, length, one);
+  return arith::OrIOp::create(b, loc, has, isOne);
 }
 
 /// The mask element for a (query, key) pair; mask dimensions are aligned at the last one. Keys beyond its end are
@@ -103,9 +147,10 @@ Value AttentionScores::isVisible(OpBuilder &b, Location loc, ValueRange at, Valu
     }
   }
   if (mask >= 0) {
-    // A mask shorter than the keys masks the remaining ones; a mask with one column applies to all keys.
-    if (!isConstantIntValue(maskLength, 1))
-      require(frontend::compare(b, loc, Predicate::slt, at[3], extent(b, loc, maskLength, inside)));
+    if (isConstantIntValue(maskLength, 0))
+      return arith::ConstantIntOp::create(b, loc, 0, 1);
+    if (Value has = hasColumn(b, loc, at[3], inside))
+      require(has);
     Value given = element(b, loc, at, inside);
     if (isBias) {
       Value hidden = arith::ConstantOp::create(b, loc, frontend::extremeAttr(given.getType(), /*largest=*/false));
@@ -125,7 +170,7 @@ Value AttentionScores::softcapped(OpBuilder &b, Location loc, Value score) const
 }
 
 Value AttentionScores::biased(OpBuilder &b, Location loc, Value score, ValueRange at, ValueRange inside) const {
-  if (!isBias)
+  if (!isBias || isConstantIntValue(maskLength, 0))
     return score;
   return frontend::add(b, loc, score, frontend::convert(b, loc, element(b, loc, at, inside), score.getType()));
 }

@@ -11,8 +11,9 @@ namespace saccade::onnx {
 /// region.
 class AttentionScores {
 public:
-  /// Reads the inputs and attributes of `op`. `queries` is the number of queries, `past` that of cached keys.
-  mlir::LogicalResult init(FrontendOp &op, mlir::OpFoldResult queries, mlir::OpFoldResult past);
+  /// Reads the inputs and attributes of `op`. `scores` is the shape of the scores, [b,h,q,k]; `past` the number of
+  /// cached keys.
+  mlir::LogicalResult init(FrontendOp &op, mlir::ArrayRef<mlir::OpFoldResult> scores, mlir::OpFoldResult past);
 
   mlir::ValueRange getCaptures() const { return captures; }
   bool hasMask() const { return mask >= 0 || isCausal || leftWindow >= 0 || rightWindow >= 0; }
@@ -26,6 +27,7 @@ public:
                      mlir::ValueRange inside) const;
 
 private:
+  mlir::Value hasColumn(mlir::OpBuilder &b, mlir::Location loc, mlir::Value k, mlir::ValueRange inside) const;
   mlir::Value element(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange inside) const;
   /// The offset from query positions to key positions, to which the causal mask and windows are aligned.
   mlir::Value offset(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange inside) const;
@@ -36,7 +38,8 @@ private:
   mlir::SmallVector<mlir::Value> captures;
   int mask = -1, lengths = -1; // indices into captures, or -1
   bool isBias = false;         // whether the mask is floating point
-  mlir::OpFoldResult queryLength, pastLength, maskLength;
+  bool broadcastsOneColumn = false;
+  mlir::OpFoldResult queryLength, keyLength, pastLength, maskLength;
   bool isCausal = false;
   int64_t leftWindow = -1, rightWindow = -1;
   double softcap = 0;

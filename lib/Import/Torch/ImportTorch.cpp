@@ -27,6 +27,7 @@ static const frontend::Frontend &getFrontend() {
     torch::addMatmuls(made);
     torch::addPrograms(made);
     torch::addReductions(made);
+    torch::addRefusals(made);
     torch::addShapes(made);
     torch::addSizes(made);
     torch::addStrides(made);

@@ -110,6 +110,7 @@ void addSlices(frontend::Frontend &frontend);
 void addMatmuls(frontend::Frontend &frontend);
 void addPrograms(frontend::Frontend &frontend);
 void addReductions(frontend::Frontend &frontend);
+void addRefusals(frontend::Frontend &frontend);
 void addShapes(frontend::Frontend &frontend);
 void addSizes(frontend::Frontend &frontend);
 void addStrides(frontend::Frontend &frontend);

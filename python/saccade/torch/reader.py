@@ -318,7 +318,10 @@ class _Reader:
             return quote(value)
         if isinstance(value, torch.dtype) and value in ELEMENTS:
             return ELEMENTS[value]
-        raise self.error(f"the argument '{name}' is {value!r:.60}, which is not supported", node)
+        expected = ""
+        if isinstance(value, torch.dtype):
+            expected = f": a program has {', '.join(str(each).removeprefix('torch.') for each in ELEMENTS)}"
+        raise self.error(f"the argument '{name}' is {value!r:.60}, which is not supported{expected}", node)
 
 
 def _place(node: Any) -> tuple[str, int] | None:
