@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from saccade import _arrays
+from saccade import _arrays, _parameters
 
 __all__ = [
     "Mask", "bigbird", "block_sparse", "causal", "dilated", "documents", "global_tokens", "longformer", "neighborhood",
@@ -66,6 +66,8 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
     """Returns a tensor or array of one of these ranks unchanged, a sequence of numbers as a new NumPy array."""
     import numpy
 
+    if isinstance(given, (list, tuple)):
+        _parameters.elements(name, given, are_integers=True)
     array = numpy.asarray(given, numpy.int32) if isinstance(given, (list, tuple, range)) else given
     rank = getattr(array, "ndim", None)
     if rank not in ranks:
@@ -75,21 +77,33 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
     return array
 
 
-def _check_step(name: str, number: Any, min: int = 1) -> None:
-    """Rejects scalars below `min`; the values of tensors are not known here."""
-    if isinstance(number, (int, float)) and (number < min or number != int(number)):
-        raise ValueError(f"{name} is {number}, expected an integer of at least {min}")
+def _check_step(name: str, number: Any, min: int | None = 1) -> None:
+    """Rejects scalars that are no integers or below `min`. Tensors are read at each call, so their values are not known
+    here."""
+    if not _parameters.is_data(number):
+        _parameters.integer(name, number, min)
+
+
+def _check_sides(left: Any, right: Any) -> None:
+    """Rejects the sides of a window of numbers that has no key. Infinity is an open side."""
+    are_known = True
+    for name, side in (("left", left), ("right", right)):
+        are_known &= not _parameters.is_data(side)
+        if side != math.inf if type(side) is float else True:
+            _check_step(name, side, None)
+    if are_known and left + right < 0:
+        raise ValueError(f"left is {left} and right is {right}, which masks out all keys, expected a sum of at least 0")
 
 
 def causal(offset: Any = 0) -> Mask:
     """Keys up to key i + offset. An offset of 0 aligns the starts of both sequences, keys − queries their ends."""
+    _check_step("offset", offset, None)
     return Mask(lambda b, h, i, j: j <= i + offset)
 
 
 def window(left: Any, right: Any = 0) -> Mask:
     """Keys i − left to i + right. One of both may be negative: window(-1, 4) starts after the query's position."""
-    if isinstance(left, (int, float)) and isinstance(right, (int, float)) and left + right < 0:
-        raise ValueError(f"left is {left} and right is {right}, which masks out all keys, expected a sum of at least 0")
+    _check_sides(left, right)
     return Mask(lambda b, h, i, j: (j >= i - left) & (j <= i + right))
 
 
@@ -97,6 +111,7 @@ def dilated(dilation: Any, left: Any, right: Any = 0) -> Mask:
     """Every `dilation`-th key around the query's position: `left` keys before it and `right` keys after it, that is
     from key i − left · dilation to i + right · dilation. A `dilation` given as a tensor must not be 0."""
     _check_step("dilation", dilation)
+    _check_sides(left, right)
     return Mask(lambda b, h, i, j:
                 ((i - j) % dilation == 0) & (j >= i - left * dilation) & (j <= i + right * dilation))
 
@@ -132,6 +147,7 @@ def prefix_lm(prefix: Any) -> Mask:
     if isinstance(prefix, (list, tuple)) or getattr(prefix, "ndim", 0) != 0:
         prefix = _table("prefix", prefix, 1)
         return Mask(lambda b, h, i, j: (j <= i) | (j < prefix[b]))
+    _check_step("prefix", prefix, 0)
     return Mask(lambda b, h, i, j: (j <= i) | (j < prefix))
 
 
@@ -165,13 +181,27 @@ def ragged(cu_seqlens: Any) -> Mask:
     """
     import numpy
 
-    bounds = numpy.asarray(cu_seqlens.cpu() if _arrays.is_torch(cu_seqlens) else cu_seqlens)
+    bounds = _integers("cu_seqlens", cu_seqlens)
     if bounds.ndim != 1 or len(bounds) < 2 or bounds[0] != 0 or (numpy.diff(bounds) < 0).any():
         raise ValueError(f"cu_seqlens is {cu_seqlens!r:.80}, expected ascending integers from 0 to the length")
     # Error messages name the variable, so it has the name of the parameter.
     sequence = numpy.repeat(numpy.arange(len(bounds) - 1, dtype=numpy.int32), numpy.diff(bounds))
     cu_seqlens = _like(cu_seqlens, sequence)
     return Mask(lambda b, h, i, j: cu_seqlens[i] == cu_seqlens[j])
+
+
+def _integers(name: str, given: Any) -> Any:
+    """A tensor, an array or a list of integers as a NumPy array."""
+    import numpy
+
+    if isinstance(given, (list, tuple)):
+        _parameters.elements(name, given, are_integers=True)
+        given = numpy.asarray(given, numpy.int64)
+    array = numpy.asarray(given.cpu() if _arrays.is_torch(given) else given)
+    if array.dtype.kind not in "iu":
+        found = f"{given!r:.60}" if array.ndim == 0 else f"of element type {array.dtype}"
+        raise TypeError(f"{name} is {found}, expected integers")
+    return array
 
 
 def _like(given: Any, array: Any) -> Any:
@@ -218,6 +248,7 @@ def bigbird(length: int, block_size: int, radius: int = 1, num_global_blocks: in
     layout = abs(place[:, None] - place) <= radius
     layout[:num_global_blocks] = True
     layout[:, :num_global_blocks] = True
+    _check_step("seed", seed, 0)
     draw = numpy.random.default_rng(seed)
     for row in range(count):
         rest = numpy.flatnonzero(~layout[row])
@@ -232,6 +263,7 @@ def swin(height: int, width: int, window_size: int, shift_size: int = 0) -> Mask
     out as queries and as keys."""
     for name, number in (("height", height), ("width", width), ("window_size", window_size)):
         _check_step(name, number)
+    _check_step("shift_size", shift_size, None)
     if not 0 <= shift_size < window_size:
         raise ValueError(f"shift_size is {shift_size}, expected 0 to {window_size - 1}, less than window_size")
     tokens = height * width
@@ -249,8 +281,11 @@ def neighborhood(shape: int | Sequence[int], kernel_size: int | Sequence[int]) -
     """Neighborhood attention (Hassani et al. 2023) in one, two or three dimensions: tokens of a row-major grid of this
     shape attend to the window of `kernel_size` (odd, one for all dimensions or one each) around them, moved inwards at
     the edges. Positions after the grid are masked out as queries and as keys."""
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
-    sizes = (kernel_size,) * len(extents) if isinstance(kernel_size, int) else tuple(kernel_size)
+    extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    sizes = tuple(kernel_size) if isinstance(kernel_size, Sequence) else (kernel_size,) * len(extents)
+    for name, numbers in (("shape", extents), ("kernel_size", sizes)):
+        for number in numbers:
+            _parameters.integer(name, number)
     if not 1 <= len(extents) <= 3 or len(sizes) != len(extents):
         raise ValueError(f"shape is {extents} and kernel_size {sizes}, expected one, two or three of each")
     if any(size % 2 == 0 or not 0 < size <= extent for size, extent in zip(sizes, extents)):
@@ -284,7 +319,7 @@ def tree(parents: Any, start: Any | None = None) -> Mask:
     """
     import numpy
 
-    given = numpy.asarray(parents.cpu() if _arrays.is_torch(parents) else parents)
+    given = _integers("parents", parents)
     if given.ndim not in (1, 2):
         raise ValueError(f"parents has {_arrays.dimensions(given.ndim)}, expected 1 or 2")
     rows = given if given.ndim == 2 else given[None]
@@ -311,6 +346,7 @@ def tree(parents: Any, start: Any | None = None) -> Mask:
     if isinstance(start, (list, tuple)) or getattr(start, "ndim", 0) != 0:
         start = _table("start", start, 1)
         return Mask(lambda b, h, i, j: after(start[b], b, h, i, j))
+    _check_step("start", start, 0)
     return Mask(lambda b, h, i, j: after(start, b, h, i, j))
 
 

@@ -134,11 +134,11 @@ def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, t
     """The bounded sides and their distances, or None."""
     if not isinstance(window_size, (tuple, list)):
         raise TypeError(f"{name}: window_size is {window_size!r:.80}, expected (left, right)")
-    if tuple(window_size) == (-1, -1):
+    if tuple(window_size) in ((-1, -1), (None, None)):
         return None
     if not causal and n > 1:
         raise ValueError(f"{name}: window_size is {window_size} for {n} queries, expected causal=True")
-    sides, bounds = _operands.check_window(tuple(window_size), True)
+    sides, bounds = _operands.check_window(tuple(window_size), True, f"{name}: window_size")
     return (sides, bounds) if sides else None
 
 
