@@ -290,6 +290,21 @@ def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctype
     return memory
 
 
+def snapshot(x: Any) -> Any:
+    """What a later reader of x gets: a copy of a NumPy array, whose elements may change unnoticed, anything else as it
+    is. Torch tensors have a version, which PyTorch compares. Repeated elements of a broadcast array are copied once."""
+    if not is_numpy(x):
+        return x
+    import numpy
+
+    steps = [stride if extent > 1 else 0 for stride, extent in zip(x.strides, x.shape)]
+    once = numpy.array(x[tuple([slice(None) if step else slice(0, 1) for step in steps])], subok=False)
+    if once.shape == x.shape:
+        return once
+    steps = [own if step else 0 for step, own in zip(steps, once.strides)]
+    return numpy.lib.stride_tricks.as_strided(once, x.shape, steps)
+
+
 def empty_numpy(shape: tuple[int, ...], dtype: str) -> numpy.ndarray:
     """A new NumPy array; bfloat16 and floats of 8 bits require ml_dtypes."""
     import numpy

@@ -105,7 +105,8 @@ class Function:
     def tvm_ffi(self) -> tvm_ffi.Function:
         """The function in TVM-FFI form, which has the lowest call overhead. It takes inputs, then results allocated by
         the caller, and returns None. It checks shapes, types, devices and strides, but no torch-specific state: a
-        tensor that requires grad or has the negative bit set is read as stored."""
+        tensor that requires grad or has the negative bit set is read as stored, and the version of a result does not
+        change, so a gradient that needs its old elements is wrong without an error."""
         if self._tvm_ffi is None:
             import tvm_ffi
 
@@ -180,10 +181,10 @@ class Function:
     def into(self, *values: Any, stream: Any = None) -> None:
         """Calls the function on inputs, then results allocated by the caller: as `tvm_ffi`, but also for NumPy arrays
         and without importing tvm_ffi. It checks scalars, shapes, types and strides, and that results are writable.
-        `stream` is that of a call."""
+        `stream` is that of a call. Autograd sees that torch tensors are written."""
         if is_compiling():
             return call_untraced(Function.into, "Function.into", self, *values, stream=stream)
-        names = self._names
+        names, given = self._names, values
         handle = self._stream(stream, values)
         if len(values) != len(names):  # the call below reports the wrong count
             names = [f"argument #{i}" for i in range(len(values))]
@@ -194,6 +195,9 @@ class Function:
             for i in (*[i for i, _ in self._updated], *range(len(self.inputs), len(names))):
                 _arrays.check_writable(names[i], values[i])
         self._run([_describe(name, value) for name, value in zip(names, values)], handle)
+        places = (*[i for i, _ in self._updated], *range(len(self.inputs), len(names)))
+        if written := tuple([given[i] for i in places if _arrays.is_torch(given[i])]):
+            _arrays.torch_module().autograd.graph.increment_version(written)
 
     @opaque
     def result_shapes(self, /, *inputs: Any, **named: Any) -> tuple[Shape, ...]:

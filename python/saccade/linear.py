@@ -144,7 +144,7 @@ def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_proj
     """
     if _is_recorded(q, k, v, key_projection, value_projection):
         torch = _arrays.torch_module()
-        e, f = (torch.as_tensor(x) for x in (key_projection, value_projection))
+        e, f = (torch.as_tensor(_arrays.snapshot(x)) for x in (key_projection, value_projection))
         return attention(q, torch.matmul(e, k), torch.matmul(f, v))
     text = linformer_program(_element(q), q.shape[-1], v.shape[-1])
     return compile(text)["linformer"](q, k, v, key_projection, value_projection)
@@ -211,7 +211,7 @@ def _performer_of_tensors(q: Any, k: Any, v: Any, projection: Any, causal: bool)
     """`performer` with features that PyTorch computes and differentiates."""
     torch = _arrays.torch_module()
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    w = torch.as_tensor(projection).to(wide)
+    w = torch.as_tensor(_arrays.snapshot(projection)).to(wide)
 
     def features(x: Any, shared: tuple[int, ...]) -> Any:
         scaled = x.to(wide) * w.shape[1] ** -0.25
