@@ -257,6 +257,8 @@ class EncodedValues:
     def __init__(self, values: list[Any]):
         self._memory = encode_values(values)
         self._slots = self._memory[: 3 * len(values)]
+        self.owner: Any = None
+        """Keeps the memory of arrays alive."""
 
     def __len__(self) -> int:
         return len(self._slots) // 3
