@@ -94,6 +94,8 @@ class _Weights:
         device = self.main.device
         if device == "cpu":
             values = {name: self._snapshot(name, x) for name, x in values.items()}
+        # Another thread may give a tensor other memory meanwhile.
+        values = {name: x if name in self._scalars else _view(x) for name, x in values.items()}
         fixed = {name: _describe(self._titles.get(name, name), self._expected[name], x, device)
                  for name, x in values.items()}  # fmt: skip
         memory: list[Any] = []
@@ -102,8 +104,7 @@ class _Weights:
             results = _allocate(self._prepack.results, memory)
             self._prepack._run(made_of + results)
             fixed |= zip((value.name for value in self._prepack.results), results)
-        memory += (_view(x) for name, x in values.items()
-                   if name in self._taken and self._expected[name].shape is not None)  # fmt: skip
+        memory += (x for name, x in values.items() if name in self._taken - self._scalars)
         # All values as the C API takes them; each call fills in the unbound ones.
         encoded = _arrays.EncodedValues([fixed.get(value.name, 0) for value in self.main.inputs]
                                         + [0] * len(self.main.results))  # fmt: skip
@@ -114,7 +115,7 @@ class _Weights:
 
     def _snapshot(self, name: str, x: Any) -> Any:
         """What calls read in place: x if it has a version or cannot change, else a copy."""
-        if name not in self._taken or is_versioned(x):
+        if name not in self._taken or name in self._scalars or is_versioned(x):
             return x
         if _arrays.is_torch(x):
             return x.clone()
@@ -201,8 +202,6 @@ def _describe(name: str, value: Value, x: Any, device: str) -> Any:
     if value.shape is None:
         return _arrays.check_scalar(name, value.type, _arrays.DTYPES[value.dtype], x)
     check_storage(name, x)
-    if _arrays.is_torch(x):
-        x = x.detach()
     (_arrays.check_tensor if device == "cpu" else _gpu.check_tensor)(name, x)
     described = _arrays.describe(name, x)
     found = _arrays.DTYPE_NAMES[described[1] & 0xFF, described[1] >> 8 & 0xFF]
