@@ -15,6 +15,7 @@ from saccade._opaque import is_compiling
 from saccade.torch import quantizing, tracing
 
 _LAYOUTS = ("bshd", "bhsd")
+_DIMENSIONS = {"b": "batch", "s": "rows", "h": "heads", "d": "head_dim"}
 
 
 def element_of(name: str, q: torch.Tensor) -> str:
@@ -118,9 +119,30 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: S
                              f"layout {rows_layout!r}")  # fmt: skip
     for what, x in zip(("k_cache", "v_cache"), caches):
         _check_rank(name, what, x, 4)
+    _check_heads(name, layout, new, caches, rows_layout)
     capacity = caches[0].shape[layout.index("s")]
     if ring is not None and not 0 <= ring < capacity:
         raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {capacity} rows of the cache")
+
+
+def _check_heads(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: Sequence[torch.Tensor],
+                 rows_layout: str) -> None:
+    """Reports caches that fit in the other layout only. Programs check all extents."""
+    other = _LAYOUTS[1 - _LAYOUTS.index(layout)]
+    for what, x in new.items():
+        if x is None:
+            continue
+        heads = x.shape[rows_layout.index("h")]
+        for cache_name, cache in zip(("k_cache", "v_cache"), caches):
+            own, others = cache.shape[layout.index("h")], cache.shape[other.index("h")]
+            if what == "q":
+                fits, fits_there = (n != 0 and heads % n == 0 for n in (own, others))
+            else:
+                fits, fits_there = own == heads, others == heads
+            if not fits and fits_there:
+                raise ValueError(f"{name}: {cache_name} has shape {tuple(cache.shape)}, which is {own} heads in layout "
+                                 f"{layout!r}, and {what} has {heads}: give layout={other!r} if the cache and the rows "
+                                 f"are [{', '.join(_DIMENSIONS[dim] for dim in other)}]")  # fmt: skip
 
 
 def _check_rank(name: str, what: str, x: torch.Tensor, rank: int) -> None:
