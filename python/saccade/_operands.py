@@ -362,6 +362,14 @@ def check_kinds(q: Array, k: Array, v: Array) -> Kind:
     return kind
 
 
+def check_no_heads(q: Array, k: Array, axis: int, layout: str, is_paged: bool) -> None:
+    """Rejects a query without heads beside keys that have some: compiled code would divide by the heads that share a
+    KV head."""
+    heads = k.shape[_program.key_layout(layout, is_paged).index("h")] if len(k.shape) == len(layout) else 0
+    if heads and not q.shape[axis]:
+        raise ValueError(f"q has 0 heads, expected a multiple of the {heads} heads of k, at least {heads}")
+
+
 def check_sizes(q: Array, k: Array, v: Array) -> None:
     """Rejects tensors with symbolic extents, as torch.jit.trace passes them."""
     for name, x in (("q", q), ("k", k), ("v", v)):
@@ -436,7 +444,7 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         same("v", "b", "batch size", size["b"], "q")
     if "h" in size:
         same("v", "h", "head count", key["h"], "k")
-        if size["h"] % key["h"] if key["h"] else size["h"]:
+        if (size["h"] % key["h"] or not size["h"]) if key["h"] else size["h"]:
             raise ValueError(f"q has {size['h']} heads, expected a multiple of the {key['h']} heads of k")
     same("v", "s", "length", key["s"], "k")
     batch = size.get("b", 1)

@@ -80,6 +80,8 @@ def integer(name: str, x: Any, least: int | None = None) -> int:
         if whole != int(whole):
             raise ValueError(f"{name} is {x}, expected {expected}") from None
         found = int(whole)
+    if not -(2**63) <= found < 2**63:
+        raise ValueError(f"{name} is {found}, expected {expected}, of 64 bits")
     if least is not None and found < least:
         raise ValueError(f"{name} is {found}, expected {expected}")
     return found

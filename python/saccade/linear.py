@@ -80,12 +80,25 @@ def linear_attention(
     causal = _is_causal(causal)
     _parameters.flag("normalize", normalize)
     _parameters.flag("return_state", return_state)
-    for name, x in (("k", k), ("v", v)):
-        _element(name, x)
-    for name, x, ranks in (("decay", decay, (3, 4)), ("beta", beta, (3,)), ("state", state, (4,))):
-        if x is not None:
-            _element(name, x, *ranks)
-    element, head_dim, width = _element("q", q), q.shape[-1], v.shape[-1]
+    element = _check_operands(q, k, v)
+    head_dim, width = q.shape[-1], v.shape[-1]
+    if normalize and scale is not None:
+        raise ValueError("scale is given with normalize=True, expected None: the scale would cancel")
+    if not causal and (decay is not None or beta is not None):
+        raise ValueError(f"{'beta' if decay is None else 'decay'} is given, expected causal=True: it applies to the state "
+                         "at each position")  # fmt: skip
+    of_keys = tuple(k.shape[:3])
+    for name, x, shape in (("decay", decay, of_keys), ("beta", beta, of_keys),
+                           ("state", state, (*k.shape[:2], head_dim, width + normalize))):  # fmt: skip
+        if x is None:
+            continue
+        own = _element(name, x, *((3, 4) if name == "decay" else (len(shape),)))
+        if own not in (element, "f32", "f64") or (own == "f64") != (element == "f64"):
+            wide = "float64" if element == "f64" else "float32"
+            raise TypeError(f"{name} has elements of type {_operands.dtype_name(x)}, expected {wide} or that of q")
+        shape = (*shape, head_dim) if name == "decay" and x.ndim == 4 else shape
+        if tuple(x.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {shape}")
     precision = "f64" if element == "f64" else "f32"
     arguments = [("q", q, f"tensor<?x?x?x{head_dim}x{element}>"), ("k", k, f"tensor<?x?x?x{head_dim}x{element}>"),
                  ("v", v, f"tensor<?x?x?x{width}x{element}>")]  # fmt: skip
@@ -132,9 +145,8 @@ def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool |
     factors cancel. PyTorch records gradients of all tensors.
     """
     causal = _is_causal(causal)
-    for name, x in (("k", k), ("v", v)):
-        _element(name, x)
-    element, _ = _element("q", q), _element("projection", projection, 2)
+    element = _check_operands(q, k, v)
+    _check_matrix("projection", projection, q, q.shape[-1], 1)
     features, head_dim = projection.shape
     if _is_recorded(q, k, v, projection):
         return _performer_of_tensors(q, k, v, projection, causal)
@@ -154,11 +166,12 @@ def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_proj
 
     PyTorch records gradients of all tensors.
     """
-    for name, x in (("k", k), ("v", v)):
-        _element(name, x)
+    element = _check_operands(q, k, v)
     for name, x in (("key_projection", key_projection), ("value_projection", value_projection)):
-        _element(name, x, 2)
-    element = _element("q", q)
+        _check_matrix(name, x, q, k.shape[2], 1)
+    if key_projection.shape[0] != value_projection.shape[0]:
+        raise ValueError(f"value_projection has {value_projection.shape[0]} rows, expected {key_projection.shape[0]}, "
+                         "those of key_projection")  # fmt: skip
     if _is_recorded(q, k, v, key_projection, value_projection):
         torch = _arrays.torch_module()
         e, f = (torch.as_tensor(_arrays.snapshot(x)) for x in (key_projection, value_projection))
@@ -260,6 +273,34 @@ def _is_causal(causal: Any) -> bool:
     elif causal not in ("top_left", "bottom_right"):
         raise ValueError(f'causal is {causal!r:.80}, expected True, False, "top_left" or "bottom_right"')
     return True
+
+
+def _check_operands(q: Array, k: Array, v: Array) -> str:
+    """Checks q, k and v [batch, heads, length, head_dim]; returns the MLIR element type."""
+    element = _element("q", q)
+    for name, x in (("k", k), ("v", v)):
+        if _element(name, x) != element:
+            raise TypeError(f"{name} has elements of type {_operands.dtype_name(x)}, expected {_operands.dtype_name(q)}, "
+                            "that of q")  # fmt: skip
+    for name, x, axis, what, whose, expected in (
+            ("k", k, 0, "batch size", "q", q.shape[0]), ("v", v, 0, "batch size", "q", q.shape[0]),
+            ("v", v, 1, "head count", "k", k.shape[1]), ("v", v, 2, "length", "k", k.shape[2]),
+            ("k", k, 3, "head size", "q", q.shape[3])):  # fmt: skip
+        if x.shape[axis] != expected:
+            raise ValueError(f"{name} has {what} {x.shape[axis]}, expected {expected}, that of {whose}")
+    heads, kv_heads = q.shape[1], k.shape[1]
+    if (heads % kv_heads or not heads) if kv_heads else heads:
+        raise ValueError(f"q has {heads} heads, expected a multiple of the {kv_heads} heads of k")
+    return element
+
+
+def _check_matrix(name: str, x: Array, q: Array, extent: int, axis: int) -> None:
+    """Checks a matrix of q's element type."""
+    if _element(name, x, 2) != _element("q", q):
+        raise TypeError(f"{name} has elements of type {_operands.dtype_name(x)}, expected {_operands.dtype_name(q)}, that "
+                        "of q")  # fmt: skip
+    if x.shape[axis] != extent:
+        raise ValueError(f"{name} has {x.shape[axis]} columns, expected {extent}")
 
 
 def _element(name: str, x: Array, *ranks: int) -> str:
