@@ -197,7 +197,10 @@ def _integers(name: str, given: Any) -> Any:
     if isinstance(given, (list, tuple)):
         _parameters.elements(name, given, are_integers=True)
         given = numpy.asarray(given, numpy.int64)
-    array = numpy.asarray(given.cpu() if _arrays.is_torch(given) else given)
+    if _arrays.is_torch(given):
+        _arrays.check_torch(name, given, given.device.type if given.is_cuda else "cpu")
+        given = given.cpu()
+    array = numpy.asarray(given)
     if array.dtype.kind not in "iu":
         found = f"{given!r:.60}" if array.ndim == 0 else f"of element type {array.dtype}"
         raise TypeError(f"{name} is {found}, expected integers")
@@ -221,6 +224,7 @@ def longformer(radius: Any, num_global: Any = 0, dilation: int = 1) -> Mask:
     either side."""
     _check_step("radius", radius, 0)
     _check_step("num_global", num_global, 0)
+    dilation = _parameters.integer("dilation", dilation, 1)
     local = dilated(dilation, radius, radius) if dilation != 1 else window(radius, radius)
     return local | global_tokens(num_global)
 
@@ -238,17 +242,15 @@ def bigbird(length: int, block_size: int, radius: int = 1, num_global_blocks: in
     """
     import numpy
 
-    _check_step("length", length, 0)
-    _check_step("block_size", block_size)
-    for name, number in (("radius", radius), ("num_global_blocks", num_global_blocks),
-                         ("num_random_blocks", num_random_blocks)):
-        _check_step(name, number, 0)
+    length, block_size = _parameters.integer("length", length, 0), _parameters.integer("block_size", block_size, 1)
+    radius, seed = _parameters.integer("radius", radius, 0), _parameters.integer("seed", seed, 0)
+    num_global_blocks = _parameters.integer("num_global_blocks", num_global_blocks, 0)
+    num_random_blocks = _parameters.integer("num_random_blocks", num_random_blocks, 0)
     count = -(-length // block_size)
     place = numpy.arange(count)
     layout = abs(place[:, None] - place) <= radius
     layout[:num_global_blocks] = True
     layout[:, :num_global_blocks] = True
-    _check_step("seed", seed, 0)
     draw = numpy.random.default_rng(seed)
     for row in range(count):
         rest = numpy.flatnonzero(~layout[row])
@@ -261,9 +263,9 @@ def swin(height: int, width: int, window_size: int, shift_size: int = 0) -> Mask
     row-major order, shifted by `shift_size` rows and columns. Windows wrap around the edges, but their parts do not
     attend to each other. Windows at the bottom and right edges may be truncated. Positions after the image are masked
     out as queries and as keys."""
-    for name, number in (("height", height), ("width", width), ("window_size", window_size)):
-        _check_step(name, number)
-    _check_step("shift_size", shift_size, None)
+    height, width = _parameters.integer("height", height, 1), _parameters.integer("width", width, 1)
+    window_size = _parameters.integer("window_size", window_size, 1)
+    shift_size = _parameters.integer("shift_size", shift_size)
     if not 0 <= shift_size < window_size:
         raise ValueError(f"shift_size is {shift_size}, expected 0 to {window_size - 1}, less than window_size")
     tokens = height * width
@@ -281,8 +283,8 @@ def neighborhood(shape: int | Sequence[int], kernel_size: int | Sequence[int]) -
     """Neighborhood attention (Hassani et al. 2023) in one, two or three dimensions: tokens of a row-major grid of this
     shape attend to the window of `kernel_size` (odd, one for all dimensions or one each) around them, moved inwards at
     the edges. Positions after the grid are masked out as queries and as keys."""
-    extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
-    sizes = tuple(kernel_size) if isinstance(kernel_size, Sequence) else (kernel_size,) * len(extents)
+    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    sizes = tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * len(extents)
     for name, numbers in (("shape", extents), ("kernel_size", sizes)):
         for number in numbers:
             _parameters.integer(name, number)
@@ -357,7 +359,7 @@ def _intervals(parents: list[int]) -> tuple[list[int], list[int]]:
     roots: list[int] = []
     for node, parent in enumerate(parents):
         if not -1 <= parent < len(parents):
-            raise ValueError(f"parent of node {node} is {parent}, expected -1 to {len(parents) - 1}")
+            raise ValueError(f"parents is wrong: parent of node {node} is {parent}, expected -1 to {len(parents) - 1}")
         (roots if parent < 0 else children[parent]).append(node)
     enter, leave = [-1] * len(parents), [0] * len(parents)
     todo, clock = [(root, False) for root in reversed(roots)], 0
@@ -370,5 +372,5 @@ def _intervals(parents: list[int]) -> tuple[list[int], list[int]]:
         todo.append((node, True))
         todo += [(child, False) for child in reversed(children[node])]
     if clock < len(parents):
-        raise ValueError(f"node {enter.index(-1)} is its own ancestor")
+        raise ValueError(f"parents has a cycle: node {enter.index(-1)} is its own ancestor")
     return enter, leave

@@ -27,6 +27,8 @@ from saccade import builders, masks, scores
 from saccade.dropout import dropout_mask
 
 EXPECTED = (TypeError, ValueError, NotImplementedError, saccade.CompileError)
+# `compile` opens files, and the errors of programs are at places of them.
+OF_FILES = (FileNotFoundError, IsADirectoryError, saccade.CompileError)
 # Words of Python's own errors about objects, and of the inside of the library.
 FOREIGN = re.compile(r"object has no attribute|object is not|not supported between|unsupported operand|can't multiply|"
                      r"NoneType|TreeSpec|capture #|<program>|'attn\.|tensor<|index out of range|unhashable|"
@@ -34,7 +36,6 @@ FOREIGN = re.compile(r"object has no attribute|object is not|not supported betwe
 Q, K, V = (torch.randn(2, 4, 5, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 8))
 ROWS, CACHE = torch.randn(2, 1, 2, 8), torch.zeros(2, 16, 2, 8)
 TABLE = np.ones((2, 5, 5), np.float32)
-OUT, LSE = torch.zeros(2, 4, 5, 8), torch.zeros(2, 4, 5)
 
 # A valid call of each function.
 CALLS = {
@@ -49,7 +50,6 @@ CALLS = {
     saccade.linformer: {"q": Q, "k": Q, "v": Q, "key_projection": torch.ones(3, 5),
                         "value_projection": torch.ones(3, 5)},
     saccade.orthogonal_features: {"features": 4, "head_dim": 8, "seed": 0},
-    saccade.merge_state: {"out": OUT, "lse": LSE, "other_out": OUT, "other_lse": LSE, "layout": "bhsd"},
     saccade.torch.flash_attn_with_kvcache: {
         "q": ROWS, "k_cache": CACHE, "v_cache": CACHE.clone(), "k": ROWS, "v": ROWS, "cache_seqlens": 3,
         "softmax_scale": 0.3, "causal": True, "window_size": (2, 0), "softcap": 1.0, "seqlens_new": None,
@@ -103,8 +103,15 @@ TAKEN = {("table", "numpy nan"), ("relative_logits", "numpy nan")}
 CALLED = {("score", "type"), ("mask", "type"), ("weight", "type")}
 
 
+def is_taken(function, name, value):
+    """Whether a value of NONSENSE is taken: the elements of arrays are read, and checked, by calls of `attention`."""
+    is_builder = function.__module__ in ("saccade.masks", "saccade.scores")
+    return (name, value) in TAKEN or is_builder and value in ("objects", "strings")
+
+
 def names_of(function):
-    return [*CALLS[function], *inspect.signature(function).parameters]
+    """The arguments, and what messages about caches call new rows."""
+    return [*CALLS[function], "new row", "a row that", "buckets", *inspect.signature(function).parameters]
 
 
 def check(function, chosen):
@@ -117,8 +124,8 @@ def check(function, chosen):
     first = [given.pop(name) for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY and name in given]
     try:
         function(*first, **given)
-    except EXPECTED as error:
-        if CALLED.intersection(chosen.items()):
+    except (*EXPECTED, FileNotFoundError) as error:
+        if CALLED.intersection(chosen.items()) or (function is saccade.compile and isinstance(error, OF_FILES)):
             return None
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])
         if found := FOREIGN.search(text):
@@ -129,7 +136,7 @@ def check(function, chosen):
         return f"raises {type(error).__name__}: {error!s:.300}"
     else:
         if taken := [f"{name}={value}" for name, value in chosen.items()
-                     if value in NONSENSE and (name, value) not in TAKEN]:  # fmt: skip
+                     if value in NONSENSE and not is_taken(function, name, value)]:  # fmt: skip
             return f"accepts {', '.join(taken)}"
     return None
 

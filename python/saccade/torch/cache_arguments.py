@@ -51,6 +51,8 @@ def lengths_of(name: str, lengths: Any, batch: Any, like: torch.Tensor, is_neede
         return None
     if isinstance(lengths, bool) or not isinstance(lengths, (numbers.Integral, torch.SymInt)):
         raise TypeError(f"{name}: cache_seqlens is {lengths!r:.80}, expected an int or a tensor")
+    if not isinstance(lengths, torch.SymInt) and not -(2**63) <= lengths < 2**63:
+        raise ValueError(f"{name}: cache_seqlens is {lengths}, expected an integer of 64 bits")
     return torch.full((batch,), lengths, dtype=torch.int64, device=like.device)
 
 
@@ -110,7 +112,7 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: S
         raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
     axis, first, rank = rows_layout.index("s"), next(iter(new)), len(rows_layout)
     for what, x in new.items():
-        if x is None:
+        if x is None and what != first:
             continue
         _check_rank(name, what, x, rank)
         expected = new[first].shape[axis]  # type: ignore[union-attr]
@@ -121,6 +123,8 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: S
         _check_rank(name, what, x, 4)
     _check_heads(name, layout, new, caches, rows_layout)
     capacity = caches[0].shape[layout.index("s")]
+    if ring is not None and (isinstance(ring, bool) or not isinstance(ring, (int, torch.SymInt))):
+        raise TypeError(f"{name}: ring is {ring!r:.80}, expected an int")
     if ring is not None and not 0 <= ring < capacity:
         raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {capacity} rows of the cache")
 
@@ -147,7 +151,8 @@ def _check_heads(name: str, layout: str, new: dict[str, torch.Tensor | None], ca
 
 def _check_rank(name: str, what: str, x: torch.Tensor, rank: int) -> None:
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{name}: {what} is a {type(x).__name__}, expected a torch.Tensor")
+        found = "None" if x is None else f"a {type(x).__name__}"
+        raise TypeError(f"{name}: {what} is {found}, expected a torch.Tensor")
     if x.dim() != rank:
         raise ValueError(f"{name}: {what} has {x.dim()} dimension{'s' * (x.dim() != 1)}, expected {rank}")
 

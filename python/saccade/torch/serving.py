@@ -125,6 +125,9 @@ def flash_attn_with_kvcache(
     for what, x in (("alibi_slopes", alibi_slopes), ("cache_leftpad", cache_leftpad)):
         if x is not None:
             raise NotImplementedError(f"{name}: {what} is given, expected None: it is not supported")
+    for what, given in (("causal", causal), ("return_softmax_lse", return_softmax_lse),
+                        ("rotary_interleaved", rotary_interleaved), ("rotary_on_read", rotary_on_read)):  # fmt: skip
+        _parameters.flag(f"{name}: {what}", given)
     softcap = _parameters.soft_cap(f"{name}: softcap", softcap)
     if softmax_scale is not None:
         softmax_scale = _operands.check_finite_scale(softmax_scale, f"{name}: softmax_scale")
@@ -236,6 +239,8 @@ def append_kvcache(
     which `cu_seqlens` is called cu_seqlens_q, and so are the exceptions."""
     name = "append_kvcache"
     rows_layout, first_rows = layout if cu_seqlens is None else "shd", []
+    if v is None:
+        raise TypeError(f"{name}: v is None, expected a torch.Tensor")
     arguments.check(name, layout, {"k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
     batch = k.shape[0]
     if cu_seqlens is not None:
