@@ -214,8 +214,10 @@ class Function:
 
         Results that depend only on arguments marked `attn.constant` (prepacked weights, casts, transposes) are computed
         here once; all arguments they depend on must be given. The results of calls are bitwise equal. The program is
-        compiled again unless it was compiled with prepack=True. Arrays are not copied, and their memory must not be
-        changed or resized afterwards; arrays that are read only here are not kept.
+        compiled again unless it was compiled with prepack=True. Torch tensors are not copied: a call after they have
+        changed in place, or got other memory, prepacks them again, and raises ValueError or TypeError with the name of
+        one that was freed or has another shape or type. NumPy arrays and tensors of inference mode have no version, so
+        elements are those of now; those that calls read in place are copied. docs/guides/weights.md has the limits.
 
         Raises:
             TypeError: an unknown name, a missing constant argument, or another element type or rank.
