@@ -141,8 +141,8 @@ def _refuse(name: str, x: object) -> NoReturn:
         raise TypeError(f"{name} is on {_gpu.device_name(device)}, expected cpu")
     kind = type(x)
     found = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    article = "an" if found[0] in "aeio" else "a"
-    raise TypeError(f"{name} is {'None' if x is None else f'{article} {found}'}, expected a torch CPU tensor or a NumPy array")
+    found = "None" if x is None else f"{'an' if found[0] in 'aeio' else 'a'} {found}"
+    raise TypeError(f"{name} is {found}, expected a torch CPU tensor or a NumPy array")
 
 
 def check_torch(name: str, x: Any, device: str = "cpu") -> None:

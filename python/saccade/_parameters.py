@@ -30,7 +30,7 @@ def number(name: str, x: Any, expected: str = "a finite number") -> float:
 
 
 def _float(name: str, x: Any, expected: str) -> float:
-    if isinstance(x, (bool, str, bytes)) or getattr(x, "ndim", 0) or _is_bool(x):
+    if isinstance(x, (bool, str, bytes)) or getattr(x, "ndim", None) or _is_bool(x):
         raise TypeError(f"{name} is {x!r:.80}, expected {expected}")
     try:
         return float(x)
@@ -72,7 +72,7 @@ def integer(name: str, x: Any, least: int | None = None) -> int:
     """x as an int, also if it is a float without a fraction."""
     expected = "an integer" if least is None else f"an integer of at least {least}"
     try:
-        if isinstance(x, bool) or getattr(x, "ndim", 0) or _is_bool(x):
+        if isinstance(x, bool) or getattr(x, "ndim", None) or _is_bool(x):
             raise TypeError
         found = operator.index(x)
     except TypeError:
@@ -99,7 +99,7 @@ def elements(name: str, given: Sequence[Any], are_integers: bool) -> None:
     for i, x in enumerate(given):
         if isinstance(x, (list, tuple, range)):
             elements(f"{name}[{i}]", x, are_integers)
-        elif not isinstance(x, bool) and not getattr(x, "ndim", 0):
+        elif not isinstance(x, bool) and not getattr(x, "ndim", None):
             (integer if are_integers else number)(f"{name}[{i}]", x)
 
 

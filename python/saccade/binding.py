@@ -128,10 +128,11 @@ class _Weights:
             if watched is None or not watched.is_changed():  # another thread was first
                 return
             values = {**watched.tensors(), **self._values}
-            needed = self._packed | self.bound - {value.name for value in (self._prepack.results if self._prepack else ())}
-            if missing := [self._titles.get(name, name) for name in sorted(needed) if name not in values]:
-                raise ValueError(f"{self.main.name}: a bound tensor has changed, and {', '.join(missing)}, which must be "
-                                 "packed again, is no torch tensor or no longer exists: bind again")
+            made = {value.name for value in self._prepack.results} if self._prepack else set()
+            if missing := [self._titles.get(name, name) for name in sorted(self._packed | self.bound - made)
+                           if name not in values]:  # fmt: skip
+                raise ValueError(f"{self.main.name}: a bound tensor has changed, and {', '.join(missing)}, which must "
+                                 "be packed again, is no torch tensor or no longer exists: bind again")
             self._read(values)
 
 

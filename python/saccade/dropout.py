@@ -65,7 +65,7 @@ def dropout_mask(shape: tuple[int, int, int, int], rate: float, seed: int, *, he
         raise TypeError(f"seed is {seed!r:.80}, expected an integer")
     if not isinstance(shape, (tuple, list)) or len(shape) != 4:
         raise TypeError(f"shape is {shape!r:.80}, expected the numbers of batches, heads, queries and keys")
-    shape = tuple([_parameters.integer("shape", extent, 0) for extent in shape])  # type: ignore[assignment]
+    shape = tuple([_parameters.integer("shape", extent, 0) for extent in shape])
     b, h, q, k = (np.arange(start, start + extent) for start, extent in zip(at, shape, strict=True))
     row = b[:, None, None, None] * (shape[1] if heads is None else heads) + h[:, None, None]
     words = philox((row, q[:, None], k >> 2, np.zeros(1, int)), (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF))

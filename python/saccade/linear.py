@@ -85,8 +85,8 @@ def linear_attention(
     if normalize and scale is not None:
         raise ValueError("scale is given with normalize=True, expected None: the scale would cancel")
     if not causal and (decay is not None or beta is not None):
-        raise ValueError(f"{'beta' if decay is None else 'decay'} is given, expected causal=True: it applies to the state "
-                         "at each position")  # fmt: skip
+        raise ValueError(f"{'beta' if decay is None else 'decay'} is given, expected causal=True: it applies to the "
+                         "state at each position")  # fmt: skip
     of_keys = tuple(k.shape[:3])
     for name, x, shape in (("decay", decay, of_keys), ("beta", beta, of_keys),
                            ("state", state, (*k.shape[:2], head_dim, width + normalize))):  # fmt: skip
@@ -269,7 +269,7 @@ def _is_causal(causal: Any) -> bool:
     if not isinstance(causal, str):
         offset = _operands.check_causal(causal)
         if offset:
-            raise ValueError(f"causal is {offset}, expected True or False: linear attention has no offsets other than 0")
+            raise ValueError(f"causal is {offset}, expected True or False: linear attention has no offsets but 0")
     elif causal not in ("top_left", "bottom_right"):
         raise ValueError(f'causal is {causal!r:.80}, expected True, False, "top_left" or "bottom_right"')
     return True
@@ -280,8 +280,7 @@ def _check_operands(q: Array, k: Array, v: Array) -> str:
     element = _element("q", q)
     for name, x in (("k", k), ("v", v)):
         if _element(name, x) != element:
-            raise TypeError(f"{name} has elements of type {_operands.dtype_name(x)}, expected {_operands.dtype_name(q)}, "
-                            "that of q")  # fmt: skip
+            raise _other_type(name, x, q)
     for name, x, axis, what, whose, expected in (
             ("k", k, 0, "batch size", "q", q.shape[0]), ("v", v, 0, "batch size", "q", q.shape[0]),
             ("v", v, 1, "head count", "k", k.shape[1]), ("v", v, 2, "length", "k", k.shape[2]),
@@ -294,11 +293,15 @@ def _check_operands(q: Array, k: Array, v: Array) -> str:
     return element
 
 
+def _other_type(name: str, x: Array, q: Array) -> TypeError:
+    found, expected = _operands.dtype_name(x), _operands.dtype_name(q)
+    return TypeError(f"{name} has elements of type {found}, expected {expected}, that of q")
+
+
 def _check_matrix(name: str, x: Array, q: Array, extent: int, axis: int) -> None:
     """Checks a matrix of q's element type."""
     if _element(name, x, 2) != _element("q", q):
-        raise TypeError(f"{name} has elements of type {_operands.dtype_name(x)}, expected {_operands.dtype_name(q)}, that "
-                        "of q")  # fmt: skip
+        raise _other_type(name, x, q)
     if x.shape[axis] != extent:
         raise ValueError(f"{name} has {x.shape[axis]} columns, expected {extent}")
 

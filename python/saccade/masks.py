@@ -283,8 +283,8 @@ def neighborhood(shape: int | Sequence[int], kernel_size: int | Sequence[int]) -
     """Neighborhood attention (Hassani et al. 2023) in one, two or three dimensions: tokens of a row-major grid of this
     shape attend to the window of `kernel_size` (odd, one for all dimensions or one each) around them, moved inwards at
     the edges. Positions after the grid are masked out as queries and as keys."""
-    extents = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    sizes = tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * len(extents)
+    extents: tuple[Any, ...] = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    sizes: tuple[Any, ...] = tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * len(extents)
     for name, numbers in (("shape", extents), ("kernel_size", sizes)):
         for number in numbers:
             _parameters.integer(name, number)

@@ -51,7 +51,7 @@ def lengths_of(name: str, lengths: Any, batch: Any, like: torch.Tensor, is_neede
         return None
     if isinstance(lengths, bool) or not isinstance(lengths, (numbers.Integral, torch.SymInt)):
         raise TypeError(f"{name}: cache_seqlens is {lengths!r:.80}, expected an int or a tensor")
-    if not isinstance(lengths, torch.SymInt) and not -(2**63) <= lengths < 2**63:
+    if not isinstance(lengths, torch.SymInt) and not -(2**63) <= int(lengths) < 2**63:
         raise ValueError(f"{name}: cache_seqlens is {lengths}, expected an integer of 64 bits")
     return torch.full((batch,), lengths, dtype=torch.int64, device=like.device)
 
@@ -115,6 +115,7 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: S
         if x is None and what != first:
             continue
         _check_rank(name, what, x, rank)
+        assert x is not None
         expected = new[first].shape[axis]  # type: ignore[union-attr]
         if x.shape[axis] != expected:
             raise ValueError(f"{name}: {what} has {x.shape[axis]} rows, expected {expected}, those of {first}, in "

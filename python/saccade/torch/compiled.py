@@ -25,7 +25,7 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
             **options: Any) -> Compiled:
     """Compiles a module for this machine's CPU.
 
-    Weights are read without copies, and results that depend only on weights are computed once. A call after a weight has
+    Weights are read without copies, and results that depend only on them are computed once. A call after a weight has
     changed (the step of an optimizer, `load_state_dict`, `module.weight.data = ...`, another parameter in its place)
     computes them again; writes to `weight.data` and to NumPy arrays that share the memory are not seen. Buffers of at
     most 64 elements become constants of the program, which is compiled again if they change. The result does not
@@ -94,8 +94,9 @@ class _Source:
             if x is None:
                 raise ValueError(f"{name} is no longer in the module: compile again")
             if x.dtype != known[name].dtype or x.shape != known[name].shape:
-                raise ValueError(f"{name} is now of {x.dtype} and shape {tuple(x.shape)}, expected {known[name].dtype} and "
-                                 f"shape {tuple(known[name].shape)} as exported")
+                old = known[name]
+                raise ValueError(f"{name} is now of {x.dtype} and shape {tuple(x.shape)}, expected {old.dtype} and "
+                                 f"shape {tuple(old.shape)} as exported")  # fmt: skip
             check_storage(name, x)
             known[name] = x
         for name, other in ties.items():
