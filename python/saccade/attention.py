@@ -32,8 +32,8 @@ _Functions = tuple[tuple[str, Callable[..., Any] | None, Region | None], ...]
 class _Plan:
     """The compiled function and result allocation for calls of one kind, or the programs of recorded ones."""
 
-    __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_axis", "head_dim_v", "row_axes", "has_lse",
-                 "has_max", "row_dtype", "index_dtype", "empty_like", "was_used", "recorded")  # fmt: skip
+    __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_axis", "head_dim_v", "row_axes",
+                 "has_lse", "has_max", "row_dtype", "index_dtype", "empty_like", "was_used", "recorded")  # fmt: skip
 
     def __init__(self, spec: _program.Spec, function: Function | None, kind: _operands.Kind, may_use_tvm_ffi: bool):
         self.recorded = _autograd.Programs.of(spec) if function is None else None

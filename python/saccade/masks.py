@@ -284,7 +284,8 @@ def neighborhood(shape: int | Sequence[int], kernel_size: int | Sequence[int]) -
     shape attend to the window of `kernel_size` (odd, one for all dimensions or one each) around them, moved inwards at
     the edges. Positions after the grid are masked out as queries and as keys."""
     extents: tuple[Any, ...] = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    sizes: tuple[Any, ...] = tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * len(extents)
+    is_one = not isinstance(kernel_size, (tuple, list))
+    sizes: tuple[Any, ...] = (kernel_size,) * len(extents) if is_one else tuple(kernel_size)  # type: ignore[arg-type]
     for name, numbers in (("shape", extents), ("kernel_size", sizes)):
         for number in numbers:
             _parameters.integer(name, number)
