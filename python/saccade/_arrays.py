@@ -141,7 +141,8 @@ def _refuse(name: str, x: object) -> NoReturn:
         raise TypeError(f"{name} is on {_gpu.device_name(device)}, expected cpu")
     kind = type(x)
     found = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    raise TypeError(f"{name} is {'None' if x is None else f'a {found}'}, expected a torch CPU tensor or a NumPy array")
+    found = "None" if x is None else f"{'an' if found[0] in 'aeio' else 'a'} {found}"
+    raise TypeError(f"{name} is {found}, expected a torch CPU tensor or a NumPy array")
 
 
 def check_torch(name: str, x: Any, device: str = "cpu") -> None:
@@ -257,6 +258,8 @@ class EncodedValues:
     def __init__(self, values: list[Any]):
         self._memory = encode_values(values)
         self._slots = self._memory[: 3 * len(values)]
+        self.owner: Any = None
+        """Keeps the memory of arrays alive."""
 
     def __len__(self) -> int:
         return len(self._slots) // 3
@@ -288,6 +291,21 @@ def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctype
             slots[3 * place : 3 * place + 3] = 0, value, 0
     memory[:] = slots + extra  # type: ignore[assignment]
     return memory
+
+
+def snapshot(x: Any) -> Any:
+    """What a later reader of x gets: a copy of a NumPy array, whose elements may change unnoticed, anything else as it
+    is. Torch tensors have a version, which PyTorch compares. Repeated elements of a broadcast array are copied once."""
+    if not is_numpy(x):
+        return x
+    import numpy
+
+    steps = [stride if extent > 1 else 0 for stride, extent in zip(x.strides, x.shape)]
+    once = numpy.array(x[tuple([slice(None) if step else slice(0, 1) for step in steps])], subok=False)
+    if once.shape == x.shape:
+        return once
+    steps = [own if step else 0 for step, own in zip(steps, once.strides)]
+    return numpy.lib.stride_tricks.as_strided(once, x.shape, steps)
 
 
 def empty_numpy(shape: tuple[int, ...], dtype: str) -> numpy.ndarray:

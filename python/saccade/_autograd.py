@@ -155,7 +155,9 @@ class Recorder:
         from saccade.torch import gradients  # imported late: it imports torch
 
         values = self.originals_of(values)
-        tensors = [x if _arrays.is_torch(x) else self.torch.from_numpy(x) for x in values if hasattr(x, "shape")]
+        # The backward pass reads arrays later than the call.
+        tensors = [x if _arrays.is_torch(x) else self.torch.from_numpy(_arrays.snapshot(x))
+                   for x in values if hasattr(x, "shape")]  # fmt: skip
         numbers = [x for x in values if not hasattr(x, "shape")]
         integers = [int(x) for x in numbers if not isinstance(x, float)]
         floats = [x for x in numbers if isinstance(x, float)]

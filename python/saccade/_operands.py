@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from saccade import _arrays, _cache_text, _gpu, _program
+from saccade import _arrays, _cache_text, _gpu, _parameters, _program
 from saccade._arrays import Array
 
 # MLIR's names of the element types of torch and NumPy.
@@ -41,26 +41,26 @@ def _integer(x: Any) -> int | None:
         return None
 
 
-def check_scale(scale: Any) -> float:
+def check_scale(scale: Any, name: str = "scale") -> float:
     """The scale as a float, which may be symbolic while torch.compile traces."""
     if type(scale) is float:
         return scale
     if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", None):
-        raise TypeError(f"scale is {scale!r:.80}, expected a number")
+        raise TypeError(f"{name} is {scale!r:.80}, expected a number")
     if getattr(scale, "requires_grad", False):  # the conversion to a scalar drops the gradient
-        _arrays.check_tensor("scale", scale)
+        _arrays.check_tensor(name, scale)
         scale = scale.detach()
     try:
         return float(scale)
     except (TypeError, ValueError):
-        raise TypeError(f"scale is {scale!r:.80}, expected a number or None for 1/sqrt(head size)") from None
+        raise TypeError(f"{name} is {scale!r:.80}, expected a number or None for 1/sqrt(head size)") from None
 
 
-def check_finite_scale(scale: Any) -> float:
+def check_finite_scale(scale: Any, name: str = "scale") -> float:
     """The scale as a finite float."""
-    number = check_scale(scale)
+    number = check_scale(scale, name)
     if not math.isfinite(number):
-        raise ValueError(f"scale is {number}, expected a finite number")
+        raise ValueError(f"{name} is {number}, expected a finite number")
     return number
 
 
@@ -140,35 +140,35 @@ def check_causal(causal: Any) -> int:
     return max(-_POSITION_LIMIT, min(_POSITION_LIMIT, offset))
 
 
-def check_window(window: Any, is_causal: bool) -> tuple[str, tuple[int, ...]]:
+def check_window(window: Any, is_causal: bool, name: str = "window") -> tuple[str, tuple[int, ...]]:
     """The bounded sides of a window, "l", "r", "lr" or "", and their distances in keys. A causal mask bounds the right
     side."""
     if not isinstance(window, (tuple, list)):
         count = _integer(window)
         if count is None:
-            raise TypeError(f"window is {window!r:.80}, expected None, an int n (the last n keys) or (left, right)")
+            raise TypeError(f"{name} is {window!r:.80}, expected None, an int n (the last n keys) or (left, right)")
         if count < 1:
-            raise ValueError(f"window is {count}, expected at least 1: the number of keys up to a query's own")
+            raise ValueError(f"{name} is {count}, expected at least 1: the number of keys up to a query's own")
         left, right = count - 1, 0
     else:
         if len(window) != 2:
-            raise ValueError(f"window has {len(window)} numbers, expected 2: (left, right)")
-        left, right = (_check_side(name, side) for name, side in zip(("left", "right"), window))
+            raise ValueError(f"{name} has {len(window)} numbers, expected 2: (left, right)")
+        left, right = (_check_side(name, which, side) for which, side in zip(("left", "right"), window))
     left, right = min(left, _POSITION_LIMIT), min(right, _POSITION_LIMIT)
     if is_causal or right < 0:
         return ("l", (left,)) if left >= 0 else ("", ())
     return ("lr", (left, right)) if left >= 0 else ("r", (right,))
 
 
-def _check_side(name: str, side: Any) -> int:
+def _check_side(name: str, which: str, side: Any) -> int:
     """The distance of one side of a window; -1 if it is open."""
     if side is None:
         return -1
     span = _integer(side)
     if span is None:
-        raise TypeError(f"window has {name} = {side!r:.80}, expected an int, or None or -1 for an open side")
+        raise TypeError(f"{name} has {which} = {side!r:.80}, expected an int, or None or -1 for an open side")
     if span < -1:
-        raise ValueError(f"window has {name} = {span}, expected at least 0, or None or -1 for an open side")
+        raise ValueError(f"{name} has {which} = {span}, expected at least 0, or None or -1 for an open side")
     return span
 
 
@@ -217,14 +217,14 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any
                             "neither")
         if isinstance(x, (int, float)) and not isinstance(x, bool):
             kinds.append("number")
-            values.append(float(x))
+            values.append(_parameters.number(name, x))
             continue
         check_kind(name, x, kind_of(q))
         if dtype_name(x) != "float32":
             raise TypeError(f"{name} has element type {dtype_name(x)}, expected float32")
         if x.ndim == 0:
             kinds.append("number")
-            values.append(float(x))
+            values.append(_parameters.number(name, float(x)))
         elif x.ndim == len(dims) - 1:
             kinds.append(1)
             values.append(x[(slice(None),) * dims.index("d") + (None,)])
@@ -280,6 +280,8 @@ def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
     kind = kind_of(q)
     precision = "float64" if dtype_name(q) == "float64" else "float32"
     if isinstance(sink, (int, float)) and not isinstance(sink, bool):
+        if not sink < math.inf:
+            raise ValueError(f"sink is {sink}, expected a finite number, or -inf for none")
         return (ELEMENTS[precision], True), float(sink)
     check_kind("sink", sink, kind)
     if sink.ndim != 1:
@@ -292,14 +294,7 @@ def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
 
 def check_dropout(dropout_p: Any, seed: Any, q: Any) -> tuple[str | None, tuple[Any, ...]]:
     """The type of the seed in the program, and the probability and the seed; None and no values without dropout."""
-    if isinstance(dropout_p, (bool, str, bytes)) or getattr(dropout_p, "ndim", None):
-        raise TypeError(f"dropout_p is {dropout_p!r:.80}, expected a number")
-    try:
-        rate = float(dropout_p)
-    except (TypeError, ValueError):
-        raise TypeError(f"dropout_p is {dropout_p!r:.80}, expected a number") from None
-    if not 0 <= rate <= 1:
-        raise ValueError(f"dropout_p is {rate}, expected a probability, 0 to 1")
+    rate = _parameters.rate("dropout_p", dropout_p)
     if seed is None:
         if rate == 0:
             return None, ()
@@ -365,6 +360,14 @@ def check_kinds(q: Array, k: Array, v: Array) -> Kind:
     check_kind("k", k, kind)
     check_kind("v", v, kind)
     return kind
+
+
+def check_no_heads(q: Array, k: Array, axis: int, layout: str, is_paged: bool) -> None:
+    """Rejects a query without heads beside keys that have some: compiled code would divide by the heads that share a
+    KV head."""
+    heads = k.shape[_program.key_layout(layout, is_paged).index("h")] if len(k.shape) == len(layout) else 0
+    if heads and not q.shape[axis]:
+        raise ValueError(f"q has 0 heads, expected a multiple of the {heads} heads of k, at least {heads}")
 
 
 def check_sizes(q: Array, k: Array, v: Array) -> None:
@@ -441,7 +444,7 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         same("v", "b", "batch size", size["b"], "q")
     if "h" in size:
         same("v", "h", "head count", key["h"], "k")
-        if size["h"] % key["h"] if key["h"] else size["h"]:
+        if (size["h"] % key["h"] or not size["h"]) if key["h"] else size["h"]:
             raise ValueError(f"q has {size['h']} heads, expected a multiple of the {key['h']} heads of k")
     same("v", "s", "length", key["s"], "k")
     batch = size.get("b", 1)

@@ -121,8 +121,11 @@ class LoadedFunction(Function):
 
     def bind(self, /, **values: Any) -> NoReturn:
         """Not available: raises TypeError. A library compiled with --prepack has F__prepack, whose results F takes."""
+        prepack = f"{self.name}__prepack"
+        recipe = (f"call {prepack} once, and give its results to each call of {self.name}"
+                  if prepack in self._library.note.functions else f"compile with --prepack and call {prepack} once")
         raise TypeError(f"{self.name} is loaded from {self._library.path}, which cannot be compiled again to bind "
-                        "arguments: compile with --prepack and call F__prepack once")
+                        f"arguments: {recipe}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load_function, (self._library.path, self.name)

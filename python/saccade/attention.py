@@ -32,8 +32,8 @@ _Functions = tuple[tuple[str, Callable[..., Any] | None, Region | None], ...]
 class _Plan:
     """The compiled function and result allocation for calls of one kind, or the programs of recorded ones."""
 
-    __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes", "has_lse", "has_max",
-                 "row_dtype", "index_dtype", "empty_like", "was_used", "recorded")  # fmt: skip
+    __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_axis", "head_dim_v", "row_axes",
+                 "has_lse", "has_max", "row_dtype", "index_dtype", "empty_like", "was_used", "recorded")  # fmt: skip
 
     def __init__(self, spec: _program.Spec, function: Function | None, kind: _operands.Kind, may_use_tvm_ffi: bool):
         self.recorded = _autograd.Programs.of(spec) if function is None else None
@@ -45,6 +45,7 @@ class _Plan:
             self.call = self.into = None
         else:
             self.call, self.into = function.tvm_ffi if may_use_tvm_ffi else function.into, function.into
+        self.head_axis = spec.layout.find("h")
         self.axis, self.key_axis = spec.layout.index("d"), spec.key_layout.index("s")
         # None: the output has the shape of the query.
         self.head_dim_v = spec.head_dim_v if spec.head_dim_v != spec.head_dim else None
@@ -329,6 +330,8 @@ def attention(
         or q.requires_grad or k.requires_grad or v.requires_grad or q.is_neg() or k.is_neg() or v.is_neg()
     ):  # fmt: skip
         _operands.check_kinds(q, k, v)
+    if plan.head_axis >= 0 and not q.shape[plan.head_axis]:
+        _operands.check_no_heads(q, k, plan.head_axis, layout, pages is not None)
     if out is not None:
         _operands.check_outs(output, lse, plan.kind)
     call = plan.call if stream is None else functools.partial(plan.into, stream=stream)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from saccade import _arrays, _gpu
 from saccade._library import library
+from saccade._watched import Owner, Watched, check_storage, is_versioned
 from saccade.function import Function, Handle, Shape, Value
 
 _PREPACK = "__prepack"
@@ -19,15 +23,12 @@ class BoundFunction(Function):
     """A function with some arguments bound by `Function.bind`. It is called with the remaining `inputs` and is
     thread-safe. It has no TVM-FFI form and cannot be pickled."""
 
-    def __init__(self, handle: Handle, pointer: int | None, fixed: dict[str, Any], memory: Any):
-        """Called by `bind`: `fixed` are the bound arguments of the function at `pointer`, as scalars or array
-        descriptions; `memory` owns their memory."""
-        super().__init__(handle, pointer)
-        self._memory = memory
+    def __init__(self, handle: Handle, weights: _Weights):
+        """Called by `bind`."""
+        super().__init__(handle, weights.main._pointer.value)
+        self._weights = weights
         every = self.inputs
-        left = [i for i, value in enumerate(every) if value.name not in fixed]
-        # All values as the C API takes them; each call fills in the unbound ones.
-        self._fixed = _arrays.EncodedValues([fixed.get(value.name, 0) for value in every] + [0] * len(self.results))
+        left = [i for i, value in enumerate(every) if value.name not in weights.bound]
         self._places = left + list(range(len(every), len(every) + len(self.results)))
         self.inputs: tuple[Value, ...] = tuple(every[i] for i in left)
         """The remaining inputs of a call, in order."""
@@ -54,42 +55,121 @@ class BoundFunction(Function):
 
     def _stream(self, stream: Any, tensors: tuple[Any, ...]) -> int | None:
         # Without tensors of its own, a call follows the bound ones.
-        return super()._stream(stream, (*tensors, *self._memory) if self.device == "cuda" else tensors)
+        return super()._stream(stream, (*tensors, *self._weights.memory) if self.device == "cuda" else tensors)
 
     def _encode(self, described: list[Any]) -> tuple[ctypes.Array[Any], int]:
-        places = self._places[: len(described)]
-        return self._fixed.fill(places, described), len(self._fixed) - len(self._places) + len(described)
+        weights = self._weights
+        if weights.watched is not None and weights.watched.is_changed():
+            weights.update()
+            self._shapes.clear()  # extents may depend on those of weights
+        fixed = weights.fixed
+        memory = fixed.fill(self._places[: len(described)], described)
+        memory.owner = fixed  # type: ignore[attr-defined]  # another thread may replace it
+        return memory, len(fixed) - len(self._places) + len(described)
 
 
-def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
-    """Implements `Function.bind`."""
+class _Weights:
+    """The bound arguments of a function. They are described, and packed by the prepack function, again after torch
+    tensors among them have changed."""
+
+    def __init__(self, main: Function, prepack: Function | None, values: dict[str, Any], titles: Mapping[str, str],
+                 owners: Mapping[str, Owner]):
+        self.main, self._prepack, self._titles, self._owners = main, prepack, titles, owners
+        self._expected = _expected(main, prepack)
+        self._taken = {value.name for value in main.inputs}
+        self._packed = {value.name for value in prepack.inputs} if prepack else set()
+        self._lock = threading.Lock()
+        self._scalars = {name for name in values if self._expected[name].shape is None}
+        # What is needed again after a change, beside watched tensors. Arrays that are only packed are not kept.
+        self._values: dict[str, Any] = {}
+        self.bound = {name for name in values if name in self._taken}
+        self.bound |= {value.name for value in prepack.results} if prepack else set()
+        self.watched: Watched | None
+        self._read(values)
+
+    def _read(self, values: dict[str, Any]) -> None:
+        """Describes and packs values."""
+        tensors = {name: x for name, x in values.items() if is_versioned(x) and name not in self._scalars}
+        watched = Watched(tensors, self._packed, self._owners) if tensors else None  # before they are read
+        device = self.main.device
+        if device == "cpu":
+            values = {name: self._snapshot(name, x) for name, x in values.items()}
+        # Another thread may give a tensor other memory meanwhile.
+        values = {name: x if name in self._scalars else _view(x) for name, x in values.items()}
+        fixed = {name: _describe(self._titles.get(name, name), self._expected[name], x, device)
+                 for name, x in values.items()}  # fmt: skip
+        memory: list[Any] = []
+        if self._prepack:
+            made_of = [fixed[value.name] for value in self._prepack.inputs]
+            results = _allocate(self._prepack.results, memory)
+            self._prepack._run(made_of + results)
+            fixed |= zip((value.name for value in self._prepack.results), results)
+        memory += (x for name, x in values.items() if name in self._taken - self._scalars)
+        # All values as the C API takes them; each call fills in the unbound ones.
+        encoded = _arrays.EncodedValues([fixed.get(value.name, 0) for value in self.main.inputs]
+                                        + [0] * len(self.main.results))  # fmt: skip
+        encoded.owner = memory
+        self.fixed, self.memory, self.watched = encoded, memory, watched
+        self._values = {name: fixed[name] if name in self._scalars else x for name, x in values.items()
+                        if name not in tensors and name in self._taken - self._packed | self._scalars}  # fmt: skip
+
+    def _snapshot(self, name: str, x: Any) -> Any:
+        """What calls read in place: x if it has a version or cannot change, else a copy."""
+        if name not in self._taken or name in self._scalars or is_versioned(x):
+            return x
+        if _arrays.is_torch(x):
+            return x.clone()
+        return _arrays.snapshot(x) if _arrays.is_numpy(x) and _is_writable(x) else x
+
+    def update(self) -> None:
+        """Reads the tensors again. Raises ValueError or TypeError, which names the tensor, if that is impossible."""
+        with self._lock:
+            watched = self.watched
+            if watched is None or not watched.is_changed():  # another thread was first
+                return
+            values = {**watched.tensors(), **self._values}
+            made = {value.name for value in self._prepack.results} if self._prepack else set()
+            if missing := [self._titles.get(name, name) for name in sorted(self._packed | self.bound - made)
+                           if name not in values]:  # fmt: skip
+                raise ValueError(f"{self.main.name}: a bound tensor has changed, and {', '.join(missing)}, which must "
+                                 "be packed again, is no torch tensor or no longer exists: bind again")
+            self._read(values)
+
+
+def _expected(main: Function, prepack: Function | None) -> dict[str, Value]:
+    """The arguments that can be bound, by name."""
+    made = {value.name for value in prepack.results} if prepack else set()
+    return {value.name: value for value in (*(prepack.inputs if prepack else ()), *main.inputs)
+            if value.name not in made}  # fmt: skip
+
+
+def bind(function: Function, values: dict[str, Any], titles: Mapping[str, str] = MappingProxyType({}),
+         owners: Mapping[str, Owner] = MappingProxyType({})) -> BoundFunction:
+    """Implements `Function.bind`.
+
+    Args:
+        titles: the caller's names of arguments, in messages.
+        owners: where the tensors of a module are, which may be replaced by others.
+    """
     handle, prepack = _prepack_function(function)
     if function.device == "cuda":
         handle_of_stream = _gpu.current_stream(values.values())
-        values = {name: _gpu.view(name, x, handle_of_stream) for name, x in values.items()}
+        values = {name: x if _arrays.is_torch(x) else _gpu.view(name, x, handle_of_stream)
+                  for name, x in values.items()}  # fmt: skip
     main = Function(handle, _find(handle, function.name))
-    made = {value.name for value in prepack.results} if prepack else set()
-    expected = {value.name: value for value in (*(prepack.inputs if prepack else ()), *main.inputs)
-              if value.name not in made}  # fmt: skip
+    expected = _expected(main, prepack)
     for name in values:
         if name not in expected:
             raise TypeError(f"{function.name} has no argument {name!r}; it has: {', '.join(expected)}")
         if expected[name].updated_by is not None:
             raise TypeError(f"{function.name} updates {name!r}, so it cannot be bound: pass it to each call")
-    fixed = {name: _describe(expected[name], values[name], function.device) for name in values}
-    memory: list[Any] = []
-    if prepack:
-        if missing := [value.name for value in prepack.inputs if value.name not in fixed]:
-            raise TypeError(f"{function.name} is bound without its constant argument{'s' * (len(missing) > 1)} "
-                            f"{', '.join(missing)}")
-        made_of, results = [fixed[value.name] for value in prepack.inputs], _allocate(prepack.results, memory)
-        prepack._run(made_of + results)
-        fixed |= zip((value.name for value in prepack.results), results)
-    taken = {value.name for value in main.inputs}
-    # Arrays read only by the prepack function are not kept.
-    memory += (_view(values[name]) for name in values if name in taken and expected[name].shape is not None)
-    return BoundFunction(handle, main._pointer.value, {name: each for name, each in fixed.items() if name in taken},
-                         memory)  # fmt: skip
+    if prepack and (missing := [value.name for value in prepack.inputs if value.name not in values]):
+        raise TypeError(f"{function.name} is bound without its constant argument{'s' * (len(missing) > 1)} "
+                        f"{', '.join(missing)}")
+    for name, x in values.items():
+        if expected[name].shape is not None:
+            (_arrays.check_tensor if function.device == "cpu" else _gpu.check_tensor)(titles.get(name, name), x)
+    return BoundFunction(handle, _Weights(main, prepack, values, titles, owners))
 
 
 def _prepack_function(function: Function) -> tuple[Handle, Function | None]:
@@ -117,23 +197,33 @@ def _find(handle: Handle, name: str) -> int | None:
     return None
 
 
-def _describe(value: Value, x: Any, device: str) -> Any:
-    """Checks an argument against the program and returns its form for `_arrays.EncodedValues`, so that errors are
-    raised at bind time."""
+def _describe(name: str, value: Value, x: Any, device: str) -> Any:
+    """Checks an argument, called `name`, against the program and returns its form for `_arrays.EncodedValues`, so that
+    errors are raised at bind time."""
     if value.shape is None:
-        return _arrays.check_scalar(value.name, value.type, _arrays.DTYPES[value.dtype], x)
-    (_arrays.check_tensor if device == "cpu" else _gpu.check_tensor)(value.name, x)
-    described = _arrays.describe(value.name, x)
+        return _arrays.check_scalar(name, value.type, _arrays.DTYPES[value.dtype], x)
+    check_storage(name, x)
+    (_arrays.check_tensor if device == "cpu" else _gpu.check_tensor)(name, x)
+    described = _arrays.describe(name, x)
     found = _arrays.DTYPE_NAMES[described[1] & 0xFF, described[1] >> 8 & 0xFF]
     if found.removeprefix("u") != value.dtype:
-        raise TypeError(f"{value.name} has element type {found}, expected {value.dtype}")
+        raise TypeError(f"{name} has element type {found}, expected {value.dtype}")
     shape: Shape = described[2]
     if len(shape) != len(value.shape):
-        raise TypeError(f"{value.name} has {_arrays.dimensions(len(shape))}, expected {len(value.shape)}")
+        raise TypeError(f"{name} has {_arrays.dimensions(len(shape))}, expected {len(value.shape)}")
     if any(extent not in (None, here) for extent, here in zip(value.shape, shape)):
         text = ", ".join("?" if extent is None else str(extent) for extent in value.shape)
-        raise ValueError(f"{value.name} has shape {shape}, expected ({text}{',' * (len(shape) == 1)})")
+        raise ValueError(f"{name} has shape {shape}, expected ({text}{',' * (len(shape) == 1)})")
     return described
+
+
+def _is_writable(x: Any) -> bool:
+    """Whether the elements of a NumPy array may change: it, or an array that it is a view of, is writable."""
+    while _arrays.is_numpy(x):
+        if x.flags.writeable:
+            return True
+        x = x.base
+    return False
 
 
 def _view(x: Any) -> Any:

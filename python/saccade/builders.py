@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from saccade import _parameters
 from saccade._arrays import Array
 from saccade.module import compile
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import numpy
 
 _Step = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+_ELEMENTS = ("f32", "bf16", "f16", "f64")
 _MAPS = """#rows = affine_map<(m, n, k) -> (m, k)>
 #weights = affine_map<(m, n, k) -> (n, k)>
 #result = affine_map<(m, n, k) -> (m, n)>
@@ -94,7 +96,7 @@ def multi_head_attention(embed_dim: int, num_heads: int, *, bias: bool = True, c
         padding: adds an input "lengths" [batch], int32: tokens from that index on are masked out.
         element: the type of inputs and weights, "f32", "bf16", "f16" or "f64".
     """
-    writer = _Writer(element, padding)
+    writer = _Writer(element, padding, embed_dim=embed_dim, num_heads=num_heads)
     x = writer.input("x", embed_dim)
     y = writer.attention("", x, x, embed_dim, num_heads, bias, causal)
     return writer.block(y, embed_dim)
@@ -104,7 +106,7 @@ def cross_attention(embed_dim: int, source_dim: int, num_heads: int, *, bias: bo
                     element: str = "f32") -> Block:
     """Attention of x [batch, length, embed_dim] over "source" [batch, source length, source_dim]; "lengths" is that of
     the source."""
-    writer = _Writer(element, padding)
+    writer = _Writer(element, padding, embed_dim=embed_dim, source_dim=source_dim, num_heads=num_heads)
     x, source = writer.input("x", embed_dim), writer.input("source", source_dim)
     return writer.block(writer.attention("", x, source, embed_dim, num_heads, bias, causal=False), embed_dim)
 
@@ -130,9 +132,11 @@ def encoder(layers: int, embed_dim: int, num_heads: int, ffn_dim: int, *, activa
             residuals.
         padding, causal, element: as in `multi_head_attention`.
     """
-    if activation not in ("relu", "gelu"):
+    if not isinstance(activation, str) or activation not in ("relu", "gelu"):
         raise ValueError(f"activation is {activation!r}, expected 'relu' or 'gelu'")
-    writer = _Writer(element, padding)
+    writer = _Writer(element, padding, embed_dim=embed_dim, num_heads=num_heads, ffn_dim=ffn_dim)
+    if not 1 <= _parameters.integer("layers", layers) < 1 << 16:
+        raise ValueError(f"layers is {layers}, expected 1 to {(1 << 16) - 1}")
     x = writer.input("x", embed_dim)
     for i in range(layers):
         name = f"{i}_"
@@ -149,7 +153,11 @@ class _Writer:
     """Writes @block. Between methods, tokens are 2-D values [tokens, width]: (name, token count, batch, length, width).
     """
 
-    def __init__(self, element: str, padding: bool):
+    def __init__(self, element: str, padding: bool, **extents: int):
+        for name, extent in extents.items():
+            _parameters.integer(name, extent, 1)
+        if not isinstance(element, str) or element not in _ELEMENTS:
+            raise ValueError(f"element is {element!r:.80}, expected one of {', '.join(_ELEMENTS)}")
         self.element, self.padding = element, padding
         self.sum = "f64" if element == "f64" else "f32"
         self.inputs: list[tuple[str, str]] = []

@@ -6,7 +6,10 @@ compiler. Tests compare compiled programs with it.
 
 from __future__ import annotations
 
+import numbers
 from typing import TYPE_CHECKING
+
+from saccade import _parameters
 
 if TYPE_CHECKING:
     import numpy
@@ -50,11 +53,19 @@ def dropout_mask(shape: tuple[int, int, int, int], rate: float, seed: int, *, he
 
     Returns:
         A bool array of this shape. Kept weights are multiplied by 1 / (1 − rate), the others by 0.
+
+    Raises:
+        ValueError: a rate that is no probability, such as NaN.
+        TypeError: a rate that is no number, or a seed that is no integer.
     """
     import numpy as np
 
-    if not 0 <= rate <= 1:
-        raise ValueError(f"rate is {rate}, expected a number in [0, 1]")
+    rate = _parameters.rate("rate", rate)
+    if not isinstance(seed, numbers.Integral) or isinstance(seed, bool):
+        raise TypeError(f"seed is {seed!r:.80}, expected an integer")
+    if not isinstance(shape, (tuple, list)) or len(shape) != 4:
+        raise TypeError(f"shape is {shape!r:.80}, expected the numbers of batches, heads, queries and keys")
+    shape = tuple([_parameters.integer("shape", extent, 0) for extent in shape])
     b, h, q, k = (np.arange(start, start + extent) for start, extent in zip(at, shape, strict=True))
     row = b[:, None, None, None] * (shape[1] if heads is None else heads) + h[:, None, None]
     words = philox((row, q[:, None], k >> 2, np.zeros(1, int)), (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF))

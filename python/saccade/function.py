@@ -105,7 +105,8 @@ class Function:
     def tvm_ffi(self) -> tvm_ffi.Function:
         """The function in TVM-FFI form, which has the lowest call overhead. It takes inputs, then results allocated by
         the caller, and returns None. It checks shapes, types, devices and strides, but no torch-specific state: a
-        tensor that requires grad or has the negative bit set is read as stored."""
+        tensor that requires grad or has the negative bit set is read as stored, and the version of a result does not
+        change, so a gradient that needs its old elements is wrong without an error."""
         if self._tvm_ffi is None:
             import tvm_ffi
 
@@ -180,10 +181,10 @@ class Function:
     def into(self, *values: Any, stream: Any = None) -> None:
         """Calls the function on inputs, then results allocated by the caller: as `tvm_ffi`, but also for NumPy arrays
         and without importing tvm_ffi. It checks scalars, shapes, types and strides, and that results are writable.
-        `stream` is that of a call."""
+        `stream` is that of a call. Autograd sees that torch tensors are written."""
         if is_compiling():
             return call_untraced(Function.into, "Function.into", self, *values, stream=stream)
-        names = self._names
+        names, given = self._names, values
         handle = self._stream(stream, values)
         if len(values) != len(names):  # the call below reports the wrong count
             names = [f"argument #{i}" for i in range(len(values))]
@@ -194,6 +195,9 @@ class Function:
             for i in (*[i for i, _ in self._updated], *range(len(self.inputs), len(names))):
                 _arrays.check_writable(names[i], values[i])
         self._run([_describe(name, value) for name, value in zip(names, values)], handle)
+        places = (*[i for i, _ in self._updated], *range(len(self.inputs), len(names)))
+        if written := tuple([given[i] for i in places if _arrays.is_torch(given[i])]):
+            _arrays.torch_module().autograd.graph.increment_version(written)
 
     @opaque
     def result_shapes(self, /, *inputs: Any, **named: Any) -> tuple[Shape, ...]:
@@ -210,8 +214,10 @@ class Function:
 
         Results that depend only on arguments marked `attn.constant` (prepacked weights, casts, transposes) are computed
         here once; all arguments they depend on must be given. The results of calls are bitwise equal. The program is
-        compiled again unless it was compiled with prepack=True. Arrays are not copied, and their memory must not be
-        changed or resized afterwards; arrays that are read only here are not kept.
+        compiled again unless it was compiled with prepack=True. Torch tensors are not copied: a call after they have
+        changed in place, or got other memory, prepacks them again, and raises ValueError or TypeError with the name of
+        one that was freed or has another shape or type. NumPy arrays and tensors of inference mode have no version, so
+        elements are those of now; those that calls read in place are copied. docs/guides/weights.md has the limits.
 
         Raises:
             TypeError: an unknown name, a missing constant argument, or another element type or rank.

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from saccade import _arrays, _operands, _program
+from saccade import _arrays, _operands, _parameters, _program
 from saccade._arrays import Array
 from saccade._library import on_cache_clear
 from saccade._opaque import opaque
@@ -43,7 +43,7 @@ def linear_attention(
     v: Array,
     *,
     feature_map: str = "identity",
-    causal: bool = False,
+    causal: bool | str | int | None = False,
     normalize: bool = False,
     scale: float | None = None,
     decay: Array | None = None,
@@ -59,7 +59,8 @@ def linear_attention(
         k: keys [batch, KV heads, length, d]; `heads` is a multiple of `KV heads`.
         v: values [batch, KV heads, length, d_v].
         feature_map: φ, "identity", "relu" or "elu+1".
-        causal: a query attends to keys up to its own position.
+        causal: a query attends to keys up to its own position. As there are as many queries as keys, "top_left",
+            "bottom_right" and the offset 0 of `attention` are the same as True, and None is False.
         normalize: divides each output by the sum of its weights.
         scale: the factor of the output, 1 by default; not with `normalize`.
         decay: the logarithm of the decay of the state, [batch, KV heads, length] or [batch, KV heads, length, d].
@@ -74,9 +75,30 @@ def linear_attention(
         TypeError: an element type other than float64, float32, float16 or bfloat16.
         saccade.CompileError: a tensor requires grad, and `beta` is given: the delta rule has no gradient.
     """
-    if feature_map not in FEATURE_MAPS:
-        raise ValueError(f"feature_map is {feature_map!r}, expected one of {', '.join(FEATURE_MAPS)}")
-    element, head_dim, width = _element(q), q.shape[-1], v.shape[-1]
+    if not isinstance(feature_map, str) or feature_map not in FEATURE_MAPS:
+        raise ValueError(f"feature_map is {feature_map!r:.80}, expected one of {', '.join(FEATURE_MAPS)}")
+    causal = _is_causal(causal)
+    _parameters.flag("normalize", normalize)
+    _parameters.flag("return_state", return_state)
+    element = _check_operands(q, k, v)
+    head_dim, width = q.shape[-1], v.shape[-1]
+    if normalize and scale is not None:
+        raise ValueError("scale is given with normalize=True, expected None: the scale would cancel")
+    if not causal and (decay is not None or beta is not None):
+        raise ValueError(f"{'beta' if decay is None else 'decay'} is given, expected causal=True: it applies to the "
+                         "state at each position")  # fmt: skip
+    of_keys = tuple(k.shape[:3])
+    for name, x, shape in (("decay", decay, of_keys), ("beta", beta, of_keys),
+                           ("state", state, (*k.shape[:2], head_dim, width + normalize))):  # fmt: skip
+        if x is None:
+            continue
+        own = _element(name, x, *((3, 4) if name == "decay" else (len(shape),)))
+        if own not in (element, "f32", "f64") or (own == "f64") != (element == "f64"):
+            wide = "float64" if element == "f64" else "float32"
+            raise TypeError(f"{name} has elements of type {_operands.dtype_name(x)}, expected {wide} or that of q")
+        shape = (*shape, head_dim) if name == "decay" and x.ndim == 4 else shape
+        if tuple(x.shape) != shape:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {shape}")
     precision = "f64" if element == "f64" else "f32"
     arguments = [("q", q, f"tensor<?x?x?x{head_dim}x{element}>"), ("k", k, f"tensor<?x?x?x{head_dim}x{element}>"),
                  ("v", v, f"tensor<?x?x?x{width}x{element}>")]  # fmt: skip
@@ -86,14 +108,14 @@ def linear_attention(
         clauses.append(f"scale({_operands.check_finite_scale(scale):.17e})")  # MLIR float literals need a decimal point
     if decay is not None:
         axes, last = ("b,h,s,d", f"x{head_dim}") if len(decay.shape) == 4 else ("b,h,s", "")
-        arguments.append(("decay", decay, f"tensor<?x?x?{last}x{_element(decay)}>"))
+        arguments.append(("decay", decay, f"tensor<?x?x?{last}x{_element('decay', decay, 3, 4)}>"))
         clauses.append(f"decay(%decay[{axes}] : {arguments[-1][2]})")
     if beta is not None:
-        arguments.append(("beta", beta, f"tensor<?x?x?x{_element(beta)}>"))
+        arguments.append(("beta", beta, f"tensor<?x?x?x{_element('beta', beta, 3)}>"))
         clauses.append(f"beta(%beta[b,h,s] : {arguments[-1][2]})")
     kept = f"tensor<?x?x{head_dim}x{width + normalize}x{precision}>"
     if state is not None:
-        arguments.append(("state", state, kept.replace(precision, _element(state))))
+        arguments.append(("state", state, kept.replace(precision, _element("state", state))))
         clauses.append(f"state(%state : {arguments[-1][2]})")
     clauses.append(FEATURE_MAPS[feature_map].replace(": F", f": {precision}"))
     results = [f"tensor<?x?x?x{width}x{element}>"] + [kept] * return_state
@@ -110,20 +132,22 @@ def linear_attention(
 
 
 @opaque
-def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool = False) -> Array:
+def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool | str | int | None = False) -> Array:
     """Performer (Choromanski et al. 2021): approximates softmax attention with positive random features. With x' = x /
     d^(1/4) and φ(x) = exp(w·x' − |x'|²/2), the mean of φ(q) · φ(k) over random w is exp(q·k/√d).
 
     Args:
         q, k, v: [batch, heads, length, head_dim]; k and v may have fewer heads.
         projection: [features, d], the vectors w, for example from `orthogonal_features`.
-        causal: a query attends to keys up to its own position.
+        causal: as in `linear_attention`.
 
     For stability, φ is divided by the exponential of its largest exponent (per query, and per head for keys); these
     factors cancel. PyTorch records gradients of all tensors.
     """
+    causal = _is_causal(causal)
+    element = _check_operands(q, k, v)
+    _check_matrix("projection", projection, q, q.shape[-1], 1)
     features, head_dim = projection.shape
-    element = _element(q)
     if _is_recorded(q, k, v, projection):
         return _performer_of_tensors(q, k, v, projection, causal)
     text = performer_program(element, head_dim, v.shape[-1], features, causal)
@@ -142,11 +166,17 @@ def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_proj
 
     PyTorch records gradients of all tensors.
     """
+    element = _check_operands(q, k, v)
+    for name, x in (("key_projection", key_projection), ("value_projection", value_projection)):
+        _check_matrix(name, x, q, k.shape[2], 1)
+    if key_projection.shape[0] != value_projection.shape[0]:
+        raise ValueError(f"value_projection has {value_projection.shape[0]} rows, expected {key_projection.shape[0]}, "
+                         "those of key_projection")  # fmt: skip
     if _is_recorded(q, k, v, key_projection, value_projection):
         torch = _arrays.torch_module()
-        e, f = (torch.as_tensor(x) for x in (key_projection, value_projection))
+        e, f = (torch.as_tensor(_arrays.snapshot(x)) for x in (key_projection, value_projection))
         return attention(q, torch.matmul(e, k), torch.matmul(f, v))
-    text = linformer_program(_element(q), q.shape[-1], v.shape[-1])
+    text = linformer_program(element, q.shape[-1], v.shape[-1])
     return compile(text)["linformer"](q, k, v, key_projection, value_projection)
 
 
@@ -155,7 +185,8 @@ def orthogonal_features(features: int, head_dim: int, seed: int = 0) -> numpy.nd
     independent normal vectors."""
     import numpy
 
-    rng = numpy.random.default_rng(seed)
+    features, head_dim = _parameters.integer("features", features, 1), _parameters.integer("head_dim", head_dim, 1)
+    rng = numpy.random.default_rng(_parameters.integer("seed", seed, 0))
     blocks = [numpy.linalg.qr(rng.standard_normal((head_dim, head_dim)))[0].T for _ in range(-(-features // head_dim))]
     lengths = numpy.linalg.norm(rng.standard_normal((features, head_dim)), axis=1)
     return (numpy.concatenate(blocks)[:features] * lengths[:, None]).astype(numpy.float32)
@@ -211,7 +242,7 @@ def _performer_of_tensors(q: Any, k: Any, v: Any, projection: Any, causal: bool)
     """`performer` with features that PyTorch computes and differentiates."""
     torch = _arrays.torch_module()
     wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    w = torch.as_tensor(projection).to(wide)
+    w = torch.as_tensor(_arrays.snapshot(projection)).to(wide)
 
     def features(x: Any, shared: tuple[int, ...]) -> Any:
         scaled = x.to(wide) * w.shape[1] ** -0.25
@@ -231,12 +262,61 @@ def _without_widening(body: str) -> str:
     return body
 
 
-def _element(x: Array) -> str:
-    """The MLIR element type."""
-    name = str(x.dtype).removeprefix("torch.")
-    if name not in _ELEMENTS:
-        raise TypeError(f"an array has elements of type {name}, expected one of {', '.join(_ELEMENTS)}")
-    return _ELEMENTS[name]
+def _is_causal(causal: Any) -> bool:
+    """Whether `causal`, with the words of `attention`, is a causal mask of as many queries as keys."""
+    if causal is None or isinstance(causal, bool):
+        return bool(causal)
+    if not isinstance(causal, str):
+        offset = _operands.check_causal(causal)
+        if offset:
+            raise ValueError(f"causal is {offset}, expected True or False: linear attention has no offsets but 0")
+    elif causal not in ("top_left", "bottom_right"):
+        raise ValueError(f'causal is {causal!r:.80}, expected True, False, "top_left" or "bottom_right"')
+    return True
+
+
+def _check_operands(q: Array, k: Array, v: Array) -> str:
+    """Checks q, k and v [batch, heads, length, head_dim]; returns the MLIR element type."""
+    element = _element("q", q)
+    for name, x in (("k", k), ("v", v)):
+        if _element(name, x) != element:
+            raise _other_type(name, x, q)
+    for name, x, axis, what, whose, expected in (
+            ("k", k, 0, "batch size", "q", q.shape[0]), ("v", v, 0, "batch size", "q", q.shape[0]),
+            ("v", v, 1, "head count", "k", k.shape[1]), ("v", v, 2, "length", "k", k.shape[2]),
+            ("k", k, 3, "head size", "q", q.shape[3])):  # fmt: skip
+        if x.shape[axis] != expected:
+            raise ValueError(f"{name} has {what} {x.shape[axis]}, expected {expected}, that of {whose}")
+    heads, kv_heads = q.shape[1], k.shape[1]
+    if (heads % kv_heads or not heads) if kv_heads else heads:
+        raise ValueError(f"q has {heads} heads, expected a multiple of the {kv_heads} heads of k")
+    return element
+
+
+def _other_type(name: str, x: Array, q: Array) -> TypeError:
+    found, expected = _operands.dtype_name(x), _operands.dtype_name(q)
+    return TypeError(f"{name} has elements of type {found}, expected {expected}, that of q")
+
+
+def _check_matrix(name: str, x: Array, q: Array, extent: int, axis: int) -> None:
+    """Checks a matrix of q's element type."""
+    if _element(name, x, 2) != _element("q", q):
+        raise _other_type(name, x, q)
+    if x.shape[axis] != extent:
+        raise ValueError(f"{name} has {x.shape[axis]} columns, expected {extent}")
+
+
+def _element(name: str, x: Array, *ranks: int) -> str:
+    """The MLIR element type of an argument with one of these numbers of dimensions, 4 by default."""
+    if _arrays.kind_of(x) is None:
+        _arrays.check_tensor(name, x)  # raises
+    expected = ranks or (4,)
+    if x.ndim not in expected:
+        raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {' or '.join(map(str, expected))}")
+    element = _operands.dtype_name(x)
+    if element not in _ELEMENTS:
+        raise TypeError(f"{name} has elements of type {element}, expected one of {', '.join(_ELEMENTS)}")
+    return _ELEMENTS[element]
 
 
 def _project(type: str) -> str:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from saccade import _arrays
+from saccade import _arrays, _parameters
 
 __all__ = [
     "Mask", "bigbird", "block_sparse", "causal", "dilated", "documents", "global_tokens", "longformer", "neighborhood",
@@ -66,6 +66,8 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
     """Returns a tensor or array of one of these ranks unchanged, a sequence of numbers as a new NumPy array."""
     import numpy
 
+    if isinstance(given, (list, tuple)):
+        _parameters.elements(name, given, are_integers=True)
     array = numpy.asarray(given, numpy.int32) if isinstance(given, (list, tuple, range)) else given
     rank = getattr(array, "ndim", None)
     if rank not in ranks:
@@ -75,21 +77,33 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
     return array
 
 
-def _check_step(name: str, number: Any, min: int = 1) -> None:
-    """Rejects scalars below `min`; the values of tensors are not known here."""
-    if isinstance(number, (int, float)) and (number < min or number != int(number)):
-        raise ValueError(f"{name} is {number}, expected an integer of at least {min}")
+def _check_step(name: str, number: Any, min: int | None = 1) -> None:
+    """Rejects scalars that are no integers or below `min`. Tensors are read at each call, so their values are not known
+    here."""
+    if not _parameters.is_data(number):
+        _parameters.integer(name, number, min)
+
+
+def _check_sides(left: Any, right: Any) -> None:
+    """Rejects the sides of a window of numbers that has no key. Infinity is an open side."""
+    are_known = True
+    for name, side in (("left", left), ("right", right)):
+        are_known &= not _parameters.is_data(side)
+        if side != math.inf if type(side) is float else True:
+            _check_step(name, side, None)
+    if are_known and left + right < 0:
+        raise ValueError(f"left is {left} and right is {right}, which masks out all keys, expected a sum of at least 0")
 
 
 def causal(offset: Any = 0) -> Mask:
     """Keys up to key i + offset. An offset of 0 aligns the starts of both sequences, keys − queries their ends."""
+    _check_step("offset", offset, None)
     return Mask(lambda b, h, i, j: j <= i + offset)
 
 
 def window(left: Any, right: Any = 0) -> Mask:
     """Keys i − left to i + right. One of both may be negative: window(-1, 4) starts after the query's position."""
-    if isinstance(left, (int, float)) and isinstance(right, (int, float)) and left + right < 0:
-        raise ValueError(f"left is {left} and right is {right}, which masks out all keys, expected a sum of at least 0")
+    _check_sides(left, right)
     return Mask(lambda b, h, i, j: (j >= i - left) & (j <= i + right))
 
 
@@ -97,6 +111,7 @@ def dilated(dilation: Any, left: Any, right: Any = 0) -> Mask:
     """Every `dilation`-th key around the query's position: `left` keys before it and `right` keys after it, that is
     from key i − left · dilation to i + right · dilation. A `dilation` given as a tensor must not be 0."""
     _check_step("dilation", dilation)
+    _check_sides(left, right)
     return Mask(lambda b, h, i, j:
                 ((i - j) % dilation == 0) & (j >= i - left * dilation) & (j <= i + right * dilation))
 
@@ -132,6 +147,7 @@ def prefix_lm(prefix: Any) -> Mask:
     if isinstance(prefix, (list, tuple)) or getattr(prefix, "ndim", 0) != 0:
         prefix = _table("prefix", prefix, 1)
         return Mask(lambda b, h, i, j: (j <= i) | (j < prefix[b]))
+    _check_step("prefix", prefix, 0)
     return Mask(lambda b, h, i, j: (j <= i) | (j < prefix))
 
 
@@ -165,13 +181,30 @@ def ragged(cu_seqlens: Any) -> Mask:
     """
     import numpy
 
-    bounds = numpy.asarray(cu_seqlens.cpu() if _arrays.is_torch(cu_seqlens) else cu_seqlens)
+    bounds = _integers("cu_seqlens", cu_seqlens)
     if bounds.ndim != 1 or len(bounds) < 2 or bounds[0] != 0 or (numpy.diff(bounds) < 0).any():
         raise ValueError(f"cu_seqlens is {cu_seqlens!r:.80}, expected ascending integers from 0 to the length")
     # Error messages name the variable, so it has the name of the parameter.
     sequence = numpy.repeat(numpy.arange(len(bounds) - 1, dtype=numpy.int32), numpy.diff(bounds))
     cu_seqlens = _like(cu_seqlens, sequence)
     return Mask(lambda b, h, i, j: cu_seqlens[i] == cu_seqlens[j])
+
+
+def _integers(name: str, given: Any) -> Any:
+    """A tensor, an array or a list of integers as a NumPy array."""
+    import numpy
+
+    if isinstance(given, (list, tuple)):
+        _parameters.elements(name, given, are_integers=True)
+        given = numpy.asarray(given, numpy.int64)
+    if _arrays.is_torch(given):
+        _arrays.check_torch(name, given, given.device.type if given.is_cuda else "cpu")
+        given = given.cpu()
+    array = numpy.asarray(given)
+    if array.dtype.kind not in "iu":
+        found = f"{given!r:.60}" if array.ndim == 0 else f"of element type {array.dtype}"
+        raise TypeError(f"{name} is {found}, expected integers")
+    return array
 
 
 def _like(given: Any, array: Any) -> Any:
@@ -191,6 +224,7 @@ def longformer(radius: Any, num_global: Any = 0, dilation: int = 1) -> Mask:
     either side."""
     _check_step("radius", radius, 0)
     _check_step("num_global", num_global, 0)
+    dilation = _parameters.integer("dilation", dilation, 1)
     local = dilated(dilation, radius, radius) if dilation != 1 else window(radius, radius)
     return local | global_tokens(num_global)
 
@@ -208,11 +242,10 @@ def bigbird(length: int, block_size: int, radius: int = 1, num_global_blocks: in
     """
     import numpy
 
-    _check_step("length", length, 0)
-    _check_step("block_size", block_size)
-    for name, number in (("radius", radius), ("num_global_blocks", num_global_blocks),
-                         ("num_random_blocks", num_random_blocks)):
-        _check_step(name, number, 0)
+    length, block_size = _parameters.integer("length", length, 0), _parameters.integer("block_size", block_size, 1)
+    radius, seed = _parameters.integer("radius", radius, 0), _parameters.integer("seed", seed, 0)
+    num_global_blocks = _parameters.integer("num_global_blocks", num_global_blocks, 0)
+    num_random_blocks = _parameters.integer("num_random_blocks", num_random_blocks, 0)
     count = -(-length // block_size)
     place = numpy.arange(count)
     layout = abs(place[:, None] - place) <= radius
@@ -230,8 +263,9 @@ def swin(height: int, width: int, window_size: int, shift_size: int = 0) -> Mask
     row-major order, shifted by `shift_size` rows and columns. Windows wrap around the edges, but their parts do not
     attend to each other. Windows at the bottom and right edges may be truncated. Positions after the image are masked
     out as queries and as keys."""
-    for name, number in (("height", height), ("width", width), ("window_size", window_size)):
-        _check_step(name, number)
+    height, width = _parameters.integer("height", height, 1), _parameters.integer("width", width, 1)
+    window_size = _parameters.integer("window_size", window_size, 1)
+    shift_size = _parameters.integer("shift_size", shift_size)
     if not 0 <= shift_size < window_size:
         raise ValueError(f"shift_size is {shift_size}, expected 0 to {window_size - 1}, less than window_size")
     tokens = height * width
@@ -249,8 +283,12 @@ def neighborhood(shape: int | Sequence[int], kernel_size: int | Sequence[int]) -
     """Neighborhood attention (Hassani et al. 2023) in one, two or three dimensions: tokens of a row-major grid of this
     shape attend to the window of `kernel_size` (odd, one for all dimensions or one each) around them, moved inwards at
     the edges. Positions after the grid are masked out as queries and as keys."""
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
-    sizes = (kernel_size,) * len(extents) if isinstance(kernel_size, int) else tuple(kernel_size)
+    extents: tuple[Any, ...] = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    is_one = not isinstance(kernel_size, (tuple, list))
+    sizes: tuple[Any, ...] = (kernel_size,) * len(extents) if is_one else tuple(kernel_size)  # type: ignore[arg-type]
+    for name, numbers in (("shape", extents), ("kernel_size", sizes)):
+        for number in numbers:
+            _parameters.integer(name, number)
     if not 1 <= len(extents) <= 3 or len(sizes) != len(extents):
         raise ValueError(f"shape is {extents} and kernel_size {sizes}, expected one, two or three of each")
     if any(size % 2 == 0 or not 0 < size <= extent for size, extent in zip(sizes, extents)):
@@ -284,7 +322,7 @@ def tree(parents: Any, start: Any | None = None) -> Mask:
     """
     import numpy
 
-    given = numpy.asarray(parents.cpu() if _arrays.is_torch(parents) else parents)
+    given = _integers("parents", parents)
     if given.ndim not in (1, 2):
         raise ValueError(f"parents has {_arrays.dimensions(given.ndim)}, expected 1 or 2")
     rows = given if given.ndim == 2 else given[None]
@@ -311,6 +349,7 @@ def tree(parents: Any, start: Any | None = None) -> Mask:
     if isinstance(start, (list, tuple)) or getattr(start, "ndim", 0) != 0:
         start = _table("start", start, 1)
         return Mask(lambda b, h, i, j: after(start[b], b, h, i, j))
+    _check_step("start", start, 0)
     return Mask(lambda b, h, i, j: after(start, b, h, i, j))
 
 
@@ -321,7 +360,7 @@ def _intervals(parents: list[int]) -> tuple[list[int], list[int]]:
     roots: list[int] = []
     for node, parent in enumerate(parents):
         if not -1 <= parent < len(parents):
-            raise ValueError(f"parent of node {node} is {parent}, expected -1 to {len(parents) - 1}")
+            raise ValueError(f"parents is wrong: parent of node {node} is {parent}, expected -1 to {len(parents) - 1}")
         (roots if parent < 0 else children[parent]).append(node)
     enter, leave = [-1] * len(parents), [0] * len(parents)
     todo, clock = [(root, False) for root in reversed(roots)], 0
@@ -334,5 +373,5 @@ def _intervals(parents: list[int]) -> tuple[list[int], list[int]]:
         todo.append((node, True))
         todo += [(child, False) for child in reversed(children[node])]
     if clock < len(parents):
-        raise ValueError(f"node {enter.index(-1)} is its own ancestor")
+        raise ValueError(f"parents has a cycle: node {enter.index(-1)} is its own ancestor")
     return enter, leave

@@ -186,7 +186,8 @@ def _read(program: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:
     if isinstance(program, str) and ("\n" in program or "func.func" in program):
         return program.encode(), "<program>"
     if not isinstance(program, (str, os.PathLike)):
-        raise TypeError(f"program is a {type(program).__name__}, expected MLIR as text or bytes, or a path")
+        found = "None" if program is None else f"a {type(program).__name__}"
+        raise TypeError(f"program is {found}, expected MLIR as text or bytes, or a path")
     try:
         with open(program, "rb") as file:
             return file.read(), os.fspath(program)
@@ -216,7 +217,8 @@ def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         elif isinstance(value, (str, int)):
             encoded.append((key, str(value)))
         else:
-            raise TypeError(f"option {name} is a {type(value).__name__}, expected a string, an int or a bool")
+            found = "None" if value is None else f"a {type(value).__name__}"
+            raise TypeError(f"option {name} is {found}, expected a string, an int or a bool")
     return tuple(encoded)
 
 

@@ -2,7 +2,8 @@
 
 They are ordinary functions of the score and index scalars; `a >> b` applies a, then b, and either may be a user-defined
 function. Scalars and tensors are read at each call: `cap`, `value`, `scale` and `offset` may change without a new
-kernel. Tensor parameters may also be lists, which become NumPy arrays. `offset` aligns queries to keys: query i is at
+kernel. Tensor parameters may also be lists, which become NumPy arrays. Numbers for which a function has no meaning, and
+NaN, are refused; elements of tensors are data. `offset` aligns queries to keys: query i is at
 position i + offset, so 0 aligns the starts of both sequences and keys − queries their ends.
 
     >>> saccade.attention(q, k, v, score=scores.alibi(slopes) >> scores.soft_cap(30.0), causal="top_left")
@@ -14,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from saccade import _arrays
+from saccade import _arrays, _parameters
 
 __all__ = [
     "Score", "alibi", "alibi_slopes", "bias", "relative_bias", "shaw_bias", "soft_cap", "swin_bias", "t5_bias",
@@ -74,6 +75,15 @@ def _clamp(x: Any, low: int, high: int) -> Any:
         return numpy.clip(x, low, high)
 
 
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    try:
+        return x.where(condition, y)
+    except AttributeError:
+        import numpy
+
+        return numpy.where(condition, x, y)
+
+
 def _like(given: Any, array: Any) -> Any:
     """Converts a new NumPy array to a torch tensor on the device of the caller's argument if that is one."""
     return _arrays.torch_module().from_numpy(array).to(given.device) if _arrays.is_torch(given) else array
@@ -83,18 +93,34 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
     """Returns a tensor or array of one of these ranks unchanged, a sequence of numbers as a new float32 NumPy array."""
     import numpy
 
+    if isinstance(given, (list, tuple)):
+        _parameters.elements(name, given, are_integers=False)
     array = numpy.asarray(given, numpy.float32) if isinstance(given, (list, tuple)) else given
     rank = getattr(array, "ndim", None)
     if rank not in ranks:
-        what = f"{rank} dimensions" if rank is not None else f"{given!r:.40}"
-        raise ValueError(f"{name} has {what}, expected {' or '.join(map(str, ranks))}")
+        expected = " or ".join(map(str, ranks))
+        if rank is None:
+            raise ValueError(f"{name} is {given!r:.60}, expected a tensor of {expected} dimensions")
+        raise ValueError(f"{name} has {_arrays.dimensions(rank)}, expected {expected}")
     return array
 
 
-def _number(name: str, given: Any) -> Any:
-    """Returns a scalar for all heads unchanged, one value per head as a tensor."""
-    is_table = isinstance(given, (list, tuple)) or getattr(given, "ndim", 0) != 0
-    return _table(name, given, 1) if is_table else given
+def _number(name: str, given: Any, check: Callable[[str, Any], float]) -> Any:
+    """Returns a scalar for all heads unchanged, one value per head as a tensor. Numbers are checked."""
+    if isinstance(given, (list, tuple)):
+        for i, each in enumerate(given):
+            check(f"{name}[{i}]", each)
+        return _table(name, given, 1)
+    if not _parameters.is_data(given):
+        check(name, given)
+        return given
+    return _table(name, given, 1) if given.ndim else given
+
+
+def _check_integer(name: str, given: Any, least: int | None = None) -> None:
+    """Rejects a number that is no integer. Tensors are read at each call."""
+    if not _parameters.is_data(given):
+        _parameters.integer(name, given, least)
 
 
 # --- functions of the score -------------------------------------------------------------------------------------------
@@ -102,16 +128,28 @@ def _number(name: str, given: Any) -> Any:
 
 def soft_cap(cap: Any) -> Score:
     """cap · tanh(s / cap) as in Gemma 2 (Bello et al. 2016): bounds scores by ±cap. `cap` is a scalar, a 0-d tensor or
-    a tensor [heads]."""
-    cap = _number("cap", cap)
-    if getattr(cap, "ndim", 0) == 1:
-        return Score(lambda s, b, h, i, j: cap[h] * _tanh(s / cap[h]), len(cap))
-    return Score(lambda s, b, h, i, j: cap * _tanh(s / cap))
+    a tensor [heads]. 0 leaves scores as they are, as in FlashAttention. Raises ValueError for a number that is
+    negative, NaN or infinite."""
+    cap = _number("cap", cap, _parameters.soft_cap)
+    if not _parameters.is_data(cap):
+        if cap == 0:
+            return Score(lambda s, b, h, i, j: s)
+        return Score(lambda s, b, h, i, j: cap * _tanh(s / cap))
+    if cap.ndim == 1:
+        return Score(lambda s, b, h, i, j: _capped(s, cap[h]), len(cap))
+    return Score(lambda s, b, h, i, j: _capped(s, cap[()]))
+
+
+def _capped(s: Any, cap: Any) -> Any:
+    """The score with a cap that may be 0 in one call and not in another."""
+    is_on = cap != 0
+    return _where(is_on, cap * _tanh(s / _where(is_on, cap, cap + 1)), s)
 
 
 def temperature(value: Any) -> Score:
-    """s / value. `value`, which may be learned, is a scalar, a 0-d tensor or a tensor [heads]."""
-    value = _number("value", value)
+    """s / value. `value`, which may be learned, is a scalar, a 0-d tensor or a tensor [heads]. Raises ValueError for a
+    number that is not above 0, NaN or infinite."""
+    value = _number("value", value, _parameters.positive)
     if getattr(value, "ndim", 0) == 1:
         return Score(lambda s, b, h, i, j: s / value[h], len(value))
     return Score(lambda s, b, h, i, j: s / value)
@@ -125,6 +163,7 @@ def alibi_slopes(heads: int) -> Any:
     two, these are the slopes for the next smaller power of two and every other slope for the next larger one."""
     import numpy
 
+    heads = _parameters.integer("heads", heads)
     if heads < 1:
         raise ValueError(f"heads is {heads}, expected 1 or more")
     whole = 2 ** int(math.log2(heads))
@@ -155,6 +194,7 @@ def relative_bias(table: Any, offset: Any = 0) -> Score:
         offset: the alignment of queries to keys.
     """
     table = _table("table", table, 1, 2)
+    _check_integer("offset", offset)
     if table.shape[-1] % 2 == 0:
         raise ValueError(f"table has {table.shape[-1]} distances, expected an odd number of them")
     limit = table.shape[-1] // 2
@@ -168,6 +208,8 @@ def t5_buckets(buckets: int, max_distance: int = 128, bidirectional: bool = True
     distances have one bucket each, larger ones share logarithmic buckets; the last one takes all distances beyond."""
     import numpy
 
+    buckets = _parameters.integer("buckets", buckets)
+    max_distance = _parameters.integer("max_distance", max_distance)
     near = (buckets // 2 if bidirectional else buckets) // 2
     if near < 1 or max_distance <= near:
         raise ValueError(f"found {buckets} buckets up to distance {max_distance}, expected "
@@ -192,6 +234,7 @@ def t5_bias(table: Any, max_distance: int = 128, bidirectional: bool = True, off
         offset: the alignment of queries to keys.
     """
     table = _table("table", table, 2)
+    _check_integer("offset", offset)
     bucket = _like(table, t5_buckets(table.shape[0], max_distance, bidirectional))
     return Score(
         lambda s, b, h, i, j: s + table[bucket[_clamp(j - i - offset, -max_distance, max_distance) + max_distance], h],
@@ -222,7 +265,12 @@ def swin_bias(table: Any, window: int | Sequence[int], width: int | None = None)
             over all pairs of tokens at once; call this function again after it changes. Otherwise each sequence is an
             image with this many columns, and `masks.swin` restricts attention to the windows.
     """
-    rows, columns = (window, window) if isinstance(window, int) else window
+    if isinstance(window, Sequence) and len(window) != 2:
+        raise ValueError(f"window has {len(window)} numbers, expected 2: (rows, columns)")
+    rows, columns = (_parameters.integer("window", n, 1)
+                     for n in (window if isinstance(window, Sequence) else (window, window)))  # fmt: skip
+    if width is not None:
+        width = _parameters.integer("width", width, 1)
     table = _table("table", table, 2)
     if table.shape[0] != (2 * rows - 1) * (2 * columns - 1):
         raise ValueError(f"table has {table.shape[0]} entries, expected {(2 * rows - 1) * (2 * columns - 1)} for a "
@@ -254,6 +302,9 @@ def shaw_bias(relative_logits: Any, scale: float, offset: Any = 0) -> Score:
         offset: the alignment of queries to keys.
     """
     relative_logits = _table("relative_logits", relative_logits, 4)
+    if not _parameters.is_data(scale):
+        _parameters.number("scale", scale)
+    _check_integer("offset", offset)
     if relative_logits.shape[-1] % 2 == 0:
         raise ValueError(f"relative_logits has {relative_logits.shape[-1]} distances, expected an odd number of them")
     limit = relative_logits.shape[-1] // 2

@@ -176,7 +176,7 @@ REFUSED = {
                     "'cosine', expected one of identity, relu, elu+1"),
     "causal lengths": ((q, k[:, :, :9], v[:, :, :9]), {"causal": True}, ValueError,
                        "key has another length than query"),
-    "lengths": ((q, k, v[:, :, :9]), {}, ValueError, "value has another length than key"),
+    "lengths": ((q, k, v[:, :, :9]), {}, ValueError, "v has length 9, expected 70, that of k"),
     "integers": ((q.astype(np.int32), k, v), {}, TypeError, "elements of type int32"),
     "scale": ((q, k, v), {"scale": math.inf}, ValueError, "scale is inf, expected a finite number"),
 }

@@ -152,7 +152,7 @@ READS = [
     ("score", lambda s, b, h, i, j: s + array[h, j, i], ["'array'", "3 indices", "2 dimensions"]),
     ("score", lambda s, b, h, i, j: s + array[:, j], ["'array'", "a slice"]),
     ("score", lambda s, b, h, i, j: s + array[h, s], ["'array'", "float32"]),
-    ("score", lambda s, b, h, i, j: s + array, ["'array'", "0 indices", "2 dimensions"]),
+    ("score", lambda s, b, h, i, j: s + array, ["'array'", "all of", "e.g. array[b, h]", "2 dimensions"]),
     ("score", one_of_many, ["writes a position or a score into an element", "torch.where", "x[1] = s"]),
     ("score", lambda s, b, h, i, j: torch.zeros(1).add_(s)[0], ["writes a position or a score"]),
 ]  # fmt: skip

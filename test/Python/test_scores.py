@@ -262,7 +262,7 @@ def attend(score):
     [
         (lambda: scores.alibi(table(2, 2)), "slopes has 2 dimensions, expected 1"),
         (lambda: scores.relative_bias(table(2, 4)), "expected an odd number"),
-        (lambda: scores.t5_bias(table(32)), "table has 1 dimensions, expected 2"),
+        (lambda: scores.t5_bias(table(32)), "table has 1 dimension, expected 2"),
         (lambda: scores.t5_buckets(2, 128, True), "expected 4 or more"),
         (lambda: scores.swin_bias(table(48, 3), 4), "expected 49 for a window of 4 × 4"),
         (lambda: scores.shaw_bias(table(1, 2, 3), 1.0), "relative_logits has 3 dimensions"),

@@ -263,8 +263,8 @@ def test_result_has_the_tree_of_the_export(fixed):
 
 def test_other_numbers_and_trees_than_exported_are_refused(fixed):
     refused(["expected 3 as exported"], lambda: fixed(x, scale=2, mask=None), TypeError)
-    refused(["found the arguments scale, expected scale, mask"], lambda: fixed(x, scale=3), TypeError)
-    refused(["tree"], lambda: fixed((x, x), scale=3, mask=None), TypeError)
+    refused(["found the arguments 1 positional, scale=, expected 1 positional and 2 by name: x, scale=, mask="], lambda: fixed(x, scale=3), TypeError)
+    refused(["args[0] is a tuple of 2, expected a tensor (x)"], lambda: fixed((x, x), scale=3, mask=None), TypeError)
 
 
 class Returning(torch.nn.Module):

@@ -108,7 +108,7 @@ def test_invalid_calls_do_not_change_the_cache(case, ring, element, is_attending
      r"\[2, 24, 2\], one for each position and head of k_cache"),
     ({"k_scale": torch.ones(KV_HEADS).double(), "v_scale": 1.0}, TypeError, "k_scale: found element type f64, expected f32"),
     ({"softcap": -1.0}, ValueError, "softcap is -1.0, expected a number of at least 0"),
-    ({"softcap": "1"}, ValueError, "softcap is '1', expected a number of at least 0"),
+    ({"softcap": "1"}, TypeError, "softcap is '1', expected a number of at least 0"),
     ({"k": [1]}, TypeError, "k is a list, expected a torch.Tensor"),
 ])
 def test_arguments_that_do_not_fit(options, error, message):

@@ -60,6 +60,8 @@ class Captures:
 
     def rank_error(self, array: Any, count: int) -> Exception:
         """The error for reading an array with `count` indices, unequal to its rank."""
+        if count == 0:
+            return self.traced.whole_error(array)
         rank, name = array.ndim, self.traced.name_of(array)
         return self.traced.error(f"reads {name} with {count} ind{'ex' if count == 1 else 'ices'}, but it has "
                                   f"{_arrays.dimensions(rank)}")

@@ -109,9 +109,7 @@ class Tracer:
         dtype = dtype_name(x)
         if self.is_captured(x):
             if x.dim() != 0:
-                raise self.traced.error(
-                    f"computes with all of {self.traced.name_of(x)}, which has {dimensions(x.dim())}: read an element, "
-                    f"e.g. {self.traced.name_of(x)[1:-1]}[{', '.join('bhij'[:x.dim()])}]")
+                raise self.traced.whole_error(x)
             return self.captures.load(x, [])
         if x.dim() != 0:
             raise self.traced.error(f"computes with a tensor of {dimensions(x.dim())}: read an element of it")

@@ -104,6 +104,14 @@ class TracedFunction:
                 return f"'{name}'"
         return "a captured array"
 
+    def whole_error(self, x: Any) -> TraceError:
+        """The error for computing with all elements of the captured array `x`, with how to read one of them."""
+        name = self.name_of(x)
+        index = ", ".join("0" if extent == 1 else letter for letter, extent in zip("bhij", x.shape))
+        example = f", e.g. {name[1:-1]}[{index}]" if name.startswith("'") and " of " not in name else ""
+        dimensions = f"{x.ndim} dimension{'' if x.ndim == 1 else 's'}"
+        return self.error(f"computes with all of {name}, which has {dimensions}: read an element{example}")
+
     def check_arity(self) -> None:
         """Raises if the function does not accept the arguments of its role."""
         expected = PARAMETERS[self.role]

@@ -15,6 +15,7 @@ from saccade._opaque import is_compiling
 from saccade.torch import quantizing, tracing
 
 _LAYOUTS = ("bshd", "bhsd")
+_DIMENSIONS = {"b": "batch", "s": "rows", "h": "heads", "d": "head_dim"}
 
 
 def element_of(name: str, q: torch.Tensor) -> str:
@@ -50,6 +51,8 @@ def lengths_of(name: str, lengths: Any, batch: Any, like: torch.Tensor, is_neede
         return None
     if isinstance(lengths, bool) or not isinstance(lengths, (numbers.Integral, torch.SymInt)):
         raise TypeError(f"{name}: cache_seqlens is {lengths!r:.80}, expected an int or a tensor")
+    if not isinstance(lengths, torch.SymInt) and not -(2**63) <= int(lengths) < 2**63:
+        raise ValueError(f"{name}: cache_seqlens is {lengths}, expected an integer of 64 bits")
     return torch.full((batch,), lengths, dtype=torch.int64, device=like.device)
 
 
@@ -109,23 +112,48 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: S
         raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
     axis, first, rank = rows_layout.index("s"), next(iter(new)), len(rows_layout)
     for what, x in new.items():
-        if x is None:
+        if x is None and what != first:
             continue
         _check_rank(name, what, x, rank)
+        assert x is not None
         expected = new[first].shape[axis]  # type: ignore[union-attr]
         if x.shape[axis] != expected:
             raise ValueError(f"{name}: {what} has {x.shape[axis]} rows, expected {expected}, those of {first}, in "
                              f"layout {rows_layout!r}")  # fmt: skip
     for what, x in zip(("k_cache", "v_cache"), caches):
         _check_rank(name, what, x, 4)
+    _check_heads(name, layout, new, caches, rows_layout)
     capacity = caches[0].shape[layout.index("s")]
+    if ring is not None and (isinstance(ring, bool) or not isinstance(ring, (int, torch.SymInt))):
+        raise TypeError(f"{name}: ring is {ring!r:.80}, expected an int")
     if ring is not None and not 0 <= ring < capacity:
         raise ValueError(f"{name}: ring is {ring}, expected 0 or more and less than the {capacity} rows of the cache")
 
 
+def _check_heads(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: Sequence[torch.Tensor],
+                 rows_layout: str) -> None:
+    """Reports caches that fit in the other layout only. Programs check all extents."""
+    other = _LAYOUTS[1 - _LAYOUTS.index(layout)]
+    for what, x in new.items():
+        if x is None:
+            continue
+        heads = x.shape[rows_layout.index("h")]
+        for cache_name, cache in zip(("k_cache", "v_cache"), caches):
+            own, others = cache.shape[layout.index("h")], cache.shape[other.index("h")]
+            if what == "q":
+                fits, fits_there = (n != 0 and heads % n == 0 for n in (own, others))
+            else:
+                fits, fits_there = own == heads, others == heads
+            if not fits and fits_there:
+                raise ValueError(f"{name}: {cache_name} has shape {tuple(cache.shape)}, which is {own} heads in layout "
+                                 f"{layout!r}, and {what} has {heads}: give layout={other!r} if the cache and the rows "
+                                 f"are [{', '.join(_DIMENSIONS[dim] for dim in other)}]")  # fmt: skip
+
+
 def _check_rank(name: str, what: str, x: torch.Tensor, rank: int) -> None:
     if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{name}: {what} is a {type(x).__name__}, expected a torch.Tensor")
+        found = "None" if x is None else f"a {type(x).__name__}"
+        raise TypeError(f"{name}: {what} is {found}, expected a torch.Tensor")
     if x.dim() != rank:
         raise ValueError(f"{name}: {what} has {x.dim()} dimension{'s' * (x.dim() != 1)}, expected {rank}")
 
@@ -134,11 +162,11 @@ def window_of(name: str, window_size: Any, causal: bool, n: int) -> tuple[str, t
     """The bounded sides and their distances, or None."""
     if not isinstance(window_size, (tuple, list)):
         raise TypeError(f"{name}: window_size is {window_size!r:.80}, expected (left, right)")
-    if tuple(window_size) == (-1, -1):
+    if tuple(window_size) in ((-1, -1), (None, None)):
         return None
     if not causal and n > 1:
         raise ValueError(f"{name}: window_size is {window_size} for {n} queries, expected causal=True")
-    sides, bounds = _operands.check_window(tuple(window_size), True)
+    sides, bounds = _operands.check_window(tuple(window_size), True, f"{name}: window_size")
     return (sides, bounds) if sides else None
 
 

@@ -8,6 +8,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
+from saccade import _arrays
 from saccade.function import Function
 from saccade.module import Module
 from saccade.torch.fallback import has_tangent, requires_grad
@@ -113,7 +114,8 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
         results = results if isinstance(results, tuple) else (results,)
         ctx.mark_non_differentiable(*[x for i, x in enumerate(results) if i not in call._recorded])
         tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
-        ctx.call, ctx.numbers = call, [None if isinstance(x, torch.Tensor) else x for x in inputs]
+        ctx.call = call
+        ctx.numbers = [None if isinstance(x, torch.Tensor) else _arrays.snapshot(x) for x in inputs]
         ctx.save_for_backward(*tensors, *results)
         return results
 

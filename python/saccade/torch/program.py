@@ -18,9 +18,15 @@ ELEMENTS = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", to
 
 @dataclasses.dataclass(frozen=True)
 class Weight:
-    """A parameter, buffer or constant of the module; it shares its memory."""
+    """A parameter, buffer or constant of the module."""
 
-    tensor: torch.Tensor
+    source: torch.Tensor
+    """The tensor itself, which may require grad."""
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The tensor as it is now, without gradients; it shares its memory."""
+        return self.source.detach() if self.source.requires_grad else self.source
 
     @property
     def stored(self) -> _graph.Tensor:
@@ -46,6 +52,9 @@ class Program(_graph.Program):
     """Non-tensor leaves of the arguments by index, with their values at the export."""
     returned: list[Any]
     """The leaves of the results: `Result` for a tensor of @main, others unchanged."""
+    constants: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
+    """The small buffers of the module that are constants of @main, by name; also those that it does not read, such as
+    the number of batches by which a batch norm counts changes of its statistics."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -110,6 +110,7 @@ class _Reader:
         self.arguments: list[tuple[str, str, list[str]]] = []  # name, type and names of open extents
         self.updated: dict[str, int] = {}  # the results that update inputs, by the name in the program
         self.weight_arguments: list[str] = []
+        self.constants: dict[str, torch.Tensor] = {}
         self.names = Names()
 
     def error(self, message: str, node: Any = None) -> ExportError:
@@ -152,7 +153,8 @@ class _Reader:
             raise self.error("the module returns no tensor")
         arguments = [declare(name, type, extents, self.updated.get(name)) for name, type, extents in self.arguments]
         text = self.out.function(arguments + self.weight_arguments, results)
-        return Program(text, self.inputs, self.weights, outputs, spec.in_spec, spec.out_spec, fixed, returned)
+        return Program(text, self.inputs, self.weights, outputs, spec.in_spec, spec.out_spec, fixed, returned,
+                       self.constants)
 
     def _alias(self, node: Any, user: Any, type: str, name: str) -> str:
         """A value as a result of @main. It has a single type in the graph; the alias has the type of the export."""
@@ -205,8 +207,9 @@ class _Reader:
             raise self.error(f"the weight '{given.target}' is on {place}, expected a dense tensor on cpu")
         if ELEMENTS.get(tensor.dtype) not in STORABLE:
             raise self.error(f"the weight '{given.target}': the type {tensor.dtype} is not supported")
-        weight = Weight(tensor.detach() if tensor.requires_grad else tensor)
+        weight = Weight(tensor)
         if given.kind != InputKind.PARAMETER and tensor.numel() <= SMALL:
+            self.constants[given.target] = tensor
             self.values[node] = self.out.constant(weight.stored)
             return
         value = Value(given.target, self.names.unique(given.target), ELEMENTS[tensor.dtype], tuple(tensor.shape))

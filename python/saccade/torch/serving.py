@@ -8,13 +8,12 @@ Programs do not depend on lengths.
 from __future__ import annotations
 
 import functools
-import numbers
 import operator
 from typing import Any
 
 import torch
 
-from saccade import scores
+from saccade import _operands, _parameters, scores
 from saccade._cache_text import is_cached
 from saccade.attention import attention
 from saccade.merging import merge_state
@@ -126,8 +125,12 @@ def flash_attn_with_kvcache(
     for what, x in (("alibi_slopes", alibi_slopes), ("cache_leftpad", cache_leftpad)):
         if x is not None:
             raise NotImplementedError(f"{name}: {what} is given, expected None: it is not supported")
-    if not (isinstance(softcap, numbers.Real) and 0 <= float(softcap) < float("inf")):
-        raise ValueError(f"{name}: softcap is {softcap!r:.80}, expected a number of at least 0")
+    for what, given in (("causal", causal), ("return_softmax_lse", return_softmax_lse),
+                        ("rotary_interleaved", rotary_interleaved), ("rotary_on_read", rotary_on_read)):  # fmt: skip
+        _parameters.flag(f"{name}: {what}", given)
+    softcap = _parameters.soft_cap(f"{name}: softcap", softcap)
+    if softmax_scale is not None:
+        softmax_scale = _operands.check_finite_scale(softmax_scale, f"{name}: softmax_scale")
     rows_layout = layout if cu_seqlens_q is None else "shd"
     arguments.check(name, layout, {"q": q, "k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
     batch = q.shape[0]
@@ -198,8 +201,8 @@ def flash_attn_with_kvcache(
         assert rotary_cos is not None
         rotation = (operator.index(rotary_cos.shape[1]), rotary_interleaved, arguments.element_of(name, rotary_cos))
         scales = [*scales, rotary_cos, rotary_sin]
-    cap = [float(softcap)] if softcap else []
-    scalars = ([] if softmax_scale is None else [float(softmax_scale)]) + ([] if window is None else list(window[1]))
+    cap = [softcap] if softcap else []
+    scalars = ([] if softmax_scale is None else [softmax_scale]) + ([] if window is None else list(window[1]))
     inputs = [*new, *(x for x in (*cap, tree, *scalars, end, cu_seqlens_q, page_table) if x is not None)]
     spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), rows_layout,
             "bottom_right" if (causal and (n != 1 or cu_seqlens_q is not None)) or window else None,
@@ -236,6 +239,8 @@ def append_kvcache(
     which `cu_seqlens` is called cu_seqlens_q, and so are the exceptions."""
     name = "append_kvcache"
     rows_layout, first_rows = layout if cu_seqlens is None else "shd", []
+    if v is None:
+        raise TypeError(f"{name}: v is None, expected a torch.Tensor")
     arguments.check(name, layout, {"k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
     batch = k.shape[0]
     if cu_seqlens is not None:
@@ -288,7 +293,7 @@ def _attend_to_ring(name: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: 
 
     options: dict[str, Any] = {"scale": scale, "return_lse": True, "layout": layout}
     if softcap:
-        options["score"] = scores.soft_cap(float(softcap))
+        options["score"] = scores.soft_cap(softcap)
     scales = {} if k_scale is None and v_scale is None else {"k_scale": k_scale, "v_scale": v_scale}
     arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache], layout)
     old = attention(q, k_cache, v_cache, mask=in_ring, kv_len=start.clamp(max=rows), **scales, **options)

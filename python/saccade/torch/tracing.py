@@ -6,6 +6,7 @@ arguments are constants of the graph, and tensors and variable numbers become ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from operator import index
 from typing import Any
@@ -70,6 +71,8 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
         score, scale = _scaled(score, scale.to(precision)), 1.0
     if scale is not None:
         scale = _operands.check_scale(scale)
+        if has_static_value(scale) and not math.isfinite(scale):
+            raise ValueError("scale is not finite")
         if not has_static_value(scale):
             # The operator has no variable floats: the scale becomes an element that the score function reads.
             score, scale = _scaled(score, torch.full((), scale, dtype=precision, device=q.device)), 1.0
@@ -122,6 +125,8 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = Non
             sink_kind = (_element_of("sink", sink), False)
             more.append(sink)
         else:
+            if not float(sink) < math.inf:
+                raise ValueError("sink is NaN or infinite")
             sink_kind = ("f64" if precision == torch.float64 else "f32", True)
             floats.append(float(sink))
     if ragged is not None:

@@ -13,7 +13,7 @@ from saccade.attention import attention
 from saccade.torch.fallback import autocast, requires_grad, warn_once
 from saccade.torch.sdpa import draw_dropout
 from saccade.transformers import reference
-from saccade.transformers.masks import StructuredMask
+from saccade.transformers.masks import StructuredMask, window_of
 
 NAME = "saccade"
 """The name of the attention implementation. Transformers gives names that contain "sdpa" or "flex" other meanings."""
@@ -195,6 +195,7 @@ def _recorded_score(softcap: float | None, biases: list[torch.Tensor]) -> Any:
 def _window(size: int, is_causal: bool, queries: int, keys: int) -> dict[str, Any]:
     """The window of a call without a mask: `size` keys up to the query's own and, if not causal, after it, as the
     FlashAttention functions of Transformers take it. A single query owns the last key."""
+    size = window_of(size)
     if is_causal:
         return {"causal": "top_left" if queries > 1 else keys - 1, "window": size}
     return {"window": (size - 1, size - 1)}

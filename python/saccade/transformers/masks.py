@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from transformers import masking_utils
 
+from saccade import _parameters
+
 MaskFunction = Callable[..., Any]
 
 # The code objects of closures that Transformers' functions return. A closure with other code, also of another version
@@ -35,6 +37,12 @@ def _free_variables(function: Any, code: CodeType) -> dict[str, Any] | None:
     if type(function) is not FunctionType or function.__code__ is not code:
         return None
     return dict(zip(code.co_freevars, [cell.cell_contents for cell in function.__closure__ or ()]))
+
+
+def window_of(size: Any, least: int = 1) -> int:
+    """The sliding_window of a model's configuration. Transformers masks out all keys for 0, while its FlashAttention
+    functions have no window then."""
+    return _parameters.integer("sliding_window", size, least)
 
 
 class Structure:
@@ -58,10 +66,10 @@ class Structure:
             for part in parts["mask_functions"]:
                 self._add(part)
         elif found := _free_variables(function, _WINDOW):
-            self.left = _smaller(self.left, found["sliding_window"] - 1)
+            self.left = _smaller(self.left, window_of(found["sliding_window"]) - 1)
         elif found := _free_variables(function, _SYMMETRIC_WINDOW):
-            self.left = _smaller(self.left, found["sliding_window"])
-            self.right = _smaller(self.right, found["sliding_window"])
+            distance = window_of(found["sliding_window"], 0)
+            self.left, self.right = _smaller(self.left, distance), _smaller(self.right, distance)
         else:
             self.rest.append(function)
 

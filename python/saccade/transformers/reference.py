@@ -14,12 +14,12 @@ def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, v
               position_bias: torch.Tensor | None, softcap: float | None, s_aux: torch.Tensor | None) -> torch.Tensor:
     """Attention [batch, queries, heads, head_dim_v] with the arguments of Transformers' attention functions. `mask`:
     boolean or additive, [batch, 1 or heads, queries, keys]."""
-    if softcap is None and s_aux is None:
+    if not softcap and s_aux is None:  # a cap of 0 is none
         return sdpa_attention_forward(module, query, key, value, mask, dropout=dropout, scaling=scaling,
                                       is_causal=is_causal, position_bias=position_bias)[0]
     key, value = (repeat_kv(x, query.shape[1] // x.shape[1]) for x in (key, value))
     scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    if softcap is not None:
+    if softcap:
         scores = softcap * torch.tanh(scores / softcap)
     if position_bias is not None:
         scores = scores + position_bias
