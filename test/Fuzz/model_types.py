@@ -41,7 +41,8 @@ EXACT_TOLERANCE = 1e-6  # of f64, where f32 is not conclusive
 
 @dataclasses.dataclass
 class Record:
-    """What was found of one model type. `result`: "served", "own code", "refused", "wrong" or "not built"."""
+    """What was found of one model type. `result`: "served", "own code", "no attention", "refused", "wrong" or
+    "not built"."""
 
     type: str
     result: str = "not built"
@@ -167,7 +168,7 @@ def compare(record, model, given, count):
                     record.reason = f"padding {name}: error {error:.1e}"
                     return
             record.error = max(record.error, error)
-    record.result = "served" if record.calls else "own code"
+    record.result = "served" if record.calls else "own code" if record.own else "no attention"
     if record.calls:
         compare_gradients(record, model, given, masks.get("right"))
 
@@ -254,7 +255,8 @@ def isolated(model_type, seconds, memory):
     if child == 0:
         os.close(read)
         resource.setrlimit(resource.RLIMIT_AS, (memory << 30, memory << 30))
-        signal.alarm(seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        signal.alarm(8 * seconds)
         if not os.environ.get("SHOW_REASONS"):
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, 1), os.dup2(null, 2)
@@ -271,8 +273,9 @@ def isolated(model_type, seconds, memory):
     if text:
         return Record(**json.loads(text))
     ended = os.waitstatus_to_exitcode(status)
-    reason = f"more than {seconds} s" if ended == -signal.SIGALRM else f"ended by {ended}"
-    return Record(model_type, "not built" if ended == -signal.SIGALRM else "wrong", reason=reason)
+    if ended in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL):
+        return Record(model_type, reason=f"takes more than {seconds} s")
+    return Record(model_type, "wrong", reason=f"ended by {ended}")
 
 
 def main():
@@ -280,7 +283,7 @@ def main():
     parser.add_argument("--type", action="append", help="a model type; may be repeated")
     parser.add_argument("--first", "--first-seed", type=int, default=0, help="the index of the first type, modulo their number")
     parser.add_argument("--count", type=int, help="the number of types; default: all")
-    parser.add_argument("--seconds", type=int, default=45, help="time limit of a type")
+    parser.add_argument("--seconds", type=int, default=25, help="processor time of a type")
     parser.add_argument("--memory", type=int, default=12, help="address space of a type in GiB")
     parser.add_argument("--records", type=pathlib.Path, help="file of records")
     parser.add_argument("--page", action="store_true", help="write the page from the records")

@@ -147,6 +147,8 @@ def _warn(message: str) -> None:
 def _fitting(mask: Any, extents: tuple[int, ...]) -> Any:
     """A mask of this call: a StructuredMask of these batches, queries and keys, or a tensor that broadcasts to extents
     [batch, heads, queries, keys]. A tensor may have more keys, as in Transformers' own functions."""
+    if isinstance(mask, StructuredMask) and (changed := mask.changed()) is not None:
+        mask = changed
     if isinstance(mask, StructuredMask):
         batch, _, queries, keys = extents
         if mask.kv_length > keys:

@@ -27,7 +27,7 @@ _WINDOW = masking_utils.sliding_window_overlay(1).__code__
 _SYMMETRIC_WINDOW = masking_utils.sliding_window_bidirectional_overlay(1).__code__
 
 # Functions that use a mask as numbers: code that calls them expects the additive masks of "eager".
-_ARITHMETIC = frozenset({"__add__", "__radd__", "__iadd__", "add", "add_"})
+_ARITHMETIC = frozenset({"__add__", "__radd__", "__iadd__", "add", "add_", "__mul__", "__rmul__", "mul", "__sub__", "sub"})
 
 
 def _free_variables(function: Any, code: CodeType) -> dict[str, Any] | None:
@@ -91,7 +91,10 @@ class StructuredMask:
         self.mask_function, self.attention_mask, self.use_vmap = mask_function, attention_mask, use_vmap
         self.device, self.additive, self.scores = torch.device(device), additive, scores
         self._dense: torch.Tensor | None = None
+        self._tensors: dict[torch.dtype, tuple[torch.Tensor, int | None]] = {}  # those that were handed out, with versions
         self._options: dict[int, dict[str, Any]] = {}  # by batch
+
+    __hash__ = object.__hash__
 
     # --- as a tensor ----------------------------------------------------------------------------------------------
 
@@ -128,9 +131,20 @@ class StructuredMask:
         dtype = self.additive
         if dtype is None and operation in _ARITHMETIC:
             dtype = self.scores
-        if dtype is None:
-            return self.dense()
-        return torch.where(self.dense(), torch.zeros((), device=self.device, dtype=dtype), torch.finfo(dtype).min)
+        dtype = dtype or torch.bool
+        if dtype not in self._tensors:
+            mask = self.dense()
+            if dtype != torch.bool:
+                mask = torch.where(mask, torch.zeros((), device=self.device, dtype=dtype), torch.finfo(dtype).min)
+            self._tensors[dtype] = mask, None if _has_no_version(mask) else mask._version
+        return self._tensors[dtype][0]
+
+    def changed(self) -> torch.Tensor | None:
+        """The tensor that code of the model has written to, or may have, if its writes are not counted."""
+        for mask, version in self._tensors.values():
+            if version is None or mask._version != version:
+                return mask
+        return None
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -150,6 +164,8 @@ class StructuredMask:
 
     def __getitem__(self, index: Any) -> Any:
         """A slice of the queries or keys is a StructuredMask; other items are those of the tensor."""
+        if self.changed() is not None:
+            return self.tensor()[index]
         index = index if isinstance(index, tuple) else (index,)
         if Ellipsis in index[:1] and len(index) <= 5:
             index = (slice(None),) * (5 - len(index)) + index[1:]
@@ -165,20 +181,6 @@ class StructuredMask:
             q_offset=self.q_offset + q_start, kv_offset=self.kv_offset + kv_start, mask_function=self.mask_function,
             attention_mask=self.attention_mask, use_vmap=self.use_vmap, device=self.device, additive=self.additive,
             scores=self.scores)
-
-    def __add__(self, other: Any) -> Any:
-        return self.tensor("__add__") + other
-
-    def __and__(self, other: Any) -> Any:
-        return self.tensor() & other
-
-    def __or__(self, other: Any) -> Any:
-        return self.tensor() | other
-
-    def __invert__(self) -> torch.Tensor:
-        return ~self.tensor()
-
-    __radd__, __rand__, __ror__ = __add__, __and__, __or__
 
     # --- as options of saccade.attention --------------------------------------------------------------------------
 
@@ -243,6 +245,26 @@ class StructuredMask:
             return [lambda b, h, i, j: valid[b, j]]
         options["kv_len"] = end  # also without padding at the end: one kernel for either side
         return [lambda b, h, i, j: j >= start[b]]
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def apply(self: StructuredMask, *args: Any) -> Any:
+        others = [x.tensor(name) if isinstance(x, StructuredMask) else x for x in args]
+        return getattr(self.tensor(name), name)(*others)
+
+    apply.__name__ = name
+    return apply
+
+
+# Python looks operators up in the class. Without __eq__, `mask == 0` would be False.
+for _name in ("add radd iadd sub rsub mul rmul truediv and rand or ror xor rxor invert neg eq ne lt le gt ge setitem len iter bool"
+              ).split():  # fmt: skip
+    setattr(StructuredMask, f"__{_name}__", _operator(f"__{_name}__"))
+
+
+def _has_no_version(x: torch.Tensor) -> bool:
+    """Whether writes to x are not counted."""
+    return torch.compiler.is_compiling() or x.is_inference()
 
 
 def _all_of(functions: list[MaskFunction]) -> MaskFunction:

@@ -31,6 +31,7 @@ _NO_SIZE = re.compile(r"image|patch|vocab|window|max|kernel|^num_channels|in_cha
                       r"|num_dim|conv_size|group|pool|stride|grid|bins|_scale|codebook_size|temporal|dims$|drop|^(in|out)put_size|"
                       r"n_dim|type_|queue|context|memory_size|local|sample|frame|mask_feature|num_|state_size|d_conv|n_channels")
 _WINDOW = {"sliding_window", "attention_chunk_size", "local_attention", "attention_window_size", "window_attention_size"}
+_DEPTHS = {"depths", "num_block_repeats", "layer_depths", "encoder_depths"}
 _LIMITS = {"num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4, "moe_num_experts": 4, "n_group": 1, "topk_group": 1,
            "num_experts_per_tok": 2, "moe_k": 2, "moe_topk": 2, "top_k_experts": 2, "first_k_dense_replace": 1,
            "max_source_positions": 16, "vocab_size_per_layer_input": VOCABULARY, "num_queries": 12, "n_mels": 16,
@@ -41,7 +42,8 @@ _PREFERRED = ("MODEL", "MODEL_FOR_CAUSAL_LM", "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM", 
 
 
 def model_types():
-    return sorted(CONFIG_MAPPING_NAMES)
+    """All types; those of parts of other models last."""
+    return sorted(CONFIG_MAPPING_NAMES, key=lambda each: (each not in modeling_auto.MODEL_MAPPING_NAMES, each))
 
 
 def classes_of(model_type):
@@ -106,6 +108,8 @@ def _shrink(settings, factor, images, ids):
             _shrink(value, factor, images, ids)
         elif isinstance(value, list) and layers > 2 and len(value) == layers and "section" not in name:
             settings[name] = [value[i] for i in kept]
+        elif name in _DEPTHS and isinstance(value, list):
+            settings[name] = [min(each, 2) if isinstance(each, int) else each for each in value]
         elif isinstance(value, list):
             settings[name] = [_size(name, each, factor) for each in value]
         elif isinstance(value, int) and not isinstance(value, bool):
