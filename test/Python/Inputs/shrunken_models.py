@@ -69,7 +69,9 @@ def shrunken(config_class, *, sizes=True, images=True):
     factor = _factor(settings) if sizes else 1
     ids = {}
     _shrink(settings, factor, images, ids)
-    settings.pop("transformers_version", None)
+    for each in _each_dict(settings):
+        for name in ("transformers_version", "out_features", "out_indices", "stage_names"):
+            each.pop(name, None)
     return config_class.from_dict(settings)
 
 
