@@ -15,6 +15,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import resource
 import signal
 import sys
@@ -26,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test" / "Python" / "Inputs"))
 warnings.simplefilter("ignore")
 
+import model_type_page
 import shrunken_models
 import torch
 import transformers
@@ -33,7 +35,6 @@ import transformers
 import saccade
 import saccade.transformers
 
-PAGE = ROOT / "docs" / "reference" / "model-types.md"
 TOLERANCE = 1e-4  # of f32 outputs, relative to the largest element
 GRADIENT_TOLERANCE = 1e-3  # of the norm of all gradients
 EXACT_TOLERANCE = 1e-6  # of f64, where f32 is not conclusive
@@ -56,7 +57,7 @@ class Record:
 
 
 class OwnAttention(torch.overrides.TorchFunctionMode):
-    """Counts attention in PyTorch's operators: calls of SDPA, and softmax of scores with a row for each query."""
+    """Counts attention in PyTorch's operators: calls of SDPA, and softmax in modules that are called attention."""
 
     SDPA = (torch.nn.functional.scaled_dot_product_attention, torch.nn.functional.multi_head_attention_forward)
     SOFTMAX = (torch.softmax, torch.nn.functional.softmax, torch.Tensor.softmax)
@@ -66,9 +67,21 @@ class OwnAttention(torch.overrides.TorchFunctionMode):
         self.count = 0
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if function in self.SDPA or (function in self.SOFTMAX and args and args[0].ndim >= 3 and args[0].shape[-2] > 1):
+        if function in self.SDPA or (function in self.SOFTMAX and args and args[0].ndim >= 3 and _is_in_attention()):
             self.count += 1
         return function(*args, **(kwargs or {}))
+
+
+def _is_in_attention():
+    """Whether the module that runs is called attention; others use softmax for experts or to mix streams."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        for name in ("self", "module"):  # functions of attention take the module
+            module = frame.f_locals.get(name)
+            if isinstance(module, torch.nn.Module):
+                return re.search(r"att(ention|n|end)|MHA", type(module).__name__, re.IGNORECASE) is not None
+        frame = frame.f_back
+    return False
 
 
 def counted():
@@ -296,7 +309,7 @@ def main():
     known = {each["type"]: Record(**each) for each in known}
     failed = 0
     for i, each in enumerate(types):
-        if each in known and not args.type:
+        if each in known:
             continue
         record = isolated(each, args.seconds, args.memory)
         known[each] = record
@@ -306,6 +319,9 @@ def main():
         if args.records:
             with args.records.open("a") as file:
                 file.write(json.dumps(dataclasses.asdict(record)) + "\n")
+    if args.page:
+        records = {name: dataclasses.asdict(each) for name, each in known.items()}
+        model_type_page.write(records, transformers.__version__, len(shrunken_models.model_types()))
     print(f"{failed} wrong")
     return 1 if failed else 0
 
