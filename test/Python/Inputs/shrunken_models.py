@@ -66,6 +66,8 @@ def classes_of(model_type):
 def shrunken(config_class, *, sizes=True, images=True):
     """A small configuration. `sizes`: divide sizes; `images`: images of 4 x 4 patches."""
     settings = config_class().to_dict()
+    if "prediction_length" in settings:
+        settings["prediction_length"] = 6
     factor = _factor(settings) if sizes else 1
     ids = {}
     _shrink(settings, factor, images, ids)
@@ -106,6 +108,8 @@ def _shrink(settings, factor, images, ids):
     layers = next((settings[name] for name in ("num_hidden_layers", "n_layer", "num_layers") if isinstance(settings.get(name), int)), 0)
     kept = _kept_layers(settings, layers)
     for name, value in list(settings.items()):
+        if not isinstance(name, str):
+            continue
         if isinstance(value, dict):
             _shrink(value, factor, images, ids)
         elif isinstance(value, list) and layers > 2 and len(value) == layers and "section" not in name:
@@ -193,6 +197,10 @@ def _texts(names, config):
         given["inputs_embeds"] = torch.randn(BATCH, LENGTH, size)
     if "decoder_input_ids" in names:
         given["decoder_input_ids"] = torch.randint(min(6, top - 1), top, (BATCH, 7))
+    if "query_embeds" in names and "input_ids" not in names:
+        given = {"query_embeds": torch.randn(BATCH, LENGTH, config.hidden_size)}
+        if "encoder_hidden_states" in names:
+            given["encoder_hidden_states"] = torch.randn(BATCH, 9, getattr(config, "encoder_hidden_size", config.hidden_size))
     if "bbox" in names:
         given["bbox"] = torch.randint(0, 50, (BATCH, LENGTH, 2)).repeat(1, 1, 2)
     return [given] if given else []
@@ -235,9 +243,10 @@ def _sounds(names, config):
     length = 2 * (getattr(config, "max_source_positions", None) or getattr(audio, "max_source_positions", None) or 32)
     found = []
     if "input_features" in names:
-        found += [{"input_features": torch.randn(BATCH, mels, length)}, {"input_features": torch.randn(BATCH, length, mels)}]
+        found += [{"input_features": torch.randn(BATCH, mels, length)}, {"input_features": torch.randn(BATCH, length, mels)},
+                  {"input_features": torch.randn(BATCH, 1, 1024, 64)}]  # fmt: skip
     if "input_values" in names:
-        found += [{"input_values": torch.randn(BATCH, 4000)}, {"input_values": torch.randn(BATCH, length, mels)},
+        found += [{"input_values": torch.randn(BATCH, 4000)}, {"input_values": torch.randn(BATCH, getattr(config, "max_length", 0) or length, mels)},
                   {"input_values": torch.randn(BATCH, 1, 4000)}]  # fmt: skip
     return found
 
