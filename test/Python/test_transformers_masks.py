@@ -167,10 +167,8 @@ def test_a_use_as_a_tensor_is_that_of_the_model_s_tensor(use, dtype):
 
 def config_of(dtype):
     """A configuration of models whose masks are boolean, or additive (without SDPA)."""
-    from transformers.models.deepseek_v4 import modeling_deepseek_v4  # noqa: F401: its classes are looked up
-    from transformers.models.gpt_oss import modeling_gpt_oss  # noqa: F401
-    from transformers.models.llama import modeling_llama  # noqa: F401
-
+    for name in ("deepseek_v4", "gpt_oss", "llama"):  # the classes of a model that runs are imported
+        importlib.import_module(f"transformers.models.{name}.modeling_{name}")
     return (transformers.LlamaConfig if dtype == torch.bool else transformers.GptOssConfig)()
 
 
@@ -260,3 +258,12 @@ def test_models_whose_code_asks_for_a_tensor_get_one():
                   and issubclass(each, transformers.PreTrainedModel) and each.__module__ == module.__name__]  # fmt: skip
         configs = {each.config_class for each in models} - {None}
         assert configs and not any(uses_of_mask(each)[1] for each in configs if each.model_type), path
+
+
+def test_a_configuration_whose_attributes_raise_is_not_read():
+    """Configurations of layers that differ raise for attributes that have no value for the model as a whole."""
+    class Config:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    assert type(mask_of("causal", config=Config())) is StructuredMask

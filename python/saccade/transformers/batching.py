@@ -1,8 +1,8 @@
 """`generate_batch` (continuous batching) with attn_implementation="saccade".
 
-Continuous batching takes attention implementations by name: "sdpa" and "paged|eager", which get an additive mask of all
-packed sequences, and FlashAttention. Two functions of it that compare names are wrapped, so that "saccade" is taken like
-"sdpa", whether the model supports SDPA or not.
+Continuous batching takes attention implementations by name: "sdpa" and "paged|eager", which get an additive mask of
+all packed sequences, and FlashAttention. Two functions of it that compare names are wrapped, so that "saccade" is taken
+like "sdpa", whether the model supports SDPA or not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the code of a model does with its attention mask, which decides what it is given.
 
-A StructuredMask converts itself where code uses it as a tensor, but it cannot answer that it is one. Code that asks, and
-code that computes attention itself, gets a tensor. Sources are read as Transformers does in
+A StructuredMask converts itself where code uses it as a tensor, but it cannot answer that it is one. Code that asks,
+and code that computes attention itself, gets a tensor. Sources are read as Transformers does in
 `PreTrainedModel._can_set_attn_implementation`.
 """
 
@@ -16,8 +16,12 @@ from collections.abc import Iterator
 import torch
 from transformers import PreTrainedModel
 
-# Code that asks for the type of a mask: isinstance(attention_mask, torch.Tensor), torch.is_tensor(mask), type(mask) is ...
-ASKS_FOR_TENSOR = re.compile(r"isinstance\(\s*[\w.\[\]\"']*mask\w*\s*,[^)]*\bTensor\b|is_tensor\(\s*\w*mask|type\(\s*\w*mask\w*\s*\)")
+# Code that asks for the type of a mask: isinstance(attention_mask, torch.Tensor), torch.is_tensor(mask), type(mask).
+ASKS_FOR_TENSOR = re.compile(
+    r"isinstance\(\s*[\w.\[\]\"']*mask\w*\s*,[^)]*\bTensor\b"
+    r"|is_tensor\(\s*\w*mask"
+    r"|type\(\s*\w*mask\w*\s*\)"
+)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

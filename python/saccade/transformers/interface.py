@@ -163,7 +163,8 @@ def _fitting(mask: Any, extents: tuple[int, ...]) -> Any:
 
 def _check_extents(name: str, x: torch.Tensor, extents: tuple[int, ...]) -> None:
     """Raises ValueError unless x broadcasts to [batch, heads, queries, keys], where it may have more keys."""
-    for axis, found, expected in zip(("batches", "heads", "queries", "keys")[4 - x.ndim :], x.shape, extents[4 - x.ndim :]):
+    axes = "batches", "heads", "queries", "keys"
+    for axis, found, expected in zip(axes[-x.ndim :], x.shape, extents[-x.ndim :]):
         if found not in (1, expected) and not (axis == "keys" and found > expected):
             shape = ", ".join(map(str, x.shape))
             raise ValueError(f"the {name} [{shape}] is for {found} {axis}, the call has {expected}")

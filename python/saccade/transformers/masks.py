@@ -27,7 +27,7 @@ _WINDOW = masking_utils.sliding_window_overlay(1).__code__
 _SYMMETRIC_WINDOW = masking_utils.sliding_window_bidirectional_overlay(1).__code__
 
 # Functions that use a mask as numbers: code that calls them expects the additive masks of "eager".
-_ARITHMETIC = frozenset({"__add__", "__radd__", "__iadd__", "add", "add_", "__mul__", "__rmul__", "mul", "__sub__", "sub"})
+_ARITHMETIC = frozenset("__add__ __radd__ __iadd__ add add_ __mul__ __rmul__ mul __sub__ sub".split())
 
 
 def _free_variables(function: Any, code: CodeType) -> dict[str, Any] | None:
@@ -91,7 +91,8 @@ class StructuredMask:
         self.mask_function, self.attention_mask, self.use_vmap = mask_function, attention_mask, use_vmap
         self.device, self.additive, self.scores = torch.device(device), additive, scores
         self._dense: torch.Tensor | None = None
-        self._tensors: dict[torch.dtype, tuple[torch.Tensor, int | None]] = {}  # those that were handed out, with versions
+        # Those that were handed out, with their versions.
+        self._tensors: dict[torch.dtype, tuple[torch.Tensor, int | None]] = {}
         self._options: dict[int, dict[str, Any]] = {}  # by batch
 
     __hash__ = object.__hash__
@@ -257,14 +258,14 @@ def _operator(name: str) -> Callable[..., Any]:
 
 
 # Python looks operators up in the class. Without __eq__, `mask == 0` would be False.
-for _name in ("add radd iadd sub rsub mul rmul truediv and rand or ror xor rxor invert neg eq ne lt le gt ge setitem len iter bool"
-              ).split():  # fmt: skip
+_OPERATORS = "add radd iadd sub rsub mul rmul truediv and rand or ror xor rxor invert neg eq ne lt le gt ge"
+for _name in f"{_OPERATORS} setitem len iter bool".split():
     setattr(StructuredMask, f"__{_name}__", _operator(f"__{_name}__"))
 
 
 def _has_no_version(x: torch.Tensor) -> bool:
     """Whether writes to x are not counted."""
-    return torch.compiler.is_compiling() or x.is_inference()
+    return torch.compiler.is_compiling() or bool(x.is_inference())
 
 
 def _all_of(functions: list[MaskFunction]) -> MaskFunction:
@@ -291,8 +292,8 @@ def make_mask(
 ) -> Any:
     """The mask function of attn_implementation="saccade", with the parameters of `masking_utils.sdpa_mask`.
 
-    Returns None if every query attends to every key, otherwise a StructuredMask. Models whose code asks whether its mask
-    is a tensor, or that compute attention themselves, get a tensor.
+    Returns None if every query attends to every key, otherwise a StructuredMask. Models whose code asks whether its
+    mask is a tensor, or that compute attention themselves, get a tensor.
     """
     if isinstance(attention_mask, StructuredMask):  # made ahead by `generate`, and passed to the model as its mask
         return attention_mask

@@ -54,8 +54,8 @@ def write(records, version, total):
 
 
 def _cell(reason):
-    text = re.sub(r"^RuntimeError: (?=\w+Error)", "", reason)[:110].replace("|", "/").replace("`", "'").replace("<", "‹").replace("[", "(").replace("]", ")")
-    return text.strip()
+    text = re.sub(r"^RuntimeError: (?=\w+Error)", "", reason)[:110]
+    return text.translate(str.maketrans("|`<>[]", "/'()()")).strip()
 
 
 def _wrapped(words, width=135):

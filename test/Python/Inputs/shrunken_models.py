@@ -9,7 +9,6 @@ import itertools
 import math
 import os
 import re
-import sys
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
