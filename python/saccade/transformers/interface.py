@@ -13,6 +13,7 @@ from saccade.attention import attention
 from saccade.torch.fallback import autocast, requires_grad, warn_once
 from saccade.torch.sdpa import draw_dropout
 from saccade.transformers import reference
+from saccade.transformers.code_of_models import uses_of_mask
 from saccade.transformers.masks import StructuredMask
 
 NAME = "saccade"
@@ -72,7 +73,7 @@ def attention_forward(
     if isinstance(cache, PagedAttentionCache):
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
     if is_causal is None:
-        is_causal = getattr(module, "is_causal", True)
+        is_causal = _is_causal(module)
     # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
     is_exporting = is_exporting or torch.jit.is_tracing()
@@ -142,6 +143,15 @@ def _fall_back(reason: str) -> None:
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _warn(message: str) -> None:
     errors.warn(message)
+
+
+def _is_causal(module: Any) -> bool:
+    """Whether a call without a mask is causal. The attribute is for "sdpa"; the code of "eager", the only one of models
+    without SDPA, does not read it (BridgeTower's image layers have it and are not causal)."""
+    config = getattr(module, "config", None)
+    if config is not None and not uses_of_mask(type(config))[0]:
+        return False
+    return bool(getattr(module, "is_causal", True))
 
 
 def _fitting(mask: Any, extents: tuple[int, ...]) -> Any:

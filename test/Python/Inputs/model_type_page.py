@@ -22,6 +22,7 @@ tokens of padding are left out. "Served" means that calls of Saccade's attention
 MEANINGS = {
     "served": "equal, and all attention is served",
     "served in part": "equal; some modules compute attention in the model's own code or by PyTorch's operators",
+    "as sdpa": 'served, and equal to "sdpa"; the two differ from "eager" (a fault of the model)',
     "own code": "equal; the model does not call the AttentionInterface, and Saccade is not used",
     "no attention": "equal; there is no attention, or none that PyTorch computes as a softmax of scores",
     "refused": 'the call raises an exception that asks for "eager"',
@@ -45,7 +46,7 @@ def write(records, version, total):
         if not names:
             continue
         text += f"\n## {result[0].upper()}{result[1:]}\n\n"
-        if result in ("refused", "wrong", "not built"):
+        if result in ("refused", "wrong", "as sdpa", "not built"):
             text += "| type | reason |\n|---|---|\n"
             text += "".join(f"| `{name}` | {_cell(records[name]['reason'])} |\n" for name in names)
         else:
