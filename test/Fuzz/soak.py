@@ -38,6 +38,8 @@ FUZZERS = [
     ("gradient_calls.py", "--first-seed", 60, []),
     ("onnx_models.py", "--first-seed", 10000, []),
     ("onnx_calls.py", "--first-seed", 3200, []),  # eight calls of three quarters of the nodes
+    ("model_calls.py", "--first-seed", 100, []),
+    ("model_types.py", "--first-seed", 40, []),
     ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
     ("mutate.py", "--seed", 2000, INPUTS),
     ("disk_cache.py", "--seed", 200, ["--processes=16", "--kills=400"]),
@@ -49,6 +51,7 @@ FUZZERS = [
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
 CALLS_OF_TORCH = ("random_calls.py", "wrong_arguments.py", "sdpa_calls.py", "flex_calls.py", "gradient_calls.py")
+CALLS_OF_TRANSFORMERS = ("model_calls.py", "model_types.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
 SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}
 # Unit tests that compare the claims of analyses with evaluation, on random regions, programs and calls.
@@ -84,6 +87,9 @@ def main():
     if importlib.util.find_spec("torch") is None:
         print(f"{', '.join(CALLS_OF_TORCH)} are left out: they need torch", flush=True)
         fuzzers = [fuzzer for fuzzer in FUZZERS if fuzzer[0] not in CALLS_OF_TORCH]
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None:
+        print(f"{', '.join(CALLS_OF_TRANSFORMERS)} are left out: they need transformers", flush=True)
+        fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] not in CALLS_OF_TRANSFORMERS]
     if importlib.util.find_spec("jax") is None:
         print("jax_calls.py is left out: it needs jax", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "jax_calls.py"]

@@ -14,7 +14,7 @@ CACHES = {"dynamic": {}, "static": {"cache_implementation": "static"}, "none": {
 DECODERS = ("llama", "mistral", "gpt_oss")
 CASES = [(name, cache) for name in DECODERS for cache in ("dynamic", "static")]
 CASES += [("gemma2", "static"), ("llama", "none"), ("mistral", "none"), ("t5", "dynamic"), ("t5", "static"), ("whisper", "dynamic"),
-          ("bart", "static")]
+          ("bart", "static"), ("deepseek_v4", "dynamic")]
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +85,24 @@ def test_continued_cache(models):
                 logits = model(given["input_ids"][:, start:end], attention_mask=given["attention_mask"][:, :end],
                                past_key_values=cache).logits
         results.append(logits)
+    assert torch.allclose(*results, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["deepseek_v4", "mistral"])
+def test_a_sliding_cache_is_filled_in_chunks(models, name):
+    """Chunks that are longer and shorter than the window (4 keys), then single tokens."""
+    model = built(models, name)
+    given = prompt_of(name)
+    results = []
+    for implementation in ("eager", "saccade"):
+        model.set_attn_implementation(implementation)
+        cache, start, logits = transformers.DynamicCache(config=model.config), 0, []
+        with torch.no_grad():
+            for length in (3, 5, 1, 2, 1):
+                part = given["input_ids"][:, start : start + length]
+                start += length
+                logits.append(model(part, past_key_values=cache).logits)
+        results.append(torch.cat(logits, 1))
     assert torch.allclose(*results, atol=1e-4)
 
 

@@ -120,7 +120,7 @@ def test_inference_mode(qkv):
         check([x.clone() for x in qkv])
 
 
-@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "t5", "bert"])
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "t5", "bert", "deepseek_v4"])
 def test_training(name):
     """Gradients are those of eager attention, without a warning that PyTorch computes them."""
     family = FAMILIES[name]

@@ -1,6 +1,8 @@
 """Masks of Transformers by their structure: against the boolean masks of Transformers, and in use as tensors."""
 
+import importlib
 import itertools
+import pathlib
 import random
 
 import pytest
@@ -142,19 +144,126 @@ def test_as_tensor():
     assert mask.contiguous() is mask and make_mask(BATCH, 12, 12, attention_mask=mask) is mask
 
 
-@pytest.mark.parametrize("use", [lambda mask: torch.zeros(BATCH, 1, 12, 12) + mask, lambda mask: mask[:, 0],
-                                 lambda mask: torch.zeros(BATCH, 1, 12, 12).masked_fill(mask, -1.0)])
-def test_refused_as_tensor(use):
-    """Models that compute attention themselves expect an additive mask."""
-    with pytest.raises(TypeError, match=r'instead of calling Transformers\' AttentionInterface, expected attn_impl.*"eager"'):
-        use(mask_of("causal"))
-    with pytest.raises(TypeError, match=r"__add__|__radd__|add"):
-        mask_of("causal", allow_is_causal_skip=False) + torch.zeros(())
+# What code of models does with masks that are tensors, and what it has with "sdpa".
+USES = {"eq": lambda x: x == 0, "ne": lambda x: x != 0, "xor": lambda x: x ^ True, "squeeze": lambda x: x[:, 0],
+        "repeat": lambda x: x.repeat(1, 4, 1, 1).reshape(-1, 12, 12), "pad": lambda x: torch.nn.functional.pad(x, (0, 3), value=True),
+        "cat": lambda x: torch.cat([x, x], dim=-1), "to": lambda x: x.to(torch.float32), "where": lambda x: torch.where(x, 0.0, -1.0),
+        "flip": lambda x: x.flip(-1), "all": lambda x: x.all(-1), "list": lambda x: torch.stack(list(x)),
+        "masked_fill": lambda x: torch.zeros(BATCH, 1, 12, 12).masked_fill(x, -1.0), "device": lambda x: torch.zeros(3, device=x.device),
+        "expand": lambda x: x.expand(-1, 4, -1, -1), "new": lambda x: x.new_zeros(3)}  # fmt: skip
 
 
-def test_model_without_interface():
-    """MPT, the family with ALiBi, computes attention itself."""
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32], ids=str)
+@pytest.mark.parametrize("use", USES)
+def test_a_use_as_a_tensor_is_that_of_the_model_s_tensor(use, dtype):
+    """Boolean with SDPA; additive for models without it."""
+    if use == "xor" and dtype != torch.bool or use in ("where", "masked_fill") and dtype != torch.bool:
+        pytest.skip("needs a boolean mask")
+    mask = mask_of("window", config=config_of(dtype), allow_is_causal_skip=False)
+    expected = torch.where(mask.dense(), 0.0, torch.finfo(dtype).min) if dtype != torch.bool else mask.dense()
+    assert (mask.dtype, mask.shape) == (expected.dtype, expected.shape)
+    assert torch.equal(USES[use](mask), USES[use](expected))
+
+
+def config_of(dtype):
+    """A configuration of models whose masks are boolean, or additive (without SDPA)."""
+    for name in ("deepseek_v4", "gpt_oss", "llama"):  # the classes of a model that runs are imported
+        importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+    return (transformers.LlamaConfig if dtype == torch.bool else transformers.GptOssConfig)()
+
+
+def test_a_mask_that_is_added_to_scores_is_additive():
+    """Code that computes attention itself adds its mask, whatever the model has with "sdpa"."""
+    mask, scores = mask_of("causal"), torch.zeros(BATCH, 1, 12, 12)
+    expected = torch.where(mask.dense(), 0.0, torch.finfo(torch.float32).min)
+    assert torch.equal(scores + mask, expected) and torch.equal(mask + scores, expected)
+    assert torch.equal(torch.add(scores, mask), expected)
+
+
+@pytest.mark.parametrize("change", [lambda x: x.__setitem__((..., 0), 0.0), lambda x: x[:, 0].fill_(0.0), lambda x: x.zero_()],
+                         ids=["item", "view", "method"])  # fmt: skip
+def test_attention_reads_what_code_writes_to_a_mask(change):
+    config = config_of(torch.float32)
+    mask = mask_of("window", config=config)
+    change(mask)
+    q = torch.randn(BATCH, 2, 12, 16)
+    torch.testing.assert_close(_attention(q, mask), _attention(q, mask.tensor()))
+    assert not torch.allclose(_attention(q, mask), _attention(q, mask_of("window", config=config)), atol=1e-3)
+
+
+def _attention(q, mask, k=None):
+    module = type("Module", (), {"is_causal": True})()
+    k = q if k is None else k
+    return saccade.transformers.attention_forward(module, q, k, k, mask)[0]
+
+
+@pytest.mark.parametrize(("axis", "sizes"), [("keys", (12, 12, 15)), ("queries", (11, 12, 12)), ("keys", (12, 11, 12))])
+def test_a_mask_of_other_lengths_than_the_call_is_refused(axis, sizes):
+    """Keys that a layer appends without extending its mask were hidden silently; both numbers are named."""
+    queries, mask_keys, keys = sizes
+    mask = mask_of("causal", q=12, kv=mask_keys)
+    q, k = torch.randn(BATCH, 2, queries, 16), torch.randn(BATCH, 2, keys, 16)
+    found, expected = (12, queries) if axis == "queries" else (mask_keys, keys)
+    with pytest.raises(ValueError, match=f"is for {found} {axis}, the call has {expected}"):
+        _attention(q, mask, k)
+
+
+def test_a_mask_of_other_batches_than_the_call_is_refused():
+    with pytest.raises(ValueError, match="is for 2 batches, the call has 3"):
+        _attention(torch.randn(3, 2, 12, 16), mask_of("causal"))
+
+
+@pytest.mark.parametrize("name", ["causal", "chunks", "packed"])
+def test_a_mask_of_one_batch_broadcasts(name):
+    """As its tensor does; also where its function reads tables of batches."""
+    mask = make_mask(1, 12, 12, 0, 0, FUNCTIONS[name])
+    q = torch.randn(BATCH, 2, 12, 16)
+    torch.testing.assert_close(_attention(q, mask), _attention(q, mask.dense()))
+
+
+def test_a_mask_of_more_keys_than_the_call_is_cut():
+    mask, q, k = mask_of("causal", kv=12, q=8), torch.randn(BATCH, 2, 8, 16), torch.randn(BATCH, 2, 9, 16)
+    torch.testing.assert_close(_attention(q, mask, k), _attention(q, mask.dense()[..., :9], k))
+
+
+def test_a_model_without_interface_gets_the_tensor_of_eager():
+    """MPT, a family with ALiBi, computes attention itself, whatever it is built with."""
     config = transformers.MptConfig(vocab_size=100, d_model=64, n_layers=1, n_heads=4)
-    model = transformers.MptModel._from_config(config, attn_implementation="saccade").eval()
-    with pytest.raises(TypeError, match='expected attn_implementation="eager"'), torch.no_grad():
-        model(torch.tensor([[1, 2, 3]]))
+    results = []
+    for implementation in ("eager", "saccade"):
+        torch.manual_seed(0)
+        model = transformers.MptModel._from_config(config, attn_implementation=implementation).eval()
+        with torch.no_grad():
+            results.append(model(torch.tensor([[1, 2, 3]])).last_hidden_state)
+    assert torch.equal(*results)
+
+
+def test_models_whose_code_asks_for_a_tensor_get_one():
+    """Each modeling file of the installed Transformers: those that ask whether a mask is a tensor get no StructuredMask."""
+    from saccade.transformers.code_of_models import ASKS_FOR_TENSOR, uses_of_mask
+
+    folder = pathlib.Path(transformers.__file__).parent / "models"
+    asking = [path for path in folder.glob("*/modeling_*.py") if ASKS_FOR_TENSOR.search(path.read_text())]
+    assert {"deepseek_v4", "diffusion_gemma", "pix2struct", "ctrl"} <= {path.parent.name for path in asking}
+    assert config_of(torch.float32) is not None
+    assert uses_of_mask(transformers.DeepseekV4Config) == (False, False)
+    assert uses_of_mask(transformers.GptOssConfig) == (False, True)
+    assert uses_of_mask(transformers.LlamaConfig) == (True, True)
+    config = transformers.DeepseekV4Config()
+    mask = mask_of("window", config=config)
+    assert type(mask) is torch.Tensor and mask.dtype == torch.float32
+    for path in asking:
+        module = importlib.import_module(f"transformers.models.{path.parent.name}.{path.stem}")
+        models = [each for each in vars(module).values() if isinstance(each, type)
+                  and issubclass(each, transformers.PreTrainedModel) and each.__module__ == module.__name__]  # fmt: skip
+        configs = {each.config_class for each in models} - {None}
+        assert configs and not any(uses_of_mask(each)[1] for each in configs if each.model_type), path
+
+
+def test_a_configuration_whose_attributes_raise_is_not_read():
+    """Configurations of layers that differ raise for attributes that have no value for the model as a whole."""
+    class Config:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    assert type(mask_of("causal", config=Config())) is StructuredMask

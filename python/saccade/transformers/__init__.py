@@ -9,11 +9,13 @@ AttentionInterface only gets no mask, not even for padding.
 
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from saccade.transformers.batching import admit
 from saccade.transformers.caches import GrowingCache
 from saccade.transformers.interface import NAME, attention_forward
 from saccade.transformers.masks import StructuredMask, make_mask
 
 AttentionInterface.register(NAME, attention_forward)
 AttentionMaskInterface.register(NAME, make_mask)
+admit(NAME)
 
 __all__ = ["NAME", "GrowingCache", "StructuredMask", "attention_forward", "make_mask"]

@@ -13,6 +13,7 @@ from saccade.attention import attention
 from saccade.torch.fallback import autocast, requires_grad, warn_once
 from saccade.torch.sdpa import draw_dropout
 from saccade.transformers import reference
+from saccade.transformers.code_of_models import uses_of_mask
 from saccade.transformers.masks import StructuredMask, window_of
 
 NAME = "saccade"
@@ -72,7 +73,7 @@ def attention_forward(
     if isinstance(cache, PagedAttentionCache):
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
     if is_causal is None:
-        is_causal = getattr(module, "is_causal", True)
+        is_causal = _is_causal(module)
     # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
     is_exporting = is_exporting or torch.jit.is_tracing()
@@ -82,8 +83,10 @@ def attention_forward(
             _fall_back("dropout is not supported under torch.compile: eval() avoids it")
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
-        elif isinstance(attention_mask, StructuredMask):
-            attention_mask = attention_mask.dense()
+        else:
+            attention_mask = _fitting(attention_mask, (*query.shape[:3], key.shape[2]))
+            if isinstance(attention_mask, StructuredMask):
+                attention_mask = attention_mask.dense()
         return reference.attention(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                                    is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux), None
 
@@ -95,10 +98,14 @@ def attention_forward(
         batch = max(batch, key.shape[0])
         query, key, value = (x.expand(batch, *x.shape[1:]) for x in (query, key, value))
     extents = batch, heads, queries, keys
+    attention_mask = _fitting(attention_mask, extents)
     if indices is not None:
         attention_mask = _select(indices, attention_mask, keys, bool(is_causal))
     options: dict[str, Any] = {}
-    biases = [] if position_bias is None else [_table(position_bias, extents)]
+    biases = []
+    if position_bias is not None:
+        _check_extents("position bias", position_bias, extents)
+        biases.append(_table(position_bias, extents))
     if attention_mask is None:
         if is_causal and queries > 1:
             options["causal"] = "top_left"
@@ -138,6 +145,41 @@ def _warn(message: str) -> None:
     errors.warn(message)
 
 
+def _is_causal(module: Any) -> bool:
+    """Whether a call without a mask is causal. The attribute is for "sdpa"; the code of "eager", the only one of models
+    without SDPA, does not read it (BridgeTower's image layers have it and are not causal)."""
+    config = getattr(module, "config", None)
+    if config is not None and not uses_of_mask(type(config))[0]:
+        return False
+    return bool(getattr(module, "is_causal", True))
+
+
+def _fitting(mask: Any, extents: tuple[int, ...]) -> Any:
+    """A mask of this call: a StructuredMask of these batches, queries and keys, or a tensor that broadcasts to extents
+    [batch, heads, queries, keys]. A tensor may have more keys, as in Transformers' own functions."""
+    if isinstance(mask, StructuredMask) and (changed := mask.changed()) is not None:
+        mask = changed
+    if isinstance(mask, StructuredMask):
+        batch, _, queries, keys = extents
+        if mask.kv_length > keys:
+            mask = mask[..., :keys]
+        if (mask.batch_size, mask.q_length, mask.kv_length) == (batch, queries, keys):
+            return mask
+        mask = mask.tensor()
+    if mask is not None:
+        _check_extents("attention mask", mask, extents)
+    return mask
+
+
+def _check_extents(name: str, x: torch.Tensor, extents: tuple[int, ...]) -> None:
+    """Raises ValueError unless x broadcasts to [batch, heads, queries, keys], where it may have more keys."""
+    axes = "batches", "heads", "queries", "keys"
+    for axis, found, expected in zip(axes[-x.ndim :], x.shape, extents[-x.ndim :]):
+        if found not in (1, expected) and not (axis == "keys" and found > expected):
+            shape = ", ".join(map(str, x.shape))
+            raise ValueError(f"the {name} [{shape}] is for {found} {axis}, the call has {expected}")
+
+
 def _table(x: torch.Tensor, extents: tuple[int, ...]) -> torch.Tensor:
     """A mask or bias broadcast to [batch, heads, queries, keys], without a copy. As in Transformers' own functions, it
     may have more keys. A tensor that requires grad keeps its dimensions of extent 1."""
@@ -154,8 +196,10 @@ def _select(indices: torch.Tensor, mask: Any, keys: int, is_causal: bool) -> tor
     selected = selected.unsqueeze(1)
     if mask is None:
         return selected.tril() if is_causal and indices.shape[1] > 1 else selected
+    if isinstance(mask, StructuredMask):
+        mask = mask.dense()
     if mask.dtype == torch.bool:
-        return (mask.dense() if isinstance(mask, StructuredMask) else mask) & selected
+        return mask & selected
     return mask.masked_fill(~selected, torch.finfo(mask.dtype).min)
 
 

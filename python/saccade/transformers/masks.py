@@ -3,7 +3,8 @@
 Transformers passes a mask function of absolute positions, the padding and the offsets of a cache to the function that
 is registered for an attention implementation, and its result to the attention function. The result here is a
 StructuredMask. It becomes options of `saccade.attention`: `causal`, `window` and `kv_len` for what Transformers' own
-mask functions and padding mean, and a traced mask for the rest.
+mask functions and padding mean, and a traced mask for the rest. Code of models that uses it as a tensor gets the tensor
+of "sdpa" or "eager" (`code_of_models.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from transformers import masking_utils
 
 from saccade import _parameters
+from saccade.transformers.code_of_models import uses_of_mask
 
 MaskFunction = Callable[..., Any]
 
@@ -25,8 +27,8 @@ _AND = masking_utils.and_masks(masking_utils.causal_mask_function).__code__
 _WINDOW = masking_utils.sliding_window_overlay(1).__code__
 _SYMMETRIC_WINDOW = masking_utils.sliding_window_bidirectional_overlay(1).__code__
 
-# Functions that use a mask as numbers: models that call them expect the additive masks of "eager".
-_ARITHMETIC = frozenset({"__add__", "__radd__", "__iadd__", "add", "add_"})
+# Functions that use a mask as numbers: code that calls them expects the additive masks of "eager".
+_ARITHMETIC = frozenset("__add__ __radd__ __iadd__ add add_ __mul__ __rmul__ mul __sub__ sub".split())
 
 
 def _free_variables(function: Any, code: CodeType) -> dict[str, Any] | None:
@@ -81,28 +83,34 @@ def _smaller(x: int | None, y: int) -> int:
 class StructuredMask:
     """The keys that each query attends to: what Transformers calls an attention mask [batch, 1, queries, keys].
 
-    It is passed through by models to the attention function. It has the shape and type of the boolean mask that
-    "sdpa" uses, and `dense` makes this mask. A model that computes with its mask gets the boolean tensor if it asked
-    for a mask that is always a tensor (`allow_is_causal_skip=False`, `allow_is_bidirectional_skip=False`). Otherwise it
-    computes attention itself instead of calling the attention function, and using the mask raises TypeError.
+    Models pass it through to the attention function. Where their code uses it as a tensor, it is the tensor that the
+    model would have had: the boolean mask of "sdpa", or the additive mask of "eager" for models without SDPA and where
+    the mask is added to scores. `shape` and `dtype` are those of this tensor.
     """
 
     def __init__(self, *, batch_size: int, q_length: int, kv_length: int, q_offset: Any, kv_offset: Any,
                  mask_function: MaskFunction, attention_mask: torch.Tensor | None, use_vmap: bool, device: Any,
-                 is_tensor: bool):
-        """Arguments are those of Transformers' mask functions (`masking_utils.sdpa_mask`). `is_tensor`: the model asked
-        for a tensor."""
+                 additive: torch.dtype | None = None, scores: torch.dtype = torch.float32):
+        """Arguments are those of Transformers' mask functions (`masking_utils.sdpa_mask`). `additive`: the type of the
+        model's additive masks, None if its masks are boolean; `scores`: the type of a mask that is added to scores."""
         self.batch_size, self.q_length, self.kv_length = batch_size, q_length, kv_length
         self.q_offset, self.kv_offset = q_offset, kv_offset
         self.mask_function, self.attention_mask, self.use_vmap = mask_function, attention_mask, use_vmap
-        self.device, self.is_tensor = device, is_tensor
+        self.device, self.additive, self.scores = torch.device(device), additive, scores
         self._dense: torch.Tensor | None = None
+        # Those that were handed out, with their versions.
+        self._tensors: dict[torch.dtype, tuple[torch.Tensor, int | None]] = {}
         self._options: dict[int, dict[str, Any]] = {}  # by batch
+
+    __hash__ = object.__hash__
 
     # --- as a tensor ----------------------------------------------------------------------------------------------
 
-    dtype = torch.bool
     ndim = 4
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bool if self.additive is None else self.additive
 
     @property
     def shape(self) -> torch.Size:
@@ -125,19 +133,34 @@ class StructuredMask:
                 self.attention_mask, allow_is_causal_skip=False, use_vmap=self.use_vmap, device=self.device)
         return self._dense
 
-    def _tensor_for(self, operation: str) -> torch.Tensor:
-        if not self.is_tensor or operation in _ARITHMETIC:
-            raise TypeError(f'the model uses its attention mask in "{operation}": it computes attention itself instead '
-                            'of calling Transformers\' AttentionInterface, expected attn_implementation="eager" for it')
-        return self.dense()
+    def tensor(self, operation: str = "") -> torch.Tensor:
+        """The tensor [batch, 1, queries, keys] that the model would have had in this operation: `dense`, or an additive
+        mask of 0 and the lowest number."""
+        dtype = self.additive
+        if dtype is None and operation in _ARITHMETIC:
+            dtype = self.scores
+        dtype = dtype or torch.bool
+        if dtype not in self._tensors:
+            mask = self.dense()
+            if dtype != torch.bool:
+                mask = torch.where(mask, torch.zeros((), device=self.device, dtype=dtype), torch.finfo(dtype).min)
+            self._tensors[dtype] = mask, None if _has_no_version(mask) else mask._version
+        return self._tensors[dtype][0]
+
+    def changed(self) -> torch.Tensor | None:
+        """The tensor that code of the model has written to, or may have, if its writes are not counted."""
+        for mask, version in self._tensors.values():
+            if version is None or mask._version != version:
+                return mask
+        return None
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Calls a function of torch with the boolean tensor."""
+        """Calls a function of torch with the tensor."""
         operation = getattr(function, "__name__", str(function))
 
         def tensor(x: Any) -> Any:
-            return x._tensor_for(operation) if isinstance(x, StructuredMask) else x
+            return x.tensor(operation) if isinstance(x, StructuredMask) else x
 
         args = [[tensor(each) for each in x] if isinstance(x, (list, tuple)) else tensor(x) for x in args]
         return function(*args, **{name: tensor(x) for name, x in (kwargs or {}).items()})
@@ -145,38 +168,27 @@ class StructuredMask:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(torch.Tensor, name):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        return getattr(self._tensor_for(name), name)
+        return getattr(self.tensor(name), name)
 
     def __getitem__(self, index: Any) -> Any:
         """A slice of the queries or keys is a StructuredMask; other items are those of the tensor."""
+        if self.changed() is not None:
+            return self.tensor()[index]
         index = index if isinstance(index, tuple) else (index,)
         if Ellipsis in index[:1] and len(index) <= 5:
             index = (slice(None),) * (5 - len(index)) + index[1:]
         if not all([type(each) is slice and each.step in (None, 1) for each in index]):
-            return self._tensor_for("__getitem__")[index]
+            return self.tensor()[index]
         bounds = [each.indices(extent) for each, extent in zip(index, self.shape)]
         if any([bound != (0, extent, 1) for bound, extent in zip(bounds[:2], self.shape)]):
-            return self._tensor_for("__getitem__")[index]
+            return self.tensor()[index]
         bounds += [(0, extent, 1) for extent in self.shape[len(index) :]]
         (q_start, q_end, _), (kv_start, kv_end, _) = bounds[2:]
         return StructuredMask(
             batch_size=self.batch_size, q_length=max(q_end - q_start, 0), kv_length=max(kv_end - kv_start, 0),
             q_offset=self.q_offset + q_start, kv_offset=self.kv_offset + kv_start, mask_function=self.mask_function,
-            attention_mask=self.attention_mask, use_vmap=self.use_vmap, device=self.device, is_tensor=self.is_tensor)
-
-    def __add__(self, other: Any) -> Any:
-        return self._tensor_for("__add__") + other
-
-    def __and__(self, other: Any) -> Any:
-        return self._tensor_for("__and__") & other
-
-    def __or__(self, other: Any) -> Any:
-        return self._tensor_for("__or__") | other
-
-    def __invert__(self) -> torch.Tensor:
-        return ~self._tensor_for("__invert__")
-
-    __radd__, __rand__, __ror__ = __add__, __and__, __or__
+            attention_mask=self.attention_mask, use_vmap=self.use_vmap, device=self.device, additive=self.additive,
+            scores=self.scores)
 
     # --- as options of saccade.attention --------------------------------------------------------------------------
 
@@ -243,6 +255,26 @@ class StructuredMask:
         return [lambda b, h, i, j: j >= start[b]]
 
 
+def _operator(name: str) -> Callable[..., Any]:
+    def apply(self: StructuredMask, *args: Any) -> Any:
+        others = [x.tensor(name) if isinstance(x, StructuredMask) else x for x in args]
+        return getattr(self.tensor(name), name)(*others)
+
+    apply.__name__ = name
+    return apply
+
+
+# Python looks operators up in the class. Without __eq__, `mask == 0` would be False.
+_OPERATORS = "add radd iadd sub rsub mul rmul truediv and rand or ror xor rxor invert neg eq ne lt le gt ge"
+for _name in f"{_OPERATORS} setitem len iter bool".split():
+    setattr(StructuredMask, f"__{_name}__", _operator(f"__{_name}__"))
+
+
+def _has_no_version(x: torch.Tensor) -> bool:
+    """Whether writes to x are not counted."""
+    return torch.compiler.is_compiling() or bool(x.is_inference())
+
+
 def _all_of(functions: list[MaskFunction]) -> MaskFunction:
     first, *others = functions
     second = others[0] if len(others) == 1 else _all_of(others)
@@ -261,11 +293,14 @@ def make_mask(
     allow_is_bidirectional_skip: bool = False,
     use_vmap: bool = False,
     device: Any = "cpu",
+    dtype: torch.dtype = torch.float32,
+    config: Any = None,
     **unused: Any,
 ) -> Any:
     """The mask function of attn_implementation="saccade", with the parameters of `masking_utils.sdpa_mask`.
 
-    Returns None if every query attends to every key, otherwise a StructuredMask.
+    Returns None if every query attends to every key, otherwise a StructuredMask. Models whose code asks whether its
+    mask is a tensor, or that compute attention themselves, get a tensor.
     """
     if isinstance(attention_mask, StructuredMask):  # made ahead by `generate`, and passed to the model as its mask
         return attention_mask
@@ -275,7 +310,9 @@ def make_mask(
     if isinstance(q_offset, torch.Tensor):
         # A static cache advances its offset in place before attention reads it.
         q_offset = q_offset.clone() if torch.compiler.is_compiling() else int(q_offset)
-    return StructuredMask(
+    is_boolean, is_structured = uses_of_mask(type(config))
+    mask = StructuredMask(
         batch_size=batch_size, q_length=q_length, kv_length=kv_length, q_offset=q_offset, kv_offset=kv_offset,
         mask_function=mask_function, attention_mask=attention_mask, use_vmap=use_vmap, device=device,
-        is_tensor=not (allow_is_bidirectional_skip if is_bidirectional else allow_is_causal_skip))
+        additive=None if is_boolean else dtype, scores=dtype)
+    return mask if is_structured else mask.tensor()
