@@ -12,6 +12,7 @@ import torch
 from torch._dynamo import lookup_backend, register_backend
 
 from saccade._operands import did_you_mean
+from saccade.torch import listed_graphs
 from saccade.torch.rewriting import replace_attention
 
 _INNER = ("inductor", "eager")
@@ -48,16 +49,15 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         from saccade.torch.whole_graph import compile_graph
 
         return compile_graph(graph, example_inputs)
-    replace_attention(graph)
+    listing, reading = listed_graphs.replace(graph, replace_attention)
     if inner is None:
         inner = "inductor" if has_compiler(example_inputs) else "eager"
     _check_options(options, inner)
     if inner == "inductor":
         patches = {"config_patches": options} if options else {}
         compiled: Callable[..., Any] = lookup_backend("inductor")(graph, example_inputs, **patches)
-        return compiled
-    compiled = lookup_backend(inner)(graph, example_inputs)
-    return compiled
+        return listing.checked(compiled, reading)
+    return listing.checked(lookup_backend(inner)(graph, example_inputs), reading)
 
 
 def _check_options(options: dict[str, Any], inner: str) -> None:

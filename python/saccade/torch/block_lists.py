@@ -17,7 +17,7 @@ import torch
 from torch.nn.attention import flex_attention as pytorch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from saccade.regions import TraceError, fingerprint, trace
+from saccade.regions import Region, TraceError, fingerprint, trace
 
 PARTIAL, FULL = 1, 2
 _MAX_COPIED = 1 << 20  # elements of tensors without versions that are copied to see later changes
@@ -66,49 +66,52 @@ def _listed(counts: torch.Tensor, indices: torch.Tensor, columns: int) -> torch.
     return found.scatter(-1, place, 1)[..., :columns]
 
 
-def mask_of(lists: tuple[Any, ...], block_size: Sequence[int], mask_mod: Callable[..., Any] | None, batch: int,
-            heads: int, keys: int) -> Callable[..., Any]:
+def mask_of(lists: tuple[Any, ...], block_size: Sequence[int], mask_mod: Callable[..., Any] | None,
+            query: torch.Tensor, key: torch.Tensor) -> Callable[..., Any]:
     """The mask function of the lists and a `mask_mod`, or of the lists alone. Dynamo traces this.
 
-    Raises ValueError: the batch or the heads of the lists do not divide those of the query.
+    Raises ValueError: the batch or the heads of the lists do not divide those of the query [B, Hq, L, E].
     """
-    rows, columns = block_size
-    table = kinds(*lists, (keys + columns - 1) // columns)
+    names, table = table_of(*lists, block_size[1], query, key)
+    return mask_of_table(names, table, block_size, mask_mod)
+
+
+def table_of(counts: torch.Tensor, indices: torch.Tensor, full_counts: torch.Tensor | None,
+             full_indices: torch.Tensor | None, columns: int, query: torch.Tensor,
+             key: torch.Tensor) -> tuple[str, torch.Tensor]:
+    """The dimensions that the kinds of blocks vary along, "bhij" or fewer, and the kinds with only these."""
+    table = kinds(counts, indices, full_counts, full_indices, (key.shape[2] + columns - 1) // columns)
     while table.dim() < 4:
         table = table.unsqueeze(0)
-    if batch % table.shape[0] or heads % table.shape[1]:
-        raise ValueError(f"block_mask has {table.shape[0]} batches and {table.shape[1]} heads, query has {batch} and "
-                         f"{heads}")
-    # Neighbouring heads share lists, as in PyTorch's kernel for CPUs.
-    if table.shape[0] not in (1, batch):
-        table = table.repeat_interleave(batch // table.shape[0], 0)
-    if table.shape[1] not in (1, heads):
-        table = table.repeat_interleave(heads // table.shape[1], 1)
-    return mask_of_kinds(table, rows, columns, mask_mod)
+    names = "ij"
+    for axis, name in ((1, "h"), (0, "b")):
+        found, expected = table.shape[axis], query.shape[axis]
+        if found == 1:
+            table = table.select(axis, 0)
+            continue
+        if expected % found:
+            raise ValueError(f"block_mask has {found} {'heads' if axis else 'batches'}, query has {expected}")
+        if found != expected:  # neighbouring heads share lists, as in PyTorch's kernel for CPUs
+            table = table.repeat_interleave(expected // found, axis)
+        names = name + names
+    return names, table
 
 
-def mask_of_kinds(table: torch.Tensor, rows: int, columns: int,
+def mask_of_table(names: str, table: torch.Tensor, block_size: Sequence[int],
                   mask_mod: Callable[..., Any] | None) -> Callable[..., Any]:
-    """The mask function of the kinds of blocks [1 or B, 1 or Hq, blocks of queries, blocks of keys]."""
-    has_batch, has_heads = table.shape[0] > 1, table.shape[1] > 1
-    if not has_heads:
-        table = table.select(1, 0)
-    if not has_batch:
-        table = table.select(0, 0)
-    if has_batch and has_heads:
-        read = lambda b, h, i, j: table[b, h, i // rows, j // columns]  # noqa: E731
-    elif has_batch:
-        read = lambda b, h, i, j: table[b, i // rows, j // columns]  # noqa: E731
-    elif has_heads:
-        read = lambda b, h, i, j: table[h, i // rows, j // columns]  # noqa: E731
-    else:
-        read = lambda b, h, i, j: table[i // rows, j // columns]  # noqa: E731
-    if mask_mod is None:
-        return lambda b, h, i, j: read(b, h, i, j) != 0
+    """The mask function of the results of `table_of`."""
+    rows, columns = block_size
+
+    def read(b: Any, h: Any, i: Any, j: Any) -> Any:
+        if names == "bhij":
+            return table[b, h, i // rows, j // columns]
+        if names == "bij":
+            return table[b, i // rows, j // columns]
+        return table[h, i // rows, j // columns] if names == "hij" else table[i // rows, j // columns]
 
     def listed(b: Any, h: Any, i: Any, j: Any) -> Any:
         kind = read(b, h, i, j)
-        return (kind == FULL) | ((kind == PARTIAL) & mask_mod(b, h, i, j))
+        return kind != 0 if mask_mod is None else (kind == FULL) | ((kind == PARTIAL) & mask_mod(b, h, i, j))
 
     return listed
 
@@ -194,10 +197,14 @@ def _reads(function: Callable[..., Any]) -> tuple[bool, bool]:
     """Whether a mask function reads the batch index and the head index."""
     try:
         with torch.no_grad():
-            todo = [trace(function, "mask", "f32").root]
+            return reads_of(trace(function, "mask", "f32"))
     except (TraceError, TypeError, ValueError):
         return True, True
-    seen, found = set(), set()
+
+
+def reads_of(mask: Region) -> tuple[bool, bool]:
+    """Whether the region of a mask reads the batch index and the head index."""
+    todo, seen, found = [mask.root], set(), set()
     while todo:
         node = todo.pop()
         if id(node) not in seen:

@@ -221,7 +221,6 @@ def _mask(block_mask: Any, query: torch.Tensor, key: torch.Tensor) -> Callable[.
     if rows * most < query.shape[2]:
         raise Refused(Kind.INPUT, f"block_mask has {most} rows of blocks of {rows}, query has {query.shape[2]} rows")
     try:
-        return block_lists.mask_of(block_lists.lists_of(block_mask), block_mask.BLOCK_SIZE, function, *query.shape[:2],
-                                   key.shape[2])
+        return block_lists.mask_of(block_lists.lists_of(block_mask), block_mask.BLOCK_SIZE, function, query, key)
     except ValueError as error:
         raise Refused(Kind.INPUT, str(error)) from None

@@ -71,7 +71,7 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
         mask_mod = None
     if has_blocks:  # a graph does not know whether create_block_mask made the lists, so they are always read
         mask_mod = block_lists.mask_of(block_lists.lists_of(block_mask), block_mask.BLOCK_SIZE, mask_mod,
-                                       query.shape[0], query.shape[1], key.shape[2])
+                                       query, key)
     wants_lse = return_lse or return_aux is not None and return_aux.lse
     results = tracing.attention(query, key, value, score=score_mod, mask=mask_mod, scale=scale, return_lse=wants_lse,
                                 return_max=wants_max)
