@@ -132,7 +132,7 @@ class _Snapshot:
 
     def is_still(self, x: Any) -> bool:
         """Whether x is the tensor, with the same elements."""
-        if self.tensor() is not x:
+        if x is None or self.tensor() is not x:  # a tensor that is gone is None
             return False
         return torch.equal(self.copy, x) if self.copy is not None else x._version == self.version
 

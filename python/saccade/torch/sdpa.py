@@ -190,7 +190,7 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
 def _keeps_strides(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
     """Whether PyTorch's result has the query's order of strides: its fused kernel computes the call. It is contiguous
     otherwise."""
-    return (query.dim() == 4 and query.shape[3] == value.shape[3]
+    return (query.dim() == key.dim() == value.dim() == 4 and query.shape[3] == value.shape[3]
             and query.stride(3) == key.stride(3) == value.stride(3) == 1 and (mask is None or mask.dim() != 3))
 
 
