@@ -36,9 +36,9 @@ def tensor(generator, shape, strides, type):
 
 class Extremes:
     """The rows of a call that have extreme scores, and the tensors with gradients. They follow from a seed, apart from all
-    else that follows from it."""
+    else that follows from it; which tensors have gradients follows from the number of its form."""
 
-    def __init__(self, seed, shifts):
+    def __init__(self, seed, form, shifts):
         self.draw = random.Random(f"extremes {seed}")
         self.generator = torch.Generator().manual_seed(seed + (1 << 40))
         draw = self.draw
@@ -48,7 +48,8 @@ class Extremes:
         self.all_rows = draw.random() < 0.5
         self.scaled = draw.choice(["none", "none", "none", "a dominant score", "large values", "subnormal values",
                                    "zero queries"])
-        self.has_gradients = draw.random() < 0.5
+        draw = random.Random(f"gradients {form}")
+        self.has_gradients = draw.random() < 0.6
         self.needs = [draw.random() < 0.6 for _ in range(8)]
         if not any(self.needs[:3]):
             self.needs[draw.randrange(3)] = True

@@ -8,6 +8,7 @@ from drop_ins import STRIDES, Extremes, tensor, with_gradients
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
+SEEDS_OF_A_FORM = 12  # calls in a row share what a kernel is compiled for
 
 
 class Call:
@@ -17,17 +18,18 @@ class Call:
         self.shifts = shifts
         self.draw = random.Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
-        draw = self.draw
-        self.type = draw.choice(list(TYPES))
+        draw, form = self.draw, random.Random(f"form {seed // SEEDS_OF_A_FORM}")
+        self.type = form.choice(list(TYPES))
         self.rank = draw.choice([2, 3, 3, 4, 4, 4, 4, 4, 5, 5])
         self.has_gqa = self.rank > 2 and draw.random() < 0.3
-        self.width = draw.choice([8, 8, 8, 16, 16, 1])  # few sizes, because each is a kernel
-        self.value_width = self.width if draw.random() < 0.6 else 5
+        self.width = form.choice([8, 8, 8, 16, 16, 1])
+        self.value_width = self.width if form.random() < 0.6 else 5
         self.queries = draw.choice([1, 2, 7, 16, 33])
         self.keys = self.queries if draw.random() < 0.4 else draw.choice([1, 3, 9, 20, 70])
-        self.mask_kind = draw.choice(["none", "bool", "same type", "f32"])
-        self.is_causal = self.mask_kind == "none" and draw.random() < 0.4
-        self.scale = draw.choice([None, None, 0.3, -0.5, 0.0, 2])
+        self.mask_kind = form.choice(["none", "bool", "same type", "f32"])
+        self.is_causal = self.mask_kind == "none" and form.random() < 0.4
+        self.scale = draw.choice([0.3, -0.5, 0.0, 2]) if form.random() < 0.5 else None
+        self.mask_axes = form.random(), [form.random() < 0.6 for _ in range(5)]
         self.broadcast = draw.choice(["none", "none", "none", "kv batch", "kv heads", "query", "ranks"])
         self.strides = [draw.choice(STRIDES) for _ in range(3)]
         self.features = [self.type, f"{self.rank}-D", f"mask {self.mask_kind}", self.broadcast, *self.strides,
@@ -39,7 +41,7 @@ class Call:
         if draw.random() < 0.04:
             self._make_empty()
         self.mask = None if self.mask_kind == "none" else self._make_mask()
-        self.extremes = Extremes(seed, shifts)
+        self.extremes = Extremes(seed, seed // SEEDS_OF_A_FORM, shifts)
         self.features += self.extremes.features
         self.query, self.key, self.value = self.extremes.apply(self.query, self.key, self.value)
         if self.mask_kind != "bool" and not self.is_causal:
@@ -96,8 +98,9 @@ class Call:
     def _make_mask(self):
         draw = self.draw
         full = [*self.lead(), self.query.shape[-2], self.key.shape[-2]]
-        rank = draw.randint(2, len(full))
-        shape = [extent if draw.random() < 0.6 else 1 for extent in full[len(full) - rank:]]
+        share, axes = self.mask_axes
+        rank = 2 + int(share * (len(full) - 1))
+        shape = [extent if is_whole else 1 for extent, is_whole in zip(full[len(full) - rank:], axes[-rank:])]
         self.features.append("mask " + "".join("1" if extent == 1 else "n" for extent in shape))
         type = {"bool": torch.float32, "f32": torch.float32}.get(self.mask_kind, TYPES[self.type])
         mask = self._tensor(shape, draw.choice(["contiguous", "swapped", "every second"]), type)
@@ -149,14 +152,17 @@ class Call:
 
     def sizes(self):
         """How large the terms are that the gradients of query, key, value and mask are sums of."""
-        query, key, value, mask = [None if x is None else x.detach().double().abs() for x in self.tensors]
+        query, key, value, mask = [None if x is None else x.double().abs() for x in self.tensors]
         weight = self.weight((*self.lead(), self.query.shape[-2], self.value.shape[-1])).double().abs()
         scale = self.scale if self.scale is not None else self.query.shape[-1] ** -0.5
         largest = lambda x: x.max().item() if x.numel() else 0.0
         of_scores = largest(weight) * largest(value) * value.shape[-1] ** 0.5
         rows = max(1, weight[..., 0].numel()) ** 0.5
+        # The gradient of a mask is computed from an output in the type of the query.
+        coarser = 1 if mask is None else torch.finfo(self.query.dtype).eps / min(
+            torch.finfo(x.dtype).eps for x in (self.query, self.mask) if x.is_floating_point())
         return [of_scores * abs(scale) * largest(key), of_scores * abs(scale) * largest(query) * rows,
-                largest(weight) * rows, 0 if mask is None else of_scores * (rows if mask.shape[-2] == 1 or mask.dim() < 4 else 1)]
+                largest(weight) * rows, 0 if mask is None else coarser * of_scores * (rows if mask.shape[-2] == 1 or mask.dim() < 4 else 1)]
 
     def sees(self):
         """Whether a row sees a key: [..., L, 1]."""
