@@ -322,3 +322,18 @@ def test_inductor_needs_a_compiler_without_an_input_on_a_gpu(found, monkeypatch)
         on_gpu = torch.empty(2, device="cuda")
     for inputs, is_on_gpu in (([], False), ([on_cpu, 3], False), ([on_gpu], True), ([3, on_cpu, on_gpu], True)):
         assert saccade.torch.backend.has_compiler(inputs) is (is_on_gpu or bool(found)), inputs
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"mode": "max-autotun"}, "mode is 'max-autotun', did you mean 'max-autotune'"),
+    ({"options": {3: 1}}, "options is {3: 1}, expected a dict from names to values"),
+    ({"options": [1]}, "options is \\[1\\], expected a dict"),
+])
+def test_unknown_modes_and_options_are_named(options, message):
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=message):
+        torch.compile(lambda x: x + 1, backend="saccade", **options)(torch.ones(2))
+
+
+def test_modes_are_those_of_inductor():
+    call = torch.compile(lambda x: x + 1, backend="saccade", mode="default")
+    assert torch.equal(call(torch.ones(2)), 2 * torch.ones(2))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import saccade
+from saccade._operands import did_you_mean
 from saccade.regions.traced_function import variables
 from saccade.torch import block_lists
 from saccade.torch.fallback import (
@@ -93,9 +94,14 @@ def _call(arguments: tuple[Any, ...], return_aux: Any) -> _Result:
             from torch.nn.attention.flex_attention import flex_attention as original
 
             with suspended():
-                return original(*arguments, return_aux=return_aux)
+                return original(*detached(arguments), return_aux=return_aux)
 
         return resolve(NAME, refused, by_pytorch, is_replaced=False)
+
+
+def detached(arguments: Any) -> Any:
+    """The arguments without gradients: on CPUs, PyTorch refuses gradients before it reports any other mistake."""
+    return [x.detach() if isinstance(x, torch.Tensor) and x.is_cpu else x for x in arguments]
 
 
 def compute(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None, scale: Any = None,
@@ -176,8 +182,13 @@ def _check_options(scale: Any, options: Any, return_lse: Any, return_aux: Any) -
     if options is not None:
         from torch.nn.attention.flex_attention import FlexKernelOptions
 
-        if not isinstance(options, dict) or not set(options) <= set(FlexKernelOptions.__annotations__):
-            raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}")
+        if not isinstance(options, dict):
+            raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}, expected a dict")
+        for name in options:
+            if name not in FlexKernelOptions.__annotations__:
+                hint = did_you_mean(str(name), FlexKernelOptions.__annotations__)
+                raise Refused(Kind.INPUT, f"kernel_options has {name!r}{hint}: expected options of PyTorch "
+                                          "(torch.nn.attention.flex_attention.FlexKernelOptions)")
         is_twice = "BACKEND" in options and options.get("FORCE_USE_FLEX_ATTENTION")
         if is_twice or options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
             raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}")

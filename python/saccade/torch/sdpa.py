@@ -359,9 +359,12 @@ def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: to
         raise Refused(Kind.INPUT, f"query, key and value have element types {query.dtype}, {key.dtype}, {value.dtype}")
     if key.device != query.device or value.device != query.device:
         raise Refused(Kind.INPUT, f"query is on {query.device}, key on {key.device} and value on {value.device}")
-    if key.shape[-1] != query.shape[-1] or value.shape[-2] != key.shape[-2]:
-        raise Refused(Kind.INPUT, f"query, key and value have shapes {tuple(query.shape)}, {tuple(key.shape)} and "
-                                  f"{tuple(value.shape)}")
+    if value.shape[-2] != key.shape[-2]:
+        raise Refused(Kind.INPUT, f"key has {key.shape[-2]} rows and value {value.shape[-2]}, expected equal numbers "
+                                  f"(shapes {tuple(key.shape)} and {tuple(value.shape)})")
+    if key.shape[-1] != query.shape[-1]:
+        raise Refused(Kind.INPUT, f"query has head size {query.shape[-1]} and key {key.shape[-1]}, expected equal ones "
+                                  f"(shapes {tuple(query.shape)} and {tuple(key.shape)})")
     if mask is None:
         return
     if is_causal:

@@ -65,6 +65,8 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
     wants_max = return_aux is not None and return_aux.max_scores
     is_refused = query.dim() != 4 or is_sliced or is_other_length
     if is_refused or not is_supported(query, key, value, enable_gqa):
+        if query.device.type == "cpu":  # PyTorch refuses gradients before it reports any other mistake
+            query, key, value = query.detach(), key.detach(), value.detach()
         return pytorch.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse,
                                       kernel_options, return_aux=return_aux)
     if mask_mod is pytorch.noop_mask:
