@@ -1,9 +1,10 @@
 """The lists of blocks of a FlexAttention BlockMask, and whether they say more than its `mask_mod`.
 
-The lists name, for each block of queries, the partial blocks of keys, where `mask_mod` decides, and the full blocks, all of
-whose pairs are visible. All other pairs are hidden. PyTorch's compiled kernels read both; lists that `create_block_mask` made
-from `mask_mod` hide nothing else, and kernels of Saccade find empty tiles by themselves. So these lists are not read.
-To recognise them, `create_block_mask` records what it made: the versions of the lists, of `mask_mod` and of its tensors.
+The lists name, for each block of queries, the partial blocks of keys, where `mask_mod` decides, and the full blocks,
+all of whose pairs are visible. All other pairs are hidden. PyTorch's compiled kernels read both. Lists that
+`create_block_mask` made from `mask_mod` hide nothing else, and kernels of Saccade find empty tiles by themselves, so
+these are not read. To recognise them, `create_block_mask` records what it made: the versions of the lists, of
+`mask_mod` and of its tensors.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def lists_of(block_mask: Any) -> tuple[Any, ...]:
 
 def has_lists(block_size: Sequence[Any]) -> bool:
     """Whether a BlockMask has lists. PyTorch's mask that hides nothing has one block, which is longer than anything."""
-    return min(block_size) < 1 << 30
+    return bool(min(block_size) < 1 << 30)
 
 
 # --- reading lists ----------------------------------------------------------------------------------------------------
@@ -72,7 +73,8 @@ def mask_of(lists: tuple[Any, ...], block_size: Sequence[int], mask_mod: Callabl
 
     Raises ValueError: the batch or the heads of the lists do not divide those of the query [B, Hq, L, E].
     """
-    names, table = table_of(*lists, block_size[1], query, key)
+    counts, indices, full_counts, full_indices = lists
+    names, table = table_of(counts, indices, full_counts, full_indices, block_size[1], query, key)
     return mask_of_table(names, table, block_size, mask_mod)
 
 
@@ -134,7 +136,7 @@ class _Snapshot:
         """Whether x is the tensor, with the same elements."""
         if x is None or self.tensor() is not x:  # a tensor that is gone is None
             return False
-        return torch.equal(self.copy, x) if self.copy is not None else x._version == self.version
+        return torch.equal(self.copy, x) if self.copy is not None else bool(x._version == self.version)
 
 
 class Origin:

@@ -1,7 +1,7 @@
 """Recognises the lists of blocks that a graph of Dynamo makes as `create_block_mask` does, from a known mask function.
 
-`create_block_mask` evaluates the mask function on all pairs with vmap, counts the visible pairs of each block, and sorts the
-blocks. The nodes are followed from the lists back to the evaluation, whose value is traced and compared.
+`create_block_mask` evaluates the mask function on all pairs with vmap, counts the visible pairs of each block, and
+sorts the blocks. The nodes are followed from the lists back to the evaluation, whose value is traced and compared.
 """
 
 from __future__ import annotations
@@ -127,8 +127,10 @@ def _region(value: Node, precision: str) -> tuple[Region, list[Node]]:
         return known[node]
 
     visit(value)
-    leaves = {operand: torch.empty((1,) * operand.meta["example_value"].dim(), dtype=operand.meta["example_value"].dtype)
-              for node in order for operand in node.all_input_nodes if not known[operand]}
+    leaves = {}
+    for operand in [operand for node in order for operand in node.all_input_nodes if not known[operand]]:
+        example = operand.meta["example_value"]
+        leaves[operand] = torch.empty((1,) * example.dim(), dtype=example.dtype)
 
     def evaluate(*indices: Any) -> Any:
         values: dict[Node, Any] = {**leaves, **{node: indices[number] for node, number in positions.items()}}

@@ -1,7 +1,7 @@
 """`flex_attention` with PyTorch's signature and semantics.
 
-The `mask_mod` of a BlockMask becomes the mask of a kernel, which finds empty tiles by itself. Its lists of blocks are read
-if they may hide or show other pairs (block_lists.py), as PyTorch's compiled kernels read them.
+The `mask_mod` of a BlockMask becomes the mask of a kernel, which finds empty tiles by itself. Its lists of blocks are
+read if they may hide or show other pairs (block_lists.py), as PyTorch's compiled kernels read them.
 """
 
 from __future__ import annotations
@@ -215,8 +215,7 @@ def _mask(block_mask: Any, query: torch.Tensor, key: torch.Tensor) -> Callable[.
     if not isinstance(block_mask, pytorch.BlockMask):
         if not callable(block_mask):
             raise Refused(Kind.INPUT, f"block_mask is a {type(block_mask).__name__}, expected a BlockMask")
-        function: Callable[..., Any] = block_mask
-        return function
+        return block_mask  # type: ignore[no-any-return]
     if block_mask.kv_num_blocks.device != query.device:
         raise Refused(Kind.INPUT, f"block_mask is on {block_mask.kv_num_blocks.device}, expected {query.device}")
     is_sliced = getattr(block_mask.mask_mod, "__name__", "") == "_sliced_mask_mod_error"
@@ -225,7 +224,7 @@ def _mask(block_mask: Any, query: torch.Tensor, key: torch.Tensor) -> Callable[.
     if is_sliced or has_lists and lengths != (query.shape[2], key.shape[2]):
         raise Refused(Kind.INPUT, f"block_mask is for lengths {lengths}, query and key have {query.shape[2]} and "
                                   f"{key.shape[2]}")
-    function = None if block_mask.mask_mod is pytorch.noop_mask else block_mask.mask_mod
+    function: Callable[..., Any] | None = None if block_mask.mask_mod is pytorch.noop_mask else block_mask.mask_mod
     if not has_lists or function is not None and block_lists.follows_mask(block_mask, *query.shape[:2]):
         return function
     rows, most = block_mask.BLOCK_SIZE[0], block_mask.kv_num_blocks.shape[-1]

@@ -1,8 +1,8 @@
 """Graphs of torch.compile with flex_attention: which lists of blocks are read.
 
-Lists that `create_block_mask` made from the mask function of a call need not be read (block_lists.py). A graph is compiled
-for the lists of its first call. If these are such lists, the compiled graph does not read them, and each later call compares
-its own with what was recorded; a call with other lists runs a graph that reads them, without Inductor.
+Lists that `create_block_mask` made from the mask function of a call need not be read (block_lists.py). A graph is
+compiled for the lists of its first call. If these are such lists, the compiled graph does not read them, and each later
+call compares its own with what was recorded; a call with other lists runs a graph that reads them, without Inductor.
 """
 
 from __future__ import annotations

@@ -130,7 +130,8 @@ def _replace_flex(graph: GraphModule, node: Node, listing: Listing | None) -> No
             raise Kept("its mask is given by lists of blocks only")
         if listing is not None and not (mask is not None and listing.follows_mask(given, mask, read, precision)):
             table = _table(graph, given, tensors)
-            mask, read = _trace_subgraph(graph, given["block_mask"][-1], given["mask_buffers"], "mask", precision, table)
+            mask, read = _trace_subgraph(graph, given["block_mask"][-1], given["mask_buffers"], "mask", precision,
+                                         table)
     captures += read
     has_lse = 1 in readers
     call = _insert(graph, node, tensors, captures, "bhsd", score, mask, given["scale"], return_lse=has_lse)

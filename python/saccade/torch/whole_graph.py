@@ -35,7 +35,8 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) ->
     if requires_grad(*example_inputs):
         raise NotImplementedError("an input requires grad, which the option whole_graph does not support: call under "
                                   "torch.no_grad(), or train without the option")
-    listing, reading = listed_graphs.replace(graph, replace_attention, only_flex=True)  # the compiler reports what is kept
+    # What is kept is reported by the compiler.
+    listing, reading = listed_graphs.replace(graph, replace_attention, only_flex=True)
     compiled: Callable[..., Any] = aot_autograd(fw_compiler=_compile, decompositions=decompositions())(
         graph, example_inputs)
     return listing.checked(compiled, reading)

@@ -27,7 +27,7 @@ class Call:
         self.queries = draw.choice([1, 2, 7, 16, 33])
         self.keys = self.queries if draw.random() < 0.4 else draw.choice([1, 3, 9, 20, 70])
         self.mask_kind = form.choice(["none", "bool", "same type", "f32"])
-        self.is_causal = self.mask_kind == "none" and form.random() < 0.4
+        self.is_causal = self.mask_kind == "none" and form.random() < 0.6
         self.scale = draw.choice([0.3, -0.5, 0.0, 2]) if form.random() < 0.5 else None
         self.mask_axes = form.random(), [form.random() < 0.6 for _ in range(5)]
         self.broadcast = draw.choice(["none", "none", "none", "kv batch", "kv heads", "query", "ranks"])
