@@ -136,7 +136,8 @@ class _Snapshot:
         """Whether x is the tensor, with the same elements."""
         if x is None or self.tensor() is not x:  # a tensor that is gone is None
             return False
-        return torch.equal(self.copy, x) if self.copy is not None else bool(x._version == self.version)
+        version: int | None = None if x is None or self.copy is not None else x._version
+        return torch.equal(self.copy, x) if self.copy is not None else version == self.version
 
 
 class Origin:
