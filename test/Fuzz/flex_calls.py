@@ -2,12 +2,17 @@
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
 # RUN: %python %s --first-seed 0 --count 10
+# RUN: %python %s --random --first-seed 0 --count 300
 """The programs of test/Python/Inputs/flex_programs.py with saccade.torch.flex_attention against PyTorch's.
 
-Usage: flex_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]
+Usage: flex_calls.py [--random] [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts]
 A seed is a program in a type: seed N is program N modulo their number; the first round has float32. Shape, type and strides
 of the output and the log-sum-exp are those of PyTorch, which evaluates the functions on all pairs. The error against
 PyTorch's float64 is at most twice that of PyTorch in the program's type and a few roundings.
+
+--random instead draws calls (Inputs/flex_call.py): functions, layouts of memory, extreme rows, lists of blocks that differ from
+the mask function, and gradients of some tensors, which PyTorch does not have on CPUs. Outputs and gradients are compared with an
+evaluation of all pairs in float64; the weights of rows, which are summed by the gradient of the values, sum to 1.
 """
 
 import pathlib
@@ -21,6 +26,8 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE / "Inputs"), str(HERE.parent / "Python" / "Inputs")]
+from drop_ins import add_options, sum_of_weights
+from flex_call import Call
 from flex_programs import BATCH, HEADS, LENGTH, PROGRAMS
 from random_calls import compare
 from seeds import chosen_seeds, print_coverage, seed_options
@@ -54,23 +61,54 @@ def check(seed):
             or compare("the log-sum-exp", aux.lse, exact_aux.lse, [plain_aux.lse]))
 
 
+def check_random(call):
+    """None, or what is wrong with the results of a random call."""
+    output, found = call(saccade.torch.flex_attention)
+    with saccade.torch.enabled():
+        replaced, _ = call(pytorch.flex_attention)
+    if not torch.equal(output, replaced):
+        return "the function of Saccade and the replaced function of PyTorch differ"
+    exact_output, exact = call.by_math(is_exact=True)
+    orders = [torch.randperm(call.width, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+    plain = [call.by_math(is_exact=False, order=order) for order in (None, *orders)]
+    wrong = compare("the output", output, exact_output, [each for each, _ in plain])
+    names = ["query", "key", "value", *[f"captured tensor {i}" for i in range(len(call.captures))]]
+    for place, gradient in enumerate(found):
+        if wrong or gradient is None:
+            continue
+        expected = torch.zeros_like(gradient).double() if exact[place] is None else exact[place]
+        others = [torch.zeros_like(gradient) if each[place] is None else each[place] for _, each in plain]
+        wrong = compare(f"the gradient of {names[place]}", gradient, expected, others, call.sizes()[place])
+    if not wrong and found and found[2] is not None:
+        wrong = sum_of_weights(found[2], call.weight(output.shape), call.shown().any(-1, keepdim=True))
+    return wrong
+
+
 def main():
-    args = seed_options(__doc__, count=2 * len(NAMES)).parse_args()
+    args = add_options(seed_options(__doc__, count=2 * len(NAMES)))
+    args.add_argument("--random", action="store_true", help="draw calls instead of programs of the library")
+    args = args.parse_args()
+    make = lambda seed: Call(seed, shifts=not args.no_shifts)
     pytorch._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # PyTorch does not compile first; its warning names the switch
     warnings.simplefilter("error")
-    seeds = chosen_seeds(args, lambda seed: [NAMES[seed % len(NAMES)]])
+    name_of = lambda seed: NAMES[seed % len(NAMES)]
+    seeds = chosen_seeds(args, lambda seed: make(seed).features if args.random else [name_of(seed)])
     failures = 0
     for seed in seeds:
+        call = None
         try:
-            wrong = check(seed)
+            call = make(seed) if args.random else name_of(seed)
+            wrong = check_random(call) if args.random else check(seed)
         except Exception:
             wrong = traceback.format_exc(limit=6)
         if wrong:
             failures += 1
-            print(f"FAIL test/Fuzz/flex_calls.py --seed {seed}: {NAMES[seed % len(NAMES)]}\n    {wrong}", flush=True)
-    print(f"{len(seeds)} calls of {len(NAMES)} programs, {failures} failures")
+            option = "--random " if args.random else ""
+            print(f"FAIL test/Fuzz/flex_calls.py {option}--seed {seed}: {call}\n    {wrong}", flush=True)
+    what = "random calls" if args.random else f"calls of {len(NAMES)} programs"
+    print(f"{len(seeds)} {what}, {failures} failures")
     if args.coverage:
-        print_coverage([[NAMES[seed % len(NAMES)]] for seed in seeds])
+        print_coverage([make(seed).features if args.random else [name_of(seed)] for seed in seeds])
     return 1 if failures else 0
 
 

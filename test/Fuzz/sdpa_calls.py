@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 0 --count 300 --cover 24
+# RUN: %python %s --first-seed 0 --count 300
 """Random calls of saccade.torch.scaled_dot_product_attention against PyTorch's, by the project's tolerance rule.
 
-Usage: sdpa_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]
+Usage: sdpa_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts]
 Types, ranks, broadcasting, strides, masks, grouped heads and empty tensors follow from the seed. Shape, type and strides are
 those of PyTorch's result. The error against float64 is at most twice that of PyTorch's plain evaluation, in five orders of
 the sums of scores, and a few roundings: the weights of large scores are rounded by many times the precision of the type.
-Each call is made directly and by PyTorch's function under saccade.torch.enabled(). The line that repeats a failure is printed.
+Each call is made directly and by PyTorch's function under saccade.torch.enabled(). Half of the calls have gradients of some of
+the tensors, judged in the same way; the weights of rows, which are summed by the gradient of the values, sum to 1 within a few
+roundings. Half have rows that are shifted by a constant of up to 1e30, or the lowest number. The line that repeats a failure is
+printed.
 """
 
 import pathlib
@@ -20,6 +23,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+from drop_ins import add_options, sum_of_weights
 from random_calls import compare
 from sdpa_call import Call
 from seeds import chosen_seeds, print_coverage, seed_options
@@ -44,16 +48,41 @@ def check(call):
                     f"{tuple(expected.shape)}/{expected.stride()}")
         if not torch.equal(result, found):
             return f"{what} differs from the first"
-    return compare("the output", found, exact, plain)
+    wrong = compare("the output", found, exact, plain)
+    return wrong or (check_gradients(call, orders) if call.extremes.has_gradients and found.numel() else None)
+
+
+def check_gradients(call, orders):
+    """None, or what is wrong with the gradients."""
+    output, found = call.gradients(saccade.torch.scaled_dot_product_attention)
+    with saccade.torch.enabled():
+        replaced = call.gradients(F.scaled_dot_product_attention)
+    exact_output, exact = call.gradients_by_math(is_exact=True)
+    plain = [call.gradients_by_math(is_exact=False, order=order) for order in (None, *orders)]
+    sizes = call.sizes()
+    wrong = compare("the recorded output", output, exact_output, [each for each, _ in plain])
+    for place, name in enumerate(("query", "key", "value", "attn_mask")):
+        if wrong or found[place] is None:
+            continue
+        what = f"the gradient of {name}"
+        if not torch.equal(found[place], replaced[1][place]):
+            return f"{what} differs in enabled()"
+        if found[place].dtype != call.tensors[place].dtype:
+            return f"{what} is of {found[place].dtype}"
+        wrong = compare(what, found[place], exact[place], [each[place] for _, each in plain], sizes[place])
+    if not wrong and found[2] is not None:
+        wrong = sum_of_weights(found[2], call.weight(output.shape), call.sees())
+    return wrong
 
 
 def main():
-    args = seed_options(__doc__, count=2400).parse_args()
+    args = add_options(seed_options(__doc__, count=2400)).parse_args()
+    make = lambda seed: Call(seed, shifts=not args.no_shifts)
     warnings.simplefilter("error")  # nothing is left to PyTorch
-    seeds = chosen_seeds(args, lambda seed: Call(seed).features)
+    seeds = chosen_seeds(args, lambda seed: make(seed).features)
     features, failures = [], 0
     for seed in seeds:
-        call = Call(seed)
+        call = make(seed)
         features.append(call.features)
         try:
             wrong = check(call)

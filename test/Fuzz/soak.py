@@ -33,8 +33,11 @@ FUZZERS = [
     ("serving_traces.py", "--first-seed", 1000, []),
     ("appended_rows.py", "--first-seed", 1000, []),
     ("jax_calls.py", "--first-seed", 160, []),
-    ("sdpa_calls.py", "--first-seed", 200, []),
+    # Ten rounds are 20,000 calls of each drop-in.
+    ("sdpa_calls.py", "--first-seed", 2000, []),
     ("flex_calls.py", "--first-seed", 70, []),
+    ("flex_calls.py", "--first-seed", 2000, ["--random"]),
+    ("module_calls.py", "--first-seed", 2000, []),
     ("gradient_calls.py", "--first-seed", 60, []),
     ("onnx_models.py", "--first-seed", 10000, []),
     ("onnx_calls.py", "--first-seed", 3200, []),  # eight calls of three quarters of the nodes
@@ -52,6 +55,8 @@ FUZZERS = [
 ]
 CALLS_OF_TORCH = ("random_calls.py", "wrong_arguments.py", "sdpa_calls.py", "flex_calls.py", "gradient_calls.py")
 CALLS_OF_TRANSFORMERS = ("model_calls.py", "model_types.py")
+CALLS_OF_TORCH = ("random_calls.py", "sdpa_calls.py", "flex_calls.py", "module_calls.py",
+                  "gradient_calls.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
 SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}
 # Unit tests that compare the claims of analyses with evaluation, on random regions, programs and calls.

@@ -156,11 +156,14 @@ def test_flex_attention(name, operators):
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("sizes", [(64, 64), (64, 1 << 30)], ids=str)
-def test_masks_given_by_lists_of_blocks_only_stay_pytorchs(sizes, operators):
+def test_masks_given_by_lists_of_blocks_only_are_read(sizes, operators):
     numbers = torch.ones(1, 1, 2, dtype=torch.int32)
     mask = BlockMask.from_kv_blocks(numbers, numbers[..., None] - 1, BLOCK_SIZE=sizes, seq_lengths=(128, 128))
-    compiled(lambda q, k, v: flex_attention(q, k, v, block_mask=mask))(*tensors(queries=128, keys=128))
-    assert [count for count, _ in operators] == [0]
+    q, k, v = tensors(queries=128, keys=128)
+    output = compiled(lambda q, k, v: flex_attention(q, k, v, block_mask=mask))(q, k, v)
+    assert [count for count, _ in operators] == [1]
+    shown = min(sizes[1], 128)
+    torch.testing.assert_close(output, F.scaled_dot_product_attention(q, k[:, :, :shown], v[:, :, :shown]), rtol=0, atol=1e-5)
 
 
 def test_numbers_that_flex_functions_close_over_are_dynamic(operators):
@@ -319,3 +322,18 @@ def test_inductor_needs_a_compiler_without_an_input_on_a_gpu(found, monkeypatch)
         on_gpu = torch.empty(2, device="cuda")
     for inputs, is_on_gpu in (([], False), ([on_cpu, 3], False), ([on_gpu], True), ([3, on_cpu, on_gpu], True)):
         assert saccade.torch.backend.has_compiler(inputs) is (is_on_gpu or bool(found)), inputs
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"mode": "max-autotun"}, "mode is 'max-autotun', did you mean 'max-autotune'"),
+    ({"options": {3: 1}}, "options is {3: 1}, expected a dict from names to values"),
+    ({"options": [1]}, "options is \\[1\\], expected a dict"),
+])
+def test_unknown_modes_and_options_are_named(options, message):
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=message):
+        torch.compile(lambda x: x + 1, backend="saccade", **options)(torch.ones(2))
+
+
+def test_modes_are_those_of_inductor():
+    call = torch.compile(lambda x: x + 1, backend="saccade", mode="default")
+    assert torch.equal(call(torch.ones(2)), 2 * torch.ones(2))

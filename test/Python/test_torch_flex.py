@@ -126,6 +126,30 @@ def test_mistakes_raise_what_pytorch_raises(name):
     assert str(found.value) == str(expected.value) or name == "an unknown argument"
 
 
+@pytest.mark.parametrize("name", ["heads without enable_gqa", "a block mask of shorter queries", "head sizes", "batches"])
+def test_mistakes_in_training_are_those_of_inference(name, monkeypatch):
+    """PyTorch refuses gradients on CPUs before it reports any other mistake."""
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        MISTAKES[name](pytorch.flex_attention)
+
+    def trained(function):
+        return lambda query, *others, **options: function(query.clone().requires_grad_(), *others, **options)
+
+    def enabled(*arguments, **options):
+        with saccade.torch.enabled():
+            return pytorch.flex_attention(*arguments, **options)
+
+    for function in (ours, enabled):
+        with pytest.raises(type(expected.value)) as found:
+            MISTAKES[name](trained(function))
+        assert str(found.value) == str(expected.value)
+
+
+def test_an_unknown_kernel_option_is_named():
+    with pytest.raises(NotImplementedError, match="kernel_options has 'BLOCK_MM', did you mean 'BLOCK_M'"):
+        ours(q, k, v, kernel_options={"BLOCK_MM": 32})
+
+
 def test_functions_that_cannot_be_traced_are_named_with_their_line():
     with pytest.raises(saccade.TraceError, match=r"score function.*test_torch_flex\.py, line"):
         ours(q, k, v, score_mod=lambda score, b, h, i, j: score if i > j else -score)

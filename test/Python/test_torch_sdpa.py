@@ -248,3 +248,22 @@ def test_autocast_casts_as_pytorchs():
             assert (type(found), str(found)) == (type(expected), str(expected))
     with torch.autocast("cpu", enabled=False):
         assert ours(q, k, v).dtype == torch.float32
+
+
+def test_keys_and_values_of_different_lengths_are_named():
+    import saccade.torch
+
+    query, key, value = torch.randn(1, 2, 8, 16), torch.randn(1, 2, 8, 16), torch.randn(1, 2, 7, 16)
+    for needs in (False, True):
+        with pytest.raises(NotImplementedError, match="key has 8 rows and value 7, expected equal"):
+            saccade.torch.scaled_dot_product_attention(query.requires_grad_(needs), key, value)
+
+
+def test_recorded_calls_take_keys_of_fewer_dimensions():
+    import saccade.torch
+
+    query, key, value = torch.randn(1, 2, 7, 16, requires_grad=True), torch.randn(2, 9, 16), torch.randn(2, 9, 16)
+    found = saccade.torch.scaled_dot_product_attention(query, key, value)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+    assert found.stride() == expected.stride()
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)

@@ -12,13 +12,14 @@ import torch
 from torch._dynamo import lookup_backend, register_backend
 
 from saccade._operands import did_you_mean
+from saccade.torch import listed_graphs
 from saccade.torch.rewriting import replace_attention
 
 _INNER = ("inductor", "eager")
 
 
 def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
-            options: dict[str, Any] | None = None) -> Callable[..., Any]:
+            options: dict[str, Any] | None = None, mode: str | None = None) -> Callable[..., Any]:
     """Compiles a graph of Dynamo.
 
     Calls of F.scaled_dot_product_attention and flex_attention become the operator `saccade::attention`, which has no
@@ -32,11 +33,15 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
             "whole_graph": True compiles all nodes with Saccade. An operator that it does not support is a
             saccade.CompileError.
             All other options are those of Inductor.
+        mode: of torch.compile, which stands for options of Inductor.
 
     Raises:
         ValueError, TypeError: an invalid option.
     """
+    if options is not None and (not isinstance(options, dict) or any(not isinstance(name, str) for name in options)):
+        raise TypeError(f"options is {options!r:.80}, expected a dict from names to values")
     options = {name.replace("-", "_"): value for name, value in (options or {}).items()}  # as Inductor reads names
+    options = {**_options_of(mode), **options}
     inner, whole_graph = options.pop("inner", None), options.pop("whole_graph", False)
     if whole_graph is not True and whole_graph is not False:
         raise TypeError(f"option whole_graph is {whole_graph!r:.80}, expected True or False")
@@ -48,16 +53,26 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         from saccade.torch.whole_graph import compile_graph
 
         return compile_graph(graph, example_inputs)
-    replace_attention(graph)
+    listing, reading = listed_graphs.replace(graph, replace_attention)
     if inner is None:
         inner = "inductor" if has_compiler(example_inputs) else "eager"
     _check_options(options, inner)
     if inner == "inductor":
         patches = {"config_patches": options} if options else {}
         compiled: Callable[..., Any] = lookup_backend("inductor")(graph, example_inputs, **patches)
-        return compiled
-    compiled = lookup_backend(inner)(graph, example_inputs)
-    return compiled
+        return listing.checked(compiled, reading)
+    return listing.checked(lookup_backend(inner)(graph, example_inputs), reading)
+
+
+def _options_of(mode: Any) -> dict[str, Any]:
+    """Inductor's options of a mode of torch.compile."""
+    if mode is None:
+        return {}
+    modes: dict[str, Any] = torch._inductor.list_mode_options()
+    if not isinstance(mode, str) or mode not in modes:
+        hint = did_you_mean(mode, modes) if isinstance(mode, str) else ""
+        raise ValueError(f"mode is {mode!r:.80}{hint}: expected one of {', '.join(map(repr, modes))}")
+    return {name.replace("-", "_"): value for name, value in modes[mode].items()}
 
 
 def _check_options(options: dict[str, Any], inner: str) -> None:

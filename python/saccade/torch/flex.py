@@ -1,7 +1,7 @@
 """`flex_attention` with PyTorch's signature and semantics.
 
-The `mask_mod` of a BlockMask becomes the mask of a kernel, which finds empty tiles by itself; the lists of blocks are
-read only if there is no `mask_mod`.
+The `mask_mod` of a BlockMask becomes the mask of a kernel, which finds empty tiles by itself. Its lists of blocks are
+read if they may hide or show other pairs (block_lists.py), as PyTorch's compiled kernels read them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import saccade
+from saccade._operands import did_you_mean
 from saccade.regions.traced_function import variables
+from saccade.torch import block_lists
 from saccade.torch.fallback import (
     Kind,
     Refused,
@@ -56,8 +58,9 @@ def flex_attention(
         key: [B, Hkv, S, E]; B may be 1.
         value: [B, Hkv, S, Ev].
         score_mod: (score, b, h, q_idx, kv_idx) -> score, for the scaled score in float32 (float64 for float64 inputs).
-        block_mask: a `BlockMask`, of which only the `mask_mod` is used, or a function (b, h, q_idx, kv_idx) -> bool,
-            which PyTorch does not take. A BlockMask without a `mask_mod` masks by its blocks.
+        block_mask: a `BlockMask`, or a function (b, h, q_idx, kv_idx) -> bool, which PyTorch does not take. As in
+            PyTorch's compiled kernels, keys in full blocks of the lists are visible, `mask_mod` decides in partial
+            blocks, and all others are hidden; PyTorch's uncompiled function ignores the lists.
         scale: the factor of the scores; None uses 1/sqrt(E).
         enable_gqa: allows Hq to be a multiple of Hkv.
         return_lse: also returns the log-sum-exp [B, Hq, L], the natural logarithm.
@@ -91,9 +94,14 @@ def _call(arguments: tuple[Any, ...], return_aux: Any) -> _Result:
             from torch.nn.attention.flex_attention import flex_attention as original
 
             with suspended():
-                return original(*arguments, return_aux=return_aux)
+                return original(*detached(arguments), return_aux=return_aux)
 
         return resolve(NAME, refused, by_pytorch, is_replaced=False)
+
+
+def detached(arguments: Any) -> Any:
+    """The arguments without gradients: on CPUs, PyTorch refuses gradients before it reports any other mistake."""
+    return [x.detach() if isinstance(x, torch.Tensor) and x.is_cpu else x for x in arguments]
 
 
 def compute(query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None, scale: Any = None,
@@ -174,8 +182,13 @@ def _check_options(scale: Any, options: Any, return_lse: Any, return_aux: Any) -
     if options is not None:
         from torch.nn.attention.flex_attention import FlexKernelOptions
 
-        if not isinstance(options, dict) or not set(options) <= set(FlexKernelOptions.__annotations__):
-            raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}")
+        if not isinstance(options, dict):
+            raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}, expected a dict")
+        for name in options:
+            if name not in FlexKernelOptions.__annotations__:
+                hint = did_you_mean(str(name), FlexKernelOptions.__annotations__)
+                raise Refused(Kind.INPUT, f"kernel_options has {name!r}{hint}: expected options of PyTorch "
+                                          "(torch.nn.attention.flex_attention.FlexKernelOptions)")
         is_twice = "BACKEND" in options and options.get("FORCE_USE_FLEX_ATTENTION")
         if is_twice or options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
             raise Refused(Kind.INPUT, f"kernel_options is {options!r:.80}")
@@ -202,34 +215,22 @@ def _mask(block_mask: Any, query: torch.Tensor, key: torch.Tensor) -> Callable[.
     if not isinstance(block_mask, pytorch.BlockMask):
         if not callable(block_mask):
             raise Refused(Kind.INPUT, f"block_mask is a {type(block_mask).__name__}, expected a BlockMask")
-        function: Callable[..., Any] = block_mask
-        return function
+        return block_mask  # type: ignore[no-any-return]
     if block_mask.kv_num_blocks.device != query.device:
         raise Refused(Kind.INPUT, f"block_mask is on {block_mask.kv_num_blocks.device}, expected {query.device}")
     is_sliced = getattr(block_mask.mask_mod, "__name__", "") == "_sliced_mask_mod_error"
-    has_one_block = min(block_mask.BLOCK_SIZE) >= 1 << 30  # PyTorch's mask that hides nothing
+    has_lists = block_lists.has_lists(block_mask.BLOCK_SIZE)
     lengths = tuple(block_mask.shape[-2:])
-    if is_sliced or not has_one_block and lengths != (query.shape[2], key.shape[2]):
+    if is_sliced or has_lists and lengths != (query.shape[2], key.shape[2]):
         raise Refused(Kind.INPUT, f"block_mask is for lengths {lengths}, query and key have {query.shape[2]} and "
                                   f"{key.shape[2]}")
-    if block_mask.mask_mod is not pytorch.noop_mask:
-        function = block_mask.mask_mod
+    function: Callable[..., Any] | None = None if block_mask.mask_mod is pytorch.noop_mask else block_mask.mask_mod
+    if not has_lists or function is not None and block_lists.follows_mask(block_mask, *query.shape[:2]):
         return function
-    return None if has_one_block else _blocks(block_mask)
-
-
-def _blocks(block_mask: Any) -> Callable[..., Any]:
-    """The mask of a BlockMask without mask_mod: its partial and full blocks."""
-    blocks = block_mask.to_dense().bool()
-    rows, columns = block_mask.BLOCK_SIZE
-    has_batch, has_heads = blocks.shape[0] > 1, blocks.shape[1] > 1
-    if has_batch and has_heads:
-        return lambda b, h, i, j: blocks[b, h, i // rows, j // columns]
-    if has_batch:
-        blocks = blocks[:, 0]
-        return lambda b, h, i, j: blocks[b, i // rows, j // columns]
-    if has_heads:
-        blocks = blocks[0]
-        return lambda b, h, i, j: blocks[h, i // rows, j // columns]
-    blocks = blocks[0, 0]
-    return lambda b, h, i, j: blocks[i // rows, j // columns]
+    rows, most = block_mask.BLOCK_SIZE[0], block_mask.kv_num_blocks.shape[-1]
+    if rows * most < query.shape[2]:
+        raise Refused(Kind.INPUT, f"block_mask has {most} rows of blocks of {rows}, query has {query.shape[2]} rows")
+    try:
+        return block_lists.mask_of(block_lists.lists_of(block_mask), block_mask.BLOCK_SIZE, function, query, key)
+    except ValueError as error:
+        raise Refused(Kind.INPUT, str(error)) from None

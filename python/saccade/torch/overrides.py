@@ -129,6 +129,8 @@ def _replace_flex() -> Callable[[], None]:
         try:
             return flex.compute(*args, **kwargs)
         except Refused as refused:
+            if refused.kind is Kind.INPUT:  # its mistakes, which PyTorch reports after gradients on a CPU
+                original(*flex.detached(args), **dict(zip(kwargs, flex.detached(kwargs.values()))))
             return resolve(flex.NAME, refused, lambda: original(*args, **kwargs), is_replaced=True)
         except TraceError as error:  # PyTorch may compute it, since it has elements of positions
             untraced = Refused(Kind.INPUT, str(error))

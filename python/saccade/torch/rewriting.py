@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import operator
@@ -12,7 +13,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from saccade.regions import Region, TraceError, trace
-from saccade.torch import attention_operator
+from saccade.torch import attention_operator, block_lists
+from saccade.torch.listed_graphs import Listing
 from saccade.torch.multi_head import expand_multi_head
 from saccade.torch.sdpa import mask_functions
 from saccade.torch.traced_drop_ins import is_supported, layout_of, mask_dimensions
@@ -30,9 +32,14 @@ class Kept(Exception):
     """A node that stays PyTorch's, with the reason as its message."""
 
 
-def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[int, list[tuple[Node, Kept]]]:
+def replace_attention(graph: GraphModule, *, only_flex: bool = False,
+                      listing: Listing | None = None) -> tuple[int, list[tuple[Node, Kept]]]:
     """Replaces calls of F.scaled_dot_product_attention, flex_attention and multi_head_attention_forward in a graph of
     torch.compile, or only flex_attention, also in one of torch.export.
+
+    Args:
+        listing: decides which lists of blocks are read. None reads none, as PyTorch's uncompiled operator, which is
+            what an exported program calls.
 
     Returns:
         The number of replaced nodes, and the nodes that stay PyTorch's, which Saccade does not compute, with the
@@ -49,7 +56,7 @@ def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[i
         ancestors = _ancestors([node]) - {node}
         try:
             with graph.graph.inserting_before(node):
-                _replace_sdpa(graph, node) if node.target is _SDPA else _replace_flex(graph, node)
+                _replace_sdpa(graph, node) if node.target is _SDPA else _replace_flex(graph, node, listing)
             replaced += 1
             unread |= ancestors
         except Kept as reason:
@@ -105,7 +112,7 @@ def _replace_sdpa(graph: GraphModule, node: Node) -> None:
             causal="top_left" if is_causal else None)
 
 
-def _replace_flex(graph: GraphModule, node: Node) -> None:
+def _replace_flex(graph: GraphModule, node: Node, listing: Listing | None) -> None:
     given = dict(zip(("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers",
                       "mask_buffers"), node.args))
     given.update(node.kwargs)
@@ -115,18 +122,19 @@ def _replace_flex(graph: GraphModule, node: Node) -> None:
     tensors = [given[name] for name in ("query", "key", "value")]
     _check(tensors, True)
     precision = "f64" if _value(tensors[0]).dtype == torch.float64 else "f32"
-    captures: list[Node] = []
-    regions: list[Region | None] = []
-    for role, function, buffers in (("score", given["score_mod"], given["score_buffers"]),
-                                    ("mask", given["block_mask"][-1], given["mask_buffers"])):
-        region, read = _trace_subgraph(graph, function, buffers, role, precision)
-        # PyTorch's mask without blocks has one of more than any length.
-        if role == "mask" and region is None and min(given["block_mask"][-3:-1]) < 1 << 30:
+    score, captures = _trace_subgraph(graph, given["score_mod"], given["score_buffers"], "score", precision)
+    mask, read = _trace_subgraph(graph, given["block_mask"][-1], given["mask_buffers"], "mask", precision)
+    *_, rows, columns, _ = given["block_mask"]
+    if block_lists.has_lists((rows, columns)):
+        if listing is None and mask is None:
             raise Kept("its mask is given by lists of blocks only")
-        regions.append(region)
-        captures += read
+        if listing is not None and not (mask is not None and listing.follows_mask(given, mask, read, precision)):
+            table = _table(graph, given, tensors)
+            mask, read = _trace_subgraph(graph, given["block_mask"][-1], given["mask_buffers"], "mask", precision,
+                                         table)
+    captures += read
     has_lse = 1 in readers
-    call = _insert(graph, node, tensors, captures, "bhsd", regions[0], regions[1], given["scale"], return_lse=has_lse)
+    call = _insert(graph, node, tensors, captures, "bhsd", score, mask, given["scale"], return_lse=has_lse)
     if has_lse:
         _scale_lse(graph, call)
 
@@ -167,9 +175,13 @@ def _trace(function: Callable[..., Any], role: str, precision: str) -> Region:
         return trace(function, role, precision, bakes_numbers=True)  # the operator reads tensors
 
 
-def _trace_subgraph(graph: GraphModule, function: Node, buffers: Sequence[Any], role: str,
-                    precision: str) -> tuple[Region | None, list[Node]]:
-    """The region of a function that Dynamo traced to a submodule, and the nodes of the tensors that it reads."""
+def _trace_subgraph(graph: GraphModule, function: Node, buffers: Sequence[Any], role: str, precision: str,
+                    table: tuple[str, Node, Sequence[int]] | None = None) -> tuple[Region | None, list[Node]]:
+    """The region of a function that Dynamo traced to a submodule, and the nodes of the tensors that it reads.
+
+    Args:
+        table: of lists of blocks that are read too: its dimensions, its node and the size of blocks.
+    """
     submodule = graph.get_submodule(str(function.target))
     nodes = [_as_tensor(graph, buffer, precision) if isinstance(buffer, Node) else buffer for buffer in buffers]
     stand_ins = [_stand_in(x) if isinstance(x, Node) else x for x in nodes]
@@ -177,20 +189,42 @@ def _trace_subgraph(graph: GraphModule, function: Node, buffers: Sequence[Any], 
     def call(*arguments: Any) -> Any:
         return submodule(*arguments, *stand_ins)
 
-    call.__name__ = f"{role}_mod"
+    function_of_all, known = call, list(zip(stand_ins, nodes))
+    if table is not None:
+        names, made, block_size = table
+        known.append((_stand_in(made), made))
+        is_noop = _trace(call, role, precision).root.constant is True
+        function_of_all = block_lists.mask_of_table(names, known[-1][0], block_size, None if is_noop else call)
+    function_of_all.__name__ = f"{role}_mod"
     try:
-        region = _trace(call, role, precision)
+        region = _trace(function_of_all, role, precision)
     except TraceError as error:
         raise Kept(str(error)) from None
     if region.root.op == "argument" if role == "score" else region.root.constant:  # it changes nothing
         return None, []
     read = []
     for capture in region.captures:
-        number = next((i for i, known in enumerate(stand_ins) if known is capture), None)
-        if number is None:
+        node = next((node for stand_in, node in known if stand_in is capture), None)
+        if node is None:
             raise Kept("a function reads a constant tensor of the graph")
-        read.append(nodes[number])
+        read.append(node)
     return region, read
+
+
+def _table(graph: GraphModule, given: dict[str, Any], tensors: Sequence[Any]) -> tuple[str, Node, Sequence[int]]:
+    """What the lists of blocks say: the dimensions, the node of the kinds of blocks, and the size of blocks."""
+    block_size = [int(_value(x)) for x in given["block_mask"][-3:-1]]
+    arguments = (*given["block_mask"][2:6], block_size[1], *tensors[:2])
+    pair = graph.graph.call_function(block_lists.table_of, arguments)
+    with getattr(_value(arguments[0]), "fake_mode", contextlib.nullcontext()):  # for the tensors that it creates
+        try:
+            names, example = block_lists.table_of(*map(_value, arguments))
+        except ValueError as error:
+            graph.graph.erase_node(pair)
+            raise Kept(str(error)) from None
+    table = graph.graph.call_function(operator.getitem, (pair, 1))
+    pair.meta["example_value"], table.meta["example_value"] = (names, example), example
+    return names, table, block_size
 
 
 def _as_tensor(graph: GraphModule, number: Node, precision: str) -> Node:

@@ -190,7 +190,7 @@ def _direct(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
 def _keeps_strides(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> bool:
     """Whether PyTorch's result has the query's order of strides: its fused kernel computes the call. It is contiguous
     otherwise."""
-    return (query.dim() == 4 and query.shape[3] == value.shape[3]
+    return (query.dim() == key.dim() == value.dim() == 4 and query.shape[3] == value.shape[3]
             and query.stride(3) == key.stride(3) == value.stride(3) == 1 and (mask is None or mask.dim() != 3))
 
 
@@ -359,9 +359,12 @@ def _check(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: to
         raise Refused(Kind.INPUT, f"query, key and value have element types {query.dtype}, {key.dtype}, {value.dtype}")
     if key.device != query.device or value.device != query.device:
         raise Refused(Kind.INPUT, f"query is on {query.device}, key on {key.device} and value on {value.device}")
-    if key.shape[-1] != query.shape[-1] or value.shape[-2] != key.shape[-2]:
-        raise Refused(Kind.INPUT, f"query, key and value have shapes {tuple(query.shape)}, {tuple(key.shape)} and "
-                                  f"{tuple(value.shape)}")
+    if value.shape[-2] != key.shape[-2]:
+        raise Refused(Kind.INPUT, f"key has {key.shape[-2]} rows and value {value.shape[-2]}, expected equal numbers "
+                                  f"(shapes {tuple(key.shape)} and {tuple(value.shape)})")
+    if key.shape[-1] != query.shape[-1]:
+        raise Refused(Kind.INPUT, f"query has head size {query.shape[-1]} and key {key.shape[-1]}, expected equal ones "
+                                  f"(shapes {tuple(query.shape)} and {tuple(key.shape)})")
     if mask is None:
         return
     if is_causal:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from saccade._opaque import call_untraced
-from saccade.torch import tracing
+from saccade.torch import block_lists, tracing
 from saccade.torch.fallback import autocast
 from saccade.torch.sdpa import mask_functions
 from saccade.torch.tracing import plain
@@ -57,16 +57,23 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
     from torch.nn.attention import flex_attention as pytorch
 
     mask_mod = getattr(block_mask, "mask_mod", block_mask)
-    is_block_list = mask_mod is not block_mask and (
-        mask_mod is pytorch.noop_mask or getattr(mask_mod, "__name__", "") == "_sliced_mask_mod_error")
-    # PyTorch's mask without blocks has one of more than any length.
-    has_blocks = isinstance(block_mask, pytorch.BlockMask) and min(block_mask.BLOCK_SIZE) < 1 << 30
-    is_other_length = has_blocks and (block_mask.shape[-2] != query.shape[-2] or block_mask.shape[-1] != key.shape[-2])
+    is_sliced = getattr(mask_mod, "__name__", "") == "_sliced_mask_mod_error"
+    has_blocks = isinstance(block_mask, pytorch.BlockMask) and block_lists.has_lists(block_mask.BLOCK_SIZE)
+    is_other_length = has_blocks and (
+        block_mask.shape[-2] != query.shape[-2] or block_mask.shape[-1] != key.shape[-2]
+        or block_mask.kv_num_blocks.shape[-1] * block_mask.BLOCK_SIZE[0] < query.shape[-2])
     wants_max = return_aux is not None and return_aux.max_scores
-    is_refused = query.dim() != 4 or is_block_list or is_other_length
+    is_refused = query.dim() != 4 or is_sliced or is_other_length
     if is_refused or not is_supported(query, key, value, enable_gqa):
+        if query.device.type == "cpu":  # PyTorch refuses gradients before it reports any other mistake
+            query, key, value = query.detach(), key.detach(), value.detach()
         return pytorch.flex_attention(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse,
                                       kernel_options, return_aux=return_aux)
+    if mask_mod is pytorch.noop_mask:
+        mask_mod = None
+    if has_blocks:  # a graph does not know whether create_block_mask made the lists, so they are always read
+        mask_mod = block_lists.mask_of(block_lists.lists_of(block_mask), block_mask.BLOCK_SIZE, mask_mod,
+                                       query, key)
     wants_lse = return_lse or return_aux is not None and return_aux.lse
     results = tracing.attention(query, key, value, score=score_mod, mask=mask_mod, scale=scale, return_lse=wants_lse,
                                 return_max=wants_max)

@@ -18,6 +18,7 @@ from torch.export.graph_signature import (
 )
 
 import saccade
+from saccade.torch import listed_graphs
 from saccade.torch.fallback import requires_grad
 from saccade.torch.operators import decompositions
 from saccade.torch.program import Result
@@ -34,10 +35,11 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) ->
     if requires_grad(*example_inputs):
         raise NotImplementedError("an input requires grad, which the option whole_graph does not support: call under "
                                   "torch.no_grad(), or train without the option")
-    replace_attention(graph, only_flex=True)  # what is kept is reported by the compiler
+    # What is kept is reported by the compiler.
+    listing, reading = listed_graphs.replace(graph, replace_attention, only_flex=True)
     compiled: Callable[..., Any] = aot_autograd(fw_compiler=_compile, decompositions=decompositions())(
         graph, example_inputs)
-    return compiled
+    return listing.checked(compiled, reading)
 
 
 def _compile(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
