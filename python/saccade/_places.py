@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import weakref
 from typing import Any
@@ -52,3 +53,15 @@ def _code() -> Any:
     import torch
 
     return torch.nn.Module._call_impl.__code__
+
+
+def is_inner_file(file: str) -> bool:
+    """Whether a source file is one of Saccade or PyTorch."""
+    return any(file.startswith(folder) for folder in _inner_folders())
+
+
+@functools.cache
+def _inner_folders() -> tuple[str, ...]:
+    modules = [sys.modules[name] for name in sorted(_INNER) if getattr(sys.modules.get(name), "__file__", None)]
+    return tuple(os.path.dirname(str(module.__file__)) + os.sep for module in modules
+                 if os.path.basename(str(module.__file__)) == "__init__.py")

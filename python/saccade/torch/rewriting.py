@@ -13,7 +13,9 @@ from torch.fx import GraphModule, Node
 
 from saccade.regions import Region, TraceError, trace
 from saccade.torch import attention_operator
+from saccade.torch.element_index import Unknown
 from saccade.torch.multi_head import expand_multi_head
+from saccade.torch.raising import candidates, raise_attention
 from saccade.torch.sdpa import mask_functions
 from saccade.torch.traced_drop_ins import is_supported, layout_of, mask_dimensions
 from saccade.torch.tracing import make_program
@@ -30,18 +32,19 @@ class Kept(Exception):
     """A node that stays PyTorch's, with the reason as its message."""
 
 
-def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[int, list[tuple[Node, Kept]]]:
+def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[list[Node], list[tuple[Node, Kept]]]:
     """Replaces calls of F.scaled_dot_product_attention, flex_attention and multi_head_attention_forward in a graph of
-    torch.compile, or only flex_attention, also in one of torch.export.
+    torch.compile, and attention written by hand (raising.py), or only flex_attention, also in one of torch.export.
 
     Returns:
-        The number of replaced nodes, and the nodes that stay PyTorch's, which Saccade does not compute, with the
+        The nodes of the operator that replace others, and the nodes that stay PyTorch's, which Saccade does not compute, with the
         reasons.
     """
     if not only_flex:
         expand_multi_head(graph)
     targets = (_FLEX,) if only_flex else (_SDPA, _FLEX)
-    replaced, kept = 0, []
+    replaced: list[Node] = []
+    kept = []
     unread: set[Node] = set()
     for node in list(graph.graph.nodes):
         if node.op != "call_function" or node.target not in targets:
@@ -49,14 +52,20 @@ def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[i
         ancestors = _ancestors([node]) - {node}
         try:
             with graph.graph.inserting_before(node):
-                _replace_sdpa(graph, node) if node.target is _SDPA else _replace_flex(graph, node)
-            replaced += 1
+                replace = _replace_sdpa if node.target is _SDPA else _replace_flex
+                replaced.append(replace(graph, node))
             unread |= ancestors
         except Kept as reason:
             kept.append((node, reason))
     _drop_recorded(graph)
     if replaced:
         _drop_unused(graph, unread)
+    if not only_flex:
+        for node, first, second in candidates(graph):
+            try:
+                replaced.append(raise_attention(graph, node, first, second))
+            except Unknown as reason:
+                kept.append((node, Kept(str(reason))))
     graph.recompile()
     return replaced, kept
 
@@ -71,7 +80,7 @@ def _value(x: Any) -> Any:
     return value
 
 
-def _replace_sdpa(graph: GraphModule, node: Node) -> None:
+def _replace_sdpa(graph: GraphModule, node: Node) -> Node:
     given = _SDPA_SIGNATURE.bind(*node.args, **node.kwargs)
     given.apply_defaults()
     query, key, value, mask, dropout, is_causal, scale, enable_gqa = given.arguments.values()
@@ -101,11 +110,11 @@ def _replace_sdpa(graph: GraphModule, node: Node) -> None:
             region = _trace(function, role, precision)
             score, mask_region = (region, None) if role == "score" else (None, region)
         captures.append(table)
-    _insert(graph, node, tensors, captures, layout_of(rank), score, mask_region, scale,
-            causal="top_left" if is_causal else None)
+    return _insert(graph, node, tensors, captures, layout_of(rank), score, mask_region, scale,
+                   causal="top_left" if is_causal else None)
 
 
-def _replace_flex(graph: GraphModule, node: Node) -> None:
+def _replace_flex(graph: GraphModule, node: Node) -> Node:
     given = dict(zip(("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers",
                       "mask_buffers"), node.args))
     given.update(node.kwargs)
@@ -129,6 +138,7 @@ def _replace_flex(graph: GraphModule, node: Node) -> None:
     call = _insert(graph, node, tensors, captures, "bhsd", regions[0], regions[1], given["scale"], return_lse=has_lse)
     if has_lse:
         _scale_lse(graph, call)
+    return call
 
 
 def _scale_lse(graph: GraphModule, call: Node) -> None:
@@ -223,6 +233,7 @@ def _insert(graph: GraphModule, node: Node, tensors: Sequence[Any], captures: li
     call = graph.graph.call_function(attention_operator.overload(return_lse, False),
                                      ([*tensors, *captures], program, None, floats, layout))
     call.meta.update(node.meta)
+    call.meta["saccade_function"] = getattr(node.target, "__name__", "flex_attention")
     if node.target is _FLEX and not return_lse:  # the results of the node are a tuple
         for user in list(node.users):
             user.replace_all_uses_with(call)
