@@ -13,7 +13,7 @@ from saccade import _served, errors, scores
 from saccade.attention import attention
 from saccade.torch.fallback import autocast, requires_grad, warn_once
 from saccade.torch.sdpa import draw_dropout
-from saccade.transformers import reference
+from saccade.transformers import own_code, reference
 from saccade.transformers.masks import StructuredMask
 
 NAME = "saccade"
@@ -68,6 +68,7 @@ def attention_forward(
         compute = functools.partial(
             attention_forward, module, query, key, value, attention_mask, dropout, scaling, is_causal, position_bias,
             softcap, s_aux, sliding_window, cache, indices, **kwargs)
+        own_code.called()
         return _served.observe(_FUNCTION, compute, (query, key, value), module)  # type: ignore[no-any-return]
     if kwargs.get("output_attentions"):
         _warn(f'{_FUNCTION} does not return attention weights: use "eager" for output_attentions')
