@@ -86,11 +86,15 @@ def _check_options(options: dict[str, Any], inner: str) -> None:
     for name in options:
         if name not in of_inductor:
             hint = did_you_mean(name, own) or did_you_mean(name, of_inductor)
-            raise ValueError(f'backend="saccade" has no option {name!r}{hint}: its options are {", ".join(own)}, '
+            raise ValueError(f'backend="saccade" has no option {name!r}{hint}: its options are {_listed(own)}, '
                              "and those of Inductor")
     if inner != "inductor":
         raise ValueError(f"the options {', '.join(options)} are those of Inductor, found inner={inner!r}; the options "
-                         f"of Saccade are {', '.join(own)}")
+                         f"of Saccade are {_listed(own)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 # PyTorch registers what an entry point loads; a source tree has none.

@@ -21,6 +21,9 @@ from saccade.torch.traced_drop_ins import is_supported, layout_of, mask_dimensio
 from saccade.torch.tracing import make_program
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
+_MULTI_HEAD = torch.nn.functional.multi_head_attention_forward
+_MULTI_HEAD_KEPT = ("it returns weights, or has dropout, bias_k, add_zero_attn, separate projections, other types than "
+                    "its weights, or a mask that PyTorch reports")
 _FLEX = torch.ops.higher_order.flex_attention
 _SDPA_SIGNATURE = inspect.Signature([
     inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default) for name, default in (
@@ -41,6 +44,7 @@ def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[l
         reasons.
     """
     if not only_flex:
+        _ignore_unread_weights(graph)
         expand_multi_head(graph)
     targets = (_FLEX,) if only_flex else (_SDPA, _FLEX)
     replaced: list[Node] = []
@@ -66,8 +70,23 @@ def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[l
                 replaced.append(raise_attention(graph, node, first, second))
             except Unknown as reason:
                 kept.append((node, Kept(str(reason))))
+        kept += [(node, Kept(_MULTI_HEAD_KEPT)) for node in graph.graph.nodes if node.target is _MULTI_HEAD]
     graph.recompile()
     return replaced, kept
+
+
+def _ignore_unread_weights(graph: GraphModule) -> None:
+    """Lets calls of multi_head_attention_forward return no weights if nothing reads them, as modules ask for them by
+    default."""
+    for node in list(graph.graph.nodes):
+        if node.target is not _MULTI_HEAD or node.kwargs.get("need_weights") is not True:
+            continue
+        readers = [user for user in node.users if user.target is operator.getitem and user.args[1] == 1]
+        if any(user.users for user in readers):
+            continue
+        for user in readers:
+            graph.graph.erase_node(user)
+        node.kwargs = {**node.kwargs, "need_weights": False}
 
 
 def _value(x: Any) -> Any:
