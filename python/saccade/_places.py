@@ -9,7 +9,8 @@ import weakref
 from typing import Any
 
 # Packages whose frames are no places of the user. Models of Transformers are.
-_INNER = frozenset({"saccade", "torch", "jax", "jaxlib", "functools", "contextlib", "threading", "concurrent", "einops"})
+_INNER = frozenset({"saccade", "torch", "jax", "jaxlib", "functools", "contextlib", "threading", "concurrent",
+                    "einops"})
 _MAX_DEPTH = 400
 _names: weakref.WeakKeyDictionary[Any, dict[int, str]] = weakref.WeakKeyDictionary()
 

@@ -76,11 +76,11 @@ class _Watch(TorchFunctionMode):  # type: ignore[misc]
         if weights and len(tensors) == 2:
             value = tensors[1] if weights[0] is tensors[0] else tensors[0]
             _served.note(NAME, (*self.operands[weights[0]], value), REASON)
-        elif isinstance(result, torch.Tensor) and len(tensors) == 2:
-            # Linear layers are no products of these; a product with a parameter gives no scores.
-            if not any(isinstance(x, torch.nn.Parameter) for x in tensors):
-                self.kinds[result] = "scores"
-                self.operands[result] = tuple(_Operand(x.shape, x.dtype, x.device) for x in tensors)
+        # A product with a parameter is that of a layer.
+        elif isinstance(result, torch.Tensor) and len(tensors) == 2 and not any(
+                isinstance(x, torch.nn.Parameter) for x in tensors):
+            self.kinds[result] = "scores"
+            self.operands[result] = tuple(_Operand(x.shape, x.dtype, x.device) for x in tensors)
 
     def _keep(self, name: str, args: Any, result: Any) -> None:
         source = next((x for x in args if isinstance(x, torch.Tensor) and x in self.kinds), None)

@@ -15,17 +15,18 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
-from saccade.errors import CompileError
 from saccade.module import compile
-from saccade.regions import TraceError, trace
+from saccade.regions import trace
 from saccade.torch import attention_operator
 from saccade.torch.differentiated import differentiated, function_of
 from saccade.torch.element_index import Dim, Piece, Unknown
-from saccade.torch.element_trees import Score, Value, elementwise, is_cast, viewed
+from saccade.torch.element_trees import Score, Value, is_cast, viewed
 from saccade.torch.products import Product, name_of, product, shape_of, views_of
-from saccade.torch.tracing import make_program
 from saccade.torch.traced_drop_ins import is_supported
+from saccade.torch.tracing import make_program
 
+_LAYERS = frozenset({"linear", "layer_norm", "rms_norm", "batch_norm", "group_norm", "embedding", "cat"})
+"""What attention has before its scores: a product before these is another one."""
 _DROPOUT = ("dropout", "dropout_")
 
 
@@ -69,7 +70,8 @@ def _is_computed(node: Node) -> bool:
 
 
 def _source(node: Node) -> Product | None:
-    """The product that scores are computed from: the first one on the way back."""
+    """The product that scores are computed from: the first one on the way back. Nodes that are not supported are
+    passed, so that the report has them."""
     seen: set[Node] = set()
     todo = [node]
     while todo:
@@ -80,8 +82,7 @@ def _source(node: Node) -> Product | None:
         found = product(at)
         if found is not None and _keeps_operands(found):
             return found
-        is_passed = views_of(at) is not None or is_cast(at) or elementwise(at) is not None
-        todo += [x for x in at.all_input_nodes if is_passed]
+        todo += [x for x in at.all_input_nodes if name_of(at) not in _LAYERS]
     return None
 
 
@@ -271,7 +272,7 @@ class _Insertion:
         try:
             with self.graph.graph.inserting_before(node):
                 call = self._insert(q, k, v, result)
-        except (Unknown, TraceError, CompileError, NotImplementedError) as error:
+        except (Unknown, TypeError, ValueError, RuntimeError) as error:  # of the tracer and the compiler
             for made in reversed(self.made):
                 self.graph.graph.erase_node(made)
             raise Unknown(str(error).split("\n")[0]) from None

@@ -35,7 +35,8 @@ class Kept(Exception):
     """A node that stays PyTorch's, with the reason as its message."""
 
 
-def replace_attention(graph: GraphModule, *, only_flex: bool = False) -> tuple[list[Node], list[tuple[Node, Kept]]]:
+def replace_attention(graph: GraphModule, *,
+                      only_flex: bool = False) -> tuple[list[Node], list[tuple[Node, Kept]]]:
     """Replaces calls of F.scaled_dot_product_attention, flex_attention and multi_head_attention_forward in a graph of
     torch.compile, and attention written by hand (raising.py), or only flex_attention, also in one of torch.export.
 
