@@ -205,14 +205,14 @@ def _forward_flex(query: Any, key: Any, value: Any, score_mod: Any = None, block
                   enable_gqa: Any = False, return_lse: Any = False, kernel_options: Any = None, *,
                   return_aux: Any = None) -> Any:
     """The code of PyTorch's `flex_attention` while it is replaced."""
-    return _saccade_forward_flex(  # type: ignore[name-defined]
+    return _saccade_forward_flex(  # type: ignore[name-defined]  # noqa: F821
         query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux=return_aux)
 
 
 def _forward_jagged(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: Any = 0.0,
                     is_causal: Any = False, scale: Any = None, enable_gqa: Any = False) -> Any:
     """The code of PyTorch's function of jagged tensors while it is replaced."""
-    return _saccade_forward_jagged(  # type: ignore[name-defined]
+    return _saccade_forward_jagged(  # type: ignore[name-defined]  # noqa: F821
         query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 

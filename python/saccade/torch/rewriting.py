@@ -41,7 +41,8 @@ def replace_attention(graph: GraphModule, *,
     torch.compile, and attention written by hand (raising.py), or only flex_attention, also in one of torch.export.
 
     Returns:
-        The nodes of the operator that replace others, and the nodes that stay PyTorch's, which Saccade does not compute, with the
+        The nodes of the operator that replace others, and the nodes that stay PyTorch's, which Saccade does not
+        compute, with the
         reasons.
     """
     if not only_flex:
