@@ -63,7 +63,7 @@ def _start(thread: threading.Thread) -> None:
         run, own = thread.run, thread.__dict__.get("run")
 
         def run_inside() -> None:
-            del thread.run  # type: ignore[method-assign]  # a cycle
+            del thread.run  # a cycle
             if own is not None:
                 thread.run = own  # type: ignore[method-assign]
             _state.scopes = scopes
@@ -82,7 +82,7 @@ def _hook() -> None:
         _users += 1
         if _replaced is None:
             _original, _replaced = threading.Thread.start, _start
-            threading.Thread.start = _start  # type: ignore[method-assign]
+            threading.Thread.start = _start  # type: ignore[method-assign, assignment]
 
 
 def _unhook() -> None:

@@ -75,10 +75,10 @@ def product(node: Node) -> Product | None:
     dims = []
     for shape, other, own in ((shapes[0], shapes[1], ("m", "k")), (shapes[1], shapes[0], ("k", "n"))):
         batch: list[str | None] = []
-        for back in range(len(shape) - 2, 0, -1):  # type: ignore[arg-type]
-            extent = shape[-2 - back]  # type: ignore[index]
-            is_short = back > len(other) - 2  # type: ignore[arg-type]
-            opposite = 1 if is_short else other[-2 - back]  # type: ignore[index]
+        for back in range(len(shape) - 2, 0, -1):
+            extent = shape[-2 - back]
+            is_short = back > len(other) - 2
+            opposite = 1 if is_short else other[-2 - back]
             is_broadcast = is_one(extent) and not is_one(opposite)
             if not is_broadcast and not is_one(opposite) and not is_same(extent, opposite):
                 return None

@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from saccade.module import compile
-from saccade.regions import trace
+from saccade.regions import Region, trace
 from saccade.torch import attention_operator
 from saccade.torch.differentiated import differentiated, function_of
 from saccade.torch.element_index import Dim, Piece, Unknown
@@ -108,7 +108,7 @@ def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: P
     node = weights[side]
     index: list[Dim] = [() if letter is None else (letters.piece(letter),) for letter in values[side]]
     while node is not softmax:
-        index, node = _weights(node, index), node.args[0]  # type: ignore[assignment]
+        index, node = _weights(node, index), node.args[0]
     axis, source = _softmax_axis(softmax)
     if index[axis] != (letters.piece(letters.keys),) or not isinstance(source, Node):
         raise Unknown("the softmax is not over the keys of the second product")
@@ -139,7 +139,7 @@ class _Letters:
             raise Unknown("the second product is not one of weights and values")
         self.keys, self.queries, self.width = summed[0], alone[-1], widths[-1]
         shared = [letter for letter in weights if letter in values and letter in second.result]
-        self.lead: list[str] = [*widths[:-1], *shared, *alone[:-1]]  # type: ignore[list-item]
+        self.lead: list[str] = [*widths[:-1], *shared, *alone[:-1]]
 
     def piece(self, letter: str) -> Piece:
         return Piece(letter, 1, self.extents[letter])
@@ -292,7 +292,8 @@ class _Insertion:
         tensors = [self._arranged(x, [*lead, own, last], is_shared and x is not q, result.dtype)
                    for x, own, last in ((q, queries, "e"), (k, keys, "e"), (v, keys, width))]
         examples = [x.meta["example_value"] for x in tensors]
-        if not is_supported(*examples, True):
+        q_like, k_like, v_like = examples
+        if not is_supported(q_like, k_like, v_like, True):
             raise Unknown(f"query, key and value have shapes {', '.join(str(tuple(x.shape)) for x in examples)}, or "
                           "types or devices that Saccade does not support")
         program, tables = self._program(examples, lead)
@@ -333,8 +334,8 @@ class _Insertion:
             return value(s, at, [stand_ins[node] for node in nodes])
 
         with torch.no_grad():
-            region = trace(score, "score", precision, bakes_numbers=True)
-        if region.root.op == "argument":
+            region: Region | None = trace(score, "score", precision, bakes_numbers=True)
+        if region is not None and region.root.op == "argument":
             region = None
         read = []
         for capture in () if region is None else region.captures:
