@@ -15,10 +15,11 @@ from saccade._library import (
     set_disk_cache,
     set_num_threads,
 )
+from saccade._served import served
 from saccade.artifact import Artifact, LoadedFunction, load
 from saccade.attention import attention
 from saccade.binding import BoundFunction
-from saccade.errors import CompileError, Diagnostic, Warning
+from saccade.errors import CompileError, Diagnostic, NotServed, Warning
 from saccade.function import Function, Value
 from saccade.linear import linear_attention, linformer, orthogonal_features, performer
 from saccade.merging import merge_state
@@ -51,6 +52,7 @@ __all__ = [
     "Function",
     "LoadedFunction",
     "Module",
+    "NotServed",
     "ToolError",
     "TraceError",
     "Value",
@@ -71,6 +73,7 @@ __all__ = [
     "performer",
     "run",
     "scores",
+    "served",
     "set_disk_cache",
     "set_num_threads",
     "tool",

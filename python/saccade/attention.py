@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from saccade import _arrays, _autograd, _foreign, _gpu, _operands, _program
+from saccade import _arrays, _autograd, _foreign, _gpu, _operands, _program, _served
 from saccade._arrays import Array
 from saccade._functions import read as _read
 from saccade._library import on_cache_clear
@@ -225,6 +225,9 @@ def attention(
                       k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink,
                       dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout,
                       target=target, stream=stream, out=out)
+    if _served.is_on and _served.is_new_call():
+        given = {name: x for name, x in locals().items() if name != "unknown"}
+        return _served.observe("saccade.attention", functools.partial(attention, **given), (q, k, v))
     if _autograd.current() is None and _autograd.may_record(q, k, v, (score, weight, scale, sink)):
         return _autograd.record(
             attention, q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,

@@ -48,6 +48,11 @@ class CompileError(ValueError):
         return type(self), (*self.args, self.diagnostics)
 
 
+class NotServed(RuntimeError):
+    """A call that Saccade does not compute where `require=True` asked for it. The message has the place and the
+    reason."""
+
+
 class Warning(UserWarning):
     """Every warning that `saccade` issues: those of the compiler about an accepted program, functions that are compiled
     again and again, and calls that another library computes instead."""

@@ -1,5 +1,6 @@
 """PyTorch's functions and modules are computed by Saccade in `saccade.torch.enabled()`, and by PyTorch after it."""
 
+import concurrent.futures
 import threading
 import warnings
 
@@ -75,10 +76,11 @@ def test_functions_are_served_in_the_block_only(served):
 
 
 def test_the_block_is_that_of_a_thread_and_enable_of_all(served):
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    pool.submit(int).result()  # starts its thread
+
     def elsewhere(function=F.scaled_dot_product_attention):
-        thread = threading.Thread(target=function, args=(q, k, v))
-        thread.start()
-        thread.join()
+        pool.submit(function, q, k, v).result()
 
     with saccade.torch.enabled():
         elsewhere()
@@ -98,8 +100,71 @@ def test_the_block_is_that_of_a_thread_and_enable_of_all(served):
     finally:
         saccade.torch.disable()
         saccade.torch.disable()
+        pool.shutdown()
     F.scaled_dot_product_attention(q, k, v)
     assert served["sdpa"] == 2
+
+
+def test_threads_that_are_started_in_the_block_are_in_it(served):
+    def elsewhere():
+        F.scaled_dot_product_attention(q, k, v)
+
+    def nested():
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+
+    start = threading.Thread.start
+    with saccade.torch.enabled():
+        for target in (elsewhere, nested):
+            thread = threading.Thread(target=target)
+            thread.start()
+            thread.join()
+        assert served["sdpa"] == 2
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(elsewhere).result()
+        assert served["sdpa"] == 3
+    nested()
+    assert served["sdpa"] == 3
+    assert threading.Thread.start is start
+
+
+def test_a_thread_that_outlives_the_block_leaves_it_at_its_end(served):
+    ended, inside, counts = threading.Event(), threading.Event(), []
+
+    def elsewhere():
+        F.scaled_dot_product_attention(q, k, v)
+        counts.append(served["sdpa"])
+        inside.set()
+        ended.wait()
+        F.scaled_dot_product_attention(q, k, v)
+        counts.append(served["sdpa"])
+
+    with saccade.torch.enabled():
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        inside.wait()
+    ended.set()
+    thread.join()
+    assert counts == [1, 1]
+
+
+def test_the_end_of_an_inner_block_leaves_its_threads_in_the_outer_one(served):
+    inner_ended, done = threading.Event(), threading.Event()
+
+    def elsewhere():
+        inner_ended.wait()
+        F.scaled_dot_product_attention(q, k, v)
+        done.set()
+
+    with saccade.torch.enabled():
+        with saccade.torch.enabled():
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+        inner_ended.set()
+        done.wait()
+        thread.join()
+    assert served["sdpa"] == 1
 
 
 MASKS = {

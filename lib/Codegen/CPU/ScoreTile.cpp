@@ -10,6 +10,7 @@
 #include "Pack.h"
 #include "VectorizeRegion.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
 #include <limits>
 #include <numbers>
 
@@ -41,7 +42,9 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
       toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
   // A factor of zero would turn the −inf of a masked key into NaN.
   double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-  if (op.getNaturalMax() && toNatural)
+  APFloat constant(0.0);
+  bool isLarge = toNatural && matchPattern(toNatural, m_ConstantFloat(&constant)) && constant.convertToDouble() >= smallest;
+  if (op.getNaturalMax() && toNatural && !isLarge)
     toNatural = e.maxf(toNatural, e.scalar(smallest));
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
@@ -282,6 +285,16 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
   })[0];
 }
 
+std::optional<double> ScoreTile::naturalPower() {
+  APFloat scale(0.0);
+  if (!op.getNaturalMax() || !toNatural || !matchPattern(toNatural, m_ConstantFloat(&scale)) || !scale.isNormal())
+    return std::nullopt;
+  int exponent = 0;
+  double value = scale.convertToDouble();
+  bool isPower = std::frexp(value, &exponent) == 0.5 && std::abs(exponent) < 64;
+  return isPower ? std::optional(value) : std::nullopt;
+}
+
 Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value offset) {
   // One sum per register of a panel: the assignment of columns to sums must not depend on the end of the range.
   SmallVector<Value> sums(2, e.splat(0.0));
@@ -297,9 +310,11 @@ Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value
 SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value shift, Value offset,
                                            ArrayRef<Value> before) {
   SmallVector<Value> sums(before);
-  bool isNatural = op.getNaturalMax(), isScaled = isNatural && toNatural;
-  Value factorToBase2 = isNatural ? e.splat(std::numbers::log2e) : e.broadcast(toBase2), from = columns.begin;
-  Value natural = isScaled ? e.broadcast(toNatural) : Value();
+  // Scores are not scaled if the scale is a power of two, which is exact: the shift is divided by it (`softmaxGroup`).
+  std::optional<double> power = naturalPower();
+  bool isNatural = op.getNaturalMax(), isScaled = isNatural && toNatural && !power;
+  Value factorToBase2 = isNatural ? e.splat(std::numbers::log2e * power.value_or(1)) : e.broadcast(toBase2);
+  Value from = columns.begin, natural = isScaled ? e.broadcast(toNatural) : Value();
   // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill.
   int64_t maxVectors = !regions.empty() ? std::max<int64_t>(std::min(packingFactor, 2u), regions.preferredRegisters())
                                         : e.target.shapes.weightVectors;
@@ -415,7 +430,8 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
     if (op.getNaturalMax()) {
       Value natural = toNatural ? e.mulf(tileMax, e.broadcast(toNatural)) : tileMax;
       NaturalMax max = emitNaturalMax(e, natural, before);
-      keep(max.max, max.factor, max.base, e.splat(0.0));
+      std::optional<double> power = naturalPower();
+      keep(max.max, max.factor, power ? e.mulf(max.base, e.splat(1 / *power)) : max.base, e.splat(0.0));
     } else {
       RowMax max = emitRowMax(e, tileMax, before, e.broadcast(toBase2), getMaxRange(op));
       Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/packingFactor > 1);

@@ -11,8 +11,11 @@ from typing import Any
 import torch
 from torch._dynamo import lookup_backend, register_backend
 
+from saccade import _served
 from saccade._operands import did_you_mean
+from saccade.errors import NotServed
 from saccade.torch import listed_graphs
+from saccade.torch.graph_report import calls_of, reporting
 from saccade.torch.rewriting import replace_attention
 
 _INNER = ("inductor", "eager")
@@ -32,6 +35,8 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
             the name of any other backend.
             "whole_graph": True compiles all nodes with Saccade. An operator that it does not support is a
             saccade.CompileError.
+            "require": True raises saccade.NotServed at the compilation if attention of the graph stays PyTorch's.
+            "explain": True prints the report of all calls of attention (`saccade.served`) at the end of the process.
             All other options are those of Inductor.
         mode: of torch.compile, which stands for options of Inductor.
 
@@ -42,9 +47,8 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         raise TypeError(f"options is {options!r:.80}, expected a dict from names to values")
     options = {name.replace("-", "_"): value for name, value in (options or {}).items()}  # as Inductor reads names
     options = {**_options_of(mode), **options}
-    inner, whole_graph = options.pop("inner", None), options.pop("whole_graph", False)
-    if whole_graph is not True and whole_graph is not False:
-        raise TypeError(f"option whole_graph is {whole_graph!r:.80}, expected True or False")
+    require, explain = (_flag(options, name) for name in ("require", "explain"))
+    inner, whole_graph = options.pop("inner", None), _flag(options, "whole_graph")
     if inner is not None and not isinstance(inner, str):
         raise TypeError(f'option inner is {inner!r:.80}, expected the name of a backend: "inductor" or "eager"')
     if whole_graph:
@@ -53,15 +57,22 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         from saccade.torch.whole_graph import compile_graph
 
         return compile_graph(graph, example_inputs)
-    listing, reading = listed_graphs.replace(graph, replace_attention)
+    listing, reading, replaced = listed_graphs.replace(graph, replace_attention)
+    calls = calls_of(*replaced)
+    for call in calls:
+        if require and not call.is_served:
+            raise NotServed(_served.describe(call))
+    if explain:
+        _served.report_everywhere()
     if inner is None:
         inner = "inductor" if has_compiler(example_inputs) else "eager"
     _check_options(options, inner)
     if inner == "inductor":
         patches = {"config_patches": options} if options else {}
         compiled: Callable[..., Any] = lookup_backend("inductor")(graph, example_inputs, **patches)
-        return listing.checked(compiled, reading)
-    return listing.checked(lookup_backend(inner)(graph, example_inputs), reading)
+    else:
+        compiled = lookup_backend(inner)(graph, example_inputs)
+    return reporting(listing.checked(compiled, reading), calls)
 
 
 def _options_of(mode: Any) -> dict[str, Any]:
@@ -75,20 +86,32 @@ def _options_of(mode: Any) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in modes[mode].items()}
 
 
+def _flag(options: dict[str, Any], name: str) -> bool:
+    """Takes an option that is True or False."""
+    value = options.pop(name, False)
+    if value is not True and value is not False:
+        raise TypeError(f"option {name} is {value!r:.80}, expected True or False")
+    return value
+
+
 def _check_options(options: dict[str, Any], inner: str) -> None:
     """Refuses options that neither Saccade nor Inductor has, and those of Inductor for another backend."""
-    own = ("inner", "whole_graph")
+    own = ("inner", "whole_graph", "require", "explain")
     if not options:
         return
     of_inductor = torch._inductor.config.get_config_copy()
     for name in options:
         if name not in of_inductor:
             hint = did_you_mean(name, own) or did_you_mean(name, of_inductor)
-            raise ValueError(f'backend="saccade" has no option {name!r}{hint}: its options are {" and ".join(own)}, '
+            raise ValueError(f'backend="saccade" has no option {name!r}{hint}: its options are {_listed(own)}, '
                              "and those of Inductor")
     if inner != "inductor":
         raise ValueError(f"the options {', '.join(options)} are those of Inductor, found inner={inner!r}; the options "
-                         f"of Saccade are {' and '.join(own)}")
+                         f"of Saccade are {_listed(own)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 # PyTorch registers what an entry point loads; a source tree has none.

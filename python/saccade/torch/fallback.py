@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from saccade import _arrays, errors
+from saccade import _arrays, _scopes, _served, errors
 
 
 class Kind(enum.Enum):
@@ -62,6 +62,8 @@ def resolve(function: str, refused: Refused, compute: Callable[[], Any], is_repl
     Exceptions of PyTorch are propagated.
     """
     kind, reason = refused.kind, refused.reason
+    if _served.is_on:
+        _served.refused(None if kind is Kind.SILENT else reason)
     if kind is Kind.TRAINING:
         warn_once(function, reason)
         return compute()
@@ -84,6 +86,18 @@ class _State(threading.local):
 
 
 state = _State()
+
+
+class Enabled(_scopes.Scope):
+    """An `enabled` block, which covers the threads that are started inside of it."""
+
+    def __init__(self, inside: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext):
+        self.inside = inside  # type: ignore[method-assign]
+
+
+def is_enabled() -> bool:
+    """Whether an `enabled` block covers this thread."""
+    return state.depth > 0 or bool(_scopes.find(Enabled))
 
 
 @contextlib.contextmanager

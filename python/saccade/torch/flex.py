@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import saccade
+from saccade import _served
 from saccade._operands import did_you_mean
 from saccade.regions.traced_function import variables
 from saccade.torch import block_lists
@@ -82,6 +83,8 @@ def flex_attention(
         from saccade.torch import traced_drop_ins  # imported late: it imports this module
 
         return traced_drop_ins.flex_attention(*arguments, return_aux)
+    if _served.is_on and _served.is_new_call():
+        return _served.observe(NAME, lambda: _call(arguments, return_aux), (query, key, value))
     return _call(arguments, return_aux)
 
 

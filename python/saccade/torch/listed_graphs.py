@@ -108,19 +108,20 @@ def has_flex(graph: GraphModule) -> bool:
 
 
 def replace(graph: GraphModule, replace_attention: Callable[..., Any],
-            **options: Any) -> tuple[Listing, GraphModule | None]:
+            **options: Any) -> tuple[Listing, GraphModule | None, Any]:
     """Replaces attention in a graph of torch.compile by rewriting.py.
 
     Returns:
-        Which lists the graph does not read, and a graph that reads all if there are any.
+        Which lists the graph does not read, a graph that reads all if there are any, and what was replaced in the first
+        graph.
     """
     copied = _copy_of(graph) if has_flex(graph) else None
     listing = Listing(graph)
-    replace_attention(graph, listing=listing, **options)
+    replaced = replace_attention(graph, listing=listing, **options)
     if copied is None or not listing.checks:
-        return listing, None
+        return listing, None, replaced
     replace_attention(copied, listing=Listing(copied, reads_all=True))
-    return listing, copied
+    return listing, copied, replaced
 
 
 def _copy_of(graph: GraphModule) -> GraphModule:

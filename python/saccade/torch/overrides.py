@@ -9,6 +9,7 @@ when the last user disables them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import threading
 import types
@@ -17,9 +18,10 @@ from typing import Any
 
 import torch
 
+from saccade import _scopes, _served
 from saccade.regions import TraceError
-from saccade.torch import flex, recorded, sdpa
-from saccade.torch.fallback import Kind, Refused, autocast, resolve, state
+from saccade.torch import flex, handwritten, recorded, sdpa
+from saccade.torch.fallback import Enabled, Kind, Refused, autocast, is_enabled, resolve, state
 
 _KEYS = ("CPU", "AutogradCPU", "CUDA", "AutogradCUDA", "NestedTensorCPU", "NestedTensorCUDA", "AutogradNestedTensor")
 _lock = threading.RLock()
@@ -29,14 +31,19 @@ _is_enabled = False  # by enable(), for all threads
 
 
 @contextlib.contextmanager
-def enabled() -> Iterator[None]:
-    """In this block and thread, `F.scaled_dot_product_attention`, `flex_attention` called eagerly, and modules that use
-    them, such as `nn.MultiheadAttention` and `nn.TransformerEncoderLayer`, are computed by Saccade.
+def enabled(*, require: bool = False, explain: bool = False) -> Iterator[None]:
+    """In this block, `F.scaled_dot_product_attention`, `flex_attention` called eagerly, and modules that use
+    them, such as `nn.MultiheadAttention` and `nn.TransformerEncoderLayer`, are computed by Saccade. The block covers
+    this thread and threads that are started inside of it, until its end.
 
     Calls that Saccade does not compute go to PyTorch, with one warning for each reason: element types, devices and
     kinds of tensors that it does not support. What torch.compile, torch.export and other tracers record stays
     PyTorch's operators. PyTorch's fast path of inference, which does not call these
     functions, is off meanwhile (in all threads).
+
+    Args:
+        require: a call that Saccade does not compute is a `saccade.NotServed` (`saccade.served`).
+        explain: prints what was served, and why not the rest, to standard error at the end of the block.
 
     Example:
         >>> with torch.no_grad(), saccade.torch.enabled():
@@ -45,7 +52,12 @@ def enabled() -> Iterator[None]:
     _install()
     state.depth += 1
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            if require or explain:
+                stack.enter_context(_served.served(require=require, explain=explain))
+            stack.enter_context(_scopes.opened(Enabled(handwritten.watch)))
+            stack.enter_context(handwritten.watch())
+            yield
     finally:
         state.depth -= 1
         _uninstall()
@@ -71,7 +83,7 @@ def disable() -> None:
 
 def _is_active() -> bool:
     """Whether the current thread's calls are Saccade's."""
-    return (_is_enabled or state.depth > 0) and not state.is_suspended
+    return (_is_enabled or is_enabled()) and not state.is_suspended
 
 
 class _Installed:
@@ -114,7 +126,11 @@ def _replace_sdpa() -> torch.library.Library:
     serve = sdpa.replacement(original)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        return (serve if _is_active() else original)(*args, **kwargs)
+        if not _is_active():
+            return original(*args, **kwargs)
+        if _served.is_on and _served.is_new_call():
+            return _served.observe(sdpa.NAME, functools.partial(serve, *args, **kwargs), args[:3])
+        return serve(*args, **kwargs)
 
     library = torch.library.Library("aten", "IMPL")
     for key in _KEYS:
@@ -170,6 +186,10 @@ def _replace_code(function: Any, forward: Any, serve: Callable[..., Any]) -> Cal
     def call(*args: Any, **kwargs: Any) -> Any:
         if not _is_active() or torch.compiler.is_compiling():
             return original(*args, **kwargs)
+        if _served.is_on and _served.is_new_call():
+            operands = [kwargs.get(name) for name in ("query", "key", "value")[len(args):]]
+            compute = functools.partial(serve, original, args, kwargs)
+            return _served.observe(function.__name__.removeprefix("jagged_"), compute, (*args[:3], *operands))
         return serve(original, args, kwargs)
 
     name = "_saccade" + forward.__name__

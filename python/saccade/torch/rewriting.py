@@ -14,13 +14,18 @@ from torch.fx import GraphModule, Node
 
 from saccade.regions import Region, TraceError, trace
 from saccade.torch import attention_operator, block_lists
+from saccade.torch.element_index import Unknown
 from saccade.torch.listed_graphs import Listing
 from saccade.torch.multi_head import expand_multi_head
+from saccade.torch.raising import candidates, raise_attention
 from saccade.torch.sdpa import mask_functions
 from saccade.torch.traced_drop_ins import is_supported, layout_of, mask_dimensions
 from saccade.torch.tracing import make_program
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
+_MULTI_HEAD = torch.nn.functional.multi_head_attention_forward
+_MULTI_HEAD_KEPT = ("it returns weights, or has dropout, bias_k, add_zero_attn, separate projections, other types than "
+                    "its weights, or a mask that PyTorch reports")
 _FLEX = torch.ops.higher_order.flex_attention
 _SDPA_SIGNATURE = inspect.Signature([
     inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default) for name, default in (
@@ -33,22 +38,25 @@ class Kept(Exception):
 
 
 def replace_attention(graph: GraphModule, *, only_flex: bool = False,
-                      listing: Listing | None = None) -> tuple[int, list[tuple[Node, Kept]]]:
+                      listing: Listing | None = None) -> tuple[list[Node], list[tuple[Node, Kept]]]:
     """Replaces calls of F.scaled_dot_product_attention, flex_attention and multi_head_attention_forward in a graph of
-    torch.compile, or only flex_attention, also in one of torch.export.
+    torch.compile, and attention written by hand (raising.py), or only flex_attention, also in one of torch.export.
 
     Args:
         listing: decides which lists of blocks are read. None reads none, as PyTorch's uncompiled operator, which is
             what an exported program calls.
 
     Returns:
-        The number of replaced nodes, and the nodes that stay PyTorch's, which Saccade does not compute, with the
+        The nodes of the operator that replace others, and the nodes that stay PyTorch's, which Saccade does not
+        compute, with the
         reasons.
     """
     if not only_flex:
+        _ignore_unread_weights(graph)
         expand_multi_head(graph)
     targets = (_FLEX,) if only_flex else (_SDPA, _FLEX)
-    replaced, kept = 0, []
+    replaced: list[Node] = []
+    kept = []
     unread: set[Node] = set()
     for node in list(graph.graph.nodes):
         if node.op != "call_function" or node.target not in targets:
@@ -56,16 +64,37 @@ def replace_attention(graph: GraphModule, *, only_flex: bool = False,
         ancestors = _ancestors([node]) - {node}
         try:
             with graph.graph.inserting_before(node):
-                _replace_sdpa(graph, node) if node.target is _SDPA else _replace_flex(graph, node, listing)
-            replaced += 1
+                made = _replace_sdpa(graph, node) if node.target is _SDPA else _replace_flex(graph, node, listing)
+            replaced.append(made)
             unread |= ancestors
         except Kept as reason:
             kept.append((node, reason))
     _drop_recorded(graph)
     if replaced:
         _drop_unused(graph, unread)
+    if not only_flex:
+        for node, first, second in candidates(graph):
+            try:
+                replaced.append(raise_attention(graph, node, first, second))
+            except Unknown as reason:
+                kept.append((node, Kept(str(reason))))
+        kept += [(node, Kept(_MULTI_HEAD_KEPT)) for node in graph.graph.nodes if node.target is _MULTI_HEAD]
     graph.recompile()
     return replaced, kept
+
+
+def _ignore_unread_weights(graph: GraphModule) -> None:
+    """Lets calls of multi_head_attention_forward return no weights if nothing reads them, as modules ask for them by
+    default."""
+    for node in list(graph.graph.nodes):
+        if node.target is not _MULTI_HEAD or node.kwargs.get("need_weights") is not True:
+            continue
+        readers = [user for user in node.users if user.target is operator.getitem and user.args[1] == 1]
+        if any(user.users for user in readers):
+            continue
+        for user in readers:
+            graph.graph.erase_node(user)
+        node.kwargs = {**node.kwargs, "need_weights": False}
 
 
 def _value(x: Any) -> Any:
@@ -78,7 +107,7 @@ def _value(x: Any) -> Any:
     return value
 
 
-def _replace_sdpa(graph: GraphModule, node: Node) -> None:
+def _replace_sdpa(graph: GraphModule, node: Node) -> Node:
     given = _SDPA_SIGNATURE.bind(*node.args, **node.kwargs)
     given.apply_defaults()
     query, key, value, mask, dropout, is_causal, scale, enable_gqa = given.arguments.values()
@@ -108,11 +137,11 @@ def _replace_sdpa(graph: GraphModule, node: Node) -> None:
             region = _trace(function, role, precision)
             score, mask_region = (region, None) if role == "score" else (None, region)
         captures.append(table)
-    _insert(graph, node, tensors, captures, layout_of(rank), score, mask_region, scale,
-            causal="top_left" if is_causal else None)
+    return _insert(graph, node, tensors, captures, layout_of(rank), score, mask_region, scale,
+                   causal="top_left" if is_causal else None)
 
 
-def _replace_flex(graph: GraphModule, node: Node, listing: Listing | None) -> None:
+def _replace_flex(graph: GraphModule, node: Node, listing: Listing | None) -> Node:
     given = dict(zip(("query", "key", "value", "score_mod", "block_mask", "scale", "kernel_options", "score_buffers",
                       "mask_buffers"), node.args))
     given.update(node.kwargs)
@@ -137,6 +166,7 @@ def _replace_flex(graph: GraphModule, node: Node, listing: Listing | None) -> No
     call = _insert(graph, node, tensors, captures, "bhsd", score, mask, given["scale"], return_lse=has_lse)
     if has_lse:
         _scale_lse(graph, call)
+    return call
 
 
 def _scale_lse(graph: GraphModule, call: Node) -> None:
@@ -257,6 +287,7 @@ def _insert(graph: GraphModule, node: Node, tensors: Sequence[Any], captures: li
     call = graph.graph.call_function(attention_operator.overload(return_lse, False),
                                      ([*tensors, *captures], program, None, floats, layout))
     call.meta.update(node.meta)
+    call.meta["saccade_function"] = getattr(node.target, "__name__", "flex_attention")
     if node.target is _FLEX and not return_lse:  # the results of the node are a tuple
         for user in list(node.users):
             user.replace_all_uses_with(call)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.compiler import is_compiling
 
-from saccade import _arrays
+from saccade import _arrays, _served
 from saccade._library import on_cache_clear
 from saccade.attention import attention, plan_of
 from saccade.torch import nested
@@ -87,6 +87,11 @@ def scaled_dot_product_attention(
         from saccade.torch.traced_drop_ins import scaled_dot_product_attention as traced  # which imports this module
 
         return traced(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    if _served.is_on and _served.is_new_call():
+        result: torch.Tensor = _served.observe(NAME, lambda: scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa),
+            (query, key, value))
+        return result
     if not torch.is_autocast_enabled("cpu"):
         output = _direct(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         if output is not None:

@@ -36,7 +36,7 @@ def compile_graph(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) ->
         raise NotImplementedError("an input requires grad, which the option whole_graph does not support: call under "
                                   "torch.no_grad(), or train without the option")
     # What is kept is reported by the compiler.
-    listing, reading = listed_graphs.replace(graph, replace_attention, only_flex=True)
+    listing, reading, _ = listed_graphs.replace(graph, replace_attention, only_flex=True)
     compiled: Callable[..., Any] = aot_autograd(fw_compiler=_compile, decompositions=decompositions())(
         graph, example_inputs)
     return listing.checked(compiled, reading)

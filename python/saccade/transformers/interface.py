@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers.generation.continuous_batching.cache import PagedAttentionCache
 
-from saccade import errors, scores
+from saccade import _served, errors, scores
 from saccade.attention import attention
 from saccade.torch.fallback import autocast, requires_grad, warn_once
 from saccade.torch.sdpa import draw_dropout
-from saccade.transformers import reference
+from saccade.transformers import own_code, reference
 from saccade.transformers.code_of_models import uses_of_mask
 from saccade.transformers.masks import StructuredMask, window_of
 
@@ -64,6 +65,12 @@ def attention_forward(
         NotImplementedError: sinks of each query, or block-sparse attention by block indices.
         Others: as `saccade.attention`.
     """
+    if not torch.compiler.is_compiling() and _served.is_on and _served.is_new_call():
+        compute = functools.partial(
+            attention_forward, module, query, key, value, attention_mask, dropout, scaling, is_causal, position_bias,
+            softcap, s_aux, sliding_window, cache, indices, **kwargs)
+        own_code.called()
+        return _served.observe(_FUNCTION, compute, (query, key, value), module)  # type: ignore[no-any-return]
     if kwargs.get("output_attentions"):
         _warn(f'{_FUNCTION} does not return attention weights: use "eager" for output_attentions')
     for name in ("sinks", "block_indices"):
@@ -79,6 +86,8 @@ def attention_forward(
     is_exporting = is_exporting or torch.jit.is_tracing()
     is_compiled_dropout = dropout > 0 and torch.compiler.is_compiling()
     if is_exporting or is_compiled_dropout:
+        if is_exporting and _served.is_on:
+            _served.refused(None)
         if not is_exporting:
             _fall_back("dropout is not supported under torch.compile: eval() avoids it")
         if indices is not None:

@@ -1,0 +1,227 @@
+"""Attention written by hand, in the forms that models of other libraries have. A module maps [2, 8, 24] (or what `shape`
+says) to a tensor, and its `attend` is what is raised."""
+
+import torch
+from torch import einsum, nn
+
+
+class Block(nn.Module):
+    """Projections around `attend`, which takes queries, keys and values [batch, tokens, 4 heads, 6]."""
+
+    shape = (2, 8, 24)
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(24, 72)
+        self.out = nn.Linear(24, 24)
+
+    def split(self, x):
+        return self.qkv(x).reshape(*x.shape[:2], 3, 4, 6).unbind(2)
+
+    def forward(self, x):
+        return self.out(self.attend(*self.split(x)).reshape(*x.shape))
+
+
+class Plain(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return ((q @ k.mT * 6**-0.5).softmax(-1) @ v).transpose(1, 2)
+
+
+class ScaledQueries(Block):
+    """Queries are scaled, weights go through a dropout of eval mode."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.permute(0, 2, 1, 3) for x in (q, k, v))
+        weights = torch.softmax(torch.matmul(q * 6**-0.5, k.transpose(-2, -1)), dim=-1)
+        weights = nn.functional.dropout(weights, 0.1, self.training)
+        return torch.matmul(weights, v).permute(0, 2, 1, 3)
+
+
+class Windows(Block):
+    """Windows with a table of biases by head, and a mask by window that is added on a view of the scores."""
+
+    shape = (6, 8, 24)
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(4, 15))
+        self.register_buffer("index", torch.arange(8)[:, None] - torch.arange(8) + 7)
+        self.register_buffer("mask", torch.where(torch.rand(3, 8, 8) < 0.3, -100.0, 0.0))
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = q * 6**-0.5 @ k.transpose(-2, -1)
+        scores = scores + self.table[:, self.index].unsqueeze(0)
+        scores = scores.view(-1, 3, 4, 8, 8) + self.mask.unsqueeze(1).unsqueeze(0)
+        weights = torch.softmax(scores.view(-1, 4, 8, 8), dim=-1)
+        return (weights @ v).transpose(1, 2)
+
+
+class ChannelsFirst(Block):
+    """Values times transposed weights, with a bias of heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(4, 8, 8))
+
+    def attend(self, q, k, v):
+        q, k, v = (x.permute(0, 2, 3, 1) for x in (q, k, v))
+        weights = (q.transpose(-2, -1) @ k * 0.3 + self.bias).softmax(dim=-1)
+        return (v @ weights.transpose(-2, -1)).permute(0, 3, 1, 2)
+
+
+class Einsum(Block):
+    """Einsums in the order of the model, and a causal mask that fills with the lowest number."""
+
+    def attend(self, q, k, v):
+        scores = einsum("bihd,bjhd->bhij", q, k) * 0.4
+        hidden = torch.ones(8, 8, dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, -torch.finfo(scores.dtype).max)
+        scores = scores - scores.amax(dim=-1, keepdim=True).detach()
+        return einsum("bhij,bjhd->bihd", scores.softmax(dim=-1, dtype=torch.float32).type(scores.dtype), v)
+
+
+class OneHeadOfKeys(Block):
+    def attend(self, q, k, v):
+        q = q.transpose(1, 2)
+        scores = einsum("b h i d, b j d -> b h i j", q, k[:, :, 0]) * 0.4
+        return einsum("b h i j, b j d -> b h i d", scores.softmax(-1), v[:, :, 1]).transpose(1, 2)
+
+
+class JoinedHeads(Block):
+    """Batch and heads are one dimension of the products, and two of the softmax."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2).reshape(8, 8, 6) for x in (q, k, v))
+        mask = torch.arange(8) < torch.tensor([[5], [8]])
+        scores = torch.bmm(q, k.transpose(1, 2)).view(2, 4, 8, 8)
+        scores = scores.masked_fill(~mask[:, None, None], float("-inf"))
+        weights = scores.softmax(-1).view(8, 8, 8)
+        return torch.bmm(weights, v).view(2, 4, 8, 6).transpose(1, 2)
+
+
+class Added(Block):
+    """baddbmm, and a soft cap."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(8, 8, 8))
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q, k, v))
+        scores = torch.baddbmm(self.bias, q, k.mT, beta=0.5, alpha=0.3)
+        return torch.bmm(torch.softmax(torch.tanh(scores / 5) * 5, -1), v).view(2, 4, 8, 6).transpose(1, 2)
+
+
+class ThreeDimensions(Block):
+    """Three dimensions before the queries: batch, parts of the image, heads."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.reshape(2, 2, 4, 4, 6).transpose(2, 3) for x in (q, k, v))
+        weights = (q @ k.mT * 0.4).softmax(-1)
+        return (weights @ v).transpose(2, 3)
+
+
+class InPlace(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.mT
+        scores = scores.mul_(0.4).masked_fill_(torch.ones(8, 8, dtype=torch.bool).tril().logical_not(), float("-inf"))
+        return (scores.softmax(-1) @ v).transpose(1, 2)
+
+
+class Pooled(Block):
+    """Fewer keys than queries, a residual of the queries, and no batch."""
+
+    def attend(self, q, k, v):
+        q, k, v = q[0, :, 0] * 1, k[0, ::2, 0] * 1, v[0, ::2, 0] * 1
+        one = torch.softmax(q @ k.t() * 0.4, 1) @ v + q
+        return one[None, :, None].expand(2, 8, 4, 6)
+
+
+RAISED = [Plain, ScaledQueries, Windows, ChannelsFirst, Einsum, OneHeadOfKeys, JoinedHeads, Added, ThreeDimensions,
+          InPlace, Pooled]
+
+
+# --- near misses: not attention, or with another reader ---------------------------------------------------------------
+
+
+class SoftmaxOfQueries(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return ((q @ k.mT).softmax(-2) @ v).transpose(1, 2)
+
+
+class Renormalised(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        weights = (q @ k.mT).softmax(-1)
+        weights = weights / (1e-9 + weights.sum(dim=-2, keepdim=True))
+        return (weights @ v).transpose(1, 2)
+
+
+class MixedHeads(Block):
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Parameter(torch.randn(4, 4))
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        weights = einsum("bhij,hg->bgij", (q @ k.mT).softmax(-1), self.mix)
+        return (weights @ v).transpose(1, 2)
+
+
+class ReturnedWeights(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        weights = (q @ k.mT).softmax(-1)
+        return (weights @ v).transpose(1, 2) + weights.mean()
+
+
+class OverwrittenValues(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2).clone() for x in (q, k, v))
+        scores = q @ k.mT
+        q.mul_(2)
+        return (scores.softmax(-1) @ v).transpose(1, 2) + q.transpose(1, 2)
+
+
+class WrongKeys(Block):
+    """Keys of another order than values, because the weights are transposed: 8 queries, 8 keys."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return ((q @ k.mT).softmax(-1).mT @ v).transpose(1, 2)
+
+
+class LinearAttention(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return (q.softmax(-1) @ (k.softmax(-2).mT @ v)).transpose(1, 2)
+
+
+class WrittenAfterSoftmaxInput(Block):
+    """The softmax reads scores that another node has written to."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.mT * 1.0
+        scores.masked_fill_(torch.ones(8, 8, dtype=torch.bool).triu(1), float("-inf"))
+        return (scores.softmax(-1) @ v).transpose(1, 2)
+
+
+class SlicedScores(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return ((q @ k.mT)[..., :6].softmax(-1) @ v[..., :6, :]).transpose(1, 2)
+
+
+class ShiftedScores(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return ((q @ k.mT).roll(1, -1).softmax(-1) @ v).transpose(1, 2)
+
+
+NOT_RAISED = [SoftmaxOfQueries, Renormalised, MixedHeads, ReturnedWeights, OverwrittenValues, WrongKeys,
+              LinearAttention, WrittenAfterSoftmaxInput, SlicedScores, ShiftedScores]

@@ -1,0 +1,53 @@
+"""torch.compile(backend="saccade") raises attention that is written by hand, forward and backward."""
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import handwritten
+
+import saccade
+import saccade.torch.backend
+
+pytestmark = pytest.mark.usefixtures("dynamo")
+
+
+def module_of(kind):
+    torch.manual_seed(0)
+    return kind().eval()
+
+
+def run(module, x, function=None):
+    """The output, and the gradients of the input and the parameters."""
+    x = x.clone().requires_grad_()
+    y = (module if function is None else function)(x)
+    (y * torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)).sum().backward()
+    return [y.detach(), x.grad, *[p.grad for p in module.parameters()]]
+
+
+def compare(kind, dtype=torch.float32):
+    """The report of a module that is compared with itself in float64, forward and backward."""
+    module = module_of(kind)
+    x = torch.randn(*kind.shape)
+    expected = run(copy.deepcopy(module).double(), x.double())
+    module = module.to(dtype)
+    compiled = torch.compile(module, backend="saccade", fullgraph=True, options={"inner": "aot_eager"})
+    with saccade.served() as report:
+        found = run(module, x.to(dtype), compiled)
+    for actual, right in zip(found, expected):
+        torch.testing.assert_close(actual.double(), right, rtol=2e-4, atol=2e-5)
+    return report
+
+
+@pytest.mark.parametrize("kind", handwritten.RAISED, ids=lambda kind: kind.__name__)
+def test_attention_by_hand_is_raised(kind):
+    report = compare(kind)
+    assert (report.served, report.not_served) == (1, 0), str(report)
+
+
+@pytest.mark.parametrize("kind", handwritten.NOT_RAISED, ids=lambda kind: kind.__name__)
+def test_near_misses_are_computed_as_they_are(kind):
+    report = compare(kind)
+    assert report.served == 0, str(report)
