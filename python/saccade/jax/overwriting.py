@@ -22,8 +22,8 @@ from saccade.jax.kernels import NOTHING_HIDDEN, Form, Lowered, remember
 from saccade.jax.operands import Operands, Role, operands_of, roles_of
 from saccade.regions import trace
 
-LOWEST = float(np.float32(-0.7 * float(np.finfo(np.float32).max)))
-"""What JAX writes over scores."""
+LOWEST = float(np.float32(-0.7) * np.finfo(np.float32).max)
+"""What JAX writes over scores: a product in float32, of all element types."""
 _LIMIT = LOWEST * (1 - 2.0**-20)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src.nn import functions as implementation
 
-LOWEST = np.float32(-0.7 * float(np.finfo(np.float32).max))  # what JAX writes over the scores of hidden keys
+LOWEST = -0.7 * np.finfo(np.float32).max  # what JAX writes over the scores of hidden keys
 # Shifts at which rounding leaves something to compare: small ones, and those that absorb every score.
 SHIFTS = {"f64": (1e4, 1e6, 1e9, 1e20, 1e30), "f32": (1e12, 1e20, 1e30)}
 

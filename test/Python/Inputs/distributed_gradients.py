@@ -28,11 +28,11 @@ FEW = [
     (dict(causal="bottom_right", window=(9, None), read="sinks", return_lse=True), dict(queries=23)),
     (dict(cu_seqlens_q=CU, cu_seqlens_k=CU_K, causal="bottom_right", mask=EVEN, read="bias", return_lse=True),
      dict(ragged=True)),
-    (dict(window=(5, 12)), dict(kv_heads=1, head_dim_v=8)),
-    (dict(causal="top_left"), dict(dtype=torch.bfloat16)),
 ]
 MORE = [
     ({}, {}),
+    (dict(window=(5, 12)), dict(kv_heads=1, head_dim_v=8)),
+    (dict(causal="top_left"), dict(dtype=torch.bfloat16)),
     (dict(causal=3, window=(9, None), scale=0.3), dict(kv_heads=4)),
     (dict(kv_len=33, mask=EVEN, read="bias"), dict(dtype=torch.float32)),
     (dict(window=(None, 4), mask=EVEN), {}),
