@@ -14,7 +14,6 @@ from saccade.jax.calls import call_kernel
 from saccade.jax.kernels import Form, Kind, array_kind, target_name
 from saccade.jax.operands import Operands, operands_of
 
-
 _BATCHED = ("q", "k", "v", "bias", "mask", "query_lengths", "key_lengths")  # those with an axis of the batch
 
 

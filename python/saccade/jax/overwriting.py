@@ -24,7 +24,8 @@ from saccade.regions import trace
 
 LOWEST = float(np.float32(-0.7) * np.finfo(np.float32).max)
 """What JAX writes over scores: a product in float32, of all element types."""
-_LIMIT = LOWEST * (1 - 2.0**-20)
+_LIMIT = -2.3e38
+"""Above LOWEST: kernels multiply scores by log2(e), so all below -2.36e38 have this log-sum-exp in float32."""
 
 
 def low_rows(x: Operands, lse: Any) -> Any:

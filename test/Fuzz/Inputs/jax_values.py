@@ -4,7 +4,6 @@ own computation, with its softmax in float64."""
 import contextlib
 import types
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax._src.nn import functions as implementation
