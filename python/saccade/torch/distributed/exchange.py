@@ -155,7 +155,7 @@ def _all_to_all(sent: list[list[torch.Tensor]], shapes: list[list[list[int]]], g
     return [list(flat[at : at + ranks]) for at in range(0, len(flat), ranks)]
 
 
-class _AllToAll(torch.autograd.Function):
+class _AllToAll(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, shapes: list[list[list[int]]], group: Any, *sent: torch.Tensor) -> Any:
         ranks = len(shapes[0])
@@ -164,7 +164,7 @@ class _AllToAll(torch.autograd.Function):
         return tuple([x for each, received in zip(lists, shapes) for x in _exchange(each, received, group)])
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         results: list[Any] = []
         ranks = len(ctx.shapes[0])

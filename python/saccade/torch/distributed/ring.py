@@ -42,7 +42,8 @@ def ring_attention(
     """`saccade.attention` over a sequence of which every process of a group holds a part.
 
     Keys and values are sent to the next process and received from the previous one while a process computes, W - 1
-    times for W processes; no process ever holds more than two parts of them. All processes of the group make the call.
+    times for W processes; no process ever holds more than two parts of them. All processes of the group make the call,
+    and the backward pass, in which they travel once more with their gradients.
 
     Args:
         q, k, v: this process's part along the sequence, torch tensors in the given layout; cut by `shard`, or with
@@ -61,7 +62,8 @@ def ring_attention(
 
     Raises:
         TypeError, ValueError: as `saccade.attention`; ValueError also without a process group, and on all processes if
-            they disagree, or if one of them refuses its arguments.
+            they disagree, or if one of them refuses its arguments. TypeError for a score or mask that reads other
+            objects than tensors, numbers and functions in a call with gradients.
 
     Example:
         >>> q, k, v = (shard(x, 2, placement="zigzag") for x in (q, k, v))
@@ -115,8 +117,8 @@ def _compute(ring: Ring, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> t
             block = [x.contiguous() for x in block]
             pending = ring.neighbours.start(block, shapes[(owner - 1) % ranks].keys, part.axis)
         for q_at, first_query, queries, k_at, first_key, keys in ring.pairs(owner):
-            keys_values = [x.narrow(part.axis, k_at, keys) for x in block]
-            states[first_query].add(q.narrow(part.axis, q_at, queries), *keys_values, first_query, first_key)
+            k_here, v_here = (x.narrow(part.axis, k_at, keys) for x in block)
+            states[first_query].add(q.narrow(part.axis, q_at, queries), k_here, v_here, first_query, first_key)
         if pending is not None:
             block = pending.wait()
     merged: list[State] = [*states.values(), *empty]

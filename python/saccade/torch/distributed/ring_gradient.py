@@ -71,7 +71,7 @@ def _read_by(function: Callable[..., Any] | None) -> list[torch.Tensor]:
     return found
 
 
-class _Ring(torch.autograd.Function):
+class _Ring(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, ring: Ring, compute: Any, sinks: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
                 *others: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -81,7 +81,7 @@ class _Ring(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, out_gradient: torch.Tensor, lse_gradient: torch.Tensor) -> Any:
         q, k, v, out, lse, *others = ctx.saved_tensors
         ring: Ring = ctx.ring
@@ -198,7 +198,8 @@ def _gradients_of_part(ring: Ring, operands: list[torch.Tensor], first_query: in
         if "b" not in ring.layout:
             out, lse = out.squeeze(0), lse.squeeze(0)
     gradients = _of_part(out.detach(), lse.detach(), rows, ring.layout)
-    return torch.autograd.grad((out, lse), [*leaves, *wanted], gradients, allow_unused=True)
+    found: tuple[Any, ...] = torch.autograd.grad((out, lse), [*leaves, *wanted], gradients, allow_unused=True)
+    return found
 
 
 def _options(limits: Limits, first_query: int, first_key: int, keys: int) -> dict[str, Any]:
@@ -207,7 +208,7 @@ def _options(limits: Limits, first_query: int, first_key: int, keys: int) -> dic
     options: dict[str, Any] = {}
     if score is not None:
         options["score"] = lambda s, b, h, i, j: score(s, b, h, i + first_query, j + first_key)
-    masks = []
+    masks: list[Callable[..., Any]] = []
     if mask is not None:
         masks.append(lambda b, h, i, j: mask(b, h, i + first_query, j + first_key))
     if limits.causal is not None:
@@ -220,10 +221,15 @@ def _options(limits: Limits, first_query: int, first_key: int, keys: int) -> dic
         is_tensor = isinstance(length, torch.Tensor)
         options["kv_len"] = (length - first_key).clamp(0, keys) if is_tensor else max(0, min(keys, length - first_key))
     if masks:
-        first, *others = masks
-        second = others[0] if others else None
-        options["mask"] = first if second is None else lambda b, h, i, j: first(b, h, i, j) & second(b, h, i, j)
+        options["mask"] = _both(*masks)
     return options
+
+
+def _both(first: Callable[..., Any], second: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The mask of the keys that both masks leave."""
+    if second is None:
+        return first
+    return lambda b, h, i, j: first(b, h, i, j) & second(b, h, i, j)
 
 
 def _window(limits: Limits, offset: int) -> Callable[..., Any]:
