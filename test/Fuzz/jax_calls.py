@@ -2,13 +2,18 @@
 # REQUIRES: jax
 # UNSUPPORTED: asan, tsan
 # RUN: %python %s --first-seed 0 --count 160 --cover 3
+# RUN: %python %s --first-seed 0 --count 160 --cover 4 --values 75
 """Random calls of saccade.jax.dot_product_attention against jax.nn.dot_product_attention.
 
-Usage: jax_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]
+Usage: jax_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--values N [--no-shifts]]
 Types, heads, biases, masks, lengths, windows and `jit` or `vmap` follow from the seed. Every call is made again with
 other lengths, batch and heads, which must not compile anything. The line that repeats a failure is printed.
+With --values the calls of a seed are made N times with other numbers in float64 or float32, and the output, the residual and
+the gradients of a random subset of the operands are compared with JAX's, whose softmax is then in float64, too. Biases and masks
+hide all keys of some rows, in every combination, or shift a row by up to 1e30, which --no-shifts leaves out.
 """
 
+import contextlib
 import pathlib
 import sys
 import traceback
@@ -19,6 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 from jax_call import Call
+from jax_values import difference, draw_values, exact_softmax
 from seeds import chosen_seeds, print_coverage, seed_options
 
 import saccade
@@ -65,8 +71,82 @@ def check(call, variant):
     return None
 
 
+# --- many values, with gradients --------------------------------------------------------------------------------------
+
+TOLERANCE = {"f64": 1e-11, "f32": 3e-5}
+ROUNDING = {"f64": 2.3e-16, "f32": 1.2e-7}
+
+
+class Derived:
+    """The call of a seed in float64 or float32, compiled once with its gradients, ours and JAX's."""
+
+    def __init__(self, call):
+        self.call = call
+        call.type = "f64" if call.type not in ("f32", "f64") or call.seed % 4 else call.type
+        call.bias_type = call.type  # gradients of a bias are rounded to its type
+        call.mode = "jit" if call.mode == "eager" else call.mode
+        self.arrays, self.options = call.arguments(0)
+        draw = np.random.default_rng([call.seed, 7])
+        names = [name for name in ("query", "key", "value", "bias") if name in self.arrays]
+        self.wanted = [name for name in names if draw.random() < 0.6] or [names[draw.integers(len(names))]]
+        self.ours = jax.jit(lambda *x: self._derive(saccade.jax.dot_product_attention, *x))
+        self.theirs = jax.jit(lambda *x: self._derive(jax.nn.dot_product_attention, *x))
+
+    def _derive(self, function, arrays, scale, weight):
+        options = dict(self.options, **({"scale": scale} if "scale" in self.options else {}))
+        chosen = {name: arrays[name] for name in self.wanted}
+        results, pull = jax.vjp(lambda chosen: self.call.run(function, {**arrays, **chosen}, options), chosen)
+        first = results[0] if self.call.return_residual else results
+        cotangent = jax.random.normal(jax.random.key(weight), first.shape, first.dtype)
+        given = (cotangent, jnp.zeros_like(results[1])) if self.call.return_residual else cotangent
+        return results, pull(given)[0]
+
+    def check(self, number, has_shifts):
+        """None, or what is wrong with the results for the values of a number."""
+        rng = np.random.default_rng([self.call.seed, 11, number])
+        arrays, shift = draw_values(self.call, self.arrays, rng, has_shifts)
+        scale = rng.uniform(0.05, 0.5)
+        results, gradients = self.ours(arrays, scale, number)
+        with exact_softmax() if self.call.type == "f64" else contextlib.nullcontext():
+            expected, expected_gradients = self.theirs(arrays, scale, number)
+        tolerance = TOLERANCE[self.call.type] + 64 * ROUNDING[self.call.type] * shift
+        names = ("the output", "the residual") if self.call.return_residual else ("the output",)
+        pairs = [*zip(names, *map(jax.tree_util.tree_leaves, (results, expected)))]
+        pairs += [(f"the gradient of {name}", gradients[name], expected_gradients[name]) for name in self.wanted]
+        wrong = [difference(*pair, tolerance) for pair in pairs]
+        return "; ".join(filter(None, wrong)) or None
+
+
+def check_values(args):
+    """Runs the calls of all seeds with many values; returns the exit code."""
+    failed = calls = 0
+    for seed in chosen_seeds(args, lambda seed: Call(seed).features):
+        derived = Derived(Call(seed))
+        numbers = range(args.values) if args.number is None else [args.number]
+        for number in numbers:
+            calls += 1
+            try:
+                wrong = derived.check(number, not args.no_shifts)
+            except Exception:
+                wrong = traceback.format_exc()
+            if wrong:
+                failed += 1
+                flag = " --no-shifts" * args.no_shifts
+                print(f"{derived.call}\n{wrong}\n  {sys.executable} {__file__} --seed {seed} --values 1 --number {number}"
+                      f"{flag}", flush=True)
+        jax.clear_caches()
+    print(f"{calls} calls with gradients, {failed} differ, {saccade.cache_info().compilations} kernels")
+    return 1 if failed else 0
+
+
 def main():
-    args = seed_options(__doc__, count=160).parse_args()
+    parser = seed_options(__doc__, count=160)
+    parser.add_argument("--values", type=int, metavar="N", help="compare gradients, with N sets of numbers for every seed")
+    parser.add_argument("--number", type=int, help="with --values, the only set of numbers")
+    parser.add_argument("--no-shifts", action="store_true", help="with --values, no finite number shifts a whole row")
+    args = parser.parse_args()
+    if args.values:
+        return check_values(args)
     failed = calls = 0
     drawn = [Call(seed) for seed in chosen_seeds(args, lambda seed: Call(seed).features)]
     for call in drawn:

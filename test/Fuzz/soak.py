@@ -33,6 +33,7 @@ FUZZERS = [
     ("serving_traces.py", "--first-seed", 1000, []),
     ("appended_rows.py", "--first-seed", 1000, []),
     ("jax_calls.py", "--first-seed", 160, []),
+    ("jax_calls.py", "--first-seed", 100, ["--values=200"]),
     # Ten rounds are 20,000 calls of each drop-in.
     ("sdpa_calls.py", "--first-seed", 2000, []),
     ("flex_calls.py", "--first-seed", 70, []),
@@ -72,6 +73,7 @@ FULL_SIZES = [
     ("../Execution/blocks.py", "--seed", ["--full"]),
     ("form_table.py", "--first-seed", ["--count=2000"]),
     ("../Python/Inputs/distributed_attention.py", "--seed", ["--all"]),
+    ("../Python/Inputs/distributed_gradients.py", "--seed", ["--all"]),
 ]
 
 

@@ -126,8 +126,8 @@ COMPONENTS = [
         "torch/compiled_gradients torch/differentiated torch/distributed/ "
         "torch/fallback torch/flex torch/gradients torch/multi_head torch/nested torch/overrides torch/quantizing "
         "torch/recorded torch/recording torch/rewriting torch/rotary torch/sdpa torch/serving torch/tangents torch/traced_drop_ins "
-        "torch/traced_merge torch/tracing torch/trees torch/updates jax/attention jax/batching jax/functions "
-        "jax/gradients jax/kernels transformers/"), (),
+        "torch/traced_merge torch/tracing torch/trees torch/updates jax/attention jax/batching jax/calls jax/functions "
+        "jax/gradients jax/kernels jax/operands jax/overwriting transformers/"), (),
               ("torch_flex", "torch_sdpa", "torch_enabled", "torch_nested", "torch_distributed", "torch_traced_drop_ins", "torch_*",
                "transformers_*", "jax_attention", "jax_dot_product", "attention_functions")),
 ]

@@ -16,12 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from saccade._operands import ELEMENTS
-from saccade.jax import batching, gradients
+from saccade.jax import gradients, overwriting
 from saccade.jax.functions import trace
-from saccade.jax.kernels import Form, remember
+from saccade.jax.kernels import NOTHING_HIDDEN, Form, array_kind, remember
+from saccade.jax.operands import Operands
 from saccade.regions import Region
 
 _INT32 = np.iinfo(np.int32)
+_of_jax = jax.nn.dot_product_attention  # a program may replace it by ours
 
 
 def dot_product_attention(
@@ -86,7 +88,7 @@ def dot_product_attention(
     mask = None if mask_function is not None else mask
     has_functions = score is not None or mask_function is not None
     by_jax = functools.partial(
-        jax.nn.dot_product_attention, query, key, value, bias, mask, scale=scale, is_causal=is_causal,
+        _of_jax, query, key, value, bias, mask, scale=scale, is_causal=is_causal,
         query_seq_lengths=query_seq_lengths, key_value_seq_lengths=key_value_seq_lengths,
         local_window_size=local_window_size, return_residual=return_residual)
     if implementation not in (None, "saccade") and not has_functions:
@@ -142,7 +144,7 @@ def _broadcasts(x: Any, full: tuple[int, ...]) -> bool:
 
 
 def _operands(arrays: list[Any], lengths: list[Any], scale: Any, is_causal: bool, window: Any, return_residual: bool,
-              score: Callable[..., Any] | None, mask: Callable[..., Any] | None) -> tuple[batching.Operands, Form]:
+              score: Callable[..., Any] | None, mask: Callable[..., Any] | None) -> tuple[Operands, Form]:
     """The operands of the kernel and its form."""
     q, k, v, bias, mask_array = arrays
     precision = "f64" if q.dtype == jnp.float64 else "f32"
@@ -163,11 +165,19 @@ def _operands(arrays: list[Any], lengths: list[Any], scale: Any, is_causal: bool
     if window is not None:
         left, right = (window, window) if isinstance(window, int) else window
         sides = _side(left), _side(right)
+    has_hidden = may_be_empty or is_causal or lengths[0] is not None
+    # Scores of -inf come from biases and from functions; overflows of q kᵀ are not followed.
+    may_be_empty |= bias is not None or score is not None
+    lowered = None
+    if bias is not None and not regions:
+        lowered = overwriting.lowered(overwriting.Hiding(
+            precision, array_kind(bias), array_kind(mask_array), is_causal, window is not None, lengths[1] is not None,
+            lengths[0] is not None)) if has_hidden else NOTHING_HIDDEN
     form = Form(is_causal, tuple([(role, remember(role, region)) for role, region in regions.items()]),
-                bool(return_residual), may_be_empty)
+                bool(return_residual), may_be_empty, lowered)
     if scale is None:
         scale = 1.0 / np.sqrt(q.shape[3])
-    return batching.Operands(
+    return Operands(
         q=q, k=k, v=v, bias=bias, mask=mask_array, query_lengths=lengths[0],
         key_lengths=None if lengths[1] is None else jnp.clip(lengths[1], 0, k.shape[1]),
         scale=jnp.asarray(scale, number), window=sides, score_captures=captured[0], mask_captures=captured[1]), form
@@ -178,6 +188,6 @@ def _side(side: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _attend(form: Form, operands: batching.Operands) -> tuple[Any, Any]:
+def _attend(form: Form, operands: Operands) -> tuple[Any, Any]:
     """The output and the residual; None without one."""
     return gradients.attend(form, operands)

@@ -9,26 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from saccade.jax import overwriting
+from saccade.jax.calls import call_kernel
 from saccade.jax.kernels import Form, Kind, array_kind, target_name
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Operands:
-    """The arrays of one call; None for those that its form does not have."""
-
-    q: Any  # [batch, queries, heads, head size]
-    k: Any  # [batch, keys, KV heads, head size]
-    v: Any
-    bias: Any  # [batch, heads, queries, keys], each extent possibly 1
-    mask: Any
-    query_lengths: Any  # [batch]
-    key_lengths: Any
-    scale: Any  # without dimensions
-    window: Any  # a pair of arrays without dimensions
-    score_captures: tuple[Any, ...]
-    mask_captures: tuple[Any, ...]
-
+from saccade.jax.operands import Operands, operands_of
 
 _BATCHED = ("q", "k", "v", "bias", "mask", "query_lengths", "key_lengths")  # those with an axis of the batch
 
@@ -126,14 +110,12 @@ def _join(size: int, mapped: Operands, x: Operands) -> Operands:
     return dataclasses.replace(x, **joined)
 
 
-def operands_of(x: Operands) -> list[Any]:
-    """The operands of the kernel in the order of its arguments."""
-    operands = [x.q, x.k, x.v, *x.score_captures]
-    operands += [array for array in (x.bias, *x.mask_captures, x.mask, x.scale) if array is not None]
-    return operands + [*(x.window or ())] + ([x.key_lengths] if x.key_lengths is not None else [])
-
-
 def _run(form: Form, needed: tuple[bool, ...] | None, x: Operands) -> tuple[Any, Any]:
+    out, lse = _forward(form, needed, x)
+    return (out, lse) if form.lowered is None else overwriting.corrected(_forward, form, x, out, lse)
+
+
+def _forward(form: Form, needed: tuple[bool, ...] | None, x: Operands) -> tuple[Any, Any]:
     batch, queries, heads, _ = x.q.shape
     form = form if needed is None else dataclasses.replace(form, has_residual=True)
     results = [jax.ShapeDtypeStruct(x.q.shape, x.q.dtype)]
@@ -142,27 +124,39 @@ def _run(form: Form, needed: tuple[bool, ...] | None, x: Operands) -> tuple[Any,
         results.append(jax.ShapeDtypeStruct((batch, heads, queries), precision))
     if needed is not None:
         results.append(results[1])
-    out, *lse = jax.ffi.ffi_call(target_name(_kind(form, x), needed), results)(*operands_of(x))
+    out, *lse = call_kernel(target_name(_kind(form, x), needed), results, operands_of(x))
     return out, None if not lse else lse[0] if needed is None else tuple(lse)
 
 
 def _run_gradient(form: Form, needed: tuple[bool, ...], x: Operands, *others: Any) -> list[Any]:
+    if form.lowered is None:
+        return _gradient(form, needed, x, *others)
+    return overwriting.corrected_gradient(_forward, _gradient, form, needed, x, *others)
+
+
+def _gradient(form: Form, needed: tuple[bool, ...], x: Operands, *others: Any) -> list[Any]:
     form = dataclasses.replace(form, has_residual=True)
     operands = operands_of(x)
     results = [jax.ShapeDtypeStruct(array.shape, array.dtype)
                for array, is_needed in zip(operands, needed) if is_needed]
     name = target_name(_kind(form, x), needed) + "_gradient"
-    return jax.ffi.ffi_call(name, results)(*operands, *others)  # type: ignore[no-any-return]
+    return call_kernel(name, results, [*operands, *others])
 
 
-def run_tangents(form: Form, needed: tuple[bool, ...], x: Operands, tangents: list[Any]) -> list[Any]:
+def run_tangents(form: Form, needed: tuple[bool, ...], x: Operands, lse: Any, tangents: list[Any]) -> list[Any]:
     """The tangents of the output and of the log-sum-exp, from those of the needed operands."""
+    if form.lowered is None:
+        return _tangents(form, needed, x, tangents)
+    return overwriting.corrected_tangents(_tangents, form, needed, x, lse, tangents)
+
+
+def _tangents(form: Form, needed: tuple[bool, ...], x: Operands, tangents: list[Any]) -> list[Any]:
     form = dataclasses.replace(form, has_residual=True)
     batch, queries, heads, _ = x.q.shape
     precision = jnp.float64 if x.q.dtype == jnp.float64 else jnp.float32
     results = [jax.ShapeDtypeStruct(x.q.shape, x.q.dtype), jax.ShapeDtypeStruct((batch, heads, queries), precision)]
     name = target_name(_kind(form, x), needed, "attn.jvp") + "_jvp"
-    found = jax.ffi.ffi_call(name, results * 2)(*operands_of(x), *tangents)
+    found = call_kernel(name, results * 2, [*operands_of(x), *tangents])
     return list(found[2:])
 
 

@@ -13,9 +13,9 @@ from jax.custom_derivatives import SymbolicZero
 from jax.interpreters import ad, mlir
 from jax.interpreters import batching as batching_rules
 
-from saccade.jax import batching
-from saccade.jax.batching import Operands
+from saccade.jax import batching, overwriting
 from saccade.jax.kernels import Form
+from saccade.jax.operands import Operands, operands_of
 
 
 def attend(form: Form, x: Operands) -> tuple[Any, Any]:
@@ -23,18 +23,20 @@ def attend(form: Form, x: Operands) -> tuple[Any, Any]:
     without keys has the mean of all values in JAX, which masks by a large finite number."""
     out, rows = _kernel(form, x)
     lse: Any = None if rows is None else jnp.swapaxes(rows, 1, 2)
-    if form.may_be_empty:
+    if form.may_be_empty and form.lowered is None:
         out = jax.lax.cond(jnp.any(jnp.isneginf(lse)), _with_means, lambda out, lse, v: out, out,
                            jax.lax.stop_gradient(lse), x.v)
     is_in = None
     if x.query_lengths is not None:
-        is_in = (jnp.arange(x.q.shape[1]) < x.query_lengths[:, None])[:, :, None]
+        is_in = (jnp.arange(x.q.shape[1])[None] < x.query_lengths[:, None])[:, :, None]
         out = jnp.where(is_in[..., None], out, 0)
     if not form.has_residual:
         return out, None
     assert lse is not None
-    lowest = jnp.asarray(-0.7 * jnp.finfo(jnp.float32).max, lse.dtype)
-    lse = jnp.maximum(lse, lowest) if is_in is None else jnp.where(is_in, jnp.maximum(lse, lowest), lowest)
+    lowest = jnp.asarray(overwriting.LOWEST, lse.dtype)
+    if form.lowered is None:  # otherwise -inf is that of a query with NaN
+        lse = jnp.maximum(lse, lowest)
+    lse = lse if is_in is None else jnp.where(is_in, lse, lowest)
     return out, jax.lax.stop_gradient(lse.astype(x.k.dtype))  # as JAX
 
 
@@ -78,7 +80,7 @@ def _rule(form: Form, primals: tuple[Operands], given: tuple[Any]) -> Any:
     (x,), (tangents,) = primals, given
     needed = _wanted(x, tangents)
     out, lse = _differentiated_once(batching.forward, form, _of_gradients(x, needed), x)
-    pushed = [tangent for tangent, is_needed in zip(batching.operands_of(tangents), needed) if is_needed]
+    pushed = [tangent for tangent, is_needed in zip(operands_of(tangents), needed) if is_needed]
     out_tangent, lse_tangent = _bind(form, needed, x, out, lse, pushed)
     return (out, lse[0] if form.returns_lse else None), (out_tangent, lse_tangent if form.returns_lse else None)
 
@@ -89,11 +91,11 @@ _kernel.defjvp(_rule, symbolic_zeros=True)
 def _wanted(x: Operands, tangents: Any) -> tuple[bool, ...]:
     """Which operands of the kernel have tangents."""
     return tuple([not isinstance(tangent, SymbolicZero) and jnp.issubdtype(array.dtype, jnp.floating)
-                  for tangent, array in zip(batching.operands_of(tangents), batching.operands_of(x), strict=True)])
+                  for tangent, array in zip(operands_of(tangents), operands_of(x), strict=True)])
 
 
 def _place_of_scale(x: Operands) -> int:
-    return next(i for i, array in enumerate(batching.operands_of(x)) if array is x.scale)
+    return next(i for i, array in enumerate(operands_of(x)) if array is x.scale)
 
 
 def _of_gradients(x: Operands, needed: tuple[bool, ...]) -> tuple[bool, ...]:
@@ -122,8 +124,8 @@ def _split(arguments: Any, tree: Any) -> tuple[Any, list[Any]]:
 
 
 def _compute(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
-    (x, _, _), tangents = _split(arguments, tree)
-    return batching.run_tangents(form, needed, x, tangents)
+    (x, _, lse), tangents = _split(arguments, tree)
+    return batching.run_tangents(form, needed, x, lse, tangents)
 
 
 def _abstract(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
@@ -163,7 +165,7 @@ def _batch(arguments: Any, dims: Any, *, form: Form, needed: tuple[bool, ...], t
     (x, out, lse), tangents = _split(moved, tree)
     mapped, flags = _split(is_mapped, tree)
     owners = [i for i, is_needed in enumerate(needed) if is_needed]
-    bias = next((i for i, array in enumerate(batching.operands_of(x)) if array is x.bias), None)
+    bias = next((i for i, array in enumerate(operands_of(x)) if array is x.bias), None)
     are_joinable = bias not in owners and not any(flag and owner > 2 for flag, owner in zip(flags, owners))
     results = batching.join_tangents(functools.partial(_bind, form, needed), form, size, (*mapped, flags), x, out, lse,
                                      tangents, [owner < 3 for owner in owners], are_joinable)

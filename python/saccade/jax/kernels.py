@@ -23,13 +23,27 @@ from saccade.regions.expression import Builder
 
 
 @dataclasses.dataclass(frozen=True)
+class Lowered:
+    """What the second kernel of a call computes (overwriting.py)."""
+
+    functions: tuple[tuple[str, str], ...]  # as those of a Form
+    score: tuple[str, ...]  # the roles of the arrays that the score function reads
+    mask: tuple[str, ...]
+
+
+NOTHING_HIDDEN = Lowered((), (), ())
+"""For calls without masks: the first kernel has all but NaN."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Form:
     """What one call computes, apart from the shapes of its operands."""
 
     is_causal: bool
     functions: tuple[tuple[str, str], ...]  # role and text of the traced functions, of `remember`
     has_residual: bool
-    may_be_empty: bool  # whether a query may have no key
+    may_be_empty: bool  # whether a query may have no key with a score above -inf
+    lowered: Lowered | None = None  # for calls in which masks overwrite scores that may be -inf
 
     @property
     def returns_lse(self) -> bool:

@@ -11,6 +11,9 @@ import torch
 import torch.distributed as dist
 
 from saccade import _operands
+from saccade.masks import Mask
+from saccade.regions import fingerprint
+from saccade.scores import Score
 
 _Prepared = TypeVar("_Prepared")
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -30,10 +33,12 @@ class Shape:
     queries: int
     keys: int
     options: int  # a hash
+    gradients: int  # which tensors require gradients, a bit for each; 0 if none is recorded
 
 
 _NAMES = {"dtype": "element type", "batch": "batch size", "heads": "head count of q", "kv_heads": "head count of k",
-          "head_dim": "head size", "head_dim_v": "head size of v", "options": "options"}  # fmt: skip
+          "head_dim": "head size", "head_dim_v": "head size of v", "options": "options",
+          "gradients": "tensors that require gradients"}  # fmt: skip
 
 
 def agree(group: Any, q: Any, prepare: Callable[[], tuple[_Prepared, Shape]]) -> tuple[_Prepared, list[Shape]]:
@@ -44,7 +49,8 @@ def agree(group: Any, q: Any, prepare: Callable[[], tuple[_Prepared, Shape]]) ->
     """
     failure: Exception | None = None
     try:
-        prepared, mine = prepare()
+        with torch.no_grad():  # in which no check refuses a tensor that requires grad
+            prepared, mine = prepare()
     except (TypeError, ValueError) as error:
         failure, mine = error, Shape(*[0] * len(dataclasses.fields(Shape)))
     device = q.device if isinstance(q, torch.Tensor) and dist.get_backend(group) == "nccl" else "cpu"
@@ -62,21 +68,36 @@ def agree(group: Any, q: Any, prepare: Callable[[], tuple[_Prepared, Shape]]) ->
         for rank, value in enumerate(values):
             if value != values[0]:
                 said = [str(_DTYPES[each]) if field == "dtype" else each for each in (value, values[0])]
-                found = "other options" if field == "options" else f"{what} {said[0]}"
-                expected = "those" if field == "options" else f"{said[1]}, that"
+                is_list = field in ("options", "gradients")
+                found = f"other {what}" if is_list else f"{what} {said[0]}"
+                expected = "those" if is_list else f"{said[1]}, that"
                 raise ValueError(f"rank {rank} has {found}, expected {expected} of rank 0")
     return prepared, shapes
 
 
-def shape_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: str, options: Any) -> Shape:
+def shape_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: str, options: Any, read: list[Any],
+             has_grad: bool) -> Shape:
     """The shape of this process's arrays, which are checked against each other. `options` are equal for calls that may
-    be made together, and have a repr."""
+    be made together, and have a repr. `read` are the other arguments whose gradients may be recorded,
+    `has_grad` is whether any are."""
     _operands.check_kinds(q, k, v)
     _operands.check_shapes(q, k, v, layout, None, None, None, None, None)
+    recorded = [isinstance(x, torch.Tensor) and x.requires_grad for x in (q, k, v, *read)]
     digest = hashlib.sha256(repr(options).encode()).digest()
 
     def extent(x: torch.Tensor, dim: str) -> int:
         return x.shape[layout.index(dim)] if dim in layout else 1
 
     return Shape(1, _DTYPES.index(q.dtype), extent(q, "b"), extent(q, "h"), extent(k, "h"), extent(q, "d"),
-                 extent(v, "d"), extent(q, "s"), extent(k, "s"), int.from_bytes(digest[:7], "little"))
+                 extent(v, "d"), extent(q, "s"), extent(k, "s"), int.from_bytes(digest[:7], "little"),
+                 sum(1 << place for place, is_recorded in enumerate(recorded[:62])
+                     if is_recorded and has_grad))
+
+
+def captured(function: Any) -> list[torch.Tensor] | None:
+    """The tensors that a score, mask or weight function reads; None if its variables are not known."""
+    function = function.function if isinstance(function, (Score, Mask)) else function
+    if function is None:
+        return []
+    found = fingerprint(function)
+    return None if found is None else [x for x in found.tensors if isinstance(x, torch.Tensor)]

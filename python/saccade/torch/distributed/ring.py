@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from saccade import _operands
-from saccade.torch.distributed.agreement import Shape, agree, shape_of
+from saccade.torch.distributed.agreement import Shape, agree, captured, shape_of
 from saccade.torch.distributed.part import Part, State
-from saccade.torch.distributed.placement import Segments, all_segments, check_placement, rank_of
-from saccade.torch.distributed.reach import Limits, Reach, limits_of
+from saccade.torch.distributed.placement import all_segments, check_placement, rank_of
+from saccade.torch.distributed.reach import Reach, limits_of
+from saccade.torch.distributed.ring_gradient import Ring, differentiable
+from saccade.torch.distributed.transfers import Neighbours
 
 
 def ring_attention(
@@ -41,7 +42,8 @@ def ring_attention(
     """`saccade.attention` over a sequence of which every process of a group holds a part.
 
     Keys and values are sent to the next process and received from the previous one while a process computes, W - 1
-    times for W processes; no process ever holds more than two parts of them. All processes of the group make the call.
+    times for W processes; no process ever holds more than two parts of them. All processes of the group make the call,
+    and the backward pass, in which they travel once more with their gradients.
 
     Args:
         q, k, v: this process's part along the sequence, torch tensors in the given layout; cut by `shard`, or with
@@ -60,7 +62,8 @@ def ring_attention(
 
     Raises:
         TypeError, ValueError: as `saccade.attention`; ValueError also without a process group, and on all processes if
-            they disagree, or if one of them refuses its arguments.
+            they disagree, or if one of them refuses its arguments. TypeError for a score or mask that reads other
+            objects than tensors, numbers and functions in a call with gradients.
 
     Example:
         >>> q, k, v = (shard(x, 2, placement="zigzag") for x in (q, k, v))
@@ -69,6 +72,8 @@ def ring_attention(
     rank, ranks = rank_of(group, "ring_attention")
     is_ragged = cu_seqlens_q is not None or cu_seqlens_k is not None
     layout = layout or ("shd" if is_ragged else "bhsd")
+
+    has_grad = torch.is_grad_enabled()
 
     def prepare() -> tuple[Any, Shape]:
         _operands.check_layout(layout, is_ragged)
@@ -81,50 +86,41 @@ def ring_attention(
         sinks = None if sink is None else _operands.check_sink(sink, q)[1]
         reach = Reach(causal, window, lengths, cu_seqlens_q, cu_seqlens_k)
         options = placement, layout, scale, reach.options(), sink is None, return_lse, score is None, mask is None
-        return (reach, sinks), shape_of(q, k, v, layout, options)
+        read = [sinks, *(captured(score) or ()), *(captured(mask) or ())]
+        return (reach, sinks), shape_of(q, k, v, layout, options, read, has_grad)
 
     (reach, sinks), shapes = agree(group, q, prepare)
     q_parts = all_segments("q", [shape.queries for shape in shapes], placement)
     k_parts = all_segments("k", [shape.keys for shape in shapes], placement)
     queries, keys = (sum(count for part in parts for _, count in part) for parts in (q_parts, k_parts))
     limits = limits_of(reach, score, mask, queries, keys)
-    part = Part(q, v, layout, scale, limits)
-    states = [part.empty(q, shapes[rank].head_dim_v, count, sinks) for _, count in q_parts[rank]]
+    ring = Ring(Neighbours(group, rank, ranks), shapes, q_parts, k_parts, limits, layout, scale, sinks)
+    if shapes[rank].gradients:
+        out, lse = differentiable(ring, lambda: _compute(ring, q, k, v), q, k, v)
+    else:
+        out, lse = _compute(ring, q, k, v)
+    return (out, lse) if return_lse else out
 
+
+def _compute(ring: Ring, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output and log-sum-exp of this process's queries."""
+    rank, ranks, shapes = ring.neighbours.rank, ring.neighbours.ranks, ring.shapes
+    part = Part(q, v, ring.layout, ring.scale, ring.limits)
+    parts = ring.q_parts[rank]
+    states = {first: part.empty(q, shapes[rank].head_dim_v, count, ring.sink) for first, count in parts if count}
+    empty = [] if states else [part.empty(q, shapes[rank].head_dim_v, 0, ring.sink)]
     block = [k, v]
     for step in range(ranks):
         owner = (rank - step) % ranks
-        arriving, works = [], []
+        pending = None
         if step < ranks - 1:  # the previous process has the keys of the process before `owner` now
-            block = [x.contiguous() for x in block]  # kept until they have been sent
-            count = shapes[(owner - 1) % ranks].keys
-            arriving = [x.new_empty([*x.shape[: part.axis], count, *x.shape[part.axis + 1 :]]) for x in block]
-            works = _exchange(block, arriving, group, rank, ranks)
-        _attend(limits, states, q, q_parts[rank], block, k_parts[owner], part.axis)
-        for work in works:
-            work.wait()
-        block = arriving
-    out = torch.cat([state.out for state in states], part.axis).to(q.dtype)
-    return (out, torch.cat([state.lse for state in states], -1)) if return_lse else out
-
-
-def _exchange(sent: list[torch.Tensor], arriving: list[torch.Tensor], group: Any, rank: int, ranks: int) -> list[Any]:
-    """Begins to send tensors to the next process and to receive others from the previous one."""
-    following, previous = (dist.get_global_rank(group or dist.group.WORLD, (rank + d) % ranks) for d in (1, -1))
-    transfers = [dist.P2POp(dist.isend, x, following, group) for x in sent if x.numel()]
-    transfers += [dist.P2POp(dist.irecv, x, previous, group) for x in arriving if x.numel()]
-    return list(dist.batch_isend_irecv(transfers)) if transfers else []
-
-
-def _attend(limits: Limits, states: list[State], q: torch.Tensor, q_part: Segments, block: list[torch.Tensor],
-            k_part: Segments, axis: int) -> None:
-    """Merges the attention of all queries of this process to a block of keys into their states."""
-    q_at = 0
-    for i, (first_query, queries) in enumerate(q_part):
-        k_at = 0
-        for first_key, keys in k_part:
-            if queries and keys and limits.may_attend(first_query, queries, first_key, keys):
-                k, v = (x.narrow(axis, k_at, keys) for x in block)
-                states[i].add(q.narrow(axis, q_at, queries), k, v, first_query, first_key)
-            k_at += keys
-        q_at += queries
+            block = [x.contiguous() for x in block]
+            pending = ring.neighbours.start(block, shapes[(owner - 1) % ranks].keys, part.axis)
+        for q_at, first_query, queries, k_at, first_key, keys in ring.pairs(owner):
+            k_here, v_here = (x.narrow(part.axis, k_at, keys) for x in block)
+            states[first_query].add(q.narrow(part.axis, q_at, queries), k_here, v_here, first_query, first_key)
+        if pending is not None:
+            block = pending.wait()
+    merged: list[State] = [*states.values(), *empty]
+    out = torch.cat([state.out for state in merged], part.axis).to(q.dtype)
+    return out, torch.cat([state.lse for state in merged], -1)
