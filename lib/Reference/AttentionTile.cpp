@@ -56,8 +56,8 @@ struct TileState {
   }
 };
 
-/// The rescaling factor 2^(max − newMax) of a state, with `isNatural` e^(max − newMax); 0 for the empty state. `newMax` is
-/// not −inf.
+/// The rescaling factor 2^(max − newMax) of a state, with `isNatural` e^(max − newMax); 0 for the empty state. `newMax`
+/// is not −inf.
 double rescale(Frame &frame, Type type, double max, double newMax, bool isNatural) {
   double difference = frame.rounded(type, max - newMax);
   if (isNatural)
@@ -179,7 +179,7 @@ static LogicalResult accumulateRow(attn::AccumulateOp op, Frame &frame, Scorer &
       continue;
     double exponent = isNatural     ? frame.rounded(type, frame.rounded(type, scores[key] - newMax) * log2e)
                       : isSaturated ? frame.rounded(type, frame.rounded(type, scores[key] - largest) * log2e)
-                                  : frame.rounded(type, frame.rounded(type, scores[key] * log2e) - newMax);
+                                    : frame.rounded(type, frame.rounded(type, scores[key] * log2e) - newMax);
     double weight = weights[key] = frame.rounded(type, std::exp2(exponent));
     if (!isFinal)
       state.l(row) = frame.rounded(type, state.l(row) + weight);

@@ -7,8 +7,8 @@ using namespace saccade::reference;
 using attn::Dim;
 
 LogicalResult PairEvaluator::run() {
-  if (failed(demand({op.getQuery(), op.getKey(), op.getValue(), op.getLse(), op.getLseLow()})) || failed(demandOperands()) ||
-      failed(checkExtents()) || failed(checkRows("log-sum-exp", *frame.cells(op.getLse()))))
+  if (failed(demand({op.getQuery(), op.getKey(), op.getValue(), op.getLse(), op.getLseLow()})) ||
+      failed(demandOperands()) || failed(checkExtents()) || failed(checkRows("log-sum-exp", *frame.cells(op.getLse()))))
     return failure();
   int64_t batches = scorer.query.batches(), heads = scorer.query.extent(Dim::Head);
   for (int64_t i = 0; i < batches; ++i) {

@@ -211,12 +211,11 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
   auto [value, valueDims] = tileOf(op.getValue(), op.getValueDims());
   Value tileAt[] = {at[0], add(at[1], heads.first), at[2], add(at[3], begin)};
   DimsAttr queryDims = heads.count ? dimsWithout(op.getQueryDims(), {Dim::Batch}) : tileDims(op.getQueryDims());
-  auto accumulate =
-      AccumulateOp::create(b, loc, TypeRange(ValueRange(state.getParts())), query, key, value, op.getCaptures(),
-                           queryEnd, keyEnd, op.getScaleValue(), tileAt, state.acc, state.max, state.sum, state.tallies,
-                           state.rowMax, state.argmax, queryDims, keyDims, valueDims, op.getScaleAttr(),
-                           op.getQkTypeAttr(), step.isFinal, step.schedule, step.unpacked, hasNaturalMax(),
-                           state.tallies.size());
+  auto accumulate = AccumulateOp::create(b, loc, TypeRange(ValueRange(state.getParts())), query, key, value,
+                                         op.getCaptures(), queryEnd, keyEnd, op.getScaleValue(), tileAt, state.acc,
+                                         state.max, state.sum, state.tallies, state.rowMax, state.argmax, queryDims,
+                                         keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), step.isFinal,
+                                         step.schedule, step.unpacked, hasNaturalMax(), state.tallies.size());
   setFiniteMax(accumulate, step.finiteMax);
   auto copy = [](Region &from, Region &to) {
     IRMapping mapping;

@@ -88,8 +88,8 @@ struct AttentionSteps : IndexEmitter {
                          Step step);
 
   //===--- Results ---===//
-  /// The results of `op` in the order of the operands of attn.finalize: output, log-sum-exp and its low part, tallies, row
-  /// maximum and its position.
+  /// The results of `op` in the order of the operands of attn.finalize: output, log-sum-exp and its low part, tallies,
+  /// row maximum and its position.
   llvm::SmallVector<Value> orderedResults();
   /// The results of the state of one head, written to `destinations` (see orderedResults).
   llvm::SmallVector<Value> finalize(const attn::State &state, mlir::ValueRange destinations,

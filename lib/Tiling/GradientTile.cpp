@@ -14,8 +14,8 @@ GradientTile::GradientTile(OpBuilder &b, GradientOp op, bool onDevice)
 // Pairs
 //===----------------------------------------------------------------------===//
 
-/// `args` are the product with the key, the product with the value, delta, the log-sum-exp and, if there is one, its low
-/// part. Returns the weight, the scaled gradient of the score, and the other results of the gradient region.
+/// `args` are the product with the key, the product with the value, delta, the log-sum-exp and, if there is one, its
+/// low part. Returns the weight, the scaled gradient of the score, and the other results of the gradient region.
 SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args) {
   Pair pair = DerivativeTile::evaluatePair(i, j, args[0], {args[3], args.size() > 4 ? args[4] : Value()});
   Value product = args[1], delta = args[2];

@@ -135,8 +135,8 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
   auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
   auto sequence = AttentionOp::create(
       b, e.loc, typeOf(op.getOutput()), typeOf(op.getLse()), typeOf(op.getLseLow()), typeOf(op.getRowMax()),
-      typeOf(op.getArgmax()), ArrayRef(types).take_back(op.getTallies().size()), query, key, value, op.getCaptures(), queryLength,
-      lengthOperand(b, op.getKvLen(), number, /*rest=*/at[3]),
+      typeOf(op.getArgmax()), ArrayRef(types).take_back(op.getTallies().size()), query, key, value, op.getCaptures(),
+      queryLength, lengthOperand(b, op.getKvLen(), number, /*rest=*/at[3]),
       /*cu_seqlens_q=*/Value(), /*cu_seqlens_k=*/Value(), op.getScaleValue(), at, op.getSink(), op.getQueryDimsAttr(),
       op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(), op.getQkTypeAttr(),
       op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());

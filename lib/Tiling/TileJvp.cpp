@@ -110,9 +110,8 @@ JvpTasks::Terms JvpTasks::evaluate(const PairTile &tile, const RowLse &row, Valu
     Value i = add(linalg::IndexOp::create(b, loc, 0), firstQuery),
           j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
     ValueRange before = args.drop_front(inputs.size());
-    SmallVector<Value> values =
-        evaluatePair(i, j, isReplaced ? before[1] : args[inputs.size() - 1], hasTangents ? before[0] : Value(),
-                     {args[0], row.low ? args[1] : Value()});
+    SmallVector<Value> values = evaluatePair(i, j, isReplaced ? before[1] : args[inputs.size() - 1],
+                                             hasTangents ? before[0] : Value(), {args[0], row.low ? args[1] : Value()});
     SmallVector<Value> results = {values[0]};
     if (needsWeights)
       results.push_back(convert(values[2], element));
@@ -223,9 +222,8 @@ SmallVector<Value> JvpTasks::ofQueries(Value begin, ValueRange parts, Value to) 
       extents.push_back({b.getIndexAttr(result.headSize), result.headSize});
     sums.push_back(filled(temporary(extents), 0.0));
   }
-  SmallVector<Value> done = overKeyTiles(begin, count, sums, [&](const PairTile &tile, ValueRange carried) {
-    return addTile(tile, query, row, carried);
-  });
+  SmallVector<Value> done = overKeyTiles(
+      begin, count, sums, [&](const PairTile &tile, ValueRange carried) { return addTile(tile, query, row, carried); });
   for (auto [result, part, sum] : llvm::zip_equal(results, parts, done))
     sum = store(sum, part, result.dims, index(0), to, count.size, result.headSize);
   return done;

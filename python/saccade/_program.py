@@ -65,7 +65,8 @@ def program(spec: Spec) -> str:
     of score, mask and weight, the tree, then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q,
     cu_seqlens_k, page_table, rate and seed of dropout, k_scale and v_scale, cosines and sines that the spec has. Its
     results: the output, the log-sum-exp, max and argmax. A part also takes the positions of the first query and key and
-    the results of other parts, and its results are those over the keys of all, in the precision of scores."""
+    the results of other parts, and its results are those over the keys of all, in the precision of scores: the output,
+    the log-sum-exp and its low part."""
     operands = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
                 (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
                  ("v", spec.head_dim_v, spec.key_layout))]
@@ -94,6 +95,7 @@ def program(spec: Spec) -> str:
     results = [("out", output)]
     rows = f"tensor<{'?x' * (len(spec.layout) - 1)}"
     more = [("lse", f"{rows}{spec.precision}")] if spec.lse else []
+    more += [("lse_low", f"{rows}{spec.precision}")] if spec.is_part else []
     more += [("max", f"{rows}{spec.precision}"), ("argmax", f"{rows}i64")] if spec.max else []
     results += [(name, f"{type}>") for name, type in more]
     before, after, returned = "", "", [name for name, _ in results]
@@ -147,7 +149,7 @@ def program(spec: Spec) -> str:
         before += "  %zero = arith.constant 0 : index\n"
         inputs += [("first_query", "index"), ("first_key", "index")]
         inputs += [(f"other_{name}", type) for name, type in results]
-        after, returned = merge(spec.layout, *[type for _, type in results]), ["merged_out", "merged_lse"]
+        after, returned = merge(spec.layout, output, results[1][1], has_low=True), ["merged_out", "merged_lse", "merged_low"]
     if spec.are_numbers_tensors:
         before += "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
         inputs = [(name, type) if type.startswith("tensor") else (f"{name}_operand", f"tensor<{_stored(type)}>")

@@ -37,9 +37,8 @@ static void lowerMerge(Emitter &e, MergeOp op) {
   State state = op.getState(), other = op.getOtherState();
   e.loop(e.index(0), e.size(state.acc, 0), 1, [&](Value r) {
     auto inAllLanes = [&](Value memref) { return e.broadcast(e.load(memref, r)); };
-    MergedRow merged =
-        mergeRow(e, inAllLanes(state.max), inAllLanes(state.sum), inAllLanes(other.max), inAllLanes(other.sum),
-                 op.getNaturalMax());
+    MergedRow merged = mergeRow(e, inAllLanes(state.max), inAllLanes(state.sum), inAllLanes(other.max),
+                                inAllLanes(other.sum), op.getNaturalMax());
     Value factor = merged.stateFactor, otherFactor = merged.otherFactor;
     auto scalarOf = [&](Value vector) -> Value {
       return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});

@@ -43,7 +43,8 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
   // A factor of zero would turn the −inf of a masked key into NaN.
   double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   APFloat constant(0.0);
-  bool isLarge = toNatural && matchPattern(toNatural, m_ConstantFloat(&constant)) && constant.convertToDouble() >= smallest;
+  bool isLarge =
+      toNatural && matchPattern(toNatural, m_ConstantFloat(&constant)) && constant.convertToDouble() >= smallest;
   if (op.getNaturalMax() && toNatural && !isLarge)
     toNatural = e.maxf(toNatural, e.scalar(smallest));
   if (!op.getMask().empty() && !bounds.isExact())

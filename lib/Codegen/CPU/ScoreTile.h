@@ -113,7 +113,7 @@ private:
   mlir::Value toBase2;     ///< scalar; scales the values in `scores` after the first sweep to exponents of 2
   /// `toNatural` of natural maxima if it is a power of two, by which division is exact.
   std::optional<double> naturalPower();
-  mlir::Value toNatural;   ///< scalar; scales these values to the scores of the op; null for 1
+  mlir::Value toNatural; ///< scalar; scales these values to the scores of the op; null for 1
   WeightRegions regions;
 
 public:

@@ -132,6 +132,7 @@ LogSumExp saccade::emitNaturalLogSumExp(KernelEmitter &e, Value max, Value log) 
   Value low = e.addf(e.subf(base, e.subf(sum, addend)), e.subf(log, addend));
   // An infinite sum is exact.
   double infinity = std::numeric_limits<double>::infinity();
-  Value isInfinite = compare(e, arith::CmpFPredicate::OEQ, math::AbsFOp::create(e.b, e.loc, sum), e.floatLike(sum, infinity));
+  Value isInfinite =
+      compare(e, arith::CmpFPredicate::OEQ, math::AbsFOp::create(e.b, e.loc, sum), e.floatLike(sum, infinity));
   return {sum, e.select(isInfinite, e.floatLike(low, 0.0), low)};
 }

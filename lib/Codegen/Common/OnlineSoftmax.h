@@ -1,8 +1,8 @@
 //===- OnlineSoftmax.h - Arithmetic of the online softmax ---------*- C++ -*-===//
 //
 // Kernels of all targets update, merge and finalize the state of a row with these functions (Milakov and Gimelshein,
-// 2018). A value is a scalar of one row, or a vector with a row per lane. Maxima are base-2 exponents, or *natural*: the
-// largest scores. A maximum as an exponent is rounded, so that a large one does not determine the log-sum-exp.
+// 2018). A value is a scalar of one row, or a vector with a row per lane. Maxima are base-2 exponents, or *natural*:
+// the largest scores. A maximum as an exponent is rounded, so that a large one does not determine the log-sum-exp.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_COMMON_ONLINESOFTMAX_H
@@ -53,8 +53,8 @@ struct NaturalMax {
   mlir::Value factor; ///< e^(before − base), which rescales the state
 };
 NaturalMax emitNaturalMax(KernelEmitter &e, mlir::Value tileMax, mlir::Value before);
-/// The same for kernels that compute exponents from unscaled scores, like emitRowMax: weights are relative to the rounded
-/// exponent of the maximum, unless `emitExponent` shifts them. `tileMax` is the largest natural score.
+/// The same for kernels that compute exponents from unscaled scores, like emitRowMax: weights are relative to the
+/// rounded exponent of the maximum, unless `emitExponent` shifts them. `tileMax` is the largest natural score.
 RowMax emitRoundedNaturalMax(KernelEmitter &e, mlir::Value tileMax, mlir::Value before);
 /// The factor of that maximum, which rescales sums of weights relative to `before`.
 mlir::Value emitRoundedFactor(KernelEmitter &e, mlir::Value before, mlir::Value max);

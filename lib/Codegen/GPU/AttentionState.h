@@ -72,8 +72,8 @@ std::pair<mlir::Value, mlir::Value> reduceMax(Emitter &e, mlir::Value max, mlir:
 /// if not requested).
 std::pair<mlir::Value, mlir::Value> reduceRowMax(Emitter &e, const PrivateState &state, int64_t row, int64_t threads);
 
-/// A number relative to the natural maximum `max`, of one relative to its rounded exponent (`emitRoundedNaturalMax`), as
-/// the threads of a kernel have it; `isInverse`: the other way. Exponents as maxima leave it as it is.
+/// A number relative to the natural maximum `max`, of one relative to its rounded exponent (`emitRoundedNaturalMax`),
+/// as the threads of a kernel have it; `isInverse`: the other way. Exponents as maxima leave it as it is.
 mlir::Value fromRounded(Emitter &e, attn::AccumulateOp op, mlir::Value max, mlir::Value x, bool isInverse = false);
 
 /// The places of the log-sum-exp and its low part, if `op` has them.

@@ -128,11 +128,11 @@ static FailureOr<Value> buildFused(FrontendOp &op, const Flex &flex) {
   Extents extents(flex.query.extents);
   extents.back() = flex.value.extent(Dim::Depth);
   Value value = frontend::castElements(b, flex.value.tensor, element);
-  auto made = attn::AttentionOp::create(b, frontend::typeOf(extents, element), Type(), Type(), Type(), Type(), TypeRange(),
-                                        flex.query.tensor, flex.key.tensor, value, captures.values, Value(), Value(),
-                                        Value(), Value(), Value(), ValueRange(), Value(), flex.query.dims,
-                                        flex.key.dims, flex.value.dims, flex.query.dims, b.getF64FloatAttr(flex.scale),
-                                        TypeAttr(), attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
+  auto made = attn::AttentionOp::create(
+      b, frontend::typeOf(extents, element), Type(), Type(), Type(), Type(), TypeRange(), flex.query.tensor,
+      flex.key.tensor, value, captures.values, Value(), Value(), Value(), Value(), Value(), ValueRange(), Value(),
+      flex.query.dims, flex.key.dims, flex.value.dims, flex.query.dims, b.getF64FloatAttr(flex.scale), TypeAttr(),
+      attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
   Region *targets[] = {&made.getScore(), &made.getWeight()};
   for (auto [block, target] : llvm::zip(blocks, targets))
     if (block) {

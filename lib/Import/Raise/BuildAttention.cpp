@@ -117,9 +117,9 @@ attn::AttentionOp saccade::raise::replaceByAttention(linalg::LinalgOp values, co
   }
   Type inputElement = getElementTypeOrSelf(query), resultElement = getElementTypeOrSelf(values->getResult(0));
   Type element = resultElement == inputElement ? inputElement : attn::getScoreType(inputElement);
-  auto op = attn::AttentionOp::create(b, RankedTensorType::get(shape, element), Type(), Type(), Type(), Type(), TypeRange(),
-                                      query, key, value, parts.captures, Value(), Value(), Value(), Value(), Value(),
-                                      ValueRange(), Value(), queryDims, keyDims, valueDims,
+  auto op = attn::AttentionOp::create(b, RankedTensorType::get(shape, element), Type(), Type(), Type(), Type(),
+                                      TypeRange(), query, key, value, parts.captures, Value(), Value(), Value(),
+                                      Value(), Value(), ValueRange(), Value(), queryDims, keyDims, valueDims,
                                       attn::DimsAttr::get(b.getContext(), dims), b.getF64FloatAttr(parts.scale),
                                       TypeAttr(), attn::ScheduleAttr(), attn::SplitKVAttr(), 0u);
   for (auto [region, block] : {std::pair(&op.getScore(), &parts.score), std::pair(&op.getMask(), &parts.mask),

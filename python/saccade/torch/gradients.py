@@ -66,6 +66,13 @@ class _Attention(_Function):  # type: ignore[misc]
         return (None, None, None, None, *made)
 
 
+def lse_low_of(lse: torch.Tensor) -> torch.Tensor:
+    """What the rounding of a log-sum-exp took, which a call of `saccade.attention` returned and PyTorch differentiates.
+    """
+    _, _, low, *_ = lse.grad_fn.saved_tensors  # those of _Attention
+    return low
+
+
 def _has_levels() -> bool:
     """Whether a further level of torch.func needs the kernel for autograd of the operator that this one calls."""
     return torch._C._functorch.maybe_current_level() is not None

@@ -12,7 +12,6 @@ from saccade.torch.differentiated import differentiated
 from saccade.torch.sdpa import mask_functions, mask_view
 from saccade.torch.traced_drop_ins import mask_dimensions
 
-
 _LARGEST_EXACT_LSE = 64
 """The size of a log-sum-exp whose rounding changes probabilities by less than 2^-18."""
 

@@ -118,8 +118,8 @@ private:
       Value before = e.load(state.max, 0);
       computeTiles(softmax, {e.max(begin, tiles.begin), e.min(e.add(begin, sectionKeys), tiles.end)}, section);
       Value max = e.load(state.max, 0);
-      Value factor = op.getNaturalMax() ? emitRoundedFactor(e, before, max)
-                                        : e.exp2(e.subf(before, e.zeroIfMinusInfinity(max)));
+      Value factor =
+          op.getNaturalMax() ? emitRoundedFactor(e, before, max) : e.exp2(e.subf(before, e.zeroIfMinusInfinity(max)));
       if (!op.getFinal())
         e.store(e.fma(e.load(state.sum, 0), factor, e.load(section.sum, 0)), state.sum, 0);
       if (hasResult)

@@ -118,11 +118,12 @@ private:
                                gradientType(op.getKey(), false), gradientType(op.getValue(), false)};
     for (int64_t capture : differentiated)
       types.push_back(gradientType(op.getCaptures()[capture], true));
-    auto gradient = GradientOp::create(
-        b, loc, types, op.getQuery(), op.getKey(), op.getValue(), captures.values, op.getQLen(), op.getKvLen(),
-        op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(), outputGradient, lse, lseLow, delta, op.getQueryDimsAttr(),
-        op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(), reads,
-        /*schedule=*/ScheduleAttr());
+    auto gradient =
+        GradientOp::create(b, loc, types, op.getQuery(), op.getKey(), op.getValue(), captures.values, op.getQLen(),
+                           op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(), outputGradient,
+                           lse, lseLow, delta, op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(),
+                           op.getOutputDimsAttr(), op.getScaleAttr(), reads,
+                           /*schedule=*/ScheduleAttr());
     cloneRegions(op, cast<DerivativeOpInterface>(gradient.getOperation()), captures.values);
     gradient.getGradient().takeBody(region);
     queryGradient = gradient.getQueryGradient();

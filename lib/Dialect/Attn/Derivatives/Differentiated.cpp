@@ -26,12 +26,13 @@ AttentionOp saccade::attn::addLse(AttentionOp op) {
     shape.push_back(getStaticDimSize(op.getOutput(), op.getOutputDims(), dim));
   auto typeOf = [](Value value) { return value ? value.getType() : Type(); };
   auto ofRows = RankedTensorType::get(shape, op.getScoreType());
-  auto made = AttentionOp::create(
-      b, op.getLoc(), typeOf(op.getOutput()), op.getLse() ? op.getLse().getType() : ofRows, ofRows,
-      typeOf(op.getRowMax()), typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(), op.getKey(), op.getValue(), op.getCaptures(),
-      op.getQLen(), op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), op.getScaleValue(), op.getAt(), op.getSink(),
-      op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
-      op.getQkTypeAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
+  auto made =
+      AttentionOp::create(b, op.getLoc(), typeOf(op.getOutput()), op.getLse() ? op.getLse().getType() : ofRows, ofRows,
+                          typeOf(op.getRowMax()), typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(),
+                          op.getKey(), op.getValue(), op.getCaptures(), op.getQLen(), op.getKvLen(), op.getCuSeqlensQ(),
+                          op.getCuSeqlensK(), op.getScaleValue(), op.getAt(), op.getSink(), op.getQueryDimsAttr(),
+                          op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
+                          op.getQkTypeAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
   for (auto [from, to] : llvm::zip_equal(op->getRegions(), made->getRegions()))
     to.takeBody(from);
   made->setDiscardableAttrs(op->getDiscardableAttrDictionary());

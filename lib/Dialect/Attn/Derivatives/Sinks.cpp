@@ -21,8 +21,7 @@ AffineMap saccade::attn::getSinkMap(OpBuilder &b, AttentionOp op, ArrayRef<Dim> 
   return AffineMap::get(rows.size(), 0, b.getAffineConstantExpr(0), b.getContext());
 }
 
-Value saccade::attn::emitSinkProduct(OpBuilder &b, Location loc, Value sink, Value lse, Value lseLow,
-                                     Value number) {
+Value saccade::attn::emitSinkProduct(OpBuilder &b, Location loc, Value sink, Value lse, Value lseLow, Value number) {
   auto type = cast<FloatType>(lse.getType());
   Value wide = TensorEmitter::convertedScalar(b, loc, sink, type);
   Value difference = arith::SubFOp::create(b, loc, arith::SubFOp::create(b, loc, wide, lse), lseLow);

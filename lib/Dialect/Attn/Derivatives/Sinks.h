@@ -14,8 +14,8 @@ mlir::AffineMap getSinkMap(mlir::OpBuilder &b, AttentionOp op, llvm::ArrayRef<Di
 
 /// Emits exp(sink − lse − lseLow) · number, 0 for a row without probabilities; the sink may have another type than the
 /// others.
-mlir::Value emitSinkProduct(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sink, mlir::Value lse, mlir::Value lseLow,
-                            mlir::Value number);
+mlir::Value emitSinkProduct(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sink, mlir::Value lse,
+                            mlir::Value lseLow, mlir::Value number);
 
 } // namespace saccade::attn
 

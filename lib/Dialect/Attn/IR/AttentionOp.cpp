@@ -61,8 +61,8 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (failed(expandDropout(parser, clauses, types[0])))
     return failure();
-  SmallVector<int32_t> resultSizes = {1, clauses.hasLse, clauses.hasLseLow, clauses.hasMax, clauses.hasArgmax,
-                                      int32_t(clauses.tallies.size())};
+  SmallVector<int32_t> resultSizes = {
+      1, clauses.hasLse, clauses.hasLseLow, clauses.hasMax, clauses.hasArgmax, int32_t(clauses.tallies.size())};
   if (failed(checkResultTypes(parser, loc, clauses, resultTypes)))
     return failure();
 
@@ -97,9 +97,8 @@ void AttentionOp::print(OpAsmPrinter &printer) {
   for (Value tally : getTallies())
     bins.push_back(cast<ShapedType>(tally.getType()).getShape().back());
   printRegions(printer, *this, bins);
-  for (auto [result, clause] :
-       {std::pair(getLse(), "lse"), std::pair(getLseLow(), "lse_low"), std::pair(getRowMax(), "max"),
-        std::pair(getArgmax(), "argmax")})
+  for (auto [result, clause] : {std::pair(getLse(), "lse"), std::pair(getLseLow(), "lse_low"),
+                                std::pair(getRowMax(), "max"), std::pair(getArgmax(), "argmax")})
     if (result)
       printer << ' ' << clause;
   printer.printOptionalAttrDict(
@@ -155,8 +154,9 @@ static LogicalResult verifyRowResult(AttentionOp op, StringRef role, Value resul
 
 static LogicalResult verifyRowResults(AttentionOp op) {
   Type scoreType = getScoreType(getElementTypeOrSelf(op.getQuery()));
-  for (auto [role, result] : {std::pair("log-sum-exp", op.getLse()), std::pair("low part of the log-sum-exp", op.getLseLow()),
-                              std::pair("max", op.getRowMax())})
+  for (auto [role, result] :
+       {std::pair("log-sum-exp", op.getLse()), std::pair("low part of the log-sum-exp", op.getLseLow()),
+        std::pair("max", op.getRowMax())})
     if (result && failed(verifyRowResult(op, role, result, scoreType)))
       return failure();
   if (op.getLseLow() && !op.getLse())

@@ -161,12 +161,13 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
                                        ArrayRef<OpFoldResult>{query.heads}, ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
   ArrayRef<Type> types = resultTypes;
   auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
-  auto tiled = AttentionOp::create(b, loc, typeOf(getOutput()), typeOf(getLse()), typeOf(getLseLow()),
-                                   typeOf(getRowMax()), typeOf(getArgmax()), types.take_back(getTallies().size()), queryTile, keyTile,
-                                   valueTile, getCaptures(), queryLength, keyLength, /*cu_seqlens_q=*/Value(),
-                                   /*cu_seqlens_k=*/Value(), getScaleValue(), at, sink, getQueryDimsAttr(),
-                                   getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(), getScaleAttr(),
-                                   getQkTypeAttr(), getScheduleAttr(), getSplitKvAttr(), getTallyRegions().size());
+  auto tiled =
+      AttentionOp::create(b, loc, typeOf(getOutput()), typeOf(getLse()), typeOf(getLseLow()), typeOf(getRowMax()),
+                          typeOf(getArgmax()), types.take_back(getTallies().size()), queryTile, keyTile, valueTile,
+                          getCaptures(), queryLength, keyLength, /*cu_seqlens_q=*/Value(),
+                          /*cu_seqlens_k=*/Value(), getScaleValue(), at, sink, getQueryDimsAttr(), getKeyDimsAttr(),
+                          getValueDimsAttr(), getOutputDimsAttr(), getScaleAttr(), getQkTypeAttr(), getScheduleAttr(),
+                          getSplitKvAttr(), getTallyRegions().size());
   cloneRegions(*this, tiled);
   tiled->setDiscardableAttrs((*this)->getDiscardableAttrDictionary());
   SmallVector<Operation *> slices;

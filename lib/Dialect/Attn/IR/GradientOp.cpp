@@ -32,10 +32,11 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
-  llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
-                                clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
-                                clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, 1, clauses.lseLow ? 1 : 0, 1}),
-             properties.operandSegmentSizes.begin());
+  llvm::copy(
+      ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
+                         clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
+                         clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, 1, clauses.lseLow ? 1 : 0, 1}),
+      properties.operandSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
   properties.value_dims = clauses.valueDims;
@@ -129,10 +130,11 @@ static LogicalResult verifyOutputs(GradientOp op) {
   if (failed(verifyOutputExtents(cast<DerivativeOpInterface>(op.getOperation()), "output gradient",
                                  op.getOutputGradient())))
     return failure();
-  for (auto [role, rows] : {std::pair("log-sum-exp", op.getLse()), std::pair("low part of the log-sum-exp", op.getLseLow()),
-                            std::pair("delta", op.getDelta())})
+  for (auto [role, rows] :
+       {std::pair("log-sum-exp", op.getLse()), std::pair("low part of the log-sum-exp", op.getLseLow()),
+        std::pair("delta", op.getDelta())})
     if (rows && failed(syntax::verifyRows(op, role, rows, scoreType, {"query", op.getQuery(), op.getQueryDims()},
-                                  op.getRowDims())))
+                                          op.getRowDims())))
       return failure();
   return success();
 }

@@ -27,20 +27,18 @@ ParseResult JvpOp::parse(OpAsmParser &parser, OperationState &result) {
                             "tangent region and the log-sum-exp include tallies, dropout and sinks");
   if (clauses.resolveWholeOperands(parser, loc, types, result))
     return failure();
-  for (const auto *operand :
-       {&clauses.queryTangent, &clauses.keyTangent, &clauses.valueTangent, &clauses.scaleTangent, &clauses.lse,
-        &clauses.lseLow})
+  for (const auto *operand : {&clauses.queryTangent, &clauses.keyTangent, &clauses.valueTangent, &clauses.scaleTangent,
+                              &clauses.lse, &clauses.lseLow})
     if (Clauses::resolve(parser, *operand, result))
       return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
-  llvm::copy(
-      ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
-                         clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
-                         clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), clauses.queryTangent ? 1 : 0,
-                         clauses.keyTangent ? 1 : 0, clauses.valueTangent ? 1 : 0, clauses.scaleTangent ? 1 : 0, 1,
-                         clauses.lseLow ? 1 : 0}),
-      properties.operandSegmentSizes.begin());
+  llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
+                                clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
+                                clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), clauses.queryTangent ? 1 : 0,
+                                clauses.keyTangent ? 1 : 0, clauses.valueTangent ? 1 : 0, clauses.scaleTangent ? 1 : 0,
+                                1, clauses.lseLow ? 1 : 0}),
+             properties.operandSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
   properties.value_dims = clauses.valueDims;

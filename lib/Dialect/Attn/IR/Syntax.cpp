@@ -44,12 +44,34 @@ void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
 namespace {
 
 /// Clauses of attn.attention, then those that only ops of the compiler have.
-constexpr StringRef clauseNames[] = {"captures",      "q_len",           "kv_len",   "cu_seqlens_q",  "cu_seqlens_k",
-                                     "scale",         "qk_type",         "at",       "sink",          "mask",
-                                     "score",         "weight",          "dropout",  "tally",         "lse",
-                                     "lse_low",       "max",             "argmax",   "out",           "into",
-                                     "delta",         "tangent",         "output_gradient", "gradient",
-                                     "query_tangent", "key_tangent",     "value_tangent",   "scale_tangent"};
+constexpr StringRef clauseNames[] = {"captures",
+                                     "q_len",
+                                     "kv_len",
+                                     "cu_seqlens_q",
+                                     "cu_seqlens_k",
+                                     "scale",
+                                     "qk_type",
+                                     "at",
+                                     "sink",
+                                     "mask",
+                                     "score",
+                                     "weight",
+                                     "dropout",
+                                     "tally",
+                                     "lse",
+                                     "lse_low",
+                                     "max",
+                                     "argmax",
+                                     "out",
+                                     "into",
+                                     "delta",
+                                     "tangent",
+                                     "output_gradient",
+                                     "gradient",
+                                     "query_tangent",
+                                     "key_tangent",
+                                     "value_tangent",
+                                     "scale_tangent"};
 constexpr size_t attentionClauses = 19;
 
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {

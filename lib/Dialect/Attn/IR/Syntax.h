@@ -26,8 +26,8 @@ struct Clauses {
   llvm::SmallVector<mlir::Type> captureTypes;
   /// The types of the region arguments (`getCapturedType`).
   llvm::SmallVector<mlir::Type> capturedTypes;
-  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink, outputGradient, lse, lseLow, delta,
-      queryTangent, keyTangent, valueTangent, scaleTangent;
+  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink, outputGradient, lse, lseLow,
+      delta, queryTangent, keyTangent, valueTangent, scaleTangent;
   mlir::FloatAttr scale;
   mlir::TypeAttr qkType;
   llvm::SmallVector<Operand> at;

@@ -302,10 +302,10 @@ ParseResult FinalizeOp::parse(OpAsmParser &parser, OperationState &result) {
   if (parser.parseRParen() || parser.parseOptionalAttrDict(result.attributes))
     return failure();
   if (more.size() < others.size() || more.size() > others.size() + 2)
-    return parser.emitError(loc, "'into' has ")
-           << more.size()
-           << " destinations after the output, expected an optional log-sum-exp and its low part, then one for each of the "
-           << others.size() << " operands of 'with'";
+    return parser.emitError(loc, "'into' has ") << more.size()
+                                                << " destinations after the output, expected an optional log-sum-exp "
+                                                   "and its low part, then one for each of the "
+                                                << others.size() << " operands of 'with'";
   if (parser.resolveOperands(state, stateTypes, loc, result.operands) ||
       parser.resolveOperands(others, otherTypes, loc, result.operands) ||
       parser.resolveOperand(output, outputType, result.operands) ||

@@ -45,19 +45,18 @@ class Part:
             lse = sink.to(self.dtype).reshape(-1, 1).expand(rows).contiguous()
         else:
             lse = q.new_full(rows, -torch.inf if sink is None else sink, dtype=self.dtype)
-        return State(self, out, lse)
+        return State(self, out, lse, torch.zeros_like(lse))
 
 
 class State:
-    """The output and log-sum-exp of some queries over the keys so far."""
+    """The output, the log-sum-exp and its low part of some queries over the keys so far."""
 
-    def __init__(self, part: Part, out: torch.Tensor, lse: torch.Tensor):
-        self.part, self.out, self.lse = part, out, lse
-        self._spare: tuple[torch.Tensor, torch.Tensor] | None = None
+    def __init__(self, part: Part, out: torch.Tensor, lse: torch.Tensor, lse_low: torch.Tensor):
+        self.part, self.parts = part, (out, lse, lse_low)
+        self._spare: tuple[torch.Tensor, ...] | None = None
 
     def add(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, first_query: int, first_key: int) -> None:
         """Adds keys; their position and that of the queries are those of the whole sequence."""
-        target = self._spare or (torch.empty_like(self.out), torch.empty_like(self.lse))
-        self.part.function(q, k, v, *self.part.shared, first_query, first_key, self.out, self.lse, out=target)
-        self._spare = self.out, self.lse
-        self.out, self.lse = target
+        target = self._spare or tuple(map(torch.empty_like, self.parts))
+        self.part.function(q, k, v, *self.part.shared, first_query, first_key, *self.parts, out=target)
+        self._spare, self.parts = self.parts, target

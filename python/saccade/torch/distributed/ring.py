@@ -98,12 +98,13 @@ def ring_attention(
     if shapes[rank].gradients:
         out, lse = differentiable(ring, lambda: _compute(ring, q, k, v), q, k, v)
     else:
-        out, lse = _compute(ring, q, k, v)
+        out, lse, _ = _compute(ring, q, k, v)
     return (out, lse) if return_lse else out
 
 
-def _compute(ring: Ring, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The output and log-sum-exp of this process's queries."""
+def _compute(ring: Ring, q: torch.Tensor, k: torch.Tensor,
+             v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The output, the log-sum-exp and its low part of this process's queries."""
     rank, ranks, shapes = ring.neighbours.rank, ring.neighbours.ranks, ring.shapes
     part = Part(q, v, ring.layout, ring.scale, ring.limits)
     parts = ring.q_parts[rank]
@@ -122,5 +123,5 @@ def _compute(ring: Ring, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> t
         if pending is not None:
             block = pending.wait()
     merged: list[State] = [*states.values(), *empty]
-    out = torch.cat([state.out for state in merged], part.axis).to(q.dtype)
-    return out, torch.cat([state.lse for state in merged], -1)
+    out, lse, lse_low = zip(*[state.parts for state in merged])
+    return torch.cat(out, part.axis).to(q.dtype), torch.cat(lse, -1), torch.cat(lse_low, -1)

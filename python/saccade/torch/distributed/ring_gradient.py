@@ -19,6 +19,7 @@ from saccade.torch.distributed.agreement import Shape, captured
 from saccade.torch.distributed.placement import Segments
 from saccade.torch.distributed.reach import Limits
 from saccade.torch.distributed.transfers import Neighbours
+from saccade.torch.gradients import lse_low_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +54,9 @@ class Ring:
         return found
 
 
-def differentiable(ring: Ring, compute: Callable[[], tuple[torch.Tensor, torch.Tensor]], q: torch.Tensor,
-                   k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The output and log-sum-exp that `compute` returns, with gradients."""
+def differentiable(ring: Ring, compute: Callable[[], tuple[torch.Tensor, torch.Tensor, torch.Tensor]],
+                   q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output and log-sum-exp of those and its low part that `compute` returns, with gradients."""
     read = _read_by(ring.limits.score) + _read_by(ring.limits.mask)
     sinks = [ring.sink] if isinstance(ring.sink, torch.Tensor) else []
     found: tuple[torch.Tensor, torch.Tensor] = _Ring.apply(ring, compute, len(sinks), q, k, v, *sinks, *read)
@@ -75,17 +76,17 @@ class _Ring(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, ring: Ring, compute: Any, sinks: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
                 *others: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        out, lse = compute()
+        out, lse, lse_low = compute()
         ctx.ring, ctx.sinks = ring, sinks
-        ctx.save_for_backward(q, k, v, out, lse, *others)  # reports tensors that were changed before the backward pass
+        ctx.save_for_backward(q, k, v, out, lse, lse_low, *others)  # reports tensors that were changed before the backward pass
         return out, lse
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, out_gradient: torch.Tensor, lse_gradient: torch.Tensor) -> Any:
-        q, k, v, out, lse, *others = ctx.saved_tensors
+        q, k, v, out, lse, lse_low, *others = ctx.saved_tensors
         ring: Ring = ctx.ring
-        whole = _Whole(lse, out_gradient, lse_gradient, _row_sums(out_gradient, out, ring.layout))
+        whole = _Whole(lse, lse_low, out_gradient, lse_gradient, _row_sums(out_gradient, out, ring.layout))
         sink, read = others[: ctx.sinks], others[ctx.sinks :]
         needed = ctx.needs_input_grad[6 + ctx.sinks :]
         wanted = [x for x, is_needed in zip(read, needed) if is_needed]
@@ -101,6 +102,7 @@ class _Whole:
     """The results over all keys, for this process's queries, and their gradients."""
 
     lse: torch.Tensor  # [.., queries]
+    lse_low: torch.Tensor  # what its rounding took
     out_gradient: torch.Tensor
     lse_gradient: torch.Tensor
     row_sums: torch.Tensor  # of the products of the output and its gradient, [.., queries]
@@ -108,24 +110,25 @@ class _Whole:
     def rows(self, at: int, count: int, axis: int) -> _Whole:
         """Those of some queries."""
         along = self.lse.ndim - 1
-        lse, lse_gradient, row_sums = (
-            x.narrow(along, at, count) for x in (self.lse, self.lse_gradient, self.row_sums))
-        return _Whole(lse, self.out_gradient.narrow(axis, at, count), lse_gradient, row_sums)
+        lse, low, lse_gradient, row_sums = (
+            x.narrow(along, at, count) for x in (self.lse, self.lse_low, self.lse_gradient, self.row_sums))
+        return _Whole(lse, low, self.out_gradient.narrow(axis, at, count), lse_gradient, row_sums)
 
 
-def _weight(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+def _weight(part: torch.Tensor, part_low: torch.Tensor | float, whole: _Whole) -> torch.Tensor:
     """The share of a part in softmax, from its log-sum-exp and that of the whole; 0 for queries without keys. The one
     place that reads a log-sum-exp here."""
-    return torch.where(whole == -torch.inf, 0.0, torch.exp(part - whole))
+    return torch.where(whole.lse == -torch.inf, 0.0, torch.exp((part - whole.lse) + (part_low - whole.lse_low)))
 
 
-def _of_part(out: torch.Tensor, lse: torch.Tensor, whole: _Whole, layout: str) -> tuple[torch.Tensor, torch.Tensor]:
+def _of_part(out: torch.Tensor, lse: torch.Tensor, lse_low: torch.Tensor, whole: _Whole,
+             layout: str) -> tuple[torch.Tensor, torch.Tensor]:
     """The gradients of the output and log-sum-exp of a part.
 
     With w = exp(lse - L) the output of the whole is O = sum of w out over the parts, and L = log of the sum of
     exp(lse): dO/d(out) = w, dO/d(lse) = w (out - O), dL/d(lse) = w.
     """
-    weight = _weight(lse, whole.lse)
+    weight = _weight(lse, lse_low, whole)
     row_sums = _row_sums(whole.out_gradient, out, layout)
     return (_per_row(weight, layout) * whole.out_gradient).to(out.dtype), weight * (
         row_sums - whole.row_sums + whole.lse_gradient)
@@ -135,7 +138,7 @@ def _sink_gradient(sink: torch.Tensor, whole: _Whole, layout: str) -> torch.Tens
     """A sink is a part with the output 0, whose log-sum-exp is the sink of its head."""
     rows = [dim for dim in "bhs" if dim in layout]
     by_row = sink.to(whole.lse.dtype).reshape(-1, 1).expand(whole.lse.shape)
-    gradient = _weight(by_row, whole.lse) * (whole.lse_gradient - whole.row_sums)
+    gradient = _weight(by_row, 0.0, whole) * (whole.lse_gradient - whole.row_sums)
     return gradient.sum([axis for axis, dim in enumerate(rows) if dim != "h"]).reshape(sink.shape).to(sink.dtype)
 
 
@@ -195,9 +198,10 @@ def _gradients_of_part(ring: Ring, operands: list[torch.Tensor], first_query: in
         layout = ring.layout if "b" in ring.layout else "b" + ring.layout
         out, lse = saccade.attention(*given, layout=layout, scale=ring.scale, return_lse=True,
                                      **_options(ring.limits, first_query, first_key, operands[1].shape[ring.axis]))
+        low = lse_low_of(lse)
         if "b" not in ring.layout:
-            out, lse = out.squeeze(0), lse.squeeze(0)
-    gradients = _of_part(out.detach(), lse.detach(), rows, ring.layout)
+            out, lse, low = out.squeeze(0), lse.squeeze(0), low.squeeze(0)
+    gradients = _of_part(out.detach(), lse.detach(), low, rows, ring.layout)
     found: tuple[Any, ...] = torch.autograd.grad((out, lse), [*leaves, *wanted], gradients, allow_unused=True)
     return found
 
