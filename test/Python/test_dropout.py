@@ -81,7 +81,7 @@ def test_errors(options, error, message):
 
 
 def test_the_mask_rejects_a_rate_that_is_no_probability():
-    with pytest.raises(ValueError, match="rate is 2.0, expected a probability, 0 to 1"):
+    with pytest.raises(ValueError, match=r"rate is 2\.0, expected a probability, 0 to 1"):
         dropout_mask((1, 1, 1, 1), 2, 0)
 
 
