@@ -149,7 +149,8 @@ def program(spec: Spec) -> str:
         before += "  %zero = arith.constant 0 : index\n"
         inputs += [("first_query", "index"), ("first_key", "index")]
         inputs += [(f"other_{name}", type) for name, type in results]
-        after, returned = merge(spec.layout, output, results[1][1], has_low=True), ["merged_out", "merged_lse", "merged_low"]
+        after = merge(spec.layout, output, results[1][1], has_low=True)
+        returned = ["merged_out", "merged_lse", "merged_low"]
     if spec.are_numbers_tensors:
         before += "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
         inputs = [(name, type) if type.startswith("tensor") else (f"{name}_operand", f"tensor<{_stored(type)}>")

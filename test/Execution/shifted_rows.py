@@ -207,7 +207,7 @@ class Reference:
 
     def tangent(self):
         """The tangent of the output for tangents of q, k, v and the table that are other arguments: v, and ones."""
-        weights, keep, output = self.run()
+        weights, _, _ = self.run()
         scale = self.case.depth**-0.5
         k = self.of_heads(self.k)
         scores = (self.q_tangent @ k.swapaxes(-1, -2) + self.q @ self.of_heads(self.k_tangent).swapaxes(-1, -2)) * scale

@@ -41,8 +41,8 @@ def forward(form: Form, needed: tuple[bool, ...] | None = None) -> Any:
 
 @functools.cache
 def backward(form: Form, needed: tuple[bool, ...]) -> Any:
-    """The gradient function of a kernel, with its rule for `vmap`: a function of (operands, output, log-sum-exp, its low
-    part, and the gradients of the first two) that returns the needed gradients."""
+    """The gradient function of a kernel, with its rule for `vmap`: a function of (operands, output, log-sum-exp, its
+    low part, and the gradients of the first two) that returns the needed gradients."""
     function = jax.custom_batching.custom_vmap(functools.partial(_run_gradient, form, needed))
 
     def rule(size: int, is_mapped: Any, *arguments: Any) -> Any:

@@ -111,8 +111,8 @@ _push.multiple_results = True
 
 
 def _bind(form: Form, needed: tuple[bool, ...], x: Operands, out: Any, lse: Any, tangents: list[Any]) -> list[Any]:
-    """The tangents of the output and of the log-sum-exp [batch, heads, queries], from those of the needed operands. `lse`
-    is the pair of the log-sum-exp and its low part."""
+    """The tangents of the output and of the log-sum-exp [batch, heads, queries], from those of the needed operands.
+    `lse` is the pair of the log-sum-exp and its low part."""
     leaves, tree = jax.tree_util.tree_flatten((x, out, lse))
     found: list[Any] = _push.bind(*leaves, *tangents, form=form, needed=needed, tree=tree)
     return found

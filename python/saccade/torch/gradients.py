@@ -59,7 +59,8 @@ class _Attention(_Function):  # type: ignore[misc]
         program, options = ctx.call
         output, lse, lse_low, *tensors = ctx.saved_tensors
         found = torch.ops.saccade.attention_backward(
-            gradients[0], gradients[1] if len(gradients) > 1 else None, output, lse, lse_low, tensors, program, *options)
+            gradients[0], gradients[1] if len(gradients) > 1 else None, output, lse, lse_low, tensors, program,
+            *options)
         made: list[Any] = [None] * len(tensors)
         for place, gradient in zip(places(program), found):
             made[place] = gradient

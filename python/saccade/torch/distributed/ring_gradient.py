@@ -78,7 +78,8 @@ class _Ring(torch.autograd.Function):  # type: ignore[misc]
                 *others: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         out, lse, lse_low = compute()
         ctx.ring, ctx.sinks = ring, sinks
-        ctx.save_for_backward(q, k, v, out, lse, lse_low, *others)  # reports tensors that were changed before the backward pass
+        # Reports tensors that were changed before the backward pass.
+        ctx.save_for_backward(q, k, v, out, lse, lse_low, *others)
         return out, lse
 
     @staticmethod
