@@ -53,7 +53,8 @@ SplitPlan::SplitPlan(OpBuilder &b, AttentionOp op, Sequences &sequences, bool on
   AttentionSteps whole(b, op);
   kvHeads = whole.sizeOf(op.getKey(), op.getKeyDims(), Dim::Head);
   Value one = e.index(1), heads = whole.sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head);
-  // Without heads there are no items, but divisors must be nonzero.
+  // Without query heads no KV head has items. Divisors must be nonzero.
+  kvHeads = e.min(kvHeads, heads);
   headsPerKVHead = e.max(one, e.div(heads, e.max(one, kvHeads)));
   bool hasLengths = llvm::any_of(ValueRange{op.getQLen(), op.getKvLen()},
                                  [](Value length) { return length && isa<RankedTensorType>(length.getType()); });

@@ -28,6 +28,8 @@ FEW = [
     (dict(causal="bottom_right", window=(9, None), read="sinks", return_lse=True), dict(queries=23)),
     (dict(cu_seqlens_q=CU, cu_seqlens_k=CU_K, causal="bottom_right", mask=EVEN, read="bias", return_lse=True),
      dict(ragged=True)),
+    # All scores are the shift, so that parts count by their numbers of keys.
+    (dict(causal="bottom_right", read="shift"), dict(queries=23)),
 ]
 MORE = [
     ({}, {}),
@@ -52,6 +54,9 @@ def tensors_of(read):
     if read == "bias":
         bias = torch.sin(torch.arange(400.0, dtype=torch.float64)).reshape(20, 20).requires_grad_()
         return [bias], dict(score=lambda s, b, h, i, j: s + bias[i % 20, j % 20] * b)
+    if read == "shift":
+        shift = torch.tensor([-1e30], dtype=torch.float64).requires_grad_()
+        return [shift], dict(score=lambda s, b, h, i, j: s + shift[0])
     if read == "sinks":
         sinks = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64).requires_grad_()
         return [sinks], dict(sink=sinks)
