@@ -10,6 +10,8 @@ LogicalResult PairEvaluator::run() {
   if (failed(demand({op.getQuery(), op.getKey(), op.getValue(), op.getLse(), op.getLseLow()})) ||
       failed(demandOperands()) || failed(checkExtents()) || failed(checkRows("log-sum-exp", *frame.cells(op.getLse()))))
     return failure();
+  if (op.getLseLow() && failed(checkRows("low part of the log-sum-exp", *frame.cells(op.getLseLow()))))
+    return failure();
   int64_t batches = scorer.query.batches(), heads = scorer.query.extent(Dim::Head);
   for (int64_t i = 0; i < batches; ++i) {
     int64_t batch = frame.term(i, batches), rows = scorer.query.length(batch);

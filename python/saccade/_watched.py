@@ -47,7 +47,7 @@ class Watched:
             return self._is_changed_without_the_gone()
 
     def _is_changed_without_the_gone(self) -> bool:
-        """`is_changed` after a tensor that nobody else holds is gone: it cannot get other memory. What is left is
+        """`is_changed` after a tensor without another holder is gone: it cannot get other memory. What is left is
         watched from now on."""
         count = len(self._owners)
         kept = [(name, reference, address) for name, reference, address in

@@ -7,7 +7,7 @@
 Usage: shifted_rows.py [--device cpu|ptxsim] [--only TEXT] [--shift NUMBER]
 
 Models hide keys by adding -1e4, -1e9 or the lowest float, sometimes on all keys of a row. One number per row then does not
-hold the log-sum-exp: the weights of a gradient summed to the number of keys. Every row of a case has another shift. Queries
+hold the log-sum-exp: the weights of a gradient had the number of keys as their sum. Every row of a case has another shift. Queries
 and keys are orthogonal, and a table holds the scores, so these are exact in every precision and the comparison is tight. The
 tolerance rule of saccade-run would permit everything here, since it counts the rounding of scores.
 """

@@ -12,7 +12,7 @@ PyTorch's float64 is at most twice that of PyTorch in the program's type and a f
 
 --random instead draws calls (Inputs/flex_call.py): functions, layouts of memory, extreme rows, lists of blocks that differ from
 the mask function, and gradients of some tensors, which PyTorch does not have on CPUs. Outputs and gradients are compared with an
-evaluation of all pairs in float64; the weights of rows, which are summed by the gradient of the values, sum to 1.
+evaluation of all pairs in float64; the weights of a row, whose sum is a gradient of the values, sum to 1.
 """
 
 import pathlib

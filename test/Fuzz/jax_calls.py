@@ -88,13 +88,13 @@ class Derived:
         self.arrays, self.options = call.arguments(0)
         draw = np.random.default_rng([call.seed, 7])
         names = [name for name in ("query", "key", "value", "bias") if name in self.arrays]
-        self.wanted = [name for name in names if draw.random() < 0.6] or [names[draw.integers(len(names))]]
+        self.requested = [name for name in names if draw.random() < 0.6] or [names[draw.integers(len(names))]]
         self.ours = jax.jit(lambda *x: self._derive(saccade.jax.dot_product_attention, *x))
         self.theirs = jax.jit(lambda *x: self._derive(jax.nn.dot_product_attention, *x))
 
     def _derive(self, function, arrays, scale, weight):
         options = dict(self.options, **({"scale": scale} if "scale" in self.options else {}))
-        chosen = {name: arrays[name] for name in self.wanted}
+        chosen = {name: arrays[name] for name in self.requested}
         results, pull = jax.vjp(lambda chosen: self.call.run(function, {**arrays, **chosen}, options), chosen)
         first = results[0] if self.call.return_residual else results
         cotangent = jax.random.normal(jax.random.key(weight), first.shape, first.dtype)
@@ -112,7 +112,7 @@ class Derived:
         tolerance = TOLERANCE[self.call.type] + 64 * ROUNDING[self.call.type] * shift
         names = ("the output", "the residual") if self.call.return_residual else ("the output",)
         pairs = [*zip(names, *map(jax.tree_util.tree_leaves, (results, expected)))]
-        pairs += [(f"the gradient of {name}", gradients[name], expected_gradients[name]) for name in self.wanted]
+        pairs += [(f"the gradient of {name}", gradients[name], expected_gradients[name]) for name in self.requested]
         wrong = [difference(*pair, tolerance) for pair in pairs]
         return "; ".join(filter(None, wrong)) or None
 

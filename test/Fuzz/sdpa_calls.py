@@ -9,7 +9,7 @@ Types, ranks, broadcasting, strides, masks, grouped heads and empty tensors foll
 those of PyTorch's result. The error against float64 is at most twice that of PyTorch's plain evaluation, in five orders of
 the sums of scores, and a few roundings: the weights of large scores are rounded by many times the precision of the type.
 Each call is made directly and by PyTorch's function under saccade.torch.enabled(). Half of the calls have gradients of some of
-the tensors, judged in the same way; the weights of rows, which are summed by the gradient of the values, sum to 1 within a few
+the tensors, judged in the same way; the weights of a row, whose sum is a gradient of the values, sum to 1 within a few
 roundings. Half have rows that are shifted by a constant of up to 1e30, or the lowest number. The line that repeats a failure is
 printed.
 """

@@ -1,5 +1,5 @@
 """Derivatives of rows whose scores are far from 0, as masks of -1e9 or the lowest float on all keys make them, through every
-front door. test/Execution/shifted_rows.py compares the kernels."""
+frontend. test/Execution/shifted_rows.py compares the kernels."""
 
 import numpy as np
 import pytest

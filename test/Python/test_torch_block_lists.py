@@ -53,7 +53,7 @@ def shortened(mask):
     return mask
 
 
-def in_place(mask):
+def overwritten(mask):
     mask.kv_num_blocks.clamp_(max=2)
     return mask
 
@@ -69,7 +69,7 @@ def reversed_lists(mask):
         for row, count in enumerate(counts.flatten().tolist()):
             line = indices.view(-1, indices.shape[-1])[row]
             line[:count] = line[:count].flip(0).clone()
-    return in_place(mask)
+    return overwritten(mask)
 
 
 def with_mask(mask, function):
@@ -88,13 +88,13 @@ def one_block_of_rows():
 MASKS = {
     "as created": create,
     "shortened": lambda: shortened(create()),
-    "shortened in place": lambda: in_place(create()),
+    "shortened in place": lambda: overwritten(create()),
     "of heads": lambda: shortened(create(by_head, None, HEADS)),
     "of batches and heads": lambda: shortened(create(and_masks(by_head, by_batch), BATCH, HEADS)),
     "of two heads for four": lambda: create(by_head, None, 2),
     "of one head for a mask of heads": lambda: create(by_head),
     "of one batch for a mask of batches": lambda: create(by_batch),
-    "without full blocks": lambda: in_place(create(separate_full_blocks=False)),
+    "without full blocks": lambda: overwritten(create(separate_full_blocks=False)),
     "full blocks dropped": lambda: BlockMask.from_kv_blocks(
         (m := create()).kv_num_blocks, m.kv_indices, BLOCK_SIZE=SIZE, mask_mod=document, seq_lengths=(QUERIES, KEYS)),
     "of blocks alone": lambda: from_blocks(create()),
@@ -206,7 +206,7 @@ def test_a_compiled_call_follows_lists_that_change_later(inner):
         graph, inputs, options={"inner": inner}))
     mask = create()
     with torch.no_grad():
-        for change in (lambda x: x, in_place, lambda x: create(), shortened, lambda x: create()):
+        for change in (lambda x: x, overwritten, lambda x: create(), shortened, lambda x: create()):
             mask = change(mask)
             assert (call(q, k, v, mask) - exact(mask, q, k, v)).abs().max() < 1e-5
 

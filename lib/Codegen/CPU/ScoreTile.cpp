@@ -40,13 +40,6 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
     : e(e), op(op), scores(scores), packingFactor(packingFactor), parts(parts), error(error),
       bounds(cast<ScoringOpInterface>(op.getOperation())), keys(keys),
       toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
-  // A factor of zero would turn the −inf of a masked key into NaN.
-  double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-  APFloat constant(0.0);
-  bool isLarge =
-      toNatural && matchPattern(toNatural, m_ConstantFloat(&constant)) && constant.convertToDouble() >= smallest;
-  if (op.getNaturalMax() && toNatural && !isLarge)
-    toNatural = e.maxf(toNatural, e.scalar(smallest));
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
   for (unsigned i = 0; i < 4; ++i)
@@ -58,9 +51,14 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
   }
   // Without a score region the scale is applied in the exponent, 2^(s · c − m), with one rounding of a small
   // difference. Zero would turn the −inf of a masked key into NaN, so it is replaced by the smallest normal number.
-  Value factor = e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e));
-  Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
-  toBase2 = e.select(isTiny, e.scalar(smallest), factor);
+  double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  auto nonzero = [&](Value factor) {
+    Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
+    return e.b.createOrFold<arith::SelectOp>(e.loc, isTiny, e.scalar(smallest), factor);
+  };
+  toBase2 = nonzero(e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e)));
+  if (op.getNaturalMax())
+    naturalScale = nonzero(scale);
 }
 
 void ScoreTile::setOrigin(Value head, Value query) {
@@ -288,7 +286,7 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
 
 std::optional<double> ScoreTile::naturalPower() {
   APFloat scale(0.0);
-  if (!op.getNaturalMax() || !toNatural || !matchPattern(toNatural, m_ConstantFloat(&scale)) || !scale.isNormal())
+  if (!naturalScale || !matchPattern(naturalScale, m_ConstantFloat(&scale)) || !scale.isNormal())
     return std::nullopt;
   int exponent = 0;
   double value = scale.convertToDouble();
@@ -313,9 +311,9 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
   SmallVector<Value> sums(before);
   // Scores are not scaled if the scale is a power of two, which is exact: the shift is divided by it (`softmaxGroup`).
   std::optional<double> power = naturalPower();
-  bool isNatural = op.getNaturalMax(), isScaled = isNatural && toNatural && !power;
+  bool isNatural = op.getNaturalMax(), isScaled = isNatural && naturalScale && !power;
   Value factorToBase2 = isNatural ? e.splat(std::numbers::log2e * power.value_or(1)) : e.broadcast(toBase2);
-  Value from = columns.begin, natural = isScaled ? e.broadcast(toNatural) : Value();
+  Value from = columns.begin, natural = isScaled ? e.broadcast(naturalScale) : Value();
   // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill.
   int64_t maxVectors = !regions.empty() ? std::max<int64_t>(std::min(packingFactor, 2u), regions.preferredRegisters())
                                         : e.target.shapes.weightVectors;
@@ -429,7 +427,7 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
       e.storeVector(offset, state.offsets, e.index(first));
     };
     if (op.getNaturalMax()) {
-      Value natural = toNatural ? e.mulf(tileMax, e.broadcast(toNatural)) : tileMax;
+      Value natural = naturalScale ? e.mulf(tileMax, e.broadcast(naturalScale)) : tileMax;
       NaturalMax max = emitNaturalMax(e, natural, before);
       std::optional<double> power = naturalPower();
       keep(max.max, max.factor, power ? e.mulf(max.base, e.splat(1 / *power)) : max.base, e.splat(0.0));

@@ -87,6 +87,8 @@ private:
   mlir::Value weighRow(mlir::Value row, const ColumnRuns &group, mlir::Value shift, mlir::Value offset);
   llvm::SmallVector<mlir::Value> weighColumns(mlir::Value row, attn::KeyRange columns, mlir::Value shift,
                                               mlir::Value offset, llvm::ArrayRef<mlir::Value> before);
+  /// `naturalScale` if it is a power of two, by which division is exact.
+  std::optional<double> naturalPower();
   void updateArgmax(mlir::Value row, mlir::Value tileRow, const ColumnRuns &group, mlir::Value tileMax);
   attn::KeyRange visibleKeysAbsolute(mlir::Value firstQuery, mlir::Value lastQuery);
   attn::KeyRange visibleKeysOfRow(mlir::Value tileRow, attn::KeyRange group);
@@ -109,11 +111,10 @@ private:
   mlir::Value keys;
   std::optional<VisibleColumns> panels; ///< set if the bounds do not express the whole mask
   mlir::Value at[4];
-  mlir::Value regionScale; ///< scalar; scales dot products for the score region
-  mlir::Value toBase2;     ///< scalar; scales the values in `scores` after the first sweep to exponents of 2
-  /// `toNatural` of natural maxima if it is a power of two, by which division is exact.
-  std::optional<double> naturalPower();
-  mlir::Value toNatural; ///< scalar; scales these values to the scores of the op; null for 1
+  mlir::Value regionScale;  ///< scalar; scales dot products for the score region
+  mlir::Value toBase2;      ///< scalar; scales the values in `scores` after the first sweep to exponents of 2
+  mlir::Value toNatural;    ///< scalar; scales these values to the scores of the op; null for 1
+  mlir::Value naturalScale; ///< `toNatural` without zeros, if maxima are natural; else null
   WeightRegions regions;
 
 public:

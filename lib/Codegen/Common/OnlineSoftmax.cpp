@@ -62,15 +62,16 @@ Exponent saccade::emitExponent(KernelEmitter &e, const RowMax &row, Value tileMa
   return exponent;
 }
 
-Value saccade::emitNaturalFactor(KernelEmitter &e, Value max, Value base) {
-  return e.exp2(e.mulf(e.subf(max, base), e.floatLike(max, std::numbers::log2e)));
+Value saccade::emitFactor(KernelEmitter &e, Value max, Value base, bool isNatural) {
+  Value difference = e.subf(max, base);
+  return e.exp2(isNatural ? e.mulf(difference, e.floatLike(max, std::numbers::log2e)) : difference);
 }
 
 NaturalMax saccade::emitNaturalMax(KernelEmitter &e, Value tileMax, Value before) {
   NaturalMax row;
   row.max = e.maxf(tileMax, before);
   row.base = e.zeroIfMinusInfinity(row.max);
-  row.factor = emitNaturalFactor(e, before, row.base);
+  row.factor = emitFactor(e, before, row.base, /*isNatural=*/true);
   return row;
 }
 
@@ -101,9 +102,8 @@ MergedRow saccade::mergeRow(KernelEmitter &e, Value max, Value sum, Value otherM
   MergedRow merged;
   merged.max = e.maxf(max, otherMax);
   Value base = e.zeroIfMinusInfinity(merged.max);
-  auto factor = [&](Value x) { return isNatural ? emitNaturalFactor(e, x, base) : e.exp2(e.subf(x, base)); };
-  merged.stateFactor = factor(max);
-  merged.otherFactor = factor(otherMax);
+  merged.stateFactor = emitFactor(e, max, base, isNatural);
+  merged.otherFactor = emitFactor(e, otherMax, base, isNatural);
   merged.sum = e.addf(e.mulf(sum, merged.stateFactor), e.mulf(otherSum, merged.otherFactor));
   return merged;
 }

@@ -60,8 +60,8 @@ RowMax emitRoundedNaturalMax(KernelEmitter &e, mlir::Value tileMax, mlir::Value 
 mlir::Value emitRoundedFactor(KernelEmitter &e, mlir::Value before, mlir::Value max);
 /// The exponent of sums relative to the natural maximum, of sums of weights relative to its rounded exponent.
 mlir::Value emitRoundingError(KernelEmitter &e, mlir::Value max);
-/// e^(max − base), of natural maxima.
-mlir::Value emitNaturalFactor(KernelEmitter &e, mlir::Value max, mlir::Value base);
+/// 2^(max − base) or, of natural maxima, e^(max − base).
+mlir::Value emitFactor(KernelEmitter &e, mlir::Value max, mlir::Value base, bool isNatural);
 
 /// The merged state (max, sum) of a row over two disjoint sets of keys.
 struct MergedRow {

@@ -138,8 +138,9 @@ namespace {
 /// Emits the initialization of one thread's part of a state, at each op of `inits`.
 class Initializer {
 public:
-  Initializer(const ThreadRows &rows, memref::AllocOp sum, const llvm::DenseMap<Operation *, Value> &parts)
-      : rows(rows), sum(sum), parts(parts) {}
+  Initializer(const ThreadRows &rows, const AttentionState &state, const llvm::DenseMap<Operation *, Value> &parts)
+      : rows(rows), max(state.max), sum(state.sum), isNatural(FinalizeOp(state.finalize).getNaturalMax()),
+        parts(parts) {}
 
   void run(linalg::LinalgOp init) {
     memref::AllocOp buffer = bufferOf(init.getDpsInits()[0]);
@@ -164,6 +165,10 @@ public:
       if (view) {
         assert(count == rows.count && "only per-row buffers are initialized partially");
         Value isInside = e.isLess(rows.rowAt(e, i), e.size(view, 0));
+        // The sum of a sink, whose maximum has been set, is relative to the rounded exponent of a natural maximum.
+        if (buffer == sum && isNatural)
+          value = e.mulf(value,
+                         e.exp2(arith::NegFOp::create(b, e.loc, emitRoundingError(e, e.load(parts.lookup(max), i)))));
         value = e.select(isInside, value, e.load(to, i));
       }
       e.store(value, to, i);
@@ -172,7 +177,8 @@ public:
 
 private:
   const ThreadRows &rows;
-  memref::AllocOp sum;
+  memref::AllocOp max, sum;
+  bool isNatural;
   const llvm::DenseMap<Operation *, Value> &parts;
 };
 
@@ -194,7 +200,7 @@ PrivateState AttentionState::privatize(StringRef family, int64_t accElements, co
     parts[buffer] = memref::AllocaOp::create(b, acc.getLoc(), MemRefType::get({count}, type.getElementType()));
   }
   for (linalg::LinalgOp init : inits)
-    Initializer(rows, sum, parts).run(init);
+    Initializer(rows, *this, parts).run(init);
   PrivateState result;
   result.acc = parts.lookup(acc), result.max = parts.lookup(max), result.sum = parts.lookup(sum);
   auto partOf = [&](Value value) { return value ? parts.lookup(bufferOf(value)) : Value(); };

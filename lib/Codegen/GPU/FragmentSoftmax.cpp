@@ -41,8 +41,10 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
   tanh = needsScores || !(element.isF16() || element.isBF16()) ? TanhMethod::Exact : TanhMethod::Quotient;
   // The region is applied to weights before they are rounded to f16.
   maxGrowth = element.isF16() && !op.getWeight().empty() ? 0 : lazyGrowth;
-  // The products of a natural maximum with the scale are rounded. With accumulators of f32 that counts.
-  bool isRounded = op.getNaturalMax() && !(element.isF16() || element.isBF16());
+  // The products of a natural maximum with a factor are rounded. With accumulators of f32 that counts, and with score
+  // regions, whose scores may be large.
+  keepsFactors = op.getNaturalMax();
+  bool isRounded = keepsFactors && !(element.isF16() || element.isBF16());
   if (op.getScore().empty() && constant && *constant >= 0 && !needsScores && !isRounded) {
     // 2^(s · c − m) with an fma: one rounding, of a small difference. A factor of zero would turn the −∞ of a masked
     // key into NaN, so the smallest normal number is used instead.
@@ -169,10 +171,9 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf))
     score = region.evaluate(e, score, rows[r], e.add(begin, e.toIndex(column)));
-  if (!needsScores) {
-    toNatural = takeCommonFactor(scores);
-    toBase2 = e.scalar(toNatural * std::numbers::log2e);
-  }
+  if (needsScores || keepsFactors)
+    return;
+  toBase2 = e.scalar(takeCommonFactor(scores) * std::numbers::log2e);
 }
 
 void FragmentSoftmax::forEachVisibility(Emitter &e, Value first, ArrayRef<Value> rows, ArrayRef<Value> isRow,

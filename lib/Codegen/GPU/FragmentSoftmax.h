@@ -199,6 +199,7 @@ private:
   Value scale;                               ///< null if folded into toBase2
   Value toBase2;                             ///< factor from scores to base-2 exponents
   double toNatural = 1;                      ///< factor from scores to those of the op
+  bool keepsFactors = false;                 ///< whether the common factor of score regions stays in scores
   bool needsScores;                          ///< whether scores have other uses than their weights
   TanhMethod tanh;                           ///< of score regions
   std::optional<LinearBias> bias;            ///< that the score region is, if `initialScores` has a part of it

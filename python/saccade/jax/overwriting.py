@@ -118,11 +118,11 @@ def corrected_tangents(push: Callable[..., Any], form: Form, needed: tuple[bool,
 def _needed(form: Form, needed: tuple[bool, ...], x: Operands) -> tuple[tuple[bool, ...], list[int]]:
     """Which operands of the second kernel are needed, and for each needed operand of the first its place among these.
     """
-    wanted = [role for role, is_needed in zip(roles_of(x), needed, strict=True) if is_needed]
+    requested = [role for role, is_needed in zip(roles_of(x), needed, strict=True) if is_needed]
     roles = lowered_roles(form)
-    chosen = tuple([role in wanted for role in roles])
+    chosen = tuple([role in requested for role in roles])
     order = [role for role, is_chosen in zip(roles, chosen) if is_chosen]
-    return chosen, [order.index(role) for role in wanted]
+    return chosen, [order.index(role) for role in requested]
 
 
 def _with_nan(out: Any, lse: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -58,8 +59,8 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
 
         return compile_graph(graph, example_inputs)
     listing, reading, replaced = listed_graphs.replace(graph, replace_attention)
-    calls = calls_of(*replaced)
-    for call in calls:
+    calls = [calls_of(*each) for each in replaced]
+    for call in itertools.chain(*calls):
         if require and not call.is_served:
             raise NotServed(_served.describe(call))
     if explain:
@@ -72,7 +73,9 @@ def saccade(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
         compiled: Callable[..., Any] = lookup_backend("inductor")(graph, example_inputs, **patches)
     else:
         compiled = lookup_backend(inner)(graph, example_inputs)
-    return reporting(listing.checked(compiled, reading), calls)
+    if reading is not None:
+        return listing.checked(reporting(compiled, calls[0]), reporting(reading, calls[1]))
+    return reporting(compiled, calls[0])
 
 
 def _options_of(mode: Any) -> dict[str, Any]:

@@ -108,20 +108,20 @@ def has_flex(graph: GraphModule) -> bool:
 
 
 def replace(graph: GraphModule, replace_attention: Callable[..., Any],
-            **options: Any) -> tuple[Listing, GraphModule | None, Any]:
+            **options: Any) -> tuple[Listing, GraphModule | None, list[Any]]:
     """Replaces attention in a graph of torch.compile by rewriting.py.
 
     Returns:
-        Which lists the graph does not read, a graph that reads all if there are any, and what was replaced in the first
-        graph.
+        Which lists the graph does not read, a graph that reads all if there are any, and what was replaced in each of
+        the graphs.
     """
     copied = _copy_of(graph) if has_flex(graph) else None
     listing = Listing(graph)
     replaced = replace_attention(graph, listing=listing, **options)
     if copied is None or not listing.checks:
-        return listing, None, replaced
-    replace_attention(copied, listing=Listing(copied, reads_all=True))
-    return listing, copied, replaced
+        return listing, None, [replaced]
+    in_copy = replace_attention(copied, listing=Listing(copied, reads_all=True))
+    return listing, copied, [replaced, in_copy]
 
 
 def _copy_of(graph: GraphModule) -> GraphModule:

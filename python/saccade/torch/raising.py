@@ -132,12 +132,12 @@ class _Letters:
         shape, other = shape_of(node), shape_of(second.right if side == 0 else second.left)
         assert shape is not None and other is not None
         self.extents = {letter: extent for letter, extent in (*zip(values, other), *zip(weights, shape)) if letter}
-        summed = [letter for letter in weights if letter is not None and letter not in second.result]
+        reduced = [letter for letter in weights if letter is not None and letter not in second.result]
         alone = [letter for letter in weights if letter in second.result and letter not in values]
         widths = [letter for letter in values if letter in second.result and letter not in weights]
-        if len(summed) != 1 or not alone or not widths or second.addend is not None or second.alpha != 1:
+        if len(reduced) != 1 or not alone or not widths or second.addend is not None or second.alpha != 1:
             raise Unknown("the second product is not one of weights and values")
-        self.keys, self.queries, self.width = summed[0], alone[-1], widths[-1]
+        self.keys, self.queries, self.width = reduced[0], alone[-1], widths[-1]
         shared = [letter for letter in weights if letter in values and letter in second.result]
         self.lead: list[str] = [*widths[:-1], *shared, *alone[:-1]]
 
@@ -230,8 +230,8 @@ def _softmax_axis(node: Node) -> tuple[int, Any]:
 def _queries_and_keys(first: Product, place: list[Dim], letters: _Letters) -> tuple[_Operand, _Operand]:
     """The operands of the first product with their dimensions as pieces; "e" is the dimension of the product's sum."""
     index: dict[str, Dim] = dict(zip(first.result, place))
-    summed = {x for x in (*first.left_dims, *first.right_dims) if x is not None and x not in first.result}
-    if len(summed) != 1:
+    reduced = {x for x in (*first.left_dims, *first.right_dims) if x is not None and x not in first.result}
+    if len(reduced) != 1:
         raise Unknown("the first product sums over several dimensions")
     queries, keys = letters.piece(letters.queries), letters.piece(letters.keys)
     found: dict[str, _Operand] = {}
@@ -242,7 +242,7 @@ def _queries_and_keys(first: Product, place: list[Dim], letters: _Letters) -> tu
             for piece in dim:
                 if piece != letters.piece(piece.letter):
                     raise Unknown("a position is a part of a dimension of the first product")
-            if letter in summed:
+            if letter in reduced:
                 pieces.append("e")
             elif not dim:
                 if not (has_static_value(extent) and int(extent) == 1):

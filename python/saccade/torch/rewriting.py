@@ -48,8 +48,7 @@ def replace_attention(graph: GraphModule, *, only_flex: bool = False,
 
     Returns:
         The nodes of the operator that replace others, and the nodes that stay PyTorch's, which Saccade does not
-        compute, with the
-        reasons.
+        compute, with the reasons.
     """
     if not only_flex:
         _ignore_unread_weights(graph)

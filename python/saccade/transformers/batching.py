@@ -1,7 +1,7 @@
 """`generate_batch` (continuous batching) with attn_implementation="saccade".
 
 Continuous batching takes attention implementations by name: "sdpa" and "paged|eager", which get an additive mask of
-all packed sequences, and FlashAttention. Two functions of it that compare names are wrapped, so that "saccade" is taken
+all ragged sequences, and FlashAttention. Two functions of it that compare names are wrapped, so that "saccade" is taken
 like "sdpa", whether the model supports SDPA or not.
 """
 

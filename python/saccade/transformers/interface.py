@@ -90,12 +90,11 @@ def attention_forward(
             _served.refused(None)
         if not is_exporting:
             _fall_back("dropout is not supported under torch.compile: eval() avoids it")
+        attention_mask = _fitting(attention_mask, (*query.shape[:3], key.shape[2]))
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
-        else:
-            attention_mask = _fitting(attention_mask, (*query.shape[:3], key.shape[2]))
-            if isinstance(attention_mask, StructuredMask):
-                attention_mask = attention_mask.dense()
+        elif isinstance(attention_mask, StructuredMask):
+            attention_mask = attention_mask.dense()
         return reference.attention(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                                    is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux), None
 

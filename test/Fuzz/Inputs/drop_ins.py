@@ -91,8 +91,8 @@ def with_gradients(function, tensors, needs, weight):
     """
     leaves = [x if x is None else x.detach().requires_grad_(is_needed) for x, is_needed in zip(tensors, needs)]
     output = function(*leaves)
-    wanted = [x for x in leaves if x is not None and x.requires_grad]
-    found = iter(torch.autograd.grad(output, wanted, weight(output.shape).to(output.dtype)))
+    requested = [x for x in leaves if x is not None and x.requires_grad]
+    found = iter(torch.autograd.grad(output, requested, weight(output.shape).to(output.dtype)))
     return output.detach(), [next(found) if x is not None and x.requires_grad else None for x in leaves]
 
 

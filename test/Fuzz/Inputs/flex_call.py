@@ -15,7 +15,7 @@ from dense_lists import dense_lists
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
 LISTS = ["none", "function", "created", "created", "cut", "random", "random alone"]
-SEEDS_OF_A_FORM = 12  # calls in a row share what a kernel is compiled for
+SEEDS_OF_A_FORM = 12  # consecutive calls share what a kernel is compiled for
 
 
 class Call:
@@ -127,8 +127,8 @@ class Call:
     def _recorded(self, call):
         leaves = [x.detach().requires_grad_(is_needed) for x, is_needed in zip(self.tensors[:3], self.needs())]
         output = call(*leaves)
-        wanted = [x for x in (*leaves, *self.captures) if x.requires_grad]
-        gradients = iter(torch.autograd.grad(output, wanted, self.weight(output.shape).to(output.dtype),
+        requested = [x for x in (*leaves, *self.captures) if x.requires_grad]
+        gradients = iter(torch.autograd.grad(output, requested, self.weight(output.shape).to(output.dtype),
                                              allow_unused=True))
         return output.detach(), [next(gradients) if x.requires_grad else None for x in (*leaves, *self.captures)]
 

@@ -8,7 +8,7 @@ from drop_ins import STRIDES, Extremes, tensor, with_gradients
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
-SEEDS_OF_A_FORM = 12  # calls in a row share what a kernel is compiled for
+SEEDS_OF_A_FORM = 12  # consecutive calls share what a kernel is compiled for
 
 
 class Call:

@@ -227,7 +227,9 @@ private:
     Value isFirst = e.compare(arith::CmpIPredicate::eq, part, e.i32(0));
     e.ifElse(e.andi(isFirst, e.isLess(row, query.rows)), [&] {
       if (op.getFinal())
-        return mergeRowOf(op.getAcc(), state.acc, {Value(), Value(), e.scalar(1.0), e.scalar(1.0)});
+        // Weights are multiples of the sum that `loadMaxAndSum` has loaded.
+        return mergeRowOf(op.getAcc(), state.acc,
+                          {Value(), Value(), e.scalar(1.0), fromRounded(e, op, max, e.scalar(1.0))});
       sum = fromRounded(e, op, max, sum);
       MergedRow merged =
           mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum, op.getNaturalMax());

@@ -137,10 +137,8 @@ private:
     Value max = e.select(isChunk, part[0], e.minusInfinity());
     Value newest = e.maxf(values[0], e.reduceLanes(max, lanes, [&](Value x, Value y) { return e.maxf(x, y); }));
     Value base = e.zeroIfMinusInfinity(newest);
-    auto factorOf = [&](Value x) {
-      return op.getNaturalMax() ? emitNaturalFactor(e, x, base) : e.exp2(e.subf(x, base));
-    };
-    Value factor = factorOf(max), before = factorOf(values[0]);
+    Value factor = emitFactor(e, max, base, op.getNaturalMax());
+    Value before = emitFactor(e, values[0], base, op.getNaturalMax());
     // The sum of a row without keys is 0.
     Value weighted = e.select(isChunk, e.mulf(part[1], factor), e.scalar(0.0));
     Value sum = e.reduceLanes(weighted, lanes, [&](Value x, Value y) { return e.addf(x, y); });

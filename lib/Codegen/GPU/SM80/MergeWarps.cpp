@@ -68,14 +68,10 @@ private:
     return max;
   }
 
-  Value factorOf(Value max, Value base) {
-    return op.getNaturalMax() ? emitNaturalFactor(e, max, base) : e.exp2(e.subf(max, base));
-  }
-
   void storeAccumulatorsToShared() {
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
       Value row = e.add(lane.group, Lane::offset(r));
-      Value factor = factorOf(e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row)));
+      Value factor = emitFactor(e, e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row)), op.getNaturalMax());
       factor = fromRounded(e, op, e.load(state.max, r), factor);
       Value first = e.add(e.mul(e.add(e.mul(lane.warp, shape.rows), row), pitch), lane.column);
       for (int64_t tile = 0; tile < shape.valueTiles(); ++tile)
@@ -91,7 +87,7 @@ private:
     Value max = maxOf(row), base = e.zeroIfMinusInfinity(max), sum;
     for (int64_t warp = 0; warp < warps; ++warp) {
       Value place = e.add(row, warp * shape.rows);
-      Value part = e.mulf(loadShared(sums, place), factorOf(loadShared(maxima, place), base));
+      Value part = e.mulf(loadShared(sums, place), emitFactor(e, loadShared(maxima, place), base, op.getNaturalMax()));
       sum = sum ? e.addf(sum, part) : part;
     }
     Value at = e.toIndex(row);

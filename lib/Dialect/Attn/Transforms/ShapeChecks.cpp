@@ -168,6 +168,8 @@ void ShapeChecks::addForGradient(GradientOp op) {
               getDimSize(builder, loc, op.getValue(), op.getValueDims(), Dim::Depth),
               "output gradient has another head size than value");
   addForRows(op, "log-sum-exp", op.getLse());
+  if (Value low = op.getLseLow())
+    addForRows(op, "low part of the log-sum-exp", low);
   addForRows(op, "delta", op.getDelta());
 }
 
@@ -187,6 +189,8 @@ void ShapeChecks::addForJvp(JvpOp op) {
         requireSame(extent(tangent, i), extent(of, i),
                     Twine("tangent of ") + role + " has another extent in dimension " + Twine(i) + " than " + role);
   addForRows(op, "log-sum-exp", op.getLse());
+  if (Value low = op.getLseLow())
+    addForRows(op, "low part of the log-sum-exp", low);
 }
 
 void ShapeChecks::requireGroups(OpFoldResult grouped, OpFoldResult shared, StringRef message) {

@@ -90,8 +90,8 @@ class _Ring(torch.autograd.Function):  # type: ignore[misc]
         whole = _Whole(lse, lse_low, out_gradient, lse_gradient, _row_sums(out_gradient, out, ring.layout))
         sink, read = others[: ctx.sinks], others[ctx.sinks :]
         needed = ctx.needs_input_grad[6 + ctx.sinks :]
-        wanted = [x for x, is_needed in zip(read, needed) if is_needed]
-        q_sum, k_sum, v_sum, sums = _travel(ring, q, k, v, whole, wanted)
+        requested = [x for x, is_needed in zip(read, needed) if is_needed]
+        q_sum, k_sum, v_sum, sums = _travel(ring, q, k, v, whole, requested)
         of_read = iter(sums)
         results = [_sink_gradient(x, whole, ring.layout) for x in sink] + [
             next(of_read).to(x.dtype) if is_needed else None for x, is_needed in zip(read, needed)]
@@ -157,13 +157,13 @@ def _per_row(x: torch.Tensor, layout: str) -> torch.Tensor:
 
 
 def _travel(ring: Ring, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, whole: _Whole,
-            wanted: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
+            requested: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
     """The gradients of this process's queries, keys and values, and of the tensors that functions read, in the
     precision of scores. The gradients of keys and values travel with them, and arrive where they belong."""
     rank, ranks = ring.neighbours.rank, ring.neighbours.ranks
     wide = whole.lse.dtype
     q_sum = torch.zeros_like(q, dtype=wide)
-    sums = [torch.zeros_like(x, dtype=torch.float64 if wide == torch.float64 else torch.float32) for x in wanted]
+    sums = [torch.zeros_like(x, dtype=torch.float64 if wide == torch.float64 else torch.float32) for x in requested]
     block = [k, v]
     travelling = [torch.zeros_like(x, dtype=wide) for x in block]
     for step in range(ranks):
@@ -176,7 +176,7 @@ def _travel(ring: Ring, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, whole
         for q_at, first_query, queries, k_at, first_key, keys in ring.pairs(owner):
             rows = whole.rows(q_at, queries, ring.axis)
             operands = [q.narrow(ring.axis, q_at, queries), *[x.narrow(ring.axis, k_at, keys) for x in block]]
-            found = _gradients_of_part(ring, operands, first_query, first_key, rows, wanted)
+            found = _gradients_of_part(ring, operands, first_query, first_key, rows, requested)
             q_sum.narrow(ring.axis, q_at, queries).add_(found[0])
             for total, gradient in zip(travelling, found[1:3]):
                 total.narrow(ring.axis, k_at, keys).add_(gradient)
@@ -191,7 +191,7 @@ def _travel(ring: Ring, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, whole
 
 
 def _gradients_of_part(ring: Ring, operands: list[torch.Tensor], first_query: int, first_key: int, rows: _Whole,
-                       wanted: list[torch.Tensor]) -> tuple[Any, ...]:
+                       requested: list[torch.Tensor]) -> tuple[Any, ...]:
     """The gradients of the queries, keys and values of a part, and of the tensors that functions read."""
     with torch.enable_grad():
         leaves = [x.detach().requires_grad_() for x in operands]
@@ -203,7 +203,7 @@ def _gradients_of_part(ring: Ring, operands: list[torch.Tensor], first_query: in
         if "b" not in ring.layout:
             out, lse, low = out.squeeze(0), lse.squeeze(0), low.squeeze(0)
     gradients = _of_part(out.detach(), lse.detach(), low, rows, ring.layout)
-    found: tuple[Any, ...] = torch.autograd.grad((out, lse), [*leaves, *wanted], gradients, allow_unused=True)
+    found: tuple[Any, ...] = torch.autograd.grad((out, lse), [*leaves, *requested], gradients, allow_unused=True)
     return found
 
 
