@@ -136,10 +136,12 @@ for entry, slope in (("default", 1), ("of_a_score", 3), ("differentiated_gradien
         p, drop = probabilities(q * slope, k, keep), factors((2, 4, queries, keys), rate, 11)
         wide_k, wide_v = (np.repeat(x, 2, 1).astype(float) for x in (k, v))
         scores = np.where(keep, q @ wide_k.swapaxes(2, 3) * scale, -np.inf)
-        lse, output = np.log(np.exp(scores).sum(-1)).astype(np.float32), values(p * drop, v).astype(np.float32)
+        exact, output = np.log(np.exp(scores).sum(-1)), values(p * drop, v).astype(np.float32)
+        lse = exact.astype(np.float32)
+        lse_low = (exact - lse).astype(np.float32)
         delta = (output * gradient).sum(-1).astype(np.float32)
         ds = p * (drop * (gradient @ wide_v.swapaxes(2, 3)) - delta[..., None]) * scale
-        given = (11, output, lse, gradient) if is_derived else (gradient, lse, delta, rate, 11)
+        given = (11, output, lse, lse_low, gradient) if is_derived else (gradient, lse, delta, rate, 11)
         found = program.run(GRADIENTS, entry, q, k, v, *given, results=3, check=False, options=sys.argv[1:])
         grouped = [(x.swapaxes(2, 3) @ y).reshape(2, 2, 2, keys, 32).sum(2) for x, y in ((ds, q), (p * drop, gradient))]
         for each, expected in zip(found, [ds @ wide_k, *grouped], strict=True):

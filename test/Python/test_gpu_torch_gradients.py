@@ -31,7 +31,7 @@ table = torch.randn(2, 19, 19, generator=generator)
 def _attention(tensors, program, integers=None, floats=(), layout="bhsd", target="host"):
     """The forward operators, which are part of libsaccade and read the memory that torch knows."""
     q = tensors[0]
-    results = [torch.empty_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)]
+    results = [torch.empty_like(q), *(q.new_empty(q.shape[:3], dtype=torch.float32) for _ in range(2))]
     if type(q) is OnGPU:
         results = [x.as_subclass(OnGPU) for x in results]
     function = saccade.compile(program, target=differentiated.target_of(q, target)).attention
@@ -39,9 +39,9 @@ def _attention(tensors, program, integers=None, floats=(), layout="bhsd", target
     return tuple(results)
 
 
-def _backward(output_gradient, lse_gradient, output, lse, *others):
-    output_gradient, output, lse = map(located, (output_gradient, output, lse))
-    return gradients._compute(output_gradient, lse_gradient, output, lse, *others)
+def _backward(output_gradient, lse_gradient, output, lse, lse_low, *others):
+    output_gradient, output, lse, lse_low = map(located, (output_gradient, output, lse, lse_low))
+    return gradients._compute(output_gradient, lse_gradient, output, lse, lse_low, *others)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def double(build, monkeypatch):
     monkeypatch.setattr(Function, "tvm_ffi", property(lambda self: self.into))
     saccade.cache_clear()  # plans of other tests call by TVM-FFI
     library = torch.library.Library("saccade", "IMPL")
-    for operator in ("attention.lse", "attention_forward.lse"):
+    for operator in ("attention.lse_low", "attention_forward.lse_low"):
         library.impl(operator, _attention, "CPU", allow_override=True)
     library.impl("attention_backward", _backward, "CPU", allow_override=True)
     make = gradients._empty_results
