@@ -99,8 +99,9 @@ class Report(_scopes.Scope):
             if chosen:
                 lines.append(f"{title}:")
             for call, count in chosen.items():
-                where = " ".join(part for part in (call.module, f"({call.place})" if call.place else "") if part)
-                lines.append(f"  {count} x {call.function}{' in ' + where if where else ''}: {call.operands}")
+                where = f" in {call.module}" if call.module else ""
+                where += f" ({call.place})" if call.place else ""
+                lines.append(f"  {count} x {call.function}{where}: {call.operands}")
                 if call.reason is not None:
                     lines.append(f"      {call.reason}")
         return "\n".join(lines)

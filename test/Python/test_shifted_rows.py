@@ -117,3 +117,17 @@ def test_the_error_of_the_log_sum_exp_has_the_stated_bound():
         _, lse = saccade.attention(q, k, v, layout="hsd", return_lse=True, score=lambda s, b, h, i, j: s + bias[h, i, j])
         expected = torch.logsumexp(bias.double(), -1)
         assert ((lse.double() - expected).abs() <= expected.abs() * 2.0**-22 + 1e-6).all(), shift
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-40])
+@pytest.mark.parametrize("causal", [None, "top_left"])
+@pytest.mark.parametrize("options", [{}, {"score": lambda s, b, h, i, j: s}], ids=["plain", "score"])
+def test_hidden_keys_stay_hidden_with_a_tiny_scale(scale, causal, options):
+    """The natural maximum is the largest product times the scale, and 0 times the −inf of a hidden key is NaN."""
+    q, k, v = (torch.linspace(-1, 1, 80).reshape(1, 2, 5, 8).mul(n).requires_grad_() for n in (1, 2, 3))
+    bias = torch.zeros(5, 5) if causal is None else torch.full((5, 5), -torch.inf).triu(1)
+    found = saccade.attention(q, k, v, scale=scale, causal=causal, **options)
+    expected = torch.softmax((q @ k.mT) * scale + bias, -1) @ v
+    torch.testing.assert_close(found, expected)
+    for each, other in zip(*(torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (found, expected))):
+        torch.testing.assert_close(each, other)
