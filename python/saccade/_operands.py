@@ -362,14 +362,6 @@ def check_kinds(q: Array, k: Array, v: Array) -> Kind:
     return kind
 
 
-def check_no_heads(q: Array, k: Array, axis: int, layout: str, is_paged: bool) -> None:
-    """Rejects a query without heads beside keys that have some: compiled code would divide by the heads that share a
-    KV head."""
-    heads = k.shape[_program.key_layout(layout, is_paged).index("h")] if len(k.shape) == len(layout) else 0
-    if heads and not q.shape[axis]:
-        raise ValueError(f"q has 0 heads, expected a multiple of the {heads} heads of k, at least {heads}")
-
-
 def check_sizes(q: Array, k: Array, v: Array) -> None:
     """Rejects tensors with symbolic extents, as torch.jit.trace passes them."""
     for name, x in (("q", q), ("k", k), ("v", v)):

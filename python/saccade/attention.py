@@ -333,8 +333,6 @@ def attention(
         or q.requires_grad or k.requires_grad or v.requires_grad or q.is_neg() or k.is_neg() or v.is_neg()
     ):  # fmt: skip
         _operands.check_kinds(q, k, v)
-    if plan.head_axis >= 0 and not q.shape[plan.head_axis]:
-        _operands.check_no_heads(q, k, plan.head_axis, layout, pages is not None)
     if out is not None:
         _operands.check_outs(output, lse, plan.kind)
     call = plan.call if stream is None else functools.partial(plan.into, stream=stream)

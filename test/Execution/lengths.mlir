@@ -61,7 +61,7 @@ func.func @batches(%q: tensor<?x?x16xf32>, %k: tensor<?x?x16xf32>, %m: tensor<?x
 // Without query heads there is nothing to compute, also if the two queries of a call select split-KV.
 // RUN: saccade-run %s --entry=no_query_heads --check --arg=1x0x4x16:f32:1 --arg=1x2x8x16:f32:2 --arg=1x2x8x16:f32:3 | FileCheck %s --check-prefix=NONE
 // RUN: saccade-run %s --entry=no_query_heads --check --arg=1x0x40x16:f32:1 --arg=1x2x8x16:f32:2 --arg=1x2x8x16:f32:3 | FileCheck %s --check-prefix=NONE
-// NONE: check result, 0 of 0 elements: agrees
+// NONE: check result #0, 0 of 0 elements: equal
 func.func @no_query_heads(%q: tensor<?x?x?x16xf32>, %k: tensor<?x?x?x16xf32>, %v: tensor<?x?x?x16xf32>) -> tensor<?x?x?x16xf32> {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
       : (tensor<?x?x?x16xf32>, tensor<?x?x?x16xf32>, tensor<?x?x?x16xf32>) -> tensor<?x?x?x16xf32>

@@ -136,7 +136,8 @@ def inputs():
 def expected(inputs):
     """The output and the log-sum-exp in new memory."""
     output, lse = saccade.attention(*inputs, return_lse=True)
-    assert torch.equal(output, saccade.attention(*inputs))
+    # The log-sum-exp as a result makes natural maxima, whose weights are rounded in another way.
+    torch.testing.assert_close(output, saccade.attention(*inputs))
     return output, lse
 
 
