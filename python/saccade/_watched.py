@@ -24,7 +24,8 @@ class Watched:
 
     def __init__(self, tensors: Mapping[str, Any], are_versioned: set[str], owners: Mapping[str, Owner]):
         """Watches the addresses of all tensors, and the versions of those whose names are in `are_versioned`."""
-        # A module may hold None at the name of a tensor, which then is watched by itself.
+        # A program may have no tensor at a name, and a module may hold None where the program has one.
+        tensors = {name: x for name, x in tensors.items() if x is not None}
         held = {name: owner.get(key) for name, (owner, key) in owners.items()}
         owned = {name: owners[name] for name in tensors if held.get(name) is not None}
         others = [name for name in tensors if name not in owned]

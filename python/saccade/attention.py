@@ -32,7 +32,7 @@ _Functions = tuple[tuple[str, Callable[..., Any] | None, Region | None], ...]
 class _Plan:
     """The compiled function and result allocation for calls of one kind, or the programs of recorded ones."""
 
-    __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_axis", "head_dim_v", "row_axes",
+    __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes",
                  "has_lse", "has_max", "row_dtype", "index_dtype", "empty_like", "was_used", "recorded")  # fmt: skip
 
     def __init__(self, spec: _program.Spec, function: Function | None, kind: _operands.Kind, may_use_tvm_ffi: bool):
@@ -45,7 +45,6 @@ class _Plan:
             self.call = self.into = None
         else:
             self.call, self.into = function.tvm_ffi if may_use_tvm_ffi else function.into, function.into
-        self.head_axis = spec.layout.find("h")
         self.axis, self.key_axis = spec.layout.index("d"), spec.key_layout.index("s")
         # None: the output has the shape of the query.
         self.head_dim_v = spec.head_dim_v if spec.head_dim_v != spec.head_dim else None
