@@ -68,7 +68,7 @@ def _owners_of(module: torch.nn.Module) -> dict[str, Owner]:
     """The dictionaries of submodules that have the parameters and buffers, by name."""
     return {f"{prefix}.{key}" if prefix else key: (held, key)
             for prefix, each in module.named_modules(remove_duplicate=False)
-            for held in (each._parameters, each._buffers) for key in held}  # fmt: skip
+            for held in (each._parameters, each._buffers) for key in held if held[key] is not None}  # fmt: skip
 
 
 @dataclasses.dataclass
