@@ -34,7 +34,7 @@ class Watched:
         self._references = [weakref.ref(tensors[name]) for name in others]
         self._probes = [_probe(tensors[name]) for name in tensors if name in are_versioned]
         self._versions = [probe._version for probe in self._probes]
-        self._owned = [tensors[name].data_ptr() for name in owned]  # addresses; the owner may have another tensor by now
+        self._owned = [tensors[name].data_ptr() for name in owned]  # addresses, also if an owner has others by now
         self._others = [tensors[name].data_ptr() for name in others]
 
     def is_changed(self) -> bool:
