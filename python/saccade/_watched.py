@@ -24,10 +24,7 @@ class Watched:
 
     def __init__(self, tensors: Mapping[str, Any], are_versioned: set[str], owners: Mapping[str, Owner]):
         """Watches the addresses of all tensors, and the versions of those whose names are in `are_versioned`."""
-        # A program may have no tensor at a name, and a module may hold None where the program has one.
-        tensors = {name: x for name, x in tensors.items() if x is not None}
-        held = {name: owner.get(key) for name, (owner, key) in owners.items()}
-        owned = {name: owners[name] for name in tensors if held.get(name) is not None}
+        owned = {name: owners[name] for name in tensors if name in owners}
         others = [name for name in tensors if name not in owned]
         self._names = [*owned, *others]
         self._owners = list(owned.values())
@@ -50,8 +47,8 @@ class Watched:
             return self._is_changed_without_the_gone()
 
     def _is_changed_without_the_gone(self) -> bool:
-        """`is_changed` after a tensor without another holder is gone: it cannot get other memory. What is left is
-        watched from now on."""
+        """`is_changed` after a tensor without another holder is gone: it cannot get other memory. The other
+        tensors are watched from now on."""
         count = len(self._owners)
         kept = [(name, reference, address) for name, reference, address in
                 zip(self._names[count:], self._references, self._others) if reference() is not None]  # fmt: skip

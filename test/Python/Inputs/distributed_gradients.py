@@ -64,7 +64,7 @@ def tensors_of(read):
 
 
 def gradients(function, arrays, options, read, weigh):
-    """The gradients of a weighted sum of all results, of the arrays and of what is read."""
+    """The gradients of a weighted sum of all results, of the arrays and of the tensors that are read."""
     tensors, others = tensors_of(read)
     leaves = [x.clone().requires_grad_() for x in arrays]
     found = function(*leaves, **options, **others)
