@@ -17,7 +17,6 @@ evaluation of all pairs in float64; the weights of a row, whose sum is a gradien
 
 import pathlib
 import sys
-import traceback
 import warnings
 
 import torch
@@ -30,7 +29,7 @@ from drop_ins import add_options, sum_of_weights
 from flex_call import Call
 from flex_programs import BATCH, HEADS, LENGTH, PROGRAMS
 from random_calls import compare
-from seeds import chosen_seeds, print_coverage, seed_options
+from seeds import chosen_seeds, print_coverage, run_calls, seed_options
 
 import saccade.torch
 
@@ -88,27 +87,17 @@ def main():
     args = add_options(seed_options(__doc__, count=2 * len(NAMES)))
     args.add_argument("--random", action="store_true", help="draw calls instead of programs of the library")
     args = args.parse_args()
-    make = lambda seed: Call(seed, shifts=not args.no_shifts)
     pytorch._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # PyTorch does not compile first; its warning names the switch
     warnings.simplefilter("error")
-    name_of = lambda seed: NAMES[seed % len(NAMES)]
-    seeds = chosen_seeds(args, lambda seed: make(seed).features if args.random else [name_of(seed)])
-    failures = 0
-    for seed in seeds:
-        call = None
-        try:
-            call = make(seed) if args.random else name_of(seed)
-            wrong = check_random(call) if args.random else check(seed)
-        except Exception:
-            wrong = traceback.format_exc(limit=6)
-        if wrong:
-            failures += 1
-            option = "--random " if args.random else ""
-            print(f"FAIL test/Fuzz/flex_calls.py {option}--seed {seed}: {call}\n    {wrong}", flush=True)
+    make = (lambda seed: Call(seed, shifts=not args.no_shifts)) if args.random else lambda seed: NAMES[seed % len(NAMES)]
+    features = lambda seed: make(seed).features if args.random else [make(seed)]
+    seeds = chosen_seeds(args, features)
+    run = lambda seed, call: check_random(call) if args.random else check(seed)
+    failures = run_calls(__file__, args, seeds, make, run, "--random " * args.random)
     what = "random calls" if args.random else f"calls of {len(NAMES)} programs"
     print(f"{len(seeds)} {what}, {failures} failures")
     if args.coverage:
-        print_coverage([make(seed).features if args.random else [name_of(seed)] for seed in seeds])
+        print_coverage(map(features, seeds))
     return 1 if failures else 0
 
 

@@ -13,7 +13,6 @@ is compiled too.
 
 import pathlib
 import sys
-import traceback
 import warnings
 
 import torch
@@ -23,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 from drop_ins import add_options
 from module_call import Call
 from random_calls import compare
-from seeds import chosen_seeds, print_coverage, seed_options
+from seeds import chosen_seeds, print_coverage, run_calls, seed_options
 
 import saccade.torch
 from saccade.torch.backend import saccade as backend
@@ -61,18 +60,7 @@ def main():
     warnings.filterwarnings("ignore", message=".*mismatched.*mask.*")  # booleans with numbers, which PyTorch converts
     make = lambda seed: Call(seed, shifts=not args.no_shifts)
     seeds = chosen_seeds(args, lambda seed: make(seed).features)
-    failures = 0
-    for seed in seeds:
-        call = make(seed)
-        try:
-            wrong = check(call, seed % 30 == 7)
-        except Exception:
-            wrong = traceback.format_exc(limit=6)
-        if args.seed is not None:
-            print(call)
-        if wrong:
-            failures += 1
-            print(f"FAIL test/Fuzz/module_calls.py --seed {seed}: {call}\n    {wrong}", flush=True)
+    failures = run_calls(__file__, args, seeds, make, lambda seed, call: check(call, seed % 30 == 7))
     print(f"{len(seeds)} modules, {failures} failures")
     if args.coverage:
         print_coverage([make(seed).features for seed in seeds])

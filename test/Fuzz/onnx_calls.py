@@ -13,14 +13,13 @@ docs/guides/onnx.md has the differences that are deliberate. The line that repea
 
 import pathlib
 import sys
-import traceback
 
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 import ml_dtypes
 from onnx_call import OPSET_OF_PADDING, TYPES, Call
-from seeds import chosen_seeds, print_coverage, seed_options
+from seeds import chosen_seeds, print_coverage, run_calls, seed_options
 
 from saccade.onnx import backend
 
@@ -156,27 +155,23 @@ def check(call, model, arrays, checks_body=True):
 def main():
     args = seed_options(__doc__, count=300).parse_args()
     seeds = chosen_seeds(args, lambda seed: Call(seed).features)
-    features, failures, calls = [], 0, 0
-    for seed in seeds:
-        call = Call(seed)
-        features.append(call.features)
-        model = wrong = None
-        try:
-            for variant in range(VARIANTS if call.is_dynamic else 1):
-                arrays = call.arrays(variant)
-                model = model or backend.prepare(call.model(arrays))
-                calls += 1
-                if wrong := check(call, model, arrays, checks_body=variant == 0):
-                    wrong = f"call {variant}: {wrong}"
-                    break
-        except Exception:
-            wrong = traceback.format_exc(limit=6)
-        if wrong:
-            failures += 1
-            print(f"FAIL test/Fuzz/onnx_calls.py --seed {seed}: {call}\n    {wrong}", flush=True)
+    calls = 0
+
+    def check_node(_, call):
+        nonlocal calls
+        model = None
+        for variant in range(VARIANTS if call.is_dynamic else 1):
+            arrays = call.arrays(variant)
+            model = model or backend.prepare(call.model(arrays))
+            calls += 1
+            if wrong := check(call, model, arrays, checks_body=variant == 0):
+                return f"call {variant}: {wrong}"
+        return None
+
+    failures = run_calls(__file__, args, seeds, Call, check_node)
     print(f"{len(seeds)} nodes, {calls} calls, {failures} failures")
     if args.coverage:
-        print_coverage(features)
+        print_coverage([Call(seed).features for seed in seeds])
     return 1 if failures else 0
 
 

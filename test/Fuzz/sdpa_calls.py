@@ -16,7 +16,6 @@ printed.
 
 import pathlib
 import sys
-import traceback
 import warnings
 
 import torch
@@ -26,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 from drop_ins import add_options, sum_of_weights
 from random_calls import compare
 from sdpa_call import Call
-from seeds import chosen_seeds, print_coverage, seed_options
+from seeds import chosen_seeds, print_coverage, run_calls, seed_options
 
 import saccade.torch
 
@@ -80,23 +79,11 @@ def main():
     make = lambda seed: Call(seed, shifts=not args.no_shifts)
     warnings.simplefilter("error")  # nothing is left to PyTorch
     seeds = chosen_seeds(args, lambda seed: make(seed).features)
-    features, failures = [], 0
-    for seed in seeds:
-        call = make(seed)
-        features.append(call.features)
-        try:
-            wrong = check(call)
-        except Exception:
-            wrong = traceback.format_exc(limit=6)
-        if args.seed is not None:
-            print(call)
-        if wrong:
-            failures += 1
-            print(f"FAIL test/Fuzz/sdpa_calls.py --seed {seed}: {call}\n    {wrong}", flush=True)
+    failures = run_calls(__file__, args, seeds, make, lambda seed, call: check(call))
     info = saccade.cache_info()
     print(f"{len(seeds)} calls, {failures} failures; {info.compilations} compilations")
     if args.coverage:
-        print_coverage(features)
+        print_coverage([make(seed).features for seed in seeds])
     return 1 if failures else 0
 
 

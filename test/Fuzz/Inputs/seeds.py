@@ -4,6 +4,7 @@ import argparse
 import collections
 import itertools
 import pathlib
+import traceback
 
 
 def seed_options(doc, count):
@@ -17,14 +18,35 @@ def seed_options(doc, count):
     return parser
 
 
-def run_seeds(file, seeds, run):
+def run_seeds(file, seeds, run, option=""):
     """Runs the seeds of a test `file`, prints those for which run(seed) returns an error, and returns their number."""
     failures = 0
     for seed in seeds:
         if wrong := run(seed):
             failures += 1
-            print(f"FAIL test/Fuzz/{pathlib.Path(file).name} --seed {seed}: {wrong}", flush=True)
+            print(f"FAIL test/Fuzz/{pathlib.Path(file).name} {option}--seed {seed}: {wrong}", flush=True)
     return failures
+
+
+def run_calls(file, args, seeds, make, check, option=""):
+    """Runs the random calls of a test `file` as `run_seeds`; one that raises fails with its traceback.
+
+    make: returns the call of a seed.
+    check: returns None, or what is wrong with a call.
+    option: what the line that repeats a failure has before the seed.
+    """
+    def run(seed):
+        call = None
+        try:
+            call = make(seed)
+            wrong = check(seed, call)
+        except Exception:
+            wrong = traceback.format_exc(limit=6)
+        if args.seed is not None:
+            print(call)
+        return wrong and f"{call}\n    {wrong}"
+
+    return run_seeds(file, seeds, run, option)
 
 
 def chosen_seeds(args, features=None, chosen=None):
