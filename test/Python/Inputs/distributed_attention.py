@@ -190,20 +190,21 @@ def check_errors(group, rank, ranks):
 CHECKS = [check_uneven, check_positions, check_compilations, check_tensor_parallel, check_errors]
 
 
-def run(rank, path, has_more, seed):
+def start(rank, path):
+    """Starts a process of `spawn`; returns the groups of which each check is run, with their sizes."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    try:
-        ring_attention(*problem(0))
-        raise AssertionError("a call without a process group is not refused")
-    except ValueError as error:
-        assert "call torch.distributed.init_process_group first" in str(error)
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=RANKS)
     pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    return (None, RANKS), (pairs[rank // 2], 2)
+
+
+def run_checks(rank, groups, checks, what):
+    """Calls check(group, rank in the group, size) of all groups, prints the sum of their results, and ends the process
+    group."""
     calls = 0
-    for group, ranks in ((None, 4), (pairs[rank // 2], 2)):
-        results = functools.partial(check_results, cases=FEW + MORE * has_more, seed=seed)
-        for check in (results, *CHECKS, *[check_layouts] * has_more):
+    for group, ranks in groups:
+        for check in checks:
             try:
                 calls += check(group, dist.get_rank(group), ranks)
             except Exception:
@@ -211,14 +212,29 @@ def run(rank, path, has_more, seed):
                 os._exit(1)  # the others are waiting
     dist.barrier()
     if rank == 0:
-        print(f"{calls} checks in each of {RANKS} processes")
+        print(f"{calls} {what} in each of {RANKS} processes")
     dist.destroy_process_group()
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def spawn(run, doc):
+    """Runs run(rank, path, has_more, seed) in the processes, with the options of the command line."""
+    parser = argparse.ArgumentParser(description=doc.split("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--all", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.spawn(run, (os.path.join(folder, "store"), args.all, args.seed), nprocs=RANKS)
+
+
+def run(rank, path, has_more, seed):
+    try:
+        ring_attention(*problem(0))
+        raise AssertionError("a call without a process group is not refused")
+    except ValueError as error:
+        assert "call torch.distributed.init_process_group first" in str(error)
+    results = functools.partial(check_results, cases=FEW + MORE * has_more, seed=seed)
+    run_checks(rank, start(rank, path), (results, *CHECKS, *[check_layouts] * has_more), "checks")
+
+
+if __name__ == "__main__":
+    spawn(run, __doc__)

@@ -5,16 +5,11 @@ case has 16 bits, and compares the gradients of its parts. Gradients of what all
 functions) are sums over them.
 """
 
-import argparse
-import os
 import re
-import tempfile
-import traceback
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
-from distributed_attention import CU, CU_K, EVEN, RANKS, problem
+from distributed_attention import CU, CU_K, EVEN, problem, run_checks, spawn, start
 
 import saccade
 from saccade.torch.distributed import all_to_all_attention, ring_attention, shard
@@ -175,29 +170,9 @@ def check_errors(group, rank, ranks):
 
 
 def run(rank, path, has_more, seed):
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=RANKS)
-    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
-    calls = 0
-    try:
-        for group, ranks in ((None, 4), (pairs[rank // 2], 2)):
-            calls += check_results(group, FEW + MORE * has_more, seed)
-            for check in (check_uneven, check_memory, check_errors):
-                calls += check(group, dist.get_rank(group), ranks)
-    except Exception:
-        print(f"rank {rank} of {ranks}\n{traceback.format_exc()}", flush=True)
-        os._exit(1)  # the others are waiting
-    dist.barrier()
-    if rank == 0:
-        print(f"{calls} checks of gradients in each of {RANKS} processes")
-    dist.destroy_process_group()
+    results = lambda group, own, ranks: check_results(group, FEW + MORE * has_more, seed)
+    run_checks(rank, start(rank, path), (results, check_uneven, check_memory, check_errors), "checks of gradients")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--all", action="store_true")
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(run, (os.path.join(folder, "store"), args.all, args.seed), nprocs=RANKS)
+    spawn(run, __doc__)
