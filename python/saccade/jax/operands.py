@@ -29,16 +29,20 @@ class Operands:
     mask_captures: tuple[Any, ...]
 
 
+def named_operands(x: Operands) -> list[tuple[Role, Any]]:
+    """The roles and the operands of the kernel in the order of its arguments."""
+    left, right = x.window or (None, None)
+    found = [("q", x.q), ("k", x.k), ("v", x.v), *[("score_captures", each) for each in x.score_captures],
+             ("bias", x.bias), *[("mask_captures", each) for each in x.mask_captures], ("mask", x.mask),
+             ("scale", x.scale), ("left", left), ("right", right), ("key_lengths", x.key_lengths)]  # fmt: skip
+    return [(role, array) for role, array in found if array is not None]
+
+
 def roles_of(x: Operands) -> list[Role]:
     """The roles of the operands of the kernel in the order of its arguments."""
-    roles = ["q", "k", "v", *["score_captures"] * len(x.score_captures)]
-    roles += ["bias"] * (x.bias is not None) + ["mask_captures"] * len(x.mask_captures)
-    roles += ["mask"] * (x.mask is not None) + ["scale"] * (x.scale is not None)
-    return roles + ["left", "right"] * (x.window is not None) + ["key_lengths"] * (x.key_lengths is not None)
+    return [role for role, _ in named_operands(x)]
 
 
 def operands_of(x: Operands) -> list[Any]:
     """The operands of the kernel in the order of its arguments."""
-    operands = [x.q, x.k, x.v, *x.score_captures]
-    operands += [array for array in (x.bias, *x.mask_captures, x.mask, x.scale) if array is not None]
-    return operands + [*(x.window or ())] + ([x.key_lengths] if x.key_lengths is not None else [])
+    return [array for _, array in named_operands(x)]

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saccade.jax.kernels import NOTHING_HIDDEN, Form, Lowered, remember
-from saccade.jax.operands import Operands, Role, operands_of, roles_of
+from saccade.jax.operands import Operands, Role, named_operands, roles_of
 from saccade.regions import trace
 
 LOWEST = float(np.float32(-0.7) * np.finfo(np.float32).max)
@@ -46,7 +46,7 @@ def lowered_form(form: Form) -> Form:
 def lowered_operands(form: Form, x: Operands, is_low: Any) -> Operands:
     """The operands of the second kernel."""
     assert form.lowered is not None
-    arrays = {**dict(zip(roles_of(x), operands_of(x), strict=True)), "low": is_low, "query_lengths": x.query_lengths}
+    arrays = {**dict(named_operands(x)), "low": is_low, "query_lengths": x.query_lengths}
     score, mask = (tuple([arrays[role] for role in roles]) for roles in (form.lowered.score, form.lowered.mask))
     return dataclasses.replace(x, bias=None, mask=None, query_lengths=None, key_lengths=None, window=None,
                                score_captures=score, mask_captures=mask)
