@@ -87,6 +87,12 @@ def integer(name: str, x: Any, least: int | None = None) -> int:
     return found
 
 
+def fixed_integer(name: str, x: Any, least: int | None = None) -> None:
+    """Rejects a number that is no integer or below `least`. Data is read at each call, so it is not known here."""
+    if not is_data(x):
+        integer(name, x, least)
+
+
 def flag(name: str, x: Any) -> bool:
     """x, which is True or False."""
     if x is not True and x is not False:

@@ -250,7 +250,11 @@ def note(function: str, operands: Sequence[Any], reason: str | None = None, modu
          found: list[Report] | None = None) -> None:
     """Counts a call of this place."""
     name, place = _places.of_call(module)
-    call = Call(function, name, place, operands_text(operands), reason)
+    add(Call(function, name, place, operands_text(operands), reason), found)
+
+
+def add(call: Call, found: list[Report] | None = None) -> None:
+    """Counts a call in the reports of this thread, which are `found` if they are known."""
     for report in reports() if found is None else found:
         report.add(call)
 

@@ -77,27 +77,20 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
     return array
 
 
-def _check_step(name: str, number: Any, min: int | None = 1) -> None:
-    """Rejects scalars that are no integers or below `min`. Tensors are read at each call, so their values are not known
-    here."""
-    if not _parameters.is_data(number):
-        _parameters.integer(name, number, min)
-
-
 def _check_sides(left: Any, right: Any) -> None:
     """Rejects the sides of a window of numbers that has no key. Infinity is an open side."""
     are_known = True
     for name, side in (("left", left), ("right", right)):
         are_known &= not _parameters.is_data(side)
         if side != math.inf if type(side) is float else True:
-            _check_step(name, side, None)
+            _parameters.fixed_integer(name, side)
     if are_known and left + right < 0:
         raise ValueError(f"left is {left} and right is {right}, which masks out all keys, expected a sum of at least 0")
 
 
 def causal(offset: Any = 0) -> Mask:
     """Keys up to key i + offset. An offset of 0 aligns the starts of both sequences, keys − queries their ends."""
-    _check_step("offset", offset, None)
+    _parameters.fixed_integer("offset", offset)
     return Mask(lambda b, h, i, j: j <= i + offset)
 
 
@@ -110,7 +103,7 @@ def window(left: Any, right: Any = 0) -> Mask:
 def dilated(dilation: Any, left: Any, right: Any = 0) -> Mask:
     """Every `dilation`-th key around the query's position: `left` keys before it and `right` keys after it, that is
     from key i − left · dilation to i + right · dilation. A `dilation` given as a tensor must not be 0."""
-    _check_step("dilation", dilation)
+    _parameters.fixed_integer("dilation", dilation, 1)
     _check_sides(left, right)
     return Mask(lambda b, h, i, j:
                 ((i - j) % dilation == 0) & (j >= i - left * dilation) & (j <= i + right * dilation))
@@ -119,9 +112,9 @@ def dilated(dilation: Any, left: Any, right: Any = 0) -> Mask:
 def strided(stride: Any, local: Any | None = None) -> Mask:
     """The strided pattern of Child et al. 2019, causal: the last `local` keys including the query's own (default:
     `stride`), and every stride-th key before. A `stride` given as a tensor must not be 0."""
-    _check_step("stride", stride)
+    _parameters.fixed_integer("stride", stride, 1)
     near = stride if local is None else local
-    _check_step("local", near, 0)
+    _parameters.fixed_integer("local", near, 0)
     return Mask(lambda b, h, i, j: (j <= i) & ((i - j < near) | ((i - j) % stride == 0)))
 
 
@@ -134,8 +127,8 @@ def block_sparse(layout: Any, query_block: int, key_block: int | None = None) ->
         query_block, key_block: block sizes in tokens; `key_block` defaults to `query_block`.
     """
     size = query_block if key_block is None else key_block
-    _check_step("query_block", query_block)
-    _check_step("key_block", size)
+    _parameters.fixed_integer("query_block", query_block, 1)
+    _parameters.fixed_integer("key_block", size, 1)
     layout = _table("layout", layout, 2, 3)
     if layout.ndim == 3:
         return Mask(lambda b, h, i, j: layout[h, i // query_block, j // size] != 0)
@@ -147,7 +140,7 @@ def prefix_lm(prefix: Any) -> Mask:
     if isinstance(prefix, (list, tuple)) or getattr(prefix, "ndim", 0) != 0:
         prefix = _table("prefix", prefix, 1)
         return Mask(lambda b, h, i, j: (j <= i) | (j < prefix[b]))
-    _check_step("prefix", prefix, 0)
+    _parameters.fixed_integer("prefix", prefix, 0)
     return Mask(lambda b, h, i, j: (j <= i) | (j < prefix))
 
 
@@ -214,7 +207,7 @@ def _like(given: Any, array: Any) -> Any:
 
 def global_tokens(count: Any) -> Mask:
     """The first `count` positions attend to all keys, and all queries attend to them."""
-    _check_step("count", count, 0)
+    _parameters.fixed_integer("count", count, 0)
     return Mask(lambda b, h, i, j: (i < count) | (j < count))
 
 
@@ -222,8 +215,8 @@ def longformer(radius: Any, num_global: Any = 0, dilation: int = 1) -> Mask:
     """Longformer (Beltagy et al. 2020): `radius` keys on either side, and the first `num_global` tokens as global
     tokens. With a `dilation`, the window takes every dilation-th key and extends over radius · dilation tokens on
     either side."""
-    _check_step("radius", radius, 0)
-    _check_step("num_global", num_global, 0)
+    _parameters.fixed_integer("radius", radius, 0)
+    _parameters.fixed_integer("num_global", num_global, 0)
     dilation = _parameters.integer("dilation", dilation, 1)
     local = dilated(dilation, radius, radius) if dilation != 1 else window(radius, radius)
     return local | global_tokens(num_global)
@@ -349,7 +342,7 @@ def tree(parents: Any, start: Any | None = None) -> Mask:
     if isinstance(start, (list, tuple)) or getattr(start, "ndim", 0) != 0:
         start = _table("start", start, 1)
         return Mask(lambda b, h, i, j: after(start[b], b, h, i, j))
-    _check_step("start", start, 0)
+    _parameters.fixed_integer("start", start, 0)
     return Mask(lambda b, h, i, j: after(start, b, h, i, j))
 
 

@@ -117,12 +117,6 @@ def _number(name: str, given: Any, check: Callable[[str, Any], float]) -> Any:
     return _table(name, given, 1) if given.ndim else given
 
 
-def _check_integer(name: str, given: Any, least: int | None = None) -> None:
-    """Rejects a number that is no integer. Tensors are read at each call."""
-    if not _parameters.is_data(given):
-        _parameters.integer(name, given, least)
-
-
 # --- functions of the score -------------------------------------------------------------------------------------------
 
 
@@ -194,7 +188,7 @@ def relative_bias(table: Any, offset: Any = 0) -> Score:
         offset: the alignment of queries to keys.
     """
     table = _table("table", table, 1, 2)
-    _check_integer("offset", offset)
+    _parameters.fixed_integer("offset", offset)
     if table.shape[-1] % 2 == 0:
         raise ValueError(f"table has {table.shape[-1]} distances, expected an odd number of them")
     limit = table.shape[-1] // 2
@@ -234,7 +228,7 @@ def t5_bias(table: Any, max_distance: int = 128, bidirectional: bool = True, off
         offset: the alignment of queries to keys.
     """
     table = _table("table", table, 2)
-    _check_integer("offset", offset)
+    _parameters.fixed_integer("offset", offset)
     bucket = _like(table, t5_buckets(table.shape[0], max_distance, bidirectional))
     return Score(
         lambda s, b, h, i, j: s + table[bucket[_clamp(j - i - offset, -max_distance, max_distance) + max_distance], h],
@@ -304,7 +298,7 @@ def shaw_bias(relative_logits: Any, scale: float, offset: Any = 0) -> Score:
     relative_logits = _table("relative_logits", relative_logits, 4)
     if not _parameters.is_data(scale):
         _parameters.number("scale", scale)
-    _check_integer("offset", offset)
+    _parameters.fixed_integer("offset", offset)
     if relative_logits.shape[-1] % 2 == 0:
         raise ValueError(f"relative_logits has {relative_logits.shape[-1]} distances, expected an odd number of them")
     limit = relative_logits.shape[-1] // 2

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from saccade._arrays import dimensions
+
 PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j"),
               "weight": ("p", "b", "h", "i", "j")}  # fmt: skip
 """The parameters of the functions of each role."""
@@ -109,8 +111,7 @@ class TracedFunction:
         name = self.name_of(x)
         index = ", ".join("0" if extent == 1 else letter for letter, extent in zip("bhij", x.shape))
         example = f", e.g. {name[1:-1]}[{index}]" if name.startswith("'") and " of " not in name else ""
-        dimensions = f"{x.ndim} dimension{'' if x.ndim == 1 else 's'}"
-        return self.error(f"computes with all of {name}, which has {dimensions}: read an element{example}")
+        return self.error(f"computes with all of {name}, which has {dimensions(x.ndim)}: read an element{example}")
 
     def check_arity(self) -> None:
         """Raises if the function does not accept the arguments of its role."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch._dynamo import lookup_backend, register_backend
 
-from saccade import _served
+from saccade import _parameters, _served
 from saccade._operands import did_you_mean
 from saccade.errors import NotServed
 from saccade.torch import listed_graphs
@@ -91,10 +91,7 @@ def _options_of(mode: Any) -> dict[str, Any]:
 
 def _flag(options: dict[str, Any], name: str) -> bool:
     """Takes an option that is True or False."""
-    value = options.pop(name, False)
-    if value is not True and value is not False:
-        raise TypeError(f"option {name} is {value!r:.80}, expected True or False")
-    return value
+    return _parameters.flag(f"option {name}", options.pop(name, False))
 
 
 def _check_options(options: dict[str, Any], inner: str) -> None:

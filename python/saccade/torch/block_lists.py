@@ -134,10 +134,10 @@ class _Snapshot:
 
     def is_still(self, x: Any) -> bool:
         """Whether x is the tensor, with the same elements."""
-        if x is None or self.tensor() is not x:  # a tensor that is gone is None
+        own = self.tensor()
+        if own is None or own is not x:
             return False
-        version: int | None = None if x is None or self.copy is not None else x._version
-        return torch.equal(self.copy, x) if self.copy is not None else version == self.version
+        return torch.equal(self.copy, own) if self.copy is not None else bool(own._version == self.version)
 
 
 class Origin:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from saccade.torch.element_index import Dim, Unknown, broadcast, is_one, permuted, reshaped
+from saccade.torch.element_index import Dim, Piece, Unknown, broadcast, is_one, permuted, reshaped
 from saccade.torch.products import Product, name_of, shape_of, views_of
 
 Value = Callable[[Any, dict[str, Any], Sequence[Any]], Any]
@@ -55,7 +55,8 @@ class Score:
     product: Product
     chain: set[Node]
     """The nodes that are computed from the product."""
-    softmax: Node
+    keys: Piece
+    """The dimension of the softmax."""
     place: list[Dim] | None = None
     """The index of the product."""
     captures: list[tuple[Node, list[Dim]]] = field(default_factory=list)
@@ -123,15 +124,6 @@ class Score:
         if not isinstance(dim, int) or given.get("keepdim") is not True or len(given) != 2:
             return False
         return index[dim % len(index)] == (self.keys,)
-
-    @property
-    def keys(self) -> Any:
-        """The piece of the keys, the dimension of the softmax."""
-        return self._keys
-
-    @keys.setter
-    def keys(self, piece: Any) -> None:
-        self._keys = piece
 
 
 def viewed(node: Node, view: tuple[str, Any], index: list[Dim]) -> list[Dim]:

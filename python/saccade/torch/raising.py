@@ -22,7 +22,7 @@ from saccade.torch.differentiated import differentiated, function_of
 from saccade.torch.element_index import Dim, Piece, Unknown
 from saccade.torch.element_trees import Score, Value, is_cast, viewed
 from saccade.torch.products import Product, name_of, product, shape_of, views_of
-from saccade.torch.traced_drop_ins import is_supported
+from saccade.torch.traced_drop_ins import is_supported, layout_of
 from saccade.torch.tracing import make_program
 
 _LAYERS = frozenset({"linear", "layer_norm", "rms_norm", "batch_norm", "group_norm", "embedding", "cat"})
@@ -112,8 +112,7 @@ def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: P
     axis, source = _softmax_axis(softmax)
     if index[axis] != (letters.piece(letters.keys),) or not isinstance(source, Node):
         raise Unknown("the softmax is not over the keys of the second product")
-    score = Score(first, chain, softmax)
-    score.keys = letters.piece(letters.keys)
+    score = Score(first, chain, letters.piece(letters.keys))
     value = score.build(source, index)
     if score.place is None:
         raise Unknown("scores do not come from a product")
@@ -297,8 +296,7 @@ class _Insertion:
             raise Unknown(f"query, key and value have shapes {', '.join(str(tuple(x.shape)) for x in examples)}, or "
                           "types or devices that Saccade does not support")
         program, tables = self._program(examples, lead)
-        rank = examples[0].dim()
-        layout = "bhsd" if rank == 4 else "bsd" if rank == 3 else "sd"
+        layout = layout_of(examples[0].dim())
         _check_compiles(program, examples, tables)
         call = self._add(self.graph.graph.call_function(
             attention_operator.overload(False, False), ([*tensors, *tables], program, None, [1.0], layout)),
@@ -344,8 +342,7 @@ class _Insertion:
                 raise Unknown("scores are computed with a constant tensor")
             read.append(made)
         program = make_program(examples[0].dtype, int(examples[0].shape[-1]), int(examples[2].shape[-1]),
-                               "bhsd" if examples[0].dim() == 4 else "bsd" if examples[0].dim() == 3 else "sd",
-                               region, None, has_scale=True)
+                               layout_of(examples[0].dim()), region, None, has_scale=True)
         return program, read
 
     def _table(self, node: Node, index: list[Dim], precision: str) -> Node:

@@ -90,6 +90,4 @@ def _report(module: Any, root: Any) -> None:
         place = f"{inspect.getsourcefile(type(module))}:{inspect.getsourcelines(type(module).forward)[1]}"
     except (OSError, TypeError):  # a class without source
         place = ""
-    call = _served.Call(type(module).__name__, name_of(module, root), place, "", REASON)
-    for report in _served.reports():
-        report.add(call)
+    _served.add(_served.Call(type(module).__name__, name_of(module, root), place, "", REASON))

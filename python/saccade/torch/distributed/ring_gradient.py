@@ -8,6 +8,8 @@ are kept (`_of_part`). A process keeps its own queries, keys, values and outputs
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 import saccade
+from saccade.masks import Mask
 from saccade.torch.distributed.agreement import Shape, captured
 from saccade.torch.distributed.placement import Segments
 from saccade.torch.distributed.reach import Limits
@@ -226,15 +229,8 @@ def _options(limits: Limits, first_query: int, first_key: int, keys: int) -> dic
         is_tensor = isinstance(length, torch.Tensor)
         options["kv_len"] = (length - first_key).clamp(0, keys) if is_tensor else max(0, min(keys, length - first_key))
     if masks:
-        options["mask"] = _both(*masks)
+        options["mask"] = functools.reduce(operator.and_, map(Mask, masks))
     return options
-
-
-def _both(first: Callable[..., Any], second: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """The mask of the keys that both masks leave."""
-    if second is None:
-        return first
-    return lambda b, h, i, j: first(b, h, i, j) & second(b, h, i, j)
 
 
 def _window(limits: Limits, offset: int) -> Callable[..., Any]:
