@@ -20,7 +20,7 @@ using attn::Dim;
 static bool mayOverflow(const Scorer &scorer, const AttentionRow &row, double largest) {
   StridedRow query = scorer.queryRow(row.batch, row.head, row.position);
   int64_t keyStride = scorer.key.stride(Dim::Depth), depth = scorer.key.extent(Dim::Depth);
-  double factor = std::max(1.0, std::abs(scorer.getScale())) * std::max(1.0, M_LOG2E);
+  double factor = std::max(1.0, std::abs(scorer.getScale())) * M_LOG2E;
   for (auto [number, score] : llvm::enumerate(row.scores)) {
     if (!scorer.isVisible(int64_t(number)))
       continue;

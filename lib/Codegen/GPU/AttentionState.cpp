@@ -167,8 +167,7 @@ public:
         Value isInside = e.isLess(rows.rowAt(e, i), e.size(view, 0));
         // The sum of a sink, whose maximum has been set, is relative to the rounded exponent of a natural maximum.
         if (buffer == sum && isNatural)
-          value = e.mulf(value,
-                         e.exp2(arith::NegFOp::create(b, e.loc, emitRoundingError(e, e.load(parts.lookup(max), i)))));
+          value = fromRounded(e, isNatural, e.load(parts.lookup(max), i), value, /*isInverse=*/true);
         value = e.select(isInside, value, e.load(to, i));
       }
       e.store(value, to, i);
@@ -350,8 +349,8 @@ std::pair<Value, Value> device::reduceRowMax(Emitter &e, const PrivateState &sta
   return reduceMax(e, max, position, threads);
 }
 
-Value device::fromRounded(Emitter &e, AccumulateOp op, Value max, Value x, bool isInverse) {
-  if (!op.getNaturalMax())
+Value device::fromRounded(Emitter &e, bool isNatural, Value max, Value x, bool isInverse) {
+  if (!isNatural)
     return x;
   Value error = emitRoundingError(e, max);
   return e.mulf(x, e.exp2(isInverse ? arith::NegFOp::create(e.b, e.loc, error).getResult() : error));

@@ -74,7 +74,7 @@ std::pair<mlir::Value, mlir::Value> reduceRowMax(Emitter &e, const PrivateState 
 
 /// A number relative to the natural maximum `max`, of one relative to its rounded exponent (`emitRoundedNaturalMax`),
 /// as the threads of a kernel have it; `isInverse`: the other way. Exponents as maxima leave it as it is.
-mlir::Value fromRounded(Emitter &e, attn::AccumulateOp op, mlir::Value max, mlir::Value x, bool isInverse = false);
+mlir::Value fromRounded(Emitter &e, bool isNatural, mlir::Value max, mlir::Value x, bool isInverse = false);
 
 /// The places of the log-sum-exp and its low part, if `op` has them.
 class LseResults {

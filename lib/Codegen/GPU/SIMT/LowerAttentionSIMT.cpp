@@ -193,7 +193,8 @@ private:
     e.ifElse(e.isLess(row, query.rows), [&] {
       Value isFirst = e.compare(arith::CmpIPredicate::eq, part, e.i32(0));
       e.store(e.load(op.getMax(), {row}), state.max, 0);
-      Value sum = fromRounded(e, op, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), /*isInverse=*/true);
+      Value sum = fromRounded(e, op.getNaturalMax(), e.load(op.getMax(), {row}), e.load(op.getSum(), {row}),
+                              /*isInverse=*/true);
       e.store(e.select(isFirst, sum, e.scalar(0.0)), state.sum, 0);
     });
   }
@@ -229,11 +230,11 @@ private:
       if (op.getFinal())
         // Weights are multiples of the sum that `loadMaxAndSum` has loaded.
         return mergeRowOf(op.getAcc(), state.acc,
-                          {Value(), Value(), e.scalar(1.0), fromRounded(e, op, max, e.scalar(1.0))});
-      sum = fromRounded(e, op, max, sum);
+                          {Value(), Value(), e.scalar(1.0), fromRounded(e, op.getNaturalMax(), max, e.scalar(1.0))});
+      sum = fromRounded(e, op.getNaturalMax(), max, sum);
       MergedRow merged =
           mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum, op.getNaturalMax());
-      merged.otherFactor = fromRounded(e, op, max, merged.otherFactor);
+      merged.otherFactor = fromRounded(e, op.getNaturalMax(), max, merged.otherFactor);
       e.storeShared(merged.max, op.getMax(), {row});
       e.storeShared(merged.sum, op.getSum(), {row});
       mergeRowOf(op.getAcc(), state.acc, merged);

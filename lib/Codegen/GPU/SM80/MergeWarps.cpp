@@ -49,7 +49,7 @@ private:
     SmallVector<Value> own;
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
       Value sum = reduceLanes(e, e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); });
-      own.push_back(fromRounded(e, op, e.load(state.max, r), sum));
+      own.push_back(fromRounded(e, op.getNaturalMax(), e.load(state.max, r), sum));
     }
     e.ifElse(lane.isFirst(e), [&] {
       for (auto [r, sum] : llvm::enumerate(own)) {
@@ -72,7 +72,7 @@ private:
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
       Value row = e.add(lane.group, Lane::offset(r));
       Value factor = emitFactor(e, e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row)), op.getNaturalMax());
-      factor = fromRounded(e, op, e.load(state.max, r), factor);
+      factor = fromRounded(e, op.getNaturalMax(), e.load(state.max, r), factor);
       Value first = e.add(e.mul(e.add(e.mul(lane.warp, shape.rows), row), pitch), lane.column);
       for (int64_t tile = 0; tile < shape.valueTiles(); ++tile)
         for (int64_t i : {0, 1}) {

@@ -179,8 +179,9 @@ void device::storeState(const Emitter &emitter, AccumulateOp step, const Private
         },
         [&]() -> SmallVector<Value> { return {e.minusInfinity(), e.scalar(0.0)}; });
     Value max = e.load(state.max, r);
-    merged.push_back(mergeRow(e, before[0], before[1], max, fromRounded(e, step, max, sum), step.getNaturalMax()));
-    merged.back().otherFactor = fromRounded(e, step, max, merged.back().otherFactor);
+    merged.push_back(
+        mergeRow(e, before[0], before[1], max, fromRounded(e, step.getNaturalMax(), max, sum), step.getNaturalMax()));
+    merged.back().otherFactor = fromRounded(e, step.getNaturalMax(), max, merged.back().otherFactor);
   }
   // All lanes of a row have read its maximum and sum.
   NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
