@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from constant_weights import PROGRAM
 from programs import refused
 
 import saccade
@@ -51,16 +52,7 @@ def test_a_cache_in_the_other_layout_names_the_option(function, layout):
 def test_binding_a_loaded_function_says_what_its_library_has(tmp_path, build):
     import subprocess
 
-    text = """func.func @f(%x: tensor<?x64xf32>, %w: tensor<64x64xf32> {attn.constant}) -> tensor<?x64xf32> {
-  %c0 = arith.constant 0 : index
-  %zero = arith.constant 0.0 : f32
-  %n = tensor.dim %x, %c0 : tensor<?x64xf32>
-  %empty = tensor.empty(%n) : tensor<?x64xf32>
-  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x64xf32>) -> tensor<?x64xf32>
-  %y = linalg.matmul ins(%x, %w : tensor<?x64xf32>, tensor<64x64xf32>) outs(%init : tensor<?x64xf32>) -> tensor<?x64xf32>
-  return %y : tensor<?x64xf32>
-}"""
-    (tmp_path / "f.mlir").write_text(text)
+    (tmp_path / "f.mlir").write_text(PROGRAM.replace("@main", "@f"))
     for option, words in (([], "compile with --prepack and call f__prepack once"),
                           (["--prepack"], "call f__prepack once, and give its results to each call of f")):  # fmt: skip
         path = tmp_path / f"f{len(option)}.so"
