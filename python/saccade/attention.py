@@ -375,7 +375,7 @@ def attention(
         functions = (("score", score, score_region), ("mask", mask, mask_region), ("weight", weight, weight_region))
         _reword(error, tensors, functions, type(out) is tuple)
         raise
-    if out is not None and plan.is_torch:
+    if out is not None and plan.is_torch and stream is None:  # Function.into tells autograd itself
         _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple
     return result
 

@@ -366,11 +366,12 @@ class Function:
         described = self._describe_inputs(inputs)
         if results is not None:
             if handle is not None:
-                results = tuple([_gpu.view(value.name, result, handle) for value, result in zip(self.results, results)])
-                for value, result in zip(self.results, results):
-                    _arrays.check_writable(value.name, result)
-            self._run(described + [_describe(value.name, result) for value, result in zip(self.results, results)],
-                      handle)
+                views = tuple([_gpu.view(value.name, result, handle) for value, result in zip(self.results, results)])
+                for value, view in zip(self.results, views):
+                    _arrays.check_writable(value.name, view)
+            else:
+                views = results
+            self._run(described + [_describe(value.name, view) for value, view in zip(self.results, views)], handle)
             if written := tuple(filter(_arrays.is_torch, results)):
                 _arrays.torch_module().autograd.graph.increment_version(written)
             return results

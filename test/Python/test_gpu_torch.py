@@ -77,7 +77,9 @@ def test_a_stream_of_the_caller_comes_before_the_current_one(double, tensors, at
     assert saccade.attention(*tensors, stream=stream, out=out) is out
     assert close(out)
     assert out._version == version + 1
-    assert launches(double) == ["stream=96"] * 3
+    assert attend(*tensors, stream=stream, out=out) is out
+    assert out._version == version + 2
+    assert launches(double) == ["stream=96"] * 4
 
 
 def test_a_call_by_tvm_ffi_runs_on_its_stream(double, tensors, attend):

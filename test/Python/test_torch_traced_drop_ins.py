@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import saccade
 import saccade.torch
@@ -75,14 +75,6 @@ def test_functions_that_saccade_cannot_trace_are_computed_by_pytorch():
     expected = flex_attention(Q, K, V, score)
     with saccade.torch.enabled(), pytest.warns(saccade.Warning, match="computed by PyTorch"):
         assert torch.equal(flex_attention(Q, K, V, score), expected)
-
-
-def test_a_mask_of_block_lists_stays_pytorchs():
-    q = torch.randn(1, 1, 256, 16)
-    counts, blocks = torch.ones(1, 1, 2, dtype=torch.int32), torch.tensor([[[[0, 1], [1, 0]]]], dtype=torch.int32)
-    mask = BlockMask.from_kv_blocks(counts, blocks, BLOCK_SIZE=128)
-    call = lambda: flex_attention(q, q, q, block_mask=mask)
-    assert torch.allclose(compiled(call, eager_inner)(), compiled(call, "eager")(), atol=1e-5)
 
 
 def test_captured_parameters_are_given_to_pytorch():

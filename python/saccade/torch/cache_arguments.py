@@ -91,10 +91,8 @@ def pages_of(name: str, page_table: torch.Tensor | None, block_table: torch.Tens
     return names[0] if names else "page_table", table
 
 
-def ragged_of(name: str, cu_seqlens: torch.Tensor, layout: str, **excluded: Any) -> tuple[int, torch.Tensor]:
+def ragged_of(name: str, cu_seqlens: torch.Tensor, **excluded: Any) -> tuple[int, torch.Tensor]:
     """The number of ragged sequences, and the table by which each row of a cache is a page."""
-    if layout != "bshd":
-        raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' with ragged rows")
     if cu_seqlens.dim() != 1 or cu_seqlens.shape[0] < 1:
         raise ValueError(f"{name}: cu_seqlens has shape {tuple(cu_seqlens.shape)}, expected [sequences + 1]")
     for what, x in excluded.items():
@@ -110,6 +108,8 @@ def check(name: str, layout: str, new: dict[str, torch.Tensor | None], caches: S
     rows as the first one, and a ring."""
     if layout not in _LAYOUTS:
         raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' or 'bhsd'")
+    if layout != "bshd" and "b" not in rows_layout:
+        raise ValueError(f"{name}: layout is {layout!r}, expected 'bshd' with ragged rows")
     axis, first, rank = rows_layout.index("s"), next(iter(new)), len(rows_layout)
     for what, x in new.items():
         if x is None and what != first:

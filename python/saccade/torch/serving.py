@@ -135,7 +135,7 @@ def flash_attn_with_kvcache(
     arguments.check(name, layout, {"q": q, "k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
     batch = q.shape[0]
     if cu_seqlens_q is not None:
-        batch, rows = arguments.ragged_of(name, cu_seqlens_q, layout, seqlens_new=seqlens_new, ring=ring, tree=tree)
+        batch, rows = arguments.ragged_of(name, cu_seqlens_q, seqlens_new=seqlens_new, ring=ring, tree=tree)
     axis, n = layout.index("s"), q.shape[rows_layout.index("s")]
     table, page_table = arguments.pages_of(name, page_table, block_table, cache_batch_idx, batch, ring)
     if cu_seqlens_q is not None and page_table is None:
@@ -244,7 +244,7 @@ def append_kvcache(
     arguments.check(name, layout, {"k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
     batch = k.shape[0]
     if cu_seqlens is not None:
-        batch, rows = arguments.ragged_of(name, cu_seqlens, layout, seqlens_new=seqlens_new)
+        batch, rows = arguments.ragged_of(name, cu_seqlens, seqlens_new=seqlens_new)
     table, page_table = arguments.pages_of(name, page_table, block_table, cache_batch_idx, batch, ring)
     if cu_seqlens is not None and page_table is None and ring is None:
         table, page_table = "cu_seqlens", rows

@@ -23,6 +23,8 @@ FEW = [
     (dict(causal="bottom_right", window=(9, None), read="sinks", return_lse=True), dict(queries=23)),
     (dict(cu_seqlens_q=CU, cu_seqlens_k=CU_K, causal="bottom_right", mask=EVEN, read="bias", return_lse=True),
      dict(ragged=True)),
+    # A process has no query, and gradients of log-sum-exp are not contiguous.
+    (dict(kv_len=torch.tensor([5, 41]), return_lse=True), dict(queries=3)),
     # All scores are the shift, so that parts count by their numbers of keys.
     (dict(causal="bottom_right", read="shift"), dict(queries=23)),
 ]
@@ -34,7 +36,6 @@ MORE = [
     (dict(kv_len=33, mask=EVEN, read="bias"), dict(dtype=torch.float32)),
     (dict(window=(None, 4), mask=EVEN), {}),
     (dict(causal="bottom_right", kv_len=30), dict(queries=23)),
-    (dict(kv_len=torch.tensor([5, 41]), return_lse=True), dict(queries=3)),
     (dict(window=4, return_lse=True, read="sinks"), {}),
     (dict(mask=EVEN), dict(heads=8, kv_heads=8, queries=80, keys=200)),
     (dict(cu_seqlens_q=CU, cu_seqlens_k=CU, kv_len=torch.tensor([6, 0, 4, 8]), sink=0.5), dict(ragged=True)),
@@ -103,8 +104,9 @@ def check_results(group, cases, seed):
                         y = cut(y, axis)
                     else:
                         dist.all_reduce(x, group=group)
-                    allowed = TOLERANCE[sizes["dtype"]] * (1 + y.abs().max())
-                    assert (x - y).abs().max() <= allowed, f"{what}: the gradient of {name} is off by {(x - y).abs().max()}"
+                    largest, off = (x.abs().max() if x.numel() else 0 for x in (y, x - y))
+                    allowed = TOLERANCE[sizes["dtype"]] * (1 + largest)
+                    assert off <= allowed, f"{what}: the gradient of {name} is off by {off}"
                 calls += 1
     return calls
 
@@ -143,7 +145,7 @@ def check_memory(group, rank, ranks):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
         ring_attention(*parts, group=group, causal="top_left")
     q, k, v = (x.numel() for x in parts)
-    assert kept <= 2 * q + k + v + q // 16, f"keeps {kept} numbers, expected those of q, k, v, the output and a row of each"
+    assert kept <= 2 * q + k + v + 2 * (q // 16), f"keeps {kept} numbers, expected q, k, v, the output and two a row"
     return 1
 
 

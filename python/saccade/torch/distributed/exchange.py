@@ -179,7 +179,7 @@ class _AllToAll(torch.autograd.Function):  # type: ignore[misc]
 
 def _exchange(sent: list[torch.Tensor], shapes: list[list[int]], group: Any) -> list[torch.Tensor]:
     """As bytes, since not all backends have all element types."""
-    flat = torch.cat([x.reshape(-1).view(torch.uint8) for x in sent])
+    flat = torch.cat([x.reshape(-1) for x in sent]).view(torch.uint8)
     size = sent[0].element_size()
     counts = [size * torch.Size(shape).numel() for shape in shapes]
     received = flat.new_empty(sum(counts))
