@@ -25,7 +25,7 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE / "Inputs"), str(HERE.parent / "Python" / "Inputs")]
-from drop_ins import add_options, sum_of_weights
+from drop_ins import add_options, size_of_scores, sum_of_weights
 from flex_call import Call
 from flex_programs import BATCH, HEADS, LENGTH, PROGRAMS
 from random_calls import compare
@@ -70,16 +70,18 @@ def check_random(call):
     exact_output, exact = call.by_math(is_exact=True)
     orders = [torch.randperm(call.width, generator=torch.Generator().manual_seed(i)) for i in range(4)]
     plain = [call.by_math(is_exact=False, order=order) for order in (None, *orders)]
-    wrong = compare("the output", output, exact_output, [each for each, _ in plain])
+    scores = size_of_scores(call.query, call.key, call.scale)
+    wrong = compare("the output", output, exact_output, [each for each, _ in plain], scores=scores)
     names = ["query", "key", "value", *[f"captured tensor {i}" for i in range(len(call.captures))]]
     for place, gradient in enumerate(found):
         if wrong or gradient is None:
             continue
         expected = torch.zeros_like(gradient).double() if exact[place] is None else exact[place]
         others = [torch.zeros_like(gradient) if each[place] is None else each[place] for _, each in plain]
-        wrong = compare(f"the gradient of {names[place]}", gradient, expected, others, call.sizes()[place])
+        wrong = compare(f"the gradient of {names[place]}", gradient, expected, others, call.sizes()[place], scores)
     if not wrong and found and found[2] is not None:
-        wrong = sum_of_weights(found[2], call.weight(output.shape), call.shown().any(-1, keepdim=True))
+        wrong = sum_of_weights(found[2], call.weight(output.shape), call.shown().any(-1, keepdim=True),
+                               scores)
     return wrong
 
 

@@ -25,10 +25,11 @@ import saccade
 REFERENCE_FACTOR, FLOOR_FACTOR, FLOOR_PROBE, ORACLE_ERROR = 2, 2, 0.3, 1e-12
 
 
-def compare(what, found, exact, plain, size=0):
+def compare(what, found, exact, plain, size=0, scores=0):
     """None, or how far `found` is from `exact` beyond what plain evaluation explains.
 
     size: how large the terms are of which the results are sums.
+    scores: how large the products are that are added to a score. One rounding of a score changes its weight by as many.
     """
     found = torch.as_tensor(found)
     if tuple(found.shape) != tuple(exact.shape):
@@ -41,7 +42,8 @@ def compare(what, found, exact, plain, size=0):
     largest = exact[finite].abs().max().item() if finite.any() else 0
     plain_error = max(((p.to(type).double() - exact)[finite].abs().max().item() if finite.any() else 0) for p in plain)
     floor = torch.finfo(type).eps * (max(largest, size) + FLOOR_PROBE)
-    allowed = REFERENCE_FACTOR * plain_error + FLOOR_FACTOR * floor + ORACLE_ERROR * max(largest, size)
+    of_scores = torch.finfo(torch.promote_types(type, torch.float32)).eps * scores
+    allowed = REFERENCE_FACTOR * plain_error + FLOOR_FACTOR * floor + (ORACLE_ERROR + of_scores) * max(largest, size)
     return None if error <= allowed else f"{what} is off by {error:.3g}, {allowed:.3g} allowed (ratio {error / allowed:.2f})"
 
 

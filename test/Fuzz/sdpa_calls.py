@@ -7,7 +7,7 @@
 Usage: sdpa_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts]
 Types, ranks, broadcasting, strides, masks, grouped heads and empty tensors follow from the seed. Shape, type and strides are
 those of PyTorch's result. The error against float64 is at most twice that of PyTorch's plain evaluation, in five orders of
-the sums of scores, and a few roundings: the weights of large scores are rounded by many times the precision of the type.
+the sums of scores, a rounding of the scores, and a few roundings of the result.
 Each call is made directly and by PyTorch's function under saccade.torch.enabled(). Half of the calls have gradients of some of
 the tensors, judged in the same way; the weights of a row, whose sum is a gradient of the values, sum to 1 within a few
 roundings. Half have rows that are shifted by a constant of up to 1e30, or the lowest number. The line that repeats a failure is
@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
-from drop_ins import add_options, sum_of_weights
+from drop_ins import add_options, size_of_scores, sum_of_weights
 from random_calls import compare
 from sdpa_call import Call
 from seeds import chosen_seeds, print_coverage, run_calls, seed_options
@@ -47,7 +47,7 @@ def check(call):
                     f"{tuple(expected.shape)}/{expected.stride()}")
         if not torch.equal(result, found):
             return f"{what} differs from the first"
-    wrong = compare("the output", found, exact, plain)
+    wrong = compare("the output", found, exact, plain, scores=size_of_scores(call.query, call.key, call.scale))
     return wrong or (check_gradients(call, orders) if call.extremes.has_gradients and found.numel() else None)
 
 
@@ -58,8 +58,8 @@ def check_gradients(call, orders):
         replaced = call.gradients(F.scaled_dot_product_attention)
     exact_output, exact = call.gradients_by_math(is_exact=True)
     plain = [call.gradients_by_math(is_exact=False, order=order) for order in (None, *orders)]
-    sizes = call.sizes()
-    wrong = compare("the recorded output", output, exact_output, [each for each, _ in plain])
+    sizes, scores = call.sizes(), size_of_scores(call.query, call.key, call.scale)
+    wrong = compare("the recorded output", output, exact_output, [each for each, _ in plain], scores=scores)
     for place, name in enumerate(("query", "key", "value", "attn_mask")):
         if wrong or found[place] is None:
             continue
@@ -68,9 +68,10 @@ def check_gradients(call, orders):
             return f"{what} differs in enabled()"
         if found[place].dtype != call.tensors[place].dtype:
             return f"{what} is of {found[place].dtype}"
-        wrong = compare(what, found[place], exact[place], [each[place] for _, each in plain], sizes[place])
+        wrong = compare(what, found[place], exact[place], [each[place] for _, each in plain], sizes[place],
+                        scores)
     if not wrong and found[2] is not None:
-        wrong = sum_of_weights(found[2], call.weight(output.shape), call.sees())
+        wrong = sum_of_weights(found[2], call.weight(output.shape), call.sees(), scores)
     return wrong
 
 

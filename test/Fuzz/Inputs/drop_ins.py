@@ -96,18 +96,28 @@ def with_gradients(function, tensors, needs, weight):
     return output.detach(), [next(found) if x is not None and x.requires_grad else None for x in leaves]
 
 
-def sum_of_weights(gradient, weight, sees):
+def size_of_scores(query, key, scale):
+    """A bound of the sum of the absolute products of a score: the roundings of a score are as large."""
+    if not query.numel() or not key.numel():
+        return 0.0
+    query, key = [x.double().abs().flatten(0, -2).amax(0) for x in (query, key)]
+    return (query @ key).item() * abs(query.shape[-1] ** -0.5 if scale is None else scale)
+
+
+def sum_of_weights(gradient, weight, sees, scores):
     """None, or how far the weights of rows do not sum to 1, according to the gradient of the values.
 
     Args:
         gradient: [..., S, Ev].
         weight: [..., L, Ev], the gradient of the output.
         sees: [..., L, 1] or broadcastable, whether a row sees a key.
+        scores: the size of scores, of which the backward pass may add the products in another order.
     """
     expected = (weight.double() * sees).flatten(0, -2).sum(0)
     found = gradient.double().flatten(0, -2).sum(0)
     size = (weight.double().abs() * sees).flatten(0, -2).sum(0)
     # Each element of the gradient is rounded, too.
-    allowed = SUM_ROUNDINGS * torch.finfo(gradient.dtype if gradient.dtype != torch.float64 else torch.float64).eps
+    of_scores = scores * torch.finfo(torch.promote_types(gradient.dtype, torch.float32)).eps
+    allowed = SUM_ROUNDINGS * torch.finfo(gradient.dtype).eps + of_scores
     error = ((found - expected).abs() / (size + gradient.double().abs().flatten(0, -2).sum(0) + 1e-300)).max().item()
     return None if error <= allowed else f"the weights of a row do not sum to 1: relative error {error:.3g}, {allowed:.3g} allowed"
