@@ -1,8 +1,8 @@
 """Hooks of MkDocs (mkdocs.yml): pages that are generated or are stored outside of docs/ become pages of the site.
 
 `reference/dialect.md` and `reference/passes.md` take the Markdown that `saccade-docs` writes from the first build
-folder that has it. The tables and plots of benchmarks/results become pages under `results/`, and links to them are
-rewritten. Pages of docs/internals are added to the navigation.
+folder that has it. The tables and plots of benchmarks/results become pages under `results/`, and links to them and
+from them are rewritten. Pages of docs/internals are added to the navigation.
 """
 
 import pathlib
@@ -29,7 +29,7 @@ def on_files(files, config):
         if path.suffix in (".md", ".png", ".csv"):
             content = path.read_bytes()
             if path.suffix == ".md":
-                content = f"# {path.stem}\n\n".encode() + content
+                content = f"# {path.stem}\n\n".encode() + content.replace(b"](../../docs/", b"](../")
             files.append(File.generated(config, f"results/{path.name}", content=content))
     return files
 
