@@ -9,8 +9,9 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Component:
-    """A component. `sources` are folders or files. `lit` and `pytest` select its tests: regular expressions of names as
-    lit prints them ("Import/Raise/lint.mlir", "Unit/JITTests"), and patterns of files in test/Python."""
+    """A component. `sources` are folders or files, without what other components have of the folders. `lit` and `pytest`
+    select its tests: regular expressions of names as lit prints them ("Import/Raise/lint.mlir", "Unit/JITTests"), and
+    patterns of files in test/Python."""
 
     name: str
     sources: tuple[str, ...]
@@ -38,7 +39,8 @@ class Component:
         for source in self.sources:
             path = root / source
             found += sorted(path.rglob(suffix)) if path.is_dir() else [path]
-        return [str(path.relative_to(root)) for path in found]
+        names = [str(path.relative_to(root)) for path in found]
+        return [name for name in names if component_of(name) == self.name]
 
 
 _ATTENTION = r"Execution/(causal|lengths|padding|sliding|soft-cap|split-kv|ragged|flash|multi_head|head_sizes|extremes)"
@@ -48,7 +50,7 @@ _MODELS = r"Execution/(models|raising|scaled-dot-product|softmax)"
 
 def _modules(names: str) -> tuple[str, ...]:
     """The sources of modules of the package. A name that ends in "/" is a subpackage."""
-    return tuple(f"python/saccade/{name}" if name.endswith("/") else f"python/saccade/{name}.py" for name in names.split())
+    return tuple(f"python/saccade/{name.rstrip('/')}" + ".py" * (name[-1] != "/") for name in names.split())
 
 
 COMPONENTS = [
@@ -107,10 +109,7 @@ COMPONENTS = [
               (r"Pipeline/", r"Bufferize/fold", r"Tools/(explain|exit|saccade-compile|plugin|debug|language|stages|mlir-options)", r"Unit/Support",
                r"Unit/JIT", r"Fuzz/inserted"),
               ("run",)),
-    Component("Python", _modules(
-        "__init__ __main__ _arrays _autograd _cache_text _disk_cache _elf _foreign _function_map _functions _gpu _library _log _merge "
-        "_opaque _operands _program artifact attention binding builders dropout errors function linear masks merging module "
-        "runner scores tune/"),
+    Component("Python", ("python/saccade",),
               (r"Fuzz/random[-_]calls",),
               ("artifact", "attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "disk_cache",
                "gpu*", "guards", "linear", "mask*", "merg*", "numpy*", "packaging", "paged", "quantized", "updated_arguments", "ragged", "run", "scores*", "threads",
@@ -121,13 +120,7 @@ COMPONENTS = [
         "torch/operators torch/program torch/reader torch/whole_graph jax/__init__ jax/__main__ jax/compiled "
         "jax/constants jax/errors jax/program jax/reader"),
               (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "graph_text", "importing")),
-    Component("Frameworks", _modules(
-        "torch/attention_operator torch/batching torch/cache_arguments torch/cache_messages torch/cache_programs "
-        "torch/compiled_gradients torch/differentiated torch/distributed/ "
-        "torch/fallback torch/flex torch/gradients torch/multi_head torch/nested torch/overrides torch/quantizing "
-        "torch/recorded torch/recording torch/rewriting torch/rotary torch/sdpa torch/serving torch/tangents torch/traced_drop_ins "
-        "torch/traced_merge torch/tracing torch/trees torch/updates jax/attention jax/batching jax/calls jax/functions "
-        "jax/gradients jax/kernels jax/operands jax/overwriting transformers/"), (),
+    Component("Frameworks", _modules("torch/ jax/ transformers/"), (),
               ("torch_flex", "torch_sdpa", "torch_enabled", "torch_nested", "torch_distributed", "torch_traced_drop_ins", "torch_*",
                "transformers_*", "jax_attention", "jax_dot_product", "attention_functions")),
 ]
@@ -140,3 +133,9 @@ def components(names: list[str]) -> list[Component]:
         if name.lower() not in known:
             raise ValueError(f"there is no component '{name}', expected one of {', '.join(r.name for r in COMPONENTS)}")
     return [known[name.lower()] for name in names] or COMPONENTS
+
+
+def component_of(file: str) -> str:
+    """The component of a source file: that with the longest source that is or contains it; empty if there is none."""
+    held = [(len(source), each.name) for each in COMPONENTS for source in each.sources if f"{file}/".startswith(f"{source}/")]
+    return max(held, default=(0, ""))[1]
