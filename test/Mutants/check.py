@@ -1,6 +1,7 @@
-"""Checks the patches and the writing of mutants. Usage: check.py --root DIR --cxx COMPILER"""
+"""Checks how mutants are written into sources. Usage: check.py --root DIR --cxx COMPILER"""
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ import schemata
 from components import COMPONENTS
 from mutants import read_equivalent
 from sites import innermost
-from workspace import patched_files
+from written import Written, problem, read
 
 _SOURCE = """#include <algorithm>
 #include <cstdio>
@@ -43,25 +44,26 @@ _PYTHON = b"""def first(values, default=1):
 """
 
 
-def check_patches(root: pathlib.Path) -> None:
-    """Every patch applies, changes one file of its component, and says in its first line what is wrong."""
-    folder = root / "test" / "Mutants"
-    components = {component.name: component for component in COMPONENTS}
-    patches = sorted(folder.glob("*/*.patch"))
-    assert len(patches) >= 60, f"found {len(patches)} patches"
-    for path in patches:
-        text = path.read_text()
-        name = f"{path.parent.name}/{path.name}"
-        assert path.parent.name in components, f"{name}: no component"
-        assert text.partition("\n")[0].endswith("."), f"{name}: the first line must be a sentence"
-        files = patched_files(text)
-        assert len(files) == 1 and any(files[0].startswith(s) for s in components[path.parent.name].sources), name
-    every = "".join(path.read_text().split("\n", 2)[2] for path in patches)
-    for text in (path.read_text() for path in patches):
-        done = subprocess.run(["git", "apply", "-C1", "--recount", "--check", "-"], cwd=root, input=text, text=True,
-                              capture_output=True, env={**os.environ, "GIT_DIR": os.devnull})
-        assert done.returncode == 0, f"a patch does not apply any more; change it with the code:\n{done.stderr}{text}"
-    assert "GIT binary" not in every
+def check_written(root: pathlib.Path) -> None:
+    """A mutant written by hand is planted at the one place of its text, or a message says why it is not."""
+    assert len(read()) > 200, f"found {len(read())} mutants"
+    source = _PYTHON.decode()
+
+    def planted(*changes: tuple[str, str]) -> str:
+        return Written("Python", "name", "It is.", "a.py", changes).apply(source)
+
+    in_two_places = planted(("2 else", "3 else"), ("if not  values: return default", "if not values:\n    return 0"))
+    assert in_two_places == source.replace("2 else", "3 else").replace("return default", "return 0"), in_two_places
+    for old, new, message in (("values", "", "occurs 5 times"), ("value[", "", "occurs 0 times"), ("", "x", "expected once"),
+                              ("values[0]  > 2", "values[0] > 2", "by itself")):
+        try:
+            raise AssertionError(planted((old, new)))
+        except ValueError as error:
+            assert message in str(error), error
+    one = next(iter(read().values()))
+    for field, value, message in (("component", "JIT", "no source"), ("what", "It is", "sentence"),
+                                  ("file", one.file + "x", "not exist"), ("changes", (("no such text", ""),), "0 times")):
+        assert message in problem(root, dataclasses.replace(one, **{field: value})), field
 
 
 def check_components(root: pathlib.Path) -> None:
@@ -167,7 +169,7 @@ def main() -> None:
     parser.add_argument("--root", type=pathlib.Path, required=True)
     parser.add_argument("--cxx", required=True)
     options = parser.parse_args()
-    check_patches(options.root)
+    check_written(options.root)
     check_components(options.root)
     check_literals()
     check_cxx(options.cxx)

@@ -1,8 +1,8 @@
 """Plants mistakes in a copy of the tree, one at a time, and runs the tests of their component: which ones are noticed?
 
-    ./dev mutants                    all patches of test/Mutants, then 300 mechanical mutants
+    ./dev mutants                    all that are written in test/Mutants/*.toml, then 300 mechanical mutants
     ./dev mutants Raise Analysis     the same for two components
-    ./dev mutants --patches Raise    the patches only
+    ./dev mutants --written Raise    the written ones only
     ./dev mutants --mechanical --count 1000 --seed 7
     ./dev mutants --report           the table of the results so far
 
@@ -37,10 +37,11 @@ import schemata
 from components import Component, components
 from sites import Site, innermost
 from suite import Item, Suite, Verdict
-from workspace import ROOT, BuildError, Workspace, apply_patch, patched_files
+from workspace import ROOT, BuildError, Workspace
+from written import Written, read
 
 OUT = ROOT / "build" / "mutants"
-_BATCH = 10  # patches, after which the tests that noticed one run without a patch
+_BATCH = 10  # written mutants, after which the tests that noticed one run without a mutant
 _SPARE = 1.3  # mutants that are written per mutant that is asked for: some do not compile
 
 
@@ -100,17 +101,17 @@ def tree_digest() -> str:
     return digest(*(part for name in sorted(names) for part in (name, (ROOT / name).read_bytes())))
 
 
-def patch_digest(text: str) -> str:
-    """Of a patch and the files that it changes."""
-    return digest(text, *((ROOT / name).read_bytes() for name in patched_files(text)))
+def written_digest(mutant: Written) -> str:
+    """Of a mutant and the file that it changes."""
+    return digest(repr(mutant), (ROOT / mutant.file).read_bytes())
 
 
 def current_digest(key: str) -> str:
     """The digest that a result must have been recorded with to hold for the tree as it is."""
-    path = ROOT / key.partition(":")[0] if ":" in key else HERE / f"{key}.patch"
-    if not path.exists():
-        return ""
-    return digest(path.read_bytes()) if ":" in key else patch_digest(path.read_text())
+    if mutant := read().get(key):
+        return written_digest(mutant)
+    path = ROOT / key.partition(":")[0]
+    return digest(path.read_bytes()) if ":" in key and path.exists() else ""
 
 
 class Tool:
@@ -152,78 +153,61 @@ class Tool:
               f"{self.counts['killed']} killed, {self.counts['survived']} survived, "
               f"{self.counts['not reached']} not reached", flush=True)
 
-    # --- patches -----------------------------------------------------------------------------------------------------
+    # --- written mutants ---------------------------------------------------------------------------------------------
 
-    def run_patches(self) -> None:
-        patches = [(component, path) for component in self.components
-                   for path in sorted((HERE / component.name).glob("*.patch"))]
-        workspace = Workspace(OUT / "patches", self.options.jobs)
+    def run_written(self) -> None:
+        names = {component.name for component in self.components}
+        mutants = [mutant for mutant in read().values() if mutant.component in names]
+        workspace = Workspace(OUT / "written", self.options.jobs)
         todo = []
-        for component, path in patches:
-            text = path.read_text()
-            files = patch_digest(text)
-            if found := self.results.get(f"{component.name}/{path.stem}", files, self.tree):
+        for mutant in mutants:
+            if found := self.results.get(mutant.id, written_digest(mutant), self.tree):
                 verdict = Verdict(found["outcome"], found["by"], found["seconds"])
-                self.report_line(sum(self.counts.values()) + 1, len(patches), component.name, path.stem, verdict, True)
+                self._report_written(mutant, len(mutants), verdict, True)
             else:
-                todo.append((component, path, text, files))
+                todo.append(mutant)
         if not todo:
             return
-        print(f"{len(todo)} of {len(patches)} patches", flush=True)
+        print(f"{len(todo)} of {len(mutants)} written mutants", flush=True)
         workspace.sync()
         workspace.configure()
         workspace.build()
-        suite, tests = self.tests(workspace, "patches", self.tree)
+        suite, tests = self.tests(workspace, "written", self.tree)
         while todo:
             some, todo = todo[:_BATCH], todo[_BATCH:]
-            verdicts = {}
-            for component, path, text, _ in some:
-                if verdict := self._judge_patch(workspace, suite, tests[component.name], path, text):
-                    verdicts[path] = verdict
-            workspace.build()  # without a patch
-            suite.measure(self._killers(tests, verdicts))
-            failing = {item.name for item in self._killers(tests, verdicts) if item.fails}
-            for each in some:
-                component, path, text, files = each
-                if path not in verdicts:
+            verdicts = {mutant: verdict for mutant in some
+                        if (verdict := self._judge_written(workspace, suite, tests[mutant.component], mutant))}
+            workspace.build()  # without a mutant
+            noticing = {name for verdict in verdicts.values() for name in verdict.tests}
+            killers = {item.name: item for each in tests.values() for item in each if item.name in noticing}
+            suite.measure(list(killers.values()))
+            failing = {name for name, item in killers.items() if item.fails}
+            for mutant, verdict in verdicts.items():
+                if failing.intersection(verdict.tests):
+                    todo.append(mutant)  # again, without the tests that fail anyway
                     continue
-                if failing.intersection(verdicts[path].tests):
-                    todo.append(each)  # again, without the tests that fail anyway
-                    continue
-                self.results.put(f"{component.name}/{path.stem}", component.name, text.partition("\n")[0],
-                                 verdicts[path], files, self.tree)
-                self.report_line(sum(self.counts.values()) + 1, len(patches), component.name, path.stem, verdicts[path],
-                                 False)
+                self.results.put(mutant.id, mutant.component, mutant.what, verdict, written_digest(mutant), self.tree)
+                self._report_written(mutant, len(mutants), verdict, False)
 
-    @staticmethod
-    def _killers(tests: dict[str, list[Item]], verdicts: dict[pathlib.Path, Verdict]) -> list[Item]:
-        """The tests that noticed a patch."""
-        names = {name for verdict in verdicts.values() for name in verdict.tests}
-        return list({item.name: item for some in tests.values() for item in some if item.name in names}.values())
+    def _report_written(self, mutant: Written, total: int, verdict: Verdict, known: bool) -> None:
+        self.report_line(sum(self.counts.values()) + 1, total, mutant.component, mutant.name, verdict, known)
 
-    def _judge_patch(self, workspace: Workspace, suite: Suite, tests: list[Item], path: pathlib.Path, text: str
-                     ) -> Verdict | None:
-        """The verdict on one patch; none if it does not fit the tree."""
+    def _judge_written(self, workspace: Workspace, suite: Suite, tests: list[Item], mutant: Written) -> Verdict | None:
+        """The verdict on one mutant; none if it does not fit the tree."""
         start = time.monotonic()
-        name = f"{path.parent.name}/{path.stem}"
         try:
-            apply_patch(text, workspace.folder)
-        except ValueError as error:
-            print(f"{name}: does not apply any more: {error}", flush=True)
-            self.counts["stale"] += 1
-            return None
-        try:
+            workspace.write(mutant.file, mutant.apply((ROOT / mutant.file).read_text()))
             workspace.build()
-            verdict = suite.judge(tests, 0, self.options.limit, OUT / "log" / f"{name.replace('/', '-')}.log")
-        except BuildError as error:
-            print(f"{name}: does not compile:\n{str(error)[-3000:]}", flush=True)
+            log = OUT / "log" / f"{mutant.id.replace('/', '-')}.log"
+            verdict = suite.judge(tests, 0, self.options.limit, log)
+        except (ValueError, BuildError) as error:
+            print(f"{mutant.id}: does not fit the tree:\n{str(error)[-3000:]}", flush=True)
             self.counts["stale"] += 1
             return None
         finally:
-            for file in patched_files(text):
-                workspace.write(file)
+            workspace.write(mutant.file)
         verdict.seconds = time.monotonic() - start
-        print(f"  {name}: {verdict.outcome} {verdict.by} ({verdict.seconds:.0f} s)", flush=True)
+        print(f"  {mutant.id}: {verdict.outcome} {verdict.by} ({verdict.seconds:.0f} s)", flush=True)
         return verdict
 
     # --- mechanical mutants ------------------------------------------------------------------------------------------
@@ -386,17 +370,17 @@ def read_equivalent() -> set[tuple[str, str]]:
 
 def report(results: Results, selected: list[Component]) -> str:
     """The results as a table."""
-    lines = ["| component | patches killed | mechanical killed | not reached | equivalent |", "|---|---|---|---|---|"]
+    lines = ["| component | written killed | mechanical killed | not reached | equivalent |", "|---|---|---|---|---|"]
     sums: collections.Counter[str] = collections.Counter()
     survivors = []
     for component in selected:
         counts: collections.Counter[str] = collections.Counter()
         for key, each in results.known.items():
             if each["component"] == component.name and each["file"] == current_digest(key):
-                kind = "mechanical" if ":" in key else "patch"
+                kind = "mechanical" if ":" in key else "written"
                 counts[f"{kind} {each['outcome']}"] += 1
                 if each["outcome"] == "survived":
-                    survivors.append(f"- {key if kind == 'patch' else component.name}: {each['what']}")
+                    survivors.append(f"- {key if kind == 'written' else component.name}: {each['what']}")
         sums += counts
         lines.append(_row(component.name, counts))
     lines.append(_row("all", sums))
@@ -408,7 +392,7 @@ def _row(name: str, counts: collections.Counter[str]) -> str:
         killed, survived = counts[f"{kind} killed"], counts[f"{kind} survived"] + counts[f"{kind} not reached"]
         return f"{killed} of {killed + survived}" if killed + survived else "–"
 
-    return (f"| {name} | {rate('patch')} | {rate('mechanical')} | {counts['mechanical not reached']} | "
+    return (f"| {name} | {rate('written')} | {rate('mechanical')} | {counts['mechanical not reached']} | "
             f"{counts['mechanical equivalent']} |")
 
 
@@ -416,7 +400,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                      prog="./dev mutants")
     parser.add_argument("components", nargs="*", help="default: all; see test/Mutants/components.py")
-    parser.add_argument("--patches", action="store_true", help="only the patches")
+    parser.add_argument("--written", action="store_true", help="only the mutants written by hand")
     parser.add_argument("--mechanical", action="store_true", help="only the mechanical mutants")
     parser.add_argument("--count", type=int, default=300, help="mechanical mutants, shared by the components (300)")
     parser.add_argument("--seed", type=int, default=1, help="of their choice (1)")
@@ -439,8 +423,8 @@ def main() -> None:
     if not options.report:
         print(f"seed {options.seed}, {options.count} mechanical mutants, tree {tool.tree}", flush=True)
         if not options.mechanical:
-            tool.run_patches()
-        if not options.patches:
+            tool.run_written()
+        if not options.written:
             tool.counts.clear()
             tool.run_mechanical()
     text = report(tool.results, selected)

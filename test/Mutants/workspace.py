@@ -88,17 +88,3 @@ class Workspace:
             if path.is_relative_to(self.folder):
                 found.setdefault(str(path.relative_to(self.folder)), []).append(int(line))
         return found
-
-
-def apply_patch(text: str, folder: pathlib.Path, reverse: bool = False) -> None:
-    """Applies a patch in a folder. Raises ValueError if it does not fit; a line of context suffices."""
-    # GIT_DIR: the folder may be inside of another repository, whose index does not matter.
-    done = subprocess.run(["git", "apply", "-C1", "--recount", *(["-R"] if reverse else []), "-"], cwd=folder,
-                          input=text, capture_output=True, text=True, env={**os.environ, "GIT_DIR": os.devnull})
-    if done.returncode:
-        raise ValueError(done.stderr.strip())
-
-
-def patched_files(text: str) -> list[str]:
-    """The files that a patch changes."""
-    return re.findall(r"^\+\+\+ b/(.+)$", text, re.M)
