@@ -55,9 +55,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseComma() || parser.parseType(types[2]) || parser.parseRParen() ||
       parser.parseArrowTypeList(resultTypes))
     return failure();
-  if (!clauses.into.empty())
-    return parser.emitError(loc, "'into' belongs to attn.accumulate");
-  if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.attention")))
+  if (failed(refuseForeignClauses(parser, loc, clauses, "attn.attention")))
     return failure();
   if (failed(expandDropout(parser, clauses, types[0])))
     return failure();

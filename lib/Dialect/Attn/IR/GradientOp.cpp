@@ -18,11 +18,11 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
         std::pair(clauses.delta.has_value(), "delta")})
     if (!isGiven)
       return parser.emitError(loc, "has no clause '") << clause << "(...)'";
-  if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.gradient")))
+  if (failed(refuseForeignClauses(parser, loc, clauses, "attn.gradient")))
     return failure();
-  if (!clauses.tallies.empty() || clauses.hasMax || clauses.hasArgmax || clauses.sink || !clauses.into.empty())
-    return parser.emitError(loc, "'tally', 'max', 'argmax', 'sink' and 'into' do not belong to attn.gradient; the "
-                                 "gradient region and the log-sum-exp include tallies and sinks");
+  if (!clauses.tallies.empty() || clauses.hasMax || clauses.hasArgmax || clauses.sink)
+    return parser.emitError(loc, "'tally', 'max', 'argmax' and 'sink' do not belong to attn.gradient; the gradient "
+                                 "region and the log-sum-exp include tallies and sinks");
   if (failed(expandDropout(parser, clauses, types[0])))
     return failure();
 

@@ -16,15 +16,13 @@ ParseResult JvpOp::parse(OpAsmParser &parser, OperationState &result) {
   if (resultTypes.size() < 2)
     return parser.emitError(loc, "has ") << resultTypes.size()
                                          << " result types, expected those of output, row and the tallies";
-  if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.jvp")))
+  if (failed(refuseForeignClauses(parser, loc, clauses, "attn.jvp")))
     return failure();
   if (!clauses.lse)
     return parser.emitError(loc, "has no clause 'lse(...)'");
-  if (!clauses.tallies.empty() || clauses.dropout || clauses.hasMax || clauses.hasArgmax || clauses.sink ||
-      !clauses.into.empty())
-    return parser.emitError(loc,
-                            "'tally', 'dropout', 'max', 'argmax', 'sink' and 'into' do not belong to attn.jvp; the "
-                            "tangent region and the log-sum-exp include tallies, dropout and sinks");
+  if (!clauses.tallies.empty() || clauses.dropout || clauses.hasMax || clauses.hasArgmax || clauses.sink)
+    return parser.emitError(loc, "'tally', 'dropout', 'max', 'argmax' and 'sink' do not belong to attn.jvp; the "
+                                 "tangent region and the log-sum-exp include tallies, dropout and sinks");
   if (clauses.resolveWholeOperands(parser, loc, types, result))
     return failure();
   for (const auto *operand : {&clauses.queryTangent, &clauses.keyTangent, &clauses.valueTangent, &clauses.scaleTangent,

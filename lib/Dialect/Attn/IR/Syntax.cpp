@@ -43,37 +43,6 @@ void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
 
 namespace {
 
-/// Clauses of attn.attention, then those that only ops of the compiler have.
-constexpr StringRef clauseNames[] = {"captures",
-                                     "q_len",
-                                     "kv_len",
-                                     "cu_seqlens_q",
-                                     "cu_seqlens_k",
-                                     "scale",
-                                     "qk_type",
-                                     "at",
-                                     "sink",
-                                     "mask",
-                                     "score",
-                                     "weight",
-                                     "dropout",
-                                     "tally",
-                                     "lse",
-                                     "lse_low",
-                                     "max",
-                                     "argmax",
-                                     "out",
-                                     "into",
-                                     "delta",
-                                     "tangent",
-                                     "output_gradient",
-                                     "gradient",
-                                     "query_tangent",
-                                     "key_tangent",
-                                     "value_tangent",
-                                     "scale_tangent"};
-constexpr size_t attentionClauses = 19;
-
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
   return failure(parser.parseLParen() || parser.parseOperand(typed->operand) || parser.parseColonType(typed->type) ||
@@ -188,6 +157,90 @@ ParseResult parseInto(OpAsmParser &parser, Clauses &clauses) {
                  parser.parseColonTypeList(clauses.intoTypes) || parser.parseRParen());
 }
 
+/// Parses a clause after its name, which is at `loc`.
+using ClauseParser = ParseResult (*)(OpAsmParser &, Clauses &, SMLoc loc);
+
+template <std::optional<Clauses::Typed> Clauses::*typed>
+ParseResult parseTypedClause(OpAsmParser &parser, Clauses &clauses, SMLoc) {
+  return parseTyped(parser, clauses.*typed);
+}
+
+template <bool Clauses::*flag> ParseResult setFlag(OpAsmParser &, Clauses &clauses, SMLoc) {
+  clauses.*flag = true;
+  return success();
+}
+
+struct ClauseRow {
+  StringRef name;
+  ClauseParser parse;
+  StringRef owner = ""; ///< the op that alone has the clause; empty if attn.attention has it
+  bool isRegion = false;
+  bool mayRepeat = false;
+};
+
+constexpr StringRef ofAccumulate = "attn.accumulate", ofGradient = "attn.gradient", ofJvp = "attn.jvp";
+
+constexpr ClauseRow clauseRows[] = {
+    {"captures", [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseCaptures(parser, clauses); }},
+    {"q_len", parseTypedClause<&Clauses::queryLength>},
+    {"kv_len", parseTypedClause<&Clauses::keyLength>},
+    {"cu_seqlens_q", parseTypedClause<&Clauses::cuSeqlensQ>},
+    {"cu_seqlens_k", parseTypedClause<&Clauses::cuSeqlensK>},
+    {"scale", [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseScale(parser, clauses); }},
+    {"qk_type", [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseQkType(parser, clauses.qkType); }},
+    {"at", [](OpAsmParser &parser, Clauses &clauses,
+              SMLoc) { return parser.parseOperandList(clauses.at, AsmParser::Delimiter::Paren); }},
+    {"sink", parseTypedClause<&Clauses::sink>},
+    {.name = "mask",
+     .parse = [](OpAsmParser &parser, Clauses &clauses,
+                 SMLoc) { return parseMask(parser, clauses.capturedTypes, clauses.mask); },
+     .isRegion = true,
+     .mayRepeat = true},
+    {.name = "score",
+     .parse = [](OpAsmParser &parser, Clauses &clauses,
+                 SMLoc) { return parseScoringRegion(parser, "score", "s", clauses, clauses.score); },
+     .isRegion = true},
+    {.name = "weight",
+     .parse = [](OpAsmParser &parser, Clauses &clauses,
+                 SMLoc) { return parseScoringRegion(parser, "weight", "p", clauses, clauses.weight); },
+     .isRegion = true},
+    {"dropout", [](OpAsmParser &parser, Clauses &clauses, SMLoc loc) { return parseDropout(parser, loc, clauses); }},
+    {.name = "tally",
+     .parse = [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseTally(parser, clauses); },
+     .isRegion = true,
+     .mayRepeat = true},
+    {"lse", [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseLse(parser, clauses.hasLse, clauses.lse); }},
+    {"lse_low",
+     [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseLse(parser, clauses.hasLseLow, clauses.lseLow); }},
+    {"max", setFlag<&Clauses::hasMax>},
+    {"argmax", setFlag<&Clauses::hasArgmax>},
+    {"out", [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseDims(parser, clauses.outputDims); }},
+    {"into", [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseInto(parser, clauses); }, ofAccumulate},
+    {"output_gradient",
+     [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseOutputGradient(parser, clauses); }, ofGradient},
+    {"delta", parseTypedClause<&Clauses::delta>, ofGradient},
+    {"gradient", [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseGradient(parser, clauses); },
+     ofGradient, /*isRegion=*/true},
+    {"query_tangent", parseTypedClause<&Clauses::queryTangent>, ofJvp},
+    {"key_tangent", parseTypedClause<&Clauses::keyTangent>, ofJvp},
+    {"value_tangent", parseTypedClause<&Clauses::valueTangent>, ofJvp},
+    {"scale_tangent", parseTypedClause<&Clauses::scaleTangent>, ofJvp},
+    {"tangent",
+     [](OpAsmParser &parser, Clauses &clauses, SMLoc) {
+       return parseScoringRegion(parser, "tangent", "p, s, ds", clauses, clauses.tangent);
+     },
+     ofJvp, /*isRegion=*/true},
+};
+
+/// The names of all clauses, or of those that attn.attention has.
+SmallVector<StringRef> clauseNames(bool ofAttention = false) {
+  SmallVector<StringRef> names;
+  for (const ClauseRow &row : clauseRows)
+    if (!ofAttention || row.owner.empty())
+      names.push_back(row.name);
+  return names;
+}
+
 } // namespace
 
 ParseResult syntax::parseIsolatedRegion(OpAsmParser &parser, StringRef name, ArrayRef<OpAsmParser::Argument> args,
@@ -232,76 +285,21 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
       parser.parseOperand(clauses.value) || parseDims(parser, clauses.valueDims))
     return failure();
   bool sawRegion = false;
-  llvm::SmallDenseSet<StringRef> seen;
-  StringRef clause;
+  StringRef name;
   SMLoc loc = parser.getCurrentLocation();
-  while (succeeded(parser.parseOptionalKeyword(&clause, clauseNames))) {
-    bool isRegion = llvm::is_contained({"mask", "score", "weight", "tally", "gradient", "tangent"}, clause);
-    if (clause != "mask" && clause != "tally" && !seen.insert(clause).second)
-      return parser.emitError(loc, "clause '") << clause << "' is given twice";
-    if (clause == "captures" && sawRegion)
+  SmallVector<StringRef> names = clauseNames();
+  while (succeeded(parser.parseOptionalKeyword(&name, names))) {
+    const ClauseRow &row = *llvm::find_if(clauseRows, [&](const ClauseRow &each) { return each.name == name; });
+    if (!clauses.given.insert(row.name).second && !row.mayRepeat)
+      return parser.emitError(loc, "clause '") << name << "' is given twice";
+    if (name == "captures" && sawRegion)
       return parser.emitError(loc, "captures must come before the regions that read them");
-    ParseResult result = success();
-    if (clause == "captures")
-      result = parseCaptures(parser, clauses);
-    else if (clause == "q_len")
-      result = parseTyped(parser, clauses.queryLength);
-    else if (clause == "kv_len")
-      result = parseTyped(parser, clauses.keyLength);
-    else if (clause == "cu_seqlens_q")
-      result = parseTyped(parser, clauses.cuSeqlensQ);
-    else if (clause == "cu_seqlens_k")
-      result = parseTyped(parser, clauses.cuSeqlensK);
-    else if (clause == "scale")
-      result = parseScale(parser, clauses);
-    else if (clause == "qk_type")
-      result = parseQkType(parser, clauses.qkType);
-    else if (clause == "at")
-      result = parser.parseOperandList(clauses.at, AsmParser::Delimiter::Paren);
-    else if (clause == "sink")
-      result = parseTyped(parser, clauses.sink);
-    else if (clause == "into")
-      result = parseInto(parser, clauses);
-    else if (clause == "out")
-      result = parseDims(parser, clauses.outputDims);
-    else if (clause == "mask")
-      result = parseMask(parser, clauses.capturedTypes, clauses.mask);
-    else if (clause == "score")
-      result = parseScoringRegion(parser, clause, "s", clauses, clauses.score);
-    else if (clause == "weight")
-      result = parseScoringRegion(parser, clause, "p", clauses, clauses.weight);
-    else if (clause == "dropout")
-      result = parseDropout(parser, loc, clauses);
-    else if (clause == "tally")
-      result = parseTally(parser, clauses);
-    else if (clause == "gradient")
-      result = parseGradient(parser, clauses);
-    else if (clause == "output_gradient")
-      result = parseOutputGradient(parser, clauses);
-    else if (clause == "tangent")
-      result = parseScoringRegion(parser, clause, "p, s, ds", clauses, clauses.tangent);
-    else if (clause == "query_tangent")
-      result = parseTyped(parser, clauses.queryTangent);
-    else if (clause == "key_tangent")
-      result = parseTyped(parser, clauses.keyTangent);
-    else if (clause == "value_tangent")
-      result = parseTyped(parser, clauses.valueTangent);
-    else if (clause == "scale_tangent")
-      result = parseTyped(parser, clauses.scaleTangent);
-    else if (clause == "delta")
-      result = parseTyped(parser, clauses.delta);
-    else if (clause == "lse")
-      result = parseLse(parser, clauses.hasLse, clauses.lse);
-    else if (clause == "lse_low")
-      result = parseLse(parser, clauses.hasLseLow, clauses.lseLow);
-    else
-      (clause == "max" ? clauses.hasMax : clauses.hasArgmax) = true;
-    if (failed(result))
+    if (row.parse(parser, clauses, loc))
       return failure();
-    sawRegion |= isRegion;
+    sawRegion |= row.isRegion;
     loc = parser.getCurrentLocation();
   }
-  return refuseUnknownClause(parser, "an attention op", ArrayRef(clauseNames).take_front(attentionClauses));
+  return refuseUnknownClause(parser, "an attention op", clauseNames(/*ofAttention=*/true));
 }
 
 ParseResult syntax::parseDerivative(OpAsmParser &parser, Clauses &clauses, OperationState &result,
@@ -316,23 +314,19 @@ ParseResult syntax::parseDerivative(OpAsmParser &parser, Clauses &clauses, Opera
   return success();
 }
 
-ParseResult syntax::refuseDerivativeClauses(OpAsmParser &parser, SMLoc loc, const Clauses &clauses, StringRef op) {
-  constexpr StringRef ofGradient = "attn.gradient", ofJvp = "attn.jvp";
+ParseResult syntax::refuseForeignClauses(OpAsmParser &parser, SMLoc loc, const Clauses &clauses, StringRef op) {
   bool isDerivative = op == ofGradient || op == ofJvp;
   if (isDerivative && clauses.qkType)
     return parser.emitError(loc, "'qk_type' belongs to attn.attention; derivatives are those of unquantized attention");
-  for (auto [isGiven, clause, owner] : {std::tuple(clauses.outputGradient.has_value(), "output_gradient", ofGradient),
-                                        std::tuple(clauses.lse && !isDerivative, "lse(...)", ofGradient),
-                                        std::tuple(clauses.lseLow && !isDerivative, "lse_low(...)", ofGradient),
-                                        std::tuple(clauses.delta.has_value(), "delta", ofGradient),
-                                        std::tuple(clauses.gradient != nullptr, "gradient", ofGradient),
-                                        std::tuple(clauses.queryTangent.has_value(), "query_tangent", ofJvp),
-                                        std::tuple(clauses.keyTangent.has_value(), "key_tangent", ofJvp),
-                                        std::tuple(clauses.valueTangent.has_value(), "value_tangent", ofJvp),
-                                        std::tuple(clauses.scaleTangent.has_value(), "scale_tangent", ofJvp),
-                                        std::tuple(clauses.tangent != nullptr, "tangent", ofJvp)})
-    if (isGiven && owner != op)
-      return parser.emitError(loc, "'") << clause << "' belongs to " << owner;
+  auto refuse = [&](StringRef clause, StringRef owner) -> ParseResult {
+    return parser.emitError(loc, "'") << clause << "' belongs to " << owner;
+  };
+  // Derivatives read the log-sum-exp, of which other ops have a result.
+  if (!isDerivative && (clauses.lse || clauses.lseLow))
+    return refuse(clauses.lse ? "lse(...)" : "lse_low(...)", ofGradient);
+  for (const ClauseRow &row : clauseRows)
+    if (!row.owner.empty() && row.owner != op && clauses.given.contains(row.name))
+      return refuse(row.name, row.owner);
   return success();
 }
 

@@ -20,6 +20,7 @@ struct Clauses {
     Operand operand;
     mlir::Type type;
   };
+  llvm::SmallDenseSet<llvm::StringRef> given; ///< the names of the clauses
   Operand query, key, value;
   DimsAttr queryDims, keyDims, valueDims, outputDims;
   llvm::SmallVector<Operand> captures;
@@ -69,9 +70,9 @@ mlir::ParseResult parseDerivative(mlir::OpAsmParser &parser, Clauses &clauses, m
                                   llvm::SmallVectorImpl<mlir::Type> &types,
                                   llvm::SmallVectorImpl<mlir::Type> &resultTypes);
 
-/// Reports a clause of attn.gradient or attn.jvp that the op `op` does not have.
-mlir::ParseResult refuseDerivativeClauses(mlir::OpAsmParser &parser, llvm::SMLoc loc, const Clauses &clauses,
-                                          llvm::StringRef op);
+/// Reports a clause of an op of the compiler that the op `op` does not have.
+mlir::ParseResult refuseForeignClauses(mlir::OpAsmParser &parser, llvm::SMLoc loc, const Clauses &clauses,
+                                       llvm::StringRef op);
 
 /// Parses the names of dimensions in brackets.
 mlir::ParseResult parseDimNames(mlir::AsmParser &parser, llvm::SmallVectorImpl<Dim> &names,

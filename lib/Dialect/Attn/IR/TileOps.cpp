@@ -72,7 +72,7 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   if (clauses.hasLse || clauses.hasLseLow || clauses.hasMax || clauses.hasArgmax || clauses.outputDims || clauses.sink)
     return parser.emitError(loc, "'lse', 'lse_low', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; "
                                  "attn.finalize computes the results");
-  if (failed(refuseDerivativeClauses(parser, loc, clauses, "attn.accumulate")))
+  if (failed(refuseForeignClauses(parser, loc, clauses, "attn.accumulate")))
     return failure();
   if (clauses.dropout)
     return parser.emitError(loc, "'dropout' belongs to attn.attention and attn.gradient");
