@@ -345,9 +345,9 @@ PLANTED = {
 }
 
 
-def self_test(check):
+def self_test(check, planted):
     wrong = []
-    for files, expected in PLANTED.get(check.__name__, []):
+    for files, expected in planted:
         with tempfile.TemporaryDirectory() as folder:
             for name, content in files.items():
                 path = pathlib.Path(folder, name)
@@ -359,19 +359,21 @@ def self_test(check):
     return wrong
 
 
-def main():
-    checks = {check.__name__: check for check in (dependencies, names, sizes, symbols, stub, coverage, text, words)}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(description, planted):
+    """The main of a script. `planted`: its checks, with what their self-test plants."""
+    checks = {check.__name__: check for check in planted}
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("check", choices=checks)
     parser.add_argument("--root")
     parser.add_argument("--build")
     parser.add_argument("--self-test", action="store_true")
     options = parser.parse_args()
     check = checks[options.check]
-    violations = self_test(check) if options.self_test else list(check(Tree(options.root, options.build)))
+    violations = self_test(check, planted[check]) if options.self_test else list(check(Tree(options.root, options.build)))
     print(*violations, sep="\n")
     sys.exit(1 if violations else 0)
 
 
 if __name__ == "__main__":
-    main()
+    checks = (dependencies, names, sizes, symbols, stub, coverage, text, words)
+    run(__doc__, {check: PLANTED.get(check.__name__, []) for check in checks})
