@@ -101,9 +101,17 @@ with open("/proc/cpuinfo") as cpuinfo:
     flags = next((set(line.split(":")[1].split()) for line in cpuinfo if line.startswith("flags")), set())
 if lit_config.params.get("expanded"):
     flags = set()
-needs = {"v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}}
-needs["v4-bf16"] = needs["v4"] | {"avx512_bf16"}
-needs["v4-amx"] = needs["v4-bf16"] | {"amx_tile", "amx_bf16"}
+# The features of targets, as Linux names them: without case and underscores, except for two older names.
+with open(os.path.join(config.saccade_source_dir, "include", "saccade", "Runtime", "CPUTargets.def")) as table:
+    rows = re.findall(r'^SACCADE_CPU_TARGET\((\w+), "([^"]+)", X86, ([^\n]+)\)$', table.read(), re.M)
+flags = {flag.replace("_", "") for flag in flags}
+needs = {}
+for row, _, features in rows:
+    needs[row] = set()
+    for base, feature in re.findall(r"F\((\w+)\)|([A-Z]\w+)", features):
+        flag = {"LZCNT": "abm", "BMI": "bmi1"}.get(feature, feature.lower())
+        needs[row] |= needs[base] if base else {flag}
+needs = {name: needs[row] for row, name, _ in rows if "avx512f" in needs[row]}
 tile_handler = os.path.join(config.test_exec_root, "Support", "TileHandler", "saccade-call-tiles")
 trap_tiles = os.path.join(config.test_source_root, "Support", "TileHandler", "trap_tiles.py")
 if needs["v4-bf16"] <= flags and os.path.exists(tile_handler) and not config.sanitizers:
