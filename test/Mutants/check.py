@@ -54,15 +54,16 @@ def check_written(root: pathlib.Path) -> None:
 
     in_two_places = planted(("2 else", "3 else"), ("if not  values: return default", "if not values:\n    return 0"))
     assert in_two_places == source.replace("2 else", "3 else").replace("return default", "return 0"), in_two_places
-    for old, new, message in (("values", "", "occurs 5 times"), ("value[", "", "occurs 0 times"), ("", "x", "expected once"),
-                              ("values[0]  > 2", "values[0] > 2", "by itself")):
+    for old, new, message in (("values", "", "occurs 5 times"), ("value[", "", "occurs 0 times"),
+                              ("", "x", "expected once"), ("values[0]  > 2", "values[0] > 2", "by itself")):
         try:
             raise AssertionError(planted((old, new)))
         except ValueError as error:
             assert message in str(error), error
     one = next(iter(read().values()))
     for field, value, message in (("component", "JIT", "no source"), ("what", "It is", "sentence"),
-                                  ("file", one.file + "x", "not exist"), ("changes", (("no such text", ""),), "0 times")):
+                                  ("file", one.file + "x", "not exist"),
+                                  ("changes", (("no such text", ""),), "0 times")):
         assert message in problem(root, dataclasses.replace(one, **{field: value})), field
 
 

@@ -6,9 +6,9 @@
     old = 'return {tables[2 * i], tables[2 * i + 1]}'
     new = 'return {tables[2 * i + 1], tables[2 * i]}'
 
-`old` occurs once in the file; any white space in it stands for any other. The further lines of `new` are indented as the
-line that they replace. A mistake in several places has an array of tables, [[NAME.places]]. Run as a program, this checks
-that all of them fit the tree.
+`old` occurs once in the file; any white space in it stands for any other. The further lines of `new` are indented as
+the line that they replace. A mistake in several places has an array of tables, [[NAME.places]]. Run as a program, this
+checks that all of them fit the tree.
 """
 
 import dataclasses
