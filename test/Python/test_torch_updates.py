@@ -156,3 +156,7 @@ def test_what_cannot_be_updated_is_refused():
         saccade.torch.compile(Views(), (k, torch.zeros(2, 2, 40, KV_HEADS, DEPTH), at))
     with pytest.raises(saccade.torch.ExportError, match="the module mutates 'count', which is not supported: pass it as an"):
         saccade.torch.compile(Buffer(), (torch.zeros(100),))
+    layers, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)), torch.randn(3, 4)
+    with pytest.raises(saccade.torch.ExportError, match=r"mutates '1.running_mean', .*: call eval\(\) on the module"):
+        saccade.torch.compile(layers, (x,))
+    assert torch.allclose(saccade.torch.compile(layers.eval(), (x,))(x), layers(x), atol=1e-6)

@@ -26,6 +26,7 @@ from saccade.torch.updates import is_update, read_update
 
 _UNKNOWN = "!torch.value"
 _SIZE = "tensor<i64>"
+_STATISTICS = {"running_mean", "running_var", "num_batches_tracked"}  # buffers of batch norms
 
 # Functions on symbolic sizes.
 _ON_SIZES = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.floordiv: "floordiv",
@@ -137,8 +138,10 @@ class _Reader:
                 results.append((self._alias(node, last, own_type, given.target), own_type))
                 continue
             if given.kind != OutputKind.USER_OUTPUT:
-                raise self.error(f"the module mutates '{given.target or given.arg.name}', which is not supported: pass "
-                                 "it as an argument")
+                target = given.target or given.arg.name
+                advice = ("call eval() on the module, whose batch norm updates its statistics in training mode"
+                          if target.rpartition(".")[2] in _STATISTICS else "pass it as an argument")  # fmt: skip
+                raise self.error(f"the module mutates '{target}', which is not supported: {advice}")
             if isinstance(given.arg, ConstantArgument):
                 returned.append(given.arg.value)
                 continue
