@@ -6,14 +6,16 @@
 #include "saccade/Support/GPUTarget.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Operation.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace saccade;
 
-static const GPUTarget architectures[] = {
-    // name, features, cp.async and 16-bit m16n8k16, bulk copies and wgmma, shared memory, selected for a GPU
-    {"sm_75", "+ptx80", false, false, 64 * 1024, true},
-    {"sm_80", "+ptx80", true, false, 163 * 1024, true},
-    {"sm_90a", "+ptx80", true, true, 227 * 1024, false}, // not yet run on a GPU, only on PtxSim
+static constexpr GPUTarget architectures[] = {
+    {.name = "sm_75", .features = "+ptx80", .sharedBytes = 64 * 1024, .isSelected = true},
+    {.name = "sm_80", .features = "+ptx80", .hasAsyncCopy = true, .sharedBytes = 163 * 1024, .isSelected = true},
+    // Not yet run on a GPU, only on PtxSim.
+    {.name = "sm_90a", .features = "+ptx80", .hasAsyncCopy = true, .hasBulkCopy = true, .sharedBytes = 227 * 1024},
 };
 
 const GPUTarget *saccade::lookupGPUTarget(llvm::StringRef name) {
@@ -47,4 +49,8 @@ const GPUTarget *saccade::requireGPUTarget(mlir::Operation *op, llvm::StringRef 
   return target;
 }
 
-llvm::StringRef saccade::gpuTargetNames() { return "sm_75, sm_80, sm_90a"; }
+llvm::StringRef saccade::gpuTargetNames() {
+  static const std::string names =
+      llvm::join(llvm::map_range(architectures, [](const GPUTarget &target) { return target.name; }), ", ");
+  return names;
+}

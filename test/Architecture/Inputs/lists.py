@@ -1,4 +1,4 @@
-"""Lists that repeat a table of the compiler: components.
+"""Lists that repeat a table of the compiler: components, targets.
 
     lists.py CHECK --root SOURCE    prints every difference from the table; exit code 1 where there is one
     lists.py CHECK --self-test      plants one difference of each kind and expects it to be found
@@ -38,6 +38,76 @@ def components(tree):
         yield f"docs/design.md: the order of the components is {found}, project_rules.py has {project_rules.STAGES}"
 
 
+# Which names each list has. A file with a line that names a whole group is such a list.
+EXPANDED, X86, ARM, GPU = "expanded", "x86", "aarch64", "gpu"
+LISTS = {
+    "benchmarks/saccade_bench/targets.py": [X86],
+    "docs/glossary.md": [X86, ARM, EXPANDED, GPU],
+    "docs/guides/calling.md": [X86],
+    "docs/guides/compile.md": [X86, ARM, EXPANDED, GPU],
+    "docs/guides/gpu.md": [GPU],
+    "docs/internals/cpu-kernels.md": [EXPANDED],
+    "docs/internals/testing.md": [EXPANDED],
+    "docs/reference/c-api.md": [GPU],
+    "docs/reference/command-line.md": [X86, ARM, EXPANDED, GPU],
+    "docs/reference/python-api.md": [X86, GPU],
+    "python/saccade/attention.py": [GPU],
+    "python/saccade/module.py": [GPU],
+    "test/CAPI/options.c": [X86, ARM, EXPANDED, GPU],
+    "test/Codegen/CPU/arm_cycles.py": [ARM],
+    "test/Execution/GPU/paged.py": [GPU],
+    "test/Execution/GPU/ragged.py": [GPU],
+    "test/Execution/on_aarch64.py": [ARM],
+    "test/Python/test_artifact.py": [X86],
+    "test/Python/test_f8.py": [EXPANDED],
+    "test/Python/test_gpu.py": [GPU],
+    "test/Python/test_quantized.py": [EXPANDED],
+    "test/Tools/aarch64.test": [ARM],
+    "test/Tools/joined_targets.py": [X86],
+    "test/Tools/saccade-compile-gpu.test": [X86, ARM, EXPANDED, GPU],
+    "test/Unit/Runtime/EntryTargetsTest.cpp": [X86],
+    "test/Unit/Schedule/ScheduleTest.cpp": [X86, ARM, GPU],
+    "test/Unit/Target/JoinTargetsTest.cpp": [GPU],
+}
+# The tables, and files that record what was measured.
+TABLES = re.compile(r"include/saccade/Runtime/CPUTargets\.def|lib/Support/[CG]PUTarget\.cpp|CHANGELOG\.md|"
+                    r"benchmarks/(data|results)/|test/Architecture/")  # fmt: skip
+
+
+def registered(tree):
+    """The names of targets by group, from the tables of the compiler."""
+    table = tree.text("include/saccade/Runtime/CPUTargets.def")
+    rows = re.findall(r'^SACCADE_CPU_TARGET\(\w+, "([^"]+)", (\w+)', table, re.M)
+    return {
+        X86: [name for name, architecture in rows if architecture == "X86"],
+        ARM: [name for name, architecture in rows if architecture == "AArch64"],
+        EXPANDED: re.findall(r'expanded\(\w+, "([^"]+)"\)', tree.text("lib/Support/CPUTarget.cpp")),
+        GPU: re.findall(r'\.name = "([^"]+)"', tree.text("lib/Support/GPUTarget.cpp")),
+    }
+
+
+def targets(tree):
+    """Every list of targets has all names of its groups."""
+    groups = registered(tree)
+    yield from (f"there is no target of the group {group}" for group, names in groups.items() if not names)
+    patterns = {group: [re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in names]
+                for group, names in groups.items()}  # fmt: skip
+    for name, expected in LISTS.items():
+        if name not in tree.files:
+            continue
+        for group in expected:
+            for target, pattern in zip(groups[group], patterns[group], strict=True):
+                if not pattern.search(tree.text(name)):
+                    yield f"{name}: lists targets ({group}), but not {target}"
+    for name in tree.matching(r"\.(md|py|cpp|h|c|hpp|test|mlir|td)$"):
+        if TABLES.match(name):
+            continue
+        for number, line in enumerate(tree.text(name).splitlines(), 1):
+            for group, names in patterns.items():
+                if group not in LISTS.get(name, []) and names and all(pattern.search(line) for pattern in names):
+                    yield f"{name}:{number}: lists all targets ({group}); name the file in LISTS of lists.py"
+
+
 # --- self-test: (files of a small tree, a part of the message that must come; None: nothing may come) ---------------
 
 ORDER = " → ".join(["Dialect/Attn/IR", "Dialect/Attn/Analysis", "Dialect/Attn/Derivatives", "Import",
@@ -45,6 +115,12 @@ ORDER = " → ".join(["Dialect/Attn/IR", "Dialect/Attn/Analysis", "Dialect/Attn/
 TABLE = "| `Dialect/Attn/IR` | ops | |\n| `Import/Raise`, `Tiling` | | |\n| `tools` | | |\n"
 DESIGN = f"## Components\n\n{ORDER}\n\n{TABLE}\n## More\n| `Other` | |\n"
 CODE = {"lib/Dialect/Attn/IR/A.cpp": "", "lib/Import/Raise/A.cpp": "", "include/saccade/Tiling/A.h": ""}
+TARGETS = {
+    "include/saccade/Runtime/CPUTargets.def": "".join(
+        f'SACCADE_CPU_TARGET({row}, 0)\n' for row in ['V3, "v3", X86', 'V4, "v4", X86', 'A, "aarch64", AArch64']),
+    "lib/Support/CPUTarget.cpp": 'expanded(v4, "v4-expanded")\n',
+    "lib/Support/GPUTarget.cpp": '{.name = "sm_75"}, {.name = "sm_80"}\n',
+}  # fmt: skip
 PLANTED = {
     components: [
         ({"docs/design.md": DESIGN, **CODE}, None),
@@ -52,6 +128,13 @@ PLANTED = {
         ({"docs/design.md": DESIGN, **CODE, "lib/Dialect/Attn/Analysis/A.cpp": ""}, "lacks Dialect/Attn/Analysis"),
         ({"docs/design.md": DESIGN, "lib/Import/A.cpp": "", "lib/Tiling/A.cpp": ""}, "no component Dialect/Attn/IR"),
         ({"docs/design.md": DESIGN.replace("Script → ", ""), **CODE}, "the order"),
+    ],
+    targets: [
+        ({**TARGETS, "docs/reference/c-api.md": "`sm_75` or\n`sm_80`\n", "docs/a.md": "v3, v4-bf16, sm_75\n"}, None),
+        ({**TARGETS, "docs/reference/c-api.md": "`sm_75`\n"}, "but not sm_80"),
+        ({**TARGETS, "docs/a.md": "--target=v3,v4\n"}, "docs/a.md:1: lists all targets (x86)"),
+        ({**TARGETS, "test/Tools/joined_targets.py": '["v3", "v4-bf16"]\n'}, "but not v4"),
+        ({**TARGETS, "lib/Support/GPUTarget.cpp": ""}, "no target of the group gpu"),
     ],
 }  # fmt: skip
 
