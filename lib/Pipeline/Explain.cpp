@@ -113,7 +113,7 @@ void AttentionReport::writeInt8Obstacle() {
   Type element = getElementTypeOrSelf(op.getQuery());
   if (isForGPU)
     addLine("int8 scores: not used, kernels of GPUs have none");
-  else if (target.int8Dot.empty())
+  else if (target.int8Dot == Int8Dot::None)
     addLine("int8 scores: not used, target '" + target.name + "' has no instruction for products of int8");
   else if (target.usesTiles(target.packingFactor(element, element)))
     addLine("int8 scores: not used, tile registers multiply " + llvm::formatv("{0}", element).str() + " faster");

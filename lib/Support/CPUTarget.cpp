@@ -10,14 +10,9 @@
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/ErrorHandling.h"
 
 using namespace saccade;
-
-static constexpr const char *x86 = "x86_64-unknown-linux-gnu";
-static constexpr const char *aarch64 = "aarch64-unknown-linux-gnu";
-static constexpr const char *avx512 = "-prefer-256-bit";
-static constexpr const char *withBF16 = "-prefer-256-bit,+avx512bf16,+avx512vnni";
-static constexpr const char *withTiles = "-prefer-256-bit,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16";
 
 // The accumulators of a block and its operands fit in registers: 24 of 32, or 12 of 16. Blocks of few columns take more
 // rows, because hiding the latency of FMA requires at least eight accumulators. 16 registers hold the constants of the
@@ -32,6 +27,7 @@ static constexpr KernelShapes sixteen = {.blockRows = 6,
                                          .weightVectors = 2,
                                          .unpackedRegisters = 8,
                                          .copiedPacks = 256,
+                                         .prefetchedPacks = 0,
                                          .prefetchesPanels = true};
 static constexpr KernelShapes sixteenWithoutFMA = [] {
   KernelShapes shapes = sixteen;
@@ -60,32 +56,142 @@ static constexpr AttentionTiles tiles = {.rows = 576, .cols = 512, .cacheBytes =
 // tile fit in L1. Processors with 16 registers may have no more than 512 KiB of L2.
 static constexpr AttentionTiles smallTiles = {.rows = 288, .cols = 128, .cacheBytes = 640 * 1024};
 
-static const CPUTarget targets[] = {
-    // name, runs on, triple, cpu, features, CPU of entries, bits, registers, FMA, F16 conversions, AVX-512, bf16 dot,
-    // tile registers, int8 dot, products of lanes, SVE, shapes, tiles of attention, expanded from
-    {"portable", SaccadeCPUTargetPortable, x86, "x86-64", "", "x86-64", 128, 16, false, false, false, "", false, "",
-     false, false, sixteenWithoutFMA, smallTiles},
-    {"v3", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 256, 16, true, true, false, "", false, "", false, false,
-     sixteen, smallTiles},
-    {"v4", SaccadeCPUTargetV4, x86, "x86-64-v4", avx512, "x86-64", 512, 32, true, true, true, "", false, "", false,
-     false, thirtyTwo, tiles},
-    {"v4-bf16", SaccadeCPUTargetV4BF16, x86, "x86-64-v4", withBF16, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     false, "vpdpbusd", false, false, thirtyTwo, tiles},
-    {"v4-amx", SaccadeCPUTargetV4AMX, x86, "x86-64-v4", withTiles, "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     true, "vpdpbusd", false, false, thirtyTwo, tiles},
-    {"v4-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "", false, "", false,
-     false, thirtyTwo, tiles, "v4"},
-    {"v4-bf16-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     false, "vpdpbusd", false, false, thirtyTwo, tiles, "v4-bf16"},
-    {"v4-amx-expanded", SaccadeCPUTargetV3, x86, "x86-64-v3", "", "x86-64", 512, 32, true, true, true, "vdpbf16ps",
-     true, "vpdpbusd", false, false, thirtyTwo, tiles, "v4-amx"},
-    {"aarch64", SaccadeCPUTargetAArch64, aarch64, "generic", "", "generic", 128, 32, true, true, false, "", false, "",
-     true, false, thirtyTwoNarrow, tiles},
-    {"aarch64-bf16", SaccadeCPUTargetAArch64BF16, aarch64, "generic", "+bf16,+i8mm", "generic", 128, 32, true, true,
-     false, "bfdot", false, "smmla", true, false, thirtyTwoNarrow, tiles},
-    {"aarch64-sve256", SaccadeCPUTargetAArch64SVE256, aarch64, "generic", "+sve,+bf16,+i8mm", "generic", 256, 32, true,
-     true, false, "bfdot", false, "smmla", false, true, thirtyTwoNarrow, tiles},
-};
+//===----------------------------------------------------------------------===//
+// x86-64
+//===----------------------------------------------------------------------===//
+
+static constexpr CPUTarget portable = {.name = "portable",
+                                       .runsOn = SaccadeCPUTargetPortable,
+                                       .triple = "x86_64-unknown-linux-gnu",
+                                       .cpu = "x86-64",
+                                       .entryCPU = "x86-64",
+                                       .vectorBits = 128,
+                                       .vectorRegisters = 16,
+                                       .shapes = sixteenWithoutFMA,
+                                       .tiles = smallTiles};
+static constexpr CPUTarget v3 = {.name = "v3",
+                                 .runsOn = SaccadeCPUTargetV3,
+                                 .triple = portable.triple,
+                                 .cpu = "x86-64-v3",
+                                 .entryCPU = portable.entryCPU,
+                                 .vectorBits = 256,
+                                 .vectorRegisters = 16,
+                                 .hasFMA = true,
+                                 .hasF16Conversions = true,
+                                 .shapes = sixteen,
+                                 .tiles = smallTiles};
+static constexpr CPUTarget v4 = {.name = "v4",
+                                 .runsOn = SaccadeCPUTargetV4,
+                                 .triple = portable.triple,
+                                 .cpu = "x86-64-v4",
+                                 .features = "-prefer-256-bit",
+                                 .entryCPU = portable.entryCPU,
+                                 .vectorBits = 512,
+                                 .vectorRegisters = 32,
+                                 .hasFMA = true,
+                                 .hasF16Conversions = true,
+                                 .hasAVX512 = true,
+                                 .shapes = thirtyTwo,
+                                 .tiles = tiles};
+static constexpr CPUTarget v4BF16 = [] {
+  CPUTarget target = v4;
+  target.name = "v4-bf16";
+  target.runsOn = SaccadeCPUTargetV4BF16;
+  target.features = "-prefer-256-bit,+avx512bf16,+avx512vnni";
+  target.bf16Dot = BF16Dot::VDPBF16PS;
+  target.int8Dot = Int8Dot::VPDPBUSD;
+  return target;
+}();
+static constexpr CPUTarget v4AMX = [] {
+  CPUTarget target = v4BF16;
+  target.name = "v4-amx";
+  target.runsOn = SaccadeCPUTargetV4AMX;
+  target.features = "-prefer-256-bit,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16";
+  target.hasTiles = true;
+  return target;
+}();
+
+/// The target whose code runs on the processors of v3, with the kernels of `target`.
+static constexpr CPUTarget expanded(CPUTarget target, llvm::StringRef name) {
+  target.expandedFrom = target.name;
+  target.name = name;
+  target.runsOn = v3.runsOn;
+  target.cpu = v3.cpu;
+  target.features = v3.features;
+  return target;
+}
+
+//===----------------------------------------------------------------------===//
+// AArch64
+//===----------------------------------------------------------------------===//
+
+static constexpr CPUTarget aarch64 = {.name = "aarch64",
+                                      .runsOn = SaccadeCPUTargetAArch64,
+                                      .triple = "aarch64-unknown-linux-gnu",
+                                      .cpu = "generic",
+                                      .entryCPU = "generic",
+                                      .vectorBits = 128,
+                                      .vectorRegisters = 32,
+                                      .hasFMA = true,
+                                      .hasF16Conversions = true,
+                                      .hasLaneProducts = true,
+                                      .shapes = thirtyTwoNarrow,
+                                      .tiles = tiles};
+static constexpr CPUTarget aarch64BF16 = [] {
+  CPUTarget target = aarch64;
+  target.name = "aarch64-bf16";
+  target.runsOn = SaccadeCPUTargetAArch64BF16;
+  target.features = "+bf16,+i8mm";
+  target.bf16Dot = BF16Dot::BFDOT;
+  target.int8Dot = Int8Dot::SMMLA;
+  return target;
+}();
+static constexpr CPUTarget aarch64SVE256 = [] {
+  CPUTarget target = aarch64BF16;
+  target.name = "aarch64-sve256";
+  target.runsOn = SaccadeCPUTargetAArch64SVE256;
+  target.features = "+sve,+bf16,+i8mm";
+  target.vectorBits = 256;
+  target.hasLaneProducts = false;
+  target.hasSVE = true;
+  return target;
+}();
+
+static constexpr CPUTarget targets[] = {portable,
+                                        v3,
+                                        v4,
+                                        v4BF16,
+                                        v4AMX,
+                                        expanded(v4, "v4-expanded"),
+                                        expanded(v4BF16, "v4-bf16-expanded"),
+                                        expanded(v4AMX, "v4-amx-expanded"),
+                                        aarch64,
+                                        aarch64BF16,
+                                        aarch64SVE256};
+
+llvm::StringRef saccade::stringify(BF16Dot instruction) {
+  switch (instruction) {
+  case BF16Dot::None:
+    return "";
+  case BF16Dot::VDPBF16PS:
+    return "vdpbf16ps";
+  case BF16Dot::BFDOT:
+    return "bfdot";
+  }
+  llvm_unreachable("unknown instruction");
+}
+
+llvm::StringRef saccade::stringify(Int8Dot instruction) {
+  switch (instruction) {
+  case Int8Dot::None:
+    return "";
+  case Int8Dot::VPDPBUSD:
+    return "vpdpbusd";
+  case Int8Dot::SMMLA:
+    return "smmla";
+  }
+  llvm_unreachable("unknown instruction");
+}
 
 bool saccade::hostRuns(const CPUTarget &target) { return runtime::hostRuns(target.processor()); }
 

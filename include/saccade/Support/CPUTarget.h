@@ -41,27 +41,37 @@ struct AttentionTiles {
   int64_t cacheBytes; ///< the part of L2 that the operands of a task may fill
 };
 
+/// The instruction that adds products of pairs of bf16 to f32.
+enum class BF16Dot { None, VDPBF16PS, BFDOT };
+/// The instruction that adds products of int8 to i32.
+enum class Int8Dot { None, VPDPBUSD, SMMLA };
+
+/// The name of the instruction for messages, such as "vdpbf16ps"; empty for none.
+llvm::StringRef stringify(BF16Dot instruction);
+llvm::StringRef stringify(Int8Dot instruction);
+
 /// A CPU target. An expanded target has the properties of another one, and thus its schedules and kernels, but its code
 /// runs on processors without some of these features: `translate` expands the intrinsics that they lack.
 struct CPUTarget {
-  llvm::StringRef name;     ///< as given to --target: "portable", "v4-bf16", "v4-expanded"
-  SaccadeCPUTarget runsOn;  ///< the row of CPUTargets.def: what a processor must have to run the code
-  llvm::StringRef triple;   ///< of LLVM
-  llvm::StringRef cpu;      ///< LLVM -mcpu
-  llvm::StringRef features; ///< LLVM feature string in addition to `cpu`
-  llvm::StringRef entryCPU; ///< LLVM -mcpu of entries, which run on every processor of the architecture
-  unsigned vectorBits;      ///< native vector width
-  unsigned vectorRegisters; ///< architectural vector registers
-  bool hasFMA;              ///< fused multiply-add instructions
-  bool hasF16Conversions;   ///< instructions that convert between f16 and f32
-  bool hasAVX512;           ///< vscalef, vreduce and mask registers
-  llvm::StringRef bf16Dot;  ///< the instruction that adds products of pairs of bf16 to f32, or empty
-  bool hasTiles;            ///< AMX tile registers and tdpbf16ps
-  llvm::StringRef int8Dot;  ///< the instruction that adds products of int8 to i32: "vpdpbusd", "smmla", or empty
-  bool hasLaneProducts;     ///< products of a vector and a lane of another register, in one instruction
-  bool hasSVE;              ///< vectors are SVE registers, which have `vectorBits` bits on processors that run the code
-  const KernelShapes &shapes; ///< of the kernels
-  AttentionTiles tiles;       ///< of attention, except where it uses tile registers
+  llvm::StringRef name;              ///< as given to --target: "portable", "v4-bf16", "v4-expanded"
+  SaccadeCPUTarget runsOn;           ///< the row of CPUTargets.def: what a processor must have to run the code
+  llvm::StringRef triple;            ///< of LLVM
+  llvm::StringRef cpu;               ///< LLVM -mcpu
+  llvm::StringRef features = "";     ///< LLVM feature string in addition to `cpu`
+  llvm::StringRef entryCPU;          ///< LLVM -mcpu of entries, which run on every processor of the architecture
+  unsigned vectorBits;               ///< native vector width
+  unsigned vectorRegisters;          ///< architectural vector registers
+  bool hasFMA = false;               ///< fused multiply-add instructions
+  bool hasF16Conversions = false;    ///< instructions that convert between f16 and f32
+  bool hasAVX512 = false;            ///< vscalef, vreduce and mask registers
+  BF16Dot bf16Dot = BF16Dot::None;   ///< products of bf16
+  bool hasTiles = false;             ///< AMX tile registers and tdpbf16ps
+  Int8Dot int8Dot = Int8Dot::None;   ///< products of int8
+  bool hasLaneProducts = false;      ///< products of a vector and a lane of another register, in one instruction
+  bool hasSVE = false;               ///< vectors are SVE registers of `vectorBits` bits on processors that run the code
+  const KernelShapes &shapes;        ///< of the kernels
+  AttentionTiles tiles;              ///< of attention, except where it uses tile registers
+  llvm::StringRef expandedFrom = ""; ///< of an expanded target: the target with its properties
 
   /// What a processor must have to run the code.
   const runtime::CPUTargetRow &processor() const { return *runtime::findCPUTarget(runsOn); }
@@ -69,7 +79,7 @@ struct CPUTarget {
   bool isExpanded() const { return !expandedFrom.empty(); }
   /// The number of elements of `bits` bits in a vector register.
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
-  bool hasBF16Dot() const { return !bf16Dot.empty(); }
+  bool hasBF16Dot() const { return bf16Dot != BF16Dot::None; }
   /// The number of consecutive K elements of a matmul of these element types that one instruction multiplies and sums
   /// in a 32-bit lane: 2 for bf16 with `bf16Dot` and for f16 in tile registers, where it is the sum of two bf16,
   /// else 1.
@@ -80,7 +90,7 @@ struct CPUTarget {
   bool usesTiles(unsigned packingFactor) const { return hasTiles && packingFactor == 2; }
   /// Whether attention and matmuls multiply blocks of bf16 instead of k-packs of `packingFactor` elements: processors
   /// with `bfdot` have `bfmmla` too.
-  bool usesMatrixProducts(unsigned packingFactor) const { return bf16Dot == "bfdot" && packingFactor == 2; }
+  bool usesMatrixProducts(unsigned packingFactor) const { return bf16Dot == BF16Dot::BFDOT && packingFactor == 2; }
   /// The number of consecutive K elements of a matmul that packed operands have side by side: `blockDepth` if blocks
   /// are multiplied, else the packing factor. In tile registers a product of two f16 has an error of up to 2⁻¹⁸, which
   /// only a `result` of f16 permits; for others f16 is converted to f32.
@@ -89,8 +99,6 @@ struct CPUTarget {
   AttentionTiles attentionTiles(unsigned packingFactor) const;
   /// The rows of queries that attention computes together in a task of `rows` rows.
   int64_t groupRows(unsigned packingFactor, int64_t rows) const;
-
-  llvm::StringRef expandedFrom = ""; ///< of an expanded target: the target with its properties
 };
 
 /// Elements along K of a row of a block of bf16, which `usesMatrixProducts` multiplies.

@@ -69,7 +69,7 @@ private:
 
   LogicalResult check();
   /// Products of int8 are slower than those of bf16 in tile registers.
-  bool isQuantized() { return op.getQkTypeAttr() && !e.target.int8Dot.empty() && !usesTiles; }
+  bool isQuantized() { return op.getQkTypeAttr() && e.target.int8Dot != Int8Dot::None && !usesTiles; }
   Value unpackedValues(Value matrix, function_ref<void()> pack);
   void clearPadding(int64_t depthKPacks);
   void pack(int64_t maxQueries, int64_t maxKeys, Value signMask);
@@ -530,7 +530,7 @@ LogicalResult AccumulateLowering::run() {
   e.loop(e.index(0), queries, groupRows, [&](Value row) { computeGroup(tile, row); });
   if (loop)
     loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
-  std::string form = quantized ? ("packed, int8 scores (" + e.target.int8Dot + ")").str() : "packed";
+  std::string form = quantized ? ("packed, int8 scores (" + stringify(e.target.int8Dot) + ")").str() : "packed";
   setKernelFamily(e, op, depthOfProduct, form, usesTiles, parts);
   return failure(tile.failed);
 }

@@ -47,7 +47,7 @@ Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Val
                    {sum, emitScalablePairs(e, x), emitScalablePairs(e, y)});
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   auto elements = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, kPacks); };
-  if (e.target.bf16Dot == "bfdot")
+  if (e.target.bf16Dot == BF16Dot::BFDOT)
     return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(),
                                          e.b.getStringAttr("llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
                                          ValueRange{sum, elements(x), elements(y)})
@@ -73,7 +73,7 @@ void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, Str
   std::string instruction = parts > 1           ? "f16 as two bf16 in tiles (tdpbf16ps)"
                             : usesTiles         ? "bf16 tiles (tdpbf16ps)"
                             : packingFactor > 2 ? "bf16 blocks (bfmmla)"
-                            : packingFactor > 1 ? ("bf16 pairs (" + e.target.bf16Dot + ")").str()
+                            : packingFactor > 1 ? ("bf16 pairs (" + stringify(e.target.bf16Dot) + ")").str()
                             : e.target.hasFMA   ? type + " multiply-add"
                                                 : type + " multiply, add";
   task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + instruction));

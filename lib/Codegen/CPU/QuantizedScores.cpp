@@ -26,7 +26,7 @@ static Value fromBits(Emitter &e, Value vector) {
 }
 
 QuantizedScores::QuantizedScores(Emitter &e, int64_t maxQueries, int64_t maxKeys, int64_t depth)
-    : usesBlocks(e.target.int8Dot == "smmla"), depth(depth) {
+    : usesBlocks(e.target.int8Dot == Int8Dot::SMMLA), depth(depth) {
   int64_t lanes = e.lanes(), panel = 2 * lanes;
   int64_t paddedDepth = llvm::alignTo(depth, std::max<int64_t>(lanes, usesBlocks ? 2 * packingFactor : 1));
   kPacks = paddedDepth / packingFactor;
