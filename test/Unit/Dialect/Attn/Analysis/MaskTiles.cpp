@@ -2,7 +2,7 @@
 //
 // mask-tiles PROGRAM LENGTH ROWS COLUMNS < captures: analyzes the mask of the attention in the program tile by tile,
 // compares with every pair, and prints the numbers of tiles that are empty, full, partial, unnecessarily partial and
-// wrong. Captures are read as numbers: for each the rank, the extents and the elements.
+// wrong. Standard error has a line for each of the last two kinds. Captures are read as numbers: for each the rank, the extents and the elements.
 //
 //===----------------------------------------------------------------------===//
 #include "Lanes.h"
@@ -110,8 +110,13 @@ int main(int count, char **arguments) {
           analyzeMask(op.getMask(), {StagedInt(0), StagedInt(1), {q, lastQuery}, {k, lastKey}}, inputs, numbers);
       bool isEmpty = found.mayHold.isConstant(0), isFull = found.mayFail.isConstant(0);
       empty += isEmpty, full += isFull, partial += !isEmpty && !isFull;
-      needless += !isEmpty && !isFull && (visible == 0 || visible == pairs);
-      wrong += (isEmpty && visible != 0) || (isFull && visible != pairs);
+      bool isNeedless = !isEmpty && !isFull && (visible == 0 || visible == pairs);
+      bool isWrong = (isEmpty && visible != 0) || (isFull && visible != pairs);
+      needless += isNeedless, wrong += isWrong;
+      if (isNeedless || isWrong)
+        std::cerr << "queries " << q << " to " << lastQuery << ", keys " << k << " to " << lastKey << ": called "
+                  << (isEmpty ? "empty" : isFull ? "full" : "partial") << ", " << visible << " of " << pairs
+                  << " pairs are visible\n";
     }
   std::cout << empty << " " << full << " " << partial << " " << needless << " " << wrong << '\n';
   return 0;
