@@ -37,7 +37,7 @@ class Function:
         self.orders = [rng.choice([(0, 1, 2, 3), (0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3)]) for _ in range(3)]
         self.equations = [self._equation("bhid", "bhjd", "bhij"), self._equation("bhij", "bhjd", "bhid")]
         steps = [self._scale, self._bias, self._mask, self._cap, self._window, self._shift, self._transposed, self._there_and_back,
-                 self._in_place, self._cast, self._missed]
+                 self._in_place, self._cast, self._missed, self._statement, self._written_view, self._copied, self._other_write]
         self.steps = [rng.choice(steps)() for _ in range(rng.randrange(5))]
         self.dim = rng.choice([-1, -1, -1, -1, 3, -2, 1])
         weights = [self._there_and_back, self._cast, self._transposed, self._missed]
@@ -93,6 +93,57 @@ class Function:
     def _in_place(self):
         index = self._index()
         return lambda s, bias, mask: (s * 1.5).add_(self._read(bias, index))
+
+    def _statement(self):
+        index = self._index()
+
+        def step(s, bias, mask):
+            t = s * 1.5
+            t.add_(self._read(bias, index))
+            return t
+        return step
+
+    def _written_view(self):
+        """A write to a view of scores, after which the scores, the view or an older view is read."""
+        x, y = self.rng.sample(range(4), 2)
+        index, kind = self._index(), self.rng.randrange(4)
+
+        def step(s, bias, mask):
+            t = s * 1.5
+            older, view = t.transpose(x, y), t if kind == 3 else t.transpose(x, y)
+            view.mul_(self._read(bias, index))
+            return [t, view, older.transpose(x, y), older][kind]
+        return step
+
+    def _copied(self):
+        """Scores are replaced, in whole or in part."""
+        x, y = self.rng.sample(range(4), 2)
+        part = self.rng.choice([(), (), slice(0, None), (Ellipsis, slice(1, 3)), (slice(2),)])
+        place = slice(None) if part == () else part
+        index, reads_view = self._index(), self.rng.random() < 0.3
+
+        def step(s, bias, mask):
+            t = s * 1.5
+            view = t.transpose(x, y)
+            t[place] = (t + self._read(bias, index))[place]
+            return view.transpose(x, y) if reads_view else t
+        return step
+
+    def _other_write(self):
+        """A write to a tensor that scores read, before or after they read it, or to one of the same memory."""
+        index, is_early, has_view = self._index(), self.rng.random() < 0.5, self.rng.random() < 0.5
+
+        def step(s, bias, mask):
+            whole = bias * 2
+            table = self._read(whole, index)
+            written = whole if has_view else table
+            if is_early:
+                written.mul_(3)
+            s = s + table
+            if not is_early:
+                written.mul_(3)
+            return s
+        return step
 
     def _cast(self):
         return lambda s, bias, mask: s.contiguous().to(torch.float64)

@@ -140,8 +140,33 @@ class Pooled(Block):
         return one[None, :, None].expand(2, 8, 4, 6)
 
 
+class Sigmoid(Block):
+    """Sigmoids in place of a softmax, of scores with a bias and a mask that hides all keys of a row."""
+
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(4, 8, 8))
+
+    def attend(self, q, k, v):
+        scores = einsum("bihd,bjhd->bhij", q, k) * 0.4 + self.bias
+        hidden = torch.ones(8, 8, dtype=torch.bool).triu(0)
+        scores = scores.masked_fill(hidden, -torch.finfo(scores.dtype).max)
+        return einsum("bhij,bjhd->bihd", scores.sigmoid().type(scores.dtype), v)
+
+
+class ShiftedSigmoid(Block):
+    """A sigmoid is not the same without the maximum that is subtracted; a row hides all keys by infinity."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.mT
+        scores = scores - 30 * torch.arange(8)
+        scores = scores.masked_fill(torch.arange(8)[:, None] == 3, float("-inf"))
+        return (torch.sigmoid(scores) @ v).transpose(1, 2)
+
+
 RAISED = [Plain, ScaledQueries, Windows, ChannelsFirst, Einsum, OneHeadOfKeys, JoinedHeads, Added, ThreeDimensions,
-          InPlace, Pooled]
+          InPlace, Pooled, Sigmoid, ShiftedSigmoid]
 
 
 # --- near misses: not attention, or with another reader ---------------------------------------------------------------
@@ -201,16 +226,6 @@ class LinearAttention(Block):
         return (q.softmax(-1) @ (k.softmax(-2).mT @ v)).transpose(1, 2)
 
 
-class WrittenAfterSoftmaxInput(Block):
-    """The softmax reads scores that another node has written to."""
-
-    def attend(self, q, k, v):
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        scores = q @ k.mT * 1.0
-        scores.masked_fill_(torch.ones(8, 8, dtype=torch.bool).triu(1), float("-inf"))
-        return (scores.softmax(-1) @ v).transpose(1, 2)
-
-
 class SlicedScores(Block):
     def attend(self, q, k, v):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
@@ -223,5 +238,21 @@ class ShiftedScores(Block):
         return ((q @ k.mT).roll(1, -1).softmax(-1) @ v).transpose(1, 2)
 
 
+class SigmoidOfMaximum(Block):
+    """A sigmoid changes with the maximum that is subtracted, which is computed from scores."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.mT
+        return (torch.sigmoid(scores - scores.amax(dim=-1, keepdim=True)) @ v).transpose(1, 2)
+
+
+class NormalisedSigmoid(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        weights = torch.sigmoid(q @ k.mT)
+        return (weights / weights.sum(-1, keepdim=True) @ v).transpose(1, 2)
+
+
 NOT_RAISED = [SoftmaxOfQueries, Renormalised, MixedHeads, ReturnedWeights, OverwrittenValues, WrongKeys,
-              LinearAttention, WrittenAfterSoftmaxInput, SlicedScores, ShiftedScores]
+              LinearAttention, SlicedScores, ShiftedScores, SigmoidOfMaximum, NormalisedSigmoid]

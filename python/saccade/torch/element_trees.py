@@ -55,8 +55,8 @@ class Score:
     product: Product
     chain: set[Node]
     """The nodes that are computed from the product."""
-    keys: Piece
-    """The dimension of the softmax."""
+    keys: Piece | None
+    """The dimension of the softmax; None if there is none."""
     place: list[Dim] | None = None
     """The index of the product."""
     captures: list[tuple[Node, list[Dim]]] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Score:
         dim = dim[0] if isinstance(dim, (list, tuple)) and len(dim) == 1 else dim
         if not isinstance(dim, int) or given.get("keepdim") is not True or len(given) != 2:
             return False
-        return index[dim % len(index)] == (self.keys,)
+        return self.keys is not None and index[dim % len(index)] == (self.keys,)
 
 
 def viewed(node: Node, view: tuple[str, Any], index: list[Dim]) -> list[Dim]:

@@ -14,7 +14,7 @@ from torch.fx import Node
 from saccade import _served
 from saccade._places import is_inner_file
 
-_NAMES = {"softmax": "attention written by hand"}
+_NAMES = dict.fromkeys(("softmax", "sigmoid"), "attention written by hand")
 
 
 def calls_of(replaced: Sequence[Node], kept: Sequence[tuple[Node, Exception]]) -> Counter[_served.Call]:

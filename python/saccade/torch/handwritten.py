@@ -1,8 +1,8 @@
 """Notices attention that is written by hand in `enabled()` blocks, for `saccade.served`.
 
 Nothing is replaced: eager PyTorch computes one operator after the other, so a fused kernel would come too late. A mode
-of torch functions follows the results of matrix products through softmax into the next product. It is active only
-while there is a report.
+of torch functions follows the results of matrix products through softmax or sigmoid into the next product. It is active
+only while there is a report.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NAME = "attention written by hand"
 REASON = ('it is computed op by op: torch.compile(model, backend="saccade") fuses it, or call '
           "F.scaled_dot_product_attention")
 _PRODUCTS = frozenset({"matmul", "__matmul__", "__rmatmul__", "bmm", "baddbmm", "einsum", "mm"})
-_SOFTMAX = frozenset({"softmax"})
+_SOFTMAX = frozenset({"softmax", "sigmoid"})
 # Functions that keep what a tensor is: scores or weights.
 _KEEPING = frozenset({
     "__add__", "__radd__", "__iadd__", "add", "add_", "__sub__", "__isub__", "sub", "sub_", "__mul__", "__rmul__",
     "__imul__", "mul", "mul_", "__truediv__", "__itruediv__", "div", "div_", "masked_fill", "masked_fill_", "where",
     "tanh", "clamp", "dropout", "to", "type_as", "type", "float", "half", "bfloat16", "view", "reshape", "permute",
     "transpose", "unsqueeze", "squeeze", "flatten", "unflatten", "contiguous", "expand", "clone", "nan_to_num",
-    "__getitem__"})  # fmt: skip
+    "__getitem__", "linear", "conv2d"})  # fmt: skip
 _MULTI_HEAD = torch.nn.functional.multi_head_attention_forward
 
 

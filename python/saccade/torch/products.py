@@ -131,12 +131,21 @@ def views_of(node: Node) -> tuple[str, Any] | None:
         return None if source is None or own is None or is_type else ("reshape", None)
     if name == "expand":
         return "expand", None
+    if name == "getitem" and len(node.args) == 2 and is_whole(node.args[1]):
+        return "same", None
     shape = shape_of(node)
     if shape is None:
         return None
     rank = len(shape)
     order = _order(node, name, rank)
     return None if order is None else ("permute", order)
+
+
+def is_whole(index: Any) -> bool:
+    """Whether x[index] is all of x, in its shape, for every x."""
+    parts = index if isinstance(index, tuple) else (index,)
+    wholes = (slice(None), slice(0, None), slice(None, None, 1), slice(0, None, 1))
+    return all(part is Ellipsis or isinstance(part, slice) and part in wholes for part in parts)
 
 
 def _order(node: Node, name: str, rank: int) -> list[int] | None:

@@ -1,13 +1,14 @@
 """Replaces attention that is written by hand in a graph of Dynamo by the operator `saccade::attention`.
 
-The pattern is two products of tensors around a softmax. The index of every tensor is followed backwards from the second
-product through views to the first one, so permutations, einsum orders, windows and joined dimensions need no cases of
-their own. Scores become the score function of the operator. What cannot be proved stays as it is.
+The pattern is two products of tensors around a softmax or a sigmoid. The index of every tensor is followed backwards
+from the second product through views to the first one, so permutations, einsum orders, windows and joined dimensions
+need no cases of their own. Scores become the score function of the operator. What cannot be proved stays as it is.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,14 +20,13 @@ from saccade.module import compile
 from saccade.regions import Region, trace
 from saccade.torch import attention_operator
 from saccade.torch.differentiated import differentiated, function_of
-from saccade.torch.element_index import Dim, Piece, Unknown
+from saccade.torch.element_index import Dim, Piece, Unknown, is_one
 from saccade.torch.element_trees import Score, Value, is_cast, viewed
+from saccade.torch.graph_writes import Writes, follow_writes, is_write
 from saccade.torch.products import Product, name_of, product, shape_of, views_of
 from saccade.torch.traced_drop_ins import is_supported, layout_of
 from saccade.torch.tracing import make_program
 
-_LAYERS = frozenset({"linear", "layer_norm", "rms_norm", "batch_norm", "group_norm", "embedding", "cat"})
-"""What attention has before its scores: a product before these is another one."""
 _DROPOUT = ("dropout", "dropout_")
 
 
@@ -37,60 +37,6 @@ class _Operand(NamedTuple):
     dims: tuple[Any, ...]
 
 
-def candidates(graph: GraphModule) -> list[tuple[Node, Product, Product]]:
-    """The softmaxes between two products, with the products."""
-    found = []
-    for node in graph.graph.nodes:
-        if name_of(node) != "softmax" or not isinstance(node.args[:1] and node.args[0], Node):
-            continue
-        second = _reader(node)
-        first = _source(node.args[0]) if second is not None else None
-        if first is not None and second is not None:
-            found.append((node, first, second))
-    return found
-
-
-def _reader(node: Node) -> Product | None:
-    """The product that reads weights, after nodes that have one reader."""
-    while True:
-        readers = [user for user in node.users if _is_computed(user)]
-        if len(readers) != 1:
-            multiplied = [user for user in readers if product(user) is not None]
-            return product(multiplied[0]) if multiplied else None
-        (reader,) = readers
-        if (found := product(reader)) is not None:
-            return found
-        if node not in reader.args[:1]:
-            return None
-        node = reader
-
-
-def _is_computed(node: Node) -> bool:
-    return isinstance(node.meta.get("example_value"), torch.Tensor)
-
-
-def _source(node: Node) -> Product | None:
-    """The product that scores are computed from: the first one on the way back. Nodes that are not supported are
-    passed, so that the report has them."""
-    seen: set[Node] = set()
-    todo = [node]
-    while todo:
-        at = todo.pop(0)
-        if at in seen or len(seen) > 64:
-            continue
-        seen.add(at)
-        found = product(at)
-        if found is not None and _keeps_operands(found):
-            return found
-        todo += [x for x in at.all_input_nodes if name_of(at) not in _LAYERS]
-    return None
-
-
-def _keeps_operands(found: Product) -> bool:
-    """Whether both operands are computed: a linear layer's are not."""
-    return all(x.op != "get_attr" for x in (found.left, found.right))
-
-
 def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: Product) -> Node:
     """Replaces the nodes from the first product to the second one. Raises Unknown, and leaves the graph as it is, if
     they are not proved to be attention.
@@ -98,8 +44,9 @@ def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: P
     Returns:
         The node of the operator.
     """
+    follow_writes(graph, first.node, second.node)
+    first, second = _as_product(first.node), _as_product(second.node)
     chain = _chain(first.node, second)
-    _check_writes(graph, first.node, second.node, chain)
     weights, values = (second.left, second.right), (second.left_dims, second.right_dims)
     side = 0 if second.left in chain else 1
     if second.left in chain and second.right in chain or softmax not in chain:
@@ -109,16 +56,25 @@ def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: P
     index: list[Dim] = [() if letter is None else (letters.piece(letter),) for letter in values[side]]
     while node is not softmax:
         index, node = _weights(node, index), node.args[0]
-    axis, source = _softmax_axis(softmax)
-    if index[axis] != (letters.piece(letters.keys),) or not isinstance(source, Node):
+    is_softmax = name_of(softmax) == "softmax"
+    if is_softmax and index[_softmax_axis(softmax)] != (letters.piece(letters.keys),):
         raise Unknown("the softmax is not over the keys of the second product")
-    score = Score(first, chain, letters.piece(letters.keys))
-    value = score.build(source, index)
+    score = Score(first, chain, letters.piece(letters.keys) if is_softmax else None)
+    value = score.build(softmax.args[0], index)
     if score.place is None:
         raise Unknown("scores do not come from a product")
     q, k = _queries_and_keys(first, score.place, letters)
+    captured = [node for node, _ in score.captures]
+    Writes(graph.graph, first.node, second.node).check(chain, [first.left, first.right, *captured])
     v = _Operand(weights[1 - side], tuple(None if x is None else letters.piece(x) for x in values[1 - side]))
-    return _Insertion(graph, letters, score, value, second).insert(q, k, v, chain)
+    return _Insertion(graph, letters, score, value, second, is_softmax).insert(q, k, v, chain)
+
+
+def _as_product(node: Node) -> Product:
+    """The product that a node computes, whose operands have changed."""
+    found = product(node)
+    assert found is not None
+    return found
 
 
 class _Letters:
@@ -168,36 +124,11 @@ def _is_live(node: Node) -> bool:
     seen, todo = {node}, [node]
     while todo:
         at = todo.pop()
-        if at.op == "output" or _is_write(at):
+        if at.op == "output" or is_write(at):
             return True
         todo += [user for user in at.users if user not in seen]
         seen |= set(at.users)
     return False
-
-
-def _is_write(node: Node) -> bool:
-    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    module = getattr(node.target, "__module__", "")
-    is_operator = module == "_operator" and name in ("iadd", "isub", "imul", "itruediv", "setitem", "ior", "iand")
-    is_method = name.endswith("_") and not name.endswith("__")
-    return bool(is_operator or is_method or node.kwargs.get("inplace") or node.kwargs.get("out") is not None)
-
-
-def _check_writes(graph: GraphModule, first: Node, second: Node, chain: set[Node]) -> None:
-    """Refuses writes between the products, except to scores and weights that are read only by the result."""
-    is_between = False
-    has_writes = False
-    for node in graph.graph.nodes:
-        is_between = is_between or node is first
-        if node is second:
-            break
-        if is_between and _is_write(node):
-            written = node.args[0] if node.args else None
-            if node not in chain or not isinstance(written, Node) or written not in chain:
-                raise Unknown("a tensor is written to between the products")
-            has_writes = True
-    if has_writes and any(len(node.users) != 1 for node in chain):
-        raise Unknown("scores are written to and read in several places")
 
 
 def _weights(node: Node, index: list[Dim]) -> list[Dim]:
@@ -216,14 +147,14 @@ def _weights(node: Node, index: list[Dim]) -> list[Dim]:
     raise Unknown(f"weights are changed by '{name_of(node) or node.name}'")
 
 
-def _softmax_axis(node: Node) -> tuple[int, Any]:
-    """The dimension of a softmax, counted from the first one, and its operand."""
+def _softmax_axis(node: Node) -> int:
+    """The dimension of a softmax, counted from the first one."""
     given = dict(zip(("dim", "_stacklevel") if node.op == "call_function" else ("dim", "dtype"), node.args[1:]))
     given |= dict(node.kwargs)
     shape = shape_of(node)
     if shape is None or not isinstance(given.get("dim"), int):
         raise Unknown("the softmax has no dimension")
-    return given["dim"] % len(shape), node.args[0]
+    return int(given["dim"] % len(shape))
 
 
 def _queries_and_keys(first: Product, place: list[Dim], letters: _Letters) -> tuple[_Operand, _Operand]:
@@ -233,7 +164,7 @@ def _queries_and_keys(first: Product, place: list[Dim], letters: _Letters) -> tu
     if len(reduced) != 1:
         raise Unknown("the first product sums over several dimensions")
     queries, keys = letters.piece(letters.queries), letters.piece(letters.keys)
-    found: dict[str, _Operand] = {}
+    found: list[tuple[list[Piece], _Operand]] = []
     for node, dims in ((first.left, first.left_dims), (first.right, first.right_dims)):
         pieces: list[Any] = []
         for letter, extent in zip(dims, shape_of(node) or ()):
@@ -252,17 +183,25 @@ def _queries_and_keys(first: Product, place: list[Dim], letters: _Letters) -> tu
         flat = [piece for dim in pieces if isinstance(dim, tuple) for piece in dim]
         if len(set(flat)) != len(flat) or queries in flat and keys in flat:
             raise Unknown("a position is two dimensions of the first product")
-        found["k" if keys in flat else "q"] = _Operand(node, tuple(pieces))
-    if len(found) != 2:
+        found.append((flat, _Operand(node, tuple(pieces))))
+    have_keys = [keys in flat for flat, _ in found]
+    if have_keys == [False, False] and is_one(keys.extent):  # the one that lacks queries, or either one
+        is_right = queries not in found[1][0]
+        have_keys = [not is_right, is_right]
+    if sum(have_keys) != 1:
         raise Unknown("the first product is not one of queries and keys")
-    return found["q"], found["k"]
+    (_, x), (_, y) = found if have_keys[1] else reversed(found)
+    return x, y
 
 
 class _Insertion:
     """The nodes that replace attention."""
 
-    def __init__(self, graph: GraphModule, letters: _Letters, score: Score, value: Value, second: Product):
-        self.graph, self.letters, self.score, self.value, self.second = graph, letters, score, value, second
+    def __init__(self, graph: GraphModule, letters: _Letters, score: Score, value: Value, second: Product,
+                 is_softmax: bool):
+        self.graph, self.letters, self.score, self.second = graph, letters, score, second
+        self.value = value if is_softmax else _log_sigmoid(value)
+        self.is_softmax = is_softmax
         self.made: list[Node] = []
 
     def insert(self, q: _Operand, k: _Operand, v: _Operand, chain: set[Node]) -> Node:
@@ -299,9 +238,9 @@ class _Insertion:
         layout = layout_of(examples[0].dim())
         _check_compiles(program, examples, tables)
         call = self._add(self.graph.graph.call_function(
-            attention_operator.overload(False, False), ([*tensors, *tables], program, None, [1.0], layout)),
-            examples[0].new_empty((*examples[0].shape[:-1], examples[2].shape[-1])))
-        output = call
+            attention_operator.overload(not self.is_softmax, False),
+            ([*tensors, *tables], program, None, [1.0], layout)), self._results(examples))
+        output = call if self.is_softmax else self._sum(call, result.dtype)
         if len(lead) > 2:
             output = self._apply("reshape", output, *[self._extent(x.letter) for x in (*lead, queries, width)])
         order = [*letters.lead, letters.queries, letters.width]
@@ -314,6 +253,20 @@ class _Insertion:
             raise Unknown("a dimension of the result has extent 1 in both operands")
         self._apply("contiguous", output)  # readers may take it for a product, which is contiguous
         return call
+
+    def _results(self, examples: list[torch.Tensor]) -> Any:
+        """The output, and the log-sum-exp that a sum needs."""
+        q, _, v = examples
+        output = q.new_empty((*q.shape[:-1], v.shape[-1]))
+        precision = torch.float64 if q.dtype == torch.float64 else torch.float32
+        return output if self.is_softmax else (output, q.new_empty(q.shape[:-1], dtype=precision))
+
+    def _sum(self, call: Node, dtype: torch.dtype) -> Node:
+        """The sum of the values times the exponentials of scores: the output without the division by their sum."""
+        parts = [self._add(self.graph.graph.call_function(operator.getitem, (call, number)), example)
+                 for number, example in enumerate(call.meta["example_value"])]
+        factor = self._apply("unsqueeze", self._apply("exp", parts[1]), -1)
+        return self._apply("to", self._apply("mul", parts[0], factor), dtype)
 
     def _program(self, examples: list[torch.Tensor], lead: list[Piece]) -> tuple[str, list[Node]]:
         """The program, and the nodes that its score function reads."""
@@ -342,7 +295,8 @@ class _Insertion:
                 raise Unknown("scores are computed with a constant tensor")
             read.append(made)
         program = make_program(examples[0].dtype, int(examples[0].shape[-1]), int(examples[2].shape[-1]),
-                               layout_of(examples[0].dim()), region, None, has_scale=True)
+                               layout_of(examples[0].dim()), region, None, has_scale=True,
+                               return_lse=not self.is_softmax)
         return program, read
 
     def _table(self, node: Node, index: list[Dim], precision: str) -> Node:
@@ -404,7 +358,8 @@ class _Insertion:
 
     def _apply(self, method: str, node: Node, *arguments: Any) -> Node:
         with torch.no_grad():
-            example = getattr(node.meta["example_value"], method)(*arguments)
+            example = getattr(node.meta["example_value"], method)(
+                *[x.meta["example_value"] if isinstance(x, Node) else x for x in arguments])
         if example.requires_grad != node.meta["example_value"].requires_grad:
             example.requires_grad_(node.meta["example_value"].requires_grad)
         return self._add(self.graph.graph.call_method(method, (node, *arguments)), example)
@@ -422,6 +377,11 @@ class _Insertion:
 def _pieces(x: _Operand) -> list[Any]:
     return [piece for dim in x.dims for piece in (dim if isinstance(dim, tuple) and not isinstance(dim, Piece)
                                                   else (dim,))]
+
+
+def _log_sigmoid(value: Value) -> Value:
+    """The logarithm of the weights of sigmoid attention, which have no sum to be divided by."""
+    return lambda s, at, read: -torch.nn.functional.softplus(-value(s, at, read))
 
 
 def _lead_positions(lead: Sequence[Piece], b: Any, h: Any) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from torch.fx import GraphModule, Node
 
 from saccade.regions import Region, TraceError, trace
 from saccade.torch import attention_operator, block_lists
+from saccade.torch.attention_candidates import candidates
 from saccade.torch.element_index import Unknown
 from saccade.torch.listed_graphs import Listing
 from saccade.torch.multi_head import expand_multi_head
-from saccade.torch.raising import candidates, raise_attention
+from saccade.torch.raising import raise_attention
 from saccade.torch.sdpa import mask_functions
 from saccade.torch.traced_drop_ins import is_supported, layout_of, mask_dimensions
 from saccade.torch.tracing import make_program
