@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "MatchSoftmax.h"
+#include "FloatFacts.h"
 #include "SplitMask.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -280,16 +281,16 @@ static bool testsForEmptyRow(Graph &graph, Tracer &tracer, Node condition, Node 
 
 /// Whether an op of `weight` may give a number where `softmax` is NaN.
 static bool comparesSoftmax(Node weight, Node softmax) {
-  static const StringRef names[] = {"arith.cmpf",   "arith.maxnumf", "arith.minnumf", "arith.fptosi",
-                                    "arith.fptoui", "math.isnan",    "math.isinf",    "math.isfinite",
-                                    "math.powf",    "math.isnormal", "math.fpowi",    "math.clampf"};
+  // Their results are no floats.
+  static const StringRef tests[] = {"arith.cmpf", "arith.fptosi",  "arith.fptoui", "math.isnan",
+                                    "math.isinf", "math.isfinite", "math.isnormal"};
   DenseSet<Node> depends;
   bool found = false;
   forEachNode(weight, [&](Node node) {
     if (node == softmax || llvm::any_of(node->operands, [&](Node each) { return depends.contains(each); }))
       depends.insert(node);
-    found |=
-        node != softmax && depends.contains(node) && node->kind == Expr::Apply && llvm::is_contained(names, node->name);
+    found |= node != softmax && depends.contains(node) && node->kind == Expr::Apply &&
+             (llvm::is_contained(tests, node->name) || floatFacts(node->name).dropsNaN);
   });
   return found;
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "BuildAttention.h"
 #include "EmitRegions.h"
+#include "FloatFacts.h"
 #include "MatchSoftmax.h"
 #include "SplitMask.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -261,9 +262,7 @@ static bool mayBeInfinite(Node node) {
   if (!node->isReal())
     return false;
   if (node->kind == Expr::Apply)
-    return llvm::is_contained({"math.log", "math.log2", "math.log10", "math.log1p", "math.atanh", "math.powf",
-                               "math.fpowi", "arith.divf", "tensor.extract"},
-                              node->name);
+    return node->name == "tensor.extract" || floatFacts(node->name).hasPole;
   return node->kind == Expr::Number ? std::isinf(node->number) : true;
 }
 
@@ -278,9 +277,6 @@ bool Raising::vanishes(Node weight, Node softmax, ArrayRef<Node> conditions) {
     return !conditions.empty() &&
            llvm::all_of(conditions, [&](Node each) { return llvm::is_contained(other.conditions, each); });
   };
-  static const StringRef keepZero[] = {"arith.addf",    "arith.subf",    "arith.maximumf", "arith.minimumf",
-                                       "arith.maxnumf", "arith.minnumf", "math.absf",      "math.sqrt",
-                                       "math.tanh",     "math.erf",      "math.sin",       "math.expm1"};
   forEachNode(weight, [&](Node node) {
     bool result = node == softmax || node->isNumber(0);
     if (node->is("arith.mulf"))
@@ -293,7 +289,7 @@ bool Raising::vanishes(Node weight, Node softmax, ArrayRef<Node> conditions) {
       result |= isZero((*node)[0]) && (*node)[1]->kind == Expr::Number && (*node)[1]->number > 0;
     else if (node->kind == Expr::Softmax || node->is("math.exp"))
       result |= isHidden((*node)[0]);
-    else if (node->kind == Expr::Apply && llvm::is_contained(keepZero, node->name))
+    else if (node->kind == Expr::Apply && floatFacts(node->name).keepsZero)
       result |= llvm::all_of(node->operands, isZero);
     zero[node] = result;
   });

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "SplitMask.h"
+#include "FloatFacts.h"
 #include "Trace.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -235,13 +236,12 @@ public:
     if (node->kind == Expr::Number)
       return sign * node->number >= limit;
     // At most 1, and NaN only for NaN, which both signs find: it is a sum of both infinities, or made by a function.
-    if (node->is("math.tanh") || node->is("math.erf"))
+    const FloatFacts &facts = floatFacts(node->name);
+    if (node->kind == Expr::Apply && facts.isBounded)
       return std::isinf(limit) && LargeNumbers(key, limit).isIn((*node)[0], 1) &&
              LargeNumbers(key, limit).isIn((*node)[0], -1);
-    // Functions that are finite for all numbers that are realistic.
-    static const StringRef finite[] = {"math.absf", "math.sin", "math.cos", "math.exp", "math.exp2", "math.expm1"};
-    bool isFunction = node->is("arith.divf") || node->is("arith.remf") ||
-                      (node->name.starts_with("math.") && !llvm::is_contained(finite, node->name));
+    bool isFunction =
+        node->is("arith.divf") || node->is("arith.remf") || (node->name.starts_with("math.") && !facts.isFinite);
     if (std::isinf(limit) && isFunction)
       return true;
     if (node->is("arith.addf") || node->is("arith.subf"))
