@@ -71,6 +71,9 @@ private:
     return {std::min(x.low, y.low), std::max(x.high, y.high), x.mayBeNaN || y.mayBeNaN};
   }
   static FloatRange negated(FloatRange x) { return {-x.high, -x.low, x.mayBeNaN}; }
+  static FloatRange absolute(FloatRange x) {
+    return {std::max({0.0, x.low, -x.high}), std::max(std::abs(x.low), std::abs(x.high)), x.mayBeNaN};
+  }
   static FloatRange sum(FloatRange x, FloatRange y) {
     bool meets = (x.low == -infinity && y.high == infinity) || (x.high == infinity && y.low == -infinity);
     return {x.low == -infinity || y.low == -infinity ? -infinity : x.low + y.low,
@@ -98,6 +101,14 @@ private:
         if (!std::isinf(lhs) || !std::isinf(rhs))
           result.low = std::min(result.low, lhs / rhs), result.high = std::max(result.high, lhs / rhs);
     return result.low <= result.high ? result : FloatRange();
+  }
+  /// x^y of positive x, which is monotone in x and in y, so that its bounds are at corners. The power of −0 may be −∞.
+  static FloatRange power(FloatRange x, FloatRange y) {
+    if (x.low < 0 || (x.low == 0 && y.low < 0))
+      return {};
+    auto [low, high] = std::minmax(
+        {std::pow(x.low, y.low), std::pow(x.low, y.high), std::pow(x.high, y.low), std::pow(x.high, y.high)});
+    return {low, high, x.mayBeNaN || y.mayBeNaN};
   }
   /// For a non-decreasing function.
   static FloatRange monotone(FloatRange x, double (*function)(double)) {
@@ -140,6 +151,15 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
   auto bounded = [&](FloatRange x, double low, double high) {
     return FloatRange{std::clamp(x.low, low, high), std::clamp(x.high, low, high), x.mayBeNaN};
   };
+  // For a non-decreasing or non-increasing function on [low, high] that is NaN elsewhere.
+  auto increasing = [&](double (*function)(double), double low = -infinity, double high = infinity) {
+    FloatRange x = at(0), y = monotone(bounded(x, low, high), function);
+    return rounded({y.low, y.high, x.mayBeNaN || x.low < low || x.high > high}, type);
+  };
+  auto decreasing = [&](double (*function)(double), double low = -infinity, double high = infinity) {
+    FloatRange x = at(0), inside = bounded(x, low, high);
+    return rounded({function(inside.high), function(inside.low), x.mayBeNaN || x.low < low || x.high > high}, type);
+  };
   return llvm::TypeSwitch<Operation *, FloatRange>(op)
       .Case<arith::AddFOp>([&](auto) { return rounded(sum(at(0), at(1)), type); })
       .Case<arith::SubFOp>([&](auto) { return rounded(sum(at(0), negated(at(1))), type); })
@@ -154,10 +174,26 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
       .Case<math::FmaOp>([&](auto) { return rounded(sum(rounded(product(at(0), at(1)), type), at(2)), type); })
       .Case<arith::DivFOp>([&](auto) { return rounded(quotient(at(0), at(1)), type); })
       .Case<arith::NegFOp>([&](auto) { return negated(at(0)); })
-      .Case<math::AbsFOp>([&](auto) {
-        FloatRange x = at(0);
-        return FloatRange{std::max({0.0, x.low, -x.high}), std::max(std::abs(x.low), std::abs(x.high)), x.mayBeNaN};
+      .Case<arith::RemFOp>([&](auto) {
+        // Exact; smaller than the divisor, and not larger than the dividend, whose sign it has.
+        FloatRange x = at(0), y = at(1);
+        double limit = std::min(absolute(x).high, absolute(y).high);
+        bool mayBeNaN = x.mayBeNaN || y.mayBeNaN || !x.isFinite() || (y.low <= 0 && y.high >= 0);
+        return FloatRange{x.low < 0 ? -limit : 0, x.high > 0 ? limit : 0, mayBeNaN};
       })
+      .Case<math::AbsFOp>([&](auto) { return absolute(at(0)); })
+      .Case<math::CopySignOp>([&](auto) {
+        // Zeros and NaN may have either sign.
+        FloatRange size = absolute(at(0)), sign = at(1);
+        if (sign.low > 0 && !sign.mayBeNaN)
+          return size;
+        return sign.high < 0 && !sign.mayBeNaN ? negated(size) : hull(size, negated(size));
+      })
+      .Case<math::CeilOp>([&](auto) { return monotone(at(0), std::ceil); })
+      .Case<math::FloorOp>([&](auto) { return monotone(at(0), std::floor); })
+      .Case<math::RoundOp>([&](auto) { return monotone(at(0), std::round); })
+      .Case<math::RoundEvenOp>([&](auto) { return monotone(at(0), std::nearbyint); })
+      .Case<math::TruncOp>([&](auto) { return monotone(at(0), std::trunc); })
       // maximumf and minimumf propagate NaN, ...
       .Case<arith::MaximumFOp>([&](auto) {
         FloatRange x = at(0), y = at(1);
@@ -184,23 +220,42 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
       .Case<arith::ExtFOp, arith::TruncFOp>([&](auto) { return rounded(at(0), type); })
       .Case<arith::SIToFPOp>([&](auto) { return ofInteger(op->getOperand(0), type, false); })
       .Case<arith::UIToFPOp>([&](auto) { return ofInteger(op->getOperand(0), type, true); })
-      .Case<math::TanhOp>([&](auto) { return rounded(monotone(at(0), std::tanh), type); })
-      .Case<math::ErfOp>([&](auto) { return rounded(monotone(at(0), std::erf), type); })
-      .Case<math::AtanOp>([&](auto) { return rounded(monotone(at(0), std::atan), type); })
-      .Case<math::ExpOp>([&](auto) { return bounded(rounded(monotone(at(0), std::exp), type), 0, infinity); })
-      .Case<math::Exp2Op>([&](auto) { return bounded(rounded(monotone(at(0), std::exp2), type), 0, infinity); })
-      .Case<math::SqrtOp>([&](auto) {
+      .Case<math::TanhOp>([&](auto) { return increasing(std::tanh); })
+      .Case<math::ErfOp>([&](auto) { return increasing(std::erf); })
+      .Case<math::ErfcOp>([&](auto) { return decreasing(std::erfc); })
+      .Case<math::ExpOp>([&](auto) { return bounded(increasing(std::exp), 0, infinity); })
+      .Case<math::Exp2Op>([&](auto) { return bounded(increasing(std::exp2), 0, infinity); })
+      .Case<math::ExpM1Op>([&](auto) { return increasing(std::expm1); })
+      .Case<math::LogOp>([&](auto) { return increasing(std::log, 0); })
+      .Case<math::Log2Op>([&](auto) { return increasing(std::log2, 0); })
+      .Case<math::Log10Op>([&](auto) { return increasing(std::log10, 0); })
+      .Case<math::Log1pOp>([&](auto) { return increasing(std::log1p, -1); })
+      .Case<math::SqrtOp>([&](auto) { return increasing(std::sqrt, 0); })
+      .Case<math::RsqrtOp>([&](auto) {
+        // The inverse of −0 is −∞.
         FloatRange x = at(0);
-        bool mayBeNaN = x.mayBeNaN || x.low < 0;
-        FloatRange root = monotone(bounded(x, 0, infinity), std::sqrt);
-        return rounded({root.low, root.high, mayBeNaN}, type);
+        return x.low > 0 ? decreasing([](double x) { return 1 / std::sqrt(x); })
+                         : FloatRange{-infinity, infinity, x.mayBeNaN || x.low < 0};
       })
-      .Case<math::LogOp>([&](auto) {
+      .Case<math::CbrtOp>([&](auto) { return increasing(std::cbrt); })
+      .Case<math::PowFOp>([&](auto) { return rounded(power(at(0), at(1)), type); })
+      .Case<math::SinOp, math::CosOp, math::SincosOp>([&](auto) { return within(-1, 1, !at(0).isFinite()); })
+      .Case<math::TanOp>([&](auto) {
+        // Before the first pole, which is near ±1.57.
         FloatRange x = at(0);
-        FloatRange log = monotone(bounded(x, 0, infinity), std::log);
-        return rounded({log.low, log.high, x.mayBeNaN || x.low < 0}, type);
+        return x.low >= -1.5 && x.high <= 1.5 ? increasing(std::tan) : FloatRange();
       })
-      .Case<math::SinOp, math::CosOp>([&](auto) { return within(-1, 1, !at(0).isFinite()); })
+      .Case<math::AsinOp>([&](auto) { return increasing(std::asin, -1, 1); })
+      .Case<math::AcosOp>([&](auto) { return decreasing(std::acos, -1, 1); })
+      .Case<math::AtanOp>([&](auto) { return increasing(std::atan); })
+      .Case<math::Atan2Op>([&](auto) { return within(-std::numbers::pi, std::numbers::pi, at(1).mayBeNaN); })
+      .Case<math::SinhOp>([&](auto) { return increasing(std::sinh); })
+      .Case<math::CoshOp>([&](auto) { return rounded(monotone(absolute(at(0)), std::cosh), type); })
+      .Case<math::AsinhOp>([&](auto) { return increasing(std::asinh); })
+      .Case<math::AcoshOp>([&](auto) { return increasing(std::acosh, 1); })
+      .Case<math::AtanhOp>([&](auto) { return increasing(std::atanh, -1, 1); })
+      // The bits of a number have no order that a range could use.
+      .Case<arith::BitcastOp>([](auto) { return FloatRange(); })
       .Default([](Operation *) { return FloatRange(); });
 }
 
