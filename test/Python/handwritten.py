@@ -165,8 +165,25 @@ class ShiftedSigmoid(Block):
         return (torch.sigmoid(scores) @ v).transpose(1, 2)
 
 
+class Gated(Block):
+    """Weights are mixed with weights of positions by a gate of each head, and divided by their sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Parameter(torch.randn(4))
+        self.places = nn.Parameter(torch.randn(4, 8, 8))
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        weights = (q @ k.transpose(-2, -1) * 0.4).softmax(dim=-1)
+        gate = torch.sigmoid(self.gate).view(1, -1, 1, 1)
+        weights = (1.0 - gate) * weights + gate * 2 * self.places.softmax(dim=-1)
+        weights /= weights.sum(dim=-1).unsqueeze(-1)
+        return (weights @ v).transpose(1, 2)
+
+
 RAISED = [Plain, ScaledQueries, Windows, ChannelsFirst, Einsum, OneHeadOfKeys, JoinedHeads, Added, ThreeDimensions,
-          InPlace, Pooled, Sigmoid, ShiftedSigmoid]
+          InPlace, Pooled, Sigmoid, ShiftedSigmoid, Gated]
 
 
 # --- near misses: not attention, or with another reader ---------------------------------------------------------------
@@ -254,5 +271,31 @@ class NormalisedSigmoid(Block):
         return (weights / weights.sum(-1, keepdim=True) @ v).transpose(1, 2)
 
 
+class GatedByKeys(Block):
+    """Weights times a tensor of the keys."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        return ((q @ k.mT).softmax(-1) * torch.arange(8) @ v).transpose(1, 2)
+
+
+class DividedByOtherSum(Block):
+    """Weights are divided by the sum of what they were before a change, over queries, or squared."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        weights = (q @ k.mT).softmax(-1)
+        changed = weights * 2 + torch.eye(8)
+        return (changed / changed.sum(-2, keepdim=True) @ v + weights / changed.sum(-1, True) @ v).transpose(1, 2)
+
+
+class SquaredWeights(Block):
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        weights = (q @ k.mT).softmax(-1)
+        return ((weights * weights + 1) @ v).transpose(1, 2)
+
+
 NOT_RAISED = [SoftmaxOfQueries, Renormalised, MixedHeads, ReturnedWeights, OverwrittenValues, WrongKeys,
-              LinearAttention, SlicedScores, ShiftedScores, SigmoidOfMaximum, NormalisedSigmoid]
+              LinearAttention, SlicedScores, ShiftedScores, SigmoidOfMaximum, NormalisedSigmoid,
+              GatedByKeys, DividedByOtherSum, SquaredWeights]

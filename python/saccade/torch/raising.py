@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from saccade.module import compile
 from saccade.regions import Region, trace
-from saccade.torch import attention_operator
+from saccade.torch import attention_operator, weight_sums
 from saccade.torch.differentiated import differentiated, function_of
 from saccade.torch.element_index import Dim, Piece, Unknown, is_one
 from saccade.torch.element_trees import Score, Value, is_cast, viewed
@@ -46,6 +46,25 @@ def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: P
     """
     follow_writes(graph, first.node, second.node)
     first, second = _as_product(first.node), _as_product(second.node)
+    if not weight_sums.is_changed(softmax, second):
+        return _raise(graph, softmax, first, second)
+    copied, twins = GraphModule(graph, Graph()), dict[Node, Node]()
+    copied.graph.output(copied.graph.graph_copy(graph.graph, twins))
+    found = twins[softmax], _as_product(twins[first.node]), _as_product(twins[second.node])
+    _raise_changed(copied, *found)  # reports what the graph would not be left alone for
+    return _raise_changed(graph, softmax, first, second)
+
+
+def _raise_changed(graph: GraphModule, softmax: Node, first: Product, second: Product) -> Node:
+    """Replaces attention whose weights are changed linearly."""
+    chain = _chain(first.node, second)
+    read = [first.left, first.right, *weight_sums.others(softmax, chain)]
+    Writes(graph.graph, first.node, second.node).check(chain, read)
+    return _raise(graph, softmax, first, weight_sums.distribute(graph.graph, softmax, second, chain))
+
+
+def _raise(graph: GraphModule, softmax: Node, first: Product, second: Product) -> Node:
+    """Replaces attention, or leaves the graph as it is."""
     chain = _chain(first.node, second)
     weights, values = (second.left, second.right), (second.left_dims, second.right_dims)
     side = 0 if second.left in chain else 1
