@@ -86,7 +86,7 @@ ScalarFunction integerPower() {
 
 } // namespace
 
-ScalarFunction saccade::reference::floatFunction(Operation *op) {
+ScalarFunction saccade::reference::floatFunction(Operation *op, unsigned result) {
   return llvm::TypeSwitch<Operation *, ScalarFunction>(op)
       .Case([](arith::AddFOp) { return binary([](double a, double b) { return a + b; }); })
       .Case([](arith::SubFOp) { return binary([](double a, double b) { return a - b; }); })
@@ -136,6 +136,9 @@ ScalarFunction saccade::reference::floatFunction(Operation *op) {
       .Case([](math::RoundEvenOp) { return unary([](double a) { return std::nearbyint(a); }); })
       .Case([](math::RsqrtOp) { return unary([](double a) { return 1.0 / std::sqrt(a); }); })
       .Case([](math::SinOp) { return unary([](double a) { return std::sin(a); }); })
+      .Case([=](math::SincosOp) {
+        return result == 0 ? unary([](double a) { return std::sin(a); }) : unary([](double a) { return std::cos(a); });
+      })
       .Case([](math::SinhOp) { return unary([](double a) { return std::sinh(a); }); })
       .Case([](math::SqrtOp) { return unary([](double a) { return std::sqrt(a); }); })
       .Case([](math::TanOp) { return unary([](double a) { return std::tan(a); }); })

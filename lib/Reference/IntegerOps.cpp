@@ -335,9 +335,7 @@ ScalarFunction saccade::reference::scalarFunction(Operation *op, unsigned result
   };
   if (!llvm::all_of(op->getOperands(), isNumber) || !llvm::all_of(op->getResults(), isNumber))
     return {};
-  if (op->getNumResults() == 2)
-    return wideIntegerFunction(op, result);
-  if (ScalarFunction function = floatFunction(op))
+  if (ScalarFunction function = floatFunction(op, result))
     return function;
-  return integerFunction(op);
+  return op->getNumResults() == 2 ? wideIntegerFunction(op, result) : integerFunction(op);
 }

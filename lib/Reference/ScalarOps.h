@@ -23,7 +23,7 @@ using ScalarFunction = std::function<Problem(const Scalar *operands, Scalar &res
 /// have the function of their elements. Poison (an out-of-range conversion or shift) becomes an arbitrary value rather
 /// than an error, since a select may discard it.
 ScalarFunction scalarFunction(mlir::Operation *op, unsigned result = 0);
-ScalarFunction floatFunction(mlir::Operation *op);
+ScalarFunction floatFunction(mlir::Operation *op, unsigned result);
 ScalarFunction integerFunction(mlir::Operation *op);
 /// The same for integer ops with two results, such as the halves of a product.
 ScalarFunction wideIntegerFunction(mlir::Operation *op, unsigned result);

@@ -34,7 +34,7 @@ std::string print(Region &region) {
 
 static APInt asAPInt(Type type, Scalar number) { return APInt(64, uint64_t(number.integer)).trunc(bitWidthOf(type)); }
 
-/// Ops with two results, which the reference interpreter does not evaluate.
+/// Ops with two results.
 static bool evaluatePair(Operation *op, ArrayRef<Scalar> operands, Scalar &first, Scalar &second) {
   Type type = op->getOperand(0).getType();
   if (isa<math::SincosOp>(op)) {
