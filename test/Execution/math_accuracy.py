@@ -18,7 +18,9 @@ FUNCTIONS = {
     "cos": (1.0, (-1.0e5, 1.0e5), math.cos),
     "tanh": (6.0, (-10.0, 10.0), math.tanh),
     "erf": (6.0, (-4.5, 4.5), math.erf),
+    "erfc": (3.0, (-4.5, 9.0), math.erfc),
     "log": (2.0, (1.2e-38, 1.0e4), math.log),
+    "log2": (2.0, (1.2e-38, 1.0e4), math.log2),
     "log1p": (3.0, (-0.99, 1.0e4), math.log1p),
     "expm1": (6.0, (-20.0, 80.0), math.expm1),
 }

@@ -134,6 +134,7 @@ NUMPY_ONLY = {
     "rounded cast": "s.astype(np.float16).astype(np.float32) + s",
     "added in place": "grown(s, j)", "sign of nan": "s + np.isnan(np.sign(s * np.nan))",
     "computed": "s + (table * 2)[h, j] + float(number)",
+    "cbrt": "np.cbrt(s) + np.cbrt(j - i)",
     "float power": "np.float_power(i + 1, -1) + np.float_power(j + 2**16, 4) * 1e-20 + np.float_power(s, 2)",
     "absolute": "np.abs(s) + np.fabs(s) + np.power(s, 2) + np.negative(s)",
 }  # fmt: skip

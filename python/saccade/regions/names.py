@@ -62,6 +62,7 @@ NUMPY: dict[str, Operation] = {
     "add": op.add, "subtract": op.sub, "multiply": op.mul, "divide": divide, "true_divide": divide, "mod": remainder,
     "negative": op.neg, "sign": op.numpy_sign, "positive": lambda b, x: x, "absolute": op.absolute, "fabs": op.absolute,
     "power": op.power, "float_power": lambda b, x, y: op.power(b, *b.floating(x, y)),
+    "cbrt": partial(op.math_function, "math.cbrt"),
     "rint": partial(op.rounding, "math.roundeven"), "arctan2": partial(op.math_function2, "math.atan2"),
     "arcsin": _MATH["asin"], "arccos": _MATH["acos"], "arctan": _MATH["atan"], "arcsinh": _MATH["asinh"],
     "arccosh": _MATH["acosh"], "arctanh": _MATH["atanh"], "invert": op.bitwise_not,

@@ -1,4 +1,4 @@
-"""Lists that repeat a table of the compiler: components, targets.
+"""Lists that repeat a table of the compiler: components, targets, scalars.
 
     lists.py CHECK --root SOURCE    prints every difference from the table; exit code 1 where there is one
     lists.py CHECK --self-test      plants one difference of each kind and expects it to be found
@@ -108,6 +108,38 @@ def targets(tree):
                     yield f"{name}:{number}: lists all targets ({group}); name the file in LISTS of lists.py"
 
 
+# For each table of scalar ops outside of the unit tests: how it spells an op, and the ops that it leaves out on purpose.
+INSTRUCTIONS = {"absf", "ceil", "copysign", "floor", "fma", "round", "roundeven", "trunc"}
+# No function of NumPy or PyTorch is this op.
+NOT_IN_PYTHON = {"fma", "round", "rsqrt", "sincos"}
+C_NAMES = {"absf": "fabs", "powf": "pow"}
+SCALARS = {
+    "lib/Reference/FloatOps.cpp": (lambda op, name: rf"math::{op}Op\b", set()),
+    "lib/Target/Embedded/LibmStub.c": (lambda op, name: rf"FUNCTION\({C_NAMES.get(name, name)}\)", {"rsqrt"}),
+    "python/saccade/regions/": (lambda op, name: rf'"math\.{name}"|_MATH = [^=]*"{name}"', NOT_IN_PYTHON),
+    "test/Execution/GPU/math_functions.py": (lambda op, name: rf'"{name}": \(', INSTRUCTIONS | {"sincos"}),
+}
+
+
+def scalars(tree):
+    """Ops of `math` with a derivative are in other tables, or left out by name; what a CPU expands is measured."""
+    rules = tree.text("lib/Dialect/Attn/Derivatives/ScalarRules.cpp")
+    ops = re.findall(r"\bmath::(\w+)Op(?:>\(\s*\{|::getOperationName)", rules)
+    if not ops:
+        yield "found no op in ScalarRules.cpp"
+    for table, (pattern, left_out) in SCALARS.items():
+        text = "".join(tree.text(name) for name in tree.files if name.startswith(table))
+        for op in ops:
+            is_listed = re.search(pattern(op, op.lower()), text) is not None
+            if is_listed == (op.lower() in left_out):
+                yield f"{table}: {'has' if is_listed else 'lacks'} math.{op.lower()}; lists.py says otherwise"
+    measured, expanding = tree.text("test/Execution/math_accuracy.py"), tree.text("lib/Codegen/CPU/ExpandMath.cpp")
+    expanded = re.findall(r"(?<=<math::)\w+(?=Op>)|(?<=math::)\w+(?=Op::getOperationName)", expanding)
+    for op in sorted(set(expanded)):
+        if f'"{op.lower()}": (' not in measured:
+            yield f"test/Execution/math_accuracy.py: does not measure math.{op.lower()}, which ExpandMath.cpp expands"
+
+
 # --- self-test: (files of a small tree, a part of the message that must come; None: nothing may come) ---------------
 
 ORDER = " → ".join(["Dialect/Attn/IR", "Dialect/Attn/Analysis", "Dialect/Attn/Derivatives", "Import",
@@ -120,6 +152,13 @@ TARGETS = {
         f'SACCADE_CPU_TARGET({row}, 0)\n' for row in ['V3, "v3", X86', 'V4, "v4", X86', 'A, "aarch64", AArch64']),
     "lib/Support/CPUTarget.cpp": 'expanded(v4, "v4-expanded")\n',
     "lib/Support/GPUTarget.cpp": '{.name = "sm_75"}, {.name = "sm_80"}\n',
+}  # fmt: skip
+RULES = "add<math::SqrtOp>({f}); rules[math::SincosOp::getOperationName()]\n"
+SCALAR_FILES = {
+    "lib/Dialect/Attn/Derivatives/ScalarRules.cpp": RULES, "lib/Reference/FloatOps.cpp": "math::SqrtOp math::SincosOp",
+    "lib/Target/Embedded/LibmStub.c": "FUNCTION(sqrt)\nFUNCTION(sincos)", "python/saccade/regions/a.py": '"math.sqrt"',
+    "test/Execution/GPU/math_functions.py": '"sqrt": (', "test/Execution/math_accuracy.py": '"exp": (',
+    "lib/Codegen/CPU/ExpandMath.cpp": "OpRewritePattern<math::ExpOp>",
 }  # fmt: skip
 PLANTED = {
     components: [
@@ -135,6 +174,13 @@ PLANTED = {
         ({**TARGETS, "docs/a.md": "--target=v3,v4\n"}, "docs/a.md:1: lists all targets (x86)"),
         ({**TARGETS, "test/Tools/joined_targets.py": '["v3", "v4-bf16"]\n'}, "but not v4"),
         ({**TARGETS, "lib/Support/GPUTarget.cpp": ""}, "no target of the group gpu"),
+    ],
+    scalars: [
+        (SCALAR_FILES, None),
+        (SCALAR_FILES | {"lib/Target/Embedded/LibmStub.c": "FUNCTION(sqrt)\n"}, "LibmStub.c: lacks math.sincos"),
+        (SCALAR_FILES | {"python/saccade/regions/a.py": '"math.sqrt" "math.sincos"'}, "has math.sincos"),
+        (SCALAR_FILES | {"lib/Codegen/CPU/ExpandMath.cpp": "math::ErfcOp::getOperationName"}, "does not measure math.erfc"),
+        (SCALAR_FILES | {"lib/Dialect/Attn/Derivatives/ScalarRules.cpp": ""}, "found no op"),
     ],
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ FUNCTIONS = {
     "cos": (3, 3, -100, 100), "tan": (5, 4, -100, 100), "asin": (4, 4, -1, 1), "acos": (4, 4, -1, 1),
     "atan": (4, 4, -50, 50), "sinh": (5, 4, -80, 80), "cosh": (4, 4, -80, 80), "tanh": (6, 4, -10, 10),
     "erf": (6, 4, -4, 4), "erfc": (8, 8, -4, 4), "cbrt": (3, 3, -50, 50), "rsqrt": (4, 4, 1e-3, 1e4),
-    "sqrt": (1, 1, 0, 1e4),
+    "sqrt": (1, 1, 0, 1e4), "asinh": (4, 4, -1e3, 1e3), "acosh": (4, 4, 1, 1e3), "atanh": (4, 4, -0.99, 0.99),
 }
 # Two arguments. A remainder is exact even if the quotient has more bits than the type.
 PAIRS = {"powf": (8, 4, 0.01, 10), "atan2": (5, 4, -5, 5), "remf": (0, 0, 1e-3, 1e9)}

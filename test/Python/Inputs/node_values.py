@@ -67,7 +67,7 @@ FLOATS = {
     "math.atan2": np.arctan2, "math.absf": np.abs, "math.roundeven": np.rint, "math.erf": math.erf, "math.erfc": math.erfc,
     **{f"math.{name}": getattr(np, name) for name in (
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor",
-        "ceil", "trunc", "copysign")},
+        "ceil", "trunc", "copysign", "cbrt")},
     **{f"math.{name}": getattr(np, f"arc{name[1:]}") for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
 }  # fmt: skip
 PREDICATES = {"eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b}
