@@ -182,8 +182,21 @@ class Gated(Block):
         return (weights @ v).transpose(1, 2)
 
 
+class Selective(Block):
+    """Scores less what later queries of the first head have selected, which is written to before it is summed."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = (q @ k.mT * 0.4).masked_fill(torch.ones(8, 8, dtype=torch.bool).triu(1), -1e30)
+        selected = scores[:, 0].relu().clone()
+        selected[..., -8] = 0.0
+        selected = nn.functional.pad((1 - torch.eye(8)) * selected, (0, 0, 1, -1)).cumsum(dim=-2)
+        return ((scores - selected[:, None]).softmax(-1) @ v).transpose(1, 2)
+
+
 RAISED = [Plain, ScaledQueries, Windows, ChannelsFirst, Einsum, OneHeadOfKeys, JoinedHeads, Added, ThreeDimensions,
-          InPlace, Pooled, Sigmoid, ShiftedSigmoid, Gated]
+          InPlace, Pooled, Sigmoid, ShiftedSigmoid, Gated,
+          Selective]
 
 
 # --- near misses: not attention, or with another reader ---------------------------------------------------------------
@@ -296,6 +309,27 @@ class SquaredWeights(Block):
         return ((weights * weights + 1) @ v).transpose(1, 2)
 
 
+class SelectedAndOverwritten(Block):
+    """What is computed from the scores of the first head is a view of them, and the scores are written to."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.mT * 0.4
+        first = scores[:, :1]
+        scores = scores.mul_(2)
+        return ((scores - first).softmax(-1) @ v).transpose(1, 2)
+
+
+class ShiftedByMean(Block):
+    """Scores that are computed with a number of each query and head."""
+
+    def attend(self, q, k, v):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.mT * 0.4
+        return ((scores * scores.mean(-1, keepdim=True)).softmax(-1) @ v).transpose(1, 2)
+
+
 NOT_RAISED = [SoftmaxOfQueries, Renormalised, MixedHeads, ReturnedWeights, OverwrittenValues, WrongKeys,
               LinearAttention, SlicedScores, ShiftedScores, SigmoidOfMaximum, NormalisedSigmoid,
-              GatedByKeys, DividedByOtherSum, SquaredWeights]
+              GatedByKeys, DividedByOtherSum, SquaredWeights,
+              SelectedAndOverwritten, ShiftedByMean]

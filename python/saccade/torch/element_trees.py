@@ -57,9 +57,13 @@ class Score:
     """The nodes that are computed from the product."""
     keys: Piece | None
     """The dimension of the softmax; None if there is none."""
+    lead: frozenset[str] = frozenset()
+    """The dimensions before those of queries."""
     place: list[Dim] | None = None
     """The index of the product."""
     captures: list[tuple[Node, list[Dim]]] = field(default_factory=list)
+    elements: set[Node] = field(default_factory=set)
+    """The nodes of the chain of which an element is computed."""
 
     def build(self, node: Any, index: list[Dim]) -> Value:
         """The element of a node at an index. Raises Unknown."""
@@ -71,6 +75,19 @@ class Score:
             return self._element(index)
         if node not in self.chain:
             return self._capture(node, index)
+        known = self.place, list(self.captures), set(self.elements)
+        try:
+            self.elements.add(node)
+            return self._computed(node, index)
+        except Unknown:
+            # What lacks a dimension is smaller than the scores: PyTorch computes it, and it is read.
+            if self.lead <= {piece.letter for dim in index for piece in dim}:
+                raise
+            self.place, self.captures, self.elements = known
+            return self._capture(node, index)
+
+    def _computed(self, node: Node, index: list[Dim]) -> Value:
+        """The element of a node that is computed from the product."""
         view = views_of(node)
         source: Any = node.args[0] if node.args else None
         if view is not None:
@@ -90,6 +107,7 @@ class Score:
         if self.place is not None and self.place != index:
             raise Unknown("a score is computed from two elements of the product")
         self.place = index
+        self.elements.add(self.product.node)
         alpha, beta, addend = self.product.alpha, self.product.beta, self.product.addend
         if addend is None:
             return (lambda s, at, read: s) if alpha == 1 else (lambda s, at, read: s * alpha)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -58,6 +58,7 @@ def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: P
 def _raise_changed(graph: GraphModule, softmax: Node, first: Product, second: Product) -> Node:
     """Replaces attention whose weights are changed linearly."""
     chain = _chain(first.node, second)
+    _check_readers(chain, second)
     read = [first.left, first.right, *weight_sums.others(softmax, chain)]
     Writes(graph.graph, first.node, second.node).check(chain, read)
     return _raise(graph, softmax, first, weight_sums.distribute(graph.graph, softmax, second, chain))
@@ -78,13 +79,16 @@ def _raise(graph: GraphModule, softmax: Node, first: Product, second: Product) -
     is_softmax = name_of(softmax) == "softmax"
     if is_softmax and index[_softmax_axis(softmax)] != (letters.piece(letters.keys),):
         raise Unknown("the softmax is not over the keys of the second product")
-    score = Score(first, chain, letters.piece(letters.keys) if is_softmax else None)
+    lead = frozenset(letter for letter in letters.lead if not is_one(letters.extents[letter]))
+    score = Score(first, chain, letters.piece(letters.keys) if is_softmax else None, lead)
     value = score.build(softmax.args[0], index)
     if score.place is None:
         raise Unknown("scores do not come from a product")
     q, k = _queries_and_keys(first, score.place, letters)
     captured = [node for node, _ in score.captures]
-    Writes(graph.graph, first.node, second.node).check(chain, [first.left, first.right, *captured])
+    own = chain - _ancestors(node for node in captured if node in chain) | score.elements
+    _check_readers(own, second, chain)
+    Writes(graph.graph, first.node, second.node).check(own, [first.left, first.right, *captured])
     v = _Operand(weights[1 - side], tuple(None if x is None else letters.piece(x) for x in values[1 - side]))
     return _Insertion(graph, letters, score, value, second, is_softmax).insert(q, k, v, chain)
 
@@ -120,22 +124,32 @@ class _Letters:
 
 
 def _chain(first: Node, second: Product) -> set[Node]:
-    """The nodes from the first product to the second, which nothing else may read."""
-    ancestors: set[Node] = set()
-    todo = [second.node]
-    while todo:
-        for node in todo.pop().all_input_nodes:
-            if node not in ancestors:
-                ancestors.add(node)
-                todo.append(node)
+    """The nodes from the first product to the second."""
+    ancestors = _ancestors(second.node.all_input_nodes)
     chain = {first}
     for node in first.graph.nodes:  # in order
         if node in ancestors and any(x in chain for x in node.all_input_nodes):
             chain.add(node)
-    for node in chain:
-        if any(user not in chain and user is not second.node and _is_live(user) for user in node.users):
-            raise Unknown("scores or weights have other readers")
     return chain
+
+
+def _ancestors(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes and all that they are computed from."""
+    found, todo = set[Node](), list(nodes)
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found.add(node)
+            todo += node.all_input_nodes
+    return found
+
+
+def _check_readers(own: set[Node], second: Product, chain: Iterable[Node] = ()) -> None:
+    """Refuses scores and weights that other nodes than those of the chain read."""
+    known = {*own, *chain, second.node}
+    for node in own:
+        if any(user not in known and _is_live(user) for user in node.users):
+            raise Unknown("scores or weights have other readers")
 
 
 def _is_live(node: Node) -> bool:
