@@ -37,11 +37,12 @@ class Function:
         self.orders = [rng.choice([(0, 1, 2, 3), (0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3)]) for _ in range(3)]
         self.equations = [self._equation("bhid", "bhjd", "bhij"), self._equation("bhij", "bhjd", "bhid")]
         steps = [self._scale, self._bias, self._mask, self._cap, self._window, self._shift, self._transposed, self._there_and_back,
-                 self._in_place, self._cast, self._missed, self._statement, self._written_view, self._copied, self._other_write]
+                 self._in_place, self._cast, self._missed, self._statement, self._written_view, self._copied, self._other_write, self._shared]
         self.steps = [rng.choice(steps)() for _ in range(rng.randrange(5))]
         self.dim = rng.choice([-1, -1, -1, -1, 3, -2, 1])
-        weights = [self._there_and_back, self._cast, self._transposed, self._missed]
-        self.weight_steps = [rng.choice(weights)() for _ in range(rng.choice([0, 0, 1]))]
+        self.is_sigmoid = rng.random() < 0.15
+        weights = [self._there_and_back, self._cast, self._transposed, self._missed, self._mixed, self._mixed]
+        self.weight_steps = [rng.choice(weights)() for _ in range(rng.choice([0, 0, 1, 2]))]
 
     def _equation(self, left, right, result):
         """An equation, mostly with the letters in their order."""
@@ -145,6 +146,30 @@ class Function:
             return s
         return step
 
+    def _shared(self):
+        """Scores less what is computed from a part of them, which may be a view that is written to."""
+        axis, kind = self.rng.choice([0, 1, 1, 2]), self.rng.randrange(3)
+
+        def step(s, bias, mask):
+            t = s * 1.5
+            part = t.narrow(axis, 0, 1) if kind < 2 else t.narrow(axis, 0, 1).relu().cumsum(-1)
+            return t.mul_(2) - part if kind == 1 else t - part
+        return step
+
+    def _mixed(self):
+        """Weights times and plus other tensors, divided by a sum of them, or by one of before."""
+        index, kind = self._index(), self.rng.randrange(4)
+        dim = self.rng.choice([-1, -1, -2])
+        factor = self.rng.choice([(..., slice(0, 1)), (..., slice(None))])
+
+        def step(w, bias, mask):
+            x = w * (1 + bias[factor].sigmoid()) + self._read(bias.exp(), index)
+            if kind == 0:
+                return x
+            total = (w if kind == 1 else x).sum(dim, keepdim=True)
+            return x.div_(total) if kind == 2 else x / total
+        return step
+
     def _cast(self):
         return lambda s, bias, mask: s.contiguous().to(torch.float64)
 
@@ -167,7 +192,7 @@ class Function:
         x = self._product(self.first, q, k, equations[0])
         for step in self.steps:
             x = step(x, bias, mask)
-        x = torch.softmax(x, dim=self.dim)
+        x = torch.sigmoid(x) if self.is_sigmoid else torch.softmax(x, dim=self.dim)
         for step in self.weight_steps:
             x = step(x, bias, mask)
         return self._product(self.second, x, v, equations[1])
