@@ -183,7 +183,7 @@ class Gated(Block):
 
 
 class Selective(Block):
-    """Scores less what later queries of the first head have selected, which is written to before it is summed."""
+    """Scores less what later queries of the first head have selected, which is written to before it is accumulated."""
 
     def attend(self, q, k, v):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
