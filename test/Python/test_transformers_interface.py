@@ -197,10 +197,32 @@ def test_weights_are_not_returned(qkv):
         assert attention_forward(module(), *qkv, None, output_attentions=True)[1] is None
 
 
-@pytest.mark.parametrize("name", ["sinks", "block_indices"])
-def test_not_supported(qkv, name):
-    with pytest.raises(NotImplementedError, match=f"SimpleNamespace passes {name}, .* expected \"eager\""):
-        attention_forward(module(), *qkv, None, **{name: torch.zeros(1)})
+def test_block_indices_are_not_supported(qkv):
+    with pytest.raises(NotImplementedError, match=r'SimpleNamespace passes block_indices, .* expected "eager"'):
+        attention_forward(module(), *qkv, None, block_indices=torch.zeros(1))
+
+
+@pytest.mark.parametrize("masked", ["nothing", "some", "a row"])
+def test_sinks_of_each_query(qkv, masked):
+    """As the eager code of Inkling 2, with gradients of the sinks; a row without keys is 0."""
+    q, k, v = [x.double() for x in qkv]
+    repeat = lambda x: x.repeat_interleave(HEADS // KV_HEADS, 1)
+    sinks, scores = torch.randn(*q.shape[:3], 1, dtype=torch.float64) * 3, q @ repeat(k).mT * 0.3
+    shown = torch.rand(q.shape[0], 1, q.shape[2], k.shape[2]) < 0.6
+    shown = {"nothing": torch.ones_like(shown), "some": shown, "a row": shown & (torch.arange(q.shape[2]) > 0)[:, None]}[masked]
+    with torch.enable_grad():
+        leaves = [x.clone().requires_grad_() for x in (v, sinks)]
+        logits = torch.cat([scores.masked_fill(~shown, -torch.inf), leaves[1]], -1)
+        expected = torch.softmax(logits, -1)[..., :-1] @ repeat(leaves[0])
+        wanted = torch.autograd.grad(expected.square().sum(), leaves)
+        found, _ = attention_forward(module(), q, k, leaves[0], shown, scaling=0.3, sinks=leaves[1])
+        gradients = torch.autograd.grad(found.square().sum(), leaves)
+    assert torch.allclose(found.transpose(1, 2), expected, atol=1e-12)
+    for x, y in zip(gradients, wanted):
+        assert torch.allclose(x, y, atol=1e-12)
+    with torch.no_grad():
+        again, _ = attention_forward(module(), q, k, v, shown, scaling=0.3, sinks=sinks)
+    assert torch.allclose(again.transpose(1, 2), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral", "gemma2"])

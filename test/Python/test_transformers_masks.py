@@ -249,6 +249,7 @@ def test_models_whose_code_asks_for_a_tensor_get_one():
     assert uses_of_mask(transformers.DeepseekV4Config) == (False, False)
     assert uses_of_mask(transformers.GptOssConfig) == (False, True)
     assert uses_of_mask(transformers.LlamaConfig) == (True, True)
+    assert uses_of_mask(transformers.FalconModel.config_class) == (False, False)  # it adds the mask unless it is called "sdpa"
     config = transformers.DeepseekV4Config()
     mask = mask_of("window", config=config)
     assert type(mask) is torch.Tensor and mask.dtype == torch.float32

@@ -27,14 +27,26 @@ ASKS_FOR_TENSOR = re.compile(
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def uses_of_mask(config_class: type) -> tuple[bool, bool]:
     """(is_boolean, is_structured) for the models of a configuration class: whether their masks are boolean tensors, as
-    for "sdpa", and whether they may have a StructuredMask in place of a tensor."""
+    for "sdpa", and whether they may have a StructuredMask in place of a tensor. A model that does not call the
+    AttentionInterface has the masks of "eager": its code for "sdpa" asks for that name, as Falcon's does."""
     return _uses_of_mask(config_class)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def has_code_for_sdpa(config_class: type) -> bool:
+    """Whether all models of a configuration class have SDPA, and with it a meaning for calls without a mask."""
+    return _has_code_for_sdpa(config_class)
+
+
+@functools.cache
+def _has_code_for_sdpa(config_class: type) -> bool:
+    return all(each._supports_sdpa for each in _models_of(config_class))
 
 
 @functools.cache
 def _uses_of_mask(config_class: type) -> tuple[bool, bool]:
     models = list(_models_of(config_class))
-    is_boolean = all(each._supports_sdpa for each in models)
+    is_boolean = all(each._supports_sdpa and each._can_set_attn_implementation() for each in models)
     is_structured = all(_passes_mask_on(each) for each in models)
     return is_boolean, is_structured
 

@@ -14,7 +14,7 @@ from saccade.attention import attention
 from saccade.torch.fallback import autocast, requires_grad, warn_once
 from saccade.torch.sdpa import draw_dropout
 from saccade.transformers import own_code, reference
-from saccade.transformers.code_of_models import uses_of_mask
+from saccade.transformers.code_of_models import has_code_for_sdpa
 from saccade.transformers.masks import StructuredMask, window_of
 
 NAME = "saccade"
@@ -37,6 +37,7 @@ def attention_forward(
     sliding_window: int | None = None,
     cache: Any = None,
     indices: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of a Transformers module, with the parameters of its attention functions.
@@ -56,27 +57,27 @@ def attention_forward(
         s_aux: [heads], one more score of each row, without a value (attention sinks).
         sliding_window: the number of keys of a window. Only used without a mask: masks include it.
         indices: [batch, queries, n], the keys that each query attends to (DeepSeek sparse attention), within the mask.
+        sinks: [batch, heads, queries, 1], one more score of each query, without a value.
         cache: the cache of continuous batching, which takes key and value first.
 
     Returns:
         (output [batch, queries, heads, head_dim_v], None). Attention weights are not returned.
 
     Raises:
-        NotImplementedError: sinks of each query, or block-sparse attention by block indices.
+        NotImplementedError: block-sparse attention by block indices, or sinks of each query in an export.
         Others: as `saccade.attention`.
     """
     if not torch.compiler.is_compiling() and _served.is_on and _served.is_new_call():
         compute = functools.partial(
             attention_forward, module, query, key, value, attention_mask, dropout, scaling, is_causal, position_bias,
-            softcap, s_aux, sliding_window, cache, indices, **kwargs)
+            softcap, s_aux, sliding_window, cache, indices, sinks, **kwargs)
         own_code.called()
         return _served.observe(_FUNCTION, compute, (query, key, value), module)  # type: ignore[no-any-return]
     if kwargs.get("output_attentions"):
         _warn(f'{_FUNCTION} does not return attention weights: use "eager" for output_attentions')
-    for name in ("sinks", "block_indices"):
-        if kwargs.get(name) is not None:
-            raise NotImplementedError(f"{type(module).__name__} passes {name}, which {_FUNCTION} does not support, "
-                                      'expected "eager" for this model')
+    if kwargs.get("block_indices") is not None:
+        raise NotImplementedError(f"{type(module).__name__} passes block_indices, which {_FUNCTION} does not support, "
+                                  'expected "eager" for this model')
     if isinstance(cache, PagedAttentionCache):
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
     if is_causal is None:
@@ -86,6 +87,9 @@ def attention_forward(
     is_exporting = is_exporting or torch.jit.is_tracing()
     is_compiled_dropout = dropout > 0 and torch.compiler.is_compiling()
     if is_exporting or is_compiled_dropout:
+        if sinks is not None:
+            raise NotImplementedError(f"{type(module).__name__} passes sinks, which {_FUNCTION} does not support in "
+                                      'exports and with dropout under torch.compile, expected "eager"')
         if is_exporting and _served.is_on:
             _served.refused(None)
         if not is_exporting:
@@ -98,7 +102,7 @@ def attention_forward(
         return reference.attention(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,
                                    is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux), None
 
-    is_recorded = requires_grad(query, key, value, attention_mask, position_bias, s_aux)
+    is_recorded = requires_grad(query, key, value, attention_mask, position_bias, s_aux, sinks)
     query, key, value = autocast(query, key, value)
     batch, heads, queries, _ = query.shape
     keys = key.shape[2]
@@ -134,8 +138,11 @@ def attention_forward(
         options["scale"] = scaling
     if (drawn := draw_dropout(dropout)) is not None:
         options["dropout_p"], options["seed"] = drawn
+    if sinks is not None:
+        result: Any = _with_sinks(*attention(query, key, value, return_lse=True, **options), sinks)
+        return result.transpose(1, 2).contiguous(), None
     if is_recorded or torch.compiler.is_compiling():
-        result: Any = attention(query, key, value, **options)
+        result = attention(query, key, value, **options)
         return result.transpose(1, 2).contiguous(), None
     output = query.new_empty((batch, queries, heads, value.shape[3]))
     attention(query, key, value, out=output.transpose(1, 2), **options)
@@ -153,11 +160,17 @@ def _warn(message: str) -> None:
     errors.warn(message)
 
 
+def _with_sinks(output: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    """The output [batch, heads, queries, head_dim_v] with one more score of each query in the sum of its weights."""
+    share = torch.sigmoid(lse.unsqueeze(-1) - sinks.to(lse.dtype))
+    return (output * share).to(output.dtype)
+
+
 def _is_causal(module: Any) -> bool:
     """Whether a call without a mask is causal. The attribute is for "sdpa"; the code of "eager", the only one of models
     without SDPA, does not read it (BridgeTower's image layers have it and are not causal)."""
     config = getattr(module, "config", None)
-    if config is not None and not uses_of_mask(type(config))[0]:
+    if config is not None and not has_code_for_sdpa(type(config)):
         return False
     return bool(getattr(module, "is_causal", True))
 

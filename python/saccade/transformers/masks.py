@@ -300,7 +300,7 @@ def make_mask(
     """The mask function of attn_implementation="saccade", with the parameters of `masking_utils.sdpa_mask`.
 
     Returns None if every query attends to every key, otherwise a StructuredMask. Models whose code asks whether its
-    mask is a tensor, or that compute attention themselves, get a tensor.
+    mask is a tensor get a tensor, and models that compute attention themselves that of "eager".
     """
     if isinstance(attention_mask, StructuredMask):  # made ahead by `generate`, and passed to the model as its mask
         return attention_mask
