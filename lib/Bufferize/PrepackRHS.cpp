@@ -18,6 +18,7 @@
 #include "saccade/Bufferize/Passes.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Dialect/Attn/Analysis/Memory.h"
+#include "saccade/Dialect/Attn/Analysis/ProductForm.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
 
@@ -73,10 +74,6 @@ private:
   bool matchRHS();
   /// Whether a task writes to the memory of the RHS, which then cannot be packed before the loop.
   bool isWrittenInTasks() { return mayWrite(loop, getBaseMemory(source)); }
-  bool usesBlocks() { return packingFactor == blockDepth; }
-  bool isSplit() { return partsOfElements(getElementTypeOrSelf(source), packingFactor) > 1; }
-  /// Whether the LHS is always copied.
-  bool isCopied() { return usesBlocks() || isSplit(); }
   bool isConstant() { return constants.contains(getBaseMemory(source)); }
   bool isPrepacked();
   bool matchTasks();
@@ -114,9 +111,9 @@ private:
   scf::ForallOp loop;
   OpOperand *lhs = nullptr, *rhs = nullptr;
   unsigned n = 0, k = 0;
-  int64_t packingFactor = 1;      ///< elements of K that panels have side by side (CPUTarget::depthOfProduct)
+  const ProductTraits *product = nullptr;
   int64_t panel = 0, rowSize = 0; ///< columns of a panel, and elements of `type` of its rows
-  FloatType type;                 ///< of a k-pack
+  FloatType type;                 ///< of a lane of a panel
 
   /// The RHS before the loop, with the offsets and sizes of its columns and depth.
   Value source;
@@ -160,11 +157,11 @@ bool RHSPrepacker::matchOperands() {
   if (!endsWith(lhs, m, k) || !endsWith(op.getDpsInitOperand(0), m, n))
     return false;
   Type leftType = getElementTypeOrSelf(lhs->get()), rightType = getElementTypeOrSelf(rhs->get());
-  packingFactor = target.depthOfProduct(leftType, rightType, getElementTypeOrSelf(op.getDpsInits()[0]));
+  product = &chooseProduct(target, leftType, rightType, getElementTypeOrSelf(op.getDpsInits()[0]));
   type = rightType.isF64() ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
   panel = 2 * target.lanes(type.getWidth());
-  rowSize = usesBlocks() ? 2 * panel : panel;
-  return packingFactor > 1 ||
+  rowSize = product->kPacks * panel;
+  return product->form != attn::ProductForm::MultiplyAdd ||
          (leftType == type && getElementTypeOrSelf(op.getDpsInits()[0]).getIntOrFloatBitWidth() <= type.getWidth());
 }
 
@@ -255,8 +252,8 @@ bool RHSPrepacker::matchConditions() {
       !requireUnitStride(op.getDpsInits()[0]))
     return false;
   // Where the LHS is always copied, the copy adds what K lacks.
-  return packingFactor == 1 || isCopied() ||
-         require(apply(getAffineSymbolExpr(0, b.getContext()) % packingFactor, {depth}), arith::CmpIPredicate::eq, 0);
+  return product->step == 1 || product->copiesLHS ||
+         require(apply(getAffineSymbolExpr(0, b.getContext()) % product->step, {depth}), arith::CmpIPredicate::eq, 0);
 }
 
 /// Emits an scf.if on `condition` with the original loop in its else branch, and continues with a copy in the then
@@ -281,11 +278,10 @@ void RHSPrepacker::pack() {
   Location loc = op.getLoc();
   b.setInsertionPoint(loop);
   AffineExpr x = getAffineSymbolExpr(0, b.getContext()), y = getAffineSymbolExpr(1, b.getContext());
-  AffineExpr kPacksOf = isSplit() ? x.ceilDiv(splitStep) * splitStep : x.ceilDiv(packingFactor);
-  OpFoldResult kPacks = apply(kPacksOf, {depth}), count = apply(x.ceilDiv(panel), {columns});
+  OpFoldResult units = apply(product->units(x), {depth}), count = apply(x.ceilDiv(panel), {columns});
   SmallVector<int64_t> shape;
   SmallVector<Value> sizes;
-  dispatchIndexOpFoldResults({count, kPacks}, sizes, shape);
+  dispatchIndexOpFoldResults({count, units}, sizes, shape);
   shape.push_back(rowSize);
   auto memory = memref::AllocOp::create(b, loc, MemRefType::get(shape, type), sizes, b.getI64IntegerAttr(64));
   if (isConstant() && !isPrepacked())
@@ -315,8 +311,8 @@ void RHSPrepacker::pack() {
         b, loc, part, AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, b.getContext())));
   Value packed =
       memref::SubViewOp::create(b, loc, panels, {first, zero, zero},
-                                {least({group, y - x}, {first, count}), kPacks, b.getIndexAttr(rowSize)}, strides);
-  attn::PackOp::create(b, loc, part, packed, packingFactor);
+                                {least({group, y - x}, {first, count}), units, b.getIndexAttr(rowSize)}, strides);
+  attn::PackOp::create(b, loc, part, packed, product->form);
 }
 
 /// The last two dimensions of `memref`.
@@ -388,7 +384,7 @@ OpFoldResult RHSPrepacker::rowStride() {
 
 /// Emits the packed matmul, `blocked` if the LHS must be copied, or its rows conflict in a cache set.
 void RHSPrepacker::emitMatmulByStride() {
-  if (isCopied())
+  if (product->copiesLHS)
     return multiply(/*isBlocked=*/true);
   b.setInsertionPoint(loop);
   OpFoldResult stride = rowStride();
@@ -415,13 +411,13 @@ void RHSPrepacker::multiply(bool isBlocked) {
   OpFoldResult first = columnLoop ? apply(x.floorDiv(panel), {OpFoldResult(loop.getInductionVar(*columnLoop))}) : zero;
   Value result = withUnitStride(asMatrix(op.getDpsInits()[0]));
   OpFoldResult count = apply(x.ceilDiv(panel), {memref::getMixedSize(b, loc, result, 1)});
-  OpFoldResult kPacks = memref::getMixedSize(b, loc, panels, 1);
+  OpFoldResult units = memref::getMixedSize(b, loc, panels, 1);
   SmallVector<OpFoldResult> ones(3, b.getIndexAttr(1));
   Value operand =
-      memref::SubViewOp::create(b, loc, panels, {first, zero, zero}, {count, kPacks, b.getIndexAttr(rowSize)}, ones);
+      memref::SubViewOp::create(b, loc, panels, {first, zero, zero}, {count, units, b.getIndexAttr(rowSize)}, ones);
   auto broadcast = dyn_cast<linalg::BroadcastOp>(start);
   attn::PackedMatmulOp::create(b, loc, withUnitStride(asMatrix(lhs->get())), operand,
-                               broadcast ? broadcast.getInput() : Value(), result, packingFactor, isBlocked);
+                               broadcast ? broadcast.getInput() : Value(), result, product->form, isBlocked);
   b.eraseOp(op);
   b.eraseOp(start);
 }

@@ -12,6 +12,7 @@
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Dialect/Attn/Analysis/MaskCount.h"
 #include "saccade/Dialect/Attn/Analysis/MaskProof.h"
+#include "saccade/Dialect/Attn/Analysis/ProductForm.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/RunPipeline.h"
@@ -115,7 +116,7 @@ void AttentionReport::writeInt8Obstacle() {
     addLine("int8 scores: not used, kernels of GPUs have none");
   else if (target.int8Dot == Int8Dot::None)
     addLine("int8 scores: not used, target '" + target.name + "' has no instruction for products of int8");
-  else if (target.usesTiles(target.packingFactor(element, element)))
+  else if (chooseAttentionProduct(target, element).inTiles)
     addLine("int8 scores: not used, tile registers multiply " + llvm::formatv("{0}", element).str() + " faster");
 }
 
@@ -168,7 +169,7 @@ MaskTiling AttentionReport::tilingOf(int64_t queries) {
   FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
   int64_t panel = 2 * target.lanes(type.getWidth()), taskRows = op.getScheduleAttr().getRows();
   Type element = getElementTypeOrSelf(op.getQuery());
-  int64_t group = target.groupRows(target.packingFactor(element, element), taskRows);
+  int64_t group = chooseAttentionProduct(target, element, taskRows).groupRows();
   if (isSplitKV)
     return {
         queries,           op.getSplitKvAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/IR/BuiltinOps.h"
+#include "saccade/Dialect/Attn/Analysis/ProductForm.h"
 #include "saccade/Schedule/Passes.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Support/GPUTarget.h"
@@ -30,11 +31,10 @@ std::optional<std::string> saccade::findMistakeInRows(int64_t rows, Type element
     return "expected at most " + std::to_string(most) +
            (hasWarpgroups ? ", the rows of three warpgroups" : ", the threads of a CTA");
   }
-  unsigned packingFactor = cpu->packingFactor(element, element);
-  if (rows % cpu->groupRows(packingFactor, rows) == 0)
+  if (rows % chooseAttentionProduct(*cpu, element, rows).groupRows() == 0)
     return std::nullopt;
   return "expected a multiple of " + std::to_string(rowGroup) +
-         (cpu->usesTiles(packingFactor) ? " or " + std::to_string(tileRowGroup) : std::string());
+         (chooseAttentionProduct(*cpu, element).inTiles ? " or " + std::to_string(tileRowGroup) : std::string());
 }
 
 namespace {

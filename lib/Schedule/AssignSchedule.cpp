@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Dialect/Attn/Analysis/ProductForm.h"
 #include "saccade/Schedule/Passes.h"
 #include "llvm/Support/Debug.h"
 
@@ -16,13 +17,21 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
+/// The largest tiles of attention.
+static AttentionTiles largestTiles(const ProductTraits &product, const CPUTarget &target) {
+  // Groups of rows in tile registers are larger, and so are the scores of a group. Processors with them have 2 MiB.
+  if (product.inTiles)
+    return {.rows = 512, .cols = 512, .cacheBytes = 2 * target.tiles.cacheBytes};
+  return {target.tiles.rows, target.tiles.cols * product.kPackElements, target.tiles.cacheBytes};
+}
+
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64_t valueDepth,
                                               const CPUTarget &target) {
   // A tile holds packed keys and values; a task also holds its queries and accumulator. Halve both until they fit in
   // cache; rows stay a multiple of the row group.
-  int64_t packingFactor = target.packingFactor(element, element);
-  auto [rows, cols, most] = target.attentionTiles(packingFactor);
-  int64_t bits = attn::getScoreType(element).getWidth() / packingFactor * partsOfElements(element, packingFactor);
+  const ProductTraits &product = chooseAttentionProduct(target, element);
+  auto [rows, cols, most] = largestTiles(product, target);
+  int64_t bits = attn::getScoreType(element).getWidth() / product.kPackElements * product.parts;
   int64_t columnBytes = (depth + valueDepth) * bits / 8;
   while ((cols > 64 || rows > 96) && (rows + cols) * columnBytes > most) {
     rows = rows > 96 && cols <= 512 ? rows / 2 : rows;
@@ -57,8 +66,7 @@ static int64_t splitKVTileRows(attn::AttentionOp op, const CPUTarget &target) {
   Type element = getElementTypeOrSelf(op.getQuery());
   int64_t heads = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Head);
   int64_t kvHeads = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Head);
-  // Splitting keys and values of f16 takes longer than the products save.
-  if (!target.usesTiles(target.vectorPackingFactor(element)))
+  if (!chooseUnpackedProduct(target, element, /*permitsTiles=*/true).inTiles)
     return 0;
   // The lowering emits both kernels if the number of heads is not known.
   if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads))

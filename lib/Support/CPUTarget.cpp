@@ -204,32 +204,6 @@ std::string saccade::explainHostRefusal(const CPUTarget &target) {
   return message;
 }
 
-unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
-  if (hasTiles && lhs.isF16() && rhs.isF16())
-    return 2;
-  return lhs == rhs ? vectorPackingFactor(lhs) : 1;
-}
-
-unsigned saccade::partsOfElements(mlir::Type element, unsigned packingFactor) {
-  return element.isF16() && packingFactor == 2 ? 2 : 1;
-}
-
-unsigned CPUTarget::depthOfProduct(mlir::Type lhs, mlir::Type rhs, mlir::Type result) const {
-  unsigned elements = lhs.isF16() && !result.isF16() ? 1 : packingFactor(lhs, rhs);
-  return usesMatrixProducts(elements) ? blockDepth : elements;
-}
-
-AttentionTiles CPUTarget::attentionTiles(unsigned packingFactor) const {
-  // Groups of rows in tile registers are larger, and so are the scores of a group. Processors with them have 2 MiB.
-  if (usesTiles(packingFactor))
-    return {.rows = 512, .cols = 512, .cacheBytes = 2 * tiles.cacheBytes};
-  return {tiles.rows, tiles.cols * packingFactor, tiles.cacheBytes};
-}
-
-int64_t CPUTarget::groupRows(unsigned packingFactor, int64_t rows) const {
-  return usesTiles(packingFactor) && rows % tileRowGroup == 0 ? tileRowGroup : rowGroup;
-}
-
 const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
   if (name != "host") {
     const CPUTarget *found = llvm::find_if(targets, [&](const CPUTarget &target) { return target.name == name; });

@@ -5,9 +5,9 @@
 // CHECK-LABEL: func.func @k_is_not_a_multiple_of_a_block(
 // CHECK-NOT:     scf.if
 // CHECK:         memref.alloc() {alignment = 64 : i64} : memref<5x17x16xf32>
-// CHECK:         attn.pack %{{.*}} into %{{.*}} packing_factor(4)
+// CHECK:         attn.pack %{{.*}} into %{{.*}} form(blocks)
 // CHECK-NOT:     scf.if
-// CHECK:         attn.packed_matmul %{{.*}} packing_factor(4) blocked
+// CHECK:         attn.packed_matmul %{{.*}} form(blocks) blocked
 func.func @k_is_not_a_multiple_of_a_block(%x: memref<384x66xbf16>, %w: memref<66x40xbf16>, %y: memref<384x40xbf16>) {
   %zero = arith.constant 0.0 : bf16
   scf.forall (%m) = (0) to (384) step (192) {
@@ -24,7 +24,7 @@ func.func @k_is_not_a_multiple_of_a_block(%x: memref<384x66xbf16>, %w: memref<66
 // CHECK-NOT:     attn.pack
 // PREPACK-LABEL: func.func @constants(
 // PREPACK:         memref.alloc() {alignment = 64 : i64} : memref<5x17x16xf32>
-// PREPACK:         attn.packed_matmul %{{.*}} packing_factor(4) blocked
+// PREPACK:         attn.packed_matmul %{{.*}} form(blocks) blocked
 func.func @constants(%x: memref<1x66xbf16>, %w: memref<66x40xbf16> {attn.constant}, %y: memref<1x40xbf16>) {
   %zero = arith.constant 0.0 : bf16
   scf.forall (%m) = (0) to (1) step (192) {

@@ -7,11 +7,11 @@
 // CHECK:         %[[P:.*]] = memref.alloc() {alignment = 64 : i64} : memref<16x64x32xf32>
 // CHECK:         scf.forall
 // CHECK:           %[[T:.*]] = memref.transpose
-// CHECK:           attn.pack %[[T]] into %{{.*}} packing_factor(1)
+// CHECK:           attn.pack %[[T]] into %{{.*}} form(multiply_add)
 // CHECK:         scf.forall
 // CHECK-NOT:       scf.if
 // CHECK-NOT:       linalg.
-// CHECK:           attn.packed_matmul %{{.*}}, %{{.*}} bias(%{{.*}}) into %{{.*}} packing_factor(1)
+// CHECK:           attn.packed_matmul %{{.*}}, %{{.*}} bias(%{{.*}}) into %{{.*}} form(multiply_add)
 // CHECK-NOT:     linalg.
 // CHECK:         return
 func.func @weights_are_packed_once(%x: memref<384x64xf32>, %w: memref<64x500xf32>, %b: memref<500xf32>, %y: memref<384x500xf32>) {
@@ -36,17 +36,17 @@ func.func @weights_are_packed_once(%x: memref<384x64xf32>, %w: memref<64x500xf32
 // CHECK:         scf.if
 // CHECK:           %[[P:.*]] = memref.alloc(%{{.*}}, %{{.*}}) {alignment = 64 : i64} : memref<?x?x32xf32>
 // CHECK:           scf.forall
-// CHECK:             attn.pack %{{.*}} into %{{.*}} packing_factor(2)
+// CHECK:             attn.pack %{{.*}} into %{{.*}} form(pairs)
 // CHECK:           %[[CONFLICTS:.*]] = arith.cmpi eq
 // CHECK:           scf.if %[[CONFLICTS]] {
 // CHECK:             scf.forall
 // CHECK-NOT:           linalg.
-// CHECK:               attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} packing_factor(2) blocked
+// CHECK:               attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} form(pairs) blocked
 // CHECK:           } else {
 // CHECK:             scf.forall
 // CHECK-NOT:           linalg.
 // CHECK-NOT:           bias
-// CHECK:               attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} packing_factor(2) :
+// CHECK:               attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} form(pairs) :
 // CHECK:         } else {
 // CHECK-NOT:       memref.alloc
 // CHECK:           scf.forall
@@ -72,7 +72,7 @@ func.func @dynamic_conditions_are_tested(%x: memref<?x?xbf16, strided<[?, ?], of
 // The last panel is partial: the matmul reads it as well.
 // CHECK-LABEL: func.func @columns_end_within_a_panel(
 // CHECK:         memref.alloc() {alignment = 64 : i64} : memref<2x64x32xf32>
-// CHECK:         attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} packing_factor(1) : {{.*}}, memref<2x64x32xf32
+// CHECK:         attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} form(multiply_add) : {{.*}}, memref<2x64x32xf32
 func.func @columns_end_within_a_panel(%x: memref<384x64xf32>, %w: memref<64x40xf32>, %y: memref<384x40xf32>) {
   %zero = arith.constant 0.0 : f32
   scf.forall (%m) = (0) to (384) step (192) {
@@ -87,7 +87,7 @@ func.func @columns_end_within_a_panel(%x: memref<384x64xf32>, %w: memref<64x40xf
 // LHS rows whose stride is a multiple of 4096 bytes are copied.
 // CHECK-LABEL: func.func @conflicting_rows_are_copied(
 // CHECK-NOT:     scf.if
-// CHECK:         attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} packing_factor(1) blocked
+// CHECK:         attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} form(multiply_add) blocked
 func.func @conflicting_rows_are_copied(%x: memref<384x1024xf32>, %w: memref<1024x32xf32>, %y: memref<384x32xf32>) {
   %zero = arith.constant 0.0 : f32
   scf.forall (%m) = (0) to (384) step (192) {

@@ -37,7 +37,7 @@ struct KernelShapes {
 /// The tile sizes of attention, which are halved until the operands of a task fit in cache.
 struct AttentionTiles {
   int64_t rows;       ///< queries of a task
-  int64_t cols;       ///< keys of a tile, times the packing factor
+  int64_t cols;       ///< keys of a tile, times the elements of a k-pack
   int64_t cacheBytes; ///< the part of L2 that the operands of a task may fill
 };
 
@@ -80,39 +80,12 @@ struct CPUTarget {
   /// The number of elements of `bits` bits in a vector register.
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
   bool hasBF16Dot() const { return bf16Dot != BF16Dot::None; }
-  /// The number of consecutive K elements of a matmul of these element types that one instruction multiplies and sums
-  /// in a 32-bit lane: 2 for bf16 with `bf16Dot` and for f16 in tile registers, where it is the sum of two bf16,
-  /// else 1.
-  unsigned packingFactor(mlir::Type lhs, mlir::Type rhs) const;
-  /// The same for matmuls of `element` that do not use tile registers.
-  unsigned vectorPackingFactor(mlir::Type element) const { return hasBF16Dot() && element.isBF16() ? 2 : 1; }
-  /// Whether matmuls of k-packs of `packingFactor` elements are computed in tile registers.
-  bool usesTiles(unsigned packingFactor) const { return hasTiles && packingFactor == 2; }
-  /// Whether attention and matmuls multiply blocks of bf16 instead of k-packs of `packingFactor` elements: processors
-  /// with `bfdot` have `bfmmla` too.
-  bool usesMatrixProducts(unsigned packingFactor) const { return bf16Dot == BF16Dot::BFDOT && packingFactor == 2; }
-  /// The number of consecutive K elements of a matmul that packed operands have side by side: `blockDepth` if blocks
-  /// are multiplied, else the packing factor. In tile registers a product of two f16 has an error of up to 2⁻¹⁸, which
-  /// only a `result` of f16 permits; for others f16 is converted to f32.
-  unsigned depthOfProduct(mlir::Type lhs, mlir::Type rhs, mlir::Type result) const;
-  /// The tile sizes of attention with k-packs of `packingFactor` elements.
-  AttentionTiles attentionTiles(unsigned packingFactor) const;
-  /// The rows of queries that attention computes together in a task of `rows` rows.
-  int64_t groupRows(unsigned packingFactor, int64_t rows) const;
 };
-
-/// Elements along K of a row of a block of bf16, which `usesMatrixProducts` multiplies.
-inline constexpr int64_t blockDepth = 4;
 
 /// Task and tile row counts are multiples of this; the MR of every register block divides it.
 inline constexpr int64_t rowGroup = 12;
 /// The same in tile registers: two of 16 rows.
 inline constexpr int64_t tileRowGroup = 32;
-
-/// The bf16 numbers whose sum is an element in packed operands: 2 for k-packs of two f16, else 1.
-unsigned partsOfElements(mlir::Type element, unsigned packingFactor);
-/// The elements of f16 that packed operands have in whole steps of tile registers.
-inline constexpr int64_t splitStep = 32;
 
 /// The CPU target `name`, or null. "host" is the preferred target among those that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);

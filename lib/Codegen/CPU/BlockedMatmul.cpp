@@ -1,6 +1,5 @@
 //===- BlockedMatmul.cpp - Matmul blocked for the caches ----------------------===//
 #include "BlockedMatmul.h"
-#include "MatrixProduct.h"
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
@@ -16,19 +15,18 @@ Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
                                    getAsOpFoldResult(ValueRange{block.rows, block.columns}), ones);
 }
 
-BlockedMatmul::BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock, PartProducts products)
-    : e(e), depthOfProduct(depthOfProduct), parts(partsOf(products)), maxBlock(maxBlock) {
-  if (e.target.usesTiles(depthOfProduct))
-    tiles.emplace(e, products);
-  groupRows = tiles ? int64_t(maxTileBlock.rows) : rowGroup;
+BlockedMatmul::BlockedMatmul(Emitter &e, const Product &product, MatmulBlock maxBlock)
+    : e(e), product(product), maxBlock(maxBlock), groupRows(product.traits.groupRows()) {
+  if (product.traits.inTiles)
+    tiles.emplace(e, roundedProducts(product.traits.parts));
   tile = e.alloc({int64_t(llvm::alignTo(maxBlock.rows, groupRows)), maxBlock.columns});
-  SmallVector<int64_t> packed = packedRowsShape(depthOfProduct, groupRows, maxBlock.depth);
+  SmallVector<int64_t> packed = product.rowsShape(groupRows, maxBlock.depth);
   packed.back() += 512 / e.type.getWidth();
   group = e.alloc(packed);
 }
 
 /// The k-packs of `depth` elements.
-Value BlockedMatmul::kPacksOf(Value depth) { return emitKPackCount(e, depth, depthOfProduct, parts); }
+Value BlockedMatmul::kPacksOf(Value depth) { return emitUnits(e, product.traits, depth); }
 
 /// Chooses how the microkernel reads groups of LHS rows.
 BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
@@ -37,10 +35,11 @@ BlockedMatmul::GroupForm BlockedMatmul::formOf(Value lhs) {
   auto type = cast<MemRefType>(lhs.getType());
   auto strides = type.getStridesAndOffset().first;
   // With static strides, as temporaries of a task have, the elements of a group have constant distances.
-  if (depthOfProduct == 1 && type.getElementType() == e.type && llvm::none_of(strides, ShapedType::isDynamic))
+  if (product.traits.form == attn::ProductForm::MultiplyAdd && type.getElementType() == e.type &&
+      llvm::none_of(strides, ShapedType::isDynamic))
     return GroupForm::Unpacked;
   bool isTransposed = strides[0] == 1 && strides[1] != 1;
-  bool fitsPanel = !usesBlocks() && panelBlock(e.target, /*isTail=*/false).rows <= e.lanes();
+  bool fitsPanel = product.traits.kPacks == 1 && panelBlock(e.target, /*isTail=*/false).rows <= e.lanes();
   return isTransposed && fitsPanel ? GroupForm::Panel : GroupForm::Rows;
 }
 
@@ -77,8 +76,8 @@ void BlockedMatmul::addParts(RegisterBlock block, const FromRow &fromRow, const 
         },
         store);
   };
-  // A block adds two k-packs to a chain. LLVM 22 unrolls products of lanes with spills.
-  emitParts(e, e.index(0), kPacks, usesBlocks() ? sumLength / 2 : sumLength,
+  // LLVM 22 unrolls products of lanes with spills.
+  emitParts(e, e.index(0), kPacks, Product::inVectors(product.traits.form).partLength(),
             /*hasConstantParts=*/!e.target.hasLaneProducts, addPart);
 }
 
@@ -88,9 +87,9 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
                              const ResultBlock &block, Value kPack, Value kPacks, const Panels &panels) {
   RegisterBlock full = tiles ? maxTileBlock : panelBlock(e.target, /*isTail=*/false);
   RegisterBlock tail = tiles ? tailTileBlock : panelBlock(e.target, /*isTail=*/true);
-  int64_t elements = depthOfProduct / parts;
+  int64_t elements = product.traits.stride();
   Value zero = e.index(0), k = e.mul(kPack, elements), depth = e.mul(kPacks, elements);
-  if (depthOfProduct > 1)
+  if (product.traits.elements() > 1)
     depth = e.min(depth, e.sub(e.size(lhs, 1), k));
   int64_t width = 2 * e.lanes();
   // In a full block, each panel prefetches a share of the columns of the next group, and each group one of the k-packs
@@ -124,11 +123,11 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
   auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
     Value row = e.add(block.row, first), into = isInPlace ? inPlace.rows : tile, intoRow = isInPlace ? row : first;
     if (form == GroupForm::Rows)
-      emitPackLHS(e, depthOfProduct, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group);
+      product.packRows(e, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group);
     if (form == GroupForm::Panel) {
       // Whole vectors of a column are copied, with rows of the next group.
       Value rows = e.min(e.index(e.lanes()), e.sub(e.size(lhs, 0), row));
-      emitPackPanels(e, emitBlock(e, lhs, {row, rows, k, depth}), rows, panel, depthOfProduct);
+      product.packPanels(e, emitBlock(e, lhs, {row, rows, k, depth}), rows, panel);
     }
     e.loop(zero, panelCount, 1, [&](Value p) {
       if (registers.rows == full.rows && (form == GroupForm::Rows || (form == GroupForm::Unpacked && panels.next)))
@@ -150,32 +149,26 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
                      into, intoRow, intoColumn, start);
         });
       }
+      const VectorProduct &inVectors = Product::inVectors(product.traits.form);
       SmallVector<Value> zeros(registers.rows * registers.vectors, e.splat(0.0));
       auto sum = [&](Value begin, Value length) {
         auto b = [&](Value q, unsigned j) {
           return loadAhead(e, panels.memref, rhs, e.add(panels.kPack, e.add(begin, q)), e.index(j * e.lanes()));
         };
-        if (usesBlocks())
-          return emitMatrixProduct(
-              e, registers, zero, length, zeros,
-              [&](unsigned i, Value q) {
-                return emitLoadBlock(e, group, {e.index(i), e.mul(e.add(begin, q), blockDepth)});
-              },
-              b);
-        return emitMicrokernel(
-            e, registers, depthOfProduct, zero, length, zeros,
+        return inVectors.multiply(
+            e, registers, zero, length, zeros,
             [&](unsigned i, Value offset) {
               Value inner = e.add(begin, offset);
               return form == GroupForm::Unpacked ? e.load(lhs, {e.add(row, i), e.add(k, inner)})
                      : form == GroupForm::Panel  ? e.load(panel, {zero, inner, e.index(i)})
-                                                 : e.load(group, {e.index(i), inner});
+                                                 : inVectors.loadRow(e, group, zero, i, inner);
             },
             b);
       };
       if (fromRow)
         return addParts(registers, *fromRow, block, first, column, kPack, kPacks, kPacksOf(e.size(lhs, 1)), sum);
-      // A block adds two k-packs to a chain. LLVM 22 unrolls products of lanes with spills.
-      emitSumInParts(e, registers, kPacks, usesBlocks() ? sumLength / 2 : sumLength, into, intoRow, intoColumn, sum,
+      // LLVM 22 unrolls products of lanes with spills.
+      emitSumInParts(e, registers, kPacks, inVectors.partLength(), into, intoRow, intoColumn, sum,
                      isInPlace && inPlace.isZero, /*hasConstantParts=*/!e.target.hasLaneProducts);
     });
   };

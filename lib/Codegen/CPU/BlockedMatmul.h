@@ -4,6 +4,7 @@
 
 #include "Emitter.h"
 #include "Microkernel.h"
+#include "Product.h"
 #include "TileProduct.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
@@ -22,7 +23,7 @@ mlir::Value emitBlock(Emitter &e, mlir::Value matrix, const ResultBlock &block);
 /// the whole reduction, so results do not depend on the block sizes.
 class BlockedMatmul {
 public:
-  /// Packed panels (see `packedPanelsShape`) that hold columns of the RHS from panel `panel` and k-pack `kPack` on.
+  /// Packed panels (`Product::panelsShape`) that hold columns of the RHS from panel `panel` and k-pack `kPack` on.
   struct Panels {
     mlir::Value memref, panel, kPack;
     mlir::Value next;     ///< the first k-pack of the next block, which is prefetched; null for none
@@ -33,10 +34,9 @@ public:
   /// Initializes the accumulators of a block (memref of rows × columns).
   using Begin = llvm::function_ref<void(mlir::Value tile, const ResultBlock &block)>;
 
-  /// `maxBlock` are the largest rows, columns (a multiple of the panel width) and k-packs of a block. With a
-  /// `depthOfProduct` of `blockDepth`, rows of blocks (MatrixProduct.h) take the place of k-packs everywhere, and with
-  /// two parts of an element their places (Pack.h), of which a block has whole steps.
-  BlockedMatmul(Emitter &e, unsigned depthOfProduct, MatmulBlock maxBlock, PartProducts products = PartProducts::Whole);
+  /// `maxBlock` are the largest rows, columns (a multiple of the panel width) and units of `product` of a block, which
+  /// has whole steps of them. K-packs stand for these units everywhere.
+  BlockedMatmul(Emitter &e, const Product &product, MatmulBlock maxBlock);
 
   /// Sets matrices whose elements are prefetched when `runFromRow` stores those of the result.
   void prefetchEpilogue(llvm::SmallVector<mlir::Value> matrices) { epilogue = std::move(matrices); }
@@ -75,13 +75,11 @@ private:
   enum class GroupForm { Unpacked, Rows, Panel };
   GroupForm formOf(mlir::Value lhs);
   mlir::Value kPacksOf(mlir::Value depth);
-  bool usesBlocks() const { return depthOfProduct == blockDepth; }
   void addBlock(mlir::Value lhs, InPlace inPlace, const std::optional<FromRow> &fromRow, const ResultBlock &block,
                 mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
 
   Emitter &e;
-  int64_t depthOfProduct; ///< elements of a k-pack or of a row of a block
-  unsigned parts;
+  const Product &product;
   MatmulBlock maxBlock;
   llvm::SmallVector<mlir::Value> epilogue;
   int64_t groupRows;               ///< LHS rows of a group

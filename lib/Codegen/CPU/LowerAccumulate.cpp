@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Finalize.h"
-#include "MatrixProduct.h"
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
@@ -43,16 +42,10 @@ private:
   // Extents: queries and keys of this tile are dynamic, head sizes static.
   Value queries, keys;
   int64_t depth, columns;
-  unsigned packingFactor;
-  // The bf16 numbers whose sum is an element of a k-pack, or a weight, and the products of those of scores.
-  unsigned parts;
-  PartProducts scoreProducts;
-  // Whether matmuls use tile registers, and the rows of a group.
-  bool usesTiles;
+  // How operands are packed and multiplied, of which scores of int8 are an exception; null for none.
+  const Product *product = nullptr;
+  const ProductTraits *int8 = nullptr;
   int64_t groupRows;
-  // Whether operands are packed in blocks (MatrixProduct.h), and the elements along K that are multiplied at once.
-  bool usesBlocks;
-  unsigned depthOfProduct;
   // Packed operands, the scores of a row group, and the sums of a tile's first parts for a register block.
   Value query, key, value, scores, partSums;
   // Set in place of the packed queries and keys if they are rounded to int8.
@@ -68,8 +61,7 @@ private:
   Value isFirst, isLast;
 
   LogicalResult check();
-  /// Products of int8 are slower than those of bf16 in tile registers.
-  bool isQuantized() { return op.getQkTypeAttr() && e.target.int8Dot != Int8Dot::None && !usesTiles; }
+  const ProductTraits &traits() const { return product->traits; }
   Value unpackedValues(Value matrix, function_ref<void()> pack);
   void clearPadding(int64_t depthKPacks);
   void pack(int64_t maxQueries, int64_t maxKeys, Value signMask);
@@ -115,7 +107,7 @@ Exp2Error AccumulateLowering::weightError() {
       return llvm::all_of(user->getUsers(), isQuotient);
     if (auto finalize = dyn_cast<FinalizeOp>(user))
       return !finalize.getLse() && finalize.getOthers().empty() &&
-             (packingFactor > parts || getElementTypeOrSelf(finalize.getOutput()) == element);
+             (traits().roundsWeights() || getElementTypeOrSelf(finalize.getOutput()) == element);
     return isa<AccumulateOp, MergeOp, linalg::FillOp>(user);
   };
   bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
@@ -138,7 +130,7 @@ void AccumulateLowering::clearPadding(int64_t depthKPacks) {
           e.storeVector(zeros, key, {panel, e.index(w), e.index(lane)});
     });
   }
-  Value kPacks = e.ceilDiv(keys, packingFactor);
+  Value kPacks = emitUnits(e, traits(), keys);
   e.loop(kPacks, e.roundUp(kPacks, tileSize), 1, [&](Value k) {
     for (int64_t c = 0; c < columns; c += e.lanes())
       e.storeVector(zeros, value, {k, e.index(c)});
@@ -146,42 +138,37 @@ void AccumulateLowering::clearPadding(int64_t depthKPacks) {
 }
 
 void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {
-  int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, depthOfProduct);
-  int64_t step = usesTiles ? tileSize : 1, paddedKPacks = parts * llvm::alignTo(depthKPacks, step);
-  if (isQuantized()) {
-    quantized.emplace(e, maxQueries, maxKeys, depth);
+  int64_t panel = 2 * e.lanes(), units = product->paddedUnits(depth);
+  if (int8) {
+    quantized.emplace(e, Product::inVectors(int8->form), maxQueries, maxKeys, depth);
   } else {
-    query = e.alloc(packedRowsShape(depthOfProduct, maxQueries, paddedKPacks));
-    key = e.alloc(packedPanelsShape(e, depthOfProduct, llvm::divideCeil(maxKeys, panel), paddedKPacks));
+    query = e.alloc(product->rowsShape(maxQueries, units));
+    key = e.alloc(product->panelsShape(e, llvm::divideCeil(maxKeys, panel), units));
   }
-  value = usesBlocks
-              ? e.alloc({int64_t(llvm::divideCeil(maxKeys, blockDepth)), 2 * columns})
-              : e.alloc({int64_t(parts * llvm::alignTo(llvm::divideCeil(maxKeys, packingFactor), step)), columns});
+  value = e.alloc(product->columnsShape(product->paddedUnits(maxKeys), columns));
   Value values = emitPositions(e, op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // Padded by one register: row strides that are powers of two cause cache set conflicts.
   scores = e.alloc({groupRows, scoreColumns + int64_t(e.lanes())});
   partSums = e.alloc({groupRows, maxBlockVectors * int64_t(e.lanes())});
   state.emplace(e, groupRows, /*keepsMaxima=*/op.getRowMax() != nullptr);
-  if (usesTiles && parts == 1)
-    clearPadding(depthKPacks);
+  if (traits().inTiles && traits().parts == 1)
+    clearPadding(traits().units(depth));
   Value queryMatrix = emitPositions(e, op.getQuery(), op.getQueryDims());
   Value keyMatrix = emitPositions(e, op.getKey(), op.getKeyDims());
   if (quantized) {
     quantized->pack(e, queryMatrix, queries, keyMatrix, keys, signMask);
   } else {
-    emitPackLHS(e, depthOfProduct, queryMatrix, queries, e.roundUp(queries, groupRows), query, signMask);
-    emitPackRHS(e, depthOfProduct, keyMatrix, keys, key);
+    product->packRows(e, queryMatrix, queries, e.roundUp(queries, groupRows), query, signMask);
+    product->packPanels(e, keyMatrix, keys, key);
   }
-  value = unpackedValues(values, [&] {
-    usesBlocks ? emitPackColumnBlocks(e, values, value) : emitPackColumns(e, values, value, packingFactor);
-  });
+  value = unpackedValues(values, [&] { product->packColumns(e, values, value); });
 }
 
 /// The values without packing if their layout matches the packed one (tested at run time), otherwise the packed values.
 Value AccumulateLowering::unpackedValues(Value matrix, function_ref<void()> pack) {
   auto type = cast<MemRefType>(matrix.getType());
-  if (packingFactor > 1 || type.getElementType() != e.type || type.getDimSize(1) != columns) {
+  if (traits().form != ProductForm::MultiplyAdd || type.getElementType() != e.type || type.getDimSize(1) != columns) {
     pack();
     return value;
   }
@@ -241,7 +228,7 @@ void AccumulateLowering::prefetch(Value tileRow) {
 
 /// Splits the rows of a group into blocks: one block if the group is (nearly) full, otherwise blocks of rowTail rows.
 void AccumulateLowering::forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body) {
-  int64_t tail = usesTiles ? tileSize : rowTail;
+  int64_t tail = product->tailRows();
   Value isFull = e.isLess(e.index(groupRows - tail), rows);
   e.ifElse(
       isFull, [&] { body(e.index(0), groupRows, /*isTail=*/false); },
@@ -260,26 +247,16 @@ struct AccumulateLowering::Block {
 
 /// scores[first + i][c] = query[row + first + i] · key[c] for i < count and `vectors` registers of a panel of keys.
 void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value panel) {
-  if (usesTiles)
+  if (traits().inTiles)
     return computePanelInTiles(rows, vectors, panel);
-  RegisterBlock block = panelBlock(e.target, rows.isTail);
+  RegisterBlock block = product->scoreBlock(e.target, rows.count, rows.isTail);
   block.vectors = vectors;
   Value column = e.mul(panel, 2 * e.lanes());
   for (int64_t offset = 0; offset < rows.count; offset += block.rows) {
     Value scratchRow = e.add(rows.first, offset), tileRow = e.add(rows.row, scratchRow);
-    SmallVector<Value> acc(block.rows * block.vectors, e.splat(0.0));
-    acc = quantized ? quantized->multiply(e, block, tileRow, panel)
-          : usesBlocks
-              ? emitMatrixProduct(
-                    e, block, e.index(0), e.index(llvm::divideCeil(depth, blockDepth)), acc,
-                    [&](unsigned i, Value q) {
-                      return emitLoadBlock(e, query, {e.add(e.div(tileRow, 2), i), e.mul(q, blockDepth)});
-                    },
-                    [&](Value q, unsigned j) { return e.loadVector(key, {panel, q, e.index(j * e.lanes())}); })
-              : emitMicrokernel(
-                    e, block, packingFactor, e.index(0), e.index(llvm::divideCeil(depth, packingFactor)), acc,
-                    [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
-                    [&](Value d, unsigned j) { return e.loadVector(key, {panel, d, e.index(j * e.lanes())}); });
+    SmallVector<Value> acc = quantized
+                                 ? quantized->multiply(e, block, tileRow, panel)
+                                 : product->multiplyPanel(e, block, traits().units(depth), query, tileRow, key, panel);
     bool isMasked = rows.tile.isMaskedByColumn(), isScored = isMasked && rows.tile.isShort();
     for (unsigned i = 0; i < block.rows; ++i)
       for (unsigned j = 0; j < block.vectors; ++j) {
@@ -296,11 +273,8 @@ void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value
 /// The same in tile registers; `findMaxima` follows.
 void AccumulateLowering::computePanelInTiles(const Block &rows, unsigned vectors, Value panel) {
   RegisterBlock block = {unsigned(rows.count), vectors};
-  Value end = e.size(query, 1);
-  SmallVector<Value> tiles = emitTileProduct(
-      e, block, e.index(0), end, emitZeroTiles(e, block),
-      [&](int64_t i, Value d) { return emitTileMemory(e, query, {e.add(e.add(rows.row, rows.first), i), d}); },
-      [&](Value d, unsigned j) { return emitTileMemory(e, key, {panel, d, e.index(j * tileSize)}); }, scoreProducts);
+  SmallVector<Value> tiles =
+      product->multiplyPanel(e, block, product->paddedUnits(depth), query, e.add(rows.row, rows.first), key, panel);
   emitStoreTiles(e, block, tiles, scores, rows.first, e.mul(panel, 2 * e.lanes()));
 }
 
@@ -356,7 +330,7 @@ void AccumulateLowering::computeScores(const Block &rows) {
     e.loop(begin, end, 1, [&](Value p) { computePanel(rows, 2, p); });
     e.ifElse(e.isLess(e.mul(end, panel), run.end), [&] { computePanel(rows, 1, end); });
   });
-  if (usesTiles && rows.tile.isMaskedByColumn())
+  if (traits().inTiles && rows.tile.isMaskedByColumn())
     findMaxima(rows);
 }
 
@@ -392,26 +366,15 @@ void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock blo
                                        const ColumnRuns &visible) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
   KeyRange hull = visible.hull(e);
-  // A block adds two k-packs to a chain.
-  int64_t partLength = usesBlocks ? sumLength / 2 : sumLength;
-  Value firstPart = e.roundDown(e.div(hull.begin, depthOfProduct), partLength);
-  Value partsEnd = e.ceilDiv(hull.end, depthOfProduct), zero = e.index(0);
+  int64_t elements = traits().elements(), partLength = Product::inVectors(traits().form).partLength();
+  Value firstPart = e.roundDown(e.div(hull.begin, elements), partLength);
+  Value partsEnd = e.ceilDiv(hull.end, elements), zero = e.index(0);
   e.loop(firstPart, partsEnd, partLength, [&](Value begin) {
     Value end = e.add(begin, partLength);
     SmallVector<Value> part = visible.forEach(e, zeros, [&](KeyRange run, ValueRange carried) {
-      Value from = e.max(begin, e.div(run.begin, depthOfProduct));
-      Value to = e.min(end, e.ceilDiv(run.end, depthOfProduct));
-      if (usesBlocks)
-        return emitMatrixProduct(
-            e, block, from, to, SmallVector<Value>(carried),
-            [&](unsigned i, Value q) {
-              return emitLoadBlock(e, scores, {e.add(first, 2 * int64_t(i)), e.mul(q, blockDepth)});
-            },
-            [&](Value q, unsigned j) { return e.loadVector(value, {q, e.add(e.mul(column, 2), j * e.lanes())}); });
-      return emitMicrokernel(
-          e, block, packingFactor, from, to, SmallVector<Value>(carried),
-          [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
-          [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
+      Value from = e.max(begin, e.div(run.begin, elements));
+      Value to = e.min(end, e.ceilDiv(run.end, elements));
+      return product->multiplyColumns(e, block, from, to, SmallVector<Value>(carried), scores, first, value, column);
     });
     Value isFirstPart = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, begin, firstPart);
     part = e.choose(isFirstPart, [&] { return part; }, [&] { return addBlock(e, block, part, partSums, zero, zero); });
@@ -426,12 +389,10 @@ void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock bloc
                                       const ColumnRuns &visible) {
   Value zero = e.index(0);
   SmallVector<Value> tiles = visible.forEach(e, emitZeroTiles(e, block), [&](KeyRange run, ValueRange carried) {
-    return emitTileProduct(
-        e, block, e.mul(e.roundDown(e.div(run.begin, packingFactor), tileSize), parts),
-        e.mul(e.ceilDiv(run.end, packingFactor), parts), SmallVector<Value>(carried),
-        [&](int64_t i, Value k) { return emitTileMemory(e, scores, {e.add(first, i), k}); },
-        [&](Value k, unsigned j) { return emitTileMemory(e, value, {k, e.add(column, j * tileSize)}); },
-        roundedProducts(parts));
+    int64_t elements = traits().elements(), parts = traits().parts;
+    return product->multiplyColumns(e, block, e.mul(e.roundDown(e.div(run.begin, elements), tileSize), parts),
+                                    e.mul(e.ceilDiv(run.end, elements), parts), SmallVector<Value>(carried), scores,
+                                    first, value, column);
   });
   auto addThroughMemory = [&] {
     emitStoreTiles(e, block, tiles, partSums, zero, zero);
@@ -452,20 +413,10 @@ void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock bloc
 void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &visible) {
   int64_t vectors = columns / e.lanes();
   // Full column blocks, then one for the remainder.
-  auto blockOf = [&](int64_t vectors) -> RegisterBlock {
-    if (usesTiles)
-      return {unsigned(count), std::min<unsigned>(vectors, maxTileBlock.vectors)};
-    if (usesBlocks) {
-      // A register of columns of a row takes two of blocks.
-      RegisterBlock block = panelBlock(e.target, isTail);
-      block.vectors = std::min<unsigned>(block.vectors, vectors);
-      return block;
-    }
-    return rowBlock(e.target, isTail, vectors);
-  };
+  auto blockOf = [&](int64_t vectors) { return product->valueBlock(e.target, count, isTail, vectors); };
   RegisterBlock block = blockOf(vectors);
   int64_t full = vectors / block.vectors * block.vectors;
-  auto add = usesTiles ? &AccumulateLowering::addTileBlock : &AccumulateLowering::addValueBlock;
+  auto add = traits().inTiles ? &AccumulateLowering::addTileBlock : &AccumulateLowering::addValueBlock;
   auto forRows = [&](RegisterBlock rows, Value column) {
     for (int64_t offset = 0; offset < count; offset += rows.rows)
       (this->*add)(row, e.add(first, offset), rows, column, visible);
@@ -503,12 +454,10 @@ LogicalResult AccumulateLowering::run() {
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
   auto accType = cast<MemRefType>(op.getAcc().getType());
   Type element = getElementTypeOrSelf(op.getQuery());
-  groupRows = e.target.groupRows(e.target.packingFactor(element, element), accType.getDimSize(0));
-  usesTiles = groupRows == tileRowGroup;
-  packingFactor = usesTiles ? e.target.packingFactor(element, element) : e.target.vectorPackingFactor(element);
-  parts = partsOfElements(element, packingFactor);
-  usesBlocks = e.target.usesMatrixProducts(packingFactor);
-  depthOfProduct = usesBlocks ? blockDepth : packingFactor;
+  product = &Product::of(chooseAttentionProduct(e.target, element, accType.getDimSize(0)));
+  if (op.getQkTypeAttr())
+    int8 = chooseInt8Product(e.target, op.getContext(), traits());
+  groupRows = traits().groupRows();
   if (failed(check()))
     return failure();
   columns = accType.getDimSize(1);
@@ -516,12 +465,10 @@ LogicalResult AccumulateLowering::run() {
       getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
   keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
-  auto [signMask, scale] = emitSplitScale(e, op, isQuantized() ? 1 : packingFactor);
+  auto [signMask, scale] = emitSplitScale(e, op, int8 ? 1 : traits().kPackElements);
   planPrefetch();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
-  // An omitted product would be an absolute error of the exponent, so large scores need all.
-  scoreProducts = parts > 1 ? PartProducts::Exact : PartProducts::Whole;
-  ScoreTile tile(e, op, scores, scale, depthOfProduct, weightError(), keys, parts);
+  ScoreTile tile(e, op, scores, scale, *product, weightError(), keys);
   loop = LoopState::find(op);
   if (loop) {
     isFirst = loop->isFirstStep(e);
@@ -530,8 +477,8 @@ LogicalResult AccumulateLowering::run() {
   e.loop(e.index(0), queries, groupRows, [&](Value row) { computeGroup(tile, row); });
   if (loop)
     loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
-  std::string form = quantized ? ("packed, int8 scores (" + stringify(e.target.int8Dot) + ")").str() : "packed";
-  setKernelFamily(e, op, depthOfProduct, form, usesTiles, parts);
+  std::string form = "packed" + (int8 ? ", " + int8->instruction(e.target, /*isF64=*/false) : "");
+  setKernelFamily(e, op, traits(), form);
   return failure(tile.failed);
 }
 

@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "BlockedMatmul.h"
-#include "MatrixProduct.h"
 #include "Pack.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -153,21 +152,20 @@ void ContractionLowering::run(Emitter e) {
   };
   MatmulBlock block = getMatmulBlock(op);
   auto typeOf = [](Value operand) { return getElementTypeOrSelf(operand); };
-  unsigned depthOfProduct =
-      e.target.depthOfProduct(typeOf(op.getDpsInputs()[0]), typeOf(op.getDpsInputs()[1]), typeOf(op.getDpsInits()[0]));
-  unsigned parts = partsOfElements(getElementTypeOrSelf(rhs->get()), depthOfProduct);
-  int64_t width = 2 * e.lanes(), elements = depthOfProduct / parts;
+  const ProductTraits &traits =
+      chooseProduct(e.target, typeOf(op.getDpsInputs()[0]), typeOf(op.getDpsInputs()[1]), typeOf(op.getDpsInits()[0]));
+  const Product &product = Product::of(traits);
+  int64_t width = 2 * e.lanes(), elements = traits.stride();
   block.rows = atMost(block.rows, m);
   block.columns = llvm::alignTo(atMost(block.columns, n), width);
-  block.depth = kPackCount(atMost(block.depth, k), depthOfProduct, parts);
+  block.depth = traits.units(atMost(block.depth, k));
   auto alloc = [&](int64_t columns, int64_t depth) {
-    int64_t panels = llvm::divideCeil(columns, width), kPacks = kPackCount(depth, depthOfProduct, parts);
-    return e.alloc(packedPanelsShape(e, depthOfProduct, panels, kPacks));
+    return e.alloc(product.panelsShape(e, llvm::divideCeil(columns, width), traits.units(depth)));
   };
   auto pack = [&](Value rhs, const ResultBlock &at, Value kPack, Value kPacks, Value panels) {
     Value first = e.mul(kPack, elements);
     Value depth = e.min(e.mul(kPacks, elements), e.sub(e.size(rhs, 1), first));
-    emitPackRHS(e, depthOfProduct, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels);
+    product.packPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels);
   };
   Value packed;
   if (unchanged) {
@@ -177,19 +175,19 @@ void ContractionLowering::run(Emitter e) {
     auto shape = cast<MemRefType>(all.getType()).getShape();
     auto capacity = [](int64_t extent, int64_t ofBlock) { return ShapedType::isDynamic(extent) ? ofBlock : extent; };
     packed = alloc(capacity(shape[0], block.columns), capacity(shape[1], block.depth * elements));
-    pack(all, {zero, zero, zero, e.size(all, 0)}, zero, emitKPackCount(e, e.size(all, 1), depthOfProduct, parts),
-         packed);
+    pack(all, {zero, zero, zero, e.size(all, 0)}, zero, emitUnits(e, traits, e.size(all, 1)), packed);
   }
   bool isZero = zeroFill != nullptr;
   if (isZero)
     zeroFill.erase();
-  BlockedMatmul matmul(e, depthOfProduct, block, roundedProducts(parts));
+  BlockedMatmul matmul(e, product, block);
   if (!unchanged)
     packed = alloc(block.columns, block.depth * elements);
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     auto begin = [&](Value tile, const ResultBlock &at) {
       if (!isZero)
-        return emitPackRows(e, emitBlock(e, result, at), at.rows, at.rows, tile, /*packingFactor=*/1);
+        return Product::of(attn::ProductForm::MultiplyAdd)
+            .packRows(e, emitBlock(e, result, at), at.rows, at.rows, tile);
       e.loop(e.index(0), at.rows, 1, [&](Value r) {
         e.loop(e.index(0), e.roundUp(at.columns, e.lanes()), e.lanes(),
                [&](Value c) { e.storeVector(e.splat(0.0), tile, {r, c}); });

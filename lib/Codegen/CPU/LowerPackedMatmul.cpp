@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "BlockedMatmul.h"
-#include "MatrixProduct.h"
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
@@ -36,8 +35,7 @@ class PackedMatmul {
 public:
   PackedMatmul(const Emitter &e, PackedMatmulOp op)
       : e(e), op(op), lhs(op.getLhs()), panels(op.getPanels()), result(op.getResult()),
-        element(getElementTypeOrSelf(op.getResult())),
-        parts(partsOfElements(getElementTypeOrSelf(lhs), op.getPackingFactor())) {}
+        element(getElementTypeOrSelf(op.getResult())), product(Product::of(op.getForm())) {}
 
   void run();
 
@@ -57,7 +55,7 @@ private:
   PackedMatmulOp op;
   Value lhs, panels, result;
   Type element;
-  unsigned parts;              ///< of an element of the operands (Pack.h)
+  const Product &product;
   Value initial;               ///< the bias of the panel's columns; null for 0
   Value partSums;              ///< of a block, over the first parts of the reduced dimension; null if there is one part
   SmallVector<Value> epilogue; ///< matrices that the op after the matmul accesses like `result`
@@ -71,7 +69,7 @@ private:
 
 /// K-pack k of a row of the LHS.
 Value PackedMatmul::loadKPack(Value row, Value k) {
-  if (op.getPackingFactor() == 1)
+  if (product.traits.kPackElements == 1)
     return e.load(lhs, {row, k});
   auto pair = VectorType::get({2}, e.b.getBF16Type()), one = VectorType::get({1}, e.type);
   Value both = vector::LoadOp::create(e.b, e.loc, pair, lhs, ValueRange{row, e.mul(k, 2)});
@@ -101,10 +99,10 @@ void PackedMatmul::loadInitial(Value column, Value isWhole) {
 SmallVector<Value> PackedMatmul::sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin,
                                          Value length) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  return emitMicrokernel(
-      e, block, op.getPackingFactor(), e.index(0), length, zeros,
-      [&](unsigned i, Value k) { return loadKPack(rows[i], e.add(begin, k)); },
-      [&](Value k, unsigned j) { return loadAhead(e, panels, p, e.add(begin, k), e.index(j * e.lanes())); });
+  return Product::inVectors(op.getForm())
+      .multiply(
+          e, block, e.index(0), length, zeros, [&](unsigned i, Value k) { return loadKPack(rows[i], e.add(begin, k)); },
+          [&](Value k, unsigned j) { return loadAhead(e, panels, p, e.add(begin, k), e.index(j * e.lanes())); });
 }
 
 /// The sums of the first part, added to the bias.
@@ -185,7 +183,7 @@ void PackedMatmul::addPart(RegisterBlock block, Value row, Value count, bool isC
   auto start = [&] {
     return e.choose(e.isEqual(begin, zero), first, [&] { return emitLoadTiles(e, block, sums, place, zero); });
   };
-  TileMatmul::Operands operands = {lhs, row, e.mul(begin, op.getPackingFactor()), e.size(lhs, 1), panels, p, begin};
+  TileMatmul::Operands operands = {lhs, row, e.mul(begin, product.traits.stride()), e.size(lhs, 1), panels, p, begin};
   if (isCopied)
     operands = {group, zero, zero, length, panels, p, begin};
   tiles->add(block, operands, begin, length, sums, place, zero, start);
@@ -203,9 +201,9 @@ void PackedMatmul::addPart(RegisterBlock block, Value row, Value count, bool isC
 void PackedMatmul::runInTiles() {
   MatmulBlock most;
   int64_t width = 2 * e.lanes(), groups = most.rows / maxTileBlock.rows;
-  int64_t packingFactor = op.getPackingFactor(), elements = packingFactor / parts;
-  bool isCopied = op.getBlocked() || parts > 1;
-  tiles.emplace(e, roundedProducts(parts));
+  int64_t elements = product.traits.stride();
+  bool isCopied = op.getBlocked() || product.traits.copiesLHS;
+  tiles.emplace(e, roundedProducts(product.traits.parts));
   sums = e.alloc({groups * most.columns / width * maxTileBlock.rows, width});
   // Padded by a cache line, since rows that are powers of two apart share sets of L1.
   group = e.alloc({maxTileBlock.rows, TileMatmul::part + e.lanes()});
@@ -222,8 +220,7 @@ void PackedMatmul::runInTiles() {
         auto addGroup = [&](RegisterBlock block, Value row, Value count, bool isCopied) {
           if (isCopied) {
             Value first = e.mul(begin, elements), columns = e.min(e.mul(length, elements), e.sub(depth, first));
-            emitPackRows(e, emitBlock(e, lhs, {row, count, first, columns}), count, e.index(block.rows), group,
-                         packingFactor);
+            product.packRows(e, emitBlock(e, lhs, {row, count, first, columns}), count, e.index(block.rows), group);
           }
           Value inBlock = e.sub(row, firstRow);
           e.loop(firstPanel, endPanel, 1, [&](Value p) {
@@ -248,7 +245,7 @@ void PackedMatmul::run() {
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
   if (op.getBias())
     initial = e.alloc({width});
-  if (e.target.usesTiles(op.getPackingFactor()))
+  if (product.traits.inTiles)
     return runInTiles();
   epilogue = emitEpilogueMatrices(e, op, result);
   int64_t staticDepth = cast<MemRefType>(panels.getType()).getDimSize(1);
@@ -315,10 +312,9 @@ void PackedMatmul::run() {
 static void lowerBlocked(Emitter &e, PackedMatmulOp op) {
   MatmulBlock block;
   block.columns = block.columns * 32 / e.type.getWidth();
-  block.depth = e.target.shapes.copiedPacks;
-  if (op.getPackingFactor() == blockDepth)
-    block.depth /= 2; // a block has two k-packs
-  BlockedMatmul matmul(e, op.getPackingFactor(), block);
+  const Product &product = Product::of(op.getForm());
+  block.depth = e.target.shapes.copiedPacks / product.traits.kPacks;
+  BlockedMatmul matmul(e, product, block);
   int64_t width = 2 * e.lanes();
   Value bias = op.getBias(), start = bias ? e.alloc({block.columns}) : Value(), zero = e.index(0);
   auto begin = [&](Value tile, const ResultBlock &at) {
@@ -373,14 +369,13 @@ struct LowerPackedMatmul : saccade::impl::LowerPackedMatmulBase<LowerPackedMatmu
       };
       if (auto pack = dyn_cast<PackOp>(op)) {
         Emitter e = emitter(pack.getPanels());
-        emitPackRHS(e, pack.getPackingFactor(), pack.getSource(), e.size(pack.getSource(), 0), pack.getPanels());
+        Product::of(pack.getForm()).packPanels(e, pack.getSource(), e.size(pack.getSource(), 0), pack.getPanels());
       } else {
         auto matmul = cast<PackedMatmulOp>(op);
         reserveFramePointer(matmul, *cpu);
         Emitter e = emitter(matmul.getPanels());
-        // Products of blocks need a copy of the LHS.
-        bool isCopied = matmul.getBlocked() || matmul.getPackingFactor() == blockDepth;
-        if (isCopied && !cpu->usesTiles(matmul.getPackingFactor()))
+        const ProductTraits &product = traitsOf(matmul.getForm());
+        if ((matmul.getBlocked() || product.copiesLHS) && !product.inTiles)
           lowerBlocked(e, matmul);
         else
           PackedMatmul(e, matmul).run();

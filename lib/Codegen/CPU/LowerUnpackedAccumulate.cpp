@@ -72,7 +72,7 @@ void UnpackedLowering::packQueries(Value signMask) {
   e.loop(e.index(0), heads, 1, [&](Value head) {
     Value to = subview(query, {OpFoldResult(head), zero}, {OpFoldResult(queries), e.b.getIndexAttr(kPacks)},
                        {OpFoldResult(heads), one});
-    emitPackRows(e, queriesOfHead(head), queries, queries, to, packingFactor, signMask);
+    product->packRows(e, queriesOfHead(head), queries, queries, to, signMask);
   });
 }
 
@@ -104,10 +104,10 @@ static SmallVector<Value> splitRegisters(Emitter &e, Value elements) {
 
 /// Registers of k-packs of a row of keys, as many as are loaded at once or `present` elements need.
 SmallVector<Value> UnpackedLowering::loadKeyKPacks(const RowSource::Row &row, Value column, int64_t present) {
-  int64_t width = packingFactor * e.lanes();
+  int64_t width = kPackElements() * e.lanes();
   int64_t count = std::min<int64_t>(key.registersPerLoad(), llvm::divideCeil(present, width));
   Value elements = key.load(e, row, column, width * count, present);
-  if (packingFactor == 1)
+  if (kPackElements() == 1)
     return splitRegisters(e, elements);
   return toKPacks(elements);
 }
@@ -129,7 +129,7 @@ SmallVector<Value> UnpackedLowering::toKPacks(Value elements) {
 /// bits: the first register has the lower halves of the lanes of all columns, the second the upper halves. Pairing
 /// across lanes takes four times as many instructions. `addToState` restores the order.
 bool UnpackedLowering::arePairedInLanes(int64_t column) const {
-  return packingFactor > 1 && column + 2 * e.lanes() <= valueDepth;
+  return kPackElements() > 1 && column + 2 * e.lanes() <= valueDepth;
 }
 
 /// `elements` of one or two registers of f32 as bf16, if they were computed.
@@ -153,11 +153,11 @@ static SmallVector<int64_t> halvesOfLanes(int64_t size, int64_t lane, bool isUpp
   return mask;
 }
 
-/// Adjacent registers of k-packs of values, each of `packingFactor` keys. Keys out of bounds are 0.
+/// Adjacent registers of k-packs of values, each of as many keys as a k-pack has elements. Keys out of bounds are 0.
 SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, int64_t present, unsigned vectors) {
   int64_t lanes = e.lanes();
   SmallVector<Value> result;
-  if (packingFactor == 1) {
+  if (kPackElements() == 1) {
     RowSource::Row row = value.row(e, kPack);
     while (result.size() < vectors) {
       int64_t offset = result.size() * lanes,
@@ -167,7 +167,7 @@ SmallVector<Value> UnpackedLowering::loadValueKPacks(Value kPack, Value column, 
     }
     return result;
   }
-  Value first = e.mul(kPack, packingFactor), second = e.add(first, 1);
+  Value first = e.mul(kPack, kPackElements()), second = e.add(first, 1);
   Value isKey = e.isLess(second, keys);
   if (value.isBounded())
     second = e.select(isKey, second, first);
@@ -204,13 +204,14 @@ SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value 
       if (prefetched < blockKeys * lines)
         key.prefetch(e, e.add(first, prefetched / lines + cachedKeys(key)), e.index(prefetched % lines * line), keys);
   }
-  Value kPack = e.div(column, packingFactor);
+  Value kPack = e.div(column, kPackElements());
+  const KPackProduct &inVectors = Product::ofKPacks(product->traits.form);
   for (size_t r = 0; r < rhs[0].size(); ++r)
     for (int64_t i = 0; i < blockRows; ++i) {
       Value lhs = e.loadVector(query, {e.add(row, i), e.add(kPack, r * e.lanes())});
       for (int64_t j = 0; j < blockKeys; ++j) {
         Value &sum = result[i * blockKeys + j];
-        sum = multiplyAdd(e, packingFactor, lhs, rhs[j][r], sum);
+        sum = inVectors.multiplyAdd(e, lhs, rhs[j][r], sum);
       }
     }
   return result;
@@ -229,9 +230,9 @@ Value UnpackedLowering::emitFactors(ArrayRef<RowSource::Row> rows) {
 /// scores[r][c] = query[r] · key[c] for all blocks of columns that intersect `visible`.
 void UnpackedLowering::computeScores(KeyRange visible) {
   int64_t lanes = e.lanes(), blockRows = std::min<int64_t>(rowTail, lanes), blockKeys = lanes / blockRows;
-  int64_t width = packingFactor * lanes * key.registersPerLoad(), whole = depth / width * width;
+  int64_t width = kPackElements() * lanes * key.registersPerLoad(), whole = depth / width * width;
   // Up to eight registers of a key are unrolled, more are processed in a loop of four.
-  int64_t stride = 4 * packingFactor * lanes, looped = whole > 2 * stride ? whole / stride * stride : 0;
+  int64_t stride = 4 * kPackElements() * lanes, looped = whole > 2 * stride ? whole / stride * stride : 0;
   Value lastKey = e.sub(keys, e.index(1));
   e.loop(e.roundDown(visible.begin, blockKeys), visible.end, blockKeys, [&](Value first) {
     SmallVector<RowSource::Row> keyRows;
@@ -270,7 +271,8 @@ void UnpackedLowering::computeScores(KeyRange visible) {
 /// Replaces scores by weights, and updates max and sum.
 LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible, const GroupState &state) {
   // Weights that are scaled later are rounded after that.
-  ScoreTile tile(e, op, scores, scale, value.hasFactor() ? 1 : packingFactor, Exp2Error::Unit, keys);
+  const Product &ofWeights = value.hasFactor() ? Product::of(ProductForm::MultiplyAdd) : *product;
+  ScoreTile tile(e, op, scores, scale, ofWeights, Exp2Error::Unit, keys);
   auto setOrigin = [&](Value row) {
     Value index = e.b.createOrFold<arith::DivUIOp>(e.loc, row, heads);
     Value head = e.sub(row, e.b.createOrFold<arith::MulIOp>(e.loc, index, heads));
@@ -305,7 +307,7 @@ void UnpackedLowering::scaleWeights(KeyRange visible) {
     e.loop(e.index(0), paddedRows, 1,
            [&](Value row) { e.storeVector(e.mulf(e.loadVector(scores, {row, k}), each), scores, {row, k}); });
   });
-  if (usesTiles)
+  if (usesTiles())
     roundWeights(visible);
 }
 
@@ -343,18 +345,20 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
   int64_t line = value.elementsPerLine();
   SmallVector<Value> loaded;
-  SmallVector<Value> part = emitMicrokernel(
-      e, block, packingFactor, begin, end, zeros,
-      [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
-      [&](Value k, unsigned j) {
-        if (j == 0)
-          loaded = loadValueKPacks(k, column, present, block.vectors);
-        int64_t offset = j * e.lanes();
-        if (prefetches && offset % line == 0)
-          for (unsigned s = 0; s < packingFactor; ++s)
-            value.prefetch(e, e.add(e.mul(k, packingFactor), s + cachedKeys(value)), e.add(column, offset), keys);
-        return loaded[j];
-      });
+  SmallVector<Value> part =
+      Product::ofKPacks(product->traits.form)
+          .multiply(
+              e, block, begin, end, zeros, [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
+              [&](Value k, unsigned j) {
+                if (j == 0)
+                  loaded = loadValueKPacks(k, column, present, block.vectors);
+                int64_t offset = j * e.lanes();
+                if (prefetches && offset % line == 0)
+                  for (unsigned s = 0; s < kPackElements(); ++s)
+                    value.prefetch(e, e.add(e.mul(k, kPackElements()), s + cachedKeys(value)), e.add(column, offset),
+                                   keys);
+                return loaded[j];
+              });
   storeBlock(e, block, addBlock(e, block, part, sums, row, column), sums, row, column);
 }
 
@@ -363,7 +367,7 @@ void UnpackedLowering::addValues(KeyRange visible) {
   // Whole rows of values if they fit in registers, so that memory is read in order. Values that are paired or computed
   // serve four rows, because that costs more than half rows.
   int64_t registers = e.target.shapes.unpackedRegisters,
-          maxVectors = registers / (packingFactor > 1 || value.isComputed() ? 4 : 2);
+          maxVectors = registers / (kPackElements() > 1 || value.isComputed() ? 4 : 2);
   auto blockOf = [&](int64_t remaining) {
     int64_t width = std::min(maxVectors, remaining);
     return RegisterBlock{width * rowTail > registers ? 2u : unsigned(rowTail), unsigned(width)};
@@ -375,8 +379,8 @@ void UnpackedLowering::addValues(KeyRange visible) {
       e.storeVector(e.splat(0.0), sums, {row, e.index(v * lanes)});
   });
   e.loop(e.roundDown(visible.begin, keyBlock), visible.end, keyBlock, [&](Value first) {
-    Value begin = e.div(e.max(first, visible.begin), packingFactor);
-    Value end = e.ceilDiv(e.min(e.add(first, keyBlock), visible.end), packingFactor);
+    Value begin = e.div(e.max(first, visible.begin), kPackElements());
+    Value end = e.ceilDiv(e.min(e.add(first, keyBlock), visible.end), kPackElements());
     auto forRows = [&](RegisterBlock shape, Value column, int64_t present) {
       addValueBlock(e.index(0), shape, column, present, begin, end, /*prefetches=*/true);
       e.loop(e.index(shape.rows), paddedRows, shape.rows,
@@ -392,7 +396,7 @@ LogicalResult UnpackedLowering::run() {
   Type element = getElementTypeOrSelf(op.getQuery());
   // The schedule selects tile registers by more rows than the other kernels have.
   int64_t mostRows = op.getScheduleAttr() ? op.getScheduleAttr().getRows() : 0;
-  bool hasTiles = e.target.usesTiles(e.target.vectorPackingFactor(element)) && mostRows > rowGroup;
+  bool hasTiles = chooseUnpackedProduct(e.target, element, /*permitsTiles=*/mostRows > rowGroup).inTiles;
   if (hasTiles)
     groupRows = mostRows <= tileSize ? tileSize : maxTileBlock.rows;
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
@@ -407,8 +411,7 @@ LogicalResult UnpackedLowering::run() {
   keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
   LogicalResult result = success();
   auto emit = [&](bool inTiles) {
-    usesTiles = inTiles;
-    result = failure(failed(result) || failed(emitKernel(keyWriter, valueWriter)));
+    result = failure(failed(result) || failed(emitKernel(keyWriter, valueWriter, inTiles)));
   };
   // If the number of heads is not known, few rows have the other kernel.
   if (hasTiles && !getConstantIntValue(heads))
@@ -416,30 +419,33 @@ LogicalResult UnpackedLowering::run() {
   else
     emit(hasTiles);
   bool areInPages = key.isInPages() && value.isInPages();
-  setKernelFamily(e, op, packingFactor, areInPages ? "unpacked in pages" : "unpacked", hasTiles);
+  const ProductTraits &traits = hasTiles ? traitsOf(ProductForm::Tiles) : product->traits;
+  setKernelFamily(e, op, traits, areInPages ? "unpacked in pages" : "unpacked");
   if (keyWriter != valueWriter)
     value.eraseWriters();
   key.eraseWriters();
   return result;
 }
 
-/// Emits the kernel for all rows, in tile registers if `usesTiles`. `keyWriter` and `valueWriter`: see `writerOf`.
-LogicalResult UnpackedLowering::emitKernel(Operation *keyWriter, Operation *valueWriter) {
-  Type element = getElementTypeOrSelf(op.getQuery());
-  if (!usesTiles)
-    groupRows = rowGroup;
-  paddedRows = usesTiles ? e.index(groupRows) : e.roundUp(rows, rowTail);
+/// Emits the kernel for all rows, in tile registers if the target has them and `permitsTiles`. `keyWriter` and
+/// `valueWriter`: see `writerOf`.
+LogicalResult UnpackedLowering::emitKernel(Operation *keyWriter, Operation *valueWriter, bool permitsTiles) {
+  product = &Product::of(chooseUnpackedProduct(e.target, getElementTypeOrSelf(op.getQuery()), permitsTiles));
   // Conversions to pairs of bf16 take longer than they save, except in tile registers.
   bool isComputed = isa_and_nonnull<linalg::GenericOp>(keyWriter) || isa_and_nonnull<linalg::GenericOp>(valueWriter);
-  packingFactor = isComputed && !usesTiles ? 1 : e.target.vectorPackingFactor(element);
+  if (isComputed && !usesTiles())
+    product = &Product::of(ProductForm::MultiplyAdd);
+  if (!usesTiles())
+    groupRows = rowGroup;
+  paddedRows = usesTiles() ? e.index(groupRows) : e.roundUp(rows, rowTail);
 
   int64_t lanes = e.lanes(), columns = llvm::alignTo(op.getScheduleAttr().getCols(), ScoreTile::chunk(e));
-  query = e.alloc({groupRows, int64_t(llvm::alignTo(llvm::divideCeil(depth, packingFactor), lanes))});
+  query = e.alloc({groupRows, int64_t(llvm::alignTo(llvm::divideCeil(depth, kPackElements()), lanes))});
   // Padded by one register: row strides that are powers of two cause cache set conflicts.
   scores = e.alloc({groupRows, columns + lanes});
   sums = e.alloc({groupRows, int64_t(llvm::alignTo(valueDepth, lanes))});
-  SplitScale scale = emitSplitScale(e, op, packingFactor);
-  KeyRange range = visibleKeys(ScoreTile(e, op, scores, scale.size, packingFactor, Exp2Error::Unit, keys));
+  SplitScale scale = emitSplitScale(e, op, kPackElements());
+  KeyRange range = visibleKeys(ScoreTile(e, op, scores, scale.size, *product, Exp2Error::Unit, keys));
   Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end), e.isLess(e.index(0), rows));
   LogicalResult result = success();
   e.ifElse(isNeeded, [&] {
@@ -447,7 +453,7 @@ LogicalResult UnpackedLowering::emitKernel(Operation *keyWriter, Operation *valu
     bool isShared = keyWriter && keyWriter == valueWriter;
     value = isShared ? key : rowsOf(op.getValue(), op.getValueDims(), valueWriter);
     packQueries(scale.signMask);
-    if (usesTiles) {
+    if (usesTiles()) {
       transposeQueries();
       computeScoresInTiles(range);
     } else {
@@ -456,7 +462,7 @@ LogicalResult UnpackedLowering::emitKernel(Operation *keyWriter, Operation *valu
     GroupState state(e, groupRows, /*keepsMaxima=*/op.getRowMax() != nullptr);
     result = computeWeights(scale.size, range, state);
     scaleWeights(range);
-    if (usesTiles)
+    if (usesTiles())
       addValuesInTiles(range);
     else
       addValues(range);

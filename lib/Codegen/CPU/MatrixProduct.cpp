@@ -1,6 +1,7 @@
 //===- MatrixProduct.cpp - Matmuls of blocks ----------------------------------===//
 #include "MatrixProduct.h"
 #include "Pack.h"
+#include "Product.h"
 #include "SVE.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -102,7 +103,7 @@ static void transposeBlocks(Emitter &e, KPackReader src, Value row, Value lastRo
     SmallVector<Value> vectors;
     for (int64_t i = 0; i < count; ++i) {
       Value from = e.min(e.add(row, half * count + i), lastRow);
-      vectors.push_back(bitcast(e, src.vector(from, e.mul(w, src.shape.packingFactor)), wide.vectorType()));
+      vectors.push_back(bitcast(e, src.vector(from, e.mul(w, src.shape.elements)), wide.vectorType()));
     }
     emitTranspose(wide, vectors);
     for (auto [i, each] : llvm::enumerate(vectors))
@@ -217,30 +218,6 @@ void cpu::emitPackColumnBlocks(Emitter &e, Value src, Value dst) {
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
 }
 
-SmallVector<int64_t> cpu::packedRowsShape(unsigned depthOfProduct, int64_t rows, int64_t depth) {
-  if (depthOfProduct == blockDepth)
-    return {rows / 2, 4 * depth};
-  return {rows, depth};
-}
-
-SmallVector<int64_t> cpu::packedPanelsShape(Emitter &e, unsigned depthOfProduct, int64_t panels, int64_t depth) {
-  int64_t kPacks = depthOfProduct == blockDepth ? 2 : 1;
-  return {panels, depth, kPacks * 2 * e.lanes()};
-}
-
-void cpu::emitPackLHS(Emitter &e, unsigned depthOfProduct, Value src, Value rows, Value paddedRows, Value dst,
-                      Value signMask) {
-  if (depthOfProduct == blockDepth)
-    return emitPackRowBlocks(e, src, rows, paddedRows, dst, signMask);
-  emitPackRows(e, src, rows, paddedRows, dst, depthOfProduct, signMask);
-}
-
-void cpu::emitPackRHS(Emitter &e, unsigned depthOfProduct, Value src, Value rows, Value dst) {
-  if (depthOfProduct == blockDepth)
-    return emitPackPanelBlocks(e, src, rows, dst);
-  emitPackPanels(e, src, rows, dst, depthOfProduct);
-}
-
 //===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
@@ -253,8 +230,7 @@ Value cpu::emitLoadBlock(Emitter &e, Value memref, ValueRange at) {
   return emitSVE(e, "llvm.aarch64.sve.dupq.lane", e.vectorType(), {block, first});
 }
 
-static Value multiplyAddBlocks(Emitter &e, BlockElements elements, Value lhs, Value rhs, Value sum) {
-  bool isInt8 = elements == BlockElements::Int8;
+static Value multiplyAddBlocks(Emitter &e, bool isInt8, Value lhs, Value rhs, Value sum) {
   Type element = isInt8 ? Type(e.b.getI8Type()) : Type(e.b.getBF16Type());
   VectorType sums = isInt8 ? VectorType::get({e.lanes()}, e.b.getI32Type()) : e.vectorType();
   if (isInt8)
@@ -299,24 +275,75 @@ static SmallVector<Value> convert(Emitter &e, RegisterBlock block, ArrayRef<Valu
   return to;
 }
 
-SmallVector<Value> cpu::emitMatrixProduct(Emitter &e, RegisterBlock block, Value begin, Value end, ArrayRef<Value> acc,
-                                          function_ref<Value(unsigned, Value)> a,
-                                          function_ref<Value(Value, unsigned)> b, BlockElements elements) {
-  assert(block.rows % 2 == 0 && acc.size() == block.rows * block.vectors);
-  SmallVector<Value> blocks = convert(e, block, acc, /*toBlocks=*/true);
-  // Of an unrolled loop LLVM 22 would load the operands early, and spill.
-  blocks = e.loop(begin, end, 1, blocks, [&](Value q, ValueRange carried) {
-    SmallVector<Value> rhs, sums(carried);
-    for (unsigned j = 0; j < 2 * block.vectors; ++j)
-      rhs.push_back(b(q, j));
-    for (unsigned i = 0; i < block.rows / 2; ++i) {
-      Value lhs = a(i, q);
-      for (unsigned j = 0; j < rhs.size(); ++j) {
-        Value &sum = sums[i * rhs.size() + j];
-        sum = multiplyAddBlocks(e, elements, lhs, rhs[j], sum);
+namespace {
+
+/// Blocks of bf16, or of int8 with sums in i32, whose bits accumulators have. `block.vectors` counts registers of sums
+/// of a row.
+class BlockProduct : public VectorProduct {
+public:
+  using VectorProduct::VectorProduct;
+
+  SmallVector<int64_t> rowsShape(int64_t rows, int64_t units) const override { return {rows / 2, blockDepth * units}; }
+  void packRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, Value signMask) const override {
+    emitPackRowBlocks(e, src, rows, paddedRows, dst, signMask);
+  }
+  void packPanels(Emitter &e, Value src, Value rows, Value dst) const override {
+    emitPackPanelBlocks(e, src, rows, dst);
+  }
+  void packColumns(Emitter &e, Value src, Value dst) const override { emitPackColumnBlocks(e, src, dst); }
+
+  RegisterBlock valueBlock(const CPUTarget &target, int64_t, bool isTail, int64_t vectors) const override {
+    // A register of columns of a row takes two of blocks.
+    RegisterBlock block = panelBlock(target, isTail);
+    block.vectors = std::min<unsigned>(block.vectors, vectors);
+    return block;
+  }
+  Value loadRow(Emitter &e, Value rows, Value row, unsigned i, Value q) const override {
+    return emitLoadBlock(e, rows, {e.add(e.div(row, 2), i), e.mul(q, blockDepth)});
+  }
+  /// The weights of a pair of rows take the place of the scores of the first one.
+  Value loadWeight(Emitter &e, Value weights, Value row, unsigned i, Value q) const override {
+    return emitLoadBlock(e, weights, {e.add(row, 2 * int64_t(i)), e.mul(q, blockDepth)});
+  }
+  void storeWeights(Emitter &e, ArrayRef<Value> weights, Value scores, Value row, Value column) const override {
+    Value evenRow = e.mul(e.div(row, 2), 2), rowOfBlock = e.sub(row, evenRow);
+    forPairs(e, weights, [&](unsigned i, Value first, Value second, bool isWhole) {
+      emitStoreRowOfBlocks(e, emitRoundToPairs(e, first, second), scores, {evenRow, e.add(column, i * e.lanes())},
+                           rowOfBlock, isWhole);
+    });
+  }
+  SmallVector<Value> multiply(Emitter &e, RegisterBlock block, Value begin, Value end, ArrayRef<Value> acc,
+                              function_ref<Value(unsigned, Value)> a,
+                              function_ref<Value(Value, unsigned)> b) const override {
+    assert(block.rows % 2 == 0 && acc.size() == block.rows * block.vectors);
+    bool isInt8 = traits.form == attn::ProductForm::Int8Blocks;
+    SmallVector<Value> blocks = convert(e, block, acc, /*toBlocks=*/true);
+    // Of an unrolled loop LLVM 22 would load the operands early, and spill.
+    blocks = e.loop(begin, end, 1, blocks, [&](Value q, ValueRange carried) {
+      SmallVector<Value> rhs, sums(carried);
+      for (unsigned j = 0; j < 2 * block.vectors; ++j)
+        rhs.push_back(b(q, j));
+      for (unsigned i = 0; i < block.rows / 2; ++i) {
+        Value lhs = a(i, q);
+        for (unsigned j = 0; j < rhs.size(); ++j) {
+          Value &sum = sums[i * rhs.size() + j];
+          sum = multiplyAddBlocks(e, isInt8, lhs, rhs[j], sum);
+        }
       }
-    }
-    return sums;
-  });
-  return convert(e, block, blocks, /*toBlocks=*/false);
+      return sums;
+    });
+    return convert(e, block, blocks, /*toBlocks=*/false);
+  }
+};
+
+} // namespace
+
+const VectorProduct &cpu::blockProduct() {
+  static const BlockProduct product(attn::ProductForm::Blocks);
+  return product;
+}
+
+const VectorProduct &cpu::int8BlockProduct() {
+  static const BlockProduct product(attn::ProductForm::Int8Blocks);
+  return product;
 }

@@ -6,12 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
 #include "Pack.h"
-#include "SVE.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
-#include "saccade/Support/Kernels.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -30,31 +26,6 @@ RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vector
   return {width <= 2 ? target.shapes.blockRows : target.shapes.wideBlockRows, width};
 }
 
-Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Value sum) {
-  // For vector.fma LLVM may select `fmad`, which writes the sum into another register.
-  if (packingFactor == 1)
-    return e.target.hasSVE ? emitSVE(e, "llvm.aarch64.sve.fmla", e.vectorType(), {emitAllLanes(e), sum, x, y})
-                           : e.fma(x, y, sum);
-  if (packingFactor == 4) {
-    auto bytes = VectorType::get({4 * e.lanes()}, e.b.getI8Type());
-    auto elementsOf = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, bytes, kPacks); };
-    return LLVM::CallIntrinsicOp::create(e.b, e.loc, sum.getType(), e.b.getStringAttr("llvm.x86.avx512.vpdpbusd.512"),
-                                         ValueRange{sum, elementsOf(y), elementsOf(x)})
-        .getResult(0);
-  }
-  if (e.target.hasSVE)
-    return emitSVE(e, "llvm.aarch64.sve.bfdot", e.vectorType(),
-                   {sum, emitScalablePairs(e, x), emitScalablePairs(e, y)});
-  auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
-  auto elements = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, kPacks); };
-  if (e.target.bf16Dot == BF16Dot::BFDOT)
-    return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(),
-                                         e.b.getStringAttr("llvm.aarch64.neon.bfdot.v4f32.v8bf16"),
-                                         ValueRange{sum, elements(x), elements(y)})
-        .getResult(0);
-  return x86vector::DotBF16Op::create(e.b, e.loc, e.vectorType(), sum, elements(x), elements(y));
-}
-
 Value cpu::emitOpaqueIndex(Emitter &e, Value index) {
   Type i64 = e.b.getI64Type();
   Value number = arith::IndexCastOp::create(e.b, e.loc, i64, index);
@@ -64,62 +35,26 @@ Value cpu::emitOpaqueIndex(Emitter &e, Value index) {
   return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), statement.getResult(0));
 }
 
-void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, StringRef form, bool usesTiles,
-                          unsigned parts) {
-  auto task = op->getParentOfType<FunctionOpInterface>();
-  if (!task)
-    return;
-  std::string type = e.type.isF64() ? "f64" : "f32";
-  std::string instruction = parts > 1           ? "f16 as two bf16 in tiles (tdpbf16ps)"
-                            : usesTiles         ? "bf16 tiles (tdpbf16ps)"
-                            : packingFactor > 2 ? "bf16 blocks (bfmmla)"
-                            : packingFactor > 1 ? ("bf16 pairs (" + stringify(e.target.bf16Dot) + ")").str()
-                            : e.target.hasFMA   ? type + " multiply-add"
-                                                : type + " multiply, add";
-  task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + instruction));
-}
-
-/// sum + x · y for the k-pack x and the vector y, by the form of an AArch64 instruction that reads x from a lane:
-/// loading x then takes no vector instruction, unlike `ld1r` of NEON, which broadcasts it. A statement, because LLVM
-/// selects the form with a lane only for some values: never for a bfdot of a load, and not for a load that advances its
-/// address.
-static Value multiplyAddLane(Emitter &e, unsigned packingFactor, Value x, Value y, Value sum) {
-  Value nothing = LLVM::PoisonOp::create(e.b, e.loc, e.vectorType());
-  Value first = LLVM::ConstantOp::create(e.b, e.loc, e.b.getI32IntegerAttr(0));
-  Value lane = LLVM::InsertElementOp::create(e.b, e.loc, nothing, x, first);
-  StringRef instruction = packingFactor > 1 ? "bfdot $0.4s, $2.8h, $3.2h[0]"
-                          : e.type.isF64()  ? "fmla $0.2d, $2.2d, $3.d[0]"
-                                            : "fmla $0.4s, $2.4s, $3.s[0]";
-  auto statement = LLVM::InlineAsmOp::create(
-      e.b, e.loc, e.vectorType(), ValueRange{sum, y, lane}, instruction, /*constraints=*/"=w,0,w,w",
-      /*has_side_effects=*/false, /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
-      LLVM::AsmDialectAttr(), ArrayAttr());
-  return statement.getResult(0);
-}
-
 /// Adds the outer product of k-pack k.
-static SmallVector<Value> multiplyKPack(Emitter &e, RegisterBlock block, unsigned packingFactor, Value k,
-                                        ArrayRef<Value> acc, function_ref<Value(unsigned, Value)> a,
-                                        function_ref<Value(Value, unsigned)> b) {
+static SmallVector<Value> multiplyKPack(RegisterBlock block, Value k, ArrayRef<Value> acc,
+                                        function_ref<Value(unsigned, Value)> a, function_ref<Value(Value, unsigned)> b,
+                                        MultiplyAddBody multiplyAdd) {
   SmallVector<Value> rhs, result(acc);
   for (unsigned j = 0; j < block.vectors; ++j)
     rhs.push_back(b(k, j));
   for (unsigned i = 0; i < block.rows; ++i) {
     Value lhs = a(i, k);
-    if (!e.target.hasLaneProducts)
-      lhs = e.broadcast(lhs);
     for (unsigned j = 0; j < block.vectors; ++j) {
       Value &sum = result[i * block.vectors + j];
-      sum = e.target.hasLaneProducts ? multiplyAddLane(e, packingFactor, lhs, rhs[j], sum)
-                                     : multiplyAdd(e, packingFactor, lhs, rhs[j], sum);
+      sum = multiplyAdd(lhs, rhs[j], sum);
     }
   }
   return result;
 }
 
-SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigned packingFactor, Value begin, Value end,
-                                        ArrayRef<Value> acc, function_ref<Value(unsigned, Value)> a,
-                                        function_ref<Value(Value, unsigned)> b) {
+SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, Value begin, Value end, ArrayRef<Value> acc,
+                                        function_ref<Value(unsigned, Value)> a, function_ref<Value(Value, unsigned)> b,
+                                        MultiplyAddBody multiplyAdd) {
   assert(acc.size() == block.rows * block.vectors && "expected one accumulator per element of the block");
   std::optional<int64_t> first = getConstantIntValue(begin), last = getConstantIntValue(end);
   int64_t unroll = first && last ? e.target.shapes.unrolledPacks : 1;
@@ -127,12 +62,12 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigne
   SmallVector<Value> result = e.loop(begin, unrolledEnd, unroll, acc, [&](Value k, ValueRange carried) {
     SmallVector<Value> sums(carried);
     for (int64_t u = 0; u < unroll; ++u)
-      sums = multiplyKPack(e, block, packingFactor, e.add(k, u), sums, a, b);
+      sums = multiplyKPack(block, e.add(k, u), sums, a, b, multiplyAdd);
     return sums;
   });
   if (first && last)
     for (int64_t k = *first + (*last - *first) / unroll * unroll; k < *last; ++k)
-      result = multiplyKPack(e, block, packingFactor, e.index(k), result, a, b);
+      result = multiplyKPack(block, e.index(k), result, a, b, multiplyAdd);
   return result;
 }
 

@@ -29,32 +29,27 @@ RegisterBlock panelBlock(const CPUTarget &target, bool isTail);
 /// The register block of a matmul whose RHS has rows of `vectors` registers (values).
 RegisterBlock rowBlock(const CPUTarget &target, bool isTail, int64_t vectors);
 
-/// sum + x · y for vectors of k-packs (see Pack.h). A k-pack of four elements has int8, signed in x and unsigned in y,
-/// and `sum` is then a vector of i32.
-mlir::Value multiplyAdd(Emitter &e, unsigned packingFactor, mlir::Value x, mlir::Value y, mlir::Value sum);
-
 /// Returns `index` in a form that LLVM cannot trace to its computation, by an empty inline-assembly statement. If
 /// loop strength reduction sees that rows are at multiples of one stride, it recomputes their addresses in every
 /// iteration of a microkernel (29 instead of 24 instructions for 6 × 2 registers; 2 to 4 % of a matmul on AVX2).
 mlir::Value emitOpaqueIndex(Emitter &e, mlir::Value index);
-
-/// Sets the kernel family attribute of the task around `op`: target, `form` and the multiply instruction. In tile
-/// registers an f16 has two `parts` (see Pack.h).
-void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned packingFactor, llvm::StringRef form,
-                     bool usesTiles = false, unsigned parts = 1);
 
 /// The k-packs that one accumulator sums in a chain. Longer sums are sums of such parts, because the rounding error of
 /// a chain grows with its length: n terms in parts of b commit an error of b + n/b roundings instead of n (Higham, "The
 /// accuracy of floating point summation", 1993).
 inline constexpr int64_t sumLength = 128;
 
+/// Returns sum + x · y for a k-pack x, or a vector of it, and a vector of k-packs y.
+using MultiplyAddBody = llvm::function_ref<mlir::Value(mlir::Value x, mlir::Value y, mlir::Value sum)>;
+
 /// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). k counts k-packs
-/// (see Pack.h); `a` returns one k-pack of row i, `b` a vector of k-packs. With constant bounds and
+/// (see Pack.h); `a` returns the k-pack of row i, `b` a vector of k-packs. With constant bounds and
 /// multiply-add instructions the loop is unrolled four times.
-llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, unsigned packingFactor,
-                                               mlir::Value begin, mlir::Value end, llvm::ArrayRef<mlir::Value> acc,
+llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, mlir::Value begin, mlir::Value end,
+                                               llvm::ArrayRef<mlir::Value> acc,
                                                llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
-                                               llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
+                                               llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b,
+                                               MultiplyAddBody multiplyAdd);
 
 /// Loads the vector at (panel, k-pack, column) of packed panels in L2, and prefetches into L1 the vector
 /// KernelShapes::prefetchedPacks k-packs later. A microkernel reads its RHS faster than hardware prefetchers fetch it

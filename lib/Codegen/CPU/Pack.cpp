@@ -125,12 +125,8 @@ Value saccade::cpu::emitPlaceOfPart(Emitter &e, Value w, int64_t part) {
   return e.add(e.add(w, e.roundDown(w, tileSize)), part * tileSize);
 }
 
-Value saccade::cpu::emitKPackCount(Emitter &e, Value depth, unsigned packingFactor, unsigned parts) {
-  return parts > 1 ? e.roundUp(depth, splitStep) : e.ceilDiv(depth, packingFactor);
-}
-
-int64_t saccade::cpu::kPackCount(int64_t depth, unsigned packingFactor, unsigned parts) {
-  return parts > 1 ? llvm::alignTo(depth, splitStep) : llvm::divideCeil(depth, packingFactor);
+Value saccade::cpu::emitUnits(Emitter &e, const ProductTraits &product, Value depth) {
+  return e.mul(e.ceilDiv(depth, product.step), product.unitsOfStep);
 }
 
 /// The elements of a register of bf16 pairs as two of f32.
@@ -229,7 +225,7 @@ Value KPackReader::vector(Value row, Value column, bool isWhole) {
   auto load = [&](unsigned count, Value r) -> Value {
     return vector::LoadOp::create(e.b, e.loc, VectorType::get({count}, element), src, ValueRange{r, column});
   };
-  if (shape.packingFactor == 1)
+  if (shape.elements == 1)
     return joinKPacks(e, load(e.lanes(), row));
   if (!shape.isColumn)
     return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), load(2 * e.lanes(), row));
@@ -241,7 +237,7 @@ Value KPackReader::vector(Value row, Value column, bool isWhole) {
 
 Value KPackReader::scalar(Value row, Value column) {
   Value first = e.load(src, {row, column});
-  if (shape.packingFactor == 1)
+  if (shape.elements == 1)
     return joinKPacks(e, first);
   // If the second element is out of bounds, the first is read twice and the second is replaced by 0.
   Value nextRow = e.add(row, shape.rows() - 1), nextColumn = e.add(column, shape.columns() - 1);
@@ -258,10 +254,9 @@ Value KPackReader::scalar(Value row, Value column) {
 
 /// Packs the k-packs that start in row `row` of `src` into row `to` of `dst`. Uses vectors if `unit`, a view of `src`
 /// with inner stride 1, is not null.
-static void packVector(Emitter &e, KPackReader src, Value unit, Value row, Value dst, Value to, Value signMask,
-                       bool isWhole = true) {
+static void packVector(Emitter &e, KPackReader src, unsigned parts, Value unit, Value row, Value dst, Value to,
+                       Value signMask, bool isWhole = true) {
   int64_t width = src.shape.columns();
-  unsigned parts = partsOfElements(getElementTypeOrSelf(src.src), src.shape.packingFactor);
   auto store = [&](Value kPacks, Value w) {
     storeKPacks(e, applySignMask(e, kPacks, signMask), dst, {to, w}, /*along=*/src.shape.isColumn ? 0 : 1, parts);
   };
@@ -277,33 +272,35 @@ static void packVector(Emitter &e, KPackReader src, Value unit, Value row, Value
     forPadding(e, kPacks, parts, [&](Value place) { e.store(e.scalar(0.0), dst, {to, place}); });
 }
 
-void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, unsigned packingFactor,
-                                Value signMask) {
+void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst,
+                                const ProductTraits &product, Value signMask) {
   Value lastRow = e.sub(rows, e.index(1));
   auto pack = [&](Value unit) {
-    e.loop(e.index(0), paddedRows, 1,
-           [&](Value r) { packVector(e, {e, src, {packingFactor}}, unit, e.min(r, lastRow), dst, r, signMask); });
+    e.loop(e.index(0), paddedRows, 1, [&](Value r) {
+      packVector(e, {e, src, {product.kPackElements}}, product.parts, unit, e.min(r, lastRow), dst, r, signMask);
+    });
   };
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
 }
 
-void saccade::cpu::emitPackColumns(Emitter &e, Value src, Value dst, unsigned packingFactor) {
-  Value rows = e.size(src, 0), whole = e.div(rows, packingFactor);
-  unsigned parts = partsOfElements(getElementTypeOrSelf(src), packingFactor);
+void saccade::cpu::emitPackColumns(Emitter &e, Value src, Value dst, const ProductTraits &product) {
+  unsigned kPackElements = product.kPackElements, parts = product.parts;
+  Value rows = e.size(src, 0), whole = e.div(rows, kPackElements);
   auto clear = [&](Value place, Value first) {
     e.loop(first, e.size(dst, 1), 1, [&](Value c) { e.store(e.scalar(0.0), dst, {place, c}); });
   };
   auto pack = [&](Value unit) {
     auto packRow = [&](Value row, Value to, bool isWhole) {
-      packVector(e, {e, src, {packingFactor, /*isColumn=*/true}}, unit, row, dst, to, /*signMask=*/nullptr, isWhole);
+      packVector(e, {e, src, {kPackElements, /*isColumn=*/true}}, parts, unit, row, dst, to, /*signMask=*/nullptr,
+                 isWhole);
       for (unsigned part = 0; part < parts; ++part)
         clear(parts == 1 ? to : emitPlaceOfPart(e, to, part), e.size(src, 1));
     };
-    e.loop(e.index(0), whole, 1, [&](Value w) { packRow(e.mul(w, packingFactor), w, /*isWhole=*/true); });
-    if (packingFactor > 1)
-      e.ifElse(e.isLess(e.mul(whole, packingFactor), rows),
-               [&] { packRow(e.mul(whole, packingFactor), whole, /*isWhole=*/false); });
-    forPadding(e, e.ceilDiv(rows, packingFactor), parts, [&](Value place) { clear(place, e.index(0)); });
+    e.loop(e.index(0), whole, 1, [&](Value w) { packRow(e.mul(w, kPackElements), w, /*isWhole=*/true); });
+    if (kPackElements > 1)
+      e.ifElse(e.isLess(e.mul(whole, kPackElements), rows),
+               [&] { packRow(e.mul(whole, kPackElements), whole, /*isWhole=*/false); });
+    forPadding(e, e.ceilDiv(rows, kPackElements), parts, [&](Value place) { clear(place, e.index(0)); });
   };
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
 }
@@ -360,23 +357,22 @@ void saccade::cpu::emitTranspose(Emitter &e, SmallVectorImpl<Value> &vectors) {
 }
 
 /// Packs lanes × lanes k-packs, rows [row, row + lanes) from k-pack `w` on, into one lane block of a panel.
-static void transposeBlock(Emitter &e, KPackReader src, Value row, Value lastRow, Value w, Value dst, Value panel,
-                           Value lane) {
+static void transposeBlock(Emitter &e, KPackReader src, unsigned parts, Value row, Value lastRow, Value w, Value dst,
+                           Value panel, Value lane) {
   SmallVector<Value> vectors;
   for (int64_t i = 0; i < e.lanes(); ++i)
     vectors.push_back(src.vector(e.min(e.add(row, i), lastRow), e.mul(w, src.shape.columns())));
   emitTranspose(e, vectors);
-  unsigned parts = partsOfElements(getElementTypeOrSelf(src.src), src.shape.packingFactor);
   for (auto [i, each] : llvm::enumerate(vectors))
     storeKPacks(e, each, dst, {panel, e.add(w, i), lane}, /*along=*/1, parts);
 }
 
-void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, unsigned packingFactor) {
+void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, const ProductTraits &product) {
+  unsigned kPackElements = product.kPackElements, parts = product.parts;
   int64_t panelRows = cast<MemRefType>(dst.getType()).getDimSize(2);
-  Value columns = e.size(src, 1), kPacks = e.ceilDiv(columns, packingFactor),
-        wholeKPacks = e.div(columns, packingFactor);
+  Value columns = e.size(src, 1), kPacks = e.ceilDiv(columns, kPackElements),
+        wholeKPacks = e.div(columns, kPackElements);
   Value vectorKPacks = e.roundDown(wholeKPacks, e.lanes()), lastRow = e.sub(rows, e.index(1));
-  unsigned parts = partsOfElements(getElementTypeOrSelf(src), packingFactor);
   // A panel consists of several lane blocks.
   auto forBlocks = [&](Value begin, Value end, function_ref<void(Value row, Value panel, Value lane)> body) {
     e.loop(begin, end, e.lanes(), [&](Value row) {
@@ -386,11 +382,11 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
   };
   auto forEachBlock = [&](auto body) { forBlocks(e.index(0), rows, body); };
   auto copyScalars = [&](Value row, Value panel, Value lane, Value first) {
-    KPackReader reader{e, src, {packingFactor}};
+    KPackReader reader{e, src, {kPackElements}};
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value i) {
       Value from = e.min(e.add(row, i), lastRow);
       e.loop(first, kPacks, 1, [&](Value w) {
-        Value kPack = reader.scalar(from, e.mul(w, packingFactor));
+        Value kPack = reader.scalar(from, e.mul(w, kPackElements));
         storeKPacks(e, kPack, dst, {panel, w, e.add(lane, i)}, /*along=*/1, parts);
       });
     });
@@ -399,8 +395,9 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
       e, src,
       [&](Value unit) {
         forEachBlock([&](Value row, Value panel, Value lane) {
-          e.loop(e.index(0), vectorKPacks, e.lanes(),
-                 [&](Value w) { transposeBlock(e, {e, unit, {packingFactor}}, row, lastRow, w, dst, panel, lane); });
+          e.loop(e.index(0), vectorKPacks, e.lanes(), [&](Value w) {
+            transposeBlock(e, {e, unit, {kPackElements}}, parts, row, lastRow, w, dst, panel, lane);
+          });
           copyScalars(row, panel, lane, vectorKPacks);
         });
       },
@@ -409,12 +406,12 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
         emitByInnerStride(
             e, emitTransposed(e, src),
             [&](Value unit) {
-              KPackReader reader{e, unit, {packingFactor, /*isColumn=*/true}};
+              KPackReader reader{e, unit, {kPackElements, /*isColumn=*/true}};
               Value wholeRows = e.roundDown(rows, e.lanes());
               auto copyKPacks = [&](Value begin, Value end, bool isWhole) {
                 forBlocks(e.index(0), wholeRows, [&](Value row, Value panel, Value lane) {
                   e.loop(begin, end, 1, [&](Value w) {
-                    Value kPacks = reader.vector(e.mul(w, packingFactor), row, isWhole);
+                    Value kPacks = reader.vector(e.mul(w, kPackElements), row, isWhole);
                     storeKPacks(e, kPacks, dst, {panel, w, lane}, /*along=*/1, parts);
                   });
                 });
@@ -422,7 +419,7 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
               // A few k-packs at a time, since a cache line of the source has elements of several lane blocks.
               e.loop(e.index(0), wholeKPacks, packedTogether,
                      [&](Value w) { copyKPacks(w, e.min(e.add(w, packedTogether), wholeKPacks), /*isWhole=*/true); });
-              if (packingFactor > 1)
+              if (kPackElements > 1)
                 copyKPacks(wholeKPacks, kPacks, /*isWhole=*/false);
               forBlocks(wholeRows, rows,
                         [&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); });

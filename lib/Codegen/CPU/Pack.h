@@ -3,8 +3,8 @@
 // Packing groups elements into k-packs, makes strides static, and transposes the RHS of a matmul into panels, so that
 // microkernels do not depend on the layout of the operands.
 //
-// A k-pack is `packingFactor` consecutive elements along K that one lane multiplies at once: one element in the compute
-// type, or two bf16 in the bits of an f32 (VNNI layout). Elements beyond the end of K are 0.
+// A k-pack is `ProductTraits::kPackElements` consecutive elements along K that one lane multiplies at once: one element
+// in the compute type, or two bf16 in the bits of an f32 (VNNI layout). Elements beyond the end of K are 0.
 //
 // Two f16 in a k-pack are split: x = upper + lower, where `upper` is x rounded to bf16. Both parts are bf16, and the
 // sum is exact: f16 has 11 bits, and rounding to 8 leaves a difference of 3. In place of k-pack w are one of upper and
@@ -16,17 +16,17 @@
 #define SACCADE_LIB_CODEGEN_CPU_PACK_H
 
 #include "Emitter.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/Analysis/ProductForm.h"
 
 namespace saccade::cpu {
 
-/// The extent of a k-pack in a matrix: `packingFactor` elements of a row or of a column.
+/// The extent of a k-pack in a matrix: `elements` of a row or of a column.
 struct KPackShape {
-  unsigned packingFactor;
+  unsigned elements;
   bool isColumn = false;
 
-  int64_t rows() const { return isColumn ? packingFactor : 1; }
-  int64_t columns() const { return isColumn ? 1 : packingFactor; }
+  int64_t rows() const { return isColumn ? elements : 1; }
+  int64_t columns() const { return isColumn ? 1 : elements; }
 };
 
 /// Reads k-packs of a matrix (memref<?x?>).
@@ -45,9 +45,8 @@ struct KPackReader {
 /// The place of part `part` of k-pack `w` among split k-packs.
 mlir::Value emitPlaceOfPart(Emitter &e, mlir::Value w, int64_t part);
 
-/// The k-packs, or for elements of two parts their places, of `depth` elements along K.
-mlir::Value emitKPackCount(Emitter &e, mlir::Value depth, unsigned packingFactor, unsigned parts);
-int64_t kPackCount(int64_t depth, unsigned packingFactor, unsigned parts);
+/// The units of `depth` elements along K.
+mlir::Value emitUnits(Emitter &e, const ProductTraits &product, mlir::Value depth);
 
 /// Two registers of f32 as registers of bf16 pairs (see `emitRoundToPairs`): the rounded elements, and the rounded
 /// differences from these. Their sum has an error of at most 2⁻¹⁸.
@@ -60,17 +59,17 @@ mlir::Value applySignMask(Emitter &e, mlir::Value kPack, mlir::Value signMask);
 /// r < paddedRows. `dst` is memref<RxW>. `signMask` (an integer as wide as a k-pack, or null) is XORed into every
 /// k-pack.
 void emitPackRows(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst,
-                  unsigned packingFactor, mlir::Value signMask = nullptr);
+                  const ProductTraits &product, mlir::Value signMask = nullptr);
 
 /// dst[w][c] = k-pack w of column c of `src`. `dst` is memref<WxC>; columns that `src` does not have become 0.
-void emitPackColumns(Emitter &e, mlir::Value src, mlir::Value dst, unsigned packingFactor);
+void emitPackColumns(Emitter &e, mlir::Value src, mlir::Value dst, const ProductTraits &product);
 
 /// The k-packs of all columns of a matrix with contiguous columns that are packed as panels before later ones.
 inline constexpr int64_t packedTogether = 16;
 
 /// dst[r / L][w][r % L] = k-pack w of row min(r, rows − 1) of `src`, for the panels (memref<PxWxL>) that hold the rows
 /// [0, rows).
-void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst, unsigned packingFactor);
+void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst, const ProductTraits &product);
 
 /// dst[r][c] = src[r][c] for all of `dst` (memref<?x?>, any strides, any float type).
 void emitUnpackRows(Emitter &e, mlir::Value src, mlir::Value dst);

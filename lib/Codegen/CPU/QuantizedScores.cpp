@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "QuantizedScores.h"
-#include "MatrixProduct.h"
 #include "Pack.h"
 #include "ScoreTile.h"
 #include "llvm/Support/MathExtras.h"
@@ -14,7 +13,6 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::cpu;
 
-static constexpr unsigned packingFactor = 4;
 static constexpr int64_t zeroPoint = 128; // of unsigned elements
 static constexpr double largestElement = 127, roundingBias = 1.5 * (1 << 23);
 
@@ -25,19 +23,19 @@ static Value fromBits(Emitter &e, Value vector) {
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), vector);
 }
 
-QuantizedScores::QuantizedScores(Emitter &e, int64_t maxQueries, int64_t maxKeys, int64_t depth)
-    : usesBlocks(e.target.int8Dot == Int8Dot::SMMLA), depth(depth) {
+QuantizedScores::QuantizedScores(Emitter &e, const VectorProduct &product, int64_t maxQueries, int64_t maxKeys,
+                                 int64_t depth)
+    : product(product), depth(depth),
+      paddedDepth(llvm::alignTo(depth, std::max<int64_t>(e.lanes(), product.traits.step))) {
   int64_t lanes = e.lanes(), panel = 2 * lanes;
-  int64_t paddedDepth = llvm::alignTo(depth, std::max<int64_t>(lanes, usesBlocks ? 2 * packingFactor : 1));
-  kPacks = paddedDepth / packingFactor;
+  int64_t kPacks = paddedDepth / product.traits.kPackElements, units = product.traits.units(paddedDepth);
   maxQueries = llvm::alignTo(maxQueries, lanes);
   maxKeys = llvm::alignTo(maxKeys, panel);
-  unsigned depthOfProduct = usesBlocks ? blockDepth : 1;
-  int64_t products = usesBlocks ? kPacks / 2 : kPacks;
   queryRows = e.alloc({maxQueries, kPacks});
-  query = usesBlocks ? e.alloc(packedRowsShape(depthOfProduct, maxQueries, products)) : queryRows;
+  // Rows of k-packs are packed if units are k-packs.
+  query = product.traits.kPacks > 1 ? e.alloc(product.rowsShape(maxQueries, units)) : queryRows;
   keyRows = e.alloc({maxKeys, kPacks});
-  key = e.alloc(packedPanelsShape(e, depthOfProduct, maxKeys / panel, products));
+  key = e.alloc(product.panelsShape(e, maxKeys / panel, units));
   for (Value *each : {&queryScales, &starts, &offsets})
     *each = e.alloc({maxQueries});
   keyScales = e.alloc({maxKeys});
@@ -70,7 +68,7 @@ void QuantizedScores::loadRows(Emitter &e, Value src, Value first, Value count, 
   auto sizes = SmallVector<OpFoldResult>{count, getAsOpFoldResult(e.size(src, 1))};
   auto strides = SmallVector<OpFoldResult>(2, e.b.getIndexAttr(1));
   Value block = memref::SubViewOp::create(e.b, e.loc, src, offsets, sizes, strides);
-  emitPackRows(e, block, count, e.index(e.lanes()), rows, /*packingFactor=*/1, signMask);
+  Product::of(attn::ProductForm::MultiplyAdd).packRows(e, block, count, e.index(e.lanes()), rows, signMask);
 }
 
 /// Emits a loop over the blocks of rows of `src`. `body` has the first row and the number of rows.
@@ -129,8 +127,9 @@ Value QuantizedScores::round(Emitter &e, Value row, Value column, bool isUnsigne
   Value biased = e.fma(e.loadVector(rows, {row, column}), factor, bias);
   auto bytes = VectorType::get({e.lanes()}, e.b.getI8Type());
   Value elements = arith::TruncIOp::create(e.b, e.loc, bytes, toBits(e, biased));
-  auto packs = VectorType::get({e.lanes() / packingFactor}, e.type);
-  e.storeVector(vector::BitCastOp::create(e.b, e.loc, packs, elements), dst, {to, e.div(column, packingFactor)});
+  unsigned kPackElements = product.traits.kPackElements;
+  auto packs = VectorType::get({e.lanes() / kPackElements}, e.type);
+  e.storeVector(vector::BitCastOp::create(e.b, e.loc, packs, elements), dst, {to, e.div(column, kPackElements)});
   return biased;
 }
 
@@ -144,10 +143,10 @@ void QuantizedScores::packKeys(Emitter &e, Value src, Value keys) const {
     });
     findScales(e, keyScales, first);
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value r) {
-      forColumns(e, [&](Value c) { round(e, r, c, /*isUnsigned=*/!usesBlocks, keyRows, e.add(first, r)); });
+      forColumns(e, [&](Value c) { round(e, r, c, product.hasUnsignedRHS(), keyRows, e.add(first, r)); });
     });
   });
-  emitPackRHS(e, usesBlocks ? blockDepth : 1, keyRows, keys, key);
+  product.packPanels(e, keyRows, keys, key);
 }
 
 void QuantizedScores::packQueries(Emitter &e, Value src, Value queries, Value signMask) const {
@@ -162,7 +161,7 @@ void QuantizedScores::packQueries(Emitter &e, Value src, Value queries, Value si
       });
       e.storeVector(sum, laneValues, {r, e.index(0)});
     });
-    if (!usesBlocks) {
+    if (product.hasUnsignedRHS()) {
       Value start = e.mulf(combineRows(e, add), e.splat(-double(zeroPoint)));
       start = arith::FPToSIOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getI32Type()), start);
       e.storeVector(fromBits(e, start), starts, {first});
@@ -178,7 +177,6 @@ void QuantizedScores::packQueries(Emitter &e, Value src, Value queries, Value si
 
 void QuantizedScores::pack(Emitter &e, Value queryTile, Value queries, Value keyTile, Value keys, Value signMask) {
   // Clears the padding of rows, which begins within a register.
-  int64_t paddedDepth = kPacks * packingFactor;
   e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value r) {
     for (int64_t c = depth / e.lanes() * e.lanes(); c < paddedDepth; c += e.lanes())
       e.storeVector(e.splat(0.0), rows, {r, e.index(c)});
@@ -186,26 +184,20 @@ void QuantizedScores::pack(Emitter &e, Value queryTile, Value queries, Value key
   findMean(e, keyTile, keys);
   packKeys(e, keyTile, keys);
   packQueries(e, queryTile, queries, signMask);
-  if (usesBlocks)
-    emitPackRowBlocks(e, queryRows, queries, e.roundUp(queries, rowGroup), query, /*signMask=*/nullptr);
+  if (query != queryRows)
+    product.packRows(e, queryRows, queries, e.roundUp(queries, rowGroup), query);
 }
 
 /// The sums of products, in i32.
 SmallVector<Value> QuantizedScores::multiplyElements(Emitter &e, RegisterBlock block, Value first, Value panel) const {
+  int64_t units = product.traits.units(paddedDepth);
+  if (!product.hasUnsignedRHS())
+    return llvm::map_to_vector(product.multiplyPanel(e, block, units, query, first, key, panel),
+                               [&](Value sums) { return toBits(e, sums); });
   SmallVector<Value> acc;
-  auto b = [&](Value k, unsigned j) { return e.loadVector(key, {panel, k, e.index(j * e.lanes())}); };
-  if (usesBlocks) {
-    acc.append(block.rows * block.vectors, e.splat(0.0));
-    auto a = [&](unsigned i, Value q) {
-      return emitLoadBlock(e, query, {e.add(e.div(first, 2), i), e.mul(q, blockDepth)});
-    };
-    acc = emitMatrixProduct(e, block, e.index(0), e.index(kPacks / 2), acc, a, b, BlockElements::Int8);
-    return llvm::map_to_vector(acc, [&](Value sums) { return toBits(e, sums); });
-  }
   for (unsigned i = 0; i < block.rows; ++i)
     acc.append(block.vectors, toBits(e, e.broadcast(e.load(starts, {e.add(first, i)}))));
-  auto a = [&](unsigned i, Value k) { return e.load(query, {e.add(first, i), k}); };
-  return emitMicrokernel(e, block, packingFactor, e.index(0), e.index(kPacks), acc, a, b);
+  return product.addPanel(e, block, units, acc, query, first, key, panel);
 }
 
 SmallVector<Value> QuantizedScores::multiply(Emitter &e, RegisterBlock block, Value first, Value panel) const {

@@ -8,7 +8,7 @@
 #define SACCADE_LIB_CODEGEN_CPU_QUANTIZEDSCORES_H
 
 #include "Emitter.h"
-#include "Microkernel.h"
+#include "Product.h"
 
 namespace saccade::cpu {
 
@@ -17,8 +17,8 @@ namespace saccade::cpu {
 /// from −128 Σ q'. `smmla` multiplies signed numbers in blocks (MatrixProduct.h).
 class QuantizedScores {
 public:
-  /// Allocates scratch memory for at most these numbers of queries and keys, of `depth` elements.
-  QuantizedScores(Emitter &e, int64_t maxQueries, int64_t maxKeys, int64_t depth);
+  /// Allocates scratch memory for at most these numbers of queries and keys, of `depth` elements. `product`: of int8.
+  QuantizedScores(Emitter &e, const VectorProduct &product, int64_t maxQueries, int64_t maxKeys, int64_t depth);
 
   /// Rounds the rows of a tile: `keys` of `key`, then `queries` of `query` (memrefs of positions × depth, any strides
   /// and float type). XORs `signMask` (i32, or null) into the queries. Elements of a key that are not finite do not
@@ -44,8 +44,8 @@ private:
   void packKeys(Emitter &e, mlir::Value src, mlir::Value keys) const;
   void packQueries(Emitter &e, mlir::Value src, mlir::Value queries, mlir::Value signMask) const;
 
-  bool usesBlocks;                            ///< whether the products are those of `smmla`
-  int64_t depth, kPacks;                      ///< elements of a row, and k-packs of four; the rest of a row is 0
+  const VectorProduct &product;
+  int64_t depth, paddedDepth;                 ///< elements of a row; the rest of a row is 0
   mlir::Value queryRows, query, keyRows, key; ///< k-packs: rows, rows or their blocks, rows, panels
   mlir::Value queryScales, starts, offsets;   ///< of a query: s_q; −128 Σ q', the bits of an i32; q · m
   mlir::Value keyScales, mean;                ///< s_k, m

@@ -6,7 +6,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
-#include "MatrixProduct.h"
 #include "Pack.h"
 #include "VectorizeRegion.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -21,13 +20,13 @@ using namespace saccade::cpu;
 
 static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
-SplitScale cpu::emitSplitScale(Emitter &e, ScoringOpInterface op, unsigned packingFactor) {
+SplitScale cpu::emitSplitScale(Emitter &e, ScoringOpInterface op, unsigned kPackElements) {
   // The sign bits of all elements of a k-pack.
   unsigned bits = e.type.getWidth();
   auto constant = [&](const APInt &value) -> Value {
     return arith::ConstantOp::create(e.b, e.loc, e.b.getIntegerAttr(e.b.getIntegerType(bits), value));
   };
-  APInt signs = APInt::getSplat(bits, APInt::getSignMask(bits / packingFactor));
+  APInt signs = APInt::getSplat(bits, APInt::getSignMask(bits / kPackElements));
   if (std::optional<double> scale = getConstantScale(op))
     return {*scale < 0 ? constant(signs) : Value(), e.scalar(std::abs(*scale))};
   Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
@@ -35,11 +34,10 @@ SplitScale cpu::emitSplitScale(Emitter &e, ScoringOpInterface op, unsigned packi
   return {signMask, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
 }
 
-ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned packingFactor, Exp2Error error,
-                     Value keys, unsigned parts)
-    : e(e), op(op), scores(scores), packingFactor(packingFactor), parts(parts), error(error),
-      bounds(cast<ScoringOpInterface>(op.getOperation())), keys(keys),
-      toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
+ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, const Product &product, Exp2Error error,
+                     Value keys)
+    : e(e), op(op), scores(scores), product(product), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
+      keys(keys), toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
   for (unsigned i = 0; i < 4; ++i)
@@ -159,35 +157,6 @@ Value saccade::cpu::emitReduceVectors(Emitter &e, ArrayRef<Value> vectors, funct
     }
   }
   return values[0];
-}
-
-/// Stores weights over the scores of their columns, which have been read. Pairs of bf16 are stored at half the column,
-/// blocks over the scores of the first of two rows. Weights of two parts take the place of their scores.
-void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
-  if (packingFactor == 1) {
-    for (auto [i, weight] : llvm::enumerate(weights))
-      e.storeVector(weight, scores, {row, e.add(column, i * e.lanes())});
-    return;
-  }
-  Value evenRow = e.mul(e.div(row, 2), 2), rowOfBlock = e.sub(row, evenRow);
-  for (unsigned i = 0; i < weights.size(); i += 2) {
-    bool isWhole = i + 1 < weights.size();
-    Value upper = isWhole ? weights[i + 1] : e.splat(0.0);
-    if (packingFactor == blockDepth) {
-      emitStoreRowOfBlocks(e, emitRoundToPairs(e, weights[i], upper), scores, {evenRow, e.add(column, i * e.lanes())},
-                           rowOfBlock, isWhole);
-      continue;
-    }
-    if (parts > 1) {
-      auto [rounded, rest] = emitSplitToPairs(e, weights[i], upper);
-      Value place = e.add(column, i * e.lanes());
-      e.storeVector(rounded, scores, {row, place});
-      e.storeVector(rest, scores, {row, e.add(place, e.lanes())});
-      continue;
-    }
-    e.storeVector(emitRoundToPairs(e, weights[i], upper), scores,
-                  {row, e.add(e.div(column, packingFactor), i / 2 * e.lanes())});
-  }
 }
 
 KeyRange ScoreTile::visibleKeysOfRow(Value tileRow, KeyRange group) {
@@ -315,11 +284,11 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
   Value factorToBase2 = isNatural ? e.splat(std::numbers::log2e * power.value_or(1)) : e.broadcast(toBase2);
   Value from = columns.begin, natural = isScaled ? e.broadcast(naturalScale) : Value();
   // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill.
-  int64_t maxVectors = !regions.empty() ? std::max<int64_t>(std::min(packingFactor, 2u), regions.preferredRegisters())
+  int64_t maxVectors = !regions.empty() ? std::max<int64_t>(product.traits.kPackElements, regions.preferredRegisters())
                                         : e.target.shapes.weightVectors;
   for (int64_t vectors : {4, 2, 1}) {
     // With bf16 pairs, a single register would fill only half of a vector, so a step of two is kept.
-    if (vectors > maxVectors || (vectors == 2 && maxVectors == 4 && packingFactor == 1))
+    if (vectors > maxVectors || (vectors == 2 && maxVectors == 4 && product.traits.kPackElements == 1))
       continue;
     Value length = e.roundDown(e.sub(columns.end, from), vectors * e.lanes());
     Value to = e.add(from, length);
@@ -335,7 +304,7 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
       }
       if (!regions.empty())
         regions.apply(given, weights, column, MutableArrayRef(next).drop_front(2));
-      storeWeights(weights, row, column);
+      product.storeWeights(e, weights, scores, row, column);
       if (vectors % 2)
         std::swap(next[0], next[1]);
       return next;
@@ -433,7 +402,7 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
       keep(max.max, max.factor, power ? e.mulf(max.base, e.splat(1 / *power)) : max.base, e.splat(0.0));
     } else {
       RowMax max = emitRowMax(e, tileMax, before, e.broadcast(toBase2), getMaxRange(op));
-      Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/packingFactor > 1);
+      Exponent exponent = emitExponent(e, max, tileMax, /*shiftsNewest=*/product.traits.kPackElements > 1);
       keep(max.max, max.factor, exponent.shift, exponent.offset);
     }
     if (state.maxima)

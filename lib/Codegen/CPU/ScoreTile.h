@@ -10,6 +10,7 @@
 #include "../Common/OnlineSoftmax.h"
 #include "Emitter.h"
 #include "Exp2.h"
+#include "Product.h"
 #include "VisibleColumns.h"
 #include "WeightRegions.h"
 
@@ -37,17 +38,16 @@ struct SplitScale {
   mlir::Value signMask; ///< sign bits to XOR into a k-pack of queries; null for none
   mlir::Value size;
 };
-SplitScale emitSplitScale(Emitter &e, attn::ScoringOpInterface op, unsigned packingFactor);
+SplitScale emitSplitScale(Emitter &e, attn::ScoringOpInterface op, unsigned kPackElements);
 
 /// Emits the softmax of the rows of one attn.accumulate.
 class ScoreTile {
 public:
   /// `scores`: memref<rows x columns> of a group of rows, row-major, in the score type, with the dot products before
-  /// `scale` (a positive scalar); columns is at least the number of keys rounded up to `chunk(e)`. `packingFactor`:
-  /// elements of a k-pack of weights, 4 for blocks (MatrixProduct.h). `error`: error bound of their exponential.
-  /// `keys`: number of keys in the tile. `parts`: the bf16 numbers whose sum is a weight of a pair (see Pack.h).
-  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned packingFactor,
-            Exp2Error error, mlir::Value keys, unsigned parts = 1);
+  /// `scale` (a positive scalar); columns is at least the number of keys rounded up to `chunk(e)`. `product`: of
+  /// weights and values. `error`: error bound of the exponential of weights. `keys`: number of keys in the tile.
+  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, const Product &product,
+            Exp2Error error, mlir::Value keys);
 
   /// Columns that scoreRow processes per iteration.
   static int64_t chunk(const Emitter &e) { return 4 * e.lanes(); }
@@ -100,12 +100,11 @@ private:
                            const attn::KeyRange *within, bool isScored, mlir::Value max);
   mlir::Value applyRegion(mlir::Region &region, mlir::Value score, mlir::Value query, mlir::Value column,
                           mlir::Value active);
-  void storeWeights(llvm::ArrayRef<mlir::Value> weights, mlir::Value row, mlir::Value column);
 
   Emitter &e;
   attn::AccumulateOp op;
   mlir::Value scores;
-  unsigned packingFactor, parts;
+  const Product &product;
   Exp2Error error;
   attn::KeyBounds bounds;
   mlir::Value keys;

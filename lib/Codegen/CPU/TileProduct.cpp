@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "TileProduct.h"
+#include "Pack.h"
+#include "Product.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
@@ -205,4 +207,78 @@ void TileMatmul::add(RegisterBlock block, const Operands &operands, Value begin,
           }
         });
       });
+}
+
+//===----------------------------------------------------------------------===//
+// Forms
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Pairs of bf16 in tile registers.
+class Tiles : public Product {
+public:
+  Tiles(attn::ProductForm form = attn::ProductForm::Tiles) : Product(form) {}
+
+  int64_t paddedUnits(int64_t depth) const override { return llvm::alignTo(traits.units(depth), tileSize); }
+  int64_t tailRows() const override { return tileSize; }
+  RegisterBlock scoreBlock(const CPUTarget &, int64_t rows, bool) const override {
+    return {unsigned(rows), maxTileBlock.vectors};
+  }
+  RegisterBlock valueBlock(const CPUTarget &, int64_t rows, bool, int64_t vectors) const override {
+    return {unsigned(rows), std::min<unsigned>(vectors, maxTileBlock.vectors)};
+  }
+  SmallVector<Value> multiplyPanel(Emitter &e, RegisterBlock block, int64_t units, Value rows, Value row, Value panels,
+                                   Value panel) const override {
+    return emitTileProduct(
+        e, block, e.index(0), e.index(units), emitZeroTiles(e, block),
+        [&](int64_t i, Value d) { return emitTileMemory(e, rows, {e.add(row, i), d}); },
+        [&](Value d, unsigned j) { return emitTileMemory(e, panels, {panel, d, e.index(j * tileSize)}); },
+        scoreProducts());
+  }
+  SmallVector<Value> multiplyColumns(Emitter &e, RegisterBlock block, Value begin, Value end, ArrayRef<Value> acc,
+                                     Value weights, Value row, Value columns, Value column) const override {
+    return emitTileProduct(
+        e, block, begin, end, acc, [&](int64_t i, Value k) { return emitTileMemory(e, weights, {e.add(row, i), k}); },
+        [&](Value k, unsigned j) { return emitTileMemory(e, columns, {k, e.add(column, j * tileSize)}); },
+        roundedProducts(traits.parts));
+  }
+  void storeWeights(Emitter &e, ArrayRef<Value> weights, Value scores, Value row, Value column) const override {
+    storePairs(e, weights, scores, row, column);
+  }
+
+protected:
+  virtual PartProducts scoreProducts() const { return PartProducts::Whole; }
+};
+
+/// Pairs of f16, each of which is the sum of two bf16.
+class SplitTiles : public Tiles {
+public:
+  SplitTiles() : Tiles(attn::ProductForm::SplitTiles) {}
+
+  /// Weights of two parts take the place of their scores.
+  void storeWeights(Emitter &e, ArrayRef<Value> weights, Value scores, Value row, Value column) const override {
+    forPairs(e, weights, [&](unsigned i, Value first, Value second, bool) {
+      auto [rounded, rest] = emitSplitToPairs(e, first, second);
+      Value place = e.add(column, i * e.lanes());
+      e.storeVector(rounded, scores, {row, place});
+      e.storeVector(rest, scores, {row, e.add(place, e.lanes())});
+    });
+  }
+
+protected:
+  /// An omitted product would be an absolute error of the exponent, so large scores need all.
+  PartProducts scoreProducts() const override { return PartProducts::Exact; }
+};
+
+} // namespace
+
+const Product &cpu::tileProduct() {
+  static const Tiles product;
+  return product;
+}
+
+const Product &cpu::splitTileProduct() {
+  static const SplitTiles product;
+  return product;
 }

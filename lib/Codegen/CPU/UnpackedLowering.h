@@ -24,13 +24,13 @@ private:
 
   mlir::Value heads, queries, rows, paddedRows, keys; ///< rows = queries · heads
   int64_t depth, valueDepth;
-  unsigned packingFactor;
+  const Product *product = nullptr; ///< of the kernel that is emitted
   RowSource key, value;
   mlir::Value query, scores; ///< scratch: k-packs of queries, scores
   mlir::Value sums;          ///< scratch: weights · values of the tile
 
   // In tile registers (UnpackedTiles.cpp): rows of a group of them, and the k-packs of queries, one query a column.
-  bool usesTiles = false;
+  bool usesTiles() const { return product->traits.inTiles; }
   int64_t groupRows = rowGroup;
   mlir::Value queryColumns;
   void transposeQueries();
@@ -42,7 +42,8 @@ private:
   void addValuesInTiles(attn::KeyRange visible);
 
   mlir::LogicalResult check();
-  mlir::LogicalResult emitKernel(mlir::Operation *keyWriter, mlir::Operation *valueWriter);
+  unsigned kPackElements() const { return product->traits.kPackElements; }
+  mlir::LogicalResult emitKernel(mlir::Operation *keyWriter, mlir::Operation *valueWriter, bool permitsTiles);
   mlir::Value sizeOf(mlir::Value operand, attn::DimsAttr dims, attn::Dim dim) {
     return mlir::getValueOrCreateConstantIndexOp(e.b, e.loc, attn::getDimSize(e.b, e.loc, operand, dims, dim));
   }
@@ -71,7 +72,7 @@ private:
                                                 int64_t present, int64_t &prefetched);
   /// The keys whose rows stay in L1 for all rows and columns, and the prefetch distance. The rows that elements are
   /// computed from are short.
-  int64_t cachedKeys(const RowSource &rows) const { return cachedKPacks * (rows.isComputed() ? 2 : packingFactor); }
+  int64_t cachedKeys(const RowSource &rows) const { return cachedKPacks * (rows.isComputed() ? 2 : kPackElements()); }
   mlir::Value emitFactors(llvm::ArrayRef<RowSource::Row> rows);
   void computeScores(attn::KeyRange visible);
   mlir::LogicalResult computeWeights(mlir::Value scale, attn::KeyRange visible, const GroupState &state);

@@ -39,14 +39,14 @@ void UnpackedLowering::transposeQueries() {
 /// Copies the k-packs of `keyBlock` keys from key `first` on to rows of `packed`, and their factors if they have some.
 /// The last key stands for those beyond it.
 void UnpackedLowering::packKeys(Value packed, Value first, Value factors) {
-  int64_t width = packingFactor * e.lanes() * key.registersPerLoad(), line = key.elementsPerLine();
+  int64_t width = kPackElements() * e.lanes() * key.registersPerLoad(), line = key.elementsPerLine();
   Value lastKey = e.sub(keys, e.index(1));
   e.loop(e.index(0), e.index(keyBlock), 1, [&](Value r) {
     Value position = e.add(first, r);
     RowSource::Row row = key.row(e, e.min(position, lastKey));
     for (int64_t column = 0; column < depth; column += width)
       for (auto [i, kPacks] : llvm::enumerate(loadKeyKPacks(row, e.index(column), std::min(width, depth - column))))
-        e.storeVector(kPacks, packed, {r, e.index(column / packingFactor + int64_t(i) * e.lanes())});
+        e.storeVector(kPacks, packed, {r, e.index(column / kPackElements() + int64_t(i) * e.lanes())});
     for (int64_t column = 0; column < depth; column += line)
       key.prefetch(e, e.add(position, keyBlock), e.index(column), keys);
     if (factors)
@@ -88,7 +88,7 @@ void UnpackedLowering::computeScoresInTiles(KeyRange visible) {
 
 /// Replaces weights by k-packs of rounded weights, at half the column.
 void UnpackedLowering::roundWeights(KeyRange visible) {
-  int64_t width = packingFactor * e.lanes();
+  int64_t width = kPackElements() * e.lanes();
   // A weight beyond the last column is not that of a key.
   Value end = e.roundUp(visible.end, e.lanes());
   e.loop(e.index(0), rows, 1, [&](Value row) {
@@ -96,7 +96,7 @@ void UnpackedLowering::roundWeights(KeyRange visible) {
       Value second = e.add(column, e.lanes());
       Value upper = e.select(e.isLess(second, end), e.loadVector(scores, {row, second}), e.splat(0.0));
       e.storeVector(emitRoundToPairs(e, e.loadVector(scores, {row, column}), upper), scores,
-                    {row, e.div(column, packingFactor)});
+                    {row, e.div(column, kPackElements())});
     });
   });
 }
@@ -105,8 +105,8 @@ void UnpackedLowering::roundWeights(KeyRange visible) {
 void UnpackedLowering::packValues(Value packed, KeyRange visible, Value firstKPack) {
   int64_t lanes = e.lanes(), vectors = llvm::divideCeil(valueDepth, lanes), line = value.elementsPerLine();
   int64_t kPacks = cast<MemRefType>(packed.getType()).getDimSize(0);
-  Value begin = e.max(firstKPack, e.div(visible.begin, packingFactor));
-  Value end = e.min(e.add(firstKPack, kPacks), e.ceilDiv(visible.end, packingFactor));
+  Value begin = e.max(firstKPack, e.div(visible.begin, kPackElements()));
+  Value end = e.min(e.add(firstKPack, kPacks), e.ceilDiv(visible.end, kPackElements()));
   auto forColumns = [&](function_ref<void(int64_t vector)> body) {
     for (int64_t v = 0; v < vectors; v += 2)
       body(v);
@@ -124,9 +124,9 @@ void UnpackedLowering::packValues(Value packed, KeyRange visible, Value firstKPa
       for (auto [i, each] : llvm::enumerate(loadValueKPacks(kPack, e.index(v * lanes), valueDepth - v * lanes, count)))
         e.storeVector(each, packed, {e.sub(kPack, firstKPack), e.index((v + int64_t(i)) * lanes)});
     });
-    for (unsigned s = 0; s < packingFactor; ++s)
+    for (unsigned s = 0; s < kPackElements(); ++s)
       for (int64_t column = 0; column < valueDepth; column += line)
-        value.prefetch(e, e.add(e.mul(kPack, packingFactor), s + keyBlock), e.index(column), keys);
+        value.prefetch(e, e.add(e.mul(kPack, kPackElements()), s + keyBlock), e.index(column), keys);
   });
   clear(e.sub(end, firstKPack), e.index(kPacks));
 }
@@ -139,8 +139,8 @@ void UnpackedLowering::addValuesInTiles(KeyRange visible) {
     for (int64_t v = 0; v < vectors; ++v)
       e.storeVector(e.splat(0.0), sums, {row, e.index(v * lanes)});
   });
-  Value begin = e.roundDown(e.div(visible.begin, packingFactor), tileSize);
-  Value end = e.ceilDiv(visible.end, packingFactor);
+  Value begin = e.roundDown(e.div(visible.begin, kPackElements()), tileSize);
+  Value end = e.ceilDiv(visible.end, kPackElements());
   e.loop(begin, end, kPacks, [&](Value first) {
     packValues(packed, visible, first);
     // Weights of whole steps around the keys are 0.

@@ -18,7 +18,7 @@ func.func @products_of_blocks(%x: memref<?x?xbf16, strided<[?, 1], offset: ?>>, 
   // CHECK-COUNT-24: llvm.aarch64.neon.bfmmla
   // CHECK:         %[[SUMS:.*]] = memref.subview %[[TILE]]
   // CHECK-COUNT-24: vector.load %[[SUMS]]
-  attn.pack %w into %p packing_factor(4) : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?x16xf32>
-  attn.packed_matmul %x, %p into %y packing_factor(4) blocked : memref<?x?xbf16, strided<[?, 1], offset: ?>>, memref<?x?x16xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
+  attn.pack %w into %p form(blocks) : memref<?x?xbf16, strided<[?, 1]>>, memref<?x?x16xf32>
+  attn.packed_matmul %x, %p into %y form(blocks) blocked : memref<?x?xbf16, strided<[?, 1], offset: ?>>, memref<?x?x16xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
   return
 }

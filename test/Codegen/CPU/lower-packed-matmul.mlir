@@ -29,7 +29,7 @@ func.func @matmul_in_one_pass(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %
   // CHECK:     vector.load %[[SUMS]]
   // CHECK:     vector.store {{.*}} : memref<?x?xf32, strided<[?, 1], offset: ?>>, vector<16xf32>
   // V3-COUNT-12: vector.fma {{.*}} : vector<8xf32>
-  attn.packed_matmul %x, %p bias(%b) into %y packing_factor(1) : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
+  attn.packed_matmul %x, %p bias(%b) into %y form(multiply_add) : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
   return
 }
 
@@ -39,7 +39,7 @@ func.func @pairs_are_read_as_they_are(%x: memref<?x?xbf16, strided<[?, 1], offse
   // CHECK: vector.load {{.*}} : memref<?x?xbf16, strided<[?, 1], offset: ?>>, vector<2xbf16>
   // CHECK: x86vector.avx512.dot
   // CHECK: arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
-  attn.packed_matmul %x, %p into %y packing_factor(2) : memref<?x?xbf16, strided<[?, 1], offset: ?>>, memref<?x?x32xf32> into memref<?x?xbf16, strided<[?, 1], offset: ?>>
+  attn.packed_matmul %x, %p into %y form(pairs) : memref<?x?xbf16, strided<[?, 1], offset: ?>>, memref<?x?x32xf32> into memref<?x?xbf16, strided<[?, 1], offset: ?>>
   return
 }
 
@@ -71,7 +71,7 @@ func.func @blocked_matmul(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: m
   // CHECK:         } else {
   // CHECK-COUNT-24:  vector.store %{{.*}}, %[[SUMS]]
   // V3-COUNT-12: vector.fma {{.*}} : vector<8xf32>
-  attn.packed_matmul %x, %p bias(%b) into %y packing_factor(1) blocked : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
+  attn.packed_matmul %x, %p bias(%b) into %y form(multiply_add) blocked : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
   return
 }
 
@@ -81,6 +81,6 @@ func.func @packing_makes_panels(%w: memref<?x?xf32, strided<[1, ?]>>, %p: memref
   // CHECK: vector.load {{.*}} vector<16xf32>
   // CHECK: vector.store {{.*}} : memref<?x?x32xf32>, vector<16xf32>
   // CHECK-NOT: attn.pack
-  attn.pack %w into %p packing_factor(1) : memref<?x?xf32, strided<[1, ?]>>, memref<?x?x32xf32>
+  attn.pack %w into %p form(multiply_add) : memref<?x?xf32, strided<[1, ?]>>, memref<?x?x32xf32>
   return
 }

@@ -29,7 +29,7 @@ func.func private @panels_of_the_next_item(%x: memref<192x768xf32, strided<[768,
     %column = arith.muli %first, %c16 : index
     %panels = memref.subview %p[%first, 0, 0] [16, 768, 16] [1, 1, 1] : memref<?x768x16xf32> to memref<16x768x16xf32, strided<[12288, 16, 1], offset: ?>>
     %r = memref.subview %y[0, %column] [192, 256] [1, 1] : memref<192x?xf32, strided<[?, 1]>> to memref<192x256xf32, strided<[?, 1], offset: ?>>
-    attn.packed_matmul %x, %panels into %r packing_factor(1) : memref<192x768xf32, strided<[768, 1]>>, memref<16x768x16xf32, strided<[12288, 16, 1], offset: ?>> into memref<192x256xf32, strided<[?, 1], offset: ?>>
+    attn.packed_matmul %x, %panels into %r form(multiply_add) : memref<192x768xf32, strided<[768, 1]>>, memref<16x768x16xf32, strided<[12288, 16, 1], offset: ?>> into memref<192x256xf32, strided<[?, 1], offset: ?>>
   }
   return
 }
@@ -45,7 +45,7 @@ func.func @k_packs_of_the_next_block(%x: memref<192x1024xf32, strided<[?, 1]>>, 
   // CHECK-COUNT-6: memref.prefetch %arg0
   // CHECK: %[[LINES:.*]] = memref.subview %arg1[%{{.*}}, %{{.*}}, 0] [1, 8, 16]
   // CHECK-COUNT-8: memref.prefetch %[[LINES]][
-  attn.packed_matmul %x, %p into %y packing_factor(1) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
+  attn.packed_matmul %x, %p into %y form(multiply_add) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
   return
 }
 
@@ -57,7 +57,7 @@ func.func @rows_in_place(%x: memref<192x1024xf32>, %p: memref<16x1024x16xf32>, %
   // CHECK: scf.for {{.*}} = %c0 to %c1024 step %c256
   // CHECK-COUNT-6: memref.prefetch %arg0
   // CHECK: memref.load %arg0
-  attn.packed_matmul %x, %p into %y packing_factor(1) blocked : memref<192x1024xf32>, memref<16x1024x16xf32> into memref<192x256xf32>
+  attn.packed_matmul %x, %p into %y form(multiply_add) blocked : memref<192x1024xf32>, memref<16x1024x16xf32> into memref<192x256xf32>
   return
 }
 
@@ -78,7 +78,7 @@ func.func @operands_of_the_next_op(%x: memref<192x768xf32>, %p: memref<16x768x16
   // CHECK-COUNT-6: memref.prefetch %[[OUTPUT]][{{.*}}, read, locality<2>
   // CHECK: linalg.generic
   %block = memref.alloc() : memref<192x256xf32>
-  attn.packed_matmul %x, %p into %block packing_factor(1) : memref<192x768xf32>, memref<16x768x16xf32> into memref<192x256xf32>
+  attn.packed_matmul %x, %p into %block form(multiply_add) : memref<192x768xf32>, memref<16x768x16xf32> into memref<192x256xf32>
   %input = memref.subview %r[%row, 0] [192, 256] [1, 1] : memref<?x768xf32> to memref<192x256xf32, strided<[768, 1], offset: ?>>
   %output = memref.subview %y[%row, 0] [192, 256] [1, 1] : memref<?x768xf32> to memref<192x256xf32, strided<[768, 1], offset: ?>>
   linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
@@ -102,7 +102,7 @@ func.func @operands_of_the_next_op_blocked(%x: memref<192x1024xf32, strided<[?, 
   // V4: llvm.inline_asm
   // V4-COUNT-24: memref.prefetch %arg2[{{.*}}, read, locality<2>
   %block = memref.alloc() : memref<192x256xf32>
-  attn.packed_matmul %x, %p into %block packing_factor(1) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
+  attn.packed_matmul %x, %p into %block form(multiply_add) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
   linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%block : memref<192x256xf32>) outs(%y : memref<192x256xf32>) {
   ^bb0(%sum: f32, %out: f32):
@@ -118,7 +118,7 @@ func.func @operands_of_the_next_op_blocked(%x: memref<192x1024xf32, strided<[?, 
 // CHECK: memref.prefetch %arg3[{{.*}} : memref<192x256xindex>
 func.func @indices_of_the_next_op(%x: memref<192x1024xf32, strided<[?, 1]>>, %p: memref<16x1024x16xf32>, %y: memref<192x256xf32>, %t: memref<192x256xindex>) {
   %block = memref.alloc() : memref<192x256xf32>
-  attn.packed_matmul %x, %p into %block packing_factor(1) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
+  attn.packed_matmul %x, %p into %block form(multiply_add) blocked : memref<192x1024xf32, strided<[?, 1]>>, memref<16x1024x16xf32> into memref<192x256xf32>
   linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]}
       ins(%block, %t : memref<192x256xf32>, memref<192x256xindex>) outs(%y : memref<192x256xf32>) {
   ^bb0(%sum: f32, %i: index, %out: f32):

@@ -57,6 +57,14 @@ def Attn_Role : I32EnumAttr<"Role", "the query side or the key side", [
   let cppNamespace = "::saccade::attn";
 }
 
+def Attn_ProductForm : I32EnumAttr<"ProductForm", "how the packed operands of a matmul are multiplied on a CPU", [
+    I32EnumAttrCase<"MultiplyAdd", 0, "multiply_add">, I32EnumAttrCase<"Pairs", 1, "pairs">,
+    I32EnumAttrCase<"Blocks", 2, "blocks">, I32EnumAttrCase<"Tiles", 3, "tiles">,
+    I32EnumAttrCase<"SplitTiles", 4, "split_tiles">, I32EnumAttrCase<"Int8Dot", 5, "int8_dot">,
+    I32EnumAttrCase<"Int8Blocks", 6, "int8_blocks">]> {
+  let cppNamespace = "::saccade::attn";
+}
+
 class Attn_Attr<string name, string attrMnemonic, list<Trait> traits = []> : AttrDef<Attn_Dialect, name, traits> {
   let mnemonic = attrMnemonic;
 }

@@ -490,20 +490,20 @@ def Attn_AppendOp : Attn_Op<"append", [Pure, DestinationStyleOpInterface, AttrSi
 def Attn_PackOp : Attn_Op<"pack"> {
   let summary = "packs the RHS of a matmul into panels";
   let description = [{
-    Writes panels: panels[c / L][p][c % L] is k-pack p of column c of the RHS. A k-pack is `packing_factor` consecutive
-    elements along K; missing elements of the last k-pack are 0. `source` has a row for each column of the RHS. Padding
-    columns of the last panel repeat the last column. A k-pack of four bf16 has two elements of a panel's row. Elements
-    of f16 that are packed in pairs are split into two bf16 (`Codegen/CPU/Pack.h`).
+    Writes panels: panels[c / L][p][c % L] is unit p of column c of the RHS. The form of the product says how many
+    consecutive elements along K a unit has (`Analysis/ProductForm.h`); missing elements of the last unit are 0. `source`
+    has a row for each column of the RHS. Padding columns of the last panel repeat the last column. A unit of `blocks`
+    has two elements of a panel's row. With `split_tiles`, elements are split into two bf16 (`Codegen/CPU/Pack.h`).
 
     ```mlir
-    attn.pack %w into %panels packing_factor(2) : memref<?x?xbf16, strided<[1, ?]>>, memref<?x?x32xf32>
+    attn.pack %w into %panels form(pairs) : memref<?x?xbf16, strided<[1, ?]>>, memref<?x?x32xf32>
     ```
   }];
   let arguments = (ins Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemRead]>:$source,
                        Arg<MemRefRankOf<[F32, F64], [3]>, "", [MemWrite]>:$panels,
-                       ConfinedAttr<I64Attr, [IntPositive]>:$packing_factor);
+                       Attn_ProductForm:$form);
   let assemblyFormat = [{
-    $source `into` $panels `packing_factor` `(` $packing_factor `)` attr-dict `:` type($source) `,` type($panels)
+    $source `into` $panels `form` `(` $form `)` attr-dict `:` type($source) `,` type($panels)
   }];
 }
 
@@ -512,11 +512,10 @@ def Attn_PackedMatmulOp : Attn_Op<"packed_matmul"> {
   let description = [{
     result[r, c] = bias[c] + Σ_p lhs[r, p] · panels[c / L][p][c % L], accumulated in the type of the panels and rounded
     once to that of the result. Without a bias the accumulators start from 0. `lhs` is read unpacked: its rows are
-    contiguous, and K is a multiple of `packing_factor`. With `blocked`, which k-packs of four bf16 and of f16 require,
-    the LHS is copied, one block of rows and K at a time, and K is any number. The order of accumulation is the same.
+    contiguous, and K consists of whole units. With `blocked`, which `blocks` and `split_tiles` require, the LHS is copied, one block of rows and K at a time, and K is any number. The order of accumulation is the same.
 
     ```mlir
-    attn.packed_matmul %x, %panels bias(%b) into %y packing_factor(1)
+    attn.packed_matmul %x, %panels bias(%b) into %y form(multiply_add)
         : memref<?x?xf32, strided<[?, 1]>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1]>>
     ```
   }];
@@ -524,9 +523,9 @@ def Attn_PackedMatmulOp : Attn_Op<"packed_matmul"> {
                        Arg<MemRefRankOf<[F32, F64], [3]>, "", [MemRead]>:$panels,
                        Arg<Optional<MemRefRankOf<[AnyFloat], [1]>>, "", [MemRead]>:$bias,
                        Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemWrite]>:$result,
-                       ConfinedAttr<I64Attr, [IntPositive]>:$packing_factor, UnitAttr:$blocked);
+                       Attn_ProductForm:$form, UnitAttr:$blocked);
   let assemblyFormat = [{
-    $lhs `,` $panels (`bias` `(` $bias^ `)`)? `into` $result `packing_factor` `(` $packing_factor `)`
+    $lhs `,` $panels (`bias` `(` $bias^ `)`)? `into` $result `form` `(` $form `)`
     (`blocked` $blocked^)? attr-dict `:` type($lhs) `,` type($panels) (`,` type($bias)^)? `into` type($result)
   }];
 }
