@@ -63,7 +63,6 @@ private:
   LogicalResult check();
   const ProductTraits &traits() const { return product->traits; }
   Value unpackedValues(Value matrix, function_ref<void()> pack);
-  void clearPadding(int64_t depthKPacks);
   void pack(int64_t maxQueries, int64_t maxKeys, Value signMask);
   Exp2Error weightError();
   void planPrefetch();
@@ -116,27 +115,6 @@ Exp2Error AccumulateLowering::weightError() {
   return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
 }
 
-/// Clears what a step of a product in tile registers reads beyond the head size and the last key. Packing does that
-/// for elements of two parts.
-void AccumulateLowering::clearPadding(int64_t depthKPacks) {
-  int64_t paddedKPacks = cast<MemRefType>(query.getType()).getDimSize(1);
-  Value zeros = e.splat(0.0);
-  if (depthKPacks < paddedKPacks) {
-    e.loop(e.index(0), e.roundUp(queries, groupRows), 1,
-           [&](Value r) { e.storeVector(zeros, query, {r, e.index(paddedKPacks - tileSize)}); });
-    e.loop(e.index(0), e.ceilDiv(keys, 2 * e.lanes()), 1, [&](Value panel) {
-      for (int64_t w = depthKPacks; w < paddedKPacks; ++w)
-        for (int64_t lane = 0; lane < 2 * e.lanes(); lane += e.lanes())
-          e.storeVector(zeros, key, {panel, e.index(w), e.index(lane)});
-    });
-  }
-  Value kPacks = emitUnits(e, traits(), keys);
-  e.loop(kPacks, e.roundUp(kPacks, tileSize), 1, [&](Value k) {
-    for (int64_t c = 0; c < columns; c += e.lanes())
-      e.storeVector(zeros, value, {k, e.index(c)});
-  });
-}
-
 void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {
   int64_t panel = 2 * e.lanes(), units = product->paddedUnits(depth);
   if (int8) {
@@ -152,8 +130,7 @@ void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMas
   scores = e.alloc({groupRows, scoreColumns + int64_t(e.lanes())});
   partSums = e.alloc({groupRows, maxBlockVectors * int64_t(e.lanes())});
   state.emplace(e, groupRows, /*keepsMaxima=*/op.getRowMax() != nullptr);
-  if (traits().inTiles && traits().parts == 1)
-    clearPadding(traits().units(depth));
+  product->clearPadding(e, depth, queries, keys, query, key, value);
   Value queryMatrix = emitPositions(e, op.getQuery(), op.getQueryDims());
   Value keyMatrix = emitPositions(e, op.getKey(), op.getKeyDims());
   if (quantized) {

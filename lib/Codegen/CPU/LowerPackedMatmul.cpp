@@ -40,7 +40,6 @@ public:
   void run();
 
 private:
-  Value loadKPack(Value row, Value k);
   void loadInitial(Value column, Value isWhole);
   void addPart(RegisterBlock block, Value row, Value count, bool isCopied, Value begin, Value length, Value p,
                Value place);
@@ -67,15 +66,6 @@ private:
 
 } // namespace
 
-/// K-pack k of a row of the LHS.
-Value PackedMatmul::loadKPack(Value row, Value k) {
-  if (product.traits.kPackElements == 1)
-    return e.load(lhs, {row, k});
-  auto pair = VectorType::get({2}, e.b.getBF16Type()), one = VectorType::get({1}, e.type);
-  Value both = vector::LoadOp::create(e.b, e.loc, pair, lhs, ValueRange{row, e.mul(k, 2)});
-  return vector::ExtractOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, one, both), ArrayRef<int64_t>{0});
-}
-
 /// initial[c] = bias[column + c] for all columns in bounds.
 void PackedMatmul::loadInitial(Value column, Value isWhole) {
   int64_t width = cast<MemRefType>(initial.getType()).getDimSize(0);
@@ -99,10 +89,11 @@ void PackedMatmul::loadInitial(Value column, Value isWhole) {
 SmallVector<Value> PackedMatmul::sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin,
                                          Value length) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  return Product::inVectors(op.getForm())
-      .multiply(
-          e, block, e.index(0), length, zeros, [&](unsigned i, Value k) { return loadKPack(rows[i], e.add(begin, k)); },
-          [&](Value k, unsigned j) { return loadAhead(e, panels, p, e.add(begin, k), e.index(j * e.lanes())); });
+  const KPackProduct &inVectors = Product::ofKPacks(op.getForm());
+  return inVectors.multiply(
+      e, block, e.index(0), length, zeros,
+      [&](unsigned i, Value k) { return inVectors.loadUnpacked(e, lhs, rows[i], e.add(begin, k)); },
+      [&](Value k, unsigned j) { return loadAhead(e, panels, p, e.add(begin, k), e.index(j * e.lanes())); });
 }
 
 /// The sums of the first part, added to the bias.

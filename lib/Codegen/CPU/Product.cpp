@@ -157,6 +157,12 @@ public:
           .getResult(0);
     return x86vector::DotBF16Op::create(e.b, e.loc, e.vectorType(), sum, elements(x), elements(y));
   }
+  Value loadUnpacked(Emitter &e, Value matrix, Value row, Value k) const override {
+    auto pair = VectorType::get({2}, e.b.getBF16Type()), one = VectorType::get({1}, e.type);
+    Value both = vector::LoadOp::create(e.b, e.loc, pair, matrix, ValueRange{row, e.mul(k, 2)});
+    return vector::ExtractOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, one, both),
+                                     ArrayRef<int64_t>{0});
+  }
   void storeWeights(Emitter &e, ArrayRef<Value> weights, Value scores, Value row, Value column) const override {
     storePairs(e, weights, scores, row, column);
   }

@@ -47,6 +47,11 @@ public:
   /// The units that packed operands of attention have in memory for `depth` elements.
   virtual int64_t paddedUnits(int64_t depth) const { return traits.units(depth); }
 
+  /// Clears what products read beyond `depth` elements and the last of `keys` keys, if packing does not: of packed
+  /// queries, panels of keys, and values.
+  virtual void clearPadding(Emitter &e, int64_t depth, mlir::Value queries, mlir::Value keys, mlir::Value query,
+                            mlir::Value key, mlir::Value value) const {}
+
   //===--- Attention ---===//
   /// Rows of the blocks of a partial group of rows.
   virtual int64_t tailRows() const { return rowTail; }
@@ -118,6 +123,10 @@ public:
 
   /// sum + x · y for vectors of k-packs.
   virtual mlir::Value multiplyAdd(Emitter &e, mlir::Value x, mlir::Value y, mlir::Value sum) const = 0;
+  /// K-pack k of a row of a matrix that is not packed.
+  virtual mlir::Value loadUnpacked(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value k) const {
+    return e.load(matrix, {row, k});
+  }
 
   llvm::SmallVector<mlir::Value> multiply(Emitter &e, RegisterBlock block, mlir::Value begin, mlir::Value end,
                                           llvm::ArrayRef<mlir::Value> acc,

@@ -221,6 +221,8 @@ public:
   Tiles(attn::ProductForm form = attn::ProductForm::Tiles) : Product(form) {}
 
   int64_t paddedUnits(int64_t depth) const override { return llvm::alignTo(traits.units(depth), tileSize); }
+  void clearPadding(Emitter &e, int64_t depth, Value queries, Value keys, Value query, Value key,
+                    Value value) const override;
   int64_t tailRows() const override { return tileSize; }
   RegisterBlock scoreBlock(const CPUTarget &, int64_t rows, bool) const override {
     return {unsigned(rows), maxTileBlock.vectors};
@@ -256,6 +258,9 @@ class SplitTiles : public Tiles {
 public:
   SplitTiles() : Tiles(attn::ProductForm::SplitTiles) {}
 
+  /// Packing clears the padding.
+  void clearPadding(Emitter &, int64_t, Value, Value, Value, Value, Value) const override {}
+
   /// Weights of two parts take the place of their scores.
   void storeWeights(Emitter &e, ArrayRef<Value> weights, Value scores, Value row, Value column) const override {
     forPairs(e, weights, [&](unsigned i, Value first, Value second, bool) {
@@ -272,6 +277,27 @@ protected:
 };
 
 } // namespace
+
+void Tiles::clearPadding(Emitter &e, int64_t depth, Value queries, Value keys, Value query, Value key,
+                         Value value) const {
+  int64_t depthKPacks = traits.units(depth), paddedKPacks = paddedUnits(depth);
+  int64_t columns = cast<MemRefType>(value.getType()).getDimSize(1);
+  Value zeros = e.splat(0.0);
+  if (depthKPacks < paddedKPacks) {
+    e.loop(e.index(0), e.roundUp(queries, traits.groupRows()), 1,
+           [&](Value r) { e.storeVector(zeros, query, {r, e.index(paddedKPacks - tileSize)}); });
+    e.loop(e.index(0), e.ceilDiv(keys, 2 * e.lanes()), 1, [&](Value panel) {
+      for (int64_t w = depthKPacks; w < paddedKPacks; ++w)
+        for (int64_t lane = 0; lane < 2 * e.lanes(); lane += e.lanes())
+          e.storeVector(zeros, key, {panel, e.index(w), e.index(lane)});
+    });
+  }
+  Value kPacks = emitUnits(e, traits, keys);
+  e.loop(kPacks, e.roundUp(kPacks, tileSize), 1, [&](Value k) {
+    for (int64_t c = 0; c < columns; c += e.lanes())
+      e.storeVector(zeros, value, {k, e.index(c)});
+  });
+}
 
 const Product &cpu::tileProduct() {
   static const Tiles product;

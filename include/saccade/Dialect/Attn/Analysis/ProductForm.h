@@ -30,9 +30,9 @@ struct ProductTraits {
   /// Whether the target has the instruction, and it multiplies elements of these types with sufficient accuracy.
   bool (*supports)(const CPUTarget &target, mlir::Type lhs, mlir::Type rhs, mlir::Type result);
 
-  /// Elements along K of a unit. If elements have parts, this counts each one twice.
+  /// Elements along K of a unit. As many units as an element has parts have the same elements.
   unsigned elements() const { return kPackElements * kPacks; }
-  /// How many elements later along K the next unit is.
+  /// Elements along K for each unit.
   unsigned stride() const { return elements() / parts; }
   /// The units of `depth` elements along K.
   int64_t units(int64_t depth) const { return llvm::divideCeil(depth, step) * unitsOfStep; }
