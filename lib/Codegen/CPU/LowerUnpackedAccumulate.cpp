@@ -396,7 +396,8 @@ LogicalResult UnpackedLowering::run() {
   Type element = getElementTypeOrSelf(op.getQuery());
   // The schedule selects tile registers by more rows than the other kernels have.
   int64_t mostRows = op.getScheduleAttr() ? op.getScheduleAttr().getRows() : 0;
-  bool hasTiles = chooseUnpackedProduct(e.target, element, /*permitsTiles=*/mostRows > rowGroup).inTiles;
+  const ProductTraits &preferred = chooseUnpackedProduct(e.target, element, /*permitsTiles=*/mostRows > rowGroup);
+  bool hasTiles = preferred.inTiles;
   if (hasTiles)
     groupRows = mostRows <= tileSize ? tileSize : maxTileBlock.rows;
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
@@ -419,8 +420,7 @@ LogicalResult UnpackedLowering::run() {
   else
     emit(hasTiles);
   bool areInPages = key.isInPages() && value.isInPages();
-  const ProductTraits &traits = hasTiles ? traitsOf(ProductForm::Tiles) : product->traits;
-  setKernelFamily(e, op, traits, areInPages ? "unpacked in pages" : "unpacked");
+  setKernelFamily(e, op, hasTiles ? preferred : product->traits, areInPages ? "unpacked in pages" : "unpacked");
   if (keyWriter != valueWriter)
     value.eraseWriters();
   key.eraseWriters();
