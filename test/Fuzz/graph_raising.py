@@ -41,7 +41,8 @@ class Function:
         self.steps = [rng.choice(steps)() for _ in range(rng.randrange(5))]
         self.dim = rng.choice([-1, -1, -1, -1, 3, -2, 1])
         self.is_sigmoid = rng.random() < 0.15
-        weights = [self._there_and_back, self._cast, self._transposed, self._missed, self._mixed, self._mixed]
+        weights = [self._there_and_back, self._cast, self._transposed, self._missed, self._mixed, self._mixed,
+                   self._dropped]
         self.weight_steps = [rng.choice(weights)() for _ in range(rng.choice([0, 0, 1, 2]))]
 
     def _equation(self, left, right, result):
@@ -169,6 +170,11 @@ class Function:
             total = (w if kind == 1 else x).sum(dim, keepdim=True)
             return x.div_(total) if kind == 2 else x / total
         return step
+
+    def _dropped(self):
+        """A dropout without an effect."""
+        p, is_training = self.rng.choice([(0.3, False), (0.0, True), (0.0, False)])
+        return lambda w, bias, mask: torch.nn.functional.dropout(w, p, is_training)
 
     def _cast(self):
         return lambda s, bias, mask: s.contiguous().to(torch.float64)

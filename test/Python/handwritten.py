@@ -175,11 +175,31 @@ class Gated(Block):
 
     def attend(self, q, k, v):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        weights = (q @ k.transpose(-2, -1) * 0.4).softmax(dim=-1)
+        weights = self.dropped_before((q @ k.transpose(-2, -1) * 0.4).softmax(dim=-1))
         gate = torch.sigmoid(self.gate).view(1, -1, 1, 1)
         weights = (1.0 - gate) * weights + gate * 2 * self.places.softmax(dim=-1)
         weights /= weights.sum(dim=-1).unsqueeze(-1)
-        return (weights @ v).transpose(1, 2)
+        return (self.dropped_after(weights) @ v).transpose(1, 2)
+
+    def dropped_before(self, weights):
+        return weights
+
+    def dropped_after(self, weights):
+        return weights
+
+
+class GatedInEval(Gated):
+    """A dropout of eval mode after the division, and before it one of no probability."""
+
+    def __init__(self):
+        super().__init__()
+        self.dropout = nn.Dropout(0.3)
+
+    def dropped_before(self, weights):
+        return torch.dropout(weights, 0.0, True)
+
+    def dropped_after(self, weights):
+        return self.dropout(weights)
 
 
 class Selective(Block):
@@ -195,8 +215,7 @@ class Selective(Block):
 
 
 RAISED = [Plain, ScaledQueries, Windows, ChannelsFirst, Einsum, OneHeadOfKeys, JoinedHeads, Added, ThreeDimensions,
-          InPlace, Pooled, Sigmoid, ShiftedSigmoid, Gated,
-          Selective]
+          InPlace, Pooled, Sigmoid, ShiftedSigmoid, Gated, GatedInEval, Selective]
 
 
 # --- near misses: not attention, or with another reader ---------------------------------------------------------------
@@ -292,6 +311,18 @@ class GatedByKeys(Block):
         return ((q @ k.mT).softmax(-1) * torch.arange(8) @ v).transpose(1, 2)
 
 
+class DroppedAfterGate(Gated):
+    """A dropout of training mode, which hardly ever sets an element to 0, after the division."""
+
+    def dropped_after(self, weights):
+        return nn.functional.dropout(weights, 1e-9, training=True)
+
+
+class DroppedBeforeGate(Gated):
+    def dropped_before(self, weights):
+        return torch.dropout(weights, 1e-9, train=True)
+
+
 class DividedByOtherSum(Block):
     """Weights are divided by the sum of what they were before a change, over queries, or squared."""
 
@@ -331,5 +362,5 @@ class ShiftedByMean(Block):
 
 NOT_RAISED = [SoftmaxOfQueries, Renormalised, MixedHeads, ReturnedWeights, OverwrittenValues, WrongKeys,
               LinearAttention, SlicedScores, ShiftedScores, SigmoidOfMaximum, NormalisedSigmoid,
-              GatedByKeys, DividedByOtherSum, SquaredWeights,
+              GatedByKeys, DroppedAfterGate, DroppedBeforeGate, DividedByOtherSum, SquaredWeights,
               SelectedAndOverwritten, ShiftedByMean]

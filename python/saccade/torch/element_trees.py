@@ -28,6 +28,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "where": torch.where, "masked_fill": _masked_fill, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
     "abs": torch.abs, "square": torch.square, "maximum": torch.maximum, "minimum": torch.minimum}  # fmt: skip
 _CASTS = frozenset({"to", "type", "type_as", "float", "half", "bfloat16", "double"})
+_DROPOUTS = frozenset({"dropout", "dropout_"})
 _MAXIMA = frozenset({"amax", "max"})
 
 
@@ -46,6 +47,20 @@ def is_cast(node: Node) -> bool:
     own = node.meta.get("example_value")
     return (name_of(node) in _CASTS and isinstance(source, torch.Tensor) and isinstance(own, torch.Tensor)
             and source.is_floating_point() and own.is_floating_point() and source.device == own.device)
+
+
+def is_dropout(node: Node) -> bool:
+    """Whether a node sets elements to 0 at random."""
+    return name_of(node) in _DROPOUTS and bool(node.args)
+
+
+def is_idle_dropout(node: Node) -> bool:
+    """Whether a node is a dropout that leaves its tensor as it is: one of eval mode, or with the probability 0."""
+    if not is_dropout(node):
+        return False
+    given = dict(zip(("p", "training"), node.args[1:])) | dict(node.kwargs)
+    is_training = given.get("training", given.get("train", True))
+    return is_training is False or isinstance(given.get("p"), (int, float)) and given["p"] == 0
 
 
 @dataclass

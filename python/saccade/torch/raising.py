@@ -15,11 +15,9 @@ from saccade.torch import weight_sums
 from saccade.torch.attention_dims import Letters, Operand, queries_and_keys
 from saccade.torch.attention_insertion import Insertion
 from saccade.torch.element_index import Dim, Unknown, is_one
-from saccade.torch.element_trees import Score, is_cast, viewed
+from saccade.torch.element_trees import Score, is_cast, is_dropout, is_idle_dropout, viewed
 from saccade.torch.graph_writes import Writes, follow_writes, is_write
 from saccade.torch.products import Product, name_of, product, shape_of, views_of
-
-_DROPOUT = ("dropout", "dropout_")
 
 
 def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: Product) -> Node:
@@ -131,12 +129,9 @@ def _weights(node: Node, index: list[Dim]) -> list[Dim]:
     view = views_of(node)
     if view is not None:
         return viewed(node, view, index)
-    if is_cast(node):
+    if is_cast(node) or is_idle_dropout(node):
         return index
-    if name_of(node) in _DROPOUT:
-        given = dict(zip(("p", "training"), node.args[1:])) | dict(node.kwargs)
-        if given.get("training", True) is False or given.get("p", 0.5) == 0.0:
-            return index
+    if is_dropout(node):
         raise Unknown("dropout of weights is not supported: eval() avoids it, and F.scaled_dot_product_attention in "
                       "saccade.torch.enabled() has it")
     raise Unknown(f"weights are changed by '{name_of(node) or node.name}'")

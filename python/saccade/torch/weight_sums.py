@@ -11,7 +11,7 @@ import torch
 from torch.fx import Graph, Node
 
 from saccade.torch.element_index import Unknown, is_one, is_same
-from saccade.torch.element_trees import elementwise
+from saccade.torch.element_trees import elementwise, is_idle_dropout
 from saccade.torch.products import Product, name_of, product, shape_of
 
 _LINEAR = (operator.add, operator.sub, operator.mul, operator.truediv)
@@ -82,6 +82,7 @@ class _Distribution:
 
     def product_of(self, node: Node) -> Node:
         """The product of weights and values."""
+        node = _before_dropout(node)
         found = self._parts(node)
         if found is None:
             if self.core is not None:
@@ -96,6 +97,7 @@ class _Distribution:
 
     def _sum_of(self, node: Node) -> Any:
         """The sum of weights over the keys, which stay a dimension: a node or a number."""
+        node = _before_dropout(node)
         found = self._parts(node)
         if found is None:
             return 1.0  # of a softmax
@@ -146,6 +148,15 @@ class _Distribution:
         made.meta.update({name: value for name, value in self.second.node.meta.items() if name != "example_value"})
         made.meta["example_value"] = example
         return made
+
+
+def _before_dropout(node: Node) -> Node:
+    """The tensor that dropouts without an effect give."""
+    while is_idle_dropout(node):
+        source = node.args[0]
+        assert isinstance(source, Node)
+        node = source
+    return node
 
 
 def _is_sum_of(node: Any, weights: Any) -> bool:
