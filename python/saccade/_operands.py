@@ -339,19 +339,19 @@ def _check_tensor(name: str, x: Any, is_on_gpu: bool) -> bool:
     return is_torch
 
 
-def kind_of(q: Any) -> Kind:
+def kind_of(q: Any, name: str = "q") -> Kind:
     """Checks q and returns its kind."""
     is_on_gpu = _gpu.ordinal_of(q) is not None
-    return _check_tensor("q", q, is_on_gpu), is_on_gpu
+    return _check_tensor(name, q, is_on_gpu), is_on_gpu
 
 
-def check_kind(name: str, x: Any, kind: Kind) -> None:
-    """Rejects arrays that compiled code cannot read, and those of another kind than q."""
+def check_kind(name: str, x: Any, kind: Kind, first: str = "q") -> None:
+    """Rejects arrays that compiled code cannot read, and those of another kind than that of the argument `first`."""
     is_torch, is_on_gpu = kind
     if _check_tensor(name, x, is_on_gpu) != is_torch:
         other = "tensor of another library" if is_on_gpu else "NumPy array"
         found, expected = (other, "torch tensor")[:: 1 if is_torch else -1]
-        raise TypeError(f"{name} is a {found}, expected a {expected}, as q is")
+        raise TypeError(f"{name} is a {found}, expected a {expected}, as {first} is")
 
 
 def check_kinds(q: Array, k: Array, v: Array) -> Kind:

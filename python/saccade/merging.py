@@ -44,11 +44,11 @@ def merge_state(out: Array, lse: Array, other_out: Array, other_lse: Array, *, l
             return merge(out, lse, other_out, other_lse, layout)
         return call_untraced(merge_state, "merge_state", out, lse, other_out, other_lse, layout=layout)
     axis = _operands.check_layout(layout, False)
+    kind = _operands.kind_of(out, "out")
     element = _operands.ELEMENTS.get(_operands.dtype_name(out))
     if element is None:
         raise TypeError(f"out has element type {_operands.dtype_name(out)}, expected {', '.join(_operands.ELEMENTS)}")
     precision = "f64" if element == "f64" else "f32"
-    kind = _operands.kind_of(out)
     size = dict(zip(layout, out.shape))
     rows = tuple(size.get(dim, 1) for dim in "bhs" if dim in layout)
     expected = {"out": (out, len(layout), tuple(out.shape), _operands.dtype_name(out)),
@@ -56,7 +56,7 @@ def merge_state(out: Array, lse: Array, other_out: Array, other_lse: Array, *, l
     expected["other_out"] = (other_out, *expected["out"][1:])
     expected["other_lse"] = (other_lse, *expected["lse"][1:])
     for name, (x, rank, shape, dtype) in expected.items():
-        _operands.check_kind(name, x, kind)
+        _operands.check_kind(name, x, kind, "out")
         if len(x.shape) != rank:
             raise TypeError(f"{name} has {_arrays.dimensions(len(x.shape))}, expected {rank}")
         if _operands.dtype_name(x) != dtype:

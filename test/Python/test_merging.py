@@ -80,9 +80,19 @@ def test_outputs_of_16_bits(dtype):
     ({"lse": np.zeros((2, 3, 7))}, TypeError, "lse has element type float64, expected float32"),
     ({"lse": np.zeros((2, 3), np.float32)}, TypeError, "lse has 2 dimensions, expected 3"),
     ({"out": np.zeros((2, 3, 7, 16), np.int32)}, TypeError, "out has element type int32"),
+    ({"out": 1}, TypeError, "out is an int, expected a torch CPU tensor or a NumPy array"),
+    ({"out": [[1.0]]}, TypeError, "out is a list, expected a torch CPU tensor or a NumPy array"),
+    ({"lse": None}, TypeError, "lse is None, expected a torch CPU tensor or a NumPy array"),
 ])  # fmt: skip
 def test_errors(change, error, message):
     (out, lse), (other_out, other_lse) = states(2)
     arguments = {"out": out, "lse": lse, "other_out": other_out, "other_lse": other_lse, **change}
     with pytest.raises(error, match=re.escape(message)):
         saccade.merge_state(**arguments)
+
+
+def test_an_error_of_mixed_libraries_names_the_first_argument():
+    torch = pytest.importorskip("torch")
+    (out, lse), (other_out, other_lse) = states(2)
+    with pytest.raises(TypeError, match="lse is a NumPy array, expected a torch tensor, as out is"):
+        saccade.merge_state(torch.from_numpy(out), lse, other_out, other_lse)
