@@ -2,7 +2,8 @@
 //
 // mask-tiles PROGRAM LENGTH ROWS COLUMNS < captures: analyzes the mask of the attention in the program tile by tile,
 // compares with every pair, and prints the numbers of tiles that are empty, full, partial, unnecessarily partial and
-// wrong. Standard error has a line for each of the last two kinds. Captures are read as numbers: for each the rank, the extents and the elements.
+// wrong. Standard error has a line for each of the last two kinds. Captures are read as numbers: for each the rank, the
+// extents and the elements.
 //
 //===----------------------------------------------------------------------===//
 #include "Lanes.h"
@@ -115,8 +116,10 @@ int main(int count, char **arguments) {
       needless += isNeedless, wrong += isWrong;
       if (isNeedless || isWrong)
         std::cerr << "queries " << q << " to " << lastQuery << ", keys " << k << " to " << lastKey << ": called "
-                  << (isEmpty ? "empty" : isFull ? "full" : "partial") << ", " << visible << " of " << pairs
-                  << " pairs are visible\n";
+                  << (isEmpty  ? "empty"
+                      : isFull ? "full"
+                               : "partial")
+                  << ", " << visible << " of " << pairs << " pairs are visible\n";
     }
   std::cout << empty << " " << full << " " << partial << " " << needless << " " << wrong << '\n';
   return 0;
