@@ -85,14 +85,16 @@ class Extremes:
 
 
 def with_gradients(function, tensors, needs, weight):
-    """The output of a function of tensors and the gradients, None for those that need none.
+    """The output of a function of tensors and the gradients, None for those that need none. Without keys the mask is in no
+    graph, PyTorch's neither: its gradient is 0.
 
     weight: returns the gradient of the output, given its shape.
     """
     leaves = [x if x is None else x.detach().requires_grad_(is_needed) for x, is_needed in zip(tensors, needs)]
     output = function(*leaves)
     requested = [x for x in leaves if x is not None and x.requires_grad]
-    found = iter(torch.autograd.grad(output, requested, weight(output.shape).to(output.dtype)))
+    found = iter(torch.autograd.grad(output, requested, weight(output.shape).to(output.dtype), allow_unused=True,
+                                     materialize_grads=True))
     return output.detach(), [next(found) if x is not None and x.requires_grad else None for x in leaves]
 
 
