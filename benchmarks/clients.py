@@ -13,14 +13,18 @@ import collections
 import contextlib
 import functools
 import importlib
+import importlib.metadata
 import os
 import pathlib
 import re
 import signal
 import subprocess
 import sys
+import textwrap
 import types
 
+# The packages whose versions the table says.
+SHOWN = ("timm", "x-transformers", "vit-pytorch", "einops", "einx", "diffusers", "open_clip_torch", "torchvision")
 PACKAGES = ["timm==1.0.22", "x-transformers==2.11.24", "vit-pytorch==1.16.4", "einops==0.8.1", "einx==0.3.0",
             "diffusers==0.35.2", "open_clip_torch==3.2.0", "torchvision==0.28.0", "torch-einops-utils==0.2.0",
             "loguru", "ftfy", "wcwidth", "frozendict", "requests", "urllib3", "idna", "certifi", "charset-normalizer",
@@ -29,6 +33,18 @@ TOLERANCE = 2e-3
 """The greatest difference of f32 results, relative to the greatest element."""
 SECONDS = 200
 """The time limit of one run of a model."""
+MEASURED = f"""\
+Each model runs in f32 and in eval mode: as it is, in `saccade.torch.enabled()`, and, unless that serves all of its
+attention, compiled by `torch.compile(backend="saccade")`. The column *by* says which way served more calls, and is
+the second way if both served as many.
+
+- *served*: all calls of attention that either way noticed run as kernels of Saccade, *in part* some of them, and
+  *PyTorch's* none.
+- *wrong*: an output or a gradient of an input or a parameter differs from the plain model's by more than {TOLERANCE} of
+  its greatest element, or of a thousandth of the greatest of all results if that is more.
+- *error*: the model or the comparison failed, for instance after the limit of {SECONDS} s.
+- The reasons are those that Saccade reports. One that starts with a way is of the other way than the row.
+"""
 
 # Names of cases and functions that return a module and its arguments.
 CASES = {}
@@ -298,7 +314,8 @@ def judge(torch, saccade, make):
         if total and report.served == total:
             return "served", way, report.served, total, reasons
         if best is None or report.served >= best[1]:
-            best = way, report.served, total, reasons or (best[3] if best else [])
+            other = [f"{best[0]}: {reason}" for reason in best[3]] if best else []
+            best = way, report.served, total, reasons or other
     return ("in part" if best[1] else "PyTorch's" if best[2] else "no attention seen"), *best
 
 
@@ -337,7 +354,9 @@ def main():
         rows.append(row)
         print(*row, flush=True)
     counts = collections.Counter(row[1] for row in rows)
-    lines = [f"torch {torch.__version__}; {', '.join(PACKAGES[:8])}.", "",
+    installed = {found.name: found.version for found in importlib.metadata.distributions(path=[str(args.site)])}
+    versions = [f"{name} {installed[name]}" for name in SHOWN if name in installed]
+    lines = [f"torch {torch.__version__} on a CPU with", textwrap.fill(", ".join(versions), 120) + ".", "", MEASURED,
              f"{len(rows)} models: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()) + ".",
              "", "| model | attention | by | calls served | reason for the rest |", "|---|---|---|---|---|"]
     for name, verdict, way, served, total, reasons in rows:
@@ -346,7 +365,7 @@ def main():
         lines.append(f"| {name} | {verdict} | {way} | {served} of {total} | {reason} |")
     print("\n".join(lines))
     if args.out:
-        args.out.write_text("# Attention of client libraries\n\n`benchmarks/clients.py`, " + "\n".join(lines) + "\n")
+        args.out.write_text("# Attention of client libraries\n\n`benchmarks/clients.py`: " + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
