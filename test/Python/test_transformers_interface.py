@@ -214,11 +214,11 @@ def test_sinks_of_each_query(qkv, masked):
         leaves = [x.clone().requires_grad_() for x in (v, sinks)]
         logits = torch.cat([scores.masked_fill(~shown, -torch.inf), leaves[1]], -1)
         expected = torch.softmax(logits, -1)[..., :-1] @ repeat(leaves[0])
-        wanted = torch.autograd.grad(expected.square().sum(), leaves)
+        derivatives = torch.autograd.grad(expected.square().sum(), leaves)
         found, _ = attention_forward(module(), q, k, leaves[0], shown, scaling=0.3, sinks=leaves[1])
         gradients = torch.autograd.grad(found.square().sum(), leaves)
     assert torch.allclose(found.transpose(1, 2), expected, atol=1e-12)
-    for x, y in zip(gradients, wanted):
+    for x, y in zip(gradients, derivatives):
         assert torch.allclose(x, y, atol=1e-12)
     with torch.no_grad():
         again, _ = attention_forward(module(), q, k, v, shown, scaling=0.3, sinks=sinks)
