@@ -149,6 +149,8 @@ def check(model_type):
     except Exception as error:
         record.result = "refused" if "saccade" in str(error) or 'expected attn_implementation="eager"' in str(error) else "wrong"
         record.reason = _short(error)
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            record.result, record.reason = "not built", "takes more memory than --memory"
         if os.environ.get("SHOW_REASONS"):
             traceback.print_exc()
     record.seconds = round(time.monotonic() - start, 1)
