@@ -7,10 +7,10 @@
 // RUN: saccade-opt %s --attn-prepack-rhs="target=aarch64-sve256 prepack" | FileCheck %s --check-prefixes=CHECK,BLOCKS
 // RUN: saccade-opt %s --attn-prepack-rhs="target=aarch64 prepack" | FileCheck %s --check-prefixes=CHECK,V3
 
-// CHECK-LABEL: func.func @f32(
+// CHECK-LABEL: func.func @matmul_of_f32(
 // CHECK:    attn.pack %{{.*}} form(multiply_add) :
 // CHECK:    attn.packed_matmul %{{.*}} form(multiply_add) :
-func.func @f32(%x: memref<384x64xf32>, %w: memref<64x64xf32> {attn.constant}, %y: memref<384x64xf32>) {
+func.func @matmul_of_f32(%x: memref<384x64xf32>, %w: memref<64x64xf32> {attn.constant}, %y: memref<384x64xf32>) {
   %zero = arith.constant 0.0 : f32
   scf.forall (%m) = (0) to (384) step (192) {
     %a = memref.subview %x[%m, 0] [192, 64] [1, 1] : memref<384x64xf32> to memref<192x64xf32, strided<[64, 1], offset: ?>>
@@ -21,10 +21,10 @@ func.func @f32(%x: memref<384x64xf32>, %w: memref<64x64xf32> {attn.constant}, %y
   return
 }
 
-// CHECK-LABEL: func.func @f64(
+// CHECK-LABEL: func.func @matmul_of_f64(
 // CHECK:    attn.pack %{{.*}} form(multiply_add) :
 // CHECK:    attn.packed_matmul %{{.*}} form(multiply_add) :
-func.func @f64(%x: memref<384x64xf64>, %w: memref<64x64xf64> {attn.constant}, %y: memref<384x64xf64>) {
+func.func @matmul_of_f64(%x: memref<384x64xf64>, %w: memref<64x64xf64> {attn.constant}, %y: memref<384x64xf64>) {
   %zero = arith.constant 0.0 : f64
   scf.forall (%m) = (0) to (384) step (192) {
     %a = memref.subview %x[%m, 0] [192, 64] [1, 1] : memref<384x64xf64> to memref<192x64xf64, strided<[64, 1], offset: ?>>
@@ -36,7 +36,7 @@ func.func @f64(%x: memref<384x64xf64>, %w: memref<64x64xf64> {attn.constant}, %y
 }
 
 // An RHS that must be converted is not packed before the tasks.
-// CHECK-LABEL: func.func @bf16(
+// CHECK-LABEL: func.func @matmul_of_bf16(
 // V3-NOT: attn.pack
 // PAIRS:    attn.pack %{{.*}} form(pairs) :
 // PAIRS:    attn.packed_matmul %{{.*}} form(pairs) :
@@ -44,7 +44,7 @@ func.func @f64(%x: memref<384x64xf64>, %w: memref<64x64xf64> {attn.constant}, %y
 // TILES:    attn.packed_matmul %{{.*}} form(tiles) :
 // BLOCKS:   attn.pack %{{.*}} form(blocks) :
 // BLOCKS:   attn.packed_matmul %{{.*}} form(blocks) blocked :
-func.func @bf16(%x: memref<384x64xbf16>, %w: memref<64x64xbf16> {attn.constant}, %y: memref<384x64xbf16>) {
+func.func @matmul_of_bf16(%x: memref<384x64xbf16>, %w: memref<64x64xbf16> {attn.constant}, %y: memref<384x64xbf16>) {
   %zero = arith.constant 0.0 : bf16
   scf.forall (%m) = (0) to (384) step (192) {
     %a = memref.subview %x[%m, 0] [192, 64] [1, 1] : memref<384x64xbf16> to memref<192x64xbf16, strided<[64, 1], offset: ?>>
@@ -74,13 +74,13 @@ func.func @bf16_to_f32(%x: memref<384x64xbf16>, %w: memref<64x64xbf16> {attn.con
   return
 }
 
-// CHECK-LABEL: func.func @f16(
+// CHECK-LABEL: func.func @matmul_of_f16(
 // V3-NOT: attn.pack
 // PAIRS-NOT: attn.pack
 // TILES:    attn.pack %{{.*}} form(split_tiles) :
 // TILES:    attn.packed_matmul %{{.*}} form(split_tiles) blocked :
 // BLOCKS-NOT: attn.pack
-func.func @f16(%x: memref<384x64xf16>, %w: memref<64x64xf16> {attn.constant}, %y: memref<384x64xf16>) {
+func.func @matmul_of_f16(%x: memref<384x64xf16>, %w: memref<64x64xf16> {attn.constant}, %y: memref<384x64xf16>) {
   %zero = arith.constant 0.0 : f16
   scf.forall (%m) = (0) to (384) step (192) {
     %a = memref.subview %x[%m, 0] [192, 64] [1, 1] : memref<384x64xf16> to memref<192x64xf16, strided<[64, 1], offset: ?>>

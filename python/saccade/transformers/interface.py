@@ -139,8 +139,8 @@ def attention_forward(
     if (drawn := draw_dropout(dropout)) is not None:
         options["dropout_p"], options["seed"] = drawn
     if sinks is not None:
-        result: Any = _with_sinks(*attention(query, key, value, return_lse=True, **options), sinks)
-        return result.transpose(1, 2).contiguous(), None
+        result: Any = attention(query, key, value, return_lse=True, **options)
+        return _with_sinks(result[0], result[1], sinks).transpose(1, 2).contiguous(), None
     if is_recorded or torch.compiler.is_compiling():
         result = attention(query, key, value, **options)
         return result.transpose(1, 2).contiguous(), None
