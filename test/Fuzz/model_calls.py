@@ -1,4 +1,7 @@
 #!/usr/bin/env python3
+# REQUIRES: torch, transformers
+# UNSUPPORTED: asan, tsan
+# RUN: %python %s --first-seed 0 --count 4
 """Random calls of models of Transformers with attn_implementation="saccade" against "eager".
 
 Usage: model_calls.py [--first-seed N] [--count N]

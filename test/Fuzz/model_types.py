@@ -1,4 +1,7 @@
 #!/usr/bin/env python3
+# REQUIRES: torch, transformers
+# UNSUPPORTED: asan, tsan
+# RUN: %python %s --type albert --seconds 60
 """Model types of Transformers with attn_implementation="saccade" against "eager".
 
 Usage: model_types.py [--type NAME]... [--first N] [--count N] [--seconds S] [--memory GIB] [--records FILE] [--page]

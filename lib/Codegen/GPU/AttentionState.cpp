@@ -148,7 +148,8 @@ public:
     if (!to)
       return;
     OpBuilder b(init);
-    Emitter e{b, init.getLoc(), b.getF32Type()};
+    Type element = cast<MemRefType>(to.getType()).getElementType();
+    Emitter e{b, init.getLoc(), isa<FloatType>(element) ? cast<FloatType>(element) : b.getF32Type()};
     Value from = init.getDpsInputs()[0];
     if (isa<MemRefType>(from.getType()))
       from = parts.lookup(bufferOf(from));
