@@ -158,7 +158,7 @@ def attention(
             and head, which has the shape of k without head_dim; in place of head_dim it may have the number of blocks
             of successive elements, of a power of two, of which each has a scale. The product is computed in float32 and
             converted to q's element type, except that a kernel may apply the scale after the conversion, which is at
-            least as exact. NaN gives NaN. CPUs only; it has no gradient.
+            least as exact. NaN gives NaN. It has no gradient.
         v_scale: the same for v, which may be of another of these types; both or neither are given.
         qk_type: "int8" permits that queries and keys are rounded to int8 for q k^T, as SageAttention does: keys without
             their mean, with a scale for each row. It is faster on CPUs with AVX512_VNNI unless they multiply q's
