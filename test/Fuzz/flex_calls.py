@@ -6,6 +6,7 @@
 """The programs of test/Python/Inputs/flex_programs.py with saccade.torch.flex_attention against PyTorch's.
 
 Usage: flex_calls.py [--random] [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts]
+       [--calls-of-a-form N]
 A seed is a program in a type: seed N is program N modulo their number; the first round has float32. Shape, type and strides
 of the output and the log-sum-exp are those of PyTorch, which evaluates the functions on all pairs. The error against
 PyTorch's float64 is at most twice that of PyTorch in the program's type and a few roundings.
@@ -25,7 +26,7 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE / "Inputs"), str(HERE.parent / "Python" / "Inputs")]
-from drop_ins import add_options, size_of_scores, sum_of_weights
+from drop_ins import add_form_option, add_options, options_of, size_of_scores, sum_of_weights
 from flex_call import Call
 from flex_programs import BATCH, HEADS, LENGTH, PROGRAMS
 from random_calls import compare
@@ -86,16 +87,17 @@ def check_random(call):
 
 
 def main():
-    args = add_options(seed_options(__doc__, count=2 * len(NAMES)))
+    args = add_form_option(add_options(seed_options(__doc__, count=2 * len(NAMES))))
     args.add_argument("--random", action="store_true", help="draw calls instead of programs of the library")
     args = args.parse_args()
     pytorch._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # PyTorch does not compile first; its warning names the switch
     warnings.simplefilter("error")
-    make = (lambda seed: Call(seed, shifts=not args.no_shifts)) if args.random else lambda seed: NAMES[seed % len(NAMES)]
+    random_call = lambda seed: Call(seed, not args.no_shifts, args.calls_of_a_form)
+    make = random_call if args.random else lambda seed: NAMES[seed % len(NAMES)]
     features = lambda seed: make(seed).features if args.random else [make(seed)]
     seeds = chosen_seeds(args, features)
     run = lambda seed, call: check_random(call) if args.random else check(seed)
-    failures = run_calls(__file__, args, seeds, make, run, "--random " * args.random)
+    failures = run_calls(__file__, args, seeds, make, run, "--random " * args.random + options_of(args))
     what = "random calls" if args.random else f"calls of {len(NAMES)} programs"
     print(f"{len(seeds)} {what}, {failures} failures")
     if args.coverage:

@@ -4,7 +4,7 @@
 # RUN: %python %s --first-seed 0 --count 300
 """Random calls of saccade.torch.scaled_dot_product_attention against PyTorch's, by the project's tolerance rule.
 
-Usage: sdpa_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts]
+Usage: sdpa_calls.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts] [--calls-of-a-form N]
 Types, ranks, broadcasting, strides, masks, grouped heads and empty tensors follow from the seed. Shape, type and strides are
 those of PyTorch's result. The error against float64 is at most twice that of PyTorch's plain evaluation, in five orders of
 the sums of scores, a rounding of the scores, and a few roundings of the result.
@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
-from drop_ins import add_options, size_of_scores, sum_of_weights
+from drop_ins import add_form_option, add_options, options_of, size_of_scores, sum_of_weights
 from random_calls import compare
 from sdpa_call import Call
 from seeds import chosen_seeds, print_coverage, run_calls, seed_options
@@ -76,11 +76,11 @@ def check_gradients(call, orders):
 
 
 def main():
-    args = add_options(seed_options(__doc__, count=2400)).parse_args()
-    make = lambda seed: Call(seed, shifts=not args.no_shifts)
+    args = add_form_option(add_options(seed_options(__doc__, count=2400))).parse_args()
+    make = lambda seed: Call(seed, not args.no_shifts, args.calls_of_a_form)
     warnings.simplefilter("error")  # nothing is left to PyTorch
     seeds = chosen_seeds(args, lambda seed: make(seed).features)
-    failures = run_calls(__file__, args, seeds, make, lambda seed, call: check(call))
+    failures = run_calls(__file__, args, seeds, make, lambda seed, call: check(call), options_of(args))
     info = saccade.cache_info()
     print(f"{len(seeds)} calls, {failures} failures; {info.compilations} compilations")
     if args.coverage:

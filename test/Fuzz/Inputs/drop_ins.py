@@ -9,11 +9,24 @@ SHIFTS = [1e4, -1e4, 1e7, -1e7, 1e9, -1e9, 1e30, -1e30, "lowest"]
 STRIDES = ["contiguous", "contiguous", "swapped", "sliced", "every second", "transposed", "one row", "negated"]
 # A few roundings of a sum of the weights of a row.
 SUM_ROUNDINGS = 16
+CALLS_OF_A_FORM = 12
 
 
 def add_options(parser):
     parser.add_argument("--no-shifts", action="store_true", help="add no constants to the scores of rows")
     return parser
+
+
+def add_form_option(parser):
+    parser.add_argument("--calls-of-a-form", type=int, default=CALLS_OF_A_FORM, metavar="N",
+                        help="how many consecutive seeds share what a kernel is compiled for (default: %(default)s)")
+    return parser
+
+
+def options_of(args):
+    """What the line that repeats a failure has before the seed."""
+    return (f"--calls-of-a-form {args.calls_of_a_form} " * (args.calls_of_a_form != CALLS_OF_A_FORM)
+            + "--no-shifts " * args.no_shifts)
 
 
 def tensor(generator, shape, strides, type):

@@ -7,7 +7,7 @@ import sys
 
 import lambdas
 import torch
-from drop_ins import STRIDES, Extremes, tensor, with_gradients
+from drop_ins import CALLS_OF_A_FORM, STRIDES, Extremes, tensor, with_gradients
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "Python" / "Inputs"))
@@ -15,15 +15,15 @@ from dense_lists import dense_lists
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
 LISTS = ["none", "function", "created", "created", "cut", "random", "random alone"]
-SEEDS_OF_A_FORM = 12  # consecutive calls share what a kernel is compiled for
 
 
 class Call:
     """The arguments that follow from a seed."""
 
-    def __init__(self, seed, shifts=True):
+    def __init__(self, seed, shifts=True, calls_of_a_form=CALLS_OF_A_FORM):
         self.seed = seed
-        form, draw = random.Random(f"form {seed // SEEDS_OF_A_FORM}"), random.Random(seed)
+        number = seed // calls_of_a_form
+        form, draw = random.Random(f"form {number}"), random.Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
         self.type = form.choice(["f32", "f32", *TYPES])
         self.width, self.value_width = form.choice([8, 8, 16]), form.choice([0, 0, 5])
@@ -36,7 +36,7 @@ class Call:
         self.keys = self.queries if draw.random() < 0.4 else draw.choice([1, 9, 32, 70])
         self.block_size = draw.choice([(8, 8), (16, 4), (4, 16), (128, 128)])
         self.strides = [draw.choice(STRIDES) for _ in range(3)]
-        self.extremes = Extremes(seed, seed // SEEDS_OF_A_FORM, shifts)
+        self.extremes = Extremes(seed, number, shifts)
         heads = self.kv_heads * self.group
         make = lambda heads, length, width, strides: tensor(
             self.generator, [self.batch, heads, length, width], strides, TYPES[self.type])
@@ -46,7 +46,7 @@ class Call:
         self.query, self.key, self.value = self.extremes.apply(self.query, self.key, self.value)
         # Functions of a form have the same code; their tensors differ by the sizes.
         sizes = lambdas.Sizes(self.batch, heads, self.queries, self.keys)
-        drawn = lambda role: lambdas.draw(random.Random(f"{role} {seed // SEEDS_OF_A_FORM}"), role, sizes)
+        drawn = lambda role: lambdas.draw(random.Random(f"{role} {number}"), role, sizes)
         self.mask = None if self.lists in ("none", "random alone") else drawn("mask")
         self.score = drawn("score") if self.has_score else None
         self.captures = [] if self.score is None else [

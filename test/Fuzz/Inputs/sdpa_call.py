@@ -4,21 +4,21 @@ import random
 
 import torch
 import torch.nn.functional as F
-from drop_ins import STRIDES, Extremes, tensor, with_gradients
+from drop_ins import CALLS_OF_A_FORM, STRIDES, Extremes, tensor, with_gradients
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 TYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
-SEEDS_OF_A_FORM = 12  # consecutive calls share what a kernel is compiled for
 
 
 class Call:
     """The arguments that follow from a seed, and what they are in words."""
 
-    def __init__(self, seed, shifts=True):
+    def __init__(self, seed, shifts=True, calls_of_a_form=CALLS_OF_A_FORM):
         self.shifts = shifts
         self.draw = random.Random(seed)
         self.generator = torch.Generator().manual_seed(seed)
-        draw, form = self.draw, random.Random(f"form {seed // SEEDS_OF_A_FORM}")
+        number = seed // calls_of_a_form
+        draw, form = self.draw, random.Random(f"form {number}")
         self.type = form.choice(list(TYPES))
         self.rank = draw.choice([2, 3, 3, 4, 4, 4, 4, 4, 5, 5])
         self.has_gqa = self.rank > 2 and draw.random() < 0.3
@@ -41,7 +41,7 @@ class Call:
         if draw.random() < 0.04:
             self._make_empty()
         self.mask = None if self.mask_kind == "none" else self._make_mask()
-        self.extremes = Extremes(seed, seed // SEEDS_OF_A_FORM, shifts)
+        self.extremes = Extremes(seed, number, shifts)
         self.features += self.extremes.features
         self.query, self.key, self.value = self.extremes.apply(self.query, self.key, self.value)
         if self.mask_kind != "bool" and not self.is_causal:
