@@ -156,6 +156,23 @@ for queries, keys in sizes((330, 310), (20, 20), (700, 311)):
     expected = np.einsum("bhqk,qkd->bhqd", p, table[np.clip(i - j, -20, 20) + 20])
     assert_close(shaw @ table, expected, 1e-5)
 
+# Values that are 0 outside of some keys, and bins that depend on nothing but the key, which may change in a register.
+for queries, keys, first in sizes((330, 1310, 4), (20, 1310, 1200), (3, 1500, 700), (40, 300, 0), (40, 300, 5000)):
+    q, k, v = tensors(4, 2, queries, keys)
+    lengths = np.array([keys, keys // 2 + 1], np.int32)
+    sink = np.array([1.0, -np.inf, 0.0, 3.0], np.float32)
+    i, j = np.arange(queries)[:, None], np.arange(keys)
+    ends = lengths[:, None, None, None]
+    s, p, lse = weights(q, k, (j < ends) & (j <= i + ends - queries), sink)
+    for ids in (np.sort(rng.integers(-1, 8, keys)), rng.integers(-1, 8, keys)):
+        found, on_first, on_band, by_id, by_half = run(PROGRAM, "some_keys", q, k, v, lengths, first,
+                                                       ids.astype(np.int32), sink, results=5)
+        assert_close(found, values(p, v), 3e-6)
+        assert_close(on_first[..., 0], np.where(j < first, p, 0).sum(-1), 3e-6)
+        assert_close(on_band[..., 0], np.where(abs(i - j) <= 20, p * np.where(p > 0, s, 0), 0).sum(-1), 1e-5)
+        assert_close(by_id, tally(p, ids, 6, j >= first), 3e-6)
+        assert_close(by_half, tally(p, j // ((ends + 1) // 2), 2), 3e-6)
+
 keys = 300 if SIMULATED else 2100
 q, k, v = map(bf16, tensors(2, 2, 64, keys, 64, 64))
 sink, table = np.array([1.0, -1.0], np.float32), rng.integers(-2, 9, keys).astype(np.int32)

@@ -37,7 +37,8 @@ SplitScale cpu::emitSplitScale(Emitter &e, ScoringOpInterface op, unsigned kPack
 ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, const Product &product, Exp2Error error,
                      Value keys)
     : e(e), op(op), scores(scores), product(product), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
-      keys(keys), toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
+      keys(keys), toNatural(op.getScore().empty() ? scale : Value()),
+      regions(e, op, toNatural, keys, cast<MemRefType>(scores.getType()).getDimSize(1)) {
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
   for (unsigned i = 0; i < 4; ++i)
@@ -263,29 +264,46 @@ std::optional<double> ScoreTile::naturalPower() {
   return isPower ? std::optional(value) : std::nullopt;
 }
 
-Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value offset) {
+Value ScoreTile::weighRow(const WeighedRow &row, const ColumnRuns &group) {
   // One sum per register of a panel: the assignment of columns to sums must not depend on the end of the range.
   SmallVector<Value> sums(2, e.splat(0.0));
   sums.append(regions.initialSums());
   sums = group.forEach(e, sums, [&](KeyRange run, ValueRange carried) {
-    return weighColumns(row, columnsOf(run), shift, offset, SmallVector<Value>(carried));
+    KeyRange columns = columnsOf(run);
+    SmallVector<Value> next(carried);
+    auto weigh = [&](KeyRange some, bool isBounded) { next = weighColumns(row, some, next, isBounded); };
+    std::optional<KeyRange> bounded = regions.empty() ? std::nullopt : regions.boundedColumns(columns);
+    if (!bounded) {
+      weigh(columns, /*isBounded=*/true);
+      return next;
+    }
+    // Whole chunks, so that the assignment of columns to sums does not change.
+    int64_t width = chunk(e);
+    Value begin = e.max(e.roundDown(e.max(bounded->begin, e.index(0)), width), columns.begin);
+    Value end = e.min(e.roundUp(e.max(bounded->end, e.index(0)), width), columns.end);
+    begin = e.min(begin, columns.end);
+    end = e.max(begin, end);
+    weigh({columns.begin, begin}, /*isBounded=*/false);
+    weigh({begin, end}, /*isBounded=*/true);
+    weigh({end, columns.end}, /*isBounded=*/false);
+    return next;
   });
   regions.endRow(ArrayRef(sums).drop_front(2));
   failed |= regions.failed;
   return e.addf(sums[0], sums[1]);
 }
 
-SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value shift, Value offset,
-                                           ArrayRef<Value> before) {
+SmallVector<Value> ScoreTile::weighColumns(const WeighedRow &row, KeyRange columns, ArrayRef<Value> before,
+                                           bool isBounded) {
   SmallVector<Value> sums(before);
   // Scores are not scaled if the scale is a power of two, which is exact: the shift is divided by it (`softmaxGroup`).
   std::optional<double> power = naturalPower();
   bool isNatural = op.getNaturalMax(), isScaled = isNatural && naturalScale && !power;
   Value factorToBase2 = isNatural ? e.splat(std::numbers::log2e * power.value_or(1)) : e.broadcast(toBase2);
   Value from = columns.begin, natural = isScaled ? e.broadcast(naturalScale) : Value();
-  // Regions are long, so they are not unrolled beyond a k-pack or what their groups of keys fill.
-  int64_t maxVectors = !regions.empty() ? std::max<int64_t>(product.traits.kPackElements, regions.preferredRegisters())
-                                        : e.target.shapes.weightVectors;
+  int64_t maxVectors = e.target.shapes.weightVectors;
+  if (!regions.empty())
+    maxVectors = std::max<int64_t>(product.traits.kPackElements, regions.preferredRegisters(maxVectors));
   for (int64_t vectors : {4, 2, 1}) {
     // With bf16 pairs, a single register would fill only half of a vector, so a step of two is kept.
     if (vectors > maxVectors || (vectors == 2 && maxVectors == 4 && product.traits.kPackElements == 1))
@@ -295,16 +313,18 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
     sums = e.loop(from, to, vectors * e.lanes(), sums, [&](Value column, ValueRange carried) {
       SmallVector<Value> weights, given, next(carried);
       for (int64_t u = 0; u < vectors; ++u) {
-        given.push_back(e.loadVector(scores, {row, e.add(column, u * e.lanes())}));
+        given.push_back(e.loadVector(scores, {row.row, e.add(column, u * e.lanes())}));
         // A natural maximum is subtracted from scores, which must be rounded as it was.
-        Value score = e.subf(isScaled ? e.mulf(given[u], natural) : given[u], shift);
-        Value exponent = isNatural ? e.mulf(score, factorToBase2) : e.fma(score, factorToBase2, offset);
+        Value score = e.subf(isScaled ? e.mulf(given[u], natural) : given[u], row.shift);
+        Value exponent = isNatural ? e.mulf(score, factorToBase2) : e.fma(score, factorToBase2, row.offset);
         weights.push_back(emitExp2(e, exponent, error, smallestWeight));
         next[u % 2] = e.addf(next[u % 2], weights[u]);
       }
+      if (row.largest)
+        findArgmax(row, given, column);
       if (!regions.empty())
-        regions.apply(given, weights, column, MutableArrayRef(next).drop_front(2));
-      product.storeWeights(e, weights, scores, row, column);
+        regions.apply(given, weights, column, MutableArrayRef(next).drop_front(2), isBounded);
+      product.storeWeights(e, weights, scores, row.row, column);
       if (vectors % 2)
         std::swap(next[0], next[1]);
       return next;
@@ -314,37 +334,44 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
   return sums;
 }
 
-/// Updates the row maximum if `tileMax` exceeds it, and then searches `group` for its column.
-void ScoreTile::updateArgmax(Value row, Value tileRow, const ColumnRuns &group, Value tileMax) {
-  auto toNaturalOf = [&](Value score, Value factor) { return toNatural ? e.mulf(score, factor) : score; };
-  Value largest = toNaturalOf(tileMax, toNatural);
-  Value isLarger =
-      arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, largest, e.load(op.getRowMax(), tileRow));
-  e.ifElse(isLarger, [&] {
-    e.store(largest, op.getRowMax(), tileRow);
-    if (!op.getArgmax())
-      return;
-    auto type = VectorType::get({e.lanes()}, e.b.getI64Type());
-    auto integer = [&](Value index) -> Value {
-      return arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), index);
+Value ScoreTile::updateRowMax(Value tileRow, Value tileMax) {
+  Value largest = toNatural ? e.mulf(tileMax, toNatural) : tileMax, before = e.load(op.getRowMax(), tileRow);
+  Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, largest, before);
+  e.store(e.select(isLarger, largest, before), op.getRowMax(), tileRow);
+  if (!op.getArgmax())
+    return {};
+  Value none = arith::ConstantIntOp::create(e.b, e.loc, std::numeric_limits<int64_t>::max(), 64);
+  e.store(e.select(isLarger, none, e.load(op.getArgmax(), tileRow)), op.getArgmax(), tileRow);
+  return e.select(isLarger, largest, e.scalar(std::numeric_limits<double>::quiet_NaN()));
+}
+
+void ScoreTile::findArgmax(const WeighedRow &row, ArrayRef<Value> given, Value column) {
+  SmallVector<Value> isLargest = llvm::map_to_vector(given, [&](Value scores) -> Value {
+    Value natural = toNatural ? e.mulf(scores, e.broadcast(toNatural)) : scores;
+    return arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, natural, e.broadcast(row.largest));
+  });
+  Value any = isLargest[0];
+  for (Value each : ArrayRef(isLargest).drop_front())
+    any = arith::OrIOp::create(e.b, e.loc, any, each);
+  // Registers with the maximum are rare, so all that are given have one test.
+  e.ifElse(vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::OR, any), [&] {
+    auto type = VectorType::get({e.lanes()}, e.b.getI32Type());
+    auto splat = [&](int32_t value) -> Value {
+      return arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, value));
     };
-    auto broadcast = [&](Value integer) -> Value { return vector::BroadcastOp::create(e.b, e.loc, type, integer); };
-    Value lane = vector::StepOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getIndexType()));
-    lane = arith::IndexCastOp::create(e.b, e.loc, type, lane);
-    Value expected = e.broadcast(largest), none = broadcast(integer(keys));
-    Value factor = toNatural ? e.broadcast(toNatural) : Value();
-    Value first = group.forEach(e, none, [&](KeyRange run, ValueRange nearest) {
-      auto [begin, end] = columnsOf(run);
-      return e.loop(begin, end, e.lanes(), nearest, [&](Value column, ValueRange carried) {
-        Value score = toNaturalOf(e.loadVector(scores, {row, column}), factor);
-        Value isArgmax = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, score, expected);
-        Value here = arith::AddIOp::create(e.b, e.loc, broadcast(integer(column)), lane);
-        here = e.select(isArgmax, here, none);
-        return SmallVector<Value>{arith::MinSIOp::create(e.b, e.loc, here, carried[0])};
-      });
-    })[0];
-    first = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MINSI, first);
-    e.store(arith::AddIOp::create(e.b, e.loc, first, integer(at[3])), op.getArgmax(), tileRow);
+    SmallVector<int32_t> lanes = llvm::to_vector(llvm::seq<int32_t>(0, e.lanes()));
+    Value first = splat(std::numeric_limits<int32_t>::max());
+    Value lane = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, ArrayRef(lanes)));
+    for (int64_t i = isLargest.size() - 1; i >= 0; --i) {
+      Value place = arith::AddIOp::create(e.b, e.loc, lane, splat(i * e.lanes()));
+      first = e.select(isLargest[i], place, first);
+    }
+    first = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MINUI, first);
+    first = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), first);
+    Value key = e.add(at[3], e.add(column, first));
+    Value least = arith::MinSIOp::create(e.b, e.loc, arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), key),
+                                         e.load(op.getArgmax(), row.tileRow));
+    e.store(least, op.getArgmax(), row.tileRow);
   });
 }
 
@@ -411,12 +438,12 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   e.loop(e.index(0), rows, 1, [&](Value row) {
     onRow(row);
     Value tileRow = e.add(firstRow, row);
-    if (state.maxima)
-      updateArgmax(row, tileRow, group, e.load(state.maxima, row));
+    Value largest = state.maxima ? updateRowMax(tileRow, e.load(state.maxima, row)) : Value();
     if (!regions.empty())
       regions.beginRow(at, tileRow, e.load(state.factors, row));
     Value shift = e.broadcast(e.load(state.shifts, row)), offset = e.broadcast(e.load(state.offsets, row));
-    e.storeVector(weighRow(row, group, shift, offset), state.laneValues, {row, e.index(0)});
+    WeighedRow weighed{row, tileRow, shift, offset, largest};
+    e.storeVector(weighRow(weighed, group), state.laneValues, {row, e.index(0)});
   });
   if (op.getFinal())
     return;

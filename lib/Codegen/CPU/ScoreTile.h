@@ -83,13 +83,22 @@ public:
                     llvm::function_ref<void(mlir::Value row)> onRow);
 
 private:
+  /// A row whose scores are replaced by weights: 2^((score − shift) · factor + offset).
+  struct WeighedRow {
+    mlir::Value row, tileRow; ///< of the group, and of the tile
+    mlir::Value shift, offset;
+    mlir::Value largest; ///< the score whose key is sought, NaN if it is known; null without argmax
+  };
   /// Computes the weights of a row and returns their sum per lane.
-  mlir::Value weighRow(mlir::Value row, const ColumnRuns &group, mlir::Value shift, mlir::Value offset);
-  llvm::SmallVector<mlir::Value> weighColumns(mlir::Value row, attn::KeyRange columns, mlir::Value shift,
-                                              mlir::Value offset, llvm::ArrayRef<mlir::Value> before);
+  mlir::Value weighRow(const WeighedRow &row, const ColumnRuns &group);
+  llvm::SmallVector<mlir::Value> weighColumns(const WeighedRow &row, attn::KeyRange columns,
+                                              llvm::ArrayRef<mlir::Value> before, bool isBounded);
   /// `naturalScale` if it is a power of two, by which division is exact.
   std::optional<double> naturalPower();
-  void updateArgmax(mlir::Value row, mlir::Value tileRow, const ColumnRuns &group, mlir::Value tileMax);
+  /// Updates the row maximum; returns it if its key is to be sought, else NaN. Null without argmax.
+  mlir::Value updateRowMax(mlir::Value tileRow, mlir::Value tileMax);
+  /// Keeps the first key that has the score sought among the registers of scores `given` from `column` on.
+  void findArgmax(const WeighedRow &row, llvm::ArrayRef<mlir::Value> given, mlir::Value column);
   attn::KeyRange visibleKeysAbsolute(mlir::Value firstQuery, mlir::Value lastQuery);
   attn::KeyRange visibleKeysOfRow(mlir::Value tileRow, attn::KeyRange group);
   /// The columns of `run`, rounded to registers.

@@ -1,7 +1,9 @@
 //===- WeightRegions.cpp - Weight region and tallies --------------------------===//
 //
-// Tallies add to bins of the row's state. A bin that does not depend on the key is accumulated in a register. Otherwise
-// run-time tests detect lanes that share one bin or have consecutive bins; other lanes are added one by one.
+// Tallies add to bins of the row's state. A bin that does not depend on the key is accumulated in a register. Bins that
+// depend on nothing but the key are computed once for the tile; as long as successive registers have one bin, it is
+// accumulated in a register as well. Otherwise run-time tests detect lanes that share one bin or have consecutive bins;
+// other lanes are added one by one. Columns outside of the bounds of a tally's value are left out.
 //
 //===----------------------------------------------------------------------===//
 #include "WeightRegions.h"
@@ -30,28 +32,77 @@ void saccade::cpu::bindRegion(RegionVectorizer &lanes, ScoringOpInterface op, co
     lanes.bindLength(Role::Key, op.getKvLen());
 }
 
-/// Whether the bin that a tally yields depends neither on the score nor on the key.
-static bool hasOneBin(Region &tally) {
-  Block &block = tally.front();
-  RegionArguments args = getRegionArguments(tally, /*numbers=*/1);
-  DenseSet<Value> readers = {args.score, args.key};
-  for (Operation &each : block.without_terminator())
-    if (llvm::any_of(each.getOperands(), [&](Value operand) { return readers.contains(operand); }))
-      readers.insert_range(each.getResults());
-  return !readers.contains(block.getTerminator()->getOperand(0));
+/// The condition without which `value` is 0; null if it is not known.
+static Value conditionOfValue(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return {};
+  if (auto select = dyn_cast<arith::SelectOp>(op))
+    return matchPattern(select.getFalseValue(), m_AnyZeroFloat()) ? select.getCondition() : Value();
+  if (isa<arith::UIToFPOp>(op) && op->getOperand(0).getType().isInteger(1))
+    return op->getOperand(0);
+  return {};
 }
 
-WeightRegions::WeightRegions(Emitter &e, AccumulateOp op, Value scale) : e(e), op(op), scale(scale) {
+static Value binOf(Region &tally) { return cast<YieldOp>(tally.front().getTerminator()).getOperands()[0]; }
+static Value valueOf(Region &tally) { return cast<YieldOp>(tally.front().getTerminator()).getOperands()[1]; }
+
+/// Whether `value` of a region depends on some of `sources`.
+static bool dependsOn(Value value, Region &region, DenseSet<Value> sources) {
+  for (Operation &each : region.front().without_terminator())
+    if (llvm::any_of(each.getOperands(), [&](Value operand) { return sources.contains(operand); }))
+      sources.insert_range(each.getResults());
+  return sources.contains(value);
+}
+
+WeightRegions::WeightRegions(Emitter &e, AccumulateOp op, Value scale, Value keys, int64_t maxKeys)
+    : e(e), op(op), scale(scale) {
   bool anyBins = false;
   for (auto [region, bins] : llvm::zip_equal(op.getTallyRegions(), op.getTallies())) {
-    tallies.push_back({&region, bins, hasOneBin(region)});
-    anyBins |= !tallies.back().isOneBin;
+    RegionArguments args = getRegionArguments(region, /*numbers=*/1);
+    Tally &tally = tallies.emplace_back(Tally{&region, bins, Bin::OfPair, {}, {}});
+    if (!dependsOn(binOf(region), region, {args.score, args.key}))
+      tally.bin = Bin::OfRow;
+    else if (!dependsOn(binOf(region), region, {args.score, args.head, args.query}))
+      tally.bin = Bin::OfKey;
+    if (Value condition = conditionOfValue(valueOf(region)))
+      tally.bounds.emplace(cast<ScoringOpInterface>(op.getOperation()), args, condition);
+    if (tally.bounds && tally.bounds->getConstraints().empty())
+      tally.bounds.reset();
+    anyBins |= tally.bin != Bin::OfRow;
   }
   if (!anyBins)
     return;
   amountScratch = e.alloc({e.lanes()});
   binScratch =
       memref::AllocOp::create(e.b, e.loc, MemRefType::get({e.lanes()}, e.b.getI64Type()), e.b.getI64IntegerAttr(64));
+  for (Tally &tally : tallies)
+    if (tally.bin == Bin::OfKey)
+      tally.binOfColumns = emitBinOfColumns(*tally.region, keys, maxKeys);
+}
+
+Value WeightRegions::emitBinOfColumns(Region &region, Value keys, int64_t maxKeys) {
+  int64_t registers = llvm::divideCeil(maxKeys, e.lanes());
+  Value table = memref::AllocOp::create(e.b, e.loc, MemRefType::get({registers}, e.b.getIndexType()));
+  for (unsigned i = 0; i < 4; ++i)
+    at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
+  row = e.index(0);
+  e.loop(e.index(0), keys, e.lanes(), [&](Value column) {
+    RegionVectorizer lanes = evaluate(region, e.splat(0.0), column);
+    if (failed)
+      return;
+    Value bins = lanes.getVector(binOf(region));
+    Value first = vector::ExtractOp::create(e.b, e.loc, bins, ArrayRef<int64_t>{0});
+    Value wide = vector::BroadcastOp::create(e.b, e.loc, bins.getType(), first);
+    Value isSame = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, bins, wide);
+    isSame = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::AND, isSame);
+    e.store(e.select(isSame, first, e.index(mixedBins)), table, e.div(column, e.lanes()));
+  });
+  return table;
+}
+
+static Value addLanes(Emitter &e, Value vector) {
+  return vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, vector, arith::FastMathFlags::reassoc);
 }
 
 RegionVectorizer WeightRegions::evaluate(Region &region, Value scoreOrWeight, Value column) {
@@ -82,13 +133,41 @@ void WeightRegions::beginRow(ArrayRef<Value> at, Value row, Value factor) {
   }
 }
 
-SmallVector<Value> WeightRegions::initialSums() {
-  return SmallVector<Value>(llvm::count_if(tallies, [](const Tally &tally) { return tally.isOneBin; }), e.splat(0.0));
+std::optional<KeyRange> WeightRegions::boundedColumns(KeyRange columns) {
+  std::optional<KeyRange> hull;
+  Value query = e.add(at[2], row);
+  for (const Tally &tally : tallies) {
+    if (!tally.bounds)
+      continue;
+    KeyRange keys = {e.add(at[3], columns.begin), e.add(at[3], columns.end)};
+    keys = tally.bounds->computeKeyRange(e.b, e.loc, at[0], at[1], op.getQLen(), op.getKvLen(), query, query, keys);
+    KeyRange own = {e.sub(keys.begin, at[3]), e.sub(keys.end, at[3])};
+    hull = hull ? KeyRange{e.min(hull->begin, own.begin), e.max(hull->end, own.end)} : own;
+  }
+  return hull;
 }
 
-int64_t WeightRegions::preferredRegisters() {
+SmallVector<Value> WeightRegions::initialSums() {
+  SmallVector<Value> sums;
+  for (const Tally &tally : tallies) {
+    if (tally.carried() > 0)
+      sums.push_back(e.splat(0.0));
+    if (tally.bin == Bin::OfKey)
+      sums.push_back(e.index(mixedBins));
+  }
+  return sums;
+}
+
+int64_t WeightRegions::preferredRegisters(int64_t preferred) {
+  constexpr unsigned maxOps = 8;
+  auto isShort = [](Region &region) {
+    return llvm::hasNItemsOrLess(region.front(), maxOps) &&
+           llvm::none_of(region.front(), [](Operation &each) { return isa<math::MathDialect>(each.getDialect()); });
+  };
   if (op.getWeight().empty())
-    return 1;
+    return llvm::all_of(tallies, [&](Tally &tally) { return tally.bin == Bin::OfRow && isShort(*tally.region); })
+               ? preferred
+               : 1;
   Value key = getRegionArguments(op.getWeight(), /*numbers=*/1).key;
   int64_t group = RegionVectorizer::largestGroup(op.getWeight().front(), [&](Value value) { return value == key; });
   return std::min<int64_t>(group, 4);
@@ -128,49 +207,74 @@ void WeightRegions::weigh(ArrayRef<Value> scores, MutableArrayRef<Value> weights
   }
 }
 
-void WeightRegions::addTallies(Value scores, Value weights, Value column, MutableArrayRef<Value> sums) {
+void WeightRegions::addTallies(Value scores, Value weights, Value column, MutableArrayRef<Value> sums, bool isBounded) {
   Value zero = e.splat(0.0), visibleScores = scores;
+  Value lowest = e.splat(e.type.isF64() ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest());
   if (!tallies.empty() && scale)
     visibleScores = e.mulf(scores, e.broadcast(scale));
   for (const Tally &tally : tallies) {
+    MutableArrayRef<Value> own = sums.take_front(tally.carried());
+    sums = sums.drop_front(tally.carried());
+    if (tally.bounds && !isBounded)
+      continue;
+    if (tally.bin == Bin::OfRow && valueOf(*tally.region) == getRegionArguments(*tally.region, /*numbers=*/1).score) {
+      // A finite score in place of −inf makes the product of a masked key 0.
+      own[0] = e.fma(weights, e.maxf(visibleScores, lowest), own[0]);
+      continue;
+    }
     RegionVectorizer lanes = evaluate(*tally.region, visibleScores, column);
     if (failed)
       return;
-    auto yield = cast<YieldOp>(tally.region->front().getTerminator());
     Value isNothing = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, weights, zero);
-    Value amounts = e.select(isNothing, zero, e.mulf(weights, lanes.getVector(yield.getOperands()[1])));
-    if (tally.isOneBin) {
-      sums.front() = e.addf(sums.front(), amounts);
-      sums = sums.drop_front();
-    } else {
-      addToBins(tally, lanes, yield.getOperands()[0], amounts);
-    }
+    Value amounts = e.select(isNothing, zero, e.mulf(weights, lanes.getVector(valueOf(*tally.region))));
+    if (tally.bin == Bin::OfRow)
+      own[0] = e.addf(own[0], amounts);
+    else if (tally.bin == Bin::OfKey)
+      addToBinOfKey(tally, amounts, column, own);
+    else
+      addToBins(tally, lanes, binOf(*tally.region), amounts);
   }
 }
 
+void WeightRegions::addToBinOfKey(const Tally &tally, Value amounts, Value column, MutableArrayRef<Value> sums) {
+  Value here = e.load(tally.binOfColumns, e.div(column, e.lanes())), before = sums[1];
+  auto isEqual = [&](Value x, Value y) -> Value {
+    return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, x, y);
+  };
+  Value isSame = isEqual(here, before), sum = sums[0];
+  // The sum of keys with mixed bins is never added: `mixedBins` is no bin.
+  e.ifElse(isSame, [] {}, [&] { addToBin(tally, before, addLanes(e, sum)); });
+  auto addMixed = [&] {
+    RegionVectorizer lanes = evaluate(*tally.region, e.splat(0.0), column); // bins are computed for these keys only
+    if (!failed)
+      addToBins(tally, lanes, binOf(*tally.region), amounts);
+  };
+  e.ifElse(isEqual(here, e.index(mixedBins)), addMixed);
+  sums[0] = e.select(isSame, e.addf(sum, amounts), amounts);
+  sums[1] = here;
+}
+
 void WeightRegions::apply(ArrayRef<Value> scores, MutableArrayRef<Value> weights, Value column,
-                          MutableArrayRef<Value> sums) {
+                          MutableArrayRef<Value> sums, bool isBounded) {
   for (auto [i, weight] : llvm::enumerate(weights))
-    addTallies(scores[i], weight, e.add(column, int64_t(i) * e.lanes()), sums);
+    addTallies(scores[i], weight, e.add(column, int64_t(i) * e.lanes()), sums, isBounded);
   if (!op.getWeight().empty() && !failed)
     weigh(scores, weights, column);
 }
 
-static Value addLanes(Emitter &e, Value vector) {
-  return vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, vector, arith::FastMathFlags::reassoc);
-}
-
 void WeightRegions::endRow(ValueRange sums) {
   for (const Tally &tally : tallies) {
-    if (!tally.isOneBin)
+    ValueRange own = sums.take_front(tally.carried());
+    sums = sums.drop_front(tally.carried());
+    if (tally.bin == Bin::OfKey)
+      addToBin(tally, own[1], addLanes(e, own[0]));
+    if (tally.bin != Bin::OfRow)
       continue;
     // Only the bin is used, which depends on neither score nor key.
     RegionVectorizer lanes = evaluate(*tally.region, e.splat(0.0), e.index(0));
     if (failed)
       return;
-    Value bin = lanes.getUniform(cast<YieldOp>(tally.region->front().getTerminator()).getOperands()[0]);
-    addToBin(tally, bin, addLanes(e, sums.front()));
-    sums = sums.drop_front();
+    addToBin(tally, lanes.getUniform(binOf(*tally.region)), addLanes(e, own[0]));
   }
 }
 

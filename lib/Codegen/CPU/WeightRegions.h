@@ -9,6 +9,7 @@
 
 #include "Emitter.h"
 #include "VectorizeRegion.h"
+#include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
 namespace saccade::cpu {
 
@@ -20,40 +21,64 @@ void bindRegion(RegionVectorizer &lanes, attn::ScoringOpInterface op, const attn
 /// The weight region and the tallies of one attn.accumulate.
 class WeightRegions {
 public:
-  /// `scale` (a scalar, or null for 1) converts the scores passed to `apply` to the scores of the op.
-  WeightRegions(Emitter &e, attn::AccumulateOp op, mlir::Value scale);
+  /// `scale` (a scalar, or null for 1) converts the scores passed to `apply` to the scores of the op. `keys`: number of
+  /// keys in the tile, at most `maxKeys`.
+  WeightRegions(Emitter &e, attn::AccumulateOp op, mlir::Value scale, mlir::Value keys, int64_t maxKeys);
 
   /// Whether the op has neither a weight region nor tallies.
   bool empty() { return op.getWeight().empty() && op.getTallyRegions().empty(); }
 
   /// Starts row `row` of the tile at position `at` (b, h, q, k) and multiplies its bins by `factor`.
   void beginRow(llvm::ArrayRef<mlir::Value> at, mlir::Value row, mlir::Value factor);
-  /// Initial values of the vectors that are carried along the row.
+  /// The columns of the row, within `columns`, outside of which some tallies add nothing; nullopt if all tallies may
+  /// add anywhere.
+  std::optional<attn::KeyRange> boundedColumns(attn::KeyRange columns);
+  /// Initial values of what is carried along the row.
   llvm::SmallVector<mlir::Value> initialSums();
-  /// The number of registers that `apply` should process at a time: more than one if the weight region computes numbers
-  /// for groups of keys, which then fill a register.
-  int64_t preferredRegisters();
+  /// The largest number of registers that `apply` should process at a time, given the target's preference: regions are
+  /// long, so several are worth it only for short ones, or if the weight region computes numbers for groups of keys,
+  /// which then fill a register.
+  int64_t preferredRegisters(int64_t preferred);
   /// Processes registers of scores and weights from column `column` of the tile on. Updates `sums` and replaces the
-  /// weights by the factors of the values. A score of −inf marks a masked key.
+  /// weights by the factors of the values. A score of −inf marks a masked key. `isBounded`: whether the columns are in
+  /// `boundedColumns`.
   void apply(llvm::ArrayRef<mlir::Value> scores, llvm::MutableArrayRef<mlir::Value> weights, mlir::Value column,
-             llvm::MutableArrayRef<mlir::Value> sums);
-  /// Ends the row, given the carried vectors.
+             llvm::MutableArrayRef<mlir::Value> sums, bool isBounded);
+  /// Ends the row, given what was carried.
   void endRow(mlir::ValueRange sums);
 
   /// Set if a region has an op that cannot be vectorized; the diagnostic has been emitted.
   bool failed = false;
 
 private:
-  /// A tally, and whether its bin is the same for all keys of a row.
+  /// What determines the bin of a tally.
+  enum class Bin {
+    OfRow, ///< neither the score nor the key
+    OfKey, ///< neither the score, the query nor the head
+    OfPair
+  };
   struct Tally {
     mlir::Region *region;
     mlir::Value bins; ///< memref of rows × bins
-    bool isOneBin;
+    Bin bin;
+    /// OfKey: memref of the bin of each register of columns, `mixedBins` if its keys have several.
+    mlir::Value binOfColumns;
+    std::optional<attn::KeyBounds> bounds; ///< keys outside of which the value is 0
+
+    /// The number of values that are carried along the row.
+    unsigned carried() const { return bin == Bin::OfRow ? 1 : bin == Bin::OfKey ? 2 : 0; }
   };
+  static constexpr int64_t mixedBins = -1;
   /// Evaluates a region for the lanes of `scoreOrWeight`.
   RegionVectorizer evaluate(mlir::Region &region, mlir::Value scoreOrWeight, mlir::Value column);
   void weigh(llvm::ArrayRef<mlir::Value> scores, llvm::MutableArrayRef<mlir::Value> weights, mlir::Value column);
-  void addTallies(mlir::Value scores, mlir::Value weights, mlir::Value column, llvm::MutableArrayRef<mlir::Value> sums);
+  /// The bins of all registers of the tile.
+  mlir::Value emitBinOfColumns(mlir::Region &region, mlir::Value keys, int64_t maxKeys);
+  void addTallies(mlir::Value scores, mlir::Value weights, mlir::Value column, llvm::MutableArrayRef<mlir::Value> sums,
+                  bool isBounded);
+  /// Adds to the carried sum of the bin that the keys before had, or ends it.
+  void addToBinOfKey(const Tally &tally, mlir::Value amounts, mlir::Value column,
+                     llvm::MutableArrayRef<mlir::Value> sums);
   void addToBins(const Tally &tally, RegionVectorizer &lanes, mlir::Value bin, mlir::Value amounts);
   /// Adds to one bin if it is in bounds.
   void addToBin(const Tally &tally, mlir::Value bin, mlir::Value amount);

@@ -122,6 +122,53 @@ func.func @tallies(%q: tensor<?x2x?x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tenso
   return %o, %l, %e, %p, %d : tensor<?x2x?x24xf32>, tensor<?x2x?xf32>, tensor<?x2x?x1xf32>, tensor<?x2x?x20xf32>, tensor<?x2x?x41xf32>
 }
 
+// Tallies of some keys: the mass on the first keys, on a band, and on the keys of each id, apart from some.
+func.func @some_keys(%q: tensor<?x4x?x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tensor<?x2x?x24xf32>, %n: tensor<?xi32>,
+                     %first: index, %ids: tensor<?xi32>, %sink: tensor<4xf32>)
+    -> (tensor<?x4x?x24xf32>, tensor<?x4x?x1xf32>, tensor<?x4x?x1xf32>, tensor<?x4x?x6xf32>, tensor<?x4x?x2xf32>) {
+  %o, %f, %d, %m, %t = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%first, %ids : index, tensor<?xi32>)
+    kv_len(%n : tensor<?xi32>) sink(%sink : tensor<4xf32>) mask causal<bottom_right>
+    tally<1>(%s, %b, %h, %i, %j, %c, %table) {
+      %bin = arith.constant 0 : index
+      %one = arith.constant 1.0 : f32
+      %zero = arith.constant 0.0 : f32
+      %is = arith.cmpi slt, %j, %c : index
+      %value = arith.select %is, %one, %zero : f32
+      attn.yield %bin, %value : index, f32
+    }
+    tally<1>(%s, %b, %h, %i, %j, %c, %table) {
+      %bin = arith.constant 0 : index
+      %zero = arith.constant 0.0 : f32
+      %width = arith.constant 20 : index
+      %x = arith.subi %j, %i : index
+      %y = arith.subi %i, %j : index
+      %low = arith.cmpi sle, %x, %width : index
+      %high = arith.cmpi sle, %y, %width : index
+      %is = arith.andi %low, %high : i1
+      %value = arith.select %is, %s, %zero : f32
+      attn.yield %bin, %value : index, f32
+    }
+    tally<6>(%s, %b, %h, %i, %j, %c, %table) {
+      %one = arith.constant 1.0 : f32
+      %zero = arith.constant 0.0 : f32
+      %id = tensor.extract %table[%j] : tensor<?xi32>
+      %bin = arith.index_cast %id : i32 to index
+      %is = arith.cmpi sge, %j, %c : index
+      %value = arith.select %is, %one, %zero : f32
+      attn.yield %bin, %value : index, f32
+    }
+    tally<2>(%s, %b, %h, %i, %j, %c, %table) {
+      %one = arith.constant 1.0 : f32
+      %length = attn.length key
+      %two = arith.constant 2 : index
+      %half = arith.ceildivui %length, %two : index
+      %bin = arith.divui %j, %half : index
+      attn.yield %bin, %one : index, f32
+    } : (tensor<?x4x?x32xf32>, tensor<?x2x?x32xf32>, tensor<?x2x?x24xf32>)
+    -> (tensor<?x4x?x24xf32>, tensor<?x4x?x1xf32>, tensor<?x4x?x1xf32>, tensor<?x4x?x6xf32>, tensor<?x4x?x2xf32>)
+  return %o, %f, %d, %m, %t : tensor<?x4x?x24xf32>, tensor<?x4x?x1xf32>, tensor<?x4x?x1xf32>, tensor<?x4x?x6xf32>, tensor<?x4x?x2xf32>
+}
+
 // Bins from a table, with a sink and a weight region, which do not affect tallies. Out-of-range bins are ignored.
 func.func @scattered(%q: tensor<?x2x?x64xbf16>, %k: tensor<?x2x?x64xbf16>, %v: tensor<?x2x?x64xbf16>, %t: tensor<2xf32>,
                      %table: tensor<?xi32>) -> (tensor<?x2x?x64xbf16>, tensor<?x2x?x7xf32>, tensor<?x2x?x64xf32>) {

@@ -58,6 +58,10 @@ class Region:
         bins = self.rng.choice([1, 2, 5, 16, 33, 70])
         bin = self.rng.choice(self.BINS)(self, bins)
         amount = self.rng.choice([lambda: self.number(1.0), lambda: "%s", lambda: self.bias("amount", "j")])()
+        if self.rng.random() < 0.4:
+            self.feature("a tally of some keys")
+            zero, condition = self.number(0.0), self.boolean(1)
+            amount = self.emit(f"arith.select {condition}, {amount}, {zero} : {self.type}")
         text = self.close(f"tally<{bins}>({self.argument('%s')}, %b, %h, %i, %jCAPTURES)", f"{bin}, {amount}",
                           f"index, {self.type}")
         return text, bins
@@ -317,7 +321,18 @@ class Region:
         self.feature("bins by any expression")
         return self.index(2)
 
-    BINS = [one_bin, bin_of_row, blocks, distances, distances, drawn_bins]
+    def bins_by_length(self, bins):
+        self.feature("bins of a share of the keys")
+        length, count = self.emit("attn.length key"), self.index_constant(bins)
+        size = self.emit(f"arith.ceildivui {length}, {count} : index")
+        return self.emit(f"arith.divui %j, {self.emit(f'arith.maxui {size}, {self.index_constant(1)} : index')} : index")
+
+    def segments(self, bins):
+        self.feature("bins by a captured id of keys")
+        ids = self.table("segment", "j", lambda shape: np.sort(self.graph.numbers.integers(-1, bins + 1, shape)), "i32")
+        return self.emit(f"arith.index_cast {ids} : i32 to index")
+
+    BINS = [one_bin, bin_of_row, blocks, distances, distances, drawn_bins, bins_by_length, segments]
 
     SCORES = [alibi, alibi, soft_cap, soft_cap, bias_table, bias_table, relative_bias, wave, decay, temperature, choose,
               clamp, bounded, fused, erf]

@@ -43,8 +43,9 @@ public:
   }
 
 private:
+  /// Whether a value depends on the query, the key or the score. Other values are terms.
   bool dependsOnPosition(Value value) {
-    if (value == args.query || value == args.key)
+    if (value == args.query || value == args.key || value == args.score)
       return true;
     Operation *op = value.getDefiningOp();
     if (!op)
@@ -165,10 +166,18 @@ llvm::SetVector<Value> conjuncts(Value condition) {
 
 KeyBounds::KeyBounds(ScoringOpInterface op) : op(op) {
   Region &mask = op.getMask();
-  if (mask.empty())
-    return;
-  AffineReader reader(getRegionArguments(mask, /*numbers=*/0));
-  for (Value condition : conjuncts(cast<YieldOp>(mask.front().getTerminator()).getOperand())) {
+  if (!mask.empty())
+    read(getRegionArguments(mask, /*numbers=*/0), cast<YieldOp>(mask.front().getTerminator()).getOperand());
+}
+
+KeyBounds::KeyBounds(ScoringOpInterface op, const RegionArguments &args, Value condition) : op(op) {
+  read(args, condition);
+}
+
+void KeyBounds::read(const RegionArguments &args, Value whole) {
+  this->args = args;
+  AffineReader reader(args);
+  for (Value condition : conjuncts(whole)) {
     SmallVector<std::optional<AffineConstraint>, 2> read;
     if (auto compare = condition.getDefiningOp<arith::CmpIOp>()) {
       Value lhs = compare.getLhs(), rhs = compare.getRhs();
@@ -321,11 +330,10 @@ KeyRange KeyBounds::computeRange(OpBuilder &b, Location loc, Role role, const IR
 IRMapping KeyBounds::mapArguments(Value batch, Value head) const {
   ScoringOpInterface scoring = op;
   IRMapping values;
-  if (!scoring.getMask().empty()) {
-    RegionArguments args = getRegionArguments(scoring.getMask(), /*numbers=*/0);
-    values.map(args.batch, batch);
-    values.map(args.head, head);
-    values.map(args.captures, scoring.getCaptures());
+  if (args) {
+    values.map(args->batch, batch);
+    values.map(args->head, head);
+    values.map(args->captures, scoring.getCaptures());
   }
   return values;
 }

@@ -38,6 +38,8 @@ class KeyBounds {
 public:
   /// Reads the mask region of `op`; without a region there are no constraints.
   explicit KeyBounds(ScoringOpInterface op);
+  /// Reads `condition`, a value of a region of `op` that has the arguments `args`.
+  KeyBounds(ScoringOpInterface op, const RegionArguments &args, mlir::Value condition);
 
   bool isExact() const { return exact; }
   llvm::ArrayRef<AffineConstraint> getConstraints() const { return constraints; }
@@ -66,10 +68,13 @@ public:
                              KeyRange queries) const;
 
 private:
+  /// Reads a condition of a region that has the arguments `args`.
+  void read(const RegionArguments &args, mlir::Value whole);
   /// The values of the region arguments for a batch and a head.
   mlir::IRMapping mapArguments(mlir::Value batch, mlir::Value head) const;
 
   ScoringOpInterface op;
+  std::optional<RegionArguments> args; ///< none without a region
   llvm::SmallVector<AffineConstraint> constraints;
   bool exact = true;
 };
