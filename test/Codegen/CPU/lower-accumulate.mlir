@@ -235,10 +235,9 @@ func.func @one_bin_per_row_is_a_register(%q: memref<?x64xf32>, %k: memref<?x64xf
   // CHECK: %[[OLD:.*]] = memref.load %[[BINS]][%{{.*}}, %[[BIN:.*]]]
   // CHECK: %[[SHRUNK:.*]] = arith.mulf %[[OLD]], %{{.*}} : f32
   // CHECK: memref.store %[[SHRUNK]], %[[BINS]]
-  // CHECK: %[[SUMS:.*]]:3 = scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>)
+  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>)
   // CHECK-NOT: %[[BINS]]
-  // CHECK: scf.yield
-  // CHECK: %[[TOTAL:.*]] = vector.reduction <add>, %[[SUMS]]#2
+  // CHECK: %[[TOTAL:.*]] = vector.reduction <add>, %{{.*}}#2
   // CHECK: %[[SEEN:.*]] = memref.load %[[BINS]]
   // CHECK: %[[NEW:.*]] = arith.addf %[[SEEN]], %[[TOTAL]] : f32
   // CHECK: memref.store %[[NEW]], %[[BINS]]
@@ -246,6 +245,51 @@ func.func @one_bin_per_row_is_a_register(%q: memref<?x64xf32>, %k: memref<?x64xf
     tally<2>(%s, %b, %h, %i, %j) {
       %one = arith.constant 1 : index
       attn.yield %one, %s : index, f32
+    } {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32>, memref<?x64xf32>, memref<?x64xf32>)
+  return
+}
+
+// Bins that depend on nothing but the key are found once a tile, for each register of keys. In a row, registers are added up
+// as long as the bin stays the same. Only registers with several bins divide again.
+// CHECK-LABEL: @bins_of_blocks_of_keys
+// CHECK-SAME: %[[SIZE:[^ ]*]]: index
+func.func @bins_of_blocks_of_keys(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
+    %max: memref<384xf32>, %sum: memref<384xf32>, %bins: memref<384x2xf32>, %size: index) {
+  // CHECK: %[[TABLE:.*]] = memref.alloc() : memref<33xindex>
+  // CHECK: memref.store %{{.*}}, %[[TABLE]]
+  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, index)
+  // CHECK-NOT: arith.divui {{.*}} : vector
+  // CHECK: %[[BIN:.*]] = memref.load %[[TABLE]]
+  // CHECK: %[[SAME:.*]] = arith.cmpi eq, %[[BIN]], %{{.*}} : index
+  // CHECK: scf.if %[[SAME]]
+  // CHECK: arith.select %[[SAME]], %{{.*}}, %{{.*}} : vector<16xf32>
+  attn.accumulate %q[s,d], %k[s,d], %k[s,d] captures(%size : index) into(%acc, %max, %sum, %bins : memref<384x64xf32>, memref<384xf32>, memref<384xf32>, memref<384x2xf32>)
+    tally<2>(%s, %b, %h, %i, %j, %n) {
+      %one = arith.constant 1.0 : f32
+      %bin = arith.divui %j, %n : index
+      attn.yield %bin, %one : index, f32
+    } {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32>, memref<?x64xf32>, memref<?x64xf32>)
+  return
+}
+
+// A value that is 0 from the fourth key on: the columns before, between and after the bounds have loops of their own, and
+// only the second one has the tally.
+// CHECK-LABEL: @mass_on_the_first_keys
+func.func @mass_on_the_first_keys(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
+    %max: memref<384xf32>, %sum: memref<384xf32>, %bins: memref<384x1xf32>) {
+  // CHECK: arith.minsi %{{.*}}, %c4 : index
+  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>) {
+  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>) {
+  // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>) {
+  attn.accumulate %q[s,d], %k[s,d], %k[s,d] into(%acc, %max, %sum, %bins : memref<384x64xf32>, memref<384xf32>, memref<384xf32>, memref<384x1xf32>)
+    tally<1>(%s, %b, %h, %i, %j) {
+      %zero = arith.constant 0 : index
+      %four = arith.constant 4 : index
+      %one = arith.constant 1.0 : f32
+      %none = arith.constant 0.0 : f32
+      %is = arith.cmpi slt, %j, %four : index
+      %value = arith.select %is, %one, %none : f32
+      attn.yield %zero, %value : index, f32
     } {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32>, memref<?x64xf32>, memref<?x64xf32>)
   return
 }
