@@ -22,9 +22,9 @@ WHEELS = ROOT / "build" / "wheel"
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 LIMIT = 40_000_000  # bytes of the wheel
 # These tests run programs of the build tree: the fake driver of GPUs, the interpreter, C++ tools or a C compiler.
-BUILD_TREE = ["test_gpu.py", "test_gpu_torch.py", "test_gpu_warpgroups.py", "test_mask_tiles.py", "test_threads.py",
-              "test_documentation.py"]
-STAGED = "test/Python/test_packaging.py::test_staged_package_is_packed_as_it_is"
+BUILD_TREE = ["GPU/test_gpu.py", "GPU/test_gpu_torch.py", "GPU/test_gpu_warpgroups.py", "Regions/test_mask_tiles.py",
+              "Package/test_threads.py", "Package/test_documentation.py"]
+STAGED = "test/Python/Package/test_packaging.py::test_staged_package_is_packed_as_it_is"
 # Runs in the system. `$1` has the options of pytest.
 SCRIPT = r"""
 set -eu

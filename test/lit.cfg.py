@@ -30,7 +30,7 @@ config.test_source_root = os.path.dirname(__file__)
 # test_*.py are run by pytest.
 package_tests = os.path.join(config.test_source_root, "Python")
 config.excludes = ["lit.cfg.py", "lit.site.cfg.py", "Inputs", "Support", "Unit", "conftest.py"]
-config.excludes += [name for name in os.listdir(package_tests) if name.startswith("test_")]
+config.excludes += map(os.path.basename, glob.glob(os.path.join(package_tests, "**", "test_*.py"), recursive=True))
 config.test_exec_root = os.path.join(config.saccade_build_dir, "test")
 
 tools = os.path.join(config.saccade_build_dir, "bin")

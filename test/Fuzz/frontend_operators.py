@@ -6,7 +6,7 @@
 
 Usage: frontend_operators.py --build DIR [--first-seed N] [--count N] [--only TEXT ...] [--repeat CASE]
 Draws every operator `count` times for each of its types. --only restricts the operators by their names; --repeat runs one
-case by the name that a failure prints. The suite draws until every argument is covered (test/Python/test_*_schemas.py).
+case by the name that a failure prints. The suite draws until every argument is covered (test/Python/*/test_*_schemas.py).
 """
 
 import argparse

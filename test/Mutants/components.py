@@ -11,7 +11,7 @@ from typing import Any
 class Component:
     """A component. `sources` are folders or files, without what other components have of the folders. `lit` and `pytest`
     select its tests: regular expressions of names as lit prints them ("Import/Raise/lint.mlir", "Unit/JITTests"), and
-    patterns of files in test/Python."""
+    patterns of files in the folders of test/Python."""
 
     name: str
     sources: tuple[str, ...]
@@ -26,7 +26,8 @@ class Component:
         """The component's tests among these, in the order of its patterns: its own come first. Items have a `kind`."""
         ranked = []
         for name, item in items.items():
-            found = ([fnmatch.fnmatch(name, f"test_{pattern}.py") for pattern in self.pytest] if item.kind == "pytest"
+            file = pathlib.PurePath(name).name
+            found = ([fnmatch.fnmatch(file, f"test_{pattern}.py") for pattern in self.pytest] if item.kind == "pytest"
                      else [bool(re.search(pattern, name)) for pattern in self.lit])
             if any(found):
                 ranked.append((item.kind == "pytest", item.kind == "lit", found.index(True), item.name, item))
@@ -66,14 +67,14 @@ COMPONENTS = [
               ("attention", "attention_errors", "builders", "ragged", "regions_captures")),
     Component("Raise", ("lib/Import/Raise",), (r"Import/", _MODELS, r"Fuzz/.*(rais|pattern|near)", r"Unit/.*Rais"),
               ("torch_encoders", "onnx_encoders", "jax_models")),
-    Component("Onnx", ("lib/Import/Onnx",), (r"Import/Onnx", r"Fuzz/onnx", r"Python/onnx-"),
+    Component("Onnx", ("lib/Import/Onnx",), (r"Import/Onnx", r"Fuzz/onnx", r"Python/Onnx/"),
               ("onnx_*", "importing")),
     Component("Torch", ("lib/Import/Torch",), (r"Import/Torch", r"Fuzz/torch"), ("torch_*", "importing")),
     Component("StableHLO", ("lib/Import/StableHLO",), (r"Import/StableHLO", r"Fuzz/stablehlo"),
               ("stablehlo*", "jax_*")),
     Component("Tosa", ("lib/Import/Tosa",), (r"Import/Tosa", r"Execution/models")),
     Component("Frontend", ("lib/Import/Common", "lib/Import/Pipeline.cpp"),
-              (r"Import/(Onnx|Torch|StableHLO)", r"Fuzz/(onnx|torch|stablehlo)", r"Python/onnx-"),
+              (r"Import/(Onnx|Torch|StableHLO)", r"Fuzz/(onnx|torch|stablehlo)", r"Python/Onnx/"),
               ("torch_ops", "torch_algebra", "onnx_operators", "jax_ops", "stablehlo", "*_schemas", "torch_encoders")),
     Component("Schedule", ("lib/Schedule",),
                    (r"Schedule", r"Tools/debug", r"Execution/GPU/(forward|examples)", r"Fuzz/random-graphs-gpu", _ATTENTION)),
@@ -119,7 +120,7 @@ COMPONENTS = [
         "_command _graph _text onnx/ torch/__init__ torch/__main__ torch/backend torch/caches torch/compiled torch/errors "
         "torch/operators torch/program torch/reader torch/whole_graph jax/__init__ jax/__main__ jax/compiled "
         "jax/constants jax/errors jax/program jax/reader"),
-              (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "graph_text", "importing")),
+              (r"Fuzz/onnx_models", r"Python/Onnx/"), ("onnx_*", "torch_*", "jax_*", "graph_text", "importing")),
     Component("Frameworks", _modules("torch/ jax/ transformers/"), (),
               ("torch_flex", "torch_sdpa", "torch_enabled", "torch_nested", "torch_distributed", "torch_traced_drop_ins", "torch_*",
                "transformers_*", "jax_attention", "jax_dot_product", "attention_functions")),

@@ -28,7 +28,7 @@ class Item:
     """A test: a file for lit, an executable of unit tests, or a file for pytest."""
 
     kind: str  # "lit", "unit" or "pytest"
-    name: str  # as lit prints it ("Import/Raise/lint.mlir"), "Unit/JITTests", or the name of the file
+    name: str  # as lit prints it ("Import/Raise/lint.mlir"), "Unit/JITTests", or "JAX/test_jax_ops.py"
     seconds: float | None = None  # without any mutant; None before its first run
     expected: float | None = None  # by an earlier run of any tree
     fails: bool = False  # without any mutant
@@ -75,7 +75,8 @@ class Suite:
                                 env=self._variables({})).stdout
         items = [Item("lit", name) for name in re.findall(r"^\s+Saccade :: (\S+)$", output, re.M)]
         items += [Item("unit", f"Unit/{path.name}") for path in sorted((self.build / "test" / "Unit").glob("*Tests"))]
-        items += [Item("pytest", path.name) for path in sorted((self.folder / "test" / "Python").glob("test_*.py"))]
+        package = self.folder / "test" / "Python"
+        items += [Item("pytest", str(path.relative_to(package))) for path in sorted(package.rglob("test_*.py"))]
         for build in (ROOT / "build" / "dev", self.build):
             seconds = _recorded_seconds(build / "test")
             for item in items:

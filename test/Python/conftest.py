@@ -2,6 +2,7 @@
 
 Every process of pytest-xdist runs whole files (`--dist loadfile`), so a package such as torch is imported once per
 process. Tests that change a process for good (threads, forks, import time) run a script of Inputs/ in a fresh one.
+No two files of these folders have the same name: each is imported as a module of its own name.
 """
 
 import os

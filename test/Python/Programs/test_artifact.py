@@ -12,8 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-TOOLS = HERE.parent / "Tools" / "Inputs"
+TOOLS = pathlib.Path(__file__).resolve().parents[2] / "Tools" / "Inputs"
 sys.path.insert(0, str(TOOLS))
 import gpu_arrays
 import programs

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 import model_type_page
 
-SCRIPT = pathlib.Path(__file__).parents[1] / "Fuzz" / "model_types.py"
+SCRIPT = pathlib.Path(__file__).parents[2] / "Fuzz" / "model_types.py"
 # Masks that the model's code extends, repeats, inverts or adds; models without SDPA, and with attention of their own;
 # sinks of each query.
 TYPES = ("albert", "bert", "bloom", "bridgetower", "deepseek_v4", "distilbert", "falcon", "gemma2", "git", "gpt_oss",

@@ -14,7 +14,7 @@ for package in ("torch", "onnx", "jax"):
 import documentation_process
 from documentation_process import RUN, blocks_of, matches
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 PAGES = {str(page.relative_to(ROOT)): page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
          if any(language in RUN for _, language, _, _ in blocks_of(page))}  # fmt: skip
 

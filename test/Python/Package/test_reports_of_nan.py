@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 sys.path[:0] = [str(ROOT / "benchmarks/device"), str(ROOT / "test/Fuzz/Inputs"), str(ROOT / "test/Fuzz")]
 
 NAN, INF = math.nan, math.inf
