@@ -1,10 +1,11 @@
 """Runs clang-format, clang-tidy, ruff, mypy and shellcheck over the tracked files, or over the files named.
 
-    lint.py --build build/dev [--llvm 22] [--only CHECK] [--skip CHECK] [--all] [PATH...]
+    lint.py --build build/dev [--llvm 22] [--only CHECK] [--skip CHECK] [--all | --since COMMIT] [PATH...]
 
 clang-tidy reads the compilations of the build's compile_commands.json. One compilation may be a generated file that
 includes several sources; it is checked as a whole. A compilation that was clean is checked again only if its command,
 a project file that it includes, .clang-tidy or the version of clang-tidy has changed; --all checks all of them.
+--since reports only what clang-tidy finds in the files that changed, in a few compilations that read them.
 Exit code 1 if a check reports anything.
 """
 
@@ -23,6 +24,7 @@ import time
 
 CHECKS = ("shellcheck", "clang-format", "ruff", "mypy", "clang-tidy")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIMIT = 8  # compilations of a change, each of about 15 seconds of processor time
 
 
 def tracked(paths: list[str]) -> list[str]:
@@ -86,6 +88,26 @@ def compilations(build: pathlib.Path, sources: list[str]) -> list[Compilation]:
     return sorted(found.values(), key=lambda unit: -len(unit.sources))
 
 
+def changed_since(commit: str) -> list[str]:
+    """The files that have changed since this commit and exist. Exits if there is no such commit."""
+    command = ["git", "diff", "--name-only", "--diff-filter=d", commit]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"lint: {done.stderr.strip()}")
+    return done.stdout.splitlines()
+
+
+def reading(units: list[Compilation], names: list[str]) -> tuple[list[Compilation], list[str]]:
+    """The compilations that read most of these files, LIMIT at most, and the files that none of them reads."""
+    left, chosen = {ROOT / name for name in names}, []
+    while len(chosen) < LIMIT and (found := max(units, key=lambda unit: len(unit.files & left), default=None)):
+        if not found.files & left:
+            break
+        chosen.append(found)
+        left -= found.files
+    return chosen, sorted(str(file.relative_to(ROOT)) for file in left)
+
+
 class CleanCompilations:
     """The compilations without a report, in a file of the build tree: the key of each when its check began."""
 
@@ -125,7 +147,9 @@ def main() -> None:
     parser.add_argument("--llvm", default="22", help="version suffix of clang-format and clang-tidy")
     parser.add_argument("--only", choices=CHECKS, help="run one check")
     parser.add_argument("--skip", choices=CHECKS, help="leave one check out")
-    parser.add_argument("--all", action="store_true", help="run clang-tidy on unchanged compilations as well")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--all", action="store_true", help="run clang-tidy on unchanged compilations as well")
+    which.add_argument("--since", metavar="COMMIT", help="run clang-tidy on the files changed since it")
     parser.add_argument("files", nargs="*", help="files and folders to check (default: all)")
     options = parser.parse_args()
     files = tracked(options.files)
@@ -150,8 +174,15 @@ def main() -> None:
     if "clang-tidy" in selected:
         clean = CleanCompilations(build, tidy)
         listed = compilations(build, sources)
+        lines: list[str] = []
+        if options.since:
+            changed = sorted({*changed_since(options.since)} & {*cpp})
+            listed, unread = reading(listed, changed)
+            lines = ["--line-filter=" + json.dumps([{"name": str(ROOT / name)} for name in changed])]
+            if unread:
+                print(f"==> clang-tidy: left out of {len(changed)} changed files: {', '.join(unread)}", flush=True)
         begun = {unit.file: key for unit in listed if (key := clean.begin(unit, options.all))}
-        checks["clang-tidy"] = [[tidy, "-p", str(build), "--quiet", file] for file in begun]
+        checks["clang-tidy"] = [[tidy, "-p", str(build), "--quiet", *lines, file] for file in begun]
         print(f"==> clang-tidy: {len(begun)} of {len(listed)} compilations, the others are clean", flush=True)
     failed = []
     for name in selected:
@@ -165,7 +196,7 @@ def main() -> None:
                 if code or output.strip():
                     ok = False
                     print("\n" + output.rstrip(), flush=True)
-                elif name == "clang-tidy":
+                elif name == "clang-tidy" and not options.since:
                     clean.end(command[-1], begun[command[-1]])
         print(f"  {'clean' if ok else 'FAILED'} in {time.monotonic() - start:.0f} s", flush=True)
         if not ok:

@@ -1,4 +1,5 @@
-"""lint_keys.py CMAKE: the keys under which CMAKE/lint.py remembers clean compilations change with what they read."""
+"""lint_keys.py CMAKE: the keys under which CMAKE/lint.py remembers clean compilations change with what they read, and
+a change is checked in compilations that read it."""
 
 import json
 import pathlib
@@ -46,6 +47,12 @@ with tempfile.TemporaryDirectory() as folder:
         (root / name).write_text(text + "// changed\n")
         assert (key(root) != before) == ("Unrelated" not in name), name
         (root / name).write_text(text)
+    (unit,) = lint.compilations(root / "build", ["lib/A.cpp"])
+    changed = ["include/saccade/D.h", "include/saccade/Unrelated.h", "lib/A.cpp", "lib/A.h"]
+    assert lint.reading([unit], changed) == ([unit], ["include/saccade/Unrelated.h"])
+    assert lint.reading([unit], changed[1:2]) == lint.reading([], changed[1:2]) == ([], changed[1:2])
+    lint.LIMIT = 0
+    assert lint.reading([unit], changed) == ([], changed), "more than the limit"
     # A header that comes into being may hide the one that was found before.
     (root / "lib/saccade").mkdir()
     (root / "lib/saccade/B.h").write_text("")
