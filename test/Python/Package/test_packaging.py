@@ -141,6 +141,17 @@ def test_tools_and_modules_are_listed():
 
 def test_version_is_that_of_the_project(project):
     assert python_m("--version").stdout == f"saccade {project['project']['version']}\n"
+    assert saccade.__version__ == project["project"]["version"]
+
+
+@pytest.mark.parametrize(("page", "pattern"), [
+    ("CHANGELOG.md", r"^## (\d\S*) - \d{4}-\d\d-\d\d$"),
+    ("README.md", r"^  version = \{(.*)\}$"),
+    ("docs/guides/install.md", r"saccade-(\d[^-]*)-py3"),
+], ids=["changelog", "readme", "install"])  # fmt: skip
+def test_pages_name_the_version_of_the_project(root, project, page, pattern):
+    found = re.search(pattern, (root / page).read_text(), re.MULTILINE)
+    assert found[1] == project["project"]["version"]
 
 
 @pytest.mark.parametrize("name", TOOLS)
