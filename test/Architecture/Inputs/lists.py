@@ -1,9 +1,10 @@
-"""Lists that repeat a table of the compiler: components, targets, scalars.
+"""Lists that repeat what is defined elsewhere: components, targets, scalars, guides, device.
 
-    lists.py CHECK --root SOURCE    prints every difference from the table; exit code 1 where there is one
+    lists.py CHECK --root SOURCE    prints every difference; exit code 1 where there is one
     lists.py CHECK --self-test      plants one difference of each kind and expects it to be found
 """
 
+import json
 import re
 
 import project_rules
@@ -140,6 +141,31 @@ def scalars(tree):
             yield f"test/Execution/math_accuracy.py: does not measure math.{op.lower()}, which ExpandMath.cpp expands"
 
 
+def guides(tree):
+    """The README or the first page of the site links every guide and tutorial."""
+    linked = {f"docs/{name}" for name in re.findall(r"\]\(([^)#]+)", tree.text("docs/index.md"))}
+    linked |= set(re.findall(r"\]\(([^)#]+)", tree.text("README.md")))
+    pages = tree.matching(r"^docs/(guides|tutorials)/.*\.md$")
+    yield from (f"{page}: neither README.md nor docs/index.md links it" for page in pages if page not in linked)
+
+
+def device(tree):
+    """The GPU column of docs/coverage.md: a group of checks of `./dev device`, and what the newest results say of it."""
+    results = tree.matching(r"^benchmarks/results/[\d-]+-device\.json$")
+    checks = json.loads(tree.text(results[-1]))["checks"] if results else []
+    page, groups = "docs/coverage.md", tree.text("benchmarks/device/checks.py")
+    for row, cell in re.findall(r"^\| ([ABC]\d+) \|.*\| *([^|]*?) *\|$", tree.text(page), re.M):
+        group = re.search(r"`([^`]+)`|$", cell)[1]
+        if group is None or f'"{group}' not in groups:
+            if cell:
+                yield f"{page}: {row} says '{cell}' of GPUs, which names no group of benchmarks/device/checks.py"
+            continue
+        passed = [check["passed"] for check in checks if check["group"].startswith(group)]
+        expected = f"{'not run' if not passed else 'yes' if all(passed) else 'no'}: `{group}`"
+        if cell != expected:
+            yield f"{page}: {row} says '{cell}' of GPUs, the newest results say '{expected}'"
+
+
 # --- self-test: (files of a small tree, a part of the message that must come; None: nothing may come) ---------------
 
 ORDER = " → ".join(["Dialect/Attn/IR", "Dialect/Attn/Analysis", "Dialect/Attn/Derivatives", "Import",
@@ -160,6 +186,17 @@ SCALAR_FILES = {
     "test/Execution/GPU/math_functions.py": '"sqrt": (', "test/Execution/math_accuracy.py": '"exp": (',
     "lib/Codegen/CPU/ExpandMath.cpp": "OpRewritePattern<math::ExpOp>",
 }  # fmt: skip
+GROUPS = {"benchmarks/device/checks.py": 'yield f"forward {dtype}", case\nyield "sinks", case\n'}
+RESULTS = "benchmarks/results/2026-01-02-device.json"
+
+
+def covered(cell, **passed):
+    """A page with one row, and results where these groups of checks pass or not."""
+    files = {"docs/coverage.md": f"| A1 | it | `a` | yes | | {cell}|\n", **GROUPS}
+    text = json.dumps({"checks": [{"group": group, "passed": each} for group, each in passed.items()]})
+    return files | ({RESULTS: text, RESULTS.replace("02", "01"): "{}"} if passed else {})
+
+
 PLANTED = {
     components: [
         ({"docs/design.md": DESIGN, **CODE}, None),
@@ -181,6 +218,22 @@ PLANTED = {
         (SCALAR_FILES | {"python/saccade/regions/a.py": '"math.sqrt" "math.sincos"'}, "has math.sincos"),
         (SCALAR_FILES | {"lib/Codegen/CPU/ExpandMath.cpp": "math::ErfcOp::getOperationName"}, "does not measure math.erfc"),
         (SCALAR_FILES | {"lib/Dialect/Attn/Derivatives/ScalarRules.cpp": ""}, "found no op"),
+    ],
+    guides: [
+        ({"docs/guides/a.md": "", "docs/tutorials/b.md": "", "docs/index.md": "[a](guides/a.md#x)",
+          "README.md": "[b](docs/tutorials/b.md)"}, None),
+        ({"docs/guides/a.md": "", "docs/index.md": "a.md", "README.md": "[a](guides/a.md)"}, "docs/guides/a.md: neither"),
+    ],
+    device: [
+        (covered(""), None),
+        (covered("not run: `sinks` "), None),
+        (covered("yes: `forward` ", forward=True, sinks=False), None),
+        (covered("not run: `sinks` ", forward=True), None),
+        (covered("yes "), "names no group"),
+        (covered("not run: `other` "), "names no group"),
+        (covered("yes: `sinks` "), "the newest results say 'not run: `sinks`'"),
+        (covered("yes: `sinks` ", sinks=False), "the newest results say 'no: `sinks`'"),
+        (covered("not run: `sinks` ", sinks=True), "the newest results say 'yes: `sinks`'"),
     ],
 }  # fmt: skip
 
