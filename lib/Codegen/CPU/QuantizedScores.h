@@ -26,20 +26,20 @@ public:
   void pack(Emitter &e, mlir::Value query, mlir::Value queries, mlir::Value key, mlir::Value keys,
             mlir::Value signMask);
 
-  /// The dot products, in f32, of `block.rows` queries from row `query` on and `block.vectors` registers of keys of a
+  /// The dot products, in f32, of `block.rows` queries from row `first` on and `block.vectors` registers of keys of a
   /// panel. NaN if an element of the query or of the key is not finite.
-  llvm::SmallVector<mlir::Value> multiply(Emitter &e, RegisterBlock block, mlir::Value query, mlir::Value panel) const;
+  llvm::SmallVector<mlir::Value> multiply(Emitter &e, RegisterBlock block, mlir::Value first, mlir::Value panel) const;
 
 private:
   void loadRows(Emitter &e, mlir::Value src, mlir::Value first, mlir::Value count, mlir::Value signMask) const;
   void forColumns(Emitter &e, llvm::function_ref<void(mlir::Value column)> body) const;
   mlir::Value sumColumns(Emitter &e, llvm::function_ref<mlir::Value(mlir::Value column, mlir::Value sum)> add) const;
   mlir::Value combineRows(Emitter &e, llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine) const;
-  void findMean(Emitter &e, mlir::Value key, mlir::Value keys) const;
+  void findMean(Emitter &e, mlir::Value src, mlir::Value keys) const;
   void findScales(Emitter &e, mlir::Value scales, mlir::Value first) const;
   mlir::Value round(Emitter &e, mlir::Value row, mlir::Value column, bool isUnsigned, mlir::Value dst,
                     mlir::Value to) const;
-  llvm::SmallVector<mlir::Value> multiplyElements(Emitter &e, RegisterBlock block, mlir::Value query,
+  llvm::SmallVector<mlir::Value> multiplyElements(Emitter &e, RegisterBlock block, mlir::Value first,
                                                   mlir::Value panel) const;
   void packKeys(Emitter &e, mlir::Value src, mlir::Value keys) const;
   void packQueries(Emitter &e, mlir::Value src, mlir::Value queries, mlir::Value signMask) const;

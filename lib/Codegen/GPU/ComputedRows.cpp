@@ -80,7 +80,7 @@ Value ComputedRows::Input::canLoadAtOnce(Emitter &e, int64_t count) const {
 }
 
 static Value loadElement(Emitter &e, Type element, Value address) {
-  Value x = LLVM::LoadOp::create(e.b, e.loc, e.inMemory(element), address);
+  Value x = LLVM::LoadOp::create(e.b, e.loc, Emitter::inMemory(element), address);
   return x.getType() == element ? x : arith::BitcastOp::create(e.b, e.loc, element, x).getResult();
 }
 

@@ -40,7 +40,7 @@ private:
   };
   static Input readInput(Emitter &e, mlir::Value operand, mlir::AffineMap map);
   /// Loads an element of a memory, or of a tile that is in pages, that the body reads.
-  mlir::Value read(Emitter &e, mlir::memref::LoadOp op, mlir::ValueRange indices) const;
+  mlir::Value read(Emitter &e, mlir::memref::LoadOp load, mlir::ValueRange indices) const;
 
   mlir::Block *body;
   llvm::SmallVector<Input> inputs;
