@@ -24,7 +24,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="ten rows, main peers, five rounds: under two minutes")
     parser.add_argument("--case", action="append", metavar="TEXT",
                         help="run this case instead of the table: '1x32(8)x2048x128 causal bf16', '2x8x64x77x40 bias "
-                             "bshd', '1x8x8192x64 window512', '6272x768x3072 gemm'; the type defaults to f32")
+                             "bshd', '1x8x8192x64 window512', '6272x768x3072 gemm' (rows x inputs x outputs); the type defaults to f32")
     parser.add_argument("--group", action="append", choices=GROUPS, help="only this group of rows; can be repeated")
     parser.add_argument("--type", choices=list(cases.TYPES), help="only rows of this type; also the type of every --case")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="add N random shapes between the prefill rows")
