@@ -78,7 +78,8 @@ def flash_attn_with_kvcache(
             or scales of each head [KV heads], are used as they are.
         ring: the cache is a ring, which keeps the first `ring` positions of a sequence (attention sinks) and the last
             of the others. It is never full. A query attends to the first `ring` positions and to the last
-            capacity - ring up to its own.
+            capacity - ring up to its own. Several queries must be causal, and be in the call that appends their k and
+            v. Without k and v, several queries attend to all that the ring holds, with `causal` false.
         rotary_cos, rotary_sin: [positions, pairs], the rotary positions by which q and k are rotated before they are
             used: pair n of a token with m tokens before it by the angle with cosine rotary_cos[m, n]. Tokens of a tree
             have before them the other tokens that they attend to. Without a mask by position (causal, window_size,
@@ -90,7 +91,7 @@ def flash_attn_with_kvcache(
         softmax_scale: the factor of q k^T; 1/sqrt(head_dim) by default.
         causal: the last new query attends to all tokens, each one before to one token less.
         window_size: (left, right), the tokens before and after its own that a query attends to; -1 is open. With
-            several queries, also with a ring, `causal` must be true.
+            several queries `causal` must be true. Without `ring`.
         softcap: a score s becomes softcap * tanh(s / softcap), as in Gemma 2; 0 for scores as they are.
         alibi_slopes, cache_leftpad: of FlashAttention; only None is supported.
         num_splits: of FlashAttention; it has no effect.
@@ -98,7 +99,8 @@ def flash_attn_with_kvcache(
             [batch, n, n] says whether token i attends to token j of the new ones; or int32 or int64 [n] or [batch, n]
             are the parents, tokens before, or -1: a token attends to itself and its ancestors. `causal` applies in
             addition. Without k and v they are the last n tokens in the cache.
-        return_softmax_lse: also returns the log-sum-exp of the scores, [batch, heads, n], float32.
+        return_softmax_lse: also returns the log-sum-exp of the scores, [batch, heads, n], or [heads, total] of ragged
+            sequences, float32 (float64 for float64).
         layout: "bshd", or "bhsd" for tensors [batch, heads, n, head_dim].
 
     Returns:
@@ -174,6 +176,9 @@ def flash_attn_with_kvcache(
                                softcap, return_softmax_lse, layout)  # fmt: skip
     if ring is not None and window is not None:
         raise ValueError(f"{name}: ring and window_size are given, expected one of them")
+    if ring is not None and causal and n > 1:
+        raise ValueError(f"{name}: causal is True with a ring and {n} queries without k and v, expected k and v in this "
+                         "call: a ring does not keep all tokens that the first queries attend to")  # fmt: skip
     caches = [k_cache, v_cache]
     kinds, scales = arguments.scales_of(name, k_scale, v_scale, caches, layout)
     append = None
@@ -241,6 +246,7 @@ def append_kvcache(
     rows_layout, first_rows = layout if cu_seqlens is None else "shd", []
     if v is None:
         raise TypeError(f"{name}: v is None, expected a torch.Tensor")
+    _parameters.flag(f"{name}: rotary_interleaved", rotary_interleaved)
     arguments.check(name, layout, {"k": k, "v": v}, [k_cache, v_cache], ring, rows_layout)
     batch = k.shape[0]
     if cu_seqlens is not None:

@@ -125,12 +125,13 @@ def test_arguments_that_do_not_fit(options, error, message):
     ({"v": torch.zeros(2, 3, KV_HEADS, DEPTH)}, "v has 3 rows, expected 2, those of k"),
     ({"ring": -1}, "ring is -1, expected 0 or more"),
     ({"ring": 1, "page_table": TABLE}, "ring and page_table are given, expected one of them"),
+    ({"rotary_interleaved": "no"}, "rotary_interleaved is 'no', expected True or False"),
 ])
 def test_appended_rows_that_do_not_fit(options, message):
     k, v = torch.randn(2, 2, 2, KV_HEADS, DEPTH)
     caches = [torch.zeros(2, 24, KV_HEADS, DEPTH) for _ in "kv"]
     given = {"k": k, "v": v, **options}
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         append_kvcache(given.pop("k"), given.pop("v"), *caches, 0, **given)
     assert all((x == 0).all() for x in caches)
 
