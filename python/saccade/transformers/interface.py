@@ -86,6 +86,9 @@ def attention_forward(
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
     is_exporting = is_exporting or torch.jit.is_tracing()
     is_compiled_dropout = dropout > 0 and torch.compiler.is_compiling()
+    if sliding_window is not None and attention_mask is None and (
+            is_exporting or is_compiled_dropout or indices is not None):  # fmt: skip
+        attention_mask = _window_table(sliding_window, bool(is_causal), query.shape[2], key)
     if is_exporting or is_compiled_dropout:
         if sinks is not None:
             raise NotImplementedError(f"{type(module).__name__} passes sinks, which {_FUNCTION} does not support in "
@@ -264,3 +267,11 @@ def _window(size: int, is_causal: bool, queries: int, keys: int) -> dict[str, An
     if is_causal:
         return {"causal": "top_left" if queries > 1 else keys - 1, "window": size}
     return {"window": (size - 1, size - 1)}
+
+
+def _window_table(size: int, is_causal: bool, queries: int, key: torch.Tensor) -> torch.Tensor:
+    """The mask of `_window` as a table [1, 1, queries, keys]."""
+    size, keys = window_of(size), key.shape[2]
+    first = keys - 1 if is_causal and queries == 1 else 0
+    distance = first + torch.arange(queries, device=key.device)[:, None] - torch.arange(keys, device=key.device)
+    return ((distance < size) & (distance >= (0 if is_causal else 1 - size)))[None, None]

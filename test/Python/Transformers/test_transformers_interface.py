@@ -99,6 +99,23 @@ def test_window_without_mask_on_both_sides(qkv):
     assert torch.allclose(attention_forward(module(), *qkv, None, sliding_window=3)[0], expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("queries", [QUERIES, 1])
+def test_window_without_mask_of_exports_and_indices(qkv, is_causal, queries):
+    class Attention(torch.nn.Module):
+        num_key_value_groups = HEADS // KV_HEADS
+
+        def forward(self, q, k, v, indices=None, size=3):
+            return attention_forward(self, q, k, v, None, is_causal=is_causal, sliding_window=size, indices=indices)[0]
+
+    given, own = (qkv[0][:, :, :queries], *qkv[1:]), Attention().eval()
+    expected = own(*given)
+    assert not torch.allclose(expected, own(*given, size=8), atol=1e-2)
+    assert torch.allclose(torch.export.export(own, given).module()(*given), expected, atol=2e-6)
+    every = torch.arange(KEYS).expand(BATCH, queries, KEYS)
+    assert torch.allclose(own(*given, every), expected, atol=2e-6)
+
+
 def test_sinks_of_another_type(qkv):
     """Sinks of f16 weights beside f32 queries, and of f32 beside bf16."""
     sinks = torch.randn(HEADS)
