@@ -177,7 +177,7 @@ def flash_attn_with_kvcache(
     if ring is not None and window is not None:
         raise ValueError(f"{name}: ring and window_size are given, expected one of them")
     if ring is not None and causal and n > 1:
-        raise ValueError(f"{name}: causal is True with a ring and {n} queries without k and v, expected k and v in this "
+        raise ValueError(f"{name}: causal is True with a ring and {n} queries without k and v, expected k and v in the "
                          "call: a ring does not keep all tokens that the first queries attend to")  # fmt: skip
     caches = [k_cache, v_cache]
     kinds, scales = arguments.scales_of(name, k_scale, v_scale, caches, layout)
