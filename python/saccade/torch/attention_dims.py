@@ -65,7 +65,7 @@ def queries_and_keys(first: Product, place: list[Dim], letters: Letters) -> tupl
             else:
                 pieces.append(dim)
         flat = [piece for dim in pieces if isinstance(dim, tuple) for piece in dim]
-        if len(set(flat)) != len(flat) or queries in flat and keys in flat:
+        if len({piece.letter for piece in flat}) != len(flat) or queries in flat and keys in flat:
             raise Unknown("a position is two dimensions of the first product")
         found.append((flat, Operand(node, tuple(pieces))))
     have_keys = [keys in flat for flat, _ in found]

@@ -52,3 +52,16 @@ def test_attention_by_hand_is_raised(kind):
 def test_near_misses_are_computed_as_they_are(kind):
     report = compare(kind)
     assert report.served == 0, str(report)
+
+
+@pytest.mark.parametrize("normalizer", [lambda s: s.softmax(-1), torch.sigmoid], ids=["softmax", "sigmoid"])
+def test_lengths_are_dynamic(normalizer):
+    function = torch.compile(lambda q, k, v: normalizer(q @ k.mT) @ v, backend="saccade", options={"inner": "aot_eager"})
+    torch.manual_seed(0)
+    with saccade.served(require=True) as report:
+        for queries, keys in ((5, 9), (7, 30), (11, 9)):
+            q, k, v = (torch.randn(2, 3, tokens, 16).requires_grad_() for tokens in (queries, keys, keys))
+            outputs = function(q, k, v), normalizer(q @ k.mT) @ v
+            for x, y in zip(*[(out, *torch.autograd.grad(out.square().sum(), (q, k, v))) for out in outputs]):
+                torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
+    assert report.served == 3
