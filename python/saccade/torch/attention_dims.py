@@ -76,3 +76,13 @@ def queries_and_keys(first: Product, place: list[Dim], letters: Letters) -> tupl
         raise Unknown("the first product is not one of queries and keys")
     (_, x), (_, y) = found if have_keys[1] else reversed(found)
     return x, y
+
+
+def softmax_axis(node: Node) -> int:
+    """The dimension of a softmax, counted from the first one."""
+    given = dict(zip(("dim", "_stacklevel") if node.op == "call_function" else ("dim", "dtype"), node.args[1:]))
+    given |= dict(node.kwargs)
+    shape = shape_of(node)
+    if shape is None or not isinstance(given.get("dim"), int):
+        raise Unknown("the softmax has no dimension")
+    return int(given["dim"] % len(shape))

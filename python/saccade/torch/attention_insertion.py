@@ -24,13 +24,13 @@ from saccade.torch.tracing import make_program
 
 
 class Insertion:
-    """The nodes that replace attention."""
+    """The nodes that replace attention, whose weights are those of a "softmax", "sigmoid", or "hard"
+    (hard_weights.py)."""
 
-    def __init__(self, graph: GraphModule, letters: Letters, score: Score, value: Value, second: Product,
-                 is_softmax: bool):
+    def __init__(self, graph: GraphModule, letters: Letters, score: Score, value: Value, second: Product, kind: str):
         self.graph, self.letters, self.score, self.second = graph, letters, score, second
-        self.value = value if is_softmax else _log_sigmoid(value)
-        self.is_softmax = is_softmax
+        self.value = _log_sigmoid(value) if kind == "sigmoid" else value
+        self.kind = kind
         self.made: list[Node] = []
 
     def insert(self, q: Operand, k: Operand, v: Operand, chain: set[Node]) -> Node:
@@ -63,13 +63,12 @@ class Insertion:
         if not is_supported(q_like, k_like, v_like, True):
             raise Unknown(f"query, key and value have shapes {', '.join(str(tuple(x.shape)) for x in examples)}, or "
                           "types or devices that Saccade does not support")
-        program, tables = self._program(examples, lead)
-        layout = layout_of(examples[0].dim())
-        _check_compiles(program, examples, tables)
-        call = self._add(self.graph.graph.call_function(
-            attention_operator.overload(not self.is_softmax, False),
-            ([*tensors, *tables], program, None, [1.0], layout)), self._results(examples))
-        output = call if self.is_softmax else self._sum(call, result.dtype)
+        region, tables = self._region(examples, lead)
+        if self.kind == "hard":
+            call, output = self._hard(tensors, tables, region, is_shared)
+        else:
+            call = self._call(tensors, tables, region, return_lse=self.kind == "sigmoid")
+            output = call if self.kind == "softmax" else self._sum(call, result.dtype)
         if len(lead) > 2:
             output = self._apply("reshape", output, *[self._extent(x.letter) for x in (*lead, queries, width)])
         order = [*letters.lead, letters.queries, letters.width]
@@ -83,22 +82,55 @@ class Insertion:
         self._apply("contiguous", output)  # readers may take it for a product, which is contiguous
         return call
 
-    def _results(self, examples: list[torch.Tensor]) -> Any:
-        """The output, and the log-sum-exp that a sum needs."""
+    def _call(self, tensors: list[Node], tables: list[Node], region: Region | None, *, return_lse: bool = False,
+              return_max: bool = False) -> Node:
+        """The operator, which returns the output, and then the log-sum-exp or the row maximum and its key."""
+        examples = [x.meta["example_value"] for x in tensors]
         q, _, v = examples
+        layout = layout_of(q.dim())
+        program = make_program(q.dtype, int(q.shape[-1]), int(v.shape[-1]), layout, region, None, has_scale=True,
+                               return_lse=return_lse, return_max=return_max)
+        _check_compiles(program, examples, tables)
         output = q.new_empty((*q.shape[:-1], v.shape[-1]))
-        precision = torch.float64 if q.dtype == torch.float64 else torch.float32
-        return output if self.is_softmax else (output, q.new_empty(q.shape[:-1], dtype=precision))
+        row = q.new_empty(q.shape[:-1], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
+        results = (output, row) if return_lse else (output, row, row.to(torch.int64)) if return_max else output
+        return self._add(self.graph.graph.call_function(
+            attention_operator.overload(return_lse, return_max), ([*tensors, *tables], program, None, [1.0], layout)),
+            results)
+
+    def _hard(self, tensors: list[Node], tables: list[Node], region: Region | None,
+              is_shared: bool) -> tuple[Node, Node]:
+        """The operator, and the values at the keys with the greatest scores, whose gradient of queries, keys and tables
+        is that of a softmax. A row without keys gives 0."""
+        read = [self._apply("detach", x) for x in (*tensors, *tables)]  # the row maximum has no gradient
+        call = self._call(read[:3], read[3:], region, return_max=True)
+        soft, _, place = self._parts(call)
+        *others, values = tensors
+        if any(x.meta["example_value"].requires_grad for x in (*others, *tables)):
+            # The gradient of these values is 0. Without any, a second derivative would be wrong and not an error.
+            fixed = self._apply("lerp", read[2], values, 0.0)
+            soft = self._call([*others, fixed], tables, region)
+        if is_shared:
+            values = self._apply("expand", values, -1, self._extent(self.letters.lead[-1]), -1, -1)
+        place = self._apply("unsqueeze", place, -1)
+        rest = [-1] * (len(place.meta["example_value"].shape) - 1)
+        key = self._apply("expand", self._apply("clamp", place, 0), *rest, self._extent(self.letters.width))
+        taken = self._apply("masked_fill", self._apply("gather", values, -2, key), self._apply("lt", place, 0), 0.0)
+        return call, self._apply("add", taken, self._apply("sub", soft, self._apply("detach", soft)))
+
+    def _parts(self, call: Node) -> list[Node]:
+        """The results of an operator."""
+        return [self._add(self.graph.graph.call_function(operator.getitem, (call, number)), example)
+                for number, example in enumerate(call.meta["example_value"])]
 
     def _sum(self, call: Node, dtype: torch.dtype) -> Node:
         """The sum of the values times the exponentials of scores: the output without the division by their sum."""
-        parts = [self._add(self.graph.graph.call_function(operator.getitem, (call, number)), example)
-                 for number, example in enumerate(call.meta["example_value"])]
+        parts = self._parts(call)
         factor = self._apply("unsqueeze", self._apply("exp", parts[1]), -1)
         return self._apply("to", self._apply("mul", parts[0], factor), dtype)
 
-    def _program(self, examples: list[torch.Tensor], lead: list[Piece]) -> tuple[str, list[Node]]:
-        """The program, and the nodes that its score function reads."""
+    def _region(self, examples: list[torch.Tensor], lead: list[Piece]) -> tuple[Region | None, list[Node]]:
+        """The score function, and the nodes that it reads."""
         precision = "f64" if examples[0].dtype == torch.float64 else "f32"
         nodes = [self._table(node, index, precision) for node, index in self.score.captures]
         stand_ins: dict[Node, torch.Tensor] = {}
@@ -123,10 +155,7 @@ class Insertion:
             if made is None:
                 raise Unknown("scores are computed with a constant tensor")
             read.append(made)
-        program = make_program(examples[0].dtype, int(examples[0].shape[-1]), int(examples[2].shape[-1]),
-                               layout_of(examples[0].dim()), region, None, has_scale=True,
-                               return_lse=not self.is_softmax)
-        return program, read
+        return region, read
 
     def _table(self, node: Node, index: list[Dim], precision: str) -> Node:
         """A tensor that scores are computed with, without the dimensions of extent 1; a 0-d tensor for a number."""
@@ -189,8 +218,10 @@ class Insertion:
         with torch.no_grad():
             example = getattr(node.meta["example_value"], method)(
                 *[x.meta["example_value"] if isinstance(x, Node) else x for x in arguments])
-        if example.requires_grad != node.meta["example_value"].requires_grad:
-            example.requires_grad_(node.meta["example_value"].requires_grad)
+        needs_grad = method != "detach" and any(x.meta["example_value"].requires_grad for x in (node, *arguments)
+                                                if isinstance(x, Node))
+        if example.requires_grad != needs_grad:
+            example.requires_grad_(needs_grad)
         return self._add(self.graph.graph.call_method(method, (node, *arguments)), example)
 
     def _add(self, node: Node, example: Any) -> Node:

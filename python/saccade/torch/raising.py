@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 from torch.fx import Graph, GraphModule, Node
 
-from saccade.torch import weight_sums
-from saccade.torch.attention_dims import Letters, Operand, queries_and_keys
+from saccade.torch import hard_weights, weight_sums
+from saccade.torch.attention_dims import Letters, Operand, queries_and_keys, softmax_axis
 from saccade.torch.attention_insertion import Insertion
 from saccade.torch.element_index import Dim, Unknown, is_one
 from saccade.torch.element_trees import Score, is_cast, is_dropout, is_idle_dropout, viewed
 from saccade.torch.graph_writes import Writes, follow_writes, is_write
-from saccade.torch.products import Product, name_of, product, shape_of, views_of
+from saccade.torch.products import Product, name_of, product, views_of
 
 
 def raise_attention(graph: GraphModule, softmax: Node, first: Product, second: Product) -> Node:
@@ -57,23 +57,29 @@ def _raise(graph: GraphModule, softmax: Node, first: Product, second: Product) -
     letters = Letters(second, side)
     node = weights[side]
     index: list[Dim] = [() if letter is None else (letters.piece(letter),) for letter in values[side]]
+    is_softmax, is_hard = name_of(softmax) == "softmax", False
     while node is not softmax:
-        index, node = _weights(node, index), node.args[0]
-    is_softmax = name_of(softmax) == "softmax"
-    if is_softmax and index[_softmax_axis(softmax)] != (letters.piece(letters.keys),):
+        if not is_hard and hard_weights.softmax_of(node) is softmax:
+            is_hard, node = True, softmax
+        else:
+            index, node = _weights(node, index), node.args[0]
+    if is_softmax and index[softmax_axis(softmax)] != (letters.piece(letters.keys),):
         raise Unknown("the softmax is not over the keys of the second product")
     lead = frozenset(letter for letter in letters.lead if not is_one(letters.extents[letter]))
     score = Score(first, chain, letters.piece(letters.keys) if is_softmax else None, lead)
     value = score.build(softmax.args[0], index)
     if score.place is None:
         raise Unknown("scores do not come from a product")
+    if is_hard:
+        hard_weights.check(score, second.node)
     q, k = queries_and_keys(first, score.place, letters)
     captured = [node for node, _ in score.captures]
     own = chain - _ancestors(node for node in captured if node in chain) | score.elements
     _check_readers(own, second, chain)
     Writes(graph.graph, first.node, second.node).check(own, [first.left, first.right, *captured])
     v = Operand(weights[1 - side], tuple(None if x is None else letters.piece(x) for x in values[1 - side]))
-    return Insertion(graph, letters, score, value, second, is_softmax).insert(q, k, v, chain)
+    kind = "hard" if is_hard else "softmax" if is_softmax else "sigmoid"
+    return Insertion(graph, letters, score, value, second, kind).insert(q, k, v, chain)
 
 
 def _as_product(node: Node) -> Product:
@@ -135,13 +141,3 @@ def _weights(node: Node, index: list[Dim]) -> list[Dim]:
         raise Unknown("dropout of weights is not supported: eval() avoids it, and F.scaled_dot_product_attention in "
                       "saccade.torch.enabled() has it")
     raise Unknown(f"weights are changed by '{name_of(node) or node.name}'")
-
-
-def _softmax_axis(node: Node) -> int:
-    """The dimension of a softmax, counted from the first one."""
-    given = dict(zip(("dim", "_stacklevel") if node.op == "call_function" else ("dim", "dtype"), node.args[1:]))
-    given |= dict(node.kwargs)
-    shape = shape_of(node)
-    if shape is None or not isinstance(given.get("dim"), int):
-        raise Unknown("the softmax has no dimension")
-    return int(given["dim"] % len(shape))

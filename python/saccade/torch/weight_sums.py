@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from saccade.torch import hard_weights
 from saccade.torch.element_index import Unknown, is_one, is_same
 from saccade.torch.element_trees import elementwise, is_idle_dropout
 from saccade.torch.products import Product, name_of, product, shape_of
@@ -23,7 +24,7 @@ def is_changed(softmax: Node, second: Product) -> bool:
     if name_of(second.node) not in ("matmul", "bmm", "mm", "__matmul__") or name_of(softmax) != "softmax":
         return False
     node: Any = second.left
-    while isinstance(node, Node) and node is not softmax:
+    while isinstance(node, Node) and node is not softmax and hard_weights.softmax_of(node) is None:
         if _linear(node) is not None:
             return True
         node = node.args[0] if node.args else None
@@ -32,7 +33,8 @@ def is_changed(softmax: Node, second: Product) -> bool:
 
 def _linear(node: Node) -> Callable[..., Any] | None:
     compute = elementwise(node)
-    return compute if compute in _LINEAR and len(node.args) == 2 and not node.kwargs else None
+    is_linear = compute in _LINEAR and len(node.args) == 2 and not node.kwargs
+    return compute if is_linear and hard_weights.softmax_of(node) is None else None
 
 
 def others(softmax: Node, chain: set[Node]) -> list[Node]:

@@ -7,12 +7,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import handwritten
+import handwritten_hard
 import handwritten_writes
 
 import saccade
 import saccade.torch.backend
 
 pytestmark = pytest.mark.usefixtures("dynamo")
+
+RAISED, NOT_RAISED = ([kind for module in (handwritten, handwritten_writes, handwritten_hard)
+                       for kind in getattr(module, name)] for name in ("RAISED", "NOT_RAISED"))
 
 
 def module_of(kind):
@@ -42,13 +46,13 @@ def compare(kind, dtype=torch.float32):
     return report
 
 
-@pytest.mark.parametrize("kind", handwritten.RAISED + handwritten_writes.RAISED, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", RAISED, ids=lambda kind: kind.__name__)
 def test_attention_by_hand_is_raised(kind):
     report = compare(kind)
     assert (report.served, report.not_served) == (1, 0), str(report)
 
 
-@pytest.mark.parametrize("kind", handwritten.NOT_RAISED + handwritten_writes.NOT_RAISED, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", NOT_RAISED, ids=lambda kind: kind.__name__)
 def test_near_misses_are_computed_as_they_are(kind):
     report = compare(kind)
     assert report.served == 0, str(report)
