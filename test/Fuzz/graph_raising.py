@@ -6,8 +6,8 @@
 
 Usage: graph_raising.py [--first-seed N] [--count N] [--seed N]
 Draws functions with two products around a softmax or around hard weights. All extents are 4, or a multiple, so that wrong dimensions have valid
-shapes: some steps permute dimensions, so that the function is no attention, or another one. Outputs and gradients in
-float64 are compared with PyTorch's. Some functions must be raised and some refused.
+shapes: some steps permute dimensions, so that the function is no attention, or another one. Some extents are dynamic.
+Outputs and gradients in float64 are compared with PyTorch's. Some functions must be raised and some refused.
 """
 
 import argparse
@@ -258,7 +258,8 @@ def check(seed):
     tensors = [torch.randn(N, N, N, N, dtype=torch.float64) for _ in range(4)]
     mask = torch.rand(N, N, N, N) < 0.2
     expected = run(function, tensors, mask)
-    compiled = torch.compile(lambda *x: function(*x), backend="saccade", options={"inner": "aot_eager"})
+    dynamic = True if seed % 5 == 0 else None
+    compiled = torch.compile(lambda *x: function(*x), backend="saccade", dynamic=dynamic, options={"inner": "aot_eager"})
     with saccade.served() as report:
         found = run(compiled, tensors, mask)
     for x, y in zip(found, expected):

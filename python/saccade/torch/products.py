@@ -150,13 +150,15 @@ def is_whole(index: Any) -> bool:
 
 def _order(node: Node, name: str, rank: int) -> list[int] | None:
     given: Sequence[Any] = node.args[1:]
-    if name == "permute" and not node.kwargs:
-        axes = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
-        return [int(axis) % rank for axis in axes]
+    if name == "permute" and len(given) == 1 and isinstance(given[0], (list, tuple)):
+        given = given[0]
+    is_known = all(isinstance(axis, int) for axis in given) and not node.kwargs  # none of dynamic ones
+    if name == "permute" and is_known:
+        return [axis % rank for axis in given]
     order = list(range(rank))
     is_attribute = node.target is getattr or node.target is operator.attrgetter
-    if name in ("transpose", "swapaxes", "swapdims") and len(given) == 2 and not node.kwargs:
-        x, y = (int(axis) % rank for axis in given)
+    if name in ("transpose", "swapaxes", "swapdims") and len(given) == 2 and is_known:
+        x, y = (axis % rank for axis in given)
     elif name == "t" and rank == 2 or (name == "mT" or is_attribute and given[:1] == ("mT",)) and rank >= 2:
         x, y = rank - 2, rank - 1
     else:

@@ -69,3 +69,14 @@ def test_lengths_are_dynamic(normalizer):
             for x, y in zip(*[(out, *torch.autograd.grad(out.square().sum(), (q, k, v))) for out in outputs]):
                 torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-4)
     assert report.served == 3
+
+
+def test_an_axis_of_scores_that_is_dynamic_is_not_followed():
+    def attend(q, k, v, axis):
+        return (q @ k.mT).transpose(axis, -1).softmax(-2).transpose(axis, -1) @ v
+
+    q, k, v = (torch.randn(2, 3, tokens, 16) for tokens in (5, 9, 9))
+    function = torch.compile(attend, backend="saccade", dynamic=True, options={"inner": "aot_eager"})
+    with saccade.served() as report:
+        torch.testing.assert_close(function(q, k, v, -2), attend(q, k, v, -2))
+    assert "weights are changed by 'transpose'" in str(report)
