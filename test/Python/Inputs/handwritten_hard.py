@@ -141,10 +141,17 @@ class OfQueries(Hard):
 
 
 class OtherAxis(Hard):
-    """The place of a query's maximum is taken for that of a key's."""
+    """The key of a query's maximum is taken for the place of a query."""
 
     def one_hot(self, scores):
-        return torch.zeros_like(scores).scatter(-2, self.place(scores).mT, 1.0)
+        return torch.zeros_like(scores).scatter(-2, self.place(scores), 1.0)
+
+
+class OtherPlace(Hard):
+    """The query of a key's maximum is taken for the place of a key."""
+
+    def place(self, scores):
+        return scores.argmax(dim=-2, keepdim=True)
 
 
 class OfNegatedScores(Hard):
@@ -265,6 +272,6 @@ class Capped(Hard):
         return torch.tanh(q @ k.mT * 0.4) * 3
 
 
-NOT_RAISED = [Least, OfQueries, OtherAxis, OfNegatedScores, OfOtherScores, OtherTemperature, OverAllKeys, Twos, Ones,
-              WrittenZeros, WrittenOnes, SecondKey, NegatedGradient, NoGradient, TwiceTheGradient, SoftToo, Removed,
-              ReturnedPlaces, SoftOverQueries, LessOtherScores, Capped]
+NOT_RAISED = [Least, OfQueries, OtherAxis, OtherPlace, OfNegatedScores, OfOtherScores, OtherTemperature, OverAllKeys,
+              Twos, Ones, WrittenZeros, WrittenOnes, SecondKey, NegatedGradient, NoGradient, TwiceTheGradient,
+              SoftToo, Removed, ReturnedPlaces, SoftOverQueries, LessOtherScores, Capped]
