@@ -231,6 +231,11 @@ class TwiceTheGradient(Hard):
         return one_hot + 2 * soft - 2 * soft.detach()
 
 
+class LessSquares(Hard):
+    def sum(self, one_hot, soft):
+        return one_hot + soft - soft.square()
+
+
 class SoftToo(Hard):
     def sum(self, one_hot, soft):
         return one_hot + soft - one_hot.detach()
@@ -274,4 +279,4 @@ class Capped(Hard):
 
 NOT_RAISED = [Least, OfQueries, OtherAxis, OtherPlace, OfNegatedScores, OfOtherScores, OtherTemperature, OverAllKeys,
               Twos, Ones, WrittenZeros, WrittenOnes, SecondKey, NegatedGradient, NoGradient, TwiceTheGradient,
-              SoftToo, Removed, ReturnedPlaces, SoftOverQueries, LessOtherScores, Capped]
+              LessSquares, SoftToo, Removed, ReturnedPlaces, SoftOverQueries, LessOtherScores, Capped]
