@@ -24,7 +24,7 @@ def is_changed(softmax: Node, second: Product) -> bool:
     if name_of(second.node) not in ("matmul", "bmm", "mm", "__matmul__") or name_of(softmax) != "softmax":
         return False
     node: Any = second.left
-    while isinstance(node, Node) and node is not softmax and hard_weights.softmax_of(node) is None:
+    while isinstance(node, Node) and node is not softmax:
         if _linear(node) is not None:
             return True
         node = node.args[0] if node.args else None

@@ -24,13 +24,12 @@ class Hard(Block):
         return one_hot + soft - soft.detach()
 
     def apply(self, weights, v):
-        return weights @ v
+        return weights.type(v.dtype) @ v
 
     def attend(self, q, k, v):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
         scores = self.scores(q, k)
-        weights = self.sum(self.one_hot(scores), self.soft(scores)).type(scores.dtype)
-        return self.apply(weights, v).transpose(1, 2)
+        return self.apply(self.sum(self.one_hot(scores), self.soft(scores)), v).transpose(1, 2)
 
 
 class OneHeadOfValues(Hard):
