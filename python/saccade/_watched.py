@@ -2,11 +2,13 @@
 
 PyTorch counts the writes to a tensor in its version, which views and detached tensors share. Other memory, from
 `tensor.data = ...`, `module.to(...)` or a storage that was freed, shows in the address of the elements, and another
-parameter in its place in the dictionary of its module.
+parameter in its place in the dictionary of its module. Fused optimizers and optimizers of other libraries write without
+a version, so a step of any optimizer counts as a write to its parameters.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +22,8 @@ Owner = tuple[dict[str, Any], str]
 class Watched:
     """Tensors by name. They are not kept alive."""
 
-    __slots__ = ("_names", "_owners", "_references", "_probes", "_versions", "_owned", "_others")
+    __slots__ = ("_names", "_owners", "_references", "_probes", "_versions", "_owned", "_others", "_storages",
+                 "_is_stepped", "__weakref__")  # fmt: skip
 
     def __init__(self, tensors: Mapping[str, Any], are_versioned: set[str], owners: Mapping[str, Owner]):
         """Watches the addresses of all tensors, and the versions of those whose names are in `are_versioned`."""
@@ -33,10 +36,16 @@ class Watched:
         self._versions = [probe._version for probe in self._probes]
         self._owned = [tensors[name].data_ptr() for name in owned]  # addresses, also if an owner has others by now
         self._others = [tensors[name].data_ptr() for name in others]
+        self._storages = {tensors[name].untyped_storage().data_ptr() for name in tensors if name in are_versioned}
+        self._is_stepped = False
+        if self._probes:
+            _follow_optimizers(self)
 
     def is_changed(self) -> bool:
         """Whether a tensor has been written to or has other memory since this object was made. It takes about 0.15 µs a
         tensor."""
+        if self._is_stepped:
+            return True
         try:
             if self._owned and self._owned != [owner[key].data_ptr() for owner, key in self._owners]:
                 return True
@@ -62,6 +71,33 @@ class Watched:
         """The tensors as they are now, without those that are gone."""
         found = [owner.get(key) for owner, key in self._owners] + [reference() for reference in self._references]
         return {name: x for name, x in zip(self._names, found) if x is not None}
+
+
+_lock = threading.Lock()
+_stepped: weakref.WeakSet[Watched] = weakref.WeakSet()
+"""What steps of optimizers change."""
+_has_hook = False
+
+
+def _follow_optimizers(watched: Watched) -> None:
+    """Lets `watched` see steps of optimizers."""
+    global _has_hook
+    with _lock:
+        _stepped.add(watched)
+        if not _has_hook:
+            from torch.optim.optimizer import register_optimizer_step_post_hook  # imported late: only users have torch
+
+            register_optimizer_step_post_hook(_arrays.torch_module().compiler.disable(_see_step))
+            _has_hook = True
+
+
+def _see_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+    """Called after each step of any optimizer."""
+    parameters = [x for group in optimizer.param_groups for x in group["params"] if x.requires_grad]
+    storages = {x.untyped_storage().data_ptr() for x in parameters if x.layout == _arrays.torch_module().strided}
+    with _lock:
+        for watched in _stepped:
+            watched._is_stepped |= not storages.isdisjoint(watched._storages)
 
 
 def is_versioned(x: Any) -> bool:

@@ -88,6 +88,12 @@ def _with_flex(exported: ExportedProgram) -> ExportedProgram:
     return exported.run_decompositions({})
 
 
+def _is_statistic(node: Any) -> bool:
+    """Whether an input is a mean or variance of batch norm, whose training changes no version of the tensor."""
+    norm = torch.ops.aten._native_batch_norm_legit_no_training.default
+    return any(user.target is norm and node in user.args[3:5] for user in node.users)
+
+
 def _is_functional(exported: ExportedProgram) -> bool:
     """Whether no node writes to elements of its operands or is a higher-order op. (Caches of Transformers use `detach_`
     on constants of submodules, and PyTorch 2.13 mixes up such constants when it decomposes the program.)"""
@@ -211,7 +217,7 @@ class _Reader:
         if ELEMENTS.get(tensor.dtype) not in STORABLE:
             raise self.error(f"the weight '{given.target}': the type {tensor.dtype} is not supported")
         weight = Weight(tensor)
-        if given.kind != InputKind.PARAMETER and tensor.numel() <= SMALL:
+        if given.kind != InputKind.PARAMETER and tensor.numel() <= SMALL and not _is_statistic(node):
             self.constants[given.target] = tensor
             self.values[node] = self.out.constant(weight.stored)
             return

@@ -50,6 +50,31 @@ def step(net):
     torch.optim.SGD(net.parameters(), 0.01).step()
 
 
+def fused_step(kind):
+    """A step that changes no version of a parameter."""
+
+    def change(net):
+        net(X).square().sum().backward()
+        before = net.second.weight._version
+        kind(net.parameters(), lr=0.01, fused=True).step()
+        assert net.second.weight._version == before
+
+    return change
+
+
+class Foreign(torch.optim.Optimizer):
+    """Writes to the memory of parameters, as optimizers of other libraries do."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for x in group["params"]:
+                x.detach().numpy()[...] *= 0.9
+
+
 def train(net):
     net.train()
     net(X * 3 + 1)
@@ -79,6 +104,11 @@ def write(name):
 
 CHANGES = {
     "step of an optimizer": step,
+    "fused Adam": fused_step(torch.optim.Adam),
+    "fused AdamW": fused_step(torch.optim.AdamW),
+    "fused SGD": fused_step(torch.optim.SGD),
+    "fused Adagrad": fused_step(torch.optim.Adagrad),
+    "optimizer of another library": lambda net: Foreign(net.parameters()).step(),
     "statistics of training": train,
     "loaded state": lambda net: net.load_state_dict(Net().state_dict()),
     "assigned state": lambda net: assign(net),
@@ -100,6 +130,29 @@ def test_a_changed_weight_changes_the_result(net, name):
     CHANGES[name](net)
     agree(compiled, net)
     assert not torch.equal(compiled(X), before)
+
+
+@pytest.mark.parametrize("size", [4, 96])
+def test_statistics_without_a_counter_are_those_of_the_call(size):
+    class Norm(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(size))
+            self.register_buffer("variance", torch.ones(size))
+
+        def forward(self, x):
+            return torch.nn.functional.batch_norm(x, self.mean, self.variance, training=self.training)
+
+    norm, x = Norm().eval(), torch.randn(5, size)
+    compiled = saccade.torch.compile(norm, (x,))
+    norm.train()(x * 3 + 2)
+    torch.testing.assert_close(compiled(x), norm.eval()(x))
+
+
+def test_a_step_of_other_parameters_packs_nothing_again(net):
+    compiled = saccade.torch.compile(net, (X,))
+    step(Net())
+    assert not compiled.main._weights.watched.is_changed()
 
 
 def test_any_changes_one_after_another(net):
@@ -154,7 +207,10 @@ def test_weights_of_another_type_or_shape_are_refused_by_name(net):
     refused(ValueError, ["second.weight has shape (64, 95), expected (64, 96)"], compiled, X)
     net.second.weight.data = torch.randn(64, 96)
     net.norm.double()
-    refused(ValueError, ["norm.", "torch.float64", "expected torch.float32"], compiled, X)
+    refused(TypeError, ["norm.weight has element type float64, expected float32"], compiled, X)
+    net.norm.float()
+    net.factor = net.factor.double()
+    refused(ValueError, ["factor", "torch.float64", "expected torch.float32"], compiled, X)
 
 
 def test_calls_at_once_while_an_optimizer_steps(net):
