@@ -125,7 +125,7 @@ def served(*, require: bool = False, explain: bool = False) -> Iterator[Report]:
     Args:
         require: a call that Saccade does not compute is a `saccade.NotServed`, raised after another library has
             computed it.
-        explain: prints the report to standard error at the end of the block.
+        explain: prints the report to standard error at the end of the block, also after an exception.
 
     Yields:
         A `Report`: `calls`, `served`, `not_served`, `total`, `reasons`, and a table as its `str()`.
@@ -136,12 +136,14 @@ def served(*, require: bool = False, explain: bool = False) -> Iterator[Report]:
         >>> print(report)
     """
     report = Report(require)
-    with _opened(report), contextlib.ExitStack() as stack:
-        for companion in companions:
-            stack.enter_context(companion())
-        yield report
-    if explain:
-        print(report, file=sys.stderr)
+    try:
+        with _opened(report), contextlib.ExitStack() as stack:
+            for companion in companions:
+                stack.enter_context(companion())
+            yield report
+    finally:
+        if explain:
+            print(report, file=sys.stderr)
 
 
 # --- reports that are open --------------------------------------------------------------------------------------------

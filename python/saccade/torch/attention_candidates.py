@@ -12,6 +12,9 @@ from saccade.torch.products import Product, name_of, product
 _LAYERS = frozenset({"linear", "layer_norm", "rms_norm", "batch_norm", "group_norm", "embedding", "cat"})
 """What attention has before its scores and after its result: a product beyond these is another one."""
 _NORMALIZERS = ("softmax", "sigmoid")
+_POSITIONAL = {"matmul": ("input", "other"), "bmm": ("input", "mat2"), "mm": ("input", "mat2"), "softmax": ("input",),
+               "sigmoid": ("input",), **dict.fromkeys(("add", "sub", "mul", "div"), ("input", "other"))}
+"""The first arguments of functions, by their names in PyTorch."""
 _FARTHEST = 64
 """The number of nodes that a search visits."""
 
@@ -20,6 +23,8 @@ def candidates(graph: GraphModule) -> list[tuple[Node, Product, Product]]:
     """The normalizers between two products, with the products: softmaxes, and sigmoids that no softmax reads."""
     found = []
     for node in graph.graph.nodes:
+        _place_arguments(node)
+    for node in graph.graph.nodes:
         if name_of(node) not in _NORMALIZERS or not isinstance(node.args[:1] and node.args[0], Node):
             continue
         second = _reader(node)
@@ -27,6 +32,15 @@ def candidates(graph: GraphModule) -> list[tuple[Node, Product, Product]]:
         if first is not None and second is not None:
             found.append((node, first, second))
     return found
+
+
+def _place_arguments(node: Node) -> None:
+    """Passes arguments by position that a graph passes by name."""
+    for name in _POSITIONAL.get(name_of(node), ())[len(node.args) :]:
+        if name not in node.kwargs:
+            return
+        kwargs = dict(node.kwargs)
+        node.args, node.kwargs = (*node.args, kwargs.pop(name)), kwargs
 
 
 def _reader(node: Node) -> Product | None:

@@ -27,6 +27,9 @@ _SDPA = torch.nn.functional.scaled_dot_product_attention
 _MULTI_HEAD = torch.nn.functional.multi_head_attention_forward
 _MULTI_HEAD_KEPT = ("it returns weights, or has dropout, bias_k, add_zero_attn, separate projections, other types than "
                     "its weights, or a mask that PyTorch reports")
+_FUSED = (torch._transformer_encoder_layer_fwd, torch._native_multi_head_attention)
+_FUSED_KEPT = ("it is one operator of PyTorch's fast path of inference: torch.backends.mha.set_fastpath_enabled(False) "
+               "before the compilation turns it off")
 _FLEX = torch.ops.higher_order.flex_attention
 _SDPA_SIGNATURE = inspect.Signature([
     inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default) for name, default in (
@@ -79,6 +82,7 @@ def replace_attention(graph: GraphModule, *, only_flex: bool = False,
             except Unknown as reason:
                 kept.append((node, Kept(str(reason))))
         kept += [(node, Kept(_MULTI_HEAD_KEPT)) for node in graph.graph.nodes if node.target is _MULTI_HEAD]
+        kept += [(node, Kept(_FUSED_KEPT)) for node in graph.graph.nodes if node.target in _FUSED]
     graph.recompile()
     return replaced, kept
 

@@ -88,6 +88,57 @@ def test_graphs_report_what_stays_pytorchs():
     assert report.reasons == {"dropout is not supported": 1}
 
 
+@pytest.mark.parametrize("way", ["report", "option"])
+def test_graphs_report_the_fast_path_of_pytorch(way):
+    layer, x = nn.TransformerEncoderLayer(32, 2, batch_first=True).eval(), torch.randn(2, 7, 32)
+    compiled = torch.compile(layer, backend="saccade", options={"inner": "eager", "require": way == "option"})
+    with torch.no_grad(), saccade.served() as report:
+        if way == "option":
+            with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"set_fastpath_enabled\(False\)"):
+                compiled(x)
+            return
+        compiled(x)
+    [(call, count)] = report.calls.items()
+    assert (call.function, count) == ("_transformer_encoder_layer_fwd", 1)
+    assert "set_fastpath_enabled(False)" in call.reason
+
+
+HAND = {
+    "arguments by name": lambda q, k, v: torch.matmul(
+        input=torch.softmax(input=torch.matmul(input=q, other=k.mT), dim=-1), other=v),
+    "einsum of a list": lambda q, k, v: torch.einsum(
+        "bhij,bhjd->bhid", [torch.einsum("bhid,bhjd->bhij", [q, k]).softmax(-1), v]),
+    "transposed scores": lambda q, k, v: (k @ q.mT).softmax(-2).mT @ v,
+    "swapped axes": lambda q, k, v: (k @ q.mT).swapaxes(-1, -2).softmax(-1) @ v,
+    "exponential of log_softmax": lambda q, k, v: F.log_softmax(q @ k.mT, -1).exp() @ v,
+    "a joined column": lambda q, k, v: F.pad(q @ k.mT, (1, 0)).softmax(-1)[..., 1:] @ v,
+    "reversed keys": lambda q, k, v: (q @ k.mT).flip(-1).softmax(-1) @ v,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HAND)
+def test_forms_of_attention_by_hand_are_seen(name):
+    with torch.no_grad(), saccade.torch.enabled(), saccade.served() as report:
+        HAND[name](q, k, v)
+    assert functions(report) == {"attention written by hand": 1}
+
+
+def test_layers_are_no_attention_by_hand():
+    layer = nn.Linear(16, 16)
+    with torch.no_grad(), saccade.torch.enabled(), saccade.served(require=True) as report:
+        layer(torch.log_softmax(layer(q), -1).exp())
+        torch.sigmoid(layer(q)) * layer(k) @ layer.weight
+        (q @ k.mT).exp() @ v
+    assert report.total == 0
+
+
+def test_arguments_by_name_are_raised():
+    compiled = torch.compile(HAND["arguments by name"], backend="saccade", options={"inner": "eager"})
+    with torch.no_grad(), saccade.served(require=True) as report:
+        torch.testing.assert_close(compiled(q, k, v), HAND["arguments by name"](q, k, v))
+    assert report.served == 1
+
+
 def test_direct_functions_count_once():
     with saccade.served() as report:
         saccade.attention(q, k, v)
@@ -172,6 +223,10 @@ def test_require_of_the_backend_fails_at_the_compilation():
 def test_explain_prints_the_report(capsys):
     with saccade.torch.enabled(explain=True), torch.no_grad():
         F.scaled_dot_product_attention(q, k, v)
+    assert "1 of 1 calls served" in capsys.readouterr().err
+    with pytest.raises(ZeroDivisionError), saccade.served(explain=True):
+        saccade.attention(q, k, v)
+        1 / 0  # noqa: B018
     assert "1 of 1 calls served" in capsys.readouterr().err
 
 
