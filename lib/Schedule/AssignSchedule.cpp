@@ -110,7 +110,9 @@ void saccade::assignSchedule(attn::AttentionOp op, const CPUTarget &target) {
   int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
   // The extent of ragged queries is the sum over all sequences.
   bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();
-  if (!op.getSplitKvAttr() && mayBeFew)
+  // The low part is for derivatives, whose kernels compute scores again. Split-KV adds up their products in another
+  // order, so that scores of 1e6 would differ by units from the log-sum-exp.
+  if (!op.getSplitKvAttr() && mayBeFew && !op.getLseLow())
     op.setSplitKvAttr(splitKV);
 }
 

@@ -68,8 +68,8 @@ def cases(device):
             yield Case(f"{element} long causal sink", element, target, queries=60, keys=1200, mask="mask causal<bottom_right>",
                        sink=True)
     for element in elements["v4"]:
-        yield Case(f"{element} split-KV", element, "v4", queries=4, keys=1500, sink=element == "f32")
-    yield Case("bf16 split-KV", "bf16", "v4-amx-expanded", queries=4, keys=1500, sink=True)
+        yield Case(f"{element} short query", element, "v4", queries=4, keys=1500, sink=element == "f32")
+    yield Case("bf16 short query", "bf16", "v4-amx-expanded", queries=4, keys=1500, sink=True)
     yield Case("f32", "f32", "v4")
     yield Case("f32 log-sum-exp", "f32", "v4", lse_gradient=True)
     yield Case("f32 one key", "f32", "v4", keys=1)

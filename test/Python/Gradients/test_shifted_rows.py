@@ -37,6 +37,21 @@ def test_weights_of_a_gradient_sum_to_one_under_a_mask_that_hides_all_keys(dtype
     torch.testing.assert_close(weights_of(v.grad), expected, rtol=torch.finfo(dtype).eps * 4, atol=0)
 
 
+@pytest.mark.parametrize("queries", [1, 8, 9, 40])
+@pytest.mark.parametrize("kv_heads", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_weights_of_a_gradient_sum_to_one_for_large_scores(queries, kv_heads, dtype):
+    """The backward pass computes scores again: other sums of products would change probabilities by factors."""
+    random = torch.Generator().manual_seed(1)
+    q, k = (torch.randn(2, h, n, 64, generator=random, dtype=dtype) for h, n in ((4, queries), (kv_heads, 70)))
+    v = torch.zeros(2, kv_heads, 70, 1, dtype=dtype, requires_grad=True)
+    scale = 1e15 if dtype == torch.float64 else 1e6
+    output = saccade.torch.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True)
+    for query in (0, queries - 1):
+        [found] = torch.autograd.grad(output[:, 0, query].sum(), v, retain_graph=True)
+        torch.testing.assert_close(found.sum((1, 2, 3)), torch.ones(2, dtype=dtype))
+
+
 def exact(q, k, v, bias):
     """Attention in float64; queries and keys are orthogonal, so the scores are those of the bias."""
     return torch.softmax(q @ k.mT / q.shape[-1] ** 0.5 + bias, -1) @ v
