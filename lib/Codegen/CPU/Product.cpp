@@ -68,7 +68,8 @@ Value VectorProduct::loadWeight(Emitter &e, Value weights, Value row, unsigned i
 
 SmallVector<Value> VectorProduct::multiplyPanel(Emitter &e, RegisterBlock block, int64_t units, Value rows, Value row,
                                                 Value panels, Value panel) const {
-  SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
+  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(sumType(e)));
+  SmallVector<Value> zeros(block.rows * block.vectors, zero);
   return addPanel(e, block, units, zeros, rows, row, panels, panel);
 }
 
@@ -171,16 +172,16 @@ protected:
   StringRef laneInstruction(bool) const override { return "bfdot $0.4s, $2.8h, $3.2h[0]"; }
 };
 
-/// Four int8, signed in the LHS and unsigned in the RHS, with sums in i32. Packing copies k-packs.
+/// Four int8, with sums in i32. Packing copies k-packs.
 class Int8Quads : public KPackProduct {
 public:
-  Int8Quads() : KPackProduct(ProductForm::Int8Dot) {}
+  using KPackProduct::KPackProduct;
 
-  bool hasUnsignedRHS() const override { return true; }
+  VectorType sumType(Emitter &e) const override { return VectorType::get({e.lanes()}, e.b.getI32Type()); }
   Value multiplyAdd(Emitter &e, Value x, Value y, Value sum) const override {
     auto bytes = VectorType::get({4 * e.lanes()}, e.b.getI8Type());
     auto elementsOf = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, bytes, kPacks); };
-    return LLVM::CallIntrinsicOp::create(e.b, e.loc, sum.getType(), e.b.getStringAttr("llvm.x86.avx512.vpdpbusd.512"),
+    return LLVM::CallIntrinsicOp::create(e.b, e.loc, sum.getType(), e.b.getStringAttr(intrinsic()),
                                          ValueRange{sum, elementsOf(y), elementsOf(x)})
         .getResult(0);
   }
@@ -195,7 +196,20 @@ public:
   }
 
 protected:
+  /// (sums, elements of the RHS, elements of the LHS) -> sums
+  virtual StringRef intrinsic() const = 0;
   StringRef laneInstruction(bool) const override { llvm_unreachable("an instruction of x86"); }
+};
+
+/// Signed in the LHS and unsigned in the RHS.
+class MixedInt8Quads : public Int8Quads {
+public:
+  MixedInt8Quads() : Int8Quads(ProductForm::Int8Dot) {}
+
+  bool hasUnsignedRHS() const override { return true; }
+
+protected:
+  StringRef intrinsic() const override { return "llvm.x86.avx512.vpdpbusd.512"; }
 };
 
 } // namespace
@@ -207,14 +221,14 @@ protected:
 const Product &Product::of(ProductForm form) {
   static const MultiplyAdd multiplyAdd;
   static const Pairs pairs;
-  static const Int8Quads int8Quads;
+  static const MixedInt8Quads mixedInt8Quads;
   switch (form) {
   case ProductForm::MultiplyAdd:
     return multiplyAdd;
   case ProductForm::Pairs:
     return pairs;
   case ProductForm::Int8Dot:
-    return int8Quads;
+    return mixedInt8Quads;
   case ProductForm::Blocks:
     return blockProduct();
   case ProductForm::Int8Blocks:

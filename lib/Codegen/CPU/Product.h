@@ -92,6 +92,8 @@ public:
 
   /// The units that one accumulator sums in a chain.
   int64_t partLength() const { return sumLength / traits.kPacks; }
+  /// The type of accumulators: floats of the compute type, or integers of the same width.
+  virtual mlir::VectorType sumType(Emitter &e) const { return e.vectorType(); }
   /// Whether elements of the RHS are unsigned, and those of the LHS signed.
   virtual bool hasUnsignedRHS() const { return false; }
 

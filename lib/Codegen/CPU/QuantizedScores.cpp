@@ -17,7 +17,7 @@ static constexpr int64_t zeroPoint = 128; // of unsigned elements
 static constexpr double largestElement = 127, roundingBias = 1.5 * (1 << 23);
 
 static Value toBits(Emitter &e, Value vector) {
-  return vector::BitCastOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getI32Type()), vector);
+  return e.b.createOrFold<vector::BitCastOp>(e.loc, VectorType::get({e.lanes()}, e.b.getI32Type()), vector);
 }
 static Value fromBits(Emitter &e, Value vector) {
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), vector);
@@ -191,13 +191,15 @@ void QuantizedScores::pack(Emitter &e, Value queryTile, Value queries, Value key
 /// The sums of products, in i32.
 SmallVector<Value> QuantizedScores::multiplyElements(Emitter &e, RegisterBlock block, Value first, Value panel) const {
   int64_t units = product.traits.units(paddedDepth);
-  if (!product.hasUnsignedRHS())
-    return llvm::map_to_vector(product.multiplyPanel(e, block, units, query, first, key, panel),
-                               [&](Value sums) { return toBits(e, sums); });
   SmallVector<Value> acc;
-  for (unsigned i = 0; i < block.rows; ++i)
-    acc.append(block.vectors, toBits(e, e.broadcast(e.load(starts, {e.add(first, i)}))));
-  return product.addPanel(e, block, units, acc, query, first, key, panel);
+  if (product.hasUnsignedRHS()) {
+    for (unsigned i = 0; i < block.rows; ++i)
+      acc.append(block.vectors, toBits(e, e.broadcast(e.load(starts, {e.add(first, i)}))));
+    acc = product.addPanel(e, block, units, acc, query, first, key, panel);
+  } else {
+    acc = product.multiplyPanel(e, block, units, query, first, key, panel);
+  }
+  return llvm::map_to_vector(acc, [&](Value sums) { return toBits(e, sums); });
 }
 
 SmallVector<Value> QuantizedScores::multiply(Emitter &e, RegisterBlock block, Value first, Value panel) const {

@@ -13,8 +13,8 @@
 namespace saccade::cpu {
 
 /// q · k = s_q s_k Σ q' k' + q · m for the mean m of the keys of a tile, the query q ≈ s_q q' and the key
-/// k ≈ s_k k' + m. `vpdpbusd` multiplies unsigned by signed numbers, so keys are stored as k' + 128, and sums start
-/// from −128 Σ q'. `smmla` multiplies signed numbers in blocks (MatrixProduct.h).
+/// k ≈ s_k k' + m. If the product has an unsigned RHS, keys are stored as k' + 128, and sums start from −128 Σ q';
+/// otherwise they are stored as k', and sums start from 0.
 class QuantizedScores {
 public:
   /// Allocates scratch memory for at most these numbers of queries and keys, of `depth` elements. `product`: of int8.

@@ -12,8 +12,13 @@ static bool areInt8(Type lhs, Type rhs) { return lhs.isInteger(8) && rhs.isInteg
 
 template <const char *text> static std::string named(const CPUTarget &, bool) { return text; }
 static constexpr char splitTiles[] = "f16 as two bf16 in tiles (tdpbf16ps)", bf16Tiles[] = "bf16 tiles (tdpbf16ps)",
-                      bf16Blocks[] = "bf16 blocks (bfmmla)", int8Blocks[] = "int8 scores (smmla)",
-                      int8Dot[] = "int8 scores (vpdpbusd)";
+                      bf16Blocks[] = "bf16 blocks (bfmmla)";
+static std::string namedInt8(const CPUTarget &target, bool) {
+  return ("int8 scores (" + stringify(target.int8Dot) + ")").str();
+}
+template <Int8Dot instruction> static bool hasInt8(const CPUTarget &target, Type lhs, Type rhs, Type) {
+  return target.int8Dot == instruction && areInt8(lhs, rhs);
+}
 
 /// The preferred forms come first. The last one is for all targets and types.
 static const ProductTraits table[] = {
@@ -33,14 +38,8 @@ static const ProductTraits table[] = {
     {ProductForm::Pairs, 2, 1, 1, false, false, 2, 1,
      [](const CPUTarget &target, bool) { return ("bf16 pairs (" + stringify(target.bf16Dot) + ")").str(); },
      [](const CPUTarget &target, Type lhs, Type rhs, Type) { return target.hasBF16Dot() && areBF16(lhs, rhs); }},
-    {ProductForm::Int8Blocks, 4, 2, 1, false, true, 8, 1, named<int8Blocks>,
-     [](const CPUTarget &target, Type lhs, Type rhs, Type) {
-       return target.int8Dot == Int8Dot::SMMLA && areInt8(lhs, rhs);
-     }},
-    {ProductForm::Int8Dot, 4, 1, 1, false, false, 4, 1, named<int8Dot>,
-     [](const CPUTarget &target, Type lhs, Type rhs, Type) {
-       return target.int8Dot == Int8Dot::VPDPBUSD && areInt8(lhs, rhs);
-     }},
+    {ProductForm::Int8Blocks, 4, 2, 1, false, true, 8, 1, namedInt8, hasInt8<Int8Dot::SMMLA>},
+    {ProductForm::Int8Dot, 4, 1, 1, false, false, 4, 1, namedInt8, hasInt8<Int8Dot::VPDPBUSD>},
     {ProductForm::MultiplyAdd, 1, 1, 1, false, false, 1, 1,
      [](const CPUTarget &target, bool isF64) -> std::string {
        return std::string(isF64 ? "f64" : "f32") + (target.hasFMA ? " multiply-add" : " multiply, add");
