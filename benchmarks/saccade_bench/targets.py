@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-LEVELS = ("portable", "v3", "v4", "v4-bf16", "v4-amx")
+LEVELS = ("portable", "v3", "v3-int8", "v4", "v4-bf16", "v4-amx")
 LISTS = (*LEVELS, ",".join(LEVELS), ",".join(LEVELS) + ",sm_75,sm_80")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -1,8 +1,8 @@
 //===- CPUTarget.cpp - The table of CPU targets --------------------------------===//
 //
-// For x86-64, the targets are the microarchitecture levels of the psABI; v4-bf16 adds AVX512_BF16 and
-// AVX512_VNNI, which all processors with the former have, v4-amx AMX. The
-// expanded targets are for tests: they run the kernels of another target on every processor with AVX2.
+// For x86-64, the targets are the microarchitecture levels of the psABI; v3-int8 adds AVX-VNNI-INT8, v4-bf16 adds
+// AVX512_BF16 and AVX512_VNNI, which all processors with the former have, v4-amx AMX. The expanded targets are for
+// tests: they run the kernels of another target on every processor with AVX2.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/CPUTarget.h"
@@ -80,6 +80,14 @@ static constexpr CPUTarget v3 = {.name = "v3",
                                  .hasF16Conversions = true,
                                  .shapes = sixteen,
                                  .tiles = smallTiles};
+static constexpr CPUTarget v3Int8 = [] {
+  CPUTarget target = v3;
+  target.name = "v3-int8";
+  target.runsOn = SaccadeCPUTargetV3Int8;
+  target.features = "+avxvnniint8";
+  target.int8Dot = Int8Dot::VPDPBSSD;
+  return target;
+}();
 static constexpr CPUTarget v4 = {.name = "v4",
                                  .runsOn = SaccadeCPUTargetV4,
                                  .triple = portable.triple,
@@ -159,6 +167,7 @@ static constexpr CPUTarget aarch64SVE256 = [] {
 
 static constexpr CPUTarget targets[] = {portable,
                                         v3,
+                                        v3Int8,
                                         v4,
                                         v4BF16,
                                         v4AMX,
@@ -187,6 +196,8 @@ llvm::StringRef saccade::stringify(Int8Dot instruction) {
     return "";
   case Int8Dot::VPDPBUSD:
     return "vpdpbusd";
+  case Int8Dot::VPDPBSSD:
+    return "vpdpbssd";
   case Int8Dot::SMMLA:
     return "smmla";
   }

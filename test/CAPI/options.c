@@ -45,7 +45,7 @@ static void otherOptionsAreRefused(void) {
   CHECK_MESSAGE("there is no option 'level', expected one of target, lint, remarks, prepack, verify, insert-after, "
                 "insert-before, transform-script, schedule-table, load-pass-plugin, load-dialect-plugin");
   CHECK(tryOption("target", "v9") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("option 'target' has the value 'v9': expected one of host, portable, v3, v4, v4-bf16, v4-amx, "
+  CHECK_MESSAGE("option 'target' has the value 'v9': expected one of host, portable, v3, v3-int8, v4, v4-bf16, v4-amx, "
                 "v4-expanded, v4-bf16-expanded, v4-amx-expanded, aarch64, aarch64-bf16, aarch64-sve256, sm_75, sm_80, "
                 "sm_90a, cuda, or "
                 "cuda:N for the GPU N");

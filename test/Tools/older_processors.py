@@ -43,7 +43,7 @@ def selects(cpu, target):
     check(done.returncode == 0 and ours.read_bytes() == expected.read_bytes(), done, f"not {target}")
 
 
-for target in ("v4", "v4-bf16", "v4-amx"):
+for target in ("v3-int8", "v4", "v4-bf16", "v4-amx"):
     refuses("max,-avx512f", target)
 selects("max,-avx512f", "v3")
 for feature in ("avx", "avx2", "fma", "f16c", "bmi2", "abm", "movbe", "popcnt"):  # "abm" is LZCNT

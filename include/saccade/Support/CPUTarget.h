@@ -44,7 +44,7 @@ struct AttentionTiles {
 /// The instruction that adds products of pairs of bf16 to f32.
 enum class BF16Dot { None, VDPBF16PS, BFDOT };
 /// The instruction that adds products of int8 to i32.
-enum class Int8Dot { None, VPDPBUSD, SMMLA };
+enum class Int8Dot { None, VPDPBUSD, VPDPBSSD, SMMLA };
 
 /// The name of the instruction for messages, such as "vdpbf16ps"; empty for none.
 llvm::StringRef stringify(BF16Dot instruction);

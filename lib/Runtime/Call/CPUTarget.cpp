@@ -28,7 +28,7 @@ using namespace saccade::runtime;
 namespace {
 
 /// Where processors report features.
-enum Word { Leaf1C, Leaf7B, Leaf7C, Leaf7D, Leaf71A, Extended1C, HWCAP2, SVELength, numWords };
+enum Word { Leaf1C, Leaf7B, Leaf7C, Leaf7D, Leaf71A, Leaf71D, Extended1C, HWCAP2, SVELength, numWords };
 
 /// Register state that the operating system saves, as bits of XCR0.
 enum State : uint32_t { None = 0, Ymm = 1 << 1 | 1 << 2, Zmm = Ymm | 7 << 5, Tiles = 3 << 17 };
@@ -92,7 +92,7 @@ static uint32_t readWords(unsigned (&words)[numWords]) {
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
     words[Leaf7B] = b, words[Leaf7C] = c, words[Leaf7D] = d;
   if (__get_cpuid_count(7, 1, &a, &b, &c, &d))
-    words[Leaf71A] = a;
+    words[Leaf71A] = a, words[Leaf71D] = d;
   return saved;
 }
 #elif defined(__aarch64__)

@@ -23,7 +23,7 @@ x = np.arange(9, dtype=np.float32)
 np.testing.assert_array_equal(module.f(x), x + x)
 text = module.ir("asm")
 assert ("ymm" in text) == (best == "v3") and "zmm" not in text, text
-for target in ("v3", "v4", "v4-bf16", "v4-amx"):
+for target in ("v3", "v3-int8", "v4", "v4-bf16", "v4-amx"):
     if target == best:
         continue
     try:

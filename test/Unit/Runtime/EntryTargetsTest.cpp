@@ -105,6 +105,23 @@ TEST_F(EntryTargets, TheOrderOfTargetsDoesNotReplaceFeatures) {
   EXPECT_NE(nullptr, saccade_set_cpu_limit("aarch64"));
 }
 
+/// v3-int8 and v4 each have a feature that the other one lacks.
+TEST_F(EntryTargets, TargetsNeedNotFormAChain) {
+  using saccade::runtime::findCPUTarget;
+  const auto &lower = *findCPUTarget(SaccadeCPUTargetV3), &one = *findCPUTarget(SaccadeCPUTargetV3Int8),
+             &other = *findCPUTarget(SaccadeCPUTargetV4);
+  EXPECT_TRUE(one.includes(lower) && other.includes(lower) && !one.includes(other) && !other.includes(one));
+  EXPECT_TRUE(other.rank() > one.rank() && one.rank() > lower.rank());
+  const SaccadeEntry int8 = table<6>(SaccadeCPUTargetV3Int8, &portable);
+  EXPECT_EQ(__builtin_cpu_supports("avxvnniint8") ? 6 : 0, run(int8));
+  for (const char *limit : {"v3", "v4", "v4-amx"}) {
+    ASSERT_EQ(nullptr, saccade_set_cpu_limit(limit));
+    EXPECT_EQ(0, run(int8)) << "limited to " << limit;
+  }
+  ASSERT_EQ(nullptr, saccade_set_cpu_limit("v3-int8"));
+  EXPECT_EQ(__builtin_cpu_supports("x86-64-v3") ? 1 : 0, run(v4));
+}
+
 /// Rows are added at the end of the table, also for targets below others.
 TEST_F(EntryTargets, ATargetIsPreferredToThoseThatItIncludes) {
   using saccade::runtime::CPUTargetRow;
@@ -129,7 +146,7 @@ TEST_F(EntryTargets, ATensorOnAGPUSelectsItsCode) {
 
 TEST_F(EntryTargets, AnUnknownLimitChangesNothing) {
   ASSERT_EQ(nullptr, saccade_set_cpu_limit("portable"));
-  EXPECT_STREQ("saccade_set_cpu_limit: found 'v5', expected one of portable, v3, v4, v4-bf16, v4-amx",
+  EXPECT_STREQ("saccade_set_cpu_limit: found 'v5', expected one of portable, v3, v4, v4-bf16, v4-amx, v3-int8",
                saccade_set_cpu_limit("v5"));
   EXPECT_STREQ("portable", saccade_entry_target(&future));
 }

@@ -25,7 +25,8 @@ protected:
 };
 
 TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
-  for (StringRef name : {"portable", "v3", "v4", "v4-bf16", "v4-amx", "aarch64", "aarch64-bf16", "aarch64-sve256"})
+  for (StringRef name :
+       {"portable", "v3", "v3-int8", "v4", "v4-bf16", "v4-amx", "aarch64", "aarch64-bf16", "aarch64-sve256"})
     for (Type type : types())
       for (int64_t depth : {1, 8, 63, 64, 65, 80, 96, 128, 160, 192, 256, 512, 1024, 8192})
         for (int64_t valueDepth = 1; valueDepth <= 4096; valueDepth += valueDepth < 300 ? 1 : 97) {
@@ -58,7 +59,7 @@ TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
 }
 
 TEST_F(Schedules, BlocksOfContractionsHaveRowsOfOneSize) {
-  for (StringRef name : {"portable", "v3", "v4", "v4-bf16", "v4-amx"})
+  for (StringRef name : {"portable", "v3", "v3-int8", "v4", "v4-bf16", "v4-amx"})
     for (unsigned bits : {8, 16, 32, 64}) {
       attn::ScheduleAttr found = scheduleContraction(&context, bits, *lookupCPUTarget(name));
       EXPECT_EQ(found.getCols() * std::max(bits, 32u), 256 * 32) << bits;
