@@ -13,6 +13,10 @@
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:1 --arg=60x64:f32:=0.0 --arg=60x64:f32:3
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:=0.0 --arg=60x64:f32:2 --arg=60x64:f32:3
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:1 --arg=60x64:f32:=1e-38 --arg=60x64:f32:3
+// Ragged sequences, of which one uses split-KV, with sinks, grouped heads and a window; lengths and a weight region.
+// RUN: saccade-run %s --target=%{v4-bf16} --guard --entry=ragged_with_sinks --check --arg=150x4x33:bf16:1 --arg=460x2x33:bf16:2 --arg=460x2x24:bf16:3 --arg=4:f32:4
+// RUN: saccade-run %s --target=%{v4-bf16} --guard --entry=lengths_and_weights --check --arg=2x3x40x48:f32:1 --arg=2x3x700x48:f32:2 --arg=2x3x700x20:f32:3 --arg=2:i32:=33 --arg=2:i32:=411
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=lengths_and_weights --check --arg=1x1x40x48:f32:1 --arg=1x1x7x48:f32:2 --arg=1x1x7x20:f32:3 --arg=1:i32:=40 --arg=1:i32:=0
 // Scores with keys or queries that are not finite are NaN.
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:1 --arg=60x64:f32:=inf --arg=60x64:f32:3
 // RUN: saccade-run %s --target=%{v4-bf16} --entry=equal_keys --check --arg=30x64:f32:=inf --arg=60x64:f32:2 --arg=60x64:f32:3
@@ -25,6 +29,7 @@
 // RUN: saccade-compile %s --target=v4-bf16 --explain | FileCheck %s --check-prefixes=FAMILY,BF16
 // RUN: saccade-compile %s --target=v4-amx --explain | FileCheck %s --check-prefixes=FAMILY,AMX
 // RUN: saccade-compile %s --target=aarch64-bf16 --explain | FileCheck %s --check-prefixes=FAMILY,AARCH64
+// RUN: saccade-compile %s --target=v3-int8 --explain | FileCheck %s --check-prefixes=FAMILY,V3-INT8
 // RUN: saccade-compile %s --target=v3 --explain | FileCheck %s --check-prefix=V3
 // RUN: saccade-compile %s --target=sm_90a --explain | FileCheck %s --check-prefix=NO-KERNEL
 // NO-KERNEL: int8 scores: not used, kernels of GPUs have none
@@ -33,10 +38,13 @@
 // AMX: kernel family {{.*}}v4-amx packed, bf16 tiles (tdpbf16ps)
 // AMX: int8 scores: not used, tile registers multiply bf16 faster{{$}}
 // AARCH64: kernel family {{.*}}aarch64-bf16 packed, int8 scores (smmla), bf16 blocks (bfmmla)
+// V3-INT8: kernel family {{.*}}v3-int8 packed, int8 scores (vpdpbssd), f32 multiply-add
+// V3-INT8-NOT: int8 scores: not used
 // FAMILY: attention in 'the_score_region_sees_whole_scores'
 // BF16: kernel family {{.*}}v4-bf16 packed, int8 scores (vpdpbusd), f32 multiply-add
 // AMX: kernel family {{.*}}v4-amx packed, int8 scores (vpdpbusd), f32 multiply-add
 // AARCH64: kernel family {{.*}}aarch64-bf16 packed, int8 scores (smmla), f32 multiply-add
+// V3-INT8: kernel family {{.*}}v3-int8 packed, int8 scores (vpdpbssd), f32 multiply-add
 // V3-NOT: int8 scores (
 // V3: int8 scores: not used, target 'v3' has no instruction for products of int8{{$}}
 // V3-NOT: int8 scores (
@@ -109,4 +117,26 @@ func.func @equal_keys(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x6
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] qk_type(i8)
     : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
+}
+
+func.func @ragged_with_sinks(%q: tensor<?x4x33xbf16>, %k: tensor<?x2x33xbf16>, %v: tensor<?x2x24xbf16>, %sink: tensor<4xf32>)
+    -> (tensor<?x4x24xbf16>, tensor<4x?xf32>) {
+  %cu_q = arith.constant dense<[0, 37, 37, 40, 150]> : tensor<5xi32>
+  %cu_k = arith.constant dense<[0, 71, 90, 350, 460]> : tensor<5xi32>
+  %o, %lse = attn.attention %q[s,h,d], %k[s,h,d], %v[s,h,d] cu_seqlens_q(%cu_q : tensor<5xi32>) cu_seqlens_k(%cu_k : tensor<5xi32>)
+      qk_type(i8) sink(%sink : tensor<4xf32>) mask causal<bottom_right> mask window<60, *> lse
+    : (tensor<?x4x33xbf16>, tensor<?x2x33xbf16>, tensor<?x2x24xbf16>) -> (tensor<?x4x24xbf16>, tensor<4x?xf32>)
+  return %o, %lse : tensor<?x4x24xbf16>, tensor<4x?xf32>
+}
+
+func.func @lengths_and_weights(%q: tensor<?x?x?x48xf32>, %k: tensor<?x?x?x48xf32>, %v: tensor<?x?x?x20xf32>, %q_len: tensor<?xi32>,
+                               %kv_len: tensor<?xi32>) -> (tensor<?x?x?x20xf32>, tensor<?x?x?xf32>) {
+  %o, %max = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] q_len(%q_len : tensor<?xi32>) kv_len(%kv_len : tensor<?xi32>)
+      qk_type(i8) max mask causal<200>
+    weight(%w, %b, %h, %i, %j) {
+      %half = arith.constant 0.5 : f32
+      %x = arith.mulf %w, %half : f32
+      attn.yield %x : f32
+    } : (tensor<?x?x?x48xf32>, tensor<?x?x?x48xf32>, tensor<?x?x?x20xf32>) -> (tensor<?x?x?x20xf32>, tensor<?x?x?xf32>)
+  return %o, %max : tensor<?x?x?x20xf32>, tensor<?x?x?xf32>
 }

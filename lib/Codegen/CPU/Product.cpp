@@ -212,6 +212,15 @@ protected:
   StringRef intrinsic() const override { return "llvm.x86.avx512.vpdpbusd.512"; }
 };
 
+/// Signed in both operands.
+class SignedInt8Quads : public Int8Quads {
+public:
+  SignedInt8Quads() : Int8Quads(ProductForm::SignedInt8Dot) {}
+
+protected:
+  StringRef intrinsic() const override { return "llvm.x86.avx2.vpdpbssd.256"; }
+};
+
 } // namespace
 
 //===----------------------------------------------------------------------===//
@@ -222,6 +231,7 @@ const Product &Product::of(ProductForm form) {
   static const MultiplyAdd multiplyAdd;
   static const Pairs pairs;
   static const MixedInt8Quads mixedInt8Quads;
+  static const SignedInt8Quads signedInt8Quads;
   switch (form) {
   case ProductForm::MultiplyAdd:
     return multiplyAdd;
@@ -229,6 +239,8 @@ const Product &Product::of(ProductForm form) {
     return pairs;
   case ProductForm::Int8Dot:
     return mixedInt8Quads;
+  case ProductForm::SignedInt8Dot:
+    return signedInt8Quads;
   case ProductForm::Blocks:
     return blockProduct();
   case ProductForm::Int8Blocks:

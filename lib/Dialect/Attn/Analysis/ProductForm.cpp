@@ -39,6 +39,7 @@ static const ProductTraits table[] = {
      [](const CPUTarget &target, bool) { return ("bf16 pairs (" + stringify(target.bf16Dot) + ")").str(); },
      [](const CPUTarget &target, Type lhs, Type rhs, Type) { return target.hasBF16Dot() && areBF16(lhs, rhs); }},
     {ProductForm::Int8Blocks, 4, 2, 1, false, true, 8, 1, namedInt8, hasInt8<Int8Dot::SMMLA>},
+    {ProductForm::SignedInt8Dot, 4, 1, 1, false, false, 4, 1, namedInt8, hasInt8<Int8Dot::VPDPBSSD>},
     {ProductForm::Int8Dot, 4, 1, 1, false, false, 4, 1, namedInt8, hasInt8<Int8Dot::VPDPBUSD>},
     {ProductForm::MultiplyAdd, 1, 1, 1, false, false, 1, 1,
      [](const CPUTarget &target, bool isF64) -> std::string {

@@ -12,7 +12,7 @@ import dataclasses
 import re
 import sys
 
-WORK = {"dot products": "vdpbf16ps|bfdot|bfmmla", "int8 dot products": "vpdpbusd|smmla", "multiply-adds": r"vfn?madd|mulp[sd]|fmla"}
+WORK = {"dot products": "vdpbf16ps|bfdot|bfmmla", "int8 dot products": "vpdpbusd|vpdpbssd|smmla", "multiply-adds": r"vfn?madd|mulp[sd]|fmla"}
 VECTOR = r"%[xyz]mm|\b[qdz]\d"  # a vector register, of AArch64 as instructions that move it name it
 STORED = r"%[xyz]mm\d+, \S*(?:{stack})|st[rpu]+\s+[qdz]\d.*{stack}"
 

@@ -61,7 +61,7 @@ def Attn_ProductForm : I32EnumAttr<"ProductForm", "how the packed operands of a 
     I32EnumAttrCase<"MultiplyAdd", 0, "multiply_add">, I32EnumAttrCase<"Pairs", 1, "pairs">,
     I32EnumAttrCase<"Blocks", 2, "blocks">, I32EnumAttrCase<"Tiles", 3, "tiles">,
     I32EnumAttrCase<"SplitTiles", 4, "split_tiles">, I32EnumAttrCase<"Int8Dot", 5, "int8_dot">,
-    I32EnumAttrCase<"Int8Blocks", 6, "int8_blocks">]> {
+    I32EnumAttrCase<"Int8Blocks", 6, "int8_blocks">, I32EnumAttrCase<"SignedInt8Dot", 7, "signed_int8_dot">]> {
   let cppNamespace = "::saccade::attn";
 }
 
