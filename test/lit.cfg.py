@@ -6,13 +6,14 @@
 #   %ptxas     ptxas, from .venv or the PATH
 #   %{on-aarch64}, %{on-longer-sve}, %{on-older-aarch64}   the option by which saccade-run calls code for AArch64 under an
 #              emulator: of all features, with SVE registers of 256 or of 512 bits, and of those of ARMv8.0
-#   %{with-tiles}   the option by which saccade-run executes the tile instructions of machine code in software
+#   %{with-tiles}, %{with-int8}   the option by which saccade-run executes the tile instructions of v4-amx, or vpdpbssd of v3-int8,
+#              in software
 #   %{v4}, %{v4-bf16}, %{v4-amx}   the CPU target of this name, or its expanded form if the processor lacks its features
 #
 # Features for REQUIRES: numpy, ml_dtypes, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
 # attn_gym (for tests of other projects); ptxas, nvdisasm, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
-# AVX-512); aarch64 (qemu-aarch64, and a build with the runtime for AArch64); llvm-mca; asan, tsan; tile-handler
-# (the processor runs v4-bf16, so that a handler can execute the tile instructions of v4-amx). No other is a processor feature: with AVX2, every machine runs the kernels of every x86-64 target. With
+# AVX-512); aarch64 (qemu-aarch64, and a build with the runtime for AArch64); llvm-mca; asan, tsan; int8-handler
+# and tile-handler (a handler can execute vpdpbssd of v3-int8; the processor runs v4-bf16, so that it can execute the tile instructions of v4-amx). No other is a processor feature: with AVX2, every machine runs the kernels of every x86-64 target. With
 # `--param expanded=1` a machine with AVX-512 runs the expanded targets too.
 import glob
 import os
@@ -114,9 +115,9 @@ for row, _, features in rows:
 needs = {name: needs[row] for row, name, _ in rows if "avx512f" in needs[row]}
 tile_handler = os.path.join(config.test_exec_root, "Support", "TileHandler", "saccade-call-tiles")
 trap_tiles = os.path.join(config.test_source_root, "Support", "TileHandler", "trap_tiles.py")
-if needs["v4-bf16"] <= flags and os.path.exists(tile_handler) and not config.sanitizers:
-    config.available_features.add("tile-handler")
-config.substitutions += [("%{with-tiles}", f"--runner='{python} {trap_tiles} {tile_handler}'")]
+if os.path.exists(tile_handler) and not config.sanitizers:
+    config.available_features |= {"int8-handler"} | ({"tile-handler"} if needs["v4-bf16"] <= flags else set())
+config.substitutions += [(name, f"--runner='{python} {trap_tiles} {tile_handler}'") for name in ("%{with-tiles}", "%{with-int8}")]
 config.substitutions += [("%{" + name + "}", name if needed <= flags else name + "-expanded") for name, needed in needs.items()]
 for sanitizer, feature in [("address", "asan"), ("thread", "tsan")]:
     if sanitizer in config.sanitizers:

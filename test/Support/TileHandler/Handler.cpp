@@ -1,9 +1,10 @@
-//===- Handler.cpp - A signal handler that executes tile instructions ----------===//
+//===- Handler.cpp - A signal handler that executes instructions ---------------===//
 //
 // Linux starts a handler with default floating-point state, and restores the registers of the thread after it.
 //
 //===----------------------------------------------------------------------===//
 #include "Handler.h"
+#include "VectorDot.h"
 #include <atomic>
 #include <cpuid.h>
 #include <csignal>
@@ -24,6 +25,7 @@ static thread_local TileUnit *ownUnit = nullptr;
 /// What the handler executes.
 static thread_local const Instruction *current = nullptr;
 static thread_local uintptr_t currentCode = 0;
+static std::atomic<uint64_t> numVectorDots{0};
 
 /// Ends the process. `address` is that of the instruction.
 [[noreturn]] static void stop(uintptr_t address, Op op, const char *message) {
@@ -50,9 +52,11 @@ TileUnit &tilehandler::ownTiles() {
 // Handlers
 //===----------------------------------------------------------------------===//
 
-/// Executes CPUID or XGETBV as a processor with AMX does. Returns its length, or 0 for another instruction.
+/// Executes CPUID or XGETBV as a processor with AMX and AVX-VNNI-INT8 does. Returns its length, or 0 for another
+/// instruction.
 static unsigned detect(const uint8_t *code, greg_t *registers) {
-  constexpr unsigned amxBF16 = 1u << 22, amxTile = 1u << 24, amxInt8 = 1u << 25, tileState = 3u << 17;
+  constexpr unsigned amxBF16 = 1u << 22, amxTile = 1u << 24, amxInt8 = 1u << 25, avxVNNIInt8 = 1u << 4,
+                     tileState = 3u << 17;
   unsigned a = unsigned(registers[REG_RAX]), b = 0, c = unsigned(registers[REG_RCX]), d = 0;
   if (code[0] != replacedFirstByte)
     return 0;
@@ -61,6 +65,8 @@ static unsigned detect(const uint8_t *code, greg_t *registers) {
     __cpuid_count(leaf, subleaf, a, b, c, d);
     if (leaf == 7 && subleaf == 0)
       d |= amxBF16 | amxTile | amxInt8;
+    if (leaf == 7 && subleaf == 1)
+      d |= avxVNNIInt8;
     registers[REG_RAX] = a, registers[REG_RBX] = b, registers[REG_RCX] = c, registers[REG_RDX] = d;
     return 2;
   }
@@ -74,7 +80,8 @@ static unsigned detect(const uint8_t *code, greg_t *registers) {
 static void onUndefined(int, siginfo_t *, void *context) {
   static constexpr int order[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
                                     REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
-  greg_t *registers = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
+  mcontext_t &thread = static_cast<ucontext_t *>(context)->uc_mcontext;
+  greg_t *registers = thread.gregs;
   auto *code = reinterpret_cast<const uint8_t *>(registers[REG_RIP]);
   if (unsigned bytes = detect(code, registers)) {
     registers[REG_RIP] += bytes;
@@ -83,6 +90,12 @@ static void onUndefined(int, siginfo_t *, void *context) {
   uint64_t general[16];
   for (unsigned i = 0; i < 16; ++i)
     general[i] = uint64_t(registers[order[i]]);
+  if (std::optional<VectorDot> dot = decodeVectorDot(code, general)) {
+    execute(*dot, VectorRegisters(thread.fpregs));
+    ++numVectorDots;
+    registers[REG_RIP] += dot->bytes;
+    return;
+  }
   std::optional<Instruction> instruction = decode(code, general);
   if (!instruction) {
     signal(SIGILL, SIG_DFL); // the instruction ends the process when it is executed again
@@ -132,6 +145,9 @@ static void report() {
       add(nameOf(Op(op)), count);
   }
   add("partial", partial);
+  if (numVectorDots > 0)
+    length += snprintf(text + length, sizeof(text) - size_t(length), "\nvector instructions: vpdpbssd %llu",
+                       static_cast<unsigned long long>(numVectorDots));
   fprintf(stderr, "%s\n", text); // in one piece: other processes write too
 }
 

@@ -1,4 +1,4 @@
-//===- Handler.h - A signal handler that executes tile instructions -*- C++ -*-===//
+//===- Handler.h - A signal handler that executes instructions ----*- C++ -*-===//
 #ifndef SACCADE_TEST_SUPPORT_TILEHANDLER_HANDLER_H
 #define SACCADE_TEST_SUPPORT_TILEHANDLER_HANDLER_H
 
@@ -6,10 +6,10 @@
 
 namespace tilehandler {
 
-/// Installs handlers of SIGILL and SIGSEGV for the process. Tile instructions that the processor does not execute are
-/// executed in software, by the registers of the thread. A mistake ends the process with `exitCode` and a message.
-/// So does a thread whose registers are configured when the process exits; a line with counts is then written
-/// to stderr.
+/// Installs handlers of SIGILL and SIGSEGV for the process. Tile instructions and vpdpbssd that the processor does not
+/// execute are executed in software, by the registers of the thread. A mistake with tiles ends the process with
+/// `exitCode` and a message. So does a thread whose tile registers are configured when the process exits; lines with
+/// counts are then written to stderr.
 void install();
 
 /// The registers of this thread.
@@ -17,8 +17,8 @@ TileUnit &ownTiles();
 
 inline constexpr int exitCode = 70;
 
-/// What replaces the first byte, 0F, of CPUID and XGETBV for a processor without AMX: an undefined instruction, for
-/// which the handler reports AMX too.
+/// What replaces the first byte, 0F, of CPUID and XGETBV for other processors: an undefined instruction, for which the
+/// handler reports AMX and AVX-VNNI-INT8 too.
 inline constexpr uint8_t replacedFirstByte = 0x06;
 
 } // namespace tilehandler

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Tiles.h"
+#include "Vex.h"
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -23,52 +24,28 @@ const char *tilehandler::nameOf(Op op) {
 // Decoding
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-/// The fields of a three-byte VEX prefix, the opcode and the ModRM byte (SDM vol. 2, 2.3.5).
-struct Encoding {
-  explicit Encoding(const uint8_t *code)
-      : isMap2(code[0] == 0xc4 && (code[1] & 0x1f) == 2), isWide(code[2] >> 2 & 1), index(code[1] & 0x40 ? 0 : 8),
-        base(code[1] & 0x20 ? 0 : 8), vvvv(~code[2] >> 3 & 15), prefix(code[2] & 3), opcode(code[3]), mod(code[4] >> 6),
-        reg((code[4] >> 3 & 7) | (code[1] & 0x80 ? 0 : 8)), rm(code[4] & 7) {}
-
-  bool isMap2, isWide;   ///< opcode map 0F38; 256 bits
-  unsigned index, base;  ///< the high bit of the register
-  unsigned vvvv, prefix; ///< prefix: 0 none, 1 66, 2 F3, 3 F2
-  unsigned opcode, mod, reg, rm;
-};
-
-} // namespace
-
 static std::optional<Op> opOf(const Encoding &e) {
-  bool isMemory = e.mod != 3;
   if (!e.isMap2 || e.isWide)
     return std::nullopt;
-  if (e.opcode == 0x5c && !isMemory && e.prefix == 2)
+  if (e.opcode == 0x5c && !e.isMemory() && e.prefix == 2)
     return Op::DotBF16;
-  if (e.opcode == 0x5e && !isMemory) {
+  if (e.opcode == 0x5e && !e.isMemory()) {
     static constexpr Op ops[] = {Op::DotUUD, Op::DotUSD, Op::DotSUD, Op::DotSSD};
     return ops[e.prefix];
   }
   if (e.vvvv != 0)
     return std::nullopt;
-  if (e.opcode == 0x4b && isMemory && e.rm == 4 && e.prefix != 0)
+  if (e.opcode == 0x4b && e.isMemory() && e.rm == 4 && e.prefix != 0)
     return e.prefix == 2 ? Op::Store : Op::Load;
   if (e.opcode != 0x49)
     return std::nullopt;
-  if (isMemory && e.reg == 0 && e.prefix < 2)
+  if (e.isMemory() && e.reg == 0 && e.prefix < 2)
     return e.prefix == 0 ? Op::LoadConfig : Op::StoreConfig;
-  if (!isMemory && e.rm == 0 && e.prefix == 3)
+  if (!e.isMemory() && e.rm == 0 && e.prefix == 3)
     return Op::Zero;
-  if (!isMemory && e.rm == 0 && e.reg == 0 && e.prefix == 0)
+  if (!e.isMemory() && e.rm == 0 && e.reg == 0 && e.prefix == 0)
     return Op::Release;
   return std::nullopt;
-}
-
-static int32_t readDisplacement(const uint8_t *code, unsigned bytes) {
-  int32_t wide = 0;
-  memcpy(&wide, code, bytes);
-  return bytes == 1 ? int8_t(wide) : wide;
 }
 
 std::optional<Instruction> tilehandler::decode(const uint8_t *code, const uint64_t (&registers)[16]) {
@@ -78,30 +55,11 @@ std::optional<Instruction> tilehandler::decode(const uint8_t *code, const uint64
   std::optional<Op> op = opOf(e);
   if (!op)
     return std::nullopt;
-  Instruction result = {*op, 5, e.reg, e.rm, e.vvvv, 0, 0};
-  if (e.mod == 3)
+  Instruction result = {*op, bytesOfRegisterForm, e.reg, e.rm, e.vvvv, 0, 0};
+  if (!e.isMemory())
     return result;
-  unsigned displacement = e.mod == 1 ? 1 : e.mod == 2 ? 4 : 0;
-  bool isRelative = false;
-  if (e.rm == 4) {
-    uint8_t sib = code[result.bytes++];
-    unsigned base = sib & 7, index = (sib >> 3 & 7) | e.index;
-    if (base == 5 && e.mod == 0)
-      displacement = 4;
-    else
-      result.address = registers[base | e.base];
-    if (index != 4)
-      result.stride = intptr_t(registers[index] << (sib >> 6));
-  } else if (e.rm == 5 && e.mod == 0) {
-    isRelative = true;
-    displacement = 4;
-  } else {
-    result.address = registers[e.rm | e.base];
-  }
-  result.address += uintptr_t(intptr_t(readDisplacement(code + result.bytes, displacement)));
-  result.bytes += displacement;
-  if (isRelative)
-    result.address += reinterpret_cast<uintptr_t>(code) + result.bytes;
+  MemoryOperand operand = memoryOperand(code, e, registers);
+  result.bytes = operand.bytes, result.address = operand.address, result.stride = operand.index;
   if (*op == Op::LoadConfig || *op == Op::StoreConfig) {
     result.address += uintptr_t(result.stride);
     result.stride = 0;

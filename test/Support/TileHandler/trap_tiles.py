@@ -1,8 +1,8 @@
-"""Calls a library whose tile instructions the handler executes: a command for `saccade-run --runner`.
+"""Calls a library whose tile instructions and vpdpbssd the handler executes: a command for `saccade-run --runner`.
 
 usage: trap_tiles.py [--without=NAME | --double-stride] SACCADE-CALL-TILES LIBRARY ARGUMENTS...
 
-Every tile instruction of a copy of LIBRARY gets VEX.W = 1, which makes it undefined on every processor; so do new first bytes
+Every such instruction of a copy of LIBRARY gets VEX.W = 1, which makes it undefined on every processor; so do new first bytes
 CPUID and XGETBV, from which the handler's processor differs. All else is the code of the library. Two options plant mistakes:
 instructions NAME are left out, or strides of loads are doubled.
 """
@@ -21,7 +21,7 @@ SINGLE_BYTE_NOP = 0x90
 def instructions(library):
     """Addresses, lengths and names of the instructions that the handler executes."""
     text = subprocess.run(["llvm-objdump", "-d", library], check=True, stdout=subprocess.PIPE, text=True).stdout
-    line = r"^\s*([0-9a-f]+):((?: [0-9a-f]{2})+)\s+(\w*tile\w*|tdp\w+|cpuid|xgetbv)\b"
+    line = r"^\s*([0-9a-f]+):((?: [0-9a-f]{2})+)\s+(\w*tile\w*|tdp\w+|vpdpbssd|cpuid|xgetbv)\b"
     return [(int(address, 16), len(code.split()), name) for address, code, name in re.findall(line, text, re.M)]
 
 
