@@ -18,7 +18,7 @@ Value cpu::emitBlock(Emitter &e, Value matrix, const ResultBlock &block) {
 BlockedMatmul::BlockedMatmul(Emitter &e, const Product &product, MatmulBlock maxBlock)
     : e(e), product(product), maxBlock(maxBlock), groupRows(product.traits.groupRows()) {
   if (product.traits.inTiles)
-    tiles.emplace(e, roundedProducts(product.traits.parts));
+    tiles.emplace(e, product.traits);
   tile = e.alloc({int64_t(llvm::alignTo(maxBlock.rows, groupRows)), maxBlock.columns});
   SmallVector<int64_t> packed = product.rowsShape(groupRows, maxBlock.depth);
   packed.back() += 512 / e.type.getWidth();

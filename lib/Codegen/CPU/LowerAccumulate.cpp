@@ -343,14 +343,14 @@ void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock blo
                                        const ColumnRuns &visible) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
   KeyRange hull = visible.hull(e);
-  int64_t elements = traits().elements(), partLength = Product::inVectors(traits().form).partLength();
-  Value firstPart = e.roundDown(e.div(hull.begin, elements), partLength);
-  Value partsEnd = e.ceilDiv(hull.end, elements), zero = e.index(0);
+  int64_t partLength = Product::inVectors(traits().form).partLength();
+  Value firstPart = e.roundDown(product->firstUnit(e, hull.begin), partLength);
+  Value partsEnd = product->endUnit(e, hull.end), zero = e.index(0);
   e.loop(firstPart, partsEnd, partLength, [&](Value begin) {
     Value end = e.add(begin, partLength);
     SmallVector<Value> part = visible.forEach(e, zeros, [&](KeyRange run, ValueRange carried) {
-      Value from = e.max(begin, e.div(run.begin, elements));
-      Value to = e.min(end, e.ceilDiv(run.end, elements));
+      Value from = e.max(begin, product->firstUnit(e, run.begin));
+      Value to = e.min(end, product->endUnit(e, run.end));
       return product->multiplyColumns(e, block, from, to, SmallVector<Value>(carried), scores, first, value, column);
     });
     Value isFirstPart = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, begin, firstPart);
@@ -366,10 +366,8 @@ void AccumulateLowering::addTileBlock(Value row, Value first, RegisterBlock bloc
                                       const ColumnRuns &visible) {
   Value zero = e.index(0);
   SmallVector<Value> tiles = visible.forEach(e, emitZeroTiles(e, block), [&](KeyRange run, ValueRange carried) {
-    int64_t elements = traits().elements(), parts = traits().parts;
-    return product->multiplyColumns(e, block, e.mul(e.roundDown(e.div(run.begin, elements), tileSize), parts),
-                                    e.mul(e.ceilDiv(run.end, elements), parts), SmallVector<Value>(carried), scores,
-                                    first, value, column);
+    Value from = product->firstUnit(e, run.begin), to = product->endUnit(e, run.end);
+    return product->multiplyColumns(e, block, from, to, SmallVector<Value>(carried), scores, first, value, column);
   });
   auto addThroughMemory = [&] {
     emitStoreTiles(e, block, tiles, partSums, zero, zero);

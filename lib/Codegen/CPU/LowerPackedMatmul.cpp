@@ -194,7 +194,7 @@ void PackedMatmul::runInTiles() {
   int64_t width = 2 * e.lanes(), groups = most.rows / maxTileBlock.rows;
   int64_t elements = product.traits.stride();
   bool isCopied = op.getBlocked() || product.traits.copiesLHS;
-  tiles.emplace(e, roundedProducts(product.traits.parts));
+  tiles.emplace(e, product.traits);
   sums = e.alloc({groups * most.columns / width * maxTileBlock.rows, width});
   // Padded by a cache line, since rows that are powers of two apart share sets of L1.
   group = e.alloc({maxTileBlock.rows, TileMatmul::part + e.lanes()});

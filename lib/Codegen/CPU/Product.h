@@ -46,6 +46,9 @@ public:
   virtual void packColumns(Emitter &e, mlir::Value src, mlir::Value dst) const;
   /// The units that packed operands of attention have in memory for `depth` elements.
   virtual int64_t paddedUnits(int64_t depth) const { return traits.units(depth); }
+  /// The units that products of keys [begin, end) read: the first one and the end.
+  virtual mlir::Value firstUnit(Emitter &e, mlir::Value begin) const { return e.div(begin, traits.elements()); }
+  virtual mlir::Value endUnit(Emitter &e, mlir::Value end) const { return e.ceilDiv(end, traits.elements()); }
 
   /// Clears what products read beyond `depth` elements and the last of `keys` keys, if packing does not: of packed
   /// queries, panels of keys, and values.

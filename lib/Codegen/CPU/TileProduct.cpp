@@ -127,8 +127,13 @@ void cpu::emitStoreTiles(Emitter &e, RegisterBlock block, ArrayRef<Value> tiles,
   }
 }
 
-TileMatmul::TileMatmul(Emitter &e, PartProducts products)
-    : e(e), products(products), lastLHS(e.alloc({maxTileBlock.rows, tileSize})),
+/// The products for results that are rounded to the type of the elements: f16 is rounded by 2⁻¹².
+static PartProducts roundedProducts(const ProductTraits &product) {
+  return product.parts > 1 ? PartProducts::Rounded : PartProducts::Whole;
+}
+
+TileMatmul::TileMatmul(Emitter &e, const ProductTraits &product)
+    : e(e), products(roundedProducts(product)), lastLHS(e.alloc({maxTileBlock.rows, tileSize})),
       lastRHS(e.alloc({tileSize, maxTileBlock.vectors * tileSize})),
       partSums(e.alloc({maxTileBlock.rows, maxTileBlock.vectors * tileSize})) {}
 
@@ -221,6 +226,11 @@ public:
   Tiles(attn::ProductForm form = attn::ProductForm::Tiles) : Product(form) {}
 
   int64_t paddedUnits(int64_t depth) const override { return llvm::alignTo(traits.units(depth), tileSize); }
+  /// Products begin with a whole step.
+  Value firstUnit(Emitter &e, Value begin) const override {
+    return e.mul(e.roundDown(Product::firstUnit(e, begin), tileSize), traits.parts);
+  }
+  Value endUnit(Emitter &e, Value end) const override { return e.mul(Product::endUnit(e, end), traits.parts); }
   void clearPadding(Emitter &e, int64_t depth, Value queries, Value keys, Value query, Value key,
                     Value value) const override;
   int64_t tailRows() const override { return tileSize; }
@@ -243,7 +253,7 @@ public:
     return emitTileProduct(
         e, block, begin, end, acc, [&](int64_t i, Value k) { return emitTileMemory(e, weights, {e.add(row, i), k}); },
         [&](Value k, unsigned j) { return emitTileMemory(e, columns, {k, e.add(column, j * tileSize)}); },
-        roundedProducts(traits.parts));
+        roundedProducts(traits));
   }
   void storeWeights(Emitter &e, ArrayRef<Value> weights, Value scores, Value row, Value column) const override {
     storePairs(e, weights, scores, row, column);

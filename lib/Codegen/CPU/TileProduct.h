@@ -9,6 +9,7 @@
 
 #include "Emitter.h"
 #include "Microkernel.h"
+#include "saccade/Dialect/Attn/Analysis/ProductForm.h"
 
 namespace saccade::cpu {
 
@@ -25,9 +26,6 @@ enum class PartProducts { Whole, Rounded, Exact };
 
 /// The parts of an element.
 inline unsigned partsOf(PartProducts products) { return products == PartProducts::Whole ? 1 : 2; }
-
-/// The products for results that are rounded to the type of elements of `parts` parts: f16 is rounded by 2⁻¹².
-inline PartProducts roundedProducts(unsigned parts) { return parts > 1 ? PartProducts::Rounded : PartProducts::Whole; }
 
 /// Elements of 32 bits in memory: the address of the first one of a row, and the bytes between rows.
 struct TileMemory {
@@ -71,8 +69,8 @@ public:
     mlir::Value lhs, row, column, lhsEnd, panels, panel, firstRHS;
   };
 
-  /// Allocates scratch memory. `products`: see emitTileProduct.
-  TileMatmul(Emitter &e, PartProducts products);
+  /// Allocates scratch memory. `product`: a form in tile registers.
+  TileMatmul(Emitter &e, const ProductTraits &product);
 
   /// Adds the products of k-packs [begin, begin + kPacks) of a sum to the block of `result` that starts at (row,
   /// column). The first `chain` k-packs continue the accumulators that `start` returns; the products of later ones are
