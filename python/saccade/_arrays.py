@@ -62,7 +62,7 @@ def is_torch(x: object) -> bool:
 def is_recorded() -> bool:
     """Whether a call of `saccade.attention` is read for an operator of PyTorch, which takes tensors without memory."""
     autograd = sys.modules.get("saccade._autograd")
-    return autograd is not None and autograd.current() is not None
+    return autograd is not None and autograd.state.recorder is not None
 
 
 def are_torch(*arrays: object) -> bool:

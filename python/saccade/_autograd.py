@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from saccade import _arrays, _program, regions
+from saccade._form import Form
 from saccade.masks import Mask
 from saccade.regions import Region
 from saccade.regions.rebuild import rebuild
@@ -23,26 +24,22 @@ class _State(threading.local):
     recorder: Recorder | None = None
 
 
-_state = _State()
+state = _State()
+"""The recorder of the call of `attention` that this thread is in."""
 
 
-def current() -> Recorder | None:
-    """The recorder of the call of `attention` that this thread is in."""
-    return _state.recorder
-
-
-def may_record(q: Any, k: Any, v: Any, functions: tuple[Any, ...]) -> bool:
-    """Whether gradients may be recorded: grad mode is on, and a tensor requires grad or may be captured by one of the
-    functions, or torch.func transforms the caller. False for arrays that are no torch tensors."""
-    torch = _arrays.torch_module()
-    if torch is None or not _arrays.is_torch(q):
+def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, scale: Any, sink: Any) -> bool:
+    """Whether gradients may be recorded: grad mode is on, and a tensor requires grad, or may be one of the options or
+    captured by one, or torch.func transforms the caller. False for arrays that are no torch tensors."""
+    torch = _arrays.torch_module() if _arrays.is_torch(q) else None
+    if torch is None:
         return False
     if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
         return True
     if not torch.is_grad_enabled():
         return False
-    return any(function is not None for function in functions) or any(
-        getattr(x, "requires_grad", False) for x in (q, k, v))
+    return (score is not None or weight is not None or scale is not None or sink is not None or q.requires_grad
+            or getattr(k, "requires_grad", False) or getattr(v, "requires_grad", False))
 
 
 def record(function: Callable[..., Any], q: Any, k: Any, v: Any, *, score: Any, scale: Any, **named: Any) -> Any:
@@ -50,23 +47,23 @@ def record(function: Callable[..., Any], q: Any, k: Any, v: Any, *, score: Any, 
     torch = _arrays.torch_module()
     recorder = Recorder(torch)
     if recorder.is_recorded(scale):
-        score, scale = _scaled(score, scale), 1.0
+        score, scale = scaled(score, scale), 1.0
     if recorder.is_transformed:
         score = recorder.with_stand_ins(score)
         named |= {role: recorder.with_stand_ins(named[role]) for role in ("mask", "weight")}
-    before, _state.recorder = _state.recorder, recorder
+    before, state.recorder = state.recorder, recorder
     torch._C._set_grad_enabled(False)
     try:
         with recording_mode(recorder.has_grad, recorder.is_transformed):
             return function(q, k, v, score=score, scale=scale, **named)
     finally:
         torch._C._set_grad_enabled(recorder.has_grad)
-        _state.recorder = before
+        state.recorder = before
 
 
 def trace(function: Callable[..., Any], *options: Any, **named: Any) -> Region:
     """`regions.trace` outside of the transforms of torch.func, which would wrap the tensors of the tracer."""
-    recorder = current()
+    recorder = state.recorder
     if recorder is None or not recorder.is_transformed:
         return regions.trace(function, *options, **named)
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
@@ -75,7 +72,7 @@ def trace(function: Callable[..., Any], *options: Any, **named: Any) -> Region:
         return regions.trace(function, *options, **named)
 
 
-def _scaled(score: Any, scale: Any) -> Score:
+def scaled(score: Any, scale: Any) -> Score:
     """The score function of scores that a tensor scales."""
     if score is None:
         return Score(lambda s, b, h, i, j: (s * scale).to(s.dtype))
@@ -93,10 +90,10 @@ class Programs:
     layout: str
 
     @staticmethod
-    def of(spec: _program.Spec) -> Programs:
-        main = _program.program(dataclasses.replace(spec, max=False))
-        largest = _program.program(dataclasses.replace(spec, lse=False)) if spec.max else None
-        return Programs(main, largest, spec.lse, spec.layout)
+    def of(form: Form) -> Programs:
+        main = _program.program(form._replace(max=False))
+        largest = _program.program(form._replace(lse=False)) if form.max else None
+        return Programs(main, largest, form.lse, form.layout)
 
 
 class Recorder:
@@ -144,7 +141,8 @@ class Recorder:
         """Whether an operator of PyTorch must compute a call with these values."""
         return any(map(self.is_recorded, self.originals_of(values)))
 
-    def call(self, programs: Programs, target: str | None, q: Any, k: Any, v: Any, values: tuple[Any, ...]) -> Any:
+    def call(self, programs: Programs, target: str | None, q: Any, k: Any, v: Any, values: tuple[Any, ...], out: Any,
+             stream: Any) -> Any:
         """The results of the operator.
 
         Args:
@@ -152,6 +150,9 @@ class Recorder:
 
         The row maximum and its key have no gradient.
         """
+        if out is not None or stream is not None:
+            raise ValueError(f"{'out' if out is not None else 'stream'} is given, expected None: an input requires "
+                             "grad, and gradients are recorded for new results on the current stream only")
         from saccade.torch import gradients  # imported late: it imports torch
 
         values = self.originals_of(values)

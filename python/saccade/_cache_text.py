@@ -4,27 +4,27 @@ pages of a pool, and from elements of 8 bits."""
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 # MLIR's names of the element types of a cache, and the op that converts them to f32.
 STORED = {"int8": ("i8", "sitofp"), "float8_e4m3fn": ("f8E4M3FN", "extf"), "float8_e5m2": ("f8E5M2", "extf")}
 
 
-@dataclasses.dataclass(frozen=True)
-class Append:
+class Append(NamedTuple):
     """New rows of caches, the same number for all caches. In text, caches are pairs of a name and a type. A cache with
     one dimension less than `layout` has no depth."""
 
-    index: str  # the element type of lengths, "i32" or "i64"
-    count: bool = False  # whether the number of new rows of each sequence is given
+    element: str  # the element type of lengths, "i32" or "i64"
+    has_count: bool = False  # whether the number of new rows of each sequence is given
     ring: int | None = None  # the first positions that a ring keeps; None: the caches are no rings
-    is_ragged: bool = False  # the new rows of all sequences are one after another; `count` is given
+    is_ragged: bool = False  # the new rows of all sequences are one after another; the numbers are given
 
     def inputs(self, caches: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """The new rows of each cache, the lengths before the call, the numbers of new rows and the first one of each
         sequence."""
         rows = [(f"new_{name}", self._rows(type)) for name, type in caches]
-        names = ("at", "count", "from")[: 1 + self.count + self.is_ragged]
-        return rows + [(name, f"tensor<?x{self.index}>") for name in names]
+        names = ("at", "count", "from")[: 1 + self.has_count + self.is_ragged]
+        return rows + [(name, f"tensor<?x{self.element}>") for name in names]
 
     def _rows(self, type: str) -> str:
         """The type of new rows of a cache, whose first dimension is that of batches."""
@@ -34,15 +34,15 @@ class Append:
         """Ops that append the new rows of each cache %NAME, which makes %NAME_updated. Caches have the dimensions
         `layout`, or are pools of pages of `table_type`."""
         pages = f" pages(%page_table : {table_type})" if table_type else ""
-        names = ("count", "from")[: self.count + self.is_ragged]
-        numbers = "".join(f" {name}(%{name} : tensor<?x{self.index}>)" for name in names)
+        names = ("count", "from")[: self.has_count + self.is_ragged]
+        numbers = "".join(f" {name}(%{name} : tensor<?x{self.element}>)" for name in names)
         ring = "" if self.ring is None else f" ring<{self.ring}>"
         lines = ""
         for name, type in caches:
             dims = ",".join(_named(layout, type))
             of_rows = dims.removeprefix("b,") if self.is_ragged else dims
             lines += (f"  %{name}_updated = attn.append %new_{name}[{of_rows}] to %{name}[{dims}]{pages} "
-                      f"at(%at : tensor<?x{self.index}>){numbers}{ring} : ({self._rows(type)}, {type}) -> {type}\n")
+                      f"at(%at : tensor<?x{self.element}>){numbers}{ring} : ({self._rows(type)}, {type}) -> {type}\n")
         return lines
 
     def program(self, caches: list[tuple[str, str]], layout: str, table_type: str | None) -> str:
@@ -57,7 +57,7 @@ class Append:
 
     def clauses(self) -> list[str]:
         """The clauses of the attention over the caches: queries after the new rows are padding, too."""
-        return [f"q_len(%count : tensor<?x{self.index}>)"] if self.count and not self.is_ragged else []
+        return [f"q_len(%count : tensor<?x{self.element}>)"] if self.has_count and not self.is_ragged else []
 
 
 def scale_type(kind: str | int, layout: str) -> str:
@@ -97,8 +97,7 @@ class Scale:
     kind: str | int  # as for `scale_type`
 
 
-@dataclasses.dataclass(frozen=True)
-class Rotation:
+class Rotation(NamedTuple):
     """Rotary positions of keys that are rotated when they are read: pair n of the key at position i by the angle whose
     cosine and sine are %rotary_cos[i, n] and %rotary_sin[i, n]."""
 

@@ -7,20 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from saccade import _gpu
+from saccade._form import ROLES
 from saccade.regions.traced_function import JAX, written_with
 
 
-def call_with_views(function: Callable[..., Any], q: Any, functions: dict[str, Any], **named: Any) -> Any:
+def call_with_views(function: Callable[..., Any], *, q: Any, **named: Any) -> Any:
     """Calls a function of NumPy arrays on q and `named`, with views in place of other libraries' arrays. Returns arrays
-    of q's library, or those given as `out`. Of the `functions`, those of JAX's names and arrays are rewritten to NumPy.
-    """
-    views = {name: _view(name, x) for name, x in {"q": q, **named}.items()}
+    of q's library, or those given as `out`. Functions of JAX's names and arrays are rewritten to NumPy."""
+    views = {name: x if name in ROLES else _view(name, x) for name, x in {"q": q, **named}.items()}
     if type(q).__module__.partition(".")[0] in ("jax", "jaxlib"):
-        functions = {role: _of_numpy(x) for role, x in functions.items()}
         with written_with(JAX):
-            result = function(**views, **functions)
+            result = function(**views | {role: _of_numpy(views[role]) for role in ROLES})
     else:
-        result = function(**views, **functions)
+        result = function(**views)
     if named.get("out") is not None:
         return named["out"]
     convert = _converter(q)

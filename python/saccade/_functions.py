@@ -36,8 +36,8 @@ _regions: dict[tuple[Any, ...], _Regions] = {}  # by role, precision, whether q 
 on_cache_clear(_regions.clear)
 
 
-def read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tuple[Any, ...], tuple[Any, ...]]:
-    """The region of `function`, its part of the plan's key, and the tensors it captures now."""
+def read(role: str, function: Callable[..., Any], q: Array) -> tuple[str, tuple[Any, ...], bool]:
+    """The text of `function`, as a Form has it, what it captures now, and whether all arrays of this are of torch."""
     kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
     if kind != role:
         raise TypeError(f"{role} is {function!r}, expected a function {_SIGNATURES[role]}: give it as {kind}")
@@ -59,7 +59,7 @@ def read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tup
         captures = region.captures_of(found.tensors, found.numbers)
     else:
         region = trace(function, role, precision, device, prefers_torch=is_torch)
-        text, captures = _program.region_key(role, region), region.captures
+        text, captures = _program.region_text(role, region), region.captures
         _note(role, function, found, text)
         if found and region.is_reusable:
             _keep((role, precision, is_torch, found.key), found, region, text)
@@ -73,7 +73,7 @@ def read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tup
             raise
         with _arrays.torch_module().no_grad():  # a mask has no gradient
             are_torch = tuple([check(role, array) for array in arrays])
-    return region, (text, are_torch), captures
+    return text, captures, False not in are_torch
 
 
 def _no_function(role: str, x: Any) -> TypeError:

@@ -144,7 +144,7 @@ def ordinal_of(x: Any) -> int | None:
 
 def is_foreign(x: Any) -> bool:
     """Whether x is a tensor of another library than torch and NumPy, handed over by DLPack."""
-    return hasattr(x, "__dlpack__") and not isinstance(x, type) and not _arrays.is_torch(x) and not _arrays.is_numpy(x)
+    return not _arrays.is_torch(x) and not _arrays.is_numpy(x) and hasattr(x, "__dlpack__") and not isinstance(x, type)
 
 
 def check_tensor(name: str, x: Any) -> bool:
@@ -179,10 +179,10 @@ def source_of(x: Any) -> Any:
     return x.source if type(x) is DeviceTensor else x
 
 
-def call_with_views(function: Callable[..., Any], stream: int | None, **named: Any) -> Any:
+def call_with_views(function: Callable[..., Any], *, stream: Any, **named: Any) -> Any:
     """Calls a function that takes views with the tensors among `named` as views, and with their stream by default.
     Returns tensors of their library. A tensor of 0 dimensions stands for a number and stays."""
-    handle = current_stream(named.values()) if stream is None else stream
+    handle = current_stream(named.values()) if stream is None else stream_handle(stream)
 
     def convert(name: str, x: Any) -> Any:
         if type(x) is tuple:

@@ -7,12 +7,12 @@ import operator
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
-from saccade import _arrays, _cache_text, _gpu, _parameters, _program
+from saccade import _arrays, _cache_text, _gpu, _parameters
 from saccade._arrays import Array
+from saccade._form import Operands, key_layout
 
 # MLIR's names of the element types of torch and NumPy.
 ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-INTEGERS = {"int32": "i32", "int64": "i64"}
 _QUANTIZED = " or ".join(", ".join(_cache_text.STORED).rsplit(", ", 1))
 Kind: TypeAlias = tuple[bool, bool]
 """Of q, k, v and the other tensors of a call: whether they are torch tensors, and whether they are on a GPU."""
@@ -24,6 +24,14 @@ _ALIGNMENTS = 'None, "top_left", "bottom_right" or an int offset (key <= query +
 def dtype_name(x: Any) -> str:
     """"float32" for torch.float32 and NumPy's float32 alike."""
     return getattr(x.dtype, "name", None) or str(x.dtype).removeprefix("torch.")
+
+
+def element_of(dtype: Any, name: str = "q") -> str:
+    """MLIR's name of an element type of torch or NumPy. Raises TypeError."""
+    found = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
+    if found not in ELEMENTS:
+        raise TypeError(f"{name} has element type {found}, expected {', '.join(ELEMENTS)}")
+    return ELEMENTS[found]
 
 
 # --- scalars and options ------------------------------------------------------------------------------------------
@@ -154,7 +162,8 @@ def check_window(window: Any, is_causal: bool, name: str = "window") -> tuple[st
         if len(window) != 2:
             raise ValueError(f"{name} has {len(window)} numbers, expected 2: (left, right)")
         left, right = (_check_side(name, which, side) for which, side in zip(("left", "right"), window))
-    left, right = min(left, _POSITION_LIMIT), min(right, _POSITION_LIMIT)
+    left = left if left < _POSITION_LIMIT else _POSITION_LIMIT
+    right = right if right < _POSITION_LIMIT else _POSITION_LIMIT
     if is_causal or right < 0:
         return ("l", (left,)) if left >= 0 else ("", ())
     return ("lr", (left, right)) if left >= 0 else ("r", (right,))
@@ -182,10 +191,15 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
     if type(kv_len) is int:
         return "index", kv_len
     check_kind("kv_len", kv_len, kind_of(q))
-    element = INTEGERS.get(dtype_name(kv_len))
-    if element is None:
-        raise TypeError(f"kv_len has element type {dtype_name(kv_len)}, expected int32 or int64")
-    return element, kv_len
+    return integer_type("kv_len", kv_len), kv_len
+
+
+def integer_type(name: str, x: Any) -> str:
+    """MLIR's name of the element type of lengths, offsets or pages."""
+    found = dtype_name(x)
+    if found not in ("int32", "int64"):
+        raise TypeError(f"{name} has element type {found}, expected int32 or int64")
+    return f"i{found[3:]}"
 
 
 def check_page_table(page_table: Any, cu_seqlens_k: Any, q: Any) -> str:
@@ -196,10 +210,7 @@ def check_page_table(page_table: Any, cu_seqlens_k: Any, q: Any) -> str:
     check_kind("page_table", page_table, kind_of(q))
     if page_table.ndim != 2:
         raise TypeError(f"page_table has {_arrays.dimensions(page_table.ndim)}, expected 2: the pages of each sequence")
-    element = INTEGERS.get(dtype_name(page_table))
-    if element is None:
-        raise TypeError(f"page_table has element type {dtype_name(page_table)}, expected int32 or int64")
-    return element
+    return integer_type("page_table", page_table)
 
 
 def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any, is_ragged: bool,
@@ -208,7 +219,7 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any
     values of the scales. Scales of positions get the dimension of the depth, of extent 1. `check_shapes` reports other
     element types."""
     check_layout(layout, is_ragged)
-    dims = _program.key_layout(layout, is_paged)
+    dims = key_layout(layout, is_paged)
     kinds: list[str | int] = []
     values = []
     for name, x, other in (("k_scale", k_scale, "v_scale"), ("v_scale", v_scale, "k_scale")):
@@ -242,8 +253,8 @@ def check_scales(k_scale: Any, v_scale: Any, q: Any, k: Any, v: Any, layout: Any
             heads = "one for each KV head, " if "h" in dims else ""
             raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}: one scale, {heads}one for "
                             f'each position, "{dims.replace("d", "")}", or for blocks of its elements, "{dims}"')
-    elements = [dtype_name(x) if hasattr(x, "dtype") else "" for x in (k, v)]
-    return ((elements[0], kinds[0]), (elements[1], kinds[1])), (values[0], values[1])
+    stored = [dtype_name(x) if hasattr(x, "dtype") else "" for x in (k, v)]
+    return ((stored[0], kinds[0]), (stored[1], kinds[1])), (values[0], values[1])
 
 
 def check_blocks(name: str, blocks: int, depth: int) -> None:
@@ -255,7 +266,7 @@ def check_blocks(name: str, blocks: int, depth: int) -> None:
 def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any, is_paged: bool = False) -> tuple[str, str | None]:
     """The element types of the cumulative sequence lengths; None for the keys in pages."""
     kind: Kind = kind_of(q)
-    elements: list[str] = []
+    found: list[str] = []
     if is_paged:
         return check_cu_seqlens(cu_seqlens_q, cu_seqlens_q, q)[0], None
     for name, offsets, other in (("cu_seqlens_q", cu_seqlens_q, "cu_seqlens_k"),
@@ -268,11 +279,8 @@ def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any, is_paged: boo
         if offsets.ndim != 1:
             raise TypeError(f"{name} has {_arrays.dimensions(offsets.ndim)}, expected 1: the start of "
                             "each sequence and the end of the last one")
-        element = INTEGERS.get(dtype_name(offsets))
-        if element is None:
-            raise TypeError(f"{name} has element type {dtype_name(offsets)}, expected int32 or int64")
-        elements.append(element)
-    return elements[0], elements[1]
+        found.append(integer_type(name, offsets))
+    return found[0], found[1]
 
 
 def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
@@ -396,17 +404,21 @@ def check_outs(output: Any, lse: Any, kind: Kind) -> None:
         _arrays.check_writable(name, x)
 
 
-def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, ragged: tuple[Any, Any] | None,
-                 output: Any, lse: Any, page_table: Any = None, scales: tuple[Any, Any] | None = None) -> None:
+def check_shapes(q: Array, k: Array, v: Array, layout: str, operands: Operands | None = None, output: Any = None,
+                 lse: Any = None) -> None:
     """Checks ranks, element types and shapes. The compiled code makes the same checks, but reports them in its own
     terms."""
-    key_layout = _program.key_layout(layout, page_table is not None)
-    for name, x, dims in (("q", q, layout), ("k", k, key_layout), ("v", v, key_layout)):
+    given: Any = (operands or {}).get
+    kv_len, sink, page_table, of_queries, of_keys, *scales = [given(name) for name in (
+        "kv_len", "sink", "page_table", "cu_seqlens_q", "cu_seqlens_k", "k_scale", "v_scale")]
+    is_quantized = scales[0] is not None
+    key_dims = key_layout(layout, page_table is not None)
+    for name, x, dims in (("q", q, layout), ("k", k, key_dims), ("v", v, key_dims)):
         if len(x.shape) != len(dims):
             found = f"{_arrays.dimensions(len(x.shape))}, {tuple(x.shape)}"
             pages = "" if page_table is None or name == "q" else ", where b are the pages"
             raise TypeError(f'{name} has {found}, expected {len(dims)}: layout "{dims}"{pages}')
-        if scales and name != "q":
+        if is_quantized and name != "q":
             if dtype_name(x) not in _cache_text.STORED:
                 raise TypeError(f"{name} has element type {dtype_name(x)}, expected {_QUANTIZED}: {name}_scale is "
                                 "given")
@@ -417,7 +429,7 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         if dtype_name(x) != dtype_name(q):
             raise TypeError(f"{name} has element type {dtype_name(x)}, expected {dtype_name(q)}, that of q")
 
-    size, key, value = (dict(zip(dims, x.shape)) for dims, x in ((layout, q), (key_layout, k), (key_layout, v)))
+    size, key, value = (dict(zip(dims, x.shape)) for dims, x in ((layout, q), (key_dims, k), (key_dims, v)))
 
     def same(name: str, dim: str, what: str, expected: int, whose: str) -> None:
         found = {"k": key, "v": value}[name].get(dim, expected)
@@ -440,18 +452,18 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
             raise ValueError(f"q has {size['h']} heads, expected a multiple of the {key['h']} heads of k")
     same("v", "s", "length", key["s"], "k")
     batch = size.get("b", 1)
-    if ragged:
-        batch = max(ragged[0].shape[0] - 1, 0)
-        if ragged[1] is not None and ragged[0].shape[0] != ragged[1].shape[0]:
-            raise ValueError(f"cu_seqlens_k has {ragged[1].shape[0]} offsets, expected {ragged[0].shape[0]}, as "
+    if of_queries is not None:
+        batch = max(of_queries.shape[0] - 1, 0)
+        if of_keys is not None and of_queries.shape[0] != of_keys.shape[0]:
+            raise ValueError(f"cu_seqlens_k has {of_keys.shape[0]} offsets, expected {of_queries.shape[0]}, as "
                              "many as cu_seqlens_q")
     if page_table is not None and page_table.shape[0] != batch:
         raise ValueError(f"page_table has {page_table.shape[0]} rows, expected {batch}: one for each sequence")
     if getattr(kv_len, "ndim", 0) and tuple(kv_len.shape) != (batch,):
         raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, expected ({batch},): one length per batch")
-    for name, x, scale in (("k_scale", key, scales[0]), ("v_scale", value, scales[1])) if scales else ():
+    for name, x, scale in (("k_scale", key, scales[0]), ("v_scale", value, scales[1])):
         rank = getattr(scale, "ndim", 0)
-        dims = key_layout if rank > 1 else "h"
+        dims = key_dims if rank > 1 else "h"
         given = tuple(scale.shape[i] for i, dim in enumerate(dims) if dim != "d") if rank else ()
         required = tuple(x[dim] for dim in dims if dim != "d") if rank else ()
         if given != required:

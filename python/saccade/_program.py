@@ -7,151 +7,63 @@ causal mask and the bounds of a window are arguments, so one kernel serves all o
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from saccade import _cache_text
+from saccade._form import Form
 from saccade._merge import merge
 from saccade.regions import Region
 from saccade.regions.traced_function import PARAMETERS
 
 
-@dataclasses.dataclass
-class Spec:
-    """The properties that one kernel is compiled for."""
-
-    element: str  # "f32"
-    head_dim: int  # of q and k
-    head_dim_v: int
-    layout: str  # "bhsd"
-    causal: str | None = None  # "top_left", "bottom_right" or "offset", which is a run-time scalar
-    left: bool = False  # whether the window is bounded on this side
-    right: bool = False
-    scale: bool = False  # given as an argument, otherwise 1/√head_dim
-    kv_len: str | None = None  # "index" for a scalar, "i32" or "i64" for a tensor [batch]
-    ragged: tuple[str, str | None] | None = None  # element types of cu_seqlens_q and cu_seqlens_k, "i32" or "i64"
-    pages: str | None = None  # the element type of the page table, "i32" or "i64"; k and v are page pools
-    # Of quantized k and v: the element type, a key of `_cache_text.STORED`, and the kind of `_cache_text.scale_type`.
-    scales: tuple[tuple[str, str | int], tuple[str, str | int]] | None = None
-    qk_type: str | None = None  # "int8": queries and keys may be rounded to it for their dot products
-    rotation: _cache_text.Rotation | None = None  # keys are rotated when they are read
-    sink: str | None = None  # the element type, "f32" ...; with is_sink_number one scalar for all heads
-    is_sink_number: bool = False
-    lse: bool = False
-    max: bool = False  # and argmax
-    dropout: str | None = None  # the type of the seed, "i64" or "tensor<1xi64>"
-    score: Region | None = None
-    mask: Region | None = None
-    weight: Region | None = None
-    are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
-    is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
-    append: _cache_text.Append | None = None  # k and v are caches, to which new rows are appended first
-    tree: bool = False  # the last keys are those of the queries, and a tensor says which of them a query attends to
-
-    @property
-    def precision(self) -> str:
-        """The type of scores and sums."""
-        return "f64" if self.element == "f64" else "f32"
-
-    @property
-    def key_layout(self) -> str:
-        """The dimensions of k and v. Page pools always have a dimension of pages."""
-        return key_layout(self.layout, self.pages is not None)
-
-
-def program(spec: Spec) -> str:
+def program(form: Form) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, new rows and their places, the captures
-    of score, mask and weight, the tree, then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q,
-    cu_seqlens_k, page_table, rate and seed of dropout, k_scale and v_scale, cosines and sines that the spec has. Its
-    results: the output, the log-sum-exp, max and argmax. A part also takes the positions of the first query and key and
-    the results of other parts, and its results are those over the keys of all, in the precision of scores: the output,
-    the log-sum-exp and its low part."""
-    operands = [(name, _tensor(spec, head_dim, layout=layout)) for name, head_dim, layout in
-                (("q", spec.head_dim, spec.layout), ("k", spec.head_dim, spec.key_layout),
-                 ("v", spec.head_dim_v, spec.key_layout))]
-    tensors = operands.copy()
-    for i, (stored, _) in enumerate(spec.scales or ()):
-        element = _cache_text.STORED[stored][0]
-        tensors[i + 1] = "kv"[i], _tensor(spec, (spec.head_dim, spec.head_dim_v)[i], element, spec.key_layout)
-    regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask), ("weight", spec.weight))
-               if region is not None]
-    captures = [(f"{role}_{i}", type) for role, region in regions for i, type in enumerate(region.capture_types)]
-    bounds = [(name, "index") for name, is_given in
-              (("causal", spec.causal == "offset"), ("left", spec.left), ("right", spec.right)) if is_given]
-    scale = [("scale", spec.precision)] if spec.scale else []
-    length = [("kv_len", "index" if spec.kv_len == "index" else f"tensor<?x{spec.kv_len}>")] if spec.kv_len else []
-    sink = [("sink", spec.sink if spec.is_sink_number else f"tensor<?x{spec.sink}>")] if spec.sink else []
+    and the operands of the form. Its results: the output, the log-sum-exp, max and argmax. A part also takes the
+    positions of the first query and key and the results of other parts, and its results are those over the keys of all,
+    in the precision of scores: the output, the log-sum-exp and its low part."""
+    operands = [(name, _tensor(form, head_dim, layout=layout)) for name, head_dim, layout in
+                (("q", form.head_dim, form.layout), ("k", form.head_dim, form.key_layout),
+                 ("v", form.head_dim_v, form.key_layout))]
+    tensors = operands[:1] + caches_of(form)[:2]
+    captures, others = form.captures(), form.operands()
+    types = dict(others)
 
-    offsets = [(name, f"tensor<?x{element}>") for name, element in
-               zip(("cu_seqlens_q", "cu_seqlens_k"), spec.ragged or ()) if element]
-    pages = [("page_table", f"tensor<?x?x{spec.pages}>")] if spec.pages else []
-
-    dropout = [("rate", "f32"), ("seed", spec.dropout)] if spec.dropout else []
-    scales = [(f"{name}_scale", _cache_text.scale_type(kind, spec.key_layout))
-              for name, (_, kind) in zip("kv", spec.scales or ())]
-
-    output = _tensor(spec, spec.head_dim_v, spec.precision if spec.is_part else spec.element)
+    output = _tensor(form, form.head_dim_v, form.precision if form.is_part else form.element)
     results = [("out", output)]
-    rows = f"tensor<{'?x' * (len(spec.layout) - 1)}"
-    more = [("lse", f"{rows}{spec.precision}")] if spec.lse else []
-    more += [("lse_low", f"{rows}{spec.precision}")] if spec.is_part else []
-    more += [("max", f"{rows}{spec.precision}"), ("argmax", f"{rows}i64")] if spec.max else []
+    rows = f"tensor<{'?x' * (len(form.layout) - 1)}"
+    more = [("lse", f"{rows}{form.precision}")] if form.lse else []
+    more += [("lse_low", f"{rows}{form.precision}")] if form.is_part else []
+    more += [("max", f"{rows}{form.precision}"), ("argmax", f"{rows}i64")] if form.max else []
     results += [(name, f"{type}>") for name, type in more]
-    before, after, returned = "", "", [name for name, _ in results]
-    new: list[tuple[str, str]] = []
-    caches: list[tuple[str, str]] = []
-    keys, scale_names = ["k", "v"], [name for name, _ in scales]
-    if spec.append:
-        caches = tensors[1:] + [scale for scale, (_, kind) in zip(scales, spec.scales or ())
-                                if _cache_text.is_cached(kind)]
-        new = spec.append.inputs(caches)
-        before += spec.append.text(caches, spec.key_layout, pages[0][1] if spec.pages else None)
-        updated = {name for name, _ in caches}
-        keys, scale_names = ([f"{name}_updated" if name in updated else name for name in names]
-                             for names in (keys, scale_names))
-    for i, (_, type) in enumerate(tensors[1:]) if spec.pages else ():
-        before += _cache_text.paged(f"{keys[i]}_paged", keys[i], type, spec.key_layout, pages[0][1])
-        keys[i] += "_paged"
-    for i, (name, _) in enumerate(tensors[1:]):
-        scale_of, rotation = None, spec.rotation if name == "k" else None
-        if spec.scales:
-            scale_name, (element, kind) = scale_names[i], spec.scales[i]
-            if spec.pages and _cache_text.is_cached(kind):
-                before += _cache_text.paged(f"{scale_name}_paged", scale_name, scales[i][1], spec.key_layout,
-                                            pages[0][1])  # fmt: skip
-                scale_name += "_paged"
-            scale_of = _cache_text.Scale(element, scale_name, kind)
-        if scale_of or rotation:
-            before += _cache_text.computed(f"{name}_float", keys[i], spec.key_layout,
-                                           (spec.head_dim, spec.head_dim_v)[i], spec.element, scale_of, rotation)
-            keys[i] = f"{name}_float"
-    dims, key_dims = (f"[{','.join(layout)}]" for layout in (spec.layout, spec.key_layout))
+    after, returned = "", [name for name, _ in results]
+    before, keys, new, caches = _keys(form, tensors[1:], types)
+
+    dims, key_dims = (f"[{','.join(layout)}]" for layout in (form.layout, form.key_layout))
     clauses = [f"%q{dims}, {', '.join(f'%{name}{key_dims}' for name in keys)}"]
-    captures += [("tree", "tensor<?x?x?xi1>")] if spec.tree else []
-    read = captures + bounds
+    read = captures + [(name, type) for name, type in others if name in ("tree", "causal", "left", "right")]
     if read:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
-    clauses += spec.append.clauses() if spec.append else []
-    clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
-    clauses += [f"{name}(%{name} : {type})" for name, type in offsets]
-    clauses += ["qk_type(i8)"] if spec.qk_type else []
-    clauses += ["at(%zero, %zero, %first_query, %first_key)"] if spec.is_part else []
-    clauses += [f"dropout({_names(dropout)} : {_types(dropout)})"] if dropout else []
-    clauses += _masks(spec, captures, bounds)
-    clauses += [_region(role, spec, captures, bounds) for role, _ in regions if role != "mask"]
+    clauses += form.append.clauses() if form.append else []
+    clauses += [f"{name}(%{name} : {types[name]})" for name in
+                ("kv_len", "scale", "sink", "cu_seqlens_q", "cu_seqlens_k") if name in types]
+    clauses += ["qk_type(i8)"] if form.qk_type else []
+    clauses += ["at(%zero, %zero, %first_query, %first_key)"] if form.is_part else []
+    clauses += [f"dropout(%rate, %seed : {types['rate']}, {types['seed']})"] if form.dropout else []
+    clauses += _masks(form, read)
+    clauses += [_region(role, text, form, read) for role, text in form.functions() if role != "mask"]
     clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
-    rotary = [(f"rotary_{name}", spec.rotation.type) for name in ("cos", "sin")] if spec.rotation else []
-    inputs = tensors + new + captures + scale + bounds + length + sink + offsets + pages + dropout + scales + rotary
-    if spec.is_part:
+    inputs = tensors + new + captures + others
+    if form.is_part:
         before += "  %zero = arith.constant 0 : index\n"
         inputs += [("first_query", "index"), ("first_key", "index")]
         inputs += [(f"other_{name}", type) for name, type in results]
-        after = merge(spec.layout, output, results[1][1], has_low=True)
+        after = merge(form.layout, output, results[1][1], has_low=True)
         returned = ["merged_out", "merged_lse", "merged_low"]
-    if spec.are_numbers_tensors:
+    if form.are_numbers_tensors:
         before += "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
         inputs = [(name, type) if type.startswith("tensor") else (f"{name}_operand", f"tensor<{_stored(type)}>")
                   for name, type in inputs]
@@ -165,6 +77,51 @@ def program(spec: Spec) -> str:
             f"    : ({_types(operands)}) -> ({_types(results)})\n{after}"
             f"  return {', '.join(f'%{name}' for name in returned)} : {_types(results + caches)}\n"
             f"}}\n")
+
+
+_Values = list[tuple[str, str]]
+
+
+def caches_of(form: Form) -> list[tuple[str, str]]:
+    """The arguments k and v, and their scales of positions: the caches that new rows are appended to."""
+    elements = [_cache_text.STORED[stored][0] for stored, _ in form.scales or ()] or [form.element] * 2
+    types = dict(form.operands())
+    return [(name, _tensor(form, depth, element, form.key_layout))
+            for name, depth, element in zip("kv", (form.head_dim, form.head_dim_v), elements)] + [
+        (f"{name}_scale", types[f"{name}_scale"]) for name, (_, kind) in zip("kv", form.scales or ())
+        if _cache_text.is_cached(kind)]  # fmt: skip
+
+
+def _keys(form: Form, tensors: _Values, types: dict[str, str]) -> tuple[str, list[str], _Values, _Values]:
+    """The ops that make keys and values of the arguments k and v, `tensors`: they append, read pages, and convert. Also
+    the names of keys and values, the arguments of new rows, and the caches that are updated. `types` are those of the
+    operands."""
+    before, keys, scale_names = "", ["k", "v"], [f"{name}_scale" for name in "kv"]
+    caches = caches_of(form) if form.append else []
+    new = form.append.inputs(caches) if form.append else []
+    table = types.get("page_table", "")
+    if form.append:
+        before += form.append.text(caches, form.key_layout, table or None)
+        updated = {name for name, _ in caches}
+        keys, scale_names = ([f"{name}_updated" if name in updated else name for name in names]
+                             for names in (keys, scale_names))
+    for i, (_, type) in enumerate(tensors) if form.pages else ():
+        before += _cache_text.paged(f"{keys[i]}_paged", keys[i], type, form.key_layout, table)
+        keys[i] += "_paged"
+    for i, (name, _) in enumerate(tensors):
+        scale_of, rotation = None, form.rotation if name == "k" else None
+        if form.scales:
+            scale_name, (element, kind) = scale_names[i], form.scales[i]
+            if form.pages and _cache_text.is_cached(kind):
+                before += _cache_text.paged(f"{scale_name}_paged", scale_name, types[f"{name}_scale"], form.key_layout,
+                                            table)  # fmt: skip
+                scale_name += "_paged"
+            scale_of = _cache_text.Scale(element, scale_name, kind)
+        if scale_of or rotation:
+            before += _cache_text.computed(f"{name}_float", keys[i], form.key_layout,
+                                           (form.head_dim, form.head_dim_v)[i], form.element, scale_of, rotation)
+            keys[i] = f"{name}_float"
+    return before, keys, new, caches
 
 
 _ARGUMENT = re.compile(r"%\w+: ([^,{)]+?)( \{attn\.no_gradient\})?(?=[,)])")
@@ -206,20 +163,21 @@ def is_float(type: str) -> bool:
 ARGUMENTS = {role: [f"%{name}" for name in names] for role, names in PARAMETERS.items()}
 
 
-def region_key(role: str, region: Region) -> str:
-    """A text that is equal for regions with the same computation and capture types."""
+def region_text(role: str, region: Region) -> str:
+    """A traced function as a text, which is equal for those with the same computation and capture types: the types,
+    then the block, in which capture n is called %n."""
     names = [f"%{i}" for i in range(len(region.captures))]
     return f"{', '.join(region.capture_types)}\n{region.body(ARGUMENTS[role], names)}"
 
 
-def key_layout(layout: str, is_paged: bool) -> str:
-    """The dimensions of k and v for those of q."""
-    return f"b{layout}" if is_paged and "b" not in layout else layout
+def region_texts(**regions: Region | None) -> dict[str, Any]:
+    """The fields of a Form for traced functions by their roles."""
+    return {role: region_text(role, region) for role, region in regions.items() if region is not None}
 
 
-def _tensor(spec: Spec, head_dim: int, element: str | None = None, layout: str | None = None) -> str:
-    extents = "x".join(str(head_dim) if dim == "d" else "?" for dim in layout or spec.layout)
-    return f"tensor<{extents}x{element or spec.element}>"
+def _tensor(form: Form, head_dim: int, element: str | None = None, layout: str | None = None) -> str:
+    extents = "x".join(str(head_dim) if dim == "d" else "?" for dim in layout or form.layout)
+    return f"tensor<{extents}x{element or form.element}>"
 
 
 def _stored(type: str) -> str:
@@ -235,61 +193,57 @@ def _unpacked(name: str, type: str) -> str:
     return read if stored == type else f"{read}  %{name} = arith.index_cast %{element} : {stored} to {type}\n"
 
 
-def _names(values: list[tuple[str, str]]) -> str:
+def _names(values: _Values) -> str:
     return ", ".join(f"%{name}" for name, _ in values)
 
 
-def _types(values: list[tuple[str, str]]) -> str:
+def _types(values: _Values) -> str:
     return ", ".join(type for _, type in values)
 
 
-def _region(role: str, spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
+def _region(role: str, text: str, form: Form, read: _Values) -> str:
     """A traced function as a clause. The entry block of every region takes all captures of the op."""
-    region = {"score": spec.score, "mask": spec.mask, "weight": spec.weight}[role]
-    assert region is not None
-    arguments = ARGUMENTS[role] + [f"%c_{name}" for name, _ in captures + bounds]
+    arguments = ARGUMENTS[role] + [f"%c_{name}" for name, _ in read]
     if role != "mask":
-        arguments[0] += f": {spec.precision}"
-    mine = [f"%c_{name}" for name, _ in captures if name.startswith(f"{role}_")]
-    return f"{role}({', '.join(arguments)}) {{\n{region.body(ARGUMENTS[role], mine, '      ')}\n    }}"
+        arguments[0] += f": {form.precision}"
+    block = re.sub(r"%(\d+)", rf"%c_{role}_\1", text.partition("\n")[2])
+    return _clause(role, arguments, block.split("\n"))
 
 
-def _masks(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> list[str]:
+def _clause(role: str, arguments: list[str], lines: list[str]) -> str:
+    return f"{role}({', '.join(arguments)}) {{\n" + "\n".join(f"      {line}" for line in lines) + "\n    }"
+
+
+def _masks(form: Form, read: _Values) -> list[str]:
     """The mask clauses, which are combined by conjunction; conditions on run-time scalars need a region."""
     clauses = []
-    if spec.causal in ("top_left", "bottom_right"):
-        clauses.append(f"mask causal<{spec.causal}>")
-    if bounds:
-        clauses.append(_bounds(spec, captures, bounds))
-    if spec.tree:
-        clauses.append(_tree(captures, bounds))
-    if spec.mask is not None:
-        clauses.append(_region("mask", spec, captures, bounds))
+    arguments = ARGUMENTS["mask"] + [f"%c_{name}" for name, _ in read]
+    if form.causal in ("top_left", "bottom_right"):
+        clauses.append(f"mask causal<{form.causal}>")
+    if form.causal == "offset" or form.sides:
+        clauses.append(_clause("mask", arguments, _bounds(form)))
+    if form.tree:
+        clauses.append(_clause("mask", arguments, _TREE))
+    if form.mask is not None:
+        clauses.append(_region("mask", form.mask, form, read))
     return clauses
 
 
-def _tree(captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
-    """Query i attends to all keys before those of the queries, and to that of query n if element [b, i, n] is true."""
-    lines = ["%keys = attn.length key", "%queries = attn.length query", "%first = arith.subi %keys, %queries : index",
-             "%n = arith.subi %j, %first : index", "%zero = arith.constant 0 : index",
-             "%is_before = arith.cmpi slt, %n, %zero : index", "%own = arith.maxsi %n, %zero : index",
-             "%is_in_tree = tensor.extract %c_tree[%b, %i, %own] : tensor<?x?x?xi1>",
-             "%holds = arith.ori %is_before, %is_in_tree : i1", "attn.yield %holds : i1"]  # fmt: skip
-    return _mask_text(lines, captures, bounds)
+# Query i attends to all keys before those of the queries, and to that of query n if element [b, i, n] is true.
+_TREE = ["%keys = attn.length key", "%queries = attn.length query", "%first = arith.subi %keys, %queries : index",
+         "%n = arith.subi %j, %first : index", "%zero = arith.constant 0 : index",
+         "%is_before = arith.cmpi slt, %n, %zero : index", "%own = arith.maxsi %n, %zero : index",
+         "%is_in_tree = tensor.extract %c_tree[%b, %i, %own] : tensor<?x?x?xi1>",
+         "%holds = arith.ori %is_before, %is_in_tree : i1", "attn.yield %holds : i1"]  # fmt: skip
 
 
-def _mask_text(lines: list[str], captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
-    arguments = ARGUMENTS["mask"] + [f"%c_{name}" for name, _ in captures + bounds]
-    return f"mask({', '.join(arguments)}) {{\n" + "\n".join(f"      {line}" for line in lines) + "\n    }"
-
-
-def _bounds(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
+def _bounds(form: Form) -> list[str]:
     """Run-time bounds around the query's own key, which the alignment of the causal mask determines."""
     own, lines, conditions = "%i", [], []
-    if spec.causal == "offset":
+    if form.causal == "offset":
         own = "%own"
         lines.append("%own = arith.addi %i, %c_causal : index")
-    elif spec.causal == "bottom_right":
+    elif form.causal == "bottom_right":
         own = "%own"
         lines += ["%keys = attn.length key", "%queries = attn.length query",
                   "%shift = arith.subi %keys, %queries : index", "%own = arith.addi %i, %shift : index"]
@@ -298,12 +252,12 @@ def _bounds(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str,
         lines.append(f"%{name} = arith.cmpi {comparison}, %j, {limit} : index")
         conditions.append(f"%{name}")
 
-    if spec.causal == "offset":
+    if form.causal == "offset":
         require("is_before", "sle", own)
-    if spec.left:
+    if "l" in form.sides:
         lines.append(f"%first = arith.subi {own}, %c_left : index")
         require("is_from_first", "sge", "%first")
-    if spec.right:
+    if "r" in form.sides:
         lines.append(f"%last = arith.addi {own}, %c_right : index")
         require("is_to_last", "sle", "%last")
     holds = conditions[0]
@@ -311,4 +265,4 @@ def _bounds(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str,
         lines.append(f"%all_{i} = arith.andi {holds}, {condition} : i1")
         holds = f"%all_{i}"
     lines.append(f"attn.yield {holds} : i1")
-    return _mask_text(lines, captures, bounds)
+    return lines

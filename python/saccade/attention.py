@@ -13,44 +13,40 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from saccade import _arrays, _autograd, _foreign, _gpu, _operands, _program, _served
+from saccade import _arrays, _autograd, _foreign, _functions, _gpu, _operands, _options, _program, _served
 from saccade._arrays import Array
-from saccade._functions import read as _read
+from saccade._form import Form, Operands
 from saccade._library import on_cache_clear
 from saccade._opaque import call_untraced, is_compiling
 from saccade.function import Function
 from saccade.masks import Mask
 from saccade.module import compile
-from saccade.regions import Region
 from saccade.regions.traced_function import variables
 from saccade.scores import Score
 
 _MAX_PLANS = 512
-_Functions = tuple[tuple[str, Callable[..., Any] | None, Region | None], ...]
 
 
 class _Plan:
-    """The compiled function and result allocation for calls of one kind, or the programs of recorded ones."""
+    """The compiled function and result allocation for calls of one form, or the programs of recorded ones."""
 
-    __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes",
-                 "has_lse", "has_max", "row_dtype", "index_dtype", "empty_like", "was_used", "recorded")  # fmt: skip
+    __slots__ = ("form", "call", "into", "ordered", "kind", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes",
+                 "has_lse", "has_max", "has_length", "row_dtype", "index_dtype", "empty_like", "was_used",
+                 "recorded")  # fmt: skip
 
-    def __init__(self, spec: _program.Spec, function: Function | None, kind: _operands.Kind, may_use_tvm_ffi: bool):
-        self.recorded = _autograd.Programs.of(spec) if function is None else None
+    def __init__(self, form: Form, function: Function | None, kind: _operands.Kind, may_use_tvm_ffi: bool):
+        self.form, self.ordered = form, form.order()
+        self.recorded = _autograd.Programs.of(form) if function is None else None
         self.kind, self.was_used = kind, False
         self.is_torch, is_on_gpu = kind
-        self.call: Any
-        self.into: Any
-        if function is None:
-            self.call = self.into = None
-        else:
-            self.call, self.into = function.tvm_ffi if may_use_tvm_ffi else function.into, function.into
-        self.axis, self.key_axis = spec.layout.index("d"), spec.key_layout.index("s")
+        self.into: Any = None if function is None else function.into
+        self.call: Any = self.into if function is None or not may_use_tvm_ffi else function.tvm_ffi
+        self.axis, self.key_axis = form.layout.index("d"), form.key_layout.index("s")
         # None: the output has the shape of the query.
-        self.head_dim_v = spec.head_dim_v if spec.head_dim_v != spec.head_dim else None
-        self.row_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout]
-        self.has_lse, self.has_max = spec.lse, spec.max
-        self.row_dtype: Any = "float64" if spec.precision == "f64" else "float32"
+        self.head_dim_v = form.head_dim_v if form.head_dim_v != form.head_dim else None
+        self.row_axes = [form.layout.index(dim) for dim in "bhs" if dim in form.layout]
+        self.has_lse, self.has_max, self.has_length = form.lse, form.max, form.kv_len == "index"
+        self.row_dtype: Any = "float64" if form.precision == "f64" else "float32"
         self.index_dtype: Any = "int64"
         self.empty_like: Callable[[Any], Any]
         if self.is_torch:
@@ -74,10 +70,32 @@ class _Plan:
 
         return numpy.empty(shape, dtype)
 
+    def output(self, q: Any) -> Any:
+        """A new array for the output."""
+        if self.head_dim_v is None:
+            return self.empty_like(q)
+        shape = list(q.shape)
+        shape[self.axis] = self.head_dim_v
+        return self.empty(q, tuple(shape), q.dtype)
 
-_plans: dict[tuple[Any, ...], _Plan] = {}
-_axes: dict[str, int] = {}  # the axis of the head dimension by layout
+    def results(self, q: Any, output: Any, lse: Any) -> tuple[Any, ...]:
+        """All results: the output, and `lse` or a new array for it, and others."""
+        extents = q.shape
+        rows = tuple([extents[axis] for axis in self.row_axes])
+        results: tuple[Any, ...] = (output,)
+        if self.has_lse:
+            results += (self.empty(q, rows, self.row_dtype) if lse is None else lse,)
+        if self.has_max:
+            results += self.empty(q, rows, self.row_dtype), self.empty(q, rows, self.index_dtype)
+        return results
+
+
+_Key = tuple[tuple[Any, ...], Any, int | None, bool, bool]
+"""A Form with q's own element type, or the equal tuple of its fields; target, the number of the GPU, whether gradients
+are recorded, whether all captured arrays are of torch."""
+_plans: dict[_Key, _Plan] = {}
 _Tensor: Any = None  # torch.Tensor, once torch is imported
+_read, _EAGER = _options.read, _options.EAGER
 on_cache_clear(_plans.clear)
 
 
@@ -206,9 +224,8 @@ def attention(
     has no gradient (saccade.CompileError), and second derivatives are not supported (NotImplementedError).
 
     One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
-    functions. Other lengths, batches, head counts, scales, offsets, windows, dropout
-    probabilities, seeds and captured numbers reuse it. A function
-    that is compiled again and again is reported once, as a `saccade.Warning`.
+    functions. Other lengths, batches, head counts, scales, offsets, windows, dropout probabilities, seeds and captured
+    numbers reuse it. A function that is compiled again and again is reported once, as a `saccade.Warning`.
 
     Example:
         >>> slopes = torch.tensor([0.5, 0.25])
@@ -216,216 +233,122 @@ def attention(
         >>> out = saccade.attention(q, k, v, score=alibi, causal="bottom_right")
     """
     if unknown:
-        raise _operands.unknown_option(unknown, attention.__kwdefaults__ or ())
+        raise _operands.unknown_option(unknown, DEFAULTS)
+    given = (score, mask, weight, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
+             v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, layout)
     if is_compiling():
-        return _trace(q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
-                      kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-                      page_table=page_table,
-                      k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink,
-                      dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout,
-                      target=target, stream=stream, out=out)
+        return _trace(q, k, v, **_named(given, target, stream, out))
     if _served.is_on and _served.is_new_call():
-        given = {name: x for name, x in locals().items() if name != "unknown"}
-        return _served.observe("saccade.attention", functools.partial(attention, **given), (q, k, v))
-    if _autograd.current() is None and _autograd.may_record(q, k, v, (score, weight, scale, sink)):
-        return _autograd.record(
-            attention, q, k, v, score=score, mask=mask, weight=weight, scale=scale, causal=causal, window=window,
-            kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink, dropout_p=dropout_p,
-            seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target, stream=stream,
-            out=out)
-    gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
+        again = functools.partial(attention, q, k, v, **_named(given, target, stream, out))
+        return _served.observe("saccade.attention", again, (q, k, v))
+    recorder = _autograd.state.recorder
+    if recorder is None and _autograd.may_record(q, k, v, score, weight, scale, sink):
+        return _autograd.record(attention, q, k, v, **_named(given, target, stream, out))
+    gpu = None
+    if type(q) is not _Tensor or not q.is_cpu:
+        if _gpu.is_foreign(q):
+            foreign = _foreign if _gpu.ordinal_of(q) is None else _gpu
+            return foreign.call_with_views(attention, q=q, k=k, v=v, **_named(given, target, stream, out))
+        gpu = _gpu.ordinal_of(q)
     if stream is not None:
         if gpu is None:
             raise TypeError(f"stream is {stream!r:.80}, expected None: q is not on a GPU")
         stream = _gpu.stream_handle(stream)
-    if gpu is not None and _gpu.is_foreign(q):
-        return _gpu.call_with_views(
-            attention, stream, q=q, k=k, v=v, score=score, mask=mask, weight=weight, scale=scale, causal=causal,
-            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink,
-            dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
-            out=out)
-    if type(q) is not _Tensor and gpu is None and _gpu.is_foreign(q):
-        return _foreign.call_with_views(
-            attention, q, {"score": score, "mask": mask, "weight": weight}, k=k, v=v, scale=scale, causal=causal,
-            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-            page_table=page_table, k_scale=k_scale, v_scale=v_scale, qk_type=qk_type, sink=sink,
-            dropout_p=dropout_p, seed=seed, return_lse=return_lse, return_max=return_max, layout=layout, target=target,
-            out=out)
-    tensors: tuple[Any, ...] = ()
-    numbers: tuple[Any, ...] = ()
-    score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
-    alignment = sides = length = sink_kind = ragged = ragged_kind = heads = dropout = pages = scales = None
-    if score is not None:
-        if type(score) is Score:
-            heads, score = score.heads, score.function
-        score_region, score_key, tensors = _read("score", score, q)
-    if mask is not None:
-        if type(mask) is Mask:
-            mask = mask.function
-        mask_region, mask_key, more = _read("mask", mask, q)
-        tensors += more
-    if weight is not None:
-        weight_region, weight_key, more = _read("weight", weight, q)
-        tensors += more
-    if scale is not None:
-        numbers = (_operands.check_finite_scale(scale),)
-    if causal is not None:
-        if isinstance(causal, str) and (causal == "top_left" or causal == "bottom_right"):
-            alignment = causal
-        else:
-            alignment = "offset"
-            numbers += (_operands.check_causal(causal),)
-    if window is not None:
-        sides, bounds = _operands.check_window(window, alignment is not None)
-        numbers += bounds
-    if kv_len is not None:
-        length, kv_len = _operands.check_length(kv_len, q)
-        numbers += (kv_len,)
-    if sink is not None:
-        sink_kind, sink = _operands.check_sink(sink, q)
-        numbers += (sink,)
-    if page_table is not None:
-        pages = _operands.check_page_table(page_table, cu_seqlens_k, q)
-    if cu_seqlens_q is not None or cu_seqlens_k is not None:
-        ragged_kind = _operands.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, q, pages is not None)
-        ragged = cu_seqlens_q, cu_seqlens_k
-        numbers += ragged if pages is None else (cu_seqlens_q,)
-    if page_table is not None:
-        numbers += (page_table,)
-    if seed is not None or dropout_p != 0:
-        dropout, more = _operands.check_dropout(dropout_p, seed, q)
-        numbers += more
-    if layout is None:
-        layout = "bhsd" if ragged is None else "shd"
-    if k_scale is not None or v_scale is not None:
-        scales, more = _operands.check_scales(k_scale, v_scale, q, k, v, layout, ragged is not None,
-                                               pages is not None)
-        numbers += more
-    if heads is not None:
-        _operands.check_heads(heads, q, layout)
-    if qk_type is not None:
-        _operands.check_qk_type(qk_type, q)
-    if return_max is not True and return_max is not False:
-        raise TypeError(f"return_max is {return_max!r:.80}, expected True or False")
-    if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
-        raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
-    recorder = _autograd.current()
-    is_recorded = recorder is not None and recorder.is_needed(q, k, v, *tensors, *numbers)
-    kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max,
-            dropout, pages, scales, qk_type, score_key, mask_key, weight_key, target, gpu, is_recorded)
+    fields, values, operands, are_torch = _read(_EAGER, q, k, v, given)
+    is_recorded = recorder is not None and recorder.is_needed(q, k, v, *values, *operands.values())
+    key = fields, target, gpu, is_recorded, are_torch
     try:
-        axis = _axes[layout]
-        plan = _plans[q.dtype, q.shape[axis], v.shape[axis if pages is None else _value_axis(layout)], kind]
+        plan = _plans[key]
         plan.was_used = True
-    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError):  # raised by nested tensors
+    except (KeyError, TypeError):  # TypeError: an option is not hashable
         plan = None
     if plan is None:
-        plan = _make_plan(q, k, v, out, kv_len, sink, ragged, tensors, kind, score_region, mask_region, weight_region,
-                          page_table, numbers[-2:] if scales else None)
+        plan = _make_plan(q, k, v, out, operands, key)
     output, lse = (None, None) if out is None else _operands.split_out(out, return_lse)
 
     # The compiled code cannot check these properties. Subclasses and other types take the full check.
-    if (
-        type(q) is not _Tensor or type(k) is not _Tensor or type(v) is not _Tensor
-        or q.requires_grad or k.requires_grad or v.requires_grad or q.is_neg() or k.is_neg() or v.is_neg()
-    ):  # fmt: skip
+    if (type(q) is not _Tensor or type(k) is not _Tensor or type(v) is not _Tensor
+            or q.is_neg() or k.is_neg() or v.is_neg()):
         _operands.check_kinds(q, k, v)
     if out is not None:
         _operands.check_outs(output, lse, plan.kind)
-    call = plan.call if stream is None else functools.partial(plan.into, stream=stream)
+    if operands:
+        values += plan.ordered(operands)
     try:
-        if length == "index":
+        if plan.has_length:
             keys = k.shape[plan.key_axis] * (1 if page_table is None else page_table.shape[1])
-            if not 0 <= kv_len <= keys:  # type: ignore[operator]
+            if not 0 <= operands["kv_len"] <= keys:
                 whose = "the length of k" if page_table is None else "the positions of page_table"
-                raise ValueError(f"kv_len is {kv_len}, expected 0 to {keys}, {whose}")
-        if is_recorded:
-            if out is not None or stream is not None:
-                raise ValueError(f"{'out' if out is not None else 'stream'} is given, expected None: an input requires "
-                                 "grad, and gradients are recorded for new results on the current stream only")
-            assert recorder is not None and plan.recorded is not None
-            return recorder.call(plan.recorded, target, q, k, v, (*tensors, *numbers))
-        if output is not None:
-            pass
-        elif plan.head_dim_v is None:
-            output = plan.empty_like(q)
-        else:
-            shape = list(q.shape)
-            shape[plan.axis] = plan.head_dim_v
-            output = plan.empty(q, tuple(shape), q.dtype)
+                raise ValueError(f"kv_len is {operands['kv_len']}, expected 0 to {keys}, {whose}")
+        if plan.recorded is not None:
+            assert recorder is not None
+            return recorder.call(plan.recorded, target, q, k, v, values, out, stream)
+        call = plan.call if stream is None else functools.partial(plan.into, stream=stream)
+        if output is None:
+            output = plan.empty_like(q) if plan.head_dim_v is None else plan.output(q)
         if not plan.has_lse and not plan.has_max:
-            call(q, k, v, *tensors, *numbers, output)
+            call(q, k, v, *values, output)
             result = output
         else:
-            extents = q.shape
-            rows = tuple([extents[axis] for axis in plan.row_axes])
-            result = (output,)
-            if plan.has_lse:
-                result += (plan.empty(q, rows, plan.row_dtype) if lse is None else lse,)
-            if plan.has_max:
-                result += plan.empty(q, rows, plan.row_dtype), plan.empty(q, rows, plan.index_dtype)
-            call(q, k, v, *tensors, *numbers, *result)
+            result = plan.results(q, output, lse)
+            call(q, k, v, *values, *result)
     except Exception as error:
-        # Report the error in terms of the caller's arguments if possible.
-        _operands.check_kinds(q, k, v)
-        _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, *_operands.split_out(out, return_lse), page_table,
-                               numbers[-2:] if scales else None)
-        functions = (("score", score, score_region), ("mask", mask, mask_region), ("weight", weight, weight_region))
-        _reword(error, tensors, functions, type(out) is tuple)
+        functions = {"score": score, "mask": mask, "weight": weight}
+        _explain(error, q, k, v, out, operands, plan.form, values, functions)
         raise
     if out is not None and plan.is_torch and stream is None:  # Function.into tells autograd itself
         _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple
     return result
 
 
-def _value_axis(layout: str) -> int:
-    """The axis of the head dimension in page pools."""
-    return _program.key_layout(layout, True).index("d")
+DEFAULTS: dict[str, Any] = attention.__kwdefaults__ or {}
 
 
-def _fits(out: Any, results: Any) -> bool:
-    """Whether `out` has the types and shapes of results."""
-    given, made = (x if isinstance(x, tuple) else (x,) for x in (out, results))
-    return len(given) <= len(made) and all([_arrays.is_torch(x) and x.shape == y.shape and x.dtype == y.dtype
-                                            for x, y in zip(given, made)])
+def _named(given: tuple[Any, ...], *more: Any) -> dict[str, Any]:
+    """The keyword arguments of a call, whose values are `given` and `more` in their order."""
+    return dict(zip(DEFAULTS, (*given, *more)))
 
 
-def _trace(q: Any, k: Any, v: Any, *, stream: Any, out: Any, **options: Any) -> Any:
+# --- calls that something else computes -------------------------------------------------------------------------------
+
+
+def _trace(q: Any, k: Any, v: Any, **options: Any) -> Any:
     """`attention` in a function that torch.compile or torch.export traces."""
-    seed, dropout_p = options.pop("seed"), options.pop("dropout_p")
-    is_plain = seed is None and dropout_p == 0
-    if not _arrays.are_torch(q, k, v) or stream is not None or not is_plain:
-        return call_untraced(attention, "attention", q, k, v, seed=seed, dropout_p=dropout_p, stream=stream, out=out,
-                             **options)
+    def untraced(reason: str) -> Any:
+        return call_untraced(attention, f"attention{reason}", q, k, v, **options)
+
+    is_dropped = options["seed"] is not None or options["dropout_p"] != 0
+    if not _arrays.are_torch(q, k, v) or options["stream"] is not None or is_dropped:
+        return untraced("")
     from saccade.torch import tracing  # imported late: it imports torch
 
-    results = tracing.attention(q, k, v, **options)
+    results, out = tracing.attention(q, k, v, options["target"], options), options["out"]
     if isinstance(results, str):  # the eager call raises the error
-        return call_untraced(attention, f"attention ({results})", q, k, v, stream=stream, out=out, **options)
+        return untraced(f" ({results})")
     if out is None:
         return results
-    if not _fits(out, results):
-        return call_untraced(attention, "attention (out does not fit)", q, k, v, stream=stream, out=out, **options)
-    if isinstance(out, tuple):
-        for written, result in zip(out, results):
-            written.copy_(result)
-        return (*out, *results[len(out):])
-    if not isinstance(results, tuple):
-        return out.copy_(results)
-    out.copy_(results[0])
-    return (out, *results[1:])
+    given, made = [x if isinstance(x, tuple) else (x,) for x in (out, results)]
+    if len(given) > len(made) or not all([_arrays.is_torch(x) and x.shape == y.shape and x.dtype == y.dtype
+                                          for x, y in zip(given, made)]):
+        return untraced(" (out does not fit)")
+    for written, result in zip(given, made):
+        written.copy_(result)
+    return (*given, *made[len(given):]) if isinstance(results, tuple) else out
 
 
-def _reword(error: Exception, tensors: tuple[Any, ...], functions: _Functions, is_pair: bool) -> None:
-    """Raises an error of the compiled code with the caller's names for the arguments, if they are known. `is_pair`:
-    `out` has two arrays."""
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def _explain(error: Exception, q: Any, k: Any, v: Any, out: Any, operands: Operands, form: Form,
+             values: tuple[Any, ...], functions: dict[str, Any]) -> None:
+    """Raises an error of the compiled code in terms of the caller's arguments, if they are known."""
+    _operands.check_kinds(q, k, v)
+    _operands.check_shapes(q, k, v, form.layout, operands, *_operands.split_out(out, form.lse))
     if found := re.search(r"capture #(\d+) is read by (.*) and (is too small for|starts after) it: (.*)", str(error)):
         number, reader, how, rest = found.groups()
-        role, function = _reader_of(int(number), functions)
-        reader = re.sub(r"capture #(\d+)", lambda index: _name_of(tensors[int(index[1])], function), reader)
-        name = _name_of(tensors[int(number)], function)
+        role, function = _reader_of(int(number), form, functions)
+        reader = re.sub(r"capture #(\d+)", lambda index: _name_of(values[int(index[1])], function), reader)
+        name = _name_of(values[int(number)], function)
         raise ValueError(f"{name}, which {role} reads by {reader}, {how} it: {rest}") from None
     if found := re.search(r"op ((?:cu_seqlens_[qk]|kv_len) (?:has|is|exceeds) .*)", str(error)):
         raise ValueError(found[1]) from None
@@ -433,18 +356,15 @@ def _reword(error: Exception, tensors: tuple[Any, ...], functions: _Functions, i
         raise ValueError(f"page_table {found[1]}") from None
     if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
         name, problem = found.groups()
-        names = {"output": "out[0]", "lse": "out[1]"} if is_pair else {"output": "out"}
+        names = {"output": "out[0]", "lse": "out[1]"} if type(out) is tuple else {"output": "out"}
         raise type(error)(f"{names.get(name, name)}: {problem}") from None
 
 
-def _reader_of(number: int, functions: _Functions) -> tuple[str, Callable[..., Any] | None]:
+def _reader_of(number: int, form: Form, functions: dict[str, Any]) -> tuple[str, Callable[..., Any] | None]:
     """The role and function that capture tensor `number`; captures are numbered consecutively over all functions."""
-    for role, function, region in functions:
-        if region is not None:
-            if number < len(region.captures):
-                return role, function
-            number -= len(region.captures)
-    raise IndexError(number)
+    role = form.captures()[number][0].partition("_")[0]
+    function = functions[role]
+    return role, function.function if isinstance(function, (Score, Mask)) else function
 
 
 def _name_of(tensor: Array, function: Callable[..., Any] | None) -> str:
@@ -453,63 +373,49 @@ def _name_of(tensor: Array, function: Callable[..., Any] | None) -> str:
     return f"'{name}'" if name else "a captured tensor"
 
 
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
 def plan_of(q: Array, k: Array, v: Array, *, score: Callable[..., Any] | None = None,
             mask: Callable[..., Any] | None = None, causal: str | None = None, has_scale: bool = False,
             dropout: str | None = None) -> _Plan:
     """The plan of `attention(q, k, v, ...)` for callers that keep plans. They pass the captures of each call:
     `plan.call(q, k, v, *captures of score, *captures of mask, scale if has_scale, output)`. With `dropout`, the
     type of the seed, the probability and the seed come before the output."""
-    gpu = _gpu.ordinal_of(q)
-    score_region = mask_region = score_key = mask_key = None
-    tensors: tuple[Any, ...] = ()
-    if score is not None:
-        score_region, score_key, tensors = _read("score", score, q)
-    if mask is not None:
-        mask_region, mask_key, more = _read("mask", mask, q)
-        tensors += more
-    kind = ("bhsd", causal, None, None, None, None, has_scale, False, False, dropout, None, None, None, score_key,
-            mask_key, None, None, gpu, False)
-    plan = _plans.get((q.dtype, q.shape[3], v.shape[3], kind))
-    if plan is None:
-        plan = _make_plan(q, k, v, None, None, None, None, tensors, kind, score_region, mask_region, None)
-    return plan
+    texts: dict[str, Any] = {}
+    are_torch = True
+    for role, function in (("score", score), ("mask", mask)):
+        if function is not None:
+            texts[role], _, is_torch = _functions.read(role, function, q)
+            are_torch = are_torch and is_torch
+    form = Form(q.dtype, q.shape[3], v.shape[3], "bhsd", causal, scale=has_scale, dropout=dropout, **texts)
+    key = form, None, _gpu.ordinal_of(q), False, are_torch
+    return _plans.get(key) or _make_plan(q, k, v, None, {}, key)
 
 
-def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, ragged: Any, tensors: tuple[Any, ...],
-               kind: tuple[Any, ...], score: Region | None, mask: Region | None, weight: Region | None,
-               page_table: Any = None, scale_values: Any = None) -> _Plan:
+def _make_plan(q: Array, k: Array, v: Array, out: Any, operands: Operands, key: _Key) -> _Plan:
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
-    (layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, dropout, pages,
-     scales, qk_type, *_, target, gpu, is_recorded) = kind
-    axis = _operands.check_layout(layout, ragged is not None)
+    fields, target, gpu, is_recorded, are_torch = key
+    form = Form(*fields)
+    _operands.check_layout(form.layout, form.ragged is not None)
     kinds = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
-    output, lse = _operands.split_out(out, return_lse)
+    output, lse = _operands.split_out(out, form.lse)
     _operands.check_outs(output, lse, kinds)
-    _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, output, lse, page_table, scale_values)
-    value_axis = axis if pages is None else _value_axis(layout)
-    if pages and is_recorded:
+    _operands.check_shapes(q, k, v, form.layout, operands, output, lse)
+    if form.pages and is_recorded:
         raise ValueError("page_table is given, expected None: an input requires grad, and a paged cache has no "
                          "gradient")
-    if scales and is_recorded:
+    if form.scales and is_recorded:
         raise ValueError("k_scale is given, expected None: an input requires grad, and quantized keys have no gradient")
-    sink_element, is_sink_number = sink_kind or (None, False)
-    spec = _program.Spec(
-        element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[axis], head_dim_v=v.shape[value_axis],
-        layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale,
-        kv_len=length, ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse,
-        max=return_max, dropout=dropout, pages=pages, scales=scales, qk_type=qk_type, score=score, mask=mask,
-        weight=weight,
-    )  # fmt: skip
+    form = form._replace(element=_operands.element_of(q.dtype))
     # The operator of a recorded call compiles the program that it calls.
-    function = None if is_recorded else _compile(_program.program(spec), target, gpu)
-    are_torch = kinds[0] and all([isinstance(x, (int, float)) or _arrays.is_torch(x) for x in tensors])
-    plan = _Plan(spec, function, kinds, are_torch)
+    function = None if is_recorded else _compile(_program.program(form), target, gpu)
+    plan = _Plan(form, function, kinds, kinds[0] and are_torch)
     if kinds[0]:
         _Tensor = _arrays.torch_module().Tensor
-    _axes[layout] = axis
-    _remember((q.dtype, q.shape[axis], v.shape[value_axis], kind), plan)
+    _remember((Form(*fields), target, gpu, is_recorded, are_torch), plan)
     return plan
 
 
@@ -525,7 +431,7 @@ def _compile(program: str, target: Any, gpu: int | None) -> Function:
     return function
 
 
-def _remember(key: tuple[Any, ...], plan: _Plan) -> None:
+def _remember(key: _Key, plan: _Plan) -> None:
     """Adds a plan to the cache. A full cache drops plans that were not used since the last time, or else the older
     half; the compiler's own cache still has their programs. Every step is atomic under the GIL."""
     if len(_plans) >= _MAX_PLANS:

@@ -33,7 +33,6 @@ FEATURE_MAPS = {
 }  # fmt: skip
 """The feature map clauses; F is replaced by the type of the state."""
 
-_ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
 @opaque
@@ -313,10 +312,7 @@ def _element(name: str, x: Array, *ranks: int) -> str:
     expected = ranks or (4,)
     if x.ndim not in expected:
         raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {' or '.join(map(str, expected))}")
-    element = _operands.dtype_name(x)
-    if element not in _ELEMENTS:
-        raise TypeError(f"{name} has elements of type {element}, expected one of {', '.join(_ELEMENTS)}")
-    return _ELEMENTS[element]
+    return _operands.element_of(x.dtype, name)
 
 
 def _project(type: str) -> str:

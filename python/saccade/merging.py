@@ -45,9 +45,7 @@ def merge_state(out: Array, lse: Array, other_out: Array, other_lse: Array, *, l
         return call_untraced(merge_state, "merge_state", out, lse, other_out, other_lse, layout=layout)
     axis = _operands.check_layout(layout, False)
     kind = _operands.kind_of(out, "out")
-    element = _operands.ELEMENTS.get(_operands.dtype_name(out))
-    if element is None:
-        raise TypeError(f"out has element type {_operands.dtype_name(out)}, expected {', '.join(_operands.ELEMENTS)}")
+    element = _operands.element_of(out.dtype, "out")
     precision = "f64" if element == "f64" else "f32"
     size = dict(zip(layout, out.shape))
     rows = tuple(size.get(dim, 1) for dim in "bhs" if dim in layout)

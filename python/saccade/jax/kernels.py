@@ -14,7 +14,7 @@ import re
 import threading
 from typing import Any
 
-from saccade import _program
+from saccade import _form, _program
 from saccade._operands import ELEMENTS
 from saccade.module import compile
 from saccade.regions import Region, trace
@@ -77,7 +77,7 @@ _lock = threading.Lock()
 
 def remember(role: str, region: Region) -> str:
     """A text that stands for a traced function: equal for functions with the same computation."""
-    text = _program.region_key(role, region)
+    text = _program.region_text(role, region)
     if text not in _regions:
         _regions[text] = dataclasses.replace(region, captures=(None,) * len(region.captures))
     return text
@@ -95,7 +95,7 @@ def target_name(kind: Kind, needed: tuple[bool, ...] | None = None, attribute: s
     tangents, and the suffix is "_jvp". Raises ImportError without jax-tvm-ffi, saccade.CompileError for a program that
     cannot be differentiated."""
     if (kind, needed, attribute) not in _names:
-        text = _program.program(_spec(kind))
+        text = _program.program(_program_form(kind))
         if needed is not None:
             text = _program.differentiated(text, needed, attribute)
         name = f"saccade_attention_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
@@ -119,7 +119,7 @@ def _handler() -> Any:
     return register_ffi_target
 
 
-def _spec(kind: Kind) -> _program.Spec:
+def _program_form(kind: Kind) -> _form.Form:
     regions = {role: _regions[text] for role, text in kind.form.functions}
     score, mask = regions.get("score"), regions.get("mask")
     precision = "float64" if kind.dtype == "float64" else "float32"
@@ -127,11 +127,11 @@ def _spec(kind: Kind) -> _program.Spec:
         score = _with_array("score", score, *kind.bias, precision)
     if kind.mask is not None:
         mask = _with_array("mask", mask, *kind.mask, precision)
-    return _program.Spec(
-        element=ELEMENTS[kind.dtype], head_dim=kind.head_dim, head_dim_v=kind.head_dim, layout="bshd",
-        causal="top_left" if kind.form.is_causal else None, left=kind.has_window, right=kind.has_window, scale=True,
-        kv_len="i32" if kind.has_key_lengths else None, lse=kind.form.returns_lse, score=score, mask=mask,
-        are_numbers_tensors=True)
+    return _form.Form(
+        ELEMENTS[kind.dtype], kind.head_dim, kind.head_dim, "bshd", causal="top_left" if kind.form.is_causal else None,
+        sides="lr" if kind.has_window else "", scale=True, kv_len="i32" if kind.has_key_lengths else None,
+        lse=kind.form.returns_lse, are_numbers_tensors=True,
+        **_program.region_texts(score=score, mask=mask))
 
 
 def _with_array(role: str, region: Region | None, dtype: str, axes: tuple[bool, ...], precision: str) -> Region:

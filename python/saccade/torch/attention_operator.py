@@ -55,24 +55,23 @@ def empty_results(tensors: list[torch.Tensor], layout: str, has_lse: bool, has_m
     """The results without their elements."""
     q, k, v = tensors[:3]
     _operands.check_layout(layout, False)
-    _operands.check_shapes(q, k, v, layout, None, None, None, None, None)
+    _operands.check_shapes(q, k, v, layout)
+    return _empty(q, v.shape[layout.index("d")], layout, has_lse, has_max, has_low)
+
+
+def _empty(q: torch.Tensor, head_dim_v: int, layout: str, has_lse: bool = False, has_max: bool = False,
+           has_low: bool = False) -> Any:
     axis = layout.index("d")
-    if v.shape[axis] == q.shape[axis]:
+    if head_dim_v == q.shape[axis]:
         output = torch.empty_like(q)
     else:
-        output = q.new_empty((*q.shape[:axis], v.shape[axis], *q.shape[axis + 1:]))
+        output = q.new_empty((*q.shape[:axis], head_dim_v, *q.shape[axis + 1:]))
     if not has_lse and not has_max:
         return output
     rows = [q.shape[layout.index(dimension)] for dimension in "bhs" if dimension in layout]
     precision = torch.float64 if q.dtype == torch.float64 else torch.float32
-    results: tuple[torch.Tensor, ...] = (output,)
-    if has_lse:
-        results += (q.new_empty(rows, dtype=precision),)
-    if has_low:
-        results += (q.new_empty(rows, dtype=precision),)
-    if has_max:
-        results += (q.new_empty(rows, dtype=precision), q.new_empty(rows, dtype=torch.int64))
-    return results
+    dtypes = [precision] * (has_lse + has_low + has_max) + [torch.int64] * has_max
+    return output, *[q.new_empty(rows, dtype=dtype) for dtype in dtypes]
 
 
 def _register() -> None:
@@ -98,20 +97,13 @@ def _fake_of(has_lse: bool, has_max: bool, has_low: bool, tensors: Any, program:
 
 def _fake_update(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (), layout: str = "bhsd",
                  target: str = "host") -> torch.Tensor:
-    """The output; the first two caches are those of keys and values."""
-    q, axis = tensors[0], layout.index("d")
-    extent = caches[1].shape[axis]
-    if extent == q.shape[axis]:
-        return torch.empty_like(q)
-    return q.new_empty((*q.shape[:axis], extent, *q.shape[axis + 1 :]))
+    """The output; the first two caches are those of keys and values, in which the head dimension is the last one."""
+    return _empty(tensors[0], caches[1].shape[-1], layout)
 
 
 def _fake_update_lse(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (),
                      layout: str = "bhsd", target: str = "host") -> tuple[torch.Tensor, torch.Tensor]:
-    q = tensors[0]
-    precision = torch.float64 if q.dtype == torch.float64 else torch.float32
-    rows = [q.shape[layout.index(dimension)] for dimension in "bhs" if dimension in layout]
-    return _fake_update(tensors, caches, program, layout=layout), q.new_empty(rows, dtype=precision)
+    return _empty(tensors[0], caches[1].shape[-1], layout, True)  # type: ignore[no-any-return]
 
 
 def _fake_append(tensors: Any, caches: Any, program: str, integers: Any = None, floats: Any = (), layout: str = "bhsd",

@@ -12,22 +12,18 @@ import torch
 
 from saccade import _operands
 from saccade._opaque import is_compiling
-from saccade.torch import quantizing, tracing
+from saccade.torch import quantizing
 
 _LAYOUTS = ("bshd", "bhsd")
 _DIMENSIONS = {"b": "batch", "s": "rows", "h": "heads", "d": "head_dim"}
 
 
 def element_of(name: str, q: torch.Tensor) -> str:
-    element = _operands.ELEMENTS.get(_operands.dtype_name(q))
-    if element is None:
-        raise TypeError(f"{name}: q or k has element type {_operands.dtype_name(q)}, expected "
-                        f"{', '.join(_operands.ELEMENTS)}")  # fmt: skip
-    return element
+    return _operands.element_of(q.dtype, f"{name}: q or k")
 
 
-def index_of(name: str, x: torch.Tensor, what: str = "cache_seqlens") -> str:
-    return tracing.integer_type(f"{name}: {what}", x)
+def index_of(name: str, x: torch.Tensor | None, what: str = "cache_seqlens") -> Any:
+    return None if x is None else _operands.integer_type(f"{name}: {what}", x)
 
 
 def rows_of(name: str, rows: torch.Tensor, batch: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from saccade.attention import attention
 from saccade.torch import tracing
 from saccade.torch.differentiated import differentiated
-from saccade.torch.sdpa import mask_functions, mask_view
+from saccade.torch.sdpa import flash_view, mask_functions
 from saccade.torch.traced_drop_ins import mask_dimensions
 
 _LARGEST_EXACT_LSE = 64
@@ -68,16 +68,13 @@ def flash_gradients(output_gradient: torch.Tensor, query: torch.Tensor, key: tor
     regions: dict[str, Any] = {"score": None, "mask": None}
     precision = "f64" if query.dtype == torch.float64 else "f32"
     if attn_mask is not None:
-        view = mask_view(attn_mask, (*query.shape[:3], key.shape[2]))
-        if view is None:
-            raise RuntimeError(f"attn_mask has shape {tuple(attn_mask.shape)}, expected one that broadcasts to "
-                               f"{(*query.shape[:3], key.shape[2])}")
+        view = flash_view(query, key, attn_mask)
         captures = [view[1]]
         for role, function in mask_functions(*view).items():
             regions[role] = trace(function, role, precision)
     program = tracing.make_program(query.dtype, query.shape[3], value.shape[3], "bhsd", regions["score"],
                                    regions["mask"], causal="top_left" if is_causal else None,
-                                   has_scale=scale is not None)
+                                   scale=scale is not None)
     program = differentiated(program, (True, True, True, *(False for _ in captures)), "attn.gradient")
     options = [query, key, value, *captures], program, None, [] if scale is None else [scale]
     # PyTorch passes one number a row, which determines probabilities if it is not far from 0.

@@ -286,7 +286,7 @@ def _insert(graph: GraphModule, node: Node, tensors: Sequence[Any], captures: li
         if math.isclose(factor, head_dim ** -0.5, rel_tol=1e-15):
             factor = None
     program = make_program(query.dtype, head_dim, head_dim_v, layout, score, mask, causal=causal,
-                           has_scale=factor is not None, return_lse=return_lse)
+                           scale=factor is not None, lse=return_lse)
     floats = [] if factor is None else [factor]
     call = graph.graph.call_function(attention_operator.overload(return_lse, False),
                                      ([*tensors, *captures], program, None, floats, layout))

@@ -438,6 +438,15 @@ def _joined(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: t
 # --- the fused operator of PyTorch ------------------------------------------------------------------------------------
 
 
+def flash_view(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor) -> tuple[str, torch.Tensor]:
+    """`mask_view` for a mask of PyTorch's fused operator."""
+    full = (*query.shape[:3], key.shape[2])
+    view = mask_view(mask, full)
+    if view is None:
+        raise RuntimeError(f"attn_mask has shape {tuple(mask.shape)}, expected one that broadcasts to {full}")
+    return view
+
+
 def flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p: float = 0.0, is_causal: bool = False,
           *, attn_mask: torch.Tensor | None = None,
           scale: float | None = None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -449,13 +458,7 @@ def flash(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout_p
     output = torch.empty_like(query)
     rows = torch.float64 if query.dtype == torch.float64 else torch.float32
     lse = query.new_empty((batch, length, heads), dtype=rows).transpose(1, 2)
-    functions: dict[str, Any] = {}
-    if attn_mask is not None:
-        view = mask_view(attn_mask, (*query.shape[:3], key.shape[2]))
-        if view is None:
-            raise RuntimeError(f"attn_mask has shape {tuple(attn_mask.shape)}, expected one that broadcasts to "
-                               f"{(*query.shape[:3], key.shape[2])}")
-        functions = mask_functions(*view)
+    functions = {} if attn_mask is None else mask_functions(*flash_view(query, key, attn_mask))
     with torch.no_grad():  # the dispatcher records the gradient before it calls this kernel
         attention(query, key, value, causal="top_left" if is_causal else None, scale=scale, return_lse=True,
                   out=(output, lse), **functions)

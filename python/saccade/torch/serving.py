@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from saccade import _operands, _parameters, scores
-from saccade._cache_text import is_cached
+from saccade._cache_text import Append, Rotation, is_cached
+from saccade._form import Form
 from saccade.attention import attention
 from saccade.merging import merge_state
 from saccade.torch import cache_arguments as arguments
@@ -191,7 +192,7 @@ def flash_attn_with_kvcache(
         if ring is not None:
             end = end.clamp(max=k_cache.shape[axis])
         new = arguments.new_rows(name, k, v, count, k_scale, v_scale, caches, rows_layout)
-        append = arguments.index_of(name, at), count is not None, ring, cu_seqlens_q is not None
+        append = Append(arguments.index_of(name, at), count is not None, ring, cu_seqlens_q is not None)
         new += [*([at] if count is None else [at, count]), *first_rows]
     else:
         if seqlens_new is not None:
@@ -204,20 +205,21 @@ def flash_attn_with_kvcache(
     rotation = None
     if rotary_on_read:
         assert rotary_cos is not None
-        rotation = (operator.index(rotary_cos.shape[1]), rotary_interleaved, arguments.element_of(name, rotary_cos))
-        scales = [*scales, rotary_cos, rotary_sin]
-    cap = [softcap] if softcap else []
-    scalars = ([] if softmax_scale is None else [softmax_scale]) + ([] if window is None else list(window[1]))
-    inputs = [*new, *(x for x in (*cap, tree, *scalars, end, cu_seqlens_q, page_table) if x is not None)]
-    spec = (arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), rows_layout,
-            "bottom_right" if (causal and (n != 1 or cu_seqlens_q is not None)) or window else None,
-            window[0] if window else "",
-            softmax_scale is not None, None if end is None else arguments.index_of(name, end),
-            None if page_table is None else arguments.index_of(name, page_table, table), kinds, return_softmax_lse,
-            append, tree is not None, rotation,
-            None if cu_seqlens_q is None else arguments.index_of(name, cu_seqlens_q, "cu_seqlens_q"),
-            bool(cap))  # fmt: skip
-    return call(name, spec, [q], caches, inputs, scales, k is not None, table)
+        rotation = Rotation(operator.index(rotary_cos.shape[1]), rotary_interleaved,
+                            arguments.element_of(name, rotary_cos))
+    sides, bounds = window or ("", ())
+    form = Form(
+        arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), rows_layout,
+        "bottom_right" if (causal and (n != 1 or cu_seqlens_q is not None)) or window else None, sides,
+        softmax_scale is not None, arguments.index_of(name, end),
+        ragged=None if cu_seqlens_q is None else (arguments.index_of(name, cu_seqlens_q, "cu_seqlens_q"), None),
+        pages=arguments.index_of(name, page_table, table), scales=kinds, lse=return_softmax_lse,
+        score="soft_cap" if softcap else None, rotation=rotation, append=append, tree=tree is not None)  # fmt: skip
+    operands = {"tree": tree, "scale": softmax_scale, **dict(zip(("left", "right"), bounds)), "kv_len": end,
+                "cu_seqlens_q": cu_seqlens_q, "page_table": page_table, **dict(zip(("k_scale", "v_scale"), scales)),
+                "rotary_cos": rotary_cos, "rotary_sin": rotary_sin}  # fmt: skip
+    new += [softcap] if softcap else []
+    return call(name, form, [q], caches, new, operands, k is not None, table)
 
 
 def append_kvcache(
@@ -267,11 +269,11 @@ def append_kvcache(
     kinds, scales = arguments.scales_of(name, k_scale, v_scale, [k_cache, v_cache], layout)
     new = arguments.new_rows(name, k, v, count, k_scale, v_scale, [k_cache, v_cache], rows_layout)
     scales = [scale for scale, (_, kind) in zip(scales, kinds or ()) if is_cached(kind)]
-    spec = (arguments.element_of(name, k), operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
-            None if page_table is None else arguments.index_of(name, page_table, table), kinds,
-            (arguments.index_of(name, at), count is not None, ring, cu_seqlens is not None))
-    inputs = [*new, at, *([] if count is None else [count]), *first_rows, *([] if page_table is None else [page_table])]
-    call(name, spec, [], [k_cache, v_cache, *scales], inputs, [], True, table)
+    form = Form(arguments.element_of(name, k), operator.index(k.shape[-1]), operator.index(v.shape[-1]), layout,
+                pages=arguments.index_of(name, page_table, table), scales=kinds,
+                append=Append(arguments.index_of(name, at), count is not None, ring, cu_seqlens is not None))
+    new += [at, *([] if count is None else [count]), *first_rows]
+    call(name, form, [], [k_cache, v_cache, *scales], new, {"page_table": page_table}, True, table)
 
 
 # --- rings ------------------------------------------------------------------------------------------------------------

@@ -7,14 +7,15 @@ arguments are constants of the graph, and tensors and variable numbers become ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from operator import index
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
-from saccade import _operands, _program
+from saccade import _autograd, _operands, _options, _program
+from saccade._form import Form
+from saccade.attention import DEFAULTS
 from saccade.masks import Mask
 from saccade.regions import Region
 from saccade.regions.traced_function import PARAMETERS
@@ -22,15 +23,17 @@ from saccade.scores import Score
 from saccade.torch import attention_operator, recording
 from saccade.torch.fallback import requires_grad
 
-_ROLES = ("score", "mask", "weight")
 _PLAIN = attention_operator.overload(False, False)
+_DEFAULTS = tuple([(name, default) for name, default in DEFAULTS.items()
+                   if name not in ("target", "stream", "out")])
+"""The options in the order of `_options.read`."""
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> Any:
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None, options: dict[str, Any]) -> Any:
     """The operator call for `saccade.attention` with these arguments, or the reason as a string why it is none, which
-    the eager function reports."""
+    the eager function reports. It has no dropout, and returns new tensors."""
     try:
-        return _call(q, k, v, **options)
+        return _call(q, k, v, target, dict(options))
     except (TypeError, ValueError):  # Dynamo loses the message
         return "its arguments are invalid"
 
@@ -42,208 +45,144 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: str | None,
     function evaluates these guards. This function looks up few.
     """
     axis = layout.index("d")
-    program, _ = _program_of(q.dtype, index(q.shape[axis]), index(v.shape[axis]), layout, causal, "", False, None, None,
-                             None, False, False, (None, None, None))
+    program, _ = _program_of((q.dtype, index(q.shape[axis]), index(v.shape[axis]), layout, causal), False, False)
     return _PLAIN([q, k, v], program, None, [], layout, "host")
 
 
-def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, score: Any = None, mask: Any = None, weight: Any = None,
-          scale: Any = None, causal: Any = None, window: Any = None, kv_len: Any = None, cu_seqlens_q: Any = None,
-          cu_seqlens_k: Any = None, page_table: Any = None, k_scale: Any = None, v_scale: Any = None,
-          qk_type: Any = None, sink: Any = None, return_lse: bool = False, return_max: bool = False,
-          layout: str | None = None, target: str | None = None) -> Any:
-    if page_table is not None:
-        raise TypeError("a paged cache is not traced")
-    if k_scale is not None or v_scale is not None:
-        raise TypeError("a quantized cache is not traced")
-    if qk_type is not None:
-        _operands.check_qk_type(qk_type, q)
-    ragged = None if cu_seqlens_q is None and cu_seqlens_k is None else (cu_seqlens_q, cu_seqlens_k)
-    if layout is None:
-        layout = "bhsd" if ragged is None else "shd"
-    axis = _operands.check_layout(layout, ragged is not None)
-    if not q.dim() == k.dim() == v.dim() == len(layout):
-        raise TypeError("a tensor has another number of dimensions than the layout")
-    if type(return_lse) is not bool or type(return_max) is not bool:
-        raise TypeError("return_lse or return_max is no bool")
-    precision = torch.float64 if q.dtype == torch.float64 else torch.float32
-    if isinstance(scale, torch.Tensor) and scale.dim() == 0 and scale.is_floating_point():
-        score, scale = _scaled(score, scale.to(precision)), 1.0
-    if scale is not None:
-        scale = _operands.check_scale(scale)
-        if has_static_value(scale) and not math.isfinite(scale):
-            raise ValueError("scale is not finite")
-        if not has_static_value(scale):
-            # The operator has no variable floats: the scale becomes an element that the score function reads.
-            score, scale = _scaled(score, torch.full((), scale, dtype=precision, device=q.device)), 1.0
-    if sink is not None and not isinstance(sink, torch.Tensor) and not has_static_value(sink):
-        sink = torch.full((q.shape[layout.index("h")] if "h" in layout else 1,), sink, dtype=precision, device=q.device)
-    records: list[Any] = []
-    captures: list[list[torch.Tensor]] = []
-    for role, function in (("score", score), ("mask", mask), ("weight", weight)):
-        if function is None:
-            records.append(None)
-            captures.append([])
-            continue
-        function = _function(role, function, q, layout)
-        if torch.compiler.is_dynamo_compiling():
-            recorded, tensors = recording.record(function, role, precision)
-        else:  # torch.export without Dynamo records what is called here
-            recorded, tensors = recording.without_modes(recording.record, function, role, precision)
-        records.append(recorded)
-        captures.append(tensors)
+def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None, options: dict[str, Any]) -> Any:
+    for name in ("page_table", "k_scale", "v_scale"):
+        if options.get(name) is not None:
+            raise TypeError(f"{name} is not traced")
+    layout = _with_tensors(q, k, v, options)
+    given = tuple([options.get(name, default) for name, default in _DEFAULTS])
+    fields, captures, operands, _ = _options.read(_CHECKS, q, k, v, given)
+    dtype, head_dim, head_dim_v, *others = fields
+    fields = (dtype, index(head_dim), index(head_dim_v), *others)  # a dynamic head size becomes a constant of the graph
+    length = operands.get("kv_len")
+    if isinstance(length, (int, torch.SymInt)) and not 0 <= length <= k.shape[layout.index("s")]:
+        raise ValueError("kv_len is no number of keys")
 
-    # Numbers and tensors in the order of the program's arguments.
-    integers: list[int] = []
-    floats: list[float] = []
-    more: list[torch.Tensor] = []
-    alignment, sides, length, sink_kind, offsets = None, None, None, None, None
-    if scale is not None:
-        floats.append(scale)
-    if causal is not None:
-        if isinstance(causal, str) and causal in ("top_left", "bottom_right"):
-            alignment = causal
-        else:
-            alignment = "offset"
-            integers.append(_operands.check_causal(causal))
-    if window is not None:
-        sides, bounds = _operands.check_window(window, alignment is not None)
-        integers += bounds
-    if kv_len is not None:
-        if isinstance(kv_len, torch.Tensor):
-            if kv_len.dim() == 0:
-                kv_len = kv_len.expand(q.shape[layout.index("b")] if "b" in layout else 1)
-            length = integer_type("kv_len", kv_len)
-            more.append(kv_len)
-        else:
-            length, keys = "index", k.shape[layout.index("s")]
-            if not 0 <= kv_len <= keys:
-                raise ValueError("kv_len is no number of keys")
-            integers.append(kv_len)
-    if sink is not None:
-        if isinstance(sink, torch.Tensor):
-            sink_kind = (_element_of("sink", sink), False)
-            more.append(sink)
-        else:
-            if not float(sink) < math.inf:
-                raise ValueError("sink is NaN or infinite")
-            sink_kind = ("f64" if precision == torch.float64 else "f32", True)
-            floats.append(float(sink))
-    if ragged is not None:
-        offsets = (integer_type("cu_seqlens_q", ragged[0]), integer_type("cu_seqlens_k", ragged[1]))
-        more += ragged
     def call(has_lse: bool, has_max: bool, is_detached: bool) -> Any:
-        # A dynamic head size becomes a constant of the graph.
-        program, numbers = _program_of(
-            q.dtype, index(q.shape[axis]), index(v.shape[axis]), layout, alignment, sides or "",
-            scale is not None, length, offsets, sink_kind, has_lse, has_max, tuple(records), qk_type)
-        if numbers is None:
+        program, found = _program_of(fields, has_lse, has_max)
+        if found is None:
             return program
-        tensors = [q, k, v]
-        for needed, captured in zip(numbers, captures):
-            tensors += [captured[i] for i in needed]
-        tensors += more
+        needed, names = found
+        values = [operands[name] for name in names]
+        tensors = [q, k, v, *[captures[i] for i in needed], *[x for x in values if isinstance(x, torch.Tensor)]]
         if is_detached:
             tensors = [x.detach() for x in tensors]
+        integers = [x for x in values if isinstance(x, (int, torch.SymInt))]
+        floats = [x for x in values if isinstance(x, float)]
         return attention_operator.overload(has_lse, has_max)(
             tensors, program, integers or None, floats, layout, target or "host")
 
-    given = [q, k, v, *more]
-    for captured in captures:
-        given += captured
-    if not return_max or not requires_grad(*given):
-        return call(return_lse, return_max, False)
+    has_lse = options.get("return_lse", False)
+    if not options.get("return_max", False) or not requires_grad(q, k, v, *captures, *operands.values()):
+        return call(has_lse, options.get("return_max", False), False)
     # The row maximum has no gradient.
-    results = call(return_lse, False, False)
+    results = call(has_lse, False, False)
     if isinstance(results, str):
         return results
     _, *largest = call(False, True, True)
-    return (*(results if return_lse else (results,)), *largest)
+    return (*(results if has_lse else (results,)), *largest)
+
+
+def _with_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: dict[str, Any]) -> str:
+    """Writes tensors in place of those numbers among the options that are no operands of the operator. Returns the
+    layout, which is checked with the ranks of q, k and v."""
+    is_ragged = options.get("cu_seqlens_q") is not None or options.get("cu_seqlens_k") is not None
+    layout = options.get("layout") or ("shd" if is_ragged else "bhsd")
+    _operands.check_layout(layout, is_ragged)
+    if not q.dim() == k.dim() == v.dim() == len(layout):
+        raise TypeError("a tensor has another number of dimensions than the layout")
+    precision = _precision(q)
+    scale: Any = options.get("scale")
+    sink, length = options.get("sink"), options.get("kv_len")
+    is_factor = isinstance(scale, torch.Tensor) and scale.dim() == 0 and scale.is_floating_point()
+    if scale is not None and not is_factor:
+        scale = options["scale"] = _operands.check_scale(scale)
+    if is_factor or scale is not None and not has_static_value(scale):
+        # The operator has no variable floats: the scale becomes an element that the score function reads.
+        factor = scale.to(precision) if is_factor else torch.full((), scale, dtype=precision, device=q.device)
+        options["score"], options["scale"] = _autograd.scaled(options.get("score"), factor), 1.0
+    if sink is not None and not isinstance(sink, torch.Tensor) and not has_static_value(sink):
+        heads = q.shape[layout.index("h")] if "h" in layout else 1
+        options["sink"] = torch.full((heads,), sink, dtype=precision, device=q.device)
+    if isinstance(length, torch.Tensor) and length.dim() == 0:
+        options["kv_len"] = length.expand(q.shape[layout.index("b")] if "b" in layout else 1)
+    return layout
+
+
+def _precision(q: torch.Tensor) -> torch.dtype:
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _program_of(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
-                has_scale: bool, kv_len: str | None, ragged: tuple[str, str] | None, sink: tuple[str, bool] | None,
-                return_lse: bool, return_max: bool,
-                records: tuple[recording.Record | None, ...],
-                qk_type: str | None = None) -> tuple[str, tuple[tuple[int, ...], ...] | None]:
-    """The program, and the captured tensors that each function reads, by number; or an error message and None, because
-    Dynamo does not propagate exceptions of functions that it calls."""
+def _program_of(fields: tuple[Any, ...], has_lse: bool, has_max: bool) -> tuple[str, Any]:
+    """The program of a Form in which Dynamo has element types of torch and records of functions; the captures that it
+    reads, by number, and the names of its operands. Or an error message and None, because Dynamo does not propagate
+    exceptions of functions that it calls."""
     try:
-        return recording.without_modes(_make, dtype, head_dim, head_dim_v, layout, causal, sides, has_scale, kv_len,
-                                       ragged, sink, return_lse, return_max, records, qk_type)
+        return recording.without_modes(_make, Form(*fields)._replace(lse=has_lse, max=has_max))
     except (TypeError, ValueError) as error:
         return str(error), None
 
 
-def _make(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, causal: str | None, sides: str,
-          has_scale: bool, kv_len: str | None, ragged: tuple[str, str] | None, sink: tuple[str, bool] | None,
-          return_lse: bool, return_max: bool,
-          records: tuple[recording.Record | None, ...],
-          qk_type: str | None) -> tuple[str, tuple[tuple[int, ...], ...]]:
-    regions: list[Region | None] = []
-    numbers: list[tuple[int, ...]] = []
-    precision = "f64" if dtype == torch.float64 else "f32"
-    for role, recorded in zip(_ROLES, records):
-        region, needed = (None, ()) if recorded is None else recording.region(recorded, role, precision)
-        regions.append(region)
-        numbers.append(needed)
-    program = make_program(dtype, head_dim, head_dim_v, layout, *regions, causal=causal, sides=sides,
-                           has_scale=has_scale, kv_len=kv_len, ragged=ragged, sink=sink, return_lse=return_lse,
-                           return_max=return_max, qk_type=qk_type)
-    return program, tuple(numbers)
+def _make(traced: Form) -> tuple[str, tuple[list[int], tuple[str, ...]]]:
+    element_of = _operands.element_of
+    sink = traced.sink and (element_of(traced.sink[0]), traced.sink[1])
+    form = traced._replace(element=element_of(traced.element), sink=sink)
+    texts: dict[str, Any] = {}
+    needed: list[int] = []
+    first = 0
+    for role, recorded in traced.functions():
+        region, numbers = recording.region(recorded, role, form.precision)
+        texts[role] = _program.region_text(role, region)
+        needed += [first + number for number in numbers]
+        first += len(recorded[2])
+    form = form._replace(**texts)
+    return _program.program(form), (needed, form.names())
 
 
 def make_program(dtype: torch.dtype, head_dim: int, head_dim_v: int, layout: str, score: Region | None,
-                 mask: Region | None, weight: Region | None = None, *, causal: str | None = None, sides: str = "",
-                 has_scale: bool = False, kv_len: str | None = None, ragged: tuple[str, str] | None = None,
-                 sink: tuple[str, bool] | None = None, return_lse: bool = False, return_max: bool = False,
-                 qk_type: str | None = None) -> str:
-    """The program of an operator call; the options are those of `_program.Spec`. Raises TypeError and ValueError."""
-    _operands.check_layout(layout, ragged is not None)
-    name = str(dtype).removeprefix("torch.")
-    if name not in _operands.ELEMENTS:
-        raise TypeError(f"q has element type {name}, expected {', '.join(_operands.ELEMENTS)}")
-    element, is_number = sink or (None, False)
-    spec = _program.Spec(
-        element=_operands.ELEMENTS[name], head_dim=head_dim, head_dim_v=head_dim_v, layout=layout, causal=causal,
-        left="l" in sides, right="r" in sides, scale=has_scale, kv_len=kv_len, ragged=ragged, sink=element,
-        is_sink_number=is_number, lse=return_lse, max=return_max, qk_type=qk_type, score=score, mask=mask,
-        weight=weight)  # fmt: skip
-    return _program.program(spec)
+                 mask: Region | None, **fields: Any) -> str:
+    """The program of an operator call with these fields of the Form. Raises TypeError and ValueError."""
+    _operands.check_layout(layout, False)
+    texts = _program.region_texts(score=score, mask=mask)
+    return _program.program(Form(_operands.element_of(dtype), head_dim, head_dim_v, layout, **texts, **fields))
 
 
-def _scaled(score: Callable[..., Any] | None, factor: torch.Tensor) -> Callable[..., Any]:
-    """The score function of scores that are to be scaled."""
-    if score is None:
-        return lambda s, b, h, i, j: s * factor
-    return lambda s, b, h, i, j: score(s * factor, b, h, i, j)
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
-def _function(role: str, function: Any, q: torch.Tensor, layout: str) -> Callable[..., Any]:
-    """The Python function of an argument; those of the library are traced as what they contain."""
-    kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
-    if kind != role:
-        raise TypeError(f"{role} is a {kind} of saccade.{kind}s: give it as {kind}")
+def _record(role: str, function: Any, q: torch.Tensor) -> tuple[Any, tuple[torch.Tensor, ...], bool]:
+    """The record of a function, which a Form has in a graph, and the tensors that it captures."""
+    if isinstance(function, (Score, Mask)):
+        raise TypeError(f"{role} is a function of saccade.{'score' if isinstance(function, Score) else 'mask'}s")
     if not callable(function):
         raise TypeError(f"{role} is no function, expected one of ({', '.join(PARAMETERS[role])})")
-    if isinstance(function, Score) and function.heads is not None:
-        _operands.check_heads(function.heads, q, layout)
-    return function.function if isinstance(function, (Score, Mask)) else function
+    if torch.compiler.is_dynamo_compiling():
+        recorded, tensors = recording.record(function, role, _precision(q))
+    else:  # torch.export without Dynamo records what is called here
+        recorded, tensors = recording.without_modes(recording.record, function, role, _precision(q))
+    return recorded, tuple(tensors), True
 
 
-def integer_type(name: str, x: torch.Tensor) -> str:
-    """MLIR's name of the type of lengths, offsets or pages."""
-    if x.dtype == torch.int32:
-        return "i32"
-    if x.dtype == torch.int64:
-        return "i64"
-    raise TypeError(f"{name} has element type {x.dtype}, expected int32 or int64")
+def _length(kv_len: Any, q: torch.Tensor) -> tuple[str, Any]:
+    return (_operands.integer_type("kv_len", kv_len) if isinstance(kv_len, torch.Tensor) else "index"), kv_len
 
 
-def _element_of(name: str, x: torch.Tensor) -> str:
-    for dtype, element in ((torch.float32, "f32"), (torch.float64, "f64"), (torch.float16, "f16"),
-                           (torch.bfloat16, "bf16")):
-        if x.dtype == dtype:
-            return element
-    raise TypeError(f"{name} has element type {x.dtype}, expected a floating-point type")
+def _sink(sink: Any, q: torch.Tensor) -> tuple[tuple[torch.dtype, bool], Any]:
+    if isinstance(sink, torch.Tensor):
+        return (sink.dtype, False), sink
+    if not float(sink) < math.inf:
+        raise ValueError("sink is NaN or infinite")
+    return (_precision(q), True), float(sink)
+
+
+def _offsets(cu_seqlens_q: Any, cu_seqlens_k: Any, q: torch.Tensor, is_paged: bool) -> tuple[str, str]:
+    element = _operands.integer_type
+    return element("cu_seqlens_q", cu_seqlens_q), element("cu_seqlens_k", cu_seqlens_k)
+
+
+_CHECKS = _options.Checks(_record, _length, _sink, _offsets)

@@ -23,11 +23,12 @@ from program import normal, run, run_search
 
 from saccade import _program
 from saccade._cache_text import STORED, Rotation
+from saccade._form import Form
 
 TARGETS = ("sm_80", "sm_75")
 
 
-def draw_spec(rng):
+def draw_form(rng):
     depth, value_depth = (int(rng.choice([32, 40, 64, 128])) for _ in range(2))
     stored = str(rng.choice(list(STORED)))
     kinds = ["number", "head", 1] + [2, 4] * (depth != 40 and value_depth != 40)
@@ -35,7 +36,7 @@ def draw_spec(rng):
     pages = "i32" if rng.integers(2) else None
     rotation = Rotation(depth // 4, bool(rng.integers(2)), "f32") if rng.integers(3) == 0 else None
     scales = None if rotation and rng.integers(2) else ((stored, kind),) * 2
-    return _program.Spec(
+    return Form(
         element=str(rng.choice(["f16", "bf16", "f32"])), head_dim=depth, head_dim_v=value_depth,
         layout=str(rng.choice(["bshd", "bhsd"])), causal="bottom_right" if rng.integers(2) else None, kv_len="i32", pages=pages,
         scales=scales, rotation=rotation)
@@ -49,14 +50,14 @@ def arranged(x, layout):
 LARGEST = {"int8": 127, "float8_e4m3fn": 448, "float8_e5m2": 1024}
 
 
-def draw_cache(rng, spec, kind, batch, positions, heads, depth, lengths):
+def draw_cache(rng, form, kind, batch, positions, heads, depth, lengths):
     """Stored elements [b, s, h, d] in f32, and scales [b, s, h, blocks]."""
-    limit = LARGEST[spec.scales[0][0]] if spec.scales else 1
+    limit = LARGEST[form.scales[0][0]] if form.scales else 1
     x = normal(rng, batch, positions, heads, depth)
-    x = np.rint(np.clip(x / 3, -1, 1) * limit) if spec.scales and spec.scales[0][0] == "int8" else x / 3 * limit
+    x = np.rint(np.clip(x / 3, -1, 1) * limit) if form.scales and form.scales[0][0] == "int8" else x / 3 * limit
     scale = rng.uniform(0.5, 2, (batch, positions, heads, kind if isinstance(kind, int) else 1)) * 3 / limit
     for sequence, length in enumerate(lengths):
-        x[sequence, length:] = limit if spec.scales else np.nan
+        x[sequence, length:] = limit if form.scales else np.nan
         scale[sequence, length:] = np.nan
     return x, scale.astype(np.float32)
 
@@ -67,12 +68,12 @@ def in_pages(rng, x, table, page, pages, fill):
     return pool
 
 
-def unaligned(text, spec):
+def unaligned(text, form):
     """The program with keys that begin at the second element of a row of the argument."""
-    dims, shape = spec.key_layout, "x".join(str(spec.head_dim) if dim == "d" else "?" for dim in spec.key_layout)
-    element = STORED[spec.scales[0][0]][0]
-    whole = f"tensor<{shape.replace(str(spec.head_dim), str(spec.head_dim + 8))}x{element}>"
-    sizes = [str(spec.head_dim) if dim == "d" else f"%size{i}" for i, dim in enumerate(dims)]
+    dims, shape = form.key_layout, "x".join(str(form.head_dim) if dim == "d" else "?" for dim in form.key_layout)
+    element = STORED[form.scales[0][0]][0]
+    whole = f"tensor<{shape.replace(str(form.head_dim), str(form.head_dim + 8))}x{element}>"
+    sizes = [str(form.head_dim) if dim == "d" else f"%size{i}" for i, dim in enumerate(dims)]
     lines = [f"  %at{i} = arith.constant {i} : index\n  %size{i} = tensor.dim %whole, %at{i} : {whole}\n"
              for i, dim in enumerate(dims) if dim != "d"]
     offsets = ", ".join("1" if dim == "d" else "0" for dim in dims)
@@ -86,47 +87,47 @@ def unaligned(text, spec):
 def search(count, seed):
     for case in range(seed, seed + count):
         rng, target = np.random.default_rng(case), TARGETS[case % 3 == 2]
-        spec = draw_spec(rng)
-        kind = spec.scales[0][1] if spec.scales else None
+        form = draw_form(rng)
+        kind = form.scales[0][1] if form.scales else None
         kv_heads, group, page = (int(rng.choice(values)) for values in ([1, 2], [1, 3, 4], [1, 5, 16]))
         batch, queries = int(rng.integers(1, 3)), int(rng.choice([1, 1, 3, 17, 70]))
         entries = -(-int(rng.integers(queries, 400)) // page)
         lengths = rng.integers(1, entries * page + 1, batch).astype(np.int32)
         table = rng.permutation(batch * entries + 3)[: batch * entries].reshape(batch, entries).astype(np.int32)
-        q = arranged(normal(rng, batch, queries, kv_heads * group, spec.head_dim), spec.layout)
+        q = arranged(normal(rng, batch, queries, kv_heads * group, form.head_dim), form.layout)
         caches, scales = [], []
-        for depth in (spec.head_dim, spec.head_dim_v):
-            cache, scale = draw_cache(rng, spec, kind, batch, entries * page, kv_heads, depth, lengths)
-            if spec.pages:
-                cache = in_pages(rng, cache, table, page, len(table.flat) + 3, np.nan if not spec.scales else cache.max())
+        for depth in (form.head_dim, form.head_dim_v):
+            cache, scale = draw_cache(rng, form, kind, batch, entries * page, kv_heads, depth, lengths)
+            if form.pages:
+                cache = in_pages(rng, cache, table, page, len(table.flat) + 3, np.nan if not form.scales else cache.max())
                 scale = in_pages(rng, scale, table, page, len(table.flat) + 3, np.nan)
-            element = STORED[spec.scales[0][0]][0] if spec.scales else spec.element
-            caches.append((arranged(cache, spec.key_layout), element))
+            element = STORED[form.scales[0][0]][0] if form.scales else form.element
+            caches.append((arranged(cache, form.key_layout), element))
             if kind == "number":
-                scales.append(3 / LARGEST[spec.scales[0][0]])
+                scales.append(3 / LARGEST[form.scales[0][0]])
             elif kind == "head":
-                scales.append((rng.uniform(1, 4, kv_heads) / LARGEST[spec.scales[0][0]]).astype(np.float32))
+                scales.append((rng.uniform(1, 4, kv_heads) / LARGEST[form.scales[0][0]]).astype(np.float32))
             elif kind:
-                scales.append(arranged(scale, spec.key_layout))
-        if spec.rotation:
-            angles = np.arange(entries * page)[:, None] * 10.0 ** -np.arange(spec.rotation.pairs)
+                scales.append(arranged(scale, form.key_layout))
+        if form.rotation:
+            angles = np.arange(entries * page)[:, None] * 10.0 ** -np.arange(form.rotation.pairs)
             scales += [f(angles).astype(np.float32) for f in (np.cos, np.sin)]
-        arguments = [(q, spec.element), *caches, lengths, *[table] * bool(spec.pages), *scales]
+        arguments = [(q, form.element), *caches, lengths, *[table] * bool(form.pages), *scales]
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / f"quantized{case}.mlir"
-            text = _program.program(spec)
-            if spec.scales and not spec.pages and case % 2 == 0:
-                text = unaligned(text, spec)
+            text = _program.program(form)
+            if form.scales and not form.pages and case % 2 == 0:
+                text = unaligned(text, form)
                 cache, element = arguments[1]
                 arguments[1] = np.concatenate([cache[..., :1], cache, cache[..., :7]], -1), element
             path.write_text(text)
             explained = subprocess.run(["saccade-compile", path, f"--target={target}", "--explain"],
                                        capture_output=True, text=True, check=True)
-            assert "computed on load" in explained.stdout + explained.stderr, f"case {case}: {spec}"
+            assert "computed on load" in explained.stdout + explained.stderr, f"case {case}: {form}"
             try:
                 run(path, "attention", *arguments, options=["--device=ptxsim", f"--target={target}"])
             except AssertionError as error:
-                raise AssertionError(f"case {case}: {spec}") from error
+                raise AssertionError(f"case {case}: {form}") from error
 
 
 if __name__ == "__main__":

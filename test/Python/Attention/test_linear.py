@@ -177,7 +177,7 @@ REFUSED = {
     "causal lengths": ((q, k[:, :, :9], v[:, :, :9]), {"causal": True}, ValueError,
                        "key has another length than query"),
     "lengths": ((q, k, v[:, :, :9]), {}, ValueError, "v has length 9, expected 70, that of k"),
-    "integers": ((q.astype(np.int32), k, v), {}, TypeError, "elements of type int32"),
+    "integers": ((q.astype(np.int32), k, v), {}, TypeError, "element type int32"),
     "scale": ((q, k, v), {"scale": math.inf}, ValueError, "scale is inf, expected a finite number"),
 }
 

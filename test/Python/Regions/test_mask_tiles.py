@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from saccade import _program, masks, regions
+from saccade._form import Form
 
 random = np.random.default_rng(1)
 LENGTH = 1024
@@ -55,9 +56,9 @@ LIBRARY = {
 def count(counter, mask, folder):
     """Tiles that are empty, full, partial, partial without need, wrong, and a line for each of the last two kinds."""
     region = regions.trace(mask.function, "mask", "f32")
-    spec = _program.Spec(element="f32", head_dim=8, head_dim_v=8, layout="bhsd", mask=region)
+    form = Form("f32", 8, 8, "bhsd", mask=_program.region_text("mask", region))
     program = folder / "mask.mlir"
-    program.write_text(_program.program(spec))
+    program.write_text(_program.program(form))
     numbers = []
     for capture in region.captures:
         capture = np.asarray(capture)

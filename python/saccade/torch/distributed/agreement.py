@@ -81,7 +81,7 @@ def shape_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layout: str, opt
     be made together, and have a repr. `read` are the other arguments whose gradients may be recorded,
     `has_grad` is whether any are."""
     _operands.check_kinds(q, k, v)
-    _operands.check_shapes(q, k, v, layout, None, None, None, None, None)
+    _operands.check_shapes(q, k, v, layout)
     recorded = [isinstance(x, torch.Tensor) and x.requires_grad for x in (q, k, v, *read)]
     digest = hashlib.sha256(repr(options).encode()).digest()
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from saccade import _gpu, _operands, _program
+from saccade._form import Form
 from saccade._functions import read
 from saccade.attention import _compile
 from saccade.function import Function
@@ -18,21 +19,21 @@ class Part:
 
     def __init__(self, q: torch.Tensor, v: torch.Tensor, layout: str, scale: float | None, limits: Limits):
         self.axis, self.layout = layout.index("s"), layout
-        regions: dict[str, Any] = {}
+        texts: dict[str, Any] = {}
         shared: list[Any] = []
         for role, function in (("score", limits.score), ("mask", limits.mask)):
             if function is not None:
-                regions[role], _, captures = read(role, function, q)
+                texts[role], captures, _ = read(role, function, q)
                 shared += captures
-        spec = _program.Spec(
-            element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[layout.index("d")],
-            head_dim_v=v.shape[layout.index("d")], layout=layout, causal=None if limits.causal is None else "offset",
-            left="l" in limits.sides, right="r" in limits.sides, scale=scale is not None, kv_len=limits.length_kind,
-            lse=True, score=regions.get("score"), mask=regions.get("mask"), is_part=True)
-        shared += [] if scale is None else [_operands.check_scale(scale)]
-        shared += [] if limits.causal is None else [limits.causal]
-        self.shared = [*shared, *limits.distances, *([] if limits.kv_len is None else [limits.kv_len])]
-        self.function: Function = _compile(_program.program(spec), None, _gpu.ordinal_of(q))
+        form = Form(
+            _operands.element_of(q.dtype), q.shape[layout.index("d")], v.shape[layout.index("d")], layout,
+            causal=None if limits.causal is None else "offset", sides=limits.sides, scale=scale is not None,
+            kv_len=limits.length_kind, lse=True, is_part=True, **texts)
+        operands = {"scale": None if scale is None else _operands.check_scale(scale), "causal": limits.causal,
+                    "kv_len": limits.kv_len,
+                    **{{"l": "left", "r": "right"}[side]: x for side, x in zip(limits.sides, limits.distances)}}
+        self.shared = [*shared, *[operands[name] for name in form.names()]]
+        self.function: Function = _compile(_program.program(form), None, _gpu.ordinal_of(q))
         self.dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
 
     def empty(self, q: torch.Tensor, head_dim_v: int, count: int, sink: Any) -> State:

@@ -1,6 +1,6 @@
 """Ring attention (Liu et al. 2023): keys and values travel around the processes, and every process merges the parts.
 
-Every part is computed and merged by one compiled program (`_program.Spec.is_part`): exactly, by log-sum-exp, in the
+Every part is computed and merged by one compiled program (`Form.is_part`): exactly, by log-sum-exp, in the
 precision of scores.
 """
 

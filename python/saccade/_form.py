@@ -1,0 +1,113 @@
+"""What one kernel of attention is compiled for, and the operands that it takes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from saccade import _cache_text
+
+ROLES = ("score", "mask", "weight")
+Operands: TypeAlias = dict[str, Any]
+"""The values of `Form.operands` for one call by their names, in any order."""
+
+
+class Form(NamedTuple):
+    """The properties that one kernel is compiled for. It is hashable. Dynamo has plain tuples of the same fields."""
+
+    element: Any  # "f32"; the type of torch or NumPy in the key of a plan, and while Dynamo traces
+    head_dim: int  # of q and k
+    head_dim_v: int
+    layout: str  # "bhsd"
+    causal: str | None = None  # "top_left", "bottom_right" or "offset", which is a run-time scalar
+    sides: str = ""  # where the window is bounded: "l", "r" or "lr"
+    scale: bool = False  # given as an argument, otherwise 1/√head_dim
+    kv_len: str | None = None  # "index" for a scalar, "i32" or "i64" for a tensor [batch]
+    ragged: tuple[str, str | None] | None = None  # element types of cu_seqlens_q and cu_seqlens_k, "i32" or "i64"
+    pages: str | None = None  # the element type of the page table, "i32" or "i64"; k and v are page pools
+    # Of quantized k and v: the element type, a key of `_cache_text.STORED`, and the kind of `_cache_text.scale_type`.
+    scales: tuple[tuple[str, str | int], tuple[str, str | int]] | None = None
+    qk_type: str | None = None  # "int8": queries and keys may be rounded to it for their dot products
+    sink: tuple[str, bool] | None = None  # the element type, and whether it is one scalar for all heads
+    dropout: str | None = None  # the type of the seed, "i64" or "tensor<1xi64>"
+    lse: bool = False
+    max: bool = False  # and argmax
+    score: str | None = None  # a text of `_program.region_text`
+    mask: str | None = None
+    weight: str | None = None
+    rotation: _cache_text.Rotation | None = None  # keys are rotated when they are read
+    append: _cache_text.Append | None = None  # k and v are caches, to which new rows are appended first
+    tree: bool = False  # the last keys are those of the queries, and a tensor says which of them a query attends to
+    are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
+    is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
+
+    @property
+    def precision(self) -> str:
+        """The type of scores and sums."""
+        return "f64" if self.element == "f64" else "f32"
+
+    @property
+    def key_layout(self) -> str:
+        """The dimensions of k and v. Page pools always have a dimension of pages."""
+        return key_layout(self.layout, self.pages is not None)
+
+    def functions(self) -> list[tuple[str, Any]]:
+        """The roles and the texts of the traced functions."""
+        return [(role, text) for role in ROLES if (text := getattr(self, role)) is not None]
+
+    def captures(self) -> list[tuple[str, str]]:
+        """The names and the types of what the traced functions capture, in the order of the program."""
+        return [(f"{role}_{i}", type) for role, text in self.functions() for i, type in enumerate(capture_types(text))]
+
+    def operands(self) -> list[tuple[str, str]]:
+        """The names and the types of the operands that follow the captures, in the order of the program."""
+        of_query, of_key = self.ragged or (None, None)
+        sink, is_number = self.sink or (None, False)
+        scales = [_cache_text.scale_type(kind, self.key_layout) for _, kind in self.scales or ()] or (None, None)
+        rotary = self.rotation and self.rotation.type
+        types = (
+            ("tree", self.tree and "tensor<?x?x?xi1>"),
+            ("scale", self.scale and self.precision),
+            ("causal", self.causal == "offset" and "index"),
+            ("left", "l" in self.sides and "index"),
+            ("right", "r" in self.sides and "index"),
+            ("kv_len", "index" if self.kv_len == "index" else _vector(self.kv_len)),
+            ("sink", sink if is_number else _vector(sink)),
+            ("cu_seqlens_q", _vector(of_query)),
+            ("cu_seqlens_k", _vector(of_key)),
+            ("page_table", self.pages and f"tensor<?x?x{self.pages}>"),
+            ("rate", self.dropout and "f32"),
+            ("seed", self.dropout),
+            ("k_scale", scales[0]),
+            ("v_scale", scales[1]),
+            ("rotary_cos", rotary),
+            ("rotary_sin", rotary),
+        )  # fmt: skip
+        return [(name, type) for name, type in types if type]
+
+    def names(self) -> tuple[str, ...]:
+        """The names of `operands`."""
+        return tuple([name for name, _ in self.operands()])
+
+    def order(self) -> Callable[[Operands], tuple[Any, ...]]:
+        """A function that returns the values of operands in the order of the program."""
+        names = self.names()
+        if len(names) < 2:  # itemgetter returns one item without a tuple
+            return lambda values: tuple([values[name] for name in names])
+        return operator.itemgetter(*names)
+
+
+def key_layout(layout: str, is_paged: bool) -> str:
+    """The dimensions of k and v for those of q."""
+    return f"b{layout}" if is_paged and "b" not in layout else layout
+
+
+def capture_types(text: str) -> list[str]:
+    """The types of what a traced function captures."""
+    types = text.partition("\n")[0]
+    return types.split(", ") if types else []
+
+
+def _vector(element: str | None) -> str | None:
+    return element and f"tensor<?x{element}>"
