@@ -72,7 +72,8 @@ def test_quantized_rows(element, kind, scale):
 
 def test_offsets_are_operands_of_a_graph():
     def step(q, k, v, k_cache, v_cache, at, offsets):
-        return flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=at, cu_seqlens_q=offsets, causal=True) * 2
+        out = flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=at, cu_seqlens_q=offsets, causal=True)
+        return out.reshape(q.shape[0], -1, v.shape[-1]) * 2
 
     torch._dynamo.reset()
     compiled, sequences = torch.compile(step, backend="aot_eager", fullgraph=True), Sequences(3, 3)
