@@ -21,11 +21,10 @@ from saccade.scores import Score
 
 
 class _State(threading.local):
-    recorder: Recorder | None = None
+    recorder: Recorder | None = None  # that of the call of `attention` that this thread is in
 
 
 state = _State()
-"""The recorder of the call of `attention` that this thread is in."""
 
 
 def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, scale: Any, sink: Any) -> bool:

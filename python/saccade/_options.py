@@ -1,11 +1,8 @@
-"""The options of `saccade.attention` as a Form and its operands: one clause for each option.
-
-Functions that torch.compile traces have the same clauses (saccade.torch.tracing).
-"""
+"""The options of `saccade.attention` as a Form and its operands: one clause for each option, for eager calls and for
+those that torch.compile traces (saccade.torch.tracing)."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,10 +20,6 @@ class Checks(NamedTuple):
     sink: Callable[..., Any]
     offsets: Callable[..., Any]
 
-
-_DEPTH = {"".join(dims): dims.index("d") for n in (2, 3, 4) for dims in itertools.permutations("bhsd", n)
-          if {"s", "d"} <= set(dims)}
-"""The axis of the head dimension by layout."""
 
 EAGER = Checks(_functions.read, _operands.check_length, _operands.check_sink, _operands.check_cu_seqlens)
 
@@ -95,10 +88,10 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
     try:
-        axis = _DEPTH[layout]
+        axis = layout.index("d")
         element, head_dim = q.dtype, q.shape[axis]
-        head_dim_v = v.shape[axis if pages is None else _DEPTH[key_layout(layout, True)]]
-    except (LookupError, TypeError, AttributeError, RuntimeError):  # the last one is raised by nested tensors
+        head_dim_v = v.shape[axis if pages is None else key_layout(layout, True).index("d")]
+    except (ValueError, IndexError, TypeError, AttributeError, RuntimeError):  # the last one of nested ones
         element, head_dim, head_dim_v = None, 0, 0
     fields = (element, head_dim, head_dim_v, layout, alignment, sides, scale is not None, length, ragged, pages, scales,
               qk_type, sink_kind, dropout, return_lse, return_max, score, mask, weight,

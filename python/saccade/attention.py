@@ -237,7 +237,7 @@ def attention(
     given = (score, mask, weight, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
              v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, layout)
     if is_compiling():
-        return _trace(q, k, v, **_named(given, target, stream, out))
+        return _trace(q, k, v, given, target, stream, out)
     if _served.is_on and _served.is_new_call():
         again = functools.partial(attention, q, k, v, **_named(given, target, stream, out))
         return _served.observe("saccade.attention", again, (q, k, v))
@@ -293,8 +293,7 @@ def attention(
             result = plan.results(q, output, lse)
             call(q, k, v, *values, *result)
     except Exception as error:
-        functions = {"score": score, "mask": mask, "weight": weight}
-        _explain(error, q, k, v, out, operands, plan.form, values, functions)
+        _explain(error, q, k, v, out, operands, plan.form, values, {"score": score, "mask": mask, "weight": weight})
         raise
     if out is not None and plan.is_torch and stream is None:  # Function.into tells autograd itself
         _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple
@@ -312,28 +311,27 @@ def _named(given: tuple[Any, ...], *more: Any) -> dict[str, Any]:
 # --- calls that something else computes -------------------------------------------------------------------------------
 
 
-def _trace(q: Any, k: Any, v: Any, **options: Any) -> Any:
+def _trace(q: Any, k: Any, v: Any, given: tuple[Any, ...], target: Any, stream: Any, out: Any) -> Any:
     """`attention` in a function that torch.compile or torch.export traces."""
     def untraced(reason: str) -> Any:
-        return call_untraced(attention, f"attention{reason}", q, k, v, **options)
+        return call_untraced(attention, f"attention{reason}", q, k, v, **_named(given, target, stream, out))
 
-    is_dropped = options["seed"] is not None or options["dropout_p"] != 0
-    if not _arrays.are_torch(q, k, v) or options["stream"] is not None or is_dropped:
+    if not _arrays.are_torch(q, k, v) or stream is not None:
         return untraced("")
     from saccade.torch import tracing  # imported late: it imports torch
 
-    results, out = tracing.attention(q, k, v, options["target"], options), options["out"]
+    results = tracing.attention(q, k, v, given, target)
     if isinstance(results, str):  # the eager call raises the error
         return untraced(f" ({results})")
     if out is None:
         return results
-    given, made = [x if isinstance(x, tuple) else (x,) for x in (out, results)]
-    if len(given) > len(made) or not all([_arrays.is_torch(x) and x.shape == y.shape and x.dtype == y.dtype
-                                          for x, y in zip(given, made)]):
+    outs, made = [x if isinstance(x, tuple) else (x,) for x in (out, results)]
+    if len(outs) > len(made) or not all([_arrays.is_torch(x) and x.shape == y.shape and x.dtype == y.dtype
+                                         for x, y in zip(outs, made)]):
         return untraced(" (out does not fit)")
-    for written, result in zip(given, made):
+    for written, result in zip(outs, made):
         written.copy_(result)
-    return (*given, *made[len(given):]) if isinstance(results, tuple) else out
+    return (*outs, *made[len(outs):]) if isinstance(results, tuple) else out
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

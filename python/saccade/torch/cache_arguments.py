@@ -15,6 +15,7 @@ from saccade._opaque import is_compiling
 from saccade.torch import quantizing
 
 _LAYOUTS = ("bshd", "bhsd")
+_INTEGERS = {torch.int32: "i32", torch.int64: "i64"}
 _DIMENSIONS = {"b": "batch", "s": "rows", "h": "heads", "d": "head_dim"}
 
 
@@ -23,7 +24,7 @@ def element_of(name: str, q: torch.Tensor) -> str:
 
 
 def index_of(name: str, x: torch.Tensor | None, what: str = "cache_seqlens") -> Any:
-    return None if x is None else _operands.integer_type(f"{name}: {what}", x)
+    return None if x is None else _INTEGERS.get(x.dtype) or _operands.integer_type(f"{name}: {what}", x)
 
 
 def rows_of(name: str, rows: torch.Tensor, batch: int) -> torch.Tensor:

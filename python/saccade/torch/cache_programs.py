@@ -47,12 +47,13 @@ def call(name: str, form: Form, queries: list[torch.Tensor], caches: list[torch.
         return _call_operator(name, form, queries, caches, new, operands, is_updating)
     gpu = None if caches[0].is_cpu else _gpu.ordinal_of(caches[0])
     key = gpu, bool(queries), form
-    if key not in _functions:
+    known = _functions.get(key)
+    if known is None:
         target = {} if gpu is None else {"target": f"cuda:{gpu}"}
         text, names = _text(bool(queries), form)
         module = compile(text, **target)
-        _functions[key] = module[next(iter(module))], names
-    function, names = _functions[key]
+        known = _functions[key] = module[next(iter(module))], names
+    function, names = known
     try:
         results = function(*queries, *caches, *new, *[operands[name] for name in names])
     except (TypeError, ValueError) as error:

@@ -130,7 +130,8 @@ def flash_attn_with_kvcache(
             raise NotImplementedError(f"{name}: {what} is given, expected None: it is not supported")
     for what, given in (("causal", causal), ("return_softmax_lse", return_softmax_lse),
                         ("rotary_interleaved", rotary_interleaved), ("rotary_on_read", rotary_on_read)):  # fmt: skip
-        _parameters.flag(f"{name}: {what}", given)
+        if type(given) is not bool:
+            _parameters.flag(f"{name}: {what}", given)
     softcap = _parameters.soft_cap(f"{name}: softcap", softcap)
     if softmax_scale is not None:
         softmax_scale = _operands.check_finite_scale(softmax_scale, f"{name}: softmax_scale")
@@ -207,17 +208,18 @@ def flash_attn_with_kvcache(
         assert rotary_cos is not None
         rotation = Rotation(operator.index(rotary_cos.shape[1]), rotary_interleaved,
                             arguments.element_of(name, rotary_cos))
-    sides, bounds = window or ("", ())
+    sides, bounds = window or ("", (None,))
+    scale_k, scale_v = scales or (None, None)
     form = Form(
         arguments.element_of(name, q), operator.index(q.shape[-1]), operator.index(v_cache.shape[-1]), rows_layout,
         "bottom_right" if (causal and (n != 1 or cu_seqlens_q is not None)) or window else None, sides,
         softmax_scale is not None, arguments.index_of(name, end),
-        ragged=None if cu_seqlens_q is None else (arguments.index_of(name, cu_seqlens_q, "cu_seqlens_q"), None),
-        pages=arguments.index_of(name, page_table, table), scales=kinds, lse=return_softmax_lse,
+        None if cu_seqlens_q is None else (arguments.index_of(name, cu_seqlens_q, "cu_seqlens_q"), None),
+        arguments.index_of(name, page_table, table), kinds, lse=return_softmax_lse,
         score="soft_cap" if softcap else None, rotation=rotation, append=append, tree=tree is not None)  # fmt: skip
-    operands = {"tree": tree, "scale": softmax_scale, **dict(zip(("left", "right"), bounds)), "kv_len": end,
-                "cu_seqlens_q": cu_seqlens_q, "page_table": page_table, **dict(zip(("k_scale", "v_scale"), scales)),
-                "rotary_cos": rotary_cos, "rotary_sin": rotary_sin}  # fmt: skip
+    operands = {"tree": tree, "scale": softmax_scale, "left": bounds[0], "kv_len": end, "cu_seqlens_q": cu_seqlens_q,
+                "page_table": page_table, "k_scale": scale_k, "v_scale": scale_v, "rotary_cos": rotary_cos,
+                "rotary_sin": rotary_sin}  # fmt: skip
     new += [softcap] if softcap else []
     return call(name, form, [q], caches, new, operands, k is not None, table)
 

@@ -41,8 +41,8 @@ def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: 
         names, single = kept
         functions = mask_functions(names, torch.squeeze(attn_mask, single))
         score, mask = functions.get("score"), functions.get("mask")
-    result = tracing.attention(query, key, value, None, {
-        "score": score, "mask": mask, "scale": scale, "causal": causal, "layout": layout})
+    options = tracing.options_of(score=score, mask=mask, scale=scale, causal=causal, layout=layout)
+    result = tracing.attention(query, key, value, options, None)
     if isinstance(result, str):  # the eager call raises the error
         from saccade.torch.sdpa import _call
 
@@ -76,8 +76,9 @@ def flex_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, 
         mask_mod = block_lists.mask_of(block_lists.lists_of(block_mask), block_mask.BLOCK_SIZE, mask_mod,
                                        query, key)
     wants_lse = return_lse or return_aux is not None and return_aux.lse
-    results = tracing.attention(query, key, value, None, {
-        "score": score_mod, "mask": mask_mod, "scale": scale, "return_lse": wants_lse, "return_max": wants_max})
+    options = tracing.options_of(score=score_mod, mask=mask_mod, scale=scale, return_lse=wants_lse,
+                                 return_max=wants_max)
+    results = tracing.attention(query, key, value, options, None)
     if isinstance(results, str):  # the eager call raises the error, or gives the call to PyTorch
         from saccade.torch.flex import _call
 

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
-from saccade import _autograd, _operands, _options, _program
+from saccade import _autograd, _operands, _program
 from saccade._form import Form
+from saccade._options import Checks, read
 from saccade.attention import DEFAULTS
 from saccade.masks import Mask
 from saccade.regions import Region
@@ -24,16 +25,13 @@ from saccade.torch import attention_operator, recording
 from saccade.torch.fallback import requires_grad
 
 _PLAIN = attention_operator.overload(False, False)
-_DEFAULTS = tuple([(name, default) for name, default in DEFAULTS.items()
-                   if name not in ("target", "stream", "out")])
-"""The options in the order of `_options.read`."""
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None, options: dict[str, Any]) -> Any:
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, given: tuple[Any, ...], target: str | None) -> Any:
     """The operator call for `saccade.attention` with these arguments, or the reason as a string why it is none, which
-    the eager function reports. It has no dropout, and returns new tensors."""
+    the eager function reports. `given` are the options in the order of `_options.read`."""
     try:
-        return _call(q, k, v, target, dict(options))
+        return _call(q, k, v, target, {name: x for (name, _), x in zip(_defaults(), given)})
     except (TypeError, ValueError):  # Dynamo loses the message
         return "its arguments are invalid"
 
@@ -50,16 +48,15 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: str | None,
 
 
 def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None, options: dict[str, Any]) -> Any:
-    for name in ("page_table", "k_scale", "v_scale"):
-        if options.get(name) is not None:
+    for name in ("page_table", "k_scale", "v_scale", "seed"):
+        if options[name] is not None:
             raise TypeError(f"{name} is not traced")
     layout = _with_tensors(q, k, v, options)
-    given = tuple([options.get(name, default) for name, default in _DEFAULTS])
-    fields, captures, operands, _ = _options.read(_CHECKS, q, k, v, given)
+    fields, captures, operands, _ = read(_CHECKS, q, k, v, tuple(options.values()))
     dtype, head_dim, head_dim_v, *others = fields
     fields = (dtype, index(head_dim), index(head_dim_v), *others)  # a dynamic head size becomes a constant of the graph
     length = operands.get("kv_len")
-    if isinstance(length, (int, torch.SymInt)) and not 0 <= length <= k.shape[layout.index("s")]:
+    if length is not None and not isinstance(length, torch.Tensor) and not 0 <= length <= k.shape[layout.index("s")]:
         raise ValueError("kv_len is no number of keys")
 
     def call(has_lse: bool, has_max: bool, is_detached: bool) -> Any:
@@ -76,9 +73,9 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None,
         return attention_operator.overload(has_lse, has_max)(
             tensors, program, integers or None, floats, layout, target or "host")
 
-    has_lse = options.get("return_lse", False)
-    if not options.get("return_max", False) or not requires_grad(q, k, v, *captures, *operands.values()):
-        return call(has_lse, options.get("return_max", False), False)
+    has_lse, has_max = options["return_lse"], options["return_max"]
+    if not has_max or not requires_grad(q, k, v, *captures, *operands.values()):
+        return call(has_lse, has_max, False)
     # The row maximum has no gradient.
     results = call(has_lse, False, False)
     if isinstance(results, str):
@@ -90,24 +87,23 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None,
 def _with_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: dict[str, Any]) -> str:
     """Writes tensors in place of those numbers among the options that are no operands of the operator. Returns the
     layout, which is checked with the ranks of q, k and v."""
-    is_ragged = options.get("cu_seqlens_q") is not None or options.get("cu_seqlens_k") is not None
-    layout = options.get("layout") or ("shd" if is_ragged else "bhsd")
+    is_ragged = options["cu_seqlens_q"] is not None or options["cu_seqlens_k"] is not None
+    layout: str = options["layout"] or ("shd" if is_ragged else "bhsd")
     _operands.check_layout(layout, is_ragged)
     if not q.dim() == k.dim() == v.dim() == len(layout):
         raise TypeError("a tensor has another number of dimensions than the layout")
-    precision = _precision(q)
-    scale: Any = options.get("scale")
-    sink, length = options.get("sink"), options.get("kv_len")
+    scale, sink, length = options["scale"], options["sink"], options["kv_len"]
     is_factor = isinstance(scale, torch.Tensor) and scale.dim() == 0 and scale.is_floating_point()
     if scale is not None and not is_factor:
         scale = options["scale"] = _operands.check_scale(scale)
     if is_factor or scale is not None and not has_static_value(scale):
         # The operator has no variable floats: the scale becomes an element that the score function reads.
+        precision = _precision(q)
         factor = scale.to(precision) if is_factor else torch.full((), scale, dtype=precision, device=q.device)
-        options["score"], options["scale"] = _autograd.scaled(options.get("score"), factor), 1.0
+        options["score"], options["scale"] = _autograd.scaled(options["score"], factor), 1.0
     if sink is not None and not isinstance(sink, torch.Tensor) and not has_static_value(sink):
         heads = q.shape[layout.index("h")] if "h" in layout else 1
-        options["sink"] = torch.full((heads,), sink, dtype=precision, device=q.device)
+        options["sink"] = torch.full((heads,), sink, dtype=_precision(q), device=q.device)
     if isinstance(length, torch.Tensor) and length.dim() == 0:
         options["kv_len"] = length.expand(q.shape[layout.index("b")] if "b" in layout else 1)
     return layout
@@ -115,6 +111,17 @@ def _with_tensors(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, options: di
 
 def _precision(q: torch.Tensor) -> torch.dtype:
     return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _defaults() -> tuple[tuple[str, Any], ...]:
+    """The options in the order of `_options.read`. Dynamo guards no result of this function."""
+    return tuple([each for each in DEFAULTS.items() if each[0] not in ("target", "stream", "out")])
+
+
+def options_of(**options: Any) -> tuple[Any, ...]:
+    """The options of a call in the order of `_options.read`."""
+    return tuple([options.get(name, default) for name, default in _defaults()])
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -185,4 +192,4 @@ def _offsets(cu_seqlens_q: Any, cu_seqlens_k: Any, q: torch.Tensor, is_paged: bo
     return element("cu_seqlens_q", cu_seqlens_q), element("cu_seqlens_k", cu_seqlens_k)
 
 
-_CHECKS = _options.Checks(_record, _length, _sink, _offsets)
+_CHECKS = Checks(_record, _length, _sink, _offsets)
