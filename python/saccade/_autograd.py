@@ -7,6 +7,7 @@ without grad mode, in which no check refuses a tensor that requires grad. Nothin
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -27,15 +28,22 @@ class _State(threading.local):
 state = _State()
 
 
+@functools.cache
+def _modes() -> tuple[Any, Any, Any]:
+    """Where torch has the state of transforms, of the forward mode and of the grad mode."""
+    torch = _arrays.torch_module()
+    return torch._C._are_functorch_transforms_active, torch.autograd.forward_ad, torch.is_grad_enabled
+
+
 def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, scale: Any, sink: Any) -> bool:
     """Whether gradients may be recorded: grad mode is on, and a tensor requires grad, or may be one of the options or
     captured by one, or torch.func transforms the caller. False for arrays that are no torch tensors."""
-    torch = _arrays.torch_module() if _arrays.is_torch(q) else None
-    if torch is None:
+    if not _arrays.is_torch(q):
         return False
-    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
+    is_transformed, forward_ad, is_grad_enabled = _modes()
+    if is_transformed() or forward_ad._current_level >= 0:
         return True
-    if not torch.is_grad_enabled():
+    if not is_grad_enabled():
         return False
     return (score is not None or weight is not None or scale is not None or sink is not None or q.requires_grad
             or getattr(k, "requires_grad", False) or getattr(v, "requires_grad", False))

@@ -21,6 +21,8 @@ class Reach:
         named = isinstance(causal, str) and causal in ("top_left", "bottom_right")
         self.causal = causal if causal is None or named else _operands.check_causal(causal)
         self.sides, self.distances = ("", ()) if window is None else _operands.check_window(window, causal is not None)
+        # How many keys before and after its own a query attends to; None for all.
+        self.left, self.right = (dict(zip(self.sides, self.distances)).get(side) for side in "lr")
         self.length_kind: str | None = None
         self.kv_len: Any = None
         if kv_len is not None:
@@ -32,16 +34,6 @@ class Reach:
         length = self.kv_len.tolist() if isinstance(self.kv_len, torch.Tensor) else self.kv_len
         offsets = None if self.cu_seqlens is None else [x.tolist() for x in self.cu_seqlens]
         return self.causal, self.sides, self.distances, self.length_kind, length, offsets
-
-    @property
-    def left(self) -> int | None:
-        """How many keys before its own a query attends to; None for all."""
-        return self.distances[0] if "l" in self.sides else None
-
-    @property
-    def right(self) -> int | None:
-        """How many keys after its own a query attends to; None for all."""
-        return self.distances[-1] if "r" in self.sides else None
 
 
 @dataclasses.dataclass
