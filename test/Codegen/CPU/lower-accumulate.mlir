@@ -249,7 +249,7 @@ func.func @one_bin_per_row_is_a_register(%q: memref<?x64xf32>, %k: memref<?x64xf
   return
 }
 
-// Bins that depend on nothing but the key are found once a tile, for each register of keys. In a row, registers are added up
+// Bins that depend on nothing but the key are found once a tile, for each register of keys. Within a row, registers are added up
 // as long as the bin stays the same. Only registers with several bins divide again.
 // CHECK-LABEL: @bins_of_blocks_of_keys
 // CHECK-SAME: %[[SIZE:[^ ]*]]: index
