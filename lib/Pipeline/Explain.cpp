@@ -14,6 +14,7 @@
 #include "saccade/Dialect/Attn/Analysis/MaskProof.h"
 #include "saccade/Dialect/Attn/Analysis/ProductForm.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 #include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/StageMark.h"
@@ -192,9 +193,9 @@ void AttentionReport::writeSizes() {
                      " q=" + grouped(*sizes.queries) + " k=" + grouped(*sizes.keys);
   queries = *sizes.queries, keys = *sizes.keys;
   if (!op.getAt().empty()) {
-    std::optional<int64_t> query = sizes.valueOf(op.getAt()[2]), key = sizes.valueOf(op.getAt()[3]);
-    for (auto [role, position, known] :
-         {std::tuple("query", op.getAt()[2], query), std::tuple("key", op.getAt()[3], key)})
+    auto at = attn::Position::of(op.getAt());
+    std::optional<int64_t> query = sizes.valueOf(at.query), key = sizes.valueOf(at.key);
+    for (auto [role, position, known] : {std::tuple("query", at.query, query), std::tuple("key", at.key, key)})
       if (!known) {
         std::string name = sizes.nameOf(position);
         addLine(text);

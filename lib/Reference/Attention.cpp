@@ -149,7 +149,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
       if (failed(sink))
         return failure();
       for (int64_t position = firstPosition; position < lastPosition; ++position) {
-        bool isWithin = scorer->at[2] + position < scorer->queryLength;
+        bool isWithin = scorer->at.query + position < scorer->queryLength;
         if (failed(scorer->scores(batch, head, position, isWithin ? *keys : 0, scores)))
           return failure();
         SoftmaxSums sums = softmax(frame, scorer->scoreType, scores, isWithin ? *sink : -INFINITY, weights);
@@ -227,7 +227,7 @@ static LogicalResult evaluateOthers(attn::AttentionOp op, Frame &frame, Scorer &
     } else if (result == op.getRowMax()) {
       elements->front().real = max.score;
     } else if (result == op.getArgmax()) {
-      elements->front().integer = max.key < 0 ? -1 : scorer.at[3] + max.key;
+      elements->front().integer = max.key < 0 ? -1 : scorer.at.key + max.key;
     } else {
       // Bins are the last dimension, so those of a row are contiguous.
       tallies.emplace_back(&elements->front().real, elements->box.sizes.back());

@@ -138,7 +138,7 @@ static void updateRowMax(const Scorer &scorer, ArrayRef<double> scores, const Ot
     return;
   state.rowMax->reals()[row] = max.score;
   if (state.argmax)
-    state.argmax->data()[row].integer = scorer.at[3] + max.key;
+    state.argmax->data()[row].integer = scorer.at.key + max.key;
 }
 
 /// Accumulates one row of scores into row `row` of the state. If `op` is final, max and sum are those of all keys.
@@ -210,8 +210,8 @@ static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, uns
   if (scorer->value.extent(Dim::Depth) != state->depth())
     return op.emitOpError() << "accumulator has head size " << state->depth() << ", but value has "
                             << scorer->value.extent(Dim::Depth);
-  scorer->queryLength = scorer->at[2] + queries;
-  scorer->keyLength = scorer->at[3] + keys;
+  scorer->queryLength = scorer->at.query + queries;
+  scorer->keyLength = scorer->at.key + keys;
   for (auto [given, length] :
        {std::pair(op.getQLen(), &scorer->queryLength), std::pair(op.getKvLen(), &scorer->keyLength)}) {
     if (!given)

@@ -54,7 +54,7 @@ LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t positio
   double rowLse = (*frame.cells(op.getLse()))->at(row).real;
   double rowLow = op.getLseLow() ? (*frame.cells(op.getLseLow()))->at(row).real : 0;
   // Neither a visible key nor a sink.
-  if (rowLse == -INFINITY || scorer.at[2] + position >= scorer.queryLength)
+  if (rowLse == -INFINITY || scorer.at.query + position >= scorer.queryLength)
     return success();
   if (failed(scorer.scores(batch, head, position, keys, scores)))
     return failure();

@@ -127,12 +127,14 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
   Scorer scorer(op, frame);
   if (failed(scorer.findExtents()) || failed(scorer.findScale()))
     return failure();
-  for (auto [position, start] : llvm::zip(op.getAt(), scorer.at)) {
+  std::array<int64_t, 4> at = {};
+  for (auto [position, start] : llvm::zip(op.getAt(), at)) {
     FailureOr<int64_t> number = frame.index(position);
     if (failed(number))
       return failure();
     start = *number;
   }
+  scorer.at = attn::PositionOf<int64_t>::of(at);
   for (const attn::NamedRegion &named : attn::getNamedRegions(op)) {
     IRMapping captures;
     captures.map(named.arguments().captures, op.getCaptures());
@@ -174,19 +176,19 @@ static FailureOr<int64_t> lengthOf(attn::ScoringOpInterface op, Frame &frame, St
 FailureOr<int64_t> Scorer::enterBatch(int64_t batch) {
   int64_t batches = query.batches(), keys = key.length(batch);
   FailureOr<int64_t> ofQueries =
-      lengthOf(op, *frame, "q_len", op.getQLen(), batch, batches, at[2] + query.length(batch));
-  FailureOr<int64_t> ofKeys = lengthOf(op, *frame, "kv_len", op.getKvLen(), batch, batches, at[3] + keys);
+      lengthOf(op, *frame, "q_len", op.getQLen(), batch, batches, at.query + query.length(batch));
+  FailureOr<int64_t> ofKeys = lengthOf(op, *frame, "kv_len", op.getKvLen(), batch, batches, at.key + keys);
   if (failed(ofQueries) || failed(ofKeys))
     return failure();
   queryLength = *ofQueries;
   keyLength = *ofKeys;
-  return std::clamp<int64_t>(keyLength - at[3], 0, keys);
+  return std::clamp<int64_t>(keyLength - at.key, 0, keys);
 }
 
 FailureOr<Program *> Scorer::runDerivative(int64_t key, ArrayRef<double> numbers) {
   for (auto [i, number] : llvm::enumerate(numbers))
     derivative->setArgument(i, Scalar{.real = number});
-  derivative->setArgument(derivativeNumbers + 3, Scalar{.integer = at[3] + key});
+  derivative->setArgument(derivativeNumbers + 3, Scalar{.integer = at.key + key});
   if (failed(derivative->run()))
     return failure();
   return derivative;
@@ -196,7 +198,7 @@ FailureOr<double> Scorer::modifiedWeight(int64_t key, double value) {
   if (!weight)
     return value;
   weight->setArgument(0, Scalar{.real = value});
-  weight->setArgument(4, Scalar{.integer = at[3] + key});
+  weight->setArgument(4, Scalar{.integer = at.key + key});
   if (failed(weight->run()))
     return failure();
   return weight->yielded(0).real;
@@ -205,7 +207,7 @@ FailureOr<double> Scorer::modifiedWeight(int64_t key, double value) {
 LogicalResult Scorer::tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount) {
   Program *program = tallies[number];
   program->setArgument(0, Scalar{.real = score});
-  program->setArgument(4, Scalar{.integer = at[3] + key});
+  program->setArgument(4, Scalar{.integer = at.key + key});
   if (failed(program->run()))
     return failure();
   bin = program->yielded(0).integer;
@@ -250,7 +252,7 @@ double Scorer::dotProduct(const NamedCells &a, const double *fromA, const NamedC
 FailureOr<double> Scorer::scoreOf(int64_t key, double scaled) {
   if (!score)
     return scaled;
-  score->setArgument(4, Scalar{.integer = at[3] + key});
+  score->setArgument(4, Scalar{.integer = at.key + key});
   score->setArgument(0, Scalar{.real = scaled});
   if (failed(score->run()))
     return failure();
@@ -273,9 +275,9 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
     if (!program)
       continue;
     unsigned first = program == mask ? 0 : program == derivative ? derivativeNumbers : 1;
-    program->setArgument(first, Scalar{.integer = at[0] + batch});
-    program->setArgument(first + 1, Scalar{.integer = at[1] + head});
-    program->setArgument(first + 2, Scalar{.integer = at[2] + position});
+    program->setArgument(first, Scalar{.integer = at.batch + batch});
+    program->setArgument(first + 1, Scalar{.integer = at.head + head});
+    program->setArgument(first + 2, Scalar{.integer = at.query + position});
     program->setLength(attn::Role::Query, queryLength);
     program->setLength(attn::Role::Key, keyLength);
   }
@@ -291,7 +293,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
   visible.assign(keys, false);
   for (int64_t i = 0; i < keys; ++i) {
     if (mask) {
-      mask->setArgument(3, Scalar{.integer = at[3] + i});
+      mask->setArgument(3, Scalar{.integer = at.key + i});
       if (failed(mask->run()))
         return failure();
       if (!mask->yielded(0).integer)

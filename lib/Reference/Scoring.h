@@ -8,7 +8,7 @@
 
 #include "Program.h"
 #include "QuantizedKeys.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -88,9 +88,9 @@ public:
   /// Runs tally region `number` at `key`, for the row whose scores were computed last.
   mlir::LogicalResult tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount);
 
-  /// Results of `attn.length`, and the absolute position (b, h, q, k) of element 0.
+  /// Results of `attn.length`, and the absolute position of element 0.
   int64_t queryLength = 0, keyLength = 0;
-  int64_t at[4] = {0, 0, 0, 0};
+  attn::PositionOf<int64_t> at = {};
 
   /// Σ a · b along depth, in the type of scores.
   double dotProduct(const NamedCells &a, const double *fromA, const NamedCells &b, const double *fromB) const;

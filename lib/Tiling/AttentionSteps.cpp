@@ -70,13 +70,12 @@ AttentionSteps::AttentionSteps(OpBuilder &b, AttentionOp op) : IndexEmitter(b, o
   type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
   int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
-  for (unsigned i = 0; i < 4; ++i)
-    at[i] = op.getAt().empty() ? index(0) : Value(op.getAt()[i]);
+  at = emitPosition(b, loc, op);
   queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
   keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
-  queryEnd = emitEnd(*this, op.getQLen(), index(0), at[2], queries);
-  keyEnd = emitEnd(*this, op.getKvLen(), index(0), at[3], keys);
-  validQueries = max(index(0), min(queries, sub(queryEnd, at[2])));
+  queryEnd = emitEnd(*this, op.getQLen(), index(0), at.query, queries);
+  keyEnd = emitEnd(*this, op.getKvLen(), index(0), at.key, keys);
+  validQueries = max(index(0), min(queries, sub(queryEnd, at.query)));
 }
 
 Value AttentionSteps::sizeOf(Value operand, DimsAttr dims, Dim dim) {
@@ -84,9 +83,9 @@ Value AttentionSteps::sizeOf(Value operand, DimsAttr dims, Dim dim) {
 }
 
 KeyRange AttentionSteps::visibleKeys(Value head) {
-  Value lastQuery = add(at[2], sub(validQueries, index(1)));
-  return KeyBounds(op).computeKeyRange(b, loc, at[0], add(at[1], head), queryEnd, keyEnd, at[2], lastQuery,
-                                       {at[3], min(keyEnd, add(at[3], keys))});
+  Value lastQuery = add(at.query, sub(validQueries, index(1)));
+  return KeyBounds(op).computeKeyRange(b, loc, at.batch, add(at.head, head), queryEnd, keyEnd, at.query, lastQuery,
+                                       {at.key, min(keyEnd, add(at.key, keys))});
 }
 
 //===----------------------------------------------------------------------===//
@@ -209,13 +208,13 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
   };
   auto [key, keyDims] = tileOf(op.getKey(), op.getKeyDims());
   auto [value, valueDims] = tileOf(op.getValue(), op.getValueDims());
-  Value tileAt[] = {at[0], add(at[1], heads.first), at[2], add(at[3], begin)};
+  Position tileAt{at.batch, add(at.head, heads.first), at.query, add(at.key, begin)};
   DimsAttr queryDims = heads.count ? dimsWithout(op.getQueryDims(), {Dim::Batch}) : tileDims(op.getQueryDims());
-  auto accumulate = AccumulateOp::create(b, loc, TypeRange(ValueRange(state.getParts())), query, key, value,
-                                         op.getCaptures(), queryEnd, keyEnd, op.getScaleValue(), tileAt, state.acc,
-                                         state.max, state.sum, state.tallies, state.rowMax, state.argmax, queryDims,
-                                         keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), step.isFinal,
-                                         step.schedule, step.unpacked, hasNaturalMax(), state.tallies.size());
+  auto accumulate = AccumulateOp::create(
+      b, loc, TypeRange(ValueRange(state.getParts())), query, key, value, op.getCaptures(), queryEnd, keyEnd,
+      op.getScaleValue(), tileAt.inOrder(), state.acc, state.max, state.sum, state.tallies, state.rowMax, state.argmax,
+      queryDims, keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), step.isFinal, step.schedule, step.unpacked,
+      hasNaturalMax(), state.tallies.size());
   setFiniteMax(accumulate, step.finiteMax);
   auto copy = [](Region &from, Region &to) {
     IRMapping mapping;

@@ -9,6 +9,7 @@
 
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 #include "saccade/Support/IndexEmitter.h"
 
 namespace saccade {
@@ -39,7 +40,7 @@ struct AttentionSteps : IndexEmitter {
   attn::AttentionOp op;
   mlir::FloatType type;   ///< of the state
   int64_t columns;        ///< of the accumulator: the head size of the values, rounded up to whole registers
-  Value at[4];            ///< absolute position of element 0: batch, head, query, key
+  attn::Position at;      ///< absolute position of element 0
   Value queries, keys;    ///< extents
   Value queryEnd, keyEnd; ///< absolute ends given by `q_len` and `kv_len`, not clamped
   Value validQueries;     ///< number of queries within the length

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 #include <numbers>
 
 using namespace mlir;
@@ -47,8 +48,8 @@ void DerivativeTile::beginTask(Value batch, Value kvHead) {
   // The number of KV heads is not zero inside of a task.
   at.group = div(sizeOf(attention.getQuery(), attention.getQueryDims(), Dim::Head),
                  sizeOf(attention.getKey(), attention.getKeyDims(), Dim::Head));
-  auto position = [&](unsigned i) { return attention.getAt().empty() ? index(0) : Value(attention.getAt()[i]); };
-  at.absoluteBatch = add(position(0), batch), at.firstQuery = position(2), at.firstKey = position(3);
+  Position first = emitPosition(b, loc, attention);
+  at.absoluteBatch = add(first.batch, batch), at.firstQuery = first.query, at.firstKey = first.key;
   at.queryEnd = emitEnd(*this, attention.getQLen(), batch, at.firstQuery, at.queries);
   at.keyEnd = emitEnd(*this, attention.getKvLen(), batch, at.firstKey, at.keys);
   validQueries = max(index(0), min(at.queries, sub(at.queryEnd, at.firstQuery)));

@@ -6,6 +6,7 @@
 #include "Sequences.h"
 #include "TableEmitter.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -114,15 +115,13 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
   Value key = slice(op.getKey(), op.getKeyDims(), Role::Key);
   Value value = slice(op.getValue(), op.getValueDims(), Role::Key);
 
-  SmallVector<Value> at(4, e.index(0));
-  if (!op.getAt().empty())
-    at = SmallVector<Value>(op.getAt());
-  at[0] = e.add(at[0], number);
+  Position at = emitPosition(b, e.loc, op);
+  at.batch = e.add(at.batch, number);
   // No padding row is valid: its length ends at the first position.
-  Value queryLength = lengthOperand(b, op.getQLen(), number, at[2]);
+  Value queryLength = lengthOperand(b, op.getQLen(), number, at.query);
   if (queryStarts && (!op.getQLen() || op.getQLen().getType().isIndex())) {
-    Value all = queryLength ? queryLength : e.add(at[2], queries);
-    queryLength = arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), at[2], all);
+    Value all = queryLength ? queryLength : e.add(at.query, queries);
+    queryLength = arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), at.query, all);
   }
   SmallVector<Type> types;
   for (Value result : op->getResults()) {
@@ -136,10 +135,10 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
   auto sequence = AttentionOp::create(
       b, e.loc, typeOf(op.getOutput()), typeOf(op.getLse()), typeOf(op.getLseLow()), typeOf(op.getRowMax()),
       typeOf(op.getArgmax()), ArrayRef(types).take_back(op.getTallies().size()), query, key, value, op.getCaptures(),
-      queryLength, lengthOperand(b, op.getKvLen(), number, /*rest=*/at[3]),
-      /*cu_seqlens_q=*/Value(), /*cu_seqlens_k=*/Value(), op.getScaleValue(), at, op.getSink(), op.getQueryDimsAttr(),
-      op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(), op.getQkTypeAttr(),
-      op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
+      queryLength, lengthOperand(b, op.getKvLen(), number, /*rest=*/at.key),
+      /*cu_seqlens_q=*/Value(), /*cu_seqlens_k=*/Value(), op.getScaleValue(), at.inOrder(), op.getSink(),
+      op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
+      op.getQkTypeAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
   // Properties proved for all positions hold for the positions of one sequence.
   sequence->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   cloneRegions(op, sequence);

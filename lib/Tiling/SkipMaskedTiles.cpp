@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 #include "saccade/Tiling/Passes.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/Debug.h"
@@ -25,8 +26,9 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// The interval of positions or heads that `operand` covers, starting at `at`.
-static Interval extent(StagedIntBuilder &numbers, Value operand, DimsAttr dims, Dim dim, StagedInt at) {
+/// The interval of positions or heads that `operand` covers, from `first` on.
+static Interval extent(StagedIntBuilder &numbers, Value operand, DimsAttr dims, Dim dim, Value first) {
+  StagedInt at = numbers.fromValue(first);
   if (!dims.position(dim))
     return at;
   numbers.setInsertionPointFor(operand);
@@ -38,12 +40,10 @@ static Interval extent(StagedIntBuilder &numbers, Value operand, DimsAttr dims, 
 
 /// Emits the classification of the key tile of `op`.
 static Coverage classify(AccumulateOp op, StagedIntBuilder &numbers, RuntimeMaskInputs::BlockMinMax tables) {
-  StagedInt at[4];
-  for (auto [i, position] : llvm::enumerate(op.getAt()))
-    at[i] = numbers.fromValue(position);
-  MaskBox box{at[0], extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Head, at[1]),
-              extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Seq, at[2]),
-              extent(numbers, op.getKey(), op.getKeyDims(), Dim::Seq, at[3])};
+  Position at = emitPosition(*numbers.getBuilder(), numbers.getLoc(), op);
+  MaskBox box{numbers.fromValue(at.batch), extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Head, at.head),
+              extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Seq, at.query),
+              extent(numbers, op.getKey(), op.getKeyDims(), Dim::Seq, at.key)};
   RuntimeMaskInputs inputs(op, std::move(tables));
   return analyzeMask(op.getMask(), box, inputs, numbers);
 }

@@ -212,8 +212,8 @@ SplitKVTiler::Insertions SplitKVTiler::finalize(Task &task, const State &state, 
 State SplitKVTiler::accumulateChunk(Task &task, const State &state, Value chunk, bool isFinal) {
   AttentionSteps &steps = task.steps;
   SplitKVAttr schedule = op.getSplitKvAttr();
-  Value size = e.index(schedule.getCols()), begin = e.sub(e.mul(chunk, size), steps.at[3]);
-  Value end = e.min(e.min(steps.keys, e.sub(steps.keyEnd, steps.at[3])), e.add(begin, size));
+  Value size = e.index(schedule.getCols()), begin = e.sub(e.mul(chunk, size), steps.at.key);
+  Value end = e.min(e.min(steps.keys, e.sub(steps.keyEnd, steps.at.key)), e.add(begin, size));
   Value start = e.min(e.max(e.index(0), begin), steps.keys), count = e.max(e.index(0), e.sub(end, start));
   Value query = steps.tile(steps.op.getQuery(), op.getQueryDims(), task.heads, e.index(0), steps.validQueries);
   // A task may begin at any key.

@@ -96,8 +96,8 @@ SplitPlan::Chunks SplitPlan::chunksOf(OpBuilder &b, AttentionOp sequence, Value 
   Value begin = zero, end = steps.keys;
   readsBounds &= op.getKvLen() || !op.getMask().empty();
   auto clamp = [&](const KeyRange &range) -> SmallVector<Value> {
-    Value first = steps.max(zero, steps.min(steps.sub(range.begin, steps.at[3]), steps.keys));
-    return {first, steps.max(first, steps.min(steps.sub(range.end, steps.at[3]), steps.keys))};
+    Value first = steps.max(zero, steps.min(steps.sub(range.begin, steps.at.key), steps.keys));
+    return {first, steps.max(first, steps.min(steps.sub(range.end, steps.at.key), steps.keys))};
   };
   if (readsBounds && dependsOnHead) {
     Value first = steps.mul(slot, headsPerKVHead);
@@ -114,7 +114,7 @@ SplitPlan::Chunks SplitPlan::chunksOf(OpBuilder &b, AttentionOp sequence, Value 
     begin = bounds[0], end = bounds[1];
   }
   auto chunkOf = [&](Value key) -> Value {
-    return b.createOrFold<arith::FloorDivSIOp>(steps.loc, steps.add(steps.at[3], key), size);
+    return b.createOrFold<arith::FloorDivSIOp>(steps.loc, steps.add(steps.at.key, key), size);
   };
   Value first = chunkOf(begin);
   Value last = chunkOf(steps.add(end, steps.sub(size, one)));

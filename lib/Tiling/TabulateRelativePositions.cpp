@@ -13,6 +13,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 #include "saccade/Tiling/Passes.h"
 #include "llvm/Support/Debug.h"
 
@@ -43,10 +44,11 @@ private:
   ScoringOpInterface op;
   OpBuilder b;
   Location loc;
-  /// The relative position of the first element, and the number of elements.
+  /// Set by `makeTable`: the position of element 0, that of the first element of a table relative to it, and the
+  /// number of elements.
+  Position at;
   Value first, count;
 
-  Value at(unsigned i) { return op.getAt().empty() ? constant(0) : Value(op.getAt()[i]); }
   Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value extent(Dim dim, Value operand, DimsAttr dims) {
     return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, operand, dims, dim));
@@ -76,16 +78,17 @@ Value Tables::countKeys() {
     length = longest.getResult(0);
   }
   // Lengths may be out of range.
-  Value count = arith::MinSIOp::create(b, loc, keys, arith::SubIOp::create(b, loc, length, at(3)));
+  Value count = arith::MinSIOp::create(b, loc, keys, arith::SubIOp::create(b, loc, length, at.key));
   return arith::MaxSIOp::create(b, loc, count, constant(0));
 }
 
 Value Tables::makeTable(const NamedRegion &region, const RelativePositionTerm &term) {
   b.setInsertionPoint(op);
   if (!first) {
+    at = emitPosition(b, loc, op);
     Value queries = extent(Dim::Seq, op.getQuery(), op.getQueryDims());
     Value keys = countKeys();
-    Value lowest = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, at(3), at(2)), queries);
+    Value lowest = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, at.key, at.query), queries);
     first = arith::SubIOp::create(b, loc, lowest, constant(padding));
     count = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, queries, keys), constant(2 * padding));
   }
@@ -108,8 +111,8 @@ Value Tables::makeTable(const NamedRegion &region, const RelativePositionTerm &t
         IRMapping values;
         values.map(args.captures, op.getCaptures());
         Value zero = arith::ConstantIndexOp::create(nested, loc, 0);
-        values.map(args.batch, term.usesBatch ? place(0, at(0)) : zero);
-        values.map(args.head, term.usesHead ? place(rank - 2, at(1)) : zero);
+        values.map(args.batch, term.usesBatch ? place(0, at.batch) : zero);
+        values.map(args.head, term.usesHead ? place(rank - 2, at.head) : zero);
         // The term depends on key − query only, so evaluate it for query 0.
         values.map(args.query, zero);
         values.map(args.key, place(rank - 1, first));
@@ -142,9 +145,9 @@ void Tables::tabulate(const NamedRegion &region, ArrayRef<RelativePositionTerm> 
 void Tables::read(const NamedRegion &region, const RelativePositionTerm &term, Value table) {
   SmallVector<std::pair<unsigned, Value>> origins;
   if (!op.getAt().empty() && term.usesBatch)
-    origins.push_back({0, at(0)});
+    origins.push_back({0, at.batch});
   if (!op.getAt().empty() && term.usesHead)
-    origins.push_back({1, at(1)});
+    origins.push_back({1, at.head});
   Value rows = capture(table, *region.region), start = capture(first, *region.region);
   RegionArguments args = region.arguments();
   Value place[2] = {args.batch, args.head};

@@ -51,16 +51,16 @@ KeyLoop::Bounds KeyLoop::bounds() {
   KeyRange range = visibleKeys(index(0));
   Value step = index(op.getScheduleAttr().getCols());
   // The first tile may start before element 0.
-  Value first = add(at[3], max(index(0), sub(range.begin, at[3])));
+  Value first = add(at.key, max(index(0), sub(range.begin, at.key)));
   Value tile = b.createOrFold<arith::FloorDivSIOp>(loc, first, step);
-  Value begin = sub(b.createOrFold<arith::MulIOp>(loc, tile, step), at[3]);
+  Value begin = sub(b.createOrFold<arith::MulIOp>(loc, tile, step), at.key);
   // Clamp the loop to the operand, at any position. A range that ends before the operand has no tile.
-  Value last = min(keys, sub(range.end, at[3]));
+  Value last = min(keys, sub(range.end, at.key));
   Value isEmpty = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, min(validQueries, last), index(0));
   // The rounding of quantized keys depends on all keys of their tile, which is the same for all tasks if tiles are
   // whole.
   if (op.getQkTypeAttr())
-    last = min(min(keys, sub(keyEnd, at[3])), add(begin, mul(ceilDiv(sub(last, begin), step), step)));
+    last = min(min(keys, sub(keyEnd, at.key)), add(begin, mul(ceilDiv(sub(last, begin), step), step)));
   return {begin, arith::SelectOp::create(b, loc, isEmpty, begin, last), step};
 }
 

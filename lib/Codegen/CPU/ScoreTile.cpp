@@ -41,8 +41,7 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, con
       regions(e, op, toNatural, keys, cast<MemRefType>(scores.getType()).getDimSize(1)) {
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
-  for (unsigned i = 0; i < 4; ++i)
-    at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
+  at = emitPosition(e.b, e.loc, op);
   if (!op.getScore().empty()) {
     regionScale = scale;
     toBase2 = e.scalar(std::numbers::log2e);
@@ -61,21 +60,21 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, con
 }
 
 void ScoreTile::setOrigin(Value head, Value query) {
-  at[1] = op.getAt().empty() ? head : e.add(op.getAt()[1], head);
-  at[2] = op.getAt().empty() ? query : e.add(op.getAt()[2], query);
+  Position start = emitPosition(e.b, e.loc, op);
+  at.head = e.add(start.head, head), at.query = e.add(start.query, query);
 }
 
 KeyRange ScoreTile::visibleKeysAbsolute(Value firstQuery, Value lastQuery) {
-  return bounds.computeKeyRange(e.b, e.loc, at[0], at[1], op.getQLen(), op.getKvLen(), firstQuery, lastQuery,
-                                {at[3], e.add(at[3], keys)});
+  return bounds.computeKeyRange(e.b, e.loc, at.batch, at.head, op.getQLen(), op.getKvLen(), firstQuery, lastQuery,
+                                {at.key, e.add(at.key, keys)});
 }
 
 ColumnRuns ScoreTile::visibleKeys(Value firstRow, Value rows) {
-  Value first = e.add(at[2], firstRow), last = e.sub(e.add(first, rows), e.index(1));
+  Value first = e.add(at.query, firstRow), last = e.sub(e.add(first, rows), e.index(1));
   KeyRange absolute = visibleKeysAbsolute(first, last);
   // Clamp to the tile: positions may be arbitrary.
-  KeyRange columns = {e.max(e.sub(absolute.begin, at[3]), e.index(0)), e.min(e.sub(absolute.end, at[3]), keys)};
-  return panels ? panels->find(e, at[1], first, last, columns) : columns;
+  KeyRange columns = {e.max(e.sub(absolute.begin, at.key), e.index(0)), e.min(e.sub(absolute.end, at.key), keys)};
+  return panels ? panels->find(e, at.head, first, last, columns) : columns;
 }
 
 Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value column, Value active) {
@@ -86,7 +85,7 @@ Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value col
     if (error != Exp2Error::Unit)
       lanes.setLogistic([&](Value x) { return emitApproxLogistic(e, x); });
   }
-  bindRegion(lanes, op, args, at[0], at[1], query, e.add(at[3], column));
+  bindRegion(lanes, op, args, {at.batch, at.head, query, e.add(at.key, column)});
   lanes.setActive(active);
   if (::mlir::failed(lanes.run(region.front()))) {
     failed = true;
@@ -163,9 +162,9 @@ Value saccade::cpu::emitReduceVectors(Emitter &e, ArrayRef<Value> vectors, funct
 KeyRange ScoreTile::visibleKeysOfRow(Value tileRow, KeyRange group) {
   if (op.getMask().empty())
     return group;
-  Value query = e.add(at[2], tileRow);
+  Value query = e.add(at.query, tileRow);
   KeyRange absolute = visibleKeysAbsolute(query, query);
-  return {e.max(group.begin, e.sub(absolute.begin, at[3])), e.min(group.end, e.sub(absolute.end, at[3]))};
+  return {e.max(group.begin, e.sub(absolute.begin, at.key)), e.min(group.end, e.sub(absolute.end, at.key))};
 }
 
 bool ScoreTile::isShort() {
@@ -180,7 +179,7 @@ bool ScoreTile::isShort() {
 Value ScoreTile::score(Value dotProducts, Value tileRow, Value column) {
   return op.getScore().empty()
              ? dotProducts
-             : applyRegion(op.getScore(), dotProducts, e.add(at[2], tileRow), column, /*active=*/nullptr);
+             : applyRegion(op.getScore(), dotProducts, e.add(at.query, tileRow), column, /*active=*/nullptr);
 }
 
 KeyRange ScoreTile::fullyVisibleKeys(Value firstRow, Value rows, KeyRange group) {
@@ -192,7 +191,7 @@ KeyRange ScoreTile::fullyVisibleKeys(Value firstRow, Value rows, KeyRange group)
 
 Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t count, const KeyRange *group,
                              bool isScored, Value max) {
-  Value query = e.add(at[2], tileRow);
+  Value query = e.add(at.query, tileRow);
   if (!group)
     return scoreColumns(row, column, count, query, nullptr, isScored, max);
   KeyRange own = visibleKeysOfRow(tileRow, *group);
@@ -210,7 +209,7 @@ void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, 
     e.loop(begin, end, e.lanes(), [&](Value column) {
       e.loop(e.index(0), rows, 1, [&](Value row) {
         Value max = e.loadVector(state.laneValues, {row, e.index(0)});
-        Value query = e.add(at[2], e.add(firstRow, row));
+        Value query = e.add(at.query, e.add(firstRow, row));
         max = scoreColumns(row, column, e.lanes(), query, within, /*isScored=*/false, max);
         e.storeVector(max, state.laneValues, {row, e.index(0)});
       });
@@ -226,7 +225,7 @@ void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, 
 
 Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
   int64_t width = chunk(e);
-  Value query = e.add(at[2], tileRow);
+  Value query = e.add(at.query, tileRow);
   Value begin = e.roundDown(group.begin, width), end = e.roundUp(group.end, width);
 
   // The columns visible to this row. If the bounds are exact, columns inside need no test.
@@ -368,7 +367,7 @@ void ScoreTile::findArgmax(const WeighedRow &row, ArrayRef<Value> given, Value c
     }
     first = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MINUI, first);
     first = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), first);
-    Value key = e.add(at[3], e.add(column, first));
+    Value key = e.add(at.key, e.add(column, first));
     Value least = arith::MinSIOp::create(e.b, e.loc, arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), key),
                                          e.load(op.getArgmax(), row.tileRow));
     e.store(least, op.getArgmax(), row.tileRow);

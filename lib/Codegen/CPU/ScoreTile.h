@@ -118,8 +118,8 @@ private:
   attn::KeyBounds bounds;
   mlir::Value keys;
   std::optional<VisibleColumns> panels; ///< set if the bounds do not express the whole mask
-  mlir::Value at[4];
-  mlir::Value regionScale;  ///< scalar; scales dot products for the score region
+  attn::Position at;                    ///< of row 0 and column 0
+  mlir::Value regionScale;              ///< scalar; scales dot products for the score region
   mlir::Value toBase2;      ///< scalar; scales the values in `scores` after the first sweep to exponents of 2
   mlir::Value toNatural;    ///< scalar; scales these values to the scores of the op; null for 1
   mlir::Value naturalScale; ///< `toNatural` without zeros, if maxima are natural; else null

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "VisibleColumns.h"
 #include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -136,7 +137,7 @@ private:
 };
 
 Interval VisibleColumns::keysOf(StagedIntBuilder &numbers, Value panel, int64_t width) {
-  StagedInt start = op.getAt().empty() ? StagedInt(0) : numbers.fromValue(op.getAt()[3]);
+  StagedInt start = numbers.fromValue(emitPosition(*numbers.getBuilder(), numbers.getLoc(), op).key);
   StagedInt first = numbers.mul(StagedInt(panel, 40), width), count = StagedInt(keys, 48);
   StagedInt last = numbers.sub(numbers.min(numbers.add(first, width), count), 1);
   return {numbers.add(start, first), numbers.add(start, last)};
@@ -153,7 +154,7 @@ ColumnRuns VisibleColumns::find(Emitter &e, Value head, Value firstQuery, Value 
   StagedIntBuilder numbers(b, e.loc, loop);
   Value panel = loop.getInductionVar();
   Interval keysOfPanel = keysOf(numbers, panel, width);
-  MaskBox box{op.getAt().empty() ? StagedInt(0) : numbers.fromValue(op.getAt()[0]),
+  MaskBox box{numbers.fromValue(emitPosition(b, e.loc, op).batch),
               numbers.fromValue(head),
               {StagedInt(firstQuery), StagedInt(lastQuery)},
               keysOfPanel};

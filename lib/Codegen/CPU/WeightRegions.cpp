@@ -14,12 +14,12 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-void saccade::cpu::bindRegion(RegionVectorizer &lanes, ScoringOpInterface op, const RegionArguments &args, Value batch,
-                              Value head, Value query, Value key) {
-  lanes.bindUniform(args.batch, batch);
-  lanes.bindUniform(args.head, head);
-  lanes.bindUniform(args.query, query);
-  lanes.bindContiguous(args.key, key);
+void saccade::cpu::bindRegion(RegionVectorizer &lanes, ScoringOpInterface op, const RegionArguments &args,
+                              const Position &at) {
+  lanes.bindUniform(args.batch, at.batch);
+  lanes.bindUniform(args.head, at.head);
+  lanes.bindUniform(args.query, at.query);
+  lanes.bindContiguous(args.key, at.key);
   for (auto [arg, capture] : llvm::zip_equal(args.captures, op.getCaptures())) {
     if (isa<MemRefType>(capture.getType()))
       lanes.bindBuffer(arg, capture);
@@ -84,8 +84,7 @@ WeightRegions::WeightRegions(Emitter &e, AccumulateOp op, Value scale, Value key
 Value WeightRegions::emitBinOfColumns(Region &region, Value keys, int64_t maxKeys) {
   int64_t registers = llvm::divideCeil(maxKeys, e.lanes());
   Value table = memref::AllocOp::create(e.b, e.loc, MemRefType::get({registers}, e.b.getIndexType()));
-  for (unsigned i = 0; i < 4; ++i)
-    at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
+  at = emitPosition(e.b, e.loc, op);
   row = e.index(0);
   e.loop(e.index(0), keys, e.lanes(), [&](Value column) {
     RegionVectorizer lanes = evaluate(region, e.splat(0.0), column);
@@ -109,14 +108,14 @@ RegionVectorizer WeightRegions::evaluate(Region &region, Value scoreOrWeight, Va
   RegionVectorizer lanes(e.b, e.loc, cast<VectorType>(scoreOrWeight.getType()).getNumElements());
   RegionArguments args = getRegionArguments(region, /*numbers=*/1);
   lanes.bindVector(args.score, scoreOrWeight);
-  bindRegion(lanes, op, args, at[0], at[1], e.add(at[2], row), e.add(at[3], column));
+  bindRegion(lanes, op, args, {at.batch, at.head, e.add(at.query, row), e.add(at.key, column)});
   if (::mlir::failed(lanes.run(region.front())))
     failed = true;
   return lanes;
 }
 
-void WeightRegions::beginRow(ArrayRef<Value> at, Value row, Value factor) {
-  llvm::copy(at, this->at);
+void WeightRegions::beginRow(const Position &at, Value row, Value factor) {
+  this->at = at;
   this->row = row;
   if (op.getFinal()) {
     Value total = e.load(op.getSum(), row);
@@ -135,13 +134,13 @@ void WeightRegions::beginRow(ArrayRef<Value> at, Value row, Value factor) {
 
 std::optional<KeyRange> WeightRegions::boundedColumns(KeyRange columns) {
   std::optional<KeyRange> hull;
-  Value query = e.add(at[2], row);
+  Value query = e.add(at.query, row);
   for (const Tally &tally : tallies) {
     if (!tally.bounds)
       continue;
-    KeyRange keys = {e.add(at[3], columns.begin), e.add(at[3], columns.end)};
-    keys = tally.bounds->computeKeyRange(e.b, e.loc, at[0], at[1], op.getQLen(), op.getKvLen(), query, query, keys);
-    KeyRange own = {e.sub(keys.begin, at[3]), e.sub(keys.end, at[3])};
+    KeyRange keys = {e.add(at.key, columns.begin), e.add(at.key, columns.end)};
+    keys = tally.bounds->computeKeyRange(e.b, e.loc, at.batch, at.head, op.getQLen(), op.getKvLen(), query, query, keys);
+    KeyRange own = {e.sub(keys.begin, at.key), e.sub(keys.end, at.key)};
     hull = hull ? KeyRange{e.min(hull->begin, own.begin), e.max(hull->end, own.end)} : own;
   }
   return hull;

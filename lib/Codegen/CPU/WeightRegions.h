@@ -10,13 +10,14 @@
 #include "Emitter.h"
 #include "VectorizeRegion.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 
 namespace saccade::cpu {
 
 /// Binds the arguments of a region of `op` except the score: batch, head and query are uniform, keys are contiguous
-/// from `key` on.
+/// from that of `at` on.
 void bindRegion(RegionVectorizer &lanes, attn::ScoringOpInterface op, const attn::RegionArguments &args,
-                mlir::Value batch, mlir::Value head, mlir::Value query, mlir::Value key);
+                const attn::Position &at);
 
 /// The weight region and the tallies of one attn.accumulate.
 class WeightRegions {
@@ -28,8 +29,8 @@ public:
   /// Whether the op has neither a weight region nor tallies.
   bool empty() { return op.getWeight().empty() && op.getTallyRegions().empty(); }
 
-  /// Starts row `row` of the tile at position `at` (b, h, q, k) and multiplies its bins by `factor`.
-  void beginRow(llvm::ArrayRef<mlir::Value> at, mlir::Value row, mlir::Value factor);
+  /// Starts row `row` of the tile at position `at` and multiplies its bins by `factor`.
+  void beginRow(const attn::Position &at, mlir::Value row, mlir::Value factor);
   /// The columns of the row, within `columns`, outside of which some tallies add nothing; nullopt if all tallies may
   /// add anywhere.
   std::optional<attn::KeyRange> boundedColumns(attn::KeyRange columns);
@@ -91,7 +92,8 @@ private:
   mlir::Value scale;
   llvm::SmallVector<Tally> tallies;
   mlir::Value binScratch, amountScratch; ///< one register each, for scalar updates
-  mlir::Value at[4], row;
+  attn::Position at;
+  mlir::Value row;
   mlir::Value sum, inverseSum; ///< of the row, in all lanes, in a final step
 };
 

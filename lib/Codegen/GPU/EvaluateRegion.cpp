@@ -35,7 +35,7 @@ IRMapping PositionRegion::emit(Emitter &e, Value score, RowPosition query, Value
   IRMapping values = known;
   if (score)
     values.map(args.score, score);
-  values.map(args.batch, op.getAt().empty() ? e.index(0) : Value(op.getAt()[0]));
+  values.map(args.batch, emitPosition(e.b, e.loc, op).batch);
   values.map(args.head, query.head);
   values.map(args.query, query.query);
   values.map(args.key, key);

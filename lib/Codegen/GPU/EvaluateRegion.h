@@ -4,6 +4,7 @@
 
 #include "ScoreMath.h"
 #include "mlir/IR/IRMapping.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 
 namespace saccade::device {
 

@@ -19,10 +19,10 @@ using namespace saccade::device;
 static constexpr double lazyGrowth = 8;
 
 FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment, Value queries, Value keys, Value heads)
-    : op(op), fragment(std::move(fragment)), queries(queries), keys(keys), heads(heads),
-      bounds(cast<ScoringOpInterface>(op.getOperation())) {
+    : op(op), at(emitPosition(e.b, e.loc, op)), fragment(std::move(fragment)), queries(queries), keys(keys),
+      heads(heads), bounds(cast<ScoringOpInterface>(op.getOperation())) {
   // Opaque to LLVM, which would compute bounds before an outer loop over parts of the keys and keep them in registers.
-  Value head = at(e, 1), first = e.add(at(e, 2), e.toIndex(e.optimizationBarrier(e.i32(0))));
+  Value head = at.head, first = e.add(at.query, e.toIndex(e.optimizationBarrier(e.i32(0))));
   Value count = heads ? e.b.createOrFold<arith::DivUIOp>(e.loc, queries, heads) : queries;
   Value last = e.add(first, e.add(count, -1));
   if (heads && masksPerHead()) {
@@ -68,26 +68,24 @@ static Value maxOfRow(Emitter &e, Value x, FragmentSoftmax::RowReduce reduce) {
   return reduce(x, [&](Value x, Value y) { return e.maxf(x, y); });
 }
 
-Value FragmentSoftmax::at(Emitter &e, unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); }
-
 bool FragmentSoftmax::masksPerHead() {
   return !op.getMask().empty() && !getRegionArguments(op.getMask(), /*numbers=*/0).head.use_empty();
 }
 
 RowPosition FragmentSoftmax::positionOf(Emitter &e, Value row) {
   if (!heads)
-    return {at(e, 1), e.add(at(e, 2), row)};
+    return {at.head, e.add(at.query, row)};
   Value row32 = e.toI32(row), count = e.toI32(heads);
   Value query = e.b.createOrFold<arith::DivUIOp>(e.loc, row32, count);
   Value head = e.b.createOrFold<arith::RemUIOp>(e.loc, row32, count);
-  return {e.add(at(e, 1), e.toIndex(head)), e.add(at(e, 2), e.toIndex(query))};
+  return {e.add(at.head, e.toIndex(head)), e.add(at.query, e.toIndex(query))};
 }
 
 KeyRange FragmentSoftmax::visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
-  KeyRange absolute = bounds.computeKeyRange(e.b, e.loc, at(e, 0), head, op.getQLen(), op.getKvLen(), firstQuery,
-                                             lastQuery, {at(e, 3), e.add(at(e, 3), keys)});
+  KeyRange absolute = bounds.computeKeyRange(e.b, e.loc, at.batch, head, op.getQLen(), op.getKvLen(), firstQuery,
+                                             lastQuery, {at.key, e.add(at.key, keys)});
   // Clamp to the op's keys, which fit into 32 bits.
-  auto relative = [&](Value key) { return e.toI32(e.max(e.min(e.sub(key, at(e, 3)), keys), e.index(0))); };
+  auto relative = [&](Value key) { return e.toI32(e.max(e.min(e.sub(key, at.key), keys), e.index(0))); };
   return {relative(absolute.begin), relative(absolute.end)};
 }
 
@@ -97,7 +95,7 @@ SmallVector<KeyRange> FragmentSoftmax::visibleColumns(Emitter &e, Value first, A
   std::optional<SmallVector<KeyBound>> ofFirst;
   if (!heads || !masksPerHead())
     ofFirst =
-        bounds.computeKeyBounds(e.b, e.loc, at(e, 0), at(e, 1), op.getQLen(), op.getKvLen(), e.add(at(e, 2), zero));
+        bounds.computeKeyBounds(e.b, e.loc, at.batch, at.head, op.getQLen(), op.getKvLen(), e.add(at.query, zero));
   SmallVector<KeyRange> ranges;
   if (!ofFirst) {
     for (Value row : rows) {
@@ -110,7 +108,7 @@ SmallVector<KeyRange> FragmentSoftmax::visibleColumns(Emitter &e, Value first, A
   // In 32 bits from the first query on, since slopes times rows have fewer bits than the limit. Opaque to LLVM, which
   // would compute bounds in tiles that need no mask, too.
   first = e.optimizationBarrier(first);
-  Value start = e.add(at(e, 3), e.toIndex(first));
+  Value start = e.add(at.key, e.toIndex(first));
   constexpr int64_t limit = int64_t(1) << 30;
   for (KeyBound &bound : *ofFirst) {
     Value offset = e.sub(bound.position, start);
@@ -130,8 +128,8 @@ SmallVector<KeyRange> FragmentSoftmax::visibleColumns(Emitter &e, Value first, A
 }
 
 KeyRange FragmentSoftmax::getTiles(Emitter &e, int64_t width) {
-  Value first = e.add(at(e, 3), e.toIndex(visibleToAny.begin));
-  Value begin = e.sub(e.mul(e.floorDiv(first, width), width), at(e, 3));
+  Value first = e.add(at.key, e.toIndex(visibleToAny.begin));
+  Value begin = e.sub(e.mul(e.floorDiv(first, width), width), at.key);
   return {e.toI32(begin), visibleToAny.end};
 }
 
@@ -168,7 +166,7 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
     return;
   SmallVector<RowPosition> rows = emitRowPositions(e);
   SmallVector<Value> columns = emitColumns(e);
-  Value begin = e.add(at(e, 3), e.toIndex(first));
+  Value begin = e.add(at.key, e.toIndex(first));
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf))
     score = region.evaluate(e, score, rows[r], e.add(begin, e.toIndex(column)));
   if (needsScores || keepsFactors)
@@ -190,7 +188,7 @@ void FragmentSoftmax::forEachVisibility(Emitter &e, Value first, ArrayRef<Value>
   Value firstKey;
   if (!bounds.isExact()) {
     positions = llvm::map_to_vector(rows, [&](Value row) { return positionOf(e, row); });
-    firstKey = e.add(at(e, 3), e.toIndex(e.add(first, column)));
+    firstKey = e.add(at.key, e.toIndex(e.add(first, column)));
   }
   for (auto [i, offset] : llvm::enumerate(fragment.columns)) {
     unsigned r = fragment.rowOf[i];
@@ -422,7 +420,7 @@ void FragmentSoftmax::updateArgmax(Emitter &e, ArrayRef<Value> scores, Value fir
     largest[r] = e.select(isLarger, score, largest[r]);
     best[r] = e.select(isLarger, e.i32(column), best[r]);
   }
-  Value begin = e.add(at(e, 3), e.toIndex(e.add(first, fragment.column)));
+  Value begin = e.add(at.key, e.toIndex(e.add(first, fragment.column)));
   for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r) {
     e.store(largest[r], state.rowMax, r);
     if (!state.argmax)
@@ -449,7 +447,7 @@ void FragmentSoftmax::addToTallies(Emitter &e, unsigned i, Value score, Value we
     unsigned r = fragment.rowOf[i];
     Value row = e.toIndex(e.add(e.optimizationBarrier(fragment.row), fragment.rows[r]));
     Value column = e.toIndex(e.add(e.optimizationBarrier(fragment.column), fragment.columns[i]));
-    Value key = e.add(e.add(at(e, 3), e.toIndex(first)), column);
+    Value key = e.add(e.add(at.key, e.toIndex(first)), column);
     SmallVector<Value> yielded = PositionRegion(op, region).evaluateAll(e, score, positionOf(e, row), key);
     Value bin = yielded[0], amount = e.mulf(weight, yielded[1]);
     // Keys of weight 0 and bins out of range are ignored.
@@ -478,7 +476,7 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
     maxima.push_back(row);
   }
   SmallVector<Value> exponents = exponentsOf(e, shift(e, scores, tileMax, maxima));
-  Value begin = e.add(at(e, 3), e.toIndex(first));
+  Value begin = e.add(at.key, e.toIndex(first));
   for (auto [score, exponent, column, r] : llvm::zip_equal(scores, exponents, columns, fragment.rowOf)) {
     Value weight = e.mulf(e.exp2(exponent), inverses[r]);
     Value changed = region.evaluate(e, weight, rows[r], e.add(begin, e.toIndex(column)));
@@ -496,7 +494,7 @@ void FragmentSoftmax::applyWeightRegion(Emitter &e, SmallVectorImpl<Value> &weig
     return;
   SmallVector<RowPosition> rows = emitRowPositions(e);
   SmallVector<Value> columns = emitColumns(e);
-  Value begin = e.add(at(e, 3), e.toIndex(first));
+  Value begin = e.add(at.key, e.toIndex(first));
   for (auto [weight, column, r] : llvm::zip_equal(weights, columns, fragment.rowOf)) {
     Value changed = region.evaluate(e, weight, rows[r], e.add(begin, e.toIndex(column)));
     Value isNone = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, weight, e.scalar(0.0));

@@ -125,7 +125,6 @@ private:
   llvm::SmallVector<Value> emitRows(Emitter &e);
   llvm::SmallVector<RowPosition> emitRowPositions(Emitter &e);
   llvm::SmallVector<Value> emitColumns(Emitter &e);
-  Value at(Emitter &e, unsigned i);
   void applyScoreRegion(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first);
   void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
   /// Applies the score region and the mask, and updates the argmax in `state`.
@@ -192,6 +191,7 @@ private:
   llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first, llvm::ArrayRef<Value> visible);
 
   attn::AccumulateOp op;
+  attn::Position at;
   Fragment fragment;
   Value queries, keys, heads;
   attn::KeyBounds bounds;

@@ -21,7 +21,7 @@ void FragmentSoftmax::permitInitialScores(Emitter &e) {
       !std::isnormal(static_cast<float>(1 / *constant)))
     return;
   std::optional<LinearBias> found = LinearBias::find(scoring);
-  Value ofKey = found ? found->prepare(e, {at(e, 1), at(e, 2)}) : Value();
+  Value ofKey = found ? found->prepare(e, {at.head, at.query}) : Value();
   // A bias of rows alone does not change the weights.
   if (!ofKey)
     return;
@@ -57,7 +57,7 @@ SmallVector<Value> FragmentSoftmax::biasesOfRows(Emitter &e, Value first) {
   Value column = e.toIndex(e.add(first, e.optimizationBarrier(fragment.column)));
   SmallVector<Value> values;
   for (auto [r, row] : llvm::enumerate(emitRowPositions(e)))
-    values.push_back(bias->evaluate(e, row, e.add(at(e, 3), e.add(column, originOf(r)))));
+    values.push_back(bias->evaluate(e, row, e.add(at.key, e.add(column, originOf(r)))));
   return values;
 }
 

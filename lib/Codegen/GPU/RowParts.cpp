@@ -8,6 +8,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -60,10 +61,10 @@ AccumulateOp device::computeInParts(AccumulateOp step, int64_t rows) {
   views.map(step.getQuery(), viewOf(b, step.getQuery(), ofQuery));
   for (Value part : step.getDpsInits())
     views.map(part, viewOf(b, part, ofState));
-  SmallVector<Value> at(step.getAt());
-  at[1] = e.add(at[1], head), at[2] = e.add(at[2], query);
+  Position at = emitPosition(b, e.loc, step);
+  at.head = e.add(at.head, head), at.query = e.add(at.query, query);
   auto inLoops = cast<AccumulateOp>(b.clone(*step, views));
-  inLoops.getAtMutable().assign(at);
+  inLoops.getAtMutable().assign(at.inOrder());
   step.erase();
   return inLoops;
 }

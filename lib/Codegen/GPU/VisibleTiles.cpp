@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -22,7 +23,7 @@ namespace {
 class GroupTest {
 public:
   GroupTest(Emitter &e, ScoringOpInterface op, const TileLoop &loop, scf::ForOp groups)
-      : e(e), op(op), loop(loop), groups(groups), numbers(e.b, e.loc) {}
+      : e(e), op(op), loop(loop), groups(groups), numbers(e.b, e.loc), at(emitPosition(e.b, e.loc, op)) {}
 
   /// Returns false if no tile can be proved empty or full.
   bool run() {
@@ -31,10 +32,10 @@ public:
     Value end = e.add(first, loop.width), keys = e.toI32(loop.keys);
     // A tile after the last one is tested as if it had the last key.
     Value low = e.min(e.max(first, e.i32(0)), e.add(keys, -1)), high = e.max(e.add(e.min(end, keys), -1), low);
-    StagedInt firstKey = position(3);
+    StagedInt firstKey = opaque(at.key);
     Interval ofKeys(numbers.add(firstKey, tilePosition(low)), numbers.add(firstKey, tilePosition(high)));
     RuntimeMaskInputs inputs(op, RuntimeMaskInputs::attachedTables(op));
-    Coverage coverage = analyzeMask(op.getMask(), {position(0), heads(), queries(), ofKeys}, inputs, numbers);
+    Coverage coverage = analyzeMask(op.getMask(), {opaque(at.batch), heads(), queries(), ofKeys}, inputs, numbers);
     if (coverage.mayHold.isConstant(1) && coverage.mayFail.isConstant(1))
       return false;
     Value mayHold = numbers.materialize(coverage.mayHold, /*isTruth=*/true);
@@ -50,11 +51,11 @@ public:
 
 private:
   /// Opaque to LLVM, which would otherwise keep much of the test in registers while tiles are computed.
-  StagedInt position(unsigned i) {
+  StagedInt opaque(Value position) {
     if (op.getAt().empty())
       return 0;
     Value zero = e.toIndex(e.optimizationBarrier(e.i32(0)));
-    return numbers.fromValue(e.add(op.getAt()[i], zero));
+    return numbers.fromValue(e.add(position, zero));
   }
   /// A position in the tile of keys, whose extent fits into 32 bits.
   StagedInt tilePosition(Value i32) { return StagedInt(e.toIndex(i32), 31); }
@@ -63,12 +64,12 @@ private:
     numbers.setInsertionPointFor(count);
     return {first, numbers.add(first, numbers.sub(StagedInt(count, 48), 1))};
   }
-  Interval heads() { return loop.heads ? upFrom(position(1), loop.heads) : Interval(position(1)); }
+  Interval heads() { return loop.heads ? upFrom(opaque(at.head), loop.heads) : Interval(opaque(at.head)); }
   Interval queries() {
     if (!loop.heads)
-      return upFrom(position(2), loop.queries);
+      return upFrom(opaque(at.query), loop.queries);
     numbers.setInsertionPointFor({loop.queries, loop.heads});
-    return upFrom(position(2), e.b.createOrFold<arith::DivUIOp>(e.loc, loop.queries, loop.heads));
+    return upFrom(opaque(at.query), e.b.createOrFold<arith::DivUIOp>(e.loc, loop.queries, loop.heads));
   }
 
   Value ballot(Value condition) {
@@ -80,6 +81,7 @@ private:
   const TileLoop &loop;
   scf::ForOp groups;
   StagedIntBuilder numbers;
+  Position at;
 };
 
 } // namespace

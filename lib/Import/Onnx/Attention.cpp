@@ -112,13 +112,14 @@ static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts) {
                [&](OpBuilder &nested, Location loc, Block &block) {
                  auto inputs = block.getArguments();
                  Value softcapped = scores.softcapped(nested, loc, inputs[0]);
-                 return scores.biased(nested, loc, softcapped, inputs.slice(1, 4), inputs.drop_front(5));
+                 return scores.biased(nested, loc, softcapped, attn::Position::of(inputs.slice(1, 4)),
+                                      inputs.drop_front(5));
                });
   if (scores.hasMask())
     fillRegion(b, made.getMask(), {index, index, index, index}, scores.getCaptures(),
                [&](OpBuilder &nested, Location loc, Block &block) {
                  auto inputs = block.getArguments();
-                 return scores.isVisible(nested, loc, inputs.take_front(4), inputs.drop_front(4));
+                 return scores.isVisible(nested, loc, attn::Position::of(inputs), inputs.drop_front(4));
                });
   return made;
 }
@@ -133,7 +134,8 @@ static Value buildScores(FrontendOp &op, const Parts &parts, int64_t mode) {
   Value scores = frontend::generate(
       b, frontend::extentsOf(b, raw), raw, mode == 3 ? type : element,
       [&](OpBuilder &nested, Location loc, ValueRange x) {
-        ValueRange at = x.take_front(4), captures = parts.scores.getCaptures();
+        auto at = attn::Position::of(x);
+        ValueRange captures = parts.scores.getCaptures();
         Value score = x[4];
         if (mode >= 1)
           score = parts.scores.softcapped(nested, loc, score);
@@ -141,10 +143,10 @@ static Value buildScores(FrontendOp &op, const Parts &parts, int64_t mode) {
           score = parts.scores.biased(nested, loc, score, at, captures);
           Value visible = parts.scores.isVisible(nested, loc, at, captures);
           if (lengths) {
-            Value length = tensor::ExtractOp::create(nested, loc, lengths, at[0]);
+            Value length = tensor::ExtractOp::create(nested, loc, lengths, at.batch);
             length = arith::IndexCastOp::create(nested, loc, nested.getIndexType(), length);
             visible = nested.createOrFold<arith::AndIOp>(
-                loc, visible, frontend::compare(nested, loc, arith::CmpIPredicate::slt, at[3], length));
+                loc, visible, frontend::compare(nested, loc, arith::CmpIPredicate::slt, at.key, length));
           }
           Value hidden = arith::ConstantOp::create(nested, loc, frontend::extremeAttr(type, /*largest=*/false));
           score = frontend::select(nested, loc, visible, score, hidden);

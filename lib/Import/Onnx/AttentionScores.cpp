@@ -106,9 +106,10 @@ Value AttentionScores::hasColumn(OpBuilder &b, Location loc, Value k, ValueRange
 
 /// The mask element for a (query, key) pair; mask dimensions are aligned at the last one. Keys beyond its end are
 /// clamped to the last element.
-Value AttentionScores::element(OpBuilder &b, Location loc, ValueRange at, ValueRange inside) const {
+Value AttentionScores::element(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
   auto type = cast<RankedTensorType>(captures[mask].getType());
-  SmallVector<Value> position(at.drop_front(4 - type.getRank()));
+  SmallVector<Value> position = at.inOrder();
+  position.erase(position.begin(), position.end() - type.getRank());
   for (int64_t i = 0; i < type.getRank(); ++i)
     if (type.getDimSize(i) == 1)
       position[i] = arith::ConstantIndexOp::create(b, loc, 0);
@@ -119,37 +120,37 @@ Value AttentionScores::element(OpBuilder &b, Location loc, ValueRange at, ValueR
   return tensor::ExtractOp::create(b, loc, inside[mask], position);
 }
 
-Value AttentionScores::offset(OpBuilder &b, Location loc, ValueRange at, ValueRange inside) const {
+Value AttentionScores::offset(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
   if (lengths < 0)
     return extent(b, loc, pastLength, inside);
-  Value length = tensor::ExtractOp::create(b, loc, inside[lengths], at[0]);
+  Value length = tensor::ExtractOp::create(b, loc, inside[lengths], at.batch);
   length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
   return frontend::sub(b, loc, length, extent(b, loc, queryLength, inside));
 }
 
-Value AttentionScores::isVisible(OpBuilder &b, Location loc, ValueRange at, ValueRange inside) const {
+Value AttentionScores::isVisible(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
   using Predicate = arith::CmpIPredicate;
   Value visible;
   auto require = [&](Value condition) {
     visible = visible ? b.createOrFold<arith::AndIOp>(loc, visible, condition) : condition;
   };
   if (isCausal || leftWindow >= 0 || rightWindow >= 0) {
-    Value own = frontend::add(b, loc, at[2], offset(b, loc, at, inside));
+    Value own = frontend::add(b, loc, at.query, offset(b, loc, at, inside));
     if (isCausal)
-      require(frontend::compare(b, loc, Predicate::sle, at[3], own));
+      require(frontend::compare(b, loc, Predicate::sle, at.key, own));
     if (leftWindow >= 0) {
       Value first = frontend::sub(b, loc, own, arith::ConstantIndexOp::create(b, loc, leftWindow));
-      require(frontend::compare(b, loc, Predicate::sge, at[3], first));
+      require(frontend::compare(b, loc, Predicate::sge, at.key, first));
     }
     if (rightWindow >= 0) {
       Value last = frontend::add(b, loc, own, arith::ConstantIndexOp::create(b, loc, rightWindow));
-      require(frontend::compare(b, loc, Predicate::sle, at[3], last));
+      require(frontend::compare(b, loc, Predicate::sle, at.key, last));
     }
   }
   if (mask >= 0) {
     if (isConstantIntValue(maskLength, 0))
       return arith::ConstantIntOp::create(b, loc, 0, 1);
-    if (Value has = hasColumn(b, loc, at[3], inside))
+    if (Value has = hasColumn(b, loc, at.key, inside))
       require(has);
     Value given = element(b, loc, at, inside);
     if (isBias) {
@@ -169,7 +170,8 @@ Value AttentionScores::softcapped(OpBuilder &b, Location loc, Value score) const
   return frontend::mul(b, loc, math::TanhOp::create(b, loc, ratio), cap);
 }
 
-Value AttentionScores::biased(OpBuilder &b, Location loc, Value score, ValueRange at, ValueRange inside) const {
+Value AttentionScores::biased(OpBuilder &b, Location loc, Value score, const attn::Position &at,
+                              ValueRange inside) const {
   if (!isBias || isConstantIntValue(maskLength, 0))
     return score;
   return frontend::add(b, loc, score, frontend::convert(b, loc, element(b, loc, at, inside), score.getType()));

@@ -3,12 +3,12 @@
 #define SACCADE_LIB_IMPORT_ONNX_ATTENTIONSCORES_H
 
 #include "Onnx.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 
 namespace saccade::onnx {
 
 /// Scalar code for the mask and for modifications of the score. It is used in the regions of attn.attention and, if the
-/// scores are a result, after a separate matmul. `at` is (b, h, q, k); `inside` are the values of `getCaptures` in the
-/// region.
+/// scores are a result, after a separate matmul. `inside` are the values of `getCaptures` in the region.
 class AttentionScores {
 public:
   /// Reads the inputs and attributes of `op`. `scores` is the shape of the scores, [b,h,q,k]; `past` the number of
@@ -20,17 +20,18 @@ public:
   bool changesScores() const { return softcap > 0 || isBias; }
 
   /// Whether query q attends to key k. Does not check nonpad_kv_seqlen.
-  mlir::Value isVisible(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange inside) const;
+  mlir::Value isVisible(mlir::OpBuilder &b, mlir::Location loc, const attn::Position &at,
+                        mlir::ValueRange inside) const;
   mlir::Value softcapped(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score) const;
   /// Adds the mask to the score if it is a floating-point bias.
-  mlir::Value biased(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, mlir::ValueRange at,
+  mlir::Value biased(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, const attn::Position &at,
                      mlir::ValueRange inside) const;
 
 private:
   mlir::Value hasColumn(mlir::OpBuilder &b, mlir::Location loc, mlir::Value k, mlir::ValueRange inside) const;
-  mlir::Value element(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange inside) const;
+  mlir::Value element(mlir::OpBuilder &b, mlir::Location loc, const attn::Position &at, mlir::ValueRange inside) const;
   /// The offset from query positions to key positions, to which the causal mask and windows are aligned.
-  mlir::Value offset(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange inside) const;
+  mlir::Value offset(mlir::OpBuilder &b, mlir::Location loc, const attn::Position &at, mlir::ValueRange inside) const;
   mlir::Value extent(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult size, mlir::ValueRange inside) const;
   /// Captures a dynamic size.
   void capture(mlir::OpFoldResult size);

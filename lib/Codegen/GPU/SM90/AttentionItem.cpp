@@ -32,7 +32,8 @@ static bool endsWithTensor(AccumulateOp step, const MappedOperand &key, const Ma
 /// start at multiples of their rows, counted from the position of key 0 of the sequence.
 static bool isAligned(AccumulateOp step, Value operand) {
   LoadPagesOp pages = findPages(operand);
-  return !pages || (step.getAt().empty() ? isZeroInteger(pages.getBegin()) : step.getAt()[3] == pages.getBegin());
+  Value first = step.getAt().empty() ? Value() : Position::of(step.getAt()).key;
+  return !pages || (first ? first == pages.getBegin() : isZeroInteger(pages.getBegin()));
 }
 
 StringRef device::findItemObstacle(AccumulateOp step, const AttentionState *state) {

@@ -86,9 +86,10 @@ private:
     }
     if (!hasTallies)
       return captures;
-    for (auto [origin, position] : llvm::zip(captures.at, op.getAt()))
+    std::optional<unsigned> *origins[] = {&captures.at.batch, &captures.at.head, &captures.at.query};
+    for (auto [origin, position] : llvm::zip(origins, op.getAt()))
       if (!isConstantIntValue(position, 0))
-        origin = add(position);
+        *origin = add(position);
     if (Value offsets = op.getCuSeqlensQ())
       captures.cuSeqlensQ = add(offsets);
     return captures;

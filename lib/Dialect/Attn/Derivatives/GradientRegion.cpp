@@ -145,14 +145,14 @@ private:
       return origin ? Value(arith::SubIOp::create(b, loc, position, args.captures[*origin])) : position;
     };
     if (dim == Dim::Batch)
-      return relative(args.batch, captures.at[0]);
+      return relative(args.batch, captures.at.batch);
     if (dim == Dim::Head)
-      return relative(args.head, captures.at[1]);
-    Value position = relative(args.query, captures.at[2]);
+      return relative(args.head, captures.at.head);
+    Value position = relative(args.query, captures.at.query);
     if (!captures.cuSeqlensQ)
       return position;
     Value start =
-        tensor::ExtractOp::create(b, loc, args.captures[*captures.cuSeqlensQ], relative(args.batch, captures.at[0]));
+        tensor::ExtractOp::create(b, loc, args.captures[*captures.cuSeqlensQ], relative(args.batch, captures.at.batch));
     if (!start.getType().isIndex())
       start = arith::IndexCastOp::create(b, loc, b.getIndexType(), start);
     return arith::AddIOp::create(b, loc, position, start);

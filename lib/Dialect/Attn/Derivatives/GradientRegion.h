@@ -6,7 +6,7 @@
 #ifndef SACCADE_LIB_DIALECT_ATTN_DERIVATIVES_GRADIENTREGION_H
 #define SACCADE_LIB_DIALECT_ATTN_DERIVATIVES_GRADIENTREGION_H
 
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 
 namespace saccade::attn {
 
@@ -17,8 +17,8 @@ struct GradientCaptures {
   /// For each tally the capture with the gradient of its result, which has the shape of the result; nullopt if the loss
   /// does not depend on the tally.
   llvm::SmallVector<std::optional<unsigned>> tallyGradients;
-  /// Captures with the position of element 0: b, h, q. nullopt for 0.
-  std::array<std::optional<unsigned>, 3> at;
+  /// Captures with the position of element 0, except that of keys. nullopt for 0.
+  PositionOf<std::optional<unsigned>> at;
   /// The capture with the cumulative lengths of ragged queries.
   std::optional<unsigned> cuSeqlensQ;
 };

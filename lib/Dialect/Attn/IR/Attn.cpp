@@ -4,7 +4,6 @@
 // scales.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "Syntax.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,6 +15,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/InliningUtils.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
@@ -252,6 +252,13 @@ OpFoldResult saccade::attn::getBatches(OpBuilder &b, ScoringOpInterface op, Role
   AffineExpr size = b.getAffineSymbolExpr(0), zero = b.getAffineConstantExpr(0);
   auto map = AffineMap::get(0, 1, {size - 1, zero}, b.getContext());
   return affine::makeComposedFoldedAffineMax(b, op.getLoc(), map, {tensor::getMixedSize(b, op.getLoc(), offsets, 0)});
+}
+
+Position saccade::attn::emitPosition(OpBuilder &b, Location loc, ScoringOpInterface op) {
+  if (!op.getAt().empty())
+    return Position::of(op.getAt());
+  auto zero = [&]() -> Value { return arith::ConstantIndexOp::create(b, loc, 0); };
+  return {zero(), zero(), zero(), zero()};
 }
 
 std::optional<double> saccade::attn::getConstantScale(ScoringOpInterface op) {
