@@ -6,6 +6,7 @@
 #include "Sequences.h"
 #include "TableEmitter.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "saccade/Dialect/Attn/IR/AttentionFields.h"
 #include "saccade/Dialect/Attn/IR/Position.h"
 
 using namespace mlir;
@@ -111,18 +112,6 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
     }
     return tensor::ExtractSliceOp::create(b, e.loc, operand, offsets, sizes, strides);
   };
-  Value query = slice(op.getQuery(), op.getQueryDims(), Role::Query);
-  Value key = slice(op.getKey(), op.getKeyDims(), Role::Key);
-  Value value = slice(op.getValue(), op.getValueDims(), Role::Key);
-
-  Position at = emitPosition(b, e.loc, op);
-  at.batch = e.add(at.batch, number);
-  // No padding row is valid: its length ends at the first position.
-  Value queryLength = lengthOperand(b, op.getQLen(), number, at.query);
-  if (queryStarts && (!op.getQLen() || op.getQLen().getType().isIndex())) {
-    Value all = queryLength ? queryLength : e.add(at.query, queries);
-    queryLength = arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), at.query, all);
-  }
   SmallVector<Type> types;
   for (Value result : op->getResults()) {
     auto type = cast<RankedTensorType>(result.getType());
@@ -131,14 +120,22 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
       extent = dim == Dim::Batch ? 1 : dim == Dim::Seq && queryStarts ? ShapedType::kDynamic : extent;
     types.push_back(type.clone(shape));
   }
-  auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
-  auto sequence = AttentionOp::create(
-      b, e.loc, typeOf(op.getOutput()), typeOf(op.getLse()), typeOf(op.getLseLow()), typeOf(op.getRowMax()),
-      typeOf(op.getArgmax()), ArrayRef(types).take_back(op.getTallies().size()), query, key, value, op.getCaptures(),
-      queryLength, lengthOperand(b, op.getKvLen(), number, /*rest=*/at.key),
-      /*cu_seqlens_q=*/Value(), /*cu_seqlens_k=*/Value(), op.getScaleValue(), at.inOrder(), op.getSink(),
-      op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
-      op.getQkTypeAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
+  AttentionFields fields(op, types);
+  fields.query = slice(op.getQuery(), op.getQueryDims(), Role::Query);
+  fields.key = slice(op.getKey(), op.getKeyDims(), Role::Key);
+  fields.value = slice(op.getValue(), op.getValueDims(), Role::Key);
+  fields.cuSeqlensQ = fields.cuSeqlensK = Value();
+  Position at = emitPosition(b, e.loc, op);
+  at.batch = e.add(at.batch, number);
+  // No padding row is valid: its length ends at the first position.
+  fields.qLen = lengthOperand(b, op.getQLen(), number, at.query);
+  if (queryStarts && (!op.getQLen() || op.getQLen().getType().isIndex())) {
+    Value all = fields.qLen ? fields.qLen : e.add(at.query, queries);
+    fields.qLen = arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), at.query, all);
+  }
+  fields.kvLen = lengthOperand(b, op.getKvLen(), number, /*rest=*/at.key);
+  fields.at = at.inOrder();
+  AttentionOp sequence = fields.create(b, e.loc);
   // Properties proved for all positions hold for the positions of one sequence.
   sequence->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   cloneRegions(op, sequence);

@@ -97,16 +97,11 @@ static void fillRegion(ImplicitLocOpBuilder &b, Region &region, ArrayRef<Type> t
 static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts) {
   ImplicitLocOpBuilder &b = op.builder();
   const AttentionScores &scores = parts.scores;
-  Type element = elementOf(parts.query.tensor), type = attn::getScoreType(element), index = b.getIndexType();
-  Extents extents(parts.query.extents);
-  extents.back() = parts.value.extent(Dim::Depth);
-  Type output = frontend::typeOf(extents, element);
-  Value value = frontend::castElements(b, parts.value.tensor, element);
-  auto made = attn::AttentionOp::create(b, output, Type(), Type(), Type(), Type(), TypeRange(), parts.query.tensor,
-                                        parts.key.tensor, value, scores.getCaptures(), Value(), op.operand(6), Value(),
-                                        Value(), Value(), ValueRange(), Value(), parts.query.dims, parts.key.dims,
-                                        parts.value.dims, parts.query.dims, b.getF64FloatAttr(parts.scale), TypeAttr(),
-                                        attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
+  Type type = attn::getScoreType(elementOf(parts.query.tensor)), index = b.getIndexType();
+  attn::AttentionFields fields = makeFields(b, parts.query, parts.key, parts.value, parts.scale);
+  fields.captures = scores.getCaptures();
+  fields.kvLen = op.operand(6);
+  attn::AttentionOp made = fields.create(b, b.getLoc());
   if (scores.changesScores())
     fillRegion(b, made.getScore(), {type, index, index, index, index}, scores.getCaptures(),
                [&](OpBuilder &nested, Location loc, Block &block) {

@@ -68,6 +68,20 @@ LogicalResult onnx::requireFit(FrontendOp &op, const AttentionOperand &query, co
   return success();
 }
 
+attn::AttentionFields onnx::makeFields(ImplicitLocOpBuilder &b, const AttentionOperand &query,
+                                       const AttentionOperand &key, const AttentionOperand &value, double scale) {
+  Type element = elementOf(query.tensor);
+  Extents extents(query.extents);
+  extents.back() = value.extent(Dim::Depth);
+  attn::AttentionFields fields;
+  fields.query = query.tensor, fields.queryDims = fields.outputDims = query.dims;
+  fields.key = key.tensor, fields.keyDims = key.dims;
+  fields.value = frontend::castElements(b, value.tensor, element), fields.valueDims = value.dims;
+  fields.scale = b.getF64FloatAttr(scale);
+  fields.output = frontend::typeOf(extents, element);
+  return fields;
+}
+
 Value onnx::emitScores(ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key,
                        double scale) {
   Type type = attn::getScoreType(elementOf(query.tensor));

@@ -3,7 +3,7 @@
 #define SACCADE_LIB_IMPORT_ONNX_ATTENTIONOPERANDS_H
 
 #include "Onnx.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/IR/AttentionFields.h"
 
 namespace saccade::onnx {
 
@@ -29,6 +29,10 @@ AttentionOperand toBHSD(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &o
 /// Verifies the operand shapes as attn.attention would.
 mlir::LogicalResult requireFit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key,
                                const AttentionOperand &value);
+
+/// An attn.attention of these operands; the output has the dimensions of the query.
+attn::AttentionFields makeFields(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &query,
+                                 const AttentionOperand &key, const AttentionOperand &value, double scale);
 
 /// scale · Q Kᵀ as [b,h,q,k] in the score type; several query heads may share a KV head.
 mlir::Value emitScores(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key,

@@ -104,7 +104,7 @@ static bool fillBlock(ImplicitLocOpBuilder &b, Block &block, frontend::Captures 
 /// Builds one attn.attention; null if a subgraph reads elements other than its own.
 static FailureOr<Value> buildFused(FrontendOp &op, const Flex &flex) {
   ImplicitLocOpBuilder &b = op.builder();
-  Type element = elementOf(flex.query.tensor), type = attn::getScoreType(element);
+  Type type = attn::getScoreType(elementOf(flex.query.tensor));
   frontend::Captures captures;
   std::unique_ptr<Block> blocks[2];
   Region *regions[] = {flex.score, flex.weight};
@@ -125,14 +125,9 @@ static FailureOr<Value> buildFused(FrontendOp &op, const Flex &flex) {
       return Value();
     }
   }
-  Extents extents(flex.query.extents);
-  extents.back() = flex.value.extent(Dim::Depth);
-  Value value = frontend::castElements(b, flex.value.tensor, element);
-  auto made = attn::AttentionOp::create(
-      b, frontend::typeOf(extents, element), Type(), Type(), Type(), Type(), TypeRange(), flex.query.tensor,
-      flex.key.tensor, value, captures.values, Value(), Value(), Value(), Value(), Value(), ValueRange(), Value(),
-      flex.query.dims, flex.key.dims, flex.value.dims, flex.query.dims, b.getF64FloatAttr(flex.scale), TypeAttr(),
-      attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
+  attn::AttentionFields fields = makeFields(b, flex.query, flex.key, flex.value, flex.scale);
+  fields.captures = captures.values;
+  attn::AttentionOp made = fields.create(b, b.getLoc());
   Region *targets[] = {&made.getScore(), &made.getWeight()};
   for (auto [block, target] : llvm::zip(blocks, targets))
     if (block) {

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "saccade/Dialect/Attn/IR/AttentionFields.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -106,22 +107,24 @@ attn::AttentionOp saccade::raise::replaceByAttention(linalg::LinalgOp values, co
     return nullptr;
 
   ImplicitLocOpBuilder b(values.getLoc(), values);
-  auto [query, queryDims] = nameOperand(b, b.getLoc(), parts.query, names, names.query, loops.depth);
-  auto [key, keyDims] = nameOperand(b, b.getLoc(), parts.key, names, names.key, loops.depth);
-  auto [value, valueDims] = nameOperand(b, b.getLoc(), parts.value, names, names.key, loops.valueDepth);
+  attn::AttentionFields fields;
+  std::tie(fields.query, fields.queryDims) = nameOperand(b, b.getLoc(), parts.query, names, names.query, loops.depth);
+  std::tie(fields.key, fields.keyDims) = nameOperand(b, b.getLoc(), parts.key, names, names.key, loops.depth);
+  std::tie(fields.value, fields.valueDims) =
+      nameOperand(b, b.getLoc(), parts.value, names, names.key, loops.valueDepth);
   SmallVector<int64_t> shape = shapeOf(graph, *grouping, order);
   SmallVector<attn::Dim> dims = grouping->dims;
   if (!llvm::is_contained(dims, attn::Dim::Seq)) {
     dims.insert(dims.begin(), attn::Dim::Seq);
     shape.insert(shape.begin(), 1);
   }
-  Type inputElement = getElementTypeOrSelf(query), resultElement = getElementTypeOrSelf(values->getResult(0));
+  Type inputElement = getElementTypeOrSelf(fields.query), resultElement = getElementTypeOrSelf(values->getResult(0));
   Type element = resultElement == inputElement ? inputElement : attn::getScoreType(inputElement);
-  auto op = attn::AttentionOp::create(b, RankedTensorType::get(shape, element), Type(), Type(), Type(), Type(),
-                                      TypeRange(), query, key, value, parts.captures, Value(), Value(), Value(),
-                                      Value(), Value(), ValueRange(), Value(), queryDims, keyDims, valueDims,
-                                      attn::DimsAttr::get(b.getContext(), dims), b.getF64FloatAttr(parts.scale),
-                                      TypeAttr(), attn::ScheduleAttr(), attn::SplitKVAttr(), 0u);
+  fields.captures = parts.captures;
+  fields.outputDims = attn::DimsAttr::get(b.getContext(), dims);
+  fields.scale = b.getF64FloatAttr(parts.scale);
+  fields.output = RankedTensorType::get(shape, element);
+  attn::AttentionOp op = fields.create(b, b.getLoc());
   for (auto [region, block] : {std::pair(&op.getScore(), &parts.score), std::pair(&op.getMask(), &parts.mask),
                                std::pair(&op.getWeight(), &parts.weight)})
     if (*block)

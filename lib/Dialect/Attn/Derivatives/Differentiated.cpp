@@ -2,6 +2,7 @@
 #include "Differentiated.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "saccade/Dialect/Attn/Analysis/NameValues.h"
+#include "saccade/Dialect/Attn/IR/AttentionFields.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -24,15 +25,13 @@ AttentionOp saccade::attn::addLse(AttentionOp op) {
   SmallVector<int64_t> shape;
   for (Dim dim : getRowDims(op.getOutputDims()))
     shape.push_back(getStaticDimSize(op.getOutput(), op.getOutputDims(), dim));
-  auto typeOf = [](Value value) { return value ? value.getType() : Type(); };
   auto ofRows = RankedTensorType::get(shape, op.getScoreType());
-  auto made =
-      AttentionOp::create(b, op.getLoc(), typeOf(op.getOutput()), op.getLse() ? op.getLse().getType() : ofRows, ofRows,
-                          typeOf(op.getRowMax()), typeOf(op.getArgmax()), TypeRange(op.getTallies()), op.getQuery(),
-                          op.getKey(), op.getValue(), op.getCaptures(), op.getQLen(), op.getKvLen(), op.getCuSeqlensQ(),
-                          op.getCuSeqlensK(), op.getScaleValue(), op.getAt(), op.getSink(), op.getQueryDimsAttr(),
-                          op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
-                          op.getQkTypeAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
+  SmallVector<Type> types(op->getResultTypes());
+  AttentionFields fields(op, types);
+  fields.lseLow = ofRows;
+  if (!fields.lse)
+    fields.lse = ofRows;
+  AttentionOp made = fields.create(b, op.getLoc());
   for (auto [from, to] : llvm::zip_equal(op->getRegions(), made->getRegions()))
     to.takeBody(from);
   made->setDiscardableAttrs(op->getDiscardableAttrDictionary());

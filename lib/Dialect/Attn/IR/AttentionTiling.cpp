@@ -10,7 +10,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/IR/AttentionFields.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -129,23 +129,6 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
   auto [keyHead, keyHeadCount] = keyHeads(b, *this, query.head, query.heads);
   TileOfOperand keys{query.batch, query.batches, keyHead, keyHeadCount, {}, {}};
 
-  OpFoldResult zero = b.getIndexAttr(0);
-  SmallVector<OpFoldResult> start(4, zero);
-  if (!getAt().empty())
-    start = getAsOpFoldResult(getAt());
-  Value queryLength =
-      lengthOfTile(b, *this, getQLen(), query, getDimSize(b, loc, getQuery(), getQueryDims(), Dim::Seq), start[2]);
-  Value keyLength =
-      lengthOfTile(b, *this, getKvLen(), query, getDimSize(b, loc, getKey(), getKeyDims(), Dim::Seq), start[3]);
-  SmallVector<Value> at;
-  SmallVector<OpFoldResult> tileStart = {query.batch, query.head, query.position, zero};
-  for (auto [first, offset] : llvm::zip_equal(start, tileStart))
-    at.push_back(getValueOrCreateConstantIndexOp(b, loc, add(b, loc, first, offset)));
-
-  Value queryTile = query.slice(b, loc, getQuery(), getQueryDims());
-  Value keyTile = keys.slice(b, loc, getKey(), getKeyDims());
-  Value valueTile = keys.slice(b, loc, getValue(), getValueDims());
-
   SmallVector<Type> resultTypes;
   for (OpResult result : getOperation()->getResults()) {
     SmallVector<OpFoldResult> resultOffsets, resultSizes;
@@ -154,24 +137,31 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
     resultTypes.push_back(
         tensor::ExtractSliceOp::inferResultType(cast<RankedTensorType>(result.getType()), resultSizes));
   }
-  Value sink = getSink();
-  if (sink && isa<RankedTensorType>(sink.getType()))
-    sink =
-        tensor::ExtractSliceOp::create(b, loc, sink, ArrayRef<OpFoldResult>{query.head},
+  AttentionFields fields(*this, resultTypes);
+
+  SmallVector<OpFoldResult> start(4, b.getIndexAttr(0)),
+      tileStart = {query.batch, query.head, query.position, start[3]};
+  if (!getAt().empty())
+    start = getAsOpFoldResult(getAt());
+  fields.qLen =
+      lengthOfTile(b, *this, getQLen(), query, getDimSize(b, loc, getQuery(), getQueryDims(), Dim::Seq), start[2]);
+  fields.kvLen =
+      lengthOfTile(b, *this, getKvLen(), query, getDimSize(b, loc, getKey(), getKeyDims(), Dim::Seq), start[3]);
+  fields.at.clear();
+  for (auto [first, offset] : llvm::zip_equal(start, tileStart))
+    fields.at.push_back(getValueOrCreateConstantIndexOp(b, loc, add(b, loc, first, offset)));
+  fields.query = query.slice(b, loc, getQuery(), getQueryDims());
+  fields.key = keys.slice(b, loc, getKey(), getKeyDims());
+  fields.value = keys.slice(b, loc, getValue(), getValueDims());
+  if (getSink() && isa<RankedTensorType>(getSink().getType()))
+    fields.sink =
+        tensor::ExtractSliceOp::create(b, loc, getSink(), ArrayRef<OpFoldResult>{query.head},
                                        ArrayRef<OpFoldResult>{query.heads}, ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
-  ArrayRef<Type> types = resultTypes;
-  auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
-  auto tiled =
-      AttentionOp::create(b, loc, typeOf(getOutput()), typeOf(getLse()), typeOf(getLseLow()), typeOf(getRowMax()),
-                          typeOf(getArgmax()), types.take_back(getTallies().size()), queryTile, keyTile, valueTile,
-                          getCaptures(), queryLength, keyLength, /*cu_seqlens_q=*/Value(),
-                          /*cu_seqlens_k=*/Value(), getScaleValue(), at, sink, getQueryDimsAttr(), getKeyDimsAttr(),
-                          getValueDimsAttr(), getOutputDimsAttr(), getScaleAttr(), getQkTypeAttr(), getScheduleAttr(),
-                          getSplitKvAttr(), getTallyRegions().size());
+  AttentionOp tiled = fields.create(b, loc);
   cloneRegions(*this, tiled);
   tiled->setDiscardableAttrs((*this)->getDiscardableAttrDictionary());
   SmallVector<Operation *> slices;
-  for (Value tile : {queryTile, keyTile, valueTile})
+  for (Value tile : {fields.query, fields.key, fields.value})
     slices.push_back(tile.getDefiningOp());
   return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), slices};
 }
