@@ -5,7 +5,7 @@
 // So no score takes an instruction for its bias.
 //
 //===----------------------------------------------------------------------===//
-#include "FragmentSoftmax.h"
+#include "FragmentScores.h"
 #include <cmath>
 #include <numbers>
 
@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-void FragmentSoftmax::permitInitialScores(Emitter &e) {
+void FragmentScores::permitInitialScores() {
   auto scoring = cast<attn::ScoringOpInterface>(op.getOperation());
   std::optional<double> constant = attn::getConstantScale(scoring);
   // A head of each row would have a slope of its own.
@@ -39,12 +39,12 @@ void FragmentSoftmax::permitInitialScores(Emitter &e) {
 /// its four initial scores do: ptxas would copy a value that is at two places of fragments in each step.
 static constexpr std::array<int64_t, 2> origins = {-1, 2};
 
-int64_t FragmentSoftmax::originOf(unsigned row) const {
+int64_t FragmentScores::originOf(unsigned row) const {
   // At the same distance, the biases of rows are the same value.
   return origins[row % 2] + (bias->isOfDistance() ? fragment.rows[row] : 0);
 }
 
-SmallVector<Value> FragmentSoftmax::initialScores(Emitter &e) {
+SmallVector<Value> FragmentScores::initialScores() {
   if (!bias)
     return SmallVector<Value>(fragment.columns.size(), e.scalar(0.0));
   SmallVector<Value> values;
@@ -53,35 +53,29 @@ SmallVector<Value> FragmentSoftmax::initialScores(Emitter &e) {
   return values;
 }
 
-SmallVector<Value> FragmentSoftmax::biasesOfRows(Emitter &e, Value first) {
+SmallVector<Value> FragmentScores::biasesOfRows(Value first) {
   Value column = e.toIndex(e.add(first, e.optimizationBarrier(fragment.column)));
   SmallVector<Value> values;
-  for (auto [r, row] : llvm::enumerate(emitRowPositions(e)))
+  for (auto [r, row] : llvm::enumerate(emitRowPositions()))
     values.push_back(bias->evaluate(e, row, e.add(at.key, e.add(column, originOf(r)))));
   return values;
 }
 
-Value FragmentSoftmax::addColumns(Emitter &e, Value x, Value perColumn, unsigned row, int64_t column) {
+Value FragmentScores::addColumns(Value x, Value perColumn, unsigned row, int64_t column) {
   int64_t offset = column / initialColumns * initialColumns - (originOf(row) - originOf(row % 2));
   return offset ? e.fma(perColumn, e.scalar(static_cast<double>(offset)), x) : x;
 }
 
-FragmentSoftmax::LazyUpdate FragmentSoftmax::updateWithBias(Emitter &e, ArrayRef<Value> scores, Value first,
-                                                            const PrivateState &state, RowReduce reduce,
-                                                            function_ref<void(ArrayRef<Value>)> rescale) {
-  if (!bias)
-    return updateLazily(e, scores, state, reduce, rescale);
-  SmallVector<Value> complete(scores), ofRows = biasesOfRows(e, first);
+SmallVector<Value> FragmentScores::addBias(ArrayRef<Value> scores, Value first) {
+  SmallVector<Value> complete(scores), ofRows = biasesOfRows(first);
   Value perColumn = e.optimizationBarrier(slope);
   for (auto [score, r, column] : llvm::zip_equal(complete, fragment.rowOf, fragment.columns))
-    score = addColumns(e, e.fma(ofRows[r], e.scalar(biasScale), score), perColumn, r, column);
-  return updateLazily(e, complete, state, reduce, rescale);
+    score = addColumns(e.fma(ofRows[r], e.scalar(biasScale), score), perColumn, r, column);
+  return complete;
 }
 
-SmallVector<Value> FragmentSoftmax::exponentsWithBias(Emitter &e, ArrayRef<Value> scores, Value first,
-                                                      const PrivateState &state) {
-  ShiftedScores shifted = unshifted(e, scores, state);
-  for (auto [base, ofRow] : llvm::zip_equal(shifted.bases, biasesOfRows(e, first)))
+Value FragmentScores::subtractBias(MutableArrayRef<Value> bases, Value first) {
+  for (auto [base, ofRow] : llvm::zip_equal(bases, biasesOfRows(first)))
     base = e.fma(e.mulf(ofRow, e.scalar(-biasScale)), toBase2, base);
-  return exponentsOf(e, shifted, e.mulf(e.optimizationBarrier(slope), toBase2));
+  return e.mulf(e.optimizationBarrier(slope), toBase2);
 }

@@ -15,10 +15,8 @@ using namespace saccade::device;
 /// The tiles without growth of a maximum after which weights are again computed before maxima.
 static constexpr int64_t tilesAfterGrowth = 8;
 
-SmallVector<Value> FragmentSoftmax::applySpeculatively(Emitter &e, Value first, Value isFull,
-                                                       function_ref<TileScores()> compute, Value exactTiles,
-                                                       const PrivateState &state, RowReduce reduce,
-                                                       function_ref<void(ArrayRef<Value>)> rescale,
+SmallVector<Value> FragmentSoftmax::applySpeculatively(Value first, function_ref<SmallVector<Value>()> compute,
+                                                       Value exactTiles,
                                                        function_ref<SmallVector<Value>(ArrayRef<Value>)> pack) {
   assert(canSpeculate() && "scores would be used twice");
   size_t rows = fragment.rows.size();
@@ -26,21 +24,23 @@ SmallVector<Value> FragmentSoftmax::applySpeculatively(Emitter &e, Value first, 
   types.append(fragment.rowOf.size() / 2, e.b.getI32Type());
   auto computeTile = [&](OpBuilder &, Location, ValueRange) {
     Value remaining = e.load(exactTiles, 0), isExact = e.compare(arith::CmpIPredicate::ne, remaining, e.i32(0));
-    TileScores tile = compute();
-    SmallVector<Value> &scores = tile.scores;
-    computeScores(e, scores, first, isFull, tile.visible, state);
+    SmallVector<Value> scores = compute();
     auto update = [&] {
-      LazyUpdate lazy = updateWithBias(e, scores, first, state, reduce, rescale);
+      LazyUpdate lazy = updateLazily(scoring.hasInitialScores() ? scoring.addBias(scores, first) : scores);
       e.store(e.select(lazy.updates, remaining, e.add(remaining, -1)), exactTiles, 0);
       return lazy.scores;
     };
+    auto exponentsWithBias = [&] {
+      ShiftedScores shifted = unshifted(scores);
+      Value perColumn = scoring.subtractBias(shifted.bases, first);
+      return exponentsOf(shifted, perColumn);
+    };
     // Large biases would cancel in the exponents of shifted scores, so these are computed in the branches.
-    SmallVector<Value> exponents =
-        bias ? e.choose(
-                   isExact, [&] { return exponentsOf(e, update()); },
-                   [&] { return exponentsWithBias(e, scores, first, state); })
-             : exponentsOf(e, chooseScores(e, isExact, update, [&] { return unshifted(e, scores, state); }));
-    SmallVector<Value> results = computeWeights(e, scores, exponents, first, state);
+    SmallVector<Value> exponents = scoring.hasInitialScores()
+                                       ? e.choose(
+                                             isExact, [&] { return exponentsOf(update()); }, exponentsWithBias)
+                                       : exponentsOf(chooseScores(isExact, update, [&] { return unshifted(scores); }));
+    SmallVector<Value> results = computeWeights(scores, exponents, first);
     Value isLarge;
     for (Value sum : results) {
       // Unordered: before the first visible key, the maximum is −∞ and weights are NaN or ∞.

@@ -16,7 +16,7 @@ namespace saccade::device {
 struct TileLoop {
   mlir::Value queries, keys;
   mlir::Value heads;    ///< per query; null for one
-  attn::KeyRange tiles; ///< as `FragmentSoftmax::getTiles` returns it
+  attn::KeyRange tiles; ///< as `FragmentScores::getTiles` returns it
   int64_t width;
 };
 

@@ -8,7 +8,6 @@
 #include "../KernelFamily.h"
 #include "../RowParts.h"
 #include "../SharedMemory.h"
-#include "../VisibleTiles.h"
 #include "saccade/Codegen/GPU/Passes.h"
 #include "saccade/Support/Kernels.h"
 
@@ -65,12 +64,12 @@ public:
     for (int64_t j = 0; j < scoresPerThread(); ++j)
       columns.push_back(j * threadsPerRow);
     Fragment fragment{e.toI32(row), part, {0}, columns, SmallVector<unsigned>(columns.size(), 0)};
-    FragmentSoftmax softmax(e, op, fragment, query.rows, key.rows, query.heads);
+    FragmentScores scoring(e, op, fragment, query.rows, key.rows, query.heads);
     if (op.getFinal() && threadsPerRow > 1)
       loadMaxAndSum();
-    computeSections(softmax);
+    computeSections(scoring);
     if (threadsPerRow == 1)
-      softmax.clearRows(e, state);
+      clearRows(e, fragment, query.rows, state);
     else
       mergeThreads();
     return success();
@@ -102,21 +101,23 @@ private:
   }
 
   /// Sums the keys of each section apart and adds them to the state.
-  void computeSections(FragmentSoftmax &softmax) {
+  void computeSections(FragmentScores &scoring) {
     PrivateState section = state;
     if (hasResult)
       section.acc = allocatePrivate(valueDepth);
     // The last of two passes over the keys only reads the sum.
     if (!op.getFinal())
       section.sum = allocatePrivate(1);
-    KeyRange tiles = softmax.getTiles(e, width);
-    e.loop(softmax.getTiles(e, sectionKeys).begin, tiles.end, sectionKeys, [&](Value begin) {
+    FragmentSoftmax softmax(e, scoring, section, threadsPerRow);
+    KeyRange tiles = scoring.getTiles(width);
+    e.loop(scoring.getTiles(sectionKeys).begin, tiles.end, sectionKeys, [&](Value begin) {
       if (hasResult)
         e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) { e.store(e.scalar(0.0), section.acc, {c}); });
       if (!op.getFinal())
         e.store(e.scalar(0.0), section.sum, 0);
       Value before = e.load(state.max, 0);
-      computeTiles(softmax, {e.max(begin, tiles.begin), e.min(e.add(begin, sectionKeys), tiles.end)}, section);
+      scoring.forEachTile({e.max(begin, tiles.begin), e.min(e.add(begin, sectionKeys), tiles.end)}, width,
+                          [&](const KeyTile &tile) { computeTile(softmax, tile, section); });
       Value max = e.load(state.max, 0);
       Value factor =
           op.getNaturalMax() ? emitRoundedFactor(e, before, max) : e.exp2(e.subf(before, e.zeroIfMinusInfinity(max)));
@@ -127,16 +128,6 @@ private:
           e.store(e.fma(e.load(state.acc, {c}), factor, e.load(section.acc, {c})), state.acc, {c});
         });
     });
-  }
-
-  void computeTiles(FragmentSoftmax &softmax, KeyRange tiles, const PrivateState &section) {
-    TileLoop loop{query.rows, key.rows, query.heads, tiles, width};
-    auto start = [](Value) {};
-    auto body = [&](const KeyTile &tile) { computeTile(softmax, tile, section); };
-    if (softmax.testsTiles())
-      forEachVisibleTile(e, op, loop, start, body);
-    else
-      forEachTile(e, loop, start, [&](Value first) { return softmax.isFull(e, first, width); }, body);
   }
 
   Value allocatePrivate(int64_t elements) {
@@ -168,9 +159,8 @@ private:
         next.push_back(e.fma(q, loadShared(sharedKeys, e.add(at, j * threadsPerRow * depth)), carried[j]));
       return next;
     });
-    Value factor =
-        softmax.apply(e, scores, first, tile.isFull(), /*visible=*/{}, section,
-                      [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceThreads(x, combine); })[0];
+    softmax.scoring.evaluate(scores, first, tile.isFull());
+    Value factor = softmax.apply(scores, first)[0];
     if (!hasResult)
       return;
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {

@@ -70,6 +70,8 @@ struct AttentionShape {
 
 /// The position of a thread in an accumulator fragment.
 struct Lane {
+  static constexpr int64_t perRow = 4; ///< lanes that share a row
+
   Lane(Emitter &e, const AttentionShape &shape) : Lane(e, shape, e.thread()) {}
   Lane(Emitter &e, const AttentionShape &shape, mlir::Value thread) {
     mlir::Value lane = e.rem(thread, 32);
@@ -93,10 +95,10 @@ struct Lane {
   mlir::Value column;             ///< first of two adjacent columns
 };
 
-/// Reduces x over the four lanes that share a row.
+/// Reduces x over the lanes that share a row.
 inline mlir::Value reduceLanes(Emitter &e, mlir::Value x,
                                llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine) {
-  return e.reduceLanes(x, 4, combine);
+  return e.reduceLanes(x, Lane::perRow, combine);
 }
 
 } // namespace saccade::device

@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 #include "AttentionStep.h"
 #include "../SharedMemory.h"
-#include "../VisibleTiles.h"
 #include "MMA.h"
 
 using namespace mlir;
@@ -34,14 +33,16 @@ public:
     SharedTile keyTile(e, shared, queryBytes, shape.element, shape.keys(), shape.depth);
     SharedTile valueTile(e, shared, queryBytes + keyBytes, shape.element, shape.keys(), shape.valueDepth);
 
-    FragmentSoftmax softmax(e, op, fragment(), query.rows, key.rows, query.heads);
+    FragmentScores scoring(e, op, fragment(), query.rows, key.rows, query.heads);
     if (shape.permitsApproximateTanh())
-      softmax.permitApproximateTanh();
-    KeyRange tiles = softmax.getTiles(e, shape.keys());
+      scoring.permitApproximateTanh();
+    FragmentSoftmax softmax(e, scoring, state, Lane::perRow,
+                            [&](ArrayRef<Value> factors) { rescaleAccumulator(factors); });
+    KeyRange tiles = scoring.getTiles(shape.keys());
     Value exactTiles = softmax.canSpeculate() && !shape.hasBulkKernel ? emitExactTiles() : Value();
     // The log-sum-exp of a row whose largest score has a small bias would have the error of the biases of a tile.
     if (exactTiles && !shape.hasLse)
-      softmax.permitInitialScores(e);
+      scoring.permitInitialScores();
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
       queryTile.copy(e, queryTile.prepare(e, query), e.i32(0));
       SharedTile::Copies keyCopies = keyTile.prepare(e, key), valueCopies = valueTile.prepare(e, value, &keyCopies);
@@ -75,22 +76,22 @@ public:
         if (hasResult && !prefetchesValues())
           copyValues(tile.first);
         Value isFull = tile.isFull();
-        auto compute = [&]() -> TileScores {
+        auto compute = [&] {
           if (skipsBlocks())
-            return computeVisibleScores(softmax, tile.first, isFull, queryTile, keyTile, kept);
-          return {computeScores(softmax, queryTile, keyTile, kept), {}};
+            return computeVisibleScores(scoring, tile.first, isFull, queryTile, keyTile, kept);
+          SmallVector<Value> scores = computeScores(scoring, queryTile, keyTile, kept);
+          scoring.evaluate(scores, tile.first, isFull);
+          return scores;
         };
-        auto reduce = [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); };
-        auto rescale = [&](ArrayRef<Value> factors) { rescaleAccumulator(factors); };
         // Packed before the copy, which needs registers for addresses.
         SmallVector<Value> words;
         if (exactTiles) {
-          words = softmax.applySpeculatively(e, tile.first, isFull, compute, exactTiles, state, reduce, rescale,
-                                             [&](ArrayRef<Value> scores) { return packWeights(scores); });
+          words = softmax.applySpeculatively(tile.first, compute, exactTiles,
+                                             [&](ArrayRef<Value> weights) { return packWeights(weights); });
         } else {
-          TileScores scores = compute();
-          softmax.applyLazily(e, scores.scores, tile.first, isFull, scores.visible, state, reduce, rescale);
-          words = packWeights(scores.scores);
+          SmallVector<Value> scores = compute();
+          softmax.applyLazily(scores, tile.first);
+          words = packWeights(scores);
         }
         SmallVector<SmallVector<Value>> weights = fragmentsOf(words);
         SharedTile::wait(e);
@@ -107,30 +108,26 @@ public:
         e.barrier();
         tile.ifNext(copyValues);
       };
-      TileLoop loop{query.rows, key.rows, query.heads, tiles, shape.keys()};
-      if (softmax.testsTiles()) {
+      if (scoring.testsTiles()) {
         SharedTile::commit(e);
         keepQueries(0);
-        forEachVisibleTile(e, op, loop, copyFirst, computeTile);
+        scoring.forEachTile(tiles, shape.keys(), computeTile, copyFirst);
         // There may be no tile that has waited for the queries.
         SharedTile::wait(e);
         e.barrier();
         return;
       }
-      auto start = [&](Value first) {
+      scoring.forEachTile(tiles, shape.keys(), computeTile, [&](Value first) {
         copyFirst(first);
         keepQueries(prefetchesValues() ? 1 : 0);
-      };
-      forEachTile(e, loop, start, [&](Value first) { return softmax.isFull(e, first, shape.keys()); }, computeTile);
+      });
       // No barrier: a following step first overwrites queries and keys, which are not read after the last barrier.
     });
     if (!shape.warpsShareRows)
-      softmax.clearRows(e, state);
+      clearRows(e, scoring.fragment, query.rows, state);
   }
 
 private:
-  using TileScores = FragmentSoftmax::TileScores;
-
   /// Whether the values of the next tile are copied as soon as those of this one are not needed. A step of split-KV
   /// takes less time than a copy; the additional barrier costs more than it gains where matmuls take most of the time.
   bool prefetchesValues() const { return shape.warpsShareRows && hasResult; }
@@ -201,31 +198,33 @@ private:
   /// Computes all scores of a full tile, and those of the visible blocks of other tiles. The mask is evaluated before,
   /// when scores do not take registers yet. All warps take the same side; it has no barrier. The words of the mask are
   /// undefined in full tiles.
-  TileScores computeVisibleScores(FragmentSoftmax &softmax, Value first, Value isFull, const SharedTile &queryTile,
-                                  const SharedTile &keyTile, ArrayRef<SmallVector<Value>> kept) {
+  SmallVector<Value> computeVisibleScores(FragmentScores &scoring, Value first, Value isFull,
+                                          const SharedTile &queryTile, const SharedTile &keyTile,
+                                          ArrayRef<SmallVector<Value>> kept) {
     size_t count = shape.mTiles() * shape.keyTiles() * 4, words = llvm::divideCeil(count, 32);
     auto computeAll = [&] {
-      SmallVector<Value> results = computeScores(softmax, queryTile, keyTile, kept);
+      SmallVector<Value> results = computeScores(scoring, queryTile, keyTile, kept);
       results.append(words, LLVM::PoisonOp::create(e.b, e.loc, e.b.getI32Type()));
       return results;
     };
     auto computeVisible = [&] {
-      SmallVector<Value> visible = softmax.evaluateMask(e, first);
-      SmallVector<Value> results = computeBlocks(softmax, queryTile, keyTile, kept, visible);
+      SmallVector<Value> visible = scoring.evaluateMask(first);
+      SmallVector<Value> results = computeBlocks(scoring, queryTile, keyTile, kept, visible);
       llvm::append_range(results, visible);
       return results;
     };
     SmallVector<Value> results = e.choose(isFull, computeAll, computeVisible);
-    ArrayRef<Value> all = results;
-    return {SmallVector<Value>(all.drop_back(words)), SmallVector<Value>(all.take_back(words))};
+    SmallVector<Value> scores(ArrayRef(results).drop_back(words));
+    scoring.evaluate(scores, first, isFull, ArrayRef(results).take_back(words));
+    return scores;
   }
 
   /// Computes the scores of blocks in which the mask holds for some pair; the others are 0. All lanes of a warp take
   /// the same branches.
-  SmallVector<Value> computeBlocks(FragmentSoftmax &softmax, const SharedTile &queryTile, const SharedTile &keyTile,
+  SmallVector<Value> computeBlocks(FragmentScores &scoring, const SharedTile &queryTile, const SharedTile &keyTile,
                                    ArrayRef<SmallVector<Value>> kept, ArrayRef<Value> visible) {
     auto ofWarp = llvm::map_to_vector(visible, [&](Value word) { return joinLanes(word); });
-    SmallVector<Value> scores(shape.mTiles() * shape.keyTiles() * 4), initial = softmax.initialScores(e);
+    SmallVector<Value> scores(shape.mTiles() * shape.keyTiles() * 4), initial = scoring.initialScores();
     Value keyAddress = keyTile.rhsAddress(e, lane.firstKey);
     Value queryAddress = kept.empty() ? queryTile.lhsAddress(e, lane.firstRow) : Value();
     for (int64_t key = 0; key < shape.keysPerWarp(); key += 16)
@@ -247,9 +246,9 @@ private:
     return scores;
   }
 
-  SmallVector<Value> computeScores(FragmentSoftmax &softmax, const SharedTile &queryTile, const SharedTile &keyTile,
+  SmallVector<Value> computeScores(FragmentScores &scoring, const SharedTile &queryTile, const SharedTile &keyTile,
                                    ArrayRef<SmallVector<Value>> kept) {
-    SmallVector<Value> scores = softmax.initialScores(e);
+    SmallVector<Value> scores = scoring.initialScores();
     Value keyAddress = keyTile.rhsAddress(e, lane.firstKey);
     Value queryAddress = kept.empty() ? queryTile.lhsAddress(e, lane.firstRow) : Value();
     for (int64_t k = 0; k < shape.depth; k += 16) {

@@ -47,13 +47,15 @@ void Consumer::releaseQueries() {
 }
 
 void Consumer::computeTiles() {
-  FragmentSoftmax softmax = makeSoftmax(lane);
+  FragmentScores scoring = makeScores(lane);
+  FragmentSoftmax softmax(e, scoring, state, Lane::perRow,
+                          [&](ArrayRef<Value> ofRows) { e.storeAll(ofRows, pending.factors); });
   Value rows = e.add(queryTile(), e.mul(group, shape.boxBytes(shape.groupRows)));
   Value queries = tileDescriptor(e, rows, /*leadingBytes=*/16);
   // The weights of the item before are not kept in registers until the first ones of this item.
   Value none = LLVM::UndefOp::create(e.b, e.loc, e.b.getI32Type());
   e.storeAll(SmallVector<Value>(shape.weightWords(), none), pending.weights);
-  forTiles(softmax, [&](const KeyTile &tile) {
+  scoring.forEachTile(scoring.getTiles(shape.keys()), shape.keys(), [&](const KeyTile &tile) {
     Value isFull = tile.isFull();
     SmallVector<Value> words = e.choose(
         isFirstStep(), [&] { return startTile(softmax, tile, queries); },
@@ -79,10 +81,11 @@ void Consumer::finish() {
 void Consumer::resetRowsAfterQueries() { clearRows(e, makeFragment(lane), queryRows(), state); }
 
 SmallVector<Value> Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries) {
+  FragmentScores &scoring = softmax.scoring;
   RingPlace ofKeys = keys.at(e, step());
   SmallVector<Value> visible;
-  if (softmax.testsTiles())
-    visible = softmax.evaluateMask(e, tile.first);
+  if (scoring.testsTiles())
+    visible = scoring.evaluateMask(tile.first);
   ofKeys.full.wait(e, ofKeys.parity);
   // The first turn is that of the first warpgroup.
   e.ifElse(e.isLess(e.i32(0), group), [&] { takeTurn(); });
@@ -90,19 +93,20 @@ SmallVector<Value> Consumer::startTile(FragmentSoftmax &softmax, const KeyTile &
   passTurn();
   scores = waitForGroups(e, 0, scores);
   release(ofKeys);
-  auto reduce = [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); };
+  scoring.evaluate(scores, tile.first, arith::ConstantIntOp::create(e.b, e.loc, 0, 1), visible);
   // The accumulator is 0, so it needs no factors.
-  softmax.apply(e, scores, tile.first, arith::ConstantIntOp::create(e.b, e.loc, 0, 1), visible, state, reduce);
+  softmax.apply(scores, tile.first);
   return packWeights(scores);
 }
 
 SmallVector<Value> Consumer::continueTile(FragmentSoftmax &softmax, const KeyTile &tile, Value queries, Value isFull) {
+  FragmentScores &scoring = softmax.scoring;
   RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, e.add(step(), -1));
   SmallVector<Value> visible;
-  if (softmax.testsTiles())
+  if (scoring.testsTiles())
     visible = e.choose(
-        isFull, [&] { return SmallVector<Value>(softmax.maskWords(), e.i32(-1)); },
-        [&] { return softmax.evaluateMask(e, tile.first); });
+        isFull, [&] { return SmallVector<Value>(scoring.maskWords(), e.i32(-1)); },
+        [&] { return scoring.evaluateMask(tile.first); });
   // Values of the last step have been copied before keys of this one, so the second wait is short.
   ofKeys.full.wait(e, ofKeys.parity);
   ofValues.full.wait(e, ofValues.parity);
@@ -111,9 +115,8 @@ SmallVector<Value> Consumer::continueTile(FragmentSoftmax &softmax, const KeyTil
   passTurn();
   scores = waitForGroups(e, 1, scores);
   release(ofKeys);
-  auto reduce = [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); };
-  Value rescales = softmax.applyLazily(e, scores, tile.first, isFull, visible, state, reduce,
-                                       [&](ArrayRef<Value> ofRows) { e.storeAll(ofRows, pending.factors); });
+  scoring.evaluate(scores, tile.first, isFull, visible);
+  Value rescales = softmax.applyLazily(scores, tile.first);
   e.storeAll(sums, state.acc);
   e.ifElse(rescales, [&] {
     e.storeAll(waitForGroups(e, 0, e.loadAll(state.acc)), state.acc);

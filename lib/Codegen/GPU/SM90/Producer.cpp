@@ -55,20 +55,11 @@ Fragment WarpgroupRole::makeFragment(const Lane &lane) {
   return fragment;
 }
 
-FragmentSoftmax WarpgroupRole::makeSoftmax(const Lane &lane) {
-  FragmentSoftmax softmax(e, op, makeFragment(lane), queryRows(), rowsOf(op.getKey(), op.getKeyDims()), heads());
+FragmentScores WarpgroupRole::makeScores(const Lane &lane) {
+  FragmentScores scoring(e, op, makeFragment(lane), queryRows(), rowsOf(op.getKey(), op.getKeyDims()), heads());
   if (shape.permitsApproximateTanh())
-    softmax.permitApproximateTanh();
-  return softmax;
-}
-
-void WarpgroupRole::forTiles(FragmentSoftmax &softmax, function_ref<void(const KeyTile &)> body) {
-  TileLoop loop{queryRows(), rowsOf(op.getKey(), op.getKeyDims()), heads(), softmax.getTiles(e, shape.keys()),
-                shape.keys()};
-  auto nothing = [](Value) {};
-  if (softmax.testsTiles())
-    return forEachVisibleTile(e, op, loop, nothing, body);
-  forEachTile(e, loop, nothing, [&](Value first) { return softmax.isFull(e, first, shape.keys()); }, body);
+    scoring.permitApproximateTanh();
+  return scoring;
 }
 
 void Producer::copyQueries(const MappedQueries &mapped) {
@@ -83,8 +74,8 @@ void Producer::copyQueriesOfNoTile(const MappedQueries &mapped) {
 
 void Producer::copyTiles(const std::optional<MappedQueries> &mapped, const MappedOperand &key,
                          const MappedOperand &value, ValueRange maps) {
-  FragmentSoftmax softmax = makeSoftmax(Lane(e, shape));
-  forTiles(softmax, [&](const KeyTile &tile) {
+  FragmentScores scoring = makeScores(Lane(e, shape));
+  scoring.forEachTile(scoring.getTiles(shape.keys()), shape.keys(), [&](const KeyTile &tile) {
     RingPlace ofKeys = keys.at(e, step()), ofValues = values.at(e, step());
     // Entries of page tables are loaded before the waits.
     std::optional<PagedTile> keyBoxes = findBoxes(key, rowsOf(op.getKey(), op.getKeyDims()), tile.first);

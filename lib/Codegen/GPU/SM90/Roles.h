@@ -8,7 +8,6 @@
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM90_ROLES_H
 #define SACCADE_LIB_CODEGEN_GPU_SM90_ROLES_H
 
-#include "../VisibleTiles.h"
 #include "PagedTile.h"
 #include "Ring.h"
 #include "TensorMap.h"
@@ -24,7 +23,7 @@ struct ItemPlace {
   mlir::Value firstStep; ///< this count at the start of the item, i32
 };
 
-/// Common to both roles: shared memory, and the loop over the tiles of keys.
+/// Common to both roles: shared memory, and the scores, which determine the same tiles of keys in both.
 class WarpgroupRole {
 public:
   using Value = mlir::Value;
@@ -39,9 +38,7 @@ protected:
   Value heads();
   Value queryRows();
   Fragment makeFragment(const Lane &lane);
-  FragmentSoftmax makeSoftmax(const Lane &lane);
-  /// Emits `body` for each tile, the same ones in both roles.
-  void forTiles(FragmentSoftmax &softmax, llvm::function_ref<void(const KeyTile &)> body);
+  FragmentScores makeScores(const Lane &lane);
 
   Value step() { return e.load(item.steps, 0); }
   void nextStep() { e.store(e.add(step(), 1), item.steps, 0); }
