@@ -1,14 +1,9 @@
 //===- AttentionItem.cpp - A work item of attention on sm_90a -----------------===//
-//
-// The body of a kernel becomes the two sides of a branch, one for each role of a warpgroup. Each is a loop over items.
-//
-//===----------------------------------------------------------------------===//
 #include "AttentionItem.h"
 #include "../SM80/FinalizeRows.h"
-#include "../SharedMemory.h"
+#include "KernelRoles.h"
 #include "PartialState.h"
 #include "Roles.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -104,100 +99,60 @@ static std::optional<RowStaging> stagingFor(Emitter &e, FinalizeOp op, const War
 
 namespace {
 
-/// Rewrites the body of a kernel.
+/// Rewrites the body of a kernel. Each role is a loop over items.
 class ItemEmitter {
 public:
   ItemEmitter(func::FuncOp kernel, AccumulateOp step, AttentionState *state, const WarpgroupShape &shape)
-      : kernel(kernel), state(state), shape(shape), body(&kernel.getBody().front()), b(body, body->begin()),
-        e{b, step.getLoc(), b.getF32Type()}, step(step) {}
+      : kernel(kernel), state(state), shape(shape), step(step),
+        query(state ? mapOperand(step.getQuery(), step.getQueryDims()) : MappedOperand()),
+        key(mapOperand(step.getKey(), step.getKeyDims())), value(mapOperand(step.getValue(), step.getValueDims())),
+        keysEndWithTensor(endsWithTensor(step, key, value)), roles(kernel, step.getLoc()) {}
 
   void run() {
-    device::mergeSections(step);
-    if (state)
-      query = mapOperand(step.getQuery(), step.getQueryDims());
-    key = mapOperand(step.getKey(), step.getKeyDims());
-    value = mapOperand(step.getValue(), step.getValueDims());
-    keysEndWithTensor = endsWithTensor(step, key, value);
-    for (Operation &op : body->without_terminator())
-      ops.push_back(&op);
-    auto isIndex = [](Operation *op) { return isa<NVVM::BlockIdXOp>(op); };
-    if (auto *found = llvm::find_if(ops, isIndex); found != ops.end())
-      index = cast<NVVM::BlockIdXOp>(*found);
-
-    // The roles are the sides of a branch; the body moves to one and is copied to the other.
-    b.setInsertionPoint(body->getTerminator());
-    auto allocate = [&](int64_t count, Type type) -> Value {
-      return memref::AllocaOp::create(b, e.loc, MemRefType::get({count}, type));
-    };
-    steps = allocate(1, b.getI32Type());
-    pending = {allocate(shape.weightWords(), b.getI32Type()), allocate(shape.rowsPerThread(), e.type)};
-    Value pointer = getDynamicShared(e, shape.bytes(), shape.tileAlignment);
-    shared = LLVM::PtrToIntOp::create(b, e.loc, b.getI32Type(), pointer);
+    pending = {roles.allocate(shape.weightWords(), b.getI32Type()), roles.allocate(shape.rowsPerThread(), e.type)};
+    roles.allocateShared(shape.bytes());
     SmallVector<BoxedOperand> boxed = {{query, shape.rows}, {key, shape.keys()}, {value, shape.keys()}};
     SmallVector<Value> maps = addTensorMaps(kernel, ArrayRef(boxed).drop_front(state ? 0 : 1));
     ItemScheduler scheduler = makeScheduler();
     kernel->setAttr(threadsAttr, b.getI64IntegerAttr(shape.threads()));
     kernel->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(shape.ctas));
-    e.ifElse(e.isEqual(e.thread(), e.i32(0)), [&] {
-      WarpgroupRole::initBarriers(e, shape, shared);
+    roles.initBarriers([&] {
+      WarpgroupRole::initBarriers(e, shape, roles.shared);
       scheduler.init(e);
-      NVVM::FenceMbarrierInitOp::create(b, e.loc);
     });
-    e.barrier();
-    e.store(e.i32(0), steps, 0);
+    auto producer = [&] { scheduler.produce(e, [&](const ItemScheduler::Loop &loop) { produce(loop, maps); }); };
+    auto consumer = [&] {
+      scheduler.consume(e, [&](const ItemScheduler::Loop &loop) { state ? consume(loop) : consumeSplitKV(loop); });
+    };
     if (state) {
-      emitRolesOfGroups(scheduler, maps);
+      roles.emit(shape.producerRegisters(), shape.consumerRegisters(), producer, consumer);
       state->erase();
     } else {
-      e.ifElse(
-          e.isAtMost(e.i32(shape.groupThreads), e.thread()), [&] { produce(scheduler, maps); },
-          [&] { consumeSplitKV(scheduler); });
+      e.ifElse(e.isAtMost(e.i32(shape.groupThreads), e.thread()), producer, consumer);
       eraseStep(step);
     }
   }
 
 private:
-  void emitRolesOfGroups(const ItemScheduler &scheduler, ValueRange maps) {
-    e.ifElse(
-        e.isLess(e.thread(), e.i32(shape.groupThreads)),
-        [&] {
-          NVVM::SetMaxRegisterOp::create(b, e.loc, shape.producerRegisters(), NVVM::SetMaxRegisterAction::decrease);
-          // The first warp copies, the others only take part in setmaxnreg.
-          e.ifElse(e.isLess(e.thread(), e.i32(32)), [&] { produce(scheduler, maps); });
-        },
-        [&] {
-          NVVM::SetMaxRegisterOp::create(b, e.loc, shape.consumerRegisters(), NVVM::SetMaxRegisterAction::increase);
-          consume(scheduler);
-        });
-  }
-
   /// Adds the number of items and the counter as last parameters.
   ItemScheduler makeScheduler() {
-    Value count = body->addArgument(b.getI64Type(), e.loc), counter = body->addArgument(b.getI64Type(), e.loc);
-    kernel.setFunctionType(b.getFunctionType(body->getArgumentTypes(), {}));
+    Block &body = kernel.getBody().front();
+    Value count = body.addArgument(b.getI64Type(), e.loc), counter = body.addArgument(b.getI64Type(), e.loc);
+    kernel.setFunctionType(b.getFunctionType(body.getArgumentTypes(), {}));
     kernel->setAttr(itemCounterAttr, b.getUnitAttr());
     count = arith::TruncIOp::create(b, e.loc, b.getI32Type(), count);
     auto pointer = LLVM::LLVMPointerType::get(b.getContext(), globalSpace);
     counter = LLVM::IntToPtrOp::create(b, e.loc, pointer, counter);
-    return {e.add(shared, shape.items()), count, counter};
+    return {e.add(roles.shared, shape.items()), count, counter};
   }
 
   ItemPlace placeOf(const ItemScheduler::Loop &loop) {
-    b.setInsertionPointToStart(loop.body);
-    return {shared, loop.place, steps, e.load(steps, 0)};
+    return {roles.shared, loop.place, roles.steps, e.load(roles.steps, 0)};
   }
 
-  void produce(const ItemScheduler &scheduler, ValueRange maps) {
-    OpBuilder::InsertionGuard guard(b);
-    ItemScheduler::Loop loop = scheduler.startLoop(e);
+  void produce(const ItemScheduler::Loop &loop, ValueRange maps) {
     ItemPlace place = placeOf(loop);
-    IRMapping copies;
-    if (index)
-      copies.map(index.getResult(), loop.item);
-    b.setInsertionPointToEnd(loop.body);
-    for (Operation *op : ops)
-      if (op != index)
-        b.clone(*op, copies);
+    IRMapping copies = roles.copyBody(loop.item);
     auto stepCopy = cast<AccumulateOp>(copies.lookup(step.getOperation()));
     b.setInsertionPoint(stepCopy);
     std::optional<MappedQueries> queries;
@@ -211,7 +166,6 @@ private:
       Producer(e, stepCopy, shape, place).copyQueriesOfNoTile(*queries);
     else
       Producer(e, stepCopy, shape, place).waitForItemBefore();
-    scheduler.produceNext(e, loop);
     if (!state)
       erasePartialState(*loop.body, stepCopy);
     eraseStep(stepCopy);
@@ -219,21 +173,9 @@ private:
       eraseState(*state, copies);
   }
 
-  /// Moves the body to that of `loop`.
-  void moveBody(const ItemScheduler::Loop &loop) {
-    for (Operation *op : ops)
-      op->moveBefore(loop.body, loop.body->end());
-    if (!index)
-      return;
-    index.replaceAllUsesWith(loop.item);
-    index.erase();
-  }
-
-  void consume(const ItemScheduler &scheduler) {
-    OpBuilder::InsertionGuard guard(b);
-    ItemScheduler::Loop loop = scheduler.startLoop(e);
+  void consume(const ItemScheduler::Loop &loop) {
     ItemPlace place = placeOf(loop);
-    moveBody(loop);
+    roles.moveBody(loop.item);
     auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
     auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
     PrivateState registers = state->privatize("sm_90a", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
@@ -248,19 +190,16 @@ private:
     consumer.resetRowsAfterQueries();
     // The addresses of rows are computed for each item: across the loop over tiles they would take registers.
     Value thread = e.optimizationBarrier(e.thread());
-    auto staging = stagingFor(e, state->finalize, shape, shared, thread);
+    auto staging = stagingFor(e, state->finalize, shape, roles.shared, thread);
     finalizeRows(e, state->finalize, registers, shape, staging, thread);
     b.setInsertionPointToEnd(loop.body);
     Consumer(e, step, shape, place, pending, registers, keysEndWithTensor).releaseQueries();
-    scheduler.consumeNext(e, loop);
   }
 
   /// Computes items whose state is in memory. Ops that finalize it remain, for the threads of the warpgroup.
-  void consumeSplitKV(const ItemScheduler &scheduler) {
-    OpBuilder::InsertionGuard guard(b);
-    ItemScheduler::Loop loop = scheduler.startLoop(e);
+  void consumeSplitKV(const ItemScheduler::Loop &loop) {
     ItemPlace place = placeOf(loop);
-    moveBody(loop);
+    roles.moveBody(loop.item);
     kernel->setAttr(familyAttr, b.getStringAttr(nameFamily("sm_90a, split-KV", step)));
     initPartialState(*loop.body, step, Consumer::barrier);
     b.setInsertionPoint(loop.body->findAncestorOpInBlock(*step));
@@ -273,22 +212,17 @@ private:
     // Other threads read the state, and write queries of the next item.
     consumer.meet();
     consumer.releaseQueries();
-    b.setInsertionPointToEnd(loop.body);
-    scheduler.consumeNext(e, loop);
   }
 
   func::FuncOp kernel;
   AttentionState *state; ///< null if it is in memory
   const WarpgroupShape &shape;
-  Block *body;
-  OpBuilder b;
-  Emitter e;
   AccumulateOp step;
   MappedOperand query, key, value;
-  bool keysEndWithTensor = false;
-  SmallVector<Operation *> ops; ///< of the body
-  NVVM::BlockIdXOp index;       ///< the number of the item in the body; null if it is not used
-  Value shared, steps;
+  bool keysEndWithTensor;
+  KernelRoles roles; ///< after the operands, whose mapping adds ops to the body
+  Emitter &e = roles.e;
+  OpBuilder &b = e.b;
   PendingTile pending;
 };
 
@@ -296,5 +230,6 @@ private:
 
 void device::emitAttentionItem(func::FuncOp kernel, AccumulateOp step, AttentionState *state,
                                const WarpgroupShape &shape) {
+  device::mergeSections(step);
   ItemEmitter(kernel, step, state, shape).run();
 }

@@ -1,15 +1,8 @@
 //===- GradientItem.cpp - A work item of a gradient on sm_90a -----------------===//
-//
-// The body of a kernel becomes the two sides of a branch, one for each role of a warpgroup.
-//
-//===----------------------------------------------------------------------===//
 #include "GradientItem.h"
 #include "../BufferAnalysis.h"
 #include "../LiveRanges.h"
 #include "../SM80/GradientKernel.h"
-#include "../SharedMemory.h"
-#include "GradientRoles.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -82,90 +75,67 @@ bool GradientItem::hasOnlyStep() {
 //===----------------------------------------------------------------------===//
 
 void GradientItem::emit() {
-  Location loc = step.pairs.getLoc();
-  Block *body = &kernel.getBody().front();
-  OpBuilder b(body, body->begin());
-  Emitter e{b, loc, b.getF32Type()};
   step.hoistRows();
   GradientLayout layout(step, sharedBytes);
-  SmallVector<MappedOperand> operands;
+  SmallVector<MappedMatrix> matrices;
   for (ArrayRef<GradientLayout::Tile> tiles : {ArrayRef(layout.rowTiles), ArrayRef(layout.columnTiles)})
     for (const auto &[matrix, offset] : tiles)
-      operands.push_back(mapOperand(matrix.memref, matrix.rowDim, matrix.columnDim));
-
-  // The roles are the sides of a branch; the body moves to one and is copied to the other.
-  SmallVector<Operation *> ops;
-  for (Operation &op : body->without_terminator())
-    ops.push_back(&op);
-  b.setInsertionPoint(body->getTerminator());
-  Value steps = memref::AllocaOp::create(b, loc, MemRefType::get({1}, b.getI32Type()));
+      matrices.push_back({mapOperand(matrix.memref, matrix.rowDim, matrix.columnDim), Value()});
+  SmallVector<BoxedOperand> boxed;
+  for (const MappedMatrix &matrix : matrices)
+    boxed.push_back({matrix.operand, GradientLayout::rows});
+  KernelRoles roles(kernel, step.pairs.getLoc());
+  Emitter &e = roles.e;
   SmallVector<Value> sums;
   for (GradientStep::Sum &sum : step.sums)
-    sums.push_back(memref::AllocaOp::create(b, loc, MemRefType::get({sum.column.columns / 2}, b.getF32Type())));
-  Value pointer = getDynamicShared(e, layout.bytes(), WarpgroupShape::tileAlignment);
-  Value shared = LLVM::PtrToIntOp::create(b, loc, b.getI32Type(), pointer);
-  Value isProducer = e.isLess(e.thread(), e.i32(GradientLayout::groupThreads));
-  e.ifElse(e.isEqual(e.thread(), e.i32(0)), [&] {
-    Mbarrier{e.add(shared, layout.rowBarrier())}.init(e, 1);
+    sums.push_back(roles.allocate(sum.column.columns / 2, e.type));
+  roles.allocateShared(layout.bytes());
+  for (auto [matrix, map] : llvm::zip_equal(matrices, addTensorMaps(kernel, boxed)))
+    matrix.map = map;
+  kernel->setAttr(threadsAttr, e.b.getI64IntegerAttr(GradientLayout::threads));
+  kernel->setAttr(familyAttr, e.b.getStringAttr("sm_90a, gradient"));
+  roles.initBarriers([&] {
+    Mbarrier{e.add(roles.shared, layout.rowBarrier())}.init(e, 1);
     // A stage is read by the warps of one warpgroup.
-    Ring(e.add(shared, layout.barriers()), layout.stages).init(e, GradientLayout::groupThreads / 32, layout.writers());
-    NVVM::FenceMbarrierInitOp::create(b, loc);
+    Ring(e.add(roles.shared, layout.barriers()), layout.stages)
+        .init(e, GradientLayout::groupThreads / 32, layout.writers());
   });
-  e.barrier();
-  e.store(e.i32(0), steps, 0);
-  auto roles = scf::IfOp::create(b, loc, isProducer, /*withElseRegion=*/true);
-  Block *producing = roles.thenBlock(), *computing = roles.elseBlock();
-  IRMapping copies;
-  b.setInsertionPoint(producing->getTerminator());
-  for (Operation *op : ops)
-    b.clone(*op, copies);
-  for (Operation *op : ops)
-    op->moveBefore(computing->getTerminator());
+  roles.emit(
+      layout.producerRegisters(), layout.consumerRegisters(), [&] { produce(roles, layout, matrices); },
+      [&] { consume(roles, layout, sums); });
+}
 
-  SmallVector<BoxedOperand> boxed;
-  for (const MappedOperand &operand : operands)
-    boxed.push_back({operand, GradientLayout::rows});
-  SmallVector<Value> maps = addTensorMaps(kernel, boxed);
-  kernel->setAttr(threadsAttr, b.getI64IntegerAttr(GradientLayout::threads));
-  kernel->setAttr(familyAttr, b.getStringAttr("sm_90a, gradient"));
+void GradientItem::produce(KernelRoles &roles, const GradientLayout &layout, MutableArrayRef<MappedMatrix> matrices) {
+  Emitter &e = roles.e;
+  OpBuilder::InsertionGuard guard(e.b);
+  IRMapping copies = roles.copyBody();
+  std::optional<GradientStep> copy = GradientStep::match(cast<linalg::GenericOp>(copies.lookup(step.pairs)));
+  assert(copy && "the step of a copy of the body does not match");
+  GradientLayout ofCopy(*copy, sharedBytes);
+  for (MappedMatrix &matrix : matrices)
+    matrix.operand = matrix.operand.in(copies);
+  GradientProducer producer(e.b, *copy, ofCopy, roles.shared, roles.steps);
+  OpBuilder::InsertPoint end = e.b.saveInsertionPoint();
+  e.b.setInsertionPoint(copy->outermost);
+  producer.copyRows(matrices.take_front(layout.rowTiles.size()));
+  e.b.setInsertionPoint(copy->pairs);
+  producer.copyColumns(matrices.drop_front(layout.rowTiles.size()));
+  copy->erase();
+  for (linalg::FillOp fill : fills)
+    copies.lookup(fill)->erase();
+  if (step.outermost != step.pairs)
+    hideIndices(e, copies.lookup(step.outermost));
+  e.b.restoreInsertionPoint(end);
+  producer.endTiles();
+  if (!layout.vectors.empty())
+    SharedTile::wait(e);
+}
 
-  // The producer: its first warp copies, the others only take part in setmaxnreg.
-  {
-    std::optional<GradientStep> copy = GradientStep::match(cast<linalg::GenericOp>(copies.lookup(step.pairs)));
-    assert(copy && "the step of a copy of the body does not match");
-    GradientLayout ofCopy(*copy, sharedBytes);
-    SmallVector<MappedMatrix> matrices;
-    for (auto [operand, map] : llvm::zip_equal(operands, maps))
-      matrices.push_back({operand.in(copies), map});
-    ArrayRef<MappedMatrix> ofRows = ArrayRef(matrices).take_front(layout.rowTiles.size());
-    b.setInsertionPoint(copy->outermost);
-    GradientProducer producer(b, *copy, ofCopy, shared, steps);
-    producer.copyRows(ofRows);
-    b.setInsertionPoint(copy->pairs);
-    producer.copyColumns(ArrayRef(matrices).drop_front(ofRows.size()));
-    copy->erase();
-    for (linalg::FillOp fill : fills)
-      copies.lookup(fill)->erase();
-    if (step.outermost != step.pairs)
-      hideIndices(e, copies.lookup(step.outermost));
-    b.setInsertionPoint(producing->getTerminator());
-    producer.endTiles();
-    if (!layout.vectors.empty())
-      SharedTile::wait(e);
-    b.setInsertionPointToStart(producing);
-    NVVM::SetMaxRegisterOp::create(b, loc, layout.producerRegisters(), NVVM::SetMaxRegisterAction::decrease);
-    auto firstWarp = scf::IfOp::create(b, loc, e.isLess(e.thread(), e.i32(32)));
-    for (Operation *op = firstWarp->getNextNode(); op != producing->getTerminator();) {
-      Operation *next = op->getNextNode();
-      op->moveBefore(firstWarp.thenBlock()->getTerminator());
-      op = next;
-    }
-  }
-
-  // The consumers.
-  b.setInsertionPointToStart(computing);
-  NVVM::SetMaxRegisterOp::create(b, loc, layout.consumerRegisters(), NVVM::SetMaxRegisterAction::increase);
-  GradientConsumer consumer(b, step, layout, shared, sums);
+void GradientItem::consume(KernelRoles &roles, const GradientLayout &layout, ArrayRef<Value> sums) {
+  OpBuilder &b = roles.e.b;
+  OpBuilder::InsertionGuard guard(b);
+  roles.moveBody();
+  GradientConsumer consumer(b, step, layout, roles.shared, sums);
   for (linalg::FillOp fill : fills) {
     b.setInsertionPoint(fill);
     consumer.fill(fill);
@@ -178,7 +148,7 @@ void GradientItem::emit() {
   // Places of results would take registers in the loop over tiles.
   for (GradientStep::Sum &sum : step.sums)
     for (linalg::GenericOp store : sum.stores)
-      recomputeOperands(e, store, /*ofParameters=*/layout.partColumns < layout.columns);
+      recomputeOperands(roles.e, store, /*ofParameters=*/layout.partColumns < layout.columns);
   for (unsigned n = 0; n < sums.size(); ++n)
     consumer.storeSum(n);
   Operation *loops = step.outermost == step.pairs ? nullptr : step.outermost;

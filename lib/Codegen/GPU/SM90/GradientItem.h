@@ -2,8 +2,8 @@
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM90_GRADIENTITEM_H
 #define SACCADE_LIB_CODEGEN_GPU_SM90_GRADIENTITEM_H
 
-#include "GradientLayout.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "GradientRoles.h"
+#include "KernelRoles.h"
 
 namespace saccade::device {
 
@@ -25,6 +25,8 @@ private:
   /// What the kernel has that warpgroups do not support; empty if there is nothing.
   llvm::StringRef findObstacle();
   bool hasOnlyStep();
+  void produce(KernelRoles &roles, const GradientLayout &layout, llvm::MutableArrayRef<MappedMatrix> matrices);
+  void consume(KernelRoles &roles, const GradientLayout &layout, llvm::ArrayRef<mlir::Value> sums);
 
   mlir::func::FuncOp kernel;
   GradientStep step;

@@ -11,17 +11,23 @@ void ItemScheduler::init(Emitter &e) const {
     Mbarrier{e.add(shared, 8 * slot)}.init(e, 1);
 }
 
-ItemScheduler::Loop ItemScheduler::startLoop(Emitter &e) const {
+/// Emits the loop except for the end of its body, at which the builder is left.
+ItemScheduler::Loop ItemScheduler::emitLoop(Emitter &e, Body body) const {
   Type i32 = e.b.getI32Type();
   Value first = NVVM::BlockIdXOp::create(e.b, e.loc, i32);
-  auto loop = scf::WhileOp::create(
+  auto whileItems = scf::WhileOp::create(
       e.b, e.loc, TypeRange{i32, i32}, ValueRange{first, e.i32(0)},
       [&](OpBuilder &b, Location loc, ValueRange at) {
         Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, at[0], count);
         scf::ConditionOp::create(b, loc, exists, at);
       },
       [](OpBuilder &, Location, ValueRange) {});
-  return {loop.getAfterBody(), loop.getAfterArguments()[0], loop.getAfterArguments()[1]};
+  ValueRange at = whileItems.getAfterArguments();
+  Loop loop{whileItems.getAfterBody(), at[0], at[1]};
+  e.b.setInsertionPointToEnd(loop.body);
+  body(loop);
+  e.b.setInsertionPointToEnd(loop.body);
+  return loop;
 }
 
 ItemScheduler::Slot ItemScheduler::slotAt(Emitter &e, Value place) const {
@@ -42,7 +48,9 @@ Value ItemScheduler::takeItem(Emitter &e) const {
       [&]() -> SmallVector<Value> { return {count}; })[0];
 }
 
-void ItemScheduler::produceNext(Emitter &e, const Loop &loop) const {
+void ItemScheduler::produce(Emitter &e, Body body) const {
+  OpBuilder::InsertionGuard guard(e.b);
+  Loop loop = emitLoop(e, body);
   Value taken = takeItem(e);
   Slot slot = slotAt(e, loop.place);
   e.ifElse(e.isFirstLane(), [&] {
@@ -52,7 +60,9 @@ void ItemScheduler::produceNext(Emitter &e, const Loop &loop) const {
   end(e, loop, e.shuffleFrom(taken, e.i32(0)));
 }
 
-void ItemScheduler::consumeNext(Emitter &e, const Loop &loop) const {
+void ItemScheduler::consume(Emitter &e, Body body) const {
+  OpBuilder::InsertionGuard guard(e.b);
+  Loop loop = emitLoop(e, body);
   Slot slot = slotAt(e, loop.place);
   slot.full.wait(e, slot.parity);
   Value next = LLVM::LoadOp::create(e.b, e.loc, e.b.getI32Type(), e.sharedPointer(slot.number));

@@ -32,12 +32,12 @@ public:
     mlir::Value item;  ///< i32
     mlir::Value place; ///< the number of items of the CTA before it, i32
   };
-  /// Emits the loop with an empty body, which `produceNext` or `consumeNext` terminates.
-  Loop startLoop(Emitter &e) const;
-  /// Takes the next item and hands it to the consumers, at the end of the body of `loop`, which a warp executes.
-  void produceNext(Emitter &e, const Loop &loop) const;
-  /// Waits for the next item, at the end of the body of `loop`.
-  void consumeNext(Emitter &e, const Loop &loop) const;
+  using Body = llvm::function_ref<void(const Loop &)>;
+  /// Emits the loop of the producer, which a warp executes. At its end, it takes the next item and hands it to the
+  /// consumers.
+  void produce(Emitter &e, Body body) const;
+  /// Emits the loop of the consumers, which wait for the next item at its end.
+  void consume(Emitter &e, Body body) const;
 
 private:
   static constexpr int64_t slots = 2;
@@ -48,6 +48,7 @@ private:
     Mbarrier full;
   };
   Slot slotAt(Emitter &e, mlir::Value place) const;
+  Loop emitLoop(Emitter &e, Body body) const;
   mlir::Value takeItem(Emitter &e) const;
   void end(Emitter &e, const Loop &loop, mlir::Value next) const;
 
