@@ -139,7 +139,8 @@ std::optional<KeyRange> WeightRegions::boundedColumns(KeyRange columns) {
     if (!tally.bounds)
       continue;
     KeyRange keys = {e.add(at.key, columns.begin), e.add(at.key, columns.end)};
-    keys = tally.bounds->computeKeyRange(e.b, e.loc, at.batch, at.head, op.getQLen(), op.getKvLen(), query, query, keys);
+    keys =
+        tally.bounds->computeKeyRange(e.b, e.loc, at.batch, at.head, op.getQLen(), op.getKvLen(), query, query, keys);
     KeyRange own = {e.sub(keys.begin, at.key), e.sub(keys.end, at.key)};
     hull = hull ? KeyRange{e.min(hull->begin, own.begin), e.max(hull->end, own.end)} : own;
   }

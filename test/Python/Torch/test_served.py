@@ -224,9 +224,16 @@ def test_explain_prints_the_report(capsys):
     with saccade.torch.enabled(explain=True), torch.no_grad():
         F.scaled_dot_product_attention(q, k, v)
     assert "1 of 1 calls served" in capsys.readouterr().err
-    with pytest.raises(ZeroDivisionError), saccade.served(explain=True):
-        saccade.attention(q, k, v)
-        1 / 0  # noqa: B018
+
+
+def test_explain_prints_the_report_after_an_exception(capsys):
+    def serve_and_fail():
+        with saccade.served(explain=True):
+            saccade.attention(q, k, v)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        serve_and_fail()
     assert "1 of 1 calls served" in capsys.readouterr().err
 
 
