@@ -39,7 +39,7 @@ PRODUCT(tdpbuud)
 // (configuration, matrix, bytes between rows): a copy through a register without a product.
 asm(R"(
   .pushsection .rodata
-copy_code:
+copyCode:
   ldtilecfg (%rdi)
   tileloadd (%rsi,%rdx), %tmm5
   tilestored %tmm5, 1024(%rsi,%rdx)
@@ -49,16 +49,16 @@ copy_code:
   tilerelease
   sttilecfg 2112(%rsi)
   ret
-copy_end:
-unreleased_code:
+copyEnd:
+unreleasedCode:
   ldtilecfg (%rdi)
   ret
-unreleased_end:
-unconfigured_code:
+unreleasedEnd:
+unconfiguredCode:
   tilezero %tmm1
   ret
-unconfigured_end:
-detection_code:
+unconfiguredEnd:
+detectionCode:
   mov %rbx, %r9
   mov $7, %eax
   xor %ecx, %ecx
@@ -74,11 +74,11 @@ detection_code:
   mov %edx, 12(%rdi)
   mov %r9, %rbx
   ret
-detection_end:
+detectionEnd:
   .popsection
 )");
-extern "C" const uint8_t copy_code[], copy_end[], unreleased_code[], unreleased_end[], unconfigured_code[],
-    unconfigured_end[], detection_code[], detection_end[];
+extern "C" const uint8_t copyCode[], copyEnd[], unreleasedCode[], unreleasedEnd[], unconfiguredCode[],
+    unconfiguredEnd[], detectionCode[], detectionEnd[];
 
 struct alignas(64) Matrix : std::array<uint32_t, 256> {};
 
@@ -245,7 +245,7 @@ TEST_F(HandlerTest, CopiesAndConfigurations) {
   for (bool isTrapped : {true, false}) {
     if (!isTrapped && !hasTiles())
       continue;
-    Code copy(copy_code, copy_end, isTrapped);
+    Code copy(copyCode, copyEnd, isTrapped);
     std::array<uint8_t, 2176> memory, expected;
     for (size_t i = 0; i < memory.size(); ++i)
       expected[i] = memory[i] = uint8_t(i * 7 % 251);
@@ -264,7 +264,7 @@ TEST_F(HandlerTest, CopiesAndConfigurations) {
 
 /// Registers of other threads do not change.
 TEST_F(HandlerTest, ThreadsHaveTheirOwnRegisters) {
-  Code trapped(unreleased_code, unreleased_end, true), released(copy_code, copy_end, true);
+  Code trapped(unreleasedCode, unreleasedEnd, true), released(copyCode, copyEnd, true);
   std::array<uint8_t, 2176> memory = {};
   trapped(fullConfig().data());
   std::thread([&] {
@@ -277,8 +277,8 @@ TEST_F(HandlerTest, ThreadsHaveTheirOwnRegisters) {
 }
 
 TEST_F(HandlerTest, MistakesEndTheProcess) {
-  Code unconfigured(unconfigured_code, unconfigured_end, true), copy(copy_code, copy_end, true),
-      unreleased(unreleased_code, unreleased_end, true);
+  Code unconfigured(unconfiguredCode, unconfiguredEnd, true), copy(copyCode, copyEnd, true),
+      unreleased(unreleasedCode, unreleasedEnd, true);
   auto exits = testing::ExitedWithCode(exitCode);
   EXPECT_EXIT(unconfigured(), exits, "tilezero at .*: the tile registers are not configured");
   EXPECT_EXIT(unreleased(Config{2}.data()), exits, "ldtilecfg at .*: palette 2, expected 1");
@@ -301,7 +301,7 @@ TEST_F(HandlerTest, MistakesEndTheProcess) {
 
 /// CPUID reports AMX and AVX-VNNI-INT8. All other features are reported unchanged.
 TEST_F(HandlerTest, ReportsAProcessorWithBothFeatures) {
-  Code detection(detection_code, detection_end, true);
+  Code detection(detectionCode, detectionEnd, true);
   std::array<uint32_t, 4> found = {};
   detection(found.data());
   constexpr uint32_t tiles = 1u << 22 | 1u << 24 | 1u << 25;

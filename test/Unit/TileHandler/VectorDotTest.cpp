@@ -19,7 +19,7 @@ namespace {
 // Each instruction ends at the next label.
 asm(R"(
   .pushsection .rodata
-dot_code:
+dotCode:
 1: vpdpbssd %ymm1, %ymm2, %ymm3
 2: vpdpbssd %ymm9, %ymm10, %ymm15
 3: vpdpbssd (%rsi), %ymm11, %ymm0
@@ -32,12 +32,12 @@ dot_code:
 10: vpdpbssds %ymm1, %ymm2, %ymm3
 11: {vex} vpdpbusd %ymm1, %ymm2, %ymm3
 12: ud2
-dot_places:
-  .long 1b - dot_code, 2b - dot_code, 3b - dot_code, 4b - dot_code, 5b - dot_code, 6b - dot_code, 7b - dot_code
-  .long 8b - dot_code, 9b - dot_code, 10b - dot_code, 11b - dot_code, 12b - dot_code
+dotPlaces:
+  .long 1b - dotCode, 2b - dotCode, 3b - dotCode, 4b - dotCode, 5b - dotCode, 6b - dotCode, 7b - dotCode
+  .long 8b - dotCode, 9b - dotCode, 10b - dotCode, 11b - dotCode, 12b - dotCode
 
 # (registers, memory): all registers are loaded, used by two products, and stored.
-products_code:
+productsCode:
   .irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
   vmovdqu 32 * \number(%rdi), %ymm\number
   .endr
@@ -48,20 +48,20 @@ products_code:
   .endr
   vzeroupper
   ret
-products_end:
+productsEnd:
 
 # (sums): the upper halves of all registers are 0 before the product.
-fresh_code:
+freshCode:
   vzeroall
   vpdpbssd (%rsi), %ymm1, %ymm0
   vmovdqu %ymm0, (%rdi)
   vzeroupper
   ret
-fresh_end:
+freshEnd:
   .popsection
 )");
-extern "C" const uint8_t dot_code[], products_code[], products_end[], fresh_code[], fresh_end[];
-extern "C" const uint32_t dot_places[];
+extern "C" const uint8_t dotCode[], productsCode[], productsEnd[], freshCode[], freshEnd[];
+extern "C" const uint32_t dotPlaces[];
 
 TEST(VectorDotTest, DecodesWhatTheAssemblerEncodes) {
   uint64_t registers[16];
@@ -76,19 +76,19 @@ TEST(VectorDotTest, DecodesWhatTheAssemblerEncodes) {
       {0, 11, 0, 0x6001},
       {8, 6, 0, 0xc001 - 0x40 + 4 * 0xd001},
       {1, 2, 0, 0x12345678 + 2 * 0x8001},
-      {14, 5, 0, reinterpret_cast<uintptr_t>(dot_code) + dot_places[6] + 0x10},
+      {14, 5, 0, reinterpret_cast<uintptr_t>(dotCode) + dotPlaces[6] + 0x10},
   };
   for (unsigned i = 0; i < std::size(expected); ++i) {
-    std::optional<VectorDot> found = decodeVectorDot(dot_code + dot_places[i], registers);
+    std::optional<VectorDot> found = decodeVectorDot(dotCode + dotPlaces[i], registers);
     ASSERT_TRUE(found) << i;
-    EXPECT_EQ(found->bytes, dot_places[i + 1] - dot_places[i]) << i;
+    EXPECT_EQ(found->bytes, dotPlaces[i + 1] - dotPlaces[i]) << i;
     EXPECT_EQ(found->dest, expected[i].dest) << i;
     EXPECT_EQ(found->lhs, expected[i].lhs) << i;
     EXPECT_EQ(found->rhs, expected[i].rhs) << i;
     EXPECT_EQ(reinterpret_cast<uintptr_t>(found->memory), expected[i].address) << i;
   }
   for (unsigned i = std::size(expected); i < 12; ++i)
-    EXPECT_FALSE(decodeVectorDot(dot_code + dot_places[i], registers)) << i;
+    EXPECT_FALSE(decodeVectorDot(dotCode + dotPlaces[i], registers)) << i;
 }
 
 using VectorFile = std::array<VectorRegisters::Register, 16>;
@@ -115,7 +115,7 @@ TEST(VectorDotTest, ProductsAreThoseOfPlainLoops) {
   for (bool isTrapped : {true, false}) {
     if (!isTrapped && !hasInstruction())
       continue;
-    Code code(products_code, products_end, isTrapped);
+    Code code(productsCode, productsEnd, isTrapped);
     for (unsigned round = 0; round < 200; ++round) {
       VectorFile before, memory;
       // Random bits; in every fourth round products of -128 and sums that wrap around.
@@ -134,7 +134,7 @@ TEST(VectorDotTest, ProductsAreThoseOfPlainLoops) {
 
 TEST(VectorDotTest, RegistersInTheirInitialStateAreZero) {
   install();
-  Code code(fresh_code, fresh_end, true);
+  Code code(freshCode, freshEnd, true);
   VectorFile operands;
   operands[0].fill(0x01020304);
   VectorRegisters::Register found;
