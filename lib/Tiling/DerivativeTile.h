@@ -30,10 +30,10 @@ protected:
 
   /// Emits `lse` and `lseLow`.
   void convertLse();
-  /// Emits the bounds of a sequence and begins its KV head `kvHead`.
-  void beginTask(Value sequence, Value kvHead);
+  /// Emits the bounds of sequence `batch` and begins its KV head `kvHead`.
+  void beginTask(Value batch, Value kvHead);
   /// The same for a query head.
-  void beginTaskOfHead(Value sequence, Value head);
+  void beginTaskOfHead(Value batch, Value head);
   /// Begins query head `member` of the group.
   void beginHead(Value member);
 
@@ -71,7 +71,7 @@ protected:
     }
   };
   /// The slice of the task's sequence and of `heads` heads from `head` on, with all positions.
-  Place placeOfHeads(Dims dims, attn::Role role, Value head, Value heads, int64_t headSize);
+  Place placeOfHeads(Dims dims, attn::Role role, Value first, Value heads, int64_t headSize);
   /// `count` positions from `begin` on of one head. `inBatch`, `head` are indices in the tensor.
   Place placeOfTile(Dims dims, mlir::OpFoldResult inBatch, Value head, Value begin, mlir::OpFoldResult count,
                     int64_t headSize);

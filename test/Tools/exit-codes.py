@@ -198,7 +198,7 @@ for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=d
     check(not [name for name in os.listdir(scratch) if ".temp-" in name], f"{command}: temporary files are left")
 
 # 4: target not supported
-expect(4, "expected one of host, portable, v3, v4, v4-bf16", run, attention, *three, "--target=sm_42")
+expect(4, "expected one of host, portable, v3, v3-int8, v4, v4-bf16", run, attention, *three, "--target=sm_42")
 expect(4, "not supported", compile, attention, "--target=riscv", "-o", path("x.o"))
 
 # A program that is not ptxas, whether or not it fails.

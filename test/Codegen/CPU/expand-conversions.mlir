@@ -73,4 +73,4 @@ func.func @others_stay(%x: vector<4xf64>) -> vector<4xf32> {
   return %y : vector<4xf32>
 }
 
-// TARGET: error: unknown target 'v5', expected one of host, portable, v3, v4, v4-bf16
+// TARGET: error: unknown target 'v5', expected one of host, portable, v3, v3-int8, v4, v4-bf16

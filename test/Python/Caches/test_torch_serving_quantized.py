@@ -187,3 +187,24 @@ def test_scales_that_are_not_finite_are_refused(change, message, options, elemen
     with pytest.raises(ValueError, match=re.escape(message)):
         call(**given)
     assert all((x.float() == 0).all() for x in caches) and all((x == 1).all() for x in scales)
+
+
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+@pytest.mark.parametrize("scale", ["tensor", "head", "position", "block"])
+def test_pages_beyond_the_length_are_not_read(scale, layout):
+    pool, page, count = 8, 16, lengths(20, 7)
+    caches = [torch.randint(-127, 128, (pool, page, 2, 64), dtype=torch.int8) for _ in "kv"]
+    make = {"tensor": lambda: 0.01, "head": lambda: torch.rand(2), "position": lambda: torch.rand(pool, page, 2),
+            "block": lambda: torch.rand(pool, page, 2, 2)}[scale]
+    scales = [make(), make()]
+    q = torch.randn(2, 1, 4, 64)
+    if layout == "bhsd":
+        swapped = lambda x: x.transpose(1, 2) if isinstance(x, torch.Tensor) and x.dim() > 2 else x
+        q, caches, scales = swapped(q), [swapped(x) for x in caches], [swapped(x) for x in scales]
+    call = lambda unused: flash_attn_with_kvcache(
+        q, *caches, cache_seqlens=count, page_table=torch.tensor([[1, 2, unused], [3, unused, unused]], dtype=torch.int32),
+        k_scale=scales[0], v_scale=scales[1], layout=layout)
+    assert torch.equal(call(-1), call(0))
+    with pytest.raises(ValueError, match="page that is not in the pool: found -1"):
+        flash_attn_with_kvcache(q, *caches, cache_seqlens=count, page_table=torch.tensor([[1, -1, 0], [3, 0, 0]], dtype=torch.int32),
+                                k_scale=scales[0], v_scale=scales[1], layout=layout)

@@ -16,19 +16,35 @@ using namespace saccade;
 using namespace saccade::attn;
 using arith::CmpIPredicate;
 
+/// The dimension of the result of an elementwise op along which dimension `seq` of an operand is read, as a whole or by
+/// element in the body as scales of blocks are; nullopt if another op reads it, or another position.
+static std::optional<unsigned> positionsOfReader(OpOperand &use, unsigned seq) {
+  Operation *user = use.getOwner();
+  auto read = dyn_cast<tensor::ExtractOp>(user);
+  auto generic = dyn_cast<linalg::GenericOp>(read ? user->getParentOp() : user);
+  if (!generic || !linalg::isElementwise(generic) || generic->getNumResults() != 1)
+    return std::nullopt;
+  AffineExpr position;
+  if (!read)
+    position = generic.getMatchingIndexingMap(&use).getResult(seq);
+  else if (auto index = read.getIndices()[seq].getDefiningOp<linalg::IndexOp>())
+    position = getAffineDimExpr(index.getDim(), use.get().getContext());
+  AffineMap result = generic.getIndexingMapMatchingResult(cast<OpResult>(generic.getResult(0)));
+  return position ? result.getResultPosition(position) : std::nullopt;
+}
+
 /// Collects the `kv_len` of all ops that read `keys`, directly or through dequantizations, casts and slices. Collects
 /// null for an op that may read all positions. `seq`: the dimension of positions.
 static void collectLengths(Value keys, unsigned seq, SetVector<Value> &lengths) {
-  for (Operation *user : keys.getUsers()) {
+  for (OpOperand &use : keys.getUses()) {
+    Operation *user = use.getOwner();
     auto slice = dyn_cast<tensor::ExtractSliceOp>(user);
     bool isSlice = slice && !slice.getDroppedDims().any() && isConstantIntValue(slice.getMixedOffsets()[seq], 0) &&
                    slice.hasUnitStride();
-    auto generic = dyn_cast<linalg::GenericOp>(user);
-    bool isElementwise =
-        generic && linalg::isElementwise(generic) && generic->getNumResults() == 1 &&
-        cast<ShapedType>(generic.getResult(0).getType()).getRank() == cast<ShapedType>(keys.getType()).getRank();
     auto op = dyn_cast<ScoringOpInterface>(user);
-    if (isSlice || isElementwise || isa<tensor::CastOp>(user))
+    if (std::optional<unsigned> positions = positionsOfReader(use, seq))
+      collectLengths((isa<tensor::ExtractOp>(user) ? user->getParentOp() : user)->getResult(0), *positions, lengths);
+    else if (isSlice || isa<tensor::CastOp>(user))
       collectLengths(user->getResult(0), seq, lengths);
     else if (!isa<tensor::DimOp>(user))
       lengths.insert(op && op.getQuery() != keys && op.getAt().empty() ? op.getKvLen() : Value());
