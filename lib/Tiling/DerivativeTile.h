@@ -70,7 +70,7 @@ protected:
                                   : llvm::SmallVector<unsigned>{position, depth}};
     }
   };
-  /// The slice of the task's sequence and of `heads` heads from `head` on, with all positions.
+  /// The slice of the task's sequence and of `heads` heads from `first` on, with all positions.
   Place placeOfHeads(Dims dims, attn::Role role, Value first, Value heads, int64_t headSize);
   /// `count` positions from `begin` on of one head. `inBatch`, `head` are indices in the tensor.
   Place placeOfTile(Dims dims, mlir::OpFoldResult inBatch, Value head, Value begin, mlir::OpFoldResult count,

@@ -33,8 +33,8 @@ private:
     Matrix primal;
     std::optional<Matrix> tangent;
   };
-  /// Stores the results for the tile of queries at `begin` of the current head in `results`, at `to`.
-  SmallVector<Value> ofQueries(Value begin, ValueRange results, Value to);
+  /// Stores the results for the tile of queries at `begin` of the current head in `parts`, at `to`.
+  SmallVector<Value> ofQueries(Value begin, ValueRange parts, Value to);
   /// Adds the tile to `sums`: output, row and tallies.
   SmallVector<Value> addTile(const PairTile &tile, const Operand &query, const RowLse &row, ValueRange sums);
   /// Matrices of pairs.

@@ -132,7 +132,7 @@ class _Weights:
             if missing := [self._titles.get(name, name) for name in sorted(self._packed | self.bound - made)
                            if name not in values]:  # fmt: skip
                 raise ValueError(f"{self.main.name}: a bound tensor has changed, and {', '.join(missing)}, which must "
-                                 "be packed again, is no torch tensor or no longer exists: bind again")
+                                 "be packed again, is no torch tensor or no longer exists: bind or compile again")
             self._read(values)
 
 

@@ -268,8 +268,9 @@ def compute(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: Any, is
     check_visible(query, key, value, attn_mask)
     if not isinstance(is_causal, bool) or not isinstance(enable_gqa, bool):
         raise Refused(Kind.INPUT, "is_causal or enable_gqa is no bool")
-    if not isinstance(dropout_p, (int, float)) or scale is not None and not isinstance(scale, (int, float)):
-        raise Refused(Kind.INPUT, "dropout_p or scale is no number")
+    for name, number in (("dropout_p", dropout_p), ("scale", 0 if scale is None else scale)):
+        if not isinstance(number, (int, float)):
+            raise Refused(Kind.INPUT, f"{name} is a {type(number).__name__}, expected a number")
     tensors = [query, key, value, *(() if attn_mask is None else (attn_mask,))]
     if not 0 <= dropout_p <= 1:
         raise Refused(Kind.INPUT, f"dropout_p is {dropout_p}, expected 0 to 1")

@@ -129,6 +129,24 @@ def test_names_of_flash_attention_2():
 # --- torch.compile ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("dynamo")
+@pytest.mark.parametrize("return_lse", [False, True])
+@pytest.mark.parametrize("kind", ["pages", "ragged", "ragged pages", "int8", "int8 pages"])
+def test_compiled_attention_to_a_cache_without_new_rows(kind, return_lse):
+    shape = (8, 16) if "pages" in kind else (2, 64)
+    make = lambda: torch.randint(-9, 9, (*shape, 2, 64)).to(torch.int8 if "int8" in kind else torch.float32)
+    caches, options = [make(), make()], {"cache_seqlens": lengths(20, 7), "causal": True, "return_softmax_lse": return_lse}
+    if "pages" in kind:
+        options["page_table"] = torch.tensor([[1, 2, 0], [3, 0, 0]], dtype=torch.int32)
+    if "int8" in kind:
+        options |= {"k_scale": 0.01, "v_scale": 0.02}
+    if "ragged" in kind:
+        options["cu_seqlens_q"] = lengths(0, 2, 3)
+    q = torch.randn(3, 4, 64) if "ragged" in kind else torch.randn(2, 1, 4, 64)
+    call = lambda q: flash_attn_with_kvcache(q, *caches, **options)
+    torch.testing.assert_close(torch.compile(call, backend="aot_eager", fullgraph=True)(q), call(q), rtol=0, atol=0)
+
+
 class Layer(CacheLayer):
     """Attention with its cache as arguments."""
 

@@ -31,14 +31,14 @@ enum class Advance { LowHalf, Whole };
 /// used before `waitForGroups`. Both operands are stored with k contiguous.
 llvm::SmallVector<mlir::Value> startProduct(Emitter &e, mlir::Type element, int64_t n, mlir::Value lhs, mlir::Value rhs,
                                             llvm::ArrayRef<std::pair<int64_t, int64_t>> offsets,
-                                            Advance advance = Advance::LowHalf);
+                                            Advance how = Advance::LowHalf);
 
 /// Starts sums + lhs · rhs with `lhs` in registers: four words of two elements for each of the `offsets`, which are
 /// added to the descriptor `rhs`. RHS is stored with n contiguous. Neither the results nor the registers of `lhs` may
 /// be used before `waitForGroups`.
 llvm::SmallVector<mlir::Value> addProduct(Emitter &e, mlir::Type element, mlir::ValueRange sums, mlir::ValueRange lhs,
                                           mlir::Value rhs, llvm::ArrayRef<int64_t> offsets,
-                                          Advance advance = Advance::LowHalf);
+                                          Advance how = Advance::LowHalf);
 
 /// A tile in shared memory as an operand of a product: LHS is m × k, RHS is n × k, stored with k contiguous or, if
 /// `isTransposed`, with m or n contiguous.
