@@ -2,6 +2,7 @@
 
 #include "Block.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Compiler.h"
 #include <algorithm>
 
 using namespace saccade::ptxsim;
@@ -35,6 +36,41 @@ static std::string describeUnallocated(Device &device, uint64_t address, uint32_
              std::to_string(address - allocation->address - allocation->bytes.size()) + " bytes after the end of " +
              (allocation->name.empty() ? "an allocation" : "'" + allocation->name + "'");
   return text + "are not allocated";
+}
+
+// Inlined, since it is called for each lane.
+LLVM_ATTRIBUTE_ALWAYS_INLINE bool Warp::resolveGlobal(const Request &request, uint64_t address, unsigned lane,
+                                                      Place &place) {
+  const uint32_t size = request.size;
+  Allocation *allocation = lastAllocation;
+  if (!allocation || !allocation->contains(address, size)) {
+    allocation = block.code.device->find(address);
+    if (!allocation || !allocation->contains(address, size)) {
+      fail(FindingKind::OutOfBounds, describeUnallocated(*block.code.device, address, size), lane);
+      return false;
+    }
+    lastAllocation = allocation;
+  }
+  if (allocation->readOnly && isWrite(request.access)) {
+    fail(FindingKind::ReadOnly, "write to '" + llvm::Twine(allocation->name) + "', which is read-only", lane);
+    return false;
+  }
+  uint64_t offset = address - allocation->address;
+  place = {allocation->bytes.data() + offset, allocation->states.data() + offset};
+  if (block.globalShadow && !allocation->readOnly &&
+      !block.globalShadow->access(block.number, address, size, request.access, current->line, request.isRelaxed)) {
+    fail(FindingKind::Race,
+         std::string(isWrite(request.access) ? "write to" : "read of") + " global memory at " + hex(address) +
+             ", which " + block.globalShadow->conflict + "; the two accesses are unordered",
+         lane);
+    return false;
+  }
+  if (request.nonCoherent &&
+      std::find(place.states, place.states + size, ByteState::WrittenByLaunch) != place.states + size) {
+    fail(FindingKind::ReadOnly, "non-coherent load of memory that this launch has written", lane);
+    return false;
+  }
+  return true;
 }
 
 bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_t mask, Place places[32]) {
@@ -93,36 +129,9 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
       }
       places[lane] = {block.parameters.data() + address, block.parameterStates.data() + address};
       break;
-    default: {
-      Allocation *allocation = lastAllocation;
-      if (!allocation || !allocation->contains(address, size)) {
-        allocation = block.code.device->find(address);
-        if (!allocation || !allocation->contains(address, size)) {
-          fail(FindingKind::OutOfBounds, describeUnallocated(*block.code.device, address, size), lane);
-          return false;
-        }
-        lastAllocation = allocation;
-      }
-      if (allocation->readOnly && isWrite(request.access)) {
-        fail(FindingKind::ReadOnly, "write to '" + llvm::Twine(allocation->name) + "', which is read-only", lane);
+    default:
+      if (!resolveGlobal(request, address, lane, places[lane]))
         return false;
-      }
-      uint64_t offset = address - allocation->address;
-      places[lane] = {allocation->bytes.data() + offset, allocation->states.data() + offset};
-      if (block.globalShadow && !allocation->readOnly &&
-          !block.globalShadow->access(block.number, address, size, request.access, current->line, request.isRelaxed)) {
-        fail(FindingKind::Race,
-             std::string(isWrite(request.access) ? "write to" : "read of") + " global memory at " + hex(address) +
-                 ", which " + block.globalShadow->conflict + "; the two accesses are unordered",
-             lane);
-        return false;
-      }
-      if (request.nonCoherent && std::find(places[lane].states, places[lane].states + size,
-                                           ByteState::WrittenByLaunch) != places[lane].states + size) {
-        fail(FindingKind::ReadOnly, "non-coherent load of memory that this launch has written", lane);
-        return false;
-      }
-    }
     }
   }
   if (!inShared || !block.launch.checkRaces || request.byAsyncUnit)

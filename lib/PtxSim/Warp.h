@@ -64,6 +64,8 @@ public:
   /// Resolves the address of each lane to host memory and checks the access. Reports a finding and returns false on
   /// error.
   bool resolve(const Request &request, const uint64_t addresses[32], uint32_t mask, Place places[32]);
+  /// The same for one lane and an address of global memory.
+  bool resolveGlobal(const Request &request, uint64_t address, unsigned lane, Place &place);
   /// Local memory of a lane, unchecked.
   uint8_t *localBytes(unsigned lane, uint32_t offset) { return local.data() + lane * localSize() + offset; }
   ByteState *localByteStates(unsigned lane, uint32_t offset) {

@@ -155,32 +155,19 @@ def flash_attn_with_kvcache(
         capacity = k_cache.shape[axis] * (page_table.shape[1] if page_table is not None else 1)
         rotary.check_tables(name, rotary_cos, rotary_sin, q.shape[-1], capacity if rotary_on_read else 0)
         first = torch.full((batch,), capacity, device=q.device) if at is None else at
-        is_placed = causal or window is not None or tree is not None
-        if cu_seqlens_q is not None:
-            first = first if k is not None else first - cu_seqlens_q.diff()
-            positions = rotary.ragged_positions_of(first, cu_seqlens_q, n)
-            of_queries = (positions if is_placed
-                          else rotary.ragged_positions_of(first, cu_seqlens_q, n, is_first=True))  # fmt: skip
-        else:
-            positions = rotary.positions_of(first if k is not None else first - n, n, seqlens_new, tree)
-            of_queries = positions if is_placed else positions[:, :1].expand_as(positions)
+        of_queries, of_keys = _positions(first, n, k is not None, causal or window is not None, seqlens_new, tree,
+                                         cu_seqlens_q)  # fmt: skip
         turn = functools.partial(rotary.rotate, name, cos=rotary_cos, sin=rotary_sin, layout=rows_layout,
                                  interleaved=rotary_interleaved)  # fmt: skip
         if k is not None and not rotary_on_read:
-            k = turn(k, positions=positions)
+            k = turn(k, positions=of_keys)
         q = turn(q, positions=of_queries)
     if rotary_on_read and (rotary_cos is None or ring is not None):
         raise ValueError(f"{name}: rotary_on_read is True, expected rotary_cos and no ring")
+    _check_ring(name, ring, n, k is not None, causal, window is not None)
     if ring is not None and k is not None and n > 1:
-        if window is not None or not causal:
-            raise ValueError(f"{name}: with a ring and {n} queries, expected causal=True without window_size")
         return _attend_to_ring(name, q, k_cache, v_cache, k, v, at, seqlens_new, k_scale, v_scale, ring, softmax_scale,
                                softcap, return_softmax_lse, layout)  # fmt: skip
-    if ring is not None and window is not None:
-        raise ValueError(f"{name}: ring and window_size are given, expected one of them")
-    if ring is not None and causal and n > 1:
-        raise ValueError(f"{name}: causal is True with a ring and {n} queries without k and v, expected k and v in the "
-                         "call: a ring does not keep all tokens that the first queries attend to")  # fmt: skip
     caches = [k_cache, v_cache]
     kinds, scales = arguments.scales_of(name, k_scale, v_scale, caches, layout)
     append = None
@@ -222,6 +209,32 @@ def flash_attn_with_kvcache(
                 "rotary_sin": rotary_sin}  # fmt: skip
     new += [softcap] if softcap else []
     return call(name, form, [q], caches, new, operands, k is not None, table)
+
+
+def _positions(first: torch.Tensor, n: int, has_new: bool, is_placed: bool, seqlens_new: torch.Tensor | None,
+               tree: torch.Tensor | None, cu_seqlens_q: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The positions of n queries and of n new keys of each sequence, whose first one is at `first`; without new keys
+    `first` is the end. Unless queries are placed, by a mask or a tree, all have the position of the first one."""
+    is_placed = is_placed or tree is not None
+    if cu_seqlens_q is None:
+        of_keys = rotary.positions_of(first if has_new else first - n, n, seqlens_new, tree)
+        return of_keys if is_placed else of_keys[:, :1].expand_as(of_keys), of_keys
+    first = first if has_new else first - cu_seqlens_q.diff()
+    of_keys = rotary.ragged_positions_of(first, cu_seqlens_q, n)
+    return (of_keys if is_placed else rotary.ragged_positions_of(first, cu_seqlens_q, n, is_first=True)), of_keys
+
+
+def _check_ring(name: str, ring: int | None, n: int, has_new: bool, causal: bool, has_window: bool) -> None:
+    """Refuses masks of n queries that a ring cannot have."""
+    if ring is None:
+        return
+    if has_new and n > 1 and (has_window or not causal):
+        raise ValueError(f"{name}: with a ring and {n} queries, expected causal=True without window_size")
+    if has_window:
+        raise ValueError(f"{name}: ring and window_size are given, expected one of them")
+    if not has_new and causal and n > 1:
+        raise ValueError(f"{name}: causal is True with a ring and {n} queries without k and v, expected k and v in the "
+                         "call: a ring does not keep all tokens that the first queries attend to")  # fmt: skip
 
 
 def append_kvcache(

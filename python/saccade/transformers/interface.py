@@ -90,13 +90,7 @@ def attention_forward(
             is_exporting or is_compiled_dropout or indices is not None):  # fmt: skip
         attention_mask = _window_table(sliding_window, bool(is_causal), query.shape[2], key)
     if is_exporting or is_compiled_dropout:
-        if sinks is not None:
-            raise NotImplementedError(f"{type(module).__name__} passes sinks, which {_FUNCTION} does not support in "
-                                      'exports and with dropout under torch.compile, expected "eager"')
-        if is_exporting and _served.is_on:
-            _served.refused(None)
-        if not is_exporting:
-            _fall_back("dropout is not supported under torch.compile: eval() avoids it")
+        _note_reference(module, is_exporting, sinks is not None)
         attention_mask = _fitting(attention_mask, (*query.shape[:3], key.shape[2]))
         if indices is not None:
             attention_mask = _select(indices, attention_mask, key.shape[2], bool(is_causal))
@@ -150,6 +144,17 @@ def attention_forward(
     output = query.new_empty((batch, queries, heads, value.shape[3]))
     attention(query, key, value, out=output.transpose(1, 2), **options)
     return output, None
+
+
+def _note_reference(module: torch.nn.Module, is_exporting: bool, has_sinks: bool) -> None:
+    """Says that PyTorch's operators compute a call; raises if they cannot."""
+    if has_sinks:
+        raise NotImplementedError(f"{type(module).__name__} passes sinks, which {_FUNCTION} does not support in "
+                                  'exports and with dropout under torch.compile, expected "eager"')
+    if not is_exporting:
+        _fall_back("dropout is not supported under torch.compile: eval() avoids it")
+    elif _served.is_on:
+        _served.refused(None)
 
 
 # Dynamo calls these two, and does not propagate their exceptions.

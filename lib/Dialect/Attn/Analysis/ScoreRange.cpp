@@ -40,6 +40,8 @@ public:
 private:
   FloatRange compute(Value value);
   FloatRange computeOp(Operation *op, FloatType type);
+  /// Of the functions of the math dialect that are not arithmetic or rounding.
+  FloatRange computeFunction(Operation *op, FloatType type);
   FloatRange ofInteger(Value value, FloatType type, bool isUnsigned);
 
   /// The range widened by rounding to `type`: a few units relative to the bounds, and the smallest normal number at 0.
@@ -142,7 +144,7 @@ FloatRange RangeEvaluator::compute(Value value) {
   return op && type && type.getWidth() <= 64 ? computeOp(op, type) : FloatRange();
 }
 
-FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
+FloatRange RangeEvaluator::computeFunction(Operation *op, FloatType type) {
   auto at = [&](unsigned operand) { return range(op->getOperand(operand)); };
   // For functions with results in [low, high], except for rounding.
   auto within = [&](double low, double high, bool mayMakeNaN = false) {
@@ -160,6 +162,46 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
     FloatRange x = at(0), inside = bounded(x, low, high);
     return rounded({function(inside.high), function(inside.low), x.mayBeNaN || x.low < low || x.high > high}, type);
   };
+  return llvm::TypeSwitch<Operation *, FloatRange>(op)
+      .Case<math::TanhOp>([&](auto) { return increasing(std::tanh); })
+      .Case<math::ErfOp>([&](auto) { return increasing(std::erf); })
+      .Case<math::ErfcOp>([&](auto) { return decreasing(std::erfc); })
+      .Case<math::ExpOp>([&](auto) { return bounded(increasing(std::exp), 0, infinity); })
+      .Case<math::Exp2Op>([&](auto) { return bounded(increasing(std::exp2), 0, infinity); })
+      .Case<math::ExpM1Op>([&](auto) { return increasing(std::expm1); })
+      .Case<math::LogOp>([&](auto) { return increasing(std::log, 0); })
+      .Case<math::Log2Op>([&](auto) { return increasing(std::log2, 0); })
+      .Case<math::Log10Op>([&](auto) { return increasing(std::log10, 0); })
+      .Case<math::Log1pOp>([&](auto) { return increasing(std::log1p, -1); })
+      .Case<math::SqrtOp>([&](auto) { return increasing(std::sqrt, 0); })
+      .Case<math::RsqrtOp>([&](auto) {
+        // The inverse of −0 is −∞.
+        FloatRange x = at(0);
+        return x.low > 0 ? decreasing([](double x) { return 1 / std::sqrt(x); })
+                         : FloatRange{-infinity, infinity, x.mayBeNaN || x.low < 0};
+      })
+      .Case<math::CbrtOp>([&](auto) { return increasing(std::cbrt); })
+      .Case<math::PowFOp>([&](auto) { return rounded(power(at(0), at(1)), type); })
+      .Case<math::SinOp, math::CosOp, math::SincosOp>([&](auto) { return within(-1, 1, !at(0).isFinite()); })
+      .Case<math::TanOp>([&](auto) {
+        // Before the first pole, which is near ±1.57.
+        FloatRange x = at(0);
+        return x.low >= -1.5 && x.high <= 1.5 ? increasing(std::tan) : FloatRange();
+      })
+      .Case<math::AsinOp>([&](auto) { return increasing(std::asin, -1, 1); })
+      .Case<math::AcosOp>([&](auto) { return decreasing(std::acos, -1, 1); })
+      .Case<math::AtanOp>([&](auto) { return increasing(std::atan); })
+      .Case<math::Atan2Op>([&](auto) { return within(-std::numbers::pi, std::numbers::pi, at(1).mayBeNaN); })
+      .Case<math::SinhOp>([&](auto) { return increasing(std::sinh); })
+      .Case<math::CoshOp>([&](auto) { return rounded(monotone(absolute(at(0)), std::cosh), type); })
+      .Case<math::AsinhOp>([&](auto) { return increasing(std::asinh); })
+      .Case<math::AcoshOp>([&](auto) { return increasing(std::acosh, 1); })
+      .Case<math::AtanhOp>([&](auto) { return increasing(std::atanh, -1, 1); })
+      .Default([](Operation *) { return FloatRange(); });
+}
+
+FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
+  auto at = [&](unsigned operand) { return range(op->getOperand(operand)); };
   return llvm::TypeSwitch<Operation *, FloatRange>(op)
       .Case<arith::AddFOp>([&](auto) { return rounded(sum(at(0), at(1)), type); })
       .Case<arith::SubFOp>([&](auto) { return rounded(sum(at(0), negated(at(1))), type); })
@@ -220,43 +262,9 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
       .Case<arith::ExtFOp, arith::TruncFOp>([&](auto) { return rounded(at(0), type); })
       .Case<arith::SIToFPOp>([&](auto) { return ofInteger(op->getOperand(0), type, false); })
       .Case<arith::UIToFPOp>([&](auto) { return ofInteger(op->getOperand(0), type, true); })
-      .Case<math::TanhOp>([&](auto) { return increasing(std::tanh); })
-      .Case<math::ErfOp>([&](auto) { return increasing(std::erf); })
-      .Case<math::ErfcOp>([&](auto) { return decreasing(std::erfc); })
-      .Case<math::ExpOp>([&](auto) { return bounded(increasing(std::exp), 0, infinity); })
-      .Case<math::Exp2Op>([&](auto) { return bounded(increasing(std::exp2), 0, infinity); })
-      .Case<math::ExpM1Op>([&](auto) { return increasing(std::expm1); })
-      .Case<math::LogOp>([&](auto) { return increasing(std::log, 0); })
-      .Case<math::Log2Op>([&](auto) { return increasing(std::log2, 0); })
-      .Case<math::Log10Op>([&](auto) { return increasing(std::log10, 0); })
-      .Case<math::Log1pOp>([&](auto) { return increasing(std::log1p, -1); })
-      .Case<math::SqrtOp>([&](auto) { return increasing(std::sqrt, 0); })
-      .Case<math::RsqrtOp>([&](auto) {
-        // The inverse of −0 is −∞.
-        FloatRange x = at(0);
-        return x.low > 0 ? decreasing([](double x) { return 1 / std::sqrt(x); })
-                         : FloatRange{-infinity, infinity, x.mayBeNaN || x.low < 0};
-      })
-      .Case<math::CbrtOp>([&](auto) { return increasing(std::cbrt); })
-      .Case<math::PowFOp>([&](auto) { return rounded(power(at(0), at(1)), type); })
-      .Case<math::SinOp, math::CosOp, math::SincosOp>([&](auto) { return within(-1, 1, !at(0).isFinite()); })
-      .Case<math::TanOp>([&](auto) {
-        // Before the first pole, which is near ±1.57.
-        FloatRange x = at(0);
-        return x.low >= -1.5 && x.high <= 1.5 ? increasing(std::tan) : FloatRange();
-      })
-      .Case<math::AsinOp>([&](auto) { return increasing(std::asin, -1, 1); })
-      .Case<math::AcosOp>([&](auto) { return decreasing(std::acos, -1, 1); })
-      .Case<math::AtanOp>([&](auto) { return increasing(std::atan); })
-      .Case<math::Atan2Op>([&](auto) { return within(-std::numbers::pi, std::numbers::pi, at(1).mayBeNaN); })
-      .Case<math::SinhOp>([&](auto) { return increasing(std::sinh); })
-      .Case<math::CoshOp>([&](auto) { return rounded(monotone(absolute(at(0)), std::cosh), type); })
-      .Case<math::AsinhOp>([&](auto) { return increasing(std::asinh); })
-      .Case<math::AcoshOp>([&](auto) { return increasing(std::acosh, 1); })
-      .Case<math::AtanhOp>([&](auto) { return increasing(std::atanh, -1, 1); })
       // The bits of a number have no order that a range could use.
       .Case<arith::BitcastOp>([](auto) { return FloatRange(); })
-      .Default([](Operation *) { return FloatRange(); });
+      .Default([&](Operation *) { return computeFunction(op, type); });
 }
 
 } // namespace

@@ -186,6 +186,28 @@ Value DropoutEmitter::apply(Value weight) {
   return arith::SelectOp::create(b, loc, isKept, scaled, number(scoreType, 0.0));
 }
 
+/// Adds the regions that dropout changes, as those of an op without them.
+static void addDefaultRegions(Clauses &clauses, OpBuilder &b, Location loc, FloatType scoreType) {
+  auto addRegion = [&](std::unique_ptr<Region> &region, unsigned numbers) -> Block & {
+    region = std::make_unique<Region>();
+    Block &block = region->emplaceBlock();
+    SmallVector<Type> types(numbers, scoreType);
+    types.append(4, b.getIndexType());
+    llvm::append_range(types, clauses.capturedTypes);
+    block.addArguments(types, SmallVector<Location>(types.size(), loc));
+    b.setInsertionPointToEnd(&block);
+    return block;
+  };
+  // The default gradient is that of attention without score and weight regions.
+  if (clauses.outputGradient && !clauses.gradient && !clauses.score && !clauses.weight) {
+    Block &block = addRegion(clauses.gradient, 4);
+    Value difference = arith::SubFOp::create(b, loc, block.getArgument(2), block.getArgument(3));
+    YieldOp::create(b, loc, arith::MulFOp::create(b, loc, block.getArgument(0), difference).getResult());
+  }
+  if (!clauses.weight)
+    YieldOp::create(b, loc, addRegion(clauses.weight, 1).getArgument(0));
+}
+
 ParseResult syntax::expandDropout(OpAsmParser &parser, Clauses &clauses, Type queryType) {
   if (!clauses.dropout)
     return success();
@@ -198,6 +220,10 @@ ParseResult syntax::expandDropout(OpAsmParser &parser, Clauses &clauses, Type qu
   int64_t heads = dropout.constantHeads.value_or(headDim ? query.getDimSize(*headDim) : 1);
   bool readsQuery = !dropout.heads && ShapedType::isDynamic(heads);
 
+  OpBuilder b(parser.getContext());
+  Location loc = parser.getEncodedSourceLoc(dropout.loc);
+  FloatType scoreType = getScoreType(query.getElementType());
+  addDefaultRegions(clauses, b, loc, scoreType);
   // New captures follow those of the op, in all regions.
   SmallVector<Region *> regions;
   for (auto *region : {&clauses.score, &clauses.mask, &clauses.weight, &clauses.gradient})
@@ -205,31 +231,6 @@ ParseResult syntax::expandDropout(OpAsmParser &parser, Clauses &clauses, Type qu
       regions.push_back(region->get());
   for (std::unique_ptr<Region> &tally : clauses.tallies)
     regions.push_back(tally.get());
-  OpBuilder b(parser.getContext());
-  Location loc = parser.getEncodedSourceLoc(dropout.loc);
-  auto addRegion = [&](std::unique_ptr<Region> &region, unsigned numbers, Type number) {
-    region = std::make_unique<Region>();
-    Block *block = &region->emplaceBlock();
-    SmallVector<Type> types(numbers, number);
-    types.append(4, b.getIndexType());
-    llvm::append_range(types, clauses.capturedTypes);
-    block->addArguments(types, SmallVector<Location>(types.size(), loc));
-    regions.push_back(region.get());
-  };
-  FloatType scoreType = getScoreType(query.getElementType());
-  // The default gradient is that of attention without score and weight regions.
-  if (clauses.outputGradient && !clauses.gradient && !clauses.score && !clauses.weight) {
-    addRegion(clauses.gradient, 4, scoreType);
-    Block &block = clauses.gradient->front();
-    b.setInsertionPointToEnd(&block);
-    Value difference = arith::SubFOp::create(b, loc, block.getArgument(2), block.getArgument(3));
-    YieldOp::create(b, loc, arith::MulFOp::create(b, loc, block.getArgument(0), difference).getResult());
-  }
-  if (!clauses.weight) {
-    addRegion(clauses.weight, 1, scoreType);
-    b.setInsertionPointToEnd(&clauses.weight->front());
-    YieldOp::create(b, loc, clauses.weight->getArgument(0));
-  }
   auto capture = [&](const Clauses::Operand &operand, Type type) -> unsigned {
     clauses.captures.push_back(operand);
     clauses.captureTypes.push_back(type);
