@@ -125,13 +125,9 @@ def flash_attn_with_kvcache(
     name = "flash_attn_with_kvcache"
     if (k is None) != (v is None):
         raise TypeError(f"{name}: one of k and v is None, expected both or neither")
-    for what, x in (("alibi_slopes", alibi_slopes), ("cache_leftpad", cache_leftpad)):
-        if x is not None:
-            raise NotImplementedError(f"{name}: {what} is given, expected None: it is not supported")
-    for what, given in (("causal", causal), ("return_softmax_lse", return_softmax_lse),
-                        ("rotary_interleaved", rotary_interleaved), ("rotary_on_read", rotary_on_read)):  # fmt: skip
-        if type(given) is not bool:
-            _parameters.flag(f"{name}: {what}", given)
+    _check_flags(name, {"alibi_slopes": alibi_slopes, "cache_leftpad": cache_leftpad},
+                 {"causal": causal, "return_softmax_lse": return_softmax_lse, "rotary_interleaved": rotary_interleaved,
+                  "rotary_on_read": rotary_on_read})  # fmt: skip
     softcap = _parameters.soft_cap(f"{name}: softcap", softcap)
     if softmax_scale is not None:
         softmax_scale = _operands.check_finite_scale(softmax_scale, f"{name}: softmax_scale")
@@ -170,24 +166,15 @@ def flash_attn_with_kvcache(
                                softcap, return_softmax_lse, layout)  # fmt: skip
     caches = [k_cache, v_cache]
     kinds, scales = arguments.scales_of(name, k_scale, v_scale, caches, layout)
-    append = None
+    end, append = at, None
+    new: list[Any] = []
     if k is not None:
-        count = arguments.count_of(name, seqlens_new, at)
-        first_rows = []
-        if cu_seqlens_q is not None:
-            first_rows, count = [cu_seqlens_q[:-1].to(at.dtype)], cu_seqlens_q.diff().to(at.dtype)
-        end = at + (n if count is None else count)
-        if ring is not None:
-            end = end.clamp(max=k_cache.shape[axis])
-        new = arguments.new_rows(name, k, v, count, k_scale, v_scale, caches, rows_layout)
-        append = Append(arguments.index_of(name, at), count is not None, ring, cu_seqlens_q is not None)
-        new += [*([at] if count is None else [at, count]), *first_rows]
-    else:
-        if seqlens_new is not None:
-            raise TypeError(f"{name}: seqlens_new is given, expected None without k and v")
-        new, end = [], at
-        if ring is not None and end is not None:
-            end = end.clamp(max=k_cache.shape[axis])
+        end, new, append = _new_rows(name, k, v, at, seqlens_new, cu_seqlens_q, ring, k_scale, v_scale, caches,
+                                     rows_layout)  # fmt: skip
+    elif seqlens_new is not None:
+        raise TypeError(f"{name}: seqlens_new is given, expected None without k and v")
+    if ring is not None and end is not None:
+        end = end.clamp(max=k_cache.shape[axis])
     if ring is not None:
         causal = False  # the order of rows is not that of positions
     rotation = None
@@ -209,6 +196,30 @@ def flash_attn_with_kvcache(
                 "rotary_sin": rotary_sin}  # fmt: skip
     new += [softcap] if softcap else []
     return call(name, form, [q], caches, new, operands, k is not None, table)
+
+
+def _check_flags(name: str, unsupported: dict[str, Any], flags: dict[str, Any]) -> None:
+    """Refuses arguments of FlashAttention that are not supported, and flags that are no bools."""
+    for what, x in unsupported.items():
+        if x is not None:
+            raise NotImplementedError(f"{name}: {what} is given, expected None: it is not supported")
+    for what, given in flags.items():
+        if type(given) is not bool:
+            _parameters.flag(f"{name}: {what}", given)
+
+
+def _new_rows(name: str, k: torch.Tensor, v: Any, at: Any, seqlens_new: torch.Tensor | None,
+              cu_seqlens_q: torch.Tensor | None, ring: int | None, k_scale: Any, v_scale: Any,
+              caches: list[torch.Tensor], rows_layout: str) -> tuple[Any, list[Any], Append]:
+    """The number of tokens after new rows are appended, the inputs of the program for them, and how it appends."""
+    count = arguments.count_of(name, seqlens_new, at)
+    first_rows = []
+    if cu_seqlens_q is not None:
+        first_rows, count = [cu_seqlens_q[:-1].to(at.dtype)], cu_seqlens_q.diff().to(at.dtype)
+    end = at + (k.shape[rows_layout.index("s")] if count is None else count)
+    new = arguments.new_rows(name, k, v, count, k_scale, v_scale, caches, rows_layout)
+    append = Append(arguments.index_of(name, at), count is not None, ring, cu_seqlens_q is not None)
+    return end, [*new, *([at] if count is None else [at, count]), *first_rows], append
 
 
 def _positions(first: torch.Tensor, n: int, has_new: bool, is_placed: bool, seqlens_new: torch.Tensor | None,
