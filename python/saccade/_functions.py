@@ -49,6 +49,23 @@ def read(role: str, function: Callable[..., Any], q: Array) -> tuple[str, tuple[
     device = "cuda" if is_on_gpu else "cpu"
     precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
     is_torch = _arrays.is_torch(q)
+    region, text, captures = region_of(role, function, device, precision, is_torch)
+    arrays = captures[: len(region.capture_sources)]
+    check = (_gpu if is_on_gpu else _arrays).check_tensor
+    try:
+        are_torch = tuple([check(role, array) for array in arrays])
+    except (TypeError, ValueError):
+        trace(function, role, precision, device, prefers_torch=is_torch)  # reports which one it is
+        if role != "mask" or not is_torch:
+            raise
+        with _arrays.torch_module().no_grad():  # a mask has no gradient
+            are_torch = tuple([check(role, array) for array in arrays])
+    return text, captures, False not in are_torch
+
+
+def region_of(role: str, function: Callable[..., Any], device: str, precision: str,
+              is_torch: bool) -> tuple[Region, str, tuple[Any, ...]]:
+    """The region of a function, which one with an equal fingerprint may have been traced to; its text; its captures."""
     found = fingerprint(function)
     known = None if found is None else _regions.get((role, precision, is_torch, found.key))
     same = None
@@ -63,17 +80,7 @@ def read(role: str, function: Callable[..., Any], q: Array) -> tuple[str, tuple[
         _note(role, function, found, text)
         if found and region.is_reusable:
             _keep((role, precision, is_torch, found.key), found, region, text)
-    arrays = captures[: len(region.capture_sources)]
-    check = (_gpu if is_on_gpu else _arrays).check_tensor
-    try:
-        are_torch = tuple([check(role, array) for array in arrays])
-    except (TypeError, ValueError):
-        trace(function, role, precision, device, prefers_torch=is_torch)  # reports which one it is
-        if role != "mask" or not is_torch:
-            raise
-        with _arrays.torch_module().no_grad():  # a mask has no gradient
-            are_torch = tuple([check(role, array) for array in arrays])
-    return text, captures, False not in are_torch
+    return region, text, captures
 
 
 def _no_function(role: str, x: Any) -> TypeError:

@@ -193,7 +193,7 @@ def test_the_row_maximum_has_no_gradient():
     assert output.requires_grad and lse.requires_grad and not largest.requires_grad
     with torch.no_grad():
         for x, y in zip((output, lse, largest, index), saccade.attention(q, k, v, return_lse=True, return_max=True)):
-            assert torch.equal(x, y)
+            torch.testing.assert_close(x, y, check_dtype=True)  # calls without gradients may use split-KV
 
 
 def test_only_what_is_needed_is_computed():

@@ -22,7 +22,7 @@ from random_functions import RandomFunctions
 from region_reference import DEPTH, QUERIES, Case, inputs, run, shape
 
 import saccade
-from saccade._functions import read
+from saccade._functions import region_of
 
 FIRST, COUNT = int(os.environ.get("SACCADE_SEED", "0")), int(os.environ.get("SACCADE_FUNCTIONS", "200"))
 SEEDS = range(FIRST, FIRST + COUNT)
@@ -147,7 +147,7 @@ def follows(seed):
     their region was traced with."""
     names = [f"n{at}" for at in range(3)]
     reaching, draw = Reaching(seed, names), random.Random(f"values {seed}")
-    query, reused = torch.zeros(1, dtype=torch.float64), 0
+    reused = 0
     numbers = [draw.choice(NUMBERS) for _ in names]
     known = {}
     for _ in range(6):
@@ -159,7 +159,7 @@ def follows(seed):
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):  # Python or torch refuses the numbers
             continue
         try:
-            region, _, captures = read("score", function, query)
+            region, _, captures = region_of("score", function, "cpu", "f64", True)
         except (TypeError, ZeroDivisionError) as error:
             if "regions do not support" in str(error) or "raises an integer" in str(error) or "boolean" in str(error):
                 continue
