@@ -56,6 +56,15 @@ static constexpr AttentionTiles tiles = {.rows = 576, .cols = 512, .cacheBytes =
 // tile fit in L1. Processors with 16 registers may have no more than 512 KiB of L2.
 static constexpr AttentionTiles smallTiles = {.rows = 288, .cols = 128, .cacheBytes = 640 * 1024};
 
+/// The kernels of `target` under another name, for processors with other features.
+static constexpr CPUTarget derived(CPUTarget target, llvm::StringRef name, SaccadeCPUTarget runsOn,
+                                   llvm::StringRef features) {
+  target.name = name;
+  target.runsOn = runsOn;
+  target.features = features;
+  return target;
+}
+
 //===----------------------------------------------------------------------===//
 // x86-64
 //===----------------------------------------------------------------------===//
@@ -81,10 +90,7 @@ static constexpr CPUTarget v3 = {.name = "v3",
                                  .shapes = sixteen,
                                  .tiles = smallTiles};
 static constexpr CPUTarget v3Int8 = [] {
-  CPUTarget target = v3;
-  target.name = "v3-int8";
-  target.runsOn = SaccadeCPUTargetV3Int8;
-  target.features = "+avxvnniint8";
+  CPUTarget target = derived(v3, "v3-int8", SaccadeCPUTargetV3Int8, "+avxvnniint8");
   target.int8Dot = Int8Dot::VPDPBSSD;
   return target;
 }();
@@ -102,19 +108,14 @@ static constexpr CPUTarget v4 = {.name = "v4",
                                  .shapes = thirtyTwo,
                                  .tiles = tiles};
 static constexpr CPUTarget v4BF16 = [] {
-  CPUTarget target = v4;
-  target.name = "v4-bf16";
-  target.runsOn = SaccadeCPUTargetV4BF16;
-  target.features = "-prefer-256-bit,+avx512bf16,+avx512vnni";
+  CPUTarget target = derived(v4, "v4-bf16", SaccadeCPUTargetV4BF16, "-prefer-256-bit,+avx512bf16,+avx512vnni");
   target.bf16Dot = BF16Dot::VDPBF16PS;
   target.int8Dot = Int8Dot::VPDPBUSD;
   return target;
 }();
 static constexpr CPUTarget v4AMX = [] {
-  CPUTarget target = v4BF16;
-  target.name = "v4-amx";
-  target.runsOn = SaccadeCPUTargetV4AMX;
-  target.features = "-prefer-256-bit,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16";
+  CPUTarget target =
+      derived(v4BF16, "v4-amx", SaccadeCPUTargetV4AMX, "-prefer-256-bit,+avx512bf16,+avx512vnni,+amx-tile,+amx-bf16");
   target.hasTiles = true;
   return target;
 }();
@@ -122,11 +123,8 @@ static constexpr CPUTarget v4AMX = [] {
 /// The target whose code runs on the processors of v3, with the kernels of `target`.
 static constexpr CPUTarget expanded(CPUTarget target, llvm::StringRef name) {
   target.expandedFrom = target.name;
-  target.name = name;
-  target.runsOn = v3.runsOn;
   target.cpu = v3.cpu;
-  target.features = v3.features;
-  return target;
+  return derived(target, name, v3.runsOn, v3.features);
 }
 
 //===----------------------------------------------------------------------===//
@@ -146,19 +144,13 @@ static constexpr CPUTarget aarch64 = {.name = "aarch64",
                                       .shapes = thirtyTwoNarrow,
                                       .tiles = tiles};
 static constexpr CPUTarget aarch64BF16 = [] {
-  CPUTarget target = aarch64;
-  target.name = "aarch64-bf16";
-  target.runsOn = SaccadeCPUTargetAArch64BF16;
-  target.features = "+bf16,+i8mm";
+  CPUTarget target = derived(aarch64, "aarch64-bf16", SaccadeCPUTargetAArch64BF16, "+bf16,+i8mm");
   target.bf16Dot = BF16Dot::BFDOT;
   target.int8Dot = Int8Dot::SMMLA;
   return target;
 }();
 static constexpr CPUTarget aarch64SVE256 = [] {
-  CPUTarget target = aarch64BF16;
-  target.name = "aarch64-sve256";
-  target.runsOn = SaccadeCPUTargetAArch64SVE256;
-  target.features = "+sve,+bf16,+i8mm";
+  CPUTarget target = derived(aarch64BF16, "aarch64-sve256", SaccadeCPUTargetAArch64SVE256, "+sve,+bf16,+i8mm");
   target.vectorBits = 256;
   target.hasLaneProducts = false;
   target.hasSVE = true;

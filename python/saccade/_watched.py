@@ -93,6 +93,8 @@ def _follow_optimizers(watched: Watched) -> None:
 
 def _see_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     """Called after each step of any optimizer."""
+    if not _stepped:
+        return
     parameters = [x for group in optimizer.param_groups for x in group["params"] if x.requires_grad]
     storages = {x.untyped_storage().data_ptr() for x in parameters if x.layout == _arrays.torch_module().strided}
     with _lock:

@@ -34,7 +34,7 @@ def main(folder, runner, reference):
     if not succeeded:
         print(f"FAILED: {text}")
         return 1
-    # Both round the same numbers, but for ties that the order of sums decides. Exact scores differ by the rounding.
+    # Both round the same numbers, except for ties that the order of sums decides. Exact scores differ by the rounding.
     rounded, exact = (difference_from(folder, CALL, target, np.load(out)) for target in (reference, "v3"))
     print(f"mean difference from {reference} {rounded:.2e}, from v3 {exact:.2e}")
     return failed or not rounded < exact / 100

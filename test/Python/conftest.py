@@ -45,6 +45,26 @@ def run_script():
     return run
 
 
+@pytest.fixture(scope="module")
+def attend():
+    """The compiled function `attend` of Inputs/programs.py."""
+    import programs
+
+    import saccade
+
+    return saccade.compile(programs.attention()).attend
+
+
+@pytest.fixture(scope="module")
+def capped():
+    """The compiled function `capped` of Inputs/programs.py."""
+    import programs
+
+    import saccade
+
+    return saccade.compile(programs.capped).capped
+
+
 @pytest.fixture
 def dynamo():
     """torch.compile knows nothing of other tests."""

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from saccade import _operands
-from saccade._form import key_layout
 from saccade._library import context, library, raise_error
 
 # No list of tensors is empty, and integers may be None: packages of AOTInductor turn empty lists of these into None.
@@ -94,10 +93,8 @@ def _register() -> None:
 def _fake_of(has_lse: bool, has_max: bool, has_low: bool, tensors: Any, program: str, integers: Any = None,
              floats: Any = (), layout: str = "bhsd", target: str = "host") -> Any:
     header = program.partition("\n")[0]
-    is_paged = "%page_table:" in header
-    if is_paged or "%k_scale:" in header:  # a cache, whose shape its caller has checked
-        axis = key_layout(layout, is_paged).index("d")
-        return _empty(tensors[0], tensors[2].shape[axis], layout, has_lse, has_max, has_low)
+    if "%page_table:" in header or "%k_scale:" in header:  # caches, as those of `_fake_update`
+        return _empty(tensors[0], tensors[2].shape[-1], layout, has_lse, has_max, has_low)
     return empty_results(tensors, layout, has_lse, has_max, has_low)
 
 

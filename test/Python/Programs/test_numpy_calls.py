@@ -16,16 +16,6 @@ for x in frozen:
 
 
 @pytest.fixture(scope="module")
-def attend():
-    return saccade.compile(programs.attention()).attend
-
-
-@pytest.fixture(scope="module")
-def capped():
-    return saccade.compile(programs.capped).capped
-
-
-@pytest.fixture(scope="module")
 def expected(attend):
     return attend(q, k, v)
 

@@ -1,26 +1,13 @@
 """`out` and `into` of a compiled function write into NumPy arrays of the caller, with any strides."""
 
 import numpy as np
-import programs
 import pytest
 from programs import refused
-
-import saccade
 
 q, k, v = np.random.default_rng(3).standard_normal((3, 2, 3, 7, 16)).astype(np.float32)
 q1, k1, v1 = q[0, 0], k[0, 0], v[0, 0]
 frozen = q.copy()
 frozen.flags.writeable = False
-
-
-@pytest.fixture(scope="module")
-def attend():
-    return saccade.compile(programs.attention()).attend
-
-
-@pytest.fixture(scope="module")
-def capped():
-    return saccade.compile(programs.capped).capped
 
 
 @pytest.fixture(scope="module")

@@ -20,16 +20,6 @@ q1, k1, v1 = q[0, 0], k[0, 0], v[0, 0]
 
 
 @pytest.fixture(scope="module")
-def attend():
-    return saccade.compile(programs.attention()).attend
-
-
-@pytest.fixture(scope="module")
-def capped():
-    return saccade.compile(programs.capped).capped
-
-
-@pytest.fixture(scope="module")
 def filled():
     return saccade.compile(programs.filled).filled
 

@@ -16,9 +16,10 @@ using namespace saccade;
 using namespace saccade::attn;
 using arith::CmpIPredicate;
 
-/// The dimension of the result of an elementwise op along which dimension `seq` of an operand is read, as a whole or by
-/// element in the body as scales of blocks are; nullopt if another op reads it, or another position.
-static std::optional<unsigned> positionsOfReader(OpOperand &use, unsigned seq) {
+/// The result of an elementwise op that reads an operand, as a whole or by element in the body as scales of blocks are,
+/// and its dimension along which dimension `seq` of the operand is read; nullopt if another op reads it, or another
+/// position.
+static std::optional<std::pair<Value, unsigned>> elementwiseReader(OpOperand &use, unsigned seq) {
   Operation *user = use.getOwner();
   auto read = dyn_cast<tensor::ExtractOp>(user);
   auto generic = dyn_cast<linalg::GenericOp>(read ? user->getParentOp() : user);
@@ -29,8 +30,11 @@ static std::optional<unsigned> positionsOfReader(OpOperand &use, unsigned seq) {
     position = generic.getMatchingIndexingMap(&use).getResult(seq);
   else if (auto index = read.getIndices()[seq].getDefiningOp<linalg::IndexOp>())
     position = getAffineDimExpr(index.getDim(), use.get().getContext());
-  AffineMap result = generic.getIndexingMapMatchingResult(cast<OpResult>(generic.getResult(0)));
-  return position ? result.getResultPosition(position) : std::nullopt;
+  auto result = cast<OpResult>(generic.getResult(0));
+  std::optional<unsigned> dim;
+  if (position)
+    dim = generic.getIndexingMapMatchingResult(result).getResultPosition(position);
+  return dim ? std::optional(std::pair<Value, unsigned>(result, *dim)) : std::nullopt;
 }
 
 /// Collects the `kv_len` of all ops that read `keys`, directly or through dequantizations, casts and slices. Collects
@@ -42,8 +46,8 @@ static void collectLengths(Value keys, unsigned seq, SetVector<Value> &lengths) 
     bool isSlice = slice && !slice.getDroppedDims().any() && isConstantIntValue(slice.getMixedOffsets()[seq], 0) &&
                    slice.hasUnitStride();
     auto op = dyn_cast<ScoringOpInterface>(user);
-    if (std::optional<unsigned> positions = positionsOfReader(use, seq))
-      collectLengths((isa<tensor::ExtractOp>(user) ? user->getParentOp() : user)->getResult(0), *positions, lengths);
+    if (auto reader = elementwiseReader(use, seq))
+      collectLengths(reader->first, reader->second, lengths);
     else if (isSlice || isa<tensor::CastOp>(user))
       collectLengths(user->getResult(0), seq, lengths);
     else if (!isa<tensor::DimOp>(user))
