@@ -123,13 +123,14 @@ def test_a_growing_cache_is_not_copied_at_each_step():
 
     cache, dynamic = saccade.transformers.GrowingCache(), transformers.DynamicCache()
     random = torch.Generator().manual_seed(0)
-    addresses = []
+    kept, addresses = [], []  # a kept tensor's address is not given to another
 
     def append(n, batch=2):
         new = torch.randn(2, batch, 3, n, 8, generator=random)
         for x, y in zip(cache.update(*new, 0), dynamic.update(*new, 0)):
             assert torch.equal(x, y)
-        addresses.append(cache.layers[0].keys.data_ptr())
+        kept.append(cache.layers[0].keys)
+        addresses.append(kept[-1].data_ptr())
 
     for n in (10, *[1] * _SPARE):
         append(n)
