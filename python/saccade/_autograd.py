@@ -89,18 +89,21 @@ def scaled(score: Any, scale: Any) -> Score:
 @dataclasses.dataclass(frozen=True)
 class Programs:
     """The programs of operator calls that stand for one call of `attention`: the row maximum has no gradient, so
-    another operator computes it."""
+    another operator computes it. A program with statistics returns all
+    results and is called without an operator."""
 
     main: str
     max: str | None
+    is_observed: bool
     has_lse: bool
     layout: str
 
     @staticmethod
     def of(form: Form) -> Programs:
-        main = _program.program(form._replace(max=False))
-        largest = _program.program(form._replace(lse=False)) if form.max else None
-        return Programs(main, largest, form.lse, form.layout)
+        is_observed = bool(form.tallies) or form.max != form.argmax
+        main = _program.program(form if is_observed else form._replace(max=False, argmax=False))
+        largest = _program.program(form._replace(lse=False)) if form.max and not is_observed else None
+        return Programs(main, largest, is_observed, form.lse, form.layout)
 
 
 class Recorder:
@@ -164,16 +167,20 @@ class Recorder:
 
         values = self.originals_of(values)
         # The backward pass reads arrays later than the call.
-        tensors = [x if _arrays.is_torch(x) else self.torch.from_numpy(_arrays.snapshot(x))
-                   for x in values if hasattr(x, "shape")]  # fmt: skip
-        numbers = [x for x in values if not hasattr(x, "shape")]
+        values = tuple([self.torch.from_numpy(_arrays.snapshot(x)) if hasattr(x, "shape") and not _arrays.is_torch(x)
+                        else x for x in values])  # fmt: skip
+        tensors = [x for x in values if _arrays.is_torch(x)]
+        numbers = [x for x in values if not _arrays.is_torch(x)]
         integers = [int(x) for x in numbers if not isinstance(x, float)]
         floats = [x for x in numbers if isinstance(x, float)]
-        operator = gradients.overload(programs.has_lse, False)
         named = {"layout": programs.layout, "target": target or "host"}
         self.torch._C._set_grad_enabled(self.has_grad)
         try:
-            results = operator([q, k, v, *tensors], programs.main, integers, floats, **named)
+            if programs.is_observed:  # the operators have no such results
+                results = self._differentiable(programs.main, target, q, k, v, *values)
+            else:
+                operator = gradients.overload(programs.has_lse, False)
+                results = operator([q, k, v, *tensors], programs.main, integers, floats, **named)
         except RuntimeError as error:
             prefix, _, message = str(error).partition("saccade::attention: ")
             if prefix or not message:
@@ -186,3 +193,10 @@ class Recorder:
         _, *largest = gradients.overload(False, True)(
             [x.detach() for x in (q, k, v, *tensors)], programs.max, integers, floats, **named)
         return (*(results if programs.has_lse else (results,)), *largest)
+
+    def _differentiable(self, program: str, target: str | None, *arguments: Any) -> Any:
+        """The results of a program, of which PyTorch records gradients."""
+        from saccade.torch.differentiated import differentiable_of
+
+        needs = tuple([self.is_recorded(x) for x in arguments if _arrays.is_torch(x)])
+        return differentiable_of(program, needs, target, arguments[0])(*arguments)

@@ -32,10 +32,12 @@ class Form(NamedTuple):
     sink: tuple[str, bool] | None = None  # the element type, and whether it is one scalar for all heads
     dropout: str | None = None  # the type of the seed, "i64" or "tensor<1xi64>"
     lse: bool = False
-    max: bool = False  # and argmax
+    max: bool = False
+    argmax: bool = False
     score: str | None = None  # a text of `_program.region_text`
     mask: str | None = None
     weight: str | None = None
+    tallies: tuple[tuple[int, str], ...] = ()  # the number of bins and the text of each
     rotation: _cache_text.Rotation | None = None  # keys are rotated when they are read
     append: _cache_text.Append | None = None  # k and v are caches, to which new rows are appended first
     tree: bool = False  # the last keys are those of the queries, and a tensor says which of them a query attends to
@@ -54,7 +56,8 @@ class Form(NamedTuple):
 
     def functions(self) -> list[tuple[str, Any]]:
         """The roles and the texts of the traced functions."""
-        return [(role, text) for role in ROLES if (text := getattr(self, role)) is not None]
+        functions = [(role, text) for role in ROLES if (text := getattr(self, role)) is not None]
+        return functions + [(f"tally_{i}", text) for i, (_, text) in enumerate(self.tallies)]
 
     def captures(self) -> list[tuple[str, str]]:
         """The names and the types of what the traced functions capture, in the order of the program."""

@@ -20,7 +20,7 @@ from saccade.scores import Score
 
 _MAX_REGIONS = 512
 _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool",
-               "weight": "(p, b, h, i, j) -> weight"}
+               "weight": "(p, b, h, i, j) -> weight", "tally": "(s, b, h, i, j) -> (bin, value)"}
 
 
 class _Regions(NamedTuple):
@@ -115,7 +115,7 @@ def _keep(key: tuple[Any, ...], found: Fingerprint, region: Region, text: str) -
 
 _REPEATS = 8
 """A function with this many regions is reported."""
-_FRONTENDS = ("saccade.torch.", "saccade.transformers.", "saccade.jax.")
+_FRONTENDS = ("saccade.torch.", "saccade.transformers.", "saccade.jax.", "saccade.stats")
 
 
 class _History:

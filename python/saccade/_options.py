@@ -31,11 +31,13 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     of the parameters of `saccade.attention`, which states the exceptions. The caller checks q, k, v and the layout:
     None and 0 stand for an element type and head dimensions that they do not have."""
     (score, mask, weight, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale, v_scale,
-     qk_type, sink, dropout_p, seed, return_lse, return_max, layout) = given
+     qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout) = given
     captures: tuple[Any, ...] = ()
     operands: Operands = {}
     alignment = length = ragged = pages = scales = sink_kind = dropout = heads = None
     sides, are_torch = "", True
+    tallies: tuple[tuple[int, str], ...] = ()
+    has_max = return_max or stats is not None and stats.has_max
     if score is not None:
         if type(score) is Score:
             heads, score = score.heads, score.function
@@ -46,6 +48,10 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     if weight is not None:
         weight, more, is_torch = checks.function("weight", weight, q)
         captures, are_torch = captures + more, are_torch and is_torch
+    for bins, function in () if stats is None else stats:
+        text, more, is_torch = checks.function("tally", function, q)
+        captures, are_torch = captures + more, are_torch and is_torch
+        tallies += ((bins, text),)
     if scale is not None:
         operands["scale"] = _operands.check_finite_scale(scale)
     if causal is not None:
@@ -94,6 +100,6 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     except (ValueError, IndexError, TypeError, AttributeError, RuntimeError):  # the last one of nested ones
         element, head_dim, head_dim_v = None, 0, 0
     fields = (element, head_dim, head_dim_v, layout, alignment, sides, scale is not None, length, ragged, pages, scales,
-              qk_type, sink_kind, dropout, return_lse, return_max, score, mask, weight,
+              qk_type, sink_kind, dropout, return_lse, has_max, return_max, score, mask, weight, tallies,
               None, None, False, False, False)  # all fields of Form, in its order
     return fields, captures, operands, are_torch

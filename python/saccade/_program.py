@@ -20,7 +20,7 @@ from saccade.regions.traced_function import PARAMETERS
 
 def program(form: Form) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, new rows and their places, the captures
-    and the operands of the form. Its results: the output, the log-sum-exp, max and argmax. A part also takes the
+    and the operands of the form. Its results: the output, the log-sum-exp, max, argmax and tallies. A part also takes the
     positions of the first query and key and the results of other parts, and its results are those over the keys of all,
     in the precision of scores: the output, the log-sum-exp and its low part."""
     operands = [(name, _tensor(form, head_dim, layout=layout)) for name, head_dim, layout in
@@ -35,8 +35,10 @@ def program(form: Form) -> str:
     rows = f"tensor<{'?x' * (len(form.layout) - 1)}"
     more = [("lse", f"{rows}{form.precision}")] if form.lse else []
     more += [("lse_low", f"{rows}{form.precision}")] if form.is_part else []
-    more += [("max", f"{rows}{form.precision}"), ("argmax", f"{rows}i64")] if form.max else []
+    more += [("max", f"{rows}{form.precision}")] if form.max else []
+    more += [("argmax", f"{rows}i64")] if form.argmax else []
     results += [(name, f"{type}>") for name, type in more]
+    results += [(f"tally_{i}", f"{rows}{bins}x{form.precision}>") for i, (bins, _) in enumerate(form.tallies)]
     after, returned = "", [name for name, _ in results]
     before, keys, new, caches = _keys(form, tensors[1:], types)
 
@@ -203,11 +205,13 @@ def _types(values: _Values) -> str:
 
 def _region(role: str, text: str, form: Form, read: _Values) -> str:
     """A traced function as a clause. The entry block of every region takes all captures of the op."""
-    arguments = ARGUMENTS[role] + [f"%c_{name}" for name, _ in read]
-    if role != "mask":
+    kind, _, number = role.partition("_")
+    arguments = ARGUMENTS[kind] + [f"%c_{name}" for name, _ in read]
+    if kind != "mask":
         arguments[0] += f": {form.precision}"
     block = re.sub(r"%(\d+)", rf"%c_{role}_\1", text.partition("\n")[2])
-    return _clause(role, arguments, block.split("\n"))
+    name = f"tally<{form.tallies[int(number)][0]}>" if kind == "tally" else kind
+    return _clause(name, arguments, block.split("\n"))
 
 
 def _clause(role: str, arguments: list[str], lines: list[str]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from saccade import _arrays, _autograd, _foreign, _functions, _gpu, _operands, _options, _program, _served
+from saccade import stats as _stats
 from saccade._arrays import Array
 from saccade._form import Form, Operands
 from saccade._library import on_cache_clear
@@ -23,6 +24,7 @@ from saccade.masks import Mask
 from saccade.module import compile
 from saccade.regions.traced_function import variables
 from saccade.scores import Score
+from saccade.stats import Tallies
 
 _MAX_PLANS = 512
 
@@ -31,8 +33,8 @@ class _Plan:
     """The compiled function and result allocation for calls of one form, or the programs of recorded ones."""
 
     __slots__ = ("form", "call", "into", "ordered", "kind", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes",
-                 "has_lse", "has_max", "has_length", "row_dtype", "index_dtype", "empty_like", "was_used",
-                 "recorded")  # fmt: skip
+                 "has_lse", "has_max", "has_argmax", "has_length", "row_dtype", "index_dtype", "empty_like", "was_used",
+                 "recorded", "tallies")  # fmt: skip
 
     def __init__(self, form: Form, function: Function | None, kind: _operands.Kind, may_use_tvm_ffi: bool):
         self.form, self.ordered = form, form.order()
@@ -44,8 +46,10 @@ class _Plan:
         self.axis, self.key_axis = form.layout.index("d"), form.key_layout.index("s")
         # None: the output has the shape of the query.
         self.head_dim_v = form.head_dim_v if form.head_dim_v != form.head_dim else None
+        self.tallies = [bins for bins, _ in form.tallies]
         self.row_axes = [form.layout.index(dim) for dim in "bhs" if dim in form.layout]
-        self.has_lse, self.has_max, self.has_length = form.lse, form.max, form.kv_len == "index"
+        self.has_lse, self.has_max, self.has_argmax = form.lse, form.max, form.argmax
+        self.has_length = form.kv_len == "index"
         self.row_dtype: Any = "float64" if form.precision == "f64" else "float32"
         self.index_dtype: Any = "int64"
         self.empty_like: Callable[[Any], Any]
@@ -86,8 +90,10 @@ class _Plan:
         if self.has_lse:
             results += (self.empty(q, rows, self.row_dtype) if lse is None else lse,)
         if self.has_max:
-            results += self.empty(q, rows, self.row_dtype), self.empty(q, rows, self.index_dtype)
-        return results
+            results += (self.empty(q, rows, self.row_dtype),)
+        if self.has_argmax:
+            results += (self.empty(q, rows, self.index_dtype),)
+        return (*results, *[self.empty(q, (*rows, bins), self.row_dtype) for bins in self.tallies])
 
 
 _Key = tuple[tuple[Any, ...], Any, int | None, bool, bool]
@@ -122,6 +128,7 @@ def attention(
     seed: int | Array | None = None,
     return_lse: bool = False,
     return_max: bool = False,
+    stats: Any = None,
     layout: str | None = None,
     target: str | None = None,
     stream: Any = None,
@@ -193,6 +200,9 @@ def attention(
             dimensions that the layout has, in this order), float32 (float64 for float64 inputs).
         return_max: also returns the row maximum of the unmasked scores in the same shape, and its key (argmax, the
             first of equal ones) as int64; -inf and -1 for a fully masked row. The sink is excluded.
+        stats: statistics of the softmax weights, before `weight` and dropout: names such as "entropy" and statistics of
+            saccade.stats, in a sequence. The last result is then a `saccade.stats.Statistics` with an array
+            for each of them. They are computed in the kernel, in memory that grows with queries times bins.
         layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order. Defaults to
             "bhsd", or "shd" with cu_seqlens_q, which allows no b.
         target: the CPU target, such as "v3", or the GPU target, "sm_75", "sm_80" or "sm_90a"; None uses this machine's,
@@ -204,7 +214,7 @@ def attention(
 
     Returns:
         The output, with q's kind, element type and shape except for head_dim_v. With return_lse or return_max a tuple:
-        (output, lse), (output, max, argmax) or (output, lse, max, argmax). Arrays given as `out` are returned. A fully
+        (output, lse), (output, max, argmax) or (output, lse, max, argmax), with `stats` one more. Arrays given as `out` are returned. A fully
         masked row returns 0, and as its lse -inf or the sink.
 
     Raises:
@@ -235,9 +245,11 @@ def attention(
     if unknown:
         raise _operands.unknown_option(unknown, DEFAULTS)
     given = (score, mask, weight, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
-             v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, layout)
+             v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout)
     if is_compiling():
         return _trace(q, k, v, given, target, stream, out)
+    if stats is not None and type(stats) is not Tallies:
+        return _stats.attend(attention, stats, q, k, v, _named(given, target, stream, out))
     if _served.is_on and _served.is_new_call():
         again = functools.partial(attention, q, k, v, **_named(given, target, stream, out))
         return _served.observe("saccade.attention", again, (q, k, v))
@@ -286,14 +298,15 @@ def attention(
         call = plan.call if stream is None else functools.partial(plan.into, stream=stream)
         if output is None:
             output = plan.empty_like(q) if plan.head_dim_v is None else plan.output(q)
-        if not plan.has_lse and not plan.has_max:
+        if not plan.has_lse and not plan.has_max and not plan.tallies:
             call(q, k, v, *values, output)
             result = output
         else:
             result = plan.results(q, output, lse)
             call(q, k, v, *values, *result)
     except Exception as error:
-        _explain(error, q, k, v, out, operands, plan.form, values, {"score": score, "mask": mask, "weight": weight})
+        _explain(error, q, k, v, out, operands, plan.form, values, {"score": score, "mask": mask, "weight": weight,
+                  **{f"tally_{i}": tally.function for i, tally in enumerate(stats or ())}})
         raise
     if out is not None and plan.is_torch and stream is None:  # Function.into tells autograd itself
         _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple
@@ -360,7 +373,7 @@ def _explain(error: Exception, q: Any, k: Any, v: Any, out: Any, operands: Opera
 
 def _reader_of(number: int, form: Form, functions: dict[str, Any]) -> tuple[str, Callable[..., Any] | None]:
     """The role and function that capture tensor `number`; captures are numbered consecutively over all functions."""
-    role = form.captures()[number][0].partition("_")[0]
+    role = form.captures()[number][0].rpartition("_")[0]
     function = functions[role]
     return role, function.function if isinstance(function, (Score, Mask)) else function
 

@@ -46,6 +46,8 @@ class Region:
     """The yielded value."""
     names: tuple[Any, ...] = field(repr=False)
     """The attributes of the nodes that read each capture."""
+    bin: Node | None = field(default=None, repr=False)
+    """Of a tally: the bin that `root` is added to."""
 
     def body(self, arguments: Sequence[str], captures: Sequence[str], indent: str = "") -> str:
         """The block of the region as MLIR, ending with `attn.yield`.
@@ -60,7 +62,8 @@ class Region:
         names, kinds = {}, {}
         for attribute, name, kind in zip(self.names, captures, self.capture_types, strict=True):
             names[attribute], kinds[attribute] = name, kind
-        return "\n".join(indent + line for line in lines(self.root, arguments, names, kinds))
+        roots = [self.root] if self.bin is None else [self.bin, self.root]
+        return "\n".join(indent + line for line in lines(roots, arguments, names, kinds))
 
     def captures_of(self, tensors: Sequence[Any], numbers: Sequence[int | float]) -> tuple[Any, ...]:
         """The captures of a function with an equal fingerprint, given that fingerprint's tensors and numbers."""
@@ -77,12 +80,13 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
 
     Args:
         function: called once with (s, b, h, i, j) for a score, the scaled score s of query i and key j in head h of
-            batch b, (p, b, h, i, j) for a weight p, or (b, h, i, j) for a mask. It may compute with them, with Python
+            batch b, (p, b, h, i, j) for a weight p, or (b, h, i, j) for a mask; a tally takes the arguments of a score
+            and returns a pair, the bin and the value that is added to it. It may compute with them, with Python
             scalars, and with elements of captured tensors or arrays: `table[h, i - j]`; negative indices count from the
             end. The arguments are torch tensors if it captures torch tensors or names torch, otherwise proxies for
             NumPy functions; if it captures and names neither, `prefers_torch` decides. NumPy arrays beside torch
             tensors are read as tensors. A captured list of numbers, nested or not, may be indexed as well.
-        role: "score", "mask" or "weight".
+        role: "score", "mask", "weight" or "tally".
         precision: the type of the score, "f32" or "f64".
         device: where captured tensors must be, "cpu" or "cuda".
         bakes_numbers: whether all captured numbers are constants, for callers whose programs take tensors only.
@@ -168,9 +172,12 @@ def _trace(traced: TracedFunction, floating: str, found: Fingerprint | None, bak
         from saccade.regions import numpy_trace
 
         tracer = numpy_trace.Tracer(traced, floating)
-    root = _result(traced, tracer, _run(traced, tracer), floating)
+    result, bin = _run(traced, tracer), None
+    if traced.role == "tally":
+        result, bin = _pair(traced, tracer, result)
+    root = _result(traced, tracer, result, floating)
 
-    nodes = live(root)
+    nodes = live(root) if bin is None else live(bin, root)
     loads = sorted({node.attribute if node.op == "load" else node.attribute[0] for node in nodes
                     if node.op in ("load", "extent")})
     names = [node.attribute for node in nodes if node.op == "number"]
@@ -186,7 +193,7 @@ def _trace(traced: TracedFunction, floating: str, found: Fingerprint | None, bak
                       for number, (kind, _) in zip(numbers, names)])
     captures = (*arrays, *[compute(found.numbers) for compute in computed if found])
     types = (*map(_type_of, arrays), *[kind for kind, _ in names])
-    return Region(captures, types, sources, computed, frozenset(baked), is_reusable, root, (*loads, *names))
+    return Region(captures, types, sources, computed, frozenset(baked), is_reusable, root, (*loads, *names), bin)
 
 
 def _run(traced: TracedFunction, tracer: Any) -> Any:
@@ -205,6 +212,20 @@ def _run(traced: TracedFunction, tracer: Any) -> Any:
 
 def _type_of(array: Any) -> str:
     return f"tensor<{'?x' * array.ndim}{STORED[dtype_name(array)]}>"
+
+
+def _pair(traced: TracedFunction, tracer: Any, result: Any) -> tuple[Any, Node]:
+    """The value of a tally, and the node of its bin."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise traced.function_error(f"returns a {type(result).__name__}, expected a pair (bin, value)")
+    bin, value = result
+    if type(bin) is Number:
+        bin = tracer.builder.to(bin, tracer.builder.result_type(bin))
+    if isinstance(bin, int) and not isinstance(bin, bool):
+        bin = tracer.builder.number(bin, "int64")
+    if not isinstance(bin, Node) or bin.kind == BOOL or bin.kind == FLOAT:
+        raise traced.function_error("returns a bin that is no integer")
+    return value, tracer.builder.convert(bin, "int64")
 
 
 def _result(traced: TracedFunction, tracer: Any, result: Any, precision: str) -> Node:

@@ -14,11 +14,11 @@ _CASTS = {"arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.f
           "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci"}  # fmt: skip
 
 
-def live(root: Node) -> list[Node]:
-    """The nodes that `root` depends on, operands first."""
+def live(*roots: Node) -> list[Node]:
+    """The nodes that `roots` depend on, operands first."""
     order: list[Node] = []
     seen: set[int] = set()
-    todo: list[tuple[Node, bool]] = [(root, False)]
+    todo: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
     while todo:
         node, is_ready = todo.pop()
         if is_ready:
@@ -30,13 +30,13 @@ def live(root: Node) -> list[Node]:
     return order
 
 
-def lines(root: Node, arguments: Sequence[str], captures: Mapping[Any, str],
+def lines(roots: Sequence[Node], arguments: Sequence[str], captures: Mapping[Any, str],
           capture_types: Mapping[Any, str]) -> Iterable[str]:
     """One line of MLIR per op, `attn.yield` last. Values are named %x0, %x1, ... Captures are found by the attributes
     of the nodes that read them."""
     names: dict[int, str] = {}
     count = 0
-    for node in live(root):
+    for node in live(*roots):
         operands = [names[id(operand)] for operand in node.operands]
         if node.op == "argument":
             names[id(node)] = arguments[node.attribute]
@@ -50,7 +50,8 @@ def lines(root: Node, arguments: Sequence[str], captures: Mapping[Any, str],
         name = names[id(node)] = f"%x{count}"
         count += 1
         yield from _write(node, name, operands, captures, capture_types)
-    yield f"attn.yield {names[id(root)]} : {COMPUTED[root.dtype]}"
+    yielded = ", ".join(names[id(root)] for root in roots)
+    yield f"attn.yield {yielded} : {', '.join(COMPUTED[root.dtype] for root in roots)}"
 
 
 def _write(node: Node, name: str, operands: list[str], captures: Mapping[Any, str],

@@ -34,7 +34,7 @@ class Tracer:
         self.captures = Captures(self.builder, traced)
 
     def run(self) -> Any:
-        """The function's result: a node, or any other object."""
+        """The function's result, or each of a tuple: a node, or any other object."""
         arguments = []
         for number, name in enumerate(PARAMETERS[self.traced.role]):
             dtype = self.builder.precision if name in "sp" else "int64"
@@ -52,9 +52,13 @@ class Tracer:
             if not isinstance(error, TraceError):
                 self.refuse_library(error)
             raise
-        if isinstance(result, (Value, CapturedArray)):
-            return self.operand(result)
-        return result.item() if isinstance(result, np.generic) else result
+        return tuple([self.result(x) for x in result]) if type(result) is tuple else self.result(result)
+
+    def result(self, x: Any) -> Any:
+        """A node for what the function returned, if it is a value."""
+        if isinstance(x, (Value, CapturedArray)):
+            return self.operand(x)
+        return x.item() if isinstance(x, np.generic) else x
 
     def refuse_library(self, error: Exception) -> None:
         """Raises an error with the function's line for one of a function of JAX, which gets proxies."""

@@ -62,7 +62,7 @@ class Tracer:
         self.views: set[int] = set()  # views among `made`
 
     def run(self) -> Any:
-        """The function's result: a node, or any other object."""
+        """The function's result, or each of a tuple: a node, or any other object."""
         self.traced.traced = rebuild_captures(self.traced, self.read_list)
         # Composite ops such as `to` are made of others above autograd, which inference mode and kernels below autograd
         # leave out.
@@ -73,11 +73,15 @@ class Tracer:
                 arguments.append(self.proxy(self.builder.argument(number, dtype)))
             with _Functions(self), _Ops(self):
                 result = self.traced.traced(*arguments)
-            if not isinstance(result, torch.Tensor):
-                return result
-            if result.dim() != 0 and id(result) not in self.rows:
-                raise self.traced.function_error(f"returns a tensor of {dimensions(result.dim())}, expected a number")
-            return self.node(result)
+            return tuple([self.result(x) for x in result]) if type(result) is tuple else self.result(result)
+
+    def result(self, x: Any) -> Any:
+        """A node for what the function returned, if it is a tensor."""
+        if not isinstance(x, torch.Tensor):
+            return x
+        if x.dim() != 0 and id(x) not in self.rows:
+            raise self.traced.function_error(f"returns a tensor of {dimensions(x.dim())}, expected a number")
+        return self.node(x)
 
     # --- tensors and nodes ----------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from saccade._arrays import dimensions
 
 PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j"),
-              "weight": ("p", "b", "h", "i", "j")}  # fmt: skip
+              "weight": ("p", "b", "h", "i", "j"), "tally": ("s", "b", "h", "i", "j")}  # fmt: skip
 """The parameters of the functions of each role."""
 
 _PACKAGE_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
@@ -44,13 +44,13 @@ def written_with(library: tuple[str, str]) -> Iterator[None]:
 
 
 class TraceError(TypeError):
-    """A score, mask or weight function that cannot be traced to a region."""
+    """A score, mask, weight or tally function that cannot be traced to a region."""
 
     __module__ = "saccade"
 
 
 class TracedFunction:
-    """A score, mask or weight function, with the errors recorded while it is traced."""
+    """A function of a role, with the errors recorded while it is traced."""
 
     def __init__(self, function: Callable[..., Any], role: str, device: str = "cpu"):
         self.function, self.role, self.device = function, role, device

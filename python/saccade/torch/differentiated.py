@@ -11,6 +11,7 @@ from saccade import _arrays, _program
 from saccade._library import on_cache_clear
 from saccade.function import Function
 from saccade.module import compile
+from saccade.torch.compiled_gradients import Differentiable, differentiable
 
 
 @functools.lru_cache(maxsize=1024)
@@ -50,7 +51,18 @@ def function_of(program: str, target: str, name: str) -> Function:
     return function
 
 
+@functools.lru_cache(maxsize=1024)
+def _differentiable(program: str, target: str) -> Differentiable:
+    return differentiable(compile(program, target=target), "attention")
+
+
+def differentiable_of(program: str, needs: tuple[bool, ...], target: str | None, q: torch.Tensor) -> Differentiable:
+    """The program @attention with gradients of the needed tensors, as `differentiated` has them."""
+    return _differentiable(differentiated(program, needs, "attn.gradient"), target_of(q, target or "host"))
+
+
 on_cache_clear(function_of.cache_clear)
+on_cache_clear(_differentiable.cache_clear)
 
 
 def call_compiled(operator: str, name: str, program: str, target: str, tensors: list[torch.Tensor],

@@ -48,7 +48,7 @@ def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: str | None,
 
 
 def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None, options: dict[str, Any]) -> Any:
-    for name in ("page_table", "k_scale", "v_scale", "seed"):
+    for name in ("page_table", "k_scale", "v_scale", "seed", "stats"):
         if options[name] is not None:
             raise TypeError(f"{name} is not traced")
     layout = _with_tensors(q, k, v, options)
@@ -130,7 +130,7 @@ def _program_of(fields: tuple[Any, ...], has_lse: bool, has_max: bool) -> tuple[
     reads, by number, and the names of its operands. Or an error message and None, because Dynamo does not propagate
     exceptions of functions that it calls."""
     try:
-        return recording.without_modes(_make, Form(*fields)._replace(lse=has_lse, max=has_max))
+        return recording.without_modes(_make, Form(*fields)._replace(lse=has_lse, max=has_max, argmax=has_max))
     except (TypeError, ValueError) as error:
         return str(error), None
 

@@ -185,16 +185,10 @@ class Call:
         """(output, log-sum-exp) of plain attention: exact, or with scores and sums in float32 (float64 for float64
         inputs) and probabilities rounded to the input's type. `backwards` takes every sum from its last term, and
         divides by the sum of the softmax at the end: it rounds weights that are not divided yet."""
-        precision = torch.float64 if exact or self.type == "f64" else torch.float32
-        query, key, value = (tensor.to(precision) for tensor in self.canonical)
-        key, value = (tensor.repeat_interleave(self.heads // self.kv_heads, 1) for tensor in (key, value))
-        along = lambda extent, position: torch.arange(extent).reshape([-1 if i == position else 1 for i in range(4)])
-        grids = [along(extent, i) for i, extent in enumerate((self.batch, self.heads, self.queries, self.keys))]
         flip = (lambda tensor, *dims: tensor.flip(dims)) if backwards else (lambda tensor, *dims: tensor)
-        scores = flip(query, 3) @ flip(key, 3).mT * self.options.get("scale", 1 / math.sqrt(self.depth))
-        if "score" in self.options:
-            scores = self.options["score"].evaluate(exact, scores, *grids).to(precision).expand_as(scores)
-        scores = scores.masked_fill(~self.visible(grids), -math.inf)
+        scores = self.scores(exact, backwards)
+        precision = scores.dtype
+        value = self.canonical[2].to(precision).repeat_interleave(self.heads // self.kv_heads, 1)
         if self.keys == 0:
             shape = (self.batch, self.heads, self.queries)
             return torch.zeros(*shape, self.value_depth, dtype=precision), torch.full(shape, -math.inf, dtype=precision)
@@ -205,3 +199,16 @@ class Call:
         if not exact:
             weights = weights.to(TYPES[self.type]).to(precision)
         return flip(weights, 3) @ flip(value, 2) / torch.exp(lse_or_zero - subtracted), lse
+
+    def scores(self, exact=True, backwards=False):
+        """The scores, batch × head × query × key, -inf for masked pairs."""
+        precision = torch.float64 if exact or self.type == "f64" else torch.float32
+        query, key = (tensor.to(precision) for tensor in self.canonical[:2])
+        key = key.repeat_interleave(self.heads // self.kv_heads, 1)
+        flip = (lambda tensor: tensor.flip(3)) if backwards else (lambda tensor: tensor)
+        along = lambda extent, position: torch.arange(extent).reshape([-1 if i == position else 1 for i in range(4)])
+        grids = [along(extent, i) for i, extent in enumerate((self.batch, self.heads, self.queries, self.keys))]
+        scores = flip(query) @ flip(key).mT * self.options.get("scale", 1 / math.sqrt(self.depth))
+        if "score" in self.options:
+            scores = self.options["score"].evaluate(exact, scores, *grids).to(precision).expand_as(scores)
+        return scores.masked_fill(~self.visible(grids), -math.inf)
