@@ -5,7 +5,7 @@ Importing this package imports neither torch nor NumPy and loads no shared libra
 
 from typing import TYPE_CHECKING
 
-from saccade import builders, masks, scores
+from saccade import builders, masks, scores, stats
 from saccade._library import (
     CacheInfo,
     cache_clear,
@@ -76,5 +76,6 @@ __all__ = [
     "served",
     "set_disk_cache",
     "set_num_threads",
+    "stats",
     "tool",
 ]

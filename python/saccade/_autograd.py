@@ -89,21 +89,21 @@ def scaled(score: Any, scale: Any) -> Score:
 @dataclasses.dataclass(frozen=True)
 class Programs:
     """The programs of operator calls that stand for one call of `attention`: the row maximum has no gradient, so
-    another operator computes it. A program with statistics returns all
-    results and is called without an operator."""
+    another operator computes it. A program with tallies is called
+    without an operator."""
 
     main: str
     max: str | None
-    is_observed: bool
+    has_argmax: bool
+    has_tallies: bool
     has_lse: bool
     layout: str
 
     @staticmethod
     def of(form: Form) -> Programs:
-        is_observed = bool(form.tallies) or form.max != form.argmax
-        main = _program.program(form if is_observed else form._replace(max=False, argmax=False))
-        largest = _program.program(form._replace(lse=False)) if form.max and not is_observed else None
-        return Programs(main, largest, is_observed, form.lse, form.layout)
+        main = _program.program(form._replace(max=False, argmax=False))
+        largest = _program.program(form._replace(lse=False, argmax=True, tallies=())) if form.max else None
+        return Programs(main, largest, form.argmax, bool(form.tallies), form.lse, form.layout)
 
 
 class Recorder:
@@ -176,7 +176,7 @@ class Recorder:
         named = {"layout": programs.layout, "target": target or "host"}
         self.torch._C._set_grad_enabled(self.has_grad)
         try:
-            if programs.is_observed:  # the operators have no such results
+            if programs.has_tallies:  # the operators return none
                 results = self._differentiable(programs.main, target, q, k, v, *values)
             else:
                 operator = gradients.overload(programs.has_lse, False)
@@ -192,7 +192,9 @@ class Recorder:
             return results
         _, *largest = gradients.overload(False, True)(
             [x.detach() for x in (q, k, v, *tensors)], programs.max, integers, floats, **named)
-        return (*(results if programs.has_lse else (results,)), *largest)
+        results = results if isinstance(results, tuple) else (results,)
+        count = 1 + programs.has_lse
+        return (*results[:count], *largest[: 1 + programs.has_argmax], *results[count:])
 
     def _differentiable(self, program: str, target: str | None, *arguments: Any) -> Any:
         """The results of a program, of which PyTorch records gradients."""

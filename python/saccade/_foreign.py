@@ -9,6 +9,7 @@ from typing import Any
 from saccade import _gpu
 from saccade._form import ROLES
 from saccade.regions.traced_function import JAX, written_with
+from saccade.stats import Statistics
 
 
 def call_with_views(function: Callable[..., Any], *, q: Any, **named: Any) -> Any:
@@ -23,7 +24,9 @@ def call_with_views(function: Callable[..., Any], *, q: Any, **named: Any) -> An
     if named.get("out") is not None:
         return named["out"]
     convert = _converter(q)
-    return tuple([convert(x) for x in result]) if isinstance(result, tuple) else convert(result)
+    if not isinstance(result, tuple):
+        return convert(result)
+    return tuple([x.mapped(convert) if isinstance(x, Statistics) else convert(x) for x in result])
 
 
 def _view(name: str, x: Any) -> Any:

@@ -115,7 +115,7 @@ def _keep(key: tuple[Any, ...], found: Fingerprint, region: Region, text: str) -
 
 _REPEATS = 8
 """A function with this many regions is reported."""
-_FRONTENDS = ("saccade.torch.", "saccade.transformers.", "saccade.jax.", "saccade.stats")
+_FRONTENDS = ("saccade.torch.", "saccade.transformers.", "saccade.jax.", "saccade.stats", "saccade._received")
 
 
 class _History:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from saccade import _arrays, _parameters, _received
+from saccade import _arrays, _gpu, _parameters, _received
 from saccade._stats_call import Call, Tallies, Tally
 
 __all__ = [
@@ -322,6 +322,12 @@ def attend(attention: Callable[..., Any], stats: Any, q: Any, k: Any, v: Any, na
     chosen = read(stats)
     if named["out"] is not None:
         raise ValueError("out is given with stats, expected None: a call with statistics returns new arrays")
+    if _gpu.is_foreign(q) and _gpu.ordinal_of(q) is None:
+        from saccade import _foreign  # imported late: it imports this module
+
+        return _foreign.call_with_views(attention, q=q, k=k, v=v, **named)
+    if _gpu.is_foreign(q):
+        raise TypeError("stats is given with q on a GPU, expected torch tensors")
     if not all([hasattr(x, "shape") for x in (q, k, v)]):
         return attention(q, k, v, **named | {"stats": None})  # raises
     call = Call(attention, q, k, v, named)
