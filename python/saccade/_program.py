@@ -20,9 +20,9 @@ from saccade.regions.traced_function import PARAMETERS
 
 def program(form: Form) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, new rows and their places, the captures
-    and the operands of the form. Its results: the output, the log-sum-exp, max, argmax and tallies. A part also takes the
-    positions of the first query and key and the results of other parts, and its results are those over the keys of all,
-    in the precision of scores: the output, the log-sum-exp and its low part."""
+    and the operands of the form. Its results: the output, the log-sum-exp, max, argmax and tallies. A part also takes
+    the positions of the first query and key and the results of other parts, and its results are those over the keys of
+    all, in the precision of scores: the output, the log-sum-exp and its low part."""
     operands = [(name, _tensor(form, head_dim, layout=layout)) for name, head_dim, layout in
                 (("q", form.head_dim, form.layout), ("k", form.head_dim, form.key_layout),
                  ("v", form.head_dim_v, form.key_layout))]

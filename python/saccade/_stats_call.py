@@ -35,8 +35,8 @@ class Call:
         self.key_layout = key_layout(self.layout, named["page_table"] is not None)
         for name, x, dimensions in (("q", q, self.layout), ("k", k, self.key_layout), ("v", v, self.key_layout)):
             if len(x.shape) != len(dimensions):
-                raise TypeError(f"{name} has {_arrays.dimensions(len(x.shape))}, expected {len(dimensions)}, the layout "
-                                f"'{dimensions}'")
+                found = _arrays.dimensions(len(x.shape))
+                raise TypeError(f"{name} has {found}, expected {len(dimensions)}, the layout '{dimensions}'")
         self.rows = "".join([dimension for dimension in "bhs" if dimension in self.layout])
         """The dimensions of the log-sum-exp."""
         self.queries = q.shape[self.layout.index("s")]
@@ -67,7 +67,7 @@ class Call:
             return None
         xp = self.library
         if not getattr(given, "ndim", 0):
-            return given.to(self.zero.dtype) if self.is_torch and _arrays.is_torch(given) else self.precise(float(given))
+            return given.to(self.zero.dtype) if _arrays.is_torch(given) else self.precise(float(given))
         given = given.to(self.zero.dtype) if self.is_torch else xp.asarray(given).astype(self.zero.dtype)
         return given.reshape([-1 if dimension == "h" else 1 for dimension in self.rows])
 

@@ -19,12 +19,12 @@ from saccade._arrays import Array
 from saccade._form import Form, Operands
 from saccade._library import on_cache_clear
 from saccade._opaque import call_untraced, is_compiling
+from saccade._stats_call import Tallies
 from saccade.function import Function
 from saccade.masks import Mask
 from saccade.module import compile
 from saccade.regions.traced_function import variables
 from saccade.scores import Score
-from saccade.stats import Tallies
 
 _MAX_PLANS = 512
 
@@ -214,8 +214,8 @@ def attention(
 
     Returns:
         The output, with q's kind, element type and shape except for head_dim_v. With return_lse or return_max a tuple:
-        (output, lse), (output, max, argmax) or (output, lse, max, argmax), with `stats` one more. Arrays given as `out` are returned. A fully
-        masked row returns 0, and as its lse -inf or the sink.
+        (output, lse), (output, max, argmax) or (output, lse, max, argmax), with `stats` one more. Arrays given
+        as `out` are returned. A fully masked row returns 0, and as its lse -inf or the sink.
 
     Raises:
         TypeError: an argument of the wrong kind, element type, device or rank; torch and NumPy mixed in q, k and v; an

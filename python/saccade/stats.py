@@ -221,9 +221,9 @@ def segments(ids: Any, count: int) -> Statistic:
     count = _parameters.integer("count", count, 1)
     rank = getattr(ids, "ndim", None)
     if rank == 1:
-        function = lambda s, b, h, i, j: (ids[j], 1.0)  # noqa: E731
+        function = lambda s, b, h, i, j: (ids[j], 1.0)
     elif rank == 2:
-        function = lambda s, b, h, i, j: (ids[b, j], 1.0)  # noqa: E731
+        function = lambda s, b, h, i, j: (ids[b, j], 1.0)
     else:
         raise TypeError(f"ids is {ids!r:.60}, expected a tensor [keys] or [batch, keys]")
     return _several("segments", count, lambda call: function)
@@ -262,8 +262,9 @@ def _blocks(extent: int, size: int) -> int:
 
 def received() -> Statistic:
     """The sum over all queries of the weights of each key, in place of queries: [batch, heads, keys] in the default
-    layout. Caches drop keys by it (Zhang et al. 2023). A second pass computes it from the log-sum-exp, in which keys and
-    queries change places. Pages are gathered for it. Not for quantized keys, nor for ragged queries with pages."""
+    layout. Caches drop keys by it (Zhang et al. 2023). A second pass computes it from the log-sum-exp, in which keys
+    and queries change places. Pages are gathered for it. Not for quantized keys, nor for ragged queries with pages."""
+
     def tallies(call: Call) -> tuple[Tally, ...]:
         _received.check(call)
         return ()
@@ -275,8 +276,8 @@ def received() -> Statistic:
 
 
 def tally(function: Callable[..., Any], bins: int = 1, name: str = "tally") -> Statistic:
-    """A statistic of one's own: for each bin the sum of weight times value. The function (s, b, h, i, j) returns the bin
-    of query i and key j, an integer, and the value, for the score s; it is traced as `score` of `saccade.attention`.
+    """A statistic of one's own: for each bin the sum of weight times value. The function (s, b, h, i, j) returns the
+    bin of query i and key j, an integer, and the value, for the score s; it is traced as `score` of `attention`.
     Bins outside of 0 ... bins - 1 do not count."""
     if not callable(function):
         raise TypeError(f"function is {function!r:.60}, expected a function (s, b, h, i, j) -> (bin, value)")
@@ -295,8 +296,8 @@ def _several(name: str, bins: int, function_of: Callable[[Call], Callable[..., A
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 _NAMED: dict[str, Callable[[], Statistic]] = {
-    "entropy": entropy, "effective_keys": effective_keys, "max": max, "argmax": argmax, "sink": sink, "diagonal": diagonal,
-    "distance": distance, "heatmap": heatmap, "received": received}  # fmt: skip
+    "entropy": entropy, "effective_keys": effective_keys, "max": max, "argmax": argmax, "sink": sink,
+    "diagonal": diagonal, "distance": distance, "heatmap": heatmap, "received": received}  # fmt: skip
 
 
 def read(stats: Any) -> list[Statistic]:

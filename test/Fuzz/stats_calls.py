@@ -143,23 +143,23 @@ def check(seed, call):
     """None, or what is wrong with the statistics of a call."""
     _, found = call.found()
     expected, scores = call.expected(found)
-    exact = 1e-12 if "score" not in call.options else 3e-7  # functions compute with elements of float32
-    tolerance = {"f64": exact, "f32": 3e-5}.get(call.type, 6e-3)
+    of_f64 = 1e-12 if "score" not in call.options else 3e-7  # functions compute with elements of float32
+    tolerance = {"f64": of_f64, "f32": 3e-5}.get(call.type, 6e-3)
     size = 1 + (scores[scores.isfinite()].abs().max().item() if scores.isfinite().any() else 0)
     sizes = {"entropy": size, "max": size, "own": size, "argmax": size, "received": 1 + call.queries,
              "effective_keys": size * (1 + call.keys)}  # fmt: skip
     for name in call.chosen:
         side = 1 if name == "received" else 0
-        wanted, x = call.packed(expected[name], side), torch.as_tensor(found[name])
+        exact, x = call.packed(expected[name], side), torch.as_tensor(found[name])
         if name == "argmax" and call.keys:  # equal scores in float64 may differ in float32
             x = call.packed(scores, 0).gather(-1, x.clamp(min=0)[..., None])[..., 0].masked_fill(x < 0, -math.inf)
         if name == "received" and call.is_paged:
             x = x[..., : call.keys]
-        if x.shape != wanted.shape:
-            return f"{name} has shape {tuple(x.shape)}, expected {tuple(wanted.shape)}"
+        if x.shape != exact.shape:
+            return f"{name} has shape {tuple(x.shape)}, expected {tuple(exact.shape)}"
         allowed = tolerance * sizes.get(name, 1)
-        if not torch.allclose(x.double(), wanted.double(), rtol=0, atol=allowed):
-            return f"{name} is off by {(x.double() - wanted).abs().max():.3g}, {allowed:.3g} allowed"
+        if not torch.allclose(x.double(), exact.double(), rtol=0, atol=allowed):
+            return f"{name} is off by {(x.double() - exact).abs().max():.3g}, {allowed:.3g} allowed"
     return None
 
 

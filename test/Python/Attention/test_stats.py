@@ -33,7 +33,7 @@ def test_results_come_last_and_have_names():
     torch.testing.assert_close(found.entropy, -(p * p.log()).sum(-1))
     assert torch.equal(output, saccade.attention(Q, K, V, return_lse=True)[0])
     with pytest.raises(AttributeError, match="no statistic 'sink', but entropy, max"):
-        found.sink
+        _ = found.sink
     assert repr(found) == "Statistics(entropy[2, 4, 9], max[2, 4, 9])"
 
 
@@ -132,7 +132,7 @@ def test_calls_in_compiled_functions():
     torch.testing.assert_close(call(Q)[1], saccade.attention(Q, K, V, stats=("entropy",))[1].entropy)
 
 
-@pytest.mark.parametrize("given, error, message", [
+@pytest.mark.parametrize(("given", "error", "message"), [
     ("entropy", TypeError, "stats is 'entropy', expected a sequence of names"),
     (("entrop",), ValueError, "stats has 'entrop', expected one of entropy, effective_keys, max, argmax, sink"),
     (("sink", stats.sink(1)), ValueError, "stats has 'sink' twice"),

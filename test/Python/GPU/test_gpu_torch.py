@@ -162,13 +162,13 @@ def test_the_program_of_a_model_has_ptx():
     assert "sm_90a" in module.explain()
 
 
-@pytest.mark.parametrize("capability, target", [(75, "sm_75"), (80, "sm_80"), (90, "sm_90a")])
+@pytest.mark.parametrize(("capability", "target"), [(75, "sm_75"), (80, "sm_80"), (90, "sm_90a")])
 def test_statistics_of_weights(double, tensors, capability, target):
     """Arrays of the fake GPU are not read by torch's functions: these statistics are results of the kernel as they are."""
     double.set(devices=1, capability=capability)
     options = {"causal": "bottom_right", "sink": 0.5, "return_max": True}
     chosen = lambda: [saccade.stats.distance(4), saccade.stats.tally(lambda s, b, h, i, j: (j // 3, s), 3, "of_blocks")]
     _, largest, _, found = saccade.attention(*tensors, **options, stream=5, target=target, stats=chosen())
-    _, expected_largest, _, wanted = saccade.attention(*host, **options, stats=chosen())
-    for x, y in ((found.distance, wanted.distance), (found.of_blocks, wanted.of_blocks), (largest, expected_largest)):
+    _, expected_largest, _, exact = saccade.attention(*host, **options, stats=chosen())
+    for x, y in ((found.distance, exact.distance), (found.of_blocks, exact.of_blocks), (largest, expected_largest)):
         np.testing.assert_allclose(x.get(), y.numpy(), rtol=1e-4, atol=1e-5)
