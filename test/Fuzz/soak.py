@@ -55,8 +55,8 @@ FUZZERS = [
     # A fixed seed: equivalent mutants are not failures of the simulator.
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
-CALLS_OF_TORCH = ("random_calls.py", "stats_calls.py", "wrong_arguments.py", "sdpa_calls.py", "flex_calls.py", "module_calls.py",
-                  "gradient_calls.py")
+CALLS_OF_TORCH = ("random_calls.py", "stats_calls.py", "wrong_arguments.py", "sdpa_calls.py", "flex_calls.py",
+                  "module_calls.py", "gradient_calls.py")
 CALLS_OF_TRANSFORMERS = ("model_calls.py", "model_types.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
 SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}
