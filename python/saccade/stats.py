@@ -145,14 +145,14 @@ def effective_keys() -> Statistic:
 
 def _entropy(call: Call, found: Found) -> Any:
     xp = call.library
-    is_empty = ~(abs(found.lse) < xp.inf)
+    is_empty = found.lse == -xp.inf
     lse = xp.where(is_empty, call.zero, found.lse)
     result = lse - found.tallies[0][..., 0]
     sink = call.sink_of_rows()
     if sink is not None:
         finite = xp.where(sink > -xp.inf, sink, call.zero)
         result = result - xp.where(sink > -xp.inf, xp.exp(finite - lse) * finite, call.zero)
-    return xp.where(found.lse == -xp.inf, call.zero, xp.where(is_empty, call.precise(xp.nan), result))
+    return xp.where(is_empty, call.zero, result)
 
 
 def max() -> Statistic:
