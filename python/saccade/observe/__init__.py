@@ -1,0 +1,1 @@
+"""Observes the attention of a model: statistics of layers and heads, events, and a record of both."""
