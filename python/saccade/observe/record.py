@@ -47,7 +47,7 @@ class Event:
     layer: int
     """The index in `Record.layers`."""
     head: int | None
-    """The number of the head; None if the event is one of the layer. Query and key are None if there is no one place."""
+    """None if the event is one of the layer. Query and key are None if there is no one place."""
     query: int | None
     key: int | None
     operand: str | None
