@@ -3,7 +3,8 @@
 Importing this package imports neither torch nor NumPy and loads no shared library.
 """
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from saccade import builders, masks, scores, stats
 from saccade._library import (
@@ -30,9 +31,13 @@ from saccade.runner import ToolError, run, tool
 __version__: str
 """The version of the installed package."""
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from saccade.observe.session import observe
+else:
 
-    def __getattr__(name: str) -> str:
+    def __getattr__(name: str) -> Any:
+        if name == "observe":
+            return import_module("saccade.observe")
         if name != "__version__":
             raise AttributeError(f"module 'saccade' has no attribute {name!r}")
         from importlib.metadata import PackageNotFoundError, version  # imported late: it is slow to import
@@ -69,6 +74,7 @@ __all__ = [
     "masks",
     "merge_state",
     "num_threads",
+    "observe",
     "orthogonal_features",
     "performer",
     "run",

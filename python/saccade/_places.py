@@ -34,6 +34,15 @@ def of_call(module: Any = None) -> tuple[str, str]:
     return "" if inner is None else name_of(inner, inner if root is None else root), place
 
 
+def innermost_module() -> Any:
+    """The innermost module of PyTorch that runs in this thread; None if there is none."""
+    call = _module_call()
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code is not call:
+        frame = frame.f_back
+    return None if frame is None else frame.f_locals.get("self")
+
+
 def name_of(module: Any, root: Any) -> str:
     """The qualified name of a module within another one; of that one, its class."""
     if module is root:

@@ -20,7 +20,7 @@ from saccade import _places, _scopes, errors
 VARIABLE = "SACCADE_SERVED"
 
 is_on = False
-"""Whether there is a report in any thread."""
+"""Whether there is a report or an observer in any thread."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,18 @@ class Report(_scopes.Scope):
         return f"<saccade.served: {self.served} of {self.total} calls>"
 
 
+class Observer(_scopes.Scope):
+    """Sees the calls of attention in a block, those of other libraries included."""
+
+    def take(self, function: str, arguments: Arguments, result: Any, module: Any) -> None:
+        """A call is done. `module` is the innermost module, if the caller knows it."""
+        raise NotImplementedError
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a call: args and kwargs."""
+
+
 def describe(call: Call) -> str:
     """The message of an exception for a call that was not served."""
     where = " in ".join(part for part in (call.place, call.module) if part)
@@ -150,6 +162,7 @@ def served(*, require: bool = False, explain: bool = False) -> Iterator[Report]:
 
 _lock = threading.RLock()
 _open: list[Report] = []
+_observers: list[Observer] = []
 _everywhere: list[Report] = []  # of all threads
 companions: list[Callable[[], contextlib.AbstractContextManager[Any]]] = []
 """What the thread of a `served()` block runs in, in addition."""
@@ -180,17 +193,33 @@ def _remove(report: Report) -> None:
     global is_on
     with _lock:
         _open.remove(report)
-        is_on = bool(_open)
+        is_on = bool(_open or _observers)
         for watcher, close in _watchers.items():
-            if close is not None and not is_on:
+            if close is not None and not _open:
                 _watchers[watcher] = None
                 close()
+
+
+@contextlib.contextmanager
+def observed(observer: Observer) -> Iterator[None]:
+    """The observer sees the calls of this block."""
+    global is_on
+    with _scopes.opened(observer):
+        with _lock:
+            _observers.append(observer)
+            is_on = True
+        try:
+            yield
+        finally:
+            with _lock:
+                _observers.remove(observer)
+                is_on = bool(_open or _observers)
 
 
 def add_watcher(watcher: Callable[[], Callable[[], None]]) -> None:
     """A function that is called when reports begin, and returns one that is called when all have ended."""
     with _lock:
-        _watchers.setdefault(watcher, watcher() if is_on else None)
+        _watchers.setdefault(watcher, watcher() if _open else None)
 
 
 def report_everywhere() -> Report:
@@ -227,18 +256,28 @@ def is_new_call() -> bool:
     return not _state.is_inside
 
 
-def observe(function: str, compute: Callable[[], Any], operands: Sequence[Any], module: Any = None) -> Any:
-    """The result of `compute`, which is a call of `function`, and counts it in the reports of this thread."""
-    found = reports()
-    if _state.is_inside or not found:
+def is_observed() -> bool:
+    """Whether an observer sees the next call of this thread."""
+    return bool(_observers and not _state.is_inside and _scopes.find(Observer))
+
+
+def observe(function: str, compute: Callable[[], Any], operands: Sequence[Any], module: Any = None, *,
+            arguments: Arguments, is_counted: bool = True) -> Any:
+    """The result of `compute`, which is a call of `function` with these arguments. Observers of this thread see it, and
+    it counts in reports if `is_counted`."""
+    found = reports() if is_counted else []
+    observers = _scopes.find(Observer) if _observers else []
+    if _state.is_inside or not found and not observers:
         return compute()
     _state.is_inside, _state.reason, _state.is_counted = True, None, True
     try:
         result = compute()
         reason, is_counted = _state.reason, _state.is_counted
+        for observer in observers:
+            observer.take(function, arguments, result, module)
     finally:
         _state.is_inside, _state.reason = False, None
-    if is_counted:
+    if found and is_counted:
         note(function, operands, reason, module, found)
     return result
 

@@ -26,6 +26,7 @@ from saccade.module import compile
 from saccade.regions.traced_function import variables
 from saccade.scores import Score
 
+NAME = "saccade.attention"
 _MAX_PLANS = 512
 
 
@@ -251,8 +252,9 @@ def attention(
     if stats is not None and type(stats) is not Tallies:
         return _stats.attend(attention, stats, q, k, v, _named(given, target, stream, out))
     if _served.is_on and _served.is_new_call():
-        again = functools.partial(attention, q, k, v, **_named(given, target, stream, out))
-        return _served.observe("saccade.attention", again, (q, k, v))
+        named = _named(given, target, stream, out)
+        again = functools.partial(attention, q, k, v, **named)
+        return _served.observe(NAME, again, (q, k, v), arguments=((q, k, v), named))
     recorder = _autograd.state.recorder
     if recorder is None and _autograd.may_record(q, k, v, score, weight, scale, sink):
         return _autograd.record(attention, q, k, v, **_named(given, target, stream, out))

@@ -129,6 +129,8 @@ class Record:
     events: list[Event] = field(default_factory=list)
     tokens: list[list[str]] | None = None
     """The tokens of each batch."""
+    missed: dict[str, str] = field(default_factory=dict)
+    """The reasons why modules were not observed, by their names."""
 
     def series(self, statistic: str, layer: int, head: int) -> list[float]:
         """A statistic of one head over `steps`."""
@@ -194,7 +196,7 @@ def _to_json(record: Record) -> dict[str, Any]:
         "maps": list(map(_grid_to_json, record.maps)), "received": list(map(_grid_to_json, record.received)),
         "tiles": list(map(_grid_to_json, record.tiles)),
         "mask_tiles": None if mask_tiles is None else list(map(_grid_to_json, mask_tiles)),
-        "events": [dataclasses.asdict(event) for event in record.events],
+        "events": [dataclasses.asdict(event) for event in record.events], "missed": record.missed,
     }  # fmt: skip
 
 
@@ -232,7 +234,7 @@ def _from_json(found: dict[str, Any]) -> Record:
         [_read_grid(Received, each) for each in found["received"]],
         [_read_grid(Tile, each) for each in found["tiles"]],
         None if found["mask_tiles"] is None else [_read_grid(MaskTiles, each) for each in found["mask_tiles"]],
-        [_read(Event, each) for each in found["events"]], found["tokens"])  # fmt: skip
+        [_read(Event, each) for each in found["events"]], found["tokens"], found.get("missed", {}))  # fmt: skip
     layers, steps = len(record.layers), len(record.steps)
     if any(len(each) != steps or any(len(found) != layers for found in each) for each in record.statistics.values()):
         raise ValueError(f"statistics are not those of {steps} steps and {layers} layers")

@@ -84,7 +84,8 @@ def flex_attention(
 
         return traced_drop_ins.flex_attention(*arguments, return_aux)
     if _served.is_on and _served.is_new_call():
-        return _served.observe(NAME, lambda: _call(arguments, return_aux), (query, key, value))
+        return _served.observe(NAME, lambda: _call(arguments, return_aux), (query, key, value),
+                               arguments=(arguments, {}))
     return _call(arguments, return_aux)
 
 

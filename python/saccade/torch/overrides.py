@@ -63,6 +63,16 @@ def enabled(*, require: bool = False, explain: bool = False) -> Iterator[None]:
         _uninstall()
 
 
+@contextlib.contextmanager
+def installed() -> Iterator[None]:
+    """Calls of PyTorch's functions in this block reach observers (`_served.observed`), and PyTorch computes them."""
+    _install()
+    try:
+        yield
+    finally:
+        _uninstall()
+
+
 def enable() -> None:
     """As `enabled`, for all threads until `disable`."""
     global _is_enabled
@@ -126,11 +136,12 @@ def _replace_sdpa() -> torch.library.Library:
     serve = sdpa.replacement(original)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        if not _is_active():
-            return original(*args, **kwargs)
+        is_active = _is_active()
+        compute = serve if is_active else original
         if _served.is_on and _served.is_new_call():
-            return _served.observe(sdpa.NAME, functools.partial(serve, *args, **kwargs), args[:3])
-        return serve(*args, **kwargs)
+            return _served.observe(sdpa.NAME, functools.partial(compute, *args, **kwargs), args[:3],
+                                   arguments=(args, kwargs), is_counted=is_active)
+        return compute(*args, **kwargs)
 
     library = torch.library.Library("aten", "IMPL")
     for key in _KEYS:
@@ -184,13 +195,18 @@ def _replace_code(function: Any, forward: Any, serve: Callable[..., Any]) -> Cal
     original.__kwdefaults__ = function.__kwdefaults__
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not _is_active() or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
             return original(*args, **kwargs)
+        is_active = _is_active()
+
+        def compute() -> Any:
+            return serve(original, args, kwargs) if is_active else original(*args, **kwargs)
+
         if _served.is_on and _served.is_new_call():
             operands = [kwargs.get(name) for name in ("query", "key", "value")[len(args):]]
-            compute = functools.partial(serve, original, args, kwargs)
-            return _served.observe(function.__name__.removeprefix("jagged_"), compute, (*args[:3], *operands))
-        return serve(original, args, kwargs)
+            return _served.observe(function.__name__.removeprefix("jagged_"), compute, (*args[:3], *operands),
+                                   arguments=(args, kwargs), is_counted=is_active)
+        return compute()
 
     name = "_saccade" + forward.__name__
     function.__globals__[name] = call  # code of another module finds its names there

@@ -90,7 +90,7 @@ def scaled_dot_product_attention(
     if _served.is_on and _served.is_new_call():
         result: torch.Tensor = _served.observe(NAME, lambda: scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa),
-            (query, key, value))
+            (query, key, value), arguments=((query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), {}))
         return result
     if not torch.is_autocast_enabled("cpu"):
         output = _direct(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)

@@ -19,7 +19,8 @@ from saccade.transformers.masks import StructuredMask, window_of
 
 NAME = "saccade"
 """The name of the attention implementation. Transformers gives names that contain "sdpa" or "flex" other meanings."""
-_FUNCTION = f'attn_implementation="{NAME}"'
+FUNCTION = f'attn_implementation="{NAME}"'
+"""What reports call the attention function."""
 
 
 def attention_forward(
@@ -72,11 +73,12 @@ def attention_forward(
             attention_forward, module, query, key, value, attention_mask, dropout, scaling, is_causal, position_bias,
             softcap, s_aux, sliding_window, cache, indices, sinks, **kwargs)
         own_code.called()
-        return _served.observe(_FUNCTION, compute, (query, key, value), module)  # type: ignore[no-any-return]
+        return _served.observe(  # type: ignore[no-any-return]
+            FUNCTION, compute, (query, key, value), module, arguments=(compute.args, kwargs))
     if kwargs.get("output_attentions"):
-        _warn(f'{_FUNCTION} does not return attention weights: use "eager" for output_attentions')
+        _warn(f'{FUNCTION} does not return attention weights: use "eager" for output_attentions')
     if kwargs.get("block_indices") is not None:
-        raise NotImplementedError(f"{type(module).__name__} passes block_indices, which {_FUNCTION} does not support, "
+        raise NotImplementedError(f"{type(module).__name__} passes block_indices, which {FUNCTION} does not support, "
                                   'expected "eager" for this model')
     if isinstance(cache, PagedAttentionCache):
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
@@ -100,6 +102,28 @@ def attention_forward(
                                    is_causal=is_causal, position_bias=position_bias, softcap=softcap, s_aux=s_aux), None
 
     is_recorded = requires_grad(query, key, value, attention_mask, position_bias, s_aux, sinks)
+    query, key, value, options = call_of(query, key, value, attention_mask, scaling, is_causal, position_bias, softcap,
+                                         s_aux, sliding_window, indices, is_recorded)
+    if (drawn := draw_dropout(dropout)) is not None:
+        options["dropout_p"], options["seed"] = drawn
+    if sinks is not None:
+        result: Any = attention(query, key, value, return_lse=True, **options)
+        return _with_sinks(result[0], result[1], sinks).transpose(1, 2).contiguous(), None
+    if is_recorded or torch.compiler.is_compiling():
+        result = attention(query, key, value, **options)
+        return result.transpose(1, 2).contiguous(), None
+    batch, heads, queries, _ = query.shape
+    output = query.new_empty((batch, queries, heads, value.shape[3]))
+    attention(query, key, value, out=output.transpose(1, 2), **options)
+    return output, None
+
+
+def call_of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Any, scaling: float | None,
+            is_causal: bool, position_bias: torch.Tensor | None, softcap: float | None, s_aux: torch.Tensor | None,
+            sliding_window: int | None, indices: torch.Tensor | None,
+            is_recorded: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, dict[str, Any]]:
+    """Query, key and value and the options of `saccade.attention` with the meaning of these arguments, dropout and
+    `sinks` apart."""
     query, key, value = autocast(query, key, value)
     batch, heads, queries, _ = query.shape
     keys = key.shape[2]
@@ -133,23 +157,13 @@ def attention_forward(
         options["sink"] = sink if sink.dtype == query.dtype else sink.float()
     if scaling is not None:
         options["scale"] = scaling
-    if (drawn := draw_dropout(dropout)) is not None:
-        options["dropout_p"], options["seed"] = drawn
-    if sinks is not None:
-        result: Any = attention(query, key, value, return_lse=True, **options)
-        return _with_sinks(result[0], result[1], sinks).transpose(1, 2).contiguous(), None
-    if is_recorded or torch.compiler.is_compiling():
-        result = attention(query, key, value, **options)
-        return result.transpose(1, 2).contiguous(), None
-    output = query.new_empty((batch, queries, heads, value.shape[3]))
-    attention(query, key, value, out=output.transpose(1, 2), **options)
-    return output, None
+    return query, key, value, options
 
 
 def _note_reference(module: torch.nn.Module, is_exporting: bool, has_sinks: bool) -> None:
     """Says that PyTorch's operators compute a call; raises if they cannot."""
     if has_sinks:
-        raise NotImplementedError(f"{type(module).__name__} passes sinks, which {_FUNCTION} does not support in "
+        raise NotImplementedError(f"{type(module).__name__} passes sinks, which {FUNCTION} does not support in "
                                   'exports and with dropout under torch.compile, expected "eager"')
     if not is_exporting:
         _fall_back("dropout is not supported under torch.compile: eval() avoids it")
@@ -160,7 +174,7 @@ def _note_reference(module: torch.nn.Module, is_exporting: bool, has_sinks: bool
 # Dynamo calls these two, and does not propagate their exceptions.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _fall_back(reason: str) -> None:
-    warn_once(_FUNCTION, reason)
+    warn_once(FUNCTION, reason)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

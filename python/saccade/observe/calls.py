@@ -1,0 +1,201 @@
+"""Calls of attention functions as calls of `saccade.attention`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from saccade import attention
+from saccade.attention import NAME as ATTENTION
+from saccade.torch import flex, sdpa
+from saccade.torch.fallback import Refused, readable
+
+EAGER = 'attn_implementation="eager"'
+
+
+class Unobserved(Exception):
+    """A call without statistics, with the reason as its message."""
+
+
+@dataclass
+class Call:
+    """A call of attention on tensors of four dimensions."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    options: dict[str, Any]
+    """Of `saccade.attention`."""
+    visible: dict[str, Any]
+    """The options that say which keys a query sees, without scores."""
+    output: torch.Tensor
+    """[batch, heads, queries, head_dim_v]"""
+    bias: torch.Tensor | None = None
+    """Numbers that are added to scores, broadcastable to [batch, heads, queries, keys]."""
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a query sees no key after its own."""
+        return self.options.get("causal") is not None
+
+
+def call_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Call:
+    """A call of one of the functions that `_served.observe` names. Raises Unobserved."""
+    try:
+        return _READERS[function](result, *args, **kwargs)
+    except Refused as refused:
+        raise Unobserved(refused.reason) from None
+
+
+def _tensors(query: Any, key: Any, value: Any) -> list[torch.Tensor]:
+    """Tensors that compiled code can read."""
+    found = []
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if torch._C._functorch.is_functorch_wrapped_tensor(x) if isinstance(x, torch.Tensor) else True:
+            raise Unobserved(f"{name} is no tensor with values of its own: a transform of torch.func or another library")
+        if x.is_meta or not x.numel():
+            raise Unobserved(f"{name} has no elements")
+        found.append(readable(name, x.detach()))
+    return found
+
+
+def _four(x: torch.Tensor) -> torch.Tensor:
+    """x with the dimensions before the heads as one."""
+    return x.reshape(-1, *x.shape[-3:]) if x.dim() > 4 else x[(None,) * (4 - x.dim())]
+
+
+def _from_sdpa(result: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+               is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Call:
+    query, key, value = _tensors(query, key, value)
+    causal = "top_left" if is_causal else None
+    if type(attn_mask).__name__ == "CausalBias":
+        causal = "top_left" if attn_mask.variant.name == "UPPER_LEFT" else "bottom_right"
+        attn_mask = None
+    lead = result.shape[:-2]
+    if enable_gqa:
+        heads = max(key.shape[-3], value.shape[-3])
+        key, value = [x.repeat_interleave(heads // x.shape[-3], -3) for x in (key, value)]
+        key, value = [x.expand(*lead[:-1], *x.shape[-3:]) for x in (key, value)]
+    else:
+        key, value = [x.expand(*lead, *x.shape[-2:]) for x in (key, value)]
+    query, output = query.expand(*lead, *query.shape[-2:]), result.detach()
+    query, key, value, output = [_four(x) for x in (query, key, value, output)]
+    options = _without_none(causal=causal, scale=None if scale is None else float(scale))
+    visible = _without_none(causal=causal)
+    if attn_mask is None:
+        return Call(query, key, value, options, visible, output)
+    mask = attn_mask.detach()
+    if len(lead) != 2:
+        mask = _four(mask.expand(*lead, query.shape[2], key.shape[2]))
+    function, seen = _mask_functions(mask, (*query.shape[:3], key.shape[2]))
+    return Call(query, key, value, options | function, visible | seen, output,
+                None if mask.dtype == torch.bool else mask)
+
+
+def _mask_functions(mask: torch.Tensor, extents: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a boolean or additive mask, and those of the keys that it keeps."""
+    view = sdpa.mask_view(mask, extents)
+    if view is None:
+        raise Unobserved(f"the mask has shape {tuple(mask.shape)}, expected one that broadcasts to {extents}")
+    function = sdpa.mask_functions(*view)
+    if mask.dtype == torch.bool:
+        return function, function
+    return function, sdpa.mask_functions(view[0], is_kept(view[1]))
+
+
+def is_kept(bias: torch.Tensor) -> torch.Tensor:
+    """Whether an additive mask keeps a key: libraries hide keys by -inf or by about the lowest number."""
+    return bias > torch.finfo(bias.dtype).min / 4
+
+
+def _from_flex(result: Any, query: Any, key: Any, value: Any, score_mod: Any = None, block_mask: Any = None,
+               scale: float | None = None, enable_gqa: bool = False, *unused: Any, **more: Any) -> Call:
+    output = (result[0] if isinstance(result, tuple) else result).detach()
+    query, key, value = _tensors(query, key, value)
+    key, value = [x.expand(query.shape[0], *x.shape[1:]) for x in (key, value)]
+    visible = {} if block_mask is None else _without_none(mask=flex._mask(block_mask, query, key))
+    options = _without_none(score=score_mod, scale=None if scale is None else float(scale))
+    return Call(query, key, value, options | visible, visible, output)
+
+
+_UNOBSERVED = {"cu_seqlens_q": "a ragged batch", "page_table": "a paged cache", "k_scale": "quantized keys"}
+
+
+def _from_attention(result: Any, query: Any, key: Any, value: Any, **given: Any) -> Call:
+    for name, what in _UNOBSERVED.items():
+        if given[name] is not None:
+            raise Unobserved(f"{what} ({name})")
+    query, key, value = _tensors(query, key, value)
+    output = (result[0] if isinstance(result, tuple) else result).detach()
+    layout = given["layout"] or "bhsd"
+    missing = [axis for axis in "bh" if axis not in layout]
+    order = [("".join(missing) + layout).index(axis) for axis in "bhsd"]
+    query, key, value, output = [x[(None,) * len(missing)].permute(order) for x in (query, key, value, output)]
+    options = _without_none(**{name: given[name] for name in ("score", "mask", "scale", "causal", "window", "kv_len",
+                                                              "sink")})  # fmt: skip
+    visible = {name: x for name, x in options.items() if name in ("mask", "causal", "window", "kv_len")}
+    return Call(query, key, value, options, visible, output)
+
+
+def _from_transformers(result: Any, module: Any, query: Any, key: Any, value: Any, attention_mask: Any,
+                       dropout: float = 0.0, scaling: float | None = None, is_causal: bool | None = None,
+                       position_bias: Any = None, softcap: float | None = None, s_aux: Any = None,
+                       sliding_window: int | None = None, cache: Any = None, indices: Any = None,
+                       sinks: Any = None, **kwargs: Any) -> Call:
+    from saccade.transformers import interface
+
+    if cache is not None or sinks is not None or kwargs.get("block_indices") is not None:
+        raise Unobserved("continuous batching, sinks of each query or block indices")
+    query, key, value = _tensors(query, key, value)
+    if is_causal is None:
+        is_causal = interface._is_causal(module)
+    tensors = [x.detach() if isinstance(x, torch.Tensor) else x for x in (attention_mask, position_bias, s_aux, indices)]
+    attention_mask, position_bias, s_aux, indices = tensors
+
+    def read(mask: Any, bias: Any, cap: Any, sink: Any, factor: Any) -> Any:
+        return interface.call_of(query, key, value, mask, factor, is_causal, bias, cap, sink, sliding_window, indices,
+                                 False)
+
+    query, key, value, options = read(attention_mask, position_bias, softcap, s_aux, scaling)
+    is_additive = isinstance(attention_mask, torch.Tensor) and attention_mask.dtype != torch.bool
+    seen = is_kept(attention_mask) if is_additive else attention_mask
+    visible = read(seen, None, None, None, None)[3]
+    output = result[0].detach().transpose(1, 2)
+    return Call(query, key, value, options, visible, output, attention_mask if is_additive else position_bias)
+
+
+def _from_eager(result: Any, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *args: Any,
+                **kwargs: Any) -> Call:
+    """Functions of models, whose mask is complete: without one all keys are visible."""
+    named = dict(zip(("scaling", "dropout"), args)) | kwargs
+    named |= {"is_causal": False, "sliding_window": None, "cache": None}
+    return _from_transformers(result, module, query, key, value, attention_mask, **named)
+
+
+_READERS: dict[str, Callable[..., Call]] = {
+    sdpa.NAME: _from_sdpa, flex.NAME: _from_flex, ATTENTION: _from_attention, EAGER: _from_eager,
+    'attn_implementation="saccade"': _from_transformers,
+}  # fmt: skip
+
+
+def _without_none(**options: Any) -> dict[str, Any]:
+    return {name: x for name, x in options.items() if x is not None}
+
+
+def log_visible(call: Call) -> torch.Tensor:
+    """The logarithm of the number of keys that each query sees, float64, broadcastable to [batch, heads, queries]."""
+    batch, heads, queries, _ = call.query.shape
+    keys = call.key.shape[2]
+    if not call.visible:
+        return torch.tensor(math.log(keys), dtype=torch.float64)
+    if call.visible == {"causal": "top_left"}:
+        return (torch.arange(queries) + 1).clamp(max=keys).double().log()
+    # Equal scores: the log-sum-exp is that of the count.
+    query = call.query.new_zeros((batch, heads, queries, 1), dtype=torch.float32)
+    key = query.new_zeros((batch, 1, keys, 1))
+    _, lse = attention(query, key, key, return_lse=True, **call.visible)
+    return lse.cpu().double()

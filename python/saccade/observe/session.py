@@ -1,0 +1,230 @@
+"""`saccade.observe`: hooks on a model, one observed step, and what a record keeps of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from saccade import _operands, _parameters, _places, _served, errors
+from saccade.observe import reducing
+from saccade.observe.calls import Unobserved, call_of
+from saccade.observe.events import Thresholds, Watch
+from saccade.observe.interception import intercepted
+from saccade.observe.keeping import Keeper
+from saccade.observe.measures import Measured, measure
+from saccade.observe.record import Event, Layer, Record
+
+
+@dataclass(frozen=True)
+class Step:
+    """The statistics of one observed step."""
+
+    number: int
+    layers: list[Layer]
+    statistics: dict[str, list[Any]]
+    """By name and layer: an array [heads] of float32."""
+
+
+class Observation(_served.Observer):
+    """A model that is observed."""
+
+    def __init__(self, model: Any, every: int, sink_keys: int, has_maps: bool, tile: int, thresholds: Thresholds,
+                 keeper: Keeper, group: Any, on_event: list[Callable[[Event], Any]],
+                 on_step: list[Callable[[Step], Any]]):
+        self._model, self._every, self._group = model, every, group
+        self._options = sink_keys, has_maps, tile
+        self._keeper, self._watch = keeper, Watch(thresholds)
+        self._on_event, self._on_step = on_event, on_step
+        self._names = {id(module): name for name, module in model.named_modules()}
+        self.count = 0
+        """The number of forward calls of the model."""
+        self._is_running = False
+        self._measured: list[Measured] = []
+        self._calls: Counter[str] = Counter()
+        self._missed: dict[str, str] = {}
+        self._inside = contextlib.ExitStack()
+
+    def begin(self, module: Any, args: Any) -> None:
+        """A forward call of the model begins."""
+        if self._is_running and _is_nested(module):
+            return
+        self.close()  # of a call that KeyboardInterrupt ended
+        self._is_running = True
+        self.count += 1
+        if (self.count - 1) % self._every == 0:
+            self._measured, self._missed = [], {}
+            self._calls.clear()
+            self._inside.enter_context(intercepted(self))
+
+    def end(self, module: Any, args: Any, result: Any) -> None:
+        """A forward call of the model has ended, or has raised an exception."""
+        if _is_nested(module):
+            return
+        is_observed = (self.count - 1) % self._every == 0
+        self.close()
+        if is_observed and not (result is None and sys.exc_info()[0] is not None):
+            self._finish(self.count - 1)
+
+    def close(self) -> None:
+        """Nothing is observed until the next step."""
+        self._is_running = False
+        self._inside.close()
+
+    def take(self, function: str, arguments: _served.Arguments, result: Any, module: Any) -> None:
+        """Measures a call of attention."""
+        module = _places.innermost_module() if module is None else module
+        name = self._names.get(id(module)) or type(module).__name__
+        try:
+            with torch.no_grad():
+                call = call_of(function, *arguments, result)
+                self._measured.append(measure(call, name, self._calls[name], *self._options))
+        except (Unobserved, ValueError, TypeError, NotImplementedError) as error:
+            self._missed[name] = f"{function}: {error}"
+        self._calls[name] += 1
+
+    def _finish(self, number: int) -> None:
+        """Adds a step to the record, and calls the callbacks."""
+        missed = self._missed | self._unseen()
+        if not self._measured and not self._keeper.record.layers:
+            raise errors.NotServed(_nothing(self._model, missed))
+        for name, reason in missed.items():
+            if name not in self._keeper.record.missed:
+                errors.warn(f"saccade.observe does not observe {name}: {reason}")
+        reducing.reduce(number, self._measured, self._group)
+        layers = self._keeper.add(number, self._measured, missed)
+        events = self._watch.events(number, layers)
+        self._keeper.add_events(events)
+        for event in events:
+            for function in self._on_event:
+                function(event)
+        step = Step(number, list(self._keeper.record.layers),
+                    {name: steps[-1] for name, steps in self._keeper.record.statistics.items()})
+        for function in self._on_step:
+            function(step)
+
+    def _unseen(self) -> dict[str, str]:
+        """Modules of attention that called none of the functions, by their names."""
+        found: dict[str, str] = {}
+        for name, module in self._model.named_modules():
+            parts = [each for each in module.modules() if "Attention" in type(each).__name__]
+            if parts == [module] and not any(_is_within(name, seen) or _is_within(seen, name) for seen in self._calls):
+                found[name or type(module).__name__] = (
+                    f"{type(module).__name__} computes its attention by other functions, or did not run")
+        return found
+
+
+def _is_within(name: str, other: str) -> bool:
+    return not other or name == other or name.startswith(other + ".")
+
+
+def _is_nested(module: Any) -> bool:
+    """Whether a module is called by itself."""
+    count, frame = 0, sys._getframe(1)
+    while frame is not None and count < 2:
+        if frame.f_code is torch.nn.Module._call_impl.__code__ and frame.f_locals.get("self") is module:
+            count += 1
+        frame = frame.f_back  # type: ignore[assignment]
+    return count == 2
+
+
+def _nothing(model: Any, missed: dict[str, str]) -> str:
+    reasons = "".join(f"\n  {name}: {reason}" for name, reason in missed.items())
+    return (f"{type(model).__name__} has no attention that saccade.observe sees: F.scaled_dot_product_attention, "
+            f"flex_attention, nn.MultiheadAttention, saccade.attention or Transformers' attention interface{reasons}")
+
+
+def observe(
+    model: torch.nn.Module,
+    *,
+    every: int = 100,
+    on_event: Callable[[Event], Any] | None = None,
+    on_step: Callable[[Step], Any] | None = None,
+    writers: Sequence[Any] = (),
+    thresholds: Any = None,
+    path: str | os.PathLike[str] | None = None,
+    sink_keys: int = 1,
+    maps: bool = True,
+    tile: int = 0,
+    keep: int = 1000,
+    group: Any = None,
+    tokens: Sequence[Sequence[str]] | None = None,
+    **unknown: Any,
+) -> contextlib.AbstractContextManager[Record]:
+    """Observes the attention of a model in a block, without a change to the model, its results or its gradients.
+
+    A step is one outermost forward call of the model. Steps 0, `every`, 2 · `every`, ... are observed: each call of
+    attention in them is followed by one of `saccade.attention` that computes statistics. Other steps cost the count.
+
+    Args:
+        model: any module that calls `F.scaled_dot_product_attention`, `flex_attention`, `nn.MultiheadAttention`,
+            `saccade.attention` or Transformers' attention interface, in training or in inference. Not compiled.
+        on_event: called with each `saccade.observe.Event`.
+        on_step: called with the `saccade.observe.Step` of each observed step.
+        writers: objects of `saccade.observe.writers`, such as `JsonLines("run.jsonl")`.
+        thresholds: when a head or a layer is reported: `saccade.observe.Thresholds`, or a dict with some of them.
+        path: the file that the record is saved to at the end of the block, also after an exception.
+        sink_keys: the number of first keys whose mass is the statistic `sink`.
+        maps: also keeps the pooled weights and the mass that keys receive, of the last observed step.
+        tile: also keeps the weights of calls with at most so many queries and keys, of the last observed step.
+        keep: the most steps that the record keeps. If it is full, every second one is dropped, so that a long run keeps
+            all of its range in bounded memory. Callbacks and writers get all steps.
+        group: the processes of torch.distributed that statistics are reduced over, if it is initialized. All of them
+            observe the same steps.
+        tokens: the tokens of each batch, for reports.
+
+    Yields:
+        The `saccade.observe.Record`, which grows at each observed step.
+
+    Raises:
+        saccade.NotServed: from the first observed step, if nothing of its attention is seen.
+    """
+    if unknown:
+        name = next(iter(unknown))
+        known = observe.__kwdefaults__ or {}
+        raise TypeError(f"observe() got an unexpected keyword argument {name!r}{_operands.did_you_mean(name, known)}: "
+                        f"expected {', '.join(known)}")
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}, expected a torch.nn.Module")
+    if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
+        raise TypeError("model is compiled by torch.compile, expected the module before: compiled graphs call no "
+                        "functions that could be observed")
+    for name, function in (("on_event", on_event), ("on_step", on_step)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} is a {type(function).__name__}, expected a function")
+    for writer in writers:
+        if not all(hasattr(writer, name) for name in ("step", "event", "close")):
+            raise TypeError(f"writers has a {type(writer).__name__}, expected objects of saccade.observe.writers")
+    record = Record(type(model).__name__, tokens=None if tokens is None else [list(each) for each in tokens])
+    observation = Observation(
+        model, _parameters.integer("every", every, 1), _parameters.integer("sink_keys", sink_keys, 1),
+        _parameters.flag("maps", maps), _parameters.integer("tile", tile, 0), Thresholds.of(thresholds),
+        Keeper(record, _parameters.integer("keep", keep, 2)), group,
+        [*[each.event for each in writers], *([] if on_event is None else [on_event])],
+        [*[each.step for each in writers], *([] if on_step is None else [on_step])])
+    return _observed(observation, model, record, writers, path)
+
+
+@contextlib.contextmanager
+def _observed(observation: Observation, model: Any, record: Record, writers: Sequence[Any],
+              path: Any) -> Iterator[Record]:
+    hooks = [model.register_forward_pre_hook(observation.begin),
+             model.register_forward_hook(observation.end, always_call=True)]
+    try:
+        yield record
+        if not observation.count:
+            errors.warn("saccade.observe: the model was not called in the block, so the record is empty")
+    finally:
+        for hook in hooks:
+            hook.remove()
+        observation.close()
+        for writer in writers:
+            writer.close()
+        if path is not None:
+            record.save(path)
