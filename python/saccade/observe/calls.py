@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from saccade.attention import NAME as ATTENTION
 from saccade.torch import flex, sdpa
 from saccade.torch.fallback import Refused, readable
 
-EAGER = 'attn_implementation="eager"'
+INTERFACES = {name: f'attn_implementation="{name}"' for name in ("eager", "flex_attention")}
+"""The functions of Transformers that this module reads, by their names in its attention interface. The others call
+functions of PyTorch or are Saccade's."""
 
 
 class Unobserved(Exception):
@@ -36,11 +39,15 @@ class Call:
     """[batch, heads, queries, head_dim_v]"""
     bias: torch.Tensor | None = None
     """Numbers that are added to scores, broadcastable to [batch, heads, queries, keys]."""
+    table: torch.Tensor | None = None
+    """Which keys a query sees, if this is a tensor, broadcastable likewise."""
 
-    @property
     def is_causal(self) -> bool:
-        """Whether a query sees no key after its own."""
-        return self.options.get("causal") is not None
+        """Whether a query sees no key after its own, as far as it is known without a trace of mask functions."""
+        if self.options.get("causal") is not None:
+            return True
+        shape = () if self.table is None else self.table.shape[-2:]
+        return len(shape) == 2 and min(shape) > 1 and not bool(self.table.triu(1).any())  # type: ignore[union-attr]
 
 
 def call_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Call:
@@ -91,20 +98,19 @@ def _from_sdpa(result: Any, query: Any, key: Any, value: Any, attn_mask: Any = N
     mask = attn_mask.detach()
     if len(lead) != 2:
         mask = _four(mask.expand(*lead, query.shape[2], key.shape[2]))
-    function, seen = _mask_functions(mask, (*query.shape[:3], key.shape[2]))
-    return Call(query, key, value, options | function, visible | seen, output,
-                None if mask.dtype == torch.bool else mask)
+    bias = None if mask.dtype == torch.bool else mask
+    seen = mask if bias is None else is_kept(bias)
+    extents = *query.shape[:3], key.shape[2]
+    options, visible = [given | _mask_function(x, extents) for given, x in ((options, mask), (visible, seen))]
+    return Call(query, key, value, options, visible, output, bias, seen)
 
 
-def _mask_functions(mask: torch.Tensor, extents: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options of a boolean or additive mask, and those of the keys that it keeps."""
+def _mask_function(mask: torch.Tensor, extents: tuple[int, ...]) -> dict[str, Any]:
+    """The option of a boolean or additive mask."""
     view = sdpa.mask_view(mask, extents)
     if view is None:
         raise Unobserved(f"the mask has shape {tuple(mask.shape)}, expected one that broadcasts to {extents}")
-    function = sdpa.mask_functions(*view)
-    if mask.dtype == torch.bool:
-        return function, function
-    return function, sdpa.mask_functions(view[0], is_kept(view[1]))
+    return sdpa.mask_functions(*view)
 
 
 def is_kept(bias: torch.Tensor) -> torch.Tensor:
@@ -165,20 +171,25 @@ def _from_transformers(result: Any, module: Any, query: Any, key: Any, value: An
     seen = is_kept(attention_mask) if is_additive else attention_mask
     visible = read(seen, None, None, None, None)[3]
     output = result[0].detach().transpose(1, 2)
-    return Call(query, key, value, options, visible, output, attention_mask if is_additive else position_bias)
+    return Call(query, key, value, options, visible, output, attention_mask if is_additive else position_bias,
+                seen if isinstance(seen, torch.Tensor) else None)
 
 
-def _from_eager(result: Any, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *args: Any,
-                **kwargs: Any) -> Call:
-    """Functions of models, whose mask is complete: without one all keys are visible."""
+def _from_interface(result: Any, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *args: Any,
+                    **kwargs: Any) -> Call:
+    """Functions whose mask is complete: without one all keys are visible."""
     named = dict(zip(("scaling", "dropout"), args)) | kwargs
     named |= {"is_causal": False, "sliding_window": None, "cache": None}
-    return _from_transformers(result, module, query, key, value, attention_mask, **named)
+    if not hasattr(attention_mask, "mask_mod"):
+        return _from_transformers(result, module, query, key, value, attention_mask, **named)
+    call = _from_transformers(result, module, query, key, value, None, **named)
+    mask = _without_none(mask=flex._mask(attention_mask, call.query, call.key))
+    return dataclasses.replace(call, options=call.options | mask, visible=mask)
 
 
 _READERS: dict[str, Callable[..., Call]] = {
-    sdpa.NAME: _from_sdpa, flex.NAME: _from_flex, ATTENTION: _from_attention, EAGER: _from_eager,
-    'attn_implementation="saccade"': _from_transformers,
+    sdpa.NAME: _from_sdpa, flex.NAME: _from_flex, ATTENTION: _from_attention,
+    'attn_implementation="saccade"': _from_transformers, **dict.fromkeys(INTERFACES.values(), _from_interface),
 }  # fmt: skip
 
 

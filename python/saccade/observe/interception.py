@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from saccade import _served
-from saccade.observe.calls import EAGER
+from saccade.observe.calls import INTERFACES
 from saccade.torch import overrides
 
 _lock = threading.RLock()
@@ -80,13 +80,13 @@ def _multi_head(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def _interface(original: Callable[..., Any], self: Any, name: str, default: Any) -> Any:
     function = original(self, name, default)
-    if name != "eager" or not _served.is_observed():
+    if name not in INTERFACES or not _served.is_observed():
         return function
 
     @functools.wraps(function)
     def call(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *args: Any, **kwargs: Any) -> Any:
         given = (module, query, key, value, attention_mask, *args)
-        return _served.observe(EAGER, lambda: function(*given, **kwargs), (query, key, value), module,
+        return _served.observe(INTERFACES[name], lambda: function(*given, **kwargs), (query, key, value), module,
                                arguments=(given, kwargs), is_counted=False)
 
     return call

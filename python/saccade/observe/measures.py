@@ -45,7 +45,7 @@ def measure(call: Call, name: str, number: int, sink_keys: int, has_maps: bool, 
         tile: calls of at most so many queries and keys have their weights.
     """
     (_, heads, queries, _), keys = call.query.shape, call.key.shape[2]
-    layer = Layer(name, number, heads, queries, keys, call.is_causal)
+    layer = Layer(name, number, heads, queries, keys, call.is_causal())
     is_small = max(queries, keys) <= tile
     sizes = (queries, keys) if is_small else (min(queries, MAP_SIZE), min(keys, MAP_SIZE))
     wanted: list[Any] = ["entropy", "effective_keys", "max", "diagonal", stats.sink(sink_keys)]
