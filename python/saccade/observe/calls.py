@@ -62,8 +62,8 @@ def _tensors(query: Any, key: Any, value: Any) -> list[torch.Tensor]:
     """Tensors that compiled code can read."""
     found = []
     for name, x in (("query", query), ("key", key), ("value", value)):
-        if torch._C._functorch.is_functorch_wrapped_tensor(x) if isinstance(x, torch.Tensor) else True:
-            raise Unobserved(f"{name} is no tensor with values of its own: a transform of torch.func or another library")
+        if not isinstance(x, torch.Tensor) or torch._C._functorch.is_functorch_wrapped_tensor(x):
+            raise Unobserved(f"{name} is no tensor of PyTorch, or a transform of torch.func is active")
         if x.is_meta or not x.numel():
             raise Unobserved(f"{name} has no elements")
         found.append(readable(name, x.detach()))
@@ -159,8 +159,8 @@ def _from_transformers(result: Any, module: Any, query: Any, key: Any, value: An
     query, key, value = _tensors(query, key, value)
     if is_causal is None:
         is_causal = interface._is_causal(module)
-    tensors = [x.detach() if isinstance(x, torch.Tensor) else x for x in (attention_mask, position_bias, s_aux, indices)]
-    attention_mask, position_bias, s_aux, indices = tensors
+    attention_mask, position_bias, s_aux, indices = [
+        x.detach() if isinstance(x, torch.Tensor) else x for x in (attention_mask, position_bias, s_aux, indices)]
 
     def read(mask: Any, bias: Any, cap: Any, sink: Any, factor: Any) -> Any:
         return interface.call_of(query, key, value, mask, factor, is_causal, bias, cap, sink, sliding_window, indices,

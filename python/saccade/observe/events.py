@@ -93,12 +93,13 @@ class Watch:
                     yield Event(step, kind, index, head, None, None, None, f"{layer}, head {head}: {message}")
         mean = float(uniformity.mean())
         if self._begins(("collapse", index), _below(mean, limits.collapse)):
-            yield Event(step, "collapse", index, None, None, None, None, _collapse(layer, mean, measured.numbers["max"]))
+            message = _collapse(layer, mean, float(measured.numbers["max"].max()))
+            yield Event(step, "collapse", index, None, None, None, None, message)
 
 
-def _collapse(layer: Layer, mean: float, largest: Any) -> str:
-    return (f"{layer}: the entropy has collapsed to {_percent(mean)} of that of equal weights, the largest logit is "
-            f"{float(largest.max()):.3g}: lower the learning rate, bound queries and keys, or add a loss of the entropy")
+def _collapse(layer: Layer, mean: float, largest: float) -> str:
+    return (f"{layer}: the entropy has collapsed to {_percent(mean)} of that of equal weights, and the largest logit "
+            f"is {largest:.3g}: lower the learning rate, bound queries and keys, or add a loss of the entropy")
 
 
 def _below(x: float, limit: float | None) -> bool:

@@ -25,7 +25,8 @@ class Keeper:
         record = self.record
         record.missed |= missed
         if len(record.steps) >= self._most:
-            for series in (record.steps, *record.statistics.values()):
+            del record.steps[1::2]
+            for series in record.statistics.values():
                 del series[1::2]
         for each in measured:
             index = self._indices.setdefault((each.layer.name, each.layer.call), len(record.layers))

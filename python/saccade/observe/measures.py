@@ -28,8 +28,8 @@ class Measured:
     size: Any
     """The root of the mean square of the output of each head."""
     grids: dict[str, Any] = field(default_factory=dict)
-    """Means over batches: "map" [heads, rows, columns], "received" [heads, keys]. Of batch 0: "weights" [heads, queries,
-    keys]."""
+    """Means over batches: "map" [heads, rows, columns] and "received" [heads, keys]. Of batch 0: "weights" [heads,
+    queries, keys]."""
     block: tuple[int, int] = (1, 1)
     """The rows and columns of a block of the map."""
     finding: Finding | None = None
@@ -85,7 +85,7 @@ def _add_grids(measured: Measured, found: Any, is_small: bool) -> None:
     measured.block = found.heatmap_row_size, found.heatmap_column_size
     if is_small:
         measured.grids["weights"] = found.heatmap[0].cpu().float().numpy()
-        measured.block = tuple(-(-extent // MAP_SIZE) for extent in weights.shape[1:])  # type: ignore[assignment]
+        measured.block = -(-weights.shape[1] // MAP_SIZE), -(-weights.shape[2] // MAP_SIZE)
         weights = _pooled(weights, *measured.block)
     measured.grids["map"] = weights
 

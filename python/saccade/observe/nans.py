@@ -69,7 +69,8 @@ def _in_scores(call: Call, place: tuple[int, ...]) -> Finding:
     """The operands are finite, and the output is not."""
     batch, head, query, _ = place
     kind = _kind(call.output[place])
-    row, keys = call.query[batch, head, query].double(), call.key[batch, head * call.key.shape[1] // call.query.shape[1]]
+    row = call.query[batch, head, query].double()
+    keys = call.key[batch, head * call.key.shape[1] // call.query.shape[1]]
     scale = float(call.options.get("scale", row.shape[0] ** -0.5))
     scores = keys.double() @ row * scale
     over = _first(scores.abs() > torch.finfo(call.query.dtype).max)

@@ -138,6 +138,17 @@ class Record:
             raise ValueError(f"the statistic is {statistic!r}, expected one of {', '.join(STATISTICS)}")
         return [float(layers[layer][head]) for layers in self.statistics[statistic]]
 
+    def __str__(self) -> str:
+        from saccade.observe import tables  # which imports this module
+
+        return tables.text(self)
+
+    def show(self, layer: int | None = None) -> None:
+        """Prints the layers, or the heads of one layer, in the last step, and the newest events."""
+        from saccade.observe import tables
+
+        tables.show(self, layer)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a JSON file. An error leaves the file of before."""
         write_atomically(path, json.dumps(_to_json(self), separators=(",", ":"), allow_nan=False))

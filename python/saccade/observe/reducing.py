@@ -24,14 +24,15 @@ def reduce(step: int, measured: Sequence[Measured], group: Any) -> None:
     others: list[Any] = [None] * world
     distributed.all_gather_object(others, ((step, shapes), [each.finding for each in measured]), group=group)
     if any(other[0] != (step, shapes) for other in others):
-        errors.warn("saccade.observe: the processes of the group have other layers or shapes, expected equal ones: each "
-                    "keeps its own statistics")
+        errors.warn("saccade.observe: the processes of the group have other layers or shapes, expected equal ones: "
+                    "each keeps its own statistics")
         return
     for index, each in enumerate(measured):
         each.finding = next((finding[index] for _, finding in others if finding[index] is not None), None)
     largest = [each.numbers["max"] for each in measured]
     means = [x for each in measured for name, x in sorted(each.numbers.items()) if name != "max"]
-    means += [x for each in measured for x in (each.size, *[x for name, x in sorted(each.grids.items()) if name != "weights"])]
+    means += [each.size for each in measured]
+    means += [x for each in measured for name, x in sorted(each.grids.items()) if name != "weights"]
     _all_reduce(largest, distributed.ReduceOp.MAX, 1, group)
     _all_reduce(means, distributed.ReduceOp.SUM, world, group)
 

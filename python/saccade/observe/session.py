@@ -102,8 +102,8 @@ class Observation(_served.Observer):
         events = self._watch.events(number, layers)
         self._keeper.add_events(events)
         for event in events:
-            for function in self._on_event:
-                function(event)
+            for call in self._on_event:
+                call(event)
         step = Step(number, list(self._keeper.record.layers),
                     {name: steps[-1] for name, steps in self._keeper.record.statistics.items()})
         for function in self._on_step:

@@ -88,9 +88,10 @@ def scaled_dot_product_attention(
 
         return traced(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if _served.is_on and _served.is_new_call():
-        result: torch.Tensor = _served.observe(NAME, lambda: scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa),
-            (query, key, value), arguments=((query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), {}))
+        arguments = (query, key, value, attn_mask, dropout_p, is_causal)
+        options: dict[str, Any] = {"scale": scale, "enable_gqa": enable_gqa}
+        result: torch.Tensor = _served.observe(NAME, lambda: scaled_dot_product_attention(*arguments, **options),
+                                               (query, key, value), arguments=(arguments, options))
         return result
     if not torch.is_autocast_enabled("cpu"):
         output = _direct(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
