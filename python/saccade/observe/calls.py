@@ -15,9 +15,8 @@ from saccade.attention import NAME as ATTENTION
 from saccade.torch import flex, sdpa
 from saccade.torch.fallback import Refused, readable
 
-INTERFACES = {name: f'attn_implementation="{name}"' for name in ("eager", "flex_attention")}
-"""The functions of Transformers that this module reads, by their names in its attention interface. The others call
-functions of PyTorch or are Saccade's."""
+INTERFACES = {name: f'attn_implementation="{name}"' for name in ("eager", "flex_attention", "sdpa")}
+"""The functions of Transformers that this module reads, by their names in its attention interface."""
 
 
 class Unobserved(Exception):
@@ -177,7 +176,7 @@ def _from_transformers(result: Any, module: Any, query: Any, key: Any, value: An
 
 def _from_interface(result: Any, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *args: Any,
                     **kwargs: Any) -> Call:
-    """Functions whose mask is complete: without one all keys are visible."""
+    """Functions whose mask is complete: without one, all keys are visible."""
     named = dict(zip(("scaling", "dropout"), args)) | kwargs
     named |= {"is_causal": False, "sliding_window": None, "cache": None}
     if not hasattr(attention_mask, "mask_mod"):
@@ -190,6 +189,7 @@ def _from_interface(result: Any, module: Any, query: Any, key: Any, value: Any, 
 _READERS: dict[str, Callable[..., Call]] = {
     sdpa.NAME: _from_sdpa, flex.NAME: _from_flex, ATTENTION: _from_attention,
     'attn_implementation="saccade"': _from_transformers, **dict.fromkeys(INTERFACES.values(), _from_interface),
+    INTERFACES["sdpa"]: _from_transformers,
 }  # fmt: skip
 
 

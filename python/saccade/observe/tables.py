@@ -9,8 +9,7 @@ import numpy
 
 from saccade.observe.record import STATISTICS, Record
 
-_COLUMNS = {"entropy": "entropy", "effective_keys": "keys", "max": "max logit", "sink": "sink",
-            "diagonal": "diagonal", "uniformity": "uniformity"}  # fmt: skip
+_COLUMNS = {"effective_keys": "keys", "uniformity": "uniform"}
 _MOST_EVENTS = 20
 
 Rows = list[list[str]]
@@ -42,31 +41,33 @@ def show(record: Record, layer: int | None = None) -> None:
         print(text(record, layer))
         return
     header, *rows = _rows(record, layer)
-    table = Table(title=_title(record), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for n, name in enumerate(header):
         table.add_column(name, justify="right" if n else "left", no_wrap=n > 0, overflow="fold")
     for row in rows:
         table.add_row(*row)
+    console.print(_title(record), markup=False, highlight=False)
     console.print(table)
     for note in _notes(record):
         console.print(note, markup=False, highlight=False)
 
 
 def _title(record: Record) -> str:
-    count, heads = len(record.steps), sum(layer.heads for layer in record.layers)
+    sizes = list(dict.fromkeys(f"{layer.heads} heads, {layer.queries} × {layer.keys}" for layer in record.layers))
+    sizes[3:] = ["..."] * (len(sizes) > 3)
+    count = len(record.steps)
     steps = f"{count} observed step{'s' * (count != 1)}"
     steps += f", the last one is {record.steps[-1]}" if record.steps else ""
-    return f"{record.model}: {len(record.layers)} layers, {heads} heads, {steps}"
+    return f"{record.model}: {len(record.layers)} layers ({'; '.join(sizes)}), {steps}"
 
 
 def _rows(record: Record, layer: int | None) -> Rows:
     """The header and the rows of a table: the layers, or the heads of one layer, in the last step."""
     last = {name: steps[-1] if steps else [] for name, steps in record.statistics.items()}
     if layer is None:
-        rows = [[str(each), str(each.heads), f"{each.queries} × {each.keys}",
-                 *[_number((numpy.max if name == "max" else numpy.mean)(last[name][index])) for name in STATISTICS]]
-                for index, each in enumerate(record.layers)]  # fmt: skip
-        return [["layer", "heads", "queries × keys", *_header()], *rows]
+        rows = [[str(each), *[_number((numpy.max if name == "max" else numpy.mean)(last[name][index]))
+                              for name in STATISTICS]] for index, each in enumerate(record.layers)]
+        return [["layer", *_header()], *rows]
     if not 0 <= layer < len(record.layers):
         raise ValueError(f"layer is {layer}, expected 0 to {len(record.layers) - 1}")
     heads: Sequence[Any] = range(record.layers[layer].heads)
@@ -75,7 +76,7 @@ def _rows(record: Record, layer: int | None) -> Rows:
 
 
 def _header() -> list[str]:
-    return [_COLUMNS[name] for name in STATISTICS]
+    return [_COLUMNS.get(name, name) for name in STATISTICS]
 
 
 def _number(x: Any) -> str:

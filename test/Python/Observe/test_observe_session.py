@@ -1,0 +1,243 @@
+"""The block of `saccade.observe`: which steps are observed, what it changes, what a record keeps, and bad input."""
+
+import contextlib
+import csv
+import gc
+import json
+import sys
+
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F
+from torch import nn
+
+import saccade
+from saccade.observe import writers
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(32, 96)
+
+    def forward(self, x):
+        q, k, v = (each.unflatten(-1, (4, 8)).transpose(1, 2) for each in self.project(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.1 * self.training).transpose(1, 2).flatten(-2)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(Layer(), nn.Linear(32, 32), Layer())
+
+
+@pytest.fixture
+def x():
+    return torch.randn(2, 16, 32, generator=torch.Generator().manual_seed(0))
+
+
+def train(model, x, steps):
+    """The losses and the gradients of the last step."""
+    torch.manual_seed(1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        losses.append(model(x).square().mean())
+        losses[-1].backward()
+        optimizer.step()
+    return torch.stack(losses), [each.grad.clone() for each in model.parameters()]
+
+
+def test_training_is_that_without(model, x):
+    state = {name: each.clone() for name, each in model.state_dict().items()}
+    expected, gradients = train(model, x, 4)
+    model.load_state_dict(state)
+    with saccade.observe(model, every=2) as record:
+        losses, found = train(model, x, 4)
+    assert torch.equal(losses, expected)
+    assert all(map(torch.equal, found, gradients))
+    assert record.steps == [0, 2]
+    assert [layer.name for layer in record.layers] == ["0", "2"]
+    numpy.testing.assert_array_less(0, record.statistics["entropy"])
+
+
+def test_nothing_stays_behind(model, x):
+    kernels = torch._C._dispatch_dump("aten::scaled_dot_product_attention")
+    functions = F.multi_head_attention_forward
+    with saccade.observe(model, every=2, maps=False):
+        model(x)
+        assert torch._C._dispatch_dump("aten::scaled_dot_product_attention") == kernels
+        assert torch.backends.mha.get_fastpath_enabled()
+    assert F.multi_head_attention_forward is functions
+    assert not model._forward_hooks and not model._forward_pre_hooks
+    assert not saccade._served.is_on
+
+
+def test_calls_of_one_module_are_told_apart(x):
+    layer = Layer()
+    layers = nn.Sequential(layer, layer)
+    with saccade.observe(layers, maps=False) as record:
+        layers(x)
+    assert list(map(str, record.layers)) == ["0", "0 (call 1)"]
+
+
+def test_layers_that_come_later_are_added(model, x):
+    order = [model[:1], model]
+
+    class Growing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x):
+            return order.pop(0)(x)
+
+    with saccade.observe(growing := Growing(), every=1, maps=False) as record:
+        growing(x)
+        growing(x)
+    assert len(record.layers) == 2
+    first, second = record.statistics["entropy"]
+    assert numpy.isnan(first[1]).all() and numpy.isfinite(second[1]).all() and numpy.isfinite(first[0]).all()
+
+
+def test_callbacks_and_writers_get_every_step(model, x, tmp_path):
+    steps, events = [], []
+    for _ in range(2):  # files grow
+        given = [writers.JsonLines(tmp_path / "a.jsonl"), writers.Csv(tmp_path / "a.csv"),
+                 writers.TensorBoard(tmp_path / "board")]  # fmt: skip
+        with saccade.observe(model, every=1, keep=2, on_step=steps.append, on_event=events.append, writers=given,
+                             thresholds={"uniform": 0.0}) as record, torch.no_grad():  # fmt: skip
+            for _ in range(5):
+                model(x)
+    assert [step.number for step in steps] == [*range(5)] * 2
+    assert len(events) == 2 * 8
+    assert record.steps == [0, 4]  # of `keep`
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert len(lines) == 2 * (5 + 8)
+    numbers = [line for line in lines if "step" in line][4]
+    numpy.testing.assert_allclose(numbers["entropy"], steps[4].statistics["entropy"], rtol=1e-6)
+    assert [line["event"]["kind"] for line in lines if "event" in line] == ["uniform"] * 16
+    rows = list(csv.DictReader((tmp_path / "a.csv").open()))
+    assert len(rows) == 2 * 5 * 8
+    assert rows[3]["layer"] == "0" and float(rows[3]["max"]) == pytest.approx(steps[0].statistics["max"][0][3])
+    board = b"".join(each.read_bytes() for each in (tmp_path / "board").iterdir())
+    assert b"attention/uniformity/2" in board and b"averages all values" in board
+
+
+def test_tensorboard_is_optional(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ImportError, match=r"pip install saccade\[observe\]"):
+        writers.TensorBoard(tmp_path)
+
+
+def test_interrupted_runs_keep_what_was_recorded(model, x, tmp_path):
+    class Interrupting(nn.Module):
+        def forward(self, x):
+            if len(record.steps) == 2:
+                raise KeyboardInterrupt
+            return x
+
+    broken = nn.Sequential(*model, Interrupting())
+    with contextlib.suppress(KeyboardInterrupt), saccade.observe(broken, every=1, path=tmp_path / "a.json") as record:
+        for _ in range(5):
+            broken(x)
+    assert saccade.observe.Record.load(tmp_path / "a.json").steps == [0, 1]
+    with saccade.observe(broken, every=1, maps=False) as record:  # the block may go on
+        for _ in range(3):
+            with contextlib.suppress(KeyboardInterrupt):
+                broken(x)
+    assert record.steps == [0, 1]
+
+
+def test_exceptions_of_the_model_end_a_step(model, x):
+    with saccade.observe(model, every=1, maps=False) as record:
+        model(x)
+        with pytest.raises(RuntimeError, match="shapes"):
+            model(x[..., :5])
+        model(x)
+    assert record.steps == [0, 2]
+
+
+def test_memory_does_not_grow_with_steps(model, x):
+    def objects():
+        gc.collect()
+        return len(gc.get_objects())
+
+    with saccade.observe(model, every=1, keep=16, maps=False) as record, torch.no_grad():
+        counts = []
+        for step in range(300):
+            model(x[:1, :4])
+            if step in (100, 299):
+                counts.append(objects())
+    assert len(record.steps) <= 16 and record.steps[0] == 0 and record.steps[-1] == 299
+    assert counts[1] - counts[0] < 200, counts
+
+
+def test_model_without_attention_is_refused(x):
+    linear = nn.Linear(32, 32)
+    with saccade.observe(linear), pytest.raises(saccade.NotServed, match="Linear has no attention that saccade"):
+        linear(x)
+
+
+class HandAttention(nn.Module):
+    def forward(self, x):
+        return (x @ x.mT).softmax(-1) @ x
+
+
+def test_attention_that_is_not_seen_is_named(model, x):
+    hand = nn.Sequential(nn.Linear(32, 32), HandAttention())
+    with saccade.observe(hand), pytest.raises(saccade.NotServed, match="1: HandAttention computes its attention by"):
+        hand(x)
+    mixed = nn.Sequential(*model, HandAttention())
+    with pytest.warns(saccade.Warning, match="not observe 3: HandA"), saccade.observe(mixed, maps=False) as record:
+        mixed(x)
+    assert list(record.missed) == ["3"] and "not observed: 3" in str(record)
+
+
+def test_model_that_is_not_called_is_a_warning(model):
+    with pytest.warns(saccade.Warning, match="was not called"), saccade.observe(model):
+        pass
+
+
+@pytest.mark.parametrize(("options", "error", "message"), [
+    (dict(evry=1), TypeError, "did you mean 'every'.*expected every, on_event"), (dict(every=0), ValueError, "every is 0"),
+    (dict(every=True), TypeError, "every"), (dict(keep=1), ValueError, "keep is 1"), (dict(tile=-1), ValueError, "tile"),
+    (dict(on_step=3), TypeError, "on_step is a int"), (dict(writers=["a.csv"]), TypeError, "writers has a str"),
+    (dict(maps=2), TypeError, "maps is 2"),
+])  # fmt: skip
+def test_bad_arguments_are_refused(model, options, error, message):
+    with pytest.raises(error, match=message):
+        saccade.observe(model, **options)
+
+
+def test_other_models_are_refused(model):
+    with pytest.raises(TypeError, match=r"model is a list, expected a torch\.nn\.Module"):
+        saccade.observe([model])
+    with pytest.raises(TypeError, match=r"compiled by torch\.compile"):
+        saccade.observe(torch.compile(model))
+
+
+def test_tables_have_layers_heads_and_events(model, x, monkeypatch, capsys):
+    with saccade.observe(model, thresholds={"uniform": 0.0}) as record:
+        model(x)
+    title, header, *rows = str(record).splitlines()
+    assert title == "Sequential: 2 layers (4 heads, 16 × 16), 1 observed step, the last one is 0"
+    assert header.split("  ")[0] == "layer" and len(rows) == 2 + 8
+    assert rows[1].split()[:2] == ["2", f"{record.statistics['entropy'][0][1].mean():.3g}"]
+    record.show(layer=1)
+    assert capsys.readouterr().out.splitlines()[1].startswith("2, head")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    record.show()
+    printed = capsys.readouterr().out
+    assert printed.startswith(title) and "\x1b[" in printed.splitlines()[2] and "uniform" in printed.splitlines()[2]
+    monkeypatch.setitem(sys.modules, "rich", None)
+    record.show()
+    assert capsys.readouterr().out.strip() == str(record)
+
+
+def test_processes_get_the_means(run_script):
+    assert run_script("distributed_observe.py").strip() == "equal"
