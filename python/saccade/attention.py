@@ -249,12 +249,12 @@ def attention(
              v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout)
     if is_compiling():
         return _trace(q, k, v, given, target, stream, out)
-    if stats is not None and type(stats) is not Tallies:
-        return _stats.attend(attention, stats, q, k, v, _named(given, target, stream, out))
     if _served.is_on and _served.is_new_call():
         named = _named(given, target, stream, out)
         again = functools.partial(attention, q, k, v, **named)
         return _served.observe(NAME, again, (q, k, v), arguments=((q, k, v), named))
+    if stats is not None and type(stats) is not Tallies:
+        return _stats.attend(attention, stats, q, k, v, _named(given, target, stream, out))
     recorder = _autograd.state.recorder
     if recorder is None and _autograd.may_record(q, k, v, score, weight, scale, sink):
         return _autograd.record(attention, q, k, v, **_named(given, target, stream, out))

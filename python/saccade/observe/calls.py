@@ -177,8 +177,9 @@ def _from_transformers(result: Any, module: Any, query: Any, key: Any, value: An
 def _from_interface(result: Any, module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *args: Any,
                     **kwargs: Any) -> Call:
     """Functions whose mask is complete: without one, all keys are visible."""
-    named = dict(zip(("scaling", "dropout"), args)) | kwargs
-    named |= {"is_causal": False, "sliding_window": None, "cache": None}
+    if args:  # their order is that of each function
+        raise Unobserved("scaling or dropout is passed by position")
+    named = kwargs | {"is_causal": False, "sliding_window": None, "cache": None}
     if not hasattr(attention_mask, "mask_mod"):
         return _from_transformers(result, module, query, key, value, attention_mask, **named)
     call = _from_transformers(result, module, query, key, value, None, **named)

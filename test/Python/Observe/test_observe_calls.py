@@ -58,28 +58,32 @@ CASES = {
              dict(visible=causal, bias=0.1 * (torch.arange(S) - torch.arange(S)[:, None]))),
     "saccade.attention": (lambda: saccade.attention(q, k, v, causal="top_left", window=4),
                           dict(visible=causal.triu(-3))),
+    "statistics of its own": (lambda: saccade.attention(q, k, v, stats=("received",))[0], dict(visible=everything)),
     "layout": (lambda: saccade.attention(*[x.transpose(1, 2) for x in (q, k, v)], causal="top_left", layout="bshd"),
                dict(visible=causal)),
     "drop-in": (lambda: saccade.torch.scaled_dot_product_attention(q, k, v, is_causal=True), dict(visible=causal)),
     "flex drop-in": (lambda: saccade.torch.flex_attention(q, k, v, block_mask=lambda b, h, i, j: i >= j),
                      dict(visible=causal)),
 }  # fmt: skip
+WITH_MAPS = ("full", "gqa", "bias", "saccade.attention")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_statistics_are_those_of_all_weights(name):
+    has_maps = name in WITH_MAPS
     attend, expected = CASES[name]
     expected = statistics(**{"q": q, "k": k, **expected})
     torch.manual_seed(0)
     before = attend()
     torch.manual_seed(0)
     model = Lambda(attend)
-    with saccade.observe(model, tile=32) as record:
+    with saccade.observe(model, tile=32, maps=has_maps) as record:
         result = model()
     assert torch.equal(result, before)
     assert [layer.name for layer in record.layers] == ["attend"]
     check(record, 0, expected)
     weights = expected["weights"]
+    assert len(record.maps) == len(record.tiles) == len(record.received) == H * has_maps
     for each, tile in zip(record.maps, record.tiles):
         numpy.testing.assert_allclose(each.numbers(), weights[:, each.head].mean(0), atol=3e-3)
         numpy.testing.assert_allclose(tile.numbers(), weights[0, tile.head], atol=3e-3)

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from torch import nn
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask
 
 import saccade
 import saccade.transformers
@@ -46,11 +46,6 @@ def test_encoder_of_pytorch(is_training):
     assert list(map(str, record.layers)) == ["layers.0.self_attn", "layers.1.self_attn"]
 
 
-def flex(query, key, value, training=False, **options):
-    """Without torch.compile, which takes long."""
-    return flex_attention(query, key, value, **options)
-
-
 def bert():
     sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
     return transformers.BertModel, transformers.BertConfig(**sizes, **SIZES), "encoder.layer.{}.attention.self"
@@ -61,11 +56,10 @@ def llama():
     return transformers.LlamaModel, transformers.LlamaConfig(**sizes, **SIZES), "layers.{}.self_attn"
 
 
-@pytest.mark.parametrize("family", [bert, llama])
-@pytest.mark.parametrize("implementation", ["eager", "sdpa", "flex_attention", "saccade"])
-def test_models_of_transformers(family, implementation, no_grad, monkeypatch):
+@pytest.mark.parametrize(("family", "implementation"), [
+    (bert, "eager"), (llama, "eager"), (bert, "sdpa"), (llama, "sdpa"), (bert, "saccade"), (llama, "saccade")])  # fmt: skip
+def test_models_of_transformers(family, implementation, no_grad):
     """Entropies are those of the weights that "eager" returns."""
-    monkeypatch.setattr("transformers.integrations.flex_attention.compile_friendly_flex_attention", flex)
     kind, config, name = family()
     torch.manual_seed(0)
     model = kind._from_config(config, attn_implementation="eager").eval()
@@ -81,8 +75,34 @@ def test_models_of_transformers(family, implementation, no_grad, monkeypatch):
     for found, each in zip(record.statistics["entropy"][0], weights):
         entropy = -(each * each.clamp(min=1e-30).log()).sum(-1).mean((0, 2))
         numpy.testing.assert_allclose(found, entropy, rtol=1e-3)
-    if implementation != "flex_attention":
-        assert all(each.causal == (family is llama) for each in record.layers)
+    assert all(each.causal == (family is llama) for each in record.layers)
+
+
+class Flex(nn.Module):
+    """A module that calls the function of Transformers for flex_attention."""
+
+    def forward(self, q, k, v, mask):
+        function = transformers.AttentionInterface().get_interface("flex_attention", None)
+        return function(self, q, k, v, mask, scaling=0.3, softcap=5.0)[0]
+
+
+@pytest.mark.parametrize("is_block_mask", [True, False])
+def test_flex_attention_of_transformers(is_block_mask, monkeypatch):
+    def compute(q, k, v, **options):  # the function compiles
+        return q
+
+    monkeypatch.setattr("transformers.integrations.flex_attention.compile_friendly_flex_attention", compute)
+    q, k, v = torch.randn(3, 2, 4, 12, 8, generator=torch.Generator().manual_seed(0))
+    causal = torch.ones(12, 12, dtype=torch.bool).tril()
+    mask = torch.zeros(2, 1, 12, 12).masked_fill(~causal, torch.finfo(torch.float32).min)
+    if is_block_mask:
+        mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 12, 12, "cpu")
+    with saccade.observe(model := Flex(), maps=False) as record:
+        model(q, k, v, mask)
+    scores = 5 * torch.tanh(q @ k.mT * 0.3 / 5)
+    weights = scores.masked_fill(~causal, -torch.inf).softmax(-1)
+    entropy = -(weights * weights.clamp(min=1e-30).log()).sum(-1).mean((0, 2))
+    numpy.testing.assert_allclose(record.statistics["entropy"][0][0], entropy, rtol=1e-4)
 
 
 def test_generated_tokens_are_steps(no_grad):
