@@ -151,7 +151,7 @@ class Record:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a JSON file. An error leaves the file of before."""
-        write_atomically(path, json.dumps(_to_json(self), separators=(",", ":"), allow_nan=False))
+        write_atomically(path, json.dumps(to_json(self), separators=(",", ":"), allow_nan=False))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Record:
@@ -197,7 +197,8 @@ def to_number(x: Any) -> float | str:
     return text if text in ("nan", "inf", "-inf") else float(text)
 
 
-def _to_json(record: Record) -> dict[str, Any]:
+def to_json(record: Record) -> dict[str, Any]:
+    """The JSON object of a record."""
     mask_tiles = record.mask_tiles
     return {
         "format": FORMAT, "version": VERSION, "model": record.model, "tokens": record.tokens,

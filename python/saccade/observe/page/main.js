@@ -1,0 +1,42 @@
+// Puts the report together.
+
+/* How to record what a part lacks. */
+const HOW = {
+  maps: "Maps are of the last observed step: `with saccade.observe(model) as observed:` around a call of the model.",
+  tiles: "",
+  steps: "",
+  mask: "",
+};
+
+function plural(count, one) {
+  return `${count.toLocaleString("en")} ${one}${count === 1 ? "" : "s"}`;
+}
+
+function showSummary() {
+  const sizes = record.layers.map(({ heads, queries, keys }) => `${heads} heads, ${queries} queries × ${keys} keys`);
+  const shape = new Set(sizes).size === 1 ? `, each with ${sizes[0]}` : "";
+  byId("summary").textContent =
+    `${plural(record.layers.length, "layer")}${shape}. ${plural(record.steps.length, "observed step")}, ${plural(record.events.length, "event")}.`;
+  byId("left-out").textContent = record.left_out.join(" ");
+  byId("left-out").hidden = !record.left_out.length;
+}
+
+function main() {
+  showSummary();
+  const why = !record.layers.length ? "No attention was observed. Call the model within `with saccade.observe(model) as observed:`, then write the report." : "";
+  if (why || !record.steps.length) {
+    for (const body of document.querySelectorAll(".body")) showPart(body, why || `No step was observed. ${HOW.steps}`);
+    return;
+  }
+  buildBar();
+  buildOverview();
+  buildWeights();
+  buildMask();
+  buildEvents();
+  views.push(showBar, showOverview, showWeights, showCurves, showMask);
+  choose({});
+  cells[state.layer][state.head].focus({ preventScroll: true });
+  darkScheme.addEventListener("change", () => choose({}));
+}
+
+main();

@@ -1,0 +1,114 @@
+// The weights of the chosen head: the picture, the choice between the whole map and tiles, and what it points at.
+
+let shown = null; // the Weights in the picture
+let choices = []; // all Weights of the chosen head
+let picture = null;
+const pointed = { row: null, column: null };
+let kept = { row: null, column: null }; // what is pointed at when the pointer leaves
+
+function buildWeights() {
+  picture = new CellCanvas(byId("map"), { move: point, pick, leave: pointAtKept });
+  byId("shown").addEventListener("change", () => showChoice(Number(byId("shown").value)));
+  buildLinks();
+}
+
+function showWeights() {
+  const { layer, head } = state, map = mapOf(layer, head);
+  const tiles = tilesOf(layer, head);
+  choices = map && !(map.isExact && tiles.length) ? [map, ...tiles] : tiles;
+  byId("weights-title").textContent = `Weights of layer ${layer}, head ${head}, at step ${record.steps.at(-1)}`;
+  byId("shown").replaceChildren(...choices.map((weights, i) => element("option", { value: i }, weights.name)));
+  showPart(byId("map"), choices.length ? "" : `No weights of this head are recorded. ${HOW.maps}`);
+  const { queries, keys } = record.layers[layer];
+  const whole = choices.findIndex((weights) => weights.isExact && weights.rows.count === queries && weights.columns.count === keys);
+  if (choices.length) showChoice(Math.max(0, whole));
+}
+
+function showChoice(index) {
+  const before = shown;
+  shown = choices[index];
+  byId("shown").value = String(index);
+  const { rows, columns, isExact } = shown, tiles = choices.filter((weights) => weights.isExact && weights !== shown);
+  byId("shown-note").textContent = isExact ? "" : tiles.length
+    ? "Dashed boxes have exact weights: click one, or press Enter." : `Exact weights of this head are not recorded. ${HOW.tiles.replaceAll("`", "")}`;
+  const short = (axis) => (place) => (axis.size > 1 ? String(axis.begin(place)) : axis.token(axis.begin(place)));
+  picture.show({
+    rows: rows.count, columns: columns.count, rowLabel: short(rows), columnLabel: short(columns),
+    hasTokens: columns.size === 1 && Boolean(columns.tokens),
+    color: (row, column) => ramp(weightShare(shown.at(row, column), shown.largest)),
+    label: `Weights, ${shown.name}: queries down, keys to the right`,
+    boxes: isExact ? [] : tiles.map(boxOf),
+  });
+  byId("map-high").textContent = `${shown.largest.toFixed(shown.digits)}  weight (square-root scale)`;
+  drawRamp(byId("map-ramp"), Math.sqrt);
+  showLinks(shown);
+  const isSame = before && before.rows.count === rows.count && before.columns.count === columns.count;
+  if (!isSame) kept = { row: null, column: null };
+  pointAtKept();
+}
+
+/* The cells of the whole map that a tile covers. */
+function boxOf(tile) {
+  const cover = (axis, of) => [Math.floor(of.first / axis.size), Math.ceil(of.end / axis.size)];
+  const [row, lastRow] = cover(shown.rows, tile.rows), [column, lastColumn] = cover(shown.columns, tile.columns);
+  return { row, column, rows: lastRow - row, columns: lastColumn - column };
+}
+
+/* Keeps an exact weight, or shows the exact weights of the tile at a block. */
+function pick(row, column) {
+  if (shown.isExact) keep(row, column);
+  else zoom(row, column);
+}
+
+/* Points at a place also when the pointer leaves; a second time ends that. */
+function keep(row, column) {
+  kept = kept.row === row && kept.column === column ? { row: null, column: null } : { row, column };
+  pointAtKept();
+}
+
+function pointAtKept() {
+  point(kept.row, kept.column);
+}
+
+function zoom(row, column) {
+  const inside = (box) => row >= box.row && row < box.row + box.rows && column >= box.column && column < box.column + box.columns;
+  const found = choices.findIndex((weights) => weights.isExact && inside(boxOf(weights)));
+  if (found >= 0) showChoice(found);
+  else byId("weight-readout").textContent = "No exact weights of this place are recorded.";
+}
+
+/* Points at a query (row), at a key (column), or with both at their weight. */
+function point(row, column) {
+  Object.assign(pointed, { row, column });
+  picture.mark(row, column);
+  markLinks(row, column);
+  byId("weight-readout").textContent = readout(row, column);
+  showStrongest(row, column);
+}
+
+function readout(row, column) {
+  const { rows, columns } = shown;
+  if (row !== null && column !== null) return `${rows.describe(row)} → ${columns.describe(column)}: ${shown.text(row, column)}`;
+  if (row !== null) return `${rows.describe(row)}: its weights on the keys`;
+  if (column !== null) return `${columns.describe(column)}: the weights that queries give it`;
+  return "";
+}
+
+/* Lists the strongest keys of a query, or the strongest queries of a key; without either, the strongest pairs. */
+function showStrongest(row, column) {
+  const pairs = [];
+  const { rows, columns } = shown;
+  for (let r = row ?? 0; r < (row === null ? rows.count : row + 1); ++r) {
+    const all = row !== null || column === null;
+    for (let c = all ? 0 : column; c < (all ? columns.count : column + 1); ++c) pairs.push([shown.at(r, c), r, c]);
+  }
+  pairs.sort((a, b) => b[0] - a[0]);
+  const name = ([, r, c]) => row !== null ? columns.label(c) : column !== null ? rows.label(r) : `${rows.label(r)} → ${columns.label(c)}`;
+  byId("strongest-title").textContent = row !== null ? "Strongest keys" : column !== null ? "Strongest queries" : "Strongest pairs";
+  byId("strongest").replaceChildren(...pairs.slice(0, 10).filter((pair) => pair[0] > 0).map((pair) => {
+    const bar = element("span", { class: "bar" });
+    bar.style.width = `${(100 * pair[0]) / pairs[0][0]}%`;
+    return element("li", {}, element("span", { class: "label", title: name(pair) }, name(pair)),
+      element("span", { class: "value" }, shown.text(pair[1], pair[2])), bar);
+  }));
+}
