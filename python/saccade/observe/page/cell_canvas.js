@@ -45,7 +45,7 @@ class CellCanvas {
     const longest = (count, label) =>
       Math.min(90, Array.from({ length: count }, (_, i) => context.measureText(label(i)).width).reduce((a, b) => Math.max(a, b), 0));
     this.left = longest(grid.rows, grid.rowLabel) + 8;
-    this.size = Math.max(1, Math.min((width - this.left - 1) / grid.columns, 34));
+    this.size = Math.max(1, Math.min((width - this.left - 1) / grid.columns, 44));
     this.sizeY = Math.min(Math.max(this.size, Math.min(12, 120 / grid.rows)), Math.max(1, 900 / grid.rows));
     const labelWidth = longest(grid.columns, grid.columnLabel), tilted = grid.hasTokens && labelWidth > this.size - 4;
     this.top = (tilted ? labelWidth : 12) + 8;
