@@ -2,10 +2,11 @@
 
 /* How to record what a part lacks. */
 const HOW = {
-  maps: "Maps are of the last observed step: `with saccade.observe(model) as observed:` around a call of the model.",
-  tiles: "",
-  steps: "",
-  mask: "",
+  maps: "Call the model within `with saccade.observe(model) as record:`, without `maps=False`; weights are those of the last observed step.",
+  tiles: "`saccade.observe(model, tile=128)` keeps those of calls with at most 128 queries and keys.",
+  steps: "Run the training within `with saccade.observe(model, every=100) as record:`, which observes every 100th step.",
+  mask: "Call the model within `with saccade.observe(model) as record:`; masks are those of the last observed step.",
+  tokens: "`saccade.observe(model, tokens=[[...]])` labels the positions.",
 };
 
 function plural(count, one) {
@@ -23,7 +24,7 @@ function showSummary() {
 
 function main() {
   showSummary();
-  const why = !record.layers.length ? "No attention was observed. Call the model within `with saccade.observe(model) as observed:`, then write the report." : "";
+  const why = !record.layers.length ? "No attention was observed. Call the model within `with saccade.observe(model) as record:`, then write the report." : "";
   if (why || !record.steps.length) {
     for (const body of document.querySelectorAll(".body")) showPart(body, why || `No step was observed. ${HOW.steps}`);
     return;

@@ -45,11 +45,15 @@ function shape(tag, attributes = {}, text = "") {
   return result;
 }
 
-/* Shows the part of the page that contains `child`, or a sentence that says why it is empty. Text in backquotes is code. */
+/* Shows a sentence, of which the parts in backquotes are code. */
+function showSentence(host, text) {
+  host.replaceChildren(...text.split("`").map((piece, i) => (i % 2 ? element("code", {}, piece) : piece)));
+}
+
+/* Shows the part of the page that contains `child`, or a sentence that says why it is empty. */
 function showPart(child, why) {
   const part = child.closest(".part"), sentence = part.querySelector(".empty");
   sentence.hidden = !why;
   part.querySelector(".body").hidden = Boolean(why);
-  const pieces = (why || "").split("`");
-  sentence.replaceChildren(...pieces.map((piece, i) => (i % 2 ? element("code", {}, piece) : piece)));
+  showSentence(sentence, why || "");
 }

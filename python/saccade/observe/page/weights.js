@@ -29,8 +29,10 @@ function showChoice(index) {
   shown = choices[index];
   byId("shown").value = String(index);
   const { rows, columns, isExact } = shown, tiles = choices.filter((weights) => weights.isExact && weights !== shown);
-  byId("shown-note").textContent = isExact ? "" : tiles.length
-    ? "Dashed boxes have exact weights: click one, or press Enter." : `Exact weights of this head are not recorded. ${HOW.tiles.replaceAll("`", "")}`;
+  const note = isExact ? "" : tiles.length
+    ? "Dashed boxes have exact weights: click one, or press Enter." : `Exact weights of this head are not recorded. ${HOW.tiles}`;
+  const unlabelled = rows.tokens ? "" : record.tokens ? "A mean over batches has no tokens." : HOW.tokens;
+  showSentence(byId("shown-note"), `${note} ${unlabelled}`);
   const short = (axis) => (place) => (axis.size > 1 ? String(axis.begin(place)) : axis.token(axis.begin(place)));
   picture.show({
     rows: rows.count, columns: columns.count, rowLabel: short(rows), columnLabel: short(columns),
