@@ -104,6 +104,12 @@ def test_empty_parts_say_why(opened):
         assert sum(text.startswith(start) for text in found) == 1, (start, found)
 
 
+def test_what_was_not_observed_is_said(opened):
+    record = drawn_records.record()
+    record.missed = {"decoder": "a paged cache (page_table)"}
+    assert one(opened(record), "#notes").text == "Not observed: decoder: a paged cache (page_table)"
+
+
 def test_overview_and_pickers_choose_a_head(opened, small):
     driver = opened(small)
     first = picture(driver)

@@ -18,8 +18,8 @@ function showSummary() {
   const shape = new Set(sizes).size === 1 ? `, each with ${sizes[0]}` : "";
   byId("summary").textContent =
     `${plural(record.layers.length, "layer")}${shape}. ${plural(record.steps.length, "observed step")}, ${plural(record.events.length, "event")}.`;
-  byId("left-out").textContent = record.left_out.join(" ");
-  byId("left-out").hidden = !record.left_out.length;
+  const missed = Object.entries(record.missed).map(([name, reason]) => `Not observed: ${name}: ${reason}`);
+  byId("notes").replaceChildren(...[...record.left_out, ...missed].map((note) => element("li", {}, note)));
 }
 
 function main() {
