@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from saccade.observe.measures import Measured
-from saccade.observe.record import STATISTICS, Event, Map, Received, Record, Tile
+from saccade.observe.record import STATISTICS, Event, Map, MaskTiles, Received, Record, Tile
 
 _MAX_EVENTS = 10_000
 
@@ -55,6 +55,8 @@ class Keeper:
     def _add_grids(self, layers: Sequence[Measured | None]) -> None:
         record = self.record
         record.maps, record.received, record.tiles = [], [], []
+        record.mask_tiles = [MaskTiles(index, *each.mask) for index, each in enumerate(layers)
+                             if each is not None and each.mask is not None] or None
         for index, each in enumerate(layers):
             for head in range(each.layer.heads if each is not None and each.grids else 0):
                 assert each is not None

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy
 import torch
 
 from saccade import attention
 from saccade.observe.calls import Call
-from saccade.observe.record import MaskTiles
 
 MOST = 32
 """The most tiles in either direction."""
 
 
-def mask_tiles(call: Call, layer: int) -> MaskTiles:
-    """The tiles of a call's mask. A tile is full or empty if it is so in every batch and head."""
+def mask_tiles(call: Call) -> tuple[int, Any]:
+    """The size of a tile, and for each one [rows, columns] as uint8: 0 if no query attends to a key, 2 if all pairs are
+    visible in every batch and head, otherwise 1."""
     queries, keys = call.query.shape[2], call.key.shape[2]
     size = 1
     while size * MOST < max(queries, keys):
@@ -30,11 +32,11 @@ def mask_tiles(call: Call, layer: int) -> MaskTiles:
         fewest, most = _counts(call, size)
         full = numpy.minimum.reduceat(fewest, first_query) == numpy.minimum(size, keys - first_key)
         visible = numpy.maximum.reduceat(most, first_query) > 0
-    return MaskTiles(layer, size, (full.astype(numpy.uint8) + visible).astype(numpy.uint8))
+    return size, full.astype(numpy.uint8) + visible
 
 
-def _counts(call: Call, size: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """The number of keys of each tile that a query sees, [queries, tiles]: the fewest and the most over batches and heads.
+def _counts(call: Call, size: int) -> tuple[Any, Any]:
+    """The number of keys of each tile that a query sees, [queries, tiles]: the fewest and the most of all heads.
 
     One attention with equal scores: the value of a key is the number of its tile, one-hot, so that the output is the
     part of the visible keys that is in each tile. The log-sum-exp is that of their number.
@@ -44,6 +46,7 @@ def _counts(call: Call, size: int) -> tuple[numpy.ndarray, numpy.ndarray]:
     query = call.query.new_zeros((batch, heads, queries, 1), dtype=torch.float32)
     key = query.new_zeros((batch, 1, keys, 1))
     value = torch.eye(MOST, device=query.device)[torch.arange(keys, device=query.device) // size]
-    output, lse = attention(query, key, value.expand(batch, 1, keys, MOST).contiguous(), return_lse=True, **call.visible)
+    value = value.expand(batch, 1, keys, MOST).contiguous()
+    output, lse = attention(query, key, value, return_lse=True, **call.visible)
     counts = (output * lse.exp()[..., None]).round().cpu().numpy()[..., : -(-keys // size)]
     return counts.min((0, 1)), counts.max((0, 1))

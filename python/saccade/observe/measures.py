@@ -10,6 +10,7 @@ import torch
 
 from saccade import attention, stats
 from saccade.observe.calls import Call, log_visible
+from saccade.observe.mask_tiles import mask_tiles
 from saccade.observe.nans import Finding, find
 from saccade.observe.record import Layer
 
@@ -32,6 +33,8 @@ class Measured:
     queries, keys]."""
     block: tuple[int, int] = (1, 1)
     """The rows and columns of a block of the map."""
+    mask: tuple[int, Any] | None = None
+    """Of `mask_tiles`."""
     finding: Finding | None = None
 
 
@@ -41,7 +44,7 @@ def measure(call: Call, name: str, number: int, sink_keys: int, has_maps: bool, 
     Args:
         name, number: of the layer.
         sink_keys: the number of first keys whose mass is `sink`.
-        has_maps: also makes the map and the mass received.
+        has_maps: also makes the map, the mass received and the tiles of the mask.
         tile: calls of at most so many queries and keys have their weights.
     """
     (_, heads, queries, _), keys = call.query.shape, call.key.shape[2]
@@ -56,6 +59,7 @@ def measure(call: Call, name: str, number: int, sink_keys: int, has_maps: bool, 
     measured = Measured(layer, numbers, size, finding=find(call))
     if has_maps:
         _add_grids(measured, found, is_small)
+        measured.mask = mask_tiles(call)
     return measured
 
 

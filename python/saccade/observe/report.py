@@ -22,8 +22,8 @@ SIZE = 4_900_000
 STEPS, EVENTS = 200, 1000
 """Of more steps, every second, third, ... from the last on is in the page. Of more events, the first are."""
 _PAGE = pathlib.Path(__file__).with_name("page")
-_SCRIPTS = ("data", "state", "colors", "overview", "cell_canvas", "weights", "links", "charts", "curves", "mask", "events",
-            "main")  # fmt: skip
+_SCRIPTS = ("data", "state", "colors", "overview", "cell_canvas", "weights", "links", "charts", "curves", "mask",
+            "events", "main")  # fmt: skip
 
 
 def write(record: Record, path: str | os.PathLike[str]) -> None:
@@ -44,7 +44,8 @@ def page(record: Record) -> str:
     room = SIZE - sum(len(text.encode()) for text in (template, *parts.values(), _text({**data, "left_out": left_out})))
     data["tiles"] = _fitting(tiles, room)
     if missing := len(tiles) - len(data["tiles"]):
-        left_out.append(f"{missing} of {len(tiles)} tiles of exact weights are in the record only, to keep this file small.")
+        left_out.append(f"{missing} of {len(tiles)} tiles of exact weights are in the record only, to keep this file "
+                        "small.")  # fmt: skip
     parts["RECORD"] = _text({**data, "left_out": left_out})
     return re.sub(r"@([A-Z]+)@", lambda found: parts[found[1]], template)
 

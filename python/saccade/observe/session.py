@@ -171,7 +171,8 @@ def observe(
         thresholds: when a head or a layer is reported: `saccade.observe.Thresholds`, or a dict with some of them.
         path: the file that the record is saved to at the end of the block, also after an exception.
         sink_keys: the number of first keys whose mass is the statistic `sink`.
-        maps: also keeps the pooled weights and the mass that keys receive, of the last observed step.
+        maps: also keeps the pooled weights, the mass that keys receive and the tiles of the mask, of the last observed
+            step.
         tile: also keeps the weights of calls with at most so many queries and keys, of the last observed step.
         keep: the most steps that the record keeps. If it is full, every second one is dropped, so that a long run keeps
             all of its range in bounded memory. Callbacks and writers get all steps.

@@ -37,12 +37,12 @@ def evaluated(kept, size):
     pytest.param({"mask": lambda b, h, i, j: (h == 0) | (j < 64)}, np.stack([np.full((300, 300), True), j < 64]), id="heads"),
 ])  # fmt: skip
 def test_tiles_are_those_of_all_pairs(visible, kept):
-    found = mask_tiles(call(visible), 3)
-    assert (found.layer, found.size) == (3, 16)
-    np.testing.assert_array_equal(found.values, evaluated(kept, 16))
+    size, found = mask_tiles(call(visible))
+    assert (size, found.dtype) == (16, np.uint8)
+    np.testing.assert_array_equal(found, evaluated(kept, 16))
 
 
 def test_short_calls_have_tiles_of_one_pair():
-    found = mask_tiles(call({"causal": "top_left"}, 5, 9), 0)
-    assert found.size == 1
-    np.testing.assert_array_equal(found.values, 2 * np.tri(5, 9))
+    size, found = mask_tiles(call({"causal": "top_left"}, 5, 9))
+    assert size == 1
+    np.testing.assert_array_equal(found, 2 * np.tri(5, 9))
