@@ -41,8 +41,8 @@ def page(record: Record) -> str:
              "SCRIPT": script}  # fmt: skip
     tiles, data["tiles"] = data["tiles"], []
     template = (_PAGE / "page.html").read_text(encoding="utf-8")
-    room = SIZE - sum(len(text.encode()) for text in (template, *parts.values(), _text({**data, "left_out": left_out})))
-    data["tiles"] = _fitting(tiles, room)
+    space = SIZE - sum(len(text.encode()) for text in (template, *parts.values(), _text({**data, "left_out": left_out})))
+    data["tiles"] = _fitting(tiles, space)
     if missing := len(tiles) - len(data["tiles"]):
         left_out.append(f"{missing} of {len(tiles)} tiles of exact weights are in the record only, to keep this file "
                         "small.")  # fmt: skip
@@ -85,8 +85,8 @@ def _first_events(data: dict[str, Any]) -> list[str]:
     return [f"The first {EVENTS} of {count} events are shown."] if count > EVENTS else []
 
 
-def _fitting(tiles: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """The tiles that `room` bytes hold: the first one of each head before others."""
+def _fitting(tiles: list[dict[str, Any]], space: int) -> list[dict[str, Any]]:
+    """The tiles that `space` bytes hold: the first one of each head before others."""
     seen: set[tuple[int, int]] = set()
     first, others = [], []
     for tile in tiles:
@@ -94,8 +94,8 @@ def _fitting(tiles: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
         seen.add((tile["layer"], tile["head"]))
     kept = []
     for tile in first + others:
-        room -= len(_text(tile)) + 1
-        if room < 0:
+        space -= len(_text(tile)) + 1
+        if space < 0:
             break
         kept.append(tile)
     return kept

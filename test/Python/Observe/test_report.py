@@ -16,7 +16,7 @@ import pytest
 from saccade.observe import report
 from saccade.observe.record import Event, Map, Received, Tile, to_json
 
-HOSTILE = ("</script><b>", "<!--", "]]>", "&amp;", '"', "\\", "\u2028", "\n", "@STYLE@", "", "日本")
+HOSTILE = ("</script><b>", "</script x", "<!--<script x", "]]>", "&amp;", '"', "\\", "\u2028", "\n", "@STYLE@", "", "日本")
 
 
 class Page(html.parser.HTMLParser):

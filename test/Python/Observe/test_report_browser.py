@@ -14,7 +14,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-TOKENS = ("[CLS]", "the", "</script><b>", "was", "tired", "because", "it", "slept", "[SEP]")
+TOKENS = ("[CLS]", "the", "</script><b>", "was", "</script x", "because", "it", "<!--<script x", "[SEP]")
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +82,13 @@ def chosen(driver):
 
 def shades(driver, side):
     """The brightness of the chips of a side."""
-    colors = [chip.value_of_css_property("background-color") for chip in chips(driver, side)]
-    return [sum(int(x) for x in color[color.index("(") + 1 :].rstrip(")").split(",")[:3]) for color in colors]
+    return [brightness(chip) for chip in chips(driver, side)]
+
+
+def brightness(element):
+    """The sum of red, green and blue of the background."""
+    color = element.value_of_css_property("background-color")
+    return sum(int(x) for x in color[color.index("(") + 1 :].rstrip(")").split(",")[:3])
 
 
 def test_a_record_without_anything_says_how_to_record(opened):
@@ -275,16 +280,17 @@ def test_mask_tiles_are_counted_and_described(opened, small):
 def test_dark_pages_have_dark_colors(opened, small):
     driver = opened(small)
     body = one(driver, "body")
-    light = body.value_of_css_property("background-color"), picture(driver)
+    lowest = driver.find_elements(By.CSS_SELECTOR, ".cell")[np.nanargmin(small.statistics["entropy"][-1])]
+    light, before = (brightness(body), brightness(lowest)), picture(driver)
+    assert min(light) > 600
     browser.prefer(driver, "dark")
-    WebDriverWait(driver, 10).until(lambda _: picture(driver) != light[1], "the picture keeps its colors")
-    assert light[0] == "rgba(251, 252, 252, 1)"
-    assert body.value_of_css_property("background-color") == "rgba(16, 22, 27, 1)"
+    WebDriverWait(driver, 10).until(lambda _: picture(driver) != before, "the picture keeps its colors")
+    assert max(brightness(body), brightness(lowest)) < 330
 
 
 def test_everything_that_takes_the_focus_has_a_name(opened, small):
     driver = opened(small)
-    found = driver.find_elements(By.CSS_SELECTOR, 'select, button, [tabindex="0"]')
+    found = driver.find_elements(By.CSS_SELECTOR, 'select, button, [tabindex="0"], [role="listbox"], [role="grid"], section')
     assert len(found) > 10
     assert [item.get_attribute("outerHTML")[:80] for item in found if not item.accessible_name] == []
 

@@ -15,7 +15,7 @@ class CellCanvas {
   }
 
   /* Shows rows × columns cells. `color(row, column)` is [r, g, b]; `rowLabel` and `columnLabel` are the texts beside them,
-     which `hasTokens` permits to tilt; `boxes` are outlined rectangles { row, column, rows, columns }. */
+     which `hasTokens` permits to tilt; `largestCell` is in pixels; `boxes` are outlined rectangles { row, column, rows, columns }. */
   show(grid) {
     this.grid = grid;
     this.row = this.column = null;
@@ -45,7 +45,7 @@ class CellCanvas {
     const longest = (count, label) =>
       Math.min(90, Array.from({ length: count }, (_, i) => context.measureText(label(i)).width).reduce((a, b) => Math.max(a, b), 0));
     this.left = longest(grid.rows, grid.rowLabel) + 8;
-    this.size = Math.max(1, Math.min((width - this.left - 1) / grid.columns, 44));
+    this.size = Math.max(1, Math.min((width - this.left - 1) / grid.columns, grid.largestCell));
     this.sizeY = Math.min(Math.max(this.size, Math.min(12, 120 / grid.rows)), Math.max(1, 900 / grid.rows));
     const labelWidth = longest(grid.columns, grid.columnLabel), tilted = grid.hasTokens && labelWidth > this.size - 4;
     this.top = (tilted ? labelWidth : 12) + 8;
@@ -80,7 +80,7 @@ class CellCanvas {
     context.strokeRect(left, top, size * grid.columns, sizeY * grid.rows);
   }
 
-  /* Writes every label of rows that has room, and one of `spacing` columns. */
+  /* Writes every label of rows that has space, and one of `spacing` columns. */
   labels(context, tilted, spacing) {
     const { grid, left, top, size, sizeY } = this;
     context.font = FONT;

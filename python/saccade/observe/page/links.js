@@ -44,12 +44,9 @@ function showLinks({ rows, columns }) {
 /* Shades the chips by their weights with what is pointed at. */
 function markLinks(row, column) {
   const { rows, columns } = shown;
-  let strongest = 0;
-  for (let c = 0; row !== null && c < columns.count; ++c) strongest = Math.max(strongest, shown.at(row, c));
-  for (let r = 0; row === null && column !== null && r < rows.count; ++r) strongest = Math.max(strongest, shown.at(r, column));
   const shade = (chip, isChosen, weight) => {
     chip.setAttribute("aria-selected", String(isChosen));
-    const share = weight === null ? null : weightShare(weight, strongest);
+    const share = weight === null ? null : weightShare(weight, shown.largest);
     chip.style.background = share === null ? "" : css(ramp(share));
     chip.style.color = share === null ? "" : ink(share);
     const place = Number(chip.dataset.place), axis = chip.parentElement.id === "queries" ? rows : columns;

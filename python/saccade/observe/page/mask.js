@@ -32,7 +32,7 @@ function showMask() {
   const colors = TILES.map(({ color }) => styleColor(color));
   maskPicture.show({
     rows: item.rows, columns: item.columns, rowLabel: (row) => String(row * item.size), columnLabel: (column) => String(column * item.size),
-    color: (row, column) => colors[maskTiles.bytes[row * item.columns + column]],
+    largestCell: 24, color: (row, column) => colors[maskTiles.bytes[row * item.columns + column]],
     label: `Mask of layer ${state.layer} in tiles of ${item.size} × ${item.size}: queries down, keys to the right`,
   });
   const all = maskTiles.bytes.length;

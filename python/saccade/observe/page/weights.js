@@ -36,7 +36,7 @@ function showChoice(index) {
   const short = (axis) => (place) => (axis.size > 1 ? String(axis.begin(place)) : axis.token(axis.begin(place)));
   picture.show({
     rows: rows.count, columns: columns.count, rowLabel: short(rows), columnLabel: short(columns),
-    hasTokens: columns.size === 1 && Boolean(columns.tokens),
+    hasTokens: columns.size === 1 && Boolean(columns.tokens), largestCell: 44,
     color: (row, column) => ramp(weightShare(shown.at(row, column), shown.largest)),
     label: `Weights, ${shown.name}: queries down, keys to the right`,
     boxes: isExact ? [] : tiles.map(boxOf),
@@ -109,7 +109,7 @@ function showStrongest(row, column) {
   byId("strongest-title").textContent = row !== null ? "Strongest keys" : column !== null ? "Strongest queries" : "Strongest pairs";
   byId("strongest").replaceChildren(...pairs.slice(0, 10).filter((pair) => pair[0] > 0).map((pair) => {
     const bar = element("span", { class: "bar" });
-    bar.style.width = `${(100 * pair[0]) / pairs[0][0]}%`;
+    bar.style.width = `${(100 * pair[0]) / shown.largest}%`;
     return element("li", {}, element("span", { class: "label", title: name(pair) }, name(pair)),
       element("span", { class: "value" }, shown.text(pair[1], pair[2])), bar);
   }));
