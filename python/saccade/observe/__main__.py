@@ -28,17 +28,20 @@ def main(arguments: list[str] | None = None) -> int:
                              "that returns a torch.nn.Module of token ids, or a pair of it and a function from a text "
                              "to (arguments of the module by name, tokens); or a record, FILE.json")  # fmt: skip
     parser.add_argument("--text", action="append", help="the text; repeatable: one step for each")
+    parser.add_argument("--zoom", metavar="QUERY,KEY", type=_place, action="append", default=[],
+                        help="of texts of more than 128 tokens, records the exact weights around this pair; "
+                             "repeatable")  # fmt: skip
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="writes the record")
     parser.add_argument("--html", metavar="FILE.html", help="writes the report")
     parser.add_argument("--layer", type=int, help="shows the heads of a layer")
     options = parser.parse_args(arguments)
     is_record = options.source.endswith(".json")
-    if is_record and (options.text or options.output):
-        parser.error("--text and -o are for models")
+    if is_record and (options.text or options.output or options.zoom):
+        parser.error("--text, --zoom and -o are for models")
     if not is_record and not options.text:
         parser.error("a model requires --text")
     try:
-        record = Record.load(options.source) if is_record else _observe(options.source, options.text)
+        record = Record.load(options.source) if is_record else _observe(options)
         if options.output:
             record.save(options.output)
         if options.html:
@@ -58,16 +61,22 @@ def _fail(error: Exception, code: int) -> int:
     return code
 
 
-def _observe(source: str, texts: list[str]) -> Record:
+def _place(text: str) -> tuple[int, int]:
+    query, key = text.split(",")
+    return int(query), int(key)
+
+
+def _observe(options: argparse.Namespace) -> Record:
     import torch
 
     from saccade import NotServed, observe
 
+    source = options.source
     model, encode = _transformers(source) if os.path.isdir(source) else _function(source)
     model.eval()
     try:
-        with torch.no_grad(), observe(model, every=1, tile=_TILE) as record:
-            for text in texts:
+        with torch.no_grad(), observe(model, every=1, tile=_TILE, zoom=options.zoom) as record:
+            for text in options.text:
                 inputs, tokens = encode(text)
                 record.tokens = [tokens]
                 model(**inputs) if isinstance(inputs, dict) else model(inputs)

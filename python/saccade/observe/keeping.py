@@ -58,13 +58,14 @@ class Keeper:
         record.mask_tiles = [MaskTiles(index, *each.mask) for index, each in enumerate(layers)
                              if each is not None and each.mask is not None] or None
         for index, each in enumerate(layers):
-            for head in range(each.layer.heads if each is not None and each.grids else 0):
+            for head in range(each.layer.heads if each is not None else 0):
                 assert each is not None
-                scale, values = _bytes(each.grids["map"][head])
-                record.maps.append(Map(scale, values, index, head, *each.block))
-                record.received.append(Received(*_bytes(each.grids["received"][head]), index, head))
-                if "weights" in each.grids:
-                    record.tiles.append(Tile(*_bytes(each.grids["weights"][head]), index, head, 0, 0, 0))
+                if each.grids:
+                    scale, values = _bytes(each.grids["map"][head])
+                    record.maps.append(Map(scale, values, index, head, *each.block))
+                    record.received.append(Received(*_bytes(each.grids["received"][head]), index, head))
+                for first_query, first_key, weights in each.tiles:
+                    record.tiles.append(Tile(*_bytes(weights[head]), index, head, 0, first_query, first_key))
 
 
 def _unknown(heads: int) -> Any:

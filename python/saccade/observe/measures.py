@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from saccade.observe.calls import Call, log_visible
 from saccade.observe.mask_tiles import mask_tiles
 from saccade.observe.nans import Finding, find
 from saccade.observe.record import Layer
+from saccade.observe.zoomed import Tile, tiles_at
 
 MAP_SIZE = 64
 """The most blocks of a map in either direction."""
@@ -29,8 +31,9 @@ class Measured:
     size: Any
     """The root of the mean square of the output of each head."""
     grids: dict[str, Any] = field(default_factory=dict)
-    """Means over batches: "map" [heads, rows, columns] and "received" [heads, keys]. Of batch 0: "weights" [heads,
-    queries, keys]."""
+    """Means over batches: "map" [heads, rows, columns] and "received" [heads, keys]."""
+    tiles: list[Tile] = field(default_factory=list)
+    """Exact weights of batch 0."""
     block: tuple[int, int] = (1, 1)
     """The rows and columns of a block of the map."""
     mask: tuple[int, Any] | None = None
@@ -38,7 +41,8 @@ class Measured:
     finding: Finding | None = None
 
 
-def measure(call: Call, name: str, number: int, sink_keys: int, has_maps: bool, tile: int) -> Measured:
+def measure(call: Call, name: str, number: int, sink_keys: int, has_maps: bool, tile: int,
+            zoom: Sequence[tuple[int, int]]) -> Measured:
     """The statistics of a call: one more call of `saccade.attention`, and a pass over its operands and its output.
 
     Args:
@@ -46,20 +50,23 @@ def measure(call: Call, name: str, number: int, sink_keys: int, has_maps: bool, 
         sink_keys: the number of first keys whose mass is `sink`.
         has_maps: also makes the map, the mass received and the tiles of the mask.
         tile: calls of at most so many queries and keys have their weights.
+        zoom: other calls have those of the tiles with these pairs of query and key.
     """
     (_, heads, queries, _), keys = call.query.shape, call.key.shape[2]
     layer = Layer(name, number, heads, queries, keys, call.is_causal())
     is_small = max(queries, keys) <= tile
     sizes = (queries, keys) if is_small else (min(queries, MAP_SIZE), min(keys, MAP_SIZE))
-    wanted: list[Any] = ["entropy", "effective_keys", "max", "diagonal", stats.sink(sink_keys)]
+    requested: list[Any] = ["entropy", "effective_keys", "max", "diagonal", stats.sink(sink_keys)]
     if has_maps:
-        wanted += [stats.heatmap(rows=sizes[0], columns=sizes[1]), "received"]
-    *_, found = attention(call.query, call.key, call.value, stats=tuple(wanted), **call.options)
+        requested += [stats.heatmap(rows=sizes[0], columns=sizes[1]), "received"]
+    *_, found = attention(call.query, call.key, call.value, stats=tuple(requested), **call.options)
     numbers, size = _numbers(call, found), _size(call.output)
     measured = Measured(layer, numbers, size, finding=find(call))
     if has_maps:
         _add_grids(measured, found, is_small)
         measured.mask = mask_tiles(call)
+    if not is_small:
+        measured.tiles = tiles_at(call, zoom)
     return measured
 
 
@@ -88,7 +95,7 @@ def _add_grids(measured: Measured, found: Any, is_small: bool) -> None:
     measured.grids["received"] = found.received.mean(0).cpu().float().numpy()
     measured.block = found.heatmap_row_size, found.heatmap_column_size
     if is_small:
-        measured.grids["weights"] = found.heatmap[0].cpu().float().numpy()
+        measured.tiles = [(0, 0, found.heatmap[0].cpu().float().numpy())]
         measured.block = -(-weights.shape[1] // MAP_SIZE), -(-weights.shape[2] // MAP_SIZE)
         weights = _pooled(weights, *measured.block)
     measured.grids["map"] = weights

@@ -41,8 +41,8 @@ def page(record: Record) -> str:
              "SCRIPT": script}  # fmt: skip
     tiles, data["tiles"] = data["tiles"], []
     template = (_PAGE / "page.html").read_text(encoding="utf-8")
-    space = SIZE - sum(len(text.encode()) for text in (template, *parts.values(), _text({**data, "left_out": left_out})))
-    data["tiles"] = _fitting(tiles, space)
+    texts = (template, *parts.values(), _text({**data, "left_out": left_out}))
+    data["tiles"] = _fitting(tiles, SIZE - sum(len(text.encode()) for text in texts))
     if missing := len(tiles) - len(data["tiles"]):
         left_out.append(f"{missing} of {len(tiles)} tiles of exact weights are in the record only, to keep this file "
                         "small.")  # fmt: skip
@@ -88,7 +88,8 @@ def _first_events(data: dict[str, Any]) -> list[str]:
 def _fitting(tiles: list[dict[str, Any]], space: int) -> list[dict[str, Any]]:
     """The tiles that `space` bytes hold: the first one of each head before others."""
     seen: set[tuple[int, int]] = set()
-    first, others = [], []
+    first: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
     for tile in tiles:
         (others if (tile["layer"], tile["head"]) in seen else first).append(tile)
         seen.add((tile["layer"], tile["head"]))

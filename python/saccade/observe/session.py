@@ -35,11 +35,12 @@ class Step:
 class Observation(_served.Observer):
     """A model that is observed."""
 
-    def __init__(self, model: Any, every: int, sink_keys: int, has_maps: bool, tile: int, thresholds: Thresholds,
+    def __init__(self, model: Any, every: int, sink_keys: int, has_maps: bool, tile: int,
+                 zoom: list[tuple[int, int]], thresholds: Thresholds,
                  keeper: Keeper, group: Any, on_event: list[Callable[[Event], Any]],
                  on_step: list[Callable[[Step], Any]]):
         self._model, self._every, self._group = model, every, group
-        self._options = sink_keys, has_maps, tile
+        self._options = sink_keys, has_maps, tile, zoom
         self._keeper, self._watch = keeper, Watch(thresholds)
         self._on_event, self._on_step = on_event, on_step
         self._names = {id(module): name for name, module in model.named_modules()}
@@ -152,6 +153,7 @@ def observe(
     sink_keys: int = 1,
     maps: bool = True,
     tile: int = 0,
+    zoom: Sequence[tuple[int, int]] = (),
     keep: int = 1000,
     group: Any = None,
     tokens: Sequence[Sequence[str]] | None = None,
@@ -174,6 +176,8 @@ def observe(
         maps: also keeps the pooled weights, the mass that keys receive and the tiles of the mask, of the last observed
             step.
         tile: also keeps the weights of calls with at most so many queries and keys, of the last observed step.
+        zoom: pairs of a query and a key, around which the weights of longer calls are kept as well: of the tiles of
+            128 × 128 that have them.
         keep: the most steps that the record keeps. If it is full, every second one is dropped, so that a long run keeps
             all of its range in bounded memory. Callbacks and writers get all steps.
         group: the processes of torch.distributed that statistics are reduced over, if it is initialized. All of them
@@ -205,11 +209,23 @@ def observe(
     record = Record(type(model).__name__, tokens=None if tokens is None else [list(each) for each in tokens])
     observation = Observation(
         model, _parameters.integer("every", every, 1), _parameters.integer("sink_keys", sink_keys, 1),
-        _parameters.flag("maps", maps), _parameters.integer("tile", tile, 0), Thresholds.of(thresholds),
+        _parameters.flag("maps", maps), _parameters.integer("tile", tile, 0), _places_of(zoom),
+        Thresholds.of(thresholds),
         Keeper(record, _parameters.integer("keep", keep, 2)), group,
         [*[each.event for each in writers], *([] if on_event is None else [on_event])],
         [*[each.step for each in writers], *([] if on_step is None else [on_step])])
     return _observed(observation, model, record, writers, path)
+
+
+def _places_of(zoom: Any) -> list[tuple[int, int]]:
+    """The pairs of a query and a key."""
+    found = []
+    for place in zoom:
+        if not isinstance(place, Sequence) or len(place) != 2:
+            raise TypeError(f"zoom has {place!r:.80}, expected pairs of a query and a key")
+        query, key = (_parameters.integer(f"zoom: the {name}", x, 0) for name, x in zip(("query", "key"), place))
+        found.append((query, key))
+    return found
 
 
 @contextlib.contextmanager

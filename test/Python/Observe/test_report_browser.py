@@ -156,7 +156,7 @@ def test_a_query_shades_its_keys(opened, small):
     driver = opened(small)
     row = weights(small, 0, 0)[6]
     point_at(driver, chips(driver, "queries")[6])
-    assert one(driver, "#weight-readout").text == "query 6 “it”: its weights on the keys"
+    assert one(driver, "#weight-readout").text == "query 6 “it”: weights on the keys"
     assert np.argmin(shades(driver, "keys")) == row.argmax()
     assert len(set(shades(driver, "queries"))) == 1
     first = one(driver, "#strongest li")
@@ -169,7 +169,7 @@ def test_a_key_shades_its_queries(opened, small):
     driver = opened(small)
     column = weights(small, 0, 0)[:, 3]
     point_at(driver, chips(driver, "keys")[3])
-    assert one(driver, "#weight-readout").text == "key 3 “was”: the weights that queries give it"
+    assert one(driver, "#weight-readout").text == "key 3 “was”: weights from the queries"
     assert np.argmin(shades(driver, "queries")) == column.argmax()
     assert one(driver, "#strongest li").text.split("\n") == [TOKENS[column.argmax()], f"{column.max():.3f}"]
 
@@ -242,7 +242,8 @@ def test_a_pooled_map_zooms_into_the_exact_weights_of_a_tile(opened):
     assert one(driver, "#weight-readout").text == f"query 0 “[CLS]” → key 1 “the”: {record.tiles[0].numbers()[0, 1]:.3f}"
     Select(one(driver, "#shown")).select_by_value("0")
     one(driver, "#map").send_keys(*[Keys.ARROW_DOWN] * 10, Keys.ENTER)
-    assert one(driver, "#weight-readout").text == "No exact weights of this place are recorded."
+    assert one(driver, "#weight-readout").text == ("The exact weights of this place are not recorded: "
+                                                     "python -m saccade.observe records them with --zoom 72,0.")  # fmt: skip
 
 
 def test_charts_choose_layers_and_steps(opened, small):

@@ -3,7 +3,7 @@
 /* How to record what a part lacks. */
 const HOW = {
   maps: "Call the model within `with saccade.observe(model) as record:`, without `maps=False`; weights are those of the last observed step.",
-  tiles: "`saccade.observe(model, tile=128)` keeps those of calls with at most 128 queries and keys.",
+  tiles: "`saccade.observe(model, tile=128)` keeps those of calls with at most 128 queries and keys, `zoom=[(query, key)]` those around a place of longer ones.",
   steps: "Run the training within `with saccade.observe(model, every=100) as record:`, which observes every 100th step.",
   mask: "Call the model within `with saccade.observe(model) as record:`; masks are those of the last observed step.",
   tokens: "`saccade.observe(model, tokens=[[...]])` labels the positions.",

@@ -76,7 +76,10 @@ function zoom(row, column) {
   const inside = (box) => row >= box.row && row < box.row + box.rows && column >= box.column && column < box.column + box.columns;
   const found = choices.findIndex((weights) => weights.isExact && inside(boxOf(weights)));
   if (found >= 0) showChoice(found);
-  else byId("weight-readout").textContent = "No exact weights of this place are recorded.";
+  else {
+    const zoom = `${shown.rows.begin(row)},${shown.columns.begin(column)}`;
+    showSentence(byId("weight-readout"), `The exact weights of this place are not recorded: \`python -m saccade.observe\` records them with \`--zoom ${zoom}\`.`);
+  }
 }
 
 /* Points at a query (row), at a key (column), or with both at their weight. */
@@ -91,8 +94,8 @@ function point(row, column) {
 function readout(row, column) {
   const { rows, columns } = shown;
   if (row !== null && column !== null) return `${rows.describe(row)} → ${columns.describe(column)}: ${shown.text(row, column)}`;
-  if (row !== null) return `${rows.describe(row)}: its weights on the keys`;
-  if (column !== null) return `${columns.describe(column)}: the weights that queries give it`;
+  if (row !== null) return `${rows.describe(row)}: weights on the keys`;
+  if (column !== null) return `${columns.describe(column)}: weights from the queries`;
   return "";
 }
 
