@@ -158,3 +158,19 @@ def test_what_a_form_does_not_give_is_refused_by_name():
         with pytest.raises((TypeError, ValueError), match="expected"):
             make()
     assert saccade.cache_info().compilations == before
+
+
+@pytest.mark.parametrize("kv_len", [8, torch.tensor([8, 3])], ids=["a number", "a tensor"])
+def test_the_own_key_of_the_last_query_is_the_last_one_within_a_length(kv_len):
+    _, found = saccade.attention(Q[:, :, :3], K, V, causal="bottom_right", kv_len=kv_len, stats=("diagonal", "received"))
+    for n, length in enumerate([8, 8] if isinstance(kv_len, int) else [8, 3]):
+        own = torch.arange(3)[:, None] + length - 3
+        p = weights(Q[n : n + 1, :, :3], K[n : n + 1], torch.arange(11) <= own)[0]
+        torch.testing.assert_close(found.diagonal[n], p.gather(-1, own.expand(4, 3, 1))[..., 0])
+        torch.testing.assert_close(found.received[n], p.sum(-2))
+    offsets, ids = torch.tensor([0, 3, 6]), torch.tensor([0, 11, 22])
+    ragged = [x.transpose(0, 1).flatten(1, 2).transpose(0, 1) for x in (Q[:, :, :3], K, V)]
+    _, packed = saccade.attention(*ragged, causal="bottom_right", cu_seqlens_q=offsets, cu_seqlens_k=ids,
+                                  kv_len=torch.as_tensor(kv_len).expand(2).contiguous(), stats=("diagonal", "received"))
+    torch.testing.assert_close(packed.diagonal, found.diagonal.transpose(0, 1).flatten(1))
+    torch.testing.assert_close(packed.received, found.received.transpose(0, 1).flatten(1))
