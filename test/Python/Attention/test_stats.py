@@ -66,8 +66,9 @@ def test_the_maximum_has_no_gradient():
     q = Q.clone().requires_grad_()
     output, found = saccade.attention(q, K, V, stats=("max", "argmax"))
     assert output.requires_grad and not found.max.requires_grad and not found.argmax.requires_grad
-    _, alone = saccade.attention(q, K, V, stats=("max",))
+    _, alone = saccade.attention(q, K, V, stats=("max", "sink"))
     assert torch.equal(alone.max, found.max) and not alone.max.requires_grad
+    torch.testing.assert_close(alone.sink, weights()[..., :4].sum(-1).detach())
 
 
 @pytest.mark.parametrize("score", [0.0, 5.0])
@@ -174,3 +175,19 @@ def test_the_own_key_of_the_last_query_is_the_last_one_within_a_length(kv_len):
                                   kv_len=torch.as_tensor(kv_len).expand(2).contiguous(), stats=("diagonal", "received"))
     torch.testing.assert_close(packed.diagonal, found.diagonal.transpose(0, 1).flatten(1))
     torch.testing.assert_close(packed.received, found.received.transpose(0, 1).flatten(1))
+
+
+def test_mass_received_within_lengths_and_from_pages():
+    lengths, order = torch.tensor([11, 5]), torch.tensor([[4, 2, 0], [3, 1, 5]])
+    p = weights(mask=torch.arange(11) < lengths.reshape(2, 1, 1, 1))
+    _, found = saccade.attention(Q, K, V, kv_len=lengths, stats=("received",))
+    torch.testing.assert_close(found.received, p.sum(-2))
+    pools = []
+    for x in (K, V):
+        pools.append(x.new_empty(6, 2, 4, 16))
+        pools[-1][order] = torch.nn.functional.pad(x, (0, 0, 0, 1)).unflatten(2, (3, 4)).transpose(1, 2)
+    table = order.int()
+    table[1, 2] = -1
+    _, paged = saccade.attention(Q, *pools, page_table=table, kv_len=lengths, stats=("received",))
+    torch.testing.assert_close(paged.received[..., :11], p.sum(-2))
+    assert paged.received.shape == (2, 4, 12) and paged.received[1, :, 5:].abs().max() == 0
