@@ -88,14 +88,14 @@ def scaled(score: Any, scale: Any) -> Score:
 
 @dataclasses.dataclass(frozen=True)
 class Programs:
-    """The programs of operator calls that stand for one call of `attention`: the row maximum has no gradient, so
-    another operator computes it. A program with tallies is called
-    without an operator."""
+    """The programs that stand for one call of `attention`: the row maximum has no gradient, so another one computes it.
+    The operators have no results for tallies, so a program with these is called without one."""
 
     main: str
     max: str | None
     has_argmax: bool
-    has_tallies: bool
+    tally_captures: tuple[int, int] | None
+    """The first and the end of the captures of tallies, which `max` does not take, if there are tallies."""
     has_lse: bool
     layout: str
 
@@ -103,7 +103,8 @@ class Programs:
     def of(form: Form) -> Programs:
         main = _program.program(form._replace(max=False, argmax=False))
         largest = _program.program(form._replace(lse=False, argmax=True, tallies=())) if form.max else None
-        return Programs(main, largest, form.argmax, bool(form.tallies), form.lse, form.layout)
+        end, without = len(form.captures()), len(form._replace(tallies=()).captures())
+        return Programs(main, largest, form.argmax, (without, end) if form.tallies else None, form.lse, form.layout)
 
 
 class Recorder:
@@ -169,18 +170,14 @@ class Recorder:
         # The backward pass reads arrays later than the call.
         values = tuple([self.torch.from_numpy(_arrays.snapshot(x)) if hasattr(x, "shape") and not _arrays.is_torch(x)
                         else x for x in values])  # fmt: skip
-        tensors = [x for x in values if _arrays.is_torch(x)]
-        numbers = [x for x in values if not _arrays.is_torch(x)]
-        integers = [int(x) for x in numbers if not isinstance(x, float)]
-        floats = [x for x in numbers if isinstance(x, float)]
         named = {"layout": programs.layout, "target": target or "host"}
         self.torch._C._set_grad_enabled(self.has_grad)
         try:
-            if programs.has_tallies:  # the operators return none
+            if programs.tally_captures:
                 results = self._differentiable(programs.main, target, q, k, v, *values)
             else:
                 operator = gradients.overload(programs.has_lse, False)
-                results = operator([q, k, v, *tensors], programs.main, integers, floats, **named)
+                results = operator(*_sorted(programs.main, q, k, v, *values), **named)
         except RuntimeError as error:
             prefix, _, message = str(error).partition("saccade::attention: ")
             if prefix or not message:
@@ -190,8 +187,9 @@ class Recorder:
             self.torch._C._set_grad_enabled(False)
         if programs.max is None:
             return results
-        _, *largest = gradients.overload(False, True)(
-            [x.detach() for x in (q, k, v, *tensors)], programs.max, integers, floats, **named)
+        first, end = programs.tally_captures or (0, 0)
+        taken = [x.detach() if _arrays.is_torch(x) else x for x in (q, k, v, *values[:first], *values[end:])]
+        _, *largest = gradients.overload(False, True)(*_sorted(programs.max, *taken), **named)
         results = results if isinstance(results, tuple) else (results,)
         count = 1 + programs.has_lse
         return (*results[:count], *largest[: 1 + programs.has_argmax], *results[count:])
@@ -202,3 +200,10 @@ class Recorder:
 
         needs = tuple([self.is_recorded(x) for x in arguments if _arrays.is_torch(x)])
         return differentiable_of(program, needs, target, arguments[0])(*arguments)
+
+
+def _sorted(program: str, *arguments: Any) -> tuple[list[Any], str, list[int], list[float]]:
+    """The arguments of an operator for a program and its arguments."""
+    numbers = [x for x in arguments if not _arrays.is_torch(x)]
+    return ([x for x in arguments if _arrays.is_torch(x)], program,
+            [int(x) for x in numbers if not isinstance(x, float)], [x for x in numbers if isinstance(x, float)])
