@@ -160,7 +160,7 @@ def test_a_query_shades_its_keys(opened, small):
     assert np.argmin(shades(driver, "keys")) == row.argmax()
     assert len(set(shades(driver, "queries"))) == 1
     first = one(driver, "#strongest li")
-    assert first.text.split("\n") == [TOKENS[row.argmax()], f"{row.max():.3f}"]
+    assert first.text.split("\n") == [f"{TOKENS[row.argmax()]} ({row.argmax()})", f"{row.max():.3f}"]
     assert chips(driver, "keys")[row.argmax()].get_attribute("title").endswith(f"{row.max():.3f}")
     assert driver.find_elements(By.CSS_SELECTOR, "#lines line")
 
@@ -171,7 +171,7 @@ def test_a_key_shades_its_queries(opened, small):
     point_at(driver, chips(driver, "keys")[3])
     assert one(driver, "#weight-readout").text == "key 3 “was”: weights from the queries"
     assert np.argmin(shades(driver, "queries")) == column.argmax()
-    assert one(driver, "#strongest li").text.split("\n") == [TOKENS[column.argmax()], f"{column.max():.3f}"]
+    assert one(driver, "#strongest li").text.split("\n") == [f"{TOKENS[column.argmax()]} ({column.argmax()})", f"{column.max():.3f}"]
 
 
 def test_a_cell_links_its_query_and_key(opened, small):
@@ -200,7 +200,26 @@ def test_a_kept_query_stays_for_other_heads(opened, small):
     point_at(driver, one(driver, "h1"))
     row = weights(small, 1, 0)[6]
     assert chosen(driver)[0] == "Layer 1, head 0"
-    assert one(driver, "#strongest li").text.split("\n") == [TOKENS[row.argmax()], f"{row.max():.3f}"]
+    assert one(driver, "#strongest li").text.split("\n") == [f"{TOKENS[row.argmax()]} ({row.argmax()})", f"{row.max():.3f}"]
+
+
+def test_a_kept_pair_lists_the_heads_that_link_it(opened, small):
+    driver = opened(small)
+    chips(driver, "queries")[6].click()
+    chips(driver, "keys")[2].click()
+    point_at(driver, one(driver, "h1"))
+    found = {(layer, head): weights(small, layer, head)[6, 2] for layer in range(2) for head in range(3)}
+    first = max(found, key=found.get)
+    assert one(driver, "#strongest-title").text == "Heads, by this weight"
+    items = driver.find_elements(By.CSS_SELECTOR, "#strongest li")
+    assert len(items) == sum(weight > 0 for weight in found.values())
+    assert items[0].text.split("\n") == ["layer {}, head {}".format(*first), f"{found[first]:.3f}"]
+    items[0].find_element(By.TAG_NAME, "button").click()
+    assert chosen(driver)[0] == "Layer {}, head {}".format(*first)
+    assert one(driver, "#weight-readout").text.endswith(f"key 2 “</script><b>”: {found[first]:.3f}")
+    chips(driver, "keys")[2].click()  # is kept no more
+    point_at(driver, one(driver, "h1"))
+    assert one(driver, "#strongest-title").text == "Strongest keys"
 
 
 def test_keyboard_alone_reaches_everything(opened, small):

@@ -73,6 +73,10 @@ class Axis {
     const begin = this.begin(place), last = this.last(place);
     return begin < last ? `${begin}–${last}` : this.token(begin);
   }
+  /* The label, with the position behind a token. */
+  name(place) {
+    return this.size === 1 && this.tokens ? `${this.label(place)} (${this.begin(place)})` : this.label(place);
+  }
   /* The place in words: "query 5 “it”". */
   describe(place) {
     const begin = this.begin(place), last = this.last(place);

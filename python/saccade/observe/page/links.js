@@ -12,7 +12,7 @@ function buildLinks() {
     });
     follow("pointerover", point);
     follow("focusin", point);
-    follow("click", keep);
+    follow("click", keepOne);
     list.addEventListener("pointerleave", pointAtKept);
     list.addEventListener("focusout", pointAtKept);
     list.addEventListener("keydown", (event) => {

@@ -2,6 +2,7 @@
 
 let shown = null; // the Weights in the picture
 let choices = []; // all Weights of the chosen head
+const decoded = new Map(); // all Weights of each head that was needed
 let picture = null;
 const pointed = { row: null, column: null };
 let kept = { row: null, column: null }; // what is pointed at when the pointer leaves
@@ -12,10 +13,19 @@ function buildWeights() {
   buildLinks();
 }
 
+/* The map and the tiles of a head; a map of exact weights is left out if there are tiles. */
+function choicesOf(layer, head) {
+  const name = `${layer}.${head}`;
+  if (!decoded.has(name)) {
+    const map = mapOf(layer, head), tiles = tilesOf(layer, head);
+    decoded.set(name, map && !(map.isExact && tiles.length) ? [map, ...tiles] : tiles);
+  }
+  return decoded.get(name);
+}
+
 function showWeights() {
-  const { layer, head } = state, map = mapOf(layer, head);
-  const tiles = tilesOf(layer, head);
-  choices = map && !(map.isExact && tiles.length) ? [map, ...tiles] : tiles;
+  const { layer, head } = state;
+  choices = choicesOf(layer, head);
   byId("weights-title").textContent = `Weights of layer ${layer}, head ${head}, at step ${record.steps.at(-1)}`;
   byId("shown").replaceChildren(...choices.map((weights, i) => element("option", { value: i }, weights.name)));
   showPart(byId("map"), choices.length ? "" : `No weights of this head are recorded. ${HOW.maps}`);
@@ -62,9 +72,16 @@ function pick(row, column) {
   else zoom(row, column);
 }
 
-/* Points at a place also when the pointer leaves; a second time ends that. */
+/* Points at a pair also when the pointer leaves; a second time ends that. */
 function keep(row, column) {
   kept = kept.row === row && kept.column === column ? { row: null, column: null } : { row, column };
+  pointAtKept();
+}
+
+/* Keeps a query or a key, beside a key or query that is kept; a second time ends that. */
+function keepOne(row, column) {
+  const next = (place, before) => (place === null ? before : place === before ? null : place);
+  kept = { row: next(row, kept.row), column: next(column, kept.column) };
   pointAtKept();
 }
 
@@ -99,21 +116,47 @@ function readout(row, column) {
   return "";
 }
 
-/* Lists the strongest keys of a query, or the strongest queries of a key; without either, the strongest pairs. */
+/* Lists the strongest keys of a query, the strongest queries of a key, or the heads in which a pair is strongest; without
+   any, the strongest pairs. */
 function showStrongest(row, column) {
-  const pairs = [];
-  const { rows, columns } = shown;
-  for (let r = row ?? 0; r < (row === null ? rows.count : row + 1); ++r) {
-    const all = row !== null || column === null;
-    for (let c = all ? 0 : column; c < (all ? columns.count : column + 1); ++c) pairs.push([shown.at(r, c), r, c]);
-  }
-  pairs.sort((a, b) => b[0] - a[0]);
-  const name = ([, r, c]) => row !== null ? columns.label(c) : column !== null ? rows.label(r) : `${rows.label(r)} → ${columns.label(c)}`;
-  byId("strongest-title").textContent = row !== null ? "Strongest keys" : column !== null ? "Strongest queries" : "Strongest pairs";
-  byId("strongest").replaceChildren(...pairs.slice(0, 10).filter((pair) => pair[0] > 0).map((pair) => {
+  const isPair = row !== null && column !== null;
+  const items = isPair ? headsOfPair(row, column) : pairsOf(row, column);
+  const title = isPair ? "Heads, by this weight" : row !== null ? "Strongest keys" : column !== null ? "Strongest queries" : "Strongest pairs";
+  byId("strongest-title").textContent = title;
+  byId("strongest").replaceChildren(...items.filter((item) => item.weight > 0).slice(0, 10).map(({ weight, text, label, act }) => {
     const bar = element("span", { class: "bar" });
-    bar.style.width = `${(100 * pair[0]) / shown.largest}%`;
-    return element("li", {}, element("span", { class: "label", title: name(pair) }, name(pair)),
-      element("span", { class: "value" }, shown.text(pair[1], pair[2])), bar);
+    bar.style.width = `${Math.min(100, (100 * weight) / shown.largest)}%`;
+    const name = element(act ? "button" : "span", { class: "label", title: label }, label);
+    if (act) name.addEventListener("click", act);
+    return element("li", {}, name, element("span", { class: "value" }, text), bar);
   }));
+}
+
+function sorted(items) {
+  return items.sort((a, b) => b.weight - a.weight);
+}
+
+function pairsOf(row, column) {
+  const { rows, columns } = shown, items = [];
+  for (let r = row ?? 0; r < (row ?? rows.count - 1) + 1; ++r) {
+    for (let c = column ?? 0; c < (column ?? columns.count - 1) + 1; ++c) {
+      const label = row !== null ? columns.name(c) : column !== null ? rows.name(r) : `${rows.name(r)} → ${columns.name(c)}`;
+      items.push({ weight: shown.at(r, c), text: shown.text(r, c), label });
+    }
+  }
+  return sorted(items);
+}
+
+/* The weights of a pair in all heads that have a rectangle of the same place. */
+function headsOfPair(row, column) {
+  const items = [];
+  record.layers.forEach((_, layer) => {
+    for (let head = 0; head < headsOf(layer); ++head) {
+      const same = choicesOf(layer, head).find((weights) => weights.name === shown.name);
+      if (!same) continue;
+      const act = () => choose({ layer, head });
+      items.push({ weight: same.at(row, column), text: same.text(row, column), label: `layer ${layer}, head ${head}`, act });
+    }
+  });
+  return sorted(items);
 }
