@@ -32,6 +32,7 @@ def evaluated(kept, size):
     pytest.param({"causal": "top_left"}, j <= i, id="causal"),
     pytest.param({"window": (20, 0)}, (j <= i) & (i - j <= 20), id="window"),
     pytest.param({"mask": masks.documents(IDS), "causal": "top_left"}, (IDS[i] == IDS[j]) & (j <= i), id="documents"),
+    pytest.param({"mask": lambda b, h, i, j: i >= 150}, i >= 150, id="rows"),
     pytest.param({"mask": masks.padding(torch.tensor([300, 170], dtype=torch.int32))},
                  j < np.array([300, 170])[:, None, None, None], id="padding"),
     pytest.param({"mask": lambda b, h, i, j: (h == 0) | (j < 64)}, np.stack([np.full((300, 300), True), j < 64]), id="heads"),

@@ -205,19 +205,21 @@ def test_a_kept_query_stays_for_other_heads(opened, small):
 
 def test_a_kept_pair_lists_the_heads_that_link_it(opened, small):
     driver = opened(small)
-    chips(driver, "queries")[6].click()
-    chips(driver, "keys")[2].click()
-    point_at(driver, one(driver, "h1"))
-    found = {(layer, head): weights(small, layer, head)[6, 2] for layer in range(2) for head in range(3)}
+    of_heads = np.array([[weights(small, layer, head)[6] for head in range(3)] for layer in range(2)])
+    key = next(key for key in range(9) if of_heads[..., key].argmax() > 3)  # not of layer 0, not head 0
+    found = {(layer, head): of_heads[layer, head, key] for layer in range(2) for head in range(3)}
     first = max(found, key=found.get)
+    chips(driver, "queries")[6].click()
+    chips(driver, "keys")[key].click()
+    point_at(driver, one(driver, "h1"))
     assert one(driver, "#strongest-title").text == "Heads, by this weight"
     items = driver.find_elements(By.CSS_SELECTOR, "#strongest li")
     assert len(items) == sum(weight > 0 for weight in found.values())
     assert items[0].text.split("\n") == ["layer {}, head {}".format(*first), f"{found[first]:.3f}"]
     items[0].find_element(By.TAG_NAME, "button").click()
     assert chosen(driver)[0] == "Layer {}, head {}".format(*first)
-    assert one(driver, "#weight-readout").text.endswith(f"key 2 “</script><b>”: {found[first]:.3f}")
-    chips(driver, "keys")[2].click()  # is kept no more
+    assert one(driver, "#weight-readout").text.endswith(f"key {key} “{TOKENS[key]}”: {found[first]:.3f}")
+    chips(driver, "keys")[key].click()  # is kept no more
     point_at(driver, one(driver, "h1"))
     assert one(driver, "#strongest-title").text == "Strongest keys"
 
@@ -259,6 +261,9 @@ def test_a_pooled_map_zooms_into_the_exact_weights_of_a_tile(opened):
     assert Select(one(driver, "#shown")).first_selected_option.text.startswith("exact")
     one(driver, "#map").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert one(driver, "#weight-readout").text == f"query 0 “[CLS]” → key 1 “the”: {record.tiles[0].numbers()[0, 1]:.3f}"
+    of_heads = [tile.numbers()[0, 1] for tile in record.tiles]
+    heads = one(driver, "#strongest").text.split("\n")
+    assert heads[:2] == [f"layer 0, head {np.argmax(of_heads)}", f"{max(of_heads):.3f}"]
     Select(one(driver, "#shown")).select_by_value("0")
     one(driver, "#map").send_keys(*[Keys.ARROW_DOWN] * 10, Keys.ENTER)
     assert one(driver, "#weight-readout").text == ("The exact weights of this place are not recorded: "

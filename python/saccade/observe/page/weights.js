@@ -4,7 +4,7 @@ let shown = null; // the Weights in the picture
 let choices = []; // all Weights of the chosen head
 const decoded = new Map(); // all Weights of each head that was needed
 let picture = null;
-const pointed = { row: null, column: null };
+const pointed = { row: null, column: null, isShown: false };
 let kept = { row: null, column: null }; // what is pointed at when the pointer leaves
 
 function buildWeights() {
@@ -56,6 +56,7 @@ function showChoice(index) {
   showLinks(shown);
   const isSame = before && before.rows.count === rows.count && before.columns.count === columns.count;
   if (!isSame) kept = { row: null, column: null };
+  pointed.isShown = false;
   pointAtKept();
 }
 
@@ -101,7 +102,9 @@ function zoom(row, column) {
 
 /* Points at a query (row), at a key (column), or with both at their weight. */
 function point(row, column) {
-  Object.assign(pointed, { row, column });
+  // What is there stays: a click on it begins with a blur, which points at what is kept.
+  if (pointed.isShown && pointed.row === row && pointed.column === column) return;
+  Object.assign(pointed, { row, column, isShown: true });
   picture.mark(row, column);
   markLinks(row, column);
   byId("weight-readout").textContent = readout(row, column);
