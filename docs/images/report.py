@@ -25,16 +25,16 @@ def picture(page):
 
     driver = browser.start()
     browser.prefer(driver, "light")
-    driver.set_window_size(1240, 1250)
+    driver.set_window_size(1240, 2800)  # the whole page
     driver.get(page.as_uri())
     driver.find_elements("css selector", ".cell")[LAYER * HEADS + HEAD].click()
     driver.find_elements("css selector", "#queries .token")[WORD].click()
-    driver.execute_script("document.activeElement.blur(); window.scrollTo(0, 0)")
+    driver.execute_script("document.activeElement.blur()")
     part = "document.querySelector('#weights-title').parentElement"
     bottom = driver.execute_script(f"return {part}.getBoundingClientRect().bottom")
     width = driver.execute_script("return document.documentElement.clientWidth")
     clip = {"x": 0, "y": 0, "width": width, "height": bottom + 12, "scale": 1}
-    found = driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+    found = driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip})
     driver.quit()
     return Image.open(io.BytesIO(base64.b64decode(found["data"])))
 
@@ -43,4 +43,4 @@ with tempfile.TemporaryDirectory() as folder:
     page = pathlib.Path(folder, "report.html")
     subprocess.run([sys.executable, "-m", "saccade.observe", str(ROOT / "examples/observe/model"), "--text", SENTENCE,
                     "--html", str(page)], check=True)  # fmt: skip
-    picture(page).quantize(128).save(FOLDER / "report.png", optimize=True)
+    picture(page).convert("RGB").quantize(256, kmeans=8).save(FOLDER / "report.png", optimize=True)

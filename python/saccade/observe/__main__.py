@@ -88,12 +88,15 @@ def _observe(options: argparse.Namespace) -> Record:
 def _transformers(folder: str) -> tuple[Any, Any]:
     """The model and the tokenizer of a folder."""
     try:
-        from transformers import AutoModel, AutoTokenizer
+        import transformers
     except ImportError:
         raise _Failure(f"{folder} is a folder, which requires the package transformers") from None
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = AutoModel.from_pretrained(folder, local_files_only=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        # The class that was saved has all weights of the folder, and no others.
+        kind = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
+        model = kind.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise _Failure(f"{folder} is no folder of a model with a tokenizer: {error}") from error
 
