@@ -27,6 +27,7 @@ const Semantics *saccade::reference::semanticsOf(Operation *op) {
     addSliceSemantics(table);
     addReshapeSemantics(table);
     addSoftmaxSemantics(table);
+    addWeightsSemantics(table);
     return table;
   }();
   if (const Semantics *semantics = table.find(op->getName().getStringRef()))

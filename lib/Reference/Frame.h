@@ -70,6 +70,7 @@ void addTensorSemantics(SemanticsTable &table);
 void addSliceSemantics(SemanticsTable &table);
 void addReshapeSemantics(SemanticsTable &table);
 void addSoftmaxSemantics(SemanticsTable &table);
+void addWeightsSemantics(SemanticsTable &table);
 const Semantics &linalgSemantics();
 const Semantics &elementwiseSemantics();
 

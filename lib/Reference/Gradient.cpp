@@ -29,8 +29,7 @@ namespace {
 
 class GradientEvaluator : public PairEvaluator {
 public:
-  GradientEvaluator(attn::GradientOp op, Frame &frame, Scorer &scorer)
-      : PairEvaluator(cast<attn::DerivativeOpInterface>(op.getOperation()), frame, scorer), op(op) {}
+  GradientEvaluator(attn::GradientOp op, Frame &frame, Scorer &scorer) : PairEvaluator(op, frame, scorer), op(op) {}
 
 protected:
   /// The storage to which terms of `result` are added.

@@ -27,8 +27,7 @@ namespace {
 
 class JvpEvaluator : public PairEvaluator {
 public:
-  JvpEvaluator(attn::JvpOp op, Frame &frame, Scorer &scorer)
-      : PairEvaluator(cast<attn::DerivativeOpInterface>(op.getOperation()), frame, scorer), op(op) {}
+  JvpEvaluator(attn::JvpOp op, Frame &frame, Scorer &scorer) : PairEvaluator(op, frame, scorer), op(op) {}
 
 private:
   LogicalResult demandOperands() override {

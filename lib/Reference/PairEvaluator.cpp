@@ -1,4 +1,4 @@
-//===- PairEvaluator.cpp - Derivatives of attention pair by pair --------------===//
+//===- PairEvaluator.cpp - Pairs of a query and a key of attention ------------===//
 #include "PairEvaluator.h"
 
 using namespace mlir;
@@ -7,16 +7,17 @@ using namespace saccade::reference;
 using attn::Dim;
 
 LogicalResult PairEvaluator::run() {
-  if (failed(demand({op.getQuery(), op.getKey(), op.getValue(), op.getLse(), op.getLseLow()})) ||
-      failed(demandOperands()) || failed(checkExtents()) || failed(checkRows("log-sum-exp", *frame.cells(op.getLse()))))
+  if (failed(demand({op.getQuery(), lse, lseLow})) || failed(demandOperands()) || failed(checkExtents()) ||
+      failed(checkRows("log-sum-exp", *frame.cells(lse))))
     return failure();
-  if (op.getLseLow() && failed(checkRows("low part of the log-sum-exp", *frame.cells(op.getLseLow()))))
+  if (lseLow && failed(checkRows("low part of the log-sum-exp", *frame.cells(lseLow))))
     return failure();
   int64_t batches = scorer.query.batches(), heads = scorer.query.extent(Dim::Head);
   for (int64_t i = 0; i < batches; ++i) {
     int64_t batch = frame.term(i, batches), rows = scorer.query.length(batch);
     FailureOr<int64_t> keys = scorer.enterBatch(batch);
-    if (failed(keys))
+    // Pages beyond the length may be missing.
+    if (failed(keys) || failed(demandKeys(batch, *keys)))
       return failure();
     for (int64_t head = 0; head < heads; ++head)
       for (int64_t row = 0; row < rows; ++row)
@@ -39,8 +40,15 @@ LogicalResult PairEvaluator::demand(ArrayRef<Value> operands) {
   return success();
 }
 
+LogicalResult PairEvaluator::demandKeys(int64_t batch, int64_t keys) {
+  for (auto [value, cells] : {std::pair(op.getKey(), &scorer.key), std::pair(op.getValue(), &scorer.value)})
+    if (failed(frame.demand(value, cells->box(batch, 0, cells->extent(Dim::Head), 0, keys))))
+      return failure();
+  return success();
+}
+
 LogicalResult PairEvaluator::checkRows(StringRef role, Cells *rows) {
-  for (auto [dim, extent] : llvm::zip_equal(op.getRowDims(), rows->getShape()))
+  for (auto [dim, extent] : llvm::zip_equal(rowDims, rows->getShape()))
     if (extent != scorer.query.extent(dim))
       return op->emitOpError() << role << " has extent " << extent << " in dimension '" << stringifyDim(dim)
                                << "', expected " << scorer.query.extent(dim);
@@ -49,10 +57,10 @@ LogicalResult PairEvaluator::checkRows(StringRef role, Cells *rows) {
 
 LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t position, int64_t keys) {
   SmallVector<int64_t> row;
-  for (Dim dim : op.getRowDims())
+  for (Dim dim : rowDims)
     row.push_back(dim == Dim::Batch ? batch : dim == Dim::Head ? head : scorer.query.start(batch) + position);
-  double rowLse = (*frame.cells(op.getLse()))->at(row).real;
-  double rowLow = op.getLseLow() ? (*frame.cells(op.getLseLow()))->at(row).real : 0;
+  double rowLse = (*frame.cells(lse))->at(row).real;
+  double rowLow = lseLow ? (*frame.cells(lseLow))->at(row).real : 0;
   // Neither a visible key nor a sink.
   if (rowLse == -INFINITY || scorer.at.query + position >= scorer.queryLength)
     return success();

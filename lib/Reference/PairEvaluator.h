@@ -1,4 +1,4 @@
-//===- PairEvaluator.h - Derivatives of attention pair by pair -----*- C++ -*-===//
+//===- PairEvaluator.h - Pairs of a query and a key ----------------*- C++ -*-===//
 #ifndef SACCADE_REFERENCE_PAIREVALUATOR_H
 #define SACCADE_REFERENCE_PAIREVALUATOR_H
 
@@ -6,11 +6,14 @@
 
 namespace saccade::reference {
 
-/// Evaluates `attn.gradient` or `attn.jvp` by its definition: probabilities from the log-sum-exp, then the contribution
-/// of each pair of a query and a key to the results.
+/// Evaluates `attn.gradient`, `attn.jvp` or `attn.weights` by its definition: probabilities from the log-sum-exp, then
+/// the contribution of each pair of a query and a key to the results.
 class PairEvaluator {
 public:
-  PairEvaluator(attn::DerivativeOpInterface op, Frame &frame, Scorer &scorer) : frame(frame), scorer(scorer), op(op) {}
+  /// `OpTy` has a log-sum-exp.
+  template <typename OpTy>
+  PairEvaluator(OpTy op, Frame &frame, Scorer &scorer)
+      : frame(frame), scorer(scorer), op(op), lse(op.getLse()), lseLow(op.getLseLow()), rowDims(op.getRowDims()) {}
   virtual ~PairEvaluator() = default;
   /// Computes all results.
   mlir::LogicalResult run();
@@ -38,9 +41,13 @@ protected:
   Scorer &scorer;
 
 private:
+  /// Computes the first `keys` keys and values of a batch.
+  mlir::LogicalResult demandKeys(int64_t batch, int64_t keys);
   mlir::LogicalResult addRow(int64_t batch, int64_t head, int64_t position, int64_t keys);
 
-  attn::DerivativeOpInterface op;
+  attn::ScoringOpInterface op;
+  mlir::Value lse, lseLow; ///< the low part may be null
+  llvm::SmallVector<attn::Dim> rowDims;
   std::vector<double> scores; ///< of the row
 };
 

@@ -27,6 +27,7 @@ from saccade.merging import merge_state
 from saccade.module import Module, compile
 from saccade.regions import TraceError
 from saccade.runner import ToolError, run, tool
+from saccade.weights import attention_weights
 
 __version__: str
 """The version of the installed package."""
@@ -63,6 +64,7 @@ __all__ = [
     "Value",
     "Warning",
     "attention",
+    "attention_weights",
     "builders",
     "cache_clear",
     "cache_info",

@@ -18,7 +18,7 @@ def call_with_views(function: Callable[..., Any], *, q: Any, **named: Any) -> An
     views = {name: x if name in ROLES else _view(name, x) for name, x in {"q": q, **named}.items()}
     if type(q).__module__.partition(".")[0] in ("jax", "jaxlib"):
         with written_with(JAX):
-            result = function(**views | {role: _of_numpy(views[role]) for role in ROLES})
+            result = function(**views | {role: _of_numpy(views[role]) for role in ROLES if role in views})
     else:
         result = function(**views)
     if named.get("out") is not None:

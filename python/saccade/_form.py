@@ -43,6 +43,7 @@ class Form(NamedTuple):
     tree: bool = False  # the last keys are those of the queries, and a tensor says which of them a query attends to
     are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
     is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
+    weights: str | None = None  # the result are weights: with "given" or "computed" log-sum-exp; at positions given
 
     @property
     def precision(self) -> str:

@@ -474,13 +474,14 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, operands: Operands |
     name = "out" if lse is None else "out[0]"
     if output is not None:
         size["d"] = value["d"]
-        _check_out(name, output, tuple(size[dim] for dim in layout), dtype_name(q), ", that of q")
+        check_array(name, output, tuple(size[dim] for dim in layout), dtype_name(q), ", that of q")
     if lse is not None:
         element = "float64" if dtype_name(q) == "float64" else "float32"
-        _check_out("out[1]", lse, tuple(size[dim] for dim in "bhs" if dim in layout), element, "")
+        check_array("out[1]", lse, tuple(size[dim] for dim in "bhs" if dim in layout), element, "")
 
 
-def _check_out(name: str, x: Any, shape: tuple[int, ...], element: str, why: str) -> None:
+def check_array(name: str, x: Any, shape: tuple[int, ...], element: str, why: str) -> None:
+    """Checks the shape and the element type of an array."""
     if tuple(x.shape) != shape:
         raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {shape}")
     if dtype_name(x) != element:

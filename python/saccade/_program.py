@@ -1,5 +1,5 @@
-"""Builds the MLIR text that `saccade.attention` compiles: one attn.attention op. docs/reference/language.md defines the
-language.
+"""Builds the MLIR text that `saccade.attention` compiles, one attn.attention op, and that of
+`saccade.attention_weights`. docs/reference/language.md defines the language.
 
 The text contains only element types, head dimensions and regions. Lengths, batch, heads, the scale, the offset of a
 causal mask and the bounds of a window are arguments, so one kernel serves all of them.
@@ -42,22 +42,14 @@ def program(form: Form) -> str:
     after, returned = "", [name for name, _ in results]
     before, keys, new, caches = _keys(form, tensors[1:], types)
 
-    dims, key_dims = (f"[{','.join(layout)}]" for layout in (form.layout, form.key_layout))
-    clauses = [f"%q{dims}, {', '.join(f'%{name}{key_dims}' for name in keys)}"]
-    read = captures + [(name, type) for name, type in others if name in ("tree", "causal", "left", "right")]
-    if read:
-        clauses.append(f"captures({_names(read)} : {_types(read)})")
+    clauses = [_tensors(form, ["q", *keys]), *_read_clauses(form)]
     clauses += form.append.clauses() if form.append else []
-    clauses += [f"{name}(%{name} : {types[name]})" for name in
-                ("kv_len", "scale", "sink", "cu_seqlens_q", "cu_seqlens_k") if name in types]
+    clauses += _operand_clauses(types, ("kv_len", "scale", "sink", "cu_seqlens_q", "cu_seqlens_k"))
     clauses += ["qk_type(i8)"] if form.qk_type else []
     clauses += ["at(%zero, %zero, %first_query, %first_key)"] if form.is_part else []
     clauses += [f"dropout(%rate, %seed : {types['rate']}, {types['seed']})"] if form.dropout else []
-    clauses += _masks(form, read)
-    clauses += [_region(role, text, form, read) for role, text in form.functions() if role != "mask"]
-    clauses += [name for name, _ in more]
+    clauses += _region_clauses(form) + [name for name, _ in more]
 
-    joined = "\n    ".join(clauses)
     inputs = tensors + new + captures + others
     if form.is_part:
         before += "  %zero = arith.constant 0 : index\n"
@@ -75,13 +67,84 @@ def program(form: Form) -> str:
                 for name, type in inputs]
     return (f"func.func @attention({', '.join(declared)})\n"
             f"    -> ({_types(results + caches)}) {{\n{before}"
-            f"  {_names(results)} = attn.attention {joined}\n"
+            f"  {_names(results)} = attn.attention {_joined(clauses)}\n"
             f"    : ({_types(operands)}) -> ({_types(results)})\n{after}"
             f"  return {', '.join(f'%{name}' for name in returned)} : {_types(results + caches)}\n"
             f"}}\n")
 
 
+def weights_program(form: Form) -> str:
+    """The module of `saccade.attention_weights`, with one function @attention_weights. Its inputs, in order: q, k, the
+    log-sum-exp if it is given, the captures and the operands of the form, the positions of the first batch, head and
+    query, and the number of queries of the whole attention. Its result has the dimensions b and h of the layout, then
+    queries, then keys."""
+    query, key = _tensor(form, form.head_dim), _tensor(form, form.head_dim, layout=form.key_layout)
+    dims = "?x" * (len(form.layout) - 1)
+    rows, result = f"tensor<{dims}{form.precision}>", f"tensor<{dims}?x{form.precision}>"
+    others = form.operands()
+    types = dict(others)
+    positions = [(name, "index") for name in ("first_batch", "first_head", "first_query", "queries")]
+    before = "  %zero = arith.constant 0 : index\n"
+    lse = ["lse(%lse : " + rows + ")"]
+    common = [*_read_clauses(form), "q_len(%queries : index)", *_operand_clauses(types, ("kv_len", "scale")),
+              "at(%first_batch, %first_head, %first_query, %zero)"]
+    regions = _region_clauses(form)
+    inputs = [("q", query), ("k", key)]
+    if form.weights == "given":
+        inputs.append(("lse", rows))
+    else:
+        # The log-sum-exp does not depend on the values, of which the first column of the keys takes the place.
+        column, extents = _tensor(form, 1, layout=form.key_layout), form.key_layout.replace("d", "")
+        for dim in extents:
+            before += (f"  %axis_{dim} = arith.constant {form.key_layout.index(dim)} : index\n"
+                       f"  %extent_{dim} = tensor.dim %k, %axis_{dim} : {key}\n")
+        offsets, ones = (", ".join(number * len(form.key_layout)) for number in ("0", "1"))
+        sizes = ", ".join("1" if dim == "d" else f"%extent_{dim}" for dim in form.key_layout)
+        before += f"  %v = tensor.extract_slice %k[{offsets}] [{sizes}] [{ones}] : {key} to {column}\n"
+        clauses = [_tensors(form, ["q", "k", "v"]), *common, *_operand_clauses(types, ("sink",)), *regions, "lse",
+                   "lse_low"]  # fmt: skip
+        output = _tensor(form, 1)
+        before += (f"  %out, %lse, %lse_low = attn.attention {_joined(clauses)}\n"
+                   f"    : ({query}, {key}, {column}) -> ({output}, {rows}, {rows})\n")
+        lse.append(f"lse_low(%lse_low : {rows})")
+    clauses = [_tensors(form, ["q", "k"]), *common, *lse, *regions]
+    declared = ", ".join(f"%{name}: {type}" for name, type in inputs + form.captures() + others + positions)
+    return (f"func.func @attention_weights({declared}) -> {result} {{\n{before}"
+            f"  %weights = attn.weights {_joined(clauses)}\n    : ({query}, {key}) -> {result}\n"
+            f"  return %weights : {result}\n}}\n")
+
+
 _Values = list[tuple[str, str]]
+
+
+def _joined(clauses: list[str]) -> str:
+    return "\n    ".join(clauses)
+
+
+def _tensors(form: Form, names: Sequence[str]) -> str:
+    """The operands `names`, q and those of keys, with their dimensions."""
+    dims, key_dims = (f"[{','.join(layout)}]" for layout in (form.layout, form.key_layout))
+    return ", ".join(f"%{name}{key_dims if i else dims}" for i, name in enumerate(names))
+
+
+def _read(form: Form) -> _Values:
+    """What the regions read: captures, and operands of masks."""
+    return form.captures() + [(name, type) for name, type in form.operands()
+                              if name in ("tree", "causal", "left", "right")]
+
+
+def _read_clauses(form: Form) -> list[str]:
+    read = _read(form)
+    return [f"captures({_names(read)} : {_types(read)})"] if read else []
+
+
+def _operand_clauses(types: dict[str, str], names: Sequence[str]) -> list[str]:
+    return [f"{name}(%{name} : {types[name]})" for name in names if name in types]
+
+
+def _region_clauses(form: Form) -> list[str]:
+    read = _read(form)
+    return _masks(form, read) + [_region(role, text, form, read) for role, text in form.functions() if role != "mask"]
 
 
 def caches_of(form: Form) -> list[tuple[str, str]]:

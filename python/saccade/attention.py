@@ -367,7 +367,7 @@ def _explain(error: Exception, q: Any, k: Any, v: Any, out: Any, operands: Opera
         raise ValueError(found[1]) from None
     if found := re.search(r"'attn.paged' op (.*)", str(error)):
         raise ValueError(f"page_table {found[1]}") from None
-    if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
+    if found := re.fullmatch(r"attention(?:_weights)?: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
         name, problem = found.groups()
         names = {"output": "out[0]", "lse": "out[1]"} if type(out) is tuple else {"output": "out"}
         raise type(error)(f"{names.get(name, name)}: {problem}") from None
@@ -432,12 +432,12 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, operands: Operands, key: 
     return plan
 
 
-def _compile(program: str, target: Any, gpu: int | None) -> Function:
+def _compile(program: str, target: Any, gpu: int | None, entry: str = "attention") -> Function:
     if target is not None and not isinstance(target, str):
         raise TypeError(f"target is {target!r:.80}, expected a string, or None for this machine's")
     if target is None:
         target = "host" if gpu is None else f"cuda:{gpu}"
-    function = compile(program, target=target).attention
+    function: Function = getattr(compile(program, target=target), entry)
     if (function.device == "cuda") != (gpu is not None):
         found = "cpu" if gpu is None else f"cuda:{gpu}"
         raise TypeError(f"q is on {found}, expected {function.device}: target is {target!r}")

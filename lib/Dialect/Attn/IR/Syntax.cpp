@@ -178,7 +178,8 @@ struct ClauseRow {
   bool mayRepeat = false;
 };
 
-constexpr StringRef ofAccumulate = "attn.accumulate", ofGradient = "attn.gradient", ofJvp = "attn.jvp";
+constexpr StringRef ofAccumulate = "attn.accumulate", ofGradient = "attn.gradient", ofJvp = "attn.jvp",
+                    ofWeights = "attn.weights";
 
 constexpr ClauseRow clauseRows[] = {
     {"captures", [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseCaptures(parser, clauses); }},
@@ -279,10 +280,11 @@ ParseResult syntax::refuseUnknownClause(OpAsmParser &parser, StringRef op, Array
   return error << llvm::join(names, ", ");
 }
 
-ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
+ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses, bool hasValue) {
   if (parser.parseOperand(clauses.query) || parseDims(parser, clauses.queryDims) || parser.parseComma() ||
-      parser.parseOperand(clauses.key) || parseDims(parser, clauses.keyDims) || parser.parseComma() ||
-      parser.parseOperand(clauses.value) || parseDims(parser, clauses.valueDims))
+      parser.parseOperand(clauses.key) || parseDims(parser, clauses.keyDims))
+    return failure();
+  if (hasValue && (parser.parseComma() || parser.parseOperand(clauses.value) || parseDims(parser, clauses.valueDims)))
     return failure();
   bool sawRegion = false;
   StringRef name;
@@ -322,7 +324,7 @@ ParseResult syntax::refuseForeignClauses(OpAsmParser &parser, SMLoc loc, const C
     return parser.emitError(loc, "'") << clause << "' belongs to " << owner;
   };
   // Derivatives read the log-sum-exp, of which other ops have a result.
-  if (!isDerivative && (clauses.lse || clauses.lseLow))
+  if (!isDerivative && op != ofWeights && (clauses.lse || clauses.lseLow))
     return refuse(clauses.lse ? "lse(...)" : "lse_low(...)", ofGradient);
   for (const ClauseRow &row : clauseRows)
     if (!row.owner.empty() && row.owner != op && clauses.given.contains(row.name))
@@ -332,7 +334,9 @@ ParseResult syntax::refuseForeignClauses(OpAsmParser &parser, SMLoc loc, const C
 
 ParseResult Clauses::resolveWholeOperands(OpAsmParser &parser, SMLoc loc, ArrayRef<Type> types,
                                           OperationState &result) const {
-  SmallVector<Operand> tensors = {query, key, value};
+  SmallVector<Operand> tensors = {query, key};
+  if (valueDims)
+    tensors.push_back(value);
   SmallVector<Type> atTypes(at.size(), parser.getBuilder().getIndexType());
   return failure(parser.resolveOperands(tensors, types, loc, result.operands) ||
                  parser.resolveOperands(captures, captureTypes, loc, result.operands) ||
@@ -359,8 +363,10 @@ void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op) {
   printDims(printer, op.getQueryDims());
   printer << ", " << op.getKey();
   printDims(printer, op.getKeyDims());
-  printer << ", " << op.getValue();
-  printDims(printer, op.getValueDims());
+  if (!isa<WeightsOp>(op.getOperation())) {
+    printer << ", " << op.getValue();
+    printDims(printer, op.getValueDims());
+  }
   if (OperandRange captures = op.getCaptures(); !captures.empty())
     printer << " captures(" << captures << " : " << captures.getTypes() << ')';
   printTyped(printer, {{"q_len", op.getQLen()}, {"kv_len", op.getKvLen()}, {"scale", op.getScaleValue()}});

@@ -1,6 +1,6 @@
 //===- Syntax.h - Shared syntax and verifier of attention ops -----*- C++ -*-===//
 //
-// Parser, printer and verifier of the clauses that `attn.attention` and `attn.accumulate` share. Private to the
+// Parser, printer and verifier of the clauses that `attn.attention` and other ops of scores share. Private to the
 // dialect.
 //
 //===----------------------------------------------------------------------===//
@@ -54,15 +54,17 @@ struct Clauses {
                                    mlir::OperationState &result) {
     return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : mlir::success();
   }
-  /// Resolves the operands that all ops on whole tensors have, from query to `at`. `types`: of query, key and value.
+  /// Resolves the operands that all ops on whole tensors have, from query to `at`. `types`: of query, key and value, if
+  /// the op has one.
   mlir::ParseResult resolveWholeOperands(mlir::OpAsmParser &parser, llvm::SMLoc loc, llvm::ArrayRef<mlir::Type> types,
                                          mlir::OperationState &result) const;
   /// Moves the regions to `result`, in the order of the op.
   void addRegionsTo(mlir::OperationState &result);
 };
 
-/// Parses the three operands with their dimensions, and all clauses before the attribute dictionary.
-mlir::ParseResult parseClauses(mlir::OpAsmParser &parser, Clauses &clauses);
+/// Parses query, key and, with `hasValue`, value with their dimensions, and all clauses before the attribute
+/// dictionary.
+mlir::ParseResult parseClauses(mlir::OpAsmParser &parser, Clauses &clauses, bool hasValue = true);
 
 /// Parses attn.gradient or attn.jvp: all clauses, the attribute dictionary, the types of query, key and value, and
 /// those of the results.

@@ -49,6 +49,7 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions
       attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU, options.forGPU ? maxKeysOnGPU : 0}));
   onStep("fuse");
   OpPassManager &function = pm.nest<func::FuncOp>();
+  function.addPass(attn::createExpandWeights());
   // Removes opposite reshapes between ops that can be fused.
   function.addPass(createCanonicalizerPass());
   function.addPass(attn::createFuseElementwise());

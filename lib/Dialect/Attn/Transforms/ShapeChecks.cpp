@@ -103,6 +103,7 @@ void ShapeChecks::addFor(Operation *op) {
       .Case([&](AttentionOp attention) { addForAttention(attention); })
       .Case([&](GradientOp gradient) { addForGradient(gradient); })
       .Case([&](JvpOp jvp) { addForJvp(jvp); })
+      .Case([&](WeightsOp weights) { addForWeights(weights); })
       .Case([&](LinearOp linear) { addForLinear(linear); })
       .Case([&](PagedOp paged) { addForPages(paged); })
       .Case([&](AppendOp append) { addForAppend(append); })
@@ -150,6 +151,12 @@ void ShapeChecks::addForScoring(ScoringOpInterface op) {
     });
 }
 
+template <typename OpTy> void ShapeChecks::addForLse(OpTy op) {
+  addForRows(op, op.getRowDims(), "log-sum-exp", op.getLse());
+  if (Value low = op.getLseLow())
+    addForRows(op, op.getRowDims(), "low part of the log-sum-exp", low);
+}
+
 void ShapeChecks::addForAttention(AttentionOp op) {
   addForScoring(op);
   if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
@@ -167,14 +174,12 @@ void ShapeChecks::addForGradient(GradientOp op) {
   requireSame(getDimSize(builder, loc, op.getOutputGradient(), op.getOutputDims(), Dim::Depth),
               getDimSize(builder, loc, op.getValue(), op.getValueDims(), Dim::Depth),
               "output gradient has another head size than value");
-  addForRows(op, "log-sum-exp", op.getLse());
-  if (Value low = op.getLseLow())
-    addForRows(op, "low part of the log-sum-exp", low);
-  addForRows(op, "delta", op.getDelta());
+  addForLse(op);
+  addForRows(op, op.getRowDims(), "delta", op.getDelta());
 }
 
-void ShapeChecks::addForRows(DerivativeOpInterface op, StringRef role, Value rows) {
-  for (auto [i, dim] : llvm::enumerate(op.getRowDims()))
+void ShapeChecks::addForRows(ScoringOpInterface op, ArrayRef<Dim> dims, StringRef role, Value rows) {
+  for (auto [i, dim] : llvm::enumerate(dims))
     requireSame(extent(rows, i), getDimSize(builder, loc, op.getQuery(), op.getQueryDims(), dim),
                 Twine(role) + " has another extent of '" + stringifyDim(dim) + "' than query");
 }
@@ -188,9 +193,12 @@ void ShapeChecks::addForJvp(JvpOp op) {
       for (int64_t i = 0; i < cast<RankedTensorType>(of.getType()).getRank(); ++i)
         requireSame(extent(tangent, i), extent(of, i),
                     Twine("tangent of ") + role + " has another extent in dimension " + Twine(i) + " than " + role);
-  addForRows(op, "log-sum-exp", op.getLse());
-  if (Value low = op.getLseLow())
-    addForRows(op, "low part of the log-sum-exp", low);
+  addForLse(op);
+}
+
+void ShapeChecks::addForWeights(WeightsOp op) {
+  addForScoring(op);
+  addForLse(op);
 }
 
 void ShapeChecks::requireGroups(OpFoldResult grouped, OpFoldResult shared, StringRef message) {

@@ -43,8 +43,11 @@ private:
   void addForAttention(AttentionOp op);
   void addForGradient(GradientOp op);
   void addForJvp(JvpOp op);
+  void addForWeights(WeightsOp op);
   /// Requires a number for every row of the query.
-  void addForRows(DerivativeOpInterface op, llvm::StringRef role, mlir::Value rows);
+  void addForRows(ScoringOpInterface op, llvm::ArrayRef<Dim> dims, llvm::StringRef role, mlir::Value rows);
+  /// Requires a log-sum-exp of every row, and its low part if the op has one.
+  template <typename OpTy> void addForLse(OpTy op);
   void addForLinear(LinearOp op);
   void addForAppend(AppendOp op);
   /// Requires that positions and counts of new rows, as far as they are arguments, are within the cache.

@@ -8,8 +8,8 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
   let cppNamespace = "::saccade::attn";
   let description = [{
     An op that computes scores of queries and keys: `attn.attention` on whole tensors, `attn.gradient` and `attn.jvp` for
-    its derivatives, `attn.accumulate` on a tile of keys. It has query, key and value operands with named dimensions, a scale,
-    and optional regions:
+    its derivatives, `attn.weights` for its weights, `attn.accumulate` on a tile of keys. It has query, key and value operands
+    with named dimensions (the key is also the value of `attn.weights`), a scale, and optional regions:
     score `(s, b, h, q, k, captures...) -> s`, mask `(b, h, q, k, captures...) -> i1`,
     weight `(p, b, h, q, k, captures...) -> p` and any number of tallies `(s, b, h, q, k, captures...) -> (bin, number)`.
   }];

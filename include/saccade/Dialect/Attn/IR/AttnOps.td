@@ -239,6 +239,48 @@ def Attn_JvpOp : Attn_Op<"jvp", [Pure, AttrSizedOperandSegments, IsolatedFromAbo
   let hasRegionVerifier = 1;
 }
 
+def Attn_WeightsOp : Attn_Op<"weights", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
+    DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "the weights of attention, as a tensor";
+  let description = [{
+    The softmax weights of every query and key, given the log-sum-exp: `exp(score(scale · q_i · k_j) − lse_i − lse_low_i)`,
+    and 0 for masked pairs, rows from `q_len` on, keys from `kv_len` on, and rows with log-sum-exp −inf. A weight region
+    is applied to visible pairs; the result is then the factors of the values.
+
+    The result has the size queries × keys, which attention never has in memory. Slices of query, key and log-sum-exp,
+    whose positions `at` gives, choose the part that is computed.
+
+    - Query, key, `captures`, `q_len`, `kv_len`, `scale`, `at`, `mask`, `score`, `weight` and `dropout` are those of the
+      `attn.attention`.
+    - `lse(%l : type)`: the log-sum-exp of every row, b×h×q (those that the query has), which may include a sink.
+    - `lse_low(%r : type)`: what its rounding took, 0 by default.
+    - The result has the dimensions b and h that the query has, then queries, then keys, in the type of scores.
+
+    The transforms stage expands the op to a contraction and an elementwise op. Ragged batches have no such tensor.
+
+    ```mlir
+    %w = attn.weights %q[b,h,s,d], %k[b,h,s,d] at(%zero, %zero, %first, %zero) lse(%l : tensor<?x8x?xf32>)
+        mask causal<top_left>
+        : (tensor<?x8x?x64xbf16>, tensor<?x2x?x64xbf16>) -> tensor<?x8x?x?xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, Variadic<AnyType>:$captures,
+                       Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len, Optional<AnyFloat>:$scale_value,
+                       Variadic<Index>:$at, AnyRankedTensor:$lse, Optional<AnyRankedTensor>:$lse_low,
+                       Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, OptionalAttr<F64Attr>:$scale);
+  let results = (outs AnyRankedTensor:$result);
+  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The dimensions of the log-sum-exp: those of b, h, s that the query has, in this order.
+    ::llvm::SmallVector<::saccade::attn::Dim> getRowDims() { return ::saccade::attn::getRowDims(getQueryDims()); }
+  }];
+}
+
 def Attn_LinearOp : Attn_Op<"linear", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
@@ -591,7 +633,7 @@ def Attn_LoadPagesOp : Attn_Op<"load_pages", [DestinationStyleOpInterface,
   }];
 }
 
-def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "GradientOp", "JvpOp", "LinearOp"]>]> {
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "GradientOp", "JvpOp", "WeightsOp", "LinearOp"]>]> {
   let summary = "terminator of the regions of attention";
   let arguments = (ins Variadic<AnyType>:$operands);
   let assemblyFormat = "$operands attr-dict `:` type($operands)";

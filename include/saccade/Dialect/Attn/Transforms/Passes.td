@@ -90,6 +90,16 @@ def Differentiate : Pass<"attn-differentiate", "::mlir::ModuleOp"> {
                            "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def ExpandWeights : Pass<"attn-expand-weights", "::mlir::func::FuncOp"> {
+  let summary = "expand attn.weights to structured ops";
+  let description = [{
+    Each `attn.weights` becomes a contraction of queries and keys, and an elementwise op with the regions, the exponential
+    and the bounds of the lengths. If query heads share KV heads, both have a dimension for the heads of a group.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def FuseElementwise : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
   let summary = "fuse elementwise ops around attention";
   let description = [{
