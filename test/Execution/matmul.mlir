@@ -7,6 +7,7 @@
 // RUN: saccade-run %s --entry=result_is_used_twice --arg=200x32:f32 --arg=32x48:f32 --check
 // RUN: saccade-run %s --entry=products_start_from_results --arg=70x16:f32 --arg=16x16:f32 --check
 // RUN: saccade-run %s --entry=pieces_become_one --arg=5x6:f32 --arg=5x7:f32 --check
+// RUN: saccade-run %s --entry=one_row_of_each_batch --arg=1x64x3:f32 --arg=3x5x64:f32 --check
 
 #all = affine_map<(m, n) -> (m, n)>
 #column = affine_map<(m, n) -> (n)>
@@ -125,4 +126,22 @@ func.func @transposed_product(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %y: tens
   %r = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
     ins(%a, %y : tensor<?x?xf32>, tensor<?x?xf32>) outs(%none : tensor<?x?xf32>) -> tensor<?x?xf32>
   return %r : tensor<?x?xf32>
+}
+
+// Of the row and the batch, both of extent 1 in a tile, the row is kept, though it comes first.
+func.func @one_row_of_each_batch(%x: tensor<1x64x3xf32>, %y: tensor<3x?x64xf32>) -> tensor<3x1x?xf32> {
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %y, %c1 : tensor<3x?x64xf32>
+  %empty = tensor.empty(%n) : tensor<3x1x?xf32>
+  %zero = arith.constant 0.0 : f32
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<3x1x?xf32>) -> tensor<3x1x?xf32>
+  %p = linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (m, k, b)>, affine_map<(b, m, n, k) -> (b, n, k)>,
+      affine_map<(b, m, n, k) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+    ins(%x, %y : tensor<1x64x3xf32>, tensor<3x?x64xf32>) outs(%zeros : tensor<3x1x?xf32>) {
+    ^bb0(%a: f32, %b: f32, %c: f32):
+      %product = arith.mulf %a, %b : f32
+      %sum = arith.addf %c, %product : f32
+      linalg.yield %sum : f32
+    } -> tensor<3x1x?xf32>
+  return %p : tensor<3x1x?xf32>
 }

@@ -128,19 +128,36 @@ Value ContractionLowering::matrix(Emitter &e, Value memory, OpOperand *operand, 
   auto type = cast<MemRefType>(memory.getType());
   SmallVector<OpFoldResult> offsets, sizes, strides(type.getRank(), e.b.getIndexAttr(1));
   SmallVector<int64_t> shape;
+  SmallVector<unsigned> kept;
   bool isTransposed = false;
   for (auto [i, expr] : llvm::enumerate(op.getMatchingIndexingMap(operand).getResults())) {
     unsigned loop = cast<AffineDimExpr>(expr).getPosition();
     bool isKept = loop == rowLoop || loop == columnLoop;
     if (isKept && shape.empty())
       isTransposed = loop == columnLoop;
-    if (isKept)
+    if (isKept) {
       shape.push_back(type.getDimSize(i));
+      kept.push_back(i);
+    }
     offsets.push_back(isKept ? OpFoldResult(e.b.getIndexAttr(0)) : OpFoldResult(at[loop]));
     sizes.push_back(isKept ? memref::getMixedSize(e.b, e.loc, memory, i) : e.b.getIndexAttr(1));
   }
   MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes, strides);
-  Value view = memref::SubViewOp::create(e.b, e.loc, reduced, memory, offsets, sizes, strides);
+  auto slice = memref::SubViewOp::create(e.b, e.loc, reduced, memory, offsets, sizes, strides);
+  Value view = slice;
+  // The types of a slice do not tell which of several extents of 1 are dropped.
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  if (dropped[kept[0]] || dropped[kept[1]]) {
+    slice.erase();
+    Value whole = memref::SubViewOp::create(e.b, e.loc, memory, offsets, sizes, strides);
+    auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, whole);
+    auto any =
+        StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, ShapedType::kDynamic});
+    view = memref::ReinterpretCastOp::create(
+        e.b, e.loc, MemRefType::get(shape, type.getElementType(), any, type.getMemorySpace()), metadata.getBaseBuffer(),
+        OpFoldResult(metadata.getOffset()), SmallVector<OpFoldResult>{sizes[kept[0]], sizes[kept[1]]},
+        SmallVector<OpFoldResult>{metadata.getStrides()[kept[0]], metadata.getStrides()[kept[1]]});
+  }
   return isTransposed ? emitTransposed(e, view) : view;
 }
 

@@ -430,17 +430,41 @@ class Graph:
             dynamic = [k for k, d in enumerate(rows) if not known(d)]
             results.append(tensor_type([sizes[d] for d in rows] + [bins], self.score, dynamic))
             names.append(f"%tally{i}")
-        self.text = self.print_module(operands, clauses, regions, names, results)
+        after = []
+        if rows == [d for d in "bhs" if d in self.query[1]] and not (tallies or has_max or has_argmax):
+            after = self.draw_matrix(clauses, regions, names, results)
+        self.text = self.print_module(operands, clauses, regions, names, results, after)
 
-    def print_module(self, operands, clauses, regions, values, results):
+    def draw_matrix(self, clauses, regions, names, results):
+        """Lines of an attn.weights with the log-sum-exp of the attention. Adds its result."""
+        if "%lse" not in names or self.ragged or self.is_quantized or self.has_large_logits:
+            return []
+        if random.Random(f"{self.seed} matrix").random() >= 0.5:
+            return []
+        self.note("weights as a tensor")
+        rows = results[1]
+        matrix = rows.replace(self.score, f"{'?' if 's' in self.key[3] else self.rows['kv']}x{self.score}")
+        own = [text for text in clauses + regions if text.startswith(("captures", "q_len", "kv_len", "scale", "at(", "mask",
+                                                                      "score", "weight"))]  # fmt: skip
+        own += [f"{name[1:]}({name} : {rows})" for name in names[1:]]
+        both = [self.query, self.key]
+        lines = [f"%matrix = attn.weights {', '.join(f'{name}[{chr(44).join(dims)}]' for name, dims, _, _ in both)}", *own,
+                 f": ({', '.join(type for _, _, type, _ in both)}) -> {matrix}"]
+        names.append("%matrix")
+        results.append(matrix)
+        return lines
+
+    def print_module(self, operands, clauses, regions, values, results, after):
+        of_attention = values[: len(values) - bool(after)]
+        all_types = ", ".join(results)
         named = ", ".join(f"{name}[{','.join(dims)}]" for name, dims, _, _ in operands)
         types = ", ".join(type for _, _, type, _ in operands)
         parameters = ", ".join(f"{a.name}: {a.mlir_type}" for a in self.arguments)
-        all_results = f"({', '.join(results)})"
+        all_results = f"({', '.join(results[: len(of_attention)])})"
         lines = [f"// Made by {self.MAKER} {self.seed}",
-                 f"func.func @graph({parameters}) -> {all_results} {{"]
+                 f"func.func @graph({parameters}) -> ({all_types}) {{"]
         lines += [f"  {op}" for op in self.prologue]
-        lines.append(f"  {', '.join(values)} = attn.attention {named}")
+        lines.append(f"  {', '.join(of_attention)} = attn.attention {named}")
         lines += [f"    {clause}" for clause in clauses + regions]
         attributes = []
         if self.split_tile:
@@ -450,5 +474,6 @@ class Graph:
         if attributes:
             lines.append(f"    {{{', '.join(attributes)}}}")
         lines.append(f"    : ({types}) -> {all_results}")
-        lines += [f"  return {', '.join(values)} : {', '.join(results)}", "}"]
+        lines += [f"  {line}" for line in after]
+        lines += [f"  return {', '.join(values)} : {all_types}", "}"]
         return "\n".join(lines) + "\n"

@@ -144,6 +144,13 @@ Indexed WeightsExpansion::withLoops(Value value, ArrayRef<Dim> dims, bool isKey)
   }
   if (split.size() != groups.size()) {
     auto expanded = RankedTensorType::get(decomposeMixedValues(split).first, tensor.getElementType());
+    // An extent of which a factor is dynamic must be dynamic.
+    for (auto [extent, group] : llvm::zip_equal(keptShape, groups))
+      if (llvm::any_of(group, [&](int64_t part) { return expanded.isDynamicDim(part); }))
+        extent = ShapedType::kDynamic;
+    auto dynamic = RankedTensorType::get(keptShape, tensor.getElementType());
+    if (dynamic != result.value.getType())
+      result.value = tensor::CastOp::create(b, loc, dynamic, result.value);
     result.value = tensor::ExpandShapeOp::create(b, loc, expanded, result.value, groups, split);
   }
   return result;

@@ -49,3 +49,13 @@ func.func @reads(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %l: tensor<?xf32>, %t
       } : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x?xf32>
   return %w : tensor<?x?xf32>
 }
+
+// A static number of query heads and a dynamic number of KV heads.
+// CHECK-LABEL: func.func @heads
+// CHECK:       tensor.cast %{{.*}} : tensor<6x?x8xf32> to tensor<?x?x8xf32>
+// CHECK:       tensor.collapse_shape
+// CHECK-NEXT:  tensor.cast %{{.*}} : tensor<?x?x?xf32> to tensor<6x?x?xf32>
+func.func @heads(%q: tensor<6x?x8xf32>, %k: tensor<?x?x8xf32>, %l: tensor<6x?xf32>) -> tensor<6x?x?xf32> {
+  %w = attn.weights %q[h,s,d], %k[h,s,d] lse(%l : tensor<6x?xf32>) : (tensor<6x?x8xf32>, tensor<?x?x8xf32>) -> tensor<6x?x?xf32>
+  return %w : tensor<6x?x?xf32>
+}
