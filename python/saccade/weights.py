@@ -69,8 +69,8 @@ def attention_weights(
     Raises:
         TypeError: an argument of the wrong kind, element type, device or rank.
         IndexError: an int of `batches`, `heads` or `queries` that is out of range.
-        ValueError: mismatched shapes, a step other than 1, an invalid option value, or a tensor that requires grad while
-            torch records gradients: weights have none.
+        ValueError: mismatched shapes, a step other than 1, an invalid option value, or a tensor that requires grad
+            while torch records gradients: weights have none.
 
     Example:
         >>> out, lse = saccade.attention(q, k, v, causal="bottom_right", return_lse=True)

@@ -209,6 +209,10 @@ expect(4, "'/bin/true' is not NVIDIA's assembler: '--version' ended with exit co
 if not os.path.exists("/dev/nvidiactl"):
     expect(4, "no NVIDIA driver", run, attention, *three, "--device=cuda")
 
+# 6: a NaN was found
+expect(6, "argument 'q' has a NaN or infinity", run, attention, "--arg=2x5x64:f32:=nan", *three[1:], "--find-nan")
+expect(0, "no NaN or infinity is made", run, attention, *three, "--find-nan")
+
 # The message names the valid values of an option.
 for option, words in (("--arithmetic=exact", "'exact' is not rounded or hardware"), ("--multiprocessors=0", "'0' is not a number of at least 1"),
                       ("--threads=-1", "'-1' is not a number of at least 0"), ("--guard=both", "'both' is not end, begin or off"),

@@ -131,11 +131,8 @@ private:
       std::optional<reference::Origin> origin = each->firstNonFinite(isNaN);
       if (!origin)
         continue;
-      llvm::outs() << "; the first " << what << (origin->isArgument ? " is in " : " is made by ") << origin->name;
-      if (auto name = origin->location->findInstanceOf<NameLoc>())
-        llvm::outs() << ' ' << name.getName();
-      if (auto place = origin->location->findInstanceOf<FileLineColLoc>())
-        llvm::outs() << " at " << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn();
+      llvm::outs() << "; the first " << what << (origin->isArgument ? " is in " : " is made by ") << origin->name
+                   << describePlace(origin->location);
       if (each != &exact)
         llvm::outs() << ", where its type overflows";
       return;

@@ -45,6 +45,15 @@ bool run::resetPeak() {
   return isDone;
 }
 
+std::optional<attn::Work> run::countWork(mlir::func::FuncOp function, llvm::ArrayRef<HostTensor> arguments) {
+  std::vector<attn::WorkArgument> known;
+  for (const HostTensor &argument : arguments) {
+    double value = argument.shape().empty() ? readElement(argument.type(), argument.data()) : 0;
+    known.push_back({llvm::to_vector<4>(argument.shape()), static_cast<int64_t>(value)});
+  }
+  return attn::countWork(function, known);
+}
+
 llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun) {
   using Clock = std::chrono::steady_clock;
   constexpr double targetSeconds = 1;
@@ -83,6 +92,16 @@ llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, in
                      times.total() * 1e3, times.pipeline * 1e3, times.codegen * 1e3, times.link * 1e3,
                      double(call.executable.codeBytes()) / 1024);
   return llvm::Error::success();
+}
+
+std::string run::describePlace(mlir::Location location) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (auto name = location->findInstanceOf<mlir::NameLoc>())
+    os << ' ' << name.getName();
+  if (auto place = location->findInstanceOf<mlir::FileLineColLoc>())
+    os << " at " << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn();
+  return text;
 }
 
 void run::printResult(size_t index, const HostTensor &result) {

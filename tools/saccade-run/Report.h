@@ -22,6 +22,9 @@ struct Call {
   Buffer &buffer(size_t place) { return place < inputs.size() ? inputs[place] : outputs[place - inputs.size()]; }
 };
 
+/// The operations of a call of `function`; nullopt if they are not known.
+std::optional<attn::Work> countWork(mlir::func::FuncOp function, llvm::ArrayRef<HostTensor> arguments);
+
 /// Times the call and prints latency, throughput, memory and compile time. `memoryOfRun` is the peak resident memory of
 /// the first call in bytes, beyond program, arguments and results; negative if unknown.
 llvm::Error reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun);
@@ -37,6 +40,9 @@ bool resetPeak();
 /// those of tensor cores, which truncate, and functions in f32 those of approximate instructions.
 ExitCode checkResults(mlir::func::FuncOp function, const Entry &entry, llvm::ArrayRef<HostTensor> arguments,
                       llvm::ArrayRef<HostTensor> results, bool full, bool onGPU);
+
+/// ` "name" at file:line:column`, as far as `location` has them.
+std::string describePlace(mlir::Location location);
 
 /// Prints the shape, type and first values of a result.
 void printResult(size_t index, const HostTensor &result);

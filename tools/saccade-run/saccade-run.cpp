@@ -5,6 +5,7 @@
 #include "Remote.h"
 #include "Report.h"
 #include "Simulate.h"
+#include "Values.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -35,6 +36,7 @@ struct Options {
   std::string input, entry, target = "host", device = "cpu", kernels, runner, cacheDirectory;
   std::vector<std::string> arguments, outputs;
   bool time = false, check = false, checkFull = false, explain = false, globalRaces = false;
+  bool stats = false, findNaN = false;
   std::optional<int64_t> multiprocessors;
   int32_t threads = 0;
   std::optional<Guard> guard;
@@ -64,6 +66,9 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.flag("explain",
             "Report why a softmax was not raised to attention and, with --device=ptxsim, the kernels that ran",
             options.explain);
+  line.flag("stats", "Print mean, deviation, extremes, NaN and infinities of every tensor that the program computes",
+            options.stats);
+  line.flag("find-nan", "Print the op that makes the first NaN or infinity, and what it read", options.findNaN);
   line.flag("time", "Print latency, throughput, memory and compile time", options.time);
   line.value("target", "NAME", "CPU target: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(),
              options.target);
@@ -148,6 +153,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("--time goes with --device=cpu only");
   if (!options.runner.empty() && (hasKernels || options.time))
     return line.usageError("--runner goes with --device=cpu and without --time");
+  if ((options.stats || options.findNaN) && (options.check || options.time))
+    return line.usageError("--stats and --find-nan go without --check and --time: the program returns more values");
   llvm::SmallVector<llvm::StringRef> inputs = {options.input, options.kernels};
   for (const std::string &argument : options.arguments)
     inputs.push_back(getArgumentPath(argument));
@@ -185,15 +192,6 @@ static const Entry *chooseEntry(const std::vector<Entry> &entries, llvm::StringR
   for (const Entry &entry : entries)
     llvm::errs() << "  " << entry.signature() << '\n';
   return nullptr;
-}
-
-static std::optional<attn::Work> countWork(mlir::func::FuncOp function, llvm::ArrayRef<HostTensor> arguments) {
-  std::vector<attn::WorkArgument> known;
-  for (const HostTensor &argument : arguments) {
-    double value = argument.shape().empty() ? readElement(argument.type(), argument.data()) : 0;
-    known.push_back({llvm::to_vector<4>(argument.shape()), static_cast<int64_t>(value)});
-  }
-  return attn::countWork(function, known);
 }
 
 static ExitCode writeResults(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<HostTensor> results) {
@@ -249,9 +247,11 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     return code;
   llvm::StringRef passed = getStageOf(source.module());
   bool isLowered = !passed.empty() && passed != "import";
-  if (isLowered && (options.check || options.time))
-    return report(llvm::createStringError(
-                      "--check and --time need the program itself: this one has passed the stage '" + passed + "'"),
+  bool areValuesShown = options.stats || options.findNaN;
+  if (isLowered && (options.check || options.time || areValuesShown))
+    return report(llvm::createStringError("--check, --time, --stats and --find-nan need the program itself: this one "
+                                          "has passed the stage '" +
+                                          passed + "'"),
                   ExitInvalidInput);
   // The reference interpreter takes the imported program as well.
   if (failed(importProgram(source.module(), compile)))
@@ -276,14 +276,31 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   auto function = original->lookupSymbol<mlir::func::FuncOp>(chosen->name);
   if (!isLowered && failed(keepOnly(source.module(), chosen->name)))
     return ExitInvalidInput;
+  if (areValuesShown) {
+    std::string name = chosen->name;
+    if (failed(returnIntermediates(source.module())))
+      return ExitInvalidInput;
+    entries = getEntries(source.module());
+    if (!entries)
+      return report(entries.takeError(), ExitInvalidInput);
+    chosen = chooseEntry(*entries, name);
+    resultPlaces = chosen->programResults();
+  }
   mlir::OwningOpRef<mlir::ModuleOp> inlined = source.module().clone();
   using Work = std::optional<attn::Work>;
   auto show = [&](llvm::ArrayRef<HostTensor> results, llvm::function_ref<llvm::Error(const Work &)> time) -> int {
     if (ExitCode code = writeResults(options.outputs, results))
       return code;
+    auto program = inlined->lookupSymbol<mlir::func::FuncOp>(chosen->name);
+    if (areValuesShown) {
+      Values values(program, arguments, results);
+      if (options.stats)
+        values.printStatistics();
+      return options.findNaN ? values.findNonFinite() : ExitSuccess;
+    }
     Work work;
     if (options.time || options.check)
-      work = countWork(inlined->lookupSymbol<mlir::func::FuncOp>(chosen->name), arguments);
+      work = countWork(program, arguments);
     if (options.time)
       if (llvm::Error error = time(work))
         return report(std::move(error), ExitInvalidInput);

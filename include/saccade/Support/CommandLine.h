@@ -25,6 +25,7 @@ enum ExitCode : int {
   ExitFile = 3,         ///< a file could not be read or written
   ExitUnsupported = 4,  ///< unsupported target or feature
   ExitMismatch = 5,     ///< --check found a difference
+  ExitNonFinite = 6,    ///< --find-nan found a NaN or an infinity
   ExitInternal = 70,    ///< a bug in Saccade
 };
 

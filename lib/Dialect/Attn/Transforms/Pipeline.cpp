@@ -32,6 +32,13 @@ void saccade::buildGradientFunctionsPipeline(OpPassManager &pm) {
   pm.addPass(attn::createDifferentiate());
 }
 
+void saccade::buildIntermediatesPipeline(OpPassManager &pm) {
+  addInlining(pm, {}, ignoreStep);
+  // What attention was raised from is dead, and would be returned as well.
+  pm.addNestedPass<func::FuncOp>(createCSEPass());
+  pm.addPass(attn::createReturnIntermediates());
+}
+
 /// Kernels for tensor cores have positions of keys in 32 bits (`KeyBounds`), also in the section of keys after the last
 /// one, whose size is that of `AssignGPUSchedule`.
 static constexpr int64_t maxKeysOnGPU = (int64_t(1) << 31) - 16384;

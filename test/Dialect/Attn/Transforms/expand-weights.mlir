@@ -23,6 +23,7 @@ func.func @groups(%q: tensor<?x4x?x16xbf16>, %k: tensor<?x2x?x16xbf16>, %l: tens
   return %w : tensor<?x4x?x?xf32>
 }
 
+// EXAMPLE
 // One KV head is read by all query heads, without a copy.
 // CHECK-LABEL: func.func @shared
 // CHECK-NOT:   expand_shape

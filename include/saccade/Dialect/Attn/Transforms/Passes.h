@@ -29,6 +29,9 @@ void buildTransformsPipeline(mlir::OpPassManager &pm, const TransformsOptions &o
 /// are compiled.
 void buildGradientFunctionsPipeline(mlir::OpPassManager &pm);
 
+/// The part of the transforms pipeline up to raising, for a program whose intermediate values become results.
+void buildIntermediatesPipeline(mlir::OpPassManager &pm);
+
 } // namespace saccade
 
 #endif // SACCADE_DIALECT_ATTN_TRANSFORMS_PASSES_H

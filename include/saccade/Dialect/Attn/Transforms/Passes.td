@@ -136,6 +136,17 @@ def FlattenRows : Pass<"attn-flatten-rows", "::mlir::func::FuncOp"> {
                            "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def ReturnIntermediates : Pass<"attn-return-intermediates", "::mlir::ModuleOp"> {
+  let summary = "return what a program computes on the way";
+  let description = [{
+    Every tensor of floats that an op of a public function computes becomes a further result of the function, in the
+    order of the ops, unless it is one. Constants, views, copies and broadcasts are not computed. It runs before
+    signatures are final: after `import`.
+
+    A returned value is stored, so elementwise ops are not fused into its users; a matmul or attention keeps its kernel.
+  }];
+}
+
 def ProveStability : Pass<"attn-prove-stability", "::mlir::func::FuncOp"> {
   let summary = "prove that row maxima are finite";
   let description = [{
