@@ -21,6 +21,13 @@ func.func @sequence(%q: tensor<?x8xf64>, %k: tensor<?x8xf64>) -> tensor<?x?xf64>
   return %w : tensor<?x?xf64>
 }
 
+// Rows of a given log-sum-exp of −inf have no weights.
+// RUN: saccade-run %s --entry=given --check --arg=3x8:f32:1 --arg=5x8:f32:2 --arg=3:f32:=-inf
+func.func @given(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>, %l: tensor<?xf32>) -> tensor<?x?xf32> {
+  %w = attn.weights %q[s,d], %k[s,d] lse(%l : tensor<?xf32>) : (tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x?xf32>
+  return %w : tensor<?x?xf32>
+}
+
 // A tile of 3 queries of heads 2 and 3, with captures read at positions of the whole attention, lengths of batches, a
 // run-time scale, a sink, and a capture that ends before the keys that the lengths exclude.
 // RUN: saccade-run %s --entry=tile --check --arg=2x4x12x16:bf16:1 --arg=2x2x30x16:bf16:2 --arg=4x12x25:f32:3 --arg=4:f32:4 --arg=0.3 --arg=2:i32:=25
