@@ -290,10 +290,17 @@ Value WeightsExpansion::emitWeights(Value products) {
       .getResult(0);
 }
 
+/// Whether a static extent is 0, of which upstream rejects slices.
+static bool isEmpty(WeightsOp op) {
+  return llvm::any_of(ArrayRef<Value>{op.getQuery(), op.getKey(), op.getResult()}, [](Value tensor) {
+    return llvm::is_contained(cast<RankedTensorType>(tensor.getType()).getShape(), 0);
+  });
+}
+
 Value WeightsExpansion::emit() {
   findLoops();
   scale = emitScale();
-  Value result = emitWeights(emitProducts());
+  Value result = isEmpty(op) ? tensor::EmptyOp::create(b, loc, extents, type).getResult() : emitWeights(emitProducts());
   if (groupSize) {
     SmallVector<ReassociationIndices> groups;
     for (auto [i, loop] : llvm::enumerate(loops))

@@ -60,3 +60,13 @@ func.func @heads(%q: tensor<6x?x8xf32>, %k: tensor<?x?x8xf32>, %l: tensor<6x?xf3
   %w = attn.weights %q[h,s,d], %k[h,s,d] lse(%l : tensor<6x?xf32>) : (tensor<6x?x8xf32>, tensor<?x?x8xf32>) -> tensor<6x?x?xf32>
   return %w : tensor<6x?x?xf32>
 }
+
+// Without a sequence, query or key there is nothing to compute.
+// CHECK-LABEL: func.func @empty
+// CHECK-NEXT:  %[[E:.*]] = tensor.empty() : tensor<0x3x4xf32>
+// CHECK-NEXT:  return %[[E]]
+func.func @empty(%q: tensor<0x1x3x8xf32>, %k: tensor<0x1x4x8xf32>, %l: tensor<0x3xf32>) -> tensor<0x3x4xf32> {
+  %part = tensor.collapse_shape %q [[0, 1], [2], [3]] : tensor<0x1x3x8xf32> into tensor<0x3x8xf32>
+  %w = attn.weights %part[b,s,d], %k[b,h,s,d] lse(%l : tensor<0x3xf32>) : (tensor<0x3x8xf32>, tensor<0x1x4x8xf32>) -> tensor<0x3x4xf32>
+  return %w : tensor<0x3x4xf32>
+}
