@@ -13,7 +13,7 @@ import torch
 from saccade import attention
 from saccade.attention import NAME as ATTENTION
 from saccade.torch import flex, sdpa
-from saccade.torch.fallback import Refused, readable
+from saccade.torch.fallback import Refused, check_visible, readable
 
 INTERFACES = {name: f'attn_implementation="{name}"' for name in ("eager", "flex_attention", "sdpa")}
 """The functions of Transformers that this module reads, by their names in its attention interface."""
@@ -59,11 +59,12 @@ def call_of(function: str, args: tuple[Any, ...], kwargs: dict[str, Any], result
 
 def _tensors(query: Any, key: Any, value: Any) -> list[torch.Tensor]:
     """Tensors that compiled code can read."""
+    check_visible(query, key, value)
     found = []
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not isinstance(x, torch.Tensor) or torch._C._functorch.is_functorch_wrapped_tensor(x):
             raise Unobserved(f"{name} is no tensor of PyTorch, or a transform of torch.func is active")
-        if x.is_meta or not x.numel():
+        if not x.numel():
             raise Unobserved(f"{name} has no elements")
         found.append(readable(name, x.detach()))
     return found

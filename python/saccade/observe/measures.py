@@ -87,7 +87,8 @@ def _mean(x: torch.Tensor, is_counted: torch.Tensor) -> Any:
 
 def _size(output: torch.Tensor) -> Any:
     count = output.numel() // output.shape[1]
-    return torch.linalg.vector_norm(output, dim=(0, 2, 3), dtype=torch.float32).cpu().double().numpy() / count**0.5
+    precision = torch.promote_types(output.dtype, torch.float32)
+    return torch.linalg.vector_norm(output, dim=(0, 2, 3), dtype=precision).cpu().double().numpy() / count**0.5
 
 
 def _add_grids(measured: Measured, found: Any, is_small: bool) -> None:

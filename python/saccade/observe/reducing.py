@@ -32,7 +32,7 @@ def reduce(step: int, measured: Sequence[Measured], group: Any) -> None:
     largest = [each.numbers["max"] for each in measured]
     means = [x for each in measured for name, x in sorted(each.numbers.items()) if name != "max"]
     means += [each.size for each in measured]
-    means += [x for each in measured for name, x in sorted(each.grids.items()) if name != "weights"]
+    means += [x for each in measured for name, x in sorted(each.grids.items())]
     _all_reduce(largest, distributed.ReduceOp.MAX, 1, group)
     _all_reduce(means, distributed.ReduceOp.SUM, world, group)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from saccade.observe.interception import intercepted
 from saccade.observe.keeping import Keeper
 from saccade.observe.measures import Measured, measure
 from saccade.observe.record import Event, Layer, Record
+from saccade.torch.fallback import dispatch_modes, is_tracing
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,15 @@ class Observation(_served.Observer):
         self._keeper, self._watch = keeper, Watch(thresholds)
         self._on_event, self._on_step = on_event, on_step
         self._names = {id(module): name for name, module in model.named_modules()}
+        self._attentions = {name or type(module).__name__: type(module).__name__
+                            for name, module in model.named_modules() if _is_attention(module)}
+        """The classes of the innermost modules of attention, by their names."""
         self.count = 0
         """The number of forward calls of the model."""
-        self._is_running = False
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+        """The thread whose forward call is observed."""
+        self._number = 0
         self._measured: list[Measured] = []
         self._calls: Counter[str] = Counter()
         self._missed: dict[str, str] = {}
@@ -54,29 +62,35 @@ class Observation(_served.Observer):
 
     def begin(self, module: Any, args: Any) -> None:
         """A forward call of the model begins."""
-        if self._is_running and _is_nested(module):
-            return
-        self.close()  # of a call that KeyboardInterrupt ended
-        self._is_running = True
-        self.count += 1
-        if (self.count - 1) % self._every == 0:
-            self._measured, self._missed = [], {}
-            self._calls.clear()
-            self._inside.enter_context(intercepted(self))
+        if dispatch_modes() or is_tracing() or _is_nested(module):
+            return  # recorded by a tracer, or in itself
+        if self._thread == threading.get_ident():
+            self.close()  # of a call that KeyboardInterrupt ended
+        with self._lock:
+            number = self.count
+            self.count += 1
+            if number % self._every or self._thread is not None:  # of a call that runs in another thread
+                return
+            self._thread = threading.get_ident()
+        self._number, self._measured, self._missed = number, [], {}
+        self._calls.clear()
+        self._inside.enter_context(intercepted(self))
 
     def end(self, module: Any, args: Any, result: Any) -> None:
         """A forward call of the model has ended, or has raised an exception."""
-        if _is_nested(module):
+        if self._thread != threading.get_ident() or _is_nested(module):
             return
-        is_observed = (self.count - 1) % self._every == 0
-        self.close()
-        if is_observed and not (result is None and sys.exc_info()[0] is not None):
-            self._finish(self.count - 1)
+        self._inside.close()
+        try:
+            if not (result is None and sys.exc_info()[0] is not None):
+                self._finish(self._number)
+        finally:
+            self._thread = None
 
     def close(self) -> None:
         """Nothing is observed until the next step."""
-        self._is_running = False
         self._inside.close()
+        self._thread = None
 
     def take(self, function: str, arguments: _served.Arguments, result: Any, module: Any) -> None:
         """Measures a call of attention."""
@@ -86,7 +100,7 @@ class Observation(_served.Observer):
             with torch.no_grad():
                 call = call_of(function, *arguments, result)
                 self._measured.append(measure(call, name, self._calls[name], *self._options))
-        except (Unobserved, ValueError, TypeError, NotImplementedError) as error:
+        except (Unobserved, ValueError, TypeError, RuntimeError) as error:  # the model goes on
             self._missed[name] = f"{function}: {error}"
         self._calls[name] += 1
 
@@ -112,13 +126,14 @@ class Observation(_served.Observer):
 
     def _unseen(self) -> dict[str, str]:
         """Modules of attention that called none of the functions, by their names."""
-        found: dict[str, str] = {}
-        for name, module in self._model.named_modules():
-            parts = [each for each in module.modules() if "Attention" in type(each).__name__]
-            if parts == [module] and not any(_is_within(name, seen) or _is_within(seen, name) for seen in self._calls):
-                found[name or type(module).__name__] = (
-                    f"{type(module).__name__} computes its attention by other functions, or did not run")
-        return found
+        return {name: f"{kind} computes its attention by other functions, or did not run"
+                for name, kind in self._attentions.items()
+                if not any(_is_within(name, seen) or _is_within(seen, name) for seen in self._calls)}
+
+
+def _is_attention(module: Any) -> bool:
+    """Whether the class of a module, and of none in it, is one of attention, by its name."""
+    return [each for each in module.modules() if "Attention" in type(each).__name__] == [module]
 
 
 def _is_within(name: str, other: str) -> bool:

@@ -5,6 +5,7 @@ import csv
 import gc
 import json
 import sys
+import threading
 
 import numpy
 import pytest
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import saccade
+import saccade.torch
 from saccade.observe import writers
 
 
@@ -241,3 +243,52 @@ def test_tables_have_layers_heads_and_events(model, x, monkeypatch, capsys):
 
 def test_processes_get_the_means(run_script):
     assert run_script("distributed_observe.py").strip() == "equal"
+
+
+def test_modes_of_pytorch(model, x):
+    def observe(call, network=model):
+        with saccade.observe(network, every=1, maps=False) as record:
+            call()
+        return record
+
+    def recompute():
+        torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).square().mean().backward()
+
+    model.eval()
+    expected = observe(lambda: model(x)).statistics["entropy"][0]
+    with torch.inference_mode():
+        numpy.testing.assert_array_equal(observe(lambda: model(x)).statistics["entropy"][0], expected)
+    with torch.autocast("cpu", torch.bfloat16):
+        numpy.testing.assert_allclose(observe(lambda: model(x)).statistics["entropy"][0], expected, rtol=1e-3)
+    assert len(observe(recompute).layers) == 2
+    thread = threading.Thread(target=model, args=(x,))
+    assert len(observe(lambda: (thread.start(), thread.join())).layers) == 2
+    with pytest.warns(saccade.Warning, match="was not called"):  # traced calls are no steps
+        observe(lambda: torch.export.export(model, (x,)))
+
+
+def test_threads_run_a_model_at_once(model, x):
+    with saccade.observe(model.eval(), every=1, maps=False) as record, torch.no_grad():
+        threads = [threading.Thread(target=lambda: [model(x) for _ in range(20)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert record.steps == sorted(set(record.steps)) and 0 < len(record.steps) <= 80
+    assert len(record.layers) == 2
+    numpy.testing.assert_array_equal(record.statistics["max"][0], record.statistics["max"][-1])
+
+
+def test_double_precision(model, x):
+    with saccade.observe(model, maps=False) as record:
+        model(x)
+    with saccade.observe(model.double(), maps=False) as exact:
+        model(x.double())
+    numpy.testing.assert_allclose(record.statistics["entropy"][0], exact.statistics["entropy"][0], rtol=1e-5)
+
+
+def test_observations_nest_beside_reports(model, x):
+    with (saccade.observe(model, maps=False) as outer, saccade.observe(model, maps=False) as inner, torch.no_grad(),
+          saccade.torch.enabled(), saccade.served() as report):
+        model.eval()(x)
+    assert len(outer.layers) == len(inner.layers) == report.served == report.total == 2
