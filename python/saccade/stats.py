@@ -246,12 +246,14 @@ def heatmap(rows: int = 64, columns: int = 64) -> Statistic:
 
     def tallies(call: Call) -> tuple[Tally, ...]:
         size = size_of(call)
-        return (Tally(_blocks(call.keys, size), lambda s, b, h, i, j: (j // size, 1.0)),)
+        bins = min(1 << (_blocks(call.keys, size) - 1).bit_length(), most[1])  # one kernel for many lengths
+        return (Tally(bins, lambda s, b, h, i, j: (j // size, 1.0)),)
 
     def finish(call: Call, found: Found) -> dict[str, Any]:
-        size = _blocks(call.queries, most[0])
-        return {"heatmap": call.mean_of_blocks(found.tallies[0], size), "heatmap_row_size": size,
-                "heatmap_column_size": size_of(call)}  # fmt: skip
+        size, column_size = _blocks(call.queries, most[0]), size_of(call)
+        weights = found.tallies[0][..., : _blocks(call.keys, column_size)]
+        return {"heatmap": call.mean_of_blocks(weights, size), "heatmap_row_size": size,
+                "heatmap_column_size": column_size}  # fmt: skip
 
     return Statistic("heatmap", tallies, finish, over="blocks")
 

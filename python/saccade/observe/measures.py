@@ -55,10 +55,10 @@ def measure(call: Call, name: str, number: int, sink_keys: int, has_maps: bool, 
     (_, heads, queries, _), keys = call.query.shape, call.key.shape[2]
     layer = Layer(name, number, heads, queries, keys, call.is_causal())
     is_small = max(queries, keys) <= tile
-    sizes = (queries, keys) if is_small else (min(queries, MAP_SIZE), min(keys, MAP_SIZE))
+    blocks = tile if is_small else MAP_SIZE
     requested: list[Any] = ["entropy", "effective_keys", "max", "diagonal", stats.sink(sink_keys)]
     if has_maps:
-        requested += [stats.heatmap(rows=sizes[0], columns=sizes[1]), "received"]
+        requested += [stats.heatmap(rows=blocks, columns=blocks), "received"]
     *_, found = attention(call.query, call.key, call.value, stats=tuple(requested), **call.options)
     numbers, size = _numbers(call, found), _size(call.output)
     measured = Measured(layer, numbers, size, finding=find(call))

@@ -179,6 +179,16 @@ def test_memory_does_not_grow_with_steps(model, x):
     assert counts[1] - counts[0] < 200, counts
 
 
+def test_one_kernel_serves_batches_of_many_lengths(model, x):
+    with saccade.observe(model.eval(), every=1, tile=8) as record, torch.no_grad():
+        compilations = []
+        for length in (9, 16, 5, 8):
+            model(x[:, :length])
+            compilations.append(saccade.cache_info().compilations)
+        assert [layer.keys for layer in record.layers] == [8, 8] and len(record.tiles) == 8
+    assert compilations[0] == compilations[1] and compilations[2] == compilations[3]
+
+
 def test_model_without_attention_is_refused(x):
     linear = nn.Linear(32, 32)
     with saccade.observe(linear), pytest.raises(saccade.NotServed, match="Linear has no attention that saccade"):
