@@ -21,6 +21,7 @@ import torch
 import transformers
 
 import saccade
+from saccade_bench import memory
 
 LAYERS = 12
 VARIANTS = ("plain", "pytorch", "observe", "observe without maps")
@@ -68,11 +69,10 @@ def peak(name, length, variant):
     call = prepared(name, length, (variant,))[variant]
     call()
     ctypes.CDLL(None).malloc_trim(0)  # free memory counts again
-    read = lambda key: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key))
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    before = read("VmRSS")
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM to the resident size
+    before = memory.status("VmHWM")
     call()
-    return (read("VmHWM") - before) / 1024
+    return (memory.status("VmHWM") - before) / 2**20
 
 
 def passes(name, length, rounds):
@@ -87,21 +87,21 @@ def passes(name, length, rounds):
             wall[variant].append(time.perf_counter() - start[0])
             cpu[variant].append(time.process_time() - start[1])
     command = [sys.executable, __file__, "--length", str(length), "--peak", name]
-    memory = {variant: float(subprocess.run([*command, variant], check=True, capture_output=True, text=True).stdout)
+    peaks = {variant: float(subprocess.run([*command, variant], check=True, capture_output=True, text=True).stdout)
               for variant in VARIANTS}
     print(f"\n{name}, {length} tokens; the largest difference of entropies is {error:.1e}\n")
     print("| pass | s | processor s | ratio of processor time to plain | peak MiB |\n|---|---|---|---|---|")
     for variant in VARIANTS:
         ratio = statistics.median(x / y for x, y in zip(cpu[variant], cpu["plain"]))
         print(f"| {variant} | {statistics.median(wall[variant]):.2f} | {statistics.median(cpu[variant]):.2f} | {ratio:.2f} | "
-              f"{memory[variant]:.0f} |")
+              f"{peaks[variant]:.0f} |")
     added = {variant: statistics.median(x - y for x, y in zip(cpu[variant], cpu["plain"])) for variant in VARIANTS}
     for variant in VARIANTS[2:]:
         whole = statistics.median(x / y for x, y in zip(cpu["pytorch"], cpu[variant]))
-        more = max(memory[variant] - memory["plain"], 1)
+        more = max(peaks[variant] - peaks["plain"], 1)
         print(f"\npytorch over {variant}: {whole:.1f} × the time of a pass, {added['pytorch'] / added[variant]:.1f} × the time that "
-              f"statistics add; {memory['pytorch'] / memory[variant]:.1f} × the peak memory of a pass, "
-              f"{(memory['pytorch'] - memory['plain']) / more:.0f} × what statistics add (at least 1 MiB)")
+              f"statistics add; {peaks['pytorch'] / peaks[variant]:.1f} × the peak memory of a pass, "
+              f"{(peaks['pytorch'] - peaks['plain']) / more:.0f} × what statistics add (at least 1 MiB)")
 
 
 def training(length, rounds):

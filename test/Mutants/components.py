@@ -115,6 +115,8 @@ COMPONENTS = [
               ("artifact", "attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "disk_cache",
                "gpu*", "guards", "linear", "mask*", "merg*", "numpy*", "packaging", "paged", "quantized", "updated_arguments", "ragged", "run", "scores*", "threads",
                "torch_calls", "torch_distributed", "torch_operator", "torch_tracing", "tune", "torch_gradients", "torch_gradcheck", "jax_attention")),
+    Component("Observe", ("python/saccade/observe",), (),
+              ("collapse", "mask_tiles_of_calls", "observe_*", "report*", "zoomed_tiles")),
     Component("Regions", ("python/saccade/regions",), (r"Fuzz/random[-_]calls",), ("regions_*", "attention_functions")),
     Component("Readers", _modules(
         "_command _graph _text onnx/ torch/__init__ torch/__main__ torch/backend torch/caches torch/compiled torch/errors "

@@ -107,6 +107,13 @@ def test_first_nan_has_its_place(model, x, change, expected):
     assert (event.layer, event.kind, event.head, event.query, event.key, event.operand) == (1, *expected)
 
 
+def test_nan_of_a_shared_key_has_a_head_that_reads_it(model, x):
+    model[1].change = lambda q, k, v: (q, put(k[:, :2].clone(), (0, 1, 5, 0), torch.nan), v[:, :2])
+    model[1].options = {"enable_gqa": True}
+    (event,) = events_of(model, x)
+    assert (event.head, event.query, event.key, event.operand) == (2, 0, 5, "key")
+
+
 def test_nan_of_the_input_is_told_from_that_of_a_projection(model, x):
     x[0, 3, 9] = torch.nan
     (event,) = events_of(model, x)

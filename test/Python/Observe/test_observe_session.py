@@ -297,6 +297,28 @@ def test_double_precision(model, x):
     numpy.testing.assert_allclose(record.statistics["entropy"][0], exact.statistics["entropy"][0], rtol=1e-5)
 
 
+def test_calls_of_pytorch_are_not_served(model, x):
+    with saccade.observe(model, maps=False) as record, saccade.served() as report:
+        model(x)
+    assert len(record.layers) == 2 and report.total == 0
+
+
+def test_model_that_calls_itself_is_one_step(model, x):
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x, again=True):
+            return self(self.inner(x), again=False) if again else self.inner(x)
+
+    with saccade.observe(twice := Twice(), every=1, maps=False) as record:
+        twice(x)
+        twice(x)
+    assert record.steps == [0, 1]
+    assert list(map(str, record.layers)) == ["inner.0", "inner.2", "inner.0 (call 1)", "inner.2 (call 1)"]
+
+
 def test_observations_nest_beside_reports(model, x):
     with (saccade.observe(model, maps=False) as outer, saccade.observe(model, maps=False) as inner, torch.no_grad(),
           saccade.torch.enabled(), saccade.served() as report):
