@@ -110,6 +110,14 @@ SACCADE_API void saccade_cache_clear(SaccadeContext *context);
  * cannot be removed. */
 SACCADE_API SaccadeResult saccade_cache_clear_disk(SaccadeContext *context);
 
+/* How long the phases of the compilation of a module took, in seconds; 0 if another process compiled it. */
+typedef struct SaccadeCompileTimes {
+  double pipeline; /* the stages on MLIR, up to the LLVM dialect */
+  double codegen;  /* machine code by LLVM, or PTX */
+  double link;     /* into this process */
+} SaccadeCompileTimes;
+SACCADE_API SaccadeCompileTimes saccade_module_compile_times(const SaccadeModule *module);
+
 SACCADE_API void saccade_module_retain(SaccadeModule *module);
 SACCADE_API void saccade_module_release(SaccadeModule *module);
 SACCADE_API size_t saccade_module_num_functions(const SaccadeModule *module);

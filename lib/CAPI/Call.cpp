@@ -29,6 +29,11 @@ void saccade_module_release(SaccadeModule *module) {
     delete module;
 }
 
+SaccadeCompileTimes saccade_module_compile_times(const SaccadeModule *module) {
+  const CompileTimes &times = module->program->compileTimes();
+  return {times.pipeline, times.codegen, times.link};
+}
+
 size_t saccade_module_num_functions(const SaccadeModule *module) { return module->functions.size(); }
 
 const SaccadeFunction *saccade_module_function_at(const SaccadeModule *module, size_t index) {

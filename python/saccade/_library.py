@@ -14,7 +14,7 @@ import pathlib
 import threading
 from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from saccade import _disk_cache
 from saccade._opaque import opaque
@@ -55,6 +55,14 @@ class _CacheCounts(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in ("hits", "compilations", "modules", "disk_hits", "disk_misses")]
 
 
+PHASES = ("pipeline", "codegen", "link")
+"""The phases of a compilation: the stages on MLIR, machine code, and its link into the process."""
+
+
+class _CompileTimes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_double) for name in PHASES]
+
+
 class CacheInfo(NamedTuple):
     """Compilation statistics of this process since the last `cache_clear`. A program is counted at each `compile`, and
     at the first call of `attention` for each kernel; later calls of `attention` use the kernel directly and are not
@@ -88,6 +96,7 @@ _FUNCTIONS = {
     "saccade_cache_info": (_CacheCounts, [c_void_p]),
     "saccade_cache_clear": (None, [c_void_p]),
     "saccade_cache_clear_disk": (c_int, [c_void_p]),
+    "saccade_module_compile_times": (_CompileTimes, [c_void_p]),
     "saccade_module_release": (None, [c_void_p]),
     "saccade_module_num_functions": (c_size_t, [c_void_p]),
     "saccade_module_function_at": (c_void_p, [c_void_p, c_size_t]),
@@ -188,6 +197,12 @@ def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
         yield context(), collected
     finally:
         _of_thread.diagnostics = None
+
+
+def compile_times(module: Any) -> dict[str, float]:
+    """The seconds of the phases of the compilation of a module."""
+    times = library().saccade_module_compile_times(module)
+    return {name: getattr(times, name) for name in PHASES}
 
 
 @opaque

@@ -142,6 +142,12 @@ static void hasTVMFFIWrapper(const SaccadeFunction *scale) {
   CHECK(out[0] == -5 && out[1] == -10);
 }
 
+static void compilesInPhases(const SaccadeModule *module) {
+  SaccadeCompileTimes times = saccade_module_compile_times(module);
+  CHECK(times.pipeline > 0 && times.codegen > 0 && times.link > 0);
+  CHECK(times.pipeline + times.codegen + times.link < 600);
+}
+
 int main(void) {
   char text[8192];
   SaccadeContext *context = saccade_context_create();
@@ -154,6 +160,7 @@ int main(void) {
   attend = saccade_module_function(module, "attend");
   CHECK(scale && attend);
   CHECK(saccade_module_function_at(module, 0) == scale && saccade_module_function_at(module, 1) == attend);
+  compilesInPhases(module);
   unknownFunctionsAreReported(module);
   describesItself(scale);
   takesCompactTensorsAndScalars(scale);
