@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -16,6 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade import _places, _scopes, errors
+from saccade._observers import Arguments as Arguments
+from saccade._observers import Observed as Observed
+from saccade._observers import Observer as Observer
 
 VARIABLE = "SACCADE_SERVED"
 
@@ -108,18 +112,6 @@ class Report(_scopes.Scope):
 
     def __repr__(self) -> str:
         return f"<saccade.served: {self.served} of {self.total} calls>"
-
-
-class Observer(_scopes.Scope):
-    """Sees the calls of attention in a block, those of other libraries included."""
-
-    def take(self, function: str, arguments: Arguments, result: Any, module: Any) -> None:
-        """A call is done. `module` is the innermost module, if the caller knows it."""
-        raise NotImplementedError
-
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-"""The arguments of a call: args and kwargs."""
 
 
 def describe(call: Call) -> str:
@@ -251,6 +243,23 @@ class _State(threading.local):
 _state = _State()
 
 
+class _NoProfiler:
+    _is_profiler_enabled = False
+
+
+profiler: Any = sys.modules.get("torch.autograd.profiler", _NoProfiler)
+"""torch.autograd.profiler, once torch is imported: while a profiler of PyTorch is active, calls are spans in it."""
+
+
+def finds_profiler() -> bool:
+    """Whether torch was imported since the last call, and its profiler is active."""
+    global profiler
+    if profiler is not _NoProfiler or "torch.autograd.profiler" not in sys.modules:
+        return False
+    profiler = sys.modules["torch.autograd.profiler"]
+    return bool(profiler._is_profiler_enabled)
+
+
 def is_new_call() -> bool:
     """Whether no call is observed in this thread yet."""
     return not _state.is_inside
@@ -265,21 +274,56 @@ def observe(function: str, compute: Callable[[], Any], operands: Sequence[Any], 
             arguments: Arguments, is_counted: bool = True) -> Any:
     """The result of `compute`, which is a call of `function` with these arguments. Observers of this thread see it, and
     it counts in reports if `is_counted`."""
-    found = reports() if is_counted else []
-    observers = _scopes.find(Observer) if _observers else []
-    if _state.is_inside or not found and not observers:
+    if _state.is_inside:
         return compute()
+    found = reports() if is_counted else []
+    outcome: list[Any] = []
+
+    def computed() -> Any:
+        result = compute()
+        outcome[:] = _state.reason, _state.is_counted
+        return result
+
+    outer: Callable[[], Any] = computed
+    if profiler._is_profiler_enabled:
+        name = function if function.startswith("saccade") else f"saccade.{function}"
+        outer = functools.partial(_span, name, operands_text(operands), outer)
+    for observer in _scopes.find(Observer) if _observers else ():
+        outer = functools.partial(observer.watch, Observed(function, outer, operands, module, arguments))
     _state.is_inside, _state.reason, _state.is_counted = True, None, True
     try:
-        result = compute()
-        reason, is_counted = _state.reason, _state.is_counted
-        for observer in observers:
-            observer.take(function, arguments, result, module)
+        result = outer()
     finally:
         _state.is_inside, _state.reason = False, None
-    if found and is_counted:
+    reason, is_call = outcome
+    if found and is_call:
         note(function, operands, reason, module, found)
     return result
+
+
+def observe_program(function: str, compute: Callable[[], Any], operands: Sequence[Any]) -> Any:
+    """The result of `compute`, which is a call of a compiled program; observers of this thread see it."""
+    if profiler._is_profiler_enabled:
+        compute = functools.partial(_span, f"saccade.{function}", "", compute)
+    for observer in _scopes.find(Observer):
+        compute = functools.partial(observer.watch_program, Observed(function, compute, operands, None, ((), {})))
+    _state.is_inside = True
+    try:
+        return compute()
+    finally:
+        _state.is_inside = False
+
+
+def _span(name: str, arguments: str, compute: Callable[[], Any]) -> Any:
+    """The result of `compute` in a span of PyTorch's profiler."""
+    with profiler.record_function(name, arguments):
+        return compute()
+
+
+def note_compiled(names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, float]) -> None:
+    """Notes a compilation in the observers of this thread."""
+    for observer in _scopes.find(Observer):
+        observer.compiled(names, origin, times, phases)
 
 
 def refused(reason: str | None) -> None:

@@ -249,7 +249,7 @@ def attention(
              v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout)
     if is_compiling():
         return _trace(q, k, v, given, target, stream, out)
-    if _served.is_on and _served.is_new_call():
+    if (_served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():
         named = _named(given, target, stream, out)
         again = functools.partial(attention, q, k, v, **named)
         return _served.observe(NAME, again, (q, k, v), arguments=((q, k, v), named))
@@ -260,6 +260,8 @@ def attention(
         return _autograd.record(attention, q, k, v, **_named(given, target, stream, out))
     gpu = None
     if type(q) is not _Tensor or not q.is_cpu:
+        if _served.finds_profiler():
+            return attention(q, k, v, **_named(given, target, stream, out))
         if _gpu.is_foreign(q):
             foreign = _foreign if _gpu.ordinal_of(q) is None else _gpu
             return foreign.call_with_views(attention, q=q, k=k, v=v, **_named(given, target, stream, out))

@@ -4,10 +4,11 @@ other libraries by DLPack. All are read and written without copies."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from saccade import _arrays, _gpu
+from saccade import _arrays, _gpu, _served
 from saccade._arrays import Array
 from saccade._library import library, raise_error
 from saccade._opaque import call_untraced, is_compiling, opaque
@@ -147,6 +148,9 @@ class Function:
         """
         if is_compiling():
             return call_untraced(Function.__call__, "Function.__call__", self, *inputs, out=out, stream=stream, **named)
+        if (_served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():
+            again = functools.partial(Function.__call__, self, *inputs, out=out, stream=stream, **named)
+            return _served.observe_program(self.name, again, (*inputs, *named.values()))
         if named or len(inputs) != len(self.inputs):
             inputs = self._bind(inputs, named)
         check = _arrays.check_tensor if self.device == "cpu" else _gpu.check_tensor

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from saccade import _log, errors
+from saccade import _log, _served, errors
 from saccade._function_map import FunctionMap
-from saccade._library import CacheInfo, Option, cache_info, compiling, library, raise_error
+from saccade._library import CacheInfo, Option, cache_info, compile_times, compiling, library, raise_error
 from saccade._opaque import opaque
 from saccade.function import Function, Handle
 
@@ -77,7 +78,8 @@ class Module(FunctionMap[Function]):
         self._source, self._name, self._options = source, name, options
         pointer = ctypes.c_void_p()
         with _log.step(f"compiling {name} for {self.target}") as step:
-            before = cache_info() if _log.is_debug() else None
+            before = cache_info() if _log.is_debug() or _served.is_on else None
+            start = time.perf_counter_ns()
             with compiling() as (context, diagnostics):
                 given = _arguments(context, source, name, options)
                 if error := library().saccade_compile(*given, ctypes.byref(pointer)):
@@ -88,6 +90,11 @@ class Module(FunctionMap[Function]):
             self.functions: Mapping[str, Function] = MappingProxyType({each.name: each for each in functions})
             """The public functions by name, in program order."""
             step.done = f"{_origin(before)} {', '.join(self.functions)} of {name} for {self.target}"
+            if _served.is_on:
+                times = start, time.perf_counter_ns()
+                origin = _origin(before).rstrip(":")
+                _served.note_compiled(list(self.functions), origin, times,
+                                      compile_times(pointer) if origin == "compiled" else {})
         for diagnostic in diagnostics:
             errors.warn(diagnostic.text)
 

@@ -9,6 +9,7 @@ The import registers the operators `saccade::attention` in PyTorch, so that grap
 
 from typing import TYPE_CHECKING, Any
 
+from saccade import _served
 from saccade.torch import attention_operator, gradients  # noqa: F401  # saved graphs contain the operators
 from saccade.torch.compiled import Compiled, compile
 from saccade.torch.errors import ExportError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from saccade.torch.overrides import disable, enable, enabled, register_flash_impl
     from saccade.torch.sdpa import scaled_dot_product_attention
     from saccade.torch.serving import append_kvcache, flash_attn_with_kvcache
+
+_served.finds_profiler()
 
 # Modules of the drop-in functions, which are imported when they are used.
 _LAZY = {"Differentiable": "compiled_gradients", "differentiable": "compiled_gradients", "disable": "overrides",

@@ -83,7 +83,7 @@ def flex_attention(
         from saccade.torch import traced_drop_ins  # imported late: it imports this module
 
         return traced_drop_ins.flex_attention(*arguments, return_aux)
-    if _served.is_on and _served.is_new_call():
+    if (_served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():
         return _served.observe(NAME, lambda: _call(arguments, return_aux), (query, key, value),
                                arguments=(arguments, {}))
     return _call(arguments, return_aux)

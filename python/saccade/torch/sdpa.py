@@ -87,7 +87,7 @@ def scaled_dot_product_attention(
         from saccade.torch.traced_drop_ins import scaled_dot_product_attention as traced  # which imports this module
 
         return traced(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    if _served.is_on and _served.is_new_call():
+    if (_served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():
         arguments = (query, key, value, attn_mask, dropout_p, is_causal)
         options: dict[str, Any] = {"scale": scale, "enable_gqa": enable_gqa}
         result: torch.Tensor = _served.observe(NAME, lambda: scaled_dot_product_attention(*arguments, **options),

@@ -271,3 +271,18 @@ def test_calls_cost_little_without_a_report():
 
     seconds = min(timeit.repeat(call, globals={"served": _served}, number=10000, repeat=20)) / 10000
     assert seconds < 0.2e-6
+
+
+def test_calls_of_threads_that_no_report_covers_are_computed():
+    is_open, found = threading.Event(), []
+
+    def run():
+        is_open.wait()
+        found.append(saccade.attention(q, k, v))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with saccade.served() as report:
+        is_open.set()
+        thread.join()
+    assert report.total == 0 and len(found) == 1
