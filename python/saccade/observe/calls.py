@@ -158,7 +158,7 @@ def _from_transformers(result: Any, module: Any, query: Any, key: Any, value: An
         raise Unobserved("continuous batching, sinks of each query or block indices")
     query, key, value = _tensors(query, key, value)
     if is_causal is None:
-        is_causal = interface._is_causal(module)
+        is_causal = interface.is_causal_module(module)
     attention_mask, position_bias, s_aux, indices = [
         x.detach() if isinstance(x, torch.Tensor) else x for x in (attention_mask, position_bias, s_aux, indices)]
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from transformers.generation.continuous_batching.cache import PagedAttentionCache
 
-from saccade import _served, errors, scores
+from saccade import _served, scores
 from saccade.attention import attention
 from saccade.torch.fallback import autocast, requires_grad, warn_once
 from saccade.torch.sdpa import draw_dropout
-from saccade.transformers import own_code, reference
+from saccade.transformers import own_code, reference, weights
 from saccade.transformers.code_of_models import has_code_for_sdpa
 from saccade.transformers.masks import StructuredMask, window_of
 
@@ -62,28 +62,31 @@ def attention_forward(
         cache: the cache of continuous batching, which takes key and value first.
 
     Returns:
-        (output [batch, queries, heads, head_dim_v], None). Attention weights are not returned.
+        (output [batch, queries, heads, head_dim_v], None), or with `output_attentions=True` the weights [batch, heads,
+        queries, keys] without dropout, which PyTorch's operators compute.
 
     Raises:
         NotImplementedError: block-sparse attention by block indices, or sinks of each query in an export.
         Others: as `saccade.attention`.
     """
-    if not torch.compiler.is_compiling() and _served.is_on and _served.is_new_call():
+    if not torch.compiler.is_compiling() and (
+            _served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():
         compute = functools.partial(
             attention_forward, module, query, key, value, attention_mask, dropout, scaling, is_causal, position_bias,
             softcap, s_aux, sliding_window, cache, indices, sinks, **kwargs)
         own_code.called()
         return _served.observe(  # type: ignore[no-any-return]
             FUNCTION, compute, (query, key, value), module, arguments=(compute.args, kwargs))
-    if kwargs.get("output_attentions"):
-        _warn(f'{FUNCTION} does not return attention weights: use "eager" for output_attentions')
+    if kwargs.pop("output_attentions", False):
+        return _with_weights(module, (query, key, value), attention_mask, dropout, scaling, is_causal, position_bias,
+                             softcap, s_aux, sliding_window, cache, indices, sinks, **kwargs)
     if kwargs.get("block_indices") is not None:
         raise NotImplementedError(f"{type(module).__name__} passes block_indices, which {FUNCTION} does not support, "
                                   'expected "eager" for this model')
     if isinstance(cache, PagedAttentionCache):
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx, kwargs=kwargs)
     if is_causal is None:
-        is_causal = _is_causal(module)
+        is_causal = is_causal_module(module)
     # Whole-graph compilation takes attention from PyTorch's operators. Dynamo takes is_exporting for true.
     is_exporting = torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()
     is_exporting = is_exporting or torch.jit.is_tracing()
@@ -143,7 +146,7 @@ def call_of(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attenti
         if is_causal and queries > 1:
             options["causal"] = "top_left"
         if sliding_window is not None:
-            options |= _window(sliding_window, bool(is_causal), queries, keys)
+            options |= window_options(sliding_window, bool(is_causal), queries, keys)
     elif isinstance(attention_mask, StructuredMask):
         options |= attention_mask.options(batch)
     elif attention_mask.dtype == torch.bool:
@@ -171,15 +174,36 @@ def _note_reference(module: torch.nn.Module, is_exporting: bool, has_sinks: bool
         _served.refused(None)
 
 
-# Dynamo calls these two, and does not propagate their exceptions.
+# Dynamo calls this, and does not propagate its exceptions.
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _fall_back(reason: str) -> None:
     warn_once(FUNCTION, reason)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _warn(message: str) -> None:
-    errors.warn(message)
+def _with_weights(module: Any, operands: tuple[torch.Tensor, torch.Tensor, torch.Tensor], mask: Any, dropout: float,
+                  scaling: float | None, is_causal: bool | None, position_bias: torch.Tensor | None,
+                  softcap: float | None, s_aux: torch.Tensor | None, sliding_window: int | None, cache: Any,
+                  indices: torch.Tensor | None, sinks: torch.Tensor | None,
+                  **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output and the weights that it would have without dropout."""
+    query, key, value = operands
+    if cache is not None or sinks is not None:
+        what = "a paged cache" if cache is not None else "sinks of each query"
+        raise NotImplementedError(f'{FUNCTION} has no weights for {what}: use "eager" for output_attentions')
+    weights.check_size(query, key)
+    output, _ = attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, position_bias, softcap,
+                                  s_aux, sliding_window, None, indices, None, **kwargs)
+    is_causal = is_causal_module(module) if is_causal is None else is_causal
+    if sliding_window is not None and mask is None:
+        mask = _window_table(sliding_window, bool(is_causal), query.shape[2], key)
+    mask = _fitting(mask, (*query.shape[:3], key.shape[2]))
+    if indices is not None:
+        mask = _select(indices, mask, key.shape[2], bool(is_causal))
+    elif isinstance(mask, StructuredMask):
+        mask = mask.dense()
+    made = weights.weights(query, key, mask, scaling=scaling, is_causal=bool(is_causal), position_bias=position_bias,
+                           softcap=softcap, s_aux=s_aux)
+    return output, weights.visible(made, mask)
 
 
 def _with_sinks(output: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
@@ -188,7 +212,7 @@ def _with_sinks(output: torch.Tensor, lse: torch.Tensor, sinks: torch.Tensor) ->
     return (output * share).to(output.dtype)
 
 
-def _is_causal(module: Any) -> bool:
+def is_causal_module(module: Any) -> bool:
     """Whether a call without a mask is causal. The attribute is for "sdpa"; the code of "eager", the only one of models
     without SDPA, does not read it (BridgeTower's image layers have it and are not causal)."""
     config = getattr(module, "config", None)
@@ -279,7 +303,7 @@ def _recorded_score(softcap: float | None, biases: list[torch.Tensor]) -> Any:
     return add if softcap is None else scores.soft_cap(softcap) >> add
 
 
-def _window(size: int, is_causal: bool, queries: int, keys: int) -> dict[str, Any]:
+def window_options(size: int, is_causal: bool, queries: int, keys: int) -> dict[str, Any]:
     """The window of a call without a mask: `size` keys up to the query's own and, if not causal, after it, as the
     FlashAttention functions of Transformers take it. A single query owns the last key."""
     size = window_of(size)
@@ -289,7 +313,7 @@ def _window(size: int, is_causal: bool, queries: int, keys: int) -> dict[str, An
 
 
 def _window_table(size: int, is_causal: bool, queries: int, key: torch.Tensor) -> torch.Tensor:
-    """The mask of `_window` as a table [1, 1, queries, keys]."""
+    """The mask of `window_options` as a table [1, 1, queries, keys]."""
     size, keys = window_of(size), key.shape[2]
     first = keys - 1 if is_causal and queries == 1 else 0
     distance = first + torch.arange(queries, device=key.device)[:, None] - torch.arange(keys, device=key.device)

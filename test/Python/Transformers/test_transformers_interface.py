@@ -13,6 +13,7 @@ from transformers_families import FAMILIES, inputs_of
 import saccade.transformers
 from saccade.dropout import dropout_mask
 from saccade.transformers import attention_forward
+from saccade.transformers import weights as weights_module
 
 BATCH, HEADS, KV_HEADS, QUERIES, KEYS, SIZE = 2, 4, 2, 6, 9, 16
 
@@ -204,14 +205,57 @@ def test_autocast_leaves_float64(qkv):
         assert attention_forward(module(), *[x.double() for x in qkv], None)[0].dtype == torch.float64
 
 
-def test_weights_are_not_returned(qkv):
-    """Transformers refuses the attribute; for the argument of a call there is a warning."""
-    model = FAMILIES["bert"].build()
+WEIGHTS = {
+    "plain": {},
+    "causal": {"is_causal": True},
+    "scale": {"scaling": 0.5},
+    "bias": {"position_bias": torch.randn(1, HEADS, QUERIES, KEYS, generator=torch.Generator().manual_seed(1))},
+    "cap": {"softcap": 2.0},
+    "sinks": {"s_aux": torch.tensor([0.1, 1.0, -1.0, 2.0])},
+    "window": {"sliding_window": 3, "is_causal": True},
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_are_those_of_the_output(qkv, name):
+    options = WEIGHTS[name]
+    output, weights = attention_forward(module(), *qkv, None, output_attentions=True, **options)
+    assert weights.shape == (BATCH, HEADS, QUERIES, KEYS)
+    value = qkv[2].repeat_interleave(HEADS // KV_HEADS, 1)
+    torch.testing.assert_close((weights @ value).transpose(1, 2), output, rtol=0, atol=2e-6)
+    assert torch.equal(output, attention_forward(module(), *qkv, None, **options)[0])
+
+
+def test_weights_of_a_mask_with_an_empty_row(qkv):
+    mask = torch.rand(BATCH, 1, QUERIES, KEYS) < 0.5
+    mask[0, 0, 2] = False
+    output, weights = attention_forward(module(), *qkv, mask, output_attentions=True)
+    assert weights[0, :, 2].abs().max() == 0 and (weights[~mask.expand_as(weights)] == 0).all()
+    value = qkv[2].repeat_interleave(HEADS // KV_HEADS, 1)
+    torch.testing.assert_close((weights @ value).transpose(1, 2), output, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_models_return_weights(family):
+    """As "eager"; Transformers refuses the attribute of the configuration."""
+    model = FAMILIES[family].build()
+    inputs = inputs_of(FAMILIES[family], "right")
+    expected = model(**inputs, output_attentions=True).attentions
     model.set_attn_implementation("saccade")
+    found = model(**inputs, output_attentions=True).attentions
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match="Please set it to 'eager' instead"):
         model.config.output_attentions = True
-    with pytest.warns(saccade.Warning, match='does not return attention weights: use "eager"'):
-        assert attention_forward(module(), *qkv, None, output_attentions=True)[1] is None
+
+
+def test_weights_that_are_not_returned_name_what_to_call(qkv, monkeypatch):
+    monkeypatch.setattr(weights_module, "LARGEST", BATCH * HEADS * QUERIES * KEYS - 1)
+    with pytest.raises(ValueError, match=r"weights \[2, 4, 6, 9\], .* saccade.attention_weights computes those of"):
+        attention_forward(module(), *qkv, None, output_attentions=True)
+    with pytest.raises(NotImplementedError, match='no weights for sinks of each query: use "eager"'):
+        attention_forward(module(), *qkv, None, output_attentions=True, sinks=torch.zeros(BATCH, HEADS, QUERIES, 1))
 
 
 def test_block_indices_are_not_supported(qkv):
