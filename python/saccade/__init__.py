@@ -23,6 +23,7 @@ from saccade.binding import BoundFunction
 from saccade.errors import CompileError, Diagnostic, NotServed, Warning
 from saccade.function import Function, Value
 from saccade.linear import linear_attention, linformer, orthogonal_features, performer
+from saccade.linting import lint
 from saccade.merging import merge_state
 from saccade.module import Module, compile
 from saccade.regions import TraceError
@@ -72,6 +73,7 @@ __all__ = [
     "disk_cache",
     "linear_attention",
     "linformer",
+    "lint",
     "load",
     "masks",
     "merge_state",

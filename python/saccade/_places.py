@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import sysconfig
 import weakref
 from typing import Any
 
@@ -63,6 +64,16 @@ def _code() -> Any:
     import torch
 
     return torch.nn.Module._call_impl.__code__
+
+
+def is_installed(place: str) -> bool:
+    """Whether a place is in a package that is installed."""
+    return any(place.startswith(folder) for folder in _installed_folders())
+
+
+@functools.cache
+def _installed_folders() -> tuple[str, ...]:
+    return tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 
 
 def is_inner_file(file: str) -> bool:
