@@ -26,6 +26,7 @@ from saccade.linear import linear_attention, linformer, orthogonal_features, per
 from saccade.linting import lint
 from saccade.merging import merge_state
 from saccade.module import Module, compile
+from saccade.profiling import profile
 from saccade.regions import TraceError
 from saccade.runner import ToolError, run, tool
 from saccade.weights import attention_weights
@@ -81,6 +82,7 @@ __all__ = [
     "observe",
     "orthogonal_features",
     "performer",
+    "profile",
     "run",
     "scores",
     "served",

@@ -1,0 +1,233 @@
+"""`saccade.profile` and what it records."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from saccade import _places, _served
+from saccade.profiling import counters, machine, memory, work, writing
+
+KEPT_EVENTS = 100_000
+"""The last calls and compilations that a trace has."""
+KEPT_LATENCIES = 4096
+"""The latencies of a row that percentiles are computed from: a random sample if there are more."""
+
+
+class Event(NamedTuple):
+    """A call or a compilation."""
+
+    kind: str
+    """"attention", "program" or "compilation"."""
+    name: str
+    start: int
+    """In nanoseconds of `time.perf_counter_ns`, as `end`."""
+    end: int
+    thread: int
+    details: dict[str, Any]
+
+
+class Row:
+    """Equal calls from one place."""
+
+    def __init__(self, function: str, module: str, place: str, operands: str, dtype: str):
+        self.function, self.module, self.place, self.operands, self.dtype = function, module, place, operands, dtype
+        self.calls = 0
+        self.seconds = 0.0
+        """Of all calls, without compilations."""
+        self.work: work.Work | None = None
+        """Of the last call."""
+        self._latencies: list[float] = []
+        self._random = random.Random(0)
+
+    def add(self, seconds: float, done: work.Work | None) -> None:
+        self.calls += 1
+        self.seconds += seconds
+        self.work = done
+        if len(self._latencies) < KEPT_LATENCIES:
+            self._latencies.append(seconds)
+        elif (at := self._random.randrange(self.calls)) < KEPT_LATENCIES:
+            self._latencies[at] = seconds
+
+    def percentile(self, percent: float) -> float:
+        """The latency in seconds that so many percent of the calls do not exceed (nearest rank)."""
+        ordered = sorted(self._latencies)
+        rank = -(-len(ordered) * percent // 100)
+        return ordered[max(0, int(rank) - 1)]
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Queries over the median latency."""
+        return None if self.work is None else self.work.tokens / self.percentile(50)
+
+    @property
+    def flops_per_second(self) -> float | None:
+        """Visible pairs' FLOP over the median latency; all pairs' where the visible ones are unknown."""
+        if self.work is None:
+            return None
+        return (self.work.dense_flops if self.work.flops is None else self.work.flops) / self.percentile(50)
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOP per byte."""
+        if self.work is None or not self.work.bytes:
+            return None
+        return (self.work.dense_flops if self.work.flops is None else self.work.flops) / self.work.bytes
+
+
+class Profile(_served.Observer):
+    """The calls in a `saccade.profile()` block. It can be read while the block is open."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, ...], Row] = {}
+        self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._start = self._end = 0
+        self.memory: int | None = None
+        """The resident memory of the process in bytes when the block began."""
+        self.peak_memory: int | None = None
+        """By how much its peak exceeded it until the end of the block: arrays, programs and workspaces of everything
+        that ran, also of other libraries. None before the end, and where the system does not state it."""
+        self.counts: dict[str, int] = {}
+        """Cycles, instructions and misses of the last cache of the process in the block."""
+        self.counts_refusal: str | None = None
+        """Why there are no counts."""
+        self.machines: dict[str, machine.Machine] = {}
+        """The measured rates of the machine by element type, with `roofline=True`."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """The calls, in the order of their first occurrence."""
+        with self._lock:
+            return list(self._rows.values())
+
+    @property
+    def events(self) -> list[Event]:
+        """The last calls and compilations."""
+        with self._lock:
+            return list(self._events)
+
+    @property
+    def seconds(self) -> float:
+        """How long the block was open, or is."""
+        return ((self._end or time.perf_counter_ns()) - self._start) * 1e-9
+
+    def watch(self, call: _served.Observed) -> Any:
+        """Times a call of attention."""
+        return self._timed("attention", call, work.work_of(call))
+
+    def watch_program(self, call: _served.Observed) -> Any:
+        """Times a call of a compiled program."""
+        return self._timed("program", call, None)
+
+    def _timed(self, kind: str, call: _served.Observed, done: work.Work | None) -> Any:
+        module, place = _places.of_call(call.module)
+        operands = _served.operands_text(call.operands) if kind == "attention" else ""
+        wait = _waiting(call.operands)
+        self._local.compiling = 0
+        wait()
+        start = time.perf_counter_ns()
+        result = call.compute()
+        wait()
+        end = time.perf_counter_ns()
+        compiling = self._local.compiling
+        dtype = str(getattr(call.operands[0], "dtype", "")).removeprefix("torch.") if call.operands else ""
+        with self._lock:
+            key = call.function, module, place, operands
+            row = self._rows.setdefault(key, Row(*key, dtype))
+            row.add((end - start - compiling) * 1e-9, done)
+            details = {"module": module, "place": place, "operands": operands, **(done._asdict() if done else {})}
+            self._events.append(Event(kind, call.function, start, end, threading.get_ident(), details))
+        return result
+
+    def compiled(self, names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, float]) -> None:
+        """Notes a compilation, whose time is no latency of the call that it is part of."""
+        start, end = times
+        self._local.compiling = getattr(self._local, "compiling", 0) + end - start
+        details = {"origin": origin, **phases}
+        event = Event("compilation", ", ".join(names), start, end, threading.get_ident(), details)
+        with self._lock:
+            self._events.append(event)
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes the calls and compilations in the format of Chrome's tracing, which Perfetto reads."""
+        writing.write(path, writing.trace_of(self))
+
+    def json(self, path: str | os.PathLike[str]) -> None:
+        """Writes all numbers as JSON."""
+        writing.write(path, writing.numbers_of(self))
+
+    def __str__(self) -> str:
+        return writing.table_of(self)
+
+    def __repr__(self) -> str:
+        return f"<saccade.profile: {sum(row.calls for row in self.rows)} calls>"
+
+    @contextlib.contextmanager
+    def _opened(self, roofline: bool) -> Iterator[None]:
+        counted = counters.Counters()
+        memory.reset_peak()
+        self.memory = memory.status("VmRSS")
+        self._start = time.perf_counter_ns()
+        try:
+            with _served.observed(self):
+                yield
+        finally:
+            self._end = time.perf_counter_ns()
+            peak = memory.status("VmHWM")
+            self.peak_memory = None if peak is None or self.memory is None else max(0, peak - self.memory)
+            self.counts, self.counts_refusal = counted.read(), counted.refusal
+            counted.close()
+        if roofline:
+            self.machines = {row.dtype: machine.measure(row.dtype) for row in self.rows if row.work is not None}
+
+
+def _waiting(operands: Sequence[Any]) -> Any:
+    """A function that waits for the GPU of the first operand; for a CPU it returns at once."""
+    device = getattr(operands[0], "device", None) if operands else None
+    if getattr(device, "type", "") != "cuda":
+        return _nothing
+    return functools.partial(sys.modules["torch"].cuda.synchronize, device)
+
+
+def _nothing() -> None:
+    pass
+
+
+@contextlib.contextmanager
+def profile(*, roofline: bool = False, explain: bool = False) -> Iterator[Profile]:
+    """Times every call of attention in this block, in this thread and in threads that are started inside of it: those
+    of `saccade.attention`, of the drop-in functions for PyTorch and of the Transformers interface. Calls of compiled
+    programs and compilations are timed, too. A call on a GPU waits for the GPU.
+
+    Args:
+        roofline: measures this machine's rates at the end of the block, some 0.5 s for each element type, and adds to
+            each row what fraction of the possible speed it has.
+        explain: prints the table to standard error at the end of the block, also after an exception.
+
+    Yields:
+        A `Profile`: `rows`, `events`, `memory`, `peak_memory`, `counts`, `trace(path)`, `json(path)`, and a table as
+        its `str()`.
+
+    Example:
+        >>> with saccade.profile(roofline=True) as record:
+        ...     model(x)
+        >>> print(record)
+        >>> record.trace("trace.json")
+    """
+    record = Profile()
+    try:
+        with record._opened(roofline):
+            yield record
+    finally:
+        if explain:
+            print(record, file=sys.stderr)

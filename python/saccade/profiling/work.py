@@ -1,0 +1,126 @@
+"""The work of a call of attention: multiplications, memory that must be read and written, tokens."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from saccade import _calls, _served
+
+
+class Work(NamedTuple):
+    """What one call does."""
+
+    flops: int | None
+    """2 · visible pairs · (head_dim + head_dim_v): the products of the pairs that the mask keeps. None if they are
+    unknown."""
+    dense_flops: int
+    """The same with all pairs of queries and keys."""
+    bytes: int
+    """Query, key, value and output, each once."""
+    tokens: int
+    """Queries of all sequences."""
+
+
+def work_of(call: _served.Observed) -> Work | None:
+    """The work of a call; None if its operands are no arrays of the known layouts."""
+    if len(call.operands) != 3 or any(not hasattr(x, "shape") for x in call.operands):
+        return None
+    options = _calls.options_of(call)
+    if not options:
+        return None
+    is_ragged = options.get("cu_seqlens_q") is not None
+    layout = options.get("layout") or ("shd" if is_ragged else "bhsd")
+    query, key, value = call.operands
+    if len(query.shape) != len(layout) or options.get("page_table") is not None:
+        return None
+    sizes = {dim: int(query.shape[layout.index(dim)]) if dim in layout else 1 for dim in "bhsd"}
+    keys, depth = int(key.shape[layout.index("s")]), int(value.shape[layout.index("d")])
+    per_pair = 2 * (sizes["d"] + depth) * sizes["h"]
+    if is_ragged:
+        lengths = _lengths(options["cu_seqlens_q"]), _lengths(options["cu_seqlens_k"])
+        dense = sum(q * k for q, k in zip(*lengths))
+    else:
+        lengths = [sizes["s"]] * sizes["b"], [keys] * sizes["b"]
+        dense = sizes["b"] * sizes["s"] * keys
+    pairs = _pairs(options, lengths, sizes)
+    output = sizes["b"] * sizes["h"] * sizes["s"] * depth
+    size = sum(_bytes(x) for x in call.operands) + output * _item(query)
+    return Work(None if pairs is None else int(pairs * per_pair), dense * per_pair, size, sizes["b"] * sizes["s"])
+
+
+def _pairs(options: Mapping[str, Any], lengths: tuple[list[int], list[int]], sizes: dict[str, int]) -> float | None:
+    """The visible pairs of all sequences, the mean over heads."""
+    mask: Any = options.get("mask") if "mask" in options else options.get("attn_mask")
+    causal = "top_left" if options.get("is_causal") else options.get("causal")
+    valid = options.get("kv_len")
+    window = options.get("window")
+    if hasattr(mask, "dense"):  # one of Transformers
+        mask = mask.dense()
+    if mask is not None:
+        return None if callable(mask) or causal else _kept(mask, lengths, sizes)
+    ends = lengths[1] if valid is None else _each(valid, lengths[1])
+    left, right = _sides(window, causal)
+    return sum(_visible(q, min(k, end), _own(causal, q, end), left, right)
+               for q, k, end in zip(lengths[0], lengths[1], ends))
+
+
+def _own(causal: Any, queries: int, keys: int) -> int:
+    """The key that the first query owns."""
+    return causal if isinstance(causal, int) else keys - queries if causal == "bottom_right" else 0
+
+
+def _sides(window: Any, causal: Any) -> tuple[int | None, int | None]:
+    """How many keys before and after its own a query sees; None for all."""
+    left, right = window if isinstance(window, tuple) else (None if window is None else window - 1,
+                                                            None if window is None else 0)
+    left, right = (None if side is None or side < 0 else int(side) for side in (left, right))
+    return left, 0 if causal is not None and causal is not False else right
+
+
+@functools.lru_cache(maxsize=4096)
+def _visible(queries: int, keys: int, own: int, left: int | None, right: int | None) -> int:
+    """The pairs of a band: query i sees keys from own + i - left to own + i + right."""
+    if left is None and right is None:
+        return queries * keys
+    total = 0
+    for i in range(queries):
+        first = 0 if left is None else max(0, own + i - left)
+        last = keys - 1 if right is None else min(keys - 1, own + i + right)
+        total += max(0, last - first + 1)
+    return total
+
+
+def _kept(mask: Any, lengths: tuple[list[int], list[int]], sizes: dict[str, int]) -> float:
+    """The pairs that a mask keeps: True, or anything but -inf."""
+    is_flags = str(mask.dtype).rpartition(".")[2] in ("bool", "bool_")
+    kept = mask if is_flags else mask > float("-inf")
+    count = int(kept.sum())
+    extents = (1, 1, 1, 1, *mask.shape)[-4:]
+    for extent, full in zip(extents, (sizes["b"], sizes["h"], sizes["s"], lengths[1][0])):
+        count *= full if extent == 1 else 1
+    return count / sizes["h"]
+
+
+def _each(valid: Any, lengths: list[int]) -> list[int]:
+    return [valid] * len(lengths) if isinstance(valid, int) else [int(x) for x in valid.tolist()]
+
+
+def _lengths(offsets: Any) -> list[int]:
+    given = offsets.tolist()
+    return [end - start for start, end in itertools.pairwise(given)]
+
+
+def _item(array: Any) -> int:
+    """The bytes of an element."""
+    size = getattr(array, "itemsize", None)
+    return int(size) if isinstance(size, int) else int(array.dtype.itemsize)
+
+
+def _bytes(array: Any) -> int:
+    count = 1
+    for extent in array.shape:
+        count *= int(extent)
+    return count * _item(array)
