@@ -70,17 +70,17 @@ class Row:
 
     @property
     def flops_per_second(self) -> float | None:
-        """Visible pairs' FLOP over the median latency; all pairs' where the visible ones are unknown."""
+        """The FLOP of visible pairs over the median latency."""
         if self.work is None:
             return None
-        return (self.work.dense_flops if self.work.flops is None else self.work.flops) / self.percentile(50)
+        return self.work.flops / self.percentile(50)
 
     @property
     def intensity(self) -> float | None:
         """FLOP per byte."""
         if self.work is None or not self.work.bytes:
             return None
-        return (self.work.dense_flops if self.work.flops is None else self.work.flops) / self.work.bytes
+        return self.work.flops / self.work.bytes
 
 
 class Profile(_served.Observer):
@@ -123,15 +123,19 @@ class Profile(_served.Observer):
 
     def watch(self, call: _served.Observed) -> Any:
         """Times a call of attention."""
-        return self._timed("attention", call, work.work_of(call))
+        return self._timed("attention", call)
 
     def watch_program(self, call: _served.Observed) -> Any:
         """Times a call of a compiled program."""
-        return self._timed("program", call, None)
+        return self._timed("program", call)
 
-    def _timed(self, kind: str, call: _served.Observed, done: work.Work | None) -> Any:
-        module, place = _places.of_call(call.module)
+    def _timed(self, kind: str, call: _served.Observed) -> Any:
         operands = _served.operands_text(call.operands) if kind == "attention" else ""
+        key = call.function, *_places.of_call(call.module), operands
+        dtype = str(getattr(call.operands[0], "dtype", "")).removeprefix("torch.") if call.operands else ""
+        with self._lock:
+            row = self._rows.get(key) or Row(*key, dtype)
+        done = self._work(call, row) if kind == "attention" else None
         wait = _waiting(call.operands)
         self._local.compiling = 0
         wait()
@@ -140,17 +144,25 @@ class Profile(_served.Observer):
         wait()
         end = time.perf_counter_ns()
         compiling = self._local.compiling
-        dtype = str(getattr(call.operands[0], "dtype", "")).removeprefix("torch.") if call.operands else ""
         with self._lock:
-            key = call.function, module, place, operands
-            row = self._rows.setdefault(key, Row(*key, dtype))
-            row.add((end - start - compiling) * 1e-9, done)
-            details = {"module": module, "place": place, "operands": operands, **(done._asdict() if done else {})}
+            self._rows.setdefault(key, row).add((end - start - compiling) * 1e-9, done)
+            details = {"module": row.module, "place": row.place, "operands": operands,
+                       **(done._asdict() if done else {})}  # fmt: skip
             self._events.append(Event(kind, call.function, start, end, threading.get_ident(), details))
         return result
 
+    def _work(self, call: _served.Observed, row: Row) -> work.Work | None:
+        """The work of a call, whose own compilations are not noted."""
+        self._local.is_counting = True
+        try:
+            return work.work_of(call, row.work)
+        finally:
+            self._local.is_counting = False
+
     def compiled(self, names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, float]) -> None:
         """Notes a compilation, whose time is no latency of the call that it is part of."""
+        if getattr(self._local, "is_counting", False):
+            return
         start, end = times
         self._local.compiling = getattr(self._local, "compiling", 0) + end - start
         details = {"origin": origin, **phases}

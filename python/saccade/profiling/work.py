@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from saccade import _calls, _served
+from saccade import _arrays, _calls, _served
 
 
 class Work(NamedTuple):
     """What one call does."""
 
-    flops: int | None
-    """2 · visible pairs · (head_dim + head_dim_v): the products of the pairs that the mask keeps. None if they are
-    unknown."""
+    flops: int
+    """2 · visible pairs · (head_dim + head_dim_v): the products of the pairs that the mask keeps."""
     dense_flops: int
     """The same with all pairs of queries and keys."""
     bytes: int
@@ -24,8 +25,9 @@ class Work(NamedTuple):
     """Queries of all sequences."""
 
 
-def work_of(call: _served.Observed) -> Work | None:
-    """The work of a call; None if its operands are no arrays of the known layouts."""
+def work_of(call: _served.Observed, known: Work | None = None) -> Work | None:
+    """The work of a call; None if its operands are no arrays of the known layouts. `known` is that of an earlier call
+    with these shapes, for a mask that is a Python function, whose pairs are counted once."""
     if len(call.operands) != 3 or any(not hasattr(x, "shape") for x in call.operands):
         return None
     options = _calls.options_of(call)
@@ -45,22 +47,43 @@ def work_of(call: _served.Observed) -> Work | None:
     else:
         lengths = [sizes["s"]] * sizes["b"], [keys] * sizes["b"]
         dense = sizes["b"] * sizes["s"] * keys
-    pairs = _pairs(options, lengths, sizes)
+    if callable(options.get("mask")):
+        if known is not None:
+            return known
+        pairs: float = _counted(call, options, layout) / sizes["h"]
+    else:
+        pairs = _pairs(options, lengths, sizes)
     output = sizes["b"] * sizes["h"] * sizes["s"] * depth
     size = sum(_bytes(x) for x in call.operands) + output * _item(query)
-    return Work(None if pairs is None else int(pairs * per_pair), dense * per_pair, size, sizes["b"] * sizes["s"])
+    return Work(round(pairs * per_pair), dense * per_pair, size, sizes["b"] * sizes["s"])
 
 
-def _pairs(options: Mapping[str, Any], lengths: tuple[list[int], list[int]], sizes: dict[str, int]) -> float | None:
-    """The visible pairs of all sequences, the mean over heads."""
-    mask: Any = options.get("mask") if "mask" in options else options.get("attn_mask")
+def _counted(call: _served.Observed, options: Mapping[str, Any], layout: str) -> int:
+    """The pairs that a mask of a Python function keeps: the log-sum-exp of equal scores is the logarithm of the number
+    of keys that a query sees."""
+    from saccade.attention import attention
+
+    first = (slice(None),) * layout.index("d") + (slice(1),)
+    is_torch = _arrays.is_torch(call.operands[0])
+    library = _arrays.torch_module() if is_torch else importlib.import_module("numpy")
+    query, key = (library.zeros_like(x[first]) for x in call.operands[:2])
+    names = ("mask", "causal", "window", "kv_len", "cu_seqlens_q", "cu_seqlens_k", "layout")
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    with library.no_grad() if is_torch else contextlib.nullcontext():
+        lse = attention(query, key, key, scale=0.0, return_lse=True, **given)[1]
+        return int(library.round(library.exp(lse)).sum())
+
+
+def _pairs(options: Mapping[str, Any], lengths: tuple[list[int], list[int]], sizes: dict[str, int]) -> float:
+    """The visible pairs of all sequences, the mean over heads, without a mask or with one that is a tensor."""
+    mask: Any = options.get("attn_mask")
     causal = "top_left" if options.get("is_causal") else options.get("causal")
     valid = options.get("kv_len")
     window = options.get("window")
     if hasattr(mask, "dense"):  # one of Transformers
         mask = mask.dense()
     if mask is not None:
-        return None if callable(mask) or causal else _kept(mask, lengths, sizes)
+        return _kept(mask, lengths, sizes)
     ends = lengths[1] if valid is None else _each(valid, lengths[1])
     left, right = _sides(window, causal)
     return sum(_visible(q, min(k, end), _own(causal, q, end), left, right)

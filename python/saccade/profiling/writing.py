@@ -54,8 +54,7 @@ _HEADER = ("calls", "p50 ms", "p90 ms", "p99 ms", "tokens/s", "GFLOP", "dense", 
 def _cells(record: Profile, row: Row) -> tuple[str, ...]:
     place = f"({row.place})" if row.place else ""
     done, call = row.work, " ".join(filter(None, (row.function, row.operands, row.module, place)))
-    flops = None if done is None else done.flops
-    numbers = [None if done is None else row.tokens_per_second, None if flops is None else flops * 1e-9,
+    numbers = [None if done is None else row.tokens_per_second, None if done is None else done.flops * 1e-9,
                None if done is None else done.dense_flops * 1e-9, _scaled(row.flops_per_second, 1e-9),
                None if done is None else done.bytes * 1e-6, row.intensity]
     share = share_of_roof(record, row)

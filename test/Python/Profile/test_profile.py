@@ -71,6 +71,17 @@ VISIBLE = {
     "ragged": (lambda: saccade.attention(*(x[0].transpose(0, 1).contiguous() for x in (q, k, v)), causal="top_left",
                                          cu_seqlens_q=torch.tensor([0, 5, 20]), cu_seqlens_k=torch.tensor([0, 8, 20])),
                3 * ((J <= I)[:5, :8].sum() + (J <= I)[:15, :12].sum())),
+    "mask": (lambda: saccade.attention(q, k, v, mask=saccade.masks.window(2, 1)),
+             2 * 3 * ((J >= I - 2) & (J <= I + 1)).sum()),
+    "mask, NaN in queries": (lambda: saccade.attention(q * float("nan"), k, v, mask=lambda b, h, i, j: j <= i),
+                             2 * 3 * (J <= I).sum()),
+    "mask of NumPy, empty rows": (lambda: saccade.attention(q.numpy(), k.numpy(), v.numpy(),
+                                                            mask=lambda b, h, i, j: (j < i) & (b == 0), causal=-3),
+                                  3 * (J <= I - 3).sum()),
+    "mask of sequences": (lambda: saccade.attention(
+        *(x[0].transpose(0, 1).contiguous() for x in (q, k, v)), mask=lambda b, h, i, j: j <= i,
+        cu_seqlens_q=torch.tensor([0, 5, 20]), cu_seqlens_k=torch.tensor([0, 8, 20])),
+                          3 * ((J <= I)[:5, :8].sum() + (J <= I)[:15, :12].sum())),
     "booleans": (lambda: saccade.torch.scaled_dot_product_attention(q, k, v, MASK), 3 * int(MASK.sum())),
     "infinities": (lambda: saccade.torch.scaled_dot_product_attention(q, k, v, ADDED), 2 * int((ADDED == 0).sum())),
     "is_causal": (lambda: saccade.torch.scaled_dot_product_attention(q, k, v, is_causal=True),
@@ -96,9 +107,18 @@ def test_work_of_a_call():
     assert row.tokens_per_second == pytest.approx(40 / row.percentile(50))
 
 
-def test_unknown_masks_have_dense_work_only():
-    row = row_of(lambda: saccade.attention(q, k, v, mask=lambda b, h, i, j: (i + j) % 2 == 0))
-    assert row.work.flops is None and row.work.dense_flops == 2 * 3 * 400 * 64
+def test_functions_that_mask_are_counted_once_for_a_row(monkeypatch):
+    counted = []
+    original = work._counted
+    monkeypatch.setattr(work, "_counted", lambda *given: counted.append(1) or original(*given))
+    saccade.cache_clear()
+    with saccade.profile() as record:
+        for _ in range(3):
+            saccade.attention(q, k, v, mask=lambda b, h, i, j: (i + j) % 2 == h % 2, kv_len=11, layout="bhsd")
+    (row,) = record.rows
+    expected = sum((h % 2 == (I + J) % 2)[:, :11].sum() for h in range(3))
+    assert row.work.flops == 2 * int(expected) * 64 and len(counted) == 1
+    assert [event.name for event in record.events if event.kind == "compilation"] == ["attention"]
 
 
 def test_enabled_functions_and_models_are_timed():
