@@ -66,6 +66,8 @@ def check(report: LintReport, operands: Any, options: Mapping[str, Any], layout:
         scales.check_alignment(add, size["s"], keys, "is_causal=query.shape[-2] > 1, if the queries are the last ones")
     _check_scale(add, found, options, size)
     _check_layout(report, add, operands, found, axis, names, other_layout)
+    if any(facts is not None and facts.is_constant for facts in found[:2]):
+        add_constant(add)
     mask = options.get("attn_mask")
     is_padded = mask is None and not options.get("is_causal") and not options.get("causal")
     if mask is not None and is_readable(mask):
@@ -145,6 +147,12 @@ def add_mixture(add: scales.Add, mixture: str) -> None:
     """Adds a finding of a reshape between features and heads."""
     add("head-split", f"the reshape {mixture} mixes positions with features", "x.view(batch, positions, heads, d)"
         ".transpose(1, 2), and back by x.transpose(1, 2).reshape(batch, positions, heads * d)")
+
+
+def add_constant(add: scales.Add) -> None:
+    """Adds a finding of a layer whose weights are all equal."""
+    add("zero-weights", "all weights of the layer that makes queries or keys are equal: a query gives all its keys the "
+        "same weight, or features cannot differ", "torch.nn.init.xavier_uniform_(layer.weight)")
 
 
 def check_padding(report: LintReport, add: scales.Add, batch: int, keys: int, instead: str) -> None:

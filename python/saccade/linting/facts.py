@@ -27,6 +27,7 @@ class Scores:
     is_between_heads: bool = False
     is_transposed: bool = True
     """Whether the product adds over features of both operands, as far as it is known."""
+    is_constant: bool = False
     mixture: str = ""
     normalised: str | None = None
     """The axis of the softmax; None if it is unknown."""
@@ -50,6 +51,8 @@ class Facts:
     width: int = 0
     """The features that the layer read; 0 if there was no layer."""
     is_free: bool = False
+    is_constant: bool = False
+    """Whether all weights of the layer are equal."""
     mixture: str = ""
     """The shapes of a reshape that mixed positions and features."""
     kind: str = ""

@@ -108,7 +108,15 @@ def _layer(watch: Watch, product: _Product, is_right: bool) -> Facts:
     for i in contracted:
         width *= int(x.shape[i])
     kept = {letter: label if letter in new else OTHER for letter, label in labels.items()}
-    return Facts(tuple(kept[letter] for letter in product.letters[2]), width=width)
+    return Facts(tuple(kept[letter] for letter in product.letters[2]), width=width, is_constant=_is_constant(weight))
+
+
+def _is_constant(weight: torch.Tensor) -> bool:
+    """Whether all elements are equal. Two are read if they are not."""
+    if weight.numel() < 2 or not calls.is_readable(weight):
+        return False
+    first = weight[(0,) * weight.ndim]
+    return bool(first == weight[(-1,) * weight.ndim]) and bool((weight == first).all())
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -137,7 +145,8 @@ def _scores(product: _Product, left: Facts, right: Facts) -> Facts:
                                               and labels[0].get(inner[0]) == FEATURES),
         is_between_heads=bool(rows and columns and labels[0].get(rows[-1]) == HEADS
                               and labels[1].get(columns[-1]) == HEADS),
-        mixture=left.mixture or right.mixture, has_bias=product.added is not None)
+        is_constant=left.is_constant or right.is_constant, mixture=left.mixture or right.mixture,
+        has_bias=product.added is not None)
     return Facts(axes, factor=product.factor, kind="scores", scores=record)
 
 
@@ -181,6 +190,8 @@ def _check(watch: Watch, scores: Scores, weights: torch.Tensor, added: str) -> N
     if scores.normalizer == "exp" and not scores.is_shifted:
         add("softmax-maximum", "softmax does not subtract the row maximum: scores above 88 overflow in f32",
             "scores.softmax(dim=-1)")
+    if scores.is_constant:
+        calls.add_constant(add)
     _check_scale(add, scores)
     for finding in scores.pending if scores.normalizer != "sigmoid" else []:
         watch.add(*finding)

@@ -30,6 +30,7 @@ RULES = {
     "mask-size": "the side of a mask is the head size",
     "mask-late": "weights are masked after the softmax only",
     "padding": "padded tokens are not masked",
+    "zero-weights": "all weights of the layer that makes queries or keys are equal, so that all scores are",
     "dropout": "weights are dropped in eval mode",
 }
 """The names of the rules, and what each finds."""

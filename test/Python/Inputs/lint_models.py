@@ -228,6 +228,9 @@ MISTAKES = {
     "padding without a mask": ("padding", lambda: Padded(is_masked=False)(padded_ids())),
     "padding in nn.TransformerEncoderLayer": ("padding", lambda: nn.Sequential(
         nn.Embedding(20, E, padding_idx=0), nn.TransformerEncoderLayer(E, H, batch_first=True)).eval()(padded_ids())),
+    # initial values
+    "zeros": ("zero-weights", lambda: constant(EmbedSize(E, 1), 0.0)(tokens())),
+    "equal weights before a call": ("zero-weights", lambda: constant(InputWidth(None), 0.5)(tokens(S, 48))),
     # dropout
     "dropout of a call": ("dropout", training_dropout(dropout_p=0.1)),
     "dropout of weights": ("dropout", training_dropout()),
@@ -245,13 +248,20 @@ class Square(nn.Module):
         return (self.q(x) @ self.k(x) / math.sqrt(D)).softmax(-1) @ self.v(x)
 
 
+def constant(module, value):
+    """The module with one weight in all of the layer of queries."""
+    nn.init.constant_((module.queries if hasattr(module, "queries") else module.q).weight, value)
+    return module
+
+
 class InputWidth(nn.Module):
-    def __init__(self):
+    def __init__(self, scale=48**-0.5):
         super().__init__()
+        self.scale = scale
         self.q, self.k, self.v = (nn.Linear(48, D) for _ in range(3))
 
     def forward(self, x):
-        return F.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x), scale=48**-0.5)
+        return F.scaled_dot_product_attention(self.q(x), self.k(x), self.v(x), scale=self.scale)
 
 
 class Exponentials(Heads):
