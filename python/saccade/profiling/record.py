@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import random
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from saccade import _places, _served
-from saccade.profiling import counters, machine, memory, work, writing
+from saccade.profiling import counters, machine, memory, plot, work, writing
 
 KEPT_EVENTS = 100_000
 """The last calls and compilations that a trace has."""
@@ -172,11 +173,15 @@ class Profile(_served.Observer):
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the calls and compilations in the format of Chrome's tracing, which Perfetto reads."""
-        writing.write(path, writing.trace_of(self))
+        writing.write(path, json.dumps(writing.trace_of(self)))
 
     def json(self, path: str | os.PathLike[str]) -> None:
         """Writes all numbers as JSON."""
-        writing.write(path, writing.numbers_of(self))
+        writing.write(path, json.dumps(writing.numbers_of(self)))
+
+    def roofline(self, path: str | os.PathLike[str]) -> None:
+        """Writes a plot of the calls under what this machine permits, as SVG; after `profile(roofline=True)`."""
+        writing.write(path, plot.svg_of(self))
 
     def __str__(self) -> str:
         return writing.table_of(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -105,12 +104,12 @@ def trace_of(record: Profile) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def write(path: str | os.PathLike[str], value: dict[str, Any]) -> None:
-    """Writes JSON in place of a file. If it fails, the old file stays."""
+def write(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file. If it fails, the old file stays."""
     new = f"{os.fspath(path)}.{os.getpid()}.new"
     try:
         with open(new, "w", encoding="utf-8") as file:
-            json.dump(value, file)
+            file.write(text)
         os.replace(new, path)
     except BaseException:
         with contextlib.suppress(OSError):

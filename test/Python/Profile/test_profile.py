@@ -240,13 +240,44 @@ def test_traces_and_numbers_are_written(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["numbers.json", "trace.json"]
 
 
+def test_the_roofline_is_drawn(tmp_path, monkeypatch):
+    from xml.etree import ElementTree
+
+    measured = machine.Machine("float32", 1e11, 1e10, 2)
+    monkeypatch.setattr(machine, "measure", lambda dtype: measured)
+    with saccade.profile(roofline=True) as record:
+        saccade.attention(q, k, v)
+        saccade.attention(q, k, v, window=3)
+    record.roofline(tmp_path / "roofline.svg")
+    name = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.parse(tmp_path / "roofline.svg").getroot()
+    dots, (roof,) = root.findall(name + "circle"), root.findall(name + "polyline")
+    points = [tuple(map(float, point.split(","))) for point in roof.get("points").split()]
+    assert points[0][1] > points[1][1] == points[2][1] and points[0][0] < points[1][0] < points[2][0]
+    assert len(dots) == 2 and float(dots[0].get("cx")) > float(dots[1].get("cx"))  # fewer FLOP for the same bytes
+    for each in (*points, *[(float(dot.get("cx")), float(dot.get("cy"))) for dot in dots]):
+        assert 0 <= each[0] <= 640 and 0 <= each[1] <= 400
+    assert "saccade.attention f32 cpu" in dots[0].find(name + "title").text
+
+
+def test_the_roofline_of_nothing_says_what_to_do(tmp_path):
+    with saccade.profile() as record:
+        saccade.attention(q, k, v)
+    with pytest.raises(ValueError, match=r"use saccade.profile\(roofline=True\)"):
+        record.roofline(tmp_path / "roofline.svg")
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "trace.json"
     path.write_text("old")
     with saccade.profile() as record:
         saccade.attention(q, k, v)
-    record.rows[0].module = record._events[-1].details["module"] = object()
-    with pytest.raises(TypeError):
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(saccade.profiling.writing.os, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
         record.trace(path)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
