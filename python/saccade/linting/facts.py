@@ -80,11 +80,27 @@ def regrouped(facts: Facts, old: tuple[int, ...], new: tuple[int, ...]) -> Facts
             axes[after[-1]] = FEATURES
         elif len(after) == 1:
             axes[after[0]] = FEATURES if labels <= {FEATURES, HEADS} else labels.pop() if len(labels) == 1 else OTHER
-        elif FEATURES in labels:
+        elif labels <= {FEATURES, HEADS}:
+            for i in after[:-1]:
+                axes[i] = HEADS
+            axes[after[-1]] = FEATURES
+        elif FEATURES in labels and not _keeps_features([old[i] for i in before], [new[i] for i in after]):
             for i in after:
                 axes[i] = MIXED
             mixture = f"{list(old)} to {list(new)}"
+        elif FEATURES in labels:
+            axes[after[-1]] = FEATURES
     return replace(facts, axes=tuple(axes), mixture=mixture)
+
+
+def _keeps_features(old: list[int], new: list[int]) -> bool:
+    """Whether features are split or joined, and the other axes too, without a change of their order: the smaller one of
+    the last extents divides the larger one, and what is left of it fits the other axes."""
+    if max(old[-1], new[-1]) % min(old[-1], new[-1]):
+        return False
+    depth = min(old[-1], new[-1])
+    rest = [(*each[:-1], each[-1] // depth) for each in (old, new)]
+    return all(len(before) == 1 or len(after) == 1 for before, after in _groups(*rest))
 
 
 def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:

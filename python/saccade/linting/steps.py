@@ -10,7 +10,7 @@ import torch
 
 from saccade import _places
 from saccade.linting import calls, masks
-from saccade.linting.facts import KEYS, OTHER, QUERIES, Facts, regrouped
+from saccade.linting.facts import KEYS, OTHER, QUERIES, Facts, Scores, regrouped
 
 if TYPE_CHECKING:
     from saccade.linting.watching import Watch
@@ -175,15 +175,20 @@ def _normalise(watch: Watch, name: str, args: Any, kwargs: Any, source: torch.Te
     scores = facts.scores
     if scores is None or facts.kind != "scores" or len(facts.axes) != source.ndim:
         return
-    scores.at = _places.of_call()
-    scores.factors = scores.factors[0], facts.factor
+    scores = _branch(scores, facts)
     scores.normalizer = "sigmoid" if name in _SIGMOID else "softmax"
     dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
     if name in _SOFTMAX and isinstance(dim, int):
         scores.normalised = facts.axes[dim]
     if scores.is_masked and calls.is_readable(source) and isinstance(dim, int):
         scores.has_empty_row = bool((source == float("-inf")).all(dim).any())
-    watch.facts[result] = replace(facts, kind="weights")
+    watch.facts[result] = replace(facts, kind="weights", scores=scores)
+
+
+def _branch(scores: Scores, facts: Facts) -> Scores:
+    """The scores of weights that are made here. Others may be made of the same product."""
+    return replace(scores, at=_places.of_call(), factors=(scores.factors[0], facts.factor),
+                   pending=list(scores.pending))  # fmt: skip
 
 
 def _change(watch: Watch, name: str, args: Any, kwargs: Any, operands: list[torch.Tensor], source: torch.Tensor,
@@ -208,9 +213,9 @@ def _change(watch: Watch, name: str, args: Any, kwargs: Any, operands: list[torc
     elif is_scores and others and name in ("add", "radd", "iadd", "sub", "isub"):
         _add(watch, "sub" in name, others[0], source, facts)
     elif is_scores and name == "exp":
-        scores.at, scores.factors = _places.of_call(), (scores.factors[0], facts.factor)
+        scores = _branch(scores, facts)
         scores.normalizer = "exp"
-        facts = replace(facts, kind="weights")
+        facts = replace(facts, kind="weights", scores=scores)
     elif name == "dropout" and not is_scores:
         given = {**dict(zip(("input", "p", "training"), args)), **kwargs}
         if given.get("p", 0.5) and given.get("training", kwargs.get("train", True)):

@@ -54,6 +54,13 @@ def by_hand(q, k, v):
     return (q @ k.mT / math.sqrt(D)).softmax(-1) @ v
 
 
+def both(q, k, v):
+    """Queries attend to keys and keys to queries, with one product."""
+    scores = q @ k.mT / math.sqrt(D)
+    one, other = scores.softmax(-1), scores.mT.softmax(-1)
+    return one @ v + other @ v
+
+
 def hidden_last(length=S):
     return torch.arange(length) >= torch.tensor([[length - 3], [length]])
 
@@ -277,6 +284,15 @@ class Shifted(Heads):
         return exponentials / exponentials.sum(-1, keepdim=True) @ v
 
 
+class Joined(Heads):
+    """Positions come first, and batches and heads are one axis, as in fairseq."""
+
+    def forward(self, x):
+        q, k, v = (part.reshape(S, B * H, D).transpose(0, 1) for part in self.qkv(x).chunk(3, dim=-1))
+        weights = torch.bmm(q * D**-0.5, k.transpose(1, 2)).softmax(-1)
+        return self.out(torch.bmm(weights, v).transpose(0, 1).reshape(S, B, E))
+
+
 class Slots(Heads):
     """Slot attention: slots compete for positions, and weights are divided by their sum."""
 
@@ -326,6 +342,9 @@ CORRECT = {
         torch.arange(S)[:, None].expand(S, S) == 3, LOWEST).softmax(-1).nan_to_num(0) @ v),
     "masked before and after": model(lambda q, k, v: (q @ k.mT / D**0.5).masked_fill(
         ~causal(), LOWEST).softmax(-1).masked_fill(~causal(), 0) @ v),
+    "both directions": model(both),
+    "batches and heads joined": lambda: Joined()(tokens().transpose(0, 1)),
+    "fewer and wider heads": model(sdpa, split=lambda self, x: x.view(B, S, H, D).view(B, S, 2, 2 * D).transpose(1, 2)),
     "linear attention": model(lambda q, k, v: (F.elu(q) + 1) @ ((F.elu(k) + 1).mT @ v)),
     "decoding": call(sdpa, (1, 32, 1, D), *[(1, 32, 9, D)] * 2),
     "decoding, bottom right": call(lambda q, k, v: saccade.attention(q, k, v, causal="bottom_right"), (1, H, 1, D),
