@@ -249,15 +249,14 @@ def test_the_roofline_is_drawn(tmp_path, monkeypatch):
         saccade.attention(q, k, v)
         saccade.attention(q, k, v, window=3)
     record.roofline(tmp_path / "roofline.svg")
-    name = "{http://www.w3.org/2000/svg}"
     root = ElementTree.parse(tmp_path / "roofline.svg").getroot()
-    dots, (roof,) = root.findall(name + "circle"), root.findall(name + "polyline")
+    dots, (roof,) = root.findall("{*}circle"), root.findall("{*}polyline")
     points = [tuple(map(float, point.split(","))) for point in roof.get("points").split()]
     assert points[0][1] > points[1][1] == points[2][1] and points[0][0] < points[1][0] < points[2][0]
     assert len(dots) == 2 and float(dots[0].get("cx")) > float(dots[1].get("cx"))  # fewer FLOP for the same bytes
     for each in (*points, *[(float(dot.get("cx")), float(dot.get("cy"))) for dot in dots]):
         assert 0 <= each[0] <= 640 and 0 <= each[1] <= 400
-    assert "saccade.attention f32 cpu" in dots[0].find(name + "title").text
+    assert "saccade.attention f32 cpu" in dots[0].find("{*}title").text
 
 
 def test_the_roofline_of_nothing_says_what_to_do(tmp_path):
