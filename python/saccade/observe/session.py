@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -114,7 +114,7 @@ class Observation(_served.Observer):
                 errors.warn(f"saccade.observe does not observe {name}: {reason}")
         reducing.reduce(number, self._measured, self._group)
         layers = self._keeper.add(number, self._measured, missed)
-        events = self._watch.events(number, layers)
+        events = [self._with_parameter(event) for event in self._watch.events(number, layers)]
         self._keeper.add_events(events)
         for event in events:
             for call in self._on_event:
@@ -123,6 +123,14 @@ class Observation(_served.Observer):
                     {name: steps[-1] for name, steps in self._keeper.record.statistics.items()})
         for function in self._on_step:
             function(step)
+
+    def _with_parameter(self, event: Event) -> Event:
+        """An event of NaN or Inf with the first parameter of the model that has one, too."""
+        if event.kind not in ("nan", "inf"):
+            return event
+        bad = (name for name, x in self._model.named_parameters() if not bool(x.detach().isfinite().all()))
+        name = next(bad, None)
+        return event if name is None else replace(event, message=f"{event.message}; parameter {name} is not finite")
 
     def _unseen(self) -> dict[str, str]:
         """Modules of attention that called none of the functions, by their names."""

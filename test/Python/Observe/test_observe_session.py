@@ -289,6 +289,16 @@ def test_threads_run_a_model_at_once(model, x):
     numpy.testing.assert_array_equal(record.statistics["max"][0], record.statistics["max"][-1])
 
 
+def test_parameter_with_nan_is_named(model, x):
+    with torch.no_grad():
+        model[1].weight[3, 4] = torch.nan
+    with saccade.observe(model, maps=False) as record:
+        model(x)
+    event = record.events[0]
+    assert (event.kind, event.layer) == ("nan", 1)
+    assert event.message.endswith("it came with the input of the layer; parameter 1.weight is not finite")
+
+
 def test_double_precision(model, x):
     with saccade.observe(model, maps=False) as record:
         model(x)
