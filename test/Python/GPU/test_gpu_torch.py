@@ -162,7 +162,7 @@ def test_the_program_of_a_model_has_ptx():
     assert "sm_90a" in module.explain()
 
 
-@pytest.mark.parametrize(("capability", "target"), [(75, "sm_75"), (80, "sm_80"), (90, "sm_90a")])
+@pytest.mark.parametrize(("capability", "target"), [(80, "sm_80"), (90, "sm_90a")])
 def test_statistics_of_weights(double, tensors, capability, target):
     """Arrays of the fake GPU are not read by torch's functions: these statistics are results of the kernel as they are."""
     double.set(devices=1, capability=capability)
