@@ -81,7 +81,9 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
         ids, padding = given["input"], given.get("padding_idx")
         self.tables.add(int(given["weight"].shape[0]))
         if padding is not None and padding >= 0 and ids.ndim == 2 and calls.is_readable(ids):
-            self.padded[tuple(ids.shape)] = int((ids[:, -1] == padding).sum())
+            is_padding = ids == padding
+            # Ids of another kind may all be the padding's number, as those of types or shapes that are not used.
+            self.padded[tuple(ids.shape)] = int((is_padding[:, -1] & ~is_padding.all(-1)).sum())
 
     def add(self, rule: str, message: str, instead: str, at: tuple[str, str] | None = None) -> None:
         """Adds a finding."""

@@ -357,6 +357,7 @@ CORRECT = {
     "nn.Transformer": lambda: nn.Transformer(E, H, 1, 1, 64, batch_first=True).eval()(
         tokens(), tokens(7), tgt_mask=nn.Transformer.generate_square_subsequent_mask(7)),
     "masked padding": lambda: Padded(is_masked=True)(padded_ids()),
+    "ids of one type": lambda: Padded(is_masked=False)(torch.zeros(B, S, dtype=torch.int64)),
     "causal padding": lambda: Padded(is_masked=False, is_causal=True)(padded_ids()),
     "varying lengths": lambda: Calls()([(2, 8, 12, D), (2, 8, 15, D)]),
     "one position": lambda: [module().eval()(tokens(1)) for module in [
