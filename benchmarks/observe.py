@@ -8,6 +8,7 @@ alternate between the variants in one process; peak memory is that of a pass in 
 
 import argparse
 import ctypes
+import functools
 import os
 import pathlib
 import statistics
@@ -17,10 +18,6 @@ import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-import torch
-import transformers
-
-import saccade
 from saccade_bench import memory
 
 LAYERS = 12
@@ -28,6 +25,9 @@ VARIANTS = ("plain", "pytorch", "observe", "observe without maps")
 
 
 def model_of(name, length, implementation):
+    import torch
+    import transformers
+
     torch.manual_seed(0)
     tokens = dict(vocab_size=1000, bos_token_id=0, eos_token_id=1, pad_token_id=2)
     if name == "gpt":
@@ -40,8 +40,12 @@ def model_of(name, length, implementation):
     return kind._from_config(config, attn_implementation=implementation)
 
 
-@torch.no_grad()
 def run(variant, model, ids):
+    """The entropy of each head by layers, or the result of the model."""
+    import torch
+
+    import saccade
+
     if variant == "pytorch":
         weights = model(ids, output_attentions=True).attentions
         return [-(x * x.clamp(min=1e-9).log()).sum(-1).mean((0, 2)) for x in weights]
@@ -53,15 +57,20 @@ def run(variant, model, ids):
 
 
 def prepared(name, length, variants):
-    """The passes of some variants on equal weights."""
+    """The passes of some variants on equal weights, without gradients."""
+    import torch
+
+    def call(variant):
+        with torch.no_grad():
+            return run(variant, models["eager" if variant == "pytorch" else "sdpa"], ids)
+
     ids = torch.arange(length)[None] * 7 % 1000
     models = {}
     for variant in variants:
         implementation = "eager" if variant == "pytorch" else "sdpa"
         if implementation not in models:
             models[implementation] = model_of(name, length, implementation).eval()
-    return {variant: lambda variant=variant: run(variant, models["eager" if variant == "pytorch" else "sdpa"], ids)
-            for variant in variants}
+    return {variant: functools.partial(call, variant) for variant in variants}
 
 
 def peak(name, length, variant):
@@ -105,6 +114,10 @@ def passes(name, length, rounds):
 
 
 def training(length, rounds):
+    import torch
+
+    import saccade
+
     model = model_of("gpt", length, "sdpa")
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     ids = torch.arange(length)[None] * 7 % 1000
@@ -132,6 +145,8 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--peak", nargs=2, metavar=("MODEL", "VARIANT"), help="prints the peak memory of one pass")
     options = parser.parse_args()
+    import torch
+
     torch.set_num_threads(options.threads)
     if options.peak:
         print(peak(options.peak[0], options.length, options.peak[1]))

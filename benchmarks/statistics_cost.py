@@ -12,10 +12,6 @@ import time
 
 os.environ["SACCADE_NUM_THREADS"] = "1"
 
-import torch
-
-import saccade
-
 CASES = {
     "none": {},
     "log-sum-exp": {"return_lse": True},
@@ -31,6 +27,8 @@ CASES = {
 
 def measure(q, k, v, rounds):
     """The lower quartile of the seconds of each case."""
+    import saccade
+
     times = {name: [] for name in CASES}
     for turn in range(rounds + 1):
         for name, options in CASES.items():
@@ -47,6 +45,8 @@ def main():
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=12)
     args = parser.parse_args()
+    import torch
+
     torch.set_num_threads(1)
     columns = [(dtype, depth) for dtype in (torch.float32, torch.bfloat16) for depth in (64, 128)]
     found = [measure(*[torch.randn(1, args.heads, args.keys, depth).to(dtype) for _ in range(3)], args.rounds)

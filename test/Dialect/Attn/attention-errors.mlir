@@ -433,7 +433,7 @@ func.func @length_outside_a_region() -> index {
 // -----
 
 func.func @yield_outside_a_region(%x: f32) {
-  // expected-error @+1 {{'attn.yield' op expects parent op to be one of 'attn.attention, attn.accumulate, attn.gradient, attn.jvp, attn.linear'}}
+  // expected-error @+1 {{'attn.yield' op expects parent op to be one of 'attn.attention, attn.accumulate, attn.gradient, attn.jvp, attn.weights, attn.linear'}}
   attn.yield %x : f32
 }
 
