@@ -18,7 +18,6 @@ import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from saccade_bench import memory
 
 LAYERS = 12
 VARIANTS = ("plain", "pytorch", "observe", "observe without maps")
@@ -75,6 +74,8 @@ def prepared(name, length, variants):
 
 def peak(name, length, variant):
     """The most MiB of a pass above those before it. The pass before it compiles the kernels."""
+    from saccade_bench import memory
+
     call = prepared(name, length, (variant,))[variant]
     call()
     ctypes.CDLL(None).malloc_trim(0)  # free memory counts again
