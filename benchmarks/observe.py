@@ -18,7 +18,6 @@ import time
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-
 LAYERS = 12
 VARIANTS = ("plain", "pytorch", "observe", "observe without maps")
 
