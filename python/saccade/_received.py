@@ -28,8 +28,8 @@ def received_mass(call: Call, lse: Any) -> Any:
     axis, keys = layout.index("d"), _keys_of(call)
     if "h" in layout:
         heads = layout.index("h")
-        group = call.q.shape[heads] // keys.shape[heads]
-        keys = keys if group == 1 else (
+        group = call.q.shape[heads] // max(keys.shape[heads], 1)
+        keys = keys if group < 2 else (
             keys.repeat_interleave(group, heads) if call.is_torch else xp.repeat(keys, group, heads))
     value = call.q[tuple([slice(1 if n == axis else None) for n in range(len(layout))])]  # any: only sums are read
     _, logarithm = call.attention(
@@ -61,12 +61,13 @@ def _mask(call: Call) -> Callable[..., Any] | None:
     given, causal, window, kv_len = named["mask"], named["causal"], named["window"], named["kv_len"]
     if given is not None:
         conditions.append(getattr(given, "function", given))
-    left, right = window if isinstance(window, tuple) else (None if window is None else window - 1, 0)
-    if causal is not None or window is not None and not isinstance(window, tuple):
+    is_pair = isinstance(window, (tuple, list))
+    left, right = window if is_pair else (None if window is None else window - 1, 0)
+    if causal is not None or window is not None and not is_pair:
         conditions.append(lambda b, h, i, j: j <= own(b, i))
     if left is not None and left >= 0:
         conditions.append(lambda b, h, i, j: j >= own(b, i) - left)
-    if isinstance(window, tuple) and right is not None and right >= 0:
+    if is_pair and right is not None and right >= 0:
         conditions.append(lambda b, h, i, j: j <= own(b, i) + right)
     if getattr(kv_len, "ndim", 0):
         conditions.append(lambda b, h, i, j: j < kv_len[b])

@@ -82,7 +82,7 @@ class Call:
         """The position of the own key of query 0, one number or one for each sequence."""
         causal, kv_len = self.named["causal"], self.named["kv_len"]
         if causal != "bottom_right":
-            return causal if isinstance(causal, int) else 0
+            return 0 if causal is None or isinstance(causal, str) else _operands.check_causal(causal)
         if self.is_ragged:
             offsets = self.named["cu_seqlens_k"]
             queries = _lengths(self.named["cu_seqlens_q"])
