@@ -65,9 +65,10 @@ class Statistic(NamedTuple):
 class Statistics(Mapping[str, Any]):
     """The statistics of one call by their names, which are attributes too."""
 
-    def __init__(self, values: dict[str, Any], rows: dict[str, str]):
-        """`rows` has the dimensions of each array, of "b", "h" and "s" for queries; others follow."""
-        self._values, self._rows = values, rows
+    def __init__(self, values: dict[str, Any], rows: dict[str, str], maxima: frozenset[str]):
+        """`rows` has the dimensions of each array that `over` reduces, of "b", "h" and "s" for queries; others follow.
+        `maxima` are those of which it takes the maximum."""
+        self._values, self._rows, self._maxima = values, rows, maxima
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -89,7 +90,8 @@ class Statistics(Mapping[str, Any]):
 
     def mapped(self, function: Callable[[Any], Any]) -> Statistics:
         """The same with a function of each array."""
-        return Statistics({name: function(x) if hasattr(x, "shape") else x for name, x in self.items()}, self._rows)
+        return Statistics({name: function(x) if hasattr(x, "shape") else x for name, x in self.items()}, self._rows,
+                          self._maxima)
 
     def over(self, *dimensions: str) -> Statistics:
         """Means over some of "batch", "head" and "query"; of `max`, the maximum. `argmax` is left out. `heatmap` and
@@ -102,11 +104,11 @@ class Statistics(Mapping[str, Any]):
         values: dict[str, Any] = {}
         rows: dict[str, str] = {}
         for name, x in self.items():
-            if name in self._rows and name != "argmax":
+            if name in self._rows:
                 own = self._rows[name]
-                values[name] = _reduced(x, [i for i, d in enumerate(own) if d in letters_out], name == "max")
+                values[name] = _reduced(x, [i for i, d in enumerate(own) if d in letters_out], name in self._maxima)
                 rows[name] = "".join([d for d in own if d not in letters_out])
-        return Statistics(values, rows)
+        return Statistics(values, rows, self._maxima)
 
 
 def _reduced(x: Any, axes: list[int], is_maximum: bool) -> Any:
@@ -349,11 +351,14 @@ def attend(attention: Callable[..., Any], stats: Any, q: Any, k: Any, v: Any, na
     key = others.pop(0) if has_max or needs_argmax else None
     values: dict[str, Any] = {}
     rows: dict[str, str] = {}
+    maxima: set[str] = set()
     for statistic, own in zip(chosen, lists):
         found = Found(lse, largest, key, tuple([others[tallies.index(x)] for x in own]))
         results_of = statistic.finish(call, found)
         values |= results_of
-        rows |= {name: statistic.rows_of(call) for name, x in results_of.items() if hasattr(x, "shape")}
+        maxima |= set(results_of if statistic.needs_max else ())
+        if not statistic.needs_argmax:  # keys have no mean
+            rows |= {name: statistic.rows_of(call) for name, x in results_of.items() if hasattr(x, "shape")}
     returned = [lse] if has_lse else []
     returned += [largest, key] if has_max else []
-    return (output, *returned, Statistics(values, rows))
+    return (output, *returned, Statistics(values, rows, frozenset(maxima)))
