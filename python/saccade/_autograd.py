@@ -35,7 +35,7 @@ def _modes() -> tuple[Any, Any, Any]:
     return torch._C._are_functorch_transforms_active, torch.autograd.forward_ad, torch.is_grad_enabled
 
 
-def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, scale: Any, sink: Any) -> bool:
+def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, scale: Any, sink: Any, stats: Any) -> bool:
     """Whether gradients may be recorded: grad mode is on, and a tensor requires grad, or may be one of the options or
     captured by one, or torch.func transforms the caller. False for arrays that are no torch tensors."""
     if not _arrays.is_torch(q):
@@ -45,8 +45,8 @@ def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, scale: Any, sink
         return True
     if not is_grad_enabled():
         return False
-    return (score is not None or weight is not None or scale is not None or sink is not None or q.requires_grad
-            or getattr(k, "requires_grad", False) or getattr(v, "requires_grad", False))
+    return (score is not None or weight is not None or scale is not None or sink is not None or stats is not None
+            or q.requires_grad or getattr(k, "requires_grad", False) or getattr(v, "requires_grad", False))
 
 
 def record(function: Callable[..., Any], q: Any, k: Any, v: Any, *, score: Any, scale: Any, **named: Any) -> Any:

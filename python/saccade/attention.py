@@ -256,7 +256,7 @@ def attention(
     if stats is not None and type(stats) is not Tallies:
         return _stats.attend(attention, stats, q, k, v, _named(given, target, stream, out))
     recorder = _autograd.state.recorder
-    if recorder is None and _autograd.may_record(q, k, v, score, weight, scale, sink):
+    if recorder is None and _autograd.may_record(q, k, v, score, weight, scale, sink, stats):
         return _autograd.record(attention, q, k, v, **_named(given, target, stream, out))
     gpu = None
     if type(q) is not _Tensor or not q.is_cpu:
