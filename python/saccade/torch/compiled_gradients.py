@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 from saccade import _arrays
 from saccade.function import Function
@@ -40,7 +40,7 @@ def differentiable(module: Module, name: str = "main") -> Differentiable:
 class Differentiable:
     """A function of a program with its gradient function and its function of tangents. Calls take and return torch
     tensors; the further results of the function, which its gradient function reads, are not returned. Second
-    derivatives are a RuntimeError of PyTorch.
+    derivatives are a NotImplementedError.
     """
 
     def __init__(self, function: Function, gradient: Function | None, jvp: Function | None = None):
@@ -120,17 +120,35 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
         return results
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: Any) -> Any:
         call = ctx.call
         saved = iter(ctx.saved_tensors)
         inputs = [next(saved) if x is None else x for x in ctx.numbers]
-        found = call.gradient(*inputs, *saved, *[gradients[i].resolve_neg() for i in call._recorded])
-        made: list[Any] = [None] * len(inputs)
-        for place, gradient in zip(call._places, found if isinstance(found, tuple) else (found,)):
-            if ctx.needs_input_grad[1 + place]:
-                made[place] = gradient
-        return (None, *made)
+        given = [*inputs, *saved, *[gradients[i].resolve_neg() for i in call._recorded]]
+
+        def compute() -> tuple[Any, ...]:
+            found = call.gradient(*given)
+            made: list[Any] = [None] * len(inputs)
+            for place, gradient in zip(call._places, found if isinstance(found, tuple) else (found,)):
+                if ctx.needs_input_grad[1 + place]:
+                    made[place] = gradient
+            return (None, *made)
+
+        # once_differentiable of PyTorch would record nothing if no gradient requires grad.
+        return _Once.apply(call.function.name, compute, *given) if torch.is_grad_enabled() else compute()
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    """Gradients that are differentiated again, which is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, compute: Callable[[], tuple[Any, ...]], *inputs: Any) -> tuple[Any, ...]:
+        ctx.name = name
+        return compute()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError(f"{ctx.name}: second derivatives are not supported")
 
 
 __all__ = ["Differentiable", "differentiable"]
