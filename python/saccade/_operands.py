@@ -37,7 +37,7 @@ def element_of(dtype: Any, name: str = "q") -> str:
 # --- scalars and options ------------------------------------------------------------------------------------------
 
 
-def _integer(x: Any) -> int | None:
+def integer_of(x: Any) -> int | None:
     """x as an int, or None if it is no integer; booleans do not count."""
     if type(x) is int:
         return x
@@ -142,7 +142,7 @@ def check_causal(causal: Any) -> int:
         )
     if isinstance(causal, str):
         raise ValueError(f"causal is {causal!r}, expected {_ALIGNMENTS}")
-    offset = _integer(causal)
+    offset = integer_of(causal)
     if offset is None:
         raise TypeError(f"causal is {causal!r:.80}, expected {_ALIGNMENTS}")
     return max(-_POSITION_LIMIT, min(_POSITION_LIMIT, offset))
@@ -152,7 +152,7 @@ def check_window(window: Any, is_causal: bool, name: str = "window") -> tuple[st
     """The bounded sides of a window, "l", "r", "lr" or "", and their distances in keys. A causal mask bounds the right
     side."""
     if not isinstance(window, (tuple, list)):
-        count = _integer(window)
+        count = integer_of(window)
         if count is None:
             raise TypeError(f"{name} is {window!r:.80}, expected None, an int n (the last n keys) or (left, right)")
         if count < 1:
@@ -173,7 +173,7 @@ def _check_side(name: str, which: str, side: Any) -> int:
     """The distance of one side of a window; -1 if it is open."""
     if side is None:
         return -1
-    span = _integer(side)
+    span = integer_of(side)
     if span is None:
         raise TypeError(f"{name} has {which} = {side!r:.80}, expected an int, or None or -1 for an open side")
     if span < -1:
@@ -184,7 +184,7 @@ def _check_side(name: str, which: str, side: Any) -> int:
 def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
     """The kind of kv_len, "index", "i32" or "i64", and its value."""
     if type(kv_len) is not int and getattr(kv_len, "ndim", 0) == 0:
-        length = _integer(kv_len)
+        length = integer_of(kv_len)
         if length is None:
             raise TypeError(f"kv_len is {kv_len!r:.80}, expected an int, or an int32 or int64 tensor [batch]")
         kv_len = length
@@ -308,7 +308,7 @@ def check_dropout(dropout_p: Any, seed: Any, q: Any) -> tuple[str | None, tuple[
             return None, ()
         raise TypeError("seed is None, expected an int, or an int64 tensor [1]: dropout_p is not 0")
     if getattr(seed, "ndim", 0) == 0:
-        number = _integer(seed)
+        number = integer_of(seed)
         if number is None:
             raise TypeError(f"seed is {seed!r:.80}, expected an int, or an int64 tensor [1]")
         if not -(2**63) <= number < 2**64:

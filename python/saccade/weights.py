@@ -86,6 +86,7 @@ def attention_weights(
                                                           queries=queries), q=q, k=k, lse=lse, **options)
     _operands.check_layout(layout, False)
     form, values, operands = _read(q, k, lse, options)
+    batches, heads, queries = map(_plain, (batches, heads, queries))
     chosen = {}
     for dim, name, choice in (("b", "batches", batches), ("h", "heads", heads), ("s", "queries", queries)):
         if dim in layout:
@@ -124,11 +125,17 @@ def _read(q: Any, k: Any, lse: Any, options: dict[str, Any]) -> tuple[Form, tupl
     return form, values, operands
 
 
+def _plain(choice: Any) -> Any:
+    """An integer of NumPy or torch as an int."""
+    number = _operands.integer_of(choice)
+    return choice if number is None else number
+
+
 def _chosen(name: str, choice: Selection, extent: int) -> range:
     """The positions that are chosen of an axis."""
     if choice is None:
         return range(extent)
-    if isinstance(choice, int) and not isinstance(choice, bool):
+    if type(choice) is int:
         if not -extent <= choice < extent:
             raise IndexError(f"{name} is {choice}, expected {-extent} to {extent - 1}")
         return range(choice % extent, choice % extent + 1)

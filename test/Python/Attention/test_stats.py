@@ -46,6 +46,9 @@ def test_means_over_dimensions():
     assert over.over("head").entropy.shape == ()
     with pytest.raises(ValueError, match="found 'heads', expected one of batch, head, query"):
         found.over("heads")
+    _, named = saccade.attention(Q, K, V, stats=(stats.max().named("largest"), stats.argmax().named("place")))
+    assert list(over := named.over("batch", "query")) == ["largest"]
+    torch.testing.assert_close(over.largest, found.max.amax((0, 2)))
 
 
 @pytest.mark.parametrize("queries", [3, 20])  # split-KV in calls without gradients, and a loop
@@ -60,6 +63,22 @@ def test_gradients(queries):
     recorded = call(*inputs)
     for x, y in zip(recorded, call(*[x.detach() for x in inputs])):
         torch.testing.assert_close(x.detach(), y)
+
+
+def test_gradients_of_what_a_tally_captures():
+    values = drawn(1, 1, 11).reshape(11).requires_grad_()
+    _, found = saccade.attention(Q, K, V, stats=(stats.tally(lambda s, b, h, i, j: (0, values[j])),))
+    gradient, = torch.autograd.grad(found.tally.sum(), values)
+    torch.testing.assert_close(gradient, weights().sum((0, 1, 2)))
+
+
+def test_second_derivatives_are_refused():
+    """Also if the gradient of the first derivative is a constant."""
+    q = Q.clone().requires_grad_()
+    _, found = saccade.attention(q, K, V, stats=("entropy",))
+    gradient, = torch.autograd.grad(found.entropy.sum(), q, create_graph=True)
+    with pytest.raises(NotImplementedError, match="second derivatives are not supported"):
+        gradient.square().sum().backward()
 
 
 def test_the_maximum_has_no_gradient():
@@ -175,6 +194,20 @@ def test_the_own_key_of_the_last_query_is_the_last_one_within_a_length(kv_len):
                                   kv_len=torch.as_tensor(kv_len).expand(2).contiguous(), stats=("diagonal", "received"))
     torch.testing.assert_close(packed.diagonal, found.diagonal.transpose(0, 1).flatten(1))
     torch.testing.assert_close(packed.received, found.received.transpose(0, 1).flatten(1))
+
+
+@pytest.mark.parametrize("options", [{"causal": np.int64(2)}, {"causal": torch.tensor(-1)}, {"window": [2, None]}])
+def test_positions_in_numbers_of_other_libraries(options):
+    names = ("diagonal", "distance", "received")
+    plain = {name: tuple(x) if isinstance(x, list) else int(x) for name, x in options.items()}
+    expected, found = (saccade.attention(Q, K, V, **given, stats=names)[-1] for given in (plain, options))
+    for name in names:
+        assert torch.equal(found[name], expected[name]), name
+
+
+def test_no_heads():
+    _, found = saccade.attention(Q[:, :0], K[:, :0], V[:, :0], stats=("entropy", "received"))
+    assert found.received.shape == (2, 0, 11)
 
 
 def test_mass_received_within_lengths_and_from_pages():

@@ -38,7 +38,7 @@ def chosen(whole, batches, heads, queries):
     return whole[:, :, index(queries)][:, index(heads)][index(batches)]
 
 
-@pytest.mark.parametrize("heads", [None, 0, 4, -1, slice(1, 5), range(3, 6), slice(2, 2), slice(1, 2)])
+@pytest.mark.parametrize("heads", [None, 0, 4, -1, np.int64(4), slice(1, 5), range(3, 6), slice(2, 2), slice(1, 2)])
 def test_what_is_chosen_is_that_part_of_all_weights(heads):
     q, k = operands()
     slopes, table = np.linspace(0.1, 1, HEADS, dtype=np.float32), RNG.standard_normal((BATCHES, QUERIES)).astype(np.float32)
