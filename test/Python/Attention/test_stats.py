@@ -47,7 +47,8 @@ def test_means_over_dimensions():
     with pytest.raises(ValueError, match="found 'heads', expected one of batch, head, query"):
         found.over("heads")
     _, named = saccade.attention(Q, K, V, stats=(stats.max().named("largest"), stats.argmax().named("place")))
-    assert list(over := named.over("batch", "query")) == ["largest"]
+    over = named.over("batch", "query")
+    assert list(over) == ["largest"]
     torch.testing.assert_close(over.largest, found.max.amax((0, 2)))
 
 
