@@ -62,7 +62,7 @@ class Observation(_served.Observer):
 
     def begin(self, module: Any, args: Any) -> None:
         """A forward call of the model begins."""
-        if dispatch_modes() or is_tracing() or _is_nested(module):
+        if torch.compiler.is_compiling() or dispatch_modes() or is_tracing() or _is_nested(module):
             return  # recorded by a tracer, or in itself
         if self._thread == threading.get_ident():
             self.close()  # of a call that KeyboardInterrupt ended
@@ -78,7 +78,7 @@ class Observation(_served.Observer):
 
     def end(self, module: Any, args: Any, result: Any) -> None:
         """A forward call of the model has ended, or has raised an exception."""
-        if self._thread != threading.get_ident() or _is_nested(module):
+        if torch.compiler.is_compiling() or self._thread != threading.get_ident() or _is_nested(module):
             return
         self._inside.close()
         try:
@@ -137,6 +137,23 @@ class Observation(_served.Observer):
         return {name: f"{kind} computes its attention by other functions, or did not run"
                 for name, kind in self._attentions.items()
                 if not any(_is_within(name, seen) or _is_within(seen, name) for seen in self._calls)}
+
+
+class _Hook:
+    """A hook of a model. In copies of the model it does nothing."""
+
+    def __init__(self, function: Callable[..., None]):
+        self._function = function
+
+    def __call__(self, *args: Any) -> None:
+        self._function(*args)
+
+    def __reduce__(self) -> Any:
+        return _Hook, (_ignore,)
+
+
+def _ignore(*args: Any) -> None:
+    pass
 
 
 def _is_attention(module: Any) -> bool:
@@ -254,17 +271,14 @@ def _places_of(zoom: Any) -> list[tuple[int, int]]:
 @contextlib.contextmanager
 def _observed(observation: Observation, model: Any, record: Record, writers: Sequence[Any],
               path: Any) -> Iterator[Record]:
-    hooks = [model.register_forward_pre_hook(observation.begin),
-             model.register_forward_hook(observation.end, always_call=True)]
-    try:
+    hooks = [model.register_forward_pre_hook(_Hook(observation.begin)),
+             model.register_forward_hook(_Hook(observation.end), always_call=True)]
+    with contextlib.ExitStack() as at_end:
+        if path is not None:
+            at_end.callback(record.save, path)
+        for function in (*[writer.close for writer in reversed(writers)], observation.close,
+                         *[hook.remove for hook in hooks]):
+            at_end.callback(function)
         yield record
         if not observation.count:
             errors.warn("saccade.observe: the model was not called in the block, so the record is empty")
-    finally:
-        for hook in hooks:
-            hook.remove()
-        observation.close()
-        for writer in writers:
-            writer.close()
-        if path is not None:
-            record.save(path)

@@ -1,9 +1,11 @@
 """The block of `saccade.observe`: which steps are observed, what it changes, what a record keeps, and bad input."""
 
 import contextlib
+import copy
 import csv
 import gc
 import json
+import pickle
 import sys
 import threading
 
@@ -77,6 +79,38 @@ def test_nothing_stays_behind(model, x):
     assert F.multi_head_attention_forward is functions
     assert not model._forward_hooks and not model._forward_pre_hooks
     assert not saccade._served.is_on
+
+
+def test_copies_of_a_model_are_not_observed(model, x):
+    """As of optimizers that average weights, and of checkpoints of whole modules."""
+    model.eval()
+    with saccade.observe(model, every=1) as record:
+        copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        assert all(torch.equal(each(x), model(x)) for each in copies)
+    assert record.steps == [0, 1]
+
+
+def test_compiled_steps_are_not_observed(model, x):
+    model.eval()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with saccade.observe(model, every=1) as record:
+        assert torch.equal(compiled(x), model(x))
+    assert record.steps == [0]
+
+
+def test_end_of_a_block_completes_after_errors_of_writers(model, x, tmp_path):
+    class Full(writers.JsonLines):
+        def close(self):
+            super().close()
+            raise OSError("the disk is full")
+
+    others = [Full(tmp_path / "a.jsonl"), writers.Csv(tmp_path / "b.csv")]
+    closed = []
+    others[1].close = lambda: closed.append(True)
+    with pytest.raises(OSError, match="the disk is full"):
+        with saccade.observe(model, every=1, writers=others, path=tmp_path / "record.json"):
+            model(x)
+    assert closed and saccade.observe.Record.load(tmp_path / "record.json").steps == [0]
 
 
 def test_calls_of_one_module_are_told_apart(x):
