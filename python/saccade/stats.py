@@ -140,7 +140,7 @@ def effective_keys() -> Statistic:
     weights. 0 without keys and sink."""
     def finish(call: Call, found: Found) -> dict[str, Any]:
         xp = call.library
-        return {"effective_keys": xp.where(found.lse > -xp.inf, xp.exp(_entropy(call, found)), call.zero)}
+        return {"effective_keys": xp.where(found.lse == -xp.inf, call.zero, xp.exp(_entropy(call, found)))}
 
     return Statistic("effective_keys", lambda call: _MEAN_SCORE, finish, needs_lse=True)
 

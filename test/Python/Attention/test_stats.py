@@ -107,9 +107,10 @@ def test_rows_without_keys(score):
 def test_nan_stays_visible():
     q = Q.clone()
     q[0, 1, 3] = math.nan
-    _, found = saccade.attention(q, K, V, stats=("entropy", "sink"))
-    for x in found.values():
-        assert x.isnan().nonzero().tolist() == [[0, 1, 3]]
+    _, found = saccade.attention(q, K, V, stats=("entropy", "effective_keys", "sink", "max", "argmax"))
+    for name in ("entropy", "effective_keys", "sink"):
+        assert found[name].isnan().nonzero().tolist() == [[0, 1, 3]]
+    assert found.max[0, 1, 3] == -math.inf and found.argmax[0, 1, 3] == -1  # NaN is passed over
 
 
 def test_functions_of_ones_own():
