@@ -53,6 +53,8 @@ def check(report: LintReport, operands: Any, options: Mapping[str, Any], layout:
     """Checks a call with the options of `F.scaled_dot_product_attention`. `other_layout` is an option that says what
     the layout of the operands is."""
     query, key = operands[:2]
+    if not all(hasattr(x, "ndim") for x in operands):  # the call refuses it
+        return
     if query.ndim < 2 or query.ndim != key.ndim or query.ndim < len(layout) and layout != "bhsd":
         return
     axis = {"d": query.ndim - 1, "s": query.ndim - 2, "h": query.ndim - 3, "b": query.ndim - 4}

@@ -123,7 +123,8 @@ def _viewed(name: str, args: Any, kwargs: Any, source: torch.Tensor, facts: Fact
     if name in _RESHAPES:
         return regrouped(facts, tuple(source.shape), tuple(made.shape))
     if name in ("transpose", "swapaxes", "swapdims", "t", "mT"):
-        first, second = (rest[:2] if len(rest) >= 2 else (-2, -1)) if not kwargs else tuple(kwargs.values())[-2:]
+        swapped = (*rest, *kwargs.values())[-2:]
+        first, second = swapped if len(swapped) == 2 else (-2, -1)
         if source.ndim < 2 or not isinstance(first, int) or not isinstance(second, int):
             return facts if source.ndim < 2 else None
         order[first], order[second] = order[second], order[first]

@@ -78,6 +78,8 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]
     def _embed(self, args: Any, kwargs: Any) -> None:
         names = ("input", "weight", "padding_idx")
         given = {**dict(zip(names, args)), **kwargs}
+        if "input" not in given or given["weight"].ndim != 2:  # torch.embedding, whose weight comes first
+            return
         ids, padding = given["input"], given.get("padding_idx")
         self.tables.add(int(given["weight"].shape[0]))
         if padding is not None and padding >= 0 and ids.ndim == 2 and calls.is_readable(ids):

@@ -158,6 +158,18 @@ def test_results_are_unchanged_and_nothing_is_left():
     assert list(report.findings.values()) == [1]
 
 
+def test_calls_in_unusual_forms_are_those_without():
+    layer = torch.nn.Linear(8, 8)
+    x = torch.randn(2, 3, 8)
+    with saccade.lint():
+        assert layer(x).transpose(1, dim1=2).shape == (2, 8, 3)
+        assert torch.t(input=layer(x[0])).shape == (8, 3)
+        assert torch.embedding(layer.weight, torch.tensor(3)).shape == (8,)
+        assert torch.embedding(weight=layer.weight, indices=torch.tensor([3])).shape == (1, 8)
+        with pytest.raises(TypeError, match="k is an int, expected"):
+            saccade.attention(x[None], 3, x[None])
+
+
 def test_the_guide_has_a_row_for_every_rule(root):
     lines = (root / "docs" / "guides" / "lint.md").read_text(encoding="utf-8").splitlines()
     assert [line.split("`")[1] for line in lines if line.startswith("| `")] == list(RULES)
