@@ -107,10 +107,10 @@ def test_end_of_a_block_completes_after_errors_of_writers(model, x, tmp_path):
     others = [Full(tmp_path / "a.jsonl"), writers.Csv(tmp_path / "b.csv")]
     closed = []
     others[1].close = lambda: closed.append(True)
-    with pytest.raises(OSError, match="the disk is full"):
-        with saccade.observe(model, every=1, writers=others, path=tmp_path / "record.json"):
-            model(x)
-    assert closed and saccade.observe.Record.load(tmp_path / "record.json").steps == [0]
+    path = tmp_path / "record.json"
+    with pytest.raises(OSError, match="the disk is full"), saccade.observe(model, every=1, writers=others, path=path):
+        model(x)
+    assert closed and saccade.observe.Record.load(path).steps == [0]
 
 
 def test_calls_of_one_module_are_told_apart(x):
