@@ -80,7 +80,9 @@ class Statistics(Mapping[str, Any]):
         return len(self._values)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self._values:
+        if name.startswith("_"):  # also before there are values, in a copy
+            raise AttributeError(name)
+        if name not in self._values:
             raise AttributeError(f"the call has no statistic {name!r}, but {', '.join(self._values)}")
         return self._values[name]
 

@@ -1,6 +1,7 @@
 """saccade.attention with stats=. test/Fuzz/stats_calls.py compares random calls with float64."""
 
 import math
+import pickle
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,6 +36,8 @@ def test_results_come_last_and_have_names():
     with pytest.raises(AttributeError, match="no statistic 'sink', but entropy, max"):
         _ = found.sink
     assert repr(found) == "Statistics(entropy[2, 4, 9], max[2, 4, 9])"
+    copied = pickle.loads(pickle.dumps(found)).over("query")
+    assert torch.equal(copied.max, found.max.amax(-1))
 
 
 def test_means_over_dimensions():
