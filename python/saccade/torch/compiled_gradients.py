@@ -134,8 +134,14 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
                     made[place] = gradient
             return (None, *made)
 
-        # once_differentiable of PyTorch would record nothing if no gradient requires grad.
-        return _Once.apply(call.function.name, compute, *given) if torch.is_grad_enabled() else compute()
+        return once(call.function.name, compute, *given)
+
+
+def once(name: str, compute: Callable[[], tuple[Any, ...]], *inputs: Any) -> tuple[Any, ...]:
+    """The gradients that `compute` returns. A derivative of them with respect to `inputs` is a NotImplementedError, where
+    once_differentiable of PyTorch records nothing if no incoming gradient requires grad."""
+    found: tuple[Any, ...] = _Once.apply(name, compute, *inputs) if torch.is_grad_enabled() else compute()
+    return found
 
 
 class _Once(torch.autograd.Function):  # type: ignore[misc]

@@ -132,6 +132,18 @@ def check_uneven(group, rank, ranks):
     return 6
 
 
+def check_second_derivatives(group, rank, ranks):
+    """They are refused, also where the incoming gradient is constant."""
+    parts = [shard(x, 2, group=group).requires_grad_() for x in problem(7)]
+    gradient, = torch.autograd.grad(ring_attention(*parts, group=group).sum(), parts[:1], create_graph=True)
+    try:
+        torch.autograd.grad(gradient.sum(), parts[:1])
+    except NotImplementedError as error:
+        assert "second derivatives are not supported" in str(error)
+        return 1
+    raise AssertionError("a second derivative of ring_attention is no error")
+
+
 def check_memory(group, rank, ranks):
     """What a ring keeps for the backward pass is of the size of this process's part."""
     parts = [shard(x, 2, group=group).requires_grad_() for x in problem(5, queries=64, keys=64)]
@@ -173,7 +185,8 @@ def check_errors(group, rank, ranks):
 
 def run(rank, path, has_more, seed):
     results = lambda group, own, ranks: check_results(group, FEW + MORE * has_more, seed)
-    run_checks(rank, start(rank, path), (results, check_uneven, check_memory, check_errors), "checks of gradients")
+    run_checks(rank, start(rank, path), (results, check_uneven, check_second_derivatives, check_memory, check_errors),
+               "checks of gradients")
 
 
 if __name__ == "__main__":

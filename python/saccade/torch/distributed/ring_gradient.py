@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 import saccade
 from saccade.masks import Mask
+from saccade.torch.compiled_gradients import once
 from saccade.torch.distributed.agreement import Shape, captured
 from saccade.torch.distributed.placement import Segments
 from saccade.torch.distributed.reach import Limits
@@ -86,9 +86,15 @@ class _Ring(torch.autograd.Function):  # type: ignore[misc]
         return out, lse
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, out_gradient: torch.Tensor, lse_gradient: torch.Tensor) -> Any:
-        q, k, v, out, lse, lse_low, *others = ctx.saved_tensors
+        given = out_gradient, lse_gradient, *ctx.saved_tensors
+        return once("saccade.torch.distributed.ring_attention", lambda: _Ring.gradients(ctx, *given), *given)
+
+    @staticmethod
+    def gradients(ctx: Any, out_gradient: torch.Tensor, lse_gradient: torch.Tensor, q: torch.Tensor, k: torch.Tensor,
+                  v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor, lse_low: torch.Tensor,
+                  *others: torch.Tensor) -> tuple[Any, ...]:
+        """Those of the arguments of `forward`."""
         ring: Ring = ctx.ring
         whole = _Whole(lse, lse_low, out_gradient, lse_gradient, _row_sums(out_gradient, out, ring.layout))
         sink, read = others[: ctx.sinks], others[ctx.sinks :]
