@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any
 
+from saccade import _files
 from saccade.observe.record import Record
 
 _TILE = 128
@@ -40,7 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--text, --zoom and -o are for models")
     if not is_record and not options.text:
         parser.error("a model requires --text")
+    if "" in (options.text or ()):
+        parser.error("--text is empty")
     try:
+        for path in filter(None, (options.output, options.html)):
+            _files.check_writable(path)
         record = Record.load(options.source) if is_record else _observe(options)
         if options.output:
             record.save(options.output)
@@ -62,7 +67,9 @@ def _fail(error: Exception, code: int) -> int:
 
 
 def _place(text: str) -> tuple[int, int]:
-    query, key = text.split(",")
+    query, _, key = text.partition(",")
+    if not query.isdecimal() or not key.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no pair QUERY,KEY of positions, such as 200,17")
     return int(query), int(key)
 
 
@@ -116,13 +123,17 @@ def _function(source: str) -> tuple[Any, Any]:
         raise _Failure(f"{source} is no folder, expected one of Transformers, module:function or a record, FILE.json")
     sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), name)()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        content = importlib.import_module(module)
+    except (ImportError, TypeError, ValueError) as error:
+        raise _Failure(f"{source}: the module {module!r} cannot be imported: {error}") from error
+    try:
+        found = getattr(content, name)()
+    except (AttributeError, TypeError, ValueError) as error:
         raise _Failure(f"{source} is not a function without arguments: {type(error).__name__}: {error}") from error
     model, encode = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
     if not isinstance(model, torch.nn.Module):
-        raise _Failure(f"{source} returns a {type(model).__name__}, expected a torch.nn.Module or a pair of it and a "
-                       "function of the text")
+        raise _Failure(f"{source} returns {model!r:.80}, expected a torch.nn.Module or a pair of it and a function "
+                       "of the text")
 
     def encode_bytes(text: str) -> tuple[Any, list[str]]:
         content = text.encode()

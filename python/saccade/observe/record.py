@@ -6,11 +6,12 @@ import base64
 import dataclasses
 import json
 import os
-import tempfile
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy
+
+from saccade import _files
 
 FORMAT, VERSION = "saccade.record", 1
 STATISTICS = ("entropy", "effective_keys", "max", "sink", "diagonal", "uniformity")
@@ -109,6 +110,13 @@ class MaskTiles:
     """A NumPy array of uint8."""
 
 
+class ByStatistic(dict[str, Any]):
+    """Numbers by the names of statistics."""
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(f"the statistic is {name!r}, expected one of {', '.join(STATISTICS)}")
+
+
 @dataclass
 class Record:
     """What `saccade.observe` found."""
@@ -132,11 +140,17 @@ class Record:
     missed: dict[str, str] = field(default_factory=dict)
     """The reasons why modules were not observed, by their names."""
 
-    def series(self, statistic: str, layer: int, head: int) -> list[float]:
-        """A statistic of one head over `steps`."""
-        if statistic not in STATISTICS:
-            raise ValueError(f"the statistic is {statistic!r}, expected one of {', '.join(STATISTICS)}")
-        return [float(layers[layer][head]) for layers in self.statistics[statistic]]
+    def __post_init__(self) -> None:
+        self.statistics = ByStatistic(self.statistics)
+
+    def series(self, statistic: str, layer: int, head: int | None = None) -> list[float]:
+        """A statistic of one head over `steps`; without a head, the mean of the layer's heads, of `max` the maximum."""
+        steps = self.statistics[statistic]
+        check_index("layer", layer, len(self.layers))
+        if head is None:
+            return [of_layer(statistic, layers[layer]) for layers in steps]
+        check_index("head", head, self.layers[layer].heads)
+        return [float(layers[layer][head]) for layers in steps]
 
     def __str__(self) -> str:
         from saccade.observe import tables  # which imports this module
@@ -151,7 +165,7 @@ class Record:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a JSON file. An error leaves the file of before."""
-        write_atomically(path, json.dumps(to_json(self), separators=(",", ":"), allow_nan=False))
+        _files.write(path, json.dumps(to_json(self), separators=(",", ":"), allow_nan=False))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Record:
@@ -171,21 +185,15 @@ class Record:
             raise ValueError(f"{os.fspath(path)} is a malformed record: {type(error).__name__}: {error}") from None
 
 
-def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file under another name in the same folder, and renames it."""
-    path = os.fspath(path)
-    folder = os.path.dirname(path) or "."
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=folder)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+def of_layer(statistic: str, heads: Any) -> float:
+    """The number of a layer: the mean of its heads, of `max` the maximum."""
+    return float((numpy.max if statistic == "max" else numpy.mean)(heads))
+
+
+def check_index(name: str, x: int, count: int) -> None:
+    """Raises ValueError if x is not the index of one of `count`."""
+    if not 0 <= x < count:
+        raise ValueError(f"{name} is {x}, expected 0 to {count - 1}" if count else f"{name} is {x}, but there is none")
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -251,6 +259,5 @@ def _from_json(found: dict[str, Any]) -> Record:
     if any(len(each) != steps or any(len(found) != layers for found in each) for each in record.statistics.values()):
         raise ValueError(f"statistics are not those of {steps} steps and {layers} layers")
     for each in (*record.maps, *record.received, *record.tiles, *record.events, *(record.mask_tiles or ())):
-        if not 0 <= each.layer < layers:
-            raise ValueError(f"layer is {each.layer}, expected 0 to {layers - 1}")
+        check_index("layer", each.layer, layers)
     return record

@@ -15,7 +15,8 @@ import pathlib
 import re
 from typing import Any
 
-from saccade.observe.record import Record, to_json, write_atomically
+from saccade import _files
+from saccade.observe.record import Record, to_json
 
 SIZE = 4_900_000
 """Tiles are left out of a page that would have more bytes."""
@@ -28,11 +29,13 @@ _SCRIPTS = ("data", "state", "colors", "overview", "cell_canvas", "weights", "li
 
 def write(record: Record, path: str | os.PathLike[str]) -> None:
     """Writes the page of a record. An error leaves the file of before."""
-    write_atomically(path, page(record))
+    _files.write(path, page(record))
 
 
 def page(record: Record) -> str:
     """The text of the page."""
+    if not isinstance(record, Record):
+        raise TypeError(f"record is {record!r:.80}, expected a saccade.observe.Record, such as that of Record.load")
     data = to_json(record)
     left_out = _thin_steps(data) + _first_events(data)
     style = (_PAGE / "style.css").read_text(encoding="utf-8")

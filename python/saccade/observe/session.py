@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
-from saccade import _operands, _parameters, _places, _served, errors
+from saccade import _files, _operands, _parameters, _places, _served, errors
 from saccade.observe import reducing
 from saccade.observe.calls import Unobserved, call_of
 from saccade.observe.events import Thresholds, Watch
 from saccade.observe.interception import intercepted
 from saccade.observe.keeping import Keeper
 from saccade.observe.measures import Measured, measure
-from saccade.observe.record import Event, Layer, Record
+from saccade.observe.record import ByStatistic, Event, Layer, Record
 from saccade.torch.fallback import dispatch_modes, is_tracing
 
 
@@ -81,9 +81,10 @@ class Observation(_served.Observer):
         if torch.compiler.is_compiling() or self._thread != threading.get_ident() or _is_nested(module):
             return
         self._inside.close()
+        has_raised = result is None and sys.exc_info()[0] is not None
         try:
-            if not (result is None and sys.exc_info()[0] is not None):
-                self._finish(self._number)
+            if self._measured or not has_raised:
+                self._finish(self._number, has_raised)
         finally:
             self._thread = None
 
@@ -104,15 +105,17 @@ class Observation(_served.Observer):
             self._missed[name] = f"{function}: {error}"
         self._calls[name] += 1
 
-    def _finish(self, number: int) -> None:
-        """Adds a step to the record, and calls the callbacks."""
-        missed = self._missed | self._unseen()
+    def _finish(self, number: int, has_raised: bool) -> None:
+        """Adds a step to the record, and calls the callbacks. A step that has raised an exception has the layers before
+        it, of this process."""
+        missed = self._missed if has_raised else self._missed | self._unseen()
         if not self._measured and not self._keeper.record.layers:
             raise errors.NotServed(_nothing(self._model, missed))
         for name, reason in missed.items():
             if name not in self._keeper.record.missed:
                 errors.warn(f"saccade.observe does not observe {name}: {reason}")
-        reducing.reduce(number, self._measured, self._group)
+        if not has_raised:
+            reducing.reduce(number, self._measured, self._group)
         layers = self._keeper.add(number, self._measured, missed)
         events = [self._with_parameter(event) for event in self._watch.events(number, layers)]
         self._keeper.add_events(events)
@@ -120,7 +123,7 @@ class Observation(_served.Observer):
             for call in self._on_event:
                 call(event)
         step = Step(number, list(self._keeper.record.layers),
-                    {name: steps[-1] for name, steps in self._keeper.record.statistics.items()})
+                    ByStatistic({name: steps[-1] for name, steps in self._keeper.record.statistics.items()}))
         for function in self._on_step:
             function(step)
 
@@ -236,25 +239,40 @@ def observe(
         raise TypeError(f"observe() got an unexpected keyword argument {name!r}{_operands.did_you_mean(name, known)}: "
                         f"expected {', '.join(known)}")
     if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}, expected a torch.nn.Module")
+        raise TypeError(f"model is of type {type(model).__name__}, expected a torch.nn.Module")
     if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
         raise TypeError("model is compiled by torch.compile, expected the module before: compiled graphs call no "
                         "functions that could be observed")
     for name, function in (("on_event", on_event), ("on_step", on_step)):
         if function is not None and not callable(function):
-            raise TypeError(f"{name} is a {type(function).__name__}, expected a function")
+            raise TypeError(f"{name} is {function!r:.80}, expected a function")
+    if not isinstance(writers, Sequence):
+        raise TypeError(f"writers is {writers!r:.80}, expected a sequence of objects of saccade.observe.writers")
     for writer in writers:
         if not all(hasattr(writer, name) for name in ("step", "event", "close")):
-            raise TypeError(f"writers has a {type(writer).__name__}, expected objects of saccade.observe.writers")
-    record = Record(type(model).__name__, tokens=None if tokens is None else [list(each) for each in tokens])
+            raise TypeError(f"writers has {writer!r:.80}, expected objects of saccade.observe.writers")
+    if path is not None:
+        _files.check_writable(path)
+    record = Record(type(model).__name__, tokens=_tokens_of(tokens))
+    places = _places_of(zoom)
     observation = Observation(
         model, _parameters.integer("every", every, 1), _parameters.integer("sink_keys", sink_keys, 1),
-        _parameters.flag("maps", maps), _parameters.integer("tile", tile, 0), _places_of(zoom),
+        _parameters.flag("maps", maps), _parameters.integer("tile", tile, 0), places,
         Thresholds.of(thresholds),
         Keeper(record, _parameters.integer("keep", keep, 2)), group,
         [*[each.event for each in writers], *([] if on_event is None else [on_event])],
         [*[each.step for each in writers], *([] if on_step is None else [on_step])])
-    return _observed(observation, model, record, writers, path)
+    return _observed(observation, model, record, writers, path, places)
+
+
+def _tokens_of(tokens: Any) -> list[list[str]] | None:
+    """The tokens of each batch."""
+    if tokens is None:
+        return None
+    for each in [tokens] if isinstance(tokens, str) else tokens:
+        if isinstance(each, str) or not isinstance(each, Sequence):
+            raise TypeError(f"tokens has {each!r:.80}, expected a list of texts for each batch, as in [['a', 'word']]")
+    return [list(each) for each in tokens]
 
 
 def _places_of(zoom: Any) -> list[tuple[int, int]]:
@@ -269,16 +287,47 @@ def _places_of(zoom: Any) -> list[tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def _observed(observation: Observation, model: Any, record: Record, writers: Sequence[Any],
-              path: Any) -> Iterator[Record]:
+def _observed(observation: Observation, model: Any, record: Record, writers: Sequence[Any], path: Any,
+              places: list[tuple[int, int]]) -> Iterator[Record]:
     hooks = [model.register_forward_pre_hook(_Hook(observation.begin)),
              model.register_forward_hook(_Hook(observation.end), always_call=True)]
     with contextlib.ExitStack() as at_end:
         if path is not None:
-            at_end.callback(record.save, path)
+            at_end.enter_context(_saved(record, path))
         for function in (*[writer.close for writer in reversed(writers)], observation.close,
                          *[hook.remove for hook in hooks]):
             at_end.callback(function)
         yield record
         if not observation.count:
             errors.warn("saccade.observe: the model was not called in the block, so the record is empty")
+        _warn_of_positions(record, places)
+
+
+@contextlib.contextmanager
+def _saved(record: Record, path: Any) -> Iterator[None]:
+    """Saves a record at the end of a block. If the block has raised an exception, this one goes on in any case."""
+    try:
+        yield
+    except BaseException:
+        try:
+            record.save(path)
+        except Exception as error:
+            errors.warn(f"saccade.observe: the record is not saved: {error}")
+        raise
+    record.save(path)
+
+
+def _warn_of_positions(record: Record, places: list[tuple[int, int]]) -> None:
+    """Warns of tokens and of places that fit to no layer."""
+    if not record.layers:
+        return
+    sizes = ", ".join(dict.fromkeys(f"{layer.queries} × {layer.keys}" for layer in record.layers))
+    counts = {count for layer in record.layers for count in (layer.queries, layer.keys)}
+    for batch, tokens in enumerate(record.tokens or []):
+        if len(tokens) not in counts:
+            errors.warn(f"saccade.observe: tokens has {len(tokens)} texts for batch {batch}, but no layer has as many "
+                        f"positions: layers have queries × keys of {sizes}")
+    for query, key in places:
+        if not any(query < layer.queries and key < layer.keys for layer in record.layers):
+            errors.warn(f"saccade.observe: zoom has {(query, key)}, but no layer has this query and key: layers have "
+                        f"queries × keys of {sizes}")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy
-
-from saccade.observe.record import STATISTICS, Record
+from saccade.observe.record import STATISTICS, Record, check_index, of_layer
 
 _COLUMNS = {"effective_keys": "keys", "uniformity": "uniform"}
 _MOST_EVENTS = 20
@@ -65,11 +63,10 @@ def _rows(record: Record, layer: int | None) -> Rows:
     """The header and the rows of a table: the layers, or the heads of one layer, in the last step."""
     last = {name: steps[-1] if steps else [] for name, steps in record.statistics.items()}
     if layer is None:
-        rows = [[str(each), *[_number((numpy.max if name == "max" else numpy.mean)(last[name][index]))
-                              for name in STATISTICS]] for index, each in enumerate(record.layers)]
+        rows = [[str(each), *[_number(of_layer(name, last[name][index])) for name in STATISTICS]]
+                for index, each in enumerate(record.layers)]
         return [["layer", *_header()], *rows]
-    if not 0 <= layer < len(record.layers):
-        raise ValueError(f"layer is {layer}, expected 0 to {len(record.layers) - 1}")
+    check_index("layer", layer, len(record.layers))
     heads: Sequence[Any] = range(record.layers[layer].heads)
     return [[f"{record.layers[layer]}, head", *_header()],
             *[[str(head), *[_number(last[name][layer][head]) for name in STATISTICS]] for head in heads]]

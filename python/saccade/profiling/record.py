@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from saccade import _places, _served
+from saccade import _files, _places, _served
 from saccade.profiling import counters, machine, memory, plot, work, writing
 
 KEPT_EVENTS = 100_000
@@ -173,15 +173,15 @@ class Profile(_served.Observer):
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the calls and compilations in the format of Chrome's tracing, which Perfetto reads."""
-        writing.write(path, json.dumps(writing.trace_of(self)))
+        _files.write(path, json.dumps(writing.trace_of(self)))
 
     def json(self, path: str | os.PathLike[str]) -> None:
         """Writes all numbers as JSON."""
-        writing.write(path, json.dumps(writing.numbers_of(self)))
+        _files.write(path, json.dumps(writing.numbers_of(self)))
 
     def roofline(self, path: str | os.PathLike[str]) -> None:
         """Writes a plot of the calls under what this machine permits, as SVG; after `profile(roofline=True)`."""
-        writing.write(path, plot.svg_of(self))
+        _files.write(path, plot.svg_of(self))
 
     def __str__(self) -> str:
         return writing.table_of(self)

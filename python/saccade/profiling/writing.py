@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -102,16 +101,3 @@ def trace_of(record: Profile) -> dict[str, Any]:
                "dur": (event.end - event.start) * 1e-3, "pid": os.getpid(), "tid": event.thread, "args": event.details}
               for event in record.events]  # fmt: skip
     return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def write(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file. If it fails, the old file stays."""
-    new = f"{os.fspath(path)}.{os.getpid()}.new"
-    try:
-        with open(new, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(new, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.remove(new)
-        raise

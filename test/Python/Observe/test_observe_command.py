@@ -18,6 +18,8 @@ def linear():
     return torch.nn.Sequential(torch.nn.Embedding(256, 16), torch.nn.Linear(16, 16))
 def broken():
     return 3
+def unread():
+    raise RuntimeError("the model runs before its files are checked")
 """
 
 
@@ -54,12 +56,17 @@ def test_models_of_folders_bring_their_tokens(root, capsys):
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
     (["observed_models:linear", "--text", "a"], 1, "no attention that saccade.observe sees"),
-    (["observed_models:broken", "--text", "a"], 1, "returns a int, expected a torch.nn.Module"),
+    (["observed_models:broken", "--text", "a"], 1, "returns 3, expected a torch.nn.Module"),
     (["observed_models:missing", "--text", "a"], 1, "has no attribute 'missing'"),
-    (["missing_module:f", "--text", "a"], 1, "No module named 'missing_module'"),
+    (["missing_module:f", "--text", "a"], 1, "f: the module 'missing_module' cannot be imported: No module"),
     (["missing", "--text", "a"], 1, "missing is no folder"), ([".", "--text", "a"], 1, "is no folder of a model"),
     (["missing.json"], 3, "No such file"), (["observed_models.json"], 3, "is no record"),
-    (["observed_models:encoder", "--text", "a", "-o", "missing/a.json"], 3, "No such file"),
+    (["observed_models:encoder", "--text", "a", "-o", "missing/a.json"], 3, "No such file or directory: 'missing/a.json'"),
+    (["observed_models:unread", "--text", "a", "-o", "missing/a.json"], 3, "No such file or directory: 'missing/a.json'"),
+    (["observed_models:unread", "--text", "a", "--html", "."], 3, "Is a directory: '.'"),
+    (["observed_models:encoder", "--text", "a", "--text", ""], 2, "--text is empty"),
+    (["observed_models:encoder", "--text", "a", "--zoom", "3"], 2, "--zoom: '3' is no pair QUERY,KEY of positions"),
+    (["observed_models:encoder", "--text", "a", "--zoom=-1,2"], 2, "'-1,2' is no pair"),
     (["observed_models:encoder"], 2, "a model requires --text"), (["a.json", "--text", "a"], 2, "are for models"),
 ])  # fmt: skip
 def test_mistakes_have_exit_codes(folder, arguments, code, message, capsys):

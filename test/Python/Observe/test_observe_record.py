@@ -1,11 +1,13 @@
 """The record of saccade.observe as a file."""
 
 import json
+import os
 
 import numpy
 import pytest
 
-from saccade.observe.record import STATISTICS, Event, Layer, Map, MaskTiles, Received, Record, Tile, write_atomically
+from saccade import _files
+from saccade.observe.record import STATISTICS, Event, Layer, Map, MaskTiles, Received, Record, Tile
 
 
 def make_record():
@@ -64,13 +66,44 @@ def test_text_is_no_record(tmp_path):
 
 
 def test_errors_leave_the_old_file(tmp_path):
-    write_atomically(tmp_path / "a.json", "before")
+    _files.write(tmp_path / "a.json", "before")
     with pytest.raises(UnicodeEncodeError):
-        write_atomically(tmp_path / "a.json", "x" * 100_000 + "\ud800")
+        _files.write(tmp_path / "a.json", "x" * 100_000 + "\ud800")
     assert (tmp_path / "a.json").read_text() == "before"
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_unknown_statistics_name_the_known_ones():
-    with pytest.raises(ValueError, match="expected one of entropy"):
-        make_record().series("mean", 0, 0)
+@pytest.mark.parametrize("operation", [_files.check_writable, lambda path: make_record().save(path)])
+def test_paths_that_cannot_be_written_are_named(tmp_path, operation):
+    (tmp_path / "file").touch()
+    for name, error in (("missing/a.json", FileNotFoundError), ("file/a.json", NotADirectoryError), (".", IsADirectoryError),
+                        ("", IsADirectoryError)):  # fmt: skip
+        with pytest.raises(error) as found:
+            operation(os.path.join(tmp_path, name))
+        assert found.value.filename == os.path.join(tmp_path, name)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_unknown_statistics_name_the_known_ones(tmp_path):
+    make_record().save(tmp_path / "a.json")
+    for record in (make_record(), Record.load(tmp_path / "a.json"), Record("Model")):
+        with pytest.raises(KeyError, match="expected one of entropy"):
+            record.series("mean", 0, 0)
+
+
+def test_series_of_layers_are_means_or_maxima():
+    record = make_record()
+    record.statistics["entropy"] = [[numpy.array([1, 2, 6], numpy.float32)]]
+    assert record.series("entropy", layer=0) == [3]
+    record.statistics["max"] = record.statistics["entropy"]
+    assert record.series("max", layer=0) == [6]
+
+
+@pytest.mark.parametrize(("place", "message"), [
+    ((0, 3), "head is 3, expected 0 to 2"), ((0, -1), "head is -1"), ((1, 0), "layer is 1, expected 0 to 0"),
+])  # fmt: skip
+def test_series_of_missing_heads_say_which_there_are(place, message):
+    with pytest.raises(ValueError, match=message):
+        make_record().series("entropy", *place)
+    with pytest.raises(ValueError, match="layer is 0, but there is none"):
+        Record("Model").series("entropy", 0)

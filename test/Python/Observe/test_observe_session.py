@@ -5,6 +5,7 @@ import copy
 import csv
 import gc
 import json
+import os
 import pickle
 import sys
 import threading
@@ -198,6 +199,65 @@ def test_exceptions_of_the_model_end_a_step(model, x):
     assert record.steps == [0, 2]
 
 
+class Guard(nn.Module):
+    """Raises an exception if its input is not finite, as trainings do."""
+
+    def forward(self, x):
+        if not x.isfinite().all():
+            raise ArithmeticError("the guard")
+        return x
+
+
+def test_step_whose_forward_raises_has_the_layers_before(model, x, tmp_path):
+    class LaterAttention(Layer):
+        pass
+
+    guarded = nn.Sequential(model[0], Guard(), LaterAttention())
+    events, steps = [], []
+    given = [writers.JsonLines(tmp_path / "a.jsonl")]
+    with torch.no_grad(), saccade.observe(guarded, every=1, on_event=events.append, on_step=steps.append, writers=given,
+                                          tile=16) as record:  # fmt: skip
+        guarded(x)
+        guarded[0].project.bias[32 + 8] = torch.nan
+        with pytest.raises(ArithmeticError, match="the guard"):
+            guarded(x)
+    assert [(event.step, event.kind, event.operand) for event in events if event.kind == "nan"] == [(1, "nan", "key")]
+    assert record.events == events and record.steps == [step.number for step in steps] == [0, 1]
+    assert numpy.isnan(record.statistics["entropy"][1][1]).all()  # of the layer that was not reached
+    assert '"kind": "nan"' in (tmp_path / "a.jsonl").read_text() and not record.missed
+    assert {tile.layer for tile in record.tiles} == {0}
+
+
+def test_record_that_is_not_saved_leaves_the_exception(model, x, tmp_path):
+    found = []
+
+    def run(error):
+        (tmp_path / "folder").mkdir()
+        with saccade.observe(model, path=tmp_path / "folder/a.json", maps=False) as record:
+            found.append(record)
+            model(x)
+            (tmp_path / "folder").rmdir()
+            if error is not None:
+                raise error
+
+    with (pytest.warns(saccade.Warning, match=r"the record is not saved: .*'\S*folder/a\.json'"),
+          pytest.raises(ArithmeticError, match="of the user")):  # fmt: skip
+        run(ArithmeticError("of the user"))
+    assert found[0].steps == [0]
+    with pytest.raises(FileNotFoundError):
+        run(None)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (dict(tokens=[["a"] * 16, ["b"] * 3]), r"tokens has 3 texts for batch 1, .* queries × keys of 16 × 16$"),
+    (dict(zoom=[(15, 15), (15, 16)]), r"zoom has \(15, 16\), but no layer has this query and key: .* 16 × 16$"),
+])  # fmt: skip
+def test_positions_that_no_layer_has_are_a_warning(model, x, options, message):
+    with pytest.warns(saccade.Warning, match=message) as found, saccade.observe(model, **options):
+        model(x)
+    assert len(found) == 1
+
+
 def test_memory_does_not_grow_with_steps(model, x):
     def objects():
         gc.collect()
@@ -252,8 +312,11 @@ def test_model_that_is_not_called_is_a_warning(model):
 @pytest.mark.parametrize(("options", "error", "message"), [
     (dict(evry=1), TypeError, "did you mean 'every'.*expected every, on_event"), (dict(every=0), ValueError, "every is 0"),
     (dict(every=True), TypeError, "every"), (dict(keep=1), ValueError, "keep is 1"), (dict(tile=-1), ValueError, "tile"),
-    (dict(on_step=3), TypeError, "on_step is a int"), (dict(writers=["a.csv"]), TypeError, "writers has a str"),
-    (dict(maps=2), TypeError, "maps is 2"),
+    (dict(on_step=3), TypeError, "on_step is 3, expected a function"), (dict(writers=["a"]), TypeError, "writers has 'a'"),
+    (dict(writers=writers.Csv(os.devnull)), TypeError, "writers is .*Csv.*, expected a sequence"),
+    (dict(maps=2), TypeError, "maps is 2"), (dict(path="missing/a.json"), FileNotFoundError, "'missing/a.json'"),
+    (dict(tokens=["a", "b"]), TypeError, "tokens has 'a', expected a list of texts for each batch"),
+    (dict(tokens="ab"), TypeError, "tokens has 'ab', expected a list"), (dict(tokens=[3]), TypeError, "tokens has 3"),
 ])  # fmt: skip
 def test_bad_arguments_are_refused(model, options, error, message):
     with pytest.raises(error, match=message):
@@ -261,7 +324,7 @@ def test_bad_arguments_are_refused(model, options, error, message):
 
 
 def test_other_models_are_refused(model):
-    with pytest.raises(TypeError, match=r"model is a list, expected a torch\.nn\.Module"):
+    with pytest.raises(TypeError, match=r"model is of type list, expected a torch\.nn\.Module"):
         saccade.observe([model])
     with pytest.raises(TypeError, match=r"compiled by torch\.compile"):
         saccade.observe(torch.compile(model))

@@ -138,3 +138,8 @@ def test_a_path_that_cannot_be_written_leaves_no_file(small, tmp_path):
     with pytest.raises(IsADirectoryError):
         report.write(small, tmp_path / "folder")
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_a_path_in_place_of_a_record_is_named(tmp_path):
+    with pytest.raises(TypeError, match=r"record is 'it.json', expected a saccade.observe.Record"):
+        report.write("it.json", tmp_path / "a.html")

@@ -279,6 +279,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         record.trace(path)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    for write in (record.trace, record.json):
+        with pytest.raises(IsADirectoryError) as found:
+            write(tmp_path)
+        assert found.value.filename == str(tmp_path)
 
 
 def test_threads_of_the_block_are_timed_and_nothing_after_it():
