@@ -92,4 +92,4 @@ def test_the_command_records_tiles_of_long_texts(monkeypatch, tmp_path, capsys):
     assert [(tile.first_query, tile.first_key, tile.values.shape) for tile in tiles] == [(128, 128, (22, 22))] * 2
     with pytest.raises(SystemExit):
         command.main(["attend:Attend", "--text", "x", "--zoom", "3"])
-    assert "argument --zoom: invalid" in capsys.readouterr().err
+    assert "argument --zoom: '3' is no pair" in capsys.readouterr().err
