@@ -57,6 +57,7 @@ def check(report: LintReport, operands: Any, options: Mapping[str, Any], layout:
         return
     if query.ndim < 2 or query.ndim != key.ndim or query.ndim < len(layout) and layout != "bhsd":
         return
+    report.has_checked = True
     axis = {"d": query.ndim - 1, "s": query.ndim - 2, "h": query.ndim - 3, "b": query.ndim - 4}
     if layout != "bhsd":
         axis = {dim: layout.find(dim) for dim in "bhsd"}
@@ -182,6 +183,7 @@ def check_multi_head(report: LintReport, function: Any, args: Any, kwargs: Any) 
     query, key = given["query"], given["key"]
     if query.ndim != 3:
         return
+    report.has_checked = True
     (queries, batch, _), keys = query.shape, key.shape[0]
     heads = given["num_heads"]
     add = functools.partial(report.add, at=_places.of_call())

@@ -10,6 +10,8 @@ SENTINEL = -9999.0
 """The largest number that is a mask, as the compiler's raising of graphs has it."""
 _LARGEST = 1 << 26
 """Elements of a mask that is read."""
+BY_HAND = 'scores.masked_fill(hidden, float("-inf"))'
+"""How scores written by hand are masked."""
 
 
 def check_boolean(add: Add, keep: Any, queries: int, keys: int, batch: int, heads: int, instead: str) -> None:
@@ -34,8 +36,10 @@ def check_boolean(add: Add, keep: Any, queries: int, keys: int, batch: int, head
     elif rows == queries > 1 and _is_triangle(keep, queries, keys, -1):
         add("inverted-mask", "the mask keeps the keys after each query and hides those up to it; expected the "
             "contrary", instead)
-    elif rows == queries > 1 and _is_triangle(keep, queries, keys, 0):
-        check_alignment(add, queries, keys, f"mask.tril({keys - queries}) for {queries} queries and {keys} keys")
+    elif rows == queries and keys > 1 and _is_triangle(keep, queries, keys, 0):
+        of_queries = f"{queries} quer{'y' if queries == 1 else 'ies'}"
+        check_alignment(add, queries, keys,
+                        f"tril({keys - queries}) in place of tril() for {of_queries} and {keys} keys")
     elif rows == 1 and columns > 1 and _is_inverted_padding(keep):
         add("inverted-mask", "the mask hides the first keys of every sequence, and more than half of all; it is "
             "probably True for padding", instead)
@@ -84,6 +88,8 @@ def check_added(add: Add, mask: Any, queries: int, keys: int, batch: int, heads:
 def check_sentinel(add: Add, number: float, empty: int, instead: str) -> None:
     """Finds a finite number in place of a mask; `empty` rows have no visible key."""
     if float("-inf") < number <= SENTINEL:
+        if empty and instead == BY_HAND:
+            instead += ", and weights.masked_fill(hidden.all(-1, keepdim=True), 0): a row that hides all keys is NaN"
         effect = f"{empty} of its rows hide all keys and give a mean of all values" if empty else (
             "a row that hides all keys would give a mean of all values")
         add("sentinel", f"{number:.4g} is a number in place of a mask: {effect}; expected a boolean mask or -inf",

@@ -175,6 +175,7 @@ def _weigh(watch: Watch, product: _Product, is_left: bool, result: torch.Tensor)
 
 
 def _check(watch: Watch, scores: Scores, weights: torch.Tensor, added: str) -> None:
+    watch.report.has_checked = True
     add = functools.partial(watch.add, at=scores.at)
     if scores.mixture:
         calls.add_mixture(add, scores.mixture)

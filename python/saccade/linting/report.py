@@ -40,6 +40,13 @@ OWN_CODE = frozenset({"sentinel", "scale-missing"})
 authors meant them."""
 
 
+_NOTHING = (
+    "lint: no attention was seen: no call of F.scaled_dot_product_attention, nn.MultiheadAttention or "
+    "saccade.attention, and no softmax between two products of PyTorch ran in this block. Calls before the block and "
+    "in threads that were started before it, flex_attention, linear attention, NumPy code written by hand and "
+    "functions of JAX are not checked.")
+
+
 @dataclass(frozen=True)
 class Finding:
     """A likely mistake."""
@@ -73,6 +80,8 @@ class LintReport(_served.Observer):
         """What each thread of the block follows."""
         self.lengths: dict[Any, set[tuple[int, ...]]] = {}
         """The shapes of the queries of each place, which show layouts."""
+        self.has_checked = False
+        """Whether any attention was checked."""
 
     @property
     def findings(self) -> dict[Finding, int]:
@@ -116,6 +125,8 @@ class LintReport(_served.Observer):
 
     def __str__(self) -> str:
         found = self.findings
+        if not found and not self.has_checked:
+            return _NOTHING
         lines = [f"lint: {len(found)} likely mistake{'' if len(found) == 1 else 's'} in attention"]
         for finding, count in found.items():
             lines.append(f"{finding}" + (f"\n    {count} calls" if count > 1 else ""))
@@ -126,14 +137,14 @@ class LintReport(_served.Observer):
 
 
 @contextlib.contextmanager
-def lint(*, ignore: Collection[str] = (), explain: bool = False) -> Iterator[LintReport]:
+def lint(*, ignore: str | Collection[str] = (), explain: bool = False) -> Iterator[LintReport]:
     """Finds likely mistakes in the attention of this block, in this thread and in threads that are started inside of
     it: calls of `F.scaled_dot_product_attention`, `nn.MultiheadAttention`, `saccade.attention` and its drop-in
     functions, and attention written by hand in PyTorch. The block changes no result. Functions of torch.compile run
     eagerly inside of it.
 
     Args:
-        ignore: names of rules that are not checked, of `saccade.linting.RULES`.
+        ignore: the name of a rule that is not checked, of `saccade.linting.RULES`, or several of them.
         explain: prints the report to standard error at the end of the block, also after an exception.
 
     Yields:
@@ -144,6 +155,7 @@ def lint(*, ignore: Collection[str] = (), explain: bool = False) -> Iterator[Lin
         ...     model(x)
         >>> assert not report, report
     """
+    ignore = (ignore,) if isinstance(ignore, str) else ignore
     unknown = [name for name in ignore if name not in RULES]
     if unknown:
         raise ValueError(f"ignore has {unknown[0]!r}, expected names of {', '.join(RULES)}")

@@ -20,7 +20,7 @@ _SIGMOID = frozenset({"sigmoid", "special_expit"})
 _KEEPING = frozenset({
     "add", "radd", "iadd", "sub", "rsub", "isub", "neg", "masked_fill", "tanh", "clamp", "dropout", "to", "type_as",
     "type", "float", "double", "half", "bfloat16", "contiguous", "clone", "nan_to_num", "where", "mul", "rmul", "imul",
-    "div", "truediv", "itruediv", "exp", "relu", "gelu", "_to_copy", "alias", "detach"})  # fmt: skip
+    "div", "truediv", "itruediv", "exp", "relu", "gelu", "tril", "triu", "_to_copy", "alias", "detach"})  # fmt: skip
 _NORMS = frozenset({"layer_norm", "rms_norm", "normalize", "group_norm"})
 _RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten", "view_as", "reshape_as", "_unsafe_view", "unsqueeze",
                        "squeeze"})
@@ -211,6 +211,8 @@ def _change(watch: Watch, name: str, args: Any, kwargs: Any, operands: list[torc
         _fill(watch, args, kwargs, source, facts)
     elif name == "where":
         _choose(watch, args, source, facts)
+    elif name in ("tril", "triu") and not is_scores:
+        scores.is_masked_late = True
     elif is_scores and others and name in ("add", "radd", "iadd", "sub", "isub"):
         _add(watch, "sub" in name, others[0], source, facts)
     elif is_scores and name == "exp":
@@ -239,11 +241,14 @@ def _fill(watch: Watch, args: Any, kwargs: Any, source: torch.Tensor, facts: Fac
 
 
 def _choose(watch: Watch, args: Any, source: torch.Tensor, facts: Facts) -> None:
-    if len(args) != 3 or facts.kind != "scores" or args[0].dtype != torch.bool:
+    if len(args) != 3 or args[0].dtype != torch.bool:
         return
     condition, first, second = args
     number = calls.number_of(second if first is source else first)
-    if number is not None and number <= masks.SENTINEL:
+    assert facts.scores is not None
+    if facts.kind == "weights":
+        facts.scores.is_masked_late = facts.scores.is_masked_late or number == 0
+    elif number is not None and number <= masks.SENTINEL:
         _hide(watch, ~condition if first is source else condition, number, source, facts)
 
 
@@ -266,7 +271,7 @@ def _hide(watch: Watch, hidden: torch.Tensor, number: float, source: torch.Tenso
     _check_cut(watch, add, hidden, facts)
     masks.check_boolean(add, ~hidden, queries, keys, batch, heads, "masked_fill(~mask, ...)")
     empty = int(hidden.expand(source.shape).all(-1).sum()) if hidden.ndim else 0
-    masks.check_sentinel(add, number, empty, 'scores.masked_fill(hidden, float("-inf"))')
+    masks.check_sentinel(add, number, empty, masks.BY_HAND)
 
 
 def _check_cut(watch: Watch, add: Any, mask: torch.Tensor, facts: Facts) -> None:
@@ -297,7 +302,7 @@ def _add(watch: Watch, is_difference: bool, other: torch.Tensor, source: torch.T
 
     _check_cut(watch, add, other, facts)
     is_mask, has_bias = masks.check_added(add, -other if is_difference else other, queries, keys, batch, heads,
-                                          'scores.masked_fill(hidden, float("-inf"))')
+                                          masks.BY_HAND)
     scores.is_masked, scores.has_bias = scores.is_masked or is_mask, scores.has_bias or has_bias
 
 

@@ -69,6 +69,11 @@ def causal(length=S):
     return torch.ones(length, length, dtype=torch.bool).tril()
 
 
+def some_rows():
+    """The keys that a mask hides, which are all in one row."""
+    return ~causal() | (torch.arange(S)[:, None] == 3)
+
+
 def filled(mask, value, q, k, v):
     return (q @ k.mT / math.sqrt(D)).masked_fill(mask, value).softmax(-1) @ v
 
@@ -179,6 +184,16 @@ MISTAKES = {
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, torch.ones(3, 9, dtype=torch.bool).tril()),
         (1, H, 3, D), *[(1, H, 9, D)] * 2)),
     "tril of fewer queries by hand": ("alignment", call(keys_of(9), (1, H, 3, D), *[(1, H, 9, D)] * 2)),
+    "tril of one query": ("alignment", call(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, torch.ones(1, 9, dtype=torch.bool).tril()),
+        (1, H, 1, D), *[(1, H, 9, D)] * 2)),
+    "added for one query": ("alignment", call(
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, torch.full((1, 9), LOWEST).triu(1)),
+        (1, H, 1, D), *[(1, H, 9, D)] * 2)),
+    "tril of one query by hand": ("alignment", call(keys_of(9), (1, H, 1, D), *[(1, H, 9, D)] * 2)),
+    "added for one query by hand": ("alignment", call(
+        lambda q, k, v: (q @ k.mT / D**0.5 + torch.full((1, 9), LOWEST).triu(1)).softmax(-1) @ v,
+        (1, H, 1, D), *[(1, H, 9, D)] * 2)),
     # scale
     "not scaled": ("scale-missing", model(lambda q, k, v: (q @ k.mT).softmax(-1) @ v)),
     "scaled by the embedding": ("scale-width", lambda: EmbedSize()(tokens())),
@@ -232,6 +247,12 @@ MISTAKES = {
         lambda q, k, v: (q @ k.mT / D**0.5).softmax(-1).masked_fill(~causal(), 0) @ v)),
     "multiplied after the softmax": ("mask-late", model(
         lambda q, k, v: (q @ k.mT / D**0.5).softmax(-1) * causal() @ v)),
+    "tril after the softmax": ("mask-late", model(
+        lambda q, k, v: (q @ k.mT / D**0.5).softmax(-1).tril() @ v)),
+    "torch.tril after the softmax": ("mask-late", model(
+        lambda q, k, v: torch.tril((q @ k.mT / D**0.5).softmax(-1)) @ v)),
+    "chosen after the softmax": ("mask-late", model(
+        lambda q, k, v: torch.where(causal().float().bool(), (q @ k.mT / D**0.5).softmax(-1), 0.0) @ v)),
     "padding without a mask": ("padding", lambda: Padded(is_masked=False)(padded_ids())),
     "padding in nn.TransformerEncoderLayer": ("padding", lambda: nn.Sequential(
         nn.Embedding(20, E, padding_idx=0), nn.TransformerEncoderLayer(E, H, batch_first=True)).eval()(padded_ids())),
@@ -342,6 +363,10 @@ CORRECT = {
         torch.arange(S)[:, None].expand(S, S) == 3, LOWEST).softmax(-1).nan_to_num(0) @ v),
     "masked before and after": model(lambda q, k, v: (q @ k.mT / D**0.5).masked_fill(
         ~causal(), LOWEST).softmax(-1).masked_fill(~causal(), 0) @ v),
+    "masked before, tril after": model(lambda q, k, v: filled(~causal(), LOWEST, q, k, torch.eye(S)).tril() @ v),
+    "hidden rows are zero": model(lambda q, k, v: (q @ k.mT / D**0.5).masked_fill(
+        some_rows(), LOWEST).softmax(-1).masked_fill(some_rows().all(-1, keepdim=True), 0) @ v),
+    "one of one key": call(keys_of(1), *[(1, H, 1, D)] * 3),
     "both directions": model(both),
     "batches and heads joined": lambda: Joined()(tokens().transpose(0, 1)),
     "fewer and wider heads": model(sdpa, split=lambda self, x: x.view(B, S, H, D).view(B, S, 2, 2 * D).transpose(1, 2)),

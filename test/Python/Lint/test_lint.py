@@ -85,9 +85,37 @@ def test_rules_are_ignored_by_name():
     with torch.no_grad(), saccade.lint(ignore=["scale-width"]) as report:
         lint_models.EmbedSize()(lint_models.tokens())
     assert not report
+    with torch.no_grad(), saccade.lint(ignore="scale-width") as report:
+        lint_models.EmbedSize()(lint_models.tokens())
+    assert not report and str(report) == "lint: 0 likely mistakes in attention"
     message = r"ignore has 'scale', expected names of layout, .*scale-width"
     with pytest.raises(ValueError, match=message), saccade.lint(ignore=["scale"]):
         pass
+
+
+def test_blocks_without_attention_say_so():
+    with saccade.lint() as report:
+        torch.nn.Linear(3, 3)(torch.ones(2, 3)).softmax(-1)
+    assert not report and str(report).startswith("lint: no attention was seen: ") and "flex_attention" in str(report)
+
+
+@pytest.mark.parametrize("name", ["SDPA", "by hand", "nn.MultiheadAttention", "decoding, bottom right"])
+def test_blocks_with_correct_attention_have_no_mistakes(name):
+    with torch.no_grad(), saccade.lint() as report:
+        CORRECT[name]()
+    assert str(report) == "lint: 0 likely mistakes in attention"
+
+
+def test_numbers_that_hide_a_row_are_replaced_by_what_is_not_nan():
+    """NaN would be the result of -inf alone; "hidden rows are zero" of CORRECT is the line that is suggested."""
+    for hidden, expected in (lint_models.some_rows(), True), (~lint_models.causal(), False):
+        def attend(q, k, v, hidden=hidden):
+            return lint_models.filled(hidden, -1e9, q, k, v)
+
+        with torch.no_grad(), saccade.lint() as report:
+            lint_models.model(attend)()
+        (finding,) = report.findings
+        assert ("weights.masked_fill(hidden.all(-1, keepdim=True), 0)" in finding.instead) is expected
 
 
 def test_reports_are_printed_after_an_exception(capsys):
