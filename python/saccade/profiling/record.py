@@ -220,8 +220,39 @@ def _nothing() -> None:
     pass
 
 
+class _Block(contextlib.ContextDecorator):
+    """A block of `profile`, also around the calls of a function."""
+
+    def __init__(self, **options: bool):
+        self._options = options
+        self._block = _profiled(**options)
+
+    def __enter__(self) -> Profile:
+        return self._block.__enter__()
+
+    def __exit__(self, *exception: Any) -> bool | None:
+        return self._block.__exit__(*exception)
+
+    def _recreate_cm(self) -> _Block:
+        return _Block(**self._options)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{name!r} is an attribute of what the block yields, use it in a with block: "
+                             f"with saccade.profile() as record: ..., then record.{name}")
+
+
 @contextlib.contextmanager
-def profile(*, roofline: bool = False, explain: bool = False) -> Iterator[Profile]:
+def _profiled(roofline: bool, explain: bool) -> Iterator[Profile]:
+    record = Profile()
+    try:
+        with record._opened(roofline):
+            yield record
+    finally:
+        if explain:
+            print(record, file=sys.stderr)
+
+
+def profile(*, roofline: bool = False, explain: bool = False) -> _Block:
     """Times every call of attention in this block, in this thread and in threads that are started inside of it: those
     of `saccade.attention`, of the drop-in functions for PyTorch and of the Transformers interface. Calls of compiled
     programs and compilations are timed, too. A call on a GPU waits for the GPU.
@@ -241,10 +272,4 @@ def profile(*, roofline: bool = False, explain: bool = False) -> Iterator[Profil
         >>> print(record)
         >>> record.trace("trace.json")
     """
-    record = Profile()
-    try:
-        with record._opened(roofline):
-            yield record
-    finally:
-        if explain:
-            print(record, file=sys.stderr)
+    return _Block(roofline=roofline, explain=explain)

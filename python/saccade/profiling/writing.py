@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 _MEBI = 1 << 20
 
 
+_NO_CALL = ("no call was seen: PyTorch's own attention is timed under saccade.torch.enabled() only; calls of "
+            'saccade.attention, the drop-in functions, attn_implementation="saccade" and compiled programs are timed '
+            "everywhere")
+
+
 def table_of(record: Profile) -> str:
     """The table of a profile."""
     rows = record.rows
@@ -30,6 +35,8 @@ def table_of(record: Profile) -> str:
               f"{each.threads} threads" for each in record.machines.values()]
     if rows:
         lines += _aligned([_HEADER, *(_cells(record, row) for row in rows)])
+    else:
+        lines.append(_NO_CALL)
     return "\n".join(lines)
 
 

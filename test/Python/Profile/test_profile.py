@@ -285,6 +285,42 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         assert found.value.filename == str(tmp_path)
 
 
+@pytest.mark.parametrize("write", ["trace", "json"])
+def test_a_path_that_cannot_be_written_is_named_as_given(tmp_path, write):
+    path = tmp_path / "missing" / "file"
+    with saccade.profile() as record:
+        pass
+    with pytest.raises(FileNotFoundError) as raised:
+        getattr(record, write)(path)
+    assert raised.value.filename == str(path)
+
+
+def test_a_block_without_calls_says_what_is_timed():
+    with saccade.profile() as record:
+        F.scaled_dot_product_attention(q, k, v)
+    assert "PyTorch's own attention is timed under saccade.torch.enabled() only" in str(record)
+    with saccade.profile() as record:
+        saccade.attention(q, k, v)
+    assert "no call was seen" not in str(record)
+
+
+def test_attributes_of_the_block_name_its_record():
+    with pytest.raises(AttributeError, match=r"with saccade.profile\(\) as record: ..., then record.trace"):
+        saccade.profile().trace("trace.json")
+
+
+def test_functions_are_timed_by_the_decorator(capsys):
+    @saccade.profile(explain=True)
+    def call(times):
+        saccade.attention(q, k, v)
+        if times > 1:
+            call(times - 1)
+
+    call(2)
+    assert [line.split(" in ")[0] for line in capsys.readouterr().err.splitlines() if line.startswith("profile")] == [
+        "profile: 1 calls", "profile: 2 calls"]
+
+
 def test_threads_of_the_block_are_timed_and_nothing_after_it():
     with saccade.profile(explain=False) as record:
         thread = threading.Thread(target=lambda: saccade.attention(q, k, v))
