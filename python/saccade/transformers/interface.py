@@ -77,7 +77,8 @@ def attention_forward(
         own_code.called()
         return _served.observe(  # type: ignore[no-any-return]
             FUNCTION, compute, (query, key, value), module, arguments=(compute.args, kwargs))
-    if kwargs.pop("output_attentions", False):
+    has_weights = kwargs.pop("output_attentions", None)
+    if weights.are_recorded() if has_weights is None else has_weights:
         return _with_weights(module, (query, key, value), attention_mask, dropout, scaling, is_causal, position_bias,
                              softcap, s_aux, sliding_window, cache, indices, sinks, **kwargs)
     if kwargs.get("block_indices") is not None:
@@ -192,7 +193,7 @@ def _with_weights(module: Any, operands: tuple[torch.Tensor, torch.Tensor, torch
         raise NotImplementedError(f'{FUNCTION} has no weights for {what}: use "eager" for output_attentions')
     weights.check_size(query, key)
     output, _ = attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, position_bias, softcap,
-                                  s_aux, sliding_window, None, indices, None, **kwargs)
+                                  s_aux, sliding_window, None, indices, None, output_attentions=False, **kwargs)
     is_causal = is_causal_module(module) if is_causal is None else is_causal
     if sliding_window is not None and mask is None:
         mask = _window_table(sliding_window, bool(is_causal), query.shape[2], key)

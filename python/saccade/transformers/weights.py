@@ -6,9 +6,19 @@ from typing import Any
 
 import torch
 from transformers.integrations.sdpa_attention import repeat_kv
+from transformers.utils import output_capturing
 
 LARGEST = 1 << 26
 """The elements of the largest weights that are returned: 256 MiB of f32."""
+
+
+def are_recorded() -> bool:
+    """Whether a model that is called now records weights. Layers of GPT-2, OPT and GPTBigCode do not pass
+    `output_attentions` on."""
+    recorder = output_capturing._active_collector
+    # torch.compile cannot trace get().
+    recorded = recorder.global_var if torch.compiler.is_compiling() else recorder.get()
+    return recorded is not None and any("attentions" in name for name in recorded)
 
 
 def check_size(query: torch.Tensor, key: torch.Tensor) -> None:

@@ -9,10 +9,11 @@ HEAD = """# Model types of Transformers
 
 <!-- This page is generated: `test/Fuzz/model_types.py --records FILE --page` runs the types and writes it. -->
 
-Each model type of Transformers {version} was built from its default configuration, shrunken, with random weights, and run with
-`attn_implementation="saccade"` and `"eager"`: without padding and, where it takes a mask for tokens, with padding on either side. Outputs
-agree within 1e-4 of their largest element and, for types that are served, gradients within 1e-3 of their norm. Outputs that depend on
-tokens of padding are left out. "Served" means that calls of Saccade's attention function were counted.
+Each model type of Transformers {version} was built from its default configuration, shrunken, with random weights. It was run with the
+implementation set to "saccade" and to "eager" afterwards, as some types of own code cannot be built with the name "saccade": without
+padding and, where it takes a mask for tokens, with padding on either side. Outputs agree within 1e-4 of their largest element and, for
+types that are served, gradients within 1e-3 of their norm. Outputs that depend on tokens of padding are left out. "Served" means that
+calls of Saccade's attention function were counted.
 [Models of Transformers](../guides/transformers.md) is the guide.
 
 | result | types |

@@ -235,7 +235,7 @@ def test_weights_of_a_mask_with_an_empty_row(qkv):
     torch.testing.assert_close((weights @ value).transpose(1, 2), output, rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("family", ["bert", "llama"])
+@pytest.mark.parametrize("family", ["bert", "llama", "gpt2"])
 def test_models_return_weights(family):
     """As "eager"; Transformers refuses the attribute of the configuration."""
     model = FAMILIES[family].build()
