@@ -6,7 +6,11 @@ from typing import Any
 
 import torch
 from transformers.integrations.sdpa_attention import repeat_kv
-from transformers.utils import output_capturing
+
+try:
+    from transformers.utils.output_capturing import _active_collector as _recorder
+except ImportError:  # versions of Transformers 5 without it
+    _recorder = None
 
 LARGEST = 1 << 26
 """The elements of the largest weights that are returned: 256 MiB of f32."""
@@ -15,9 +19,10 @@ LARGEST = 1 << 26
 def are_recorded() -> bool:
     """Whether a model that is called now records weights. Layers of GPT-2, OPT and GPTBigCode do not pass
     `output_attentions` on."""
-    recorder = output_capturing._active_collector
+    if _recorder is None:
+        return False
     # torch.compile cannot trace get().
-    recorded = recorder.global_var if torch.compiler.is_compiling() else recorder.get()
+    recorded = _recorder.global_var if torch.compiler.is_compiling() else _recorder.get()
     return recorded is not None and any("attentions" in name for name in recorded)
 
 
