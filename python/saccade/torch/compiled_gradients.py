@@ -138,7 +138,7 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
 
 
 def once(name: str, compute: Callable[[], tuple[Any, ...]], *inputs: Any) -> tuple[Any, ...]:
-    """The gradients that `compute` returns. A derivative of them with respect to `inputs` is a NotImplementedError, also
+    """The gradients that `compute` returns. A derivative of them with respect to `inputs` is a NotImplementedError, even
     where once_differentiable of PyTorch records nothing: if no incoming gradient requires grad."""
     found: tuple[Any, ...] = _Once.apply(name, compute, *inputs) if torch.is_grad_enabled() else compute()
     return found
