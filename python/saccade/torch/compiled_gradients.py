@@ -138,8 +138,8 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
 
 
 def once(name: str, compute: Callable[[], tuple[Any, ...]], *inputs: Any) -> tuple[Any, ...]:
-    """The gradients that `compute` returns. A derivative of them with respect to `inputs` is a NotImplementedError, even
-    where once_differentiable of PyTorch records nothing: if no incoming gradient requires grad."""
+    """The gradients that `compute` returns. To differentiate them again is a NotImplementedError, even where
+    once_differentiable of PyTorch records nothing: if no incoming gradient requires grad."""
     found: tuple[Any, ...] = _Once.apply(name, compute, *inputs) if torch.is_grad_enabled() else compute()
     return found
 
