@@ -89,7 +89,7 @@ class Insertion:
         q, _, v = examples
         layout = layout_of(q.dim())
         program = make_program(q.dtype, int(q.shape[-1]), int(v.shape[-1]), layout, region, None, scale=True,
-                               lse=return_lse, max=return_max)
+                               lse=return_lse, max=return_max, argmax=return_max)
         _check_compiles(program, examples, tables)
         output = q.new_empty((*q.shape[:-1], v.shape[-1]))
         row = q.new_empty(q.shape[:-1], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)

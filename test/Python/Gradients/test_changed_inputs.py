@@ -149,7 +149,26 @@ def attention_call(score=None, mask=None, weight=None, options=(), grads=("q",),
 
 def test_every_parameter_of_attention_is_tried():
     tried = {"q", "k", "v", "score", "mask", "weight", "cu_seqlens_q", "cu_seqlens_k", *(x.split()[0] for x in OPTIONS)}
-    assert set(inspect.signature(saccade.attention).parameters) == tried | OTHERS
+    assert set(inspect.signature(saccade.attention).parameters) == tried | OTHERS | {"stats"}
+
+
+@pytest.mark.parametrize("is_torch", [True, False])
+def test_captures_of_statistics(is_torch):
+    def gradient(changes):
+        q, k, table = tensor(B, H, N, D).requires_grad_(), tensor(B, H, M, D, seed=1), normal(M)
+        table = torch.from_numpy(table) if is_torch else table
+        found = saccade.attention(q, k, k, stats=(saccade.stats.tally(lambda s, b, h, i, j: (0, s * table[j])),))[1].tally
+        if changes:
+            change(table)
+        found.backward(tensor(*found.shape, seed=9))
+        return q.grad
+
+    expected = gradient(False)
+    if is_torch:
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            gradient(True)
+    else:
+        assert torch.equal(gradient(True), expected)
 
 
 @pytest.mark.parametrize("name", CAPTURES)
