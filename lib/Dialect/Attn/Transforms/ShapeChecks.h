@@ -89,7 +89,7 @@ private:
   };
   /// Requires `holds` (an i1), else reports `message`. `relation` precedes the expected extent, such as "at least ".
   void require(mlir::Value holds, mlir::Value found, mlir::Value expected, const llvm::Twine &message,
-               llvm::StringRef relation = "", Place place = {});
+               llvm::StringRef relation = "", Place at = {});
   mlir::Value materialize(mlir::OpFoldResult value);
   mlir::OpFoldResult extent(mlir::Value tensor, int64_t dim);
   /// The name of an extent of an operand in messages: an argument of the function that has it, or the operand.
