@@ -37,7 +37,6 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     alignment = length = ragged = pages = scales = sink_kind = dropout = heads = None
     sides, are_torch = "", True
     tallies: tuple[tuple[int, str], ...] = ()
-    has_max = return_max or stats is not None and stats.has_max
     if score is not None:
         if type(score) is Score:
             heads, score = score.heads, score.function
@@ -91,6 +90,7 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
         _operands.check_qk_type(qk_type, q)
     if return_max is not True and return_max is not False:
         raise TypeError(f"return_max is {return_max!r:.80}, expected True or False")
+    has_max = return_max or stats is not None and stats.has_max
     if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
     try:
