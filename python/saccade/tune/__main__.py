@@ -17,6 +17,7 @@ import sys
 from typing import Any
 
 import saccade
+from saccade import _files
 from saccade.tune.search import Measurement, Result, Tiles, entry, tune
 from saccade.tune.shapes import CASES, Case, ShapeClass
 
@@ -111,9 +112,7 @@ def write_table(path: str, results: list[Result]) -> None:
         if (row := entry_of(result)) is not None:
             entries.append(row)
     lines = ",\n  ".join(json.dumps(each) for each in entries)
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(f'{{"version": 1, "entries": [\n  {lines}\n]}}\n')
-    os.replace(path + ".new", path)
+    _files.write(path, f'{{"version": 1, "entries": [\n  {lines}\n]}}\n')
 
 
 def table_of(results: list[Result]) -> str:
