@@ -70,6 +70,15 @@ def are_torch(*arrays: object) -> bool:
     return all([isinstance(x, sys.modules["torch"].Tensor) for x in arrays])
 
 
+def library_of(x: Any) -> Any:
+    """torch for its tensors, otherwise NumPy."""
+    if is_torch(x):
+        return torch_module()
+    import numpy
+
+    return numpy
+
+
 def is_numpy(x: object) -> bool:
     """Whether x is a NumPy array."""
     global _ndarray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from saccade import _served
+from saccade import _arrays, _served
 
 SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 """The arguments of `F.scaled_dot_product_attention` that may be given by position."""
@@ -21,6 +21,16 @@ def options_of(call: _served.Observed) -> dict[str, Any]:
     if call.function == "scaled_dot_product_attention":
         return {"is_causal": False, **dict(zip(SDPA[3:], args[3:])), **kwargs}
     return _of_transformers(dict(zip(_INTERFACE, args))) if args and args[0] is call.module else {}
+
+
+def log_of_keys_seen(query: Any, key: Any, layout: str, options: dict[str, Any]) -> Any:
+    """The logarithm of the number of keys that each query sees under options of `saccade.attention` that are no scores:
+    the log-sum-exp of equal scores."""
+    from saccade.attention import attention
+
+    first = (slice(None),) * layout.index("d") + (slice(1),)
+    query, key = (_arrays.library_of(query).zeros_like(x[first]) for x in (query, key))
+    return attention(query, key, key, scale=0.0, return_lse=True, layout=layout, **options)[1]
 
 
 def _of_transformers(given: dict[str, Any]) -> dict[str, Any]:

@@ -169,6 +169,19 @@ def check_window(window: Any, is_causal: bool, name: str = "window") -> tuple[st
     return ("lr", (left, right)) if left >= 0 else ("r", (right,))
 
 
+def first_own_key(causal: Any, queries: Any, keys: Any) -> Any:
+    """The position of the own key of query 0, for `queries` and `keys` in all or in each sequence."""
+    if isinstance(causal, str) and causal == "bottom_right":
+        return keys - queries
+    return 0 if causal is None or isinstance(causal, str) else check_causal(causal)
+
+
+def window_sides(window: Any, is_causal: bool) -> tuple[int | None, int | None]:
+    """How many keys before and after its own a window lets a query attend to; None for all."""
+    found = {} if window is None else dict(zip(*check_window(window, is_causal)))
+    return found.get("l"), found.get("r")
+
+
 def _check_side(name: str, which: str, side: Any) -> int:
     """The distance of one side of a window; -1 if it is open."""
     if side is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from saccade import _operands
 from saccade._stats_call import Call
 
 _Condition = Callable[[Any, Any, Any, Any], Any]
@@ -61,13 +62,12 @@ def _mask(call: Call) -> Callable[..., Any] | None:
     given, causal, window, kv_len = named["mask"], named["causal"], named["window"], named["kv_len"]
     if given is not None:
         conditions.append(getattr(given, "function", given))
-    is_pair = isinstance(window, (tuple, list))
-    left, right = window if is_pair else (None if window is None else window - 1, 0)
-    if causal is not None or window is not None and not is_pair:
+    left, right = _operands.window_sides(window, causal is not None)
+    if causal is not None:
         conditions.append(lambda b, h, i, j: j <= own(b, i))
-    if left is not None and left >= 0:
+    if left is not None:
         conditions.append(lambda b, h, i, j: j >= own(b, i) - left)
-    if is_pair and right is not None and right >= 0:
+    if right is not None:
         conditions.append(lambda b, h, i, j: j <= own(b, i) + right)
     if getattr(kv_len, "ndim", 0):
         conditions.append(lambda b, h, i, j: j < kv_len[b])

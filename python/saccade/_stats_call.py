@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -47,7 +46,7 @@ class Call:
     @property
     def library(self) -> Any:
         """torch or NumPy, which the functions of tallies are traced with."""
-        return _arrays.torch_module() if self.is_torch else sys.modules["numpy"]
+        return _arrays.library_of(self.q)
 
     @property
     def zero(self) -> Any:
@@ -80,21 +79,19 @@ class Call:
 
     def _first_own_key(self) -> Any:
         """The position of the own key of query 0, one number or one for each sequence."""
-        causal, kv_len = self.named["causal"], self.named["kv_len"]
-        if causal != "bottom_right":
-            return 0 if causal is None or isinstance(causal, str) else _operands.check_causal(causal)
+        queries, keys = self.queries, self.named["kv_len"]
         if self.is_ragged:
-            offsets = self.named["cu_seqlens_k"]
             queries = _lengths(self.named["cu_seqlens_q"])
-            return (_lengths(offsets) if kv_len is None else kv_len) - queries
-        return (self.keys if kv_len is None else kv_len) - self.queries
+        if keys is None:
+            keys = _lengths(self.named["cu_seqlens_k"]) if self.is_ragged else self.keys
+        return _operands.first_own_key(self.named["causal"], queries, keys)
 
     def mean_of_blocks(self, x: Any, size: int) -> Any:
         """The means of an array [rows, columns] over blocks of queries, as [other rows, blocks, columns]."""
         xp = self.library
         axis = self.rows.index("s")
         x = xp.moveaxis(x, axis, -2)
-        blocks = max(-(-self.queries // size), 1)
+        blocks = blocks_of(self.queries, size)
         missing = blocks * size - self.queries
         if missing:
             empty = xp.zeros((*x.shape[:-2], missing, x.shape[-1]), dtype=x.dtype, **self.place)
@@ -108,6 +105,11 @@ class Call:
     def place(self) -> dict[str, Any]:
         """The keyword of the library for q's device."""
         return {"device": self.q.device} if self.is_torch else {}
+
+
+def blocks_of(extent: int, size: int) -> int:
+    """The number of blocks of at most `size` that cover an extent, at least one."""
+    return -(-extent // size) or 1
 
 
 def _lengths(offsets: Any) -> Any:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from saccade import _arrays, _gpu, _parameters, _received
-from saccade._stats_call import Call, Tallies, Tally
+from saccade._stats_call import Call, Tallies, Tally, blocks_of
 
 __all__ = [
     "Statistic", "Statistics", "argmax", "band", "diagonal", "distance", "effective_keys", "entropy", "heatmap", "max",
@@ -234,10 +234,10 @@ def segments(ids: Any, count: int) -> Statistic:
 
 
 def heatmap(rows: int = 64, columns: int = 64) -> Statistic:
-    """A picture of the weights, [..., rows, columns] with at most so many of each: element r, c is the mean over the
-    queries of block r of the weights of the keys in block c. `heatmap_row_size` and `heatmap_column_size` are the
-    numbers of queries and keys of a block; the latter is a power of two, which the kernel is compiled for. Not for
-    ragged batches."""
+    """A picture of the weights, [..., rows, columns] with at most these numbers of rows and columns: element r, c is
+    the mean over the queries of block r of the weights of the keys in block c. `heatmap_row_size` and
+    `heatmap_column_size` are the numbers of queries and keys of a block; the latter is a power of two, which the kernel
+    is compiled for. Not for ragged batches."""
     most = _parameters.integer("rows", rows, 1), _parameters.integer("columns", columns, 1)
 
     def size_of(call: Call) -> int:
@@ -250,20 +250,16 @@ def heatmap(rows: int = 64, columns: int = 64) -> Statistic:
 
     def tallies(call: Call) -> tuple[Tally, ...]:
         size = size_of(call)
-        bins = min(1 << (_blocks(call.keys, size) - 1).bit_length(), most[1])  # one kernel for many lengths
+        bins = min(1 << (blocks_of(call.keys, size) - 1).bit_length(), most[1])  # one kernel for many lengths
         return (Tally(bins, lambda s, b, h, i, j: (j // size, 1.0)),)
 
     def finish(call: Call, found: Found) -> dict[str, Any]:
-        size, column_size = _blocks(call.queries, most[0]), size_of(call)
-        weights = found.tallies[0][..., : _blocks(call.keys, column_size)]
+        size, column_size = blocks_of(call.queries, most[0]), size_of(call)
+        weights = found.tallies[0][..., : blocks_of(call.keys, column_size)]
         return {"heatmap": call.mean_of_blocks(weights, size), "heatmap_row_size": size,
                 "heatmap_column_size": column_size}  # fmt: skip
 
     return Statistic("heatmap", tallies, finish, over="blocks")
-
-
-def _blocks(extent: int, size: int) -> int:
-    return -(-extent // size) or 1
 
 
 def received() -> Statistic:
@@ -342,15 +338,14 @@ def attend(attention: Callable[..., Any], stats: Any, q: Any, k: Any, v: Any, na
     tallies = Tallies()
     for each in lists:
         tallies += [x for x in each if x not in tallies]
-    has_lse, has_max = named["return_lse"], named["return_max"]
-    needs_lse, needs_argmax = any([x.needs_lse for x in chosen]), any([x.needs_argmax for x in chosen])
+    has_lse = named["return_lse"] or any([x.needs_lse for x in chosen])
+    has_argmax = named["return_max"] or any([x.needs_argmax for x in chosen])
     tallies.has_max = any([x.needs_max for x in chosen])
-    results = attention(q, k, v, **named | {
-        "stats": tallies, "return_lse": has_lse or needs_lse, "return_max": has_max or needs_argmax})
+    results = attention(q, k, v, **named | {"stats": tallies, "return_lse": has_lse, "return_max": has_argmax})
     output, *others = results if isinstance(results, tuple) else (results,)
-    lse = others.pop(0) if has_lse or needs_lse else None
-    largest = others.pop(0) if has_max or needs_argmax or tallies.has_max else None
-    key = others.pop(0) if has_max or needs_argmax else None
+    lse = others.pop(0) if has_lse else None
+    largest = others.pop(0) if has_argmax or tallies.has_max else None
+    key = others.pop(0) if has_argmax else None
     values: dict[str, Any] = {}
     rows: dict[str, str] = {}
     maxima: set[str] = set()
@@ -361,6 +356,6 @@ def attend(attention: Callable[..., Any], stats: Any, q: Any, k: Any, v: Any, na
         maxima |= set(results_of if statistic.needs_max else ())
         if not statistic.needs_argmax:  # keys have no mean
             rows |= {name: statistic.rows_of(call) for name, x in results_of.items() if hasattr(x, "shape")}
-    returned = [lse] if has_lse else []
-    returned += [largest, key] if has_max else []
+    returned = [lse] if named["return_lse"] else []
+    returned += [largest, key] if named["return_max"] else []
     return (output, *returned, Statistics(values, rows, frozenset(maxima)))

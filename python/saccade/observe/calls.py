@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from saccade import attention
+from saccade import _calls
 from saccade.attention import NAME as ATTENTION
 from saccade.torch import flex, sdpa
 from saccade.torch.fallback import Refused, check_visible, readable
@@ -201,14 +201,10 @@ def _without_none(**options: Any) -> dict[str, Any]:
 
 def log_visible(call: Call) -> torch.Tensor:
     """The logarithm of the number of keys that each query sees, float64, broadcastable to [batch, heads, queries]."""
-    batch, heads, queries, _ = call.query.shape
-    keys = call.key.shape[2]
+    queries, keys = call.query.shape[2], call.key.shape[2]
     if not call.visible:
         return torch.tensor(math.log(keys), dtype=torch.float64)
     if call.visible == {"causal": "top_left"}:
         return (torch.arange(queries) + 1).clamp(max=keys).double().log()
-    # Equal scores: the log-sum-exp is that of the count.
-    query = call.query.new_zeros((batch, heads, queries, 1), dtype=torch.float32)
-    key = query.new_zeros((batch, 1, keys, 1))
-    _, lse = attention(query, key, key, return_lse=True, **call.visible)
-    return lse.cpu().double()
+    seen: torch.Tensor = _calls.log_of_keys_seen(call.query, call.key, "bhsd", call.visible)
+    return seen.cpu().double()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from saccade import _arrays, _calls, _served
+from saccade import _arrays, _calls, _operands, _served
 
 
 class Work(NamedTuple):
@@ -59,19 +58,13 @@ def work_of(call: _served.Observed, known: Work | None = None) -> Work | None:
 
 
 def _counted(call: _served.Observed, options: Mapping[str, Any], layout: str) -> int:
-    """The pairs that a mask of a Python function keeps: the log-sum-exp of equal scores is the logarithm of the number
-    of keys that a query sees."""
-    from saccade.attention import attention
-
-    first = (slice(None),) * layout.index("d") + (slice(1),)
-    is_torch = _arrays.is_torch(call.operands[0])
-    library = _arrays.torch_module() if is_torch else importlib.import_module("numpy")
-    query, key = (library.zeros_like(x[first]) for x in call.operands[:2])
-    names = ("mask", "causal", "window", "kv_len", "cu_seqlens_q", "cu_seqlens_k", "layout")
+    """The pairs that a mask of a Python function keeps."""
+    library = _arrays.library_of(call.operands[0])
+    names = ("mask", "causal", "window", "kv_len", "cu_seqlens_q", "cu_seqlens_k")
     given = {name: options[name] for name in names if options.get(name) is not None}
-    with library.no_grad() if is_torch else contextlib.nullcontext():
-        lse = attention(query, key, key, scale=0.0, return_lse=True, **given)[1]
-        return int(library.round(library.exp(lse)).sum())
+    with getattr(library, "no_grad", contextlib.nullcontext)():
+        seen = _calls.log_of_keys_seen(call.operands[0], call.operands[1], layout, given)
+        return int(library.round(library.exp(seen)).sum())
 
 
 def _pairs(options: Mapping[str, Any], lengths: tuple[list[int], list[int]], sizes: dict[str, int]) -> float:
@@ -79,28 +72,15 @@ def _pairs(options: Mapping[str, Any], lengths: tuple[list[int], list[int]], siz
     mask: Any = options.get("attn_mask")
     causal = "top_left" if options.get("is_causal") else options.get("causal")
     valid = options.get("kv_len")
-    window = options.get("window")
     if hasattr(mask, "dense"):  # one of Transformers
         mask = mask.dense()
     if mask is not None:
         return _kept(mask, lengths, sizes)
     ends = lengths[1] if valid is None else _each(valid, lengths[1])
-    left, right = _sides(window, causal)
-    return sum(_visible(q, min(k, end), _own(causal, q, end), left, right)
+    left, right = _operands.window_sides(options.get("window"), causal is not None)
+    right = right if causal is None else 0
+    return sum(_visible(q, min(k, end), _operands.first_own_key(causal, q, end), left, right)
                for q, k, end in zip(lengths[0], lengths[1], ends))
-
-
-def _own(causal: Any, queries: int, keys: int) -> int:
-    """The key that the first query owns."""
-    return causal if isinstance(causal, int) else keys - queries if causal == "bottom_right" else 0
-
-
-def _sides(window: Any, causal: Any) -> tuple[int | None, int | None]:
-    """How many keys before and after its own a query sees; None for all."""
-    left, right = window if isinstance(window, tuple) else (None if window is None else window - 1,
-                                                            None if window is None else 0)
-    left, right = (None if side is None or side < 0 else int(side) for side in (left, right))
-    return left, 0 if causal is not None and causal is not False else right
 
 
 @functools.lru_cache(maxsize=4096)
