@@ -1,4 +1,4 @@
-"""What is known of a tensor that leads to attention: where its axes come from, and what multiplied it."""
+"""The origin of a tensor that leads to attention: where its axes come from, and what multiplied it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a tensor."""
+    """The origin of a tensor's axes, and the numbers that multiplied it."""
 
     axes: tuple[str, ...]
     factor: float = 1.0

@@ -23,7 +23,7 @@ _MEANS = ("entropy", "effective_keys", "sink", "diagonal")
 
 @dataclass
 class Measured:
-    """What is known of a call."""
+    """The statistics of one call."""
 
     layer: Layer
     numbers: dict[str, Any]

@@ -26,7 +26,7 @@ class Machine(NamedTuple):
     threads: int
 
     def roof(self, intensity: float) -> float:
-        """The FLOP/s that are possible at so many FLOP per byte."""
+        """The most FLOP/s for an arithmetic intensity in FLOP per byte."""
         return min(self.peak, intensity * self.read_rate)
 
 

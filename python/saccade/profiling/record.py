@@ -59,7 +59,7 @@ class Row:
             self._latencies[at] = seconds
 
     def percentile(self, percent: float) -> float:
-        """The latency in seconds that so many percent of the calls do not exceed (nearest rank)."""
+        """The latency in seconds that `percent` percent of the calls do not exceed (nearest rank)."""
         ordered = sorted(self._latencies)
         rank = -(-len(ordered) * percent // 100)
         return ordered[max(0, int(rank) - 1)]
