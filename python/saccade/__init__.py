@@ -23,10 +23,8 @@ from saccade.binding import BoundFunction
 from saccade.errors import CompileError, Diagnostic, NotServed, Warning
 from saccade.function import Function, Value
 from saccade.linear import linear_attention, linformer, orthogonal_features, performer
-from saccade.linting import lint
 from saccade.merging import merge_state
 from saccade.module import Module, compile
-from saccade.profiling import profile
 from saccade.regions import TraceError
 from saccade.runner import ToolError, run, tool
 from saccade.weights import attention_weights
@@ -35,12 +33,19 @@ __version__: str
 """The version of the installed package."""
 
 if TYPE_CHECKING:
+    from saccade.linting import lint
     from saccade.observe.session import observe
+    from saccade.profiling import profile
 else:
+    # Functions whose modules are imported when they are used.
+    _LATE = {"lint": "saccade.linting", "profile": "saccade.profiling"}
 
     def __getattr__(name: str) -> Any:
         if name == "observe":
             return import_module("saccade.observe")
+        if name in _LATE:
+            value = globals()[name] = getattr(import_module(_LATE[name]), name)
+            return value
         if name != "__version__":
             raise AttributeError(f"module 'saccade' has no attribute {name!r}")
         from importlib.metadata import PackageNotFoundError, version  # imported late: it is slow to import
