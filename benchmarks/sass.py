@@ -56,21 +56,21 @@ class Target:
 
 TARGETS = [
     # 32 rows: two tiles of 16 rows, for tiles of 8 keys by 16 columns and of 8 columns by 16 keys.
-    Target("sm_80", "_body_task0", 64, lambda depth: 2 * (64 // 8 * depth // 16 + depth // 8 * 64 // 16)),
+    Target("sm_80", "_attention", 64, lambda depth: 2 * (64 // 8 * depth // 16 + depth // 8 * 64 // 16)),
     # 64 rows of four warps: 16 columns or 16 keys at a time.
-    Target("sm_90a", "_body_task0_sm_90a", 128, lambda depth: depth // 16 + 128 // 16, is_compared=True),
+    Target("sm_90a", "_attention_sm_90a", 128, lambda depth: depth // 16 + 128 // 16, is_compared=True),
     # 16 rows: three or four products.
-    Target("sm_80", "_gradient_body_task2", 64, lambda depth: 3 * 64 // 8 * depth // 16, " dq", GRADIENT_MASKS),
-    Target("sm_80", "_gradient_body_task3", 64, lambda depth: 4 * 64 // 8 * depth // 16, " dk dv", GRADIENT_MASKS),
+    Target("sm_80", "_gradient_attention_gradient_query", 64, lambda depth: 3 * 64 // 8 * depth // 16, " dq", GRADIENT_MASKS),
+    Target("sm_80", "_gradient_attention_gradient_key_value", 64, lambda depth: 4 * 64 // 8 * depth // 16, " dk dv", GRADIENT_MASKS),
     # 64 rows: 16 columns of a head or 16 rows of a tile at a time.
-    Target("sm_90a", "_gradient_body_task2_sm_90a", 64, lambda depth: 2 * depth // 16 + 64 // 16, " dq", GRADIENT_MASKS),
-    Target("sm_90a", "_gradient_body_task3_sm_90a", 64, lambda depth: 2 * depth // 16 + 2 * 64 // 16, " dk dv",
+    Target("sm_90a", "_gradient_attention_gradient_query_sm_90a", 64, lambda depth: 2 * depth // 16 + 64 // 16, " dq", GRADIENT_MASKS),
+    Target("sm_90a", "_gradient_attention_gradient_key_value_sm_90a", 64, lambda depth: 2 * depth // 16 + 2 * 64 // 16, " dk dv",
            GRADIENT_MASKS),
 ]
 
 
 # A linear layer: a product of 64 × 128 for each 16 of the reduction.
-MATMUL = Target("sm_90a", "_body_task0_sm_90a", 64, lambda depth: depth // 16)
+MATMUL = Target("sm_90a", "_matmul_bias_sm_90a", 64, lambda depth: depth // 16)
 
 
 def find_tool(name):

@@ -4,6 +4,7 @@
 // bufferization, because a task captures memory, not tensors.
 //
 //===----------------------------------------------------------------------===//
+#include "NameTasks.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -168,14 +169,15 @@ struct OutlineTasks : saccade::impl::OutlineTasksBase<OutlineTasks> {
   using OutlineTasksBase::OutlineTasksBase;
 
   void runOnOperation() override {
+    TaskNames names(getOperation());
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       SmallVector<scf::ForallOp> loops;
       func.walk<WalkOrder::PreOrder>([&](scf::ForallOp loop) {
         loops.push_back(loop);
         return WalkResult::skip();
       });
-      for (auto [i, loop] : llvm::enumerate(loops))
-        if (failed(outline(loop, (func.getName() + "_task" + Twine(i)).str(), gpu)))
+      for (scf::ForallOp loop : loops)
+        if (failed(outline(loop, names.take(func.getName(), loop), gpu)))
           return signalPassFailure();
     }
   }

@@ -31,6 +31,7 @@ struct TableEmitter : IndexEmitter {
       return body(tables);
     llvm::SmallVector<mlir::OpFoldResult> one = {b.getIndexAttr(1)}, zero = {b.getIndexAttr(0)};
     auto task = mlir::scf::ForallOp::create(b, loc, one, tables, attn::taskMapping(b.getContext(), 1));
+    task->setAttr(attn::tiledFromAttr, b.getStringAttr("tables"));
     mlir::OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(task.getBody());
     tables = body(task.getRegionIterArgs());

@@ -44,6 +44,7 @@ public:
     OpFoldResult items = getAsOpFoldResult(op.getTable() ? maxPages() : newRows);
     auto loop = scf::ForallOp::create(b, e.loc, {zero, zero}, {op.getBatches(b), items}, {one, b.getIndexAttr(step)},
                                       op.getCache(), attn::taskMapping(b.getContext(), 2));
+    loop->setAttr(attn::tiledFromAttr, b.getStringAttr("append"));
     b.setInsertionPointToStart(loop.getBody());
     Value batch = loop.getInductionVar(0), item = loop.getInductionVar(1), cache = loop.getRegionIterArgs()[0];
     Value valid = newRows;

@@ -54,6 +54,7 @@ scf::ForallOp GradientTasks::ofKeys(Value query, Value key, Value value, ValueRa
   llvm::append_range(inits, accumulators);
   Value keys = asIndex(getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   auto loop = tasks(getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Head), keys, isTiled ? columns : 0, inits);
+  loop->setAttr(tiledFromAttr, b.getStringAttr(query ? "attention_gradient" : "attention_gradient.key_value"));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   beginTask(loop.getInductionVar(0), loop.getInductionVar(1));
@@ -94,9 +95,11 @@ scf::ForallOp GradientTasks::ofKeys(Value query, Value key, Value value, ValueRa
 
 scf::ForallOp GradientTasks::ofQueries(Value query) {
   RowResult result{query, SmallVector<Dim>(op.getQueryDims().getDims()), depth};
-  return overQueryTiles(result, [&](Value begin, ValueRange results, Value to) -> SmallVector<Value> {
+  scf::ForallOp loop = overQueryTiles(result, [&](Value begin, ValueRange results, Value to) -> SmallVector<Value> {
     return {overKeys(begin, results[0], to)};
   });
+  loop->setAttr(tiledFromAttr, b.getStringAttr("attention_gradient.query"));
+  return loop;
 }
 
 LogicalResult GradientTasks::rewrite() {

@@ -245,6 +245,7 @@ LogicalResult JvpTasks::rewrite() {
   }
   scf::ForallOp loop =
       overQueryTiles(results, [&](Value begin, ValueRange parts, Value to) { return ofQueries(begin, parts, to); });
+  loop->setAttr(tiledFromAttr, b.getStringAttr("attention_tangent"));
   SmallVector<Value> made(loop.getResults());
   for (auto [value, result] : llvm::zip_equal(made, op.getResults()))
     value = round(value, cast<RankedTensorType>(result.getType()));

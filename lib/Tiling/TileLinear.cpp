@@ -299,6 +299,7 @@ LogicalResult LinearTasks::rewrite() {
     return success();
   }
   auto loop = scf::ForallOp::create(b, loc, tasks, inits, taskMapping(b.getContext(), tasks.size()));
+  loop->setAttr(tiledFromAttr, b.getStringAttr("linear_attention"));
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());

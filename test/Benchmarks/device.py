@@ -61,7 +61,7 @@ def test_everything():
            r"^\| bf16 d64 full pages of 16 1x2\(1\)x1x64 \| TB/s \| [\d.e-]+ \|",
            r"sm_80, tasks of 64 rows \| [\d.e-]+ \|",
            r"sm_80, steps of 32 keys \| [\d.e-]+ \|", r"sm_90a, odd addresses \| [\d.e-]+ \|",
-           r"causal 1x2x140, sm_90a \| attend_task0 \| 1,234.50 us \| 240 register/thread",
+           r"causal 1x2x140, sm_90a \| attend_attention \| 1,234.50 us \| 240 register/thread",
            "^- no PyTorch: the ceiling of GEMM and PyTorch's kernels; FlexAttention", "^Time: checks ")
     for name in ("data movement", "integers", "conversions", "rounded arithmetic", "approximate functions", "mma"):
         expect(output, rf"^ok   instructions, {name}: (\d+) of \1 as simulated")
@@ -95,8 +95,8 @@ def test_refused_counters():
 
 def test_losses():
     """A hang of a check, a hang of a contender and a fault that the driver does not recover from, in three processes."""
-    check = start("hang", f"{HOPPER} hang=documents_body_task1_sm_90a", "--groups=checks", "--limit=30", "--only=bf16_d64")
-    row = start("hang-row", f"{HOPPER} hang=d64_causal_body_task0_sm_90a", "--groups=rows,lengths", "--limit=15")
+    check = start("hang", f"{HOPPER} hang=documents_attention_sm_90a", "--groups=checks", "--limit=30", "--only=bf16_d64")
+    row = start("hang-row", f"{HOPPER} hang=d64_causal_attention_sm_90a", "--groups=rows,lengths", "--limit=15")
     fault = run("fault", 1, f"{HOPPER} fault=causal_gradient", "--groups=rows")
     expect(fault, r"^\*\*0 of 1 checks pass, 1 failed or lost\*\*; 3 rows timed",
            "^- row bf16 d64 causal gradient 1x1x40, setup: .*LAUNCH_FAILED",

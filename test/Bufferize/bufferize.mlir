@@ -10,11 +10,11 @@
 // CHECK-SAME:    %[[O:[a-z0-9]+]]: memref<?x?x?x64xf32, {{[^%]*}}>, %[[LSE:[a-z0-9]+]]: memref<?x?x?xf32, {{[^%]*}}>)
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     linalg.copy
-// CHECK:         attn.launch @tiles_read_and_write_the_callers_memory_task0(%[[Q]], %[[K]], %[[V]], %[[BIAS]], %[[O]], %[[LSE]],
+// CHECK:         attn.launch @tiles_read_and_write_the_callers_memory.attention(%[[Q]], %[[K]], %[[V]], %[[BIAS]], %[[O]], %[[LSE]],
 // CHECK-NOT:     linalg.copy
 // CHECK:         return
 
-// CHECK:       func.func private @tiles_read_and_write_the_callers_memory_task0(
+// CHECK:       func.func private @tiles_read_and_write_the_callers_memory.attention(
 // CHECK-SAME:    %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf32, {{[^%]*}}>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf32, {{[^%]*}}>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf32, {{[^%]*}}>,
 // CHECK-SAME:    %[[BIAS:[a-z0-9]+]]: memref<8xf32, {{[^%]*}}>,
 // CHECK-SAME:    %[[O:[a-z0-9]+]]: memref<?x?x?x64xf32, {{[^%]*}}>, %[[LSE:[a-z0-9]+]]: memref<?x?x?xf32,

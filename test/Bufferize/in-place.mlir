@@ -9,7 +9,7 @@
 // CHECK-SAME:    name = "step", names = ["q", "k", "v", "k_cache", "v_cache", "len", "end", "output"], {{.*}}, updated_by = array<i64: -1, -1, -1, 1, 2, -1, -1>}
 // CHECK-NOT:     memref.alloc{{.*}}x2x?x64xf32
 // CHECK-NOT:     linalg.copy
-// CHECK:         attn.launch @[[APPEND:step.body_task[0-9]+]]({{.*}}%[[KC]], %[[K]],
+// CHECK:         attn.launch @[[APPEND:step.append[_0-9]*]]({{.*}}%[[KC]], %[[K]],
 // CHECK-NOT:     memref.alloc{{.*}}x2x?x64xf32
 // CHECK-NOT:     linalg.copy
 // CHECK:         attn.launch @[[APPEND]]({{.*}}%[[VC]], %[[V]],

@@ -7,10 +7,10 @@
 // CHECK-DAG:     %[[TILES:.*]] = affine.apply #{{.*}}()[%[[N]]]
 // CHECK-DAG:     %[[COLUMNS:.*]] = arith.maxsi %[[TILES]], %c0
 // CHECK:         %[[COUNT:.*]] = arith.muli %[[ROWS]], %[[COLUMNS]]
-// CHECK:         attn.launch @iterations_are_counted_row_major_task0(%[[X]], %[[ROWS]], %[[COLUMNS]]) count(%[[COUNT]])
+// CHECK:         attn.launch @iterations_are_counted_row_major.loop(%[[X]], %[[ROWS]], %[[COLUMNS]]) count(%[[COUNT]])
 // CHECK-SAME:      : (memref<?xf32>, index, index)
 
-// CHECK:       func.func private @iterations_are_counted_row_major_task0(
+// CHECK:       func.func private @iterations_are_counted_row_major.loop(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?xf32>, %[[ROWS:[a-z0-9]+]]: index, %[[COLUMNS:[a-z0-9]+]]: index,
 // CHECK-SAME:    %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %[[SCRATCH:[a-z0-9]+]]: memref<?xi8>) attributes {attn.task}
 // CHECK:         scf.for %[[ITEM:.*]] = %[[BEGIN]] to %[[END]] step %c1
@@ -29,8 +29,8 @@ func.func @iterations_are_counted_row_major(%x: memref<?xf32>, %n: index) {
 
 // Constants, extents and views are recomputed, not captured.
 // CHECK-LABEL: func.func @cheap_ops_are_recomputed(
-// CHECK:         attn.launch @cheap_ops_are_recomputed_task0(%{{[a-z0-9]+}}) count(%c12) : (memref<?xf32>)
-// CHECK:       func.func private @cheap_ops_are_recomputed_task0(
+// CHECK:         attn.launch @cheap_ops_are_recomputed.loop(%{{[a-z0-9]+}}) count(%c12) : (memref<?xf32>)
+// CHECK:       func.func private @cheap_ops_are_recomputed.loop(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?xf32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: memref<?xi8>)
 // CHECK-DAG:     %[[ONE:.*]] = arith.constant 1.0
 // CHECK-DAG:     %[[EXTENT:.*]] = memref.dim %[[X]], %c0
@@ -49,8 +49,8 @@ func.func @cheap_ops_are_recomputed(%x: memref<?xf32>) {
 }
 
 // CHECK-LABEL: func.func @every_loop_is_a_task(
-// CHECK:         attn.launch @every_loop_is_a_task_task0(
-// CHECK:         attn.launch @every_loop_is_a_task_task1(
+// CHECK:         attn.launch @every_loop_is_a_task.loop(
+// CHECK:         attn.launch @every_loop_is_a_task.loop_2(
 func.func @every_loop_is_a_task(%x: memref<8xf32>) {
   %one = arith.constant 1.0 : f32
   scf.forall (%i) in (8) {
@@ -67,8 +67,8 @@ func.func @every_loop_is_a_task(%x: memref<8xf32>) {
 // EXAMPLE
 // A loop with trip count 0 becomes a task without work items.
 // CHECK-LABEL: func.func @loop_without_iterations(
-// CHECK:         attn.launch @loop_without_iterations_task0({{.*}}) count(%{{.*}})
-// CHECK-LABEL: func.func private @loop_without_iterations_task0(
+// CHECK:         attn.launch @loop_without_iterations.loop({{.*}}) count(%{{.*}})
+// CHECK-LABEL: func.func private @loop_without_iterations.loop(
 // CHECK:         scf.for
 // CHECK:           memref.store
 func.func @loop_without_iterations(%x: memref<4xf32>) {
@@ -81,8 +81,8 @@ func.func @loop_without_iterations(%x: memref<4xf32>) {
 
 // A task refers to a constant tensor, and to a part of it, instead of capturing it.
 // CHECK-LABEL: func.func @constants(
-// CHECK:         attn.launch @constants_task0(%arg1, %arg0)
-// CHECK-LABEL: func.func private @constants_task0(
+// CHECK:         attn.launch @constants.loop(%arg1, %arg0)
+// CHECK-LABEL: func.func private @constants.loop(
 // CHECK:         %[[TABLE:.*]] = memref.get_global @table : memref<8xf32>
 // CHECK:         %[[PART:.*]] = memref.subview %[[TABLE]][%{{.*}}] [4] [1]
 // CHECK:         memref.load %[[PART]]
@@ -100,11 +100,11 @@ func.func @constants(%x: memref<4xf32>, %from: index) {
 // A task reshapes what it captures, except on a GPU, whose tensor maps describe captures.
 // CHECK-LABEL: func.func @reshaped(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?x4xf32>
-// CHECK:         attn.launch @reshaped_task0(%[[X]]
+// CHECK:         attn.launch @reshaped.loop(%[[X]]
 // GPU-LABEL: func.func @reshaped(
 // GPU:         %[[ROW:.*]] = memref.collapse_shape
-// GPU:         attn.launch @reshaped_task0(%[[ROW]],
-// GPU-LABEL: func.func private @reshaped_task0(%{{.*}}: memref<?xf32>
+// GPU:         attn.launch @reshaped.loop(%[[ROW]],
+// GPU-LABEL: func.func private @reshaped.loop(%{{.*}}: memref<?xf32>
 // GPU-NOT:     collapse_shape
 func.func @reshaped(%x: memref<?x4xf32>, %n: index) {
   %one = arith.constant 1.0 : f32

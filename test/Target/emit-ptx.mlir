@@ -11,13 +11,13 @@
 // CHECK-NOT: .version
 // CHECK: .extern .shared .align 128 .b8 saccade_shared[];
 // CHECK-NOT: saccade_shared[]
-// CHECK: // .globl attention_body_task0
-// CHECK: .visible .entry attention_body_task0(
-// CHECK: .visible .entry attention_body_task1(
-// CHECK: // .globl sine_body_task0
+// CHECK: // .globl attention_attention
+// CHECK: .visible .entry attention_attention(
+// CHECK: .visible .entry attention_attention_split_kv(
+// CHECK: // .globl sine_sin
 // CHECK: .func {{.*}}__internal_trig_reduction_slowpathd
-// CHECK: .visible .entry sine_body_task0(
-// CHECK: .visible .entry cosine_body_task0(
+// CHECK: .visible .entry sine_sin(
+// CHECK: .visible .entry cosine_cos(
 // CHECK: .func {{.*}}__internal_trig_reduction_slowpathd
 // CHECK-NOT: .func
 // CHECK-NOT: .entry

@@ -74,11 +74,12 @@ def TileHostOps : Pass<"attn-tile-host-ops", "::mlir::func::FuncOp"> {
 def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
   let summary = "outline every parallel loop as a task";
   let description = [{
-    The body of the n-th `scf.forall` of a public function `@f` becomes the private function
+    The body of an `scf.forall` of a public function `@f` becomes a private function that is named after its ops, such as
 
-        @f_task<n>(captures..., %begin: index, %end: index, %scratch: memref<?xi8>)
+        @f.matmul_bias_gelu(captures..., %begin: index, %end: index, %scratch: memref<?xi8>)
 
-    marked `attn.task`, which runs the iterations [begin, end) in row-major order, the last dimension fastest. An
+    marked `attn.task`, which runs the iterations [begin, end) in row-major order, the last dimension fastest. A
+    number from 2 on is added to the name of further tasks with these ops (`@f.matmul_bias_gelu_2`). An
     `attn.launch` replaces the loop. Constants, extents and views of captures are recomputed in the task, which refers
     to constant tensors (`memref.get_global`) itself. With `gpu`, captures are reshaped by the host, since a tensor map
     describes a capture as it is.

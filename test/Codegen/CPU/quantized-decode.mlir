@@ -2,12 +2,12 @@
 // RUN:   | saccade-opt --attn-lower-unpacked-accumulate=target=v4-bf16 -canonicalize | FileCheck %s
 
 // The decode task of a quantized paged cache has no tile of bf16 elements and copies no pages. The other task packs tiles.
-// CHECK-LABEL: func.func private @attention.body_task1(
+// CHECK-LABEL: func.func private @attention.attention.split_kv(
 // CHECK-SAME:    attn.family = "v4-bf16 unpacked in pages, f32 multiply-add"
 // CHECK-NOT:     memref.alloc() {{.*}}x64xbf16>
 // CHECK-NOT:     linalg.generic
 // CHECK-NOT:     attn.load_pages
-// CHECK-LABEL: func.func private @attention.body_task0(
+// CHECK-LABEL: func.func private @attention.attention(
 // CHECK:         memref.alloc() {{.*}} : memref<1024x64xbf16>
 #all = affine_map<(b, h, s, d) -> (b, h, s, d)>
 #position = affine_map<(b, h, s, d) -> (b, h, s, 0)>

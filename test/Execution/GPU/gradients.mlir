@@ -191,7 +191,7 @@ func.func @one_tile(%q: tensor<2x40x32xbf16>, %k: tensor<2x40x32xbf16>, %v: tens
 // RUN: saccade-run %s --entry=tested_tile --arg=1x4x64x32:bf16:1 --arg=1x2x64x32:bf16:2 --arg=1x2x64x32:bf16:3 --arg=64:i32:=3 --out=%t.o.npy --out=%t.l.npy --out=%t.r.npy
 // RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=tested_tile_gradient --check --arg=1x4x64x32:bf16:1 --arg=1x2x64x32:bf16:2 --arg=1x2x64x32:bf16:3 --arg=64:i32:=3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=%t.r.npy --arg=1x4x64x32:bf16:4
 // RUN: saccade-run %s --device=ptxsim --target=sm_90a --entry=tested_tile_gradient --check --explain --arg=1x4x64x32:bf16:1 --arg=1x2x64x32:bf16:2 --arg=1x2x64x32:bf16:3 --arg=64:i32:=3 --arg=%t.o.npy:bf16 --arg=%t.l.npy --arg=%t.r.npy --arg=1x4x64x32:bf16:4 2>&1 | FileCheck %s --check-prefix=TESTED
-// TESTED: tested_tile_gradient_body_task4_sm_90a: kernel family sm_90a, gradient, ran
+// TESTED: tested_tile_gradient_attention_gradient_key_value_sm_90a: kernel family sm_90a, gradient, ran
 func.func @tested_tile(%q: tensor<1x4x64x32xbf16>, %k: tensor<1x2x64x32xbf16>, %v: tensor<1x2x64x32xbf16>, %ids: tensor<?xi32>)
     -> tensor<1x4x64x32xbf16> attributes {attn.gradient} {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%ids : tensor<?xi32>)

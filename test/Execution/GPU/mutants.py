@@ -38,31 +38,32 @@ PROGRAMS = {
 # Two sequences of 13 and 12 pages, of which the others are not used.
 TABLE = np.random.default_rng(0).permutation(40)[:26].reshape(2, 13).astype(np.int32)
 LENGTHS = np.array([13 * 16, 12 * 16 - 3], np.int32)
-# Each run: a function, the task and suffix of its kernel, and the arguments.
+SPLIT_KV = "attention_split_kv"
+# Each run: a function, the rest of the name of its kernel, and the arguments.
 RUNS = {
     # At least two CTAs or two tiles of keys, the last ones partial, because wrong bounds show only there. The last run
     # is split-KV.
     ("sm_80", "attention"): [
-        ("plain_64", 0, ["1x1x205x64:bf16:1", "1x1x229x64:bf16:2", "1x1x229x64:bf16:3"]),
-        ("causal_64", 0, ["1x205x1x64:f16:1", "1x229x1x64:f16:2", "1x229x1x64:f16:3"]),
-        ("causal_128", 0, ["1x77x1x128:bf16:1", "1x85x1x128:bf16:2", "1x85x1x128:bf16:3"]),
-        ("window_alibi_64", 0, ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
-        ("plain_64", 1, ["1x4x3x64:bf16:1", "1x1x349x64:bf16:2", "1x1x349x64:bf16:3"]),
+        ("plain_64", "attention", ["1x1x205x64:bf16:1", "1x1x229x64:bf16:2", "1x1x229x64:bf16:3"]),
+        ("causal_64", "attention", ["1x205x1x64:f16:1", "1x229x1x64:f16:2", "1x229x1x64:f16:3"]),
+        ("causal_128", "attention", ["1x77x1x128:bf16:1", "1x85x1x128:bf16:2", "1x85x1x128:bf16:3"]),
+        ("window_alibi_64", "attention", ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
+        ("plain_64", SPLIT_KV, ["1x4x3x64:bf16:1", "1x1x349x64:bf16:2", "1x1x349x64:bf16:3"]),
     ],
     # More tiles than stages, in the kernels with warpgroups. One CTA has all work items: four or three.
     ("sm_90a", "attention"): [
-        ("plain_64", "0_sm_90a", ["1x2x205x64:bf16:1", "1x1x700x64:bf16:2", "1x1x700x64:bf16:3"]),
-        ("causal_128", "0_sm_90a", ["1x285x1x128:bf16:1", "1x405x1x128:bf16:2", "1x405x1x128:bf16:3"]),
+        ("plain_64", "attention_sm_90a", ["1x2x205x64:bf16:1", "1x1x700x64:bf16:2", "1x1x700x64:bf16:3"]),
+        ("causal_128", "attention_sm_90a", ["1x285x1x128:bf16:1", "1x405x1x128:bf16:2", "1x405x1x128:bf16:3"]),
     ],
     ("sm_90a", "pages"): [
-        ("pages_128", "0_sm_90a", ["2x1x150x128:bf16:1", "40x16x1x128:bf16:2", "40x16x1x128:bf16:3", "{folder}/table.npy",
+        ("pages_128", "attention_sm_90a", ["2x1x150x128:bf16:1", "40x16x1x128:bf16:2", "40x16x1x128:bf16:3", "{folder}/table.npy",
                                    "{folder}/lengths.npy"]),
     ],
     # More steps than stages, with a partial one, and tiles of one and two warpgroups; sums accumulated apart, and a
     # transposed operand.
     ("sm_90a", "matmul"): [
-        ("linear", "0_sm_90a", ["200x456:bf16:1", "136x456:bf16:2", "136:bf16:3"]),
-        ("batches", "0_sm_90a", ["2x136x456:f16:1", "2x456x136:f16:2"]),
+        ("linear", "matmul_bias_relu_sm_90a", ["200x456:bf16:1", "136x456:bf16:2", "136:bf16:3"]),
+        ("batches", "matmul_sm_90a", ["2x136x456:f16:1", "2x456x136:f16:2"]),
     ],
 }
 KINDS = ("dropped", "changed", "bounds")
@@ -101,7 +102,7 @@ class Kernel:
         self.lock = threading.Lock()
         self.command = ["saccade-run", str(program), "--device=ptxsim", f"--target={target}", "--check", f"--entry={entry}", "--multiprocessors=1",
                         *[f"--arg={argument.format(folder=folder)}" for argument in arguments]]
-        start = f".visible .entry {entry}_body_task{task}("
+        start = f".visible .entry {entry}_{task}("
         begin = next(i for i, line in enumerate(self.lines) if line.startswith(start))
         end = next(i for i in range(begin, len(self.lines)) if self.lines[i] == "}")
         self.body = range(begin, end)
@@ -145,7 +146,7 @@ class Kernel:
         # PtxSim does not check the order of accesses to global memory, where split-KV keeps its state.
         # A wait for an mbarrier is a loop, which ends at once without it.
         without = lambda line: "\tsetp.eq.u32 done, 0, 0;" if "try_wait" in line else ""
-        return [(i, without(self.lines[i])) for i in self.body if self.task != 1 and DROPPED.match(self.lines[i])]
+        return [(i, without(self.lines[i])) for i in self.body if self.task != SPLIT_KV and DROPPED.match(self.lines[i])]
 
     def changed(self, rng):
         """Mutants with another constant in an address."""

@@ -40,7 +40,7 @@ def test_warpgroups_compute_what_bulk_copies_can_read(double):
         result = saccade.attention(asarray(large[0]), key, asarray(large[2]), target="sm_90a")
         log = double.log()
         kernels = [detail.split()[0] for name, detail in log if name == LAUNCH]
-        assert any(name.endswith(f"task0{suffix}") for name in kernels), kernels
+        assert any(name.endswith(f"_attention{suffix}") for name in kernels), kernels
         assert np.abs(result.get() - reference).max() < 2e-3
     saccade.cache_clear()
 
@@ -84,13 +84,13 @@ def test_bulk_copies_read_constants_and_repeated_tensors(double):
         assert (of_constant(on_gpu).get() == x.astype(np.float32) @ w).all()
     log = double.log()
     assert len(double.called("cuModuleGetGlobal", log)) == 1
-    assert {detail.split()[0] for name, detail in log if name == LAUNCH} == {"f_body_task1_sm_90a"}
+    assert {detail.split()[0] for name, detail in log if name == LAUNCH} == {"f_matmul_sm_90a"}
     repeated = Array(weights.memory, np.float16, (2, 64, 128), strides=[0, 128, 1])
     row = Array(on_gpu.memory, np.float16, (2, 40, 64), strides=[0, 64, 1])
     for rows, columns, expected in ((on_gpu, repeated, x.astype(np.float32) @ w), (row, batch, x[0].astype(np.float32) @ y),
                                     (row, repeated, np.stack([x[0].astype(np.float32) @ w] * 2))):
         assert (of_batch(rows, columns).get() == expected).all()
-    assert {detail.split()[0] for name, detail in double.log() if name == LAUNCH} == {"g_body_task0_sm_90a"}
+    assert {detail.split()[0] for name, detail in double.log() if name == LAUNCH} == {"g_matmul_sm_90a"}
     saccade.cache_clear()
 
 

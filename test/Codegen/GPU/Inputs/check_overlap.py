@@ -21,7 +21,7 @@ PRODUCTS = {"64": 12, "96": 14, "128": 16, "192": 19, "192_128": 20, "256": 21}
 
 def main():
     text = subprocess.run([find_tool("nvdisasm"), "-c", sys.argv[3]], check=True, capture_output=True, text=True).stdout
-    kernels = re.findall(r"^\.text\.([a-z_]+?_([\d_]+)_body_task\d_sm_90a):", text, re.MULTILINE)
+    kernels = re.findall(r"^\.text\.([a-z_]+?_([\d_]+)_attention_sm_90a):", text, re.MULTILINE)
     ptx = pathlib.Path(sys.argv[2]).read_text()
     kernels = [each for each in kernels if not re.search(rf"\.entry {each[0]}\([^)]*\)\s+\.reqntid 160\b", ptx)]
     assert kernels

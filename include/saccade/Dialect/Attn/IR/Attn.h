@@ -79,6 +79,10 @@ inline constexpr llvm::StringLiteral updatedByAttr = "attn.updated_by";
 /// For each argument of a function: the result that updates it in place, or nullopt.
 llvm::SmallVector<std::optional<unsigned>> getUpdatingResults(mlir::FunctionOpInterface function);
 
+/// String attribute of a parallel loop: the op that was tiled to it, if its tiles are structured ops and loops that do
+/// not show it: "attention_gradient.query". It names the task.
+inline constexpr llvm::StringLiteral tiledFromAttr = "attn.tiled_from";
+
 /// The mapping of a parallel loop with `rank` dimensions whose iterations are work items: #attn.task<0> and so on.
 mlir::ArrayAttr taskMapping(mlir::MLIRContext *context, unsigned rank);
 
