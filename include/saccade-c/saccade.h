@@ -93,7 +93,19 @@ SACCADE_API SaccadeResult saccade_print_stage(SaccadeContext *context, const cha
 SACCADE_API SaccadeResult saccade_explain(SaccadeContext *context, const char *source, size_t size, const char *name,
                                           const SaccadeOption *options, size_t num_options, const char *sizes,
                                           char **text);
+/* The same report as JSON, with more numbers; docs/guides/explain.md has the schema. */
+SACCADE_API SaccadeResult saccade_explain_json(SaccadeContext *context, const char *source, size_t size,
+                                               const char *name, const SaccadeOption *options, size_t num_options,
+                                               const char *sizes, char **text);
 SACCADE_API void saccade_text_free(char *text);
+
+/* Times the tasks (parallel loops) of programs for the CPU that this thread calls, until saccade_task_times_end. The
+ * pairs may be nested. The code of programs does not depend on it, and other calls are not slower. */
+SACCADE_API void saccade_task_times_begin(void);
+/* Ends what the thread's last saccade_task_times_begin began, and sets *text to JSON, to be freed with
+ * saccade_text_free: {"tasks": [{"name", "launches", "items", "seconds"}], "launches": [[task, begin, end]]}. Times of
+ * launches are nanoseconds of CLOCK_MONOTONIC, of the first 1000 at most. SACCADE_VALUE_ERROR: nothing was begun. */
+SACCADE_API SaccadeResult saccade_task_times_end(char **text);
 
 /* Statistics of a context's cache. */
 typedef struct SaccadeCacheInfo {

@@ -208,7 +208,8 @@ SaccadeResult saccade_print_stage(SaccadeContext *context, const char *source, s
   return makeText(context, request, text, [&](llvm::raw_pwrite_stream &os) { return printStage(request, stage, os); });
 }
 
-static llvm::Error printExplanation(Request &request, std::vector<GivenSize> sizes, llvm::raw_pwrite_stream &os) {
+static llvm::Error printExplanation(Request &request, std::vector<GivenSize> sizes, ExplainForm form,
+                                    llvm::raw_pwrite_stream &os) {
   Source source;
   if (failed(source.parse(llvm::MemoryBuffer::getMemBufferCopy(request.source, request.name), request.sink())))
     return llvm::createStringError("the program could not be parsed");
@@ -216,14 +217,15 @@ static llvm::Error printExplanation(Request &request, std::vector<GivenSize> siz
   if (!explanation || failed(runPipeline(source.module(), request.options)))
     return llvm::createStringError("the program was refused");
   explanation->addKernels(source.module());
-  explanation->print(os);
   for (const std::string &size : explanation->unusedSizes())
     request.diagnostics.emplace_back(SACCADE_WARNING, "no attention uses the size '" + size + "'");
+  Explanation::print(explanation, form, os);
   return llvm::Error::success();
 }
 
-SaccadeResult saccade_explain(SaccadeContext *context, const char *source, size_t size, const char *name,
-                              const SaccadeOption *options, size_t num_options, const char *sizes, char **text) {
+static SaccadeResult explain(SaccadeContext *context, const char *source, size_t size, const char *name,
+                             const SaccadeOption *options, size_t num_options, const char *sizes, ExplainForm form,
+                             char **text) {
   if (!text)
     return refuse(SACCADE_VALUE_ERROR, "the pointer for the text is NULL");
   *text = nullptr;
@@ -234,7 +236,17 @@ SaccadeResult saccade_explain(SaccadeContext *context, const char *source, size_
   if (!given)
     return refuse(SACCADE_VALUE_ERROR, llvm::toString(given.takeError()));
   return makeText(context, request, text,
-                  [&](llvm::raw_pwrite_stream &os) { return printExplanation(request, std::move(*given), os); });
+                  [&](llvm::raw_pwrite_stream &os) { return printExplanation(request, std::move(*given), form, os); });
+}
+
+SaccadeResult saccade_explain(SaccadeContext *context, const char *source, size_t size, const char *name,
+                              const SaccadeOption *options, size_t num_options, const char *sizes, char **text) {
+  return explain(context, source, size, name, options, num_options, sizes, ExplainForm::Text, text);
+}
+
+SaccadeResult saccade_explain_json(SaccadeContext *context, const char *source, size_t size, const char *name,
+                                   const SaccadeOption *options, size_t num_options, const char *sizes, char **text) {
+  return explain(context, source, size, name, options, num_options, sizes, ExplainForm::JSON, text);
 }
 
 void saccade_text_free(char *text) { std::free(text); }

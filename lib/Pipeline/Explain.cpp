@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Explain.h"
+#include "ExplainRecord.h"
 #include "GivenSizes.h"
 #include "ScriptedTiling.h"
 #include "Stages.h"
@@ -34,14 +35,6 @@ static constexpr int64_t maxBoxes = 400'000;
 static constexpr int64_t maxPositions = int64_t(1) << 30;
 /// Cells of the picture. Characters are about twice as high as wide.
 static constexpr int64_t pictureWidth = 32, pictureHeight = 16;
-
-/// The report on an attention.
-struct Explanation::Attention {
-  std::string title;
-  Location loc;
-  std::string prefix; ///< of the names of its kernels, as of a symbol of a GPU
-  std::vector<std::string> kernels, lines;
-};
 
 Explanation::Explanation() = default;
 Explanation::~Explanation() = default;
@@ -75,14 +68,15 @@ static std::string work(double flops) {
 
 namespace {
 
-/// Writes the report on an attention, except for its kernels.
+/// Fills the report on an attention, except for its kernels.
 class AttentionReport {
 public:
   /// The tiles that kernels of a GPU test follow from their registers during code generation; they are not reported.
-  AttentionReport(AttentionOp op, KnownSizes &sizes, const CPUTarget &target, bool isForGPU, bool isTiledByScript)
-      : op(op), sizes(sizes), target(target), isForGPU(isForGPU), isTiledByScript(isTiledByScript) {}
+  AttentionReport(AttentionOp op, KnownSizes &sizes, const CPUTarget &target, bool isForGPU, bool isTiledByScript,
+                  Explanation::Attention &into)
+      : op(op), sizes(sizes), target(target), isForGPU(isForGPU), isTiledByScript(isTiledByScript), into(into) {}
 
-  std::vector<std::string> write();
+  void write();
 
 private:
   void writeInt8Obstacle();
@@ -91,16 +85,18 @@ private:
   bool resolveInputs(StaticMaskInputs &inputs);
   MaskTiling tilingOf(int64_t queries);
   void writeCounts(StaticMaskInputs &inputs);
+  /// `pairs` of all planes that are counted; `each`: the operations of a pair in all their copies.
+  void addNumbers(const MaskCount &total, const MaskTiling &tiling, int64_t pairs, double each);
   std::string captureName(unsigned capture);
   bool isRead(Value argument) { return argument && !argument.use_empty(); }
-  void addLine(const llvm::Twine &line) { lines.push_back(line.str()); }
+  void addLine(StringRef name, const llvm::Twine &text) { into.lines.push_back({name.str(), text.str()}); }
 
   AttentionOp op;
   KnownSizes &sizes;
   const CPUTarget &target;
   bool isForGPU, isTiledByScript;
   MaskProof proof;
-  std::vector<std::string> lines;
+  Explanation::Attention &into;
   int64_t firstQuery = 0, firstKey = 0, queries = 0, keys = 0;
   bool isSplitKV = false;
 };
@@ -114,23 +110,23 @@ std::string AttentionReport::captureName(unsigned capture) {
 void AttentionReport::writeInt8Obstacle() {
   Type element = getElementTypeOrSelf(op.getQuery());
   if (isForGPU)
-    addLine("int8 scores: not used, kernels of GPUs have none");
+    addLine("int8 scores", "not used, kernels of GPUs have none");
   else if (target.int8Dot == Int8Dot::None)
-    addLine("int8 scores: not used, target '" + target.name + "' has no instruction for products of int8");
+    addLine("int8 scores", "not used, target '" + target.name + "' has no instruction for products of int8");
   else if (chooseAttentionProduct(target, element).inTiles)
-    addLine("int8 scores: not used, tile registers multiply " + llvm::formatv("{0}", element).str() + " faster");
+    addLine("int8 scores", "not used, tile registers multiply " + llvm::formatv("{0}", element).str() + " faster");
 }
 
 void AttentionReport::writeMask() {
   if (op.getMask().empty())
-    return addLine("mask: none, every tile of keys is full");
+    return addLine("mask", "none, every tile of keys is full");
   if (proof.isExact)
-    return addLine("mask: closed form, equivalent to bounds of the key loop");
-  std::string text = "mask: ";
+    return addLine("mask", "closed form, equivalent to bounds of the key loop");
+  std::string text;
   if (proof.hasBounds)
     text += "bounds of the key loop in closed form, and ";
   if (!proof.canBeEmpty && !proof.canBeFull)
-    return addLine(text + "evaluated for every pair, no tile can be proved empty or full");
+    return addLine("mask", text + "evaluated for every pair, no tile can be proved empty or full");
   text += "each tile of keys is tested";
   text += proof.canBeEmpty && proof.canBeFull ? " for being empty or full"
           : proof.canBeEmpty                  ? " for being empty"
@@ -140,7 +136,7 @@ void AttentionReport::writeMask() {
     llvm::interleave(proof.tables, [&](unsigned capture) { text += captureName(capture); }, [&] { text += ", "; });
     text += ": the result depends on data";
   }
-  addLine(text);
+  addLine("mask", text);
 }
 
 /// Sets the inputs of the mask; false if some are not known.
@@ -159,9 +155,9 @@ bool AttentionReport::resolveInputs(StaticMaskInputs &inputs) {
   for (unsigned capture : inputs.missing) {
     std::string name = sizes.nameOf(op.getCaptures()[capture]);
     bool isScalar = op.getCaptures()[capture].getType().isIntOrIndex();
-    addLine("counts: not known, the mask reads " + llvm::Twine(isScalar ? "the scalar " : "extents of ") +
-            captureName(capture) +
-            (isScalar && !name.empty() ? "; give --explain-size=" + name + "=NUMBER" : std::string()));
+    addLine("counts", "not known, the mask reads " + llvm::Twine(isScalar ? "the scalar " : "extents of ") +
+                          captureName(capture) +
+                          (isScalar && !name.empty() ? "; give --explain-size=" + name + "=NUMBER" : std::string()));
   }
   return inputs.missing.empty();
 }
@@ -181,16 +177,16 @@ MaskTiling AttentionReport::tilingOf(int64_t queries) {
 
 void AttentionReport::writeSizes() {
   if (op.isRagged())
-    return addLine("sizes: those of ragged sequences, known at run time only");
+    return addLine("sizes", "those of ragged sequences, known at run time only");
   std::string missing;
   for (auto [name, size] : {std::pair("b", sizes.batches), std::pair("h", sizes.heads), std::pair("q", sizes.queries),
                             std::pair("k", sizes.keys)})
     if (!size)
       missing += (missing.empty() ? "" : ",") + std::string(name) + "=...";
   if (!missing.empty())
-    return addLine("sizes: known at run time only; for counts and a picture give --explain-size=" + missing);
-  std::string text = "sizes: b=" + grouped(*sizes.batches) + " h=" + grouped(*sizes.heads) +
-                     " q=" + grouped(*sizes.queries) + " k=" + grouped(*sizes.keys);
+    return addLine("sizes", "known at run time only; for counts and a picture give --explain-size=" + missing);
+  std::string text = "b=" + grouped(*sizes.batches) + " h=" + grouped(*sizes.heads) + " q=" + grouped(*sizes.queries) +
+                     " k=" + grouped(*sizes.keys);
   queries = *sizes.queries, keys = *sizes.keys;
   if (!op.getAt().empty()) {
     auto at = attn::Position::of(op.getAt());
@@ -198,9 +194,9 @@ void AttentionReport::writeSizes() {
     for (auto [role, position, known] : {std::tuple("query", at.query, query), std::tuple("key", at.key, key)})
       if (!known) {
         std::string name = sizes.nameOf(position);
-        addLine(text);
-        return addLine("counts: not known, the position of the first " + llvm::Twine(role) + " is given at run time" +
-                       (name.empty() ? "" : "; give --explain-size=" + name + "=NUMBER"));
+        addLine("sizes", text);
+        return addLine("counts", "not known, the position of the first " + llvm::Twine(role) + " is given at run time" +
+                                     (name.empty() ? "" : "; give --explain-size=" + name + "=NUMBER"));
       }
     firstQuery = *query, firstKey = *key;
     text += " at q=" + grouped(firstQuery) + ", k=" + grouped(firstKey);
@@ -221,12 +217,14 @@ void AttentionReport::writeSizes() {
     *count = std::clamp<int64_t>(*known - first, 0, *count);
     text += std::string(" ") + name + "=" + grouped(*known);
   }
-  addLine(text);
+  addLine("sizes", text);
+  into.numbers["sizes"] =
+      llvm::json::Object{{"b", *sizes.batches}, {"h", *sizes.heads}, {"q", *sizes.queries}, {"k", *sizes.keys}};
   if (queries <= 0 || keys <= 0 || *sizes.batches == 0 || *sizes.heads == 0)
-    return addLine("counts: no pairs");
+    return addLine("counts", "no pairs");
   for (int64_t size : {*sizes.batches, *sizes.heads, queries, keys, std::abs(firstQuery), std::abs(firstKey)})
     if (size > maxPositions)
-      return addLine("counts: sizes beyond " + grouped(maxPositions) + " are not counted");
+      return addLine("counts", "sizes beyond " + grouped(maxPositions) + " are not counted");
   // The run-time test compares the extent, not the length.
   isSplitKV = op.getSplitKvAttr() && *sizes.queries <= op.getSplitKvAttr().getQueries();
   if (resolveInputs(inputs))
@@ -250,7 +248,7 @@ void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
       plane.batch = batch, plane.head = head;
       std::optional<MaskCount> counted = countMask(op.getMask(), plane, tiling, inputs, budget);
       if (!counted)
-        return addLine("counts: there are too many tiles to count");
+        return addLine("counts", "there are too many tiles to count");
       total += *counted;
     }
   std::string where = hasBatches && hasHeads ? "all batches and heads"
@@ -258,10 +256,11 @@ void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
                       : hasHeads             ? "all heads, a batch"
                                              : "a batch and head";
   if (!isForGPU)
-    addLine("tiles: " + grouped(total.tiles()) + " of " + grouped(tiling.rows) + " queries x " + grouped(tiling.cols) +
-            " keys in " + where + ": " + grouped(total.empty) + " empty, " + grouped(total.full) + " full, " +
-            grouped(total.partial) + " partial" +
-            (total.dataDependent ? ", " + grouped(total.dataDependent) + " decided by data at run time" : ""));
+    addLine("tiles",
+            grouped(total.tiles()) + " of " + grouped(tiling.rows) + " queries x " + grouped(tiling.cols) +
+                " keys in " + where + ": " + grouped(total.empty) + " empty, " + grouped(total.full) + " full, " +
+                grouped(total.partial) + " partial" +
+                (total.dataDependent ? ", " + grouped(total.dataDependent) + " decided by data at run time" : ""));
   int64_t planes = (hasBatches ? batches : 1) * (hasHeads ? heads : 1),
           copies = batches * heads / std::max<int64_t>(planes, 1);
   int64_t pairs = queries * keys * planes;
@@ -269,53 +268,68 @@ void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
   if (!isForGPU)
     computed = std::string(", ") + (total.dataDependent ? "at most " : "") + grouped(total.computed) + " computed (" +
                percent(total.computed, pairs) + ")";
-  addLine("pairs: " + grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) +
-          " visible (" + percent(total.visible, pairs) + ")" + computed);
+  addLine("pairs", grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) + " visible (" +
+                       percent(total.visible, pairs) + ")" + computed);
   double each = 2.0 *
                 double(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth) +
                        getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)) *
                 double(copies);
-  addLine("work: " + (isForGPU ? "" : work(each * double(total.computed)) + " of ") + work(each * double(pairs)) +
-          " dense, " + (total.isExact ? "" : "at most ") + work(each * double(total.visible)) + " needed");
+  addLine("work", (isForGPU ? std::string() : work(each * double(total.computed)) + " of ") +
+                      work(each * double(pairs)) + " dense, " + (total.isExact ? "" : "at most ") +
+                      work(each * double(total.visible)) + " needed");
+  addNumbers(total, tiling, pairs, each);
   if (op.getMask().empty())
     return;
   plane.batch = plane.head = 0;
   SmallVector<std::string> picture = drawMask(op.getMask(), plane, pictureWidth, pictureHeight, inputs);
   std::string of = hasBatches || hasHeads ? " of the first batch and head" : "";
-  addLine("picture" + of + ": queries down, keys to the right; # full, + partial, . empty" +
-          (total.dataDependent ? ", ? decided by data" : ""));
-  for (const std::string &line : picture)
-    addLine("  " + line);
+  addLine("picture" + of, llvm::Twine("queries down, keys to the right; # full, + partial, . empty") +
+                              (total.dataDependent ? ", ? decided by data" : ""));
+  into.picture.assign(picture.begin(), picture.end());
 }
 
-std::vector<std::string> AttentionReport::write() {
+void AttentionReport::addNumbers(const MaskCount &total, const MaskTiling &tiling, int64_t pairs, double each) {
+  using llvm::json::Object;
+  Object ofPairs{{"all", pairs}, {"visible", total.visible}, {"visible_is_exact", total.isExact}};
+  Object flops{{"dense", each * double(pairs)}, {"needed", each * double(total.visible)}};
+  if (!isForGPU) {
+    ofPairs["computed"] = total.computed;
+    flops["computed"] = each * double(total.computed);
+    into.numbers["tiles"] = Object{{"queries", tiling.rows},        {"keys", tiling.cols}, {"all", total.tiles()},
+                                   {"empty", total.empty},          {"full", total.full},  {"partial", total.partial},
+                                   {"by_data", total.dataDependent}};
+  }
+  into.numbers["pairs"] = std::move(ofPairs);
+  into.numbers["flops"] = std::move(flops);
+}
+
+void AttentionReport::write() {
   proof = proveMask(cast<ScoringOpInterface>(op.getOperation()));
   ScheduleAttr schedule = op.getScheduleAttr();
-  std::string text = "schedule: tasks of at most " + grouped(schedule.getRows()) + " queries" +
+  std::string text = "tasks of at most " + grouped(schedule.getRows()) + " queries" +
                      (isForGPU ? "" : ", steps of " + grouped(schedule.getCols()) + " keys");
   if (SplitKVAttr splitKV = op.getSplitKvAttr())
     text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) + " keys" +
             (isForGPU ? "" : ", unpacked");
   if (isTiledByScript)
     text += "; tiled by a script, counts suppose tasks of equal sizes";
-  addLine(text);
+  addLine("schedule", text);
   if (op.getQkTypeAttr())
     writeInt8Obstacle();
   writeMask();
   Stability stability = analyzeStability(op);
-  addLine("stability: " + llvm::Twine(stability.finiteMax == FiniteMax::Never ? "guarded, " : "proved, ") +
-          stability.reason);
+  addLine("stability",
+          llvm::Twine(stability.finiteMax == FiniteMax::Never ? "guarded, " : "proved, ") + stability.reason);
   writeSizes();
-  return std::move(lines);
 }
 
 } // namespace
 
-/// " at program.mlir:4:8", or empty if the location is not known.
+/// "program.mlir:4:8", or empty if the location is not known.
 static std::string placeOf(Location loc) {
   std::string text;
   if (auto place = loc->findInstanceOf<FileLineColLoc>())
-    llvm::raw_string_ostream(text) << " at " << place.getFilename().getValue() << ':' << place.getLine() << ':'
+    llvm::raw_string_ostream(text) << place.getFilename().getValue() << ':' << place.getLine() << ':'
                                    << place.getColumn();
   return text;
 }
@@ -346,13 +360,16 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
   upToSchedule.remarks = true;
   OwningOpRef<ModuleOp> copy = program.clone();
   std::unique_ptr<Explanation> report(new Explanation);
+  if (auto place = program.getLoc()->findInstanceOf<FileLineColLoc>())
+    report->program = place.getFilename().str();
+  report->target = targetName(options);
   {
     // Remarks of attn-raise-attention become lines of the report; other diagnostics are passed on.
     ScopedDiagnosticHandler remarks(program.getContext(), [&](Diagnostic &diagnostic) {
       std::string text = diagnostic.str();
       if (!StringRef(text).starts_with(notRaised))
         return failure();
-      report->softmaxes.push_back("softmax" + placeOf(diagnostic.getLocation()) + ": " + text);
+      report->softmaxes.push_back({placeOf(diagnostic.getLocation()), text});
       return success();
     });
     if (passed != last && failed(runPipeline(*copy, upToSchedule)))
@@ -379,12 +396,16 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
                                return jvp.getLoc() == op.getLoc() ? WalkResult::interrupt() : WalkResult::advance();
                              })
                              .wasInterrupted();
-      report->attentions.push_back({(hasTangents ? "attention and its tangents in '" : "attention in '") + name.str() +
-                                        "'" + placeOf(op.getLoc()),
-                                    op.getLoc(),
-                                    symbolOf(name.str() + "."),
-                                    {},
-                                    AttentionReport(op, known, *options.target, options.device, isTiled).write()});
+      report->attentions.push_back({.function = name.str(),
+                                    .place = placeOf(op.getLoc()),
+                                    .hasTangents = hasTangents,
+                                    .loc = op.getLoc(),
+                                    .prefix = symbolOf(name.str() + "."),
+                                    .kernels = {},
+                                    .lines = {},
+                                    .picture = {},
+                                    .numbers = {}});
+      AttentionReport(op, known, *options.target, options.device, isTiled, report->attentions.back()).write();
     });
   }
   return report;
@@ -395,14 +416,13 @@ void Explanation::addKernels(ModuleOp compiled) {
     if (auto amount = op->getAttrOfType<StringAttr>(prepacksAttr))
       if (auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
           name && !name.getValue().starts_with("_mlir_ciface_"))
-        otherKernels.push_back(
-            ("weights are prepacked once by '" + name.getValue().rsplit('.').first + "': " + amount.getValue()).str());
+        prepacked.push_back({name.getValue().rsplit('.').first.str(), amount.getValue().str()});
     auto family = op->getAttrOfType<StringAttr>(familyAttr);
     auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
     if (!family || !name)
       return;
     StringRef schedule = op->hasAttr(itemCounterAttr) ? ", work items from a counter" : "";
-    std::string line = (name.getValue() + ": kernel family " + family.getValue() + schedule + describeNotes(op)).str();
+    Kernel kernel{name.str(), family.str(), schedule.str() + describeNotes(op)};
     // Functions that are derived from one have attentions at the same place. Kernels of a gradient function, which has
     // none of its own, belong to the function before it: 'f' for 'f_gradient'.
     std::string symbol = symbolOf(name.getValue());
@@ -418,9 +438,9 @@ void Explanation::addKernels(ModuleOp compiled) {
       if (each.loc == op->getLoc() && matched(each) == longest)
         found.push_back(&each);
     for (Attention *attention : found)
-      attention->kernels.push_back(line);
+      attention->kernels.push_back(kernel);
     if (found.empty())
-      otherKernels.push_back(line);
+      otherKernels.push_back(kernel);
   });
 }
 
@@ -432,19 +452,7 @@ std::vector<std::string> Explanation::unusedSizes() const {
   return unused;
 }
 
-void Explanation::print(llvm::raw_ostream &os) const {
-  if (attentions.empty())
-    os << "no attention in a public function\n";
-  bool hasKernels = llvm::any_of(attentions, [](const Attention &attention) { return !attention.kernels.empty(); });
-  for (const Attention &attention : attentions) {
-    os << attention.title << '\n';
-    if (hasKernels && attention.kernels.empty())
-      os << "  kernels: shared with another attention with equal tasks\n";
-    for (const auto *lines : {&attention.kernels, &attention.lines})
-      for (const std::string &line : *lines)
-        os << "  " << line << '\n';
-  }
-  for (const auto *lines : {&softmaxes, &otherKernels})
-    for (const std::string &line : *lines)
-      os << line << '\n';
+void Explanation::addResources(llvm::ArrayRef<KernelReport> kernels) {
+  for (const KernelReport &kernel : kernels)
+    resources.push_back({kernel.name, kernel.registers, kernel.stack, kernel.spillStores + kernel.spillLoads});
 }

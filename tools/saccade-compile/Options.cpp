@@ -14,7 +14,8 @@ static constexpr llvm::StringLiteral kinds = "mlir, llvm, asm, obj, so, header, 
 
 /// [FUNCTION:]NAME=NUMBER,..., for --explain-size.
 static bool parseSizes(llvm::StringRef text, Options &options) {
-  options.explain = true;
+  if (!options.explain)
+    options.explain = ExplainForm::Text;
   llvm::Expected<std::vector<GivenSize>> sizes = parseGivenSizes(text);
   if (!sizes || sizes->empty()) {
     // The usage error describes the expected format.
@@ -105,10 +106,16 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
              options.libdevice);
   line.value("cache-dir", "DIR", "Keep outputs in files of this folder, and take them from there",
              options.cacheDirectory);
-  line.flag("explain",
-            "Print the kernels of each attention and the results of the mask and softmax analyses, and with "
-            "--emit=cubin the resources of GPU kernels; without -o and --emit nothing else is written",
-            options.explain);
+  line.optionalValue(
+      "explain", "json|html",
+      "Print the kernels of each attention and the results of the mask and softmax analyses, and with "
+      "--emit=cubin the resources of GPU kernels, as text, JSON or a page; without -o and --emit "
+      "nothing else is written",
+      [&](llvm::StringRef text) {
+        options.explain = text == "json" ? ExplainForm::JSON : text == "html" ? ExplainForm::HTML : ExplainForm::Text;
+        return text.empty() || text == "json" || text == "html";
+      },
+      "json or html");
   line.value("explain-size", "[FUNCTION:]NAME=NUMBER,...",
              "Sizes for the report, which then counts tiles and work and draws the mask: b, h, q and k if they are "
              "dynamic, and integer arguments by name; may be given several times",

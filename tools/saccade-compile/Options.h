@@ -17,7 +17,7 @@ enum class Emit { MLIR, LLVM, Assembly, Object, SharedLibrary, Header, PTX, Cubi
 struct Options {
   std::string input, output, header, assembler, libdevice, cacheDirectory, view, target = "host";
   std::optional<Emit> emit; ///< nullopt: print the report of --explain or write the graph of --view only
-  bool explain = false;
+  std::optional<ExplainForm> explain;
   std::vector<GivenSize> sizes;
   PipelineOptions pipeline;
   std::vector<LibraryTarget> targets; ///< CPU targets in the order in which a call tries them, then GPUs

@@ -13,8 +13,8 @@ std::string saccade::libdevice(const Options &options) {
 }
 
 /// Generates LLVM IR, PTX or a cubin.
-static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, llvm::raw_ostream &os,
-                                 bool &isRefused) {
+static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, Explanation *report,
+                                 llvm::raw_ostream &os, bool &isRefused) {
   const GPUTarget &target = *options.compile.device;
   if (options.emit == Emit::LLVM) {
     llvm::LLVMContext context;
@@ -37,22 +37,20 @@ static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, 
   os << cubin->bytes;
   for (const std::string &warning : cubin->warnings)
     llvm::errs() << tool << ": warning: " << warning << '\n';
-  if (options.explain)
-    for (const KernelReport &kernel : cubin->kernels)
-      reportStream(options) << kernel.name << ": " << kernel.registers << " registers, " << kernel.stack
-                            << " bytes of stack, " << kernel.spillStores + kernel.spillLoads << " bytes spilled\n";
+  if (report)
+    report->addResources(cubin->kernels);
   return llvm::Error::success();
 }
 
-llvm::Error saccade::produce(mlir::ModuleOp module, const Options &options, llvm::SmallVectorImpl<char> &into,
-                             bool &isRefused) {
+llvm::Error saccade::produce(mlir::ModuleOp module, const Options &options, Explanation *report,
+                             llvm::SmallVectorImpl<char> &into, bool &isRefused) {
   llvm::raw_svector_ostream os(into);
   if (options.emit == Emit::MLIR) {
     printProgram(module, os);
     return llvm::Error::success();
   }
   if (options.compile.device)
-    return produceDevice(module, options, os, isRefused);
+    return produceDevice(module, options, report, os, isRefused);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> translated = translate(module, context, *options.compile.target);
   if (!translated)

@@ -7,8 +7,10 @@
 namespace saccade {
 
 /// Generates the output of `module`, a compiled program, in memory, so that a failure writes no file. Libraries are
-/// made by `compileLibrary`. Sets `isRefused` after a diagnostic for the program.
-llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::SmallVectorImpl<char> &into, bool &isRefused);
+/// made by `compileLibrary`. Sets `isRefused` after a diagnostic for the program. A cubin's resources are added to
+/// `report`, unless it is null.
+llvm::Error produce(mlir::ModuleOp module, const Options &options, Explanation *report,
+                    llvm::SmallVectorImpl<char> &into, bool &isRefused);
 
 /// Compiles a program for each target, in their order, and links the code of all targets into one library. Calls
 /// `onCompiled` with the program compiled for each target, which may replace the `interface` and returns false after a

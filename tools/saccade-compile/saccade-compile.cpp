@@ -37,19 +37,19 @@ static bool findAssembler(std::string &path, bool isNeeded) {
   return isThere || (path.empty() && !isNeeded);
 }
 
-/// Prints the report of --explain for a program compiled with `compile`; `source` is a copy of the program before the
+using Reports = std::vector<std::unique_ptr<Explanation>>;
+
+/// Adds the report of --explain for a program compiled with `compile`; `source` is a copy of the program before the
 /// pipeline. Returns false after a diagnostic.
 static bool report(mlir::ModuleOp source, mlir::ModuleOp compiled, const CompileOptions &compile,
-                   const Options &options) {
+                   const Options &options, Reports &reports) {
   std::unique_ptr<Explanation> explanation = Explanation::create(source, compile, options.sizes);
   if (!explanation)
     return false;
-  if (options.targets.size() > 1)
-    reportStream(options) << "for " << LibraryTarget{compile.target, compile.device}.name() << ":\n";
   explanation->addKernels(compiled);
-  explanation->print(reportStream(options));
   for (const std::string &name : explanation->unusedSizes())
     llvm::errs() << tool << ": warning: no attention uses '" << name << "' of --explain-size\n";
+  reports.push_back(std::move(explanation));
   return true;
 }
 
@@ -68,10 +68,10 @@ static std::optional<LibraryInterface> findInterface(mlir::ModuleOp program, con
 /// Compiles the program and generates the output. Sets `isRefused` after a diagnostic for the program. `interface` is
 /// that of the source program, and is replaced if --prepack adds functions.
 static llvm::Error compile(mlir::ModuleOp program, const Options &options, LibraryInterface &interface,
-                           llvm::SmallVectorImpl<char> &into, bool &isRefused) {
+                           Reports &reports, llvm::SmallVectorImpl<char> &into, bool &isRefused) {
   mlir::OwningOpRef<mlir::ModuleOp> source = options.explain ? program.clone() : nullptr;
   auto onCompiled = [&](mlir::ModuleOp compiled, const CompileOptions &compile) {
-    if (source && !report(*source, compiled, compile, options))
+    if (source && !report(*source, compiled, compile, options, reports))
       return false;
     if (!compile.prepack || !compile.stopAfter.empty())
       return true;
@@ -96,7 +96,7 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, Libra
   // A header requires that the program compiles, but none of its code.
   if (isRefused || !options.emit || options.emit == Emit::Header)
     return llvm::Error::success();
-  return produce(program, options, into, isRefused);
+  return produce(program, options, reports.empty() ? nullptr : reports.front().get(), into, isRefused);
 }
 
 static ExitCode reportFileError(llvm::StringRef path, llvm::Error error) {
@@ -161,7 +161,10 @@ static int run(llvm::ArrayRef<const char *> arguments) {
       isSilent = false;
       return mlir::failure(); // passes it on
     });
-    llvm::Error error = compile(source.module(), options, *interface, output, isRefused);
+    Reports reports;
+    llvm::Error error = compile(source.module(), options, *interface, reports, output, isRefused);
+    if (!reports.empty())
+      Explanation::print(reports, *options.explain, reportStream(options));
     if (isRefused)
       return ExitInvalidInput;
     if (error) {
