@@ -50,7 +50,7 @@ llvm::Expected<CompiledProgram> saccade::compileProgram(ModuleOp module, const C
   };
   if (llvm::Error error = findEntries())
     return error;
-  if (failed(runPipeline(module, options)))
+  if (failed(runPipeline(module, options, &program.times.stages)))
     return llvm::createStringError("the program was refused");
   if (options.prepack)
     if (llvm::Error error = findEntries())

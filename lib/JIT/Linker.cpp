@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Linker.h"
+#include "saccade/JIT/TaskTimes.h"
 #include "saccade/Runtime/Conversions.h"
 #include "saccade/Runtime/Entry.h"
 #include "saccade/Runtime/Runtime.h"
@@ -45,13 +46,56 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session) {
   return symbols;
 }
 
+namespace {
+/// Records the names of the tasks of an object, before its symbols are forgotten.
+class TaskNamer : public orc::ObjectLinkingLayer::Plugin {
+public:
+  explicit TaskNamer(std::vector<saccade_task> &tasks) : tasks(tasks) {}
+
+  void modifyPassConfig(orc::MaterializationResponsibility &, jitlink::LinkGraph &,
+                        jitlink::PassConfiguration &passes) override {
+    // Code refers to local functions by their sections, so the linker would drop these symbols.
+    passes.PrePrunePasses.push_back([](jitlink::LinkGraph &graph) {
+      for (jitlink::Symbol *symbol : graph.defined_symbols())
+        if (isTask(*symbol))
+          symbol->setLive(true);
+      return Error::success();
+    });
+    passes.PostAllocationPasses.push_back([this](jitlink::LinkGraph &graph) {
+      for (jitlink::Symbol *symbol : graph.defined_symbols()) {
+        if (!isTask(*symbol))
+          continue;
+        auto task = symbol->getAddress().toPtr<saccade_task>();
+        tasks.push_back(task);
+        saccade::nameTask(task, StringRef(*symbol->getName()).drop_back(saccade::taskRunnerSuffix.size()));
+      }
+      return Error::success();
+    });
+  }
+  Error notifyFailed(orc::MaterializationResponsibility &) override { return Error::success(); }
+  Error notifyRemovingResources(orc::JITDylib &, orc::ResourceKey) override { return Error::success(); }
+  void notifyTransferringResources(orc::JITDylib &, orc::ResourceKey, orc::ResourceKey) override {}
+
+private:
+  static bool isTask(const jitlink::Symbol &symbol) {
+    return symbol.hasName() && symbol.isCallable() && StringRef(*symbol.getName()).ends_with(saccade::taskRunnerSuffix);
+  }
+
+  std::vector<saccade_task> &tasks;
+};
+} // namespace
+
 // The objects have neither constructors nor thread-local data, so they need no platform support.
 saccade::LinkedObject::LinkedObject(std::unique_ptr<orc::ExecutorProcessControl> process)
     : session(std::move(process)), layer(session), library(session.createBareJITDylib("program")) {
+  layer.addPlugin(std::make_shared<TaskNamer>(tasks));
   session.setErrorReporter([this](Error error) { reported += toString(std::move(error)) + "\n"; });
 }
 
-saccade::LinkedObject::~LinkedObject() { consumeError(session.endSession()); }
+saccade::LinkedObject::~LinkedObject() {
+  forgetTasks(tasks);
+  consumeError(session.endSession());
+}
 
 Expected<std::unique_ptr<saccade::LinkedObject>> saccade::LinkedObject::create(std::unique_ptr<MemoryBuffer> object) {
   auto process = orc::SelfExecutorProcessControl::Create(nullptr, std::make_unique<orc::InPlaceTaskDispatcher>());

@@ -22,6 +22,7 @@ public:
 private:
   explicit LinkedObject(std::unique_ptr<llvm::orc::ExecutorProcessControl> process);
 
+  std::vector<saccade_task> tasks; ///< whose names are known (TaskTimes.h)
   llvm::orc::ExecutionSession session;
   llvm::orc::ObjectLinkingLayer layer;
   llvm::orc::JITDylib &library;
@@ -41,7 +42,7 @@ void *allocateCounter();
 int64_t countMultiprocessors();
 
 /// The implementations of include/saccade/Runtime/Runtime.h for linked objects: with the checks of a
-/// ScopedMemoryChecks of the thread, if it has one.
+/// ScopedMemoryChecks and the times of a ScopedTaskTimes of the thread, if it has one.
 int32_t checkedParallelFor(saccade_task task, void *context, int64_t count, int64_t scratchBytes);
 void *checkedAllocate(int64_t bytes);
 void checkedRelease(void *memory);

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/MemoryChecks.h"
 #include "Linker.h"
+#include "saccade/JIT/TaskTimes.h"
 #include "llvm/ADT/DenseMap.h"
 #include <mutex>
 
@@ -68,11 +69,21 @@ static Temporaries &temporaries() {
   return instance;
 }
 
-int32_t saccade::checkedParallelFor(saccade_task task, void *context, int64_t count, int64_t scratchBytes) {
+static int32_t runLoop(saccade_task task, void *context, int64_t count, int64_t scratchBytes) {
   if (!currentChecks)
     return saccade_parallel_for(task, context, count, scratchBytes);
   CheckedLoop loop{task, context, scratchBytes, currentChecks};
   return saccade_parallel_for(CheckedLoop::run, &loop, count, 0);
+}
+
+int32_t saccade::checkedParallelFor(saccade_task task, void *context, int64_t count, int64_t scratchBytes) {
+  ScopedTaskTimes *times = ScopedTaskTimes::current();
+  if (!times)
+    return runLoop(task, context, count, scratchBytes);
+  ScopedTaskTimes::Clock::time_point begin = ScopedTaskTimes::Clock::now();
+  int32_t status = runLoop(task, context, count, scratchBytes);
+  times->add(task, count, begin, ScopedTaskTimes::Clock::now());
+  return status;
 }
 
 void *saccade::checkedAllocate(int64_t bytes) {

@@ -115,7 +115,8 @@ public:
   PipelineBuilder(OpPassManager &pm, const CompileOptions &options, size_t first, size_t last)
       : pm(pm), options(options), first(first), last(last), isUsed(options.insertions.size(), false) {}
 
-  void build();
+  /// Calls `onStageEnd` when the passes of a stage are complete.
+  void build(llvm::function_ref<void(StringRef)> onStageEnd);
 
   /// The first insertion whose point is not in the pipeline, or null.
   const Insertion *firstUnused() const {
@@ -201,7 +202,7 @@ void PipelineBuilder::write(size_t number) {
   pm.addPass(createWriteModule(write));
 }
 
-void PipelineBuilder::build() {
+void PipelineBuilder::build(llvm::function_ref<void(StringRef)> onStageEnd) {
   llvm::ArrayRef<Stage> stages = getStages();
   pm.addPass(createEnterStage({stages[first].name.str(), targetName(options)}));
   if (first > 0)
@@ -215,6 +216,7 @@ void PipelineBuilder::build() {
     }
     build(stage);
     verify();
+    onStageEnd(stage.name);
     if (!options.dumpStages.empty())
       write(i);
   }
@@ -223,7 +225,8 @@ void PipelineBuilder::build() {
 }
 
 LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOptions &options,
-                                            llvm::function_ref<void(const Twine &)> emitError) {
+                                            llvm::function_ref<void(const Twine &)> emitError,
+                                            llvm::function_ref<void(StringRef)> onStageEnd) {
   size_t count = getStages().size();
   for (StringRef name : {options.start, options.stopAfter})
     if (!name.empty() && findStage(name) == count) {
@@ -247,7 +250,7 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
       return failure();
     }
   PipelineBuilder builder(pm, options, first, last);
-  builder.build();
+  builder.build(onStageEnd);
   if (const Insertion *unused = builder.firstUnused()) {
     bool isScript = !unused->script.empty();
     emitError((isScript ? "the script '" + unused->script + "' is inserted "

@@ -68,7 +68,29 @@ LogicalResult saccade::addGradientFunctions(ModuleOp module, CompileOptions &opt
   return hasOthers || hasDerivatives(module) ? importProgram(module, options) : success();
 }
 
-LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &requested) {
+namespace {
+using Clock = std::chrono::steady_clock;
+
+/// Notes the time of the stage that it ends, since the end of the last one or since `start`.
+struct EndStage : PassWrapper<EndStage, OperationPass<ModuleOp>> {
+  EndStage(std::vector<saccade::StageTime> &times, Clock::time_point start, llvm::StringRef stage)
+      : times(times), start(start), stage(stage) {}
+
+  void runOnOperation() override {
+    Clock::time_point end = Clock::now(), begin = start;
+    for (const saccade::StageTime &time : times)
+      begin = time.end;
+    times.push_back({stage.str(), begin, end});
+    markAllAnalysesPreserved();
+  }
+
+  std::vector<saccade::StageTime> &times;
+  Clock::time_point start;
+  llvm::StringRef stage;
+};
+} // namespace
+
+LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &requested, std::vector<StageTime> *times) {
   CompileOptions options = requested;
   // A program that has passed a stage is continued. A mark without stage is an error of the first pass.
   size_t next = findStage(getStageOf(module)) + 1;
@@ -79,12 +101,17 @@ LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &reques
   auto owned = std::make_unique<PassReport>(module.getContext(), options.insertions);
   PassReport *report = owned.get();
   pm.addInstrumentation(std::move(owned));
+  Clock::time_point start = Clock::now();
+  auto endStage = [&](llvm::StringRef stage) {
+    if (times)
+      pm.addPass(std::make_unique<EndStage>(*times, start, stage));
+  };
   if (failed(applyMLIROptions(pm)))
     return failure();
   if (next == getStages().size() && options.stopAfter.empty() && options.insertions.empty())
     pm.addPass(createEnterStage({/*stage=*/"", targetName(options)}));
-  else if (failed(buildCompilePipeline(pm, options,
-                                       [&](const llvm::Twine &message) { emitError(module.getLoc(), message); })))
+  else if (failed(buildCompilePipeline(
+               pm, options, [&](const llvm::Twine &message) { emitError(module.getLoc(), message); }, endStage)))
     return failure();
   LogicalResult result = pm.run(module);
   report->reportCrash(module.getLoc());

@@ -12,7 +12,6 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <algorithm>
-#include <chrono>
 
 using namespace saccade;
 using namespace saccade::run;
@@ -54,27 +53,48 @@ std::optional<attn::Work> run::countWork(mlir::func::FuncOp function, llvm::Arra
   return attn::countWork(function, known);
 }
 
-llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun) {
-  using Clock = std::chrono::steady_clock;
+llvm::Expected<std::vector<CallTime>> run::timeCalls(const Call &call) {
   constexpr double targetSeconds = 1;
   constexpr size_t minCalls = 5, maxCalls = 10000;
-  std::vector<double> seconds;
-  {
-    Progress progress("timing");
-    double spent = 0;
-    while (seconds.size() < minCalls || (spent < targetSeconds && seconds.size() < maxCalls)) {
-      Clock::time_point start = Clock::now();
-      if (llvm::Error error = call.executable.call(call.entry, call.inputs, call.outputs))
-        return error;
-      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-      spent += seconds.back();
-    }
+  std::vector<CallTime> times;
+  Progress progress("timing");
+  double spent = 0;
+  while (times.size() < minCalls || (spent < targetSeconds && times.size() < maxCalls)) {
+    Clock::time_point begin = Clock::now();
+    if (llvm::Error error = call.executable.call(call.entry, call.inputs, call.outputs))
+      return error;
+    times.push_back({begin, Clock::now()});
+    spent += times.back().seconds();
   }
+  return times;
+}
+
+int64_t run::tensorBytes(const Call &call) {
+  int64_t total = 0;
+  auto types = llvm::concat<const ValueType>(call.entry.arguments, call.entry.results);
+  for (auto [type, buffer] : llvm::zip(types, llvm::concat<const Buffer>(call.inputs, call.outputs))) {
+    if (!type.isTensor)
+      continue;
+    int64_t bytes = elementBytes(type.element);
+    for (int64_t size : buffer.sizes)
+      bytes *= size;
+    total += bytes;
+  }
+  return total;
+}
+
+llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun) {
+  llvm::Expected<std::vector<CallTime>> times = timeCalls(call);
+  if (!times)
+    return times.takeError();
+  std::vector<double> seconds;
+  for (const CallTime &time : *times)
+    seconds.push_back(time.seconds());
   size_t calls = seconds.size();
   double median = medianOf(seconds);
   auto [least, greatest] = std::minmax_element(seconds.begin(), seconds.end());
 
-  const CompileTimes &times = call.executable.compileTimes();
+  const CompileTimes &compile = call.executable.compileTimes();
   llvm::raw_ostream &os = llvm::outs();
   constexpr double megabyte = 1 << 20;
   os << llvm::format("latency     %.4f ms median of %zu calls (min %.4f, max %.4f), %d threads\n", median * 1e3, calls,
@@ -89,7 +109,7 @@ llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, in
   if (memoryOfRun >= 0)
     os << llvm::format(", %.2f MiB of it beyond program, arguments and results", double(memoryOfRun) / megabyte);
   os << llvm::format("\ncompile     %.1f ms (pipeline %.1f, code %.1f, link %.1f), %.1f KiB of code\n",
-                     times.total() * 1e3, times.pipeline * 1e3, times.codegen * 1e3, times.link * 1e3,
+                     compile.total() * 1e3, compile.pipeline * 1e3, compile.codegen * 1e3, compile.link * 1e3,
                      double(call.executable.codeBytes()) / 1024);
   return llvm::Error::success();
 }

@@ -7,6 +7,7 @@
 #include "saccade/JIT/Executable.h"
 #include "saccade/Support/CommandLine.h"
 #include "saccade/Support/HostTensor.h"
+#include <chrono>
 
 namespace saccade::run {
 
@@ -24,6 +25,20 @@ struct Call {
 
 /// The operations of a call of `function`; nullopt if they are not known.
 std::optional<attn::Work> countWork(mlir::func::FuncOp function, llvm::ArrayRef<HostTensor> arguments);
+
+using Clock = std::chrono::steady_clock;
+
+/// When a repeated call began and ended.
+struct CallTime {
+  Clock::time_point begin, end;
+  double seconds() const { return std::chrono::duration<double>(end - begin).count(); }
+};
+
+/// Repeats the call for a second: at least 5 and at most 10,000 times.
+llvm::Expected<std::vector<CallTime>> timeCalls(const Call &call);
+
+/// The size of a call's tensors in bytes, those that are updated in place once.
+int64_t tensorBytes(const Call &call);
 
 /// Times the call and prints latency, throughput, memory and compile time. `memoryOfRun` is the peak resident memory of
 /// the first call in bytes, beyond program, arguments and results; negative if unknown.

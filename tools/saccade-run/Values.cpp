@@ -23,9 +23,9 @@ using namespace saccade;
 using namespace saccade::run;
 using attn::Dim;
 
-LogicalResult run::returnIntermediates(ModuleOp module) {
+LogicalResult run::returnIntermediates(ModuleOp module, bool fused) {
   PassManager passes(module.getContext());
-  buildIntermediatesPipeline(passes);
+  buildIntermediatesPipeline(passes, fused);
   return passes.run(module);
 }
 

@@ -10,8 +10,9 @@
 
 namespace saccade::run {
 
-/// Inlines calls, raises attention and makes the tensors that public functions compute further results of them.
-llvm::LogicalResult returnIntermediates(mlir::ModuleOp module);
+/// Inlines calls, raises attention and makes the tensors that public functions compute further results of them. With
+/// `fused`, ops are fused before.
+llvm::LogicalResult returnIntermediates(mlir::ModuleOp module, bool fused);
 
 /// Numbers about the elements of a tensor of floats. Mean, deviation and extremes are those of finite elements.
 struct Statistics {

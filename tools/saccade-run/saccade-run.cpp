@@ -2,6 +2,7 @@
 #include "Arguments.h"
 #include "Guarded.h"
 #include "OnGPU.h"
+#include "Profile.h"
 #include "Remote.h"
 #include "Report.h"
 #include "Simulate.h"
@@ -36,7 +37,8 @@ struct Options {
   std::string input, entry, target = "host", device = "cpu", kernels, runner, cacheDirectory;
   std::vector<std::string> arguments, outputs;
   bool time = false, check = false, checkFull = false, explain = false, globalRaces = false;
-  bool stats = false, findNaN = false;
+  bool stats = false, statsOfFused = false, findNaN = false, profile = false;
+  std::string profileFile;
   std::optional<int64_t> multiprocessors;
   int32_t threads = 0;
   std::optional<Guard> guard;
@@ -66,10 +68,27 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.flag("explain",
             "Report why a softmax was not raised to attention and, with --device=ptxsim, the kernels that ran",
             options.explain);
-  line.flag("stats", "Print mean, deviation, extremes, NaN and infinities of every tensor that the program computes",
-            options.stats);
+  line.optionalValue(
+      "stats", "transforms",
+      "Print mean, deviation, extremes, NaN and infinities of every tensor that the program computes, as "
+      "it is written or after the stage 'transforms', which fuses ops",
+      [&](llvm::StringRef text) {
+        options.stats = true;
+        options.statsOfFused = text == "transforms";
+        return text.empty() || text == "transforms";
+      },
+      "transforms");
   line.flag("find-nan", "Print the op that makes the first NaN or infinity, and what it read", options.findNaN);
   line.flag("time", "Print latency, throughput, memory and compile time", options.time);
+  line.optionalValue("profile", "FILE",
+                     "Print what --time prints with percentiles of latency, the time of each stage of the compilation "
+                     "and that of each task; and write the numbers to FILE as JSON, or the calls and tasks to "
+                     "FILE.trace.json as a trace for Perfetto",
+                     [&](llvm::StringRef text) {
+                       options.profile = options.time = true;
+                       options.profileFile = text.str();
+                       return true;
+                     });
   line.value("target", "NAME", "CPU target: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(),
              options.target);
   line.value("device", "NAME",
@@ -149,16 +168,20 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("--global-races goes with --device=ptxsim only");
   if (!isSimulated && options.multiprocessors)
     return line.usageError("--multiprocessors goes with --device=ptxsim only");
+  std::string timing = options.profile ? "--profile" : "--time";
   if (hasKernels && options.time)
-    return line.usageError("--time goes with --device=cpu only");
+    return line.usageError(timing + " goes with --device=cpu only");
   if (!options.runner.empty() && (hasKernels || options.time))
-    return line.usageError("--runner goes with --device=cpu and without --time");
+    return line.usageError("--runner goes with --device=cpu and without " + timing);
   if ((options.stats || options.findNaN) && (options.check || options.time))
-    return line.usageError("--stats and --find-nan go without --check and --time: the program returns more values");
+    return line.usageError("--stats and --find-nan go without --check and " + timing +
+                           ": the program returns more values");
   llvm::SmallVector<llvm::StringRef> inputs = {options.input, options.kernels};
   for (const std::string &argument : options.arguments)
     inputs.push_back(getArgumentPath(argument));
-  for (const std::string &output : options.outputs)
+  llvm::SmallVector<llvm::StringRef> outputs(options.outputs.begin(), options.outputs.end());
+  outputs.push_back(options.profileFile);
+  for (llvm::StringRef output : outputs)
     for (llvm::StringRef input : inputs)
       if (isSameFile(input, output))
         return line.usageError("output '" + output + "' and input '" + input + "' are the same file");
@@ -278,7 +301,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     return ExitInvalidInput;
   if (areValuesShown) {
     std::string name = chosen->name;
-    if (failed(returnIntermediates(source.module())))
+    if (failed(returnIntermediates(source.module(), options.statsOfFused)))
       return ExitInvalidInput;
     entries = getEntries(source.module());
     if (!entries)
@@ -288,7 +311,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   }
   mlir::OwningOpRef<mlir::ModuleOp> inlined = source.module().clone();
   using Work = std::optional<attn::Work>;
-  auto show = [&](llvm::ArrayRef<HostTensor> results, llvm::function_ref<llvm::Error(const Work &)> time) -> int {
+  auto show = [&](llvm::ArrayRef<HostTensor> results, llvm::function_ref<int(const Work &)> time) -> int {
     if (ExitCode code = writeResults(options.outputs, results))
       return code;
     auto program = inlined->lookupSymbol<mlir::func::FuncOp>(chosen->name);
@@ -302,8 +325,8 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     if (options.time || options.check)
       work = countWork(program, arguments);
     if (options.time)
-      if (llvm::Error error = time(work))
-        return report(std::move(error), ExitInvalidInput);
+      if (int code = time(work))
+        return code;
     if (options.check) {
       constexpr int64_t gigaflop = 1'000'000'000;
       bool full = options.checkFull || !work || work->flops <= gigaflop;
@@ -395,7 +418,23 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     }
   int64_t memoryOfRun = canReset ? std::max<int64_t>(peakMemory() - before, 0) : -1;
 
-  return show(results, [&](const Work &work) { return reportTime(call, work, memoryOfRun); });
+  return show(results, [&](const Work &work) -> int {
+    if (!options.profile) {
+      llvm::Error error = reportTime(call, work, memoryOfRun);
+      return error ? report(std::move(error), ExitInvalidInput) : ExitSuccess;
+    }
+    llvm::Expected<Profile> profile = Profile::measure(call, work, memoryOfRun);
+    if (!profile)
+      return report(profile.takeError(), ExitInvalidInput);
+    profile->print(llvm::outs());
+    if (options.profileFile.empty())
+      return ExitSuccess;
+    llvm::Error error = profile->write(options.profileFile);
+    return error ? report(llvm::createStringError("cannot write '" + options.profileFile +
+                                                  "': " + llvm::toString(std::move(error))),
+                          ExitFile)
+                 : ExitSuccess;
+  });
 }
 
 extern "C" int saccade_run_main(int argc, char **argv) {

@@ -8,6 +8,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "saccade/Pipeline/CompileOptions.h"
+#include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Runtime/Entry.h"
 #include "saccade/Support/ElementType.h"
@@ -60,6 +61,7 @@ struct Buffer {
 /// The times of the compilation phases in seconds.
 struct CompileTimes {
   double pipeline = 0, codegen = 0, link = 0;
+  std::vector<StageTime> stages; ///< of the pipeline; empty if the program was read from a cache
   double total() const { return pipeline + codegen + link; }
 };
 

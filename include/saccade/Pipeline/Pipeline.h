@@ -25,9 +25,11 @@ std::optional<std::string> findMistake(const Insertion &insertion);
 /// Adds the passes of every stage from `options.start` to `options.stopAfter`, and the user's passes at their points.
 /// Every stage ends with passes that verify its result; after passes of the user, facts that were derived from the
 /// program are derived again. With `stopAfter` the result is marked with its stage. Calls `emitError` and fails if a
-/// stage, a point or a textual pipeline is unknown, or if a point is not in these stages.
-llvm::LogicalResult buildCompilePipeline(mlir::OpPassManager &pm, const CompileOptions &options,
-                                         llvm::function_ref<void(const llvm::Twine &)> emitError);
+/// stage, a point or a textual pipeline is unknown, or if a point is not in these stages. Calls `onStageEnd` when the
+/// passes of a stage are added.
+llvm::LogicalResult buildCompilePipeline(
+    mlir::OpPassManager &pm, const CompileOptions &options, llvm::function_ref<void(const llvm::Twine &)> emitError,
+    llvm::function_ref<void(llvm::StringRef)> onStageEnd = [](llvm::StringRef) {});
 
 /// Registers the dialects of programs and of the pipeline, with their external interface implementations.
 void registerDialects(mlir::DialectRegistry &registry);

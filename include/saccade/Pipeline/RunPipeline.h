@@ -9,6 +9,8 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "saccade/Pipeline/CompileOptions.h"
+#include <chrono>
+#include <vector>
 
 namespace saccade {
 
@@ -27,9 +29,18 @@ llvm::LogicalResult addGradientFunctions(mlir::ModuleOp module, CompileOptions &
 /// given no reason. The fault handler of the tools names the running pass.
 void addPassReport(mlir::PassManager &pm, llvm::ArrayRef<Insertion> insertions);
 
+/// When a stage ran.
+struct StageTime {
+  std::string name;
+  std::chrono::steady_clock::time_point begin, end;
+  double seconds() const { return std::chrono::duration<double>(end - begin).count(); }
+};
+
 /// Runs the pipeline of the `requested` options on `module`, in place. A module that is marked with the stage that it
 /// has passed (StageMark.h) continues with the next one. Failures are reported as diagnostics.
-llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &requested);
+/// Adds the stages that have run to `times`, unless it is null.
+llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &requested,
+                                std::vector<StageTime> *times = nullptr);
 
 } // namespace saccade
 

@@ -32,8 +32,21 @@ void saccade::buildGradientFunctionsPipeline(OpPassManager &pm) {
   pm.addPass(attn::createDifferentiate());
 }
 
-void saccade::buildIntermediatesPipeline(OpPassManager &pm) {
+static void addFusion(OpPassManager &function) {
+  function.addPass(attn::createExpandWeights());
+  // Removes opposite reshapes between ops that can be fused.
+  function.addPass(createCanonicalizerPass());
+  function.addPass(attn::createFuseElementwise());
+  function.addPass(attn::createFoldTransposes());
+  function.addPass(attn::createFlattenRows());
+  function.addPass(createCanonicalizerPass());
+  function.addPass(createCSEPass());
+}
+
+void saccade::buildIntermediatesPipeline(OpPassManager &pm, bool fused) {
   addInlining(pm, {}, ignoreStep);
+  if (fused)
+    addFusion(pm.nest<func::FuncOp>());
   // What attention was raised from is dead, and would be returned as well.
   pm.addNestedPass<func::FuncOp>(createCSEPass());
   pm.addPass(attn::createReturnIntermediates());
@@ -56,13 +69,6 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions
       attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU, options.forGPU ? maxKeysOnGPU : 0}));
   onStep("fuse");
   OpPassManager &function = pm.nest<func::FuncOp>();
-  function.addPass(attn::createExpandWeights());
-  // Removes opposite reshapes between ops that can be fused.
-  function.addPass(createCanonicalizerPass());
-  function.addPass(attn::createFuseElementwise());
-  function.addPass(attn::createFoldTransposes());
-  function.addPass(attn::createFlattenRows());
-  function.addPass(createCanonicalizerPass());
-  function.addPass(createCSEPass());
+  addFusion(function);
   function.addPass(attn::createProveStability());
 }

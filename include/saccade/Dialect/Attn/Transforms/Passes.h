@@ -29,8 +29,9 @@ void buildTransformsPipeline(mlir::OpPassManager &pm, const TransformsOptions &o
 /// are compiled.
 void buildGradientFunctionsPipeline(mlir::OpPassManager &pm);
 
-/// The part of the transforms pipeline up to raising, for a program whose intermediate values become results.
-void buildIntermediatesPipeline(mlir::OpPassManager &pm);
+/// The part of the transforms pipeline up to raising, for a program whose intermediate values become results; or with
+/// `fused` all of it but the shape functions, so that these values are those of fused ops.
+void buildIntermediatesPipeline(mlir::OpPassManager &pm, bool fused = false);
 
 } // namespace saccade
 
