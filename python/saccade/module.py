@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import time
 from collections.abc import Mapping
@@ -128,6 +129,16 @@ class Module(FunctionMap[Function]):
 
             >>> print(module.explain(b=1, q=4096, k=4096))
         """
+        return self._explained(library().saccade_explain, function, sizes)
+
+    @opaque
+    def explain_record(self, function: str | None = None, /, **sizes: int) -> dict[str, Any]:
+        """What `explain` reports, as the object of `saccade-compile --explain=json`: "version" and "reports", of which
+        there is one. Arguments, errors and warnings are those of `explain`."""
+        record: dict[str, Any] = json.loads(self._explained(library().saccade_explain_json, function, sizes))
+        return record
+
+    def _explained(self, query: Any, function: str | None, sizes: dict[str, int]) -> str:
         if function is not None and function not in self.functions:
             raise KeyError(f"the program has no public function {function!r}; {self._has()}")
         for name, size in sizes.items():
@@ -135,7 +146,7 @@ class Module(FunctionMap[Function]):
                 raise TypeError(f"size {name} is {size!r:.80}, expected an int")
         given = ",".join(f"{name}={size}" for name, size in sizes.items())
         argument = f"{function}:{given}" if function and given else given
-        text, diagnostics = self._text(library().saccade_explain, argument)
+        text, diagnostics = self._text(query, argument)
         for diagnostic in diagnostics:
             if "no attention uses" in diagnostic.text:
                 errors.warn(diagnostic.text)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from saccade import _files, _places, _served
 from saccade.profiling import counters, machine, memory, plot, work, writing
+from saccade.profiling import tasks as task_times
 
 KEPT_EVENTS = 100_000
 """The last calls and compilations that a trace has."""
@@ -46,11 +47,15 @@ class Row:
         """Of all calls, without compilations."""
         self.work: work.Work | None = None
         """Of the last call."""
+        self.tasks: list[task_times.Task] = []
+        """What its kernels spent in all calls, the longest first; empty for a GPU."""
         self._latencies: list[float] = []
         self._random = random.Random(0)
 
-    def add(self, seconds: float, done: work.Work | None) -> None:
+    def add(self, seconds: float, done: work.Work | None, launched: Sequence[task_times.Task] = ()) -> None:
         self.calls += 1
+        if launched:
+            self.tasks = task_times.accumulated([*self.tasks, *launched])
         self.seconds += seconds
         self.work = done
         if len(self._latencies) < KEPT_LATENCIES:
@@ -90,6 +95,7 @@ class Profile(_served.Observer):
     def __init__(self) -> None:
         self._rows: dict[tuple[str, ...], Row] = {}
         self._events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._launches: deque[tuple[task_times.Launch, int]] = deque(maxlen=KEPT_EVENTS)
         self._lock = threading.Lock()
         self._local = threading.local()
         self._start = self._end = 0
@@ -118,6 +124,17 @@ class Profile(_served.Observer):
             return list(self._events)
 
     @property
+    def tasks(self) -> list[task_times.Task]:
+        """The tasks of all calls on the CPU, the longest first."""
+        return task_times.accumulated([task for row in self.rows for task in row.tasks])
+
+    @property
+    def launches(self) -> list[tuple[task_times.Launch, int]]:
+        """The last launches of tasks with their threads: of each call the first 1,000."""
+        with self._lock:
+            return list(self._launches)
+
+    @property
     def seconds(self) -> float:
         """How long the block was open, or is."""
         return ((self._end or time.perf_counter_ns()) - self._start) * 1e-9
@@ -139,17 +156,19 @@ class Profile(_served.Observer):
         done = self._work(call, row) if kind == "attention" else None
         wait = _waiting(call.operands)
         self._local.compiling = 0
-        wait()
-        start = time.perf_counter_ns()
-        result = call.compute()
-        wait()
-        end = time.perf_counter_ns()
-        compiling = self._local.compiling
+        with task_times.timed() as times:
+            wait()
+            start = time.perf_counter_ns()
+            result = call.compute()
+            wait()
+            end = time.perf_counter_ns()
+        compiling, thread = self._local.compiling, threading.get_ident()
         with self._lock:
-            self._rows.setdefault(key, row).add((end - start - compiling) * 1e-9, done)
+            self._rows.setdefault(key, row).add((end - start - compiling) * 1e-9, done, times.tasks)
+            self._launches.extend((launch, thread) for launch in times.launches)
             details = {"module": row.module, "place": row.place, "operands": operands,
                        **(done._asdict() if done else {})}  # fmt: skip
-            self._events.append(Event(kind, call.function, start, end, threading.get_ident(), details))
+            self._events.append(Event(kind, call.function, start, end, thread, details))
         return result
 
     def _work(self, call: _served.Observed, row: Row) -> work.Work | None:
@@ -263,8 +282,8 @@ def profile(*, roofline: bool = False, explain: bool = False) -> _Block:
         explain: prints the table to standard error at the end of the block, also after an exception.
 
     Yields:
-        A `Profile`: `rows`, `events`, `memory`, `peak_memory`, `counts`, `trace(path)`, `json(path)`, and a table as
-        its `str()`.
+        A `Profile`: `rows`, `tasks`, `events`, `memory`, `peak_memory`, `counts`, `trace(path)`, `json(path)`, and a
+        table as its `str()`.
 
     Example:
         >>> with saccade.profile(roofline=True) as record:

@@ -35,9 +35,20 @@ def table_of(record: Profile) -> str:
               f"{each.threads} threads" for each in record.machines.values()]
     if rows:
         lines += _aligned([_HEADER, *(_cells(record, row) for row in rows)])
+        lines += _of_tasks(record, spent)
     else:
         lines.append(_NO_CALL)
     return "\n".join(lines)
+
+
+def _of_tasks(record: Profile, spent: float) -> list[str]:
+    """The tasks with their shares of the latencies."""
+    tasks = record.tasks
+    if not tasks:
+        return []
+    lines = [(f"{task.seconds / spent:.1%}", f"{task.seconds * 1e3:.3f}", str(task.launches),
+              f"{task.seconds / task.launches * 1e6:.2f}", task.name) for task in tasks]  # fmt: skip
+    return _aligned([("share", "ms", "launches", "us a launch", "task"), *lines])
 
 
 def _of_compilations(record: Profile) -> list[str]:
@@ -94,6 +105,7 @@ def numbers_of(record: Profile) -> dict[str, Any]:
         **({} if row.work is None else row.work._asdict()),
         "tokens_per_second": row.tokens_per_second, "flops_per_second": row.flops_per_second,
         "flops_per_byte": row.intensity, "share_of_roof": share_of_roof(record, row),
+        "tasks": [task._asdict() for task in row.tasks],
     } for row in record.rows]  # fmt: skip
     compilations = [{"functions": event.name, "seconds": (event.end - event.start) * 1e-9, **event.details}
                     for event in record.events if event.kind == "compilation"]
@@ -107,4 +119,7 @@ def trace_of(record: Profile) -> dict[str, Any]:
     events = [{"name": event.name, "cat": event.kind, "ph": "X", "ts": event.start * 1e-3,
                "dur": (event.end - event.start) * 1e-3, "pid": os.getpid(), "tid": event.thread, "args": event.details}
               for event in record.events]  # fmt: skip
+    events += [{"name": launch.name, "cat": "task", "ph": "X", "ts": launch.start * 1e-3,
+                "dur": (launch.end - launch.start) * 1e-3, "pid": os.getpid(), "tid": thread}
+               for launch, thread in record.launches]  # fmt: skip
     return {"traceEvents": events, "displayTimeUnit": "ms"}

@@ -182,6 +182,62 @@ def test_calls_of_programs_are_timed():
     assert [(row.function, row.calls, row.work) for row in record.rows] == [("attend", 1, None)] * 2
 
 
+def test_tasks_of_calls_are_timed(tmp_path):
+    """Of programs and of `saccade.attention`, with their shares of the latencies; not after the block."""
+    program = saccade.compile("""
+        func.func @twice(%x: tensor<64x32xf32>, %w: tensor<32x32xf32>) -> tensor<64x32xf32> {
+          %zero = arith.constant 0.0 : f32
+          %empty = tensor.empty() : tensor<64x32xf32>
+          %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<64x32xf32>) -> tensor<64x32xf32>
+          %y = linalg.matmul ins(%x, %w : tensor<64x32xf32>, tensor<32x32xf32>) outs(%init : tensor<64x32xf32>) -> tensor<64x32xf32>
+          %o = attn.attention %y[s,d], %x[s,d], %x[s,d]
+            : (tensor<64x32xf32>, tensor<64x32xf32>, tensor<64x32xf32>) -> tensor<64x32xf32>
+          return %o : tensor<64x32xf32>
+        }""")
+    x, w = np.ones((64, 32), np.float32), np.ones((32, 32), np.float32)
+    before = program.ir("asm")
+    with saccade.profile() as record:
+        for _ in range(3):
+            program.twice(x, w)
+        saccade.attention(q, k, v)
+        with saccade.profile() as inner:
+            saccade.attention(q, k, v)
+    program.twice(x, w)
+    of_program, of_attention = record.rows[0], record.rows[1]
+    launches = {task.name: task.launches for task in of_program.tasks}
+    assert launches["twice.attention"] == 3 and launches["twice.matmul"] == 3, launches
+    assert all(task.name.endswith((".attention", ".attention.split_kv", ".attention.merge")) for task in of_attention.tasks)
+    assert [task.seconds for task in record.tasks] == sorted((task.seconds for task in record.tasks), reverse=True)
+    assert 0 < sum(task.seconds for task in of_program.tasks) < of_program.seconds
+    assert sum(task.launches for task in record.tasks) == len(record.launches)
+    assert inner.tasks and [task[:2] for task in inner.rows[0].tasks] == [task[:2] for task in record.rows[2].tasks]
+    assert program.ir("asm") == before
+    text = str(record)
+    assert "us a launch" in text and "twice.matmul" in text
+    record.json(tmp_path / "numbers.json")
+    (first, *_) = json.loads((tmp_path / "numbers.json").read_text())["rows"]
+    assert {task["name"]: task["launches"] for task in first["tasks"]} == launches
+    record.trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    calls, tasks = ([event for event in events if event["cat"] == kind] for kind in ("program", "task"))
+    inside = [task for task in tasks if task["name"].startswith("twice.")]
+    assert len(inside) == sum(launches.values())
+    for task in inside:
+        assert any(call["ts"] <= task["ts"] and task["ts"] + task["dur"] <= call["ts"] + call["dur"] + 1e-3
+                   and call["tid"] == task["tid"] for call in calls)  # fmt: skip
+
+
+def test_a_call_that_fails_leaves_no_timer():
+    with saccade.profile() as record:
+        with pytest.raises(ValueError, match="head"):
+            saccade.attention(q, k[..., :8], v)
+        saccade.attention(q, k, v)
+    assert record.rows[-1].tasks
+    with saccade.profile() as later:
+        saccade.attention(q, k, v)
+    assert sum(task.launches for task in later.tasks) == len(later.launches) > 0
+
+
 def test_peak_memory_is_that_of_the_block():
     if memory.status("VmHWM") is None or not memory.reset_peak():
         pytest.skip("this system does not reset the peak of the resident memory")

@@ -70,6 +70,21 @@ def test_a_report_with_sizes_counts_tiles(module):
     assert "pairs: 1,536" in report
 
 
+def test_the_record_of_a_report_has_its_numbers(module, said):
+    record = module.explain_record("attend", b=1, h=2, q=32, k=48, nothing=1)
+    assert [str(warning.message) for warning in said] == ["no attention uses the size 'attend:nothing'"]
+    assert record["version"] == 1
+    (report,) = record["reports"]
+    (attention,) = report["attentions"]
+    assert attention["numbers"]["pairs"]["all"] == 32 * 48
+    assert attention["numbers"]["sizes"] == {"b": 1, "h": 2, "q": 32, "k": 48}
+    text = module.explain("attend", b=1, h=2, q=32, k=48)
+    for part in (*attention["kernels"], *attention["lines"]):
+        assert f"{part['name']}: " in text
+    assert all(line["text"] in text for line in attention["lines"])
+    refused(KeyError, ["no public function 'another'"], lambda: module.explain_record("another", q=32))
+
+
 def test_a_size_that_nothing_uses_is_a_warning(module, said):
     assert "attend" in module.explain("attend", b=1, h=2, q=32, k=48, nothing=1)
     assert [str(warning.message) for warning in said] == ["no attention uses the size 'attend:nothing'"]
