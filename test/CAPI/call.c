@@ -119,6 +119,24 @@ static void attendsToTheMean(const SaccadeFunction *attend) {
     CHECK(o[i] == (float)(4 + i % 4));
 }
 
+static void tasksAreTimed(const SaccadeFunction *attend) {
+  char *text = NULL, *inner = NULL;
+  saccade_task_times_begin();
+  attendsToTheMean(attend);
+  saccade_task_times_begin();
+  attendsToTheMean(attend);
+  CHECK(saccade_task_times_end(&inner) == SACCADE_OK);
+  CHECK(saccade_task_times_end(&text) == SACCADE_OK);
+  CHECK(strstr(inner, "{\"name\":\"attend.attention\",\"launches\":1,") != NULL);
+  CHECK(strstr(text, "{\"name\":\"attend.attention\",\"launches\":2,") != NULL);
+  CHECK(strstr(text, "\"launches\":[[0,") != NULL);
+  saccade_text_free(inner);
+  saccade_text_free(text);
+  CHECK(saccade_task_times_end(&text) == SACCADE_VALUE_ERROR && text == NULL);
+  CHECK_MESSAGE("this thread has not called saccade_task_times_begin");
+  CHECK(saccade_task_times_end(NULL) == SACCADE_VALUE_ERROR);
+}
+
 static void hasTVMFFIWrapper(const SaccadeFunction *scale) {
   /* SaccadeArgument has the layout of TVMFFIAny. */
   int32_t (*wrapper)(void *self, const SaccadeArgument *args, int32_t count, SaccadeArgument *result);
@@ -168,6 +186,7 @@ int main(void) {
   stridesOfDimensionsOfOneElementMeanNothing(scale);
   emptyTensorsNeedNoMemory(scale);
   attendsToTheMean(attend);
+  tasksAreTimed(attend);
   hasTVMFFIWrapper(scale);
   saccade_set_num_threads(1);
   CHECK(saccade_num_threads() == 1);

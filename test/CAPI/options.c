@@ -109,6 +109,17 @@ static void aProgramIsExplained(void) {
   CHECK_MESSAGE("the pointer for the text is NULL");
 }
 
+static void theReportIsJSONToo(void) {
+  char *text = NULL;
+  CHECK(saccade_explain_json(context, attendText, strlen(attendText), "test.mlir", NULL, 0, "q=32,k=48,b=1,h=2",
+                             &text) == SACCADE_OK);
+  CHECK(text[0] == '{' && strstr(text, "\"version\": 1,") && strstr(text, "\"function\": \"attend\""));
+  CHECK(strstr(text, "\"all\": 1536") && strstr(text, "attend.attention"));
+  saccade_text_free(text);
+  CHECK(saccade_explain_json(context, attendText, 1, NULL, NULL, 0, NULL, NULL) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("the pointer for the text is NULL");
+}
+
 static void everyStageIsPrinted(void) {
   static const char *const stages[][2] = {{"transforms", "attn.attention"},
                                           {"tiling", "attn.accumulate"},
@@ -138,6 +149,7 @@ int main(void) {
   missingArgumentsAreRefused();
   everyStageIsPrinted();
   aProgramIsExplained();
+  theReportIsJSONToo();
   saccade_context_destroy(context);
   return 0;
 }
