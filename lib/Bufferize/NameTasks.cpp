@@ -155,7 +155,10 @@ static bool isRelu(linalg::LinalgOp op) {
 void TaskDescription::addElementwise(linalg::LinalgOp op, const Words &scalar) {
   auto has = [&](StringRef word) { return scalar.contains(word); };
   if (scalar.empty()) {
-    others.insert("copy");
+    bool converts = llvm::any_of(*op.getBlock(), [](Operation &each) {
+      return isa<CastOpInterface>(each) && !isa<arith::IndexCastOp, arith::IndexCastUIOp>(each);
+    });
+    others.insert(converts ? "convert" : "copy");
     return;
   }
   // The sum with a bias has that name.

@@ -7,7 +7,7 @@
 #identity = affine_map<(d0) -> (d0)>
 
 // f64 is rounded once: to odd, then to nearest.
-// CHECK-LABEL: narrow{{.*}}task0:
+// CHECK-LABEL: narrow{{.*}}.convert:
 // CHECK: fcvtxn s{{[0-9]+}}, d{{[0-9]+}}
 // CHECK: bfcvt h{{[0-9]+}}, s{{[0-9]+}}
 func.func @narrow(%x: tensor<?xf64>) -> tensor<?xbf16> {
@@ -23,7 +23,7 @@ func.func @narrow(%x: tensor<?xf64>) -> tensor<?xbf16> {
   return %y : tensor<?xbf16>
 }
 
-// CHECK-LABEL: widen{{.*}}task0:
+// CHECK-LABEL: widen{{.*}}.convert:
 // CHECK: fcvt z{{[0-9]+}}.d, p{{[0-9]+}}/m, z{{[0-9]+}}.s
 func.func @widen(%x: tensor<?xbf16>) -> tensor<?xf64> {
   %c0 = arith.constant 0 : index
@@ -38,7 +38,7 @@ func.func @widen(%x: tensor<?xbf16>) -> tensor<?xf64> {
   return %y : tensor<?xf64>
 }
 
-// CHECK-LABEL: round{{.*}}task0:
+// CHECK-LABEL: round{{.*}}.convert:
 // CHECK: bfcvt z{{[0-9]+}}.h, p{{[0-9]+}}/m, z{{[0-9]+}}.s
 // CHECK: st1h
 func.func @round(%x: tensor<?xf32>) -> tensor<?xbf16> {

@@ -21,8 +21,8 @@ func.func @groups(%q: tensor<?x4x?x64xf16>, %k: tensor<?x2x?x64xf16>, %v: tensor
 // RUN: saccade-run %s --device=ptxsim --target=sm_80 --entry=invalid_keys_gradient --check --explain --arg=2x1x80x64:f16:1 --arg=%t.x.npy:f16 --arg=%t.x.npy:f16 --arg=%t.n.npy --arg=%t.o.npy:f16 --arg=%t.l.npy --arg=%t.r.npy --arg=2x1x80x64:f16:4 | FileCheck %s --check-prefix=LENGTHS
 // RUN: saccade-run %s --device=ptxsim --target=sm_90a --entry=invalid_keys_gradient --check --explain --arg=2x1x80x64:f16:1 --arg=%t.x.npy:f16 --arg=%t.x.npy:f16 --arg=%t.n.npy --arg=%t.o.npy:f16 --arg=%t.l.npy --arg=%t.r.npy --arg=2x1x80x64:f16:4 | FileCheck %s --check-prefixes=LENGTHS,WARPGROUPS
 // LENGTHS-NOT: nan
-// WARPGROUPS-DAG: task3_sm_90a: kernel family sm_90a, gradient, ran {{[0-9]+}} CTA{{s?}}, {{[0-9]+}} instructions of warps, {{[1-9][0-9]*}} of them mma or wgmma
-// WARPGROUPS-DAG: task2_sm_90a: kernel family sm_90a, gradient, ran {{[0-9]+}} CTA{{s?}}, {{[0-9]+}} instructions of warps, {{[1-9][0-9]*}} of them mma or wgmma
+// WARPGROUPS-DAG: attention_gradient_key_value_sm_90a: kernel family sm_90a, gradient, ran {{[0-9]+}} CTA{{s?}}, {{[0-9]+}} instructions of warps, {{[1-9][0-9]*}} of them mma or wgmma
+// WARPGROUPS-DAG: attention_gradient_query_sm_90a: kernel family sm_90a, gradient, ran {{[0-9]+}} CTA{{s?}}, {{[0-9]+}} instructions of warps, {{[1-9][0-9]*}} of them mma or wgmma
 func.func @invalid_keys(%q: tensor<?x?x?x64xf16>, %k: tensor<?x?x?x64xf16>, %v: tensor<?x?x?x64xf16>, %n: tensor<?xi32>)
     -> tensor<?x?x?x64xf16> attributes {attn.gradient} {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] kv_len(%n : tensor<?xi32>)
