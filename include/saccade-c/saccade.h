@@ -129,6 +129,14 @@ typedef struct SaccadeCompileTimes {
   double link;     /* into this process */
 } SaccadeCompileTimes;
 SACCADE_API SaccadeCompileTimes saccade_module_compile_times(const SaccadeModule *module);
+/* The stages of the pipeline, in order; none if another process compiled the module. */
+typedef struct SaccadeStageTime {
+  const char *name; /* "transforms"; as long as the module */
+  double seconds;
+} SaccadeStageTime;
+SACCADE_API size_t saccade_module_num_stages(const SaccadeModule *module);
+/* {NULL, 0} if `index` is out of range. */
+SACCADE_API SaccadeStageTime saccade_module_stage_at(const SaccadeModule *module, size_t index);
 
 SACCADE_API void saccade_module_retain(SaccadeModule *module);
 SACCADE_API void saccade_module_release(SaccadeModule *module);

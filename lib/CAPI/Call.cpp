@@ -34,6 +34,14 @@ SaccadeCompileTimes saccade_module_compile_times(const SaccadeModule *module) {
   return {times.pipeline, times.codegen, times.link};
 }
 
+size_t saccade_module_num_stages(const SaccadeModule *module) { return module->program->compileTimes().stages.size(); }
+
+SaccadeStageTime saccade_module_stage_at(const SaccadeModule *module, size_t index) {
+  const std::vector<StageTime> &stages = module->program->compileTimes().stages;
+  return index < stages.size() ? SaccadeStageTime{stages[index].name.c_str(), stages[index].seconds()}
+                               : SaccadeStageTime{nullptr, 0};
+}
+
 size_t saccade_module_num_functions(const SaccadeModule *module) { return module->functions.size(); }
 
 const SaccadeFunction *saccade_module_function_at(const SaccadeModule *module, size_t index) {

@@ -63,6 +63,10 @@ class _CompileTimes(ctypes.Structure):
     _fields_ = [(name, ctypes.c_double) for name in PHASES]
 
 
+class _StageTime(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("seconds", ctypes.c_double)]
+
+
 class CacheInfo(NamedTuple):
     """Compilation statistics of this process since the last `cache_clear`. A program is counted at each `compile`, and
     at the first call of `attention` for each kernel; later calls of `attention` use the kernel directly and are not
@@ -100,6 +104,8 @@ _FUNCTIONS = {
     "saccade_cache_clear": (None, [c_void_p]),
     "saccade_cache_clear_disk": (c_int, [c_void_p]),
     "saccade_module_compile_times": (_CompileTimes, [c_void_p]),
+    "saccade_module_num_stages": (c_size_t, [c_void_p]),
+    "saccade_module_stage_at": (_StageTime, [c_void_p, c_size_t]),
     "saccade_module_release": (None, [c_void_p]),
     "saccade_module_num_functions": (c_size_t, [c_void_p]),
     "saccade_module_function_at": (c_void_p, [c_void_p, c_size_t]),
@@ -202,10 +208,12 @@ def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
         _of_thread.diagnostics = None
 
 
-def compile_times(module: Any) -> dict[str, float]:
-    """The seconds of the phases of the compilation of a module."""
+def compile_times(module: Any) -> dict[str, Any]:
+    """The seconds of the phases of the compilation of a module, and "stages", those of the stages of its pipeline."""
     times = library().saccade_module_compile_times(module)
-    return {name: getattr(times, name) for name in PHASES}
+    stages = [library().saccade_module_stage_at(module, i) for i in range(library().saccade_module_num_stages(module))]
+    return {**{name: getattr(times, name) for name in PHASES},
+            "stages": {stage.name.decode(): stage.seconds for stage in stages}}  # fmt: skip
 
 
 @opaque

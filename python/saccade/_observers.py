@@ -41,6 +41,6 @@ class Observer(_scopes.Scope):
         """The result of `call.compute()`, which is a call of the function of this name of a compiled program."""
         return call.compute()
 
-    def compiled(self, names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, float]) -> None:
+    def compiled(self, names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, Any]) -> None:
         """Notes that functions of these names were compiled, or taken from a cache, between two times of
-        `time.perf_counter_ns`; `phases` has the seconds of the phases of a compilation."""
+        `time.perf_counter_ns`; `phases` has the seconds of the phases of a compilation, and of its stages."""

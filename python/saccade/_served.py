@@ -320,7 +320,7 @@ def _span(name: str, arguments: str, compute: Callable[[], Any]) -> Any:
         return compute()
 
 
-def note_compiled(names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, float]) -> None:
+def note_compiled(names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, Any]) -> None:
     """Notes a compilation in the observers of this thread."""
     for observer in _scopes.find(Observer):
         observer.compiled(names, origin, times, phases)

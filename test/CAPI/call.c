@@ -162,8 +162,16 @@ static void hasTVMFFIWrapper(const SaccadeFunction *scale) {
 
 static void compilesInPhases(const SaccadeModule *module) {
   SaccadeCompileTimes times = saccade_module_compile_times(module);
+  double sum = 0;
+  size_t i;
   CHECK(times.pipeline > 0 && times.codegen > 0 && times.link > 0);
   CHECK(times.pipeline + times.codegen + times.link < 600);
+  CHECK(saccade_module_num_stages(module) == 7);
+  CHECK(strcmp(saccade_module_stage_at(module, 1).name, "transforms") == 0);
+  for (i = 0; i < 7; ++i)
+    sum += saccade_module_stage_at(module, i).seconds;
+  CHECK(sum > 0 && sum <= times.pipeline);
+  CHECK(saccade_module_stage_at(module, 7).name == NULL);
 }
 
 int main(void) {

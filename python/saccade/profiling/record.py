@@ -179,7 +179,7 @@ class Profile(_served.Observer):
         finally:
             self._local.is_counting = False
 
-    def compiled(self, names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, float]) -> None:
+    def compiled(self, names: Sequence[str], origin: str, times: tuple[int, int], phases: dict[str, Any]) -> None:
         """Notes a compilation, whose time is no latency of the call that it is part of."""
         if getattr(self._local, "is_counting", False):
             return

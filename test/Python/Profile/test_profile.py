@@ -171,6 +171,9 @@ def test_compilations_are_listed_and_no_part_of_latencies():
     for event in found[:2]:
         phases = [event.details[name] for name in ("pipeline", "codegen", "link")]
         assert min(phases) > 0 and sum(phases) * 1e9 < event.end - event.start
+        stages = event.details["stages"]
+        assert list(stages) == ["import", "transforms", "schedule", "tiling", "bufferize", "codegen", "target"]
+        assert 0 < sum(stages.values()) <= event.details["pipeline"]
     assert found[2].details == {"origin": "cache hit"}
 
 
