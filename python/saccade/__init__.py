@@ -22,7 +22,8 @@ from saccade.attention import attention
 from saccade.binding import BoundFunction
 from saccade.errors import CompileError, Diagnostic, NotServed, Warning
 from saccade.function import Function, Value
-from saccade.linear import linear_attention, linformer, orthogonal_features, performer
+from saccade.approximations import linformer, orthogonal_features, performer
+from saccade.linear import linear_attention
 from saccade.merging import merge_state
 from saccade.module import Module, compile
 from saccade.regions import TraceError

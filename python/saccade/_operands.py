@@ -116,12 +116,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_option(given: dict[str, Any], known: Iterable[str]) -> TypeError:
-    """The error for options that `saccade.attention` does not have, with what to write for those of other libraries.
-    `known` are its own."""
+def unknown_option(given: dict[str, Any], known: Iterable[str], function: str = "attention") -> TypeError:
+    """The error for options that a function of attention does not have, with what to write for those of other
+    libraries. `known` are its own."""
     name = next(iter(given))
     recipe = f": {_RECIPES[name]}" if name in _RECIPES else did_you_mean(name, known)
-    return TypeError(f"attention() got an unexpected keyword argument '{name}'{recipe}")
+    return TypeError(f"{function}() got an unexpected keyword argument '{name}'{recipe}")
 
 
 def check_heads(heads: int, q: Any, layout: Any) -> None:

@@ -170,14 +170,106 @@ def test_state_of_another_shape_is_refused(shape, message):
         function(np.ones((5, 8), np.float32), np.ones(shape, np.float32))
 
 
+def test_layouts_and_heads_of_values_agree():
+    """Four heads of values share two of keys; every order of dimensions has the same results."""
+    q, k, v = normal(2, 2, 70, 16), normal(2, 2, 70, 16), normal(2, 4, 70, 8)
+    g, b, s = -np.abs(normal(2, 4, 70, 16)), rng.random((2, 4, 70), np.float32), normal(2, 4, 16, 8)
+    wide = [np.repeat(x, 2, 1) for x in (q, k)]
+    options = {"causal": True, "return_state": True, "scale": 0.5}
+    expected = saccade.linear_attention(*wide, v, decay=g, beta=b, state=s, **options)
+    for layout in ("bhsd", "bshd", "shbd", "hdsb"):
+        order = ["bhsd".index(dim) for dim in layout]
+        rows = ["bhs".index(dim) for dim in layout if dim != "d"]
+        given = [np.ascontiguousarray(x.transpose(order)) for x in (q, k, v, g)]
+        found = saccade.linear_attention(*given[:3], decay=given[3], beta=b.transpose(rows), state=s, layout=layout,
+                                         **options)
+        assert error(found[0], expected[0].astype(float).transpose(order)) < 1e-6, layout
+        assert error(found[1], expected[1].astype(float)) < 1e-6, layout
+    alone = saccade.linear_attention(*[x[0, 0] for x in (q, k, v)], decay=g[0, 0], causal=True, layout="sd")
+    whole = saccade.linear_attention(q, k, v, decay=g, causal=True)
+    assert error(alone, whole[0, 0].astype(float)) < 1e-6
+
+
+def test_a_decay_of_heads_is_that_of_all_positions():
+    q, k, v = LINEAR
+    rates = np.array([-0.1, -np.inf], np.float32)
+    found = saccade.linear_attention(q, k, v, causal=True, decay=rates)
+    expected = saccade.linear_attention(q, k, v, causal=True, decay=np.broadcast_to(rates[:, None], (2, 2, 90)))
+    assert np.array_equal(found, expected)
+
+
+def test_l2norm_has_its_epsilon_inside_of_the_root():
+    q, k, v = LINEAR
+    divided = [x / np.sqrt((x.astype(float) ** 2).sum(-1, keepdims=True) + 0.5) for x in (q, k)]
+    found = saccade.linear_attention(q, k, v, causal=True, l2norm=0.5)
+    expected = saccade.linear_attention(*[x.astype(np.float32) for x in divided], v, causal=True)
+    assert error(found, expected.astype(float)) < 1e-6
+
+
+def test_out_is_written_and_returned():
+    q, k, v = LINEAR
+    expected = saccade.linear_attention(q, k, v, causal=True, decay=DECAY, return_state=True)
+    out = np.full_like(v, np.nan), np.full((2, 2, 16, 16), np.nan, np.float32)
+    found = saccade.linear_attention(q, k, v, causal=True, decay=DECAY, return_state=True, out=out)
+    assert found[0] is out[0] and found[1] is out[1]
+    assert all(np.array_equal(x, y) for x, y in zip(out, expected))
+    single = saccade.linear_attention(q, k, v, causal=True, decay=DECAY, out=np.empty_like(v))
+    assert np.array_equal(single, expected[0])
+
+
+def test_a_state_is_not_changed_by_a_refused_call():
+    state = normal(2, 2, 16, 16)
+    before = state.copy()
+    named = {"causal": True, "decay": DECAY, "return_state": True}
+    for wrong, exception, message in (
+            ({"state": state, "out": (np.empty_like(LINEAR[2]), state)}, ValueError,
+             "out[1]: overlaps with argument 'state'"),
+            ({"state": state, "out": (np.empty((2, 2, 90, 16), np.float32),)}, TypeError,
+             "out has 1 array, expected 2: (output, state)"),
+            ({"state": state, "out": np.empty_like(LINEAR[2])}, TypeError,
+             "out is one array with return_state=True, expected the tuple (output, state)"),
+            ({"state": state, "out": (np.empty_like(LINEAR[2]), state[:, :1])}, ValueError,
+             "out[1]: found extent 1 in dimension 1, expected 2"),
+            ({"state": state, "decay": np.where(DECAY < -1, np.nan, DECAY)}, ValueError,
+             "decay has an element that is NaN, expected logarithms of decays"),
+            ({"state": state, "beta": np.full_like(DECAY, np.inf)}, ValueError,
+             "beta has an element that is infinite, expected finite rates")):  # fmt: skip
+        with pytest.raises(exception, match=re.escape(message)):
+            saccade.linear_attention(*LINEAR, **{**named, **wrong})
+        assert np.array_equal(state, before)
+
+
+def test_a_decay_above_1_grows_the_state():
+    q, k, v = LINEAR
+    found = saccade.linear_attention(q, k, v, causal=True, decay=np.full((2, 2, 90), 0.05, np.float32))
+    weights = q.astype(float) @ k.transpose(0, 1, 3, 2)
+    distance = np.subtract.outer(np.arange(90), np.arange(90))
+    assert error(found, (weights * np.where(distance >= 0, np.exp(0.05 * np.maximum(distance, 0)), 0)) @ v) < 5e-6
+
+
 q, k, v = WIDE
 REFUSED = {
     "feature map": ((q, k, v), {"feature_map": "cosine"}, ValueError,
                     "'cosine', expected one of identity, relu, elu+1"),
     "causal lengths": ((q, k[:, :, :9], v[:, :, :9]), {"causal": True}, ValueError,
-                       "key has another length than query"),
+                       "k has length 9, expected 70, that of q"),
     "lengths": ((q, k, v[:, :, :9]), {}, ValueError, "v has length 9, expected 70, that of k"),
     "integers": ((q.astype(np.int32), k, v), {}, TypeError, "element type int32"),
+    "value heads": ((q, k, v[:, :1]), {}, ValueError, "v has head count 1, expected a multiple of the 2 heads of k"),
+    "query heads": ((np.repeat(q, 2, 1)[:, :3], k, v), {}, ValueError,
+                    "q has 3 heads, expected a multiple or a divisor of the 2 heads of v"),
+    "length of decay": ((q, k, v), {"causal": True, "decay": DECAY}, ValueError,
+                        "decay has shape (2, 2, 90), expected (2, 2, 70)"),
+    "dimensions of beta": ((q, k, v), {"causal": True, "beta": DECAY[0]}, TypeError, "beta has 2 dimensions, expected 3"),
+    "type of the state": ((q, k, v), {"state": np.zeros((2, 2, 64, 64))}, TypeError,
+                          "state has elements of type float64, expected float32 or that of q"),
+    "shape of the state": ((q, k, v), {"state": np.zeros((2, 2, 64, 9), np.float32)}, ValueError,
+                           "state has shape (2, 2, 64, 9), expected (2, 2, 64, 64)"),
+    "decay of all keys": ((q, k, v), {"decay": DECAY}, ValueError, "decay is given, expected causal=True"),
+    "l2norm": ((q, k, v), {"l2norm": -1e-6}, ValueError, "l2norm is -1e-06, expected None or a number from 0"),
+    "layout": ((q, k, v), {"layout": "bhs"}, ValueError, "layout is 'bhs', expected the letters s, d"),
+    "option": ((q, k, v), {"bta": DECAY}, TypeError,
+               "linear_attention() got an unexpected keyword argument 'bta', did you mean 'beta'?"),
     "scale": ((q, k, v), {"scale": math.inf}, ValueError, "scale is inf, expected a finite number"),
 }
 

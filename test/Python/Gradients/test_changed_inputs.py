@@ -259,7 +259,7 @@ def linear(**others):
 
 def performer():
     q, k, v = tensor(B, H, N, D).requires_grad_(), tensor(B, H, N, D, seed=1), tensor(B, H, N, D, seed=2)
-    projection = saccade.linear.orthogonal_features(16, D)
+    projection = saccade.orthogonal_features(16, D)
     return lambda: saccade.performer(q, k, v, projection=projection), {"q": q, "k": k, "v": v, "w": projection}
 
 

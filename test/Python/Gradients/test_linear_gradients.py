@@ -161,7 +161,19 @@ def test_second_derivatives_are_refused():
         gradient.sum().backward()
 
 
-def test_transforms_of_torch_func_are_refused():
-    q, k, v = torch.randn(3, 1, 2, 5, 4)
-    with pytest.raises(NotImplementedError, match=r"linear_attention: transforms of torch\.func are not supported"):
-        torch.func.grad(lambda x: saccade.linear_attention(x, k, v).sum())(q)
+def test_transforms_of_torch_func_agree_with_autograd():
+    q, k, v = operands(5, heads=4)
+    decay = log_decay(2, 2, 5)
+
+    def loss(q, k, decay):
+        return saccade.linear_attention(q, k, v.detach(), causal=True, decay=decay).square().sum()
+
+    expected = torch.autograd.grad(loss(q, k, decay), (q, k, decay))
+    leaves = q.detach(), k.detach(), decay.detach()
+    for found, other in zip(torch.func.grad(loss, (0, 1, 2))(*leaves), expected):
+        torch.testing.assert_close(found, other)
+    doubled = torch.func.vmap(torch.func.grad(loss), (0, None, None))(torch.stack([leaves[0], 2 * leaves[0]]), *leaves[1:])
+    torch.testing.assert_close(doubled[0], expected[0])
+    torch.testing.assert_close(doubled[1], torch.func.grad(loss)(2 * leaves[0], *leaves[1:]))
+    with pytest.raises(NotImplementedError, match="tangents"):
+        torch.func.jvp(lambda q: loss(q, *leaves[1:]), (leaves[0],), (leaves[0],))

@@ -1,0 +1,272 @@
+"""Calls of `saccade.linear_attention` as programs: the options of a call as a Form, and its program.
+
+A Form has what a program depends on: element types, head dimensions, the layout and the clauses. Extents are checked
+here in terms of the caller's arguments, for eager calls; calls that torch.compile traces leave them to the program.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from saccade import _arrays, _operands, _parameters
+
+NAME = "linear_attention"
+"""The function of the program."""
+
+FEATURE_MAPS = {
+    "identity": "",
+    "relu": "feature(%x: F) {\n      %zero = arith.constant 0.0 : F\n      %r = arith.maximumf %x, %zero : F\n"
+            "      attn.yield %r : F\n    }",
+    "elu+1": "feature(%x: F) {\n      %zero = arith.constant 0.0 : F\n      %one = arith.constant 1.0 : F\n"
+             "      %e = math.exp %x : F\n      %y = arith.addf %x, %one : F\n      "
+             "%p = arith.cmpf ogt, %x, %zero : F\n"
+             "      %r = arith.select %p, %y, %e : F\n      attn.yield %r : F\n    }",
+}  # fmt: skip
+"""The feature map clauses; F is replaced by the type of the state."""
+
+OPERANDS = ("decay", "beta", "erase", "state")
+"""The tensors after q, k and v, in the order of the program."""
+
+
+class Form(NamedTuple):
+    """What the program of a call depends on. `element` and those of operands are MLIR element types, or torch's in a
+    function that Dynamo traces."""
+
+    element: Any
+    head_dim: int
+    head_dim_v: int
+    layout: str
+    feature_map: str
+    causal: bool
+    normalize: bool
+    scale: float | None
+    return_state: bool
+    operands: tuple[tuple[str, Any, int], ...]
+    """Name, element type and number of dimensions."""
+
+    @property
+    def precision(self) -> str:
+        """The type of the state."""
+        return "f64" if self.element == "f64" else "f32"
+
+    @property
+    def state_columns(self) -> int:
+        """The columns of a state: those of values, and one for the sum of keys."""
+        return self.head_dim_v + self.normalize
+
+
+@functools.lru_cache(maxsize=1024)
+def program(form: Form) -> str:
+    """The program @linear_attention(q, k, v, *operands) of the tensors of the form."""
+    layout, element, d, e = form.layout, form.element, form.head_dim, form.head_dim_v
+
+    def tensor(dims: str, type: str, **extents: int) -> str:
+        return f"tensor<{'x'.join([*[str(extents.get(dim, '?')) for dim in dims], type])}>"
+
+    arguments = [(name, tensor(layout, element, d=extent)) for name, extent in (("q", d), ("k", d), ("v", e))]
+    types = ", ".join([type for _, type in arguments])
+    clauses = ["causal"] * form.causal + ["normalize"] * form.normalize
+    if form.scale is not None:
+        clauses.append(f"scale({form.scale:.17e})")  # MLIR float literals need a decimal point
+    rows = layout.replace("d", "")
+    heads = "".join([dim for dim in "bh" if dim in layout])
+    kept = tensor(heads + "de", form.precision, d=d, e=form.state_columns)
+    for name, own, rank in form.operands:
+        if name == "state":
+            arguments.append((name, tensor(heads + "de", own, d=d, e=form.state_columns)))
+            clauses.append(f"state(%state : {arguments[-1][1]})")
+            continue
+        dims = layout if rank == len(layout) else rows if rank == len(rows) else "h"
+        arguments.append((name, tensor(dims, own, d=d)))
+        clauses.append(f"{name}(%{name}[{','.join(dims)}] : {arguments[-1][1]})")
+    clauses.append(FEATURE_MAPS[form.feature_map].replace(": F", f": {form.precision}"))
+    results = [tensor(layout, element, d=e)] + [kept] * form.return_state
+    names = ", ".join([f"%r{i}" for i in range(len(results))])
+    inputs = ", ".join([f"%{name}: {type}" for name, type in arguments])
+    index = ",".join(layout)
+    return (f"func.func @{NAME}({inputs})\n    -> ({', '.join(results)}) {{\n"
+            f"  {names} = attn.linear %q[{index}], %k[{index}], %v[{index}] {' '.join(clauses)}\n"
+            f"    : ({types}) -> ({', '.join(results)})\n  return {names} : {', '.join(results)}\n}}\n")  # fmt: skip
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+def is_causal(causal: Any) -> bool:
+    """Whether `causal`, with the words of `attention`, is a causal mask of as many queries as keys."""
+    if causal is None or isinstance(causal, bool):
+        return bool(causal)
+    if not isinstance(causal, str):
+        offset = _operands.check_causal(causal)
+        if offset:
+            raise ValueError(f"causal is {offset}, expected True or False: linear attention has no offsets but 0")
+    elif causal not in ("top_left", "bottom_right"):
+        raise ValueError(f'causal is {causal!r:.80}, expected True, False, "top_left" or "bottom_right"')
+    return True
+
+
+def check_options(feature_map: Any, causal: bool, normalize: Any, scale: Any, return_state: Any, l2norm: Any,
+                  given: dict[str, Any]) -> float | None:
+    """Checks the options that are no tensors, and which go together; returns the scale."""
+    if not isinstance(feature_map, str) or feature_map not in FEATURE_MAPS:
+        raise ValueError(f"feature_map is {feature_map!r:.80}, expected one of {', '.join(FEATURE_MAPS)}")
+    _parameters.flag("normalize", normalize)
+    _parameters.flag("return_state", return_state)
+    if normalize and scale is not None:
+        raise ValueError("scale is given with normalize=True, expected None: the scale would cancel")
+    for name in ("beta", "erase", "decay"):
+        if not causal and given[name] is not None:
+            raise ValueError(f"{name} is given, expected causal=True: it applies to the state at each position")
+    if l2norm is not None:
+        is_number = isinstance(l2norm, (int, float)) and not isinstance(l2norm, bool)
+        if not is_number or not 0 <= l2norm < float("inf"):
+            raise ValueError(f"l2norm is {l2norm!r:.80}, expected None or a number from 0, which is added to the sum of "
+                             "squares")
+    return None if scale is None else float(_operands.check_finite_scale(scale))
+
+
+# --- tensors ----------------------------------------------------------------------------------------------------------
+
+
+def element_of(name: str, x: Any, *ranks: int) -> str:
+    """The MLIR element type of an argument with one of these numbers of dimensions."""
+    if _arrays.kind_of(x) is None:
+        _arrays.check_tensor(name, x)  # raises
+    if x.ndim not in ranks:
+        expected = " or ".join([str(rank) for rank in sorted(set(ranks))])
+        raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected {expected}")
+    return _operands.element_of(x.dtype, name)
+
+
+def other_type(name: str, x: Any, q: Any) -> TypeError:
+    """The error of an array of another element type than q."""
+    found, expected = _operands.dtype_name(x), _operands.dtype_name(q)
+    return TypeError(f"{name} has elements of type {found}, expected {expected}, that of q")
+
+
+def check_operands(q: Any, k: Any, v: Any, layout: str = "bhsd", causal: bool = False) -> str:
+    """Checks q, k and v; returns the MLIR element type."""
+    rank = len(layout)
+    element = element_of("q", q, rank)
+    for name, x in (("k", k), ("v", v)):
+        if element_of(name, x, rank) != element:
+            raise other_type(name, x, q)
+    checks: list[tuple[str, Any, str, str, str, Any]] = [
+        ("v", v, "s", "length", "k", k), ("k", k, "d", "head size", "q", q)]  # fmt: skip
+    if "b" in layout:
+        checks = [("k", k, "b", "batch size", "q", q), ("v", v, "b", "batch size", "q", q), *checks]
+    if causal:
+        checks.append(("k", k, "s", "length", "q", q))
+    for name, x, dim, what, whose, other in checks:
+        axis = layout.index(dim)
+        if x.shape[axis] != other.shape[axis]:
+            raise ValueError(f"{name} has {what} {x.shape[axis]}, expected {other.shape[axis]}, that of {whose}")
+    check_heads(*[x.shape[layout.index("h")] if "h" in layout else 1 for x in (q, k, v)])
+    return element
+
+
+def check_heads(heads: int, key_heads: int, value_heads: int) -> None:
+    """Checks the numbers of heads. A head of keys may belong to several of values, and one of either to the other of
+    queries and values."""
+    if (value_heads % key_heads or not value_heads) if key_heads else value_heads:
+        raise ValueError(f"v has head count {value_heads}, expected a multiple of the {key_heads} heads of k")
+    fits = heads == value_heads or bool(heads and value_heads) and (not heads % value_heads or not value_heads % heads)
+    if not fits:
+        raise ValueError(f"q has {heads} heads, expected a multiple or a divisor of the {value_heads} heads of v")
+
+
+def check_factors(given: dict[str, Any], q: Any, k: Any, v: Any, layout: str, element: str,
+                  columns: int) -> tuple[tuple[str, str, int], ...]:
+    """Checks the operands after q, k and v, and returns those of the Form."""
+    rank = len(layout)
+    heads = v.shape[layout.index("h")] if "h" in layout else 1
+    depth = k.shape[layout.index("d")]
+    by_dim = {dim: heads if dim == "h" else k.shape[layout.index(dim)] for dim in layout}
+    of_keys = tuple([by_dim[dim] for dim in layout])
+    of_rows = tuple([by_dim[dim] for dim in layout if dim != "d"])
+    of_state = (*[by_dim[dim] for dim in "bh" if dim in layout], depth, columns)
+    shapes = {"decay": {rank: of_keys, 1: (heads,), rank - 1: of_rows}, "beta": {rank - 1: of_rows},
+              "erase": {rank: of_keys}, "state": {len(of_state): of_state}}
+    found: list[tuple[str, str, int]] = []
+    for name in OPERANDS:
+        x = given[name]
+        if x is None:
+            continue
+        own = element_of(name, x, *shapes[name])
+        if own not in (element, "f32", "f64") or (own == "f64") != (element == "f64"):
+            wide = "float64" if element == "f64" else "float32"
+            raise TypeError(f"{name} has elements of type {_operands.dtype_name(x)}, expected {wide} or that of q")
+        if tuple(x.shape) != shapes[name][x.ndim]:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {shapes[name][x.ndim]}")
+        found.append((name, own, x.ndim))
+    return tuple(found)
+
+
+def check_gates(given: dict[str, Any]) -> None:
+    """Refuses gates that would make the state NaN or infinite for ever. Decays above 1 are valid."""
+    for name in ("decay", "beta"):
+        x = given.get(name)
+        if x is None or 0 in x.shape:
+            continue
+        largest = float((x.detach() if _arrays.is_torch(x) else x).max())  # NaN if an element is
+        if not largest < float("inf"):
+            raise ValueError(f"{name} has an element that is {'NaN' if largest != largest else 'infinite'}, expected "
+                             f"{'logarithms of decays' if name == 'decay' else 'finite rates'}")
+
+
+# --- what the op does not take ----------------------------------------------------------------------------------------
+
+
+def prepared(q: Any, k: Any, v: Any, layout: str, l2norm: float | None) -> tuple[Any, Any]:
+    """q and k of norm 1 with `l2norm`, repeated for the heads of v."""
+    if l2norm is not None:
+        axis = layout.index("d")
+        q, k = _normalized(q, axis, l2norm), _normalized(k, axis, l2norm)
+    if "h" in layout:
+        axis = layout.index("h")
+        heads = v.shape[axis]
+        q, k = _repeated(q, axis, heads), _repeated(k, axis, heads)
+    return q, k
+
+
+def _normalized(x: Any, axis: int, epsilon: float) -> Any:
+    if _arrays.is_torch(x):
+        torch = _arrays.torch_module()
+        wide = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
+        return (wide * torch.rsqrt((wide * wide).sum(axis, keepdim=True) + epsilon)).to(x.dtype)
+    import numpy
+
+    wide = x.astype(numpy.float64 if x.dtype == numpy.float64 else numpy.float32)
+    return (wide / numpy.sqrt((wide * wide).sum(axis, keepdims=True) + epsilon)).astype(x.dtype)
+
+
+def _repeated(x: Any, axis: int, heads: int) -> Any:
+    own = x.shape[axis]
+    if own >= heads or not own:
+        return x
+    if _arrays.is_torch(x):
+        return x.repeat_interleave(heads // own, axis)
+    import numpy
+
+    return numpy.repeat(x, heads // own, axis)
+
+
+def out_of(out: Any, return_state: bool) -> Sequence[Any]:
+    """The arrays of `out` for the output and the state; empty for new ones."""
+    if out is None:
+        return ()
+    if not isinstance(out, tuple):
+        if return_state:
+            raise TypeError("out is one array with return_state=True, expected the tuple (output, state)")
+        return (out,)
+    if not return_state:
+        raise TypeError("out is a tuple, expected one array; with return_state=True it is (output, state)")
+    if len(out) != 2:
+        raise TypeError(f"out has {_arrays_count(len(out))}, expected 2: (output, state)")
+    return out
+
+
+def _arrays_count(count: int) -> str:
+    return f"{count} array{'' if count == 1 else 's'}"

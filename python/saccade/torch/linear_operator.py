@@ -1,0 +1,239 @@
+"""The PyTorch operator `saccade::linear_attention`, with its gradients and its rule of torch.vmap.
+
+An operator takes the program as text, as `saccade::attention` does, so a graph means the same in every process. Its
+kernel is in Python: it calls the compiled program.
+"""
+
+from __future__ import annotations
+
+import functools
+from operator import index
+from typing import Any
+
+import torch
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+
+from saccade import _linear, _operands, _program
+from saccade.torch.attention_operator import TAGS
+from saccade.torch.differentiated import function_of, places
+from saccade.torch.fallback import has_tangent, requires_grad
+
+_Function: Any = torch.autograd.function._SingleLevelFunction  # transforms of torch.func call a kernel for each level
+_forward_mode: Any = forward_ad._set_fwd_grad_enabled
+
+ARGUMENTS = "Tensor[] tensors, str program, str layout, int columns"
+"""The tensors of the program, of which q, k and v are the first; the program; the layout of q, k and v; the columns of
+the final state, which is the second result, or 0 without one."""
+
+
+def call(form: _linear.Form, tensors: list[Any]) -> Any:
+    """The results of a call of a checked Form, by the operator."""
+    tensors = [torch.as_tensor(x) for x in tensors]
+    return _results(form, tensors, _linear.program(form))
+
+
+def _results(form: _linear.Form, tensors: list[torch.Tensor], program: str) -> Any:
+    found = torch.ops.saccade.linear_attention(tensors, program, form.layout,
+                                               form.state_columns if form.return_state else 0)
+    return tuple(found) if form.return_state else found[0]
+
+
+# --- graphs -----------------------------------------------------------------------------------------------------------
+
+
+def traced(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, given: dict[str, Any], options: tuple[Any, ...]) -> Any:
+    """The results of `linear_attention` in a function that torch.compile or torch.export traces, or the reason as a
+    string why there are none, which the eager function reports."""
+    try:
+        return _traced(q, k, v, given, *options)
+    except (TypeError, ValueError):  # Dynamo loses the message
+        return "its arguments are invalid"
+
+
+def _traced(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, given: dict[str, Any], feature_map: str, causal: Any,
+            normalize: bool, scale: float | None, return_state: bool, l2norm: float | None, layout: str | None) -> Any:
+    causal = _linear.is_causal(causal)
+    scale = _linear.check_options(feature_map, causal, normalize, scale, return_state, l2norm, given)
+    layout = "bhsd" if layout is None else layout
+    axis = _operands.check_layout(layout, False)
+    if not q.dim() == k.dim() == v.dim() == len(layout) or not q.dtype == k.dtype == v.dtype:
+        raise TypeError("q, k and v do not fit")
+    lengths = [x.shape[layout.index("s")] for x in (q, k, v)]
+    if lengths[1] != lengths[2] or causal and lengths[0] != lengths[1] or q.shape[axis] != k.shape[axis]:
+        raise ValueError("q, k and v do not fit")
+    if "h" in layout:
+        heads = layout.index("h")
+        _linear.check_heads(q.shape[heads], k.shape[heads], v.shape[heads])
+    operands = tuple([(name, x.dtype, x.dim()) for name, x in given.items() if x is not None])
+    q, k = _linear.prepared(q, k, v, layout, l2norm)
+    fields = (q.dtype, index(q.shape[axis]), index(v.shape[axis]), layout, feature_map, causal, bool(normalize), scale,
+              bool(return_state), operands)
+    program = _program_of(fields)
+    columns = index(v.shape[axis]) + bool(normalize)
+    tensors = [q, k, v, *[x for x in given.values() if x is not None]]
+    found = torch.ops.saccade.linear_attention(tensors, program, layout, columns if return_state else 0)
+    return (found[0], found[1]) if return_state else found[0]
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _program_of(fields: tuple[Any, ...]) -> str:
+    """The program of a Form in which Dynamo has element types of torch."""
+    form = _linear.Form(*fields)
+    operands = tuple([(name, _operands.element_of(own), rank) for name, own, rank in form.operands])
+    return _linear.program(form._replace(element=_operands.element_of(form.element), operands=operands))
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def _compute(tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> list[torch.Tensor]:
+    """The kernel for memory of a CPU."""
+    results = _fake(tensors, program, layout, columns)
+    function_of(program, "host", _linear.NAME).into(*[x.detach() for x in tensors], *results)
+    return results
+
+
+def _fake(tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> list[torch.Tensor]:
+    """The results without their elements."""
+    q, _, v = tensors[:3]
+    extents = {dim: q.shape[axis] for axis, dim in enumerate(layout)}
+    extents["d"] = v.shape[layout.index("d")]
+    value_heads = v.shape[layout.index("h")] if "h" in layout else 1
+    results = [q.new_empty([extents[dim] for dim in layout])]
+    if columns:
+        outer = [value_heads if dim == "h" else extents[dim] for dim in "bh" if dim in layout]
+        precision = torch.float64 if q.dtype == torch.float64 else torch.float32
+        results.append(q.new_empty([*outer, q.shape[layout.index("d")], columns], dtype=precision))
+    return results
+
+
+def _compute_gradients(gradients: list[torch.Tensor], results: list[torch.Tensor], tensors: list[torch.Tensor],
+                       program: str) -> list[torch.Tensor]:
+    """The kernel of the backward operator: the gradients of the tensors that the program says."""
+    made = _fake_gradients(gradients, results, tensors, program)
+    given = [x.detach().resolve_neg() for x in (*tensors, *results, *gradients)]
+    function_of(program, "host", f"{_linear.NAME}_gradient").into(*given, *made)
+    return made
+
+
+def _fake_gradients(gradients: Any, results: Any, tensors: list[torch.Tensor], program: str) -> list[torch.Tensor]:
+    return [torch.empty_like(tensors[place], memory_format=torch.contiguous_format) for place in places(program)]
+
+
+# --- autograd ---------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024)
+def _differentiated(program: str, needs: tuple[bool, ...]) -> str:
+    return _program.differentiated(program, needs)
+
+
+class _Linear(_Function):  # type: ignore[misc]
+    """The results of an operator call."""
+
+    @staticmethod
+    def forward(ctx: Any, keys: Any, program: str, layout: str, columns: int, *tensors: torch.Tensor) -> Any:
+        program = _differentiated(program, tuple(ctx.needs_input_grad[4:]))
+        function_of(program, "host", f"{_linear.NAME}_gradient")  # reports what has no gradient
+        with _forward_mode(True):
+            results = torch.ops.saccade.linear_attention.default.redispatch(keys, list(tensors), program, layout,
+                                                                            columns)
+        ctx.program, ctx.count = program, len(results)
+        ctx.save_for_backward(*results, *tensors)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        results, tensors = list(ctx.saved_tensors[: ctx.count]), list(ctx.saved_tensors[ctx.count :])
+        found = torch.ops.saccade.linear_attention_backward(list(gradients), results, tensors, ctx.program)
+        made: list[Any] = [None] * len(tensors)
+        for place, gradient in zip(places(ctx.program), found):
+            made[place] = gradient
+        return (None, None, None, None, *made)
+
+
+class _Once(_Function):  # type: ignore[misc]
+    """Gradients that are differentiated again, which is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, compute: Any, *tensors: torch.Tensor) -> Any:
+        with _forward_mode(True):
+            return tuple(compute())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError(_SECOND)
+
+
+_SECOND = "saccade.linear_attention: second derivatives are not supported"
+
+
+def _record(keys: Any, tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> Any:
+    """The kernel of the operator for tensors of which PyTorch records gradients."""
+    if has_tangent(*tensors):
+        raise NotImplementedError("saccade.linear_attention: tangents (forward mode) are not supported")
+    keys = keys & torch._C._after_autograd_keyset
+    if not requires_grad(*tensors):
+        return torch.ops.saccade.linear_attention.default.redispatch(keys, tensors, program, layout, columns)
+    with enable_single_level_autograd_function():
+        return list(_Linear.apply(keys, program, layout, columns, *tensors))
+
+
+def _record_once(keys: Any, gradients: list[torch.Tensor], results: list[torch.Tensor], tensors: list[torch.Tensor],
+                 program: str) -> Any:
+    """The kernel of the backward operator for tensors of which PyTorch records gradients."""
+    if has_tangent(*gradients, *results, *tensors):
+        raise NotImplementedError(_SECOND)
+    call = functools.partial(torch.ops.saccade.linear_attention_backward.default.redispatch,
+                             keys & torch._C._after_autograd_keyset, gradients, results, tensors, program)
+    if not requires_grad(*gradients, *results, *tensors):
+        return call()
+    with enable_single_level_autograd_function():
+        return list(_Once.apply(call, *gradients, *results, *tensors))
+
+
+# --- vmap -------------------------------------------------------------------------------------------------------------
+
+
+def _with_batch(x: torch.Tensor, dim: int | None, size: int) -> torch.Tensor:
+    return x.unsqueeze(0).expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+
+
+def _vmap(info: Any, in_dims: Any, tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> Any:
+    """One call after another: an operand without a batch, such as a decay of each head, is shared in a program."""
+    mapped = [_with_batch(x, dim, info.batch_size) for x, dim in zip(tensors, in_dims[0])]
+    found = [torch.ops.saccade.linear_attention([x[i] for x in mapped], program, layout, columns)
+             for i in range(info.batch_size)]
+    stacked = [torch.stack(parts) for parts in zip(*found)]
+    return stacked, [0] * len(stacked)
+
+
+def _vmap_gradients(info: Any, in_dims: Any, *arguments: Any) -> Any:
+    lists, program = arguments[:3], arguments[3]
+    mapped = [[_with_batch(x, dim, info.batch_size) for x, dim in zip(each, dims)]
+              for each, dims in zip(lists, in_dims)]
+    found = [torch.ops.saccade.linear_attention_backward(*[[x[i] for x in each] for each in mapped], program)
+             for i in range(info.batch_size)]
+    stacked = [torch.stack(parts) for parts in zip(*found)]
+    return stacked, [0] * len(stacked)
+
+
+def _register() -> None:
+    library = torch.library.Library("saccade", "FRAGMENT")
+    library.define(f"linear_attention({ARGUMENTS}) -> Tensor[]", tags=TAGS)
+    library.define("linear_attention_backward(Tensor[] gradients, Tensor[] results, Tensor[] tensors, str program) "
+                   "-> Tensor[]", tags=TAGS)
+    for name, compute, fake, rule in (
+            ("linear_attention", _compute, _fake, _vmap),
+            ("linear_attention_backward", _compute_gradients, _fake_gradients, _vmap_gradients)):
+        library.impl(name, compute, "CPU")
+        torch.library.register_fake(f"saccade::{name}", fake, lib=library)
+        torch.library.register_vmap(f"saccade::{name}", rule, lib=library)
+    for name, record in (("linear_attention", _record), ("linear_attention_backward", _record_once)):
+        library.impl(name, record, "Autograd", with_keyset=True)
+    _libraries.append(library)
+
+
+_libraries: list[torch.library.Library] = []  # registrations end with their library
+_register()
