@@ -17,12 +17,12 @@ from saccade._library import (
     set_num_threads,
 )
 from saccade._served import served
+from saccade.approximations import linformer, orthogonal_features, performer
 from saccade.artifact import Artifact, LoadedFunction, load
 from saccade.attention import attention
 from saccade.binding import BoundFunction
 from saccade.errors import CompileError, Diagnostic, NotServed, Warning
 from saccade.function import Function, Value
-from saccade.approximations import linformer, orthogonal_features, performer
 from saccade.linear import linear_attention
 from saccade.merging import merge_state
 from saccade.module import Module, compile

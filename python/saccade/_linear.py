@@ -122,8 +122,8 @@ def check_options(feature_map: Any, causal: bool, normalize: Any, scale: Any, re
     if l2norm is not None:
         is_number = isinstance(l2norm, (int, float)) and not isinstance(l2norm, bool)
         if not is_number or not 0 <= l2norm < float("inf"):
-            raise ValueError(f"l2norm is {l2norm!r:.80}, expected None or a number from 0, which is added to the sum of "
-                             "squares")
+            raise ValueError(f"l2norm is {l2norm!r:.80}, expected None or a number from 0, which is added to the sum "
+                             "of squares")
     return None if scale is None else float(_operands.check_finite_scale(scale))
 
 

@@ -1,8 +1,8 @@
 """Functions with the names, parameters and layouts of the package `fla` (flash-linear-attention 0.6), computed by
 `saccade.linear_attention` on CPUs.
 
-Tensors are [batch, positions, heads, ...], states [sequences, heads, d_k, d_v] in float32 (float64 for float64 queries),
-and gates are natural logarithms. Every function returns (output, final state), whose second is None without
+Tensors are [batch, positions, heads, ...], states [sequences, heads, d_k, d_v] in float32 (float64 for float64
+queries), and gates are natural logarithms. Every function returns (output, final state), whose second is None without
 `output_final_state`. The scale is 1/√d_k by default, except of `chunk_rwkv7`. As in `fla`, NaN and gates above 0 are
 computed with. `cu_seqlens` [sequences + 1] divides the positions of a batch of 1 into sequences, one call for each.
 
@@ -86,7 +86,8 @@ def fused_recurrent_gated_delta_rule(
     cu_seqlens: torch.Tensor | None = None,
     **kwargs: Any,
 ) -> Result:
-    """`chunk_gated_delta_rule` with gates of heads, of rows of the state (gk [B, T, HV, K]), or both; β is 1 by default."""
+    """`chunk_gated_delta_rule` with gates of heads, of rows of the state (gk [B, T, HV, K]), or both. β is 1 by
+    default."""
     _check("fused_recurrent_gated_delta_rule", kwargs | {"gv": gv})
     if use_gate_in_kernel and g is not None:
         g = _gate(g, A_log, dt_bias, None)
@@ -366,9 +367,18 @@ def _call(name: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch
           beta: torch.Tensor | None, scale: float | None, initial_state: torch.Tensor | None, returns_state: bool,
           has_l2norm: bool = False, is_v_first: bool = False, cu_seqlens: torch.Tensor | None = None,
           is_reversed: bool = False, erase: torch.Tensor | None = None) -> Result:
-    """One call, or one for each sequence of a ragged batch."""
+    """`compute` of a function of this module."""
     if _served.is_on and not torch.compiler.is_compiling():
         _served.note(name, (q, k, v))
+    return compute(name, q, k, v, g, beta, scale, initial_state, returns_state, has_l2norm, is_v_first, cu_seqlens,
+                   is_reversed, erase)
+
+
+def compute(name: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor | None,
+            beta: torch.Tensor | None, scale: float | None, initial_state: torch.Tensor | None, returns_state: bool,
+            has_l2norm: bool = False, is_v_first: bool = False, cu_seqlens: torch.Tensor | None = None,
+            is_reversed: bool = False, erase: torch.Tensor | None = None) -> Result:
+    """One call, or one for each sequence of a ragged batch. `name` is that of messages."""
     options = ("identity", True, False, q.shape[-1] ** -0.5 if scale is None else scale, bool(returns_state),
                1e-6 if has_l2norm else None, "bshd")
     state = _fitting(initial_state, q)
@@ -376,7 +386,7 @@ def _call(name: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch
         state = state.transpose(-1, -2)
     rows = {"decay": _fitting(g, q), "beta": _fitting(beta, q), "erase": erase}
 
-    def compute(start: int | None, end: int | None, state: torch.Tensor | None) -> Any:
+    def attend_to(start: int | None, end: int | None, state: torch.Tensor | None) -> Any:
         operands = [x[:, start:end] for x in (q, k, v)]
         given = {each: x if x is None or x.dim() == 1 else x[:, start:end] for each, x in rows.items()}
         if is_reversed:
@@ -387,10 +397,10 @@ def _call(name: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch
         return output.flip(1) if is_reversed else output, last
 
     if cu_seqlens is None:
-        output, last = compute(None, None, state)
+        output, last = attend_to(None, None, state)
     else:
         bounds = _bounds(name, q, cu_seqlens, state)
-        found = [compute(start, end, None if state is None else state[i : i + 1])
+        found = [attend_to(start, end, None if state is None else state[i : i + 1])
                  for i, (start, end) in enumerate(itertools.pairwise(bounds))]
         output = torch.cat([each for each, _ in found], 1)
         last = torch.cat([each for _, each in found]) if returns_state else None

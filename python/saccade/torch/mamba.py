@@ -62,6 +62,8 @@ def mamba_chunk_scan_combined(
         name = "return_varlen_states" if cu_seqlens is None else "cu_seqlens"
         raise NotImplementedError(f"mamba_chunk_scan_combined: {name} is not supported, expected seq_idx for sequences "
                                   "that are stored one after another")
+    if _served.is_on and not torch.compiler.is_compiling():
+        _served.note("mamba_chunk_scan_combined", (C, B, x))
     output, states = scan(x, dt, A, B, C, D=D, z=z, dt_bias=dt_bias, initial_states=initial_states, seq_idx=seq_idx,
                           dt_softplus=dt_softplus, dt_limit=dt_limit, returns_state=return_final_states)
     output = output.to(x.dtype)
@@ -97,6 +99,15 @@ def selective_state_update(
     Raises:
         NotImplementedError: `state_batch_indices`, or elements of a head that may differ, as in Mamba-1.
     """
+    if _served.is_on and not torch.compiler.is_compiling():
+        _served.note("selective_state_update", (C, B, x))
+    return update(state, x, dt, A, B, C, D, z, dt_bias, dt_softplus, state_batch_indices)
+
+
+def update(state: torch.Tensor, x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B: torch.Tensor, C: torch.Tensor,
+           D: torch.Tensor | None = None, z: torch.Tensor | None = None, dt_bias: torch.Tensor | None = None,
+           dt_softplus: bool = False, state_batch_indices: torch.Tensor | None = None) -> torch.Tensor:
+    """`selective_state_update`, which is not reported."""
     if state_batch_indices is not None:
         raise NotImplementedError("selective_state_update: state_batch_indices is not supported, expected None")
     for name, tensor, axes in (("dt", dt, 1), ("A", A, 2), ("dt_bias", dt_bias, 1)):
@@ -121,8 +132,6 @@ def scan(x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B: torch.Tensor, C:
          initial_states: torch.Tensor | None = None, seq_idx: torch.Tensor | None = None, dt_softplus: bool = False,
          dt_limit: tuple[float, float] = (0.0, _INFINITE), returns_state: bool = False) -> Any:
     """The output and the final states, or None, of `mamba_chunk_scan_combined` in float32 or float64."""
-    if _served.is_on and not torch.compiler.is_compiling():
-        _served.note("mamba_chunk_scan_combined", (C, B, x))
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     if dt_bias is not None:
         dt = dt + dt_bias.to(dt.dtype)

@@ -10,7 +10,7 @@ AttentionInterface only gets no mask, not even for padding.
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from saccade import _served
-from saccade.transformers import own_code
+from saccade.transformers import linear_layers, own_code
 from saccade.transformers.batching import admit
 from saccade.transformers.caches import GrowingCache
 from saccade.transformers.interface import NAME, attention_forward
@@ -19,6 +19,7 @@ from saccade.transformers.masks import StructuredMask, make_mask
 AttentionInterface.register(NAME, attention_forward)
 AttentionMaskInterface.register(NAME, make_mask)
 admit(NAME)
+linear_layers.admit()
 _served.add_watcher(own_code.watch)
 
 __all__ = ["NAME", "GrowingCache", "StructuredMask", "attention_forward", "make_mask"]

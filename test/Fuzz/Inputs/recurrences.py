@@ -62,7 +62,7 @@ def log_decay(rng, strength, *shape):
 
 
 def per_value_head(x, heads):
-    """A tensor of key heads for each head of values: consecutive heads of values share one."""
+    """A tensor of KV heads for each head of values: consecutive heads of values share one."""
     return np.repeat(x, heads // x.shape[1], axis=1)
 
 
