@@ -132,7 +132,7 @@ def check_options(feature_map: Any, causal: bool, normalize: Any, scale: Any, re
 
 def element_of(name: str, x: Any, *ranks: int) -> str:
     """The MLIR element type of an argument with one of these numbers of dimensions."""
-    if _arrays.kind_of(x) is None:
+    if _arrays.kind_of(x) is None and not hasattr(x, "ndim"):
         _arrays.check_tensor(name, x)  # raises
     if x.ndim not in ranks:
         expected = " or ".join([str(rank) for rank in sorted(set(ranks))])
@@ -216,6 +216,18 @@ def check_gates(given: dict[str, Any]) -> None:
                              f"{'logarithms of decays' if name == 'decay' else 'finite rates'}")
 
 
+def result_shapes(layout: str, q: Any, v: Any, columns: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The shapes of the output and of the final state, from those of q and v and the columns of states."""
+    heads, extents = {}, dict(zip(layout, q))
+    if "h" in layout:
+        axis = layout.index("h")
+        heads = {"h": v[axis]}
+        extents["h"] = max(q[axis], v[axis])
+    extents["d"] = v[layout.index("d")]
+    outer = [{**extents, **heads}[dim] for dim in "bh" if dim in layout]
+    return tuple([extents[dim] for dim in layout]), (*outer, q[layout.index("d")], columns)
+
+
 # --- what the op does not take ----------------------------------------------------------------------------------------
 
 
@@ -236,10 +248,8 @@ def _normalized(x: Any, axis: int, epsilon: float) -> Any:
         torch = _arrays.torch_module()
         wide = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
         return (wide * torch.rsqrt((wide * wide).sum(axis, keepdim=True) + epsilon)).to(x.dtype)
-    import numpy
-
-    wide = x.astype(numpy.float64 if x.dtype == numpy.float64 else numpy.float32)
-    return (wide / numpy.sqrt((wide * wide).sum(axis, keepdims=True) + epsilon)).astype(x.dtype)
+    wide = x.astype("float64" if x.dtype == "float64" else "float32")
+    return (wide / ((wide * wide).sum(axis, keepdims=True) + epsilon) ** 0.5).astype(x.dtype)
 
 
 def _repeated(x: Any, axis: int, heads: int) -> Any:
@@ -248,9 +258,7 @@ def _repeated(x: Any, axis: int, heads: int) -> Any:
         return x
     if _arrays.is_torch(x):
         return x.repeat_interleave(heads // own, axis)
-    import numpy
-
-    return numpy.repeat(x, heads // own, axis)
+    return x.repeat(heads // own, axis)
 
 
 def out_of(out: Any, return_state: bool) -> Sequence[Any]:

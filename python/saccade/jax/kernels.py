@@ -103,18 +103,19 @@ def target_name(kind: Kind, needed: tuple[bool, ...] | None = None, attribute: s
             if name not in _registered:
                 for function in compile(text).functions.values():
                     target = name + function.name.removeprefix("attention")
-                    _handler()(target, function.tvm_ffi, ["args", "rets"], platform="cpu")
+                    handler()(target, function.tvm_ffi, ["args", "rets"], platform="cpu")
                 _registered.add(name)
         _names[kind, needed, attribute] = name
     return _names[kind, needed, attribute]
 
 
 @functools.cache
-def _handler() -> Any:
+def handler() -> Any:
+    """The function that registers a custom call. Raises ImportError without jax-tvm-ffi."""
     try:
         from jax_tvm_ffi import register_ffi_target
     except ImportError as error:
-        raise ImportError("saccade.jax.dot_product_attention requires the package jax-tvm-ffi: pip install "
+        raise ImportError("attention of saccade.jax requires the package jax-tvm-ffi: pip install "
                           "'saccade[jax]'") from error
     return register_ffi_target
 

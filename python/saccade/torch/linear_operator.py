@@ -97,14 +97,10 @@ def _compute(tensors: list[torch.Tensor], program: str, layout: str, columns: in
 def _fake(tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> list[torch.Tensor]:
     """The results without their elements."""
     q, _, v = tensors[:3]
-    extents = {dim: q.shape[axis] for axis, dim in enumerate(layout)}
-    extents["d"] = v.shape[layout.index("d")]
-    value_heads = v.shape[layout.index("h")] if "h" in layout else 1
-    results = [q.new_empty([extents[dim] for dim in layout])]
+    output, state = _linear.result_shapes(layout, q.shape, v.shape, columns)
+    results = [q.new_empty(output)]
     if columns:
-        outer = [value_heads if dim == "h" else extents[dim] for dim in "bh" if dim in layout]
-        precision = torch.float64 if q.dtype == torch.float64 else torch.float32
-        results.append(q.new_empty([*outer, q.shape[layout.index("d")], columns], dtype=precision))
+        results.append(q.new_empty(state, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32))
     return results
 
 

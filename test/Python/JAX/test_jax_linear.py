@@ -1,0 +1,94 @@
+"""`saccade.jax.linear_attention` agrees with the recurrence in JAX, in jit, vmap and scan, with gradients."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import saccade
+import saccade.jax
+
+KEYS = jax.random.split(jax.random.key(0), 6)
+Q, K = (jax.random.normal(key, (2, 2, 66, 16)) for key in KEYS[:2])
+V = jax.random.normal(KEYS[2], (2, 4, 66, 8))
+DECAY = -jax.random.uniform(KEYS[3], (2, 4, 66, 16))
+STATE = jax.random.normal(KEYS[4], (2, 4, 16, 8))
+OPTIONS = {"causal": True, "l2norm": 1e-6, "scale": 0.5, "return_state": True}
+call = functools.partial(saccade.jax.linear_attention, **OPTIONS)
+
+
+def recurrence(q, k, v, decay, state):
+    """The output and the final state, by JAX's scan over positions."""
+    q, k = (x / jnp.sqrt((x * x).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
+    q, k = (jnp.repeat(x, v.shape[1] // x.shape[1], 1) for x in (q, k))
+
+    def step(state, x):
+        q, k, v, decay = x
+        state = state * jnp.exp(decay)[..., None] + k[..., :, None] * v[..., None, :]
+        return state, 0.5 * jnp.einsum("bhd,bhde->bhe", q, state)
+
+    last, outputs = jax.lax.scan(step, state, [jnp.moveaxis(x, 2, 0) for x in (q, k, v, decay)])
+    return jnp.moveaxis(outputs, 0, 2), last
+
+
+def assert_close(found, expected, tolerance=2e-5):
+    for one, other in zip(jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(expected), strict=True):
+        assert one.shape == other.shape
+        assert jnp.linalg.norm(one - other) <= tolerance * jnp.linalg.norm(other)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_results_agree_with_the_recurrence(transform):
+    found = transform(lambda *x: call(*x[:3], decay=x[3], state=x[4]))(Q, K, V, DECAY, STATE)
+    assert_close(found, recurrence(Q, K, V, DECAY, STATE))
+
+
+def test_gradients_agree_with_the_recurrence():
+    def loss(function, *x):
+        output, state = function(*x)
+        return (output**2).sum() + state.sum()
+
+    own = jax.jit(jax.grad(lambda *x: loss(lambda *y: call(*y[:3], decay=y[3], state=y[4]), *x), range(5)))
+    other = jax.grad(lambda *x: loss(recurrence, *x), range(5))
+    assert_close(own(Q, K, V, DECAY, STATE), other(Q, K, V, DECAY, STATE), 1e-4)
+    with pytest.raises(NotImplementedError, match="second derivatives are not supported"):
+        jax.grad(lambda q: (own(q, K, V, DECAY, STATE)[0] ** 2).sum())(Q)
+
+
+def test_a_mapped_axis_is_one_call_after_another():
+    both = jnp.stack([Q, 2 * Q])
+    found = jax.vmap(lambda q: call(q, K, V, decay=DECAY)[0])(both)
+    assert_close(found, jnp.stack([call(q, K, V, decay=DECAY)[0] for q in both]))
+
+
+def test_states_are_carried_by_scan():
+    parts = [jnp.moveaxis(x.reshape(*x.shape[:2], 6, 11, *x.shape[3:]), 2, 0) for x in (Q, K, V, DECAY)]
+
+    def step(state, x):
+        output, state = call(*x[:3], decay=x[3], state=state)
+        return state, output
+
+    last, outputs = jax.lax.scan(step, STATE, parts)
+    output, expected = call(Q, K, V, decay=DECAY, state=STATE)
+    assert_close((jnp.moveaxis(outputs, 0, 2).reshape(output.shape), last), (output, expected))
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_element_types_and_layouts_agree_with_the_call_of_numpy(dtype):
+    q, k, v = (jnp.swapaxes(x, 1, 2).astype(dtype) for x in (Q, K, V))
+    found = saccade.jax.linear_attention(q, k, v, causal=True, layout="bshd")
+    wide = [np.asarray(x.astype(jnp.float32)) for x in (q, k, v)]
+    expected = saccade.linear_attention(*wide, causal=True, layout="bshd")
+    assert found.dtype == dtype
+    assert_close(found.astype(jnp.float32), jnp.asarray(expected), 1e-2)
+
+
+def test_mistakes_are_reported_in_the_words_of_the_call():
+    with pytest.raises(ValueError, match="v has length 9, expected 66, that of k"):
+        call(Q, K, V[:, :, :9])
+    with pytest.raises(TypeError, match="q has element type int32"):
+        call(Q.astype(jnp.int32), K, V)
+    with pytest.raises(ValueError, match=r"decay has shape \(2, 4, 9, 16\), expected \(2, 4, 66, 16\)"):
+        jax.jit(lambda q: call(q, K, V, decay=DECAY[:, :, :9]))(Q)
