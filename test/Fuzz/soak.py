@@ -30,6 +30,8 @@ FUZZERS = [
     ("inserted_passes.py", "--first-seed", 20, ["--build=BUILD", "--run=saccade-run --device=ptxsim"]),
     ("random_calls.py", "--first-seed", 100, []),
     ("stats_calls.py", "--first-seed", 500, []),
+    ("linear_calls.py", "--first-seed", 100, []),
+    ("linear_calls.py", "--first-seed", 50, ["--gradients"]),
     ("wrong_arguments.py", "--first-seed", 1000, []),
     ("serving_traces.py", "--first-seed", 1000, []),
     ("appended_rows.py", "--first-seed", 1000, []),
@@ -55,7 +57,7 @@ FUZZERS = [
     # A fixed seed: equivalent mutants are not failures of the simulator.
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
-CALLS_OF_TORCH = ("random_calls.py", "stats_calls.py", "wrong_arguments.py", "sdpa_calls.py", "flex_calls.py",
+CALLS_OF_TORCH = ("random_calls.py", "stats_calls.py", "linear_calls.py", "wrong_arguments.py", "sdpa_calls.py", "flex_calls.py",
                   "module_calls.py", "gradient_calls.py")
 CALLS_OF_TRANSFORMERS = ("model_calls.py", "model_types.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
