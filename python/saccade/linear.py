@@ -7,12 +7,16 @@ Calls of which PyTorch records gradients, that torch.func transforms or that tor
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from typing import Any
 
 from saccade import _arrays, _linear, _operands
 from saccade._arrays import Array
+from saccade._library import on_cache_clear
 from saccade._opaque import call_untraced, is_compiling
+from saccade.function import Function
 from saccade.module import compile
 
 
@@ -92,7 +96,8 @@ def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[A
     """
     if is_compiling():
         return _trace(q, k, v, given, options, out)
-    form, q, k = form_of(q, k, v, given, options)
+    form, function, shapes = _plan_of(q, k, v, given, options)
+    q, k = _linear.prepared(q, k, v, form.layout, options[5])
     outs = _linear.out_of(out, form.return_state)
     tensors = [q, k, v, *[given[name] for name, _, _ in form.operands]]
     if _needs_operator(*tensors):
@@ -102,10 +107,29 @@ def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[A
         from saccade.torch import linear_operator  # imported late: it imports torch
 
         return linear_operator.call(form, tensors)
-    function = compile(_linear.program(form))[_linear.NAME]
+    if outs:
+        return _write(form, function, tensors, outs)
+    plain = _arrays.torch_module() and _arrays.torch_module().Tensor
+    if not all([type(x) is plain and not x.is_neg() for x in tensors]):
+        return function(*tensors)
+    output = q.new_empty(shapes[0])
+    results = (output,) if not form.return_state else (output, q.new_empty(shapes[1], dtype=_state_type(q)))
     try:
-        if not outs:
-            return function(*tensors)
+        function.tvm_ffi(*tensors, *results)
+    except (RuntimeError, TypeError, ValueError):
+        function(*tensors)  # raises the error
+        raise
+    return results if form.return_state else output
+
+
+def _state_type(q: Any) -> Any:
+    torch = _arrays.torch_module()
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+
+def _write(form: _linear.Form, function: Function, tensors: list[Any], outs: Any) -> Any:
+    """Writes the results to the arrays of `out`."""
+    try:
         function.into(*tensors, *outs)
     except (TypeError, ValueError) as error:
         found = re.fullmatch(r"linear_attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error), re.DOTALL)
@@ -113,12 +137,47 @@ def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[A
             names = {"result0": "out[0]" if form.return_state else "out", "result1": "out[1]"}
             raise type(error)(f"{names.get(found[1], found[1])}: {found[2]}") from None
         raise
-    return out
+    return tuple(outs) if form.return_state else outs[0]
 
 
-def form_of(q: Any, k: Any, v: Any, given: dict[str, Any],
-            options: tuple[Any, ...]) -> tuple[_linear.Form, Any, Any]:
-    """The checked Form of a call, and q and k as its program takes them."""
+_Plan = tuple[_linear.Form, Function, tuple[tuple[int, ...], tuple[int, ...]]]
+_plans: dict[Any, _Plan] = {}
+"""The form, the function and the shapes of results of checked calls, by all that checks depend on."""
+_MAX_PLANS = 512
+on_cache_clear(_plans.clear)
+
+
+def _plan_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, ...]) -> _Plan:
+    """The plan of a call, which is checked unless one with its shapes was."""
+    key: Any = None
+    try:
+        key = (options, *map(type, options), *[None if x is None else (x.dtype, tuple(x.shape), _arrays.is_torch(x))
+                          for x in (q, k, v, *given.values())])
+        plan = _plans.get(key)
+    except (AttributeError, TypeError):  # no array, or an option that is not hashable
+        plan = None
+    if plan is None:
+        form = form_of(q, k, v, given, options)
+        shapes = _linear.result_shapes(form.layout, q.shape, v.shape, form.state_columns)
+        plan = form, _function_of(form), shapes
+        if len(_plans) >= _MAX_PLANS:
+            _plans.clear()
+        if isinstance(key, tuple):
+            with contextlib.suppress(TypeError):  # an option that is not hashable
+                _plans[key] = plan
+    return plan
+
+
+@functools.lru_cache(maxsize=256)
+def _function_of(form: _linear.Form) -> Function:
+    return compile(_linear.program(form))[_linear.NAME]
+
+
+on_cache_clear(_function_of.cache_clear)
+
+
+def form_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, ...]) -> _linear.Form:
+    """The Form of a call, which is checked."""
     feature_map, causal, normalize, scale, return_state, l2norm, layout = options
     causal = _linear.is_causal(causal)
     scale = _linear.check_options(feature_map, causal, normalize, scale, return_state, l2norm, given)
@@ -127,10 +186,8 @@ def form_of(q: Any, k: Any, v: Any, given: dict[str, Any],
     element = _linear.check_operands(q, k, v, layout, causal)
     width = v.shape[axis]
     operands = _linear.check_factors(given, q, k, v, layout, element, width + normalize)
-    q, k = _linear.prepared(q, k, v, layout, l2norm)
-    form = _linear.Form(element, q.shape[axis], width, layout, feature_map, causal, normalize, scale, return_state,
-                        operands)
-    return form, q, k
+    return _linear.Form(element, q.shape[axis], width, layout, feature_map, causal, bool(normalize), scale,
+                        bool(return_state), operands)
 
 
 def _needs_operator(*values: Any) -> bool:

@@ -239,6 +239,13 @@ def test_a_state_is_not_changed_by_a_refused_call():
         assert np.array_equal(state, before)
 
 
+def test_an_offset_is_refused_after_a_causal_call():
+    """1 and True are equal as keys of a dictionary."""
+    saccade.linear_attention(*LINEAR, causal=True)
+    with pytest.raises(ValueError, match="causal is 1, expected True or False"):
+        saccade.linear_attention(*LINEAR, causal=1)
+
+
 def test_a_decay_above_1_grows_the_state():
     q, k, v = LINEAR
     found = saccade.linear_attention(q, k, v, causal=True, decay=np.full((2, 2, 90), 0.05, np.float32))
