@@ -1,6 +1,6 @@
 //===- Attention.cpp - attn.attention as plain unfused attention ------------------===//
 //
-// The definition, row by row: scale · Q Kᵀ, score region, mask, softmax over all keys, times V.
+// The definition, row by row: scale · Q Kᵀ, score region, mask, softmax over all keys or a normalizer of each, times V.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionRows.h"
@@ -152,12 +152,16 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
         bool isWithin = scorer->at.query + position < scorer->queryLength;
         if (failed(scorer->scores(batch, head, position, isWithin ? *keys : 0, scores)))
           return failure();
-        SoftmaxSums sums = softmax(frame, scorer->scoreType, scores, isWithin ? *sink : -INFINITY, weights);
+        SoftmaxSums sums;
+        if (op.getPointwise())
+          weights.assign(scores.size(), 0);
+        else
+          sums = softmax(frame, scorer->scoreType, scores, isWithin ? *sink : -INFINITY, weights);
         factors = weights;
         for (auto [key, factor] : llvm::enumerate(factors)) {
           if (scores[key] == -INFINITY)
             continue;
-          FailureOr<double> modified = scorer->modifiedWeight(key, factor);
+          FailureOr<double> modified = scorer->modifiedWeight(key, op.getPointwise() ? scores[key] : factor);
           if (failed(modified))
             return failure();
           factor = *modified;

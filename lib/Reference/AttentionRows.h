@@ -15,13 +15,13 @@ struct AttentionRow {
   int64_t batch, head;
   int64_t position;   ///< within its batch
   int64_t tokenIndex; ///< row in the query and result tensors; differs from `position` for ragged sequences
-  /// Probabilities exp(score − max) / sum of the keys up to the length; 0 if masked. Empty if the row attends to
-  /// neither a key nor a sink.
+  /// Probabilities exp(score − max) / sum of the keys up to the length; 0 if masked, or with a normalizer. Empty if the
+  /// row attends to neither a key nor a sink.
   llvm::ArrayRef<double> weights;
-  /// Weights after the weight region: the factors of the values.
+  /// Weights after the weight region, or those of a normalizer: the factors of the values.
   llvm::ArrayRef<double> factors;
   llvm::ArrayRef<double> scores;
-  double sum;       ///< the divisor of the probabilities, of keys and sink; 0 if the row is empty
+  double sum;       ///< the divisor of the probabilities, of keys and sink; 0 if the row is empty or has none
   double logSumExp; ///< −inf if the row is empty
   double lseLow;    ///< what its rounding took
 };

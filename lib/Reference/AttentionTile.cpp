@@ -141,9 +141,33 @@ static void updateRowMax(const Scorer &scorer, ArrayRef<double> scores, const Ot
     state.argmax->data()[row].integer = scorer.at.key + max.key;
 }
 
+/// The same without a softmax: adds the values times what the normalizer computes from the scores.
+static LogicalResult accumulatePointwise(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
+                                         int64_t row) {
+  double *sums = state.o(row);
+  for (size_t i = 0; i < scores.size(); ++i) {
+    int64_t key = frame.term(i, scores.size());
+    if (scores[key] == -INFINITY)
+      continue;
+    state.m(row) = 0;
+    FailureOr<double> weight = scorer.modifiedWeight(key, scores[key]);
+    if (failed(weight))
+      return failure();
+    double factor = frame.rounded(scorer.inputType, *weight);
+    const double *values = scorer.value.at(0, 0, key);
+    for (int64_t depth = 0; depth < state.depth(); ++depth)
+      sums[depth] += factor * values[depth * scorer.value.stride(Dim::Depth)];
+  }
+  for (int64_t depth = 0; depth < state.depth(); ++depth)
+    sums[depth] = frame.rounded(scorer.scoreType, sums[depth]);
+  return success();
+}
+
 /// Accumulates one row of scores into row `row` of the state. If `op` is final, max and sum are those of all keys.
 static LogicalResult accumulateRow(attn::AccumulateOp op, Frame &frame, Scorer &scorer, ArrayRef<double> scores,
                                    const TileState &state, const OtherState &others, int64_t row) {
+  if (op.getPointwise())
+    return accumulatePointwise(frame, scorer, scores, state, row);
   Type type = scorer.scoreType;
   bool isFinal = op.getFinal(), isNatural = op.getNaturalMax();
   updateRowMax(scorer, scores, others, row);

@@ -38,7 +38,8 @@ protected:
   LogicalResult demandOperands() override {
     if (failed(demand({op.getOutputGradient(), op.getDelta()})))
       return failure();
-    delta = *frame.cells(op.getDelta());
+    if (Value rows = op.getDelta())
+      delta = *frame.cells(rows);
     outputGradient = {*frame.cells(op.getOutputGradient()), op.getOutputDims()};
     outputGradient.starts = scorer.query.starts;
     for (auto [result, dims, starts] : {std::tuple(op.getQueryGradient(), op.getQueryDims(), &scorer.query.starts),
@@ -65,7 +66,7 @@ protected:
         return op.emitOpError() << "output gradient has extent " << outputGradient.extent(dim) << " in dimension '"
                                 << stringifyDim(dim) << "', expected " << expected.extent(dim);
     }
-    return checkRows("delta", delta);
+    return delta ? checkRows("delta", delta) : success();
   }
 
   LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
@@ -75,7 +76,7 @@ protected:
     double dp = rounded(dot<double>(scorer.value.extent(Dim::Depth), outputGradient.at(batch, head, position),
                                     outputGradient.stride(Dim::Depth), scorer.value.at(batch, kvHead, key),
                                     scorer.value.stride(Dim::Depth)));
-    FailureOr<double> ds = scoreGradient(key, p, dp, delta->at(row).real);
+    FailureOr<double> ds = scoreGradient(key, p, dp, deltaOf(row));
     if (failed(factor) || failed(ds))
       return failure();
     // Plain evaluation multiplies matrices of the input type.
@@ -86,6 +87,9 @@ protected:
               batch);
     return success();
   }
+
+  /// Delta of a row, 0 with a normalizer.
+  double deltaOf(ArrayRef<int64_t> row) { return delta ? delta->at(row).real : 0; }
 
   /// The gradient of a score; adds those of captures.
   FailureOr<double> scoreGradient(int64_t key, double p, double dp, double rowDelta) {
@@ -139,7 +143,7 @@ private:
   LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
                         SmallVector<int64_t> &row) override {
     int64_t kvHead = scorer.kvHead(head);
-    double dp = 0, rowDelta = delta->at(row).real, magnitude = std::abs(rowDelta);
+    double dp = 0, rowDelta = deltaOf(row), magnitude = std::abs(rowDelta);
     const double *gradient = outputGradient.at(batch, head, position), *value = scorer.value.at(batch, kvHead, key);
     for (int64_t i = 0; i < scorer.value.extent(Dim::Depth); ++i) {
       double term = gradient[i * outputGradient.stride(Dim::Depth)] * value[i * scorer.value.stride(Dim::Depth)];

@@ -39,7 +39,7 @@ static std::vector<double> scoreSizes(const Scorer &scorer, const AttentionRow &
 /// For every key of `row`: a bound on the change of its factor, |f(p') − f(p)|, if queries and keys are rounded to
 /// int8. Score and weight region are taken to be monotonic within the errors of their arguments. A key may cross a
 /// threshold of the score region; the error of its score is then infinite.
-static FailureOr<std::vector<double>> changesByQuantization(Scorer &scorer, const AttentionRow &row) {
+static FailureOr<std::vector<double>> changesByQuantization(Scorer &scorer, const AttentionRow &row, bool isPointwise) {
   int64_t keys = int64_t(row.scores.size());
   std::vector<double> errors(keys), changes(keys);
   StridedRow query = scorer.queryRow(row.batch, row.head, row.position);
@@ -68,7 +68,10 @@ static FailureOr<std::vector<double>> changesByQuantization(Scorer &scorer, cons
       double exponent = std::isinf(errors[key] + largest)
                             ? sign * INFINITY
                             : row.scores[key] - row.logSumExp + sign * (errors[key] + largest);
-      FailureOr<double> factor = scorer.modifiedWeight(int64_t(key), std::min(1.0, std::exp(exponent)));
+      double weight = std::min(1.0, std::exp(exponent));
+      if (isPointwise)
+        weight = row.scores[key] + sign * errors[key];
+      FailureOr<double> factor = scorer.modifiedWeight(int64_t(key), weight);
       if (failed(factor))
         return failure();
       change = std::max(change, std::abs(*factor - (hasWeight ? row.factors[key] : 0)));
@@ -137,7 +140,7 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
       magnitude.depth = scorer.key.extent(Dim::Depth);
       std::vector<double> sizes = scoreSizes(scorer, row);
       FailureOr<std::vector<double>> changes = std::vector<double>();
-      if (isQuantized && failed(changes = changesByQuantization(scorer, row)))
+      if (isQuantized && failed(changes = changesByQuantization(scorer, row, op.getPointwise())))
         return failure();
       double meanSize = 0;
       for (auto [weight, size] : llvm::zip_equal(row.weights, sizes))

@@ -8,7 +8,7 @@ using attn::Dim;
 
 LogicalResult PairEvaluator::run() {
   if (failed(demand({op.getQuery(), lse, lseLow})) || failed(demandOperands()) || failed(checkExtents()) ||
-      failed(checkRows("log-sum-exp", *frame.cells(lse))))
+      (lse && failed(checkRows("log-sum-exp", *frame.cells(lse)))))
     return failure();
   if (lseLow && failed(checkRows("low part of the log-sum-exp", *frame.cells(lseLow))))
     return failure();
@@ -59,7 +59,7 @@ LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t positio
   SmallVector<int64_t> row;
   for (Dim dim : rowDims)
     row.push_back(dim == Dim::Batch ? batch : dim == Dim::Head ? head : scorer.query.start(batch) + position);
-  double rowLse = (*frame.cells(lse))->at(row).real;
+  double rowLse = lse ? (*frame.cells(lse))->at(row).real : 0;
   double rowLow = lseLow ? (*frame.cells(lseLow))->at(row).real : 0;
   // Neither a visible key nor a sink.
   if (rowLse == -INFINITY || scorer.at.query + position >= scorer.queryLength)
@@ -68,7 +68,7 @@ LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t positio
     return failure();
   for (int64_t i = 0; i < keys; ++i) {
     int64_t key = frame.term(i, keys);
-    double p = rounded(std::exp(rounded(rounded(scores[key] - rowLse) - rowLow)));
+    double p = lse ? rounded(std::exp(rounded(rounded(scores[key] - rowLse) - rowLow))) : scores[key];
     if (scores[key] != -INFINITY && failed(addPair(batch, head, position, key, p, row)))
       return failure();
   }

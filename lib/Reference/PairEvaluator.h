@@ -10,7 +10,7 @@ namespace saccade::reference {
 /// the contribution of each pair of a query and a key to the results.
 class PairEvaluator {
 public:
-  /// `OpTy` has a log-sum-exp.
+  /// `OpTy` has a log-sum-exp, which is null with a normalizer.
   template <typename OpTy>
   PairEvaluator(OpTy op, Frame &frame, Scorer &scorer)
       : frame(frame), scorer(scorer), op(op), lse(op.getLse()), lseLow(op.getLseLow()), rowDims(op.getRowDims()) {}
@@ -23,7 +23,7 @@ protected:
   virtual mlir::LogicalResult demandOperands() = 0;
   /// Checks at run time what the verifier checks for static sizes.
   virtual mlir::LogicalResult checkExtents() = 0;
-  /// Adds a visible pair with probability `p`. `row`: its indices in a tensor with a number for each row.
+  /// Adds a visible pair with probability `p`, or with score `p` without a log-sum-exp. `row`: its indices in a tensor with a number for each row.
   virtual mlir::LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
                                       llvm::SmallVector<int64_t> &row) = 0;
 
@@ -46,7 +46,7 @@ private:
   mlir::LogicalResult addRow(int64_t batch, int64_t head, int64_t position, int64_t keys);
 
   attn::ScoringOpInterface op;
-  mlir::Value lse, lseLow; ///< the low part may be null
+  mlir::Value lse, lseLow; ///< may be null
   llvm::SmallVector<attn::Dim> rowDims;
   std::vector<double> scores; ///< of the row
 };

@@ -14,6 +14,8 @@
 // log-sum-exp changes by log(1 − p + r), a tally T = Σ p a(s) as the output does. The row maximum is between the
 // largest of the least scores and the largest of all.
 //
+// With a normalizer f in place of the softmax, a key moves the output by (f(s') − f(s)) v.
+//
 // At a threshold of a score region a key may lose its weight, or gain it: r is 0 or p is 0.
 //
 //===----------------------------------------------------------------------===//
@@ -73,6 +75,14 @@ struct KeyRange {
 
 } // namespace
 
+/// The same of a normalizer, which gives other keys no other weights.
+static FailureOr<RoundedScore> pointwiseWithScore(Scorer &scorer, const KeyRange &range, double score) {
+  FailureOr<double> factor = score == -INFINITY ? 0.0 : scorer.modifiedWeight(range.key, score);
+  if (failed(factor))
+    return failure();
+  return RoundedScore{score, 0, 0, *factor - range.factor, 0};
+}
+
 static FailureOr<RoundedScore> withScore(Scorer &scorer, const AttentionRow &row, const KeyRange &range, double score) {
   // r = exp(exponent), which may overflow.
   double p = range.weight, others = 1 - p, exponent = score - row.logSumExp, r = std::exp(exponent);
@@ -98,7 +108,7 @@ static FailureOr<RoundedScore> withScore(Scorer &scorer, const AttentionRow &row
 }
 
 /// The visible keys of `row` that have a weight, or have one if their scores are rounded.
-static FailureOr<std::vector<KeyRange>> rangesOfKeys(Scorer &scorer, const AttentionRow &row) {
+static FailureOr<std::vector<KeyRange>> rangesOfKeys(Scorer &scorer, const AttentionRow &row, bool isPointwise) {
   std::vector<KeyRange> ranges;
   // Of an error within half an ulp of a number in [1, 2).
   double unit = tolerance::roundingDeviations * epsilonOf(scorer.scoreType) / std::sqrt(12);
@@ -132,7 +142,8 @@ static FailureOr<std::vector<KeyRange>> rangesOfKeys(Scorer &scorer, const Atten
     bool hasWeight = !row.weights.empty() && score != -INFINITY;
     KeyRange range{int64_t(key), hasWeight ? row.weights[key] : 0, hasWeight ? row.factors[key] : 0, {}};
     for (auto [end, rounded] : llvm::zip_equal(range.ends, std::array{least, largest})) {
-      FailureOr<RoundedScore> found = withScore(scorer, row, range, rounded);
+      FailureOr<RoundedScore> found =
+          isPointwise ? pointwiseWithScore(scorer, range, rounded) : withScore(scorer, row, range, rounded);
       if (failed(found))
         return failure();
       end = *found;
@@ -238,7 +249,7 @@ FailureOr<std::optional<Tensor>> saccade::reference::scoreRoundingOf(attn::Atten
   start = 0;
   for (const Box &box : boxes) {
     auto visit = [&](Scorer &scorer, const AttentionRow &row) {
-      FailureOr<std::vector<KeyRange>> ranges = rangesOfKeys(scorer, row);
+      FailureOr<std::vector<KeyRange>> ranges = rangesOfKeys(scorer, row, op.getPointwise());
       if (failed(ranges))
         return failure();
       std::vector<double> changes(1);

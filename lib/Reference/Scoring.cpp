@@ -147,7 +147,7 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
       scorer.mask = *bound;
     else if (named.name == "score")
       scorer.score = *bound;
-    else if (named.name == "weight")
+    else if (named.name == "weight" || named.name == "normalizer")
       scorer.weight = *bound;
     else
       scorer.derivative = *bound, scorer.derivativeNumbers = named.numbers();

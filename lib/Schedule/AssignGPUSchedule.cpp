@@ -128,7 +128,7 @@ static Warpgroups warpgroupsOf(attn::AttentionOp op) {
     return depth == type.getRank() - 1 && !type.isDynamicDim(depth) &&
            type.getElementType() == getElementTypeOrSelf(op.getQuery());
   };
-  bool readsOnce = op.getWeight().empty() || attn::isProportional(op.getWeight());
+  bool readsOnce = !attn::needsSoftmaxWeights(op);
   if (!isCopied(op.getQuery(), op.getQueryDims()) || !isCopied(op.getKey(), op.getKeyDims()) ||
       !isCopied(op.getValue(), op.getValueDims()) || !op.getTallyRegions().empty() || !readsOnce)
     return Warpgroups::None;

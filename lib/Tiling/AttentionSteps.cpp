@@ -126,13 +126,16 @@ State AttentionSteps::filledState(const State &destination) {
 
 State AttentionSteps::newState(int64_t rows) { return filledState(emptyState({}, b.getIndexAttr(rows))); }
 
-/// A sink is an extra score without a value. It is the state of a row before the first key.
+/// A sink is an extra score without a value. It is the state of a row before the first key. So is the divisor 1 of
+/// weights without a softmax: a score of 0, which is the maximum of all their states.
 void AttentionSteps::addSinks(State &state, Heads heads, Value count) {
-  if (!op.getSink())
+  if (!op.getSink() && !op.getPointwise())
     return;
   auto number = [&](double value) -> Value { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); };
-  auto addSink = [&](Value head, ValueRange maxAndSum) -> SmallVector<Value> {
+  auto startOf = [&](Value head) -> std::array<Value, 2> {
     Value sink = op.getSink();
+    if (!sink)
+      return {number(0.0), number(1.0)};
     if (isa<RankedTensorType>(sink.getType()))
       sink = tensor::ExtractOp::create(b, loc, sink, head ? add(heads.first, head) : heads.first);
     if (sink.getType() != type)
@@ -148,8 +151,11 @@ void AttentionSteps::addSinks(State &state, Heads heads, Value count) {
       exponent = arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e));
       exponent = arith::MaximumFOp::create(b, loc, exponent, number(-largest.convertToDouble()));
     }
-    Value starts[] = {arith::SelectOp::create(b, loc, isNone, sink, exponent),
-                      arith::SelectOp::create(b, loc, isNone, number(0.0), number(1.0))};
+    return {arith::SelectOp::create(b, loc, isNone, sink, exponent),
+            arith::SelectOp::create(b, loc, isNone, number(0.0), number(1.0))};
+  };
+  auto addSink = [&](Value head, ValueRange maxAndSum) -> SmallVector<Value> {
+    std::array<Value, 2> starts = startOf(head);
     Slice rows;
     rows.add(head ? fold(head) : b.getIndexAttr(0), fold(validQueries), head ? fold(heads.count) : b.getIndexAttr(1));
     SmallVector<Value> next;
@@ -213,7 +219,7 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
   auto accumulate = AccumulateOp::create(
       b, loc, TypeRange(ValueRange(state.getParts())), query, key, value, op.getCaptures(), queryEnd, keyEnd,
       op.getScaleValue(), tileAt.inOrder(), state.acc, state.max, state.sum, state.tallies, state.rowMax, state.argmax,
-      queryDims, keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), step.isFinal, step.schedule, step.unpacked,
+      queryDims, keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), op.getPointwise(), step.isFinal, step.schedule, step.unpacked,
       hasNaturalMax(), state.tallies.size());
   setFiniteMax(accumulate, step.finiteMax);
   auto copy = [](Region &from, Region &to) {
@@ -222,7 +228,7 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
   };
   copy(op.getScore(), accumulate.getScore());
   copy(op.getMask(), accumulate.getMask());
-  if (!op.getWeight().empty() && (step.isFinal || isProportional(op.getWeight())))
+  if (!op.getWeight().empty() && (step.isFinal || !needsSoftmaxWeights(op)))
     copy(op.getWeight(), accumulate.getWeight());
   for (auto [region, tally] : llvm::zip(accumulate.getTallyRegions(), op.getTallyRegions()))
     copy(tally, region);

@@ -212,6 +212,8 @@ Value DerivativeTile::rowsOf(Value tensor, const PairTile &tile) {
 
 void DerivativeTile::convertLse() {
   Value from = attention.getLse(), low = attention.getLseLow();
+  if (!from)
+    return;
   unsigned rank = cast<ShapedType>(from.getType()).getRank();
   SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(rank));
   SmallVector<IndexedOperand> inputs, outputs;
@@ -255,6 +257,19 @@ DerivativeTile::Pair DerivativeTile::evaluatePair(Value i, Value j, Value produc
   Value score = pair.score;
   if (!attention.getScore().empty())
     score = inlineRegion(attention.getScore(), score, i, j)[0];
+  if (attention.getPointwise()) {
+    if (!attention.getMask().empty())
+      pair.isVisible = inlineRegion(attention.getMask(), {}, i, j)[0];
+    if (!attention.getScore().empty()) {
+      Value hidden = scalar(-std::numeric_limits<double>::infinity());
+      Value isScored = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, score, hidden);
+      pair.isVisible =
+          pair.isVisible ? arith::AndIOp::create(b, loc, pair.isVisible, isScored).getResult() : isScored;
+    }
+    pair.probability = score;
+    pair.weight = ifVisible(pair, inlineRegion(attention.getWeight(), score, i, j)[0]);
+    return pair;
+  }
   // The difference of two large numbers is exact, and small if the probability counts.
   Value difference = arith::SubFOp::create(b, loc, score, row.lse);
   Value exponent = arith::MulFOp::create(b, loc, difference, scalar(std::numbers::log2e));

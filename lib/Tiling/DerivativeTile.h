@@ -87,10 +87,11 @@ protected:
 
   // --- pairs
 
-  /// A query and a key: the score before the score region, the probability and the weight, 0 if it is not visible.
+  /// A query and a key: the score before the score region, the probability (with a normalizer, the score after the
+  /// region) and the weight, 0 if it is not visible.
   struct Pair {
     Value score, probability, weight;
-    Value isVisible; ///< null without a mask
+    Value isVisible; ///< null if all are
   };
   /// The log-sum-exp of a row, or of the rows of a tile.
   struct RowLse {

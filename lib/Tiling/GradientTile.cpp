@@ -14,11 +14,12 @@ GradientTile::GradientTile(OpBuilder &b, GradientOp op, bool onDevice)
 // Pairs
 //===----------------------------------------------------------------------===//
 
-/// `args` are the product with the key, the product with the value, delta, the log-sum-exp and, if there is one, its
-/// low part. Returns the weight, the scaled gradient of the score, and the other results of the gradient region.
+/// `args` are the product with the key, the product with the value and, with a softmax, delta, the log-sum-exp and, if
+/// there is one, its low part. Returns the weight, the scaled gradient of the score, and the other results of the gradient region.
 SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args) {
-  Pair pair = DerivativeTile::evaluatePair(i, j, args[0], {args[3], args.size() > 4 ? args[4] : Value()});
-  Value product = args[1], delta = args[2];
+  auto argument = [&](size_t n) { return n < args.size() ? args[n] : Value(); };
+  Pair pair = DerivativeTile::evaluatePair(i, j, args[0], {argument(3), argument(4)});
+  Value product = args[1], delta = argument(2) ? argument(2) : scalar(0.0);
   SmallVector<Value> results;
   if (op.getGradient().empty())
     results = {arith::MulFOp::create(b, loc, pair.probability, arith::SubFOp::create(b, loc, product, delta))};
@@ -38,9 +39,10 @@ SmallVector<Value> GradientTile::evaluate(const PairTile &tile, const Queries &q
   Type element = getElementTypeOrSelf(op.getQuery());
   bool isWide = element == type;
   IndexedOperand pairs[] = {{scores, {0, 1}}, {products, {0, 1}}};
-  SmallVector<IndexedOperand> inputs = {{queries.delta, {0}}, {queries.row.lse, {0}}}, outputs;
-  if (queries.row.low)
-    inputs.push_back({queries.row.low, {0}});
+  SmallVector<IndexedOperand> inputs, outputs;
+  for (Value ofRows : {queries.delta, queries.row.lse, queries.row.low})
+    if (ofRows)
+      inputs.push_back({ofRows, {0}});
   size_t rowInputs = inputs.size();
   if (isWide) {
     llvm::append_range(outputs, pairs);

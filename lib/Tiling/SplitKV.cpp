@@ -343,7 +343,7 @@ SmallVector<Value> saccade::tileSplitKV(OpBuilder &b, AttentionOp op, Sequences 
       llvm::map_to_vector(results, [&](Value result) { return inits[cast<OpResult>(result).getResultNumber()]; });
   SmallVector<Value> states = tiler.makeStates(tiler.plan.items);
   unsigned parts = states.size();
-  if (op.getWeight().empty() || isProportional(op.getWeight())) {
+  if (!needsSoftmaxWeights(op)) {
     llvm::append_range(states, outs);
     states = tiler.accumulateChunks(states, /*finalizesSingle=*/true);
     outs = tiler.mergeToResults(ArrayRef(states).take_front(parts), ArrayRef(states).drop_front(parts));

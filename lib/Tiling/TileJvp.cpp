@@ -89,9 +89,10 @@ JvpTasks::Terms JvpTasks::evaluate(const PairTile &tile, const RowLse &row, Valu
     return IndexedOperand{DerivativeTile::temporary({tile.queries, tile.keys}, of), {0, 1}};
   };
   IndexedOperand pairs{products, {0, 1}};
-  SmallVector<IndexedOperand> inputs = {{row.lse, {0}}}, outputs;
-  if (row.low)
-    inputs.push_back({row.low, {0}});
+  SmallVector<IndexedOperand> inputs, outputs;
+  for (Value ofRows : {row.lse, row.low})
+    if (ofRows)
+      inputs.push_back({ofRows, {0}});
   outputs.push_back(hasTangents ? IndexedOperand{tangents, {0, 1}} : temporary(type));
   bool isReplaced = isWide && needsWeights;
   if (!isReplaced)
@@ -111,7 +112,8 @@ JvpTasks::Terms JvpTasks::evaluate(const PairTile &tile, const RowLse &row, Valu
           j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
     ValueRange before = args.drop_front(inputs.size());
     SmallVector<Value> values = evaluatePair(i, j, isReplaced ? before[1] : args[inputs.size() - 1],
-                                             hasTangents ? before[0] : Value(), {args[0], row.low ? args[1] : Value()});
+                                             hasTangents ? before[0] : Value(),
+                                             {row.lse ? args[0] : Value(), row.low ? args[1] : Value()});
     SmallVector<Value> results = {values[0]};
     if (needsWeights)
       results.push_back(convert(values[2], element));

@@ -85,7 +85,7 @@ void KeyLoop::rewrite() {
   addSinks(state, head, Value());
   Value query = tile(op.getQuery(), op.getQueryDims(), head, index(0), validQueries);
   state = loopOverKeys(range, query, state, /*isFinal=*/false);
-  if (!op.getWeight().empty() && !isProportional(op.getWeight())) {
+  if (needsSoftmaxWeights(op)) {
     // The region requires normalized weights, so a second pass over all keys follows.
     State second;
     second.acc = newState(op.getScheduleAttr().getRows()).acc;

@@ -35,7 +35,8 @@ def _modes() -> tuple[Any, Any, Any]:
     return torch._C._are_functorch_transforms_active, torch.autograd.forward_ad, torch.is_grad_enabled
 
 
-def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, scale: Any, sink: Any, stats: Any) -> bool:
+def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, normalizer: Any, scale: Any, sink: Any,
+               stats: Any) -> bool:
     """Whether gradients may be recorded: grad mode is on, and a tensor requires grad, or may be one of the options or
     captured by one, or torch.func transforms the caller. False for arrays that are no torch tensors."""
     if not _arrays.is_torch(q):
@@ -45,7 +46,7 @@ def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, scale: Any, sink
         return True
     if not is_grad_enabled():
         return False
-    return (score is not None or weight is not None or scale is not None or sink is not None or stats is not None
+    return (score is not None or weight is not None or callable(normalizer) or scale is not None or sink is not None or stats is not None
             or q.requires_grad or getattr(k, "requires_grad", False) or getattr(v, "requires_grad", False))
 
 
@@ -57,7 +58,7 @@ def record(function: Callable[..., Any], q: Any, k: Any, v: Any, *, score: Any, 
         score, scale = scaled(score, scale), 1.0
     if recorder.is_transformed:
         score = recorder.with_stand_ins(score)
-        named |= {role: recorder.with_stand_ins(named[role]) for role in ("mask", "weight")}
+        named |= {role: recorder.with_stand_ins(named[role]) for role in ("mask", "weight", "normalizer")}
     before, state.recorder = state.recorder, recorder
     torch._C._set_grad_enabled(False)
     try:
@@ -98,13 +99,16 @@ class Programs:
     """The first and the end of the captures of tallies, which `max` does not take, if there are tallies."""
     has_lse: bool
     layout: str
+    has_normalizer: bool
+    """There is no log-sum-exp, which the operators of PyTorch keep for gradients."""
 
     @staticmethod
     def of(form: Form) -> Programs:
         main = _program.program(form._replace(max=False, argmax=False))
         largest = _program.program(form._replace(lse=False, argmax=True, tallies=())) if form.max else None
         end, without = len(form.captures()), len(form._replace(tallies=()).captures())
-        return Programs(main, largest, form.argmax, (without, end) if form.tallies else None, form.lse, form.layout)
+        return Programs(main, largest, form.argmax, (without, end) if form.tallies else None, form.lse, form.layout,
+                        form.normalizer is not None)
 
 
 class Recorder:
@@ -173,7 +177,7 @@ class Recorder:
         named = {"layout": programs.layout, "target": target or "host"}
         self.torch._C._set_grad_enabled(self.has_grad)
         try:
-            if programs.tally_captures:
+            if programs.tally_captures or programs.has_normalizer:
                 results = self._differentiable(programs.main, target, q, k, v, *values)
             else:
                 operator = gradients.overload(programs.has_lse, False)
@@ -198,8 +202,11 @@ class Recorder:
         """The results of a program, of which PyTorch records gradients."""
         from saccade.torch.differentiated import differentiable_of
 
-        needs = tuple([self.is_recorded(x) for x in arguments if _arrays.is_torch(x)])
-        return differentiable_of(program, needs, target, arguments[0])(*arguments)
+        tensors = [x for x in arguments if _arrays.is_torch(x)]
+        needs = tuple([self.is_recorded(x) for x in tensors])
+        has_tangents = any([self._is_transformed(x) for x in tensors])
+        return differentiable_of(program, needs, target, arguments[0], "attn.jvp" if has_tangents else "attn.gradient")(
+            *arguments)
 
 
 def _sorted(program: str, *arguments: Any) -> tuple[list[Any], str, list[int], list[float]]:

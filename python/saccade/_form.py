@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from saccade import _cache_text
 
-ROLES = ("score", "mask", "weight")
+ROLES = ("score", "mask", "weight", "normalizer")
 Operands: TypeAlias = dict[str, Any]
 """The values of `Form.operands` for one call by their names, in any order."""
 
@@ -37,6 +37,7 @@ class Form(NamedTuple):
     score: str | None = None  # a text of `_program.region_text`
     mask: str | None = None
     weight: str | None = None
+    normalizer: str | None = None  # None: the softmax
     tallies: tuple[tuple[int, str], ...] = ()  # the number of bins and the text of each
     rotation: _cache_text.Rotation | None = None  # keys are rotated when they are read
     append: _cache_text.Append | None = None  # k and v are caches, to which new rows are appended first

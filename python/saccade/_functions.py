@@ -20,7 +20,8 @@ from saccade.scores import Score
 
 _MAX_REGIONS = 512
 _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool",
-               "weight": "(p, b, h, i, j) -> weight", "tally": "(s, b, h, i, j) -> (bin, value)"}
+               "weight": "(p, b, h, i, j) -> weight", "normalizer": "(s, b, h, i, j) -> weight",
+               "tally": "(s, b, h, i, j) -> (bin, value)"}
 
 
 class _Regions(NamedTuple):

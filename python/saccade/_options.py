@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from saccade import _functions, _operands
+from saccade import _functions, _normalizers, _operands
 from saccade._form import Operands, key_layout
 from saccade.masks import Mask
 from saccade.scores import Score
@@ -30,7 +30,7 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     of its functions; its operands; and whether all captured arrays are of torch. `given` are the options in the order
     of the parameters of `saccade.attention`, which states the exceptions. The caller checks q, k, v and the layout:
     None and 0 stand for an element type and head dimensions that they do not have."""
-    (score, mask, weight, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale, v_scale,
+    (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale, v_scale,
      qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout) = given
     captures: tuple[Any, ...] = ()
     operands: Operands = {}
@@ -46,6 +46,12 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
         captures, are_torch = captures + more, are_torch and is_torch
     if weight is not None:
         weight, more, is_torch = checks.function("weight", weight, q)
+        captures, are_torch = captures + more, are_torch and is_torch
+    if normalizer is not None:
+        normalizer = _normalizers.function_of(normalizer)
+    if normalizer is not None:
+        _normalizers.check_without_sum(sink, return_lse, return_max, stats)
+        normalizer, more, is_torch = checks.function("normalizer", normalizer, q)
         captures, are_torch = captures + more, are_torch and is_torch
     for bins, function in () if stats is None else stats:
         text, more, is_torch = checks.function("tally", function, q)
@@ -100,6 +106,6 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     except (ValueError, IndexError, TypeError, AttributeError, RuntimeError):  # the last one of nested ones
         element, head_dim, head_dim_v = None, 0, 0
     fields = (element, head_dim, head_dim_v, layout, alignment, sides, scale is not None, length, ragged, pages, scales,
-              qk_type, sink_kind, dropout, return_lse, has_max, return_max, score, mask, weight, tallies,
+              qk_type, sink_kind, dropout, return_lse, has_max, return_max, score, mask, weight, normalizer, tallies,
               None, None, False, False, False, None)  # all fields of Form, in its order
     return fields, captures, operands, are_torch

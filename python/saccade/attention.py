@@ -13,7 +13,18 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from saccade import _arrays, _autograd, _foreign, _functions, _gpu, _operands, _options, _program, _served
+from saccade import (
+    _arrays,
+    _autograd,
+    _foreign,
+    _functions,
+    _gpu,
+    _normalizers,
+    _operands,
+    _options,
+    _program,
+    _served,
+)
 from saccade import stats as _stats
 from saccade._arrays import Array
 from saccade._form import Form, Operands
@@ -114,6 +125,7 @@ def attention(
     score: Callable[..., Any] | None = None,
     mask: Callable[..., Any] | None = None,
     weight: Callable[..., Any] | None = None,
+    normalizer: str | Callable[..., Any] | None = None,
     scale: float | None = None,
     causal: str | int | None = None,
     window: int | tuple[int | None, int | None] | None = None,
@@ -136,7 +148,7 @@ def attention(
     out: Array | tuple[Array, Array] | None = None,
     **unknown: Any,
 ) -> Array | tuple[Array, ...]:
-    """weight(softmax(mask(score(scale * q k^T)))) v, for every batch and head.
+    """weight(softmax(mask(score(scale * q k^T)))) v, for every batch and head. A normalizer may replace the softmax.
 
     Args:
         q: queries [batch, heads, queries, head_dim] in the default layout: a torch tensor on the CPU or a GPU, a NumPy
@@ -159,6 +171,12 @@ def attention(
             likewise. `causal`, `window` and `kv_len` apply in addition.
         weight: a function (p, b, h, i, j) that maps the softmax weight p of key j to the factor of its value, for
             unmasked keys. Traced likewise. If it is proportional to p, keys are read once, otherwise twice.
+        normalizer: what makes a weight of a score: None or "softmax"; or the weight of a key is a function of its score
+            alone, without a sum over the keys: "sigmoid" (1 / (1 + exp(-s)); Ramapuram et al. 2024), "silu" (s times
+            the sigmoid of s; HSTU, Zhai et al. 2024, which also divides by the length), "relu_squared" (max(s, 0)
+            squared; So et al. 2021), or a function (s, b, h, i, j), traced likewise. Masked keys, and keys of score
+            -inf, have weight 0, and `weight` and dropout apply to these weights. There is no log-sum-exp: with one of
+            these, sink, return_lse, return_max and stats are a ValueError.
         scale: the factor of q k^T, a number or a torch tensor without dimensions; None uses 1/sqrt(head_dim).
         causal: masks out keys after the query's own key: key i for query i ("top_left"); the last query owns the last
             key within kv_len ("bottom_right"); or key i + n for an int n.
@@ -231,8 +249,8 @@ def attention(
     captured tensors at indices from tensors, are not checked, because only the GPU reads them; they never fault.
 
     Gradients are those of the output and the log-sum-exp, with respect to q, k, v, `sink`, a tensor as `scale`, and
-    float tensors that `score` or `weight` captures; the row maximum has none. A weight that is not proportional to p
-    has no gradient (saccade.CompileError), and second derivatives are not supported (NotImplementedError).
+    float tensors that `score`, `weight` or `normalizer` captures; the row maximum has none. A weight that is not
+    proportional to p has no gradient (saccade.CompileError), transforms of torch.func do not know a normalizer, and second derivatives are not supported (NotImplementedError).
 
     One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
     functions. Other lengths, batches, head counts, scales, offsets, windows, dropout probabilities, seeds and captured
@@ -245,7 +263,7 @@ def attention(
     """
     if unknown:
         raise _operands.unknown_option(unknown, DEFAULTS)
-    given = (score, mask, weight, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
+    given = (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
              v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout)
     if is_compiling():
         return _trace(q, k, v, given, target, stream, out)
@@ -253,10 +271,12 @@ def attention(
         named = _named(given, target, stream, out)
         again = functools.partial(attention, q, k, v, **named)
         return _served.observe(NAME, again, (q, k, v), arguments=((q, k, v), named))
+    if normalizer is not None and normalizer != "softmax":
+        _normalizers.check_without_sum(sink, return_lse, return_max, stats)
     if stats is not None and type(stats) is not Tallies:
         return _stats.attend(attention, stats, q, k, v, _named(given, target, stream, out))
     recorder = _autograd.state.recorder
-    if recorder is None and _autograd.may_record(q, k, v, score, weight, scale, sink, stats):
+    if recorder is None and _autograd.may_record(q, k, v, score, weight, normalizer, scale, sink, stats):
         return _autograd.record(attention, q, k, v, **_named(given, target, stream, out))
     gpu = None
     if type(q) is not _Tensor or not q.is_cpu:
@@ -310,7 +330,7 @@ def attention(
             call(q, k, v, *values, *result)
     except Exception as error:
         _explain(error, q, k, v, out, operands, plan.form, values, {"score": score, "mask": mask, "weight": weight,
-                  **{f"tally_{i}": tally.function for i, tally in enumerate(stats or ())}})
+                  "normalizer": normalizer, **{f"tally_{i}": tally.function for i, tally in enumerate(stats or ())}})
         raise
     if out is not None and plan.is_torch and stream is None:  # Function.into tells autograd itself
         _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple

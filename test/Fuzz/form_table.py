@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --quick --check-page
+# RUN: %python %s --quick --normalizers
 """Random programs of every form × feature × target × type against the float64 reference, and the table of them.
 
 Usage: form_table.py [--first-seed N] [--count N] [--quick] [--all] [--number N] [--jobs N] [--record FILE] [--page]
-                     [--check-page]
+                     [--check-page] [--normalizers]
 
 Inputs/form_plan.py says which form, features, target and type each number has, Inputs/form_graph.py draws the program.
 A program passes if it is accepted, agrees with the reference, and has the kernels of its form: on a GPU they ran, on a
@@ -13,6 +14,7 @@ CPU they were compiled, as a third of the programs show.
 --record adds a line for each program to a CSV file and leaves out the numbers that are in it; --all does so for the whole
 plan and the file of the page. --page writes docs/reference/forms.md from that file. --check-page shows that the page is
 made from that file, that the file follows from the plan, and that no cell of the table is empty, refused or wrong.
+--normalizers gives each program a normalizer in place of the softmax, without the features that need one.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 import form_page
 from form_graph import FormGraph
-from form_plan import FORMS, GPU_TARGETS, PROGRAMS, QUICK, TARGETS, make_plan
+from form_plan import FORMS, GPU_TARGETS, PROGRAMS, QUICK, TARGETS, make_plan, with_normalizer
 from random_graphs import write
 
 
@@ -127,7 +129,10 @@ def main():
     parser.add_argument("--check-page", action="store_true")
     parser.add_argument("--page", action="store_true", help="write the page from the recorded file")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-forms")
+    parser.add_argument("--normalizers", action="store_true", help="weights are functions of a score without a sum")
     args = parser.parse_args()
+    if args.normalizers:
+        PLAN[:] = [with_normalizer(entry) for entry in PLAN]
     numbers = list(range(args.first_seed, args.first_seed + args.count))
     if args.number is not None:
         numbers = [args.number]

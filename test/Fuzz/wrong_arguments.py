@@ -39,7 +39,7 @@ TABLE = np.ones((2, 5, 5), np.float32)
 
 # A valid call of each function.
 CALLS = {
-    saccade.attention: {"q": Q, "k": K, "v": V, "score": None, "mask": None, "weight": None, "scale": 0.3, "causal": 1,
+    saccade.attention: {"q": Q, "k": K, "v": V, "score": None, "mask": None, "weight": None, "normalizer": None, "scale": 0.3, "causal": 1,
                         "window": (2, 2), "kv_len": 3, "sink": 0.5, "dropout_p": 0.1, "seed": 3, "return_lse": False,
                         "return_max": False, "layout": "bhsd", "target": None, "stream": None, "out": None,
                         "qk_type": None},
@@ -100,7 +100,7 @@ VALUES = {**NONSENSE, **OTHERS}
 # Arguments for which a value of NONSENSE has a meaning or is data.
 TAKEN = {("table", "numpy nan"), ("relative_logits", "numpy nan")}
 # A function that raises an error of its own.
-CALLED = {("score", "type"), ("mask", "type"), ("weight", "type")}
+CALLED = {("score", "type"), ("mask", "type"), ("weight", "type"), ("normalizer", "type")}
 
 
 def is_taken(function, name, value):

@@ -121,4 +121,26 @@ Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
   return arith::DivFOp::create(e.b, e.loc, e.splat(1.0), sum);
 }
 
+/// The bits of 1/d are about those of a constant minus those of d, with a relative error of 0.051 (the constant balances
+/// its ends). Each step of Newton's method squares the error.
+static Value reciprocal(Emitter &e, Value d, int steps) {
+  auto integers = VectorType::get({e.lanes()}, e.b.getI32Type());
+  Value magic =
+      arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(integers, e.b.getI32IntegerAttr(0x7EF311C3)));
+  Value bits = arith::SubIOp::create(e.b, e.loc, magic, arith::BitcastOp::create(e.b, e.loc, integers, d));
+  Value r = arith::BitcastOp::create(e.b, e.loc, e.vectorType(), bits), negated = arith::NegFOp::create(e.b, e.loc, d);
+  for (int step = 0; step < steps; ++step)
+    r = e.fma(r, e.fma(negated, r, e.splat(1.0)), r);
+  return r;
+}
+
+Value saccade::cpu::emitLogistic(Emitter &e, Value x, Exp2Error error) {
+  // NaN fails the comparison and is kept.
+  Value bound = e.splat(100.0);
+  x = e.select(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, bound, x), bound, x);
+  Value d = e.addf(emitExp2(e, x, error), e.splat(1.0));
+  // 2^-17 suffices for weights of 16 bits.
+  return reciprocal(e, d, error == Exp2Error::Unit ? 3 : 2);
+}
+
 Value Emitter::exp2(Value x) { return emitExp2(*this, x, Exp2Error::Unit, smallestWeight); }

@@ -260,7 +260,8 @@ void AccumulateLowering::findMaxima(const Block &rows) {
   Value end = e.add(rows.first, rows.count);
   e.loop(rows.first, end, 1, [&](Value r) {
     Value max = rows.tile.scoreRow(r, e.add(rows.row, r), rows.visible.hull(e));
-    e.storeVector(max, state->laneValues, {r, e.index(0)});
+    if (!op.getPointwise())
+      e.storeVector(max, state->laneValues, {r, e.index(0)});
   });
 }
 
@@ -273,6 +274,9 @@ void AccumulateLowering::storeMaxima(const Block &rows, RegisterBlock block, Val
       e.b, e.loc, arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sle, rows.common.begin, column),
       arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sle, e.add(column, width), rows.common.end));
   auto update = [&](Value row, function_ref<Value(Value max)> larger) {
+    // A normalizer takes no maximum.
+    if (op.getPointwise())
+      return (void)larger(e.splat(-std::numeric_limits<double>::infinity()));
     e.storeVector(larger(e.loadVector(state->laneValues, {row, e.index(0)})), state->laneValues, {row, e.index(0)});
   };
   bool isScored = rows.tile.isShort();

@@ -38,7 +38,7 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, con
                      Value keys)
     : e(e), op(op), scores(scores), product(product), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
       keys(keys), toNatural(op.getScore().empty() ? scale : Value()),
-      regions(e, op, toNatural, keys, cast<MemRefType>(scores.getType()).getDimSize(1)) {
+      regions(e, op, toNatural, keys, cast<MemRefType>(scores.getType()).getDimSize(1), error) {
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
   at = emitPosition(e.b, e.loc, op);
@@ -295,6 +295,7 @@ Value ScoreTile::weighRow(const WeighedRow &row, const ColumnRuns &group) {
 SmallVector<Value> ScoreTile::weighColumns(const WeighedRow &row, KeyRange columns, ArrayRef<Value> before,
                                            bool isBounded) {
   SmallVector<Value> sums(before);
+  bool isPointwise = op.getPointwise();
   // Scores are not scaled if the scale is a power of two, which is exact: the shift is divided by it (`softmaxGroup`).
   std::optional<double> power = naturalPower();
   bool isNatural = op.getNaturalMax(), isScaled = isNatural && naturalScale && !power;
@@ -313,12 +314,16 @@ SmallVector<Value> ScoreTile::weighColumns(const WeighedRow &row, KeyRange colum
       SmallVector<Value> weights, given, next(carried);
       for (int64_t u = 0; u < vectors; ++u) {
         given.push_back(e.loadVector(scores, {row.row, e.add(column, u * e.lanes())}));
+        if (isPointwise)
+          continue;
         // A natural maximum is subtracted from scores, which must be rounded as it was.
         Value score = e.subf(isScaled ? e.mulf(given[u], natural) : given[u], row.shift);
         Value exponent = isNatural ? e.mulf(score, factorToBase2) : e.fma(score, factorToBase2, row.offset);
         weights.push_back(emitExp2(e, exponent, error, smallestWeight));
         next[u % 2] = e.addf(next[u % 2], weights[u]);
       }
+      if (isPointwise)
+        weights = given;
       if (row.largest)
         findArgmax(row, given, column);
       if (!regions.empty())
@@ -397,6 +402,19 @@ static Value reduceRows(Emitter &e, Value laneValues, int64_t first, int64_t row
   return emitReduceVectors(e, vectors, combine);
 }
 
+/// Weights without a softmax: the maximum of a row becomes 0, and its accumulator and its sum are not rescaled.
+void ScoreTile::normalizeGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
+                               function_ref<void(Value row)> onRow) {
+  e.loop(e.index(0), rows, 1, [&](Value row) {
+    onRow(row);
+    Value tileRow = e.add(firstRow, row);
+    e.store(e.scalar(0.0), op.getMax(), tileRow);
+    e.store(e.scalar(1.0), state.factors, row);
+    regions.beginRow(at, tileRow, /*factor=*/Value());
+    weighRow({row, tileRow, Value(), Value(), Value()}, group);
+  });
+}
+
 void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
                              function_ref<void(Value row)> onRow) {
   auto load = [&](Value of, int64_t first, Value mask) -> Value {
@@ -411,6 +429,8 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
     for (int64_t first = 0; first < groupRows(); first += e.lanes())
       body(first, lanesBelow(e, e.sub(rows, e.index(first))));
   };
+  if (op.getPointwise())
+    return normalizeGroup(state, firstRow, rows, group, onRow);
   forLanesOfRows([&](int64_t first, Value mask) {
     Value tileMax = reduceRows(e, state.laneValues, first, groupRows(), minusInfinity,
                                [&](Value x, Value y) { return e.maxf(x, y); });

@@ -208,7 +208,7 @@ LogicalResult RegionVectorizer::evaluate(Operation &op) {
     return success();
   }
   if (evaluateRead(op) || evaluateUniform(op) || evaluateInGroups(op) || evaluateProduct(op) || evaluateTanh(op) ||
-      evaluateAffine(op) || evaluatePosition(op) || evaluateComparison(op))
+      evaluateSigmoid(op) || evaluateAffine(op) || evaluatePosition(op) || evaluateComparison(op))
     return success();
   if (!OpTrait::hasElementwiseMappableTraits(&op))
     return op.emitError() << "'" << op.getName() << "' cannot be computed for several positions at once; "
@@ -383,6 +383,36 @@ bool RegionVectorizer::evaluateTanh(Operation &op) {
   auto times = [&](Value x) { return b.createOrFold<arith::MulFOp>(loc, x, constant(2 * std::numbers::log2e)); };
   Value exponent = multiplyAdd(x, times(x.factor), x.offset ? splat(times(x.offset)) : Value());
   values[op.getResult(0)] = {logistic(exponent), isVector, constant(-2.0), constant(1.0)};
+  return true;
+}
+
+/// The x of an `op` that is 1 / (1 + e^-x); null for other ops.
+static Value matchSigmoid(Operation &op) {
+  auto quotient = dyn_cast<arith::DivFOp>(op);
+  if (!quotient || !matchPattern(quotient.getLhs(), m_OneFloat()))
+    return {};
+  auto sum = quotient.getRhs().getDefiningOp<arith::AddFOp>();
+  if (!sum)
+    return {};
+  for (auto [one, power] : {std::pair(sum.getLhs(), sum.getRhs()), std::pair(sum.getRhs(), sum.getLhs())}) {
+    auto exponential = power.getDefiningOp<math::ExpOp>();
+    auto negated = exponential ? exponential.getOperand().getDefiningOp<arith::NegFOp>() : arith::NegFOp();
+    if (negated && matchPattern(one, m_OneFloat()))
+      return negated.getOperand();
+  }
+  return {};
+}
+
+bool RegionVectorizer::evaluateSigmoid(Operation &op) {
+  Value argument = sigmoid ? matchSigmoid(op) : Value();
+  if (!argument || !argument.getType().isF32())
+    return false;
+  Value toBase2 = arith::ConstantOp::create(b, loc, b.getFloatAttr(argument.getType(), -std::numbers::log2e));
+  Lanes x = lookup(argument);
+  auto times = [&](Value value) { return b.createOrFold<arith::MulFOp>(loc, value, toBase2); };
+  Value exponent = x.factor ? multiplyAdd(x, times(x.factor), x.offset ? splat(times(x.offset)) : Value())
+                            : arith::MulFOp::create(b, loc, getVector(argument), splat(toBase2)).getResult();
+  bindVector(op.getResult(0), sigmoid(exponent));
   return true;
 }
 

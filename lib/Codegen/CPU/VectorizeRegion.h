@@ -44,6 +44,8 @@ public:
   }
   /// Sets the emitter of 1 / (1 + 2^x), which then computes tanh of values based on bindProduct.
   void setLogistic(std::function<mlir::Value(mlir::Value)> emit) { logistic = std::move(emit); }
+  /// Sets another emitter of 1 / (1 + 2^x), which then computes 1 / (1 + e^-x) of any values.
+  void setSigmoid(std::function<mlir::Value(mlir::Value)> emit) { sigmoid = std::move(emit); }
   /// tensor.extract and tensor.dim of `tensor` read `memref`, whatever its strides.
   void bindBuffer(mlir::Value tensor, mlir::Value memref) { buffers[tensor] = memref; }
   /// attn.length of `role` is `length`.
@@ -91,6 +93,7 @@ private:
   bool evaluateAffine(mlir::Operation &op);
   bool evaluateProduct(mlir::Operation &op);
   bool evaluateTanh(mlir::Operation &op);
+  bool evaluateSigmoid(mlir::Operation &op);
   bool evaluatePosition(mlir::Operation &op);
   bool evaluateComparison(mlir::Operation &op);
   bool evaluateRead(mlir::Operation &op);
@@ -123,7 +126,7 @@ private:
   mlir::Value lengths[2];
   mlir::Value active;
   bool hasFMA = false;
-  std::function<mlir::Value(mlir::Value)> logistic;
+  std::function<mlir::Value(mlir::Value)> logistic, sigmoid;
 };
 
 } // namespace saccade::cpu

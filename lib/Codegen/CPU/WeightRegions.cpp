@@ -55,8 +55,8 @@ static bool dependsOn(Value value, Region &region, DenseSet<Value> sources) {
   return sources.contains(value);
 }
 
-WeightRegions::WeightRegions(Emitter &e, AccumulateOp op, Value scale, Value keys, int64_t maxKeys)
-    : e(e), op(op), scale(scale) {
+WeightRegions::WeightRegions(Emitter &e, AccumulateOp op, Value scale, Value keys, int64_t maxKeys, Exp2Error error)
+    : e(e), op(op), scale(scale), error(error) {
   bool anyBins = false;
   for (auto [region, bins] : llvm::zip_equal(op.getTallyRegions(), op.getTallies())) {
     RegionArguments args = getRegionArguments(region, /*numbers=*/1);
@@ -207,6 +207,39 @@ void WeightRegions::weigh(ArrayRef<Value> scores, MutableArrayRef<Value> weights
   }
 }
 
+void WeightRegions::normalize(MutableArrayRef<Value> scores, Value column) {
+  // Registers are joined only for a part that is computed for groups of keys, as the bits of dropout are.
+  Value key = getRegionArguments(op.getWeight(), /*numbers=*/1).key;
+  bool isGrouped = RegionVectorizer::largestGroup(op.getWeight().front(), [&](Value x) { return x == key; }) > 1;
+  size_t step = isGrouped ? scores.size() : 1;
+  Value factor = scale ? scale : e.scalar(1.0), minusInfinity = e.splat(-std::numeric_limits<double>::infinity());
+  for (size_t first = 0; first < scores.size(); first += step) {
+    MutableArrayRef<Value> part = scores.slice(first, step);
+    Value joined = concatenate(e, part);
+    RegionVectorizer lanes(e.b, e.loc, cast<VectorType>(joined.getType()).getNumElements());
+    RegionArguments args = getRegionArguments(op.getWeight(), /*numbers=*/1);
+    lanes.bindProduct(args.score, joined, factor, e.target.hasFMA);
+    if (step == 1)
+      lanes.setSigmoid([&](Value x) { return emitLogistic(e, x, error); });
+    Value at = e.add(column, int64_t(first) * e.lanes());
+    bindRegion(lanes, op, args, {this->at.batch, this->at.head, e.add(this->at.query, row), e.add(this->at.key, at)});
+    if (::mlir::failed(lanes.run(op.getWeight().front()))) {
+      failed = true;
+      return;
+    }
+    Value weights = lanes.getVector(cast<YieldOp>(op.getWeight().front().getTerminator()).getOperand());
+    for (auto [i, score] : llvm::enumerate(part)) {
+      Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, minusInfinity);
+      int64_t begin = int64_t(i) * e.lanes();
+      Value own = step == 1 ? weights
+                            : vector::ShuffleOp::create(e.b, e.loc, weights, weights,
+                                                        llvm::to_vector(llvm::seq<int64_t>(begin, begin + e.lanes())))
+                                  .getResult();
+      score = e.select(isVisible, own, e.splat(0.0));
+    }
+  }
+}
+
 void WeightRegions::addTallies(Value scores, Value weights, Value column, MutableArrayRef<Value> sums, bool isBounded) {
   Value zero = e.splat(0.0), visibleScores = scores;
   Value lowest = e.splat(e.type.isF64() ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest());
@@ -256,6 +289,8 @@ void WeightRegions::addToBinOfKey(const Tally &tally, Value amounts, Value colum
 
 void WeightRegions::apply(ArrayRef<Value> scores, MutableArrayRef<Value> weights, Value column,
                           MutableArrayRef<Value> sums, bool isBounded) {
+  if (op.getPointwise())
+    return normalize(weights, column);
   for (auto [i, weight] : llvm::enumerate(weights))
     addTallies(scores[i], weight, e.add(column, int64_t(i) * e.lanes()), sums, isBounded);
   if (!op.getWeight().empty() && !failed)

@@ -8,6 +8,7 @@
 #define SACCADE_LIB_CODEGEN_CPU_WEIGHTREGIONS_H
 
 #include "Emitter.h"
+#include "Exp2.h"
 #include "VectorizeRegion.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Dialect/Attn/IR/Position.h"
@@ -24,7 +25,9 @@ class WeightRegions {
 public:
   /// `scale` (a scalar, or null for 1) converts the scores passed to `apply` to the scores of the op. `keys`: number of
   /// keys in the tile, at most `maxKeys`.
-  WeightRegions(Emitter &e, attn::AccumulateOp op, mlir::Value scale, mlir::Value keys, int64_t maxKeys);
+  /// `error`: of exponentials of a normalizer.
+  WeightRegions(Emitter &e, attn::AccumulateOp op, mlir::Value scale, mlir::Value keys, int64_t maxKeys,
+                Exp2Error error);
 
   /// Whether the op has neither a weight region nor tallies.
   bool empty() { return op.getWeight().empty() && op.getTallyRegions().empty(); }
@@ -41,7 +44,8 @@ public:
   /// which then fill a register.
   int64_t preferredRegisters(int64_t preferred);
   /// Processes registers of scores and weights from column `column` of the tile on. Updates `sums` and replaces the
-  /// weights by the factors of the values. A score of −inf marks a masked key. `isBounded`: whether the columns are in
+  /// weights by the factors of the values. A score of −inf marks a masked key. With a normalizer the
+  /// weights given are scores. `isBounded`: whether the columns are in
   /// `boundedColumns`.
   void apply(llvm::ArrayRef<mlir::Value> scores, llvm::MutableArrayRef<mlir::Value> weights, mlir::Value column,
              llvm::MutableArrayRef<mlir::Value> sums, bool isBounded);
@@ -73,6 +77,8 @@ private:
   /// Evaluates a region for the lanes of `scoreOrWeight`.
   RegionVectorizer evaluate(mlir::Region &region, mlir::Value scoreOrWeight, mlir::Value column);
   void weigh(llvm::ArrayRef<mlir::Value> scores, llvm::MutableArrayRef<mlir::Value> weights, mlir::Value column);
+  /// Replaces registers of scores by those of a normalizer, 0 for −inf.
+  void normalize(llvm::MutableArrayRef<mlir::Value> scores, mlir::Value column);
   /// The bins of all registers of the tile.
   mlir::Value emitBinOfColumns(mlir::Region &region, mlir::Value keys, int64_t maxKeys);
   void addTallies(mlir::Value scores, mlir::Value weights, mlir::Value column, llvm::MutableArrayRef<mlir::Value> sums,
@@ -90,6 +96,7 @@ private:
   Emitter &e;
   attn::AccumulateOp op;
   mlir::Value scale;
+  Exp2Error error;
   llvm::SmallVector<Tally> tallies;
   mlir::Value binScratch, amountScratch; ///< one register each, for scalar updates
   attn::Position at;

@@ -40,8 +40,8 @@ FragmentScores::FragmentScores(Emitter &e, AccumulateOp op, Fragment fragment, V
   Type element = getElementTypeOrSelf(op.getQuery());
   tanh = needsScores || !(element.isF16() || element.isBF16()) ? TanhMethod::Exact : TanhMethod::Quotient;
   // The products of a natural maximum with a factor are rounded. With accumulators of f32 that counts, and with score
-  // regions, whose scores may be large.
-  keepsFactors = op.getNaturalMax();
+  // regions, whose scores may be large. A normalizer takes the scores themselves.
+  keepsFactors = op.getNaturalMax() || op.getPointwise();
   bool isRounded = keepsFactors && !(element.isF16() || element.isBF16());
   if (op.getScore().empty() && constant && *constant >= 0 && !needsScores && !isRounded) {
     // 2^(s · c − m) with an fma: one rounding, of a small difference. A factor of zero would turn the −∞ of a masked

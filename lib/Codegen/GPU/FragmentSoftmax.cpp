@@ -31,6 +31,8 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, FragmentScores &scoring, const Priv
 }
 
 SmallVector<Value> FragmentSoftmax::apply(SmallVectorImpl<Value> &scores, Value first) {
+  if (op.getPointwise())
+    return normalize(scores, first);
   if (op.getFinal())
     return applyFinal(scores, first);
   updateArgmax(scores, first);
@@ -46,8 +48,8 @@ SmallVector<Value> FragmentSoftmax::apply(SmallVectorImpl<Value> &scores, Value 
 }
 
 Value FragmentSoftmax::applyLazily(SmallVectorImpl<Value> &scores, Value first) {
-  if (op.getFinal()) {
-    applyFinal(scores, first);
+  if (op.getFinal() || op.getPointwise()) {
+    apply(scores, first);
     return arith::ConstantIntOp::create(e.b, e.loc, 0, 1);
   }
   updateArgmax(scores, first);
@@ -267,6 +269,23 @@ SmallVector<Value> FragmentSoftmax::applyFinal(SmallVectorImpl<Value> &scores, V
     Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, e.minusInfinity());
     score = e.select(isVisible, e.mulf(changed, sums[r]), e.scalar(0.0));
   }
+  return SmallVector<Value>(fragment.rows.size(), e.scalar(1.0));
+}
+
+SmallVector<Value> FragmentSoftmax::normalize(SmallVectorImpl<Value> &scores, Value first) {
+  PositionRegion region(op, op.getWeight());
+  SmallVector<RowPosition> rows = scoring.emitRowPositions();
+  SmallVector<Value> columns = scoring.emitColumns();
+  Value begin = scoring.positionOfKey(first);
+  double natural = scoring.getToNatural();
+  for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf)) {
+    Value given = natural == 1 ? score : e.mulf(score, e.scalar(natural));
+    Value weight = region.evaluate(e, given, rows[r], e.add(begin, e.toIndex(column)));
+    Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, e.minusInfinity());
+    score = e.select(isVisible, weight, e.scalar(0.0));
+  }
+  for (size_t r = 0; r < fragment.rows.size(); ++r)
+    e.store(e.scalar(0.0), state.max, r);
   return SmallVector<Value>(fragment.rows.size(), e.scalar(1.0));
 }
 

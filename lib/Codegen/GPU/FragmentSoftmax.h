@@ -31,7 +31,8 @@ private:
 void clearRows(Emitter &e, const Fragment &fragment, mlir::Value queries, const PrivateState &state);
 
 /// Emits the softmax of one attn.accumulate: converts scores of `FragmentScores::evaluate` to weights and updates the
-/// state except its accumulator. In a final step maximum and sum are known, and only the weights are computed.
+/// state except its accumulator. In a final step maximum and sum are known, and only the weights are computed. With a
+/// normalizer the maximum becomes 0, and the sum does not change.
 class FragmentSoftmax {
 public:
   using Value = mlir::Value;
@@ -53,7 +54,7 @@ public:
   Value applyLazily(llvm::SmallVectorImpl<Value> &scores, Value first);
 
   /// Whether `applySpeculatively` supports the op.
-  bool canSpeculate() { return !scoring.haveOtherUses() && !op.getFinal() && maxGrowth > 0; }
+  bool canSpeculate() { return !scoring.haveOtherUses() && !op.getFinal() && !op.getPointwise() && maxGrowth > 0; }
   /// Like `applyLazily`, for scores that `compute` may emit code for twice. Weights are computed before maxima: if
   /// their sums show that no score exceeds the maximum of its row by more than `applyLazily` permits, maxima are not
   /// computed. Otherwise the warp computes the scores again, and maxima before weights in this and some further tiles.
@@ -104,6 +105,8 @@ private:
   void applyWeightRegion(llvm::SmallVectorImpl<Value> &weights, Value first);
   void scaleTallies(llvm::ArrayRef<Value> factors);
   void addToTallies(unsigned i, Value score, Value weight, Value first);
+  /// The weights of a normalizer.
+  llvm::SmallVector<Value> normalize(llvm::SmallVectorImpl<Value> &scores, Value first);
   /// The weights of a final step.
   llvm::SmallVector<Value> applyFinal(llvm::SmallVectorImpl<Value> &scores, Value first);
 

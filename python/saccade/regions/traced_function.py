@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from saccade._arrays import dimensions
 
 PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j"),
-              "weight": ("p", "b", "h", "i", "j"), "tally": ("s", "b", "h", "i", "j")}  # fmt: skip
+              "weight": ("p", "b", "h", "i", "j"), "normalizer": ("s", "b", "h", "i", "j"),
+              "tally": ("s", "b", "h", "i", "j")}  # fmt: skip
 """The parameters of the functions of each role."""
 
 _PACKAGE_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
@@ -44,7 +45,7 @@ def written_with(library: tuple[str, str]) -> Iterator[None]:
 
 
 class TraceError(TypeError):
-    """A score, mask, weight or tally function that cannot be traced to a region."""
+    """A score, mask, weight, normalizer or tally function that cannot be traced to a region."""
 
     __module__ = "saccade"
 

@@ -56,9 +56,10 @@ def _differentiable(program: str, target: str) -> Differentiable:
     return differentiable(compile(program, target=target), "attention")
 
 
-def differentiable_of(program: str, needs: tuple[bool, ...], target: str | None, q: torch.Tensor) -> Differentiable:
-    """The program @attention with gradients of the needed tensors, as `differentiated` has them."""
-    return _differentiable(differentiated(program, needs, "attn.gradient"), target_of(q, target or "host"))
+def differentiable_of(program: str, needs: tuple[bool, ...], target: str | None, q: torch.Tensor,
+                      attribute: str = "attn.gradient") -> Differentiable:
+    """The program @attention with gradients or tangents of the needed tensors, as `differentiated` has them."""
+    return _differentiable(differentiated(program, needs, attribute), target_of(q, target or "host"))
 
 
 on_cache_clear(function_of.cache_clear)

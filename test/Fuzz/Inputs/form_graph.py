@@ -38,6 +38,11 @@ class FormRegion(Region):
         result = self.rng.choice(steps)(self, "%p")
         return self.close(f"weight({self.argument('%p')}, %b, %h, %i, %jCAPTURES)", result, self.type)
 
+    def normalizer(self):
+        self.type = self.graph.score
+        result = self.rng.choice([Region.sigmoid, Region.silu, Region.relu_squared, Region.shifted_sigmoid])(self, "%s")
+        return self.close(f"normalizer({self.argument('%s')}, %b, %h, %i, %jCAPTURES)", result, self.type)
+
     def mask_of(self, holds):
         return self.close("mask(%b, %h, %i, %jCAPTURES)", holds, "i1")
 
@@ -209,7 +214,11 @@ class FormGraph(Graph):
     def draw_weights(self):
         kinds = {"weight region": [Region.gate, Region.keep],
                  "normalized weights": [Region.square, Region.sparser, Region.lift]}  # fmt: skip
-        return [FormRegion(self, self.more).weight_of(steps) for feature, steps in kinds.items() if feature in self.requested]
+        weights = [FormRegion(self, self.more).weight_of(steps) for feature, steps in kinds.items()
+                   if feature in self.requested]  # fmt: skip
+        if "normalizer" in self.requested:
+            weights.append(FormRegion(self, self.more).normalizer())
+        return weights
 
     def draw_tallies(self):
         count = self.more.choice([1, 1, 2]) if "tally" in self.requested else 0

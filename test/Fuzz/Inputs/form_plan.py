@@ -56,6 +56,15 @@ def may_join(feature, chosen):
     return not {"weight region", "normalized weights"} <= {feature, *chosen}
 
 
+# What weights without a sum do not have.
+OF_SOFTMAX = {"normalized weights", "tally", "max", "argmax", "sink", "log-sum-exp"}
+
+
+def with_normalizer(entry):
+    """The entry with a normalizer in place of the softmax."""
+    return entry._replace(features=[each for each in entry.features if each not in OF_SOFTMAX] + ["normalizer"])
+
+
 def subjects(entry):
     """All that an entry shows: its pairs, triples and quadruples with at most two features, as sorted tuples."""
     form, target, element, features = entry

@@ -270,7 +270,7 @@ class Region:
     def erf(self, s):
         return self.op("addf", s, self.op("math.erf", self.clamp(s)))
 
-    # --- weights and bins --------------------------------------------------------------------------------------------
+    # --- weights -----------------------------------------------------------------------------------------------------
 
     def gate(self, p):
         self.feature("gated weights")
@@ -294,6 +294,27 @@ class Region:
         return self.op("addf", p, self.number(0.125))
 
     WEIGHTS = [gate, gate, keep, square, sparser, lift]
+
+    # --- weights of scores alone ------------------------------------------------------------------------------------- --------------------------------------------------------------------------------------------------------
+
+    def sigmoid(self, s):
+        self.feature("sigmoids as weights")
+        power = self.emit(f"math.exp {self.emit(f'arith.negf {s} : {self.type}')} : {self.type}")
+        one = self.number(1.0)
+        return self.op("divf", one, self.op("addf", power, one))
+
+    def shifted_sigmoid(self, s):
+        return self.op("mulf", self.sigmoid(self.op("subf", s, self.number(2.0))), self.bias("gate", "h"))
+
+    def silu(self, s):
+        return self.op("mulf", self.op("mulf", s, self.sigmoid(s)), self.number(0.03125))
+
+    def relu_squared(self, s):
+        self.feature("squared scores as weights")
+        positive = self.op("maximumf", s, self.number(0.0))
+        return self.op("mulf", positive, positive)
+
+    # --- bins --------------------------------------------------------------------------------------------------------
 
     def one_bin(self, bins):
         self.feature("one bin for all")

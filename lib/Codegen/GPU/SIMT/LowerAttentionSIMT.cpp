@@ -105,15 +105,16 @@ private:
     PrivateState section = state;
     if (hasResult)
       section.acc = allocatePrivate(valueDepth);
-    // The last of two passes over the keys only reads the sum.
-    if (!op.getFinal())
+    // The last of two passes over the keys only reads the sum; a normalizer has none.
+    bool addsToSum = !op.getFinal() && !op.getPointwise();
+    if (addsToSum)
       section.sum = allocatePrivate(1);
     FragmentSoftmax softmax(e, scoring, section, threadsPerRow);
     KeyRange tiles = scoring.getTiles(width);
     e.loop(scoring.getTiles(sectionKeys).begin, tiles.end, sectionKeys, [&](Value begin) {
       if (hasResult)
         e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) { e.store(e.scalar(0.0), section.acc, {c}); });
-      if (!op.getFinal())
+      if (addsToSum)
         e.store(e.scalar(0.0), section.sum, 0);
       Value before = e.load(state.max, 0);
       scoring.forEachTile({e.max(begin, tiles.begin), e.min(e.add(begin, sectionKeys), tiles.end)}, width,
@@ -121,7 +122,7 @@ private:
       Value max = e.load(state.max, 0);
       Value factor =
           op.getNaturalMax() ? emitRoundedFactor(e, before, max) : e.exp2(e.subf(before, e.zeroIfMinusInfinity(max)));
-      if (!op.getFinal())
+      if (addsToSum)
         e.store(e.fma(e.load(state.sum, 0), factor, e.load(section.sum, 0)), state.sum, 0);
       if (hasResult)
         e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {

@@ -22,6 +22,11 @@ static bool isFinite(FloatRange scores, FloatType type) {
 static Stability analyze(ScoringOpInterface op, bool MaskProof::*seesFirstKey) {
   Stability result;
   result.scores = analyzeScore(op.getScore());
+  if (op.getPointwise()) {
+    result.finiteMax = FiniteMax::EveryStep;
+    result.reason = "a normalizer takes no maximum";
+    return result;
+  }
   if (!isFinite(result.scores, op.getScoreType())) {
     result.reason = op.getScore().empty() ? "Q·Kᵀ may overflow to −∞" : "scores are unbounded and may be −∞";
     if (!op.getMask().empty() && !(proveMask(op).*seesFirstKey))

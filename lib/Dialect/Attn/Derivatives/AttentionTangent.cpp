@@ -5,7 +5,7 @@
 //     lse: m,   output: Σ dw · v + w · dv − m · output,   tally: Σ (p · ds' · n + p · dn) − m · tally
 //
 // where dw is the tangent of the weight w for a constant log-sum-exp. `attn.jvp` computes the sums; a sink is a term
-// of m.
+// of m. With a normalizer in place of the softmax, w is a function of the score and m is 0.
 //
 //===----------------------------------------------------------------------===//
 #include "DerivativeRegion.h"
@@ -43,14 +43,15 @@ public:
         return failure();
       tangent = *pushed;
     }
-    Value dp = tangent ? multiply(p, tangent) : constant(0), dw = dp;
+    bool isPointwise = op.getPointwise();
+    Value dp = !tangent ? constant(0) : isPointwise ? tangent : multiply(p, tangent), dw = dp;
     if (Region &region = op.getWeight(); !region.empty()) {
       FailureOr<Value> pushed = push(region, "the weight region", enter(region, p), dp);
       if (failed(pushed))
         return failure();
       dw = *pushed ? *pushed : constant(0);
     }
-    SmallVector<Value> results = {dp, dw};
+    SmallVector<Value> results = {isPointwise ? constant(0) : dp, dw};
     for (Region *tally : tallies) {
       IRMapping values = enter(*tally, score);
       FailureOr<Value> pushed = push(*tally, "a tally region", values, tangent);
@@ -116,6 +117,10 @@ public:
       return failure();
     if (Value low = op.getLseLow(); low && tangents.isNeeded(low))
       return tangents.emitError(op) << "no rule for the low part of the log-sum-exp of '" << op->getName() << "'";
+    if (op.getPointwise()) {
+      tangents.set(op.getOutput(), sums->getOutput());
+      return success();
+    }
     Value ofLse = addSink(sums->getRow());
     tangents.set(op.getLse(), ofLse);
     tangents.set(op.getOutput(), minusProduct(sums->getOutput(), ofLse, op.getOutput()));
@@ -136,7 +141,9 @@ private:
         captures.values.push_back(tangent);
       }
     SmallVector<Region *> regions;
-    SmallVector<Type> types = {shapeOf(op.getOutput()), shapeOf(op.getLse())};
+    SmallVector<int64_t> rowShape = llvm::map_to_vector(
+        rows, [&](Dim dim) { return getStaticDimSize(op.getOutput(), op.getOutputDims(), dim); });
+    SmallVector<Type> types = {shapeOf(op.getOutput()), RankedTensorType::get(rowShape, type)};
     for (auto [tally, region] : llvm::zip_equal(op.getTallies(), op.getTallyRegions()))
       if (tangents.isNeeded(tally)) {
         tallies.push_back(tally);
@@ -152,7 +159,7 @@ private:
                              op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(),
                              tangents.of(op.getQuery()), tangents.of(op.getKey()), tangents.of(op.getValue()),
                              scale ? tangents.of(scale) : Value(), op.getLse(), op.getLseLow(), op.getQueryDimsAttr(),
-                             op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
+                             op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(), op.getPointwise(),
                              /*schedule=*/ScheduleAttr());
     cloneRegions(op, cast<DerivativeOpInterface>(jvp.getOperation()), captures.values);
     jvp.getTangent().takeBody(region);

@@ -55,7 +55,7 @@ Value DerivativeRegion::yielded(Region &region, const IRMapping &values) {
 }
 
 LogicalResult saccade::attn::checkWeight(AttentionOp op) {
-  if (op.getWeight().empty() || isProportional(op.getWeight()))
+  if (!needsSoftmaxWeights(op))
     return success();
   return op.emitOpError() << "cannot be differentiated: its weight region is not proved proportional to the weight, "
                              "and other weight regions need a normalized second pass";

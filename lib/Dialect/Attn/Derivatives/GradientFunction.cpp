@@ -37,13 +37,13 @@ void Gradients::add(Value value, Value gradient) {
 
 namespace {
 
-/// Makes the log-sum-exp of each attention, and its low part, results.
+/// Makes the log-sum-exp of each attention with a softmax, and its low part, results.
 void returnLse(func::FuncOp function) {
   auto terminator = cast<func::ReturnOp>(function.getBody().front().getTerminator());
   for (AttentionOp op : llvm::to_vector(function.getOps<AttentionOp>())) {
     op = addLse(op);
-    for (Value result : {op.getLse(), op.getLseLow()}) {
-      if (llvm::is_contained(terminator.getOperands(), result))
+    for (Value result : {Value(op.getLse()), Value(op.getLseLow())}) {
+      if (!result || llvm::is_contained(terminator.getOperands(), result))
         continue;
       (void)function.insertResult(function.getNumResults(), result.getType(), /*resultAttrs=*/{});
       terminator.getOperandsMutable().append(result);

@@ -7,7 +7,10 @@
 //     ∂L/∂s' = p · (∂L/∂p − delta) + Σ p · dT[bin] · n'(s'),   delta = Σ p · ∂L/∂p over the keys of the row
 //     ∂L/∂s  = ∂L/∂s' · ∂s'/∂s
 //
-// and those of the captures follow from the same products.
+// and those of the captures follow from the same products. With a normalizer f in place of the softmax, p is s' and
+//
+//     ∂L/∂s' = dp · f'(s')
+//
 //
 //===----------------------------------------------------------------------===//
 #include "GradientRegion.h"
@@ -35,8 +38,11 @@ public:
     for (auto [tally, gradient] : llvm::zip_equal(op.getTallyRegions(), captures.tallyGradients))
       if (gradient && failed(addTally(tally, score1, *gradient)))
         return failure();
-    Value difference = arith::SubFOp::create(b, loc, ofWeight, delta);
-    Value ofScore = add(multiply(p, difference), viaTallies);
+    Value ofScore = ofWeight;
+    if (!op.getPointwise()) {
+      Value difference = arith::SubFOp::create(b, loc, ofWeight, delta);
+      ofScore = add(multiply(p, difference), viaTallies);
+    }
     FailureOr<Value> ds = ofScore;
     if (!op.getScore().empty())
       ds = reverse(op.getScore(), "the score region", score, ofScore);
@@ -161,7 +167,7 @@ private:
   const GradientCaptures &captures;
   Value p, s, dp, delta;
   IRMapping score;
-  Value ofWeight;   ///< ∂L/∂p
+  Value ofWeight;   ///< ∂L/∂p, with a normalizer ∂L/∂s'
   Value viaTallies; ///< the part of ∂L/∂s' by the numbers of tallies; null for 0
   SmallVector<Read> reads;
 };

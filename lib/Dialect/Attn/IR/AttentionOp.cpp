@@ -79,6 +79,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
   properties.output_dims = clauses.outputDims ? clauses.outputDims : clauses.queryDims;
   properties.scale = clauses.scale;
   properties.qk_type = clauses.qkType;
+  properties.pointwise = clauses.pointwise(parser);
   clauses.addRegionsTo(result);
   result.addTypes(resultTypes);
   return success();
@@ -101,7 +102,8 @@ void AttentionOp::print(OpAsmPrinter &printer) {
       printer << ' ' << clause;
   printer.printOptionalAttrDict(
       (*this)->getAttrs(), {"operandSegmentSizes", "resultSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                            getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(), getQkTypeAttrName()});
+                            getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(), getQkTypeAttrName(),
+                            getPointwiseAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ";
   if (getNumResults() == 1)
     printer << getOutput().getType();
@@ -185,9 +187,23 @@ static LogicalResult verifySink(AttentionOp op) {
                                   type.getDimSize(0));
 }
 
+/// Without a softmax there are no results of one.
+static LogicalResult verifyPointwise(AttentionOp op) {
+  if (!op.getPointwise())
+    return success();
+  for (auto [role, value] : {std::pair("a sink", op.getSink()), std::pair("a log-sum-exp", Value(op.getLse())),
+                             std::pair("a row maximum", Value(op.getRowMax())),
+                             std::pair("an argmax", Value(op.getArgmax()))})
+    if (value)
+      return op.emitOpError() << "has " << role << ", but a normalizer in place of the softmax";
+  if (!op.getTallies().empty())
+    return op.emitOpError() << "has a tally, but a normalizer in place of the softmax";
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
   return failure(failed(verifyWholeOperands(*this)) || failed(verifyOutput(*this)) || failed(verifyRowResults(*this)) ||
-                 failed(verifySink(*this)));
+                 failed(verifySink(*this)) || failed(verifyPointwise(*this)));
 }
 
 LogicalResult AttentionOp::verifyRegions() { return syntax::verifyRegions(*this); }
@@ -254,7 +270,8 @@ struct DropTrivialRegions : OpRewritePattern<AttentionOp> {
     if (!op.getMask().empty() && matchPattern(yielded(op.getMask()), m_One()))
       trivial = &op.getMask();
     for (Region *region : {&op.getScore(), &op.getWeight()})
-      if (!region->empty() && yielded(*region) == region->getArgument(0))
+      if (!region->empty() && yielded(*region) == region->getArgument(0) &&
+          !(op.getPointwise() && region == &op.getWeight()))
         trivial = region;
     if (!trivial)
       return failure();

@@ -175,7 +175,8 @@ SmallVector<NamedRegion> saccade::attn::getNamedRegions(ScoringOpInterface op) {
   static constexpr StringRef score[] = {"s"}, weight[] = {"p"};
   SmallVector<NamedRegion> regions;
   for (const NamedRegion &named : {NamedRegion{"mask", &op.getMask(), {}}, NamedRegion{"score", &op.getScore(), score},
-                                   NamedRegion{"weight", &op.getWeight(), weight}})
+                                   op.getPointwise() ? NamedRegion{"normalizer", &op.getWeight(), score}
+                                                     : NamedRegion{"weight", &op.getWeight(), weight}})
     if (!named.region->empty())
       regions.push_back(named);
   for (Region &tally : op.getTallyRegions())
@@ -216,6 +217,10 @@ bool saccade::attn::isProportional(Region &weight) {
       proportional.insert(op.getResult(0));
   }
   return follows(cast<YieldOp>(block.getTerminator()).getOperand());
+}
+
+bool saccade::attn::needsSoftmaxWeights(ScoringOpInterface op) {
+  return !op.getPointwise() && !op.getWeight().empty() && !isProportional(op.getWeight());
 }
 
 int64_t saccade::attn::getStaticDimSize(Value value, DimsAttr dims, Dim dim) {

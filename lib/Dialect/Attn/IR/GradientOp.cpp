@@ -13,9 +13,10 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
   SmallVector<Type> types, resultTypes;
   if (parseDerivative(parser, clauses, result, types, resultTypes))
     return failure();
-  for (auto [isGiven, clause] :
-       {std::pair(clauses.outputGradient.has_value(), "output_gradient"), std::pair(clauses.lse.has_value(), "lse"),
-        std::pair(clauses.delta.has_value(), "delta")})
+  bool hasSums = !clauses.given.contains("normalizer");
+  for (auto [isGiven, clause] : {std::pair(clauses.outputGradient.has_value(), "output_gradient"),
+                                 std::pair(clauses.lse.has_value() || !hasSums, "lse"),
+                                 std::pair(clauses.delta.has_value() || !hasSums, "delta")})
     if (!isGiven)
       return parser.emitError(loc, "has no clause '") << clause << "(...)'";
   if (failed(refuseForeignClauses(parser, loc, clauses, "attn.gradient")))
@@ -35,13 +36,15 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
   llvm::copy(
       ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
                          clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
-                         clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, 1, clauses.lseLow ? 1 : 0, 1}),
+                         clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, hasSums ? 1 : 0,
+                         clauses.lseLow ? 1 : 0, hasSums ? 1 : 0}),
       properties.operandSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
   properties.value_dims = clauses.valueDims;
   properties.output_dims = clauses.outputDims;
   properties.scale = clauses.scale;
+  properties.pointwise = clauses.pointwise(parser);
   properties.reads = parser.getBuilder().getDenseI64ArrayAttr(clauses.reads);
   std::unique_ptr<Region> gradient = std::move(clauses.gradient);
   clauses.addRegionsTo(result);
@@ -60,7 +63,8 @@ void GradientOp::print(OpAsmPrinter &printer) {
   printRegions(printer, *this, /*bins=*/{}, getReads());
   printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
                                                       getKeyDimsAttrName(), getValueDimsAttrName(),
-                                                      getOutputDimsAttrName(), getScaleAttrName(), getReadsAttrName()});
+                                                      getOutputDimsAttrName(), getScaleAttrName(), getReadsAttrName(),
+                                                      getPointwiseAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ("
           << getResultTypes() << ')';
 }
@@ -130,9 +134,12 @@ static LogicalResult verifyOutputs(GradientOp op) {
   if (failed(verifyOutputExtents(cast<DerivativeOpInterface>(op.getOperation()), "output gradient",
                                  op.getOutputGradient())))
     return failure();
+  if (bool(op.getLse()) == op.getPointwise() || bool(op.getDelta()) == op.getPointwise() ||
+      (op.getPointwise() && op.getLseLow()))
+    return op.emitOpError() << "expected either a log-sum-exp and delta or a normalizer";
   for (auto [role, rows] :
-       {std::pair("log-sum-exp", op.getLse()), std::pair("low part of the log-sum-exp", op.getLseLow()),
-        std::pair("delta", op.getDelta())})
+       {std::pair("log-sum-exp", Value(op.getLse())), std::pair("low part of the log-sum-exp", Value(op.getLseLow())),
+        std::pair("delta", Value(op.getDelta()))})
     if (rows && failed(syntax::verifyRows(op, role, rows, scoreType, {"query", op.getQuery(), op.getQueryDims()},
                                           op.getRowDims())))
       return failure();
@@ -162,7 +169,7 @@ LogicalResult GradientOp::verify() {
 }
 
 LogicalResult GradientOp::verifyRegions() {
-  if (!getWeight().empty() && !isProportional(getWeight()))
+  if (needsSoftmaxWeights(*this))
     return emitOpError() << "has a weight region that is not proved proportional to its argument";
   if (getGradient().empty() && (!getReads().empty() || !getScore().empty() || !getWeight().empty()))
     return emitOpError() << "has no gradient region, expected one for a score or weight region";

@@ -18,7 +18,7 @@ ParseResult JvpOp::parse(OpAsmParser &parser, OperationState &result) {
                                          << " result types, expected those of output, row and the tallies";
   if (failed(refuseForeignClauses(parser, loc, clauses, "attn.jvp")))
     return failure();
-  if (!clauses.lse)
+  if (!clauses.lse && !clauses.given.contains("normalizer"))
     return parser.emitError(loc, "has no clause 'lse(...)'");
   if (!clauses.tallies.empty() || clauses.dropout || clauses.hasMax || clauses.hasArgmax || clauses.sink)
     return parser.emitError(loc, "'tally', 'dropout', 'max', 'argmax' and 'sink' do not belong to attn.jvp; the "
@@ -35,13 +35,14 @@ ParseResult JvpOp::parse(OpAsmParser &parser, OperationState &result) {
                                 clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
                                 clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), clauses.queryTangent ? 1 : 0,
                                 clauses.keyTangent ? 1 : 0, clauses.valueTangent ? 1 : 0, clauses.scaleTangent ? 1 : 0,
-                                1, clauses.lseLow ? 1 : 0}),
+                                clauses.lse ? 1 : 0, clauses.lseLow ? 1 : 0}),
              properties.operandSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
   properties.value_dims = clauses.valueDims;
   properties.output_dims = clauses.outputDims ? clauses.outputDims : clauses.queryDims;
   properties.scale = clauses.scale;
+  properties.pointwise = clauses.pointwise(parser);
   std::unique_ptr<Region> tangent = std::move(clauses.tangent);
   clauses.addRegionsTo(result);
   result.addRegion(tangent ? std::move(tangent) : std::make_unique<Region>());
@@ -66,7 +67,8 @@ void JvpOp::print(OpAsmPrinter &printer) {
   printRegions(printer, *this, /*bins=*/{});
   printer.printOptionalAttrDict((*this)->getAttrs(),
                                 {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                                 getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName()});
+                                 getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(),
+                                 getPointwiseAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ("
           << getResultTypes() << ')';
 }
@@ -120,6 +122,8 @@ static LogicalResult verifyTangents(JvpOp op) {
 LogicalResult JvpOp::verify() {
   if (failed(verifyWholeOperands(*this)) || failed(verifyTangents(*this)))
     return failure();
+  if (bool(getLse()) == getPointwise() || (getPointwise() && getLseLow()))
+    return emitOpError() << "expected either a log-sum-exp or a normalizer";
   Type scoreType = getScoreType();
   NamedOperand query{"query", getQuery(), getQueryDims()};
   if (failed(verifyElement(*this, "output", getOutput(), scoreType)) ||
@@ -139,7 +143,7 @@ LogicalResult JvpOp::verify() {
 }
 
 LogicalResult JvpOp::verifyRegions() {
-  if (!getWeight().empty() && !isProportional(getWeight()))
+  if (needsSoftmaxWeights(*this))
     return emitOpError() << "has a weight region that is not proved proportional to its argument";
   if (getTangent().empty() && (!getTallies().empty() || !getScore().empty() || !getWeight().empty()))
     return emitOpError() << "has no tangent region, expected one for a score or weight region and for tallies";

@@ -205,6 +205,10 @@ constexpr ClauseRow clauseRows[] = {
      .parse = [](OpAsmParser &parser, Clauses &clauses,
                  SMLoc) { return parseScoringRegion(parser, "weight", "p", clauses, clauses.weight); },
      .isRegion = true},
+    {.name = "normalizer",
+     .parse = [](OpAsmParser &parser, Clauses &clauses,
+                 SMLoc) { return parseScoringRegion(parser, "normalizer", "s", clauses, clauses.normalizer); },
+     .isRegion = true},
     {"dropout", [](OpAsmParser &parser, Clauses &clauses, SMLoc loc) { return parseDropout(parser, loc, clauses); }},
     {.name = "tally",
      .parse = [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseTally(parser, clauses); },
@@ -301,7 +305,39 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses, bool has
     sawRegion |= row.isRegion;
     loc = parser.getCurrentLocation();
   }
-  return refuseUnknownClause(parser, "an attention op", clauseNames(/*ofAttention=*/true));
+  if (refuseUnknownClause(parser, "an attention op", clauseNames(/*ofAttention=*/true)))
+    return failure();
+  return joinNormalizer(parser, loc, clauses);
+}
+
+ParseResult syntax::joinNormalizer(OpAsmParser &parser, SMLoc loc, Clauses &clauses) {
+  if (!clauses.normalizer)
+    return success();
+  // The last ones of a softmax, and of its state.
+  for (StringRef clause : {"lse", "lse_low", "sink", "max", "argmax", "tally", "delta"})
+    if (clauses.given.contains(clause))
+      return parser.emitError(loc, "'") << clause << "' belongs to a softmax, but the weights are those of 'normalizer'";
+  std::unique_ptr<Region> weight = std::move(clauses.weight);
+  clauses.weight = std::move(clauses.normalizer);
+  if (!weight)
+    return success();
+  // The regions are not verified yet, so they may have any terminator.
+  for (Region *region : {clauses.weight.get(), weight.get()})
+    if (!region->hasOneBlock() || region->front().empty() || !isa<YieldOp>(region->front().back()) ||
+        region->front().back().getNumOperands() != 1)
+      return parser.emitError(loc, "a weight region after 'normalizer' needs two regions of one block that yield a "
+                                   "number");
+  Block &block = clauses.weight->front(), &next = weight->front();
+  auto yield = cast<YieldOp>(block.back());
+  if (yield.getOperand().getType() != next.getArgument(0).getType())
+    return parser.emitError(loc, "the normalizer yields ")
+           << yield.getOperand().getType() << ", but the weight region takes " << next.getArgument(0).getType();
+  next.getArgument(0).replaceAllUsesWith(yield.getOperand());
+  for (auto [from, to] : llvm::zip_equal(next.getArguments().drop_front(), block.getArguments().drop_front()))
+    from.replaceAllUsesWith(to);
+  yield->erase();
+  block.getOperations().splice(block.end(), next.getOperations());
+  return success();
 }
 
 ParseResult syntax::parseDerivative(OpAsmParser &parser, Clauses &clauses, OperationState &result,

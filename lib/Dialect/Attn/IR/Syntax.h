@@ -36,6 +36,7 @@ struct Clauses {
   llvm::SmallVector<Operand> into;
   llvm::SmallVector<mlir::Type> intoTypes;
   std::unique_ptr<mlir::Region> score, mask, weight, gradient, tangent;
+  std::unique_ptr<mlir::Region> normalizer; ///< until `joinNormalizer`
   llvm::SmallVector<int64_t> reads; ///< the captures of the reads that the gradient region differentiates
   llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
   llvm::SmallVector<int64_t> bins; ///< of each tally
@@ -58,6 +59,10 @@ struct Clauses {
   /// the op has one.
   mlir::ParseResult resolveWholeOperands(mlir::OpAsmParser &parser, llvm::SMLoc loc, llvm::ArrayRef<mlir::Type> types,
                                          mlir::OperationState &result) const;
+  /// The attribute `pointwise` of the op, null without a normalizer.
+  mlir::UnitAttr pointwise(mlir::OpAsmParser &parser) const {
+    return given.contains("normalizer") ? parser.getBuilder().getUnitAttr() : mlir::UnitAttr();
+  }
   /// Moves the regions to `result`, in the order of the op.
   void addRegionsTo(mlir::OperationState &result);
 };
@@ -115,6 +120,10 @@ void addMaskSugars(AttnDialect &dialect);
 mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> capturedTypes,
                             std::unique_ptr<mlir::Region> &mask);
 
+/// Makes the normalizer, if it is given, the weight region, with the ops of the region `weight` behind its own. Refuses
+/// what belongs to a softmax.
+mlir::ParseResult joinNormalizer(mlir::OpAsmParser &parser, llvm::SMLoc loc, Clauses &clauses);
+
 /// Parses the operands of `dropout` after the keyword at `loc`.
 mlir::ParseResult parseDropout(mlir::OpAsmParser &parser, llvm::SMLoc loc, Clauses &clauses);
 /// Expands `dropout`, if it is given, at the end of the weight region, and applies it to the product with the output
@@ -139,7 +148,7 @@ mlir::LogicalResult verifyScalarCode(mlir::Operation *op, llvm::StringRef name, 
 mlir::LogicalResult verifyOperands(ScoringOpInterface op);
 /// The same for an op on whole tensors, whose operands may be ragged; lengths as well.
 mlir::LogicalResult verifyWholeOperands(ScoringOpInterface op);
-/// Verifies signatures and bodies of all regions.
+/// Verifies signatures and bodies of all regions, and that `pointwise` comes with one.
 mlir::LogicalResult verifyRegions(ScoringOpInterface op);
 /// Verifies that `value` has the element type `expected`.
 mlir::LogicalResult verifyElement(mlir::Operation *op, llvm::StringRef role, mlir::Value value, mlir::Type expected);

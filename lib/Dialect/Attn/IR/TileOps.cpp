@@ -100,6 +100,7 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   properties.value_dims = clauses.valueDims;
   properties.scale = clauses.scale;
   properties.qk_type = clauses.qkType;
+  properties.pointwise = clauses.pointwise(parser);
   clauses.addRegionsTo(result);
   for (Type type : clauses.intoTypes)
     if (isa<RankedTensorType>(type))
@@ -117,7 +118,8 @@ void AccumulateOp::print(OpAsmPrinter &printer) {
   printRegions(printer, *this, bins);
   printer.printOptionalAttrDict((*this)->getAttrs(),
                                 {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                                 getValueDimsAttrName(), getScaleAttrName(), getQkTypeAttrName()});
+                                 getValueDimsAttrName(), getScaleAttrName(), getQkTypeAttrName(),
+                                 getPointwiseAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ')';
 }
 
@@ -176,7 +178,9 @@ LogicalResult AccumulateOp::verify() {
 LogicalResult AccumulateOp::verifyRegions() {
   if (failed(syntax::verifyRegions(*this)))
     return failure();
-  if (!getFinal() && !getWeight().empty() && !isProportional(getWeight()))
+  if (getPointwise() && (getFinal() || getNaturalMax() || getDpsInits().size() != 3))
+    return emitOpError() << "has a normalizer, expected no final step, no natural maximum, no tallies and no row maxima";
+  if (!getFinal() && needsSoftmaxWeights(*this))
     return emitOpError() << "has a weight region that is not proved proportional to its argument, expected 'final'";
   if (getFinal() && (getWeight().empty() || getDpsInits().size() != 3))
     return emitOpError() << "is final, expected a weight region, no tallies and no row maxima";

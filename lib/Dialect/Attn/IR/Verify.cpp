@@ -302,6 +302,8 @@ LogicalResult syntax::verifyWholeOperands(ScoringOpInterface op) {
 }
 
 LogicalResult syntax::verifyRegions(ScoringOpInterface op) {
+  if (op.getPointwise() && op.getWeight().empty())
+    return op->emitOpError() << "is pointwise, expected a normalizer";
   return success(llvm::all_of(getNamedRegions(op),
                               [&](const NamedRegion &region) { return succeeded(verifyRegion(op, region)); }));
 }

@@ -9,6 +9,8 @@ using namespace saccade::attn::syntax;
 
 /// Reports a clause of attn.attention that weights do not depend on, or that they are not defined for.
 static ParseResult refuseUnusedClauses(OpAsmParser &parser, SMLoc loc, const Clauses &clauses) {
+  if (clauses.given.contains("normalizer"))
+    return parser.emitError(loc, "'normalizer' does not belong to attn.weights, which are those of a softmax");
   if (!clauses.lse)
     return parser.emitError(loc, "has no clause 'lse(...)'");
   for (StringRef clause : {"tally", "max", "argmax", "sink", "out"})

@@ -152,7 +152,8 @@ void ShapeChecks::addForScoring(ScoringOpInterface op) {
 }
 
 template <typename OpTy> void ShapeChecks::addForLse(OpTy op) {
-  addForRows(op, op.getRowDims(), "log-sum-exp", op.getLse());
+  if (Value lse = op.getLse())
+    addForRows(op, op.getRowDims(), "log-sum-exp", lse);
   if (Value low = op.getLseLow())
     addForRows(op, op.getRowDims(), "low part of the log-sum-exp", low);
 }
@@ -175,7 +176,8 @@ void ShapeChecks::addForGradient(GradientOp op) {
               getDimSize(builder, loc, op.getValue(), op.getValueDims(), Dim::Depth),
               "output gradient has another head size than value");
   addForLse(op);
-  addForRows(op, op.getRowDims(), "delta", op.getDelta());
+  if (Value delta = op.getDelta())
+    addForRows(op, op.getRowDims(), "delta", delta);
 }
 
 void ShapeChecks::addForRows(ScoringOpInterface op, ArrayRef<Dim> dims, StringRef role, Value rows) {

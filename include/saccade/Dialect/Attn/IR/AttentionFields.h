@@ -20,6 +20,7 @@ struct AttentionFields {
   DimsAttr queryDims, keyDims, valueDims, outputDims;
   mlir::FloatAttr scale;
   mlir::TypeAttr qkType;
+  bool isPointwise = false; ///< the weight region is a normalizer
   ScheduleAttr schedule;
   SplitKVAttr splitKV;
   mlir::Type output, lse, lseLow, rowMax, argmax;

@@ -87,7 +87,7 @@ inline constexpr llvm::StringLiteral tiledFromAttr = "attn.tiled_from";
 mlir::ArrayAttr taskMapping(mlir::MLIRContext *context, unsigned rank);
 
 /// The arguments of a region. The numbers of the pair come before the positions: none in a mask region; a weight in a
-/// weight region; those of `DerivativeOpInterface` in a region of derivatives; a score in all others.
+/// weight region that is no normalizer; those of `DerivativeOpInterface` in a region of derivatives; a score in all others.
 struct RegionArguments {
   mlir::Value score; ///< the first number; null in a mask region
   mlir::Value batch, head, query, key;
@@ -118,6 +118,9 @@ void cloneRegions(ScoringOpInterface from, ScoringOpInterface to);
 /// Whether the result of the region `weight` is proportional to its first argument. Such a region can be applied before
 /// the sum of the weights is known. False means "not proved".
 bool isProportional(mlir::Region &weight);
+
+/// Whether the weight region of `op` takes softmax weights whose sum must be known: keys are read twice.
+bool needsSoftmaxWeights(ScoringOpInterface op);
 
 /// The extent of dimension `dim` of `value`: an attribute if it is static, a `dim` op if it is dynamic, 1 if `dims`
 /// does not name `dim`.

@@ -11,7 +11,8 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
     its derivatives, `attn.weights` for its weights, `attn.accumulate` on a tile of keys. It has query, key and value operands
     with named dimensions (the key is also the value of `attn.weights`), a scale, and optional regions:
     score `(s, b, h, q, k, captures...) -> s`, mask `(b, h, q, k, captures...) -> i1`,
-    weight `(p, b, h, q, k, captures...) -> p` and any number of tallies `(s, b, h, q, k, captures...) -> (bin, number)`.
+    weight `(p, b, h, q, k, captures...) -> p`, or normalizer `(s, b, h, q, k, captures...) -> p` in its place, and any number
+    of tallies `(s, b, h, q, k, captures...) -> (bin, number)`.
   }];
   let methods = [
     InterfaceMethod<"Query, key and value.", "::mlir::Value", "getQuery">,
@@ -30,12 +31,14 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
     InterfaceMethod<"The scale as a constant, or null. Without both the scale is 1/sqrt(d_k).", "::mlir::FloatAttr", "getScaleAttr">,
     InterfaceMethod<"The type to which queries and keys may be quantized for their dot products, or null.",
                     "::mlir::TypeAttr", "getQkTypeAttr", (ins), "", "return ::mlir::TypeAttr();">,
+    InterfaceMethod<"Whether the weight region is a normalizer: it takes the score of a key, not its softmax weight.",
+                    "bool", "getPointwise", (ins), "", "return false;">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getQueryDims">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getKeyDims">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getValueDims">,
     InterfaceMethod<"Empty for the identity.", "::mlir::Region &", "getScore">,
     InterfaceMethod<"Empty if every key is visible.", "::mlir::Region &", "getMask">,
-    InterfaceMethod<"Empty for the identity.", "::mlir::Region &", "getWeight">,
+    InterfaceMethod<"Empty for the identity. Never empty if `getPointwise`.", "::mlir::Region &", "getWeight">,
     InterfaceMethod<"One region per tally.", "::mlir::MutableArrayRef<::mlir::Region>", "getTallyRegions">,
   ];
   let extraSharedClassDeclaration = [{
@@ -60,7 +63,7 @@ def Attn_DerivativeOpInterface : OpInterface<"DerivativeOpInterface", [Attn_Scor
     its score, weight and tally regions.
   }];
   let methods = [
-    InterfaceMethod<"The log-sum-exp of every row.", "::mlir::Value", "getLse">,
+    InterfaceMethod<"The log-sum-exp of every row; null with a normalizer.", "::mlir::Value", "getLse">,
     InterfaceMethod<"What the rounding of the log-sum-exp took; null for 0.", "::mlir::Value", "getLseLow">,
     InterfaceMethod<"The dimensions of the output of the attention.", "::saccade::attn::DimsAttr", "getOutputDims">,
     InterfaceMethod<"Tile sizes; null before the schedule stage.", "::saccade::attn::ScheduleAttr", "getScheduleAttr">,

@@ -28,7 +28,8 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
         "getTiledImplementation", "getResultTilePosition"]>]> {
   let summary = "attention over whole tensors";
   let description = [{
-    `softmax(mask(score(scale · Q Kᵀ))) V`, for every batch and head.
+    `softmax(mask(score(scale · Q Kᵀ))) V`, for every batch and head, or with a normalizer
+    `normalizer(mask(score(scale · Q Kᵀ))) V`.
 
     Each operand names its dimensions. The number of query heads must be a multiple of the number of KV heads
     (grouped-query attention). The depth of values may differ from the depth of queries and keys.
@@ -56,6 +57,10 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
     - `score(%s, %b, %h, %q, %k, captures...)`: a region from the scaled score to the score.
     - `weight(%p, %b, %h, %q, %k, captures...)`: a region from the probability of a visible key to the factor of its
       value. It does not change the log-sum-exp and tallies.
+    - `normalizer(%s, %b, %h, %q, %k, captures...)`: a region from the score of a visible key to its weight, in place of the
+      softmax: no sum divides the weights. Masked keys, and keys with a score of −inf, have weight 0. The weight region and
+      dropout apply to this weight; the parser appends them to the region, which the op keeps as its weight region with
+      `pointwise`. There is no log-sum-exp: `lse`, `lse_low`, `sink`, `max`, `argmax` and `tally` are refused.
     - `dropout(rate, %seed, heads : types)`: sets each weight to 0 with probability `rate` and divides the others by
       1 − rate, after the weight region. The rate is a constant in [0, 1] or an f32, the seed an i64, `heads` an integer or
       an index: the number of heads that the bits count, by default that of the query. Operands may also be tensors with
@@ -92,7 +97,8 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<Attn_Sink>:$sink,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type,
-                       OptionalAttr<Attn_ScheduleAttr>:$schedule, OptionalAttr<Attn_SplitKVAttr>:$split_kv);
+                       UnitAttr:$pointwise, OptionalAttr<Attn_ScheduleAttr>:$schedule,
+                       OptionalAttr<Attn_SplitKVAttr>:$split_kv);
   let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$lse_low,
                       Optional<AnyRankedTensor>:$row_max, Optional<AnyRankedTensor>:$argmax,
                       Variadic<AnyRankedTensor>:$tallies);
@@ -136,6 +142,8 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
       1 ± |lse| · 2^-24 in f32, and to the number of keys if lse is far below −1e7.
     - `delta(%d : type)`: Σ_j p · ∂L/∂p of every row, b×h×q. For plain attention this is the sum of
       output · output_gradient along a row.
+    - `normalizer` is that of the `attn.attention`. There are neither `lse` nor `delta` then, p is the score after the score
+      region, and the gradient region gets 0 as %delta.
     - `gradient(%p, %s, %dp, %delta, %b, %h, %q, %k, captures...)`: a region that yields ds; p · (dp − delta) by default.
       `gradient<0, 0, 2>(...)` lists the captures of reads whose gradients are computed. For each of them the region
       then yields the indices of the read and a number. The number is added to the gradient of this element.
@@ -164,9 +172,10 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
                        Variadic<AnyType>:$captures, Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len,
                        Optional<Attn_CuSeqlens>:$cu_seqlens_q, Optional<Attn_CuSeqlens>:$cu_seqlens_k,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, AnyRankedTensor:$output_gradient,
-                       AnyRankedTensor:$lse, Optional<AnyRankedTensor>:$lse_low, AnyRankedTensor:$delta,
+                       Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$lse_low,
+                       Optional<AnyRankedTensor>:$delta,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
+                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale, UnitAttr:$pointwise,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reads,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs AnyRankedTensor:$query_gradient, AnyRankedTensor:$key_gradient, AnyRankedTensor:$value_gradient,
@@ -214,6 +223,9 @@ def Attn_JvpOp : Attn_Op<"jvp", [Pure, AttrSizedOperandSegments, IsolatedFromAbo
       outside of the tally.
     - The results are output, row and the sums of tallies, b×h×q×N, in the type of scores.
 
+    - `normalizer` is that of the `attn.attention`. There is no `lse` then, p is the score after the score region, and dp is
+      0, so row is 0 and output_i the tangent of the output.
+
     Rows from `q_len` on, keys from `kv_len` on and masked pairs contribute 0.
 
     ```mlir
@@ -227,9 +239,10 @@ def Attn_JvpOp : Attn_Op<"jvp", [Pure, AttrSizedOperandSegments, IsolatedFromAbo
                        Optional<Attn_CuSeqlens>:$cu_seqlens_q, Optional<Attn_CuSeqlens>:$cu_seqlens_k,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<AnyRankedTensor>:$query_tangent,
                        Optional<AnyRankedTensor>:$key_tangent, Optional<AnyRankedTensor>:$value_tangent,
-                       Optional<AnyFloat>:$scale_tangent, AnyRankedTensor:$lse, Optional<AnyRankedTensor>:$lse_low,
+                       Optional<AnyFloat>:$scale_tangent, Optional<AnyRankedTensor>:$lse,
+                       Optional<AnyRankedTensor>:$lse_low,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
+                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale, UnitAttr:$pointwise,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs AnyRankedTensor:$output, AnyRankedTensor:$row, Variadic<AnyRankedTensor>:$tallies);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
@@ -387,6 +400,10 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
     step `final`, which is the second pass of a two-pass softmax: max and sum are those of all keys and only the
     accumulator changes. The region takes 2^(t − max) / sum, and its result is multiplied by sum.
 
+    `normalizer` in place of `weight` is the region of an attention without softmax. It takes the score, and its result is
+    the weight: acc' = acc + Σ normalizer(score) · v. The maximum becomes 0 and the sum does not change, so that `attn.merge`
+    adds accumulators. The state before the first key, with maximum 0 and sum 1, makes `attn.finalize` divide by 1.
+
     `unpacked`: keys and values are read unpacked, for few rows. The query tile may then have a dimension `h` with heads
     of one KV head (`at` names the first): row i · heads + h is query i of head h. The number of rows of the state is a
     multiple of 4.
@@ -397,7 +414,7 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
                        Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum, Variadic<Attn_Shaped>:$tallies,
                        Optional<Attn_Shaped>:$row_max, Optional<Attn_Shaped>:$argmax,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type, UnitAttr:$final,
+                       OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type, UnitAttr:$pointwise, UnitAttr:$final,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule, UnitAttr:$unpacked, UnitAttr:$natural_max);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
