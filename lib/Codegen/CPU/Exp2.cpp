@@ -67,7 +67,7 @@ static Value call(Emitter &e, StringRef intrinsic, ValueRange args) {
 }
 
 /// vreduce computes f = x − ⌊x⌋, vscalef computes p · 2^⌊x⌋; both handle infinities and overflow. The mask of vscalef
-/// selects 0 for lanes that would underflow.
+/// selects 0 for lanes that would underflow; without `isCounted` these become subnormal.
 static Value exp2AVX512(Emitter &e, Value x, Value isCounted, bool isF64, Exp2Error error) {
   Value zero = e.splat(0.0);
   auto integer = [&](unsigned bits, int64_t value) -> Value {
@@ -80,7 +80,8 @@ static Value exp2AVX512(Emitter &e, Value x, Value isCounted, bool isF64, Exp2Er
   Value f = call(e, isF64 ? "llvm.x86.avx512.mask.reduce.pd.512" : "llvm.x86.avx512.mask.reduce.ps.512",
                  {x, roundDown, zero, allLanes, currentRounding});
   Value p = polynomial(e, f, choose(isF64, error, f64From0To1, f32From0To1, f16From0To1, bf16From0To1));
-  Value lanes = LLVM::BitcastOp::create(e.b, e.loc, e.b.getIntegerType(e.lanes()), isCounted);
+  Value lanes =
+      isCounted ? LLVM::BitcastOp::create(e.b, e.loc, e.b.getIntegerType(e.lanes()), isCounted).getResult() : allLanes;
   return call(e, isF64 ? "llvm.x86.avx512.mask.scalef.pd.512" : "llvm.x86.avx512.mask.scalef.ps.512",
               {p, x, zero, lanes, currentRounding});
 }
@@ -122,25 +123,32 @@ Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
 }
 
 /// The bits of 1/d are about those of a constant minus those of d, with a relative error of 0.051 (the constant balances
-/// its ends). Each step of Newton's method squares the error.
-static Value reciprocal(Emitter &e, Value d, int steps) {
+/// its ends). A step of Newton's method squares the error, one of Halley's cubes it.
+static Value reciprocal(Emitter &e, Value d, Exp2Error error) {
   auto integers = VectorType::get({e.lanes()}, e.b.getI32Type());
   Value magic =
       arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(integers, e.b.getI32IntegerAttr(0x7EF311C3)));
   Value bits = arith::SubIOp::create(e.b, e.loc, magic, arith::BitcastOp::create(e.b, e.loc, integers, d));
   Value r = arith::BitcastOp::create(e.b, e.loc, e.vectorType(), bits), negated = arith::NegFOp::create(e.b, e.loc, d);
-  for (int step = 0; step < steps; ++step)
-    r = e.fma(r, e.fma(negated, r, e.splat(1.0)), r);
-  return r;
+  auto residual = [&] { return e.fma(negated, r, e.splat(1.0)); };
+  auto newton = [&] { r = e.fma(r, residual(), r); };
+  if (error != Exp2Error::BF16)
+    newton();
+  if (error == Exp2Error::F16) {
+    newton();
+    return r;
+  }
+  Value rest = residual();
+  return e.fma(r, e.fma(rest, rest, rest), r);
 }
 
 Value saccade::cpu::emitLogistic(Emitter &e, Value x, Exp2Error error) {
-  // NaN fails the comparison and is kept.
-  Value bound = e.splat(100.0);
-  x = e.select(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, bound, x), bound, x);
-  Value d = e.addf(emitExp2(e, x, error), e.splat(1.0));
-  // 2^-17 suffices for weights of 16 bits.
-  return reciprocal(e, d, error == Exp2Error::Unit ? 3 : 2);
+  // True for NaN.
+  Value limit = e.splat(100.0), isCounted = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::ULT, x, limit);
+  // vscalef needs no bounds of x.
+  Value power = e.target.hasAVX512 ? exp2AVX512(e, x, /*isCounted=*/Value(), /*isF64=*/false, error)
+                                   : emitExp2(e, e.select(isCounted, x, limit), error);
+  return e.select(isCounted, reciprocal(e, e.addf(power, e.splat(1.0)), error), e.splat(0.0));
 }
 
 Value Emitter::exp2(Value x) { return emitExp2(*this, x, Exp2Error::Unit, smallestWeight); }

@@ -98,7 +98,8 @@ LogicalResult AccumulateLowering::check() {
 }
 
 /// If weights or all results are rounded to 16 bits, a less accurate exponential suffices for the weights, provided
-/// that their sum is used as a divisor only: errors of weights and sum then mostly cancel.
+/// that their sum is used as a divisor only: errors of weights and sum then mostly cancel. The weights of a normalizer
+/// have no sum.
 Exp2Error AccumulateLowering::weightError() {
   Type element = getElementTypeOrSelf(op.getQuery());
   std::function<bool(Operation *)> isQuotient = [&](Operation *user) {
@@ -109,10 +110,15 @@ Exp2Error AccumulateLowering::weightError() {
              (traits().roundsWeights() || getElementTypeOrSelf(finalize.getOutput()) == element);
     return isa<AccumulateOp, MergeOp, linalg::FillOp>(user);
   };
+  auto ofElement = [&] {
+    return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
+  };
+  if (op.getPointwise())
+    return traits().roundsWeights() ? ofElement() : Exp2Error::Unit;
   bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
   if (!isLocal || !llvm::all_of(op.getSum().getUsers(), isQuotient))
     return Exp2Error::Unit;
-  return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
+  return ofElement();
 }
 
 void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {

@@ -34,10 +34,19 @@ SplitScale cpu::emitSplitScale(Emitter &e, ScoringOpInterface op, unsigned kPack
   return {signMask, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
 }
 
+/// `factor`, or the smallest normal number in place of a smaller one: zero would turn the −inf of a masked key into NaN.
+static Value nonzero(Emitter &e, Value factor) {
+  double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
+  return e.b.createOrFold<arith::SelectOp>(e.loc, isTiny, e.scalar(smallest), factor);
+}
+
 ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, const Product &product, Exp2Error error,
                      Value keys)
     : e(e), op(op), scores(scores), product(product), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
-      keys(keys), toNatural(op.getScore().empty() ? scale : Value()),
+      keys(keys), toNatural(!op.getScore().empty()  ? Value()
+                             : op.getPointwise() ? nonzero(e, scale)
+                                                 : scale),
       regions(e, op, toNatural, keys, cast<MemRefType>(scores.getType()).getDimSize(1), error) {
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
@@ -48,15 +57,10 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, con
     return;
   }
   // Without a score region the scale is applied in the exponent, 2^(s · c − m), with one rounding of a small
-  // difference. Zero would turn the −inf of a masked key into NaN, so it is replaced by the smallest normal number.
-  double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-  auto nonzero = [&](Value factor) {
-    Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
-    return e.b.createOrFold<arith::SelectOp>(e.loc, isTiny, e.scalar(smallest), factor);
-  };
-  toBase2 = nonzero(e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e)));
+  // difference.
+  toBase2 = nonzero(e, e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e)));
   if (op.getNaturalMax())
-    naturalScale = nonzero(scale);
+    naturalScale = nonzero(e, scale);
 }
 
 void ScoreTile::setOrigin(Value head, Value query) {

@@ -386,8 +386,7 @@ bool RegionVectorizer::evaluateTanh(Operation &op) {
   return true;
 }
 
-/// The x of an `op` that is 1 / (1 + e^-x); null for other ops.
-static Value matchSigmoid(Operation &op) {
+Value RegionVectorizer::matchSigmoid(Operation &op) {
   auto quotient = dyn_cast<arith::DivFOp>(op);
   if (!quotient || !matchPattern(quotient.getLhs(), m_OneFloat()))
     return {};
@@ -410,6 +409,18 @@ bool RegionVectorizer::evaluateSigmoid(Operation &op) {
   Value toBase2 = arith::ConstantOp::create(b, loc, b.getFloatAttr(argument.getType(), -std::numbers::log2e));
   Lanes x = lookup(argument);
   auto times = [&](Value value) { return b.createOrFold<arith::MulFOp>(loc, value, toBase2); };
+  // A product and a uniform number: one fma.
+  if (Operation *sum = argument.getDefiningOp(); isa_and_present<arith::AddFOp, arith::SubFOp>(sum)) {
+    Lanes product = lookup(sum->getOperand(0)), addend = lookup(sum->getOperand(1));
+    if (product.factor && !product.offset && addend.step == 0) {
+      Value offset = times(addend.value);
+      if (isa<arith::SubFOp>(sum))
+        offset = b.createOrFold<arith::NegFOp>(loc, offset);
+      x = product;
+      bindVector(op.getResult(0), sigmoid(multiplyAdd(x, times(x.factor), splat(offset))));
+      return true;
+    }
+  }
   Value exponent = x.factor ? multiplyAdd(x, times(x.factor), x.offset ? splat(times(x.offset)) : Value())
                             : arith::MulFOp::create(b, loc, getVector(argument), splat(toBase2)).getResult();
   bindVector(op.getResult(0), sigmoid(exponent));

@@ -46,6 +46,8 @@ public:
   void setLogistic(std::function<mlir::Value(mlir::Value)> emit) { logistic = std::move(emit); }
   /// Sets another emitter of 1 / (1 + 2^x), which then computes 1 / (1 + e^-x) of any values.
   void setSigmoid(std::function<mlir::Value(mlir::Value)> emit) { sigmoid = std::move(emit); }
+  /// The x of an `op` that is 1 / (1 + e^-x); null for other ops.
+  static mlir::Value matchSigmoid(mlir::Operation &op);
   /// tensor.extract and tensor.dim of `tensor` read `memref`, whatever its strides.
   void bindBuffer(mlir::Value tensor, mlir::Value memref) { buffers[tensor] = memref; }
   /// attn.length of `role` is `length`.

@@ -170,6 +170,8 @@ int64_t WeightRegions::preferredRegisters(int64_t preferred) {
                : 1;
   Value key = getRegionArguments(op.getWeight(), /*numbers=*/1).key;
   int64_t group = RegionVectorizer::largestGroup(op.getWeight().front(), [&](Value value) { return value == key; });
+  if (op.getPointwise() && group == 1) // computed one by one
+    return preferred;
   return std::min<int64_t>(group, 4);
 }
 
@@ -207,6 +209,18 @@ void WeightRegions::weigh(ArrayRef<Value> scores, MutableArrayRef<Value> weights
   }
 }
 
+/// Whether a normalizer is the sigmoid of the score, or of its sum with a constant: it is 0 for −inf.
+static bool isSigmoid(Region &normalizer) {
+  Operation *op = cast<YieldOp>(normalizer.front().getTerminator()).getOperand().getDefiningOp();
+  Value score = normalizer.getArgument(0), argument = op ? RegionVectorizer::matchSigmoid(*op) : Value();
+  if (!argument || argument == score)
+    return bool(argument);
+  Operation *sum = argument.getDefiningOp();
+  APFloat constant(0.0);
+  return isa_and_present<arith::AddFOp, arith::SubFOp>(sum) && sum->getOperand(0) == score &&
+         matchPattern(sum->getOperand(1), m_ConstantFloat(&constant)) && constant.isFinite();
+}
+
 void WeightRegions::normalize(MutableArrayRef<Value> scores, Value column) {
   // Registers are joined only for a part that is computed for groups of keys, as the bits of dropout are.
   Value key = getRegionArguments(op.getWeight(), /*numbers=*/1).key;
@@ -228,6 +242,10 @@ void WeightRegions::normalize(MutableArrayRef<Value> scores, Value column) {
       return;
     }
     Value weights = lanes.getVector(cast<YieldOp>(op.getWeight().front().getTerminator()).getOperand());
+    if (step == 1 && e.type.isF32() && isSigmoid(op.getWeight())) {
+      part[0] = weights;
+      continue;
+    }
     for (auto [i, score] : llvm::enumerate(part)) {
       Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, minusInfinity);
       int64_t begin = int64_t(i) * e.lanes();
