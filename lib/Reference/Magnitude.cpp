@@ -132,6 +132,10 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
   magnitude.inputType = getElementTypeOrSelf(op.getQuery());
   magnitude.isOfArguments = llvm::all_of(ValueRange{op.getQuery(), op.getKey(), op.getValue()}, isOfArgument);
 
+  APFloat smallest = APFloat::getSmallestNormalized(cast<FloatType>(magnitude.inputType).getFloatSemantics());
+  bool isInexact = false;
+  smallest.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &isInexact);
+  double smallestNormal = smallest.convertToDouble();
   int64_t start = 0;
   for (const Box &box : boxes) {
     SmallVector<int64_t> strides = rowMajorStrides(box.sizes);
@@ -155,7 +159,9 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
         for (auto [key, weight] : llvm::enumerate(row.factors)) {
           if (row.scores[key] == -INFINITY)
             continue;
-          double term = std::abs(weight) * std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
+          // Subnormal weights are rounded as the smallest normal one. Those of a softmax are multiples of the largest.
+          double size = op.getPointwise() && weight != 0 ? std::max(std::abs(weight), smallestNormal) : std::abs(weight);
+          double term = size * std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
                                                                     key)[depth * scorer.value.stride(Dim::Depth)]);
           weighted += term;
           squares += term * term;

@@ -153,7 +153,7 @@ func.func @causal_as_a_clause(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @unknown_clause(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{unknown clause 'dilation' of an attention op, expected captures, q_len, kv_len, cu_seqlens_q, cu_seqlens_k, scale, qk_type, at, sink, mask, score, weight, dropout, tally, lse, lse_low, max, argmax, out}}
+  // expected-error @+1 {{unknown clause 'dilation' of an attention op, expected captures, q_len, kv_len, cu_seqlens_q, cu_seqlens_k, scale, qk_type, at, sink, mask, score, weight, normalizer, dropout, tally, lse, lse_low, max, argmax, out}}
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] dilation(2)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
 }
