@@ -35,12 +35,20 @@ def compare(what, found, exact, plain, size=0, scores=0):
     if tuple(found.shape) != tuple(exact.shape):
         return f"{what} has shape {tuple(found.shape)}, expected {tuple(exact.shape)}"
     type = found.dtype
+    # Numbers beyond the type are infinite in it.
+    exact = torch.where(exact.abs() > torch.finfo(type).max, exact.sign() * float("inf"), exact)
     found, finite = found.double(), exact.isfinite()
-    if not torch.equal(found[~finite], exact[~finite]) or not found[finite].isfinite().all():
+    if not torch.equal(found[~finite], exact[~finite]) or found[finite].isnan().any():
         return f"{what} differs in NaN or Inf"
-    error = (found - exact)[finite].abs().max().item() if finite.any() else 0
+
+    def error_of(numbers):
+        # An infinite number is at least as wrong as the largest one, which a type of 16 bits may not be by much.
+        numbers = numbers.clamp(-torch.finfo(type).max, torch.finfo(type).max)
+        return (numbers - exact)[finite].abs().max().item() if finite.any() else 0
+
+    error = error_of(found)
     largest = exact[finite].abs().max().item() if finite.any() else 0
-    plain_error = max(((p.to(type).double() - exact)[finite].abs().max().item() if finite.any() else 0) for p in plain)
+    plain_error = max([0, *[each for each in (error_of(p.to(type).double()) for p in plain) if each == each]])
     floor = torch.finfo(type).eps * (max(largest, size) + FLOOR_PROBE)
     of_scores = torch.finfo(torch.promote_types(type, torch.float32)).eps * scores
     allowed = REFERENCE_FACTOR * plain_error + FLOOR_FACTOR * floor + (ORACLE_ERROR + of_scores) * max(largest, size)
