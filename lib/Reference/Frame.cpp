@@ -22,6 +22,7 @@ const Semantics *saccade::reference::semanticsOf(Operation *op) {
     addJvpSemantics(table);
     addPagedSemantics(table);
     addLinearSemantics(table);
+    addLinearGradientSemantics(table);
     addControlFlowSemantics(table);
     addTensorSemantics(table);
     addSliceSemantics(table);

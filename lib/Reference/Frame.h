@@ -65,6 +65,7 @@ void addGradientSemantics(SemanticsTable &table);
 void addJvpSemantics(SemanticsTable &table);
 void addPagedSemantics(SemanticsTable &table);
 void addLinearSemantics(SemanticsTable &table);
+void addLinearGradientSemantics(SemanticsTable &table);
 void addControlFlowSemantics(SemanticsTable &table);
 void addTensorSemantics(SemanticsTable &table);
 void addSliceSemantics(SemanticsTable &table);

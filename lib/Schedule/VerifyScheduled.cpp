@@ -22,7 +22,7 @@ static LogicalResult verifyHeadSizes(Operation *op) {
   auto verify = [&](StringRef role, Value operand, attn::DimsAttr dims) -> LogicalResult {
     int64_t size = attn::getStaticDimSize(operand, dims, attn::Dim::Depth);
     if (ShapedType::isDynamic(size))
-      return isa<attn::LinearOp>(op) // TileLinear reports it
+      return isa<attn::LinearOpInterface>(op) // TileLinear reports it
                  ? success()
                  : op->emitOpError() << "head size of " << role << " is dynamic, expected a static one";
     if (size <= maxHeadSize)
@@ -37,7 +37,7 @@ static LogicalResult verifyHeadSizes(Operation *op) {
     return verifyBoth(attention);
   if (auto derivative = dyn_cast<attn::DerivativeOpInterface>(op))
     return verifyBoth(derivative);
-  auto linear = dyn_cast<attn::LinearOp>(op);
+  auto linear = dyn_cast<attn::LinearOpInterface>(op);
   return linear ? verifyBoth(linear) : success();
 }
 

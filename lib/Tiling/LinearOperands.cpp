@@ -6,117 +6,154 @@
 #include "LinearTasks.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
 //===----------------------------------------------------------------------===//
-// Operands
+// Rows
 //===----------------------------------------------------------------------===//
 
-LinearTasks::Rows LinearTasks::rowsAt(ArrayRef<Dim> dims, OpFoldResult inBatch, Value head, Value begin,
+LinearTasks::Rows LinearTasks::rowsAt(ArrayRef<Dim> dims, OpFoldResult batch, Value head, Value begin,
                                       int64_t columns) {
-  Rows rows;
+  Rows at;
   for (Dim dim : dims) {
     bool isSeq = dim == Dim::Seq, isDepth = dim == Dim::Depth;
-    rows.offsets.push_back(isSeq               ? begin
-                           : isDepth           ? OpFoldResult(b.getIndexAttr(0))
-                           : dim == Dim::Batch ? inBatch
-                                               : head);
-    rows.sizes.push_back(isSeq ? size : b.getIndexAttr(isDepth ? columns : 1));
-    rows.isKept.push_back(isSeq || isDepth);
-    if (rows.isKept.back())
-      rows.loops.push_back(isSeq ? 0 : 1);
+    at.offsets.push_back(isSeq               ? begin
+                         : isDepth           ? OpFoldResult(b.getIndexAttr(0))
+                         : dim == Dim::Batch ? batch
+                                             : head);
+    at.sizes.push_back(isSeq ? size : b.getIndexAttr(isDepth ? columns : 1));
+    at.isKept.push_back(isSeq || isDepth);
+    if (at.isKept.back())
+      at.loops.push_back(isSeq ? 0 : 1);
   }
-  return rows;
+  return at;
 }
 
-Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin, bool isFeature) {
+Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin) {
   int64_t columns = getStaticDimSize(tensor, dims, Dim::Depth);
-  Rows place = rowsAt(dims.getDims(), batch, head, begin, columns);
-  Value source = slice(tensor, place.offsets, place.sizes, place.isKept);
-  return apply(2, 0, {{source, place.loops}}, {{temporary({-1, columns}), {0, 1}}},
-               [&](ValueRange args) -> SmallVector<Value> {
-                 Value element = convert(args[0], type);
-                 if (!isFeature || op.getFeature().empty())
-                   return {element};
-                 IRMapping mapping;
-                 Block &block = op.getFeature().front();
-                 mapping.map(block.getArgument(0), element);
-                 for (Operation &inner : block.without_terminator())
-                   b.clone(inner, mapping);
-                 return {mapping.lookupOrDefault(block.getTerminator()->getOperand(0))};
-               })[0];
+  Rows at = rowsAt(dims.getDims(), sequence, head, start ? add(start, begin) : begin, columns);
+  Value source = slice(tensor, at.offsets, at.sizes, at.isKept);
+  return apply(2, 0, {{source, at.loops}}, {{temporary({-1, columns}), {0, 1}}},
+               [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], type)}; })[0];
 }
 
 Value LinearTasks::loadFactor(Value tensor, AxesAttr axes, Value begin, bool isDecay) {
   bool isMatrix = axes.position(Dim::Depth).has_value();
-  Rows place = rowsAt(axes.getDims(), batch, taskHead, begin, factors);
-  Value source = slice(tensor, place.offsets, place.sizes, place.isKept);
+  Rows at = rowsAt(axes.getDims(), sequence, stateHead, start ? add(start, begin) : begin, depth);
+  Value source = slice(tensor, at.offsets, at.sizes, at.isKept);
   IndexedOperand to =
-      isMatrix ? IndexedOperand{temporary({-1, factors}), {0, 1}} : IndexedOperand{temporary({-1}), {0}};
-  return apply(isMatrix ? 2 : 1, 0, {{source, place.loops}}, {to}, [&](ValueRange args) -> SmallVector<Value> {
+      isMatrix ? IndexedOperand{temporary({-1, depth}), {0, 1}} : IndexedOperand{temporary({-1}), {0}};
+  return apply(isMatrix ? 2 : 1, 0, {{source, at.loops}}, {to}, [&](ValueRange args) -> SmallVector<Value> {
     Value element = convert(args[0], type);
     return {isDecay ? math::ExpOp::create(b, loc, element).getResult() : element};
   })[0];
+}
+
+Value LinearTasks::headOf(Value tensor, DimsAttr dims) {
+  int64_t own = getStaticDimSize(tensor, dims, Dim::Head),
+          values = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Head);
+  if (own == values && !ShapedType::isDynamic(own))
+    return stateHead;
+  return div(stateHead, div(extentOf(op.getValue(), op.getValueDims(), Dim::Head), extentOf(tensor, dims, Dim::Head)));
+}
+
+LinearTasks::Chunk LinearTasks::loadChunk(Value begin) {
+  Chunk chunk;
+  chunk.begin = begin;
+  if (op.getDecay())
+    chunk.decay = decayOf(loadFactor(op.getDecay(), op.getDecayAxesAttr(), begin, /*isDecay=*/true),
+                          op.hasMatrixDecay());
+  chunk.keys = loadFeatures(op.getKey(), op.getKeyDims(), headOf(op.getKey(), op.getKeyDims()), begin);
+  chunk.values = loadRows(op.getValue(), op.getValueDims(), stateHead, begin);
+  if (op.getBeta())
+    chunk.beta = loadFactor(op.getBeta(), op.getBetaAxesAttr(), begin, /*isDecay=*/false);
+  chunk.erase = op.getErase() ? loadRows(op.getErase(), op.getEraseDimsAttr(),
+                                         headOf(op.getErase(), op.getEraseDimsAttr()), begin)
+                              : chunk.keys;
+  return chunk;
+}
+
+StructuredEmitter::Place LinearTasks::placeOfRows(ArrayRef<Dim> dims, Value first, Value heads, int64_t columns) {
+  Place place;
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  for (Dim dim : dims) {
+    place.offsets.push_back(dim == Dim::Batch  ? OpFoldResult(sequence)
+                            : dim == Dim::Head ? getAsOpFoldResult(first)
+                            : dim == Dim::Seq  ? (start ? OpFoldResult(start) : zero)
+                                               : zero);
+    place.sizes.push_back(dim == Dim::Batch  ? one
+                          : dim == Dim::Head ? getAsOpFoldResult(heads)
+                          : dim == Dim::Seq
+                              ? (start ? length : getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Seq))
+                              : OpFoldResult(b.getIndexAttr(columns)));
+  }
+  return place;
+}
+
+Value LinearTasks::storeRows(Value into, ArrayRef<Dim> dims, Value member, Value begin, ArrayRef<IndexedOperand> rows,
+                             Rounding element) {
+  int64_t columns = 1;
+  if (auto position = llvm::find(dims, Dim::Depth); position != dims.end())
+    columns = cast<ShapedType>(into.getType()).getDimSize(position - dims.begin());
+  // The slice of a task has one batch.
+  Rows at = rowsAt(dims, b.getIndexAttr(0), member, begin, columns);
+  Value to = slice(into, at.offsets, at.sizes, at.isKept);
+  Type type = getElementTypeOrSelf(into);
+  Value done = apply(at.loops.size(), 0, rows, {{to, at.loops}}, [&](ValueRange args) -> SmallVector<Value> {
+    return {convert(element(args), type)};
+  })[0];
+  return tensor::InsertSliceOp::create(b, loc, done, into, at.offsets, at.sizes,
+                                       SmallVector<OpFoldResult>(at.sizes.size(), b.getIndexAttr(1)));
+}
+
+Value LinearTasks::storeRows(Value into, ArrayRef<Dim> dims, Value member, Value begin, Value rows) {
+  SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(cast<ShapedType>(rows.getType()).getRank()));
+  return storeRows(into, dims, member, begin, {{rows, loops}}, [](ValueRange args) -> Value { return args[0]; });
 }
 
 //===----------------------------------------------------------------------===//
 // State
 //===----------------------------------------------------------------------===//
 
-LinearTasks::State LinearTasks::initialState() {
-  State state;
-  Value before = op.getState();
-  if (!before) {
-    state.products = filled({depth, valueDepth}, 0.0);
-    if (op.getNormalize())
-      state.sum = filled({depth}, 0.0);
-    return state;
+StructuredEmitter::Place LinearTasks::placeOfState(int64_t columns) {
+  Place place;
+  for (Dim dim : op.getStateDims()) {
+    place.offsets.push_back(dim == Dim::Batch ? sequence : stateHead);
+    place.sizes.push_back(b.getIndexAttr(1));
   }
-  SmallVector<OpFoldResult> offsets, sizes;
-  for (Dim dim : op.getStateDims())
-    offsets.push_back(dim == Dim::Batch ? batch : taskHead), sizes.push_back(b.getIndexAttr(1));
-  SmallVector<bool> isKept(offsets.size(), false);
-  auto load = [&](int64_t column, int64_t columns, bool isMatrix) {
-    SmallVector<OpFoldResult> at(offsets), extents(sizes);
-    SmallVector<bool> kept(isKept);
-    at.append({b.getIndexAttr(0), b.getIndexAttr(column)});
-    extents.append({b.getIndexAttr(depth), b.getIndexAttr(columns)});
-    kept.append({true, isMatrix});
-    Value source = slice(before, at, extents, kept);
-    SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
-    Value to = isMatrix ? temporary({depth, columns}) : temporary({depth});
-    return apply(loops.size(), 0, {{source, loops}}, {{to, loops}},
-                 [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], type)}; })[0];
-  };
-  state.products = load(0, valueDepth, /*isMatrix=*/true);
-  if (op.getNormalize())
-    state.sum = load(valueDepth, 1, /*isMatrix=*/false);
-  return state;
+  place.offsets.append(2, b.getIndexAttr(0));
+  place.sizes.append({b.getIndexAttr(depth), b.getIndexAttr(columns)});
+  return place;
 }
 
-Value LinearTasks::storeState(const State &state, Value into) {
+Value LinearTasks::loadState(Value tensor, int64_t first, int64_t columns, bool isVector) {
+  Place place = placeOfState(columns);
+  place.offsets.back() = b.getIndexAttr(first);
+  SmallVector<bool> isKept(place.sizes.size() - 2, false);
+  isKept.append({true, !isVector});
+  SmallVector<unsigned> loops = isVector ? SmallVector<unsigned>{0} : SmallVector<unsigned>{0, 1};
+  Value to = isVector ? temporary({depth}) : temporary({depth, columns});
+  return apply(loops.size(), 0, {{slice(tensor, place.offsets, place.sizes, isKept), loops}}, {{to, loops}},
+               [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], type)}; })[0];
+}
+
+Value LinearTasks::storeState(Value state, Value into, int64_t first) {
+  auto matrix = cast<ShapedType>(state.getType());
+  bool isVector = matrix.getRank() == 1;
+  Place place = placeOfState(isVector ? 1 : matrix.getDimSize(1));
+  for (OpFoldResult &offset : place.offsets)
+    offset = b.getIndexAttr(0); // in the slice of the task
+  place.offsets.back() = b.getIndexAttr(first);
+  SmallVector<bool> isKept(place.sizes.size() - 2, false);
+  isKept.append({true, !isVector});
   Type element = getElementTypeOrSelf(into);
-  unsigned outer = cast<ShapedType>(into.getType()).getRank() - 2;
-  auto store = [&](Value from, int64_t column, int64_t columns) {
-    bool isMatrix = cast<ShapedType>(from.getType()).getRank() == 2;
-    SmallVector<OpFoldResult> at(outer + 1, b.getIndexAttr(0)), extents(outer, b.getIndexAttr(1)),
-        ones(outer + 2, b.getIndexAttr(1));
-    SmallVector<bool> kept(outer, false);
-    at.push_back(b.getIndexAttr(column));
-    extents.append({b.getIndexAttr(depth), b.getIndexAttr(columns)});
-    kept.append({true, isMatrix});
-    Value to = slice(into, at, extents, kept);
-    SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
-    Value done = apply(loops.size(), 0, {{from, loops}}, {{to, loops}},
-                       [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
-    into = tensor::InsertSliceOp::create(b, loc, done, into, at, extents, ones);
-  };
-  store(state.products, 0, valueDepth);
-  if (state.sum)
-    store(state.sum, valueDepth, 1);
-  return into;
+  SmallVector<unsigned> loops = isVector ? SmallVector<unsigned>{0} : SmallVector<unsigned>{0, 1};
+  Value to = slice(into, place.offsets, place.sizes, isKept);
+  Value done = apply(loops.size(), 0, {{state, loops}}, {{to, loops}},
+                     [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
+  return tensor::InsertSliceOp::create(b, loc, done, into, place.offsets, place.sizes,
+                                       SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
 }

@@ -1,6 +1,7 @@
 //===- LinearTasks.h - The tasks of linear attention --------------*- C++ -*-===//
 //
-// Lowers attn.linear to a parallel loop over tasks, for TileLinear.
+// What the tilings of attn.linear and attn.linear_gradient share: a parallel loop over sequences and heads of states,
+// and the loads and stores of a task, which visits the chunks of its sequence.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_LINEARTASKS_H
@@ -12,91 +13,101 @@
 
 namespace saccade {
 
-/// Lowers one op. A task has one head of the operand with the state (the key or, if transposed, the query), and a group
-/// of heads of the other one.
-class LinearTasks : ChunkEmitter {
-public:
-  LinearTasks(mlir::IRRewriter &rewriter, attn::LinearOp op)
-      : ChunkEmitter(rewriter, op.getLoc(), op.getStateType(), 0), rewriter(rewriter), op(op),
-        isTransposed(op.getTransposed()) {}
-  mlir::LogicalResult rewrite();
+/// The tasks of an op. A task has one sequence and one head of states.
+class LinearTasks : protected ChunkEmitter {
+protected:
+  LinearTasks(mlir::IRRewriter &rewriter, attn::LinearOpInterface op, bool onDevice);
+
+  /// The operands of a chunk, in the type of the state.
+  struct Chunk {
+    Value begin; ///< of the sequence
+    Value keys, values, beta;
+    Value erase; ///< the keys at which the delta rule reads; `keys` without an own operand
+    ChunkDecay decay;
+  };
+
+  mlir::LogicalResult checkSizes();
+  /// Emits what all tasks read, before the loops.
+  void prepare();
+  /// A parallel loop over sequences and heads, whose tasks are named `name`. `body` gets the slices of `inits` at its `places` and returns their new
+  /// contents.
+  using Places = llvm::function_ref<llvm::SmallVector<Place>()>;
+  mlir::scf::ForallOp overTasks(llvm::StringRef name, mlir::ValueRange inits, Places places, CarryingBody body);
+  /// Runs `body(begin, carried)` over the chunks of the sequence with `size` set, `isForward` or from the last to the
+  /// first.
+  llvm::SmallVector<Value> overChunks(bool isForward, mlir::ValueRange inits, CarryingBody body);
+  /// Runs `body(head, member, carried)` for the query heads of this task; `member`: the number in its group.
+  llvm::SmallVector<Value> overQueryHeads(mlir::ValueRange inits,
+                                          llvm::function_ref<llvm::SmallVector<Value>(Value, Value, mlir::ValueRange)>);
+
+  //===--- Operands ---===//
+  virtual Value loadFeatures(Value tensor, attn::DimsAttr dims, Value head, Value begin) {
+    return loadRows(tensor, dims, head, begin);
+  }
+  Chunk loadChunk(Value begin);
+  Value loadRows(Value tensor, attn::DimsAttr dims, Value head, Value begin);
+  Value loadFactor(Value tensor, attn::AxesAttr axes, Value begin, bool isDecay);
+  /// The number of a head of keys, or of another operand that value heads share.
+  Value headOf(Value tensor, attn::DimsAttr dims);
+  /// Where a task stores rows of its sequence: `heads` heads from `first` on, `columns` elements of each.
+  Place placeOfRows(llvm::ArrayRef<attn::Dim> dims, Value first, Value heads, int64_t columns);
+  Place placeOfState(int64_t columns);
+  /// Stores rows [`begin`, `begin` + size) of head `member` into a slice at `placeOfRows`.
+  using Rounding = llvm::function_ref<Value(mlir::ValueRange)>;
+  Value storeRows(Value into, llvm::ArrayRef<attn::Dim> dims, Value member, Value begin,
+                  llvm::ArrayRef<IndexedOperand> rows, Rounding element);
+  Value storeRows(Value into, llvm::ArrayRef<attn::Dim> dims, Value member, Value begin, Value rows);
+
+  //===--- State ---===//
+  /// [depth, columns] of the state of this task, from column `first` on; without the column dimension if `isVector`.
+  Value loadState(Value tensor, int64_t first, int64_t columns, bool isVector = false);
+  Value storeState(Value state, Value into, int64_t first);
+  /// The state before the chunk, decayed by the whole chunk.
+  Value decayState(const Chunk &chunk, Value state);
+
+  //===--- Chunks ---===//
+  /// The decayed products of `queries` with the keys of the chunk · `scale`, 0 above the diagonal.
+  Value scores(Value queries, const Chunk &chunk, double scale = 1);
+  /// −beta · the decayed products of erase keys with keys, 0 on the diagonal and above; beta is that of the row or, if
+  /// `ofEarlier`, of the column.
+  Value negativeSystem(const Chunk &chunk, bool ofEarlier);
+  /// `products`, of positions and keys, in place: decayed, unless they are, 0 above the diagonal (`isStrict`: on it), and
+  /// multiplied by `scale` and `factor`, which is null or a number for each index of loop `loopOfFactor`.
+  Value weighted(Value products, const Chunk &chunk, bool isStrict, double scale, Value factor, unsigned loopOfFactor);
+  /// What the delta rule leaves of the values: v − Sᵀ e, where the state S has the positions before the own one.
+  /// Multiplied by `factor`, a number for each position, if it is not null.
+  Value remainders(const Chunk &chunk, Value state, Value factor = {});
+  /// beta · `x`.
+  Value timesBeta(const Chunk &chunk, Value x);
+
+  Value extentOf(Value tensor, attn::DimsAttr dims, attn::Dim dim) {
+    return asIndex(attn::getDimSize(b, loc, tensor, dims, dim));
+  }
+
+  mlir::IRRewriter &rewriter;
+  attn::LinearOpInterface op;
+  bool onDevice;
+  int64_t depth = 0, valueDepth = 0;
+  Value starts;      ///< of ragged sequences, clamped to the operands; null for dense ones
+  Value sequence, stateHead;
+  Value start;       ///< of the sequence in the operands; null for 0
+  mlir::OpFoldResult length;
+  Value group;       ///< query heads of a state
+  Value repetitions; ///< states of a query head
 
 private:
-  /// Σ φ(k) ⊗ v so far, and Σ φ(k) if outputs are normalized, else null.
-  struct State {
-    Value products, sum;
-  };
-  /// The cumulative decays of a chunk, and the operands of one head of keys.
-  struct Chunk {
-    Value keys, values, beta;
-    Value decay;    ///< of each position, [positions] or, if it differs by row or column, [positions, `factors`]; null
-                    ///< without
-    Value between;  ///< from each position to each later one, [positions, positions]; null if decay differs by row
-    Value entering; ///< decay of the state before the chunk up to the read at each position, [positions, `factors`]
-    Value leaving;  ///< from the write at each position to the state after the chunk
-    Value whole;    ///< of the whole chunk, [`factors`]
-  };
-
-  void emitTask(mlir::scf::ForallOp loop);
-  Chunk loadDecay(Value begin);
-  void loadKeys(Chunk &chunk, Value head, Value begin);
-  /// The decayed products of `later` and `earlier` positions: queries and keys or, if transposed, keys and queries.
-  /// [positions, positions], 0 above the diagonal.
-  Value scores(Value later, Value earlier, const Chunk &chunk);
-  /// x · decay, [positions, `factors`]; x without decay.
-  Value decayed(Value x, Value decay);
-  Value decayedRows(Value x, Value decay) { return op.getDecaysColumns() ? x : decayed(x, decay); }
-  Value decayedColumns(Value x, Value decay) { return op.getDecaysColumns() ? decayed(x, decay) : x; }
-  void applyDeltaRule(Chunk &chunk, const State &state);
-  /// The state decayed by the whole chunk.
-  State decayState(const Chunk &chunk, State state);
-  State write(const Chunk &chunk, State state);
-  /// What `queries` read from the keys of the chunk, added to `sums`.
-  Value readChunk(Value within, const Chunk &chunk, Value sums);
-  /// Computes the outputs of all query heads of this task for the chunk at `begin`. `chunk` holds its keys, or null
-  /// if the state includes all keys.
-  Value read(Value output, Value begin, const Chunk *chunk, const State &state);
-  Value storeOutput(Value output, Value member, Value begin, llvm::ArrayRef<IndexedOperand> sums);
-  /// The results of a chunk: the next state and the output.
-  llvm::SmallVector<Value> visit(Value begin, const State &state, Value output);
-  llvm::SmallVector<Value> visitTransposed(Value begin, const State &state, Value output);
-
-  State initialState();
-  Value storeState(const State &state, Value into);
-
-  /// The rank-reducing slice of a chunk in a tensor, and the loops that index its kept dimensions.
   struct Rows {
     llvm::SmallVector<mlir::OpFoldResult> offsets, sizes;
     llvm::SmallVector<bool> isKept;
     llvm::SmallVector<unsigned> loops;
   };
-  Rows rowsAt(llvm::ArrayRef<attn::Dim> dims, mlir::OpFoldResult inBatch, Value head, Value begin, int64_t columns);
-  Value loadRows(Value tensor, attn::DimsAttr dims, Value head, Value begin, bool isFeature);
-  Value loadFactor(Value tensor, attn::AxesAttr axes, Value begin, bool isDecay);
-  /// Runs `body` over chunks of [0, positions) with `size` set; from the last to the first if transposed.
-  llvm::SmallVector<Value> overChunks(mlir::OpFoldResult positions, mlir::ValueRange inits, CarryingBody body);
-  /// Runs `body(head, member, carried)` for the heads of queries or keys of this task; `member`: the number in the
-  /// group.
-  llvm::SmallVector<Value> overHeads(bool isQuery, mlir::ValueRange inits,
-                                     llvm::function_ref<llvm::SmallVector<Value>(Value, Value, mlir::ValueRange)> body);
-  mlir::OpFoldResult sizeOf(const attn::NamedOperand &operand, attn::Dim dim) {
-    return sizeOf(operand.value, operand.dims, dim);
-  }
-  mlir::OpFoldResult sizeOf(Value value, attn::DimsAttr dims, attn::Dim dim) {
-    return attn::getDimSize(b, loc, value, dims, dim);
-  }
-  State stateOf(mlir::ValueRange carried) { return {carried[0], op.getNormalize() ? carried[1] : Value()}; }
-  llvm::SmallVector<Value> valuesOf(const State &state) {
-    return state.sum ? llvm::SmallVector<Value>{state.products, state.sum} : llvm::SmallVector<Value>{state.products};
-  }
-  bool hasMatrixDecay() { return op.getDecay() && op.getDecayAxesAttr().position(attn::Dim::Depth); }
-
-  mlir::IRRewriter &rewriter;
-  attn::LinearOp op;
-  bool isTransposed;
-  int64_t depth = 0, valueDepth = 0, factors = 0; ///< factors: the decay factors of a position
-  Value batch, taskHead, group;                   ///< indices of the task; heads of the group
+  /// The rank-reducing slice of a chunk in a tensor, and the loops that index its kept dimensions.
+  Rows rowsAt(llvm::ArrayRef<attn::Dim> dims, mlir::OpFoldResult batch, Value head, Value begin, int64_t columns);
+  void beginTask(mlir::scf::ForallOp loop);
 };
+
+/// The element type of the operands of matmuls of `op`: bf16 for bf16, else that of the state.
+mlir::FloatType getProductType(attn::LinearOpInterface op);
 
 } // namespace saccade
 

@@ -23,7 +23,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU, StepListener o
   // Before TileLinalg, which tiles the tables.
   pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createFoldBias());
-  pm.addNestedPass<func::FuncOp>(createTileLinear());
+  pm.addNestedPass<func::FuncOp>(createTileLinear({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createTileGradient({/*gpu=*/forGPU}));
   pm.addNestedPass<func::FuncOp>(createTileJvp({/*gpu=*/forGPU}));
   onStep("linalg");

@@ -37,23 +37,29 @@ Value Sequences::total(OpBuilder &b, Role role) {
   return op.getCuSeqlens(role) ? extent(b, role) : e.mul(count, extent(b, role));
 }
 
-/// Returns the offsets of `role`, clamped to the tensor and ascending from 0. With `hasPaddingRows` there is one
-/// additional sequence of the remaining queries, without keys.
-Value Sequences::normalize(OpBuilder &b, Role role, bool hasPaddingRows, bool onDevice) {
-  TableEmitter e{b, op.getLoc()};
-  Value offsets = op.getCuSeqlens(role), all = extent(b, role);
-  Value zero = e.index(0), one = e.index(1), end = e.add(sequenceCount, one);
-  return e.fillTables(e.add(count, one), onDevice, [&](ValueRange tables) -> SmallVector<Value> {
+Value saccade::emitStarts(OpBuilder &b, Location loc, Value offsets, Value count, Value extent, bool onDevice,
+                          Padding padding) {
+  TableEmitter e{b, loc};
+  Value zero = e.index(0), one = e.index(1), end = e.add(count, one);
+  Value size = padding == Padding::None ? end : e.add(end, one);
+  return e.fillTables(size, onDevice, [&](ValueRange tables) -> SmallVector<Value> {
     Value starts = e.set(tables[0], zero, zero);
     SmallVector<Value> result =
         e.loop(one, end, 1, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
-          Value offset = e.min(e.max(e.get(offsets, i), carried[1]), all);
+          Value offset = e.min(e.max(e.get(offsets, i), carried[1]), extent);
           return {e.set(carried[0], i, offset), offset};
         });
-    if (!hasPaddingRows)
+    if (padding == Padding::None)
       return {result[0]};
-    return {e.set(result[0], end, role == Role::Query ? all : result[1])};
+    return {e.set(result[0], end, padding == Padding::Rest ? extent : result[1])};
   })[0];
+}
+
+/// Returns the offsets of `role`. With `hasPaddingRows` there is one additional sequence of the remaining queries,
+/// without keys.
+Value Sequences::normalize(OpBuilder &b, Role role, bool hasPaddingRows, bool onDevice) {
+  Padding padding = !hasPaddingRows ? Padding::None : role == Role::Query ? Padding::Rest : Padding::Empty;
+  return emitStarts(b, op.getLoc(), op.getCuSeqlens(role), sequenceCount, extent(b, role), onDevice, padding);
 }
 
 Value Sequences::start(OpBuilder &b, Role role, Value number) {

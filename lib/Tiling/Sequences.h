@@ -41,6 +41,13 @@ private:
   attn::ScoringOpInterface op;
 };
 
+/// Emits the start of each of `count` ragged sequences and the end of the last one: `offsets`, clamped to be ascending
+/// from 0 to at most `extent`. With `padding` there is one more sequence, up to `extent` or, if it is `Empty`, without
+/// rows. `onDevice`: a task computes them.
+enum class Padding { None, Rest, Empty };
+mlir::Value emitStarts(mlir::OpBuilder &b, mlir::Location loc, mlir::Value offsets, mlir::Value count,
+                       mlir::Value extent, bool onDevice, Padding padding = Padding::None);
+
 /// Emits the absolute end of the positions of sequence `number`: `length`, which is q_len or kv_len; without one,
 /// `extent` elements after `first`, the position of element 0. The end is not clamped.
 mlir::Value emitEnd(IndexEmitter &e, mlir::Value length, mlir::Value number, mlir::Value first, mlir::Value extent);

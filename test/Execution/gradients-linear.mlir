@@ -1,18 +1,13 @@
 // Compiled gradient functions of linear attention agree with the reference, which evaluates their ops position by position
 // in float64. The results of the function are passed on to the gradient function.
 
-// The gradients of queries, keys and values are linear attentions, in part transposed, and so is the sum over later positions
-// for the gradient of the decay.
+// The gradients are one op. Those of a decay of all positions, and of heads that share a key, are sums of its results.
 // RUN: saccade-opt --attn-differentiate %s | FileCheck %s
 // CHECK-LABEL: func.func @decay_gradient
-// CHECK: attn.linear %[[U:.*]][b,h,s,d], %[[V:.*]][b,h,s,d], %[[K:.*]][b,h,s,d] causal decay(
-// CHECK: attn.linear %[[V]][b,h,s,d], %[[U]][b,h,s,d], %[[Q:.*]][b,h,s,d] causal transposed decay(
-// CHECK: attn.linear %[[K]][b,h,s,d], %[[Q]][b,h,s,d], %[[U]][b,h,s,d] causal transposed decay(
-// CHECK: attn.linear {{.*}} causal transposed state(
+// CHECK: attn.linear_gradient {{.*}} causal scale({{.*}}) decay({{.*}} output_gradient({{.*}} state_gradient(
 // CHECK-LABEL: func.func @decay_of_rows_gradient
-// CHECK: attn.linear {{.*}} causal decay_columns(
-// CHECK: attn.linear {{.*}} causal transposed decay_columns(
-// CHECK: attn.linear {{.*}} causal transposed decay(
+// CHECK: %{{.*}}, %{{.*}}, %{{.*}}, %[[DECAY:.*]] = attn.linear_gradient
+// CHECK: linalg.generic {{.*}} ins(%[[DECAY]] :
 
 // RUN: saccade-run %s --entry=decay --check --arg=2x4x70x16:f32:1 --arg=2x2x70x16:f32:2 --arg=2x2x70x24:f32:3 --arg=2x2x70:f32:4 --arg=2x2x16x24:f32:5 --out=%t.o.npy --out=%t.s.npy
 // RUN: saccade-run %s --entry=decay_gradient --check --arg=2x4x70x16:f32:1 --arg=2x2x70x16:f32:2 --arg=2x2x70x24:f32:3 --arg=2x2x70:f32:4 --arg=2x2x16x24:f32:5 --arg=%t.o.npy --arg=%t.s.npy --arg=2x4x70x24:f32:6 --arg=2x2x16x24:f32:7
@@ -60,4 +55,34 @@ func.func @normalized(%q: tensor<?x16xbf16>, %k: tensor<?x16xbf16>, %v: tensor<?
       attn.yield %r : f32
     } : (tensor<?x16xbf16>, tensor<?x16xbf16>, tensor<?x16xbf16>) -> tensor<?x16xbf16>
   return %o : tensor<?x16xbf16>
+}
+
+// RUN: saccade-run %s --entry=delta --check --arg=70x2x16:f32:1 --arg=70x4x24:f32:2 --arg=70x4x16:f32:3 --arg=70x4:f32:4 --out=%t.o.npy --out=%t.s.npy
+// RUN: saccade-run %s --entry=delta_gradient --check --arg=70x2x16:f32:1 --arg=70x4x24:f32:2 --arg=70x4x16:f32:3 --arg=70x4:f32:4 --arg=%t.o.npy --arg=%t.s.npy --arg=70x4x24:f32:6 --arg=4x16x24:f32:7
+// RUN: saccade-run %s --entry=delta --check --device=ptxsim --target=sm_80 --arg=18x2x16:f32:1 --arg=18x4x24:f32:2 --arg=18x4x16:f32:3 --arg=18x4:f32:4 --out=%t.o.npy --out=%t.s.npy
+// RUN: saccade-run %s --entry=delta_gradient --check --device=ptxsim --target=sm_80 --arg=18x2x16:f32:1 --arg=18x4x24:f32:2 --arg=18x4x16:f32:3 --arg=18x4:f32:4 --arg=%t.o.npy --arg=%t.s.npy --arg=18x4x24:f32:6 --arg=4x16x24:f32:7
+func.func @delta(%k: tensor<?x2x16xf32>, %v: tensor<?x4x24xf32>, %e: tensor<?x4x16xf32>, %x: tensor<?x4xf32>)
+    -> (tensor<?x4x24xf32>, tensor<4x16x24xf32>) attributes {attn.gradient} {
+  // Rates and erase keys are small, so that the state does not grow.
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x4xf32>
+  %b0 = tensor.empty(%n) : tensor<?x4xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(s, h) -> (s, h)>, affine_map<(s, h) -> (s, h)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x : tensor<?x4xf32>) outs(%b0 : tensor<?x4xf32>) {
+  ^bb0(%y: f32, %z: f32):
+    %tenth = arith.constant 0.1 : f32
+    %square = arith.mulf %y, %y : f32
+    %r = arith.mulf %square, %tenth : f32
+    linalg.yield %r : f32
+  } -> tensor<?x4xf32>
+  %g = linalg.generic {indexing_maps = [affine_map<(s, h) -> (s, h)>, affine_map<(s, h) -> (s, h)>],
+      iterator_types = ["parallel", "parallel"]} ins(%b : tensor<?x4xf32>) outs(%b0 : tensor<?x4xf32>) {
+  ^bb0(%y: f32, %z: f32):
+    %r = arith.negf %y : f32
+    linalg.yield %r : f32
+  } -> tensor<?x4xf32>
+  %o, %s = attn.linear %k[s,h,d], %k[s,h,d], %v[s,h,d] causal scale(0.25) l2norm(1.0e-6) out[s,h,d]
+      decay(%g[s,h] : tensor<?x4xf32>) beta(%b[s,h] : tensor<?x4xf32>) erase(%e[s,h,d] : tensor<?x4x16xf32>)
+      : (tensor<?x2x16xf32>, tensor<?x2x16xf32>, tensor<?x4x24xf32>) -> (tensor<?x4x24xf32>, tensor<4x16x24xf32>)
+  return %o, %s : tensor<?x4x24xf32>, tensor<4x16x24xf32>
 }

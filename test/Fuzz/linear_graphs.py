@@ -5,8 +5,9 @@
 """Random linear attention against the float64 reference.
 
 Usage: linear_graphs.py [--first-seed N] [--count N] [--seed N] [--gradients] [--run "saccade-run ..."] [--keep FOLDER]
-The seed determines element types, extents, grouped heads, layouts, static and dynamic shapes, causal or not, decay of any
-shape and strength, the delta rule, feature maps, normalized outputs, initial and final state. A failing program is
+The seed determines element types, extents, heads that share keys or queries, layouts, static and dynamic shapes, ragged
+batches and lengths, causal or not, decay of any shape and strength, the delta rule with and without keys of its own,
+feature maps, normed and normalized, initial and final state. A failing program is
 kept, and its seed reproduces it. With --gradients, the gradient function is compared with the reference as well, and in
 float64 with the difference of the results along a random direction of all arguments.
 """
@@ -47,19 +48,40 @@ class Graph:
         length = rng.choice([0, 1, 2, 7, 15, 16, 17, 63, 64, 65, 100, 130, 192])
         causal = rng.random() < 0.75
         queries = length if causal else rng.choice([1, 5, 64, 70])
-        self.sizes = {"b": batch, "h": heads, "s": length, "d": depth}
+        is_ragged = rng.random() < 0.2
+        queries = length if is_ragged else queries
+        shared = rng.choice([1, 1, 1, 2, 3])  # heads of values that share a key
+        self.sizes = {"b": batch, "h": heads * shared, "s": length, "d": depth}
         self.layout = rng.choice(["bhsd", "bshd", "bhds", "hsbd"])
-        if batch == 1 and rng.random() < 0.5:
+        if is_ragged or (batch == 1 and rng.random() < 0.5):
             self.layout = "".join(dim for dim in self.layout if dim != "b")
         self.dynamic = {dim for dim in "bhs" if rng.random() < 0.6}
         self.arguments, self.names = [], []
 
-        q = self.tensor("q", self.layout, {**self.sizes, "h": heads * group, "s": queries})
-        delta = causal and rng.random() < 0.4 and not gradients
+        query_heads = heads if shared > 1 and rng.random() < 0.6 else heads * shared * group
+        output_heads = max(query_heads, heads * shared)
+        q = self.tensor("q", self.layout, {**self.sizes, "h": query_heads, "s": queries})
+        delta = causal and rng.random() < 0.4
+        erase = delta and rng.random() < 0.4
+        normed = rng.random() < 0.2 and not (gradients and depth == 1)  # one element has norm 1, a sign has no derivative
         size = 0.5 / np.sqrt(depth) if delta else 1.0  # the delta rule requires keys of small norm
-        k = self.tensor("k", self.layout, self.sizes, scale=size)
+        k = self.tensor("k", self.layout, {**self.sizes, "h": heads}, scale=size)
         v = self.tensor("v", self.layout, {**self.sizes, "d": value_depth})
         clauses = ["causal"] if causal else []
+        if is_ragged:
+            cuts = sorted(rng.randint(0, length) for _ in range(rng.choice([0, 1, 3])))
+            ends = np.array([0, *cuts, length if rng.random() < 0.7 else max([*cuts, length // 2])], np.int32)
+            self.sizes["b"] = len(ends) - 1
+            self.integers("c", ends)
+            clauses.append("cu_seqlens(%c : tensor<?xi32>)")
+        elif "b" in self.layout and queries == length and rng.random() < 0.15:
+            self.integers("n", np.array([rng.randint(0, length) for _ in range(batch)], np.int32))
+            clauses.append("kv_len(%n : tensor<?xi32>)")
+        if normed:
+            clauses.append("l2norm(1.0e-6)")
+        if erase:
+            own = self.tensor("e", self.layout, {**self.sizes, "h": rng.choice([heads, heads * shared])}, scale=size)
+            clauses.append(f"erase({own[0]}[{','.join(self.layout)}] : {own[1]})")
         normalize = not delta and rng.random() < 0.3
         feature = rng.choice(["none", "elu", "relu"]) if not normalize else rng.choice(["elu", "relu"])
         if delta:
@@ -78,19 +100,19 @@ class Graph:
             values = np.where(values < -1.5, -np.inf, values * 0.1) if strength == np.inf else values * strength
             name = self.argument("g", axes, self.sizes, values, rng.choice([self.element, self.wide]))
             clauses.append(f"decay({name[0]}[{','.join(axes)}] : {name[1]})")
-        if delta:
+        if delta and not (erase and rng.random() < 0.3):
             axes = "".join(axis for axis in rng.choice(["bsh", "bhs", "s", "h", "bs"]) if axis in self.layout)
             values = 1 / (1 + np.exp(-self.numbers.standard_normal([self.sizes[axis] for axis in axes])))
             name = self.argument("beta", axes, self.sizes, values, rng.choice([self.element, self.wide]))
             clauses.append(f"beta({name[0]}[{','.join(axes)}] : {name[1]})")
-        outer = [dim for dim in "bh" if dim in self.layout]
+        outer = [dim for dim in "bh" if dim in self.layout or (is_ragged and dim == "b")]
         shape = [self.sizes[dim] for dim in outer] + [depth, value_depth + normalize]
         if rng.random() < 0.5:
             values = np.abs(self.numbers.standard_normal(shape))
             name = self.argument("state", None, None, values, rng.choice([self.element, self.wide]), outer)
             clauses.append(f"state({name[0]} : {name[1]})")
         output = rng.choice([self.layout, self.layout, "".join(rng.sample(self.layout, len(self.layout)))])
-        out_sizes = {**self.sizes, "h": heads * group, "s": queries, "d": value_depth}
+        out_sizes = {**self.sizes, "h": output_heads, "s": queries, "d": value_depth}
         if output != self.layout:
             clauses.append(f"out[{','.join(output)}]")
         clauses.append(FEATURES[feature].replace(": F", f": {self.wide}"))
@@ -118,6 +140,10 @@ class Graph:
         self.names.append((f"%{name}", kind))
         return self.names[-1]
 
+    def integers(self, name, values):
+        self.arguments.append((values, "i32"))
+        self.names.append((f"%{name}", "tensor<?xi32>"))
+
     def tensor(self, name, dims, sizes, scale=1.0):
         values = self.numbers.standard_normal([sizes[dim] for dim in dims]) * scale
         return self.argument(name, dims, sizes, values, self.element)
@@ -131,7 +157,8 @@ def run(graph, command, folder, gradients):
     def save(name, values, element):
         file = folder / f"{name}.npy"
         with np.errstate(over="ignore"):
-            np.save(file, values.astype({"f64": np.float64, "f16": np.float16}.get(element, np.float32)))
+            kinds = {"f64": np.float64, "f16": np.float16, "i32": np.int32}
+            np.save(file, values.astype(kinds.get(element, np.float32)))
         return f"--arg={file}:{element}"
 
     arguments = [save(i, *argument) for i, argument in enumerate(graph.arguments)]
@@ -164,19 +191,22 @@ def compare_with_difference(graph):
 
     program = saccade.compile(graph.text)
     tuples = lambda values: values if isinstance(values, tuple) else (values,)
-    arguments = [np.asarray(values, np.float64) for values, _ in graph.arguments]
+    isfloat = [element != "i32" for _, element in graph.arguments]
+    arguments = [np.asarray(values, np.float64 if moves else np.int32)
+                 for (values, _), moves in zip(graph.arguments, isfloat)]
     results = tuples(program.graph(*arguments))
     seeds = [graph.numbers.standard_normal(result.shape) for result in results]
     gradients = tuples(program.graph_gradient(*arguments, *results, *seeds))
     directions = [np.asarray(graph.numbers.standard_normal(values.shape)) for values in arguments]
+    move = lambda values, step, direction, moves: np.asarray(values + step * direction) if moves else values
 
     def loss(step):
-        moved = [np.asarray(values + step * direction) for values, direction in zip(arguments, directions)]
+        moved = [move(values, step, *how) for values, *how in zip(arguments, directions, isfloat)]
         return sum((seed * result).sum() for seed, result in zip(seeds, tuples(program.graph(*moved))))
 
     step = 2e-5  # a decay of all positions is applied up to 192 times
     expected = (8 * (loss(step) - loss(-step)) - (loss(2 * step) - loss(-2 * step))) / (12 * step)
-    terms = [gradient * direction for gradient, direction in zip(gradients, directions)]
+    terms = [gradient * direction for gradient, direction in zip(gradients, [x for x, moves in zip(directions, isfloat) if moves])]
     found, size = sum(term.sum() for term in terms), sum(np.abs(term).sum() for term in terms)
     if abs(found - expected) <= 1e-8 * size:
         return None
@@ -188,7 +218,7 @@ def main():
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, help="only this one, and show the module")
-    parser.add_argument("--gradients", action="store_true", help="check gradient functions; no delta rule")
+    parser.add_argument("--gradients", action="store_true", help="check gradient functions")
     parser.add_argument("--run", default="saccade-run --threads=2")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-linear")
     args = parser.parse_args()

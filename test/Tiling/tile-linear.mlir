@@ -1,4 +1,5 @@
-// One task per batch and KV head carries the state through chunks of 64 positions, or 16 if the decay differs by row.
+// One task per batch and head of values carries the state through chunks of 64 positions. Within a chunk, a decay of rows
+// is computed in blocks of 16.
 // RUN: saccade-opt %s -attn-tile-linear | FileCheck %s
 // RUN: saccade-opt %s -attn-tile-linear | FileCheck %s --check-prefix=BLOCKS
 // BLOCKS-NOT: #attn.schedule<rows = {{[0-9]?[0-9]}},
@@ -19,8 +20,9 @@ func.func @causal(%q: tensor<2x6x?x8xbf16>, %k: tensor<2x3x?x8xbf16>, %v: tensor
 }
 
 // CHECK-LABEL: func.func @rows_decay
-// CHECK: scf.for %{{.*}} step %c16
+// CHECK: scf.for %{{.*}} step %c64
 // CHECK: math.exp
+// CHECK: scf.for %{{.*}} step %c16
 func.func @rows_decay(%x: tensor<?x8xf32>, %g: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[s,d] : tensor<?x8xf32>)
     : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
@@ -38,17 +40,29 @@ func.func @all_keys(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>) -> tensor<?x8xf32>
   return %o : tensor<?x8xf32>
 }
 
-// The transposed op visits the last chunk first, and adds the heads of keys of a group to one state.
-// CHECK-LABEL: func.func @transposed
-// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (1, 2)
+// A gradient: one loop stores the states before the chunks, the other begins with the last chunk.
+// CHECK-LABEL: func.func @gradient
+// CHECK: %[[STATES:.*]] = scf.forall {{.*}} -> (tensor<1x?x8x8xf32>)
+// CHECK: linalg.copy
+// CHECK: scf.forall
 // CHECK: scf.for %[[CHUNK:.*]] = %c0{{.*}} step %c64
 // CHECK: arith.subi %{{.*}}, %[[CHUNK]]
-// CHECK: scf.for %[[MEMBER:.*]] = %c0{{.*}} to %c2
-// CHECK: arith.muli %{{.*}}, %c2
-func.func @transposed(%q: tensor<2x?x8xf32>, %k: tensor<4x?x8xf32>) -> tensor<2x?x8xf32> {
-  %o = attn.linear %q[h,s,d], %k[h,s,d], %k[h,s,d] causal transposed
-    : (tensor<2x?x8xf32>, tensor<4x?x8xf32>, tensor<4x?x8xf32>) -> tensor<2x?x8xf32>
-  return %o : tensor<2x?x8xf32>
+// CHECK: tensor.extract_slice %[[STATES]]
+func.func @gradient(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %dq, %dk, %dv = attn.linear_gradient %x[s,d], %x[s,d], %x[s,d] causal output_gradient(%x[s,d] : tensor<?x8xf32>)
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>)
+  return %dk : tensor<?x8xf32>
+}
+
+// A short sequence is computed position by position.
+// CHECK-LABEL: func.func @step
+// CHECK: arith.cmpi sle, %{{.*}}, %c8
+// CHECK: scf.if
+// CHECK: scf.for %{{.*}} step %c1
+func.func @step(%x: tensor<?x8xf32>, %b: tensor<?xf32>) -> tensor<?x8xf32> {
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal beta(%b[s] : tensor<?xf32>)
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
 }
 
 // Results without elements need no task.

@@ -105,11 +105,18 @@ def FoldBias : Pass<"attn-fold-bias", "::mlir::func::FuncOp"> {
 def TileLinear : Pass<"attn-tile-linear", "::mlir::func::FuncOp"> {
   let summary = "tile linear attention into parallel tasks over batch and head, and these into chunks";
   let description = [{
-    One task per batch and KV head carries the state through chunks of positions (the chunked form of Yang et al. 2024).
-    A chunk consists of small matmuls: queries with the state before the chunk, and queries with the preceding keys of
-    the chunk. Decays are computed as cumulative products, never as quotients, so that strong decays do not overflow. The
-    delta rule solves a triangular system per chunk. Without `causal`, one loop computes the state and a second reads it.
+    One task per sequence and head of values carries the state through chunks of positions (the chunked form of Yang et
+    al. 2024). A chunk consists of small matmuls: queries with the state before the chunk, and queries with the preceding
+    keys of the chunk. Decays are computed as cumulative products, never as quotients, so that strong decays do not
+    overflow. The delta rule inverts a triangular matrix per chunk, by blocks. Without `causal`, one loop computes the state
+    and a second reads it.
+
+    `attn.linear_gradient` becomes two parallel loops: one stores the state before each chunk, the other visits the chunks
+    from the last to the first.
+
+    With `gpu`, a task computes the table of ragged sequences.
   }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "compute tables of sequences in a task">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }

@@ -30,6 +30,9 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::cpu;
 
+/// The most vectors that an iteration of an elementwise loop has.
+static constexpr int64_t maxUnrolled = 4;
+
 namespace {
 
 /// Vector accumulators of a reduction, which hide the latency of the addition.
@@ -189,11 +192,19 @@ private:
       }
       return success();
     };
-    Value size = sizes[*along], width = index(lanes);
-    Value whole = floorTo(size, lanes);
+    Value size = sizes[*along], whole = floorTo(size, lanes);
     LogicalResult result = success();
-    auto main = scf::ForOp::create(b, loc, index(0), whole, width);
-    inBody(main, [&] { result = step(main.getInductionVar(), Value()); });
+    // Several vectors in an iteration, as the counter and the branch take as long as one of them.
+    int64_t unrolled = 1;
+    while (unrolled < maxUnrolled && isMultiple(whole, 2 * unrolled * lanes))
+      unrolled *= 2;
+    auto main = scf::ForOp::create(b, loc, index(0), whole, index(unrolled * lanes));
+    inBody(main, [&] {
+      for (int64_t u = 0; u < unrolled && succeeded(result); ++u)
+        result = step(u == 0 ? Value(main.getInductionVar())
+                             : arith::AddIOp::create(b, loc, main.getInductionVar(), index(u * lanes)),
+                      Value());
+    });
     if (failed(result) || isMultiple(size, lanes))
       return result;
     auto rest = scf::IfOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, whole, size));

@@ -139,10 +139,11 @@ static LogicalResult translateLinearAttention(FrontendOp &op, Values &results) {
     state = frontend::typeOf({key.extent(Dim::Batch), key.extent(Dim::Head), key.extent(Dim::Depth), width}, held);
   }
   auto made = attn::LinearOp::create(b, output, state, query.tensor, key.tensor, value.tensor, linear->decay.tensor,
-                                     linear->beta.tensor, linear->state, query.dims, key.dims, value.dims, query.dims,
-                                     linear->decay.axes, linear->beta.axes, b.getF64FloatAttr(linear->scale),
-                                     /*causal=*/true, /*normalize=*/false, /*decays_columns=*/false,
-                                     /*transposed=*/false);
+                                     linear->beta.tensor, /*erase=*/Value(), linear->state, /*cu_seqlens=*/Value(),
+                                     /*kv_len=*/Value(), query.dims, key.dims, value.dims, query.dims,
+                                     linear->decay.axes, linear->beta.axes, attn::DimsAttr(),
+                                     b.getF64FloatAttr(linear->scale), /*l2norm=*/FloatAttr(), /*causal=*/true,
+                                     /*normalize=*/false);
   OpFoldResult joined = frontend::multiplyExtents(b, {extents[2], extents[3]});
   results.push_back(frontend::reshape(b, made.getOutput(), {extents[0], extents[1], joined}));
   results.push_back(state ? frontend::castElements(b, made.getFinalState(), stateElement) : Value());

@@ -58,7 +58,7 @@ func.func @decay_rank(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
 // -----
 
 func.func @decay_extent(%x: tensor<4x8xf32>, %g: tensor<5xf32>) {
-  // expected-error @+1 {{decay has length 5, but key has 4}}
+  // expected-error @+1 {{decay has length 5, but value has 4}}
   %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[s] : tensor<5xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
@@ -171,63 +171,95 @@ func.func @feature_yield(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @heads(%q: tensor<3x4x8xf32>, %k: tensor<2x4x8xf32>) {
-  // expected-error @+1 {{query has 3 heads, expected a multiple of the 2 KV heads}}
+  // expected-error @+1 {{query has 3 heads, expected a multiple or a divisor of the 2 heads of value}}
   %o = attn.linear %q[h,s,d], %k[h,s,d], %k[h,s,d] : (tensor<3x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<3x4x8xf32>
   return
 }
 
 // -----
 
-func.func @transposed_heads(%q: tensor<4x4x8xf32>, %k: tensor<2x4x8xf32>) {
-  // expected-error @+1 {{key has 2 heads, expected a multiple of the 4 query heads}}
-  %o = attn.linear %q[h,s,d], %k[h,s,d], %k[h,s,d] transposed : (tensor<4x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<4x4x8xf32>
+func.func @key_heads(%k: tensor<3x4x8xf32>, %v: tensor<4x4x8xf32>) {
+  // expected-error @+1 {{value has 4 heads, expected a multiple of the 3 heads of key}}
+  %o = attn.linear %v[h,s,d], %k[h,s,d], %v[h,s,d] : (tensor<4x4x8xf32>, tensor<3x4x8xf32>, tensor<4x4x8xf32>) -> tensor<4x4x8xf32>
   return
 }
 
 // -----
 
-func.func @transposed_state(%q: tensor<2x4x8xf32>, %k: tensor<4x4x8xf32>, %s: tensor<4x8x8xf32>) {
-  // expected-error @+1 {{state has head count 4, but query has 2}}
-  %o = attn.linear %q[h,s,d], %k[h,s,d], %k[h,s,d] transposed state(%s : tensor<4x8x8xf32>) : (tensor<2x4x8xf32>, tensor<4x4x8xf32>, tensor<4x4x8xf32>) -> tensor<2x4x8xf32>
+func.func @output_has_the_heads_of_values(%k: tensor<2x4x8xf32>, %v: tensor<4x4x8xf32>) {
+  // expected-error @+1 {{output has head count 2, but value has 4}}
+  %o = attn.linear %k[h,s,d], %k[h,s,d], %v[h,s,d] : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<4x4x8xf32>) -> tensor<2x4x8xf32>
   return
 }
 
 // -----
 
-func.func @transposed_delta_rule(%x: tensor<4x8xf32>, %beta: tensor<4xf32>) {
-  // expected-error @+1 {{has both 'transposed' and 'beta', expected one of them}}
-  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal transposed beta(%beta[s] : tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+func.func @erase_without_causal(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{erase is given without 'causal', expected 'causal'}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] erase(%x[s,d] : tensor<4x8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
 
 // -----
 
-func.func @normalized_columns(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
-  // expected-error @+1 {{has both 'decay_columns' and 'normalize', expected one of them}}
-  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal normalize decay_columns(%g[d] : tensor<8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+func.func @erase_depth(%x: tensor<4x8xf32>, %e: tensor<4x7xf32>) {
+  // expected-error @+1 {{erase has head size 7, but key has 8}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal erase(%e[s,d] : tensor<4x7xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
 
 // -----
 
-func.func @columns_without_depth(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
-  // expected-error @+1 {{decay_columns does not name dimension 'd', expected it}}
-  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay_columns(%g[s] : tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+func.func @erase_heads(%x: tensor<2x4x8xf32>, %e: tensor<3x4x8xf32>) {
+  // expected-error @+1 {{value has 2 heads, expected a multiple of the 3 heads of erase}}
+  %o = attn.linear %x[h,s,d], %x[h,s,d], %x[h,s,d] causal erase(%e[h,s,d] : tensor<3x4x8xf32>) : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
   return
 }
 
 // -----
 
-func.func @columns_extent(%x: tensor<4x8xf32>, %v: tensor<4x3xf32>, %g: tensor<8xf32>) {
-  // expected-error @+1 {{decay has head size 8, but value has 3}}
-  %o = attn.linear %x[s,d], %x[s,d], %v[s,d] causal decay_columns(%g[d] : tensor<8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+func.func @norm(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has l2norm -1.000000e+00, expected a finite number, at least 0}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] l2norm(-1.0) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
 
 // -----
 
-func.func @two_decays(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
-  // expected-error @+1 {{has both 'decay' and 'decay_columns', expected one of them}}
-  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[d] : tensor<8xf32>) decay_columns(%g[d] : tensor<8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+func.func @ragged_batches(%x: tensor<1x4x8xf32>, %c: tensor<3xi32>) {
+  // expected-error @+1 {{query names dimension 'b', expected none with cu_seqlens}}
+  %o = attn.linear %x[b,s,d], %x[b,s,d], %x[b,s,d] cu_seqlens(%c : tensor<3xi32>) : (tensor<1x4x8xf32>, tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_state(%x: tensor<4x8xf32>, %c: tensor<3xi32>, %s: tensor<3x8x8xf32>) {
+  // expected-error @+1 {{state has batch size 3, but value has 2}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] cu_seqlens(%c : tensor<3xi32>) state(%s : tensor<3x8x8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_and_lengths(%x: tensor<4x8xf32>, %c: tensor<3xi32>) {
+  // expected-error @+1 {{has both cu_seqlens and kv_len, expected one of them}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] cu_seqlens(%c : tensor<3xi32>) kv_len(%c : tensor<3xi32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @gradient_without_output(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has no output gradient, expected 'output_gradient(...)'}}
+  %o:3 = attn.linear_gradient %x[s,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @gradient_results(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
+  // expected-error @+1 {{has 3 result types, expected 4, one for each operand whose gradient it computes}}
+  %o:3 = attn.linear_gradient %x[s,d], %x[s,d], %x[s,d] causal decay(%g[s] : tensor<4xf32>) output_gradient(%x[s,d] : tensor<4x8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
   return
 }

@@ -26,7 +26,7 @@ func.func @gated_delta(%q: tensor<2x?x4x8xbf16>, %k: tensor<2x?x2x8xbf16>, %v: t
 }
 
 // CHECK-LABEL: func.func @features
-// CHECK: attn.linear %{{.*}} causal normalize decay(%{{.*}}[] : tensor<f32>) feature(%x) {
+// CHECK: attn.linear %{{.*}} causal decay(%{{.*}}[] : tensor<f32>) normalize feature(%x) {
 // CHECK: attn.yield %{{.*}} : f32
 // CHECK: } : (
 func.func @features(%q: tensor<?x8xf16>, %g: tensor<f32>) -> tensor<?x8xf32> {
@@ -48,13 +48,25 @@ func.func @features_of_doubles(%q: tensor<?x8xf64>) -> tensor<?x8xf64> {
   return %o : tensor<?x8xf64>
 }
 
-// CHECK-LABEL: func.func @transposed
-// CHECK: %{{.*}}:2 = attn.linear %{{.*}}[h,s,d], %{{.*}}[h,s,d], %{{.*}}[h,s,d] causal transposed
-// CHECK-SAME: decay_columns(%{{.*}}[h,s,d] : tensor<2x?x16xf32>) state(%{{.*}} : tensor<2x8x16xf32>) :
-func.func @transposed(%q: tensor<2x?x8xf32>, %k: tensor<4x?x8xf32>, %v: tensor<4x?x16xf32>, %g: tensor<2x?x16xf32>,
-    %s: tensor<2x8x16xf32>) -> (tensor<2x?x16xf32>, tensor<2x8x16xf32>) {
-  %o, %before = attn.linear %q[h,s,d], %k[h,s,d], %v[h,s,d] transposed causal state(%s : tensor<2x8x16xf32>)
-    decay_columns(%g[h,s,d] : tensor<2x?x16xf32>)
-    : (tensor<2x?x8xf32>, tensor<4x?x8xf32>, tensor<4x?x16xf32>) -> (tensor<2x?x16xf32>, tensor<2x8x16xf32>)
-  return %o, %before : tensor<2x?x16xf32>, tensor<2x8x16xf32>
+// CHECK-LABEL: func.func @shared_keys
+// CHECK: attn.linear %{{.*}}[s,h,d], %{{.*}}[s,h,d], %{{.*}}[s,h,d] causal beta(%{{.*}}[s,h] : tensor<?x4xf32>) erase(%{{.*}}[s,h,d] : tensor<?x4x8xf32>) cu_seqlens(%{{.*}} : tensor<?xi32>)
+// CHECK-SAME: l2norm({{.*}}) out[h,s,d] :
+func.func @shared_keys(%q: tensor<?x2x8xf32>, %v: tensor<?x4x16xf32>, %e: tensor<?x4x8xf32>, %b: tensor<?x4xf32>, %c: tensor<?xi32>)
+    -> tensor<4x?x16xf32> {
+  %o = attn.linear %q[s,h,d], %q[s,h,d], %v[s,h,d] causal l2norm(1.0e-6) out[h,s,d] beta(%b[s,h] : tensor<?x4xf32>)
+    cu_seqlens(%c : tensor<?xi32>) erase(%e[s,h,d] : tensor<?x4x8xf32>)
+    : (tensor<?x2x8xf32>, tensor<?x2x8xf32>, tensor<?x4x16xf32>) -> tensor<4x?x16xf32>
+  return %o : tensor<4x?x16xf32>
+}
+
+// CHECK-LABEL: func.func @gradient
+// CHECK: attn.linear_gradient %{{.*}}[b,s,d], %{{.*}}[b,s,d], %{{.*}}[b,s,d] causal decay(%{{.*}}[b,s,d] : tensor<2x?x8xf32>) state(%{{.*}} : tensor<2x8x8xf32>) kv_len(%{{.*}} : tensor<2xi32>)
+// CHECK-SAME: output_gradient(%{{.*}}[b,s,d] : tensor<2x?x8xf32>) state_gradient(%{{.*}} : tensor<2x8x8xf32>) :
+func.func @gradient(%x: tensor<2x?x8xf32>, %s: tensor<2x8x8xf32>, %n: tensor<2xi32>) -> tensor<2x?x8xf32> {
+  %dq, %dk, %dv, %dg, %ds = attn.linear_gradient %x[b,s,d], %x[b,s,d], %x[b,s,d] causal decay(%x[b,s,d] : tensor<2x?x8xf32>)
+    state(%s : tensor<2x8x8xf32>) kv_len(%n : tensor<2xi32>) output_gradient(%x[b,s,d] : tensor<2x?x8xf32>)
+    state_gradient(%s : tensor<2x8x8xf32>)
+    : (tensor<2x?x8xf32>, tensor<2x?x8xf32>, tensor<2x?x8xf32>)
+    -> (tensor<2x?x8xf32>, tensor<2x?x8xf32>, tensor<2x?x8xf32>, tensor<2x?x8xf32>, tensor<2x8x8xf32>)
+  return %dq : tensor<2x?x8xf32>
 }

@@ -161,7 +161,7 @@ func.func @unknown_clause(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @unknown_clause_of_linear(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{unknown clause 'mask' of attn.linear, expected causal, transposed, normalize, scale, decay_columns, decay, beta, state, feature, out}}
+  // expected-error @+1 {{unknown clause 'mask' of attn.linear, expected causal, scale, out, normalize, l2norm, feature, decay, beta, erase, state, cu_seqlens, kv_len}}
   %o = attn.linear %x[s,d], %x[s,d], %x[s,d] mask causal<top_left>
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
 }

@@ -1,18 +1,16 @@
 //===- LinearRule.cpp - The rule of attn.linear -------------------------------===//
 //
-// For fixed features and decays the output is a linear map A(q, k) of the values v, and a sum of products in which
-// queries and output gradients, and keys and values have equal parts. So the gradients are linear attentions (Yang et
-// al. 2024, "Gated Linear Attention Transformers with Hardware-Efficient Training", appendix C): with the gradient u of
-// the output,
-//
-//     dq = A(u, v) k,    dk = A(u, v)ᵀ q,    dv = A(q, k)ᵀ u
-//
-// where the decay of rows is that of columns for dq and dk. The gradient of the state after the last position is the
-// initial state of the transposed ops, and the gradient of the initial state is the final state of the one for dv.
+// The gradients are one attn.linear_gradient, of features that structured ops compute. It has the gradients of each head
+// of values and of each position; the sums over groups of heads, and over dimensions that a decay or beta lacks, are
+// structured ops.
 //
 //===----------------------------------------------------------------------===//
-#include "LinearDecayRule.h"
+#include "Gradients.h"
+#include "TensorEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -34,29 +32,24 @@ public:
   LogicalResult apply() {
     if (failed(verify()))
       return failure();
-    query = {features(op.getQuery()), op.getQueryDims()};
-    key = {features(op.getKey()), op.getKeyDims()};
-    value = {wide(op.getValue()), op.getValueDims()};
-    if (op.getState())
-      state = wide(op.getState());
+    query = {features(op.getQuery(), queryOps), op.getQueryDims()};
+    key = {features(op.getKey(), keyOps), op.getKeyDims()};
+    value = {op.getValue(), op.getValueDims()};
+    erase = op.getErase();
+    if (hasFeatures() || op.getNormalize()) { // queries and keys are in the type of the state then
+      value.value = wide(value.value);
+      erase = erase ? wide(erase) : erase;
+    }
     if (op.getFinalState() && gradients.of(op.getFinalState()))
       stateGradient = wide(gradients.of(op.getFinalState()));
     Value gradient = gradients.of(op.getOutput());
     gradient = gradient ? wide(gradient) : e.zeros(gradients.primal(op.getOutput()), type);
     output = {gradient, op.getOutputDims()};
-    wholeOutput = output;
-    wholeValue = value;
+    FloatAttr scale = op.getScaleAttr();
     if (op.getNormalize()) {
       differentiateQuotient();
-    } else if (scalesStates()) {
-      output.value = e.elementwise(gradient, type, [&](OpBuilder &nested, ValueRange elements) -> Value {
-        Value scale =
-            arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, op.getScaleAttr().getValueAsDouble()));
-        return arith::MulFOp::create(nested, loc, elements[0], scale);
-      });
-      wholeOutput = output;
     }
-    return addGradients();
+    return addGradients(scale);
   }
 
 private:
@@ -64,22 +57,14 @@ private:
     auto refuse = [&](const Twine &what) {
       return gradients.emitError(op) << "no rule for " << what << " of '" << op->getName() << "'";
     };
-    if (op.getBeta())
-      return refuse("the delta rule ('beta')");
-    if (op.getTransposed() || op.getDecaysColumns())
-      return refuse(op.getTransposed() ? "'transposed'" : "'decay_columns'");
-    auto outer = [](DimsAttr dims) {
-      return std::pair(dims.position(Dim::Batch).has_value(), dims.position(Dim::Head).has_value());
-    };
-    if ((op.getState() || op.getFinalState()) && outer(op.getKeyDims()) != outer(op.getValueDims()))
-      return refuse("a state with keys and values of different dimensions");
+    bool hasHeads = op.getValueDims().position(Dim::Head).has_value();
+    for (DimsAttr dims : {op.getQueryDims(), op.getKeyDims(), op.getEraseDims().value_or(op.getKeyDims())})
+      if (dims.position(Dim::Head).has_value() != hasHeads)
+        return refuse("queries, keys and values of different dimensions");
     if (op.getNormalize() && ShapedType::isDynamic(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)))
       return refuse("'normalize' with a dynamic head size");
     return success();
   }
-
-  /// Whether the output gradient is scaled, since a state depends on it as well as the results.
-  bool scalesStates() { return op.getScaleAttr() && (op.getState() || stateGradient); }
 
   Value wide(Value x) {
     if (getElementTypeOrSelf(x) == type)
@@ -89,90 +74,189 @@ private:
     });
   }
 
-  /// φ(x) in the type of the state.
-  Value features(Value x) {
+  //===--------------------------------------------------------------------===//
+  // Features
+  //===--------------------------------------------------------------------===//
+
+  bool hasFeatures() { return op.getL2norm() || !op.getFeature().empty(); }
+
+  /// φ(x) in the type of the state, x itself without features. `ops`: what computes it, in order.
+  Value features(Value x, SmallVector<Value> &ops) {
+    if (!hasFeatures())
+      return op.getNormalize() ? wide(x) : x;
+    if (op.getL2norm())
+      ops = emitNorm(x, op.getL2norm()->convertToDouble());
+    if (op.getFeature().empty())
+      return ops.back();
     Region &region = op.getFeature();
-    if (region.empty())
-      return wide(x);
-    return e.elementwise(x, type, [&](OpBuilder &nested, ValueRange elements) {
+    ops.push_back(e.elementwise(ops.empty() ? x : ops.back(), type, [&](OpBuilder &nested, ValueRange elements) {
       IRMapping mapping;
       mapping.map(region.getArgument(0), TensorEmitter::convertedScalar(nested, loc, elements[0], type));
       for (Operation &inner : region.front().without_terminator())
         nested.clone(inner, mapping);
       return mapping.lookupOrDefault(region.front().getTerminator()->getOperand(0));
-    });
+    }));
+    return ops.back();
   }
 
-  /// Adds the gradient of `x`, given that of its features.
-  LogicalResult addFeatureGradient(Value x, Value features, Value gradient) {
+  /// Σ x² and x / √(Σ x² + `epsilon`) along the head size.
+  SmallVector<Value> emitNorm(Value x, double epsilon) {
+    DimsAttr dims = x == op.getQuery() ? op.getQueryDims() : op.getKeyDims();
+    unsigned rank = dims.size(), depth = *dims.position(Dim::Depth);
+    AffineMap all = b.getMultiDimIdentityMap(rank), rows = all.dropResult(depth);
+    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, x);
+    extents.erase(extents.begin() + depth);
+    SmallVector<int64_t> shape(cast<RankedTensorType>(x.getType()).getShape());
+    shape.erase(shape.begin() + depth);
+    auto widened = [&](OpBuilder &nested, Value element) {
+      return TensorEmitter::convertedScalar(nested, loc, element, type);
+    };
+    Value squares = e.generic({{x, all}}, {e.zeros(extents, RankedTensorType::get(shape, type)), rows},
+                              [&](OpBuilder &nested, ValueRange elements) -> Value {
+                                Value element = widened(nested, elements[0]);
+                                Value square = arith::MulFOp::create(nested, loc, element, element);
+                                return arith::AddFOp::create(nested, loc, elements[1], square);
+                              });
+    Value normed = e.generic({{x, all}, {squares, rows}}, {e.empty(x, type), all},
+                             [&](OpBuilder &nested, ValueRange elements) -> Value {
+                               Value constant = arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, epsilon));
+                               Value sum = arith::AddFOp::create(nested, loc, elements[1], constant);
+                               Value root = math::SqrtOp::create(nested, loc, sum);
+                               return arith::DivFOp::create(nested, loc, widened(nested, elements[0]), root);
+                             });
+    return {squares, normed};
+  }
+
+  /// Adds the gradient of `x`, given that of its features, which `ops` compute.
+  LogicalResult addFeatureGradient(Value x, ArrayRef<Value> ops, Value gradient) {
     if (!gradients.isActive(x))
       return success();
-    if (features == x) {
+    if (ops.empty()) {
       gradients.add(x, gradient);
       return success();
     }
-    gradients.setActive(features);
-    gradients.add(features, gradient);
-    return differentiateStructured(features.getDefiningOp(), gradients);
+    for (Value result : ops)
+      gradients.setActive(result);
+    gradients.add(ops.back(), gradient);
+    return success(llvm::all_of(llvm::reverse(ops), [&](Value result) {
+      return succeeded(differentiateStructured(result.getDefiningOp(), gradients));
+    }));
   }
 
-  /// A(query, key) value with the dimensions `out` and the extents `shape`; with `isTransposed` its transpose.
-  LinearOp emit(Named query, Named key, Named value, DimsAttr out, ArrayRef<int64_t> shape, bool isTransposed,
-                bool decaysColumns, Value state, Type finalState = {}) {
-    // Without a dimension `d` decays of rows and columns are the same.
-    decaysColumns &= op.getDecay() && op.getDecayAxesAttr().position(Dim::Depth);
-    FloatAttr scale = scalesStates() ? FloatAttr() : op.getScaleAttr();
-    return LinearOp::create(b, loc, RankedTensorType::get(shape, type), finalState, query.value, key.value, value.value,
-                            decay(), /*beta=*/Value(), state, query.dims, key.dims, value.dims, out,
-                            op.getDecayAxesAttr(), AxesAttr(), scale, op.getCausal(), /*normalize=*/false,
-                            decaysColumns, isTransposed);
-  }
-  Value decay() {
-    if (op.getDecay() && !wideDecay)
-      wideDecay = wide(op.getDecay());
-    return wideDecay;
-  }
+  //===--------------------------------------------------------------------===//
+  // The op and sums of its results
+  //===--------------------------------------------------------------------===//
 
-  LogicalResult addGradients() {
-    bool hasDecay = op.getDecay() && gradients.isActive(op.getDecay());
-    DecayTerms terms{query.value, {}, key.value, {}, {}, stateGradient};
-    if (hasDecay || gradients.isActive(op.getQuery()))
-      terms.queryGradient = emit(wholeOutput, wholeValue, key, query.dims, query.shape(), /*isTransposed=*/false,
-                                 /*decaysColumns=*/true, transposed(state))
-                                .getOutput();
-    if (hasDecay || gradients.isActive(op.getKey()))
-      terms.keyGradient = emit(wholeValue, wholeOutput, query, key.dims, key.shape(), /*isTransposed=*/true,
-                               /*decaysColumns=*/true, transposed(stateGradient))
-                              .getOutput();
-    addValueGradient();
-    if (hasDecay) {
-      if (stateGradient)
-        terms.state = wide(gradients.primal(op.getFinalState()));
-      addDecayGradient(op, terms, gradients);
+  /// The type of a gradient: `like` with the heads of the value, or of the output.
+  RankedTensorType typeOf(Named like, bool isQuery = false) {
+    SmallVector<int64_t> shape = like.shape();
+    if (std::optional<unsigned> position = like.dims.position(Dim::Head)) {
+      int64_t heads = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Head);
+      if (isQuery)
+        heads = ShapedType::isDynamic(heads) || ShapedType::isDynamic(shape[*position]) ? ShapedType::kDynamic
+                                                                                       : std::max(heads, shape[*position]);
+      shape[*position] = heads;
     }
-    return success(succeeded(addFeatureGradient(op.getQuery(), query.value, terms.queryGradient)) &&
-                   succeeded(addFeatureGradient(op.getKey(), key.value, terms.keyGradient)));
+    return RankedTensorType::get(shape, type);
   }
 
-  /// Adds the gradients of the values and of the initial state.
-  void addValueGradient() {
-    bool hasState = op.getState() && gradients.isActive(op.getState());
-    if (!hasState && !gradients.isActive(op.getValue()))
-      return;
-    // The last column of `wholeOutput` is a part of the gradient of states only.
-    bool isWhole = hasState || stateGradient;
-    Type finalState;
-    if (hasState)
-      finalState = cast<RankedTensorType>(op.getState().getType()).clone(type);
-    LinearOp made = emit(key, query, isWhole ? wholeOutput : output, value.dims, (isWhole ? wholeValue : value).shape(),
-                         /*isTransposed=*/true, /*decaysColumns=*/false, stateGradient, finalState);
-    Value gradient = made.getOutput();
-    if (isWhole && op.getNormalize())
-      gradient =
-          columns(gradient, *value.dims.position(Dim::Depth), 0, getStaticDimSize(value.value, value.dims, Dim::Depth));
-    gradients.add(op.getValue(), gradient);
-    if (hasState)
-      gradients.add(op.getState(), made.getFinalState());
+  /// The type of the gradient of decay or beta, and its dimensions.
+  RankedTensorType factorType(bool isMatrix, SmallVector<Dim> &dims) {
+    SmallVector<int64_t> shape;
+    for (Dim dim : {Dim::Batch, Dim::Seq, Dim::Head, Dim::Depth}) {
+      if (dim == Dim::Depth ? !isMatrix : !op.getValueDims().position(dim))
+        continue;
+      dims.push_back(dim);
+      shape.push_back(dim == Dim::Depth ? getStaticDimSize(op.getKey(), op.getKeyDims(), dim)
+                                        : getStaticDimSize(op.getValue(), op.getValueDims(), dim));
+    }
+    return RankedTensorType::get(shape, type);
+  }
+
+  LogicalResult addGradients(FloatAttr scale) {
+    Type decayType, betaType, eraseType, stateType;
+    SmallVector<Dim> decayDims, betaDims;
+    Value state = op.getState();
+    if (state && op.getNormalize())
+      state = wide(state);
+    if (op.getDecay())
+      decayType = factorType(op.hasMatrixDecay(), decayDims);
+    if (op.getBeta())
+      betaType = factorType(/*isMatrix=*/false, betaDims);
+    if (op.getErase())
+      eraseType = typeOf({op.getErase(), *op.getEraseDims()});
+    if (state)
+      stateType = cast<RankedTensorType>(state.getType()).clone(type);
+    auto made = LinearGradientOp::create(
+        b, loc, typeOf(query, /*isQuery=*/true), typeOf(key), typeOf(value), decayType, betaType, eraseType, stateType,
+        query.value, key.value, value.value, op.getDecay(), op.getBeta(), erase, state, op.getCuSeqlens(),
+        op.getKvLen(), output.value, stateGradient, query.dims, key.dims, value.dims, output.dims,
+        op.getDecayAxesAttr(), op.getBetaAxesAttr(), op.getEraseDimsAttr(), scale, op.getCausal());
+    Value ofValue = made.getValueGradient();
+    if (op.getNormalize())
+      ofValue = columns(ofValue, *value.dims.position(Dim::Depth), 0,
+                        getStaticDimSize(op.getValue(), value.dims, Dim::Depth));
+    gradients.add(op.getValue(), ofValue);
+    if (op.getDecay())
+      gradients.add(op.getDecay(), sumOfMissing(made.getDecayGradient(), decayDims, op.getDecay(), op.getDecayAxesAttr()));
+    if (op.getBeta())
+      gradients.add(op.getBeta(), sumOfMissing(made.getBetaGradient(), betaDims, op.getBeta(), op.getBetaAxesAttr()));
+    if (op.getErase())
+      gradients.add(op.getErase(), sumOfGroups(made.getEraseGradient(), {op.getErase(), *op.getEraseDims()}));
+    if (state)
+      gradients.add(op.getState(), made.getInitialGradient());
+    return success(
+        succeeded(addFeatureGradient(op.getQuery(), queryOps, sumOfGroups(made.getQueryGradient(), query))) &&
+        succeeded(addFeatureGradient(op.getKey(), keyOps, sumOfGroups(made.getKeyGradient(), key))));
+  }
+
+  /// Sums over the dimensions that `axes` lacks.
+  Value sumOfMissing(Value gradient, ArrayRef<Dim> dims, Value like, AxesAttr axes) {
+    if (ArrayRef(axes.getDims()) == dims)
+      return gradient;
+    SmallVector<AffineExpr> indices;
+    for (Dim dim : axes.getDims())
+      indices.push_back(b.getAffineDimExpr(llvm::find(dims, dim) - dims.begin()));
+    return e.accumulate({{gradient, b.getMultiDimIdentityMap(dims.size())}}, like,
+                        AffineMap::get(dims.size(), 0, indices, b.getContext()), type, addElements());
+  }
+
+  /// Sums over the heads that share one of `like`.
+  Value sumOfGroups(Value gradient, Named like) {
+    auto from = cast<RankedTensorType>(gradient.getType());
+    std::optional<unsigned> position = like.dims.position(Dim::Head);
+    int64_t own = position ? like.shape()[*position] : 1;
+    if (!position || (own == from.getDimSize(*position) && !ShapedType::isDynamic(own)))
+      return gradient;
+    unsigned head = *position;
+    bool isStatic = !ShapedType::isDynamic(own) && !ShapedType::isDynamic(from.getDimSize(head));
+    SmallVector<int64_t> shape(from.getShape());
+    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, gradient);
+    Value all = getValueOrCreateConstantIndexOp(b, loc, extents[head]);
+    extents[head] = tensor::getMixedSize(b, loc, like.value, head);
+    Value divisor = getValueOrCreateConstantIndexOp(b, loc, extents[head]);
+    divisor = arith::MaxUIOp::create(b, loc, divisor, arith::ConstantIndexOp::create(b, loc, 1));
+    OpFoldResult members = arith::DivUIOp::create(b, loc, all, divisor).getResult();
+    if (isStatic)
+      members = b.getIndexAttr(own == 0 ? 0 : shape[head] / own);
+    shape[head] = own;
+    shape.insert(shape.begin() + head + 1, isStatic ? *getConstantIntValue(members) : ShapedType::kDynamic);
+    extents.insert(extents.begin() + head + 1, members);
+    SmallVector<ReassociationIndices> groups;
+    for (unsigned i = 0, next = 0; i < like.dims.size(); ++i) {
+      groups.push_back({next++});
+      if (i == head)
+        groups.back().push_back(next++);
+    }
+    Value expanded = tensor::ExpandShapeOp::create(b, loc, from.clone(shape), gradient, groups, extents);
+    AffineMap loops = b.getMultiDimIdentityMap(shape.size());
+    return e.accumulate({{expanded, loops}}, like.value, loops.dropResult(head + 1), type, addElements());
+  }
+
+  std::function<Value(OpBuilder &, ValueRange)> addElements() {
+    return [this](OpBuilder &nested, ValueRange elements) -> Value {
+      return arith::AddFOp::create(nested, loc, elements[1], elements[0]);
+    };
   }
 
   //===--------------------------------------------------------------------===//
@@ -190,12 +274,17 @@ private:
     shape[*value.dims.position(Dim::Depth)] = outputShape[depth] = 1;
     Named ones = {e.filled(extents, RankedTensorType::get(shape, type), 1), value.dims};
     Value column;
-    if (state) {
+    if (Value state = op.getState()) {
+      state = wide(state);
       unsigned last = cast<RankedTensorType>(state.getType()).getRank() - 1;
       column = columns(state, last, cast<RankedTensorType>(state.getType()).getDimSize(last) - 1, 1);
     }
     Value divisors =
-        emit(query, key, ones, dims, outputShape, /*isTransposed=*/false, /*decaysColumns=*/false, column).getOutput();
+        LinearOp::create(b, loc, RankedTensorType::get(outputShape, type), Type(), query.value, key.value, ones.value,
+                         op.getDecay(), /*beta=*/Value(), /*erase=*/Value(), column, op.getCuSeqlens(), op.getKvLen(),
+                         query.dims, key.dims, value.dims, dims, op.getDecayAxesAttr(), AxesAttr(), DimsAttr(),
+                         /*scale=*/FloatAttr(), /*l2norm=*/FloatAttr(), op.getCausal(), /*normalize=*/false)
+            .getOutput();
     // Without the dimension of extent 1.
     SmallVector<ReassociationIndices> groups;
     for (unsigned i = 0; i < rank; ++i) {
@@ -227,8 +316,8 @@ private:
     output.value =
         e.generic({{output.value, all}, {divisors, rows}}, {empty, all},
                   [&](OpBuilder &nested, ValueRange elements) { return quotient(nested, elements[0], elements[1]); });
-    wholeOutput.value = withColumn(output, divisorGradient);
-    wholeValue.value = withColumn(value, Value());
+    output.value = withColumn(output, divisorGradient);
+    value.value = withColumn(value, Value());
   }
 
   SmallVector<OpFoldResult> sizes(Named x) { return tensor::getMixedSizes(b, loc, x.value); }
@@ -266,29 +355,17 @@ private:
     return tensor::InsertSliceOp::create(b, loc, column, into, offsets, extents, ones);
   }
 
-  /// A state with rows and columns exchanged; null for null.
-  Value transposed(Value state) {
-    if (!state)
-      return {};
-    SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(cast<RankedTensorType>(state.getType()).getRank()));
-    std::swap(order[order.size() - 2], order.back());
-    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, state);
-    std::swap(extents[extents.size() - 2], extents.back());
-    Value empty = tensor::EmptyOp::create(b, loc, extents, type);
-    return linalg::TransposeOp::create(b, loc, state, empty, order)->getResult(0);
-  }
-
   LinearOp op;
   Gradients &gradients;
   OpBuilder &b;
   Location loc;
   TensorEmitter e;
   FloatType type;
-  Named query, key, value; ///< features and values in the type of the state
-  Named output;            ///< the gradient of the output or, if outputs are normalized, of the numerators
-  /// Output gradient and values with a last column for the denominators, if outputs are normalized.
-  Named wholeOutput, wholeValue;
-  Value state, stateGradient, wideDecay; ///< null if there is none
+  Named query, key, value; ///< features, and values with a last column of ones if outputs are normalized
+  /// The gradient of the output or, if outputs are normalized, of the numerators and denominators.
+  Named output;
+  SmallVector<Value> queryOps, keyOps;
+  Value erase, stateGradient; ///< null if there is none
 };
 
 } // namespace

@@ -248,15 +248,23 @@ int64_t saccade::attn::getStaticBatches(ScoringOpInterface op, Role role) {
                           Dim::Batch);
 }
 
-OpFoldResult saccade::attn::getBatches(OpBuilder &b, ScoringOpInterface op, Role role) {
-  bool isQuery = role == Role::Query;
-  Value offsets = op.getCuSeqlens(role);
+/// The number of ragged sequences with `offsets` or, without them, the batches of `value`.
+static OpFoldResult emitBatches(OpBuilder &b, Location loc, Value offsets, Value value, DimsAttr dims) {
   if (!offsets)
-    return getDimSize(b, op.getLoc(), isQuery ? op.getQuery() : op.getKey(),
-                      isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Batch);
+    return getDimSize(b, loc, value, dims, Dim::Batch);
   AffineExpr size = b.getAffineSymbolExpr(0), zero = b.getAffineConstantExpr(0);
   auto map = AffineMap::get(0, 1, {size - 1, zero}, b.getContext());
-  return affine::makeComposedFoldedAffineMax(b, op.getLoc(), map, {tensor::getMixedSize(b, op.getLoc(), offsets, 0)});
+  return affine::makeComposedFoldedAffineMax(b, loc, map, {tensor::getMixedSize(b, loc, offsets, 0)});
+}
+
+OpFoldResult saccade::attn::getBatches(OpBuilder &b, ScoringOpInterface op, Role role) {
+  bool isQuery = role == Role::Query;
+  return emitBatches(b, op.getLoc(), op.getCuSeqlens(role), isQuery ? op.getQuery() : op.getKey(),
+                     isQuery ? op.getQueryDims() : op.getKeyDims());
+}
+
+OpFoldResult saccade::attn::getBatches(OpBuilder &b, LinearOpInterface op) {
+  return emitBatches(b, op.getLoc(), op.getCuSeqlens(), op.getValue(), op.getValueDims());
 }
 
 Position saccade::attn::emitPosition(OpBuilder &b, Location loc, ScoringOpInterface op) {

@@ -1,6 +1,7 @@
-//===- LinearOp.cpp - attn.linear: syntax and verifier ------------------------===//
+//===- LinearOp.cpp - Verifiers and shapes of linear attention ----------------===//
 //
-// Linear attention. It shares the verifier of operands with attention, but not the clauses.
+// attn.linear and attn.linear_gradient share the verifier of operands with attention, except that keys and queries may
+// have fewer heads than values.
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
@@ -12,239 +13,44 @@ using namespace mlir;
 using namespace saccade::attn;
 using namespace saccade::attn::syntax;
 
-//===----------------------------------------------------------------------===//
-// Syntax
-//===----------------------------------------------------------------------===//
-
 namespace {
 
-/// An operand in parentheses, `(%g[b,s,h] : type)`; `axes` is null without dimensions.
-struct GateOperand {
-  OpAsmParser::UnresolvedOperand operand;
-  AxesAttr axes;
-  Type type;
-
-  ParseResult parse(OpAsmParser &parser, bool hasAxes) {
-    SmallVector<Dim> names;
-    if (parser.parseLParen() || parser.parseOperand(operand))
-      return failure();
-    SMLoc loc = parser.getCurrentLocation();
-    if (hasAxes) {
-      if (parseDimNames(parser, names))
-        return failure();
-      axes = AxesAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), ArrayRef<Dim>(names));
-      if (!axes)
-        return failure();
-    }
-    return failure(parser.parseColonType(type) || parser.parseRParen());
-  }
-};
-
-ParseResult parseFeature(OpAsmParser &parser, Region &region) {
-  OpAsmParser::Argument argument;
-  if (parser.parseLParen() || parser.parseArgument(argument))
-    return failure();
-  argument.type = parser.getBuilder().getF32Type();
-  if (succeeded(parser.parseOptionalColon()) && parser.parseType(argument.type))
-    return failure();
-  return failure(parser.parseRParen() ||
-                 parseIsolatedRegion(parser, "feature", argument, region, /*hasCaptures=*/false));
-}
-
-} // namespace
-
-ParseResult LinearOp::parse(OpAsmParser &parser, OperationState &result) {
-  SMLoc start = parser.getCurrentLocation();
-  OpAsmParser::UnresolvedOperand tensors[3];
-  DimsAttr dims[3];
-  for (unsigned i = 0; i < 3; ++i)
-    if ((i && parser.parseComma()) || parser.parseOperand(tensors[i]) || parseDims(parser, dims[i]))
-      return failure();
-  Properties &properties = result.getOrAddProperties<Properties>();
-  properties.query_dims = properties.output_dims = dims[0];
-  properties.key_dims = dims[1];
-  properties.value_dims = dims[2];
-
-  std::optional<GateOperand> decay, beta, state;
-  Region *feature = result.addRegion();
-  llvm::SmallDenseSet<StringRef> seen;
-  StringRef clause;
-  SMLoc loc = parser.getCurrentLocation();
-  static constexpr StringRef clauseNames[] = {"causal", "transposed", "normalize", "scale",   "decay_columns",
-                                              "decay",  "beta",       "state",     "feature", "out"};
-  while (succeeded(parser.parseOptionalKeyword(&clause, clauseNames))) {
-    if (!seen.insert(clause).second)
-      return parser.emitError(loc, "clause '") << clause << "' is given twice";
-    ParseResult parsed = success();
-    double scale;
-    UnitAttr *flag = clause == "causal"       ? &properties.causal
-                     : clause == "transposed" ? &properties.transposed
-                     : clause == "normalize"  ? &properties.normalize
-                                              : nullptr;
-    if (flag)
-      *flag = parser.getBuilder().getUnitAttr();
-    else if (clause == "scale") {
-      parsed = failure(parser.parseLParen() || parser.parseFloat(scale) || parser.parseRParen());
-      if (succeeded(parsed))
-        properties.scale = parser.getBuilder().getF64FloatAttr(scale);
-    } else if (clause == "feature")
-      parsed = parseFeature(parser, *feature);
-    else if (clause == "out")
-      parsed = parseDims(parser, properties.output_dims);
-    else {
-      bool isDecay = clause.starts_with("decay");
-      if (isDecay && decay)
-        return parser.emitError(loc, "has both 'decay' and 'decay_columns', expected one of them");
-      if (clause == "decay_columns")
-        properties.decays_columns = parser.getBuilder().getUnitAttr();
-      std::optional<GateOperand> &gate = isDecay ? decay : clause == "beta" ? beta : state;
-      parsed = gate.emplace().parse(parser, /*hasAxes=*/clause != "state");
-    }
-    if (failed(parsed))
-      return failure();
-    loc = parser.getCurrentLocation();
-  }
-  if (refuseUnknownClause(parser, "attn.linear", clauseNames))
-    return failure();
-
-  Type types[3];
-  SmallVector<Type> resultTypes;
-  if (parser.parseOptionalAttrDict(result.attributes) || parser.parseColon() || parser.parseLParen() ||
-      parser.parseType(types[0]) || parser.parseComma() || parser.parseType(types[1]) || parser.parseComma() ||
-      parser.parseType(types[2]) || parser.parseRParen() || parser.parseArrowTypeList(resultTypes))
-    return failure();
-  if (resultTypes.empty() || resultTypes.size() > 2)
-    return parser.emitError(start, "has ")
-           << resultTypes.size() << " result types, expected the output and optionally the final state";
-  for (unsigned i = 0; i < 3; ++i)
-    if (parser.resolveOperand(tensors[i], types[i], result.operands))
-      return failure();
-  for (std::optional<GateOperand> *gate : {&decay, &beta, &state})
-    if (*gate && parser.resolveOperand((*gate)->operand, (*gate)->type, result.operands))
-      return failure();
-  if (decay)
-    properties.decay_axes = decay->axes;
-  if (beta)
-    properties.beta_axes = beta->axes;
-  llvm::copy(ArrayRef<int32_t>({1, 1, 1, decay ? 1 : 0, beta ? 1 : 0, state ? 1 : 0}),
-             properties.operandSegmentSizes.begin());
-  result.addTypes(resultTypes);
-  return success();
-}
-
-void LinearOp::print(OpAsmPrinter &printer) {
-  printer << ' ' << getQuery();
-  printDims(printer, getQueryDims());
-  printer << ", " << getKey();
-  printDims(printer, getKeyDims());
-  printer << ", " << getValue();
-  printDims(printer, getValueDims());
-  if (getCausal())
-    printer << " causal";
-  if (getTransposed())
-    printer << " transposed";
-  if (getNormalize())
-    printer << " normalize";
-  if (FloatAttr scale = getScaleAttr()) {
-    printer << " scale(";
-    printer.printAttributeWithoutType(scale);
-    printer << ')';
-  }
-  for (auto [clause, gate, axes] :
-       {std::tuple(getDecaysColumns() ? "decay_columns" : "decay", getDecay(), getDecayAxesAttr()),
-        std::tuple("beta", getBeta(), getBetaAxesAttr()), std::tuple("state", getState(), AxesAttr())}) {
-    if (!gate)
-      continue;
-    printer << ' ' << clause << '(' << gate;
-    if (axes)
-      printDims(printer, axes.getDims());
-    printer << " : " << gate.getType() << ')';
-  }
-  if (getOutputDims() != getQueryDims()) {
-    printer << " out";
-    printDims(printer, getOutputDims());
-  }
-  if (!getFeature().empty()) {
-    printer << " feature(";
-    BlockArgument argument = getFeature().getArgument(0);
-    printer.printRegionArgument(argument, {}, /*omitType=*/argument.getType().isF32());
-    printer << ") ";
-    printer.printRegion(getFeature(), /*printEntryBlockArgs=*/false);
-  }
-  printer.printOptionalAttrDict((*this)->getAttrs(),
-                                {getOperandSegmentSizesAttrName(), getQueryDimsAttrName(), getKeyDimsAttrName(),
-                                 getValueDimsAttrName(), getOutputDimsAttrName(), getDecayAxesAttrName(),
-                                 getBetaAxesAttrName(), getScaleAttrName(), getCausalAttrName(), getNormalizeAttrName(),
-                                 getDecaysColumnsAttrName(), getTransposedAttrName()});
-  printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ";
-  if (getNumResults() == 1)
-    printer << getOutput().getType();
-  else
-    printer << '(' << getResultTypes() << ')';
-}
-
-void LinearOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
-  if (!region.empty())
-    setName(region.getArgument(0), "x");
-}
+NamedOperand queryOf(LinearOpInterface op) { return {"query", op.getQuery(), op.getQueryDims()}; }
+NamedOperand keyOf(LinearOpInterface op) { return {"key", op.getKey(), op.getKeyDims()}; }
+NamedOperand valueOf(LinearOpInterface op) { return {"value", op.getValue(), op.getValueDims()}; }
 
 //===----------------------------------------------------------------------===//
-// Verifier
+// Verifiers
 //===----------------------------------------------------------------------===//
-
-NamedOperand LinearOp::getStateOwner() {
-  if (getTransposed())
-    return {"query", getQuery(), getQueryDims()};
-  return {"key", getKey(), getKeyDims()};
-}
-
-NamedOperand LinearOp::getGrouped() {
-  if (getTransposed())
-    return {"key", getKey(), getKeyDims()};
-  return {"query", getQuery(), getQueryDims()};
-}
-
-NamedOperand LinearOp::getFactorOwner(Dim dim) {
-  if (dim == Dim::Head)
-    return getStateOwner();
-  if (dim == Dim::Depth && getDecaysColumns())
-    return {"value", getValue(), getValueDims()};
-  return {"key", getKey(), getKeyDims()};
-}
-
-SmallVector<Dim> LinearOp::getStateDims() {
-  SmallVector<Dim> dims;
-  for (Dim dim : {Dim::Batch, Dim::Head})
-    if (getStateOwner().dims.position(dim))
-      dims.push_back(dim);
-  return dims;
-}
 
 /// Verifies that `value` has the element type of the operands or of the state.
-static LogicalResult verifyGateElement(LinearOp op, StringRef role, Value value) {
+LogicalResult verifyGateElement(LinearOpInterface op, StringRef role, Value value) {
   Type element = getElementTypeOrSelf(value), query = getElementTypeOrSelf(op.getQuery());
   if (element == query || element == op.getStateType())
     return success();
-  return op.emitOpError() << role << " has element type " << element << ", expected that of the query (" << query
-                          << ") or " << op.getStateType();
+  return op->emitOpError() << role << " has element type " << element << ", expected that of the query (" << query
+                           << ") or " << op.getStateType();
 }
 
 /// Verifies decay or beta.
-static LogicalResult verifyGate(LinearOp op, StringRef role, Value value, AxesAttr axes) {
+LogicalResult verifyGate(LinearOpInterface op, StringRef role, Value value, AxesAttr axes) {
   if (bool(value) != bool(axes))
-    return op.emitOpError() << role << (value ? " names no dimensions" : " is missing");
+    return op->emitOpError() << role << (value ? " names no dimensions" : " is missing");
   if (!value)
     return success();
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getRank() != axes.size())
-    return op.emitOpError() << role << " has rank " << type.getRank() << ", but names " << axes.size() << " dimensions";
+    return op->emitOpError() << role << " has rank " << type.getRank() << ", but names " << axes.size()
+                             << " dimensions";
   if (failed(verifyGateElement(op, role, value)))
     return failure();
   if (!op.getCausal())
-    return op.emitOpError()
+    return op->emitOpError()
            << role << " is given without 'causal', expected 'causal': it applies to the state at each position";
   if (role == "beta" && axes.position(Dim::Depth))
-    return op.emitOpError() << "beta names dimension 'd', expected at most b, h and s";
+    return op->emitOpError() << "beta names dimension 'd', expected at most b, h and s";
+  if (op.getCuSeqlens() && axes.position(Dim::Batch))
+    return op->emitOpError() << role << " names dimension 'b', expected none with cu_seqlens";
   for (auto [dim, extent] : llvm::zip_equal(axes.getDims(), type.getShape())) {
     NamedOperand owner = op.getFactorOwner(dim);
     if (failed(verifySameExtent(op, describe(dim), owner.role, owner.size(dim), role, extent)))
@@ -253,72 +59,174 @@ static LogicalResult verifyGate(LinearOp op, StringRef role, Value value, AxesAt
   return success();
 }
 
-static LogicalResult verifyState(LinearOp op, StringRef role, Value state) {
+LogicalResult verifyErase(LinearOpInterface op) {
+  if (bool(op.getErase()) != bool(op.getEraseDimsAttr()))
+    return op->emitOpError() << "erase " << (op.getErase() ? "names no dimensions" : "is missing");
+  if (!op.getErase())
+    return success();
+  NamedOperand erase{"erase", op.getErase(), op.getEraseDimsAttr()}, key = keyOf(op);
+  int64_t rank = cast<RankedTensorType>(erase.value.getType()).getRank();
+  if (rank != erase.dims.size())
+    return op->emitOpError() << "erase has rank " << rank << ", but names " << erase.dims.size() << " dimensions";
+  if (!op.getCausal())
+    return op->emitOpError() << "erase is given without 'causal', expected 'causal': it applies to the state at each "
+                                "position";
+  if (failed(verifyGateElement(op, erase.role, erase.value)))
+    return failure();
+  for (Dim dim : {Dim::Batch, Dim::Seq, Dim::Depth})
+    if (failed(verifySameExtent(op, describe(dim), key.role, key.size(dim), erase.role, erase.size(dim))))
+      return failure();
+  return success();
+}
+
+int64_t staticBatches(LinearOpInterface op) {
+  Value offsets = op.getCuSeqlens();
+  if (!offsets)
+    return valueOf(op).size(Dim::Batch);
+  int64_t size = cast<RankedTensorType>(offsets.getType()).getDimSize(0);
+  return ShapedType::isDynamic(size) ? size : std::max<int64_t>(size - 1, 0);
+}
+
+LogicalResult verifyLinearState(LinearOpInterface op, StringRef role, Value state, bool isNormalized) {
   if (!state)
     return success();
   SmallVector<Dim> dims = op.getStateDims();
   auto type = cast<RankedTensorType>(state.getType());
   if (type.getRank() != int64_t(dims.size()) + 2)
-    return op.emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size() + 2 << ": "
-                            << (dims.empty() ? "" : "batch and head of the " + op.getStateOwner().role.str() + ", ")
-                            << "head size of keys, head size of values";
+    return op->emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size() + 2 << ": "
+                             << (dims.empty() ? "" : "batch and head of the value, ")
+                             << "head size of keys, head size of values";
   if (failed(verifyGateElement(op, role, state)))
     return failure();
-  NamedOperand owner = op.getStateOwner();
+  NamedOperand value = valueOf(op);
   for (auto [dim, extent] : llvm::zip(dims, type.getShape()))
-    if (failed(verifySameExtent(op, describe(dim), owner.role, owner.size(dim), role, extent)))
+    if (failed(verifySameExtent(op, describe(dim), value.role, dim == Dim::Batch ? staticBatches(op) : value.size(dim),
+                                role, extent)))
       return failure();
-  int64_t columns = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
-  if (op.getNormalize() && !ShapedType::isDynamic(columns))
+  int64_t columns = value.size(Dim::Depth);
+  if (isNormalized && !ShapedType::isDynamic(columns))
     ++columns;
-  if (failed(verifySameExtent(op, "rows", "key", getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth), role,
-                              type.getShape().end()[-2])))
+  if (failed(verifySameExtent(op, "rows", "key", keyOf(op).size(Dim::Depth), role, type.getShape().end()[-2])))
     return failure();
-  return verifySameExtent(op, "columns", op.getNormalize() ? "value with the column of the sum" : "value", columns,
-                          role, type.getShape().back());
+  return verifySameExtent(op, "columns", isNormalized ? "value with the column of the sum" : "value", columns, role,
+                          type.getShape().back());
 }
 
-static LogicalResult verifyOutput(LinearOp op) {
-  auto type = cast<RankedTensorType>(op.getOutput().getType());
+/// The heads of the output: of the query or, if there are more, of the value.
+int64_t staticOutputHeads(LinearOpInterface op) {
+  int64_t query = queryOf(op).size(Dim::Head), value = valueOf(op).size(Dim::Head);
+  return ShapedType::isDynamic(query) || ShapedType::isDynamic(value) ? ShapedType::kDynamic : std::max(query, value);
+}
+
+LogicalResult verifyLinearOutput(LinearOpInterface op, StringRef role, Value output) {
+  auto type = cast<RankedTensorType>(output.getType());
   DimsAttr dims = op.getOutputDims();
   if (type.getRank() != dims.size())
-    return op.emitOpError() << "output has rank " << type.getRank() << ", but names " << dims.size() << " dimensions";
-  if (failed(verifyGateElement(op, "output", op.getOutput())))
+    return op->emitOpError() << role << " has rank " << type.getRank() << ", but names " << dims.size()
+                             << " dimensions";
+  if (failed(verifyGateElement(op, role, output)))
     return failure();
+  int64_t heads = staticOutputHeads(op);
+  bool isOfValue = heads != queryOf(op).size(Dim::Head);
   for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
-    if (failed(verifySameExtent(op, describe(dim), "query", getStaticDimSize(op.getQuery(), op.getQueryDims(), dim),
-                                "output", getStaticDimSize(op.getOutput(), dims, dim))))
+    if (failed(verifySameExtent(op, describe(dim), dim == Dim::Head && isOfValue ? "value" : "query",
+                                dim == Dim::Head ? heads : queryOf(op).size(dim), role,
+                                getStaticDimSize(output, dims, dim))))
       return failure();
-  return verifySameExtent(op, "head size", "value", getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth),
-                          "output", getStaticDimSize(op.getOutput(), dims, Dim::Depth));
+  return verifySameExtent(op, "head size", "value", valueOf(op).size(Dim::Depth), role,
+                          getStaticDimSize(output, dims, Dim::Depth));
 }
 
+/// Verifies that the heads of `shared` divide those of the value.
+LogicalResult verifySharedHeads(LinearOpInterface op, const NamedOperand &shared) {
+  int64_t heads = valueOf(op).size(Dim::Head), groups = shared.size(Dim::Head);
+  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(groups) || (groups == 0 ? heads == 0 : heads % groups == 0))
+    return success();
+  return op->emitOpError() << "value has " << heads << " heads, expected a multiple of the " << groups << " heads of "
+                           << shared.role;
+}
+
+LogicalResult verifyLinearHeads(LinearOpInterface op) {
+  if (failed(verifySharedHeads(op, keyOf(op))) ||
+      (op.getErase() && failed(verifySharedHeads(op, {"erase", op.getErase(), op.getEraseDimsAttr()}))))
+    return failure();
+  int64_t heads = valueOf(op).size(Dim::Head), queries = queryOf(op).size(Dim::Head);
+  if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(queries) ||
+      (heads == 0 || queries == 0 ? heads == queries : heads % queries == 0 || queries % heads == 0))
+    return success();
+  return op->emitOpError() << "query has " << queries << " heads, expected a multiple or a divisor of the " << heads
+                           << " heads of value";
+}
+
+LogicalResult verifySequences(LinearOpInterface op) {
+  if (op.getCuSeqlens() && op.getKvLen())
+    return op->emitOpError() << "has both cu_seqlens and kv_len, expected one of them";
+  if (!op.getCuSeqlens()) {
+    int64_t size = op.getKvLen() ? cast<RankedTensorType>(op.getKvLen().getType()).getDimSize(0) : 0;
+    return op.getKvLen() ? verifySameExtent(op, "batch size", "value", valueOf(op).size(Dim::Batch), "kv_len", size)
+                         : success();
+  }
+  for (const NamedOperand &operand : {queryOf(op), keyOf(op), valueOf(op), NamedOperand{"output", {}, op.getOutputDims()}})
+    if (operand.dims.position(Dim::Batch))
+      return op->emitOpError() << operand.role << " names dimension 'b', expected none with cu_seqlens";
+  return verifySameExtent(op, "length", "query", queryOf(op).size(Dim::Seq), "key", keyOf(op).size(Dim::Seq));
+}
+
+LogicalResult verifyLinear(LinearOpInterface op, bool isNormalized) {
+  NamedOperand query = queryOf(op), key = keyOf(op), value = valueOf(op);
+  auto same = [&](StringRef what, Dim dim, const NamedOperand &lhs, const NamedOperand &rhs) {
+    return verifySameExtent(op, what, lhs.role, lhs.size(dim), rhs.role, rhs.size(dim));
+  };
+  if (failed(verifyTensors(op, query, key, value)) || failed(same("batch size", Dim::Batch, query, key)) ||
+      failed(same("batch size", Dim::Batch, query, value)) || failed(same("length", Dim::Seq, key, value)) ||
+      failed(same("head size", Dim::Depth, query, key)) || failed(verifySequences(op)) ||
+      failed(verifyLinearHeads(op)))
+    return failure();
+  if (op.getCausal() && failed(same("length", Dim::Seq, query, key)))
+    return failure();
+  return success(succeeded(verifyGate(op, "decay", op.getDecay(), op.getDecayAxesAttr())) &&
+                 succeeded(verifyGate(op, "beta", op.getBeta(), op.getBetaAxesAttr())) && succeeded(verifyErase(op)) &&
+                 succeeded(verifyLinearState(op, "state", op.getState(), isNormalized)));
+}
+
+} // namespace
+
 LogicalResult LinearOp::verify() {
-  NamedOperand query{"query", getQuery(), getQueryDims()}, key{"key", getKey(), getKeyDims()},
-      value{"value", getValue(), getValueDims()};
-  if (failed(verifyTensors(*this, query, key, value)) ||
-      failed(verifyExtents(*this, query, key, value,
-                           {query.size(Dim::Batch), key.size(Dim::Batch), value.size(Dim::Batch)})) ||
-      failed(verifyHeads(*this, getGrouped(), getStateOwner())) || failed(verifyOutput(*this)))
+  if (failed(verifyLinear(*this, getNormalize())) || failed(verifyLinearOutput(*this, "output", getOutput())) ||
+      failed(verifyLinearState(*this, "final state", getFinalState(), getNormalize())))
     return failure();
-  if (getCausal() &&
-      failed(verifySameExtent(*this, "length", "query", query.size(Dim::Seq), "key", key.size(Dim::Seq))))
-    return failure();
-  if (failed(verifyGate(*this, "decay", getDecay(), getDecayAxesAttr())) ||
-      failed(verifyGate(*this, "beta", getBeta(), getBetaAxesAttr())) ||
-      failed(verifyState(*this, "state", getState())) || failed(verifyState(*this, "final state", getFinalState())))
-    return failure();
-  if (getNormalize() && getBeta())
-    return emitOpError() << "has both 'normalize' and beta, expected one of them: the delta rule has no normalizer";
-  for (auto [clause, isGiven] : {std::pair("transposed", getTransposed()), {"decay_columns", getDecaysColumns()}})
-    if (isGiven && (getNormalize() || getBeta()))
-      return emitOpError() << "has both '" << clause << "' and '" << (getBeta() ? "beta" : "normalize")
-                           << "', expected one of them";
-  if (getDecaysColumns() && !(getDecay() && getDecayAxesAttr().position(Dim::Depth)))
-    return emitOpError() << "decay_columns does not name dimension 'd', expected it: without it, 'decay' is the same";
+  if (getNormalize() && hasDeltaRule())
+    return emitOpError() << "has both 'normalize' and " << (getBeta() ? "beta" : "erase")
+                         << ", expected one of them: the delta rule has no normalizer";
   if (getNormalize() && getScaleAttr())
     return emitOpError() << "has both 'normalize' and a scale, expected one of them: the scale would cancel";
+  if (std::optional<APFloat> epsilon = getL2norm(); epsilon && (epsilon->isNegative() || !epsilon->isFinite()))
+    return emitOpError() << "has l2norm " << epsilon->convertToDouble() << ", expected a finite number, at least 0";
   return success();
+}
+
+LogicalResult LinearGradientOp::verify() {
+  if (failed(verifyLinear(*this, /*isNormalized=*/false)) ||
+      failed(verifyLinearOutput(*this, "output gradient", getOutputGradient())) ||
+      failed(verifyLinearState(*this, "state gradient", getStateGradient(), /*isNormalized=*/false)) ||
+      failed(verifyLinearState(*this, "gradient of the state", getInitialGradient(), /*isNormalized=*/false)))
+    return failure();
+  auto verifyResult = [&](StringRef role, Value result, DimsAttr dims, int64_t heads) -> LogicalResult {
+    if (!result)
+      return success();
+    NamedOperand named{role, result, dims};
+    if (cast<RankedTensorType>(result.getType()).getRank() != dims.size())
+      return emitOpError() << role << " has another rank than its operand";
+    return verifySameExtent(*this, "head count", "value", dims.position(Dim::Head) ? heads : 1, role,
+                            named.size(Dim::Head));
+  };
+  int64_t heads = valueOf(*this).size(Dim::Head);
+  return success(succeeded(verifyResult("gradient of the query", getQueryGradient(), getQueryDims(),
+                                        staticOutputHeads(*this))) &&
+                 succeeded(verifyResult("gradient of the key", getKeyGradient(), getKeyDims(), heads)) &&
+                 succeeded(verifyResult("gradient of the value", getValueGradient(), getValueDims(), heads)) &&
+                 succeeded(verifyResult("gradient of erase", getEraseGradient(),
+                                        getEraseDims().value_or(getKeyDims()), heads)));
 }
 
 LogicalResult LinearOp::verifyRegions() {
@@ -336,34 +244,93 @@ LogicalResult LinearOp::verifyRegions() {
   return success();
 }
 
-LogicalResult LinearOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
-  auto sizeOf = [&](Value value, DimsAttr dims, Dim dim) { return getDimSize(b, getLoc(), value, dims, dim); };
-  auto pick = [&](int64_t extent, llvm::function_ref<OpFoldResult()> size) {
-    return ShapedType::isDynamic(extent) ? size() : OpFoldResult(b.getIndexAttr(extent));
+//===----------------------------------------------------------------------===//
+// Shapes
+//===----------------------------------------------------------------------===//
+
+OpFoldResult saccade::attn::getOutputHeads(OpBuilder &b, LinearOpInterface op) {
+  Location loc = op.getLoc();
+  if (int64_t heads = staticOutputHeads(op); !ShapedType::isDynamic(heads))
+    return b.getIndexAttr(heads);
+  auto size = [&](Value value, DimsAttr dims) {
+    return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, value, dims, Dim::Head));
   };
-  SmallVector<OpFoldResult> &output = shapes.emplace_back();
-  for (auto [dim, extent] : llvm::zip_equal(getOutputDims().getDims(), getOutput().getType().getShape()))
-    output.push_back(pick(extent, [&, dim = dim] {
-      return dim == Dim::Depth ? sizeOf(getValue(), getValueDims(), dim) : sizeOf(getQuery(), getQueryDims(), dim);
-    }));
-  if (!getFinalState())
-    return success();
-  SmallVector<OpFoldResult> &state = shapes.emplace_back();
-  ArrayRef<int64_t> extents = getFinalState().getType().getShape();
-  SmallVector<Dim> dims = getStateDims();
-  dims.push_back(Dim::Depth);
-  for (auto [dim, extent] : llvm::zip(dims, extents))
-    state.push_back(pick(extent, [&, dim = dim] {
-      NamedOperand owner = dim == Dim::Head ? getStateOwner() : NamedOperand{"key", getKey(), getKeyDims()};
-      return sizeOf(owner.value, owner.dims, dim);
-    }));
-  state.push_back(pick(extents.back(), [&]() -> OpFoldResult {
-    OpFoldResult columns = sizeOf(getValue(), getValueDims(), Dim::Depth);
-    if (!getNormalize())
+  Value query = size(op.getQuery(), op.getQueryDims()), value = size(op.getValue(), op.getValueDims());
+  return arith::MaxSIOp::create(b, loc, query, value).getResult();
+}
+
+/// The extents of `type` where they are static, else those that `size` computes.
+static SmallVector<OpFoldResult> extentsOf(OpBuilder &b, Value result, llvm::function_ref<OpFoldResult(unsigned)> size) {
+  SmallVector<OpFoldResult> extents;
+  for (auto [i, extent] : llvm::enumerate(cast<RankedTensorType>(result.getType()).getShape()))
+    extents.push_back(ShapedType::isDynamic(extent) ? size(i) : OpFoldResult(b.getIndexAttr(extent)));
+  return extents;
+}
+
+/// The extents of a state; with `isNormalized` it has one column more than the value.
+static SmallVector<OpFoldResult> extentsOfState(OpBuilder &b, LinearOpInterface op, Value state, bool isNormalized) {
+  SmallVector<Dim> dims = op.getStateDims();
+  Location loc = op.getLoc();
+  return extentsOf(b, state, [&](unsigned i) -> OpFoldResult {
+    if (i < dims.size())
+      return dims[i] == Dim::Batch ? getBatches(b, op) : getDimSize(b, loc, op.getValue(), op.getValueDims(), dims[i]);
+    if (i == dims.size())
+      return getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Depth);
+    OpFoldResult columns = getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Depth);
+    if (!isNormalized)
       return columns;
-    Value one = arith::ConstantIndexOp::create(b, getLoc(), 1);
-    Value size = getValueOrCreateConstantIndexOp(b, getLoc(), columns);
-    return arith::AddIOp::create(b, getLoc(), size, one).getResult();
+    Value one = arith::ConstantIndexOp::create(b, loc, 1), size = getValueOrCreateConstantIndexOp(b, loc, columns);
+    return arith::AddIOp::create(b, loc, size, one).getResult();
+  });
+}
+
+LogicalResult LinearOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
+  shapes.push_back(extentsOf(b, getOutput(), [&](unsigned i) {
+    Dim dim = getOutputDims().getDims()[i];
+    if (dim == Dim::Head)
+      return getOutputHeads(b, *this);
+    return dim == Dim::Depth ? getDimSize(b, getLoc(), getValue(), getValueDims(), dim)
+                             : getDimSize(b, getLoc(), getQuery(), getQueryDims(), dim);
   }));
+  if (getFinalState())
+    shapes.push_back(extentsOfState(b, *this, getFinalState(), getNormalize()));
+  return success();
+}
+
+SmallVector<Dim> LinearGradientOp::getFactorDims(bool isMatrix) {
+  SmallVector<Dim> dims;
+  for (Dim dim : {Dim::Batch, Dim::Seq, Dim::Head, Dim::Depth})
+    if (dim == Dim::Depth ? isMatrix : getValueDims().position(dim).has_value())
+      dims.push_back(dim);
+  return dims;
+}
+
+LogicalResult LinearGradientOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
+  auto sizeOf = [&](Value value, DimsAttr dims, Dim dim) { return getDimSize(b, getLoc(), value, dims, dim); };
+  auto like = [&](Value result, Value operand, DimsAttr dims, bool isQuery) {
+    shapes.push_back(extentsOf(b, result, [&](unsigned i) {
+      Dim dim = dims.getDims()[i];
+      if (dim != Dim::Head)
+        return sizeOf(operand, dims, dim);
+      return isQuery ? getOutputHeads(b, *this) : sizeOf(getValue(), getValueDims(), dim);
+    }));
+  };
+  auto factors = [&](Value result, bool isMatrix) {
+    SmallVector<Dim> dims = getFactorDims(isMatrix);
+    shapes.push_back(extentsOf(b, result, [&](unsigned i) {
+      return dims[i] == Dim::Depth ? sizeOf(getKey(), getKeyDims(), dims[i]) : sizeOf(getValue(), getValueDims(), dims[i]);
+    }));
+  };
+  like(getQueryGradient(), getQuery(), getQueryDims(), /*isQuery=*/true);
+  like(getKeyGradient(), getKey(), getKeyDims(), /*isQuery=*/false);
+  like(getValueGradient(), getValue(), getValueDims(), /*isQuery=*/false);
+  if (getDecayGradient())
+    factors(getDecayGradient(), hasMatrixDecay());
+  if (getBetaGradient())
+    factors(getBetaGradient(), /*isMatrix=*/false);
+  if (getEraseGradient())
+    like(getEraseGradient(), getErase(), *getEraseDims(), /*isQuery=*/false);
+  if (getInitialGradient())
+    shapes.push_back(extentsOfState(b, *this, getInitialGradient(), /*isNormalized=*/false));
   return success();
 }

@@ -105,6 +105,7 @@ void ShapeChecks::addFor(Operation *op) {
       .Case([&](JvpOp jvp) { addForJvp(jvp); })
       .Case([&](WeightsOp weights) { addForWeights(weights); })
       .Case([&](LinearOp linear) { addForLinear(linear); })
+      .Case([&](LinearGradientOp linear) { addForLinearGradient(linear); })
       .Case([&](PagedOp paged) { addForPages(paged); })
       .Case([&](AppendOp append) { addForAppend(append); })
       .Case([&](linalg::LinalgOp structured) { addForStructured(structured); })
@@ -217,43 +218,6 @@ void ShapeChecks::requireGroups(OpFoldResult grouped, OpFoldResult shared, Strin
   require(holds, heads, groups, message, "a multiple of ");
 }
 
-void ShapeChecks::addForLinear(LinearOp op) {
-  auto size = [&](Value value, DimsAttr dims, Dim dim) { return getDimSize(builder, loc, value, dims, dim); };
-  auto query = [&](Dim dim) { return size(op.getQuery(), op.getQueryDims(), dim); };
-  auto key = [&](Dim dim) { return size(op.getKey(), op.getKeyDims(), dim); };
-  auto value = [&](Dim dim) { return size(op.getValue(), op.getValueDims(), dim); };
-  requireSame(key(Dim::Batch), query(Dim::Batch), "key has another batch size than query");
-  requireSame(value(Dim::Batch), query(Dim::Batch), "value has another batch size than query");
-  requireSame(value(Dim::Head), key(Dim::Head), "value has another head count than key");
-  requireSame(value(Dim::Seq), key(Dim::Seq), "value has another length than key");
-  requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
-  if (op.getCausal())
-    requireSame(key(Dim::Seq), query(Dim::Seq), "key has another length than query, though it is causal");
-  if (op.getTransposed())
-    requireGroups(key(Dim::Head), query(Dim::Head),
-                  "number of KV heads is not a multiple of the number of query heads");
-  else
-    requireGroups(query(Dim::Head), key(Dim::Head));
-  auto owned = [&](const NamedOperand &owner, Dim dim) { return size(owner.value, owner.dims, dim); };
-  for (auto [role, gate, axes] : {std::tuple("decay", op.getDecay(), op.getDecayAxesAttr()),
-                                  std::tuple("beta", op.getBeta(), op.getBetaAxesAttr())})
-    for (size_t i = 0; gate && i < axes.getDims().size(); ++i) {
-      NamedOperand owner = op.getFactorOwner(axes.getDims()[i]);
-      requireSame(extent(gate, i), owned(owner, axes.getDims()[i]),
-                  Twine(role) + " has another extent of '" + stringifyDim(axes.getDims()[i]) + "' than " + owner.role);
-    }
-  SmallVector<Dim> rows = op.getStateDims();
-  rows.push_back(Dim::Depth);
-  for (size_t i = 0; op.getState() && i < rows.size(); ++i)
-    requireSame(extent(op.getState(), i), owned(op.getStateOwner(), rows[i]),
-                Twine("state has another extent of '") + stringifyDim(rows[i]) + "' than " + op.getStateOwner().role);
-  // A dynamic head size of values is rejected later.
-  std::optional<int64_t> columns = getConstantIntValue(value(Dim::Depth));
-  if (op.getState() && columns)
-    requireSame(extent(op.getState(), rows.size()), builder.getIndexAttr(*columns + (op.getNormalize() ? 1 : 0)),
-                "state has another number of columns than the output requires");
-}
-
 Value ShapeChecks::cuSeqlensArgument(ScoringOpInterface op, Role role) {
   Value offsets = op.getCuSeqlens(role);
   return offsets && isReadableBeforeCall(offsets) ? withoutCasts(offsets) : Value();
@@ -263,11 +227,16 @@ Value ShapeChecks::cuSeqlensArgument(ScoringOpInterface op, Role role) {
 /// computed lengths are not known before the call, and generated code clamps them. If the host cannot read elements,
 /// only the number of offsets is checked.
 void ShapeChecks::addForCuSeqlens(ScoringOpInterface op, Role role) {
-  Value offsets = cuSeqlensArgument(op, role);
-  if (!offsets)
-    return;
   bool isQuery = role == Role::Query;
-  StringRef clause = isQuery ? "cu_seqlens_q" : "cu_seqlens_k", rows = isQuery ? "query" : "key";
+  addForOffsets(isQuery ? "cu_seqlens_q" : "cu_seqlens_k", isQuery ? "query" : "key", op.getCuSeqlens(role),
+                getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
+                           isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
+}
+
+void ShapeChecks::addForOffsets(StringRef clause, StringRef rows, Value offsets, OpFoldResult extentOfRows) {
+  if (!isReadableBeforeCall(offsets))
+    return;
+  offsets = withoutCasts(offsets);
   auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(builder, loc, value); };
   auto compare = [&](arith::CmpIPredicate predicate, Value lhs, Value rhs) -> Value {
     return arith::CmpIOp::create(builder, loc, predicate, lhs, rhs);
@@ -276,8 +245,7 @@ void ShapeChecks::addForCuSeqlens(ScoringOpInterface op, Role role) {
   require(compare(arith::CmpIPredicate::sge, size, one), size, one, clause + " has no element", "at least ");
   if (!mayReadElements)
     return;
-  Value total = materialize(getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
-                                       isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
+  Value total = materialize(extentOfRows);
   // The loop carries the first invalid element: its problem, its value, the expected value; and the previous element.
   enum Problem : int64_t { None, Begins, Descends, Leaves };
   Value state[] = {zero, zero, zero, zero};

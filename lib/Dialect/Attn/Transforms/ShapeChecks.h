@@ -48,7 +48,9 @@ private:
   void addForRows(ScoringOpInterface op, llvm::ArrayRef<Dim> dims, llvm::StringRef role, mlir::Value rows);
   /// Requires a log-sum-exp of every row, and its low part if the op has one.
   template <typename OpTy> void addForLse(OpTy op);
-  void addForLinear(LinearOp op);
+  void addForLinear(LinearOpInterface op);
+  void addForLinearGradient(LinearGradientOp op);
+  void addForState(LinearOpInterface op, llvm::StringRef role, mlir::Value state);
   void addForAppend(AppendOp op);
   /// Requires that positions and counts of new rows, as far as they are arguments, are within the cache.
   void addForAppendedRows(AppendOp op);
@@ -70,6 +72,7 @@ private:
   /// cu_seqlens of `role` if it is an argument, else null.
   mlir::Value cuSeqlensArgument(ScoringOpInterface op, Role role);
   void addForCuSeqlens(ScoringOpInterface op, Role role);
+  void addForOffsets(llvm::StringRef clause, llvm::StringRef rows, mlir::Value offsets, mlir::OpFoldResult extentOfRows);
   void addForLength(ScoringOpInterface op, Role role);
   void addForPages(PagedOp op);
   /// Requires that there is no sequence (−1) that has a page `page` outside of the pool of `pages` pages.

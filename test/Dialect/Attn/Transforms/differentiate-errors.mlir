@@ -94,18 +94,9 @@ func.func @identity(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-func.func @delta(%q: tensor<4x8xf32>, %beta: tensor<4xf32>) -> tensor<4x8xf32> attributes {attn.gradient} {
-  // expected-error @below {{'delta' cannot be differentiated: no rule for the delta rule ('beta') of 'attn.linear'}}
-  %o = attn.linear %q[s,d], %q[s,d], %q[s,d] causal beta(%beta[s] : tensor<4xf32>)
-      : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  return %o : tensor<4x8xf32>
-}
-
-// -----
-
-func.func @transposed(%q: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {attn.gradient} {
-  // expected-error @below {{'transposed' cannot be differentiated: no rule for 'transposed' of 'attn.linear'}}
-  %o = attn.linear %q[s,d], %q[s,d], %q[s,d] transposed
-      : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
-  return %o : tensor<4x8xf32>
+func.func @other_dimensions(%q: tensor<4x8xf32>, %v: tensor<2x4x8xf32>) -> tensor<2x4x8xf32> attributes {attn.gradient} {
+  // expected-error @below {{'other_dimensions' cannot be differentiated: no rule for queries, keys and values of different dimensions of 'attn.linear'}}
+  %o = attn.linear %q[s,d], %q[s,d], %v[h,s,d] out[h,s,d]
+      : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  return %o : tensor<2x4x8xf32>
 }

@@ -48,11 +48,7 @@ struct State {
 namespace saccade::attn {
 /// The dimensions of rows, such as those of the log-sum-exp: those of b, h, s that the output has, in this order.
 llvm::SmallVector<Dim> getRowDims(DimsAttr outputDims);
-} // namespace saccade::attn
 
-#include "saccade/Dialect/Attn/IR/AttnInterfaces.h.inc"
-
-namespace saccade::attn {
 /// An operand with its role for diagnostics and its dimensions.
 struct NamedOperand {
   llvm::StringRef role;
@@ -62,6 +58,8 @@ struct NamedOperand {
   int64_t size(Dim dim) const;
 };
 } // namespace saccade::attn
+
+#include "saccade/Dialect/Attn/IR/AttnInterfaces.h.inc"
 
 #define GET_OP_CLASSES
 #include "saccade/Dialect/Attn/IR/AttnOps.h.inc"
@@ -133,6 +131,12 @@ inline int64_t NamedOperand::size(Dim dim) const { return getStaticDimSize(value
 
 /// The number of batches of queries or keys; a ragged sequence is a batch.
 mlir::OpFoldResult getBatches(mlir::OpBuilder &b, ScoringOpInterface op, Role role);
+
+/// The number of sequences with a state.
+mlir::OpFoldResult getBatches(mlir::OpBuilder &b, LinearOpInterface op);
+
+/// The heads of the output of linear attention: those of the query or, if there are more, those of the value.
+mlir::OpFoldResult getOutputHeads(mlir::OpBuilder &b, LinearOpInterface op);
 
 /// The static number of batches, or `ShapedType::kDynamic`.
 int64_t getStaticBatches(ScoringOpInterface op, Role role);

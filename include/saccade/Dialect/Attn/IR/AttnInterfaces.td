@@ -82,4 +82,59 @@ def Attn_DerivativeOpInterface : OpInterface<"DerivativeOpInterface", [Attn_Scor
   }];
 }
 
+def Attn_LinearOpInterface : OpInterface<"LinearOpInterface"> {
+  let cppNamespace = "::saccade::attn";
+  let description = [{
+    The recurrence of linear attention: `attn.linear`, and `attn.linear_gradient` for its gradients. Every batch and every
+    head of the value has a state. A ragged sequence is a batch.
+  }];
+  let methods = [
+    InterfaceMethod<"Query, key and value.", "::mlir::Value", "getQuery">,
+    InterfaceMethod<"", "::mlir::Value", "getKey">,
+    InterfaceMethod<"", "::mlir::Value", "getValue">,
+    InterfaceMethod<"Logarithms of the decay factors, or null.", "::mlir::Value", "getDecay">,
+    InterfaceMethod<"The rate of the delta rule, or null for 1.", "::mlir::Value", "getBeta">,
+    InterfaceMethod<"The keys at which the delta rule reads, or null for the keys.", "::mlir::Value", "getErase">,
+    InterfaceMethod<"The initial state, or null for 0.", "::mlir::Value", "getState">,
+    InterfaceMethod<"Cumulative lengths of ragged sequences; null for dense ones.", "::mlir::Value", "getCuSeqlens">,
+    InterfaceMethod<"The length of each batch; null for all positions.", "::mlir::Value", "getKvLen">,
+    InterfaceMethod<"", "::saccade::attn::DimsAttr", "getQueryDims">,
+    InterfaceMethod<"", "::saccade::attn::DimsAttr", "getKeyDims">,
+    InterfaceMethod<"", "::saccade::attn::DimsAttr", "getValueDims">,
+    InterfaceMethod<"The dimensions of the output.", "::saccade::attn::DimsAttr", "getOutputDims">,
+    InterfaceMethod<"The dimensions of `erase`; null without.", "::saccade::attn::DimsAttr", "getEraseDimsAttr">,
+    InterfaceMethod<"The dimensions of the decay; null without.", "::saccade::attn::AxesAttr", "getDecayAxesAttr">,
+    InterfaceMethod<"The dimensions of beta; null without.", "::saccade::attn::AxesAttr", "getBetaAxesAttr">,
+    InterfaceMethod<"The factor of the output; null for 1.", "::mlir::FloatAttr", "getScaleAttr">,
+    InterfaceMethod<"Whether a query reads the state of its own position.", "bool", "getCausal">,
+  ];
+  let extraSharedClassDeclaration = [{
+    /// The type of features and of the state: f64 for f64 inputs, else f32.
+    ::mlir::FloatType getStateType() {
+      return ::saccade::attn::getScoreType(::mlir::getElementTypeOrSelf($_op.getQuery().getType()));
+    }
+    /// Whether positions write the difference of their value and what the state has for their key.
+    bool hasDeltaRule() { return $_op.getBeta() || $_op.getErase(); }
+    /// Whether the rows of a state have different decay factors.
+    bool hasMatrixDecay() {
+      return $_op.getDecay() && $_op.getDecayAxesAttr().position(::saccade::attn::Dim::Depth);
+    }
+    /// The dimensions of the state before its rows and columns: those of b and h that the value has; b for ragged ones.
+    ::llvm::SmallVector<::saccade::attn::Dim> getStateDims() {
+      ::llvm::SmallVector<::saccade::attn::Dim> dims;
+      if ($_op.getCuSeqlens() || $_op.getValueDims().position(::saccade::attn::Dim::Batch))
+        dims.push_back(::saccade::attn::Dim::Batch);
+      if ($_op.getValueDims().position(::saccade::attn::Dim::Head))
+        dims.push_back(::saccade::attn::Dim::Head);
+      return dims;
+    }
+    /// The operand whose size of `dim` decay, beta and the state have.
+    ::saccade::attn::NamedOperand getFactorOwner(::saccade::attn::Dim dim) {
+      if (dim == ::saccade::attn::Dim::Depth)
+        return {"key", $_op.getKey(), $_op.getKeyDims()};
+      return {"value", $_op.getValue(), $_op.getValueDims()};
+    }
+  }];
+}
+
 #endif // SACCADE_ATTN_INTERFACES_TD

@@ -1,0 +1,168 @@
+//===- LinearMatrixDecay.cpp - Scores under a decay of each row ---------------===//
+//
+// Where rows of the state decay differently, the scores of a chunk are no matmul. Those of a block of positions with all
+// keys before it are one: queries decay from the beginning of the block, keys up to there. All factors are products of
+// decays, and none is a quotient (Yang et al. 2024, "Gated Linear Attention Transformers with Hardware-Efficient
+// Training", section 4.2). Within a block, keys are decayed from position to position.
+//
+//===----------------------------------------------------------------------===//
+#include "LinearChunk.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+
+//===----------------------------------------------------------------------===//
+// Blocks and positions
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> ChunkEmitter::overBlocks(ValueRange inits, bool isForward, BlockBody body) {
+  Value count = asIndex(size);
+  return loop(index(0), count, blockRows, inits, [&](Value begin, ValueRange carried) {
+    Value first = begin;
+    if (!isForward)
+      first = sub(mul(div(sub(count, index(1)), blockRows), blockRows), begin);
+    return body(first, getAsOpFoldResult(min(sub(count, first), index(blockRows))), carried);
+  });
+}
+
+SmallVector<Value> ChunkEmitter::overPositions(Value each, Value x, OpFoldResult count, bool isForward,
+                                               ValueRange inits, PositionBody body) {
+  Value last = sub(asIndex(count), index(1));
+  SmallVector<Value> all = {matrixOf(count, blockRows, columnsOf(each))};
+  llvm::append_range(all, inits);
+  SmallVector<Value> done =
+      loop(index(0), asIndex(count), 1, all, [&](Value step, ValueRange carried) -> SmallVector<Value> {
+        Value i = isForward ? step : sub(last, step), left = carried[0];
+        // The rows that were visited decay by this position or, on the way back, by the one after it.
+        Block visited = isForward ? rowsFrom(left, b.getIndexAttr(0), i)
+                                  : rowsFrom(left, getAsOpFoldResult(add(i, 1)), step);
+        Value factors = row(each, isForward ? i : min(add(i, 1), last));
+        left = insertBlock(scaled(block(left, visited), {factors, {1}}), left, visited);
+        Value own = apply(1, 0, {{row(x, i), {0}}}, {{row(left, i), {0}}},
+                          [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], type)}; })[0];
+        left = insertRow(own, left, i);
+        SmallVector<Value> next = {left};
+        llvm::append_range(next, body(i, left, carried.drop_front()));
+        return next;
+      });
+  return SmallVector<Value>(llvm::drop_begin(done));
+}
+
+Value ChunkEmitter::product(Value x, Value factors, OpFoldResult count) {
+  return apply(2, 0, {{x, {0, 1}}, {factors, {0, 1}}}, {{matrixOf(count, blockRows, columnsOf(factors)), {0, 1}}},
+               [&](ValueRange args) -> SmallVector<Value> {
+                 return {arith::MulFOp::create(b, loc, convert(args[0], type), args[1])};
+               })[0];
+}
+
+/// Extends `known`, the keys before the block decayed to its beginning, to its end.
+Value ChunkEmitter::keysUpTo(Value known, Value keys, Value each, Value first, OpFoldResult count) {
+  Value leaving = cumulativeProducts(each, count, blockRows, /*isForward=*/false);
+  Value whole = row(cumulativeProducts(each, count, blockRows, /*isForward=*/true), sub(asIndex(count), index(1)));
+  Block before = rowsFrom(known, b.getIndexAttr(0), first), own = rowsFrom(known, first, count);
+  known = insertBlock(scaled(block(known, before), {whole, {1}}), known, before);
+  return insertBlock(product(block(keys, own), leaving, count), known, own);
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> ChunkEmitter::decayedScores(ArrayRef<Value> queries, Value keys, Value each) {
+  SmallVector<Value> inits = {temporary({-1, columnsOf(each)})};
+  for (size_t i = 0; i < queries.size(); ++i)
+    inits.push_back(filled({-1, -1}, 0.0));
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  auto ofBlock = [&](Value first, OpFoldResult count, ValueRange carried) -> SmallVector<Value> {
+    Block own = rowsFrom(each, first, count);
+    Value factors = block(each, own), known = carried[0];
+    Value entering = cumulativeProducts(factors, count, blockRows, /*isForward=*/true);
+    SmallVector<Value> scores(carried.drop_front());
+    for (auto [query, sums] : llvm::zip_equal(queries, scores)) {
+      Block before = {first, zero, count, first};
+      Value keysBefore = block(known, rowsFrom(known, zero, first));
+      Value found = matmul({product(block(query, own), entering, count), {0, 2}}, {keysBefore, {1, 2}},
+                           block(sums, before));
+      sums = insertBlock(found, sums, before);
+    }
+    auto ofPosition = [&](Value i, Value left, ValueRange before) -> SmallVector<Value> {
+      SmallVector<Value> next(before);
+      OpFoldResult visited = getAsOpFoldResult(add(i, 1)), position = getAsOpFoldResult(add(first, i));
+      Value earlier = block(left, rowsFrom(left, zero, visited));
+      for (auto [query, sums] : llvm::zip_equal(queries, next)) {
+        SmallVector<OpFoldResult> offsets = {position, first}, extents = {one, visited};
+        Value to = slice(sums, offsets, extents, {false, true});
+        Value found = rowSums({{earlier, {0, 1}}, {row(query, add(first, i)), {1}}}, to);
+        sums = tensor::InsertSliceOp::create(b, loc, found, sums, offsets, extents, SmallVector<OpFoldResult>(2, one));
+      }
+      return next;
+    };
+    scores = overPositions(factors, block(keys, own), count, /*isForward=*/true, scores, ofPosition);
+    SmallVector<Value> next = {keysUpTo(known, keys, factors, first, count)};
+    llvm::append_range(next, scores);
+    return next;
+  };
+  return SmallVector<Value>(llvm::drop_begin(overBlocks(inits, /*isForward=*/true, ofBlock)));
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients of scores
+//===----------------------------------------------------------------------===//
+
+Value ChunkEmitter::queryGradients(Value weights, Value keys, Value each, Value sums) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  auto ofBlock = [&](Value first, OpFoldResult count, ValueRange carried) -> SmallVector<Value> {
+    Block own = rowsFrom(each, first, count);
+    Value factors = block(each, own), known = carried[0], gradient = carried[1];
+    Value entering = cumulativeProducts(factors, count, blockRows, /*isForward=*/true);
+    Value read = StructuredEmitter::filled(matrixOf(count, blockRows, columnsOf(each)), 0.0);
+    read = matmul({block(weights, {first, zero, count, first}), {0, 2}},
+                  {block(known, rowsFrom(known, zero, first)), {2, 1}}, read);
+    gradient = insertBlock(sum(block(gradient, own), product(read, entering, count)), gradient, own);
+    auto ofPosition = [&](Value i, Value left, ValueRange before) -> SmallVector<Value> {
+      OpFoldResult visited = getAsOpFoldResult(add(i, 1));
+      Value position = add(first, i);
+      Value factorsOfKeys = slice(weights, {position, first}, {one, visited}, {false, true});
+      Value found = rowSums({{block(left, rowsFrom(left, zero, visited)), {1, 0}}, {factorsOfKeys, {1}}},
+                            row(before[0], position));
+      return {insertRow(found, before[0], position)};
+    };
+    gradient = overPositions(factors, block(keys, own), count, /*isForward=*/true, {gradient}, ofPosition)[0];
+    return {keysUpTo(known, keys, factors, first, count), gradient};
+  };
+  return overBlocks({temporary({-1, columnsOf(each)}), sums}, /*isForward=*/true, ofBlock)[1];
+}
+
+Value ChunkEmitter::keyGradients(Value weights, Value query, Value each, Value sums) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  // carried[0] has the products of the queries behind the block, decayed back to its end.
+  auto ofBlock = [&](Value first, OpFoldResult count, ValueRange carried) -> SmallVector<Value> {
+    Block own = rowsFrom(each, first, count), before = rowsFrom(each, zero, first);
+    Value factors = block(each, own), later = carried[0], gradient = carried[1];
+    Value leaving = cumulativeProducts(factors, count, blockRows, /*isForward=*/false);
+    Value entering = cumulativeProducts(factors, count, blockRows, /*isForward=*/true);
+    Value whole = row(entering, sub(asIndex(count), index(1)));
+    gradient = insertBlock(sum(block(gradient, own), product(block(later, own), leaving, count)), gradient, own);
+    Value earlier = scaled(block(later, before), {whole, {1}});
+    earlier = matmul({block(weights, {first, zero, count, first}), {2, 0}},
+                     {product(block(query, own), entering, count), {2, 1}}, earlier);
+    later = insertBlock(earlier, later, before);
+    auto ofPosition = [&](Value i, Value right, ValueRange before) -> SmallVector<Value> {
+      Value position = add(first, i);
+      OpFoldResult visited = getAsOpFoldResult(sub(asIndex(count), i));
+      Value factorsOfQueries = slice(weights, {position, position}, {visited, one}, {true, false});
+      Value found = rowSums({{block(right, rowsFrom(right, i, visited)), {1, 0}}, {factorsOfQueries, {1}}},
+                            row(before[0], position));
+      return {insertRow(found, before[0], position)};
+    };
+    gradient = overPositions(factors, block(query, own), count, /*isForward=*/false, {gradient}, ofPosition)[0];
+    return {later, gradient};
+  };
+  return overBlocks({filled({-1, columnsOf(each)}, 0.0), sums}, /*isForward=*/false, ofBlock)[1];
+}
+
+std::pair<Value, Value> ChunkEmitter::scoreGradients(Value weights, Value query, Value keys, Value each,
+                                                     Value queryGradient, Value keyGradient) {
+  return {queryGradients(weights, keys, each, queryGradient), keyGradients(weights, query, each, keyGradient)};
+}

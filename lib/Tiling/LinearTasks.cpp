@@ -1,0 +1,177 @@
+//===- LinearTasks.cpp - The tasks of linear attention ------------------------===//
+//
+// Emits the loops over tasks and chunks, and the computations of a chunk that forward and gradient share.
+//
+//===----------------------------------------------------------------------===//
+#include "LinearTasks.h"
+#include "Sequences.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+FloatType saccade::getProductType(LinearOpInterface op) {
+  Type element = getElementTypeOrSelf(op.getQuery());
+  return element.isBF16() ? cast<FloatType>(element) : op.getStateType();
+}
+
+LinearTasks::LinearTasks(IRRewriter &rewriter, LinearOpInterface op, bool onDevice)
+    : ChunkEmitter(rewriter, op.getLoc(), op.getStateType(), getProductType(op)), rewriter(rewriter), op(op),
+      onDevice(onDevice) {}
+
+LogicalResult LinearTasks::checkSizes() {
+  depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+  valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
+  for (auto [role, extent] : {std::pair("key", depth), std::pair("value", valueDepth)}) {
+    if (ShapedType::isDynamic(extent))
+      return op->emitOpError() << "head size of " << role << " is dynamic, expected a static one";
+    if (extent == 0)
+      return op->emitOpError() << "head size of " << role << " is 0, expected at least 1";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+void LinearTasks::prepare() {
+  if (!op.getCuSeqlens())
+    return;
+  starts = emitStarts(b, loc, op.getCuSeqlens(), asIndex(getBatches(b, op)),
+                      extentOf(op.getValue(), op.getValueDims(), Dim::Seq), onDevice);
+}
+
+void LinearTasks::beginTask(scf::ForallOp loop) {
+  sequence = loop.getInductionVar(0), stateHead = loop.getInductionVar(1);
+  start = Value();
+  length = getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Seq);
+  if (starts) {
+    start = tensor::ExtractOp::create(b, loc, starts, sequence);
+    Value end = tensor::ExtractOp::create(b, loc, starts, ValueRange{add(sequence, 1)});
+    length = getAsOpFoldResult(sub(end, start));
+  } else if (Value lengths = op.getKvLen()) {
+    Value given = IndexEmitter::asIndex(tensor::ExtractOp::create(b, loc, lengths, sequence).getResult());
+    length = getAsOpFoldResult(max(index(0), min(given, asIndex(length))));
+  }
+  if (getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Seq) == 0)
+    length = b.getIndexAttr(0);
+  // Neither divisor is zero inside of a task.
+  Value heads = extentOf(op.getValue(), op.getValueDims(), Dim::Head),
+        queries = extentOf(op.getQuery(), op.getQueryDims(), Dim::Head);
+  group = max(div(queries, heads), index(1));
+  repetitions = max(div(heads, queries), index(1));
+}
+
+scf::ForallOp LinearTasks::overTasks(StringRef name, ValueRange inits, Places places, CarryingBody body) {
+  SmallVector<OpFoldResult> tasks = {getBatches(b, op), getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head)};
+  auto loop = scf::ForallOp::create(b, loc, tasks, inits, taskMapping(b.getContext(), tasks.size()));
+  loop->setAttr(tiledFromAttr, b.getStringAttr(name));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  beginTask(loop);
+  SmallVector<Place> at = places();
+  SmallVector<Value> parts;
+  for (auto [shared, place] : llvm::zip_equal(loop.getRegionIterArgs(), at))
+    parts.push_back(llvm::is_contained(cast<ShapedType>(shared.getType()).getShape(), 0) ? Value(shared)
+                                                                                         : slice(shared, place));
+  SmallVector<Value> results = body(index(0), parts);
+  b.setInsertionPointToEnd(loop.getTerminator().getBody());
+  for (auto [result, shared, place] : llvm::zip_equal(results, loop.getRegionIterArgs(), at))
+    if (result != shared)
+      tensor::ParallelInsertSliceOp::create(b, loc, result, shared, place.offsets, place.sizes,
+                                            SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
+  return loop;
+}
+
+SmallVector<Value> LinearTasks::overChunks(bool isForward, ValueRange inits, CarryingBody body) {
+  std::optional<int64_t> known = getConstantIntValue(length);
+  if (known == 0)
+    return SmallVector<Value>(inits);
+  Value positions = asIndex(length);
+  return loop(index(0), positions, rows, inits, [&](Value begin, ValueRange carried) {
+    if (!isForward)
+      begin = sub(mul(div(sub(positions, index(1)), rows), rows), begin);
+    bool isFixed = known && (*known <= rows || *known % rows == 0);
+    size = isFixed ? OpFoldResult(b.getIndexAttr(std::min(*known, rows)))
+                   : OpFoldResult(min(sub(positions, begin), index(rows)));
+    return body(begin, carried);
+  });
+}
+
+SmallVector<Value>
+LinearTasks::overQueryHeads(ValueRange inits,
+                            llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> body) {
+  if (getConstantIntValue(group) == 1)
+    return body(div(stateHead, repetitions), index(0), inits);
+  return loop(index(0), group, 1, inits, [&](Value member, ValueRange carried) {
+    return body(div(add(mul(stateHead, group), member), repetitions), member, carried);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Chunks
+//===----------------------------------------------------------------------===//
+
+Value LinearTasks::decayState(const Chunk &chunk, Value state) {
+  if (!chunk.decay.whole)
+    return state;
+  return scaled(state, {chunk.decay.whole, op.hasMatrixDecay() ? SmallVector<unsigned>{0} : SmallVector<unsigned>{}});
+}
+
+Value LinearTasks::scores(Value queries, const Chunk &chunk, double scale) {
+  Value products = op.hasMatrixDecay() ? decayedScores({queries}, chunk.keys, chunk.decay.each)[0]
+                                       : matmul({queries, {0, 2}}, {chunk.keys, {1, 2}}, filled({-1, -1}, 0.0));
+  return weighted(products, chunk, /*isStrict=*/false, scale, /*factor=*/Value(), 0);
+}
+
+Value LinearTasks::negativeSystem(const Chunk &chunk, bool ofEarlier) {
+  Value products = op.hasMatrixDecay() ? decayedScores({chunk.erase}, chunk.keys, chunk.decay.each)[0]
+                                       : matmul({chunk.erase, {0, 2}}, {chunk.keys, {1, 2}}, filled({-1, -1}, 0.0));
+  return weighted(products, chunk, /*isStrict=*/true, -1, chunk.beta, ofEarlier ? 1 : 0);
+}
+
+Value LinearTasks::weighted(Value products, const Chunk &chunk, bool isStrict, double scale, Value factor,
+                            unsigned loopOfFactor) {
+  SmallVector<IndexedOperand> inputs;
+  if (chunk.decay.between)
+    inputs.push_back({chunk.decay.between, {0, 1}});
+  if (factor)
+    inputs.push_back({factor, {loopOfFactor}});
+  bool isMasked = isStrict || (!chunk.decay.between && !op.hasMatrixDecay());
+  if (inputs.empty() && !isMasked && scale == 1)
+    return products;
+  return apply(2, 0, inputs, {{products, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
+    Value element = args.back();
+    for (Value each : args.drop_back())
+      element = arith::MulFOp::create(b, loc, element, each);
+    if (scale != 1)
+      element = arith::MulFOp::create(b, loc, element, scalar(scale));
+    if (!isMasked)
+      return {element};
+    Value i = linalg::IndexOp::create(b, loc, 0), j = linalg::IndexOp::create(b, loc, 1);
+    Value isVisible = isStrict ? isLess(j, i) : compare(arith::CmpIPredicate::sle, j, i);
+    return {select(isVisible, element, scalar(0.0))};
+  })[0];
+}
+
+Value LinearTasks::remainders(const Chunk &chunk, Value state, Value factor) {
+  // v − Sᵀ e, before the writes of the chunk.
+  // An elementwise op without effect would be folded, and the values may be a slice of the caller's tensor.
+  Value errors = linalg::CopyOp::create(b, loc, chunk.values, temporary({-1, valueDepth})).getResult(0);
+  Value erase = decayed(chunk.erase, chunk.decay, chunk.decay.entering, depth, /*scale=*/-1);
+  errors = matmul({erase, {0, 2}}, {state, {2, 1}}, errors);
+  Value solved = inverse(negativeSystem(chunk, /*ofEarlier=*/true));
+  if (factor)
+    solved = scaled(solved, {factor, {0}});
+  return matmul({solved, {0, 2}}, {errors, {2, 1}}, filled({-1, valueDepth}, 0.0));
+}
+
+Value LinearTasks::timesBeta(const Chunk &chunk, Value x) {
+  if (!chunk.beta)
+    return x;
+  return apply(
+      2, 0, {{x, {0, 1}}, {chunk.beta, {0}}}, {{temporary({-1, valueDepth}), {0, 1}}},
+      [&](ValueRange args) -> SmallVector<Value> { return {arith::MulFOp::create(b, loc, args[0], args[1])}; })[0];
+}
