@@ -152,8 +152,8 @@ LogicalResult LinearGradientEvaluator::runPosition(int64_t batch, int64_t head, 
       sums[i / columns] = rounded(sums[i / columns] + rounded(carried[i] * decayed[position][i]));
   for (int64_t row = 0; row < rows; ++row)
     if (factors[row] != 0)
-      // In float64, twice the rounding error of the terms, which kernels add in parts.
-      sums[row] = frame.isReversed() ? 2 * terms[row] - sums[row] : rounded(rounded(sums[row] + sizes[row]) - sizes[row]);
+      // With more than one rounding error of the terms, which kernels add in parts.
+      sums[row] = frame.isReversed() ? 2 * terms[row] - sums[row] : rounded(rounded(sums[row] + 4 * sizes[row]) - 4 * sizes[row]);
   if (ofDecay && !op.hasMatrixDecay()) {
     double sum = 0;
     for (double element : sums)

@@ -35,10 +35,11 @@ public:
     query = {features(op.getQuery(), queryOps), op.getQueryDims()};
     key = {features(op.getKey(), keyOps), op.getKeyDims()};
     value = {op.getValue(), op.getValueDims()};
-    erase = op.getErase();
+    decay = op.getDecay(), beta = op.getBeta(), erase = op.getErase(), state = op.getState();
     if (hasFeatures() || op.getNormalize()) { // queries and keys are in the type of the state then
       value.value = wide(value.value);
-      erase = erase ? wide(erase) : erase;
+      for (Value *operand : {&decay, &beta, &erase, &state})
+        *operand = *operand ? wide(*operand) : *operand;
     }
     if (op.getFinalState() && gradients.of(op.getFinalState()))
       stateGradient = wide(gradients.of(op.getFinalState()));
@@ -176,9 +177,6 @@ private:
   LogicalResult addGradients(FloatAttr scale) {
     Type decayType, betaType, eraseType, stateType;
     SmallVector<Dim> decayDims, betaDims;
-    Value state = op.getState();
-    if (state && op.getNormalize())
-      state = wide(state);
     if (op.getDecay())
       decayType = factorType(op.hasMatrixDecay(), decayDims);
     if (op.getBeta())
@@ -189,7 +187,7 @@ private:
       stateType = cast<RankedTensorType>(state.getType()).clone(type);
     auto made = LinearGradientOp::create(
         b, loc, typeOf(query, /*isQuery=*/true), typeOf(key), typeOf(value), decayType, betaType, eraseType, stateType,
-        query.value, key.value, value.value, op.getDecay(), op.getBeta(), erase, state, op.getCuSeqlens(),
+        query.value, key.value, value.value, decay, beta, erase, state, op.getCuSeqlens(),
         op.getKvLen(), output.value, stateGradient, query.dims, key.dims, value.dims, output.dims,
         op.getDecayAxesAttr(), op.getBetaAxesAttr(), op.getEraseDimsAttr(), scale, op.getCausal());
     Value ofValue = made.getValueGradient();
@@ -274,14 +272,13 @@ private:
     shape[*value.dims.position(Dim::Depth)] = outputShape[depth] = 1;
     Named ones = {e.filled(extents, RankedTensorType::get(shape, type), 1), value.dims};
     Value column;
-    if (Value state = op.getState()) {
-      state = wide(state);
+    if (state) {
       unsigned last = cast<RankedTensorType>(state.getType()).getRank() - 1;
       column = columns(state, last, cast<RankedTensorType>(state.getType()).getDimSize(last) - 1, 1);
     }
     Value divisors =
         LinearOp::create(b, loc, RankedTensorType::get(outputShape, type), Type(), query.value, key.value, ones.value,
-                         op.getDecay(), /*beta=*/Value(), /*erase=*/Value(), column, op.getCuSeqlens(), op.getKvLen(),
+                         decay, /*beta=*/Value(), /*erase=*/Value(), column, op.getCuSeqlens(), op.getKvLen(),
                          query.dims, key.dims, value.dims, dims, op.getDecayAxesAttr(), AxesAttr(), DimsAttr(),
                          /*scale=*/FloatAttr(), /*l2norm=*/FloatAttr(), op.getCausal(), /*normalize=*/false)
             .getOutput();
@@ -365,7 +362,7 @@ private:
   /// The gradient of the output or, if outputs are normalized, of the numerators and denominators.
   Named output;
   SmallVector<Value> queryOps, keyOps;
-  Value erase, stateGradient; ///< null if there is none
+  Value decay, beta, erase, state, stateGradient; ///< null if there is none
 };
 
 } // namespace
