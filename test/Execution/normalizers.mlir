@@ -96,3 +96,8 @@ func.func @derived(%q: tensor<2x2x?x8xf64>, %k: tensor<2x2x?x8xf64>, %v: tensor<
     } : (tensor<2x2x?x8xf64>, tensor<2x2x?x8xf64>, tensor<2x2x?x8xf64>) -> tensor<2x2x?x8xf64>
   return %o : tensor<2x2x?x8xf64>
 }
+
+// The example, with the bias of 2,048 keys.
+// RUN: saccade-run %src/examples/normalizers.mlir --entry=sigmoid --check --arg=1x8x100x64:f32:1 --arg=1x2x140x64:f32:2 --arg=1x2x140x64:f32:3 --arg=-7.6
+// RUN: saccade-run %src/examples/normalizers.mlir --entry=hstu --check --arg=2x4x100x64:f32:1 --arg=2x4x100x64:f32:2 --arg=2x4x100x64:f32:3 --arg=100x100:f32:4
+// RUN: saccade-run %src/examples/normalizers.mlir --entry=relu_squared --check --arg=1x8x100x64:f32:1 --arg=1x8x140x64:f32:2 --arg=1x8x140x64:f32:3

@@ -51,6 +51,11 @@ CALLS = {
     },
     "flash-long.mlir": {"one_long_head": f32("1x1x150x64", "1x1x300x64", "1x1x300x64")},
     "linformer.mlir": {"linformer": f32("1x2x20x64", "1x2x20x64", "1x2x20x64", "32x20", "32x20")},
+    "normalizers.mlir": {
+        "sigmoid": f32("1x8x35x64", "1x2x60x64", "1x2x60x64") + ["-4.0"],
+        "hstu": f32("1x4x35x64", "1x4x35x64", "1x4x35x64", "35x35"),
+        "relu_squared": f32("1x8x35x64", "1x8x60x64", "1x8x60x64"),
+    },
     "soft-cap.mlir": {"soft_cap": f32("1x8x35x64", "1x2x60x64", "1x2x60x64")},
     "multi-head.mlir": {
         "multi_head_attention": f32("2x9x512", "512x512", "512", "512x512", "512", "512x512", "512", "512x512", "512"),
