@@ -160,9 +160,10 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
           if (row.scores[key] == -INFINITY)
             continue;
           // Subnormal weights are rounded as the smallest normal one. Those of a softmax are multiples of the largest.
-          double size = op.getPointwise() && weight != 0 ? std::max(std::abs(weight), smallestNormal) : std::abs(weight);
+          double size =
+              op.getPointwise() && weight != 0 ? std::max(std::abs(weight), smallestNormal) : std::abs(weight);
           double term = size * std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
-                                                                    key)[depth * scorer.value.stride(Dim::Depth)]);
+                                                        key)[depth * scorer.value.stride(Dim::Depth)]);
           weighted += term;
           squares += term * term;
           conditioned += term * sizes[key];

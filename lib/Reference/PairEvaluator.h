@@ -23,7 +23,8 @@ protected:
   virtual mlir::LogicalResult demandOperands() = 0;
   /// Checks at run time what the verifier checks for static sizes.
   virtual mlir::LogicalResult checkExtents() = 0;
-  /// Adds a visible pair with probability `p`, or with score `p` without a log-sum-exp. `row`: its indices in a tensor with a number for each row.
+  /// Adds a visible pair with probability `p`, or with score `p` without a log-sum-exp. `row`: its indices in a tensor
+  /// with a number for each row.
   virtual mlir::LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
                                       llvm::SmallVector<int64_t> &row) = 0;
 

@@ -65,8 +65,8 @@ public:
   /// For an op on whole tensors: sets the lengths to those of `batch` and returns the number of keys up to the length.
   mlir::FailureOr<int64_t> enterBatch(int64_t batch);
 
-  /// Applies the weight region, if any, to the weight `value` at `key`, or a normalizer to the score `value`, for the row
-  /// whose scores were computed last.
+  /// Applies the weight region, if any, to the weight `value` at `key`, or a normalizer to the score `value`, for the
+  /// row whose scores were computed last.
   mlir::FailureOr<double> modifiedWeight(int64_t key, double value);
   /// Whether no mask excludes `key`, for the row whose scores were computed last.
   bool isVisible(int64_t key) const { return visible[key]; }

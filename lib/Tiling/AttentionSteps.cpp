@@ -219,8 +219,8 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
   auto accumulate = AccumulateOp::create(
       b, loc, TypeRange(ValueRange(state.getParts())), query, key, value, op.getCaptures(), queryEnd, keyEnd,
       op.getScaleValue(), tileAt.inOrder(), state.acc, state.max, state.sum, state.tallies, state.rowMax, state.argmax,
-      queryDims, keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), op.getPointwise(), step.isFinal, step.schedule, step.unpacked,
-      hasNaturalMax(), state.tallies.size());
+      queryDims, keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), op.getPointwise(), step.isFinal,
+      step.schedule, step.unpacked, hasNaturalMax(), state.tallies.size());
   setFiniteMax(accumulate, step.finiteMax);
   auto copy = [](Region &from, Region &to) {
     IRMapping mapping;

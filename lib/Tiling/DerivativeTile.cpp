@@ -263,8 +263,7 @@ DerivativeTile::Pair DerivativeTile::evaluatePair(Value i, Value j, Value produc
     if (!attention.getScore().empty()) {
       Value hidden = scalar(-std::numeric_limits<double>::infinity());
       Value isScored = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, score, hidden);
-      pair.isVisible =
-          pair.isVisible ? arith::AndIOp::create(b, loc, pair.isVisible, isScored).getResult() : isScored;
+      pair.isVisible = pair.isVisible ? arith::AndIOp::create(b, loc, pair.isVisible, isScored).getResult() : isScored;
     }
     pair.probability = score;
     pair.weight = ifVisible(pair, inlineRegion(attention.getWeight(), score, i, j)[0]);

@@ -15,7 +15,8 @@ GradientTile::GradientTile(OpBuilder &b, GradientOp op, bool onDevice)
 //===----------------------------------------------------------------------===//
 
 /// `args` are the product with the key, the product with the value and, with a softmax, delta, the log-sum-exp and, if
-/// there is one, its low part. Returns the weight, the scaled gradient of the score, and the other results of the gradient region.
+/// there is one, its low part. Returns the weight, the scaled gradient of the score, and the other results of the
+/// gradient region.
 SmallVector<Value> GradientTile::evaluatePair(Value i, Value j, ValueRange args) {
   auto argument = [&](size_t n) { return n < args.size() ? args[n] : Value(); };
   Pair pair = DerivativeTile::evaluatePair(i, j, args[0], {argument(3), argument(4)});

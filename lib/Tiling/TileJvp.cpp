@@ -111,9 +111,9 @@ JvpTasks::Terms JvpTasks::evaluate(const PairTile &tile, const RowLse &row, Valu
     Value i = add(linalg::IndexOp::create(b, loc, 0), firstQuery),
           j = add(linalg::IndexOp::create(b, loc, 1), firstKey);
     ValueRange before = args.drop_front(inputs.size());
-    SmallVector<Value> values = evaluatePair(i, j, isReplaced ? before[1] : args[inputs.size() - 1],
-                                             hasTangents ? before[0] : Value(),
-                                             {row.lse ? args[0] : Value(), row.low ? args[1] : Value()});
+    SmallVector<Value> values =
+        evaluatePair(i, j, isReplaced ? before[1] : args[inputs.size() - 1], hasTangents ? before[0] : Value(),
+                     {row.lse ? args[0] : Value(), row.low ? args[1] : Value()});
     SmallVector<Value> results = {values[0]};
     if (needsWeights)
       results.push_back(convert(values[2], element));

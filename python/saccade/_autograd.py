@@ -46,7 +46,8 @@ def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, normalizer: Any,
         return True
     if not is_grad_enabled():
         return False
-    return (score is not None or weight is not None or callable(normalizer) or scale is not None or sink is not None or stats is not None
+    return (score is not None or weight is not None or callable(normalizer) or scale is not None
+            or sink is not None or stats is not None
             or q.requires_grad or getattr(k, "requires_grad", False) or getattr(v, "requires_grad", False))
 
 

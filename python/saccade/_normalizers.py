@@ -45,13 +45,13 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {"sigmoid": _sigmoid, "silu": _silu,
 
 
 def function_of(normalizer: Any) -> Any:
-    """The function (s, b, h, i, j) of a normalizer; None for the softmax. Raises ValueError for an unknown name; what is
+    """The function (s, b, h, i, j) of a normalizer; None for the softmax. Raises ValueError for an unknown name. What is
     no string is a function, which the caller checks."""
     if not isinstance(normalizer, str) or normalizer == "softmax":
         return None if isinstance(normalizer, str) else normalizer
     if normalizer not in _FUNCTIONS:
-        raise ValueError(f"normalizer is {normalizer!r:.80}, expected one of {', '.join(map(repr, NAMES))}, or a function "
-                         "(s, b, h, i, j) -> weight")
+        raise ValueError(f"normalizer is {normalizer!r:.80}, expected one of {', '.join(map(repr, NAMES))}, or a "
+                         "function (s, b, h, i, j) -> weight")
     return _FUNCTIONS[normalizer]
 
 
@@ -61,4 +61,5 @@ def check_without_sum(sink: Any, return_lse: Any, return_max: Any, stats: Any) -
         if value is not None and value is not False:
             found = f"{value!r:.40}" if value is True else "given"
             expected = "False" if name.startswith("return") else "None"
-            raise ValueError(f"{name} is {found}, expected {expected}: it belongs to the softmax, and a normalizer is given")
+            raise ValueError(f"{name} is {found}, expected {expected}: it belongs to the softmax, and a normalizer is "
+                             "given")

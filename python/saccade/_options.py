@@ -30,8 +30,8 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     of its functions; its operands; and whether all captured arrays are of torch. `given` are the options in the order
     of the parameters of `saccade.attention`, which states the exceptions. The caller checks q, k, v and the layout:
     None and 0 stand for an element type and head dimensions that they do not have."""
-    (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale, v_scale,
-     qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout) = given
+    (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
+     v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout) = given
     captures: tuple[Any, ...] = ()
     operands: Operands = {}
     alignment = length = ragged = pages = scales = sink_kind = dropout = heads = None

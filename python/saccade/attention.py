@@ -250,7 +250,8 @@ def attention(
 
     Gradients are those of the output and the log-sum-exp, with respect to q, k, v, `sink`, a tensor as `scale`, and
     float tensors that `score`, `weight` or `normalizer` captures; the row maximum has none. A weight that is not
-    proportional to p has no gradient (saccade.CompileError), transforms of torch.func do not know a normalizer, and second derivatives are not supported (NotImplementedError).
+    proportional to p has no gradient (saccade.CompileError), and second derivatives are not supported
+    (NotImplementedError), nor are transforms of torch.func of a call with a normalizer.
 
     One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
     functions. Other lengths, batches, head counts, scales, offsets, windows, dropout probabilities, seeds and captured
@@ -263,8 +264,8 @@ def attention(
     """
     if unknown:
         raise _operands.unknown_option(unknown, DEFAULTS)
-    given = (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
-             v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout)
+    given = (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table,
+             k_scale, v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout)
     if is_compiling():
         return _trace(q, k, v, given, target, stream, out)
     if (_served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():

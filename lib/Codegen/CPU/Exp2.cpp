@@ -122,8 +122,8 @@ Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
   return arith::DivFOp::create(e.b, e.loc, e.splat(1.0), sum);
 }
 
-/// The bits of 1/d are about those of a constant minus those of d, with a relative error of 0.051 (the constant balances
-/// its ends). A step of Newton's method squares the error, one of Halley's cubes it.
+/// The bits of 1/d are about those of a constant minus those of d, with a relative error of 0.051 (the constant
+/// balances its ends). A step of Newton's method squares the error, one of Halley's cubes it.
 static Value reciprocal(Emitter &e, Value d, Exp2Error error) {
   auto integers = VectorType::get({e.lanes()}, e.b.getI32Type());
   Value magic =

@@ -25,8 +25,8 @@ mlir::Value emitExp2(Emitter &e, mlir::Value x, Exp2Error error = Exp2Error::Uni
 /// 1 / (1 + 2^x) for any x with an absolute error below 2^-19, sufficient for weights that are rounded to 16 bits.
 mlir::Value emitApproxLogistic(Emitter &e, mlir::Value x);
 
-/// 1 / (1 + 2^x) of f32 with a relative error below twice that of `error`, and 0 where it is below 2^-100. NaN stays NaN.
-/// It has no division, which takes longer than all else.
+/// 1 / (1 + 2^x) of f32 with a relative error below twice that of `error`, and 0 where it is below 2^-100. NaN stays
+/// NaN. It has no division, which takes longer than all else.
 mlir::Value emitLogistic(Emitter &e, mlir::Value x, Exp2Error error);
 
 } // namespace saccade::cpu

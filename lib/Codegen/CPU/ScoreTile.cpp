@@ -34,7 +34,8 @@ SplitScale cpu::emitSplitScale(Emitter &e, ScoringOpInterface op, unsigned kPack
   return {signMask, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
 }
 
-/// `factor`, or the smallest normal number in place of a smaller one: zero would turn the −inf of a masked key into NaN.
+/// `factor`, or the smallest normal number in place of a smaller one: zero would turn the −inf of a masked key into
+/// NaN.
 static Value nonzero(Emitter &e, Value factor) {
   double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
@@ -44,9 +45,9 @@ static Value nonzero(Emitter &e, Value factor) {
 ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, const Product &product, Exp2Error error,
                      Value keys)
     : e(e), op(op), scores(scores), product(product), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
-      keys(keys), toNatural(!op.getScore().empty()  ? Value()
-                             : op.getPointwise() ? nonzero(e, scale)
-                                                 : scale),
+      keys(keys), toNatural(!op.getScore().empty() ? Value()
+                            : op.getPointwise()    ? nonzero(e, scale)
+                                                   : scale),
       regions(e, op, toNatural, keys, cast<MemRefType>(scores.getType()).getDimSize(1), error) {
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));

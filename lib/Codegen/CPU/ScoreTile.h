@@ -78,7 +78,8 @@ public:
   /// Like scoreGroup for one row, which may have its own origin (`setOrigin`); returns the running maximum per lane.
   mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group);
   /// Replaces the scores of the first `rows` scratch rows, rows `firstRow`.. of the tile, by weights and updates max
-  /// and sum, unless the weights are those of a normalizer. `state.laneValues` must hold the maxima per lane. Calls `onRow` once per row.
+  /// and sum, unless the weights are those of a normalizer. `state.laneValues` must hold the maxima per lane. Calls
+  /// `onRow` once per row.
   void softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
                     llvm::function_ref<void(mlir::Value row)> onRow);
 

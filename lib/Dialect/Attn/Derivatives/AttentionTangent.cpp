@@ -141,8 +141,8 @@ private:
         captures.values.push_back(tangent);
       }
     SmallVector<Region *> regions;
-    SmallVector<int64_t> rowShape = llvm::map_to_vector(
-        rows, [&](Dim dim) { return getStaticDimSize(op.getOutput(), op.getOutputDims(), dim); });
+    SmallVector<int64_t> rowShape =
+        llvm::map_to_vector(rows, [&](Dim dim) { return getStaticDimSize(op.getOutput(), op.getOutputDims(), dim); });
     SmallVector<Type> types = {shapeOf(op.getOutput()), RankedTensorType::get(rowShape, type)};
     for (auto [tally, region] : llvm::zip_equal(op.getTallies(), op.getTallyRegions()))
       if (tangents.isNeeded(tally)) {
@@ -159,7 +159,8 @@ private:
                              op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(),
                              tangents.of(op.getQuery()), tangents.of(op.getKey()), tangents.of(op.getValue()),
                              scale ? tangents.of(scale) : Value(), op.getLse(), op.getLseLow(), op.getQueryDimsAttr(),
-                             op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(), op.getPointwise(),
+                             op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(), op.getScaleAttr(),
+                             op.getPointwise(),
                              /*schedule=*/ScheduleAttr());
     cloneRegions(op, cast<DerivativeOpInterface>(jvp.getOperation()), captures.values);
     jvp.getTangent().takeBody(region);

@@ -100,10 +100,10 @@ void AttentionOp::print(OpAsmPrinter &printer) {
                                 std::pair(getRowMax(), "max"), std::pair(getArgmax(), "argmax")})
     if (result)
       printer << ' ' << clause;
-  printer.printOptionalAttrDict(
-      (*this)->getAttrs(), {"operandSegmentSizes", "resultSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                            getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(), getQkTypeAttrName(),
-                            getPointwiseAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(),
+                                {"operandSegmentSizes", "resultSegmentSizes", getQueryDimsAttrName(),
+                                 getKeyDimsAttrName(), getValueDimsAttrName(), getOutputDimsAttrName(),
+                                 getScaleAttrName(), getQkTypeAttrName(), getPointwiseAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ";
   if (getNumResults() == 1)
     printer << getOutput().getType();
@@ -191,9 +191,9 @@ static LogicalResult verifySink(AttentionOp op) {
 static LogicalResult verifyPointwise(AttentionOp op) {
   if (!op.getPointwise())
     return success();
-  for (auto [role, value] : {std::pair("a sink", op.getSink()), std::pair("a log-sum-exp", Value(op.getLse())),
-                             std::pair("a row maximum", Value(op.getRowMax())),
-                             std::pair("an argmax", Value(op.getArgmax()))})
+  for (auto [role, value] :
+       {std::pair("a sink", op.getSink()), std::pair("a log-sum-exp", Value(op.getLse())),
+        std::pair("a row maximum", Value(op.getRowMax())), std::pair("an argmax", Value(op.getArgmax()))})
     if (value)
       return op.emitOpError() << "has " << role << ", but a normalizer in place of the softmax";
   if (!op.getTallies().empty())

@@ -33,12 +33,11 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
-  llvm::copy(
-      ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
-                         clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
-                         clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, hasSums ? 1 : 0,
-                         clauses.lseLow ? 1 : 0, hasSums ? 1 : 0}),
-      properties.operandSegmentSizes.begin());
+  llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
+                                clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
+                                clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, hasSums ? 1 : 0,
+                                clauses.lseLow ? 1 : 0, hasSums ? 1 : 0}),
+             properties.operandSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
   properties.value_dims = clauses.valueDims;
@@ -61,10 +60,9 @@ void GradientOp::print(OpAsmPrinter &printer) {
   printer << " : " << getOutputGradient().getType() << ')';
   printTyped(printer, {{"lse", getLse()}, {"lse_low", getLseLow()}, {"delta", getDelta()}});
   printRegions(printer, *this, /*bins=*/{}, getReads());
-  printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
-                                                      getKeyDimsAttrName(), getValueDimsAttrName(),
-                                                      getOutputDimsAttrName(), getScaleAttrName(), getReadsAttrName(),
-                                                      getPointwiseAttrName()});
+  printer.printOptionalAttrDict(
+      (*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(), getValueDimsAttrName(),
+                            getOutputDimsAttrName(), getScaleAttrName(), getReadsAttrName(), getPointwiseAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ("
           << getResultTypes() << ')';
 }

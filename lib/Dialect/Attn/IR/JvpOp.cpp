@@ -65,10 +65,9 @@ void JvpOp::print(OpAsmPrinter &printer) {
     printDims(printer, getOutputDims());
   }
   printRegions(printer, *this, /*bins=*/{});
-  printer.printOptionalAttrDict((*this)->getAttrs(),
-                                {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                                 getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(),
-                                 getPointwiseAttrName()});
+  printer.printOptionalAttrDict(
+      (*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(), getValueDimsAttrName(),
+                            getOutputDimsAttrName(), getScaleAttrName(), getPointwiseAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ("
           << getResultTypes() << ')';
 }

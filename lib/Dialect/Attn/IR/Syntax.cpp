@@ -316,7 +316,8 @@ ParseResult syntax::joinNormalizer(OpAsmParser &parser, SMLoc loc, Clauses &clau
   // The last ones of a softmax, and of its state.
   for (StringRef clause : {"lse", "lse_low", "sink", "max", "argmax", "tally", "delta"})
     if (clauses.given.contains(clause))
-      return parser.emitError(loc, "'") << clause << "' belongs to a softmax, but the weights are those of 'normalizer'";
+      return parser.emitError(loc, "'") << clause
+                                        << "' belongs to a softmax, but the weights are those of 'normalizer'";
   std::unique_ptr<Region> weight = std::move(clauses.weight);
   clauses.weight = std::move(clauses.normalizer);
   if (!weight)

@@ -37,7 +37,7 @@ struct Clauses {
   llvm::SmallVector<mlir::Type> intoTypes;
   std::unique_ptr<mlir::Region> score, mask, weight, gradient, tangent;
   std::unique_ptr<mlir::Region> normalizer; ///< until `joinNormalizer`
-  llvm::SmallVector<int64_t> reads; ///< the captures of the reads that the gradient region differentiates
+  llvm::SmallVector<int64_t> reads;         ///< the captures of the reads that the gradient region differentiates
   llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
   llvm::SmallVector<int64_t> bins; ///< of each tally
   bool hasLse = false, hasLseLow = false, hasMax = false, hasArgmax = false;

@@ -116,10 +116,9 @@ void AccumulateOp::print(OpAsmPrinter &printer) {
   for (Value tally : getTallies())
     bins.push_back(cast<ShapedType>(tally.getType()).getShape().back());
   printRegions(printer, *this, bins);
-  printer.printOptionalAttrDict((*this)->getAttrs(),
-                                {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
-                                 getValueDimsAttrName(), getScaleAttrName(), getQkTypeAttrName(),
-                                 getPointwiseAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
+                                                      getKeyDimsAttrName(), getValueDimsAttrName(), getScaleAttrName(),
+                                                      getQkTypeAttrName(), getPointwiseAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ')';
 }
 
@@ -179,7 +178,8 @@ LogicalResult AccumulateOp::verifyRegions() {
   if (failed(syntax::verifyRegions(*this)))
     return failure();
   if (getPointwise() && (getFinal() || getNaturalMax() || getDpsInits().size() != 3))
-    return emitOpError() << "has a normalizer, expected no final step, no natural maximum, no tallies and no row maxima";
+    return emitOpError()
+           << "has a normalizer, expected no final step, no natural maximum, no tallies and no row maxima";
   if (!getFinal() && needsSoftmaxWeights(*this))
     return emitOpError() << "has a weight region that is not proved proportional to its argument, expected 'final'";
   if (getFinal() && (getWeight().empty() || getDpsInits().size() != 3))

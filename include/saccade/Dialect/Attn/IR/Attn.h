@@ -85,7 +85,8 @@ inline constexpr llvm::StringLiteral tiledFromAttr = "attn.tiled_from";
 mlir::ArrayAttr taskMapping(mlir::MLIRContext *context, unsigned rank);
 
 /// The arguments of a region. The numbers of the pair come before the positions: none in a mask region; a weight in a
-/// weight region that is no normalizer; those of `DerivativeOpInterface` in a region of derivatives; a score in all others.
+/// weight region that is no normalizer; those of `DerivativeOpInterface` in a region of derivatives; a score in all
+/// others.
 struct RegionArguments {
   mlir::Value score; ///< the first number; null in a mask region
   mlir::Value batch, head, query, key;
