@@ -82,10 +82,11 @@ def trace(function: Callable[..., Any], role: str, precision: str, device: str =
         function: called once with (s, b, h, i, j) for a score, the scaled score s of query i and key j in head h of
             batch b, (p, b, h, i, j) for a weight p, or (b, h, i, j) for a mask; a normalizer takes the arguments of a
             score and returns a weight; a tally takes them and returns a pair, the bin and the value that is added to
-            it. It may compute with them, with Python scalars, and with elements of captured tensors or arrays: `table[h, i - j]`; negative indices count from the
-            end. The arguments are torch tensors if it captures torch tensors or names torch, otherwise proxies for
-            NumPy functions; if it captures and names neither, `prefers_torch` decides. NumPy arrays beside torch
-            tensors are read as tensors. A captured list of numbers, nested or not, may be indexed as well.
+            it. It may compute with them, with Python scalars, and with elements of captured tensors or arrays:
+            `table[h, i - j]`; negative indices count from the end. The arguments are torch tensors if it captures torch
+            tensors or names torch, otherwise proxies for NumPy functions; if it captures and names neither,
+            `prefers_torch` decides. NumPy arrays beside torch tensors are read as tensors. A captured list of numbers,
+            nested or not, may be indexed as well.
         role: "score", "mask", "weight", "normalizer" or "tally".
         precision: the type of the score, "f32" or "f64".
         device: where captured tensors must be, "cpu" or "cuda".
