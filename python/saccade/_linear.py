@@ -26,7 +26,7 @@ FEATURE_MAPS = {
 }  # fmt: skip
 """The feature map clauses; F is replaced by the type of the state."""
 
-OPERANDS = ("decay", "beta", "erase", "state")
+OPERANDS = ("decay", "beta", "erase", "state", "cu_seqlens", "kv_len")
 """The tensors after q, k and v, in the order of the program."""
 
 
@@ -42,6 +42,7 @@ class Form(NamedTuple):
     causal: bool
     normalize: bool
     scale: float | None
+    l2norm: float | None
     return_state: bool
     operands: tuple[tuple[str, Any, int], ...]
     """Name, element type and number of dimensions."""
@@ -68,15 +69,18 @@ def program(form: Form) -> str:
     arguments = [(name, tensor(layout, element, d=extent)) for name, extent in (("q", d), ("k", d), ("v", e))]
     types = ", ".join([type for _, type in arguments])
     clauses = ["causal"] * form.causal + ["normalize"] * form.normalize
-    if form.scale is not None:
-        clauses.append(f"scale({form.scale:.17e})")  # MLIR float literals need a decimal point
+    for name, number in (("scale", form.scale), ("l2norm", form.l2norm)):
+        if number is not None:
+            clauses.append(f"{name}({number:.17e})")  # MLIR float literals need a decimal point
+    is_ragged = any([name == "cu_seqlens" for name, _, _ in form.operands])
     rows = layout.replace("d", "")
-    heads = "".join([dim for dim in "bh" if dim in layout])
+    heads = "b" * is_ragged + "".join([dim for dim in "bh" if dim in layout])
     kept = tensor(heads + "de", form.precision, d=d, e=form.state_columns)
     for name, own, rank in form.operands:
-        if name == "state":
-            arguments.append((name, tensor(heads + "de", own, d=d, e=form.state_columns)))
-            clauses.append(f"state(%state : {arguments[-1][1]})")
+        if name in ("state", "cu_seqlens", "kv_len"):
+            type = tensor(heads + "de", own, d=d, e=form.state_columns) if name == "state" else f"tensor<?x{own}>"
+            arguments.append((name, type))
+            clauses.append(f"{name}(%{name} : {type})")
             continue
         dims = layout if rank == len(layout) else rows if rank == len(rows) else "h"
         arguments.append((name, tensor(dims, own, d=d)))
@@ -119,6 +123,10 @@ def check_options(feature_map: Any, causal: bool, normalize: Any, scale: Any, re
     for name in ("beta", "erase", "decay"):
         if not causal and given[name] is not None:
             raise ValueError(f"{name} is given, expected causal=True: it applies to the state at each position")
+        if normalize and name != "decay" and given[name] is not None:
+            raise ValueError(f"{name} is given with normalize=True, expected None: weights of the delta rule have no sum")
+    if given["cu_seqlens"] is not None and given["kv_len"] is not None:
+        raise ValueError("kv_len is given with cu_seqlens, expected None: lengths are differences of cu_seqlens")
     if l2norm is not None:
         is_number = isinstance(l2norm, (int, float)) and not isinstance(l2norm, bool)
         if not is_number or not 0 <= l2norm < float("inf"):
@@ -177,6 +185,46 @@ def check_heads(heads: int, key_heads: int, value_heads: int) -> None:
         raise ValueError(f"q has {heads} heads, expected a multiple or a divisor of the {value_heads} heads of v")
 
 
+def _check_length_values(kv_len: Any, k: Any, layout: Any) -> None:
+    axis = layout.find("s") if isinstance(layout, str) else 2
+    if not 0 <= axis < len(k.shape) or 0 in kv_len.shape:
+        return  # reported elsewhere
+    for length in (int(kv_len.min()), int(kv_len.max())):
+        if not 0 <= length <= k.shape[axis]:
+            raise ValueError(f"kv_len has the element {length}, expected 0 to {k.shape[axis]}, the length of k")
+
+
+def layout_of(layout: Any, cu_seqlens: Any) -> str:
+    """The layout of a call, which is checked."""
+    layout = ("bhsd" if cu_seqlens is None else "shd") if layout is None else layout
+    _operands.check_layout(layout, False)
+    if cu_seqlens is not None and "b" in layout:
+        raise ValueError(f"layout is {layout!r}, expected one without b: with cu_seqlens the sequences of a batch are "
+                         'concatenated along s, as in "shd"')
+    return str(layout)
+
+
+def check_lengths(given: dict[str, Any], layout: str, batch: int) -> list[tuple[str, str, int]]:
+    """Checks offsets and lengths, whose values the program checks, and returns those of the Form."""
+    found: list[tuple[str, str, int]] = []
+    for name in ("cu_seqlens", "kv_len"):
+        x = given[name]
+        if x is None:
+            continue
+        if name == "kv_len" and "b" not in layout:
+            raise ValueError(f"kv_len is given with layout {layout!r}, expected one with b: a length for each batch")
+        if not hasattr(x, "ndim"):
+            _arrays.check_tensor(name, x)  # raises
+        if x.ndim != 1:
+            raise TypeError(f"{name} has {_arrays.dimensions(x.ndim)}, expected 1")
+        found.append((name, _operands.integer_type(name, x), 1))
+        if name == "kv_len" and x.shape[0] != batch:
+            raise ValueError(f"kv_len has {x.shape[0]} elements, expected {batch}, the batch size")
+        if name == "cu_seqlens" and not x.shape[0]:
+            raise ValueError("cu_seqlens is empty, expected the offset of each sequence and the total")
+    return found
+
+
 def check_factors(given: dict[str, Any], q: Any, k: Any, v: Any, layout: str, element: str,
                   columns: int) -> tuple[tuple[str, str, int], ...]:
     """Checks the operands after q, k and v, and returns those of the Form."""
@@ -186,11 +234,13 @@ def check_factors(given: dict[str, Any], q: Any, k: Any, v: Any, layout: str, el
     by_dim = {dim: heads if dim == "h" else k.shape[layout.index(dim)] for dim in layout}
     of_keys = tuple([by_dim[dim] for dim in layout])
     of_rows = tuple([by_dim[dim] for dim in layout if dim != "d"])
-    of_state = (*[by_dim[dim] for dim in "bh" if dim in layout], depth, columns)
+    sequences = () if given["cu_seqlens"] is None else (given["cu_seqlens"].shape[0] - 1,)
+    of_state = (*sequences, *[by_dim[dim] for dim in "bh" if dim in layout], depth, columns)
     shapes = {"decay": {rank: of_keys, 1: (heads,), rank - 1: of_rows}, "beta": {rank - 1: of_rows},
               "erase": {rank: of_keys}, "state": {len(of_state): of_state}}
+    lengths = check_lengths(given, layout, by_dim.get("b", 1))
     found: list[tuple[str, str, int]] = []
-    for name in OPERANDS:
+    for name in OPERANDS[:4]:
         x = given[name]
         if x is None:
             continue
@@ -201,11 +251,14 @@ def check_factors(given: dict[str, Any], q: Any, k: Any, v: Any, layout: str, el
         if tuple(x.shape) != shapes[name][x.ndim]:
             raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {shapes[name][x.ndim]}")
         found.append((name, own, x.ndim))
-    return tuple(found)
+    return (*found, *lengths)
 
 
-def check_gates(given: dict[str, Any]) -> None:
-    """Refuses gates that would make the state NaN or infinite for ever. Decays above 1 are valid."""
+def check_values(given: dict[str, Any], k: Any, layout: Any) -> None:
+    """Refuses gates that would make the state NaN or infinite for ever, and lengths beyond that of k. Decays above 1 are
+    valid."""
+    if given.get("kv_len") is not None:
+        _check_length_values(given["kv_len"], k, layout)
     for name in ("decay", "beta"):
         x = given.get(name)
         if x is None or 0 in x.shape:
@@ -216,8 +269,10 @@ def check_gates(given: dict[str, Any]) -> None:
                              f"{'logarithms of decays' if name == 'decay' else 'finite rates'}")
 
 
-def result_shapes(layout: str, q: Any, v: Any, columns: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The shapes of the output and of the final state, from those of q and v and the columns of states."""
+def result_shapes(layout: str, q: Any, v: Any, columns: int,
+                  cu_seqlens: Any = None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The shapes of the output and of the final state, from those of q and v, the columns of states and the offsets of
+    a ragged batch."""
     heads, extents = {}, dict(zip(layout, q))
     if "h" in layout:
         axis = layout.index("h")
@@ -225,40 +280,11 @@ def result_shapes(layout: str, q: Any, v: Any, columns: int) -> tuple[tuple[Any,
         extents["h"] = max(q[axis], v[axis])
     extents["d"] = v[layout.index("d")]
     outer = [{**extents, **heads}[dim] for dim in "bh" if dim in layout]
-    return tuple([extents[dim] for dim in layout]), (*outer, q[layout.index("d")], columns)
+    sequences = () if cu_seqlens is None else (cu_seqlens.shape[0] - 1,)
+    return tuple([extents[dim] for dim in layout]), (*sequences, *outer, q[layout.index("d")], columns)
 
 
-# --- what the op does not take ----------------------------------------------------------------------------------------
-
-
-def prepared(q: Any, k: Any, v: Any, layout: str, l2norm: float | None) -> tuple[Any, Any]:
-    """q and k of norm 1 with `l2norm`, repeated for the heads of v."""
-    if l2norm is not None:
-        axis = layout.index("d")
-        q, k = _normalized(q, axis, l2norm), _normalized(k, axis, l2norm)
-    if "h" in layout:
-        axis = layout.index("h")
-        heads = v.shape[axis]
-        q, k = _repeated(q, axis, heads), _repeated(k, axis, heads)
-    return q, k
-
-
-def _normalized(x: Any, axis: int, epsilon: float) -> Any:
-    if _arrays.is_torch(x):
-        torch = _arrays.torch_module()
-        wide = x.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
-        return (wide * torch.rsqrt((wide * wide).sum(axis, keepdim=True) + epsilon)).to(x.dtype)
-    wide = x.astype("float64" if x.dtype == "float64" else "float32")
-    return (wide / ((wide * wide).sum(axis, keepdims=True) + epsilon) ** 0.5).astype(x.dtype)
-
-
-def _repeated(x: Any, axis: int, heads: int) -> Any:
-    own = x.shape[axis]
-    if own >= heads or not own:
-        return x
-    if _arrays.is_torch(x):
-        return x.repeat_interleave(heads // own, axis)
-    return x.repeat(heads // own, axis)
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 def out_of(out: Any, return_state: bool) -> Sequence[Any]:

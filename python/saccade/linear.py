@@ -35,6 +35,8 @@ def linear_attention(
     erase: Array | None = None,
     state: Array | None = None,
     return_state: bool = False,
+    cu_seqlens: Array | None = None,
+    kv_len: Array | None = None,
     layout: str | None = None,
     out: Array | tuple[Array, Array] | None = None,
     **unknown: Any,
@@ -62,42 +64,46 @@ def linear_attention(
         erase: [batch, value heads, length, d], the key e that the delta rule reads instead of φ(k): v − Sᵀ e.
         state: the initial state [batch, value heads, d, d_v], or d_v + 1 with `normalize`.
         return_state: also returns the final state, float32 (float64 for float64 inputs).
-        layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order, "bhsd" by
-            default. `decay`, `beta` and `erase` have theirs in the same order. States have "bhd", then d_v.
+        cu_seqlens: a ragged batch: q, k and v are [length, heads, d], and sequence n has the positions cu_seqlens[n] ...
+            cu_seqlens[n + 1] - 1. An int32 or int64 tensor [sequences + 1] of q's kind that ascends from 0. States are
+            [sequences, value heads, d, d_v]. Outputs after the last sequence are 0.
+        kv_len: the lengths of sequences, an int32 or int64 tensor [batch] of q's kind. Positions after them are not
+            read, their outputs are 0, and a final state is that after the last position of its sequence.
+        layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order; "bhsd" by
+            default, or "shd" with cu_seqlens, which allows no b. `decay`, `beta` and `erase` have theirs in the same order. States have "bhd", then d_v.
         out: the array to write the output to, or with return_state the pair (output, state): of q's kind, with the
             shape and element type of the results, not overlapping inputs.
 
     Returns:
         The output, or (output, state). Arrays given as `out` are returned.
 
-    PyTorch records gradients of all tensors, except with `beta`. The call is an operator in graphs of torch.compile.
+    PyTorch records gradients of all tensors of floats. The call is an operator in graphs of torch.compile.
 
     Raises:
-        ValueError: mismatched arguments, an unknown feature map, a decay or rate that is NaN or +inf (not in a graph),
-            or `out` with a tensor that requires grad.
+        ValueError: mismatched arguments, an unknown feature map, `out` with a tensor that requires grad; outside of
+            graphs also a decay or rate that is NaN or +inf, and a length beyond that of k.
         TypeError: an element type other than float64, float32, float16 or bfloat16, or another number of dimensions.
-        saccade.CompileError: a tensor requires grad, and `beta` is given: the delta rule has no gradient.
         NotImplementedError: a second derivative.
     """
     if unknown:
         raise _operands.unknown_option(unknown, linear_attention.__kwdefaults__ or {}, "linear_attention")
-    given = {"decay": decay, "beta": beta, "erase": erase, "state": state}
+    given = {"decay": decay, "beta": beta, "erase": erase, "state": state, "cu_seqlens": cu_seqlens, "kv_len": kv_len}
     if not is_compiling():
-        _linear.check_gates({name: x for name, x in given.items() if _arrays.kind_of(x) and not _is_without_values(x)})
+        _linear.check_values({name: x for name, x in given.items() if _arrays.kind_of(x) and not _is_without_values(x)},
+                             k, layout)
     return attend(q, k, v, given, (feature_map, causal, normalize, scale, return_state, l2norm, layout), out)
 
 
 def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[Any, ...], out: Any = None) -> Any:
-    """`linear_attention` without checks of the values of gates.
+    """`linear_attention` without checks of the values of gates and lengths.
 
     Args:
-        given: decay, beta, erase and state by name.
+        given: decay, beta, erase, state, cu_seqlens and kv_len by name.
         options: feature_map, causal, normalize, scale, return_state, l2norm, layout.
     """
     if is_compiling():
         return _trace(q, k, v, given, options, out)
     form, function, shapes = _plan_of(q, k, v, given, options)
-    q, k = _linear.prepared(q, k, v, form.layout, options[5])
     outs = _linear.out_of(out, form.return_state)
     tensors = [q, k, v, *[given[name] for name, _, _ in form.operands]]
     if _needs_operator(*tensors):
@@ -158,7 +164,7 @@ def _plan_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, 
         plan = None
     if plan is None:
         form = form_of(q, k, v, given, options)
-        shapes = _linear.result_shapes(form.layout, q.shape, v.shape, form.state_columns)
+        shapes = _linear.result_shapes(form.layout, q.shape, v.shape, form.state_columns, given["cu_seqlens"])
         plan = form, _function_of(form), shapes
         if len(_plans) >= _MAX_PLANS:
             _plans.clear()
@@ -181,13 +187,13 @@ def form_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, .
     feature_map, causal, normalize, scale, return_state, l2norm, layout = options
     causal = _linear.is_causal(causal)
     scale = _linear.check_options(feature_map, causal, normalize, scale, return_state, l2norm, given)
-    layout = "bhsd" if layout is None else layout
-    axis = _operands.check_layout(layout, False)
+    layout = _linear.layout_of(layout, given["cu_seqlens"])
+    axis = layout.index("d")
     element = _linear.check_operands(q, k, v, layout, causal)
     width = v.shape[axis]
     operands = _linear.check_factors(given, q, k, v, layout, element, width + normalize)
     return _linear.Form(element, q.shape[axis], width, layout, feature_map, causal, bool(normalize), scale,
-                        bool(return_state), operands)
+                        None if l2norm is None else float(l2norm), bool(return_state), operands)
 
 
 def _needs_operator(*values: Any) -> bool:

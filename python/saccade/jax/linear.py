@@ -38,6 +38,8 @@ def linear_attention(
     erase: Any = None,
     state: Any = None,
     return_state: bool = False,
+    cu_seqlens: Any = None,
+    kv_len: Any = None,
     layout: str | None = None,
 ) -> Any:
     """`saccade.linear_attention` of JAX's arrays, with its parameters: q, k and v are [batch, heads, length, d] unless
@@ -54,18 +56,18 @@ def linear_attention(
     """
     q, k, v = (jnp.asarray(x) for x in (q, k, v))
     given = {name: None if x is None else jnp.asarray(x)
-             for name, x in (("decay", decay), ("beta", beta), ("erase", erase), ("state", state))}
+             for name, x in (("decay", decay), ("beta", beta), ("erase", erase), ("state", state),
+                             ("cu_seqlens", cu_seqlens), ("kv_len", kv_len))}
     causal = _linear.is_causal(causal)
     scale = _linear.check_options(feature_map, causal, normalize, scale, return_state, l2norm, given)
-    layout = "bhsd" if layout is None else layout
-    axis = _operands.check_layout(layout, False)
+    layout = _linear.layout_of(layout, given["cu_seqlens"])
+    axis = layout.index("d")
     shaped = {name: x if x is None else _Shaped(x) for name, x in given.items()}
     shapes = _Shaped(q), _Shaped(k), _Shaped(v)
     element = _linear.check_operands(*shapes, layout, causal)
     operands = _linear.check_factors(shaped, *shapes, layout, element, v.shape[axis] + normalize)
-    q, k = _linear.prepared(q, k, v, layout, l2norm)
     form = _linear.Form(element, q.shape[axis], v.shape[axis], layout, feature_map, causal, normalize, scale,
-                        return_state, operands)
+                        None if l2norm is None else float(l2norm), return_state, operands)
     found = _call(form, (q, k, v, *[given[name] for name, _, _ in operands]))
     return tuple(found) if return_state else found[0]
 
@@ -93,8 +95,10 @@ def _forward(form: _linear.Form, operands: tuple[Any, ...]) -> Any:
 
 def _backward(form: _linear.Form, saved: Any, gradients: Any) -> Any:
     operands, results = saved
-    shapes = tuple([jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands])
-    return (_once(_differentiated(form), "_gradient", shapes, (*operands, *results, *gradients)),)
+    shapes = tuple([jax.ShapeDtypeStruct(x.shape, x.dtype) for x in operands if jnp.issubdtype(x.dtype, jnp.floating)])
+    found = iter(_once(_differentiated(form), "_gradient", shapes, (*operands, *results, *gradients)))
+    return (tuple([next(found) if jnp.issubdtype(x.dtype, jnp.floating) else np.zeros(x.shape, jax.dtypes.float0)
+                   for x in operands]),)
 
 
 _call.defvjp(_forward, _backward)
@@ -115,9 +119,16 @@ def _differentiated(form: _linear.Form) -> str:
     return _program.differentiated(_linear.program(form), [True] * (3 + len(form.operands)))
 
 
+def _offsets(form: _linear.Form, operands: tuple[Any, ...]) -> Any:
+    """The offsets of a ragged batch, or None."""
+    names = [name for name, _, _ in form.operands]
+    return operands[3 + names.index("cu_seqlens")] if "cu_seqlens" in names else None
+
+
 def _results(form: _linear.Form, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shapes and element types of the results."""
-    shapes = _linear.result_shapes(form.layout, operands[0].shape, operands[2].shape, form.state_columns)
+    shapes = _linear.result_shapes(form.layout, operands[0].shape, operands[2].shape, form.state_columns,
+                                   _offsets(form, operands))
     dtypes = operands[0].dtype, jnp.float64 if form.precision == "f64" else jnp.float32
     return tuple([jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(shapes, dtypes)][: 1 + form.return_state])
 

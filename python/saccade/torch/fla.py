@@ -4,7 +4,7 @@
 Tensors are [batch, positions, heads, ...], states [sequences, heads, d_k, d_v] in float32 (float64 for float64
 queries), and gates are natural logarithms. Every function returns (output, final state), whose second is None without
 `output_final_state`. The scale is 1/√d_k by default, except of `chunk_rwkv7`. As in `fla`, NaN and gates above 0 are
-computed with. `cu_seqlens` [sequences + 1] divides the positions of a batch of 1 into sequences, one call for each.
+computed with. `cu_seqlens` [sequences + 1] divides the positions of a batch of 1 into sequences.
 
 Parameters without a meaning here, such as `chunk_size`, are ignored. Others that are not supported are refused by name
 (NotImplementedError) unless they have their default, and names that `fla` does not have (TypeError).
@@ -12,7 +12,6 @@ Parameters without a meaning here, such as `chunk_size`, are ignored. Others tha
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import torch
@@ -378,48 +377,33 @@ def compute(name: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: tor
             beta: torch.Tensor | None, scale: float | None, initial_state: torch.Tensor | None, returns_state: bool,
             has_l2norm: bool = False, is_v_first: bool = False, cu_seqlens: torch.Tensor | None = None,
             is_reversed: bool = False, erase: torch.Tensor | None = None) -> Result:
-    """One call, or one for each sequence of a ragged batch. `name` is that of messages."""
-    options = ("identity", True, False, q.shape[-1] ** -0.5 if scale is None else scale, bool(returns_state),
-               1e-6 if has_l2norm else None, "bshd")
+    """A call of `saccade.linear_attention`. `name` is that of messages."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    layout = "bshd" if cu_seqlens is None else "shd"
+    options = ("identity", True, False, scale, bool(returns_state), 1e-6 if has_l2norm else None, layout)
     state = _fitting(initial_state, q)
     if is_v_first and state is not None:
         state = state.transpose(-1, -2)
-    rows = {"decay": _fitting(g, q), "beta": _fitting(beta, q), "erase": erase}
+    if is_reversed and cu_seqlens is not None:
+        raise NotImplementedError(f"{name}: reverse is not supported with cu_seqlens, expected False")
 
-    def attend_to(start: int | None, end: int | None, state: torch.Tensor | None) -> Any:
-        operands = [x[:, start:end] for x in (q, k, v)]
-        given = {each: x if x is None or x.dim() == 1 else x[:, start:end] for each, x in rows.items()}
-        if is_reversed:
-            operands = [x.flip(1) for x in operands]
-            given = {each: x if x is None or x.dim() == 1 else x.flip(1) for each, x in given.items()}
-        found = attend(operands[0], operands[1], operands[2], given | {"state": state}, options)
-        output, last = found if returns_state else (found, None)
-        return output.flip(1) if is_reversed else output, last
+    def rows(x: torch.Tensor | None) -> torch.Tensor | None:
+        """An operand with positions; without the batch of 1 if it is ragged."""
+        if x is None or x.dim() == 1:
+            return x
+        x = x.flip(1) if is_reversed else x
+        return x if cu_seqlens is None else x[0]
 
-    if cu_seqlens is None:
-        output, last = attend_to(None, None, state)
-    else:
-        bounds = _bounds(name, q, cu_seqlens, state)
-        found = [attend_to(start, end, None if state is None else state[i : i + 1])
-                 for i, (start, end) in enumerate(itertools.pairwise(bounds))]
-        output = torch.cat([each for each, _ in found], 1)
-        last = torch.cat([each for _, each in found]) if returns_state else None
+    if cu_seqlens is not None and q.shape[0] != 1:
+        raise ValueError(f"{name}: q has batch size {q.shape[0]}, expected 1 with cu_seqlens")
+    given = {"decay": rows(_fitting(g, q)), "beta": rows(_fitting(beta, q)), "erase": rows(erase), "state": state,
+             "cu_seqlens": cu_seqlens, "kv_len": None}
+    found = attend(rows(q), rows(k), rows(v), given, options)  # type: ignore[arg-type]
+    output, last = found if returns_state else (found, None)
+    output = output.flip(1) if is_reversed else output
     if is_v_first and last is not None:
         last = last.transpose(-1, -2).contiguous()
-    return output, last
-
-
-def _bounds(name: str, q: torch.Tensor, cu_seqlens: torch.Tensor, state: torch.Tensor | None) -> list[int]:
-    """The offsets of the sequences of a ragged batch."""
-    bounds: list[int] = cu_seqlens.tolist()
-    if q.shape[0] != 1:
-        raise ValueError(f"{name}: q has batch size {q.shape[0]}, expected 1 with cu_seqlens")
-    if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != q.shape[1] or sorted(bounds) != bounds:
-        raise ValueError(f"{name}: cu_seqlens is {bounds!s:.80}, expected offsets that ascend from 0 to {q.shape[1]}")
-    if state is not None and state.shape[0] != len(bounds) - 1:
-        raise ValueError(f"{name}: initial_state has {state.shape[0]} states, expected {len(bounds) - 1}, one for each "
-                         "sequence of cu_seqlens")
-    return bounds
+    return output if cu_seqlens is None else output.unsqueeze(0), last
 
 
 _STRONGEST = -80.0

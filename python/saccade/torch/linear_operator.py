@@ -7,6 +7,7 @@ kernel is in Python: it calls the compiled program.
 from __future__ import annotations
 
 import functools
+import re
 from operator import index
 from typing import Any
 
@@ -55,8 +56,8 @@ def _traced(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, given: dict[str, 
             normalize: bool, scale: float | None, return_state: bool, l2norm: float | None, layout: str | None) -> Any:
     causal = _linear.is_causal(causal)
     scale = _linear.check_options(feature_map, causal, normalize, scale, return_state, l2norm, given)
-    layout = "bhsd" if layout is None else layout
-    axis = _operands.check_layout(layout, False)
+    layout = _linear.layout_of(layout, given["cu_seqlens"])
+    axis = layout.index("d")
     if not q.dim() == k.dim() == v.dim() == len(layout) or not q.dtype == k.dtype == v.dtype:
         raise TypeError("q, k and v do not fit")
     lengths = [x.shape[layout.index("s")] for x in (q, k, v)]
@@ -66,9 +67,8 @@ def _traced(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, given: dict[str, 
         heads = layout.index("h")
         _linear.check_heads(q.shape[heads], k.shape[heads], v.shape[heads])
     operands = tuple([(name, x.dtype, x.dim()) for name, x in given.items() if x is not None])
-    q, k = _linear.prepared(q, k, v, layout, l2norm)
     fields = (q.dtype, index(q.shape[axis]), index(v.shape[axis]), layout, feature_map, causal, bool(normalize), scale,
-              bool(return_state), operands)
+              None if l2norm is None else float(l2norm), bool(return_state), operands)
     program = _program_of(fields)
     columns = index(v.shape[axis]) + bool(normalize)
     tensors = [q, k, v, *[x for x in given.values() if x is not None]]
@@ -76,11 +76,15 @@ def _traced(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, given: dict[str, 
     return (found[0], found[1]) if return_state else found[0]
 
 
+_INTEGERS = {torch.int32: "i32", torch.int64: "i64"}
+
+
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _program_of(fields: tuple[Any, ...]) -> str:
     """The program of a Form in which Dynamo has element types of torch."""
     form = _linear.Form(*fields)
-    operands = tuple([(name, _operands.element_of(own), rank) for name, own, rank in form.operands])
+    operands = tuple([(name, _INTEGERS.get(own) or _operands.element_of(own), rank)
+                      for name, own, rank in form.operands])
     return _linear.program(form._replace(element=_operands.element_of(form.element), operands=operands))
 
 
@@ -97,11 +101,19 @@ def _compute(tensors: list[torch.Tensor], program: str, layout: str, columns: in
 def _fake(tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> list[torch.Tensor]:
     """The results without their elements."""
     q, _, v = tensors[:3]
-    output, state = _linear.result_shapes(layout, q.shape, v.shape, columns)
+    header = program.partition("\n")[0]
+    cu_seqlens = tensors[_names(header).index("cu_seqlens")] if "%cu_seqlens:" in header else None
+    output, state = _linear.result_shapes(layout, q.shape, v.shape, columns, cu_seqlens)
     results = [q.new_empty(output)]
     if columns:
         results.append(q.new_empty(state, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32))
     return results
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(header: str) -> list[str]:
+    """The names of the arguments of a program."""
+    return re.findall(r"%(\w+):", header)
 
 
 def _compute_gradients(gradients: list[torch.Tensor], results: list[torch.Tensor], tensors: list[torch.Tensor],

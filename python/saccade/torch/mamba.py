@@ -147,7 +147,8 @@ def scan(x: torch.Tensor, dt: torch.Tensor, A: torch.Tensor, B: torch.Tensor, C:
         if initial_states is not None or returns_state:
             raise ValueError("seq_idx is given with initial or final states, expected it without them")
         decay = _ended(decay, seq_idx)
-    found = attend(c, b, values, {"decay": decay, "beta": None, "erase": None, "state": state}, options)
+    given = {"decay": decay, "beta": None, "erase": None, "state": state, "cu_seqlens": None, "kv_len": None}
+    found = attend(c, b, values, given, options)
     output, last = found if returns_state else (found, None)
     if D is not None:
         output = output + x * (D.to(wide).unsqueeze(-1) if D.dim() == 1 else D.to(wide))

@@ -239,6 +239,36 @@ def test_a_state_is_not_changed_by_a_refused_call():
         assert np.array_equal(state, before)
 
 
+@pytest.mark.parametrize("integer", [np.int32, np.int64])
+def test_a_ragged_batch_is_its_sequences(integer):
+    """Sequences of 0, 1, 63, 64 and 65 positions, with states, and positions after the last one."""
+    offsets = np.array([0, 0, 1, 64, 128, 193], integer)
+    q, k, v = normal(200, 2, 16), normal(200, 2, 16), normal(200, 4, 8)
+    g, b, s = -np.abs(normal(200, 4)), rng.random((200, 4), np.float32), normal(5, 4, 16, 8)
+    named = {"causal": True, "return_state": True, "l2norm": 1e-6}
+    output, last = saccade.linear_attention(q, k, v, decay=g, beta=b, state=s, cu_seqlens=offsets, **named)
+    assert last.shape == s.shape
+    assert not output[193:].any()
+    for n, (start, end) in enumerate(itertools.pairwise(offsets)):
+        part = slice(start, end)
+        mine, state = saccade.linear_attention(q[part], k[part], v[part], decay=g[part], beta=b[part], state=s[n],
+                                               layout="shd", **named)
+        assert not mine.size or error(output[part], mine.astype(float)) < 1e-6, n
+        assert error(last[n], state.astype(float)) < 1e-6, n
+
+
+def test_lengths_end_sequences():
+    q, k, v = LINEAR
+    lengths = np.array([33, 0], np.int32)
+    named = {"causal": True, "return_state": True}
+    output, last = saccade.linear_attention(q, k, v, decay=DECAY, beta=BETA, kv_len=lengths, **named)
+    mine, state = saccade.linear_attention(*[x[:, :, :33] for x in (q, k, v)], decay=DECAY[:, :, :33],
+                                           beta=BETA[:, :, :33], **named)
+    assert error(output[0, :, :33], mine[0].astype(float)) < 1e-6
+    assert error(last[0], state[0].astype(float)) < 1e-6
+    assert not output[0, :, 33:].any() and not output[1].any() and not last[1].any()
+
+
 def test_an_offset_is_refused_after_a_causal_call():
     """1 and True are equal as keys of a dictionary."""
     saccade.linear_attention(*LINEAR, causal=True)
@@ -275,6 +305,22 @@ REFUSED = {
     "decay of all keys": ((q, k, v), {"decay": DECAY}, ValueError, "decay is given, expected causal=True"),
     "l2norm": ((q, k, v), {"l2norm": -1e-6}, ValueError, "l2norm is -1e-06, expected None or a number from 0"),
     "layout": ((q, k, v), {"layout": "bhs"}, ValueError, "layout is 'bhs', expected the letters s, d"),
+    "offsets with a batch": ((q, k, v), {"cu_seqlens": np.array([0, 70]), "layout": "bhsd"}, ValueError,
+                             "layout is 'bhsd', expected one without b"),
+    "offsets that do not ascend": ((q[0], k[0], v[0]), {"cu_seqlens": np.array([0, 50, 40]), "layout": "hsd"}, ValueError,
+                                   "cu_seqlens"),
+    "offsets of floats": ((q[0], k[0], v[0]), {"cu_seqlens": np.array([0.0, 40.0]), "layout": "hsd"}, TypeError,
+                          "cu_seqlens has element type float64, expected int32 or int64"),
+    "lengths of a ragged batch": ((q[0], k[0], v[0]), {"cu_seqlens": np.array([0, 70]), "kv_len": np.array([3]),
+                                                       "layout": "hsd"}, ValueError,
+                                  "kv_len is given with cu_seqlens, expected None"),
+    "number of lengths": ((q, k, v), {"kv_len": np.array([3])}, ValueError,
+                          "kv_len has 1 elements, expected 2, the batch size"),
+    "length": ((q, k, v), {"kv_len": np.array([3, 71])}, ValueError,
+               "kv_len has the element 71, expected 0 to 70, the length of k"),
+    "negative length": ((q, k, v), {"kv_len": np.array([-1, 7])}, ValueError, "kv_len has the element -1"),
+    "rate of a normalized call": ((q, k, v), {"causal": True, "normalize": True, "beta": BETA[:, :, :70]}, ValueError,
+                                  "beta is given with normalize=True, expected None"),
     "option": ((q, k, v), {"bta": DECAY}, TypeError,
                "linear_attention() got an unexpected keyword argument 'bta', did you mean 'beta'?"),
     "scale": ((q, k, v), {"scale": math.inf}, ValueError, "scale is inf, expected a finite number"),

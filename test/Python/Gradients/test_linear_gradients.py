@@ -46,6 +46,12 @@ CALLS = {
     "normalized with decay and states": lambda: (
         operands(5, heads=4), log_decay(2, 2, 5), leaf(2, 2, 3, 3).detach().abs().requires_grad_(),
         {"causal": True, "return_state": True, "feature_map": "elu+1", "normalize": True}),
+    "delta rule": lambda: (operands(18), log_decay(2, 2, 18), leaf(2, 2, 3, 2),
+                           {"causal": True, "return_state": True, "beta": torch.rand(2, 2, 18, dtype=DOUBLE)}),
+    "delta rule with decay of rows and norms": lambda: (
+        operands(5, heads=4), log_decay(2, 2, 5, 3), leaf(2, 2, 3, 2),
+        {"causal": True, "return_state": True, "beta": torch.rand(2, 2, 5, dtype=DOUBLE), "l2norm": 1e-6}),
+    "erase": lambda: (operands(5), log_decay(2, 2, 5), None, {"causal": True, "erase": torch.randn(2, 2, 5, 3, dtype=DOUBLE)}),
     "normalized with decay of rows": lambda: (
         operands(5), log_decay(2, 2, 5, 3), None, {"causal": True, "feature_map": "elu+1", "normalize": True}),
 }  # fmt: skip
@@ -143,15 +149,6 @@ def test_only_needed_gradients_are_computed():
     found.sum().backward()
     assert q.grad is not None
     assert k.grad is None
-
-
-def test_delta_rule_has_no_gradient():
-    q, k, v = operands(5)
-    beta = torch.rand(2, 2, 5, dtype=DOUBLE)
-    with pytest.raises(saccade.CompileError, match=r"no rule for the delta rule \('beta'\) of 'attn.linear'"):
-        saccade.linear_attention(q, k, v, causal=True, beta=beta)
-    with torch.no_grad():
-        assert saccade.linear_attention(q, k, v, causal=True, beta=beta).isfinite().all()
 
 
 def test_second_derivatives_are_refused():

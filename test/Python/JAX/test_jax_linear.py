@@ -85,6 +85,21 @@ def test_element_types_and_layouts_agree_with_the_call_of_numpy(dtype):
     assert_close(found.astype(jnp.float32), jnp.asarray(expected), 1e-2)
 
 
+def test_gradients_of_a_ragged_delta_rule_agree_with_its_sequences():
+    q, k, v = (jnp.swapaxes(x[0], 0, 1) for x in (Q, K, V))
+    beta = jax.random.uniform(KEYS[5], (66, 4))
+    offsets = jnp.array([0, 10, 66])
+
+    def loss(q, k, v, beta, **more):
+        return (saccade.jax.linear_attention(q, k, v, causal=True, beta=beta, l2norm=1e-6, layout="shd", **more)**2).sum()
+
+    def in_parts(*x):
+        return sum(loss(*[each[start:end] for each in x]) for start, end in ((0, 10), (10, 66)))
+
+    found = jax.grad(functools.partial(loss, cu_seqlens=offsets), range(4))(q, k, v, beta)
+    assert_close(found, jax.grad(in_parts, range(4))(q, k, v, beta), 1e-4)
+
+
 def test_mistakes_are_reported_in_the_words_of_the_call():
     with pytest.raises(ValueError, match="v has length 9, expected 66, that of k"):
         call(Q, K, V[:, :, :9])

@@ -56,6 +56,13 @@ CALLS = {
     "chunk_retention": ("retnet", ALONE, lambda x, **more: fla.chunk_retention(**x, **more)),
     "chunk_simple_gla": ("lightning", ALONE, lambda x, **more: fla.chunk_simple_gla(
         **x, g_gamma=-torch.from_numpy(lightning_slopes(ALONE.heads)), scale=1.0, **more)),
+    "chunk_rwkv7": ("rwkv7", ALONE, lambda x, **more: fla.chunk_rwkv7(
+        x["r"], x["w"], x["k"], x["v"], a=-x["kappa"], b=x["kappa"] * x["a"], **more)),
+    "fused_recurrent_rwkv7": ("rwkv7", ALONE, lambda x, **more: fla.fused_recurrent_rwkv7(
+        x["r"], x["w"], x["k"], x["v"], a=-x["kappa"], b=x["kappa"] * x["a"], scale=1.0,
+        **{"output_final_state": False} | more)),
+    "chunk_dplr_delta_rule": ("rwkv7", ALONE, lambda x, **more: fla.chunk_dplr_delta_rule(
+        x["r"], x["k"], x["v"], a=-x["kappa"], b=x["kappa"] * x["a"], gk=x["w"], scale=1.0, **more)),
     "g and g_gamma of chunk_simple_gla": ("lightning", ALONE, lambda x, **more: fla.chunk_simple_gla(
         **x, g_gamma=-2 * torch.from_numpy(lightning_slopes(ALONE.heads)), scale=1.0,
         g=torch.from_numpy(lightning_slopes(ALONE.heads)).expand(x["v"].shape[:3]), **more)),
@@ -69,7 +76,7 @@ def test_functions_of_fla_agree_with_the_formulas(name):
     x, start = given(inputs), torch.from_numpy(state)
     compare(call(x, initial_state=start, output_final_state=True), output, last)
     assert call(x)[1] is None
-    if name not in ("chunk_delta_rule", "chunk_retention"):  # without the parameter in fla
+    if name not in ("chunk_delta_rule", "chunk_retention") and recurrence != "rwkv7":  # without the parameter in fla
         turned = call(x, initial_state=start.mT.contiguous(), output_final_state=True, state_v_first=True)
         assert turned[1].is_contiguous()
         compare((turned[0], turned[1].mT), output, last)
@@ -132,6 +139,24 @@ def test_gates_in_the_kernel_are_those_of_models():
     torch.testing.assert_close(found, fla.chunk_gated_delta_rule(**x | {"g": gate}))
 
 
+def test_strong_decays_of_dplr_clear_the_state():
+    """A decay is divided by in the key that erases: that of e^-300 leaves nothing, and no NaN."""
+    x = given(drawn("rwkv7", ALONE)[0], torch.float32)
+    arguments = x["r"], x["k"], x["v"], -x["kappa"], x["kappa"] * x["a"]
+    gate = x["w"].clone()
+    gate[:, 40] = -300.0
+    output, state = fla.chunk_dplr_delta_rule(*arguments, gate, output_final_state=True)
+    assert output.isfinite().all()
+    # The erased part of the state before the decay is written, so only later values matter but for it.
+    values = x["v"].clone()
+    values[:, :40] = 0
+    alone, _ = fla.chunk_dplr_delta_rule(x["r"], x["k"], values, torch.where(
+        torch.arange(70)[:, None, None] == 40, 0.0, arguments[3]), arguments[4], gate)
+    erased, _ = fla.chunk_dplr_delta_rule(x["r"], x["k"], x["v"], torch.where(
+        torch.arange(70)[:, None, None] == 40, 0.0, arguments[3]), arguments[4], gate)
+    torch.testing.assert_close(erased[:, 40:], alone[:, 40:])
+
+
 def test_lightning_has_the_slopes_of_its_layer():
     x = given(drawn("lightning", ALONE)[0])
     rates = -8 / 3 * (1 - 2 / 5) * torch.arange(3).double()
@@ -157,9 +182,9 @@ def test_parameters_that_are_not_supported_are_refused_by_name(named, exception,
 
 def test_offsets_that_do_not_fit_are_refused():
     x = given({name: value[:1] for name, value in drawn("kda")[0].items()})
-    for offsets, states in (([0, 9], None), ([1, 70], None), ([0, 40, 30, 70], None), ([0, 30, 70], 1)):
+    for offsets, states in (([1, 70], None), ([0, 40, 30, 70], None), ([0, 30, 90], None), ([0, 30, 70], 1)):
         state = None if states is None else torch.zeros(states, 4, 16, 24).double()
-        with pytest.raises(ValueError, match="expected"):
+        with pytest.raises(ValueError, match=r"cu_seqlens|state has shape \(1, 4, 16, 24\), expected \(2, 4, 16, 24\)"):
             fla.chunk_kda(**x, initial_state=state, cu_seqlens=torch.tensor(offsets))
 
 
