@@ -42,8 +42,8 @@ private:
   /// States after the decay of a position, and after its write.
   std::vector<std::vector<double>> decayed, written;
   std::vector<double> carried; ///< the gradient of the state
-  /// Kernels compute the gradient of a decay as the sum of q · dq, −k · dk and e · de over the later positions: this sum,
-  /// and that of the absolute terms.
+  /// Kernels compute the gradient of a decay as the sum of q · dq, −k · dk and e · de over the later positions: this
+  /// sum, and that of the absolute terms.
   std::vector<double> terms, sizes;
 };
 
@@ -61,11 +61,10 @@ LogicalResult LinearGradientEvaluator::fetchResults() {
     results.push_back(cells = *found);
     return success();
   };
-  for (auto [named, result, dims] :
-       {std::tuple(&ofQuery, gradient.getQueryGradient(), op.getQueryDims()),
-        std::tuple(&ofKey, gradient.getKeyGradient(), op.getKeyDims()),
-        std::tuple(&ofValue, gradient.getValueGradient(), op.getValueDims()),
-        std::tuple(&ofErase, gradient.getEraseGradient(), op.getEraseDimsAttr())}) {
+  for (auto [named, result, dims] : {std::tuple(&ofQuery, gradient.getQueryGradient(), op.getQueryDims()),
+                                     std::tuple(&ofKey, gradient.getKeyGradient(), op.getKeyDims()),
+                                     std::tuple(&ofValue, gradient.getValueGradient(), op.getValueDims()),
+                                     std::tuple(&ofErase, gradient.getEraseGradient(), op.getEraseDimsAttr())}) {
     Cells *cells = nullptr;
     if (failed(resultOf(result, cells)))
       return failure();
@@ -153,7 +152,8 @@ LogicalResult LinearGradientEvaluator::runPosition(int64_t batch, int64_t head, 
   for (int64_t row = 0; row < rows; ++row)
     if (factors[row] != 0)
       // With more than one rounding error of the terms, which kernels add in parts.
-      sums[row] = frame.isReversed() ? 2 * terms[row] - sums[row] : rounded(rounded(sums[row] + 4 * sizes[row]) - 4 * sizes[row]);
+      sums[row] = frame.isReversed() ? 2 * terms[row] - sums[row]
+                                     : rounded(rounded(sums[row] + 4 * sizes[row]) - 4 * sizes[row]);
   if (ofDecay && !op.hasMatrixDecay()) {
     double sum = 0;
     for (double element : sums)
@@ -240,7 +240,8 @@ LogicalResult shapeOfLinearGradient(attn::LinearGradientOp op, Frame &frame, uns
   Value like = op->getResult(result);
   if (like == op.getInitialGradient())
     return shapeOfState(op, frame, /*isNormalized=*/false, shape);
-  FailureOr<Cells *> value = frame.cells(op.getValue()), query = frame.cells(op.getQuery()), key = frame.cells(op.getKey());
+  FailureOr<Cells *> value = frame.cells(op.getValue()), query = frame.cells(op.getQuery()),
+                     key = frame.cells(op.getKey());
   if (failed(value) || failed(query) || failed(key))
     return failure();
   NamedCells values{*value, op.getValueDims()}, queries{*query, op.getQueryDims()}, keys{*key, op.getKeyDims()};
@@ -250,11 +251,14 @@ LogicalResult shapeOfLinearGradient(attn::LinearGradientOp op, Frame &frame, uns
     return success();
   }
   bool isQuery = like == op.getQueryGradient(), isErase = like == op.getEraseGradient();
-  Value operand = isQuery ? op.getQuery() : isErase ? op.getErase() : like == op.getKeyGradient() ? op.getKey() : op.getValue();
-  attn::DimsAttr dims = isQuery                        ? op.getQueryDims()
-                        : isErase                      ? op.getEraseDimsAttr()
+  Value operand = isQuery                       ? op.getQuery()
+                  : isErase                     ? op.getErase()
+                  : like == op.getKeyGradient() ? op.getKey()
+                                                : op.getValue();
+  attn::DimsAttr dims = isQuery                       ? op.getQueryDims()
+                        : isErase                     ? op.getEraseDimsAttr()
                         : like == op.getKeyGradient() ? op.getKeyDims()
-                                                       : op.getValueDims();
+                                                      : op.getValueDims();
   FailureOr<Cells *> cells = frame.cells(operand);
   if (failed(cells))
     return failure();

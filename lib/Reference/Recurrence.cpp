@@ -95,8 +95,8 @@ LogicalResult Recurrence::checkExtents() {
   for (auto [role, factor] : {std::pair("decay", &decay), std::pair("beta", &beta)})
     if (factor->cells)
       for (auto [dim, extent] : llvm::zip_equal(factor->axes.getDims(), factor->cells->getShape()))
-        if (failed(same("extent of '" + stringifyDim(dim).str() + "'",
-                        dim == Dim::Depth ? rows : value.extent(dim), dim == Dim::Depth ? "key" : "value", extent, role)))
+        if (failed(same("extent of '" + stringifyDim(dim).str() + "'", dim == Dim::Depth ? rows : value.extent(dim),
+                        dim == Dim::Depth ? "key" : "value", extent, role)))
           return failure();
   Shape expected;
   if (failed(shapeOfState(op, frame, isNormalized, expected)))

@@ -13,12 +13,12 @@ using namespace saccade;
 static constexpr int64_t matmulBlock = 128;
 
 Value ChunkEmitter::temporary(ArrayRef<int64_t> shape, Type element) {
-  return StructuredEmitter::temporary(
-      llvm::map_to_vector(shape,
-                          [&](int64_t extent) {
-                            return extent < 0 ? Extent{size, rows} : Extent{b.getIndexAttr(extent), extent};
-                          }),
-      element);
+  return StructuredEmitter::temporary(llvm::map_to_vector(shape,
+                                                          [&](int64_t extent) {
+                                                            return extent < 0 ? Extent{size, rows}
+                                                                              : Extent{b.getIndexAttr(extent), extent};
+                                                          }),
+                                      element);
 }
 
 Value ChunkEmitter::filled(ArrayRef<int64_t> shape, double value) {
@@ -44,8 +44,8 @@ Value ChunkEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand &rhs,
   if (cast<ShapedType>(sums.getType()).getDimSize(1) == 1)
     return matrixVector(lhs, rhs, sums);
   int64_t block = std::max(rows, matmulBlock);
-  return StructuredEmitter::matmul({asOperand(lhs.value), lhs.loops}, {asOperand(rhs.value), rhs.loops},
-                                   {sums, {0, 1}}, attn::ScheduleAttr::get(b.getContext(), block, block, block));
+  return StructuredEmitter::matmul({asOperand(lhs.value), lhs.loops}, {asOperand(rhs.value), rhs.loops}, {sums, {0, 1}},
+                                   attn::ScheduleAttr::get(b.getContext(), block, block, block));
 }
 
 Value ChunkEmitter::matrixVector(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums) {
@@ -192,9 +192,10 @@ ChunkDecay ChunkEmitter::decayOf(Value each, bool isMatrix) {
   decay.between = decayMask(each);
   Value first = tensor::ExtractOp::create(b, loc, each, index(0));
   Value column = slice(decay.between, {b.getIndexAttr(0), b.getIndexAttr(0)}, {size, b.getIndexAttr(1)}, {true, false});
-  decay.entering = apply(
-      1, 0, {{column, {0}}, {first, {}}}, {{temporary({-1}), {0}}},
-      [&](ValueRange args) -> SmallVector<Value> { return {arith::MulFOp::create(b, loc, args[0], args[1])}; })[0];
+  decay.entering =
+      apply(1, 0, {{column, {0}}, {first, {}}}, {{temporary({-1}), {0}}}, [&](ValueRange args) -> SmallVector<Value> {
+        return {arith::MulFOp::create(b, loc, args[0], args[1])};
+      })[0];
   decay.leaving = row(decay.between, last);
   decay.whole = tensor::ExtractOp::create(b, loc, decay.entering, last);
   return decay;
@@ -226,17 +227,17 @@ Value ChunkEmitter::inverse(Value strictlyLower) {
       auto at = [&](int64_t row, int64_t column) -> Block {
         return {b.getIndexAttr(row), b.getIndexAttr(column), b.getIndexAttr(half), b.getIndexAttr(half)};
       };
-      Value product = StructuredEmitter::matmul(
-          {block(whole, at(first + half, first)), {0, 2}}, {block(result, at(first, first)), {2, 1}},
-          {filled({half, half}, 0.0), {0, 1}}, attn::ScheduleAttr::get(b.getContext(), matmulBlock, matmulBlock, matmulBlock));
-      product = StructuredEmitter::matmul(
-          {block(result, at(first + half, first + half)), {0, 2}}, {product, {2, 1}},
-          {filled({half, half}, 0.0), {0, 1}}, attn::ScheduleAttr::get(b.getContext(), matmulBlock, matmulBlock, matmulBlock));
+      Value product =
+          StructuredEmitter::matmul({block(whole, at(first + half, first)), {0, 2}},
+                                    {block(result, at(first, first)), {2, 1}}, {filled({half, half}, 0.0), {0, 1}},
+                                    attn::ScheduleAttr::get(b.getContext(), matmulBlock, matmulBlock, matmulBlock));
+      product =
+          StructuredEmitter::matmul({block(result, at(first + half, first + half)), {0, 2}}, {product, {2, 1}},
+                                    {filled({half, half}, 0.0), {0, 1}},
+                                    attn::ScheduleAttr::get(b.getContext(), matmulBlock, matmulBlock, matmulBlock));
       result = insertBlock(product, result, at(first + half, first));
     }
-  return getConstantIntValue(size) == rows
-             ? result
-             : block(result, {b.getIndexAttr(0), b.getIndexAttr(0), size, size});
+  return getConstantIntValue(size) == rows ? result : block(result, {b.getIndexAttr(0), b.getIndexAttr(0), size, size});
 }
 
 Value ChunkEmitter::substituted(Value known, Value factors, Value i) {

@@ -70,8 +70,8 @@ struct ChunkEmitter : StructuredEmitter {
 
   /// The products of the decay factors `each`, [positions] or, if `isMatrix`, [positions, columns].
   ChunkDecay decayOf(Value each, bool isMatrix);
-  /// For each of `queries`, [positions, columns]: Σ_d query[i, d] · keys[j, d] · Π_{t=j+1..i} each[t, d] for j ≤ i, else
-  /// 0.
+  /// For each of `queries`, [positions, columns]: Σ_d query[i, d] · keys[j, d] · Π_{t=j+1..i} each[t, d] for j ≤ i,
+  /// else 0.
   llvm::SmallVector<Value> decayedScores(llvm::ArrayRef<Value> queries, Value keys, Value each);
   /// The gradients of the scores of one of the `queries`, whose gradient is `weights`, 0 for j > i: adds
   /// Σ_j weights[i, j] · keys[j] · Π_{t=j+1..i} each[t] to `queryGradient`, and the products with the transposes to
@@ -84,8 +84,8 @@ struct ChunkEmitter : StructuredEmitter {
   Value inverse(Value strictlyLower);
 
 private:
-  using BlockBody = llvm::function_ref<llvm::SmallVector<Value>(Value first, mlir::OpFoldResult count,
-                                                                mlir::ValueRange carried)>;
+  using BlockBody =
+      llvm::function_ref<llvm::SmallVector<Value>(Value first, mlir::OpFoldResult count, mlir::ValueRange carried)>;
   using PositionBody = llvm::function_ref<llvm::SmallVector<Value>(Value i, Value left, mlir::ValueRange carried)>;
   /// Runs `body` over the blocks of the chunk.
   llvm::SmallVector<Value> overBlocks(mlir::ValueRange inits, bool isForward, BlockBody body);

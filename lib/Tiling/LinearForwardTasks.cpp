@@ -49,7 +49,8 @@ LinearForwardTasks::State LinearForwardTasks::write(const Chunk &chunk, Value va
   if (!state.sum)
     return state;
   if (chunk.decay.whole)
-    state.sum = scaled(state.sum, {chunk.decay.whole, op.hasMatrixDecay() ? SmallVector<unsigned>{0} : SmallVector<unsigned>{}});
+    state.sum = scaled(state.sum,
+                       {chunk.decay.whole, op.hasMatrixDecay() ? SmallVector<unsigned>{0} : SmallVector<unsigned>{}});
   state.sum = rowSums({{keys, {1, 0}}}, state.sum);
   return state;
 }
@@ -92,7 +93,8 @@ LinearForwardTasks::State LinearForwardTasks::initialState(ValueRange parts) {
     Place place = placeOfState(valueDepth);
     SmallVector<bool> isKept(place.sizes.size() - 2, false);
     isKept.append(2, true);
-    Value state = slice(parts[1], SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(0)), place.sizes, isKept);
+    Value state =
+        slice(parts[1], SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(0)), place.sizes, isKept);
     return {before ? state : StructuredEmitter::filled(state, 0.0), Value()};
   }
   State state;
@@ -140,18 +142,19 @@ SmallVector<Value> LinearForwardTasks::emitTask(ValueRange parts) {
     length = keys;
     if (!starts && !op.getKvLen())
       length = getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq);
-    results[0] = overChunks(/*isForward=*/true, {results[0]}, [&](Value begin, ValueRange before) -> SmallVector<Value> {
-      return {read(before[0], begin, /*chunk=*/nullptr, Value(), stateOf(carried))};
-    })[0];
+    results[0] =
+        overChunks(/*isForward=*/true, {results[0]}, [&](Value begin, ValueRange before) -> SmallVector<Value> {
+          return {read(before[0], begin, /*chunk=*/nullptr, Value(), stateOf(carried))};
+        })[0];
   }
   if (!linear.getFinalState())
     return results;
   State state = stateOf(carried);
   if (isInPlace()) {
     Place place = placeOfState(valueDepth);
-    results[1] = tensor::InsertSliceOp::create(b, loc, state.products, results[1],
-                                               SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(0)),
-                                               place.sizes, SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
+    results[1] = tensor::InsertSliceOp::create(
+        b, loc, state.products, results[1], SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(0)),
+        place.sizes, SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
     return results;
   }
   results[1] = storeState(state.products, results[1], 0);
@@ -188,7 +191,8 @@ LogicalResult LinearForwardTasks::rewrite() {
       found.push_back(placeOfState(valueDepth + (linear.getNormalize() ? 1 : 0)));
     return found;
   };
-  scf::ForallOp loop = overTasks("linear_attention", inits, places, [&](Value, ValueRange parts) { return emitTask(parts); });
+  scf::ForallOp loop =
+      overTasks("linear_attention", inits, places, [&](Value, ValueRange parts) { return emitTask(parts); });
   rewriter.replaceOp(op, loop.getResults());
   return success();
 }

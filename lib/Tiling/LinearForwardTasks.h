@@ -45,7 +45,8 @@ private:
   }
   /// Whether the state is computed in the memory of the final state.
   bool isInPlace() {
-    return linear.getFinalState() && !linear.getNormalize() && mlir::getElementTypeOrSelf(linear.getFinalState()) == type &&
+    return linear.getFinalState() && !linear.getNormalize() &&
+           mlir::getElementTypeOrSelf(linear.getFinalState()) == type &&
            (!linear.getState() || mlir::getElementTypeOrSelf(linear.getState()) == type);
   }
 

@@ -67,9 +67,10 @@ Value LinearGradientTasks::outputGradient(Value head, Value begin) {
   if (!gradient.getScale())
     return x;
   // Not in place: rows without conversion are slices of the caller's tensor.
-  return apply(2, 0, {{x, {0, 1}}}, {{temporary({-1, valueDepth}), {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
-    return {arith::MulFOp::create(b, loc, args[0], scalar(gradient.getScale()->convertToDouble()))};
-  })[0];
+  return apply(2, 0, {{x, {0, 1}}}, {{temporary({-1, valueDepth}), {0, 1}}},
+               [&](ValueRange args) -> SmallVector<Value> {
+                 return {arith::MulFOp::create(b, loc, args[0], scalar(gradient.getScale()->convertToDouble()))};
+               })[0];
 }
 
 Value LinearGradientTasks::timesFactor(Value x, const Chunk &chunk, Value factor) {
@@ -127,11 +128,11 @@ Value LinearGradientTasks::storeDecay(const Chunk &chunk, Value sums, Value ofSt
       Value next = arith::AddFOp::create(b, loc, carried[0], tensor::ExtractOp::create(b, loc, carried[1], i));
       return {next, tensor::InsertOp::create(b, loc, next, carried[1], i)};
     }
-    SmallVector<Value> next = apply(1, 0, {}, {{carried[0], {0}}, {row(carried[1], i), {0}}},
-                                    [&](ValueRange args) -> SmallVector<Value> {
-                                      Value sum = arith::AddFOp::create(b, loc, args[0], args[1]);
-                                      return {sum, sum};
-                                    });
+    SmallVector<Value> next =
+        apply(1, 0, {}, {{carried[0], {0}}, {row(carried[1], i), {0}}}, [&](ValueRange args) -> SmallVector<Value> {
+          Value sum = arith::AddFOp::create(b, loc, args[0], args[1]);
+          return {sum, sum};
+        });
     return {next[0], insertRow(next[1], carried[1], i)};
   })[1];
   SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
@@ -181,10 +182,9 @@ LinearGradientTasks::Sums LinearGradientTasks::addDeltaRule(const Chunk &chunk, 
     results.beta = storeRows(results.beta, gradient.getFactorDims(/*isMatrix=*/false), index(0), chunk.begin, ofBeta);
   }
   sums.values = timesBeta(chunk, ofRemainders);
-  Value negative = apply(2, 0, {{sums.values, {0, 1}}}, {{temporary({-1, valueDepth}), {0, 1}}},
-                         [&](ValueRange args) -> SmallVector<Value> {
-                           return {arith::NegFOp::create(b, loc, args[0])};
-                         })[0];
+  Value negative =
+      apply(2, 0, {{sums.values, {0, 1}}}, {{temporary({-1, valueDepth}), {0, 1}}},
+            [&](ValueRange args) -> SmallVector<Value> { return {arith::NegFOp::create(b, loc, args[0])}; })[0];
   Value weights = matmul({negative, {0, 2}}, {saved.written, {1, 2}}, filled({-1, -1}, 0.0));
   weights = lowerTriangle(weights, /*isStrict=*/true);
   Value ofErase = matmul({negative, {0, 2}}, {saved.state, {1, 2}}, filled({-1, depth}, 0.0));
@@ -201,8 +201,8 @@ LinearGradientTasks::Sums LinearGradientTasks::addDeltaRule(const Chunk &chunk, 
   return sums;
 }
 
-std::pair<Value, LinearGradientTasks::Results>
-LinearGradientTasks::visit(const Chunk &chunk, const Saved &saved, Value after, Results results) {
+std::pair<Value, LinearGradientTasks::Results> LinearGradientTasks::visit(const Chunk &chunk, const Saved &saved,
+                                                                          Value after, Results results) {
   Sums sums;
   Value leaving = decayed(chunk.keys, chunk.decay, chunk.decay.leaving, depth);
   sums.values = matmul({leaving, {0, 2}}, {after, {2, 1}}, filled({-1, valueDepth}, 0.0));
@@ -254,8 +254,8 @@ std::pair<Value, Value> LinearGradientTasks::emitStates() {
   Value chunks = starts ? add(add(div(extent, rows), batches), 1) : mul(batches, ceilDiv(extent, index(rows)));
   Value positions = starts ? extent : mul(batches, extent);
   OpFoldResult columns = b.getIndexAttr(valueDepth);
-  SmallVector<Value> inits = {tensor::EmptyOp::create(
-      b, loc, ArrayRef<OpFoldResult>{heads, chunks, b.getIndexAttr(depth), columns}, type)};
+  SmallVector<Value> inits = {
+      tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{heads, chunks, b.getIndexAttr(depth), columns}, type)};
   if (op.hasDeltaRule())
     inits.push_back(tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{heads, positions, columns}, type));
   auto places = [&]() -> SmallVector<Place> {
@@ -272,14 +272,14 @@ std::pair<Value, Value> LinearGradientTasks::emitStates() {
     SmallVector<OpFoldResult> sizes = {ones[0], ones[0], b.getIndexAttr(depth), columns};
     Value to = slice(carried[1], offsets, sizes, {false, false, true, true});
     Value stored = linalg::CopyOp::create(b, loc, state, to).getResult(0);
-    SmallVector<Value> next = {
-        state, tensor::InsertSliceOp::create(b, loc, stored, carried[1], offsets, sizes, ones)};
+    SmallVector<Value> next = {state, tensor::InsertSliceOp::create(b, loc, stored, carried[1], offsets, sizes, ones)};
     if (op.hasDeltaRule()) {
       Value left = remainders(chunk, state);
       SmallVector<OpFoldResult> at = {b.getIndexAttr(0), begin, b.getIndexAttr(0)}, extents = {ones[0], size, columns};
       Value rows = slice(carried[2], at, extents, {false, true, true});
       Value kept = linalg::CopyOp::create(b, loc, left, rows).getResult(0);
-      next.push_back(tensor::InsertSliceOp::create(b, loc, kept, carried[2], at, extents, ArrayRef(ones).take_front(3)));
+      next.push_back(
+          tensor::InsertSliceOp::create(b, loc, kept, carried[2], at, extents, ArrayRef(ones).take_front(3)));
       values = timesBeta(chunk, left);
     }
     Value keys = decayed(chunk.keys, chunk.decay, chunk.decay.leaving, depth);
@@ -410,10 +410,12 @@ LogicalResult LinearGradientTasks::rewrite() {
   std::pair<Value, Value> saved;
   if (op.getCausal())
     saved = emitStates();
-  scf::ForallOp loop = overTasks("linear_attention_gradient", inits, [&] { return places(); }, [&](Value, ValueRange parts) {
-    Results results = named.with(parts);
-    return op.getCausal() ? visitChunks(saved.first, saved.second, results).getValues() : emitNonCausal(results);
-  });
+  scf::ForallOp loop = overTasks(
+      "linear_attention_gradient", inits, [&] { return places(); },
+      [&](Value, ValueRange parts) {
+        Results results = named.with(parts);
+        return op.getCausal() ? visitChunks(saved.first, saved.second, results).getValues() : emitNonCausal(results);
+      });
   rewriter.replaceOp(op, loop.getResults());
   return success();
 }

@@ -42,8 +42,8 @@ private:
     Value written;           ///< the values that it writes
   };
 
-  /// The first loop; returns the states, [heads, chunks, depth, columns], and the remainders, [heads, positions, columns]
-  /// or null.
+  /// The first loop; returns the states, [heads, chunks, depth, columns], and the remainders, [heads, positions,
+  /// columns] or null.
   std::pair<Value, Value> emitStates();
   /// The task of the second loop.
   Results visitChunks(Value states, Value remainders, Results results);
@@ -53,7 +53,7 @@ private:
   Sums addQueryHead(const Chunk &chunk, const Saved &saved, Value head, Value member, Sums sums);
   /// Replaces `sums.values` by the gradients of the values, and adds those of erase keys.
   Sums addDeltaRule(const Chunk &chunk, const Saved &saved, Sums sums, Results &results);
-  /// Adds ± x · y of each position, summed unless the decay is of rows.
+  /// Adds ± x · y of each position, or their sum over the rows unless the decay is of rows.
   Value addToDecay(Value sums, Value x, Value y, bool isNegative);
   /// Adds the gradients of x and the keys in the scores of x, given those of the scores.
   std::pair<Value, Value> pullScores(const Chunk &chunk, Value weights, Value x, Value ofX, Value ofKeys);

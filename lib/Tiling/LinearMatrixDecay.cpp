@@ -1,8 +1,8 @@
 //===- LinearMatrixDecay.cpp - Scores under a decay of each row ---------------===//
 //
-// Where rows of the state decay differently, the scores of a chunk are no matmul. Those of a block of positions with all
-// keys before it are one: queries decay from the beginning of the block, keys up to there. All factors are products of
-// decays, and none is a quotient (Yang et al. 2024, "Gated Linear Attention Transformers with Hardware-Efficient
+// Where rows of the state decay differently, the scores of a chunk are no matmul. Those of a block of positions with
+// all keys before it are one: queries decay from the beginning of the block, keys up to there. All factors are products
+// of decays, and none is a quotient (Yang et al. 2024, "Gated Linear Attention Transformers with Hardware-Efficient
 // Training", section 4.2). Within a block, keys are decayed from position to position.
 //
 //===----------------------------------------------------------------------===//
@@ -35,8 +35,8 @@ SmallVector<Value> ChunkEmitter::overPositions(Value each, Value x, OpFoldResult
       loop(index(0), asIndex(count), 1, all, [&](Value step, ValueRange carried) -> SmallVector<Value> {
         Value i = isForward ? step : sub(last, step), left = carried[0];
         // The rows that were visited decay by this position or, on the way back, by the one after it.
-        Block visited = isForward ? rowsFrom(left, b.getIndexAttr(0), i)
-                                  : rowsFrom(left, getAsOpFoldResult(add(i, 1)), step);
+        Block visited =
+            isForward ? rowsFrom(left, b.getIndexAttr(0), i) : rowsFrom(left, getAsOpFoldResult(add(i, 1)), step);
         Value factors = row(each, isForward ? i : min(add(i, 1), last));
         left = insertBlock(scaled(block(left, visited), {factors, {1}}), left, visited);
         Value own = apply(1, 0, {{row(x, i), {0}}}, {{row(left, i), {0}}},
@@ -82,8 +82,8 @@ SmallVector<Value> ChunkEmitter::decayedScores(ArrayRef<Value> queries, Value ke
     for (auto [query, sums] : llvm::zip_equal(queries, scores)) {
       Block before = {first, zero, count, first};
       Value keysBefore = block(known, rowsFrom(known, zero, first));
-      Value found = matmul({product(block(query, own), entering, count), {0, 2}}, {keysBefore, {1, 2}},
-                           block(sums, before));
+      Value found =
+          matmul({product(block(query, own), entering, count), {0, 2}}, {keysBefore, {1, 2}}, block(sums, before));
       sums = insertBlock(found, sums, before);
     }
     auto ofPosition = [&](Value i, Value left, ValueRange before) -> SmallVector<Value> {

@@ -20,10 +20,7 @@ LinearTasks::Rows LinearTasks::rowsAt(ArrayRef<Dim> dims, OpFoldResult batch, Va
   Rows at;
   for (Dim dim : dims) {
     bool isSeq = dim == Dim::Seq, isDepth = dim == Dim::Depth;
-    at.offsets.push_back(isSeq               ? begin
-                         : isDepth           ? OpFoldResult(b.getIndexAttr(0))
-                         : dim == Dim::Batch ? batch
-                                             : head);
+    at.offsets.push_back(isSeq ? begin : isDepth ? OpFoldResult(b.getIndexAttr(0)) : dim == Dim::Batch ? batch : head);
     at.sizes.push_back(isSeq ? size : b.getIndexAttr(isDepth ? columns : 1));
     at.isKept.push_back(isSeq || isDepth);
     if (at.isKept.back())
@@ -44,8 +41,7 @@ Value LinearTasks::loadFactor(Value tensor, AxesAttr axes, Value begin, bool isD
   bool isMatrix = axes.position(Dim::Depth).has_value();
   Rows at = rowsAt(axes.getDims(), sequence, stateHead, start ? add(start, begin) : begin, depth);
   Value source = slice(tensor, at.offsets, at.sizes, at.isKept);
-  IndexedOperand to =
-      isMatrix ? IndexedOperand{temporary({-1, depth}), {0, 1}} : IndexedOperand{temporary({-1}), {0}};
+  IndexedOperand to = isMatrix ? IndexedOperand{temporary({-1, depth}), {0, 1}} : IndexedOperand{temporary({-1}), {0}};
   return apply(isMatrix ? 2 : 1, 0, {{source, at.loops}}, {to}, [&](ValueRange args) -> SmallVector<Value> {
     Value element = convert(args[0], type);
     return {isDecay ? math::ExpOp::create(b, loc, element).getResult() : element};
@@ -64,8 +60,8 @@ LinearTasks::Chunk LinearTasks::loadChunk(Value begin) {
   Chunk chunk;
   chunk.begin = begin;
   if (op.getDecay())
-    chunk.decay = decayOf(loadFactor(op.getDecay(), op.getDecayAxesAttr(), begin, /*isDecay=*/true),
-                          op.hasMatrixDecay());
+    chunk.decay =
+        decayOf(loadFactor(op.getDecay(), op.getDecayAxesAttr(), begin, /*isDecay=*/true), op.hasMatrixDecay());
   chunk.keys = loadFeatures(op.getKey(), op.getKeyDims(), headOf(op.getKey(), op.getKeyDims()), begin);
   chunk.values = loadRows(op.getValue(), op.getValueDims(), stateHead, begin);
   if (op.getBeta())
@@ -102,9 +98,8 @@ Value LinearTasks::storeRows(Value into, ArrayRef<Dim> dims, Value member, Value
   Rows at = rowsAt(dims, b.getIndexAttr(0), member, begin, columns);
   Value to = slice(into, at.offsets, at.sizes, at.isKept);
   Type type = getElementTypeOrSelf(into);
-  Value done = apply(at.loops.size(), 0, rows, {{to, at.loops}}, [&](ValueRange args) -> SmallVector<Value> {
-    return {convert(element(args), type)};
-  })[0];
+  Value done = apply(at.loops.size(), 0, rows, {{to, at.loops}},
+                     [&](ValueRange args) -> SmallVector<Value> { return {convert(element(args), type)}; })[0];
   return tensor::InsertSliceOp::create(b, loc, done, into, at.offsets, at.sizes,
                                        SmallVector<OpFoldResult>(at.sizes.size(), b.getIndexAttr(1)));
 }

@@ -1,7 +1,7 @@
 //===- LinearStep.cpp - Linear attention position by position -----------------===//
 //
-// A decoding step has one position, or a few. The recurrence itself then reads and writes the state once for each, which
-// is less than the matmuls of a chunk cost.
+// A decoding step has one position, or a few. The recurrence itself then reads and writes the state once for each,
+// which is less than the matmuls of a chunk cost.
 //
 //===----------------------------------------------------------------------===//
 #include "LinearForwardTasks.h"

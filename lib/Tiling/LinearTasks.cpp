@@ -65,7 +65,8 @@ void LinearTasks::beginTask(scf::ForallOp loop) {
 }
 
 scf::ForallOp LinearTasks::overTasks(StringRef name, ValueRange inits, Places places, CarryingBody body) {
-  SmallVector<OpFoldResult> tasks = {getBatches(b, op), getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head)};
+  SmallVector<OpFoldResult> tasks = {getBatches(b, op),
+                                     getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head)};
   auto loop = scf::ForallOp::create(b, loc, tasks, inits, taskMapping(b.getContext(), tasks.size()));
   loop->setAttr(tiledFromAttr, b.getStringAttr(name));
   OpBuilder::InsertionGuard guard(b);
@@ -100,9 +101,8 @@ SmallVector<Value> LinearTasks::overChunks(bool isForward, ValueRange inits, Car
   });
 }
 
-SmallVector<Value>
-LinearTasks::overQueryHeads(ValueRange inits,
-                            llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> body) {
+SmallVector<Value> LinearTasks::overQueryHeads(ValueRange inits,
+                                               llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> body) {
   if (getConstantIntValue(group) == 1)
     return body(div(stateHead, repetitions), index(0), inits);
   return loop(index(0), group, 1, inits, [&](Value member, ValueRange carried) {

@@ -29,8 +29,8 @@ protected:
   mlir::LogicalResult checkSizes();
   /// Emits what all tasks read, before the loops.
   void prepare();
-  /// A parallel loop over sequences and heads, whose tasks are named `name`. `body` gets the slices of `inits` at its `places` and returns their new
-  /// contents.
+  /// A parallel loop over sequences and heads, whose tasks are named `name`. `body` gets the slices of `inits` at its
+  /// `places` and returns their new contents.
   using Places = llvm::function_ref<llvm::SmallVector<Place>()>;
   mlir::scf::ForallOp overTasks(llvm::StringRef name, mlir::ValueRange inits, Places places, CarryingBody body);
   /// Runs `body(begin, carried)` over the chunks of the sequence with `size` set, `isForward` or from the last to the
@@ -71,8 +71,8 @@ protected:
   /// −beta · the decayed products of erase keys with keys, 0 on the diagonal and above; beta is that of the row or, if
   /// `ofEarlier`, of the column.
   Value negativeSystem(const Chunk &chunk, bool ofEarlier);
-  /// `products`, of positions and keys, in place: decayed, unless they are, 0 above the diagonal (`isStrict`: on it), and
-  /// multiplied by `scale` and `factor`, which is null or a number for each index of loop `loopOfFactor`.
+  /// `products`, of positions and keys, in place: decayed, unless they are, 0 above the diagonal (`isStrict`: on it),
+  /// and multiplied by `scale` and `factor`, which is null or a number for each index of loop `loopOfFactor`.
   Value weighted(Value products, const Chunk &chunk, bool isStrict, double scale, Value factor, unsigned loopOfFactor);
   /// What the delta rule leaves of the values: v − Sᵀ e, where the state S has the positions before the own one.
   /// Multiplied by `factor`, a number for each position, if it is not null.
@@ -88,9 +88,9 @@ protected:
   attn::LinearOpInterface op;
   bool onDevice;
   int64_t depth = 0, valueDepth = 0;
-  Value starts;      ///< of ragged sequences, clamped to the operands; null for dense ones
+  Value starts; ///< of ragged sequences, clamped to the operands; null for dense ones
   Value sequence, stateHead;
-  Value start;       ///< of the sequence in the operands; null for 0
+  Value start; ///< of the sequence in the operands; null for 0
   mlir::OpFoldResult length;
   Value group;       ///< query heads of a state
   Value repetitions; ///< states of a query head

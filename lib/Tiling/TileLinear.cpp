@@ -31,8 +31,9 @@ struct TileLinear : saccade::impl::TileLinearBase<TileLinear> {
     for (LinearOpInterface op : ops) {
       IRRewriter rewriter(op);
       auto linear = dyn_cast<LinearOp>(op.getOperation());
-      LogicalResult done = linear ? LinearForwardTasks(rewriter, linear, gpu).rewrite()
-                                  : LinearGradientTasks(rewriter, cast<LinearGradientOp>(op.getOperation()), gpu).rewrite();
+      LogicalResult done =
+          linear ? LinearForwardTasks(rewriter, linear, gpu).rewrite()
+                 : LinearGradientTasks(rewriter, cast<LinearGradientOp>(op.getOperation()), gpu).rewrite();
       if (failed(done))
         return signalPassFailure();
     }

@@ -1,8 +1,8 @@
 //===- LinearRule.cpp - The rule of attn.linear -------------------------------===//
 //
-// The gradients are one attn.linear_gradient, of features that structured ops compute. It has the gradients of each head
-// of values and of each position; the sums over groups of heads, and over dimensions that a decay or beta lacks, are
-// structured ops.
+// The gradients are one attn.linear_gradient, of features that structured ops compute. It has the gradients of each
+// head of values and of each position; the sums over groups of heads, and over dimensions that a decay or beta lacks,
+// are structured ops.
 //
 //===----------------------------------------------------------------------===//
 #include "Gradients.h"
@@ -118,13 +118,13 @@ private:
                                 Value square = arith::MulFOp::create(nested, loc, element, element);
                                 return arith::AddFOp::create(nested, loc, elements[1], square);
                               });
-    Value normed = e.generic({{x, all}, {squares, rows}}, {e.empty(x, type), all},
-                             [&](OpBuilder &nested, ValueRange elements) -> Value {
-                               Value constant = arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, epsilon));
-                               Value sum = arith::AddFOp::create(nested, loc, elements[1], constant);
-                               Value root = math::SqrtOp::create(nested, loc, sum);
-                               return arith::DivFOp::create(nested, loc, widened(nested, elements[0]), root);
-                             });
+    Value normed = e.generic(
+        {{x, all}, {squares, rows}}, {e.empty(x, type), all}, [&](OpBuilder &nested, ValueRange elements) -> Value {
+          Value constant = arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, epsilon));
+          Value sum = arith::AddFOp::create(nested, loc, elements[1], constant);
+          Value root = math::SqrtOp::create(nested, loc, sum);
+          return arith::DivFOp::create(nested, loc, widened(nested, elements[0]), root);
+        });
     return {squares, normed};
   }
 
@@ -154,8 +154,9 @@ private:
     if (std::optional<unsigned> position = like.dims.position(Dim::Head)) {
       int64_t heads = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Head);
       if (isQuery)
-        heads = ShapedType::isDynamic(heads) || ShapedType::isDynamic(shape[*position]) ? ShapedType::kDynamic
-                                                                                       : std::max(heads, shape[*position]);
+        heads = ShapedType::isDynamic(heads) || ShapedType::isDynamic(shape[*position])
+                    ? ShapedType::kDynamic
+                    : std::max(heads, shape[*position]);
       shape[*position] = heads;
     }
     return RankedTensorType::get(shape, type);
@@ -187,16 +188,17 @@ private:
       stateType = cast<RankedTensorType>(state.getType()).clone(type);
     auto made = LinearGradientOp::create(
         b, loc, typeOf(query, /*isQuery=*/true), typeOf(key), typeOf(value), decayType, betaType, eraseType, stateType,
-        query.value, key.value, value.value, decay, beta, erase, state, op.getCuSeqlens(),
-        op.getKvLen(), output.value, stateGradient, query.dims, key.dims, value.dims, output.dims,
-        op.getDecayAxesAttr(), op.getBetaAxesAttr(), op.getEraseDimsAttr(), scale, op.getCausal());
+        query.value, key.value, value.value, decay, beta, erase, state, op.getCuSeqlens(), op.getKvLen(), output.value,
+        stateGradient, query.dims, key.dims, value.dims, output.dims, op.getDecayAxesAttr(), op.getBetaAxesAttr(),
+        op.getEraseDimsAttr(), scale, op.getCausal());
     Value ofValue = made.getValueGradient();
     if (op.getNormalize())
       ofValue = columns(ofValue, *value.dims.position(Dim::Depth), 0,
                         getStaticDimSize(op.getValue(), value.dims, Dim::Depth));
     gradients.add(op.getValue(), ofValue);
     if (op.getDecay())
-      gradients.add(op.getDecay(), sumOfMissing(made.getDecayGradient(), decayDims, op.getDecay(), op.getDecayAxesAttr()));
+      gradients.add(op.getDecay(),
+                    sumOfMissing(made.getDecayGradient(), decayDims, op.getDecay(), op.getDecayAxesAttr()));
     if (op.getBeta())
       gradients.add(op.getBeta(), sumOfMissing(made.getBetaGradient(), betaDims, op.getBeta(), op.getBetaAxesAttr()));
     if (op.getErase())

@@ -166,7 +166,8 @@ LogicalResult verifySequences(LinearOpInterface op) {
     return op.getKvLen() ? verifySameExtent(op, "batch size", "value", valueOf(op).size(Dim::Batch), "kv_len", size)
                          : success();
   }
-  for (const NamedOperand &operand : {queryOf(op), keyOf(op), valueOf(op), NamedOperand{"output", {}, op.getOutputDims()}})
+  for (const NamedOperand &operand :
+       {queryOf(op), keyOf(op), valueOf(op), NamedOperand{"output", {}, op.getOutputDims()}})
     if (operand.dims.position(Dim::Batch))
       return op->emitOpError() << operand.role << " names dimension 'b', expected none with cu_seqlens";
   return verifySameExtent(op, "length", "query", queryOf(op).size(Dim::Seq), "key", keyOf(op).size(Dim::Seq));
@@ -179,8 +180,7 @@ LogicalResult verifyLinear(LinearOpInterface op, bool isNormalized) {
   };
   if (failed(verifyTensors(op, query, key, value)) || failed(same("batch size", Dim::Batch, query, key)) ||
       failed(same("batch size", Dim::Batch, query, value)) || failed(same("length", Dim::Seq, key, value)) ||
-      failed(same("head size", Dim::Depth, query, key)) || failed(verifySequences(op)) ||
-      failed(verifyLinearHeads(op)))
+      failed(same("head size", Dim::Depth, query, key)) || failed(verifySequences(op)) || failed(verifyLinearHeads(op)))
     return failure();
   if (op.getCausal() && failed(same("length", Dim::Seq, query, key)))
     return failure();
@@ -221,12 +221,11 @@ LogicalResult LinearGradientOp::verify() {
                             named.size(Dim::Head));
   };
   int64_t heads = valueOf(*this).size(Dim::Head);
-  return success(succeeded(verifyResult("gradient of the query", getQueryGradient(), getQueryDims(),
-                                        staticOutputHeads(*this))) &&
-                 succeeded(verifyResult("gradient of the key", getKeyGradient(), getKeyDims(), heads)) &&
-                 succeeded(verifyResult("gradient of the value", getValueGradient(), getValueDims(), heads)) &&
-                 succeeded(verifyResult("gradient of erase", getEraseGradient(),
-                                        getEraseDims().value_or(getKeyDims()), heads)));
+  return success(
+      succeeded(verifyResult("gradient of the query", getQueryGradient(), getQueryDims(), staticOutputHeads(*this))) &&
+      succeeded(verifyResult("gradient of the key", getKeyGradient(), getKeyDims(), heads)) &&
+      succeeded(verifyResult("gradient of the value", getValueGradient(), getValueDims(), heads)) &&
+      succeeded(verifyResult("gradient of erase", getEraseGradient(), getEraseDims().value_or(getKeyDims()), heads)));
 }
 
 LogicalResult LinearOp::verifyRegions() {
@@ -260,7 +259,8 @@ OpFoldResult saccade::attn::getOutputHeads(OpBuilder &b, LinearOpInterface op) {
 }
 
 /// The extents of `type` where they are static, else those that `size` computes.
-static SmallVector<OpFoldResult> extentsOf(OpBuilder &b, Value result, llvm::function_ref<OpFoldResult(unsigned)> size) {
+static SmallVector<OpFoldResult> extentsOf(OpBuilder &b, Value result,
+                                           llvm::function_ref<OpFoldResult(unsigned)> size) {
   SmallVector<OpFoldResult> extents;
   for (auto [i, extent] : llvm::enumerate(cast<RankedTensorType>(result.getType()).getShape()))
     extents.push_back(ShapedType::isDynamic(extent) ? size(i) : OpFoldResult(b.getIndexAttr(extent)));
@@ -318,7 +318,8 @@ LogicalResult LinearGradientOp::reifyResultShapes(OpBuilder &b, ReifiedRankedSha
   auto factors = [&](Value result, bool isMatrix) {
     SmallVector<Dim> dims = getFactorDims(isMatrix);
     shapes.push_back(extentsOf(b, result, [&](unsigned i) {
-      return dims[i] == Dim::Depth ? sizeOf(getKey(), getKeyDims(), dims[i]) : sizeOf(getValue(), getValueDims(), dims[i]);
+      return dims[i] == Dim::Depth ? sizeOf(getKey(), getKeyDims(), dims[i])
+                                   : sizeOf(getValue(), getValueDims(), dims[i]);
     }));
   };
   like(getQueryGradient(), getQuery(), getQueryDims(), /*isQuery=*/true);

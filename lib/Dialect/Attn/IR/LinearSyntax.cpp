@@ -236,11 +236,11 @@ void LinearOp::print(OpAsmPrinter &printer) {
     printer << ") ";
     printer.printRegion(getFeature(), /*printEntryBlockArgs=*/false);
   }
-  printer.printOptionalAttrDict(
-      (*this)->getAttrs(),
-      {getOperandSegmentSizesAttrName(), getQueryDimsAttrName(), getKeyDimsAttrName(), getValueDimsAttrName(),
-       getOutputDimsAttrName(), getDecayAxesAttrName(), getBetaAxesAttrName(), getEraseDimsAttrName(),
-       getScaleAttrName(), getL2normAttrName(), getCausalAttrName(), getNormalizeAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(),
+                                {getOperandSegmentSizesAttrName(), getQueryDimsAttrName(), getKeyDimsAttrName(),
+                                 getValueDimsAttrName(), getOutputDimsAttrName(), getDecayAxesAttrName(),
+                                 getBetaAxesAttrName(), getEraseDimsAttrName(), getScaleAttrName(), getL2normAttrName(),
+                                 getCausalAttrName(), getNormalizeAttrName()});
   printTypes(printer, *this);
 }
 
@@ -273,11 +273,11 @@ void LinearGradientOp::print(OpAsmPrinter &printer) {
   printer << " : " << getOutputGradient().getType() << ')';
   if (getStateGradient())
     printer << " state_gradient(" << getStateGradient() << " : " << getStateGradient().getType() << ')';
-  printer.printOptionalAttrDict(
-      (*this)->getAttrs(),
-      {getOperandSegmentSizesAttrName(), getResultSegmentSizeAttr(), getQueryDimsAttrName(), getKeyDimsAttrName(),
-       getValueDimsAttrName(), getOutputDimsAttrName(), getDecayAxesAttrName(), getBetaAxesAttrName(),
-       getEraseDimsAttrName(), getScaleAttrName(), getCausalAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(),
+                                {getOperandSegmentSizesAttrName(), getResultSegmentSizeAttr(), getQueryDimsAttrName(),
+                                 getKeyDimsAttrName(), getValueDimsAttrName(), getOutputDimsAttrName(),
+                                 getDecayAxesAttrName(), getBetaAxesAttrName(), getEraseDimsAttrName(),
+                                 getScaleAttrName(), getCausalAttrName()});
   printTypes(printer, *this);
 }
 

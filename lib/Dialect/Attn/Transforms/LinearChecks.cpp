@@ -18,7 +18,7 @@ void ShapeChecks::addForLinear(LinearOpInterface op) {
     addForOffsets("cu_seqlens", "value", op.getCuSeqlens(), value(Dim::Seq));
   requireSame(key(Dim::Batch), query(Dim::Batch), "key has another batch size than query");
   requireSame(value(Dim::Batch), query(Dim::Batch), "value has another batch size than query");
-  requireGroups(value(Dim::Head), key(Dim::Head), "number of value heads is not a multiple of the number of key heads");
+  requireGroups(value(Dim::Head), key(Dim::Head), "number of value heads is not a multiple of the number of KV heads");
   requireSame(value(Dim::Seq), key(Dim::Seq), "value has another length than key");
   requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
   if (op.getCausal() || op.getCuSeqlens())

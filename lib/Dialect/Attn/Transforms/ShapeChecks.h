@@ -72,7 +72,8 @@ private:
   /// cu_seqlens of `role` if it is an argument, else null.
   mlir::Value cuSeqlensArgument(ScoringOpInterface op, Role role);
   void addForCuSeqlens(ScoringOpInterface op, Role role);
-  void addForOffsets(llvm::StringRef clause, llvm::StringRef rows, mlir::Value offsets, mlir::OpFoldResult extentOfRows);
+  void addForOffsets(llvm::StringRef clause, llvm::StringRef rows, mlir::Value offsets,
+                     mlir::OpFoldResult extentOfRows);
   void addForLength(ScoringOpInterface op, Role role);
   void addForPages(PagedOp op);
   /// Requires that there is no sequence (−1) that has a page `page` outside of the pool of `pages` pages.
