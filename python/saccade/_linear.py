@@ -124,7 +124,8 @@ def check_options(feature_map: Any, causal: bool, normalize: Any, scale: Any, re
         if not causal and given[name] is not None:
             raise ValueError(f"{name} is given, expected causal=True: it applies to the state at each position")
         if normalize and name != "decay" and given[name] is not None:
-            raise ValueError(f"{name} is given with normalize=True, expected None: weights of the delta rule have no sum")
+            raise ValueError(f"{name} is given with normalize=True, expected None: weights of the delta rule have no "
+                             "sum")
     if given["cu_seqlens"] is not None and given["kv_len"] is not None:
         raise ValueError("kv_len is given with cu_seqlens, expected None: lengths are differences of cu_seqlens")
     if l2norm is not None:
@@ -255,8 +256,8 @@ def check_factors(given: dict[str, Any], q: Any, k: Any, v: Any, layout: str, el
 
 
 def check_values(given: dict[str, Any], k: Any, layout: Any) -> None:
-    """Refuses gates that would make the state NaN or infinite for ever, and lengths beyond that of k. Decays above 1 are
-    valid."""
+    """Refuses gates that would make the state NaN or infinite for ever, and lengths beyond that of k. Decays above 1
+    are valid."""
     if given.get("kv_len") is not None:
         _check_length_values(given["kv_len"], k, layout)
     for name in ("decay", "beta"):

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saccade import _linear, _operands, _program
+from saccade import _linear, _program
 from saccade.jax.kernels import handler
 from saccade.module import compile
 

@@ -398,7 +398,7 @@ def compute(name: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: tor
         raise ValueError(f"{name}: q has batch size {q.shape[0]}, expected 1 with cu_seqlens")
     given = {"decay": rows(_fitting(g, q)), "beta": rows(_fitting(beta, q)), "erase": rows(erase), "state": state,
              "cu_seqlens": cu_seqlens, "kv_len": None}
-    found = attend(rows(q), rows(k), rows(v), given, options)  # type: ignore[arg-type]
+    found = attend(rows(q), rows(k), rows(v), given, options)
     output, last = found if returns_state else (found, None)
     output = output.flip(1) if is_reversed else output
     if is_v_first and last is not None:
