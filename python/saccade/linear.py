@@ -65,8 +65,8 @@ def linear_attention(
         state: the initial state [batch, value heads, d, d_v], or d_v + 1 with `normalize`.
         return_state: also returns the final state, float32 (float64 for float64 inputs).
         cu_seqlens: a ragged batch: q, k and v are [length, heads, d], and sequence n has the positions cu_seqlens[n]
-            to cu_seqlens[n + 1] - 1. An int32 or int64 tensor [sequences + 1] of q's kind that ascends from 0. States are
-            [sequences, value heads, d, d_v]. Outputs after the last sequence are 0.
+            to cu_seqlens[n + 1] - 1. An int32 or int64 tensor [sequences + 1] of q's kind that ascends from 0. States
+            are [sequences, value heads, d, d_v]. Outputs after the last sequence are 0.
         kv_len: the lengths of sequences, an int32 or int64 tensor [batch] of q's kind. Positions after them are not
             read, their outputs are 0, and a final state is that after the last position of its sequence.
         layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order; "bhsd" by
