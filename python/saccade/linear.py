@@ -70,7 +70,8 @@ def linear_attention(
         kv_len: the lengths of sequences, an int32 or int64 tensor [batch] of q's kind. Positions after them are not
             read, their outputs are 0, and a final state is that after the last position of its sequence.
         layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order; "bhsd" by
-            default, or "shd" with cu_seqlens, which allows no b. `decay`, `beta` and `erase` have theirs in the same order. States have "bhd", then d_v.
+            default, or "shd" with cu_seqlens, which allows no b. `decay`, `beta` and `erase` have theirs in the same
+            order. States have "bhd", then d_v.
         out: the array to write the output to, or with return_state the pair (output, state): of q's kind, with the
             shape and element type of the results, not overlapping inputs.
 
