@@ -46,6 +46,10 @@ class Form(NamedTuple):
     return_state: bool
     operands: tuple[tuple[str, Any, int], ...]
     """Name, element type and number of dimensions."""
+    heads: tuple[int, int, int] | None = None
+    """Those of q, k and v in programs for these numbers only, whose kernels need not provide for others."""
+    updates_state: bool = False
+    """Whether the final state replaces the initial one in its memory."""
 
     @property
     def precision(self) -> str:
@@ -66,7 +70,13 @@ def program(form: Form) -> str:
     def tensor(dims: str, type: str, **extents: int) -> str:
         return f"tensor<{'x'.join([*[str(extents.get(dim, '?')) for dim in dims], type])}>"
 
-    arguments = [(name, tensor(layout, element, d=extent)) for name, extent in (("q", d), ("k", d), ("v", e))]
+    def of_heads(count: int | None) -> dict[str, int]:
+        return {} if count is None else {"h": count}
+
+    own = form.heads or (None, None, None)
+    arguments = [(name, tensor(layout, element, d=extent, **of_heads(count)))
+                 for name, extent, count in (("q", d, own[0]), ("k", d, own[1]), ("v", e, own[2]))]
+    of_values = of_heads(own[2])
     types = ", ".join([type for _, type in arguments])
     clauses = ["causal"] * form.causal + ["normalize"] * form.normalize
     for name, number in (("scale", form.scale), ("l2norm", form.l2norm)):
@@ -75,20 +85,23 @@ def program(form: Form) -> str:
     is_ragged = any([name == "cu_seqlens" for name, _, _ in form.operands])
     rows = layout.replace("d", "")
     heads = "b" * is_ragged + "".join([dim for dim in "bh" if dim in layout])
-    kept = tensor(heads + "de", form.precision, d=d, e=form.state_columns)
-    for name, own, rank in form.operands:
+    kept = tensor(heads + "de", form.precision, d=d, e=form.state_columns, **of_values)
+    for name, own_type, rank in form.operands:
         if name in ("state", "cu_seqlens", "kv_len"):
-            type = tensor(heads + "de", own, d=d, e=form.state_columns) if name == "state" else f"tensor<?x{own}>"
+            type = (tensor(heads + "de", own_type, d=d, e=form.state_columns, **of_values) if name == "state"
+                    else f"tensor<?x{own_type}>")
             arguments.append((name, type))
             clauses.append(f"{name}(%{name} : {type})")
             continue
         dims = layout if rank == len(layout) else rows if rank == len(rows) else "h"
-        arguments.append((name, tensor(dims, own, d=d)))
+        arguments.append((name, tensor(dims, own_type, d=d, **({} if name == "erase" else of_values))))
         clauses.append(f"{name}(%{name}[{','.join(dims)}] : {arguments[-1][1]})")
     clauses.append(FEATURE_MAPS[form.feature_map].replace(": F", f": {form.precision}"))
-    results = [tensor(layout, element, d=e)] + [kept] * form.return_state
+    of_output = of_heads(max(form.heads[0], form.heads[2]) if form.heads else None)
+    results = [tensor(layout, element, d=e, **of_output)] + [kept] * form.return_state
     names = ", ".join([f"%r{i}" for i in range(len(results))])
-    inputs = ", ".join([f"%{name}: {type}" for name, type in arguments])
+    updated = {"state": " {attn.updated_by = 1}"} if form.updates_state else {}
+    inputs = ", ".join([f"%{name}: {type}{updated.get(name, '')}" for name, type in arguments])
     index = ",".join(layout)
     return (f"func.func @{NAME}({inputs})\n    -> ({', '.join(results)}) {{\n"
             f"  {names} = attn.linear %q[{index}], %k[{index}], %v[{index}] {' '.join(clauses)}\n"

@@ -73,7 +73,8 @@ def linear_attention(
             default, or "shd" with cu_seqlens, which allows no b. `decay`, `beta` and `erase` have theirs in the same
             order. States have "bhd", then d_v.
         out: the array to write the output to, or with return_state the pair (output, state): of q's kind, with the
-            shape and element type of the results, not overlapping inputs.
+            shape and element type of the results, not overlapping inputs. The second of the pair may be `state` itself,
+            which is updated in place then.
 
     Returns:
         The output, or (output, state). Arrays given as `out` are returned.
@@ -104,7 +105,8 @@ def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[A
     """
     if is_compiling():
         return _trace(q, k, v, given, options, out)
-    form, function, shapes = _plan_of(q, k, v, given, options)
+    updates = isinstance(out, tuple) and len(out) == 2 and out[1] is not None and out[1] is given["state"]
+    form, function, shapes = _plan_of(q, k, v, given, options, updates)
     outs = _linear.out_of(out, form.return_state)
     tensors = [q, k, v, *[given[name] for name, _, _ in form.operands]]
     if _needs_operator(*tensors):
@@ -137,7 +139,7 @@ def _state_type(q: Any) -> Any:
 def _write(form: _linear.Form, function: Function, tensors: list[Any], outs: Any) -> Any:
     """Writes the results to the arrays of `out`."""
     try:
-        function.into(*tensors, *outs)
+        function.into(*tensors, *(outs[:1] if form.updates_state else outs))
     except (TypeError, ValueError) as error:
         found = re.fullmatch(r"linear_attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error), re.DOTALL)
         if found:
@@ -154,17 +156,21 @@ _MAX_PLANS = 512
 on_cache_clear(_plans.clear)
 
 
-def _plan_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, ...]) -> _Plan:
-    """The plan of a call, which is checked unless one with its shapes was."""
+def _plan_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, ...], updates: bool) -> _Plan:
+    """The plan of a call, which is checked unless one with its shapes was. `updates`: the state in place."""
     key: Any = None
     try:
-        key = (options, *map(type, options), *[None if x is None else (x.dtype, tuple(x.shape), _arrays.is_torch(x))
-                          for x in (q, k, v, *given.values())])
+        key = (options, updates, *map(type, options),
+               *[None if x is None else (x.dtype, tuple(x.shape), _arrays.is_torch(x))
+                 for x in (q, k, v, *given.values())])  # fmt: skip
         plan = _plans.get(key)
     except (AttributeError, TypeError):  # no array, or an option that is not hashable
         plan = None
     if plan is None:
         form = form_of(q, k, v, given, options)
+        head = form.layout.find("h")
+        form = form._replace(heads=(q.shape[head], k.shape[head], v.shape[head]) if head >= 0 else None,
+                             updates_state=updates and form.return_state and _is_updatable(form))
         shapes = _linear.result_shapes(form.layout, q.shape, v.shape, form.state_columns, given["cu_seqlens"])
         plan = form, _function_of(form), shapes
         if len(_plans) >= _MAX_PLANS:
@@ -173,6 +179,11 @@ def _plan_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, 
             with contextlib.suppress(TypeError):  # an option that is not hashable
                 _plans[key] = plan
     return plan
+
+
+def _is_updatable(form: _linear.Form) -> bool:
+    """Whether a state of the operand's element type can replace it."""
+    return any([name == "state" and own == form.precision for name, own, _ in form.operands])
 
 
 @functools.lru_cache(maxsize=256)

@@ -222,7 +222,7 @@ def test_a_state_is_not_changed_by_a_refused_call():
     before = state.copy()
     named = {"causal": True, "decay": DECAY, "return_state": True}
     for wrong, exception, message in (
-            ({"state": state, "out": (np.empty_like(LINEAR[2]), state)}, ValueError,
+            ({"state": state, "out": (np.empty_like(LINEAR[2]), state[:])}, ValueError,
              "out[1]: overlaps with argument 'state'"),
             ({"state": state, "out": (np.empty((2, 2, 90, 16), np.float32),)}, TypeError,
              "out has 1 array, expected 2: (output, state)"),
@@ -331,3 +331,34 @@ REFUSED = {
 def test_wrong_arguments_are_refused(operands, named, exception, message):
     with pytest.raises(exception, match=re.escape(message)):
         saccade.linear_attention(*operands, **named)
+
+
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_state_updated_in_place(library, layout):
+    torch = pytest.importorskip("torch") if library == "torch" else None
+    rng = np.random.default_rng(5)
+    order = (0, 1, 2, 3) if layout == "bhsd" else (0, 2, 1, 3)
+    normal = lambda heads, columns: rng.standard_normal((2, heads, 21, columns), dtype=np.float32).transpose(order)
+    q, k, v = normal(4, 16) / 4, normal(2, 16) / 4, normal(4, 8)
+    g, beta = -np.abs(normal(4, 1)[..., 0]) / 8, 1 / (1 + np.exp(-normal(4, 1)[..., 0]))
+    state = rng.standard_normal((2, 4, 16, 8), dtype=np.float32)
+    convert = (lambda x: torch.from_numpy(x.copy())) if torch else (lambda x: x.copy())
+    q, k, v, g, beta, state = map(convert, (q, k, v, g, beta, state))
+    options = {"causal": True, "return_state": True, "layout": layout, "scale": 0.3}
+    whole, last = saccade.linear_attention(q, k, v, decay=g, beta=beta, state=state, **options)
+    own, position, address = convert(np.array(state)), 0, None
+    axis = layout.index("s")
+    for count in (1, 3, 16, 1):  # by position and in chunks
+        part = [slice(None)] * 3
+        part[axis] = slice(position, position + count)
+        part = tuple(part)
+        output = convert(np.zeros_like(np.array(v[part])))
+        found = saccade.linear_attention(q[part], k[part], v[part], decay=g[part], beta=beta[part], state=own,
+                                         out=(output, own), **options)  # fmt: skip
+        assert found[0] is output and found[1] is own
+        np.testing.assert_allclose(np.array(output), np.array(whole[part]), rtol=1e-4, atol=1e-5)
+        where = own.data_ptr() if torch else own.ctypes.data
+        assert address in (None, where)
+        address, position = where, position + count
+    np.testing.assert_allclose(np.array(own), np.array(last), rtol=1e-4, atol=1e-5)
