@@ -347,18 +347,18 @@ def test_state_updated_in_place(library, layout):
     q, k, v, g, beta, state = map(convert, (q, k, v, g, beta, state))
     options = {"causal": True, "return_state": True, "layout": layout, "scale": 0.3}
     whole, last = saccade.linear_attention(q, k, v, decay=g, beta=beta, state=state, **options)
-    own, position, address = convert(np.array(state)), 0, None
+    own, position, address = convert(np.asarray(state)), 0, None
     axis = layout.index("s")
     for count in (1, 3, 16, 1):  # by position and in chunks
         part = [slice(None)] * 3
         part[axis] = slice(position, position + count)
         part = tuple(part)
-        output = convert(np.zeros_like(np.array(v[part])))
+        output = convert(np.zeros_like(np.asarray(v[part])))
         found = saccade.linear_attention(q[part], k[part], v[part], decay=g[part], beta=beta[part], state=own,
                                          out=(output, own), **options)  # fmt: skip
         assert found[0] is output and found[1] is own
-        np.testing.assert_allclose(np.array(output), np.array(whole[part]), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(np.asarray(output), np.asarray(whole[part]), rtol=1e-4, atol=1e-5)
         where = own.data_ptr() if torch else own.ctypes.data
         assert address in (None, where)
         address, position = where, position + count
-    np.testing.assert_allclose(np.array(own), np.array(last), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(own), np.asarray(last), rtol=1e-4, atol=1e-5)
