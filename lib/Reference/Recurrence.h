@@ -24,7 +24,8 @@ struct Factor {
 class Recurrence {
 protected:
   Recurrence(attn::LinearOpInterface op, Frame &frame, bool isNormalized)
-      : op(op), frame(frame), type(op.getStateType()), isNormalized(isNormalized) {}
+      : op(op), frame(frame), type(op.getStateType()), inputType(mlir::getElementTypeOrSelf(op.getQuery())),
+        isBF16(inputType.isBF16()), isNormalized(isNormalized) {}
   mlir::LogicalResult fetch();
   /// Fetches all elements of an operand; `cells` remains null for a null operand.
   mlir::LogicalResult fetchAll(mlir::Value operand, Cells *&cells);
@@ -66,10 +67,7 @@ protected:
 
   double rounded(double number) const { return frame.rounded(type, number); }
   /// An operand of a product, which kernels round to bf16 for inputs of bf16.
-  double operand(double number) const {
-    mlir::Type element = mlir::getElementTypeOrSelf(query.getCells()->getElementType());
-    return element.isBF16() ? frame.rounded(element, number) : number;
-  }
+  double operand(double number) const { return isBF16 ? frame.rounded(inputType, number) : number; }
   /// matrix + x ⊗ y.
   void addProduct(std::vector<double> &matrix, llvm::ArrayRef<double> x, llvm::ArrayRef<double> y, double factor = 1);
   /// Element `column` of matrixᵀ x, and element `row` of matrix · x.
@@ -78,8 +76,8 @@ protected:
 
   attn::LinearOpInterface op;
   Frame &frame;
-  mlir::Type type;
-  bool isNormalized;
+  mlir::Type type, inputType; ///< of the state, and of queries
+  bool isBF16, isNormalized;
   NamedCells query, key, value, erase;
   Factor decay, beta;
   Cells *before = nullptr, *lengths = nullptr;

@@ -43,9 +43,12 @@ Value ChunkEmitter::asOperand(Value x) {
 Value ChunkEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums) {
   if (cast<ShapedType>(sums.getType()).getDimSize(1) == 1)
     return matrixVector(lhs, rhs, sums);
-  int64_t block = std::max(rows, matmulBlock);
-  return StructuredEmitter::matmul({asOperand(lhs.value), lhs.loops}, {asOperand(rhs.value), rhs.loops}, {sums, {0, 1}},
-                                   attn::ScheduleAttr::get(b.getContext(), block, block, block));
+  return exactMatmul({asOperand(lhs.value), lhs.loops}, {asOperand(rhs.value), rhs.loops}, sums);
+}
+
+Value ChunkEmitter::exactMatmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums) {
+  return StructuredEmitter::matmul(lhs, rhs, {sums, {0, 1}},
+                                   attn::ScheduleAttr::get(b.getContext(), matmulBlock, matmulBlock, matmulBlock));
 }
 
 Value ChunkEmitter::matrixVector(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums) {
@@ -103,11 +106,14 @@ Value ChunkEmitter::decayed(Value x, const ChunkDecay &decay, Value factor, int6
 }
 
 Value ChunkEmitter::lowerTriangle(Value x, bool isStrict) {
-  return apply(2, 0, {}, {{x, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
-    Value i = linalg::IndexOp::create(b, loc, 0), j = linalg::IndexOp::create(b, loc, 1);
-    Value isVisible = isStrict ? isLess(j, i) : compare(arith::CmpIPredicate::sle, j, i);
-    return {select(isVisible, args[0], scalar(0.0))};
-  })[0];
+  return apply(2, 0, {}, {{x, {0, 1}}},
+               [&](ValueRange args) -> SmallVector<Value> { return {elementOfTriangle(args[0], isStrict)}; })[0];
+}
+
+Value ChunkEmitter::elementOfTriangle(Value element, bool isStrict) {
+  Value i = linalg::IndexOp::create(b, loc, 0), j = linalg::IndexOp::create(b, loc, 1);
+  Value isVisible = isStrict ? isLess(j, i) : compare(arith::CmpIPredicate::sle, j, i);
+  return select(isVisible, element, scalar(0.0));
 }
 
 //===----------------------------------------------------------------------===//
@@ -149,7 +155,7 @@ Value ChunkEmitter::matrixOf(OpFoldResult count, int64_t bound, int64_t columns)
 
 Value ChunkEmitter::cumulativeProducts(Value decay, OpFoldResult length, int64_t bound, bool isForward) {
   Value count = asIndex(length);
-  int64_t columns = cast<ShapedType>(decay.getType()).getDimSize(1);
+  int64_t columns = columnsOf(decay);
   return loop(index(0), count, 1, {filled({columns}, 1.0), matrixOf(length, bound, columns)},
               [&](Value i, ValueRange carried) -> SmallVector<Value> {
                 Value position = isForward ? i : sub(sub(count, i), index(1));
@@ -227,14 +233,10 @@ Value ChunkEmitter::inverse(Value strictlyLower) {
       auto at = [&](int64_t row, int64_t column) -> Block {
         return {b.getIndexAttr(row), b.getIndexAttr(column), b.getIndexAttr(half), b.getIndexAttr(half)};
       };
-      Value product =
-          StructuredEmitter::matmul({block(whole, at(first + half, first)), {0, 2}},
-                                    {block(result, at(first, first)), {2, 1}}, {filled({half, half}, 0.0), {0, 1}},
-                                    attn::ScheduleAttr::get(b.getContext(), matmulBlock, matmulBlock, matmulBlock));
-      product =
-          StructuredEmitter::matmul({block(result, at(first + half, first + half)), {0, 2}}, {product, {2, 1}},
-                                    {filled({half, half}, 0.0), {0, 1}},
-                                    attn::ScheduleAttr::get(b.getContext(), matmulBlock, matmulBlock, matmulBlock));
+      Value product = exactMatmul({block(whole, at(first + half, first)), {0, 2}},
+                                  {block(result, at(first, first)), {2, 1}}, filled({half, half}, 0.0));
+      product = exactMatmul({block(result, at(first + half, first + half)), {0, 2}}, {product, {2, 1}},
+                            filled({half, half}, 0.0));
       result = insertBlock(product, result, at(first + half, first));
     }
   return getConstantIntValue(size) == rows ? result : block(result, {b.getIndexAttr(0), b.getIndexAttr(0), size, size});

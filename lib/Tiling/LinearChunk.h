@@ -20,9 +20,12 @@ struct ChunkDecay {
   mlir::Value leaving;  ///< the products over the positions after i
   mlir::Value whole;    ///< the product over the chunk
 
-  /// Loops of the positions and the rows of the state in a factor.
+  /// Loops of the positions and the rows of the state in a factor, and those of the rows in `whole`.
   llvm::SmallVector<unsigned> loops(unsigned position, unsigned row) const {
     return between ? llvm::SmallVector<unsigned>{position} : llvm::SmallVector<unsigned>{position, row};
+  }
+  llvm::SmallVector<unsigned> loopsOfWhole(unsigned row) const {
+    return between ? llvm::SmallVector<unsigned>{} : llvm::SmallVector<unsigned>{row};
   }
 };
 
@@ -70,16 +73,17 @@ struct ChunkEmitter : StructuredEmitter {
 
   /// The products of the decay factors `each`, [positions] or, if `isMatrix`, [positions, columns].
   ChunkDecay decayOf(Value each, bool isMatrix);
-  /// For each of `queries`, [positions, columns]: Σ_d query[i, d] · keys[j, d] · Π_{t=j+1..i} each[t, d] for j ≤ i,
-  /// else 0.
-  llvm::SmallVector<Value> decayedScores(llvm::ArrayRef<Value> queries, Value keys, Value each);
-  /// The gradients of the scores of one of the `queries`, whose gradient is `weights`, 0 for j > i: adds
+  /// Σ_d query[i, d] · keys[j, d] · Π_{t=j+1..i} each[t, d] for j ≤ i, else 0.
+  Value decayedScores(Value query, Value keys, Value each);
+  /// The gradients of query and keys in these scores, whose gradient is `weights`, 0 for j > i: adds
   /// Σ_j weights[i, j] · keys[j] · Π_{t=j+1..i} each[t] to `queryGradient`, and the products with the transposes to
   /// `keyGradient`.
   std::pair<Value, Value> scoreGradients(Value weights, Value query, Value keys, Value each, Value queryGradient,
                                          Value keyGradient);
   /// x where j ≤ i (j < i with `isStrict`), else 0; x is [positions, positions]. In place.
   Value lowerTriangle(Value x, bool isStrict);
+  /// The same for an element, in the body of an op with the loops i and j.
+  Value elementOfTriangle(Value element, bool isStrict);
   /// The inverse of I − `strictlyLower`, [positions, positions].
   Value inverse(Value strictlyLower);
 
@@ -93,8 +97,9 @@ private:
   /// `isForward`, from the last to the first with x[j] · Π_{t=i+1..j} each[t] for j ≥ i.
   llvm::SmallVector<Value> overPositions(Value each, Value x, mlir::OpFoldResult count, bool isForward,
                                          mlir::ValueRange inits, PositionBody body);
-  /// The products of a block: Σ_j over the keys before it and within it.
-  Value keysUpTo(Value known, Value keys, Value each, Value first, mlir::OpFoldResult count);
+  /// Extends `known`, the keys before a block decayed to its beginning, to its end. `entering`: the forward cumulative
+  /// products of `each`, the decays of the block.
+  Value keysUpTo(Value known, Value keys, Value each, Value entering, Value first, mlir::OpFoldResult count);
   Value queryGradients(Value weights, Value keys, Value each, Value sums);
   Value keyGradients(Value weights, Value query, Value each, Value sums);
   Value product(Value x, Value factors, mlir::OpFoldResult count);
@@ -103,6 +108,8 @@ private:
   Value decayMask(Value decay);
   /// A temporary of `count` rows, at most `bound`.
   Value matrixOf(mlir::OpFoldResult count, int64_t bound, int64_t columns);
+  /// `matmul` without rounding of the operands.
+  Value exactMatmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums);
   /// x in `productType`, if it is in `type`.
   Value asOperand(Value x);
   /// e[i] + Σ_j factors[i, j] · known[j], where the factors for j ≥ i are 0.

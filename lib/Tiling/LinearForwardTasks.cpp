@@ -46,12 +46,8 @@ Value LinearForwardTasks::loadFeatures(Value tensor, DimsAttr dims, Value head, 
 LinearForwardTasks::State LinearForwardTasks::write(const Chunk &chunk, Value values, State state) {
   Value keys = decayed(chunk.keys, chunk.decay, chunk.decay.leaving, depth);
   state.products = matmul({keys, {2, 0}}, {values, {2, 1}}, decayState(chunk, state.products));
-  if (!state.sum)
-    return state;
-  if (chunk.decay.whole)
-    state.sum = scaled(state.sum,
-                       {chunk.decay.whole, op.hasMatrixDecay() ? SmallVector<unsigned>{0} : SmallVector<unsigned>{}});
-  state.sum = rowSums({{keys, {1, 0}}}, state.sum);
+  if (state.sum)
+    state.sum = rowSums({{keys, {1, 0}}}, decayState(chunk, state.sum));
   return state;
 }
 
@@ -67,12 +63,10 @@ Value LinearForwardTasks::storeOutput(Value output, Value member, Value begin, A
 
 Value LinearForwardTasks::read(Value output, Value begin, const Chunk *chunk, Value values, const State &state) {
   double scale = linear.getScale() ? linear.getScale()->convertToDouble() : 1;
+  ChunkDecay decay = chunk ? chunk->decay : ChunkDecay();
   auto readHead = [&](Value head, Value member, ValueRange carried) -> SmallVector<Value> {
-    Value queries = loadFeatures(op.getQuery(), op.getQueryDims(), head, begin), entering = queries;
-    if (!chunk)
-      entering = decayed(queries, ChunkDecay(), Value(), depth, scale);
-    else
-      entering = decayed(queries, chunk->decay, chunk->decay.entering, depth, scale);
+    Value queries = loadFeatures(op.getQuery(), op.getQueryDims(), head, begin);
+    Value entering = decayed(queries, decay, decay.entering, depth, scale);
     Value sums = matmul({entering, {0, 2}}, {state.products, {2, 1}}, filled({-1, valueDepth}, 0.0));
     Value within = chunk ? scores(queries, *chunk, scale) : Value();
     if (chunk)
@@ -90,23 +84,15 @@ Value LinearForwardTasks::read(Value output, Value begin, const Chunk *chunk, Va
 LinearForwardTasks::State LinearForwardTasks::initialState(ValueRange parts) {
   Value before = linear.getState();
   if (isInPlace()) {
-    Place place = placeOfState(valueDepth);
+    Place place = placeInState(valueDepth);
     SmallVector<bool> isKept(place.sizes.size() - 2, false);
     isKept.append(2, true);
-    Value state =
-        slice(parts[1], SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(0)), place.sizes, isKept);
+    Value state = slice(parts[1], place.offsets, place.sizes, isKept);
     return {before ? state : StructuredEmitter::filled(state, 0.0), Value()};
   }
-  State state;
-  if (!before) {
-    state.products = filled({depth, valueDepth}, 0.0);
-    if (linear.getNormalize())
-      state.sum = filled({depth}, 0.0);
-    return state;
-  }
-  state.products = loadState(before, 0, valueDepth);
+  State state{stateOrZeros(before), Value()};
   if (linear.getNormalize())
-    state.sum = loadState(before, valueDepth, 1, /*isVector=*/true);
+    state.sum = before ? loadState(before, valueDepth, 1, /*isVector=*/true) : filled({depth}, 0.0);
   return state;
 }
 
@@ -151,10 +137,9 @@ SmallVector<Value> LinearForwardTasks::emitTask(ValueRange parts) {
     return results;
   State state = stateOf(carried);
   if (isInPlace()) {
-    Place place = placeOfState(valueDepth);
-    results[1] = tensor::InsertSliceOp::create(
-        b, loc, state.products, results[1], SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(0)),
-        place.sizes, SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
+    Place place = placeInState(valueDepth);
+    results[1] = tensor::InsertSliceOp::create(b, loc, state.products, results[1], place.offsets, place.sizes,
+                                               SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
     return results;
   }
   results[1] = storeState(state.products, results[1], 0);
@@ -164,35 +149,23 @@ SmallVector<Value> LinearForwardTasks::emitTask(ValueRange parts) {
 }
 
 LogicalResult LinearForwardTasks::rewrite() {
-  if (failed(checkSizes()))
+  bool isEmpty = false;
+  FailureOr<SmallVector<Value>> inits = prepare(/*filledResults=*/1, isEmpty);
+  if (failed(inits))
     return failure();
-  SmallVector<Value> inits;
-  b.setInsertionPoint(op);
-  if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
-    return op->emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
-  if (isConstantIntValue(getBatches(b, op), 0) || isConstantIntValue(getOutputHeads(b, op), 0)) {
-    rewriter.replaceOp(op, inits); // without elements
+  if (isEmpty) {
+    rewriter.replaceOp(op, *inits);
     return success();
   }
-  // Positions outside of the sequences.
-  if (op.getCuSeqlens() || op.getKvLen())
-    inits[0] = StructuredEmitter::filled(inits[0], 0.0);
   if (isInPlace() && linear.getState())
-    inits[1] = tensor::CastOp::create(b, loc, inits[1].getType(), linear.getState());
-  prepare();
+    (*inits)[1] = tensor::CastOp::create(b, loc, (*inits)[1].getType(), linear.getState());
   auto places = [&]() -> SmallVector<Place> {
-    Value first = mul(stateHead, group);
-    SmallVector<Place> found = {placeOfRows(op.getOutputDims().getDims(), first, group, valueDepth)};
-    // Queries without `causal` may be more or fewer than keys.
-    if (!start)
-      found[0].sizes[*op.getOutputDims().position(Dim::Seq)] =
-          getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq);
+    SmallVector<Place> found = {placeOfQueries(op.getOutputDims(), valueDepth)};
     if (linear.getFinalState())
       found.push_back(placeOfState(valueDepth + (linear.getNormalize() ? 1 : 0)));
     return found;
   };
-  scf::ForallOp loop =
-      overTasks("linear_attention", inits, places, [&](Value, ValueRange parts) { return emitTask(parts); });
+  scf::ForallOp loop = overTasks("linear_attention", *inits, places, [&](ValueRange parts) { return emitTask(parts); });
   rewriter.replaceOp(op, loop.getResults());
   return success();
 }

@@ -102,14 +102,8 @@ std::pair<Value, Value> LinearGradientTasks::pullScores(const Chunk &chunk, Valu
 
 Value LinearGradientTasks::decayOfState(const Chunk &chunk, Value state, Value after, Value ofKeys) {
   // The state after the chunk times its gradient: of the decayed state before it, and of the keys of the chunk.
-  Value kept = rowSums({{state, {0, 1}}, {after, {0, 1}}}, filled({depth}, 0.0));
-  IndexedOperand whole = {chunk.decay.whole, op.hasMatrixDecay() ? SmallVector<unsigned>{0} : SmallVector<unsigned>{}};
-  kept = scaled(kept, whole);
-  return apply(2, 1, {{chunk.keys, {1, 0}}, {ofKeys, {1, 0}}}, {{kept, {0}}},
-               [&](ValueRange args) -> SmallVector<Value> {
-                 Value product = arith::MulFOp::create(b, loc, args[0], args[1]);
-                 return {arith::AddFOp::create(b, loc, args[2], product)};
-               })[0];
+  Value kept = decayState(chunk, rowSums({{state, {0, 1}}, {after, {0, 1}}}, filled({depth}, 0.0)));
+  return rowSums({{chunk.keys, {1, 0}}, {ofKeys, {1, 0}}}, kept);
 }
 
 Value LinearGradientTasks::storeDecay(const Chunk &chunk, Value sums, Value ofState, Value into) {
@@ -286,9 +280,8 @@ std::pair<Value, Value> LinearGradientTasks::emitStates() {
     next[0] = matmul({keys, {2, 0}}, {values, {2, 1}}, decayState(chunk, state));
     return next;
   };
-  scf::ForallOp loop = overTasks("linear_attention_gradient.states", inits, places, [&](Value, ValueRange parts) {
-    SmallVector<Value> carried = {op.getState() ? loadState(op.getState(), 0, valueDepth)
-                                                : filled({depth, valueDepth}, 0.0)};
+  scf::ForallOp loop = overTasks("linear_attention_gradient.states", inits, places, [&](ValueRange parts) {
+    SmallVector<Value> carried = {stateOrZeros(op.getState())};
     llvm::append_range(carried, parts);
     carried = overChunks(/*isForward=*/true, carried, visitChunk);
     return SmallVector<Value>(llvm::drop_begin(carried));
@@ -297,9 +290,7 @@ std::pair<Value, Value> LinearGradientTasks::emitStates() {
 }
 
 LinearGradientTasks::Results LinearGradientTasks::visitChunks(Value states, Value remainders, Results results) {
-  Value after = gradient.getStateGradient() ? loadState(gradient.getStateGradient(), 0, valueDepth)
-                                            : filled({depth, valueDepth}, 0.0);
-  SmallVector<Value> carried = {after};
+  SmallVector<Value> carried = {stateOrZeros(gradient.getStateGradient())};
   llvm::append_range(carried, results.getValues());
   carried = overChunks(/*isForward=*/false, carried, [&](Value begin, ValueRange before) {
     Chunk chunk = loadChunk(begin);
@@ -330,13 +321,12 @@ LinearGradientTasks::Results LinearGradientTasks::visitChunks(Value states, Valu
 SmallVector<Value> LinearGradientTasks::emitNonCausal(Results results) {
   bool isDense = !starts && !op.getKvLen();
   OpFoldResult keys = length;
-  Value state = op.getState() ? loadState(op.getState(), 0, valueDepth) : filled({depth, valueDepth}, 0.0);
+  Value state = stateOrZeros(op.getState());
   state = overChunks(/*isForward=*/true, {state}, [&](Value begin, ValueRange carried) -> SmallVector<Value> {
     Chunk chunk = loadChunk(begin);
     return {matmul({chunk.keys, {2, 0}}, {chunk.values, {2, 1}}, carried[0])};
   })[0];
-  Value after = gradient.getStateGradient() ? loadState(gradient.getStateGradient(), 0, valueDepth)
-                                            : filled({depth, valueDepth}, 0.0);
+  Value after = stateOrZeros(gradient.getStateGradient());
   if (isDense)
     length = getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq);
   auto visitQueries = [&](Value begin, ValueRange carried) -> SmallVector<Value> {
@@ -368,11 +358,8 @@ SmallVector<Value> LinearGradientTasks::emitNonCausal(Results results) {
 
 SmallVector<StructuredEmitter::Place> LinearGradientTasks::places() {
   Value one = index(1);
-  Place ofQuery = placeOfRows(op.getQueryDims().getDims(), mul(stateHead, group), group, depth);
-  if (!start) // without `causal`, queries may be more or fewer than keys
-    ofQuery.sizes[*op.getQueryDims().position(Dim::Seq)] =
-        getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq);
-  SmallVector<Place> found = {ofQuery, placeOfRows(op.getKeyDims().getDims(), stateHead, one, depth),
+  SmallVector<Place> found = {placeOfQueries(op.getQueryDims(), depth),
+                              placeOfRows(op.getKeyDims().getDims(), stateHead, one, depth),
                               placeOfRows(op.getValueDims().getDims(), stateHead, one, valueDepth)};
   if (op.getDecay())
     found.push_back(placeOfRows(gradient.getFactorDims(op.hasMatrixDecay()), stateHead, one, depth));
@@ -386,22 +373,16 @@ SmallVector<StructuredEmitter::Place> LinearGradientTasks::places() {
 }
 
 LogicalResult LinearGradientTasks::rewrite() {
-  if (failed(checkSizes()))
+  bool isEmpty = false;
+  FailureOr<SmallVector<Value>> inits = prepare(op->getNumResults() - (op.getState() ? 1 : 0), isEmpty);
+  if (failed(inits))
     return failure();
-  SmallVector<Value> inits;
-  b.setInsertionPoint(op);
-  if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
-    return op->emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
-  if (isConstantIntValue(getBatches(b, op), 0) || isConstantIntValue(getOutputHeads(b, op), 0)) {
-    rewriter.replaceOp(op, inits); // without elements
+  if (isEmpty) {
+    rewriter.replaceOp(op, *inits);
     return success();
   }
-  if (op.getCuSeqlens() || op.getKvLen())
-    for (Value &init : MutableArrayRef(inits).drop_back(op.getState() ? 1 : 0))
-      init = StructuredEmitter::filled(init, 0.0);
-  prepare();
   Results named;
-  Value any = inits[0];
+  Value any = inits->front();
   named.query = named.key = named.value = any;
   named.decay = op.getDecay() ? any : Value();
   named.beta = op.getBeta() ? any : Value();
@@ -411,8 +392,8 @@ LogicalResult LinearGradientTasks::rewrite() {
   if (op.getCausal())
     saved = emitStates();
   scf::ForallOp loop = overTasks(
-      "linear_attention_gradient", inits, [&] { return places(); },
-      [&](Value, ValueRange parts) {
+      "linear_attention_gradient", *inits, [&] { return places(); },
+      [&](ValueRange parts) {
         Results results = named.with(parts);
         return op.getCausal() ? visitChunks(saved.first, saved.second, results).getValues() : emitNonCausal(results);
       });

@@ -56,10 +56,9 @@ Value ChunkEmitter::product(Value x, Value factors, OpFoldResult count) {
                })[0];
 }
 
-/// Extends `known`, the keys before the block decayed to its beginning, to its end.
-Value ChunkEmitter::keysUpTo(Value known, Value keys, Value each, Value first, OpFoldResult count) {
+Value ChunkEmitter::keysUpTo(Value known, Value keys, Value each, Value entering, Value first, OpFoldResult count) {
   Value leaving = cumulativeProducts(each, count, blockRows, /*isForward=*/false);
-  Value whole = row(cumulativeProducts(each, count, blockRows, /*isForward=*/true), sub(asIndex(count), index(1)));
+  Value whole = row(entering, sub(asIndex(count), index(1)));
   Block before = rowsFrom(known, b.getIndexAttr(0), first), own = rowsFrom(known, first, count);
   known = insertBlock(scaled(block(known, before), {whole, {1}}), known, before);
   return insertBlock(product(block(keys, own), leaving, count), known, own);
@@ -69,41 +68,28 @@ Value ChunkEmitter::keysUpTo(Value known, Value keys, Value each, Value first, O
 // Scores
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> ChunkEmitter::decayedScores(ArrayRef<Value> queries, Value keys, Value each) {
-  SmallVector<Value> inits = {temporary({-1, columnsOf(each)})};
-  for (size_t i = 0; i < queries.size(); ++i)
-    inits.push_back(filled({-1, -1}, 0.0));
+Value ChunkEmitter::decayedScores(Value query, Value keys, Value each) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   auto ofBlock = [&](Value first, OpFoldResult count, ValueRange carried) -> SmallVector<Value> {
-    Block own = rowsFrom(each, first, count);
-    Value factors = block(each, own), known = carried[0];
+    Block own = rowsFrom(each, first, count), before = {first, zero, count, first};
+    Value factors = block(each, own), known = carried[0], sums = carried[1];
     Value entering = cumulativeProducts(factors, count, blockRows, /*isForward=*/true);
-    SmallVector<Value> scores(carried.drop_front());
-    for (auto [query, sums] : llvm::zip_equal(queries, scores)) {
-      Block before = {first, zero, count, first};
-      Value keysBefore = block(known, rowsFrom(known, zero, first));
-      Value found =
-          matmul({product(block(query, own), entering, count), {0, 2}}, {keysBefore, {1, 2}}, block(sums, before));
-      sums = insertBlock(found, sums, before);
-    }
-    auto ofPosition = [&](Value i, Value left, ValueRange before) -> SmallVector<Value> {
-      SmallVector<Value> next(before);
+    Value keysBefore = block(known, rowsFrom(known, zero, first));
+    Value found =
+        matmul({product(block(query, own), entering, count), {0, 2}}, {keysBefore, {1, 2}}, block(sums, before));
+    sums = insertBlock(found, sums, before);
+    auto ofPosition = [&](Value i, Value left, ValueRange so) -> SmallVector<Value> {
       OpFoldResult visited = getAsOpFoldResult(add(i, 1)), position = getAsOpFoldResult(add(first, i));
       Value earlier = block(left, rowsFrom(left, zero, visited));
-      for (auto [query, sums] : llvm::zip_equal(queries, next)) {
-        SmallVector<OpFoldResult> offsets = {position, first}, extents = {one, visited};
-        Value to = slice(sums, offsets, extents, {false, true});
-        Value found = rowSums({{earlier, {0, 1}}, {row(query, add(first, i)), {1}}}, to);
-        sums = tensor::InsertSliceOp::create(b, loc, found, sums, offsets, extents, SmallVector<OpFoldResult>(2, one));
-      }
-      return next;
+      SmallVector<OpFoldResult> offsets = {position, first}, extents = {one, visited};
+      Value to = slice(so[0], offsets, extents, {false, true});
+      Value found = rowSums({{earlier, {0, 1}}, {row(query, add(first, i)), {1}}}, to);
+      return {tensor::InsertSliceOp::create(b, loc, found, so[0], offsets, extents, SmallVector<OpFoldResult>(2, one))};
     };
-    scores = overPositions(factors, block(keys, own), count, /*isForward=*/true, scores, ofPosition);
-    SmallVector<Value> next = {keysUpTo(known, keys, factors, first, count)};
-    llvm::append_range(next, scores);
-    return next;
+    sums = overPositions(factors, block(keys, own), count, /*isForward=*/true, {sums}, ofPosition)[0];
+    return {keysUpTo(known, keys, factors, entering, first, count), sums};
   };
-  return SmallVector<Value>(llvm::drop_begin(overBlocks(inits, /*isForward=*/true, ofBlock)));
+  return overBlocks({temporary({-1, columnsOf(each)}), filled({-1, -1}, 0.0)}, /*isForward=*/true, ofBlock)[1];
 }
 
 //===----------------------------------------------------------------------===//
@@ -129,7 +115,7 @@ Value ChunkEmitter::queryGradients(Value weights, Value keys, Value each, Value 
       return {insertRow(found, before[0], position)};
     };
     gradient = overPositions(factors, block(keys, own), count, /*isForward=*/true, {gradient}, ofPosition)[0];
-    return {keysUpTo(known, keys, factors, first, count), gradient};
+    return {keysUpTo(known, keys, factors, entering, first, count), gradient};
   };
   return overBlocks({temporary({-1, columnsOf(each)}), sums}, /*isForward=*/true, ofBlock)[1];
 }

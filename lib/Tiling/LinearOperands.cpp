@@ -89,6 +89,13 @@ StructuredEmitter::Place LinearTasks::placeOfRows(ArrayRef<Dim> dims, Value firs
   return place;
 }
 
+StructuredEmitter::Place LinearTasks::placeOfQueries(DimsAttr dims, int64_t columns) {
+  Place place = placeOfRows(dims.getDims(), mul(stateHead, group), group, columns);
+  if (!start) // without `causal`, queries may be more or fewer than keys
+    place.sizes[*dims.position(Dim::Seq)] = getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq);
+  return place;
+}
+
 Value LinearTasks::storeRows(Value into, ArrayRef<Dim> dims, Value member, Value begin, ArrayRef<IndexedOperand> rows,
                              Rounding element) {
   int64_t columns = 1;
@@ -124,6 +131,16 @@ StructuredEmitter::Place LinearTasks::placeOfState(int64_t columns) {
   return place;
 }
 
+StructuredEmitter::Place LinearTasks::placeInState(int64_t columns) {
+  Place place = placeOfState(columns);
+  place.offsets.assign(place.sizes.size(), b.getIndexAttr(0));
+  return place;
+}
+
+Value LinearTasks::stateOrZeros(Value tensor) {
+  return tensor ? loadState(tensor, 0, valueDepth) : filled({depth, valueDepth}, 0.0);
+}
+
 Value LinearTasks::loadState(Value tensor, int64_t first, int64_t columns, bool isVector) {
   Place place = placeOfState(columns);
   place.offsets.back() = b.getIndexAttr(first);
@@ -138,9 +155,7 @@ Value LinearTasks::loadState(Value tensor, int64_t first, int64_t columns, bool 
 Value LinearTasks::storeState(Value state, Value into, int64_t first) {
   auto matrix = cast<ShapedType>(state.getType());
   bool isVector = matrix.getRank() == 1;
-  Place place = placeOfState(isVector ? 1 : matrix.getDimSize(1));
-  for (OpFoldResult &offset : place.offsets)
-    offset = b.getIndexAttr(0); // in the slice of the task
+  Place place = placeInState(isVector ? 1 : matrix.getDimSize(1));
   place.offsets.back() = b.getIndexAttr(first);
   SmallVector<bool> isKept(place.sizes.size() - 2, false);
   isKept.append({true, !isVector});

@@ -42,7 +42,7 @@ std::pair<Value, Value> LinearForwardTasks::update(const Chunk &chunk, Value key
   SmallVector<IndexedOperand> inputs = {{key, {1}}, {value, {0}}}, outputs = {{state, {1, 0}}};
   bool hasDecay = chunk.decay.whole != nullptr;
   if (hasDecay)
-    inputs.push_back({chunk.decay.whole, op.hasMatrixDecay() ? SmallVector<unsigned>{1} : SmallVector<unsigned>{}});
+    inputs.push_back({chunk.decay.whole, chunk.decay.loopsOfWhole(1)});
   if (query) {
     inputs.push_back({query, {1}});
     outputs.push_back({filled({valueDepth}, 0.0), {0}});

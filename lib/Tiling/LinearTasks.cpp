@@ -36,11 +36,23 @@ LogicalResult LinearTasks::checkSizes() {
 // Loops
 //===----------------------------------------------------------------------===//
 
-void LinearTasks::prepare() {
-  if (!op.getCuSeqlens())
-    return;
-  starts = emitStarts(b, loc, op.getCuSeqlens(), asIndex(getBatches(b, op)),
-                      extentOf(op.getValue(), op.getValueDims(), Dim::Seq), onDevice);
+FailureOr<SmallVector<Value>> LinearTasks::prepare(unsigned filledResults, bool &isEmpty) {
+  if (failed(checkSizes()))
+    return failure();
+  SmallVector<Value> inits;
+  b.setInsertionPoint(op);
+  if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
+    return op->emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
+  isEmpty = isConstantIntValue(getBatches(b, op), 0) || isConstantIntValue(getOutputHeads(b, op), 0);
+  if (isEmpty)
+    return inits;
+  if (op.getCuSeqlens() || op.getKvLen())
+    for (Value &init : MutableArrayRef(inits).take_front(filledResults))
+      init = StructuredEmitter::filled(init, 0.0);
+  if (op.getCuSeqlens())
+    starts = emitStarts(b, loc, op.getCuSeqlens(), asIndex(getBatches(b, op)),
+                        extentOf(op.getValue(), op.getValueDims(), Dim::Seq), onDevice);
+  return inits;
 }
 
 void LinearTasks::beginTask(scf::ForallOp loop) {
@@ -64,7 +76,7 @@ void LinearTasks::beginTask(scf::ForallOp loop) {
   repetitions = max(div(heads, queries), index(1));
 }
 
-scf::ForallOp LinearTasks::overTasks(StringRef name, ValueRange inits, Places places, CarryingBody body) {
+scf::ForallOp LinearTasks::overTasks(StringRef name, ValueRange inits, Places places, TaskBody body) {
   SmallVector<OpFoldResult> tasks = {getBatches(b, op),
                                      getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head)};
   auto loop = scf::ForallOp::create(b, loc, tasks, inits, taskMapping(b.getContext(), tasks.size()));
@@ -77,7 +89,7 @@ scf::ForallOp LinearTasks::overTasks(StringRef name, ValueRange inits, Places pl
   for (auto [shared, place] : llvm::zip_equal(loop.getRegionIterArgs(), at))
     parts.push_back(llvm::is_contained(cast<ShapedType>(shared.getType()).getShape(), 0) ? Value(shared)
                                                                                          : slice(shared, place));
-  SmallVector<Value> results = body(index(0), parts);
+  SmallVector<Value> results = body(parts);
   b.setInsertionPointToEnd(loop.getTerminator().getBody());
   for (auto [result, shared, place] : llvm::zip_equal(results, loop.getRegionIterArgs(), at))
     if (result != shared)
@@ -117,19 +129,21 @@ SmallVector<Value> LinearTasks::overQueryHeads(ValueRange inits,
 Value LinearTasks::decayState(const Chunk &chunk, Value state) {
   if (!chunk.decay.whole)
     return state;
-  return scaled(state, {chunk.decay.whole, op.hasMatrixDecay() ? SmallVector<unsigned>{0} : SmallVector<unsigned>{}});
+  return scaled(state, {chunk.decay.whole, chunk.decay.loopsOfWhole(0)});
+}
+
+Value LinearTasks::productsWithKeys(Value x, const Chunk &chunk) {
+  if (op.hasMatrixDecay())
+    return decayedScores(x, chunk.keys, chunk.decay.each);
+  return matmul({x, {0, 2}}, {chunk.keys, {1, 2}}, filled({-1, -1}, 0.0));
 }
 
 Value LinearTasks::scores(Value queries, const Chunk &chunk, double scale) {
-  Value products = op.hasMatrixDecay() ? decayedScores({queries}, chunk.keys, chunk.decay.each)[0]
-                                       : matmul({queries, {0, 2}}, {chunk.keys, {1, 2}}, filled({-1, -1}, 0.0));
-  return weighted(products, chunk, /*isStrict=*/false, scale, /*factor=*/Value(), 0);
+  return weighted(productsWithKeys(queries, chunk), chunk, /*isStrict=*/false, scale, /*factor=*/Value(), 0);
 }
 
 Value LinearTasks::negativeSystem(const Chunk &chunk, bool ofEarlier) {
-  Value products = op.hasMatrixDecay() ? decayedScores({chunk.erase}, chunk.keys, chunk.decay.each)[0]
-                                       : matmul({chunk.erase, {0, 2}}, {chunk.keys, {1, 2}}, filled({-1, -1}, 0.0));
-  return weighted(products, chunk, /*isStrict=*/true, -1, chunk.beta, ofEarlier ? 1 : 0);
+  return weighted(productsWithKeys(chunk.erase, chunk), chunk, /*isStrict=*/true, -1, chunk.beta, ofEarlier ? 1 : 0);
 }
 
 Value LinearTasks::weighted(Value products, const Chunk &chunk, bool isStrict, double scale, Value factor,
@@ -148,11 +162,7 @@ Value LinearTasks::weighted(Value products, const Chunk &chunk, bool isStrict, d
       element = arith::MulFOp::create(b, loc, element, each);
     if (scale != 1)
       element = arith::MulFOp::create(b, loc, element, scalar(scale));
-    if (!isMasked)
-      return {element};
-    Value i = linalg::IndexOp::create(b, loc, 0), j = linalg::IndexOp::create(b, loc, 1);
-    Value isVisible = isStrict ? isLess(j, i) : compare(arith::CmpIPredicate::sle, j, i);
-    return {select(isVisible, element, scalar(0.0))};
+    return {isMasked ? elementOfTriangle(element, isStrict) : element};
   })[0];
 }
 

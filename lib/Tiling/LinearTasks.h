@@ -26,13 +26,14 @@ protected:
     ChunkDecay decay;
   };
 
-  mlir::LogicalResult checkSizes();
-  /// Emits what all tasks read, before the loops.
-  void prepare();
+  /// Checks head sizes, and emits what all tasks read before the loops and the destinations of the results. The first
+  /// `filledResults` of them are 0 at positions outside of the sequences. `isEmpty`: the results have no elements.
+  llvm::FailureOr<llvm::SmallVector<Value>> prepare(unsigned filledResults, bool &isEmpty);
   /// A parallel loop over sequences and heads, whose tasks are named `name`. `body` gets the slices of `inits` at its
   /// `places` and returns their new contents.
   using Places = llvm::function_ref<llvm::SmallVector<Place>()>;
-  mlir::scf::ForallOp overTasks(llvm::StringRef name, mlir::ValueRange inits, Places places, CarryingBody body);
+  using TaskBody = llvm::function_ref<llvm::SmallVector<Value>(mlir::ValueRange parts)>;
+  mlir::scf::ForallOp overTasks(llvm::StringRef name, mlir::ValueRange inits, Places places, TaskBody body);
   /// Runs `body(begin, carried)` over the chunks of the sequence with `size` set, `isForward` or from the last to the
   /// first.
   llvm::SmallVector<Value> overChunks(bool isForward, mlir::ValueRange inits, CarryingBody body);
@@ -51,7 +52,11 @@ protected:
   Value headOf(Value tensor, attn::DimsAttr dims);
   /// Where a task stores rows of its sequence: `heads` heads from `first` on, `columns` elements of each.
   Place placeOfRows(llvm::ArrayRef<attn::Dim> dims, Value first, Value heads, int64_t columns);
+  /// The same for all query heads of the task.
+  Place placeOfQueries(attn::DimsAttr dims, int64_t columns);
+  /// Where a task stores its state, and the whole state in the slice at this place.
   Place placeOfState(int64_t columns);
+  Place placeInState(int64_t columns);
   /// Stores rows [`begin`, `begin` + size) of head `member` into a slice at `placeOfRows`.
   using Rounding = llvm::function_ref<Value(mlir::ValueRange)>;
   Value storeRows(Value into, llvm::ArrayRef<attn::Dim> dims, Value member, Value begin,
@@ -61,8 +66,10 @@ protected:
   //===--- State ---===//
   /// [depth, columns] of the state of this task, from column `first` on; without the column dimension if `isVector`.
   Value loadState(Value tensor, int64_t first, int64_t columns, bool isVector = false);
+  /// The same from column 0 on; 0 for a null tensor.
+  Value stateOrZeros(Value tensor);
   Value storeState(Value state, Value into, int64_t first);
-  /// The state before the chunk, decayed by the whole chunk.
+  /// The state before the chunk, or a vector of its rows, decayed by the whole chunk.
   Value decayState(const Chunk &chunk, Value state);
 
   //===--- Chunks ---===//
@@ -71,6 +78,8 @@ protected:
   /// −beta · the decayed products of erase keys with keys, 0 on the diagonal and above; beta is that of the row or, if
   /// `ofEarlier`, of the column.
   Value negativeSystem(const Chunk &chunk, bool ofEarlier);
+  /// The products of `x` with the keys, decayed if the decay is of rows, not masked.
+  Value productsWithKeys(Value x, const Chunk &chunk);
   /// `products`, of positions and keys, in place: decayed, unless they are, 0 above the diagonal (`isStrict`: on it),
   /// and multiplied by `scale` and `factor`, which is null or a number for each index of loop `loopOfFactor`.
   Value weighted(Value products, const Chunk &chunk, bool isStrict, double scale, Value factor, unsigned loopOfFactor);
@@ -86,7 +95,7 @@ protected:
 
   mlir::IRRewriter &rewriter;
   attn::LinearOpInterface op;
-  bool onDevice;
+  bool onDevice; ///< a task computes the table of ragged sequences
   int64_t depth = 0, valueDepth = 0;
   Value starts; ///< of ragged sequences, clamped to the operands; null for dense ones
   Value sequence, stateHead;
@@ -103,6 +112,7 @@ private:
   };
   /// The rank-reducing slice of a chunk in a tensor, and the loops that index its kept dimensions.
   Rows rowsAt(llvm::ArrayRef<attn::Dim> dims, mlir::OpFoldResult batch, Value head, Value begin, int64_t columns);
+  mlir::LogicalResult checkSizes();
   void beginTask(mlir::scf::ForallOp loop);
 };
 

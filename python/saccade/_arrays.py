@@ -70,6 +70,17 @@ def are_torch(*arrays: object) -> bool:
     return all([isinstance(x, sys.modules["torch"].Tensor) for x in arrays])
 
 
+def copied(made: Any, outs: Any) -> bool:
+    """Copies torch tensors to those of `outs`, in a function that torch.compile traces; False, and nothing is written,
+    if one of these has another shape or element type, or is no tensor."""
+    fits = all([isinstance(x, sys.modules["torch"].Tensor) and x.shape == y.shape and x.dtype == y.dtype
+                for x, y in zip(outs, made)])
+    if fits:
+        for written, result in zip(outs, made):
+            written.copy_(result)
+    return fits
+
+
 def library_of(x: Any) -> Any:
     """torch for its tensors, otherwise NumPy."""
     if is_torch(x):

@@ -67,16 +67,13 @@ def program(form: Form) -> str:
     """The program @linear_attention(q, k, v, *operands) of the tensors of the form."""
     layout, element, d, e = form.layout, form.element, form.head_dim, form.head_dim_v
 
-    def tensor(dims: str, type: str, **extents: int) -> str:
-        return f"tensor<{'x'.join([*[str(extents.get(dim, '?')) for dim in dims], type])}>"
+    def tensor(dims: str, type: str, **extents: int | None) -> str:
+        known = {dim: str(extent) for dim, extent in extents.items() if extent is not None}
+        return f"tensor<{'x'.join([*[known.get(dim, '?') for dim in dims], type])}>"
 
-    def of_heads(count: int | None) -> dict[str, int]:
-        return {} if count is None else {"h": count}
-
-    own = form.heads or (None, None, None)
-    arguments = [(name, tensor(layout, element, d=extent, **of_heads(count)))
-                 for name, extent, count in (("q", d, own[0]), ("k", d, own[1]), ("v", e, own[2]))]
-    of_values = of_heads(own[2])
+    of_q, of_k, of_v = form.heads or (None, None, None)
+    arguments = [(name, tensor(layout, element, d=extent, h=count))
+                 for name, extent, count in (("q", d, of_q), ("k", d, of_k), ("v", e, of_v))]
     types = ", ".join([type for _, type in arguments])
     clauses = ["causal"] * form.causal + ["normalize"] * form.normalize
     for name, number in (("scale", form.scale), ("l2norm", form.l2norm)):
@@ -85,20 +82,21 @@ def program(form: Form) -> str:
     is_ragged = any([name == "cu_seqlens" for name, _, _ in form.operands])
     rows = layout.replace("d", "")
     heads = "b" * is_ragged + "".join([dim for dim in "bh" if dim in layout])
-    kept = tensor(heads + "de", form.precision, d=d, e=form.state_columns, **of_values)
+    def state(type: str) -> str:
+        return tensor(heads + "de", type, d=d, e=form.state_columns, h=of_v)
+
     for name, own_type, rank in form.operands:
         if name in ("state", "cu_seqlens", "kv_len"):
-            type = (tensor(heads + "de", own_type, d=d, e=form.state_columns, **of_values) if name == "state"
-                    else f"tensor<?x{own_type}>")
+            type = state(own_type) if name == "state" else f"tensor<?x{own_type}>"
             arguments.append((name, type))
             clauses.append(f"{name}(%{name} : {type})")
             continue
         dims = layout if rank == len(layout) else rows if rank == len(rows) else "h"
-        arguments.append((name, tensor(dims, own_type, d=d, **({} if name == "erase" else of_values))))
+        arguments.append((name, tensor(dims, own_type, d=d, h=None if name == "erase" else of_v)))
         clauses.append(f"{name}(%{name}[{','.join(dims)}] : {arguments[-1][1]})")
     clauses.append(FEATURE_MAPS[form.feature_map].replace(": F", f": {form.precision}"))
-    of_output = of_heads(max(form.heads[0], form.heads[2]) if form.heads else None)
-    results = [tensor(layout, element, d=e, **of_output)] + [kept] * form.return_state
+    of_output = max(form.heads[0], form.heads[2]) if form.heads else None
+    results = [tensor(layout, element, d=e, h=of_output)] + [state(form.precision)] * form.return_state
     names = ", ".join([f"%r{i}" for i in range(len(results))])
     updated = {"state": " {attn.updated_by = 1}"} if form.updates_state else {}
     inputs = ", ".join([f"%{name}: {type}{updated.get(name, '')}" for name, type in arguments])
@@ -298,7 +296,33 @@ def result_shapes(layout: str, q: Any, v: Any, columns: int,
     return tuple([extents[dim] for dim in layout]), (*sequences, *outer, q[layout.index("d")], columns)
 
 
+def form_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, ...]) -> Form:
+    """The Form of a call, which is checked."""
+    feature_map, causal, normalize, scale, return_state, l2norm, layout = options
+    causal = is_causal(causal)
+    scale = check_options(feature_map, causal, normalize, scale, return_state, l2norm, given)
+    layout = layout_of(layout, given["cu_seqlens"])
+    axis = layout.index("d")
+    element = check_operands(q, k, v, layout, causal)
+    width = v.shape[axis]
+    operands = check_factors(given, q, k, v, layout, element, width + normalize)
+    return Form(element, q.shape[axis], width, layout, feature_map, causal, bool(normalize), scale,
+                None if l2norm is None else float(l2norm), bool(return_state), operands)
+
+
 # --- results ----------------------------------------------------------------------------------------------------------
+
+
+def is_recorded(*values: Any) -> bool:
+    """Whether PyTorch records the gradient of one of the values."""
+    torch = _arrays.torch_module()
+    return torch is not None and torch.is_grad_enabled() and any([getattr(x, "requires_grad", False) for x in values])
+
+
+def state_type(q: Any) -> Any:
+    """torch's element type of states for a tensor of queries."""
+    torch = _arrays.torch_module()
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 
 def out_of(out: Any, return_state: bool) -> Sequence[Any]:

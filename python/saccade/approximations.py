@@ -37,7 +37,7 @@ def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool |
     element = _linear.check_operands(q, k, v)
     _check_matrix("projection", projection, q, q.shape[-1], 1)
     features, head_dim = projection.shape
-    if _is_recorded(q, k, v, projection):
+    if _linear.is_recorded(q, k, v, projection):
         return _performer_of_tensors(q, k, v, projection, causal)
     text = performer_program(element, head_dim, v.shape[-1], features, causal)
     return compile(text)["performer"](q, k, v, projection)
@@ -61,7 +61,7 @@ def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_proj
     if key_projection.shape[0] != value_projection.shape[0]:
         raise ValueError(f"value_projection has {value_projection.shape[0]} rows, expected {key_projection.shape[0]}, "
                          "those of key_projection")  # fmt: skip
-    if _is_recorded(q, k, v, key_projection, value_projection):
+    if _linear.is_recorded(q, k, v, key_projection, value_projection):
         torch = _arrays.torch_module()
         e, f = (torch.as_tensor(_arrays.snapshot(x)) for x in (key_projection, value_projection))
         return attention(q, torch.matmul(e, k), torch.matmul(f, v))
@@ -109,12 +109,6 @@ def linformer_program(element: str, head_dim: int, head_dim_v: int) -> str:
     types = {"x": f"?x?x?x{head_dim}", "v": f"?x?x?x{head_dim_v}", "p": "?x?"}
     aliases = [f"!{name} = tensor<{shape}x{element}>" for name, shape in types.items()] + [f"!e = {element}"]
     return "\n".join(aliases) + _LINFORMER + _project("x") + _project("v")
-
-
-def _is_recorded(*values: Any) -> bool:
-    """Whether PyTorch records the gradient of one of the values."""
-    torch = _arrays.torch_module()
-    return torch is not None and torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in values)
 
 
 def _performer_of_tensors(q: Any, k: Any, v: Any, projection: Any, causal: bool) -> Any:

@@ -364,11 +364,8 @@ def _trace(q: Any, k: Any, v: Any, given: tuple[Any, ...], target: Any, stream: 
     if out is None:
         return results
     outs, made = [x if isinstance(x, tuple) else (x,) for x in (out, results)]
-    if len(outs) > len(made) or not all([_arrays.is_torch(x) and x.shape == y.shape and x.dtype == y.dtype
-                                         for x, y in zip(outs, made)]):
+    if len(outs) > len(made) or not _arrays.copied(made, outs):
         return untraced(" (out does not fit)")
-    for written, result in zip(outs, made):
-        written.copy_(result)
     return (*outs, *made[len(outs):]) if isinstance(results, tuple) else out
 
 

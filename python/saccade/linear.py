@@ -122,18 +122,13 @@ def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[A
     if not all([type(x) is plain and not x.is_neg() for x in tensors]):
         return function(*tensors)
     output = q.new_empty(shapes[0])
-    results = (output,) if not form.return_state else (output, q.new_empty(shapes[1], dtype=_state_type(q)))
+    results = (output,) if not form.return_state else (output, q.new_empty(shapes[1], dtype=_linear.state_type(q)))
     try:
         function.tvm_ffi(*tensors, *results)
     except (RuntimeError, TypeError, ValueError):
         function(*tensors)  # raises the error
         raise
     return results if form.return_state else output
-
-
-def _state_type(q: Any) -> Any:
-    torch = _arrays.torch_module()
-    return torch.float64 if q.dtype == torch.float64 else torch.float32
 
 
 def _write(form: _linear.Form, function: Function, tensors: list[Any], outs: Any) -> Any:
@@ -167,7 +162,7 @@ def _plan_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, 
     except (AttributeError, TypeError):  # no array, or an option that is not hashable
         plan = None
     if plan is None:
-        form = form_of(q, k, v, given, options)
+        form = _linear.form_of(q, k, v, given, options)
         head = form.layout.find("h")
         form = form._replace(heads=(q.shape[head], k.shape[head], v.shape[head]) if head >= 0 else None,
                              updates_state=updates and form.return_state and _is_updatable(form))
@@ -194,20 +189,6 @@ def _function_of(form: _linear.Form) -> Function:
 on_cache_clear(_function_of.cache_clear)
 
 
-def form_of(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, ...]) -> _linear.Form:
-    """The Form of a call, which is checked."""
-    feature_map, causal, normalize, scale, return_state, l2norm, layout = options
-    causal = _linear.is_causal(causal)
-    scale = _linear.check_options(feature_map, causal, normalize, scale, return_state, l2norm, given)
-    layout = _linear.layout_of(layout, given["cu_seqlens"])
-    axis = layout.index("d")
-    element = _linear.check_operands(q, k, v, layout, causal)
-    width = v.shape[axis]
-    operands = _linear.check_factors(given, q, k, v, layout, element, width + normalize)
-    return _linear.Form(element, q.shape[axis], width, layout, feature_map, causal, bool(normalize), scale,
-                        None if l2norm is None else float(l2norm), bool(return_state), operands)
-
-
 def _needs_operator(*values: Any) -> bool:
     """Whether PyTorch records the gradient of one of the values, or a transform of torch.func sees them."""
     torch = _arrays.torch_module()
@@ -215,7 +196,7 @@ def _needs_operator(*values: Any) -> bool:
         return False
     if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
         return True
-    return torch.is_grad_enabled() and any([getattr(x, "requires_grad", False) for x in values])
+    return _linear.is_recorded(*values)
 
 
 def _is_without_values(x: Any) -> bool:
@@ -244,9 +225,6 @@ def _trace(q: Any, k: Any, v: Any, given: dict[str, Any], options: tuple[Any, ..
     if out is None:
         return results
     outs, made = [x if isinstance(x, tuple) else (x,) for x in (out, results)]
-    if len(outs) != len(made) or not all([_arrays.is_torch(x) and x.shape == y.shape and x.dtype == y.dtype
-                                          for x, y in zip(outs, made)]):
+    if len(outs) != len(made) or not _arrays.copied(made, outs):
         return untraced(" (out does not fit)")
-    for written, result in zip(outs, made):
-        written.copy_(result)
     return out

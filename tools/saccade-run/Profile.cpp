@@ -17,7 +17,6 @@ using namespace saccade::run;
 /// The most launches and calls in a trace.
 static constexpr size_t keptLaunches = 100'000, keptCalls = 10'000;
 static constexpr double percentiles[] = {50, 90, 99};
-static constexpr double mebibyte = 1 << 20;
 /// The version of the numbers in docs/guides/profile.md.
 static constexpr int64_t profileVersion = 1;
 
@@ -59,29 +58,20 @@ void Profile::print(llvm::raw_ostream &os) const {
   os << llvm::format("profile     %zu calls of @%s, %d threads\n", calls.size(), call.entry.name.c_str(), threads);
   os << llvm::format("latency     %.4f ms median, p90 %.4f, p99 %.4f (min %.4f, max %.4f)\n", median * 1e3,
                      percentile(90) * 1e3, percentile(99) * 1e3, sorted.front() * 1e3, sorted.back() * 1e3);
-  if (flops > 0)
-    os << llvm::format("throughput  %.2f GFLOP/s (%.4g GFLOP a call, masked pairs counted)\n",
-                       double(flops) / median / 1e9, double(flops) / 1e9);
+  printThroughput(os, flops, median);
   os << llvm::format("bytes       %.4g MB of arguments and results", double(bytes) / 1e6);
   if (flops > 0 && bytes > 0)
     os << llvm::format(", %.4g FLOP/byte", double(flops) / double(bytes));
   os << '\n';
-  if (tokens > 0)
-    os << llvm::format("tokens      %.4g tokens/s (%lld a call)\n", double(tokens) / median,
-                       static_cast<long long>(tokens));
-  os << llvm::format("memory      %.1f MiB peak", double(peak) / mebibyte);
-  if (memoryOfRun >= 0)
-    os << llvm::format(", %.2f MiB of it beyond program, arguments and results", double(memoryOfRun) / mebibyte);
-  os << '\n';
+  printTokens(os, tokens, median);
+  printMemory(os, peak, memoryOfRun);
   printCompilation(os);
   printTasks(os);
 }
 
 void Profile::printCompilation(llvm::raw_ostream &os) const {
   const CompileTimes &times = call.executable.compileTimes();
-  os << llvm::format("compile     %.1f ms (pipeline %.1f, code %.1f, link %.1f), %.1f KiB of code\n",
-                     times.total() * 1e3, times.pipeline * 1e3, times.codegen * 1e3, times.link * 1e3,
-                     double(call.executable.codeBytes()) / 1024);
+  printCompileTimes(os, call.executable);
   if (times.stages.empty())
     return;
   os << "stages     ";

@@ -83,6 +83,33 @@ int64_t run::tensorBytes(const Call &call) {
   return total;
 }
 
+void run::printThroughput(llvm::raw_ostream &os, int64_t flops, double median) {
+  if (flops > 0)
+    os << llvm::format("throughput  %.2f GFLOP/s (%.4g GFLOP a call, masked pairs counted)\n",
+                       double(flops) / median / 1e9, double(flops) / 1e9);
+}
+
+void run::printTokens(llvm::raw_ostream &os, int64_t tokens, double median) {
+  if (tokens > 0)
+    os << llvm::format("tokens      %.4g tokens/s (%lld a call)\n", double(tokens) / median,
+                       static_cast<long long>(tokens));
+}
+
+void run::printMemory(llvm::raw_ostream &os, int64_t peak, int64_t memoryOfRun) {
+  constexpr double mebibyte = 1 << 20;
+  os << llvm::format("memory      %.1f MiB peak", double(peak) / mebibyte);
+  if (memoryOfRun >= 0)
+    os << llvm::format(", %.2f MiB of it beyond program, arguments and results", double(memoryOfRun) / mebibyte);
+  os << '\n';
+}
+
+void run::printCompileTimes(llvm::raw_ostream &os, const Executable &executable) {
+  const CompileTimes &times = executable.compileTimes();
+  os << llvm::format("compile     %.1f ms (pipeline %.1f, code %.1f, link %.1f), %.1f KiB of code\n",
+                     times.total() * 1e3, times.pipeline * 1e3, times.codegen * 1e3, times.link * 1e3,
+                     double(executable.codeBytes()) / 1024);
+}
+
 llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun) {
   llvm::Expected<std::vector<CallTime>> times = timeCalls(call);
   if (!times)
@@ -94,23 +121,15 @@ llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, in
   double median = medianOf(seconds);
   auto [least, greatest] = std::minmax_element(seconds.begin(), seconds.end());
 
-  const CompileTimes &compile = call.executable.compileTimes();
   llvm::raw_ostream &os = llvm::outs();
-  constexpr double megabyte = 1 << 20;
   os << llvm::format("latency     %.4f ms median of %zu calls (min %.4f, max %.4f), %d threads\n", median * 1e3, calls,
                      *least * 1e3, *greatest * 1e3, saccade_threads());
-  if (work && work->flops > 0)
-    os << llvm::format("throughput  %.2f GFLOP/s (%.4g GFLOP a call, masked pairs counted)\n",
-                       double(work->flops) / median / 1e9, double(work->flops) / 1e9);
-  if (work && work->tokens > 0)
-    os << llvm::format("tokens      %.4g tokens/s (%lld a call)\n", double(work->tokens) / median,
-                       static_cast<long long>(work->tokens));
-  os << llvm::format("memory      %.1f MiB peak", double(peakMemory()) / megabyte);
-  if (memoryOfRun >= 0)
-    os << llvm::format(", %.2f MiB of it beyond program, arguments and results", double(memoryOfRun) / megabyte);
-  os << llvm::format("\ncompile     %.1f ms (pipeline %.1f, code %.1f, link %.1f), %.1f KiB of code\n",
-                     compile.total() * 1e3, compile.pipeline * 1e3, compile.codegen * 1e3, compile.link * 1e3,
-                     double(call.executable.codeBytes()) / 1024);
+  if (work) {
+    printThroughput(os, work->flops, median);
+    printTokens(os, work->tokens, median);
+  }
+  printMemory(os, peakMemory(), memoryOfRun);
+  printCompileTimes(os, call.executable);
   return llvm::Error::success();
 }
 

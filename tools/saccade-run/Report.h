@@ -40,6 +40,13 @@ llvm::Expected<std::vector<CallTime>> timeCalls(const Call &call);
 /// The size of a call's tensors in bytes, those that are updated in place once.
 int64_t tensorBytes(const Call &call);
 
+/// Print lines that --time and --profile share: FLOP/s for a call of `median` seconds, tokens/s, memory, and the times
+/// of the compilation. Nothing for numbers that are 0. `peak`, `memoryOfRun`: in bytes, as for reportTime.
+void printThroughput(llvm::raw_ostream &os, int64_t flops, double median);
+void printTokens(llvm::raw_ostream &os, int64_t tokens, double median);
+void printMemory(llvm::raw_ostream &os, int64_t peak, int64_t memoryOfRun);
+void printCompileTimes(llvm::raw_ostream &os, const Executable &executable);
+
 /// Times the call and prints latency, throughput, memory and compile time. `memoryOfRun` is the peak resident memory of
 /// the first call in bytes, beyond program, arguments and results; negative if unknown.
 llvm::Error reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun);

@@ -26,7 +26,7 @@ mlir::Value emitExp2(Emitter &e, mlir::Value x, Exp2Error error = Exp2Error::Uni
 mlir::Value emitApproxLogistic(Emitter &e, mlir::Value x);
 
 /// 1 / (1 + 2^x) of f32 with a relative error below twice that of `error`, and 0 where it is below 2^-100. NaN stays
-/// NaN. It has no division, which takes longer than all else.
+/// NaN. It has no division, which takes longer than the other instructions together.
 mlir::Value emitLogistic(Emitter &e, mlir::Value x, Exp2Error error);
 
 } // namespace saccade::cpu

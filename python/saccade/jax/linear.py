@@ -58,17 +58,10 @@ def linear_attention(
     given = {name: None if x is None else jnp.asarray(x)
              for name, x in (("decay", decay), ("beta", beta), ("erase", erase), ("state", state),
                              ("cu_seqlens", cu_seqlens), ("kv_len", kv_len))}
-    causal = _linear.is_causal(causal)
-    scale = _linear.check_options(feature_map, causal, normalize, scale, return_state, l2norm, given)
-    layout = _linear.layout_of(layout, given["cu_seqlens"])
-    axis = layout.index("d")
     shaped = {name: x if x is None else _Shaped(x) for name, x in given.items()}
-    shapes = _Shaped(q), _Shaped(k), _Shaped(v)
-    element = _linear.check_operands(*shapes, layout, causal)
-    operands = _linear.check_factors(shaped, *shapes, layout, element, v.shape[axis] + normalize)
-    form = _linear.Form(element, q.shape[axis], v.shape[axis], layout, feature_map, causal, normalize, scale,
-                        None if l2norm is None else float(l2norm), return_state, operands)
-    found = _call(form, (q, k, v, *[given[name] for name, _, _ in operands]))
+    form = _linear.form_of(_Shaped(q), _Shaped(k), _Shaped(v), shaped,
+                           (feature_map, causal, normalize, scale, return_state, l2norm, layout))
+    found = _call(form, (q, k, v, *[given[name] for name, _, _ in form.operands]))
     return tuple(found) if return_state else found[0]
 
 

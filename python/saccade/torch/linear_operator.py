@@ -106,7 +106,7 @@ def _fake(tensors: list[torch.Tensor], program: str, layout: str, columns: int) 
     output, state = _linear.result_shapes(layout, q.shape, v.shape, columns, cu_seqlens)
     results = [q.new_empty(output)]
     if columns:
-        results.append(q.new_empty(state, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32))
+        results.append(q.new_empty(state, dtype=_linear.state_type(q)))
     return results
 
 

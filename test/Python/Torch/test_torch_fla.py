@@ -147,7 +147,7 @@ def test_strong_decays_of_dplr_clear_the_state():
     gate[:, 40] = -300.0
     output, _ = fla.chunk_dplr_delta_rule(*arguments, gate)
     assert output.isfinite().all()
-    # The erased part of the state before the decay is written, so only later values matter but for it.
+    # The state keeps only the part that is erased from it before the decay. All other parts come from later values.
     values = x["v"].clone()
     values[:, :40] = 0
     alone, _ = fla.chunk_dplr_delta_rule(x["r"], x["k"], values, torch.where(

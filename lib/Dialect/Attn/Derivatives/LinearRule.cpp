@@ -162,26 +162,20 @@ private:
     return RankedTensorType::get(shape, type);
   }
 
-  /// The type of the gradient of decay or beta, and its dimensions.
-  RankedTensorType factorType(bool isMatrix, SmallVector<Dim> &dims) {
+  /// The type of the gradient of decay or beta.
+  RankedTensorType factorType(bool isMatrix) {
     SmallVector<int64_t> shape;
-    for (Dim dim : {Dim::Batch, Dim::Seq, Dim::Head, Dim::Depth}) {
-      if (dim == Dim::Depth ? !isMatrix : !op.getValueDims().position(dim))
-        continue;
-      dims.push_back(dim);
-      shape.push_back(dim == Dim::Depth ? getStaticDimSize(op.getKey(), op.getKeyDims(), dim)
-                                        : getStaticDimSize(op.getValue(), op.getValueDims(), dim));
-    }
+    for (Dim dim : op.getFactorDims(isMatrix))
+      shape.push_back(op.getFactorOwner(dim).size(dim));
     return RankedTensorType::get(shape, type);
   }
 
   LogicalResult addGradients(FloatAttr scale) {
     Type decayType, betaType, eraseType, stateType;
-    SmallVector<Dim> decayDims, betaDims;
     if (op.getDecay())
-      decayType = factorType(op.hasMatrixDecay(), decayDims);
+      decayType = factorType(op.hasMatrixDecay());
     if (op.getBeta())
-      betaType = factorType(/*isMatrix=*/false, betaDims);
+      betaType = factorType(/*isMatrix=*/false);
     if (op.getErase())
       eraseType = typeOf({op.getErase(), *op.getEraseDims()});
     if (state)
@@ -197,10 +191,11 @@ private:
                         getStaticDimSize(op.getValue(), value.dims, Dim::Depth));
     gradients.add(op.getValue(), ofValue);
     if (op.getDecay())
-      gradients.add(op.getDecay(),
-                    sumOfMissing(made.getDecayGradient(), decayDims, op.getDecay(), op.getDecayAxesAttr()));
+      gradients.add(op.getDecay(), sumOfMissing(made.getDecayGradient(), op.getFactorDims(op.hasMatrixDecay()),
+                                                op.getDecay(), op.getDecayAxesAttr()));
     if (op.getBeta())
-      gradients.add(op.getBeta(), sumOfMissing(made.getBetaGradient(), betaDims, op.getBeta(), op.getBetaAxesAttr()));
+      gradients.add(op.getBeta(), sumOfMissing(made.getBetaGradient(), op.getFactorDims(/*isMatrix=*/false),
+                                               op.getBeta(), op.getBetaAxesAttr()));
     if (op.getErase())
       gradients.add(op.getErase(), sumOfGroups(made.getEraseGradient(), {op.getErase(), *op.getEraseDims()}));
     if (state)

@@ -238,14 +238,22 @@ OpFoldResult saccade::attn::getDimSize(OpBuilder &b, Location loc, Value value, 
   return tensor::getMixedSize(b, loc, value, position);
 }
 
+/// The static number of ragged sequences with `offsets` or, without them, of batches of `value`.
+static int64_t staticBatches(Value offsets, Value value, DimsAttr dims) {
+  if (!offsets)
+    return getStaticDimSize(value, dims, Dim::Batch);
+  int64_t size = cast<RankedTensorType>(offsets.getType()).getDimSize(0);
+  return ShapedType::isDynamic(size) ? size : std::max<int64_t>(size - 1, 0);
+}
+
 int64_t saccade::attn::getStaticBatches(ScoringOpInterface op, Role role) {
-  if (Value offsets = op.getCuSeqlens(role)) {
-    int64_t size = cast<RankedTensorType>(offsets.getType()).getDimSize(0);
-    return ShapedType::isDynamic(size) ? size : std::max<int64_t>(size - 1, 0);
-  }
   bool isQuery = role == Role::Query;
-  return getStaticDimSize(isQuery ? op.getQuery() : op.getKey(), isQuery ? op.getQueryDims() : op.getKeyDims(),
-                          Dim::Batch);
+  return staticBatches(op.getCuSeqlens(role), isQuery ? op.getQuery() : op.getKey(),
+                       isQuery ? op.getQueryDims() : op.getKeyDims());
+}
+
+int64_t saccade::attn::getStaticBatches(LinearOpInterface op) {
+  return staticBatches(op.getCuSeqlens(), op.getValue(), op.getValueDims());
 }
 
 /// The number of ragged sequences with `offsets` or, without them, the batches of `value`.

@@ -79,14 +79,6 @@ LogicalResult verifyErase(LinearOpInterface op) {
   return success();
 }
 
-int64_t staticBatches(LinearOpInterface op) {
-  Value offsets = op.getCuSeqlens();
-  if (!offsets)
-    return valueOf(op).size(Dim::Batch);
-  int64_t size = cast<RankedTensorType>(offsets.getType()).getDimSize(0);
-  return ShapedType::isDynamic(size) ? size : std::max<int64_t>(size - 1, 0);
-}
-
 LogicalResult verifyLinearState(LinearOpInterface op, StringRef role, Value state, bool isNormalized) {
   if (!state)
     return success();
@@ -100,8 +92,8 @@ LogicalResult verifyLinearState(LinearOpInterface op, StringRef role, Value stat
     return failure();
   NamedOperand value = valueOf(op);
   for (auto [dim, extent] : llvm::zip(dims, type.getShape()))
-    if (failed(verifySameExtent(op, describe(dim), value.role, dim == Dim::Batch ? staticBatches(op) : value.size(dim),
-                                role, extent)))
+    if (failed(verifySameExtent(op, describe(dim), value.role,
+                                dim == Dim::Batch ? getStaticBatches(op) : value.size(dim), role, extent)))
       return failure();
   int64_t columns = value.size(Dim::Depth);
   if (isNormalized && !ShapedType::isDynamic(columns))
@@ -297,14 +289,6 @@ LogicalResult LinearOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeD
   return success();
 }
 
-SmallVector<Dim> LinearGradientOp::getFactorDims(bool isMatrix) {
-  SmallVector<Dim> dims;
-  for (Dim dim : {Dim::Batch, Dim::Seq, Dim::Head, Dim::Depth})
-    if (dim == Dim::Depth ? isMatrix : getValueDims().position(dim).has_value())
-      dims.push_back(dim);
-  return dims;
-}
-
 LogicalResult LinearGradientOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTypeDims &shapes) {
   auto sizeOf = [&](Value value, DimsAttr dims, Dim dim) { return getDimSize(b, getLoc(), value, dims, dim); };
   auto like = [&](Value result, Value operand, DimsAttr dims, bool isQuery) {
@@ -318,8 +302,8 @@ LogicalResult LinearGradientOp::reifyResultShapes(OpBuilder &b, ReifiedRankedSha
   auto factors = [&](Value result, bool isMatrix) {
     SmallVector<Dim> dims = getFactorDims(isMatrix);
     shapes.push_back(extentsOf(b, result, [&](unsigned i) {
-      return dims[i] == Dim::Depth ? sizeOf(getKey(), getKeyDims(), dims[i])
-                                   : sizeOf(getValue(), getValueDims(), dims[i]);
+      NamedOperand owner = getFactorOwner(dims[i]);
+      return sizeOf(owner.value, owner.dims, dims[i]);
     }));
   };
   like(getQueryGradient(), getQuery(), getQueryDims(), /*isQuery=*/true);

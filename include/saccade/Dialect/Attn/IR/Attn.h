@@ -141,6 +141,7 @@ mlir::OpFoldResult getOutputHeads(mlir::OpBuilder &b, LinearOpInterface op);
 
 /// The static number of batches, or `ShapedType::kDynamic`.
 int64_t getStaticBatches(ScoringOpInterface op, Role role);
+int64_t getStaticBatches(LinearOpInterface op);
 
 /// The scale of `op` if it is a constant, 1/sqrt(d_k) by default; nullopt if it is a run-time value or d_k is dynamic.
 std::optional<double> getConstantScale(ScoringOpInterface op);

@@ -128,6 +128,16 @@ def Attn_LinearOpInterface : OpInterface<"LinearOpInterface"> {
         dims.push_back(::saccade::attn::Dim::Head);
       return dims;
     }
+    /// The dimensions of decay and beta at each position and head of the value, as in their gradients; with the rows of
+    /// the state if `isMatrix`.
+    ::llvm::SmallVector<::saccade::attn::Dim> getFactorDims(bool isMatrix) {
+      using ::saccade::attn::Dim;
+      ::llvm::SmallVector<Dim> dims;
+      for (Dim dim : {Dim::Batch, Dim::Seq, Dim::Head, Dim::Depth})
+        if (dim == Dim::Depth ? isMatrix : $_op.getValueDims().position(dim).has_value())
+          dims.push_back(dim);
+      return dims;
+    }
     /// The operand whose size of `dim` decay, beta and the state have.
     ::saccade::attn::NamedOperand getFactorOwner(::saccade::attn::Dim dim) {
       if (dim == ::saccade::attn::Dim::Depth)

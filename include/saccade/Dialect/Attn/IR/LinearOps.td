@@ -108,10 +108,6 @@ def Attn_LinearGradientOp : Attn_Op<"linear_gradient", [Pure, AttrSizedOperandSe
                       Optional<AnyRankedTensor>:$erase_gradient, Optional<AnyRankedTensor>:$initial_gradient);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
-    /// The dimensions of the gradients of decay and beta.
-    ::llvm::SmallVector<::saccade::attn::Dim> getFactorDims(bool isMatrix);
-  }];
 }
 
 #endif // SACCADE_LINEAR_OPS_TD
