@@ -67,7 +67,7 @@ def paths(blocks, first, last, visited=()):
 
 def check(name, text):
     blocks, order = blocks_of(text), tokens(text)
-    sizes = re.search(r"[a-z]_([\d_]+)_body", name)[1]
+    sizes = re.search(r"[a-z]_([\d_]+)_attention", name)[1]
     scores, sums = PRODUCTS[sizes]
     take, give = ("Y", "A") if int(sizes.split("_")[0]) <= 128 else ("", "")
     first, second = f"FM{{{scores}}}C", f"FM{{{sums}}}C"
