@@ -43,7 +43,14 @@ FailureOr<SmallVector<Value>> LinearTasks::prepare(unsigned filledResults, bool 
   b.setInsertionPoint(op);
   if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
     return op->emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
-  isEmpty = isConstantIntValue(getBatches(b, op), 0) || isConstantIntValue(getOutputHeads(b, op), 0);
+  for (auto [init, result] : llvm::zip_equal(inits, op->getResults())) // an operand may tell an extent that a result hides
+    if (init.getType() != result.getType())
+      init = tensor::CastOp::create(b, loc, result.getType(), init);
+  auto hasNone = [](Value tensor, DimsAttr dims) {
+    return getStaticDimSize(tensor, dims, Dim::Batch) == 0 || getStaticDimSize(tensor, dims, Dim::Head) == 0;
+  };
+  isEmpty = isConstantIntValue(getBatches(b, op), 0) || hasNone(op.getQuery(), op.getQueryDims()) ||
+            hasNone(op.getKey(), op.getKeyDims()) || hasNone(op.getValue(), op.getValueDims());
   if (isEmpty)
     return inits;
   if (op.getCuSeqlens() || op.getKvLen())

@@ -224,8 +224,13 @@ private:
     if (!position || (own == from.getDimSize(*position) && !ShapedType::isDynamic(own)))
       return gradient;
     unsigned head = *position;
-    bool isStatic = !ShapedType::isDynamic(own) && !ShapedType::isDynamic(from.getDimSize(head));
     SmallVector<int64_t> shape(from.getShape());
+    if (ShapedType::isDynamic(own) && !ShapedType::isDynamic(shape[head])) { // what is expanded has to be dynamic too
+      shape[head] = ShapedType::kDynamic;
+      from = from.clone(shape);
+      gradient = tensor::CastOp::create(b, loc, from, gradient);
+    }
+    bool isStatic = !ShapedType::isDynamic(own) && !ShapedType::isDynamic(shape[head]);
     SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, gradient);
     Value all = getValueOrCreateConstantIndexOp(b, loc, extents[head]);
     extents[head] = tensor::getMixedSize(b, loc, like.value, head);
