@@ -43,7 +43,8 @@ FailureOr<SmallVector<Value>> LinearTasks::prepare(unsigned filledResults, bool 
   b.setInsertionPoint(op);
   if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
     return op->emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
-  for (auto [init, result] : llvm::zip_equal(inits, op->getResults())) // an operand may tell an extent that a result hides
+  for (auto [init, result] :
+       llvm::zip_equal(inits, op->getResults())) // an operand may tell an extent that a result hides
     if (init.getType() != result.getType())
       init = tensor::CastOp::create(b, loc, result.getType(), init);
   auto hasNone = [](Value tensor, DimsAttr dims) {

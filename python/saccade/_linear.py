@@ -92,7 +92,7 @@ def program(form: Form) -> str:
             clauses.append(f"{name}(%{name} : {type})")
             continue
         dims = layout if rank == len(layout) else rows if rank == len(rows) else "h"
-        arguments.append((name, tensor(dims, own_type, d=d, h=None if name == "erase" else of_v)))
+        arguments.append((name, tensor(dims, own_type, d=d, h=of_v)))
         clauses.append(f"{name}(%{name}[{','.join(dims)}] : {arguments[-1][1]})")
     clauses.append(FEATURE_MAPS[form.feature_map].replace(": F", f": {form.precision}"))
     of_output = max(form.heads[0], form.heads[2]) if form.heads else None

@@ -3,12 +3,13 @@
 # UNSUPPORTED: asan, tsan
 # RUN: %python %s --count 100
 # RUN: %python %s --gradients --count 30
+# RUN: %python %s --tangents --count 8
 """Random calls of saccade.linear_attention for the recurrences of models, against their formulas in float64.
 
-Usage: linear_calls.py [--recurrence NAME] [--gradients] [--first-seed N] [--count N] [--seed N]. Draws lengths around the
+Usage: linear_calls.py [--recurrence NAME] [--gradients | --tangents] [--first-seed N] [--count N] [--seed N]. Draws lengths around the
 edges of chunks, decays from 1 to e^-50 and beyond, initial and final states, left padding, groups of heads, layouts, element
 types, torch and NumPy, calls in parts and calls with out=. With --gradients, gradients of all arguments against those that
-PyTorch records of the recurrence, position by position in float64.
+PyTorch records of the recurrence, position by position in float64. With --tangents, tangents for those of some arguments.
 """
 
 import itertools
@@ -212,8 +213,8 @@ def recurrence(q, k, v, layout, scale=1.0, l2norm=None, feature_map="identity", 
     return output.permute(back), s
 
 
-def check_gradients(seed, call):
-    """Gradients of a random number that depends on the output and the final state."""
+def tensors_of(call):
+    """The arguments that are tensors, and the others."""
     inputs, state = call.draw()
     arrays, numbers = operands(call, inputs, state)
     small = "f64" if call.type == "f64" else "f32"
@@ -222,7 +223,15 @@ def check_gradients(seed, call):
     for name, x in arrays.items():
         dims = "" if name == "state" else {1: "", 3: "bhs", 4: "bhsd"}[x.ndim]
         type = call.type if name in "qkv" or name == "erase" else small
-        tensors[name] = given(call, x, dims, type).requires_grad_()
+        tensors[name] = given(call, x, dims, type)
+    return tensors, numbers
+
+
+def check_gradients(seed, call):
+    """Gradients of a random number that depends on the output and the final state."""
+    tensors, numbers = tensors_of(call)
+    for x in tensors.values():
+        x.requires_grad_()
     exact = {name: x.detach().double().requires_grad_() for name, x in tensors.items()}
     found = saccade.linear_attention(**tensors, **numbers, causal=True, layout=call.layout, return_state=True)
     expected = recurrence(**exact, **numbers, layout=call.layout)
@@ -243,16 +252,51 @@ def check_gradients(seed, call):
     return None
 
 
+def check_tangents(seed, call):
+    """Tangents of the output and the final state, for tangents of a random selection of the arguments."""
+    tensors, numbers = tensors_of(call)
+    rng = random.Random(f"{seed} tangents")
+    names = [name for name in tensors if rng.random() < 0.6] or ["v"]
+    torch.manual_seed(seed)
+    steps = {name: torch.randn(tensors[name].shape).to(tensors[name].dtype) for name in names}
+    exact = {name: x.double() for name, x in tensors.items()}
+    wide = {name: x.double() for name, x in steps.items()}
+
+    def attention(own):
+        return saccade.linear_attention(**{**tensors, **own}, **numbers, causal=True, layout=call.layout,
+                                        return_state=True)
+
+    def formula(own):
+        return recurrence(**{**exact, **own}, **numbers, layout=call.layout)
+
+    results, found = torch.func.jvp(attention, ({name: tensors[name] for name in names},), (steps,))
+    values, expected = torch.func.jvp(formula, ({name: exact[name] for name in names},), (wide,))
+    bound = 3 * BOUNDS[call.type]
+    for what, pairs in (("value", zip(results, values)), ("tangent", zip(found, expected))):
+        for place, (own, other) in zip(("output", "state"), pairs):
+            if not own.isfinite().all():
+                return f"the {what} of the {place} is not finite"
+            size = float((own.double() - other).norm() / max(float(other.norm()), 1e-30))
+            if size > bound:
+                return f"the {what} of the {place} differs by {size:.2e} for tangents of {names}, bound {bound}"
+    return None
+
+
+CHECKS = {"": check, "--gradients ": check_gradients, "--tangents ": check_tangents}
+
+
 def main():
     parser = seed_options(__doc__, 500)
     parser.add_argument("--recurrence", choices=RECURRENCES, action="append", help="only this recurrence")
-    parser.add_argument("--gradients", action="store_true", help="compare gradients")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--gradients", action="store_true", help="compare gradients")
+    mode.add_argument("--tangents", action="store_true", help="compare tangents")
     args = parser.parse_args()
     names = args.recurrence or list(RECURRENCES)
     seeds = chosen_seeds(args)
-    failures = run_calls(__file__, args, seeds, lambda seed: LinearCall(seed, names),
-                         check_gradients if args.gradients else check,
-                         "--gradients " * args.gradients + "".join(f"--recurrence {x} " for x in args.recurrence or ()))
+    kind = "--gradients " * args.gradients + "--tangents " * args.tangents
+    failures = run_calls(__file__, args, seeds, lambda seed: LinearCall(seed, names), CHECKS[kind],
+                         kind + "".join(f"--recurrence {x} " for x in args.recurrence or ()))
     print(f"{len(seeds) - failures} of {len(seeds)} calls of saccade.linear_attention agree")
     sys.exit(failures > 0)
 

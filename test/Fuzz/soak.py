@@ -32,6 +32,7 @@ FUZZERS = [
     ("stats_calls.py", "--first-seed", 500, []),
     ("linear_calls.py", "--first-seed", 100, []),
     ("linear_calls.py", "--first-seed", 50, ["--gradients"]),
+    ("linear_calls.py", "--first-seed", 50, ["--tangents"]),
     ("wrong_arguments.py", "--first-seed", 1000, []),
     ("serving_traces.py", "--first-seed", 1000, []),
     ("appended_rows.py", "--first-seed", 1000, []),

@@ -1,4 +1,4 @@
-"""The PyTorch operator `saccade::linear_attention`, with its gradients and its rule of torch.vmap.
+"""The PyTorch operator `saccade::linear_attention`, with its gradients, its tangents and its rule of torch.vmap.
 
 An operator takes the program as text, as `saccade::attention` does, so a graph means the same in every process. Its
 kernel is in Python: it calls the compiled program.
@@ -133,8 +133,8 @@ def _fake_gradients(gradients: Any, results: Any, tensors: list[torch.Tensor], p
 
 
 @functools.lru_cache(maxsize=1024)
-def _differentiated(program: str, needs: tuple[bool, ...]) -> str:
-    return _program.differentiated(program, needs)
+def _differentiated(program: str, needs: tuple[bool, ...], attribute: str = "attn.gradient") -> str:
+    return _program.differentiated(program, needs, attribute)
 
 
 class _Linear(_Function):  # type: ignore[misc]
@@ -178,9 +178,9 @@ _SECOND = "saccade.linear_attention: second derivatives are not supported"
 
 
 def _record(keys: Any, tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> Any:
-    """The kernel of the operator for tensors of which PyTorch records gradients."""
+    """The kernel of the operator for tensors of which PyTorch records gradients, or that have tangents."""
     if has_tangent(*tensors):
-        raise NotImplementedError("saccade.linear_attention: tangents (forward mode) are not supported")
+        return _push(functools.partial(_record, keys), tensors, program, layout, columns)
     keys = keys & torch._C._after_autograd_keyset
     if not requires_grad(*tensors):
         return torch.ops.saccade.linear_attention.default.redispatch(keys, tensors, program, layout, columns)
@@ -188,17 +188,49 @@ def _record(keys: Any, tensors: list[torch.Tensor], program: str, layout: str, c
         return list(_Linear.apply(keys, program, layout, columns, *tensors))
 
 
-def _record_once(keys: Any, gradients: list[torch.Tensor], results: list[torch.Tensor], tensors: list[torch.Tensor],
-                 program: str) -> Any:
-    """The kernel of the backward operator for tensors of which PyTorch records gradients."""
-    if has_tangent(*gradients, *results, *tensors):
+def _record_once(operator: Any, keys: Any, *arguments: Any) -> Any:
+    """The kernel of an operator of derivatives for tensors of which PyTorch records gradients."""
+    tensors = [x for each in arguments if isinstance(each, list) for x in each]
+    if has_tangent(*tensors):
         raise NotImplementedError(_SECOND)
-    call = functools.partial(torch.ops.saccade.linear_attention_backward.default.redispatch,
-                             keys & torch._C._after_autograd_keyset, gradients, results, tensors, program)
-    if not requires_grad(*gradients, *results, *tensors):
+    call = functools.partial(operator.redispatch, keys & torch._C._after_autograd_keyset, *arguments)
+    if not requires_grad(*tensors):
         return call()
     with enable_single_level_autograd_function():
-        return list(_Once.apply(call, *gradients, *results, *tensors))
+        return list(_Once.apply(call, *tensors))
+
+
+# --- forward mode -----------------------------------------------------------------------------------------------------
+
+
+def _push(call: Any, tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> Any:
+    """The results of an operator call with tangents. `call` is the call for tensors without tangents."""
+    if _program.is_differentiated(program):  # the tangents of a call whose gradients are recorded
+        raise NotImplementedError(_SECOND)
+    duals = [forward_ad.unpack_dual(x) for x in tensors]
+    primals = [dual.primal for dual in duals]
+    given = [dual.tangent for dual in duals if dual.tangent is not None]
+    pushed = _differentiated(program, tuple([dual.tangent is not None for dual in duals]), "attn.jvp")
+    results = torch.ops.saccade.linear_attention_jvp(given, primals, pushed, layout, columns)
+    count = len(results) // 2
+    values = results[:count]
+    if requires_grad(*primals):  # gradients are recorded of the results, but not of their tangents
+        values = call(primals, program, layout, columns)
+    return [forward_ad.make_dual(*pair) for pair in zip(values, results[count:])]
+
+
+def _compute_tangents(tangents: list[torch.Tensor], tensors: list[torch.Tensor], program: str, layout: str,
+                      columns: int) -> list[torch.Tensor]:
+    """The kernel of the operator of tangents: the results, then their tangents."""
+    results = _fake_tangents(tangents, tensors, program, layout, columns)
+    given = [x.detach().resolve_neg() for x in (*tensors, *tangents)]
+    function_of(program, "host", f"{_linear.NAME}_jvp").into(*given, *results)
+    return results
+
+
+def _fake_tangents(tangents: Any, tensors: list[torch.Tensor], program: str, layout: str,
+                   columns: int) -> list[torch.Tensor]:
+    return [*_fake(tensors, program, layout, columns), *_fake(tensors, program, layout, columns)]
 
 
 # --- vmap -------------------------------------------------------------------------------------------------------------
@@ -217,11 +249,11 @@ def _vmap(info: Any, in_dims: Any, tensors: list[torch.Tensor], program: str, la
     return stacked, [0] * len(stacked)
 
 
-def _vmap_gradients(info: Any, in_dims: Any, *arguments: Any) -> Any:
-    lists, program = arguments[:3], arguments[3]
+def _vmap_derivatives(operator: Any, info: Any, in_dims: Any, *arguments: Any) -> Any:
+    lists = [each for each in arguments if isinstance(each, list)]
     mapped = [[_with_batch(x, dim, info.batch_size) for x, dim in zip(each, dims)]
               for each, dims in zip(lists, in_dims)]
-    found = [torch.ops.saccade.linear_attention_backward(*[[x[i] for x in each] for each in mapped], program)
+    found = [operator(*[[x[i] for x in each] for each in mapped], *arguments[len(lists):])
              for i in range(info.batch_size)]
     stacked = [torch.stack(parts) for parts in zip(*found)]
     return stacked, [0] * len(stacked)
@@ -232,14 +264,20 @@ def _register() -> None:
     library.define(f"linear_attention({ARGUMENTS}) -> Tensor[]", tags=TAGS)
     library.define("linear_attention_backward(Tensor[] gradients, Tensor[] results, Tensor[] tensors, str program) "
                    "-> Tensor[]", tags=TAGS)
+    library.define(f"linear_attention_jvp(Tensor[] tangents, {ARGUMENTS}) -> Tensor[]", tags=TAGS)
+    derivatives = torch.ops.saccade.linear_attention_backward.default, torch.ops.saccade.linear_attention_jvp.default
+    of_gradients, of_tangents = [functools.partial(_vmap_derivatives, operator) for operator in derivatives]
     for name, compute, fake, rule in (
             ("linear_attention", _compute, _fake, _vmap),
-            ("linear_attention_backward", _compute_gradients, _fake_gradients, _vmap_gradients)):
+            ("linear_attention_backward", _compute_gradients, _fake_gradients, of_gradients),
+            ("linear_attention_jvp", _compute_tangents, _fake_tangents, of_tangents)):
         library.impl(name, compute, "CPU")
         torch.library.register_fake(f"saccade::{name}", fake, lib=library)
         torch.library.register_vmap(f"saccade::{name}", rule, lib=library)
-    for name, record in (("linear_attention", _record), ("linear_attention_backward", _record_once)):
-        library.impl(name, record, "Autograd", with_keyset=True)
+    library.impl("linear_attention", _record, "Autograd", with_keyset=True)
+    for operator in derivatives:
+        library.impl(operator.overloadpacket.__name__, functools.partial(_record_once, operator), "Autograd",
+                     with_keyset=True)
     _libraries.append(library)
 
 

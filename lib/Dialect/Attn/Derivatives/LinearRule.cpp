@@ -6,32 +6,22 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Gradients.h"
-#include "TensorEmitter.h"
+#include "LinearEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace saccade::attn;
 
 namespace {
 
-/// A tensor and the names of its dimensions.
-struct Named {
-  Value value;
-  DimsAttr dims;
-  SmallVector<int64_t> shape() const { return llvm::to_vector(cast<RankedTensorType>(value.getType()).getShape()); }
-};
-
-class LinearRule {
+class LinearRule : LinearEmitter {
 public:
-  LinearRule(LinearOp op, Gradients &gradients)
-      : op(op), gradients(gradients), b(gradients.b), loc(op.getLoc()), e{b, loc}, type(op.getStateType()) {}
+  LinearRule(LinearOp op, Gradients &gradients) : LinearEmitter(op, gradients.b), gradients(gradients) {}
 
   LogicalResult apply() {
-    if (failed(verify()))
-      return failure();
+    if (std::optional<StringRef> what = findUnsupported())
+      return gradients.emitError(op) << "no rule for " << *what << " of '" << op->getName() << "'";
     query = {features(op.getQuery(), queryOps), op.getQueryDims()};
     key = {features(op.getKey(), keyOps), op.getKeyDims()};
     value = {op.getValue(), op.getValueDims()};
@@ -39,7 +29,7 @@ public:
     if (hasFeatures() || op.getNormalize()) { // queries and keys are in the type of the state then
       value.value = wide(value.value);
       for (Value *operand : {&decay, &beta, &erase, &state})
-        *operand = *operand ? wide(*operand) : *operand;
+        *operand = wide(*operand);
     }
     if (op.getFinalState() && gradients.of(op.getFinalState()))
       stateGradient = wide(gradients.of(op.getFinalState()));
@@ -54,80 +44,6 @@ public:
   }
 
 private:
-  LogicalResult verify() {
-    auto refuse = [&](const Twine &what) {
-      return gradients.emitError(op) << "no rule for " << what << " of '" << op->getName() << "'";
-    };
-    bool hasHeads = op.getValueDims().position(Dim::Head).has_value();
-    for (DimsAttr dims : {op.getQueryDims(), op.getKeyDims(), op.getEraseDims().value_or(op.getKeyDims())})
-      if (dims.position(Dim::Head).has_value() != hasHeads)
-        return refuse("queries, keys and values of different dimensions");
-    if (op.getNormalize() && ShapedType::isDynamic(getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)))
-      return refuse("'normalize' with a dynamic head size");
-    return success();
-  }
-
-  Value wide(Value x) {
-    if (getElementTypeOrSelf(x) == type)
-      return x;
-    return e.elementwise(x, type, [&](OpBuilder &nested, ValueRange elements) {
-      return TensorEmitter::convertedScalar(nested, loc, elements[0], type);
-    });
-  }
-
-  //===--------------------------------------------------------------------===//
-  // Features
-  //===--------------------------------------------------------------------===//
-
-  bool hasFeatures() { return op.getL2norm() || !op.getFeature().empty(); }
-
-  /// φ(x) in the type of the state, x itself without features. `ops`: what computes it, in order.
-  Value features(Value x, SmallVector<Value> &ops) {
-    if (!hasFeatures())
-      return op.getNormalize() ? wide(x) : x;
-    if (op.getL2norm())
-      ops = emitNorm(x, op.getL2norm()->convertToDouble());
-    if (op.getFeature().empty())
-      return ops.back();
-    Region &region = op.getFeature();
-    ops.push_back(e.elementwise(ops.empty() ? x : ops.back(), type, [&](OpBuilder &nested, ValueRange elements) {
-      IRMapping mapping;
-      mapping.map(region.getArgument(0), TensorEmitter::convertedScalar(nested, loc, elements[0], type));
-      for (Operation &inner : region.front().without_terminator())
-        nested.clone(inner, mapping);
-      return mapping.lookupOrDefault(region.front().getTerminator()->getOperand(0));
-    }));
-    return ops.back();
-  }
-
-  /// Σ x² and x / √(Σ x² + `epsilon`) along the head size.
-  SmallVector<Value> emitNorm(Value x, double epsilon) {
-    DimsAttr dims = x == op.getQuery() ? op.getQueryDims() : op.getKeyDims();
-    unsigned rank = dims.size(), depth = *dims.position(Dim::Depth);
-    AffineMap all = b.getMultiDimIdentityMap(rank), rows = all.dropResult(depth);
-    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, x);
-    extents.erase(extents.begin() + depth);
-    SmallVector<int64_t> shape(cast<RankedTensorType>(x.getType()).getShape());
-    shape.erase(shape.begin() + depth);
-    auto widened = [&](OpBuilder &nested, Value element) {
-      return TensorEmitter::convertedScalar(nested, loc, element, type);
-    };
-    Value squares = e.generic({{x, all}}, {e.zeros(extents, RankedTensorType::get(shape, type)), rows},
-                              [&](OpBuilder &nested, ValueRange elements) -> Value {
-                                Value element = widened(nested, elements[0]);
-                                Value square = arith::MulFOp::create(nested, loc, element, element);
-                                return arith::AddFOp::create(nested, loc, elements[1], square);
-                              });
-    Value normed = e.generic(
-        {{x, all}, {squares, rows}}, {e.empty(x, type), all}, [&](OpBuilder &nested, ValueRange elements) -> Value {
-          Value constant = arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, epsilon));
-          Value sum = arith::AddFOp::create(nested, loc, elements[1], constant);
-          Value root = math::SqrtOp::create(nested, loc, sum);
-          return arith::DivFOp::create(nested, loc, widened(nested, elements[0]), root);
-        });
-    return {squares, normed};
-  }
-
   /// Adds the gradient of `x`, given that of its features, which `ops` compute.
   LogicalResult addFeatureGradient(Value x, ArrayRef<Value> ops, Value gradient) {
     if (!gradients.isActive(x))
@@ -266,41 +182,9 @@ private:
   /// With the numerator n and the denominator z of the output o = n / z: dn = do / z and dz = −(do·o) / z. The
   /// denominators are the outputs for a column of values that are 1.
   void differentiateQuotient() {
-    DimsAttr dims = output.dims;
-    unsigned depth = *dims.position(Dim::Depth), rank = dims.size();
-    SmallVector<OpFoldResult> extents = sizes(value);
-    extents[*value.dims.position(Dim::Depth)] = b.getIndexAttr(1);
-    SmallVector<int64_t> shape = value.shape(), outputShape = output.shape();
-    shape[*value.dims.position(Dim::Depth)] = outputShape[depth] = 1;
-    Named ones = {e.filled(extents, RankedTensorType::get(shape, type), 1), value.dims};
-    Value column;
-    if (state) {
-      unsigned last = cast<RankedTensorType>(state.getType()).getRank() - 1;
-      column = columns(state, last, cast<RankedTensorType>(state.getType()).getDimSize(last) - 1, 1);
-    }
-    Value divisors =
-        LinearOp::create(b, loc, RankedTensorType::get(outputShape, type), Type(), query.value, key.value, ones.value,
-                         decay, /*beta=*/Value(), /*erase=*/Value(), column, op.getCuSeqlens(), op.getKvLen(),
-                         query.dims, key.dims, value.dims, dims, op.getDecayAxesAttr(), AxesAttr(), DimsAttr(),
-                         /*scale=*/FloatAttr(), /*l2norm=*/FloatAttr(), op.getCausal(), /*normalize=*/false)
-            .getOutput();
-    // Without the dimension of extent 1.
-    SmallVector<ReassociationIndices> groups;
-    for (unsigned i = 0; i < rank; ++i) {
-      if (groups.empty() || (i != depth && !(i == 1 && depth == 0)))
-        groups.emplace_back();
-      groups.back().push_back(i);
-    }
-    divisors = tensor::CollapseShapeOp::create(b, loc, divisors, groups);
-
+    unsigned depth = output.at(Dim::Depth), rank = output.dims.size();
+    Value divisors = LinearEmitter::divisors(query.value, key.value, value, decay, state);
     AffineMap all = b.getMultiDimIdentityMap(rank), rows = all.dropResult(depth);
-    auto quotient = [&](OpBuilder &nested, Value x, Value divisor) -> Value {
-      Value zero = arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, 0));
-      Value one = arith::ConstantOp::create(nested, loc, nested.getFloatAttr(type, 1));
-      Value isZero = arith::CmpFOp::create(nested, loc, arith::CmpFPredicate::OEQ, divisor, zero);
-      Value safe = arith::SelectOp::create(nested, loc, isZero, one, divisor);
-      return arith::SelectOp::create(nested, loc, isZero, zero, arith::DivFOp::create(nested, loc, x, safe));
-    };
     Value products = e.zeros(tensor::getMixedSizes(b, loc, divisors), cast<RankedTensorType>(divisors.getType()));
     products = e.generic({{output.value, all}, {gradients.primal(op.getOutput()), all}}, {products, rows},
                          [&](OpBuilder &nested, ValueRange elements) -> Value {
@@ -319,47 +203,7 @@ private:
     value.value = withColumn(value, Value());
   }
 
-  SmallVector<OpFoldResult> sizes(Named x) { return tensor::getMixedSizes(b, loc, x.value); }
-
-  /// Indices [first, first + count) of dimension `dim`.
-  Value columns(Value x, unsigned dim, int64_t first, int64_t count) {
-    auto from = cast<RankedTensorType>(x.getType());
-    SmallVector<int64_t> shape(from.getShape());
-    SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), ones(shape.size(), b.getIndexAttr(1)),
-        extents = tensor::getMixedSizes(b, loc, x);
-    shape[dim] = count;
-    offsets[dim] = b.getIndexAttr(first);
-    extents[dim] = b.getIndexAttr(count);
-    if (llvm::is_contained(shape, 0)) // no offset is within a statically empty tensor
-      return e.zeros(extents, from.clone(shape));
-    return tensor::ExtractSliceOp::create(b, loc, x, offsets, extents, ones);
-  }
-
-  /// `x` with one more column: `column`, which has the other dimensions, or ones.
-  Value withColumn(Named x, Value column) {
-    unsigned depth = *x.dims.position(Dim::Depth);
-    SmallVector<int64_t> shape = x.shape();
-    SmallVector<OpFoldResult> offsets(x.dims.size(), b.getIndexAttr(0)), ones(offsets.size(), b.getIndexAttr(1)),
-        extents = sizes(x), whole = extents;
-    int64_t count = shape[depth]++;
-    whole[depth] = b.getIndexAttr(shape[depth]);
-    Value into = e.filled(whole, RankedTensorType::get(shape, type), 1);
-    if (llvm::is_contained(shape, 0)) // no offset is within a statically empty tensor
-      return into;
-    into = tensor::InsertSliceOp::create(b, loc, x.value, into, offsets, extents, ones);
-    if (!column)
-      return into;
-    offsets[depth] = b.getIndexAttr(count);
-    extents[depth] = b.getIndexAttr(1);
-    return tensor::InsertSliceOp::create(b, loc, column, into, offsets, extents, ones);
-  }
-
-  LinearOp op;
   Gradients &gradients;
-  OpBuilder &b;
-  Location loc;
-  TensorEmitter e;
-  FloatType type;
   Named query, key, value; ///< features, and values with a last column of ones if outputs are normalized
   /// The gradient of the output or, if outputs are normalized, of the numerators and denominators.
   Named output;

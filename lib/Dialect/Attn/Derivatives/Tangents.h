@@ -36,6 +36,7 @@ TangentRule findTangentRule(mlir::Operation *op);
 
 // One rule for each family of ops.
 mlir::LogicalResult pushAttention(mlir::Operation *op, Tangents &tangents);
+mlir::LogicalResult pushLinear(mlir::Operation *op, Tangents &tangents);
 mlir::LogicalResult pushStructured(mlir::Operation *op, Tangents &tangents);
 
 } // namespace saccade::attn

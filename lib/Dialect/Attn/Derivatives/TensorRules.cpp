@@ -135,6 +135,7 @@ static LogicalResult pushScalar(Operation *op, Tangents &tangents) {
 TangentRule saccade::attn::findTangentRule(Operation *op) {
   return llvm::TypeSwitch<Operation *, TangentRule>(op)
       .Case<AttentionOp>([](auto) { return pushAttention; })
+      .Case<LinearOp>([](auto) { return pushLinear; })
       .Case<linalg::LinalgOp>([](auto) { return pushStructured; })
       .Case<tensor::CastOp, tensor::ExtractOp, tensor::ExtractSliceOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
           [](auto) { return pushView; })

@@ -68,3 +68,19 @@ func.func @both(%x: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {attn.gradien
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return %o : tensor<4x8xf32>
 }
+
+// The tangent of a recurrence is one recurrence with twice the positions and twice the head size; that of a decay is
+// accumulated over positions by another.
+// CHECK-LABEL: func.func @linear_jvp(
+// CHECK:         attn.linear {{.*}}-> (tensor<4x5x6xf32>, tensor<4x8x6xf32>)
+// CHECK:         attn.linear {{.*}}-> (tensor<5x4x1xf32>, tensor<4x1x1xf32>)
+// CHECK:         attn.linear {{.*}} erase({{.*}} -> (tensor<4x10x6xf32>, tensor<4x16x6xf32>)
+// CHECK-NOT:     attn.linear
+// CHECK:         return
+func.func @linear(%k: tensor<2x5x8xf32>, %v: tensor<4x5x6xf32>, %g: tensor<4x5xf32>, %b: tensor<4x5xf32>)
+    -> (tensor<4x5x6xf32>, tensor<4x8x6xf32>) attributes {attn.jvp} {
+  %o, %s = attn.linear %k[h,s,d], %k[h,s,d], %v[h,s,d] causal decay(%g[h,s] : tensor<4x5xf32>)
+      beta(%b[h,s] : tensor<4x5xf32>)
+      : (tensor<2x5x8xf32>, tensor<2x5x8xf32>, tensor<4x5x6xf32>) -> (tensor<4x5x6xf32>, tensor<4x8x6xf32>)
+  return %o, %s : tensor<4x5x6xf32>, tensor<4x8x6xf32>
+}
