@@ -21,11 +21,13 @@ from saccade.approximations import linformer, orthogonal_features, performer
 from saccade.artifact import Artifact, LoadedFunction, load
 from saccade.attention import attention
 from saccade.binding import BoundFunction
+from saccade.conv import causal_conv1d
 from saccade.errors import CompileError, Diagnostic, NotServed, Warning
 from saccade.function import Function, Value
 from saccade.linear import linear_attention
 from saccade.merging import merge_state
 from saccade.module import Module, compile
+from saccade.norms import gated_rms_norm
 from saccade.regions import TraceError
 from saccade.runner import ToolError, run, tool
 from saccade.weights import attention_weights
@@ -76,8 +78,10 @@ __all__ = [
     "builders",
     "cache_clear",
     "cache_info",
+    "causal_conv1d",
     "compile",
     "disk_cache",
+    "gated_rms_norm",
     "linear_attention",
     "linformer",
     "lint",

@@ -3,8 +3,8 @@
 Layers of Gated DeltaNet, Kimi Delta Attention and Mamba-2 call functions of their module, such as
 `torch_chunk_gated_delta_rule`. These functions are replaced in the module of a model when its first model is made, and
 ask which layer calls them: the forward function of the classes that call one says so. A layer whose configuration does
-not ask for Saccade gets the function that the module had. Lightning attention has no such function, so its class gets
-another forward function.
+not ask for Saccade gets the function that the module had. Lightning attention and gated norms have no such function, so
+their classes get another forward function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from transformers import PreTrainedModel
 from saccade import _served, errors
 from saccade.torch import fla, mamba
 from saccade.torch.fallback import warn_once
-from saccade.transformers import own_code
+from saccade.transformers import own_code, short_layers
 
 NAME = "saccade"
 _CONFIG = "_saccade_config"
@@ -91,6 +91,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "recurrent_kimi_delta_attention": _delta_rule("fused_recurrent_kda"),
     "mamba2_chunk_scan": _scan,
     "mamba2_selective_state_update": _update,
+    "causal_conv1d_fn": short_layers.convolve,
+    "causal_conv1d_update": short_layers.convolve_step,
 }
 """By the name that they have in modules of models."""
 
@@ -111,6 +113,8 @@ def _replaced(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if layer is None:
             return original(*args, **kwargs)
         reason = OTHERS[name] if function is None else _reason(args, kwargs)
+        if reason is None and name in short_layers.REASONS:
+            reason = short_layers.REASONS[name](*args, **kwargs)
         return _observed(name, layer, function, functools.partial(original, *args, **kwargs), reason, args, kwargs)
 
     replaced._saccade_original = original  # type: ignore[attr-defined]
@@ -150,6 +154,19 @@ def _observed(name: str, layer: Any, function: Callable[..., Any] | None, origin
 
 
 # --- layers -----------------------------------------------------------------------------------------------------------
+
+
+def _gated_norm(forward: Callable[..., Any], norm: Callable[..., Any]) -> Callable[..., Any]:
+    """The forward function of a gated RMS norm."""
+    @functools.wraps(forward)
+    def served(self: Any, hidden_states: torch.Tensor, gate: torch.Tensor | None = None) -> Any:
+        if not is_ours(self):
+            return forward(self, hidden_states, gate)
+        reason = _reason((hidden_states,), {}) or short_layers.norm_reason(self, hidden_states, gate)
+        return _observed("gated RMS norm", self, norm, functools.partial(forward, self, hidden_states, gate), reason,
+                         (self, hidden_states, gate), {})
+
+    return served
 
 
 def _marking(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,6 +233,8 @@ def serve(name: str) -> None:
             layer.forward = _marking(forward)
         elif all(each in code.co_names for each in _LIGHTNING):
             layer.forward = _lightning(forward, module)
+        elif norm := short_layers.norm_of(layer, forward):
+            layer.forward = _gated_norm(forward, norm)
         else:
             continue
         layer._saccade_is_linear = True
