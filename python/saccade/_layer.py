@@ -37,8 +37,8 @@ def needs_gradient(*tensors: Any) -> bool:
 
 
 def call(name: str, program: str, tensors: Sequence[Any], like: tuple[int, ...], is_recorded: bool) -> list[Any]:
-    """New results of the function `name` of a program: each has the shape and element type of the tensor with the number
-    in `like`, and is contiguous. `is_recorded`: as an operator of PyTorch, with the program's gradient function."""
+    """New results of the function `name` of a program: each has the shape and element type of the tensor with the
+    number in `like`, and is contiguous. `is_recorded`: as an operator of PyTorch, with gradients by the program."""
     if is_recorded or is_compiling():
         from saccade.torch import layer_operator  # imported late: it imports torch
 
@@ -74,12 +74,12 @@ def write(name: str, program: str, tensors: Sequence[Any], outs: Sequence[Any], 
         raise
 
 
-def check_width(name: str, x: Any, own: str, first: Any, element: str) -> None:
+def check_width(name: str, x: Any, of_x: str, first: Any, element: str) -> None:
     """Refuses an operand of float64 next to a first one of another type, and the reverse."""
-    if (own == "f64") != (element == "f64"):
+    if (of_x == "f64") != (element == "f64"):
         expected = "float64" if element == "f64" else "float32, float16 or bfloat16"
-        raise TypeError(f"{name} has elements of type {_operands.dtype_name(x)}, expected {expected}, as those of x are "
-                        f"of type {_operands.dtype_name(first)}")
+        found, own = _operands.dtype_name(x), _operands.dtype_name(first)
+        raise TypeError(f"{name} has elements of type {found}, expected {expected}, as those of x are {own}")
 
 
 def new_like(x: Any) -> Any:

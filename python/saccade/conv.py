@@ -36,8 +36,8 @@ def causal_conv1d(
         weight: [dim, width], of any of the element types, float64 if and only if x is. The width is 1 to 32.
         bias: [dim], of such a type.
         activation: "silu", which "swish" is another name of, or None.
-        state: the inputs before the sequence, of x's element type: [batch, dim, n] with n ≥ width − 1, of which the last
-            one precedes the sequence. They are 0 by default.
+        state: the inputs before the sequence, of x's element type: [batch, dim, n] with n ≥ width − 1, of which the
+            last one precedes the sequence. They are 0 by default.
         return_state: also returns the state after the sequence: its last n inputs, where n is that of `state` or
             width − 1.
         cu_seqlens: a ragged batch: x is [dim, length], and sequence i has the positions cu_seqlens[i] to
@@ -48,9 +48,9 @@ def causal_conv1d(
             returns the state after these.
         layout: "bds" (the default) or "bsd" for batch, channel d and position s; with cu_seqlens "ds" (the default) or
             "sd". The output has it, and a state has its channels and positions in the same order.
-        out: the array to write the output to, or with return_state the pair (output, state): of x's kind, with the shape
-            and element type of the results, not overlapping inputs. The second of the pair may be `state` itself, which
-            is updated in place then.
+        out: the array to write the output to, or with return_state the pair (output, state): of x's kind, with the
+            shape and element type of the results, not overlapping inputs. The second of the pair may be `state` itself,
+            which is updated in place then.
 
     Returns:
         The output, of x's shape and element type, or (output, state). Arrays given as `out` are returned.
@@ -120,13 +120,14 @@ class _Call:
         output = self.view(made[0], self.axes)
         if self.form.returns_state:
             final = self.view(made[1], self.of_state) if form.returns_state else _layer.copy_of(self.given)
-            made = (output, final)
-        if not outs:
-            return made if self.form.returns_state else output
-        found = made if self.form.returns_state else (output,)
-        if not _arrays.copied(tuple(found), tuple(outs)):
-            raise ValueError("out does not have the shapes and element types of the results")
-        return tuple(outs) if self.form.returns_state else outs[0]
+            found: tuple[Any, ...] = (output, final)
+        else:
+            found = (output,)
+        if outs:
+            if not _arrays.copied(found, tuple(outs)):
+                raise ValueError("out does not have the shapes and element types of the results")
+            found = tuple(outs)
+        return found if self.form.returns_state else found[0]
 
     def write(self, form: _conv.Form, tensors: list[Any], outs: Any) -> Any:
         """Writes the results to `outs`."""
@@ -145,7 +146,7 @@ class _Call:
         if 0 not in self.x.shape:
             _layer.write(_conv.NAME, _program_of(form), tensors, targets, names)
         if is_update and form.returns_state:
-            self.state[...] = targets[1]
+            self.view(self.given, self.of_state)[...] = targets[1]
         elif len(outs) == 2 and not is_update and not form.returns_state:
             outs[1][...] = self.given
         return tuple(outs) if len(outs) == 2 else outs[0]
@@ -306,4 +307,5 @@ def _program_of(form: _conv.Form) -> str:
         return _conv.program(form)
     from saccade.torch import layer_operator  # imported late: it imports torch
 
-    return layer_operator.program_of(tuple(form))
+    found: str = layer_operator.program_of(tuple(form))
+    return found

@@ -129,7 +129,8 @@ def _program_of(form: Form) -> str:
         return program(form)
     from saccade.torch import layer_operator  # imported late: it imports torch
 
-    return layer_operator.norm_program_of(tuple(form))
+    found: str = layer_operator.norm_program_of(tuple(form))
+    return found
 
 
 @functools.lru_cache(maxsize=512)

@@ -10,7 +10,9 @@ The import registers the operators `saccade::attention` in PyTorch, so that grap
 from typing import TYPE_CHECKING, Any
 
 from saccade import _served
-from saccade.torch import attention_operator, gradients, linear_operator  # noqa: F401  # saved graphs contain the operators
+
+# Saved graphs contain the operators.
+from saccade.torch import attention_operator, gradients, layer_operator, linear_operator  # noqa: F401
 from saccade.torch.compiled import Compiled, compile
 from saccade.torch.errors import ExportError
 from saccade.torch.program import Program, Weight

@@ -40,7 +40,7 @@ def _reason(hidden_states: torch.Tensor, weight: torch.Tensor, bias: torch.Tenso
 def _reason_of_step(hidden_states: torch.Tensor, conv_state: torch.Tensor, weight: torch.Tensor,
                     bias: torch.Tensor | None = None, activation: str | None = None) -> str | None:
     if conv_state.dtype != hidden_states.dtype:
-        return f"the state of the convolution is {conv_state.dtype}, expected {hidden_states.dtype}, the type of its input"
+        return f"the state of the convolution is {conv_state.dtype}, expected {hidden_states.dtype}, that of its input"
     return _reason(hidden_states, weight, bias, activation)
 
 
@@ -105,7 +105,7 @@ def norm_of(layer: type, forward: Callable[..., Any]) -> Callable[..., Any] | No
 
 def _agrees(norm: Callable[..., Any], forward: Callable[..., Any], layer: Any, x: torch.Tensor,
             gate: torch.Tensor) -> bool:
-    return torch.allclose(norm(layer, x, gate), forward(layer, x, gate), rtol=1e-4, atol=1e-5)
+    return bool(torch.allclose(norm(layer, x, gate), forward(layer, x, gate), rtol=1e-4, atol=1e-5))
 
 
 def norm_reason(layer: Any, hidden_states: torch.Tensor, gate: torch.Tensor | None) -> str | None:

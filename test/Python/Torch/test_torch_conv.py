@@ -1,6 +1,8 @@
 """`saccade.causal_conv1d` agrees with PyTorch's conv1d in float64: outputs, states and gradients, for widths, lengths
 around the width, ragged and padded batches, element types, strides and `out`; and what it refuses, by name."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -41,8 +43,8 @@ def with_strides(x, kind):
     return wide[..., ::2]
 
 
-# Width, length, lengths of sequences (None: all positions), element type, layout, strides, activation, bias, positions of
-# the state beyond width − 1 (None: no state).
+# Width, length, lengths of sequences (None: all positions), element type, layout, strides, activation, bias, and positions
+# of the state beyond width − 1 (None: no state).
 CALLS = [
     (4, 17, None, torch.float32, "bds", "as it is", "silu", True, 0),
     (4, 17, None, torch.float32, "bds", "contiguous", "silu", True, None),
@@ -84,7 +86,7 @@ class Case:
         if lengths == "ragged":
             offsets = [0, 1, 1, length - 3, length - 2]  # one sequence is empty, and two positions are of none
             self.options["cu_seqlens"] = torch.tensor(offsets, dtype=torch.int32)
-            parts = [x[:, start:end] for start, end in zip(offsets, offsets[1:])]
+            parts = [x[:, start:end] for start, end in itertools.pairwise(offsets)]
         else:
             used = [length, 0, min(1, length)] if lengths else [length] * batch
             self.options |= {"kv_len": torch.tensor(used)} if lengths else {}
@@ -168,7 +170,7 @@ def test_parts_with_the_state_have_the_bits_of_the_whole():
 
 
 def test_arrays_of_numpy():
-    x, weight = np.random.default_rng(0).standard_normal((2, 2, 5, 12), dtype=np.float32)[0], np.ones((5, 3), np.float32)
+    x, weight = np.random.default_rng(0).standard_normal((2, 5, 12), dtype=np.float32), np.ones((5, 3), np.float32)
     output, state = saccade.causal_conv1d(x, weight, return_state=True)
     padded = np.pad(x, ((0, 0), (0, 0), (2, 0)))
     assert np.allclose(output, padded[..., :-2] + padded[..., 1:-1] + x, atol=1e-5)
@@ -178,7 +180,8 @@ def test_arrays_of_numpy():
 def test_an_element_type_of_its_own_for_weights():
     x, weight = torch.randn(2, 8, 9).bfloat16(), torch.randn(8, 4)
     found = saccade.causal_conv1d(x, weight, weight[:, 0])
-    expected, _ = zip(*[expected_of(each.double(), weight.double(), weight[:, 0].double(), None, None, 4) for each in x])
+    wide = weight.double()
+    expected, _ = zip(*[expected_of(each.double(), wide, wide[:, 0], None, None, 4) for each in x])
     assert found.dtype == torch.bfloat16
     assert_close(found, torch.stack(expected), 1e-2)
 
@@ -231,7 +234,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("given, message", REFUSED, ids=[message for _, message in REFUSED])
+@pytest.mark.parametrize(("given", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_bad_input_is_refused_by_name_and_nothing_is_written(given, message):
     given = {"x": X, "weight": WEIGHT, "state": STATE.clone()} | given
     before = given["state"].clone()

@@ -19,7 +19,7 @@ def expected_of(x, gate, weight, activation, norm_before_gate, size):
 
 
 @pytest.mark.parametrize("norm_before_gate", [True, False])
-@pytest.mark.parametrize("dtype, gate_dtype, activation, size, shape", [
+@pytest.mark.parametrize(("dtype", "gate_dtype", "activation", "size", "shape"), [
     (torch.float32, torch.float32, "silu", 48, (2, 5, 48)),
     (torch.float32, torch.bfloat16, "sigmoid", 16, (2, 5, 48)),
     (torch.bfloat16, torch.bfloat16, "silu", 16, (3, 32)),
@@ -64,7 +64,7 @@ def test_graphs_have_the_operator():
     assert torch.allclose(*[torch.autograd.grad(each.sum(), x)[0] for each in (found, expected)], atol=1e-6)
 
 
-@pytest.mark.parametrize("given, message", [
+@pytest.mark.parametrize(("given", "message"), [
     ({"gate": torch.randn(2, 5)}, r"gate has shape \(2, 5\), expected \(2, 6\)"),
     ({"weight": torch.randn(5)}, r"weight has shape \(5,\), expected \(6,\)"),
     ({"weight": torch.randn(6).double()}, "weight has elements of type float64"),
