@@ -13,6 +13,7 @@ import functools
 from saccade._conv_body import LAYOUTS, NAME, Body, Form
 from saccade._conv_gradient import Gradient
 
+
 @functools.lru_cache(maxsize=512)
 def program(form: Form) -> str:
     """The program @causal_conv1d(x, weight, bias, state, lengths) -> (output, final state) of the tensors of the form.
