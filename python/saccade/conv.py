@@ -187,7 +187,7 @@ def _plan_of(call: tuple[Any, ...]) -> tuple[_conv.Form, bool]:
 def _layout_of(layout: Any, cu_seqlens: Any) -> str:
     if layout is None:
         return "bds" if cu_seqlens is None else "ds"
-    if layout not in _conv.LAYOUTS:
+    if not isinstance(layout, str) or layout not in _conv.LAYOUTS:
         raise ValueError(f"layout is {layout!r:.80}, expected one of {', '.join(_conv.LAYOUTS)}")
     if ("b" in layout) != (cu_seqlens is None):
         expected = '"ds" or "sd" with cu_seqlens' if cu_seqlens is not None else '"bds" or "bsd" without cu_seqlens'
@@ -202,7 +202,7 @@ def _form_of(x: Any, weight: Any, bias: Any, activation: Any, state: Any, return
     torch."""
     layout = _layout_of(layout, cu_seqlens)
     _parameters.flag("return_state", return_state)
-    if activation not in (None, "silu", "swish"):
+    if activation is not None and (not isinstance(activation, str) or activation not in ("silu", "swish")):
         raise ValueError(f'activation is {activation!r:.80}, expected None, "silu" or "swish"')
     if cu_seqlens is not None and kv_len is not None:
         raise ValueError("kv_len is given with cu_seqlens, expected None: lengths are differences of cu_seqlens")

@@ -96,9 +96,7 @@ def gated_rms_norm(
 
 def _form_of(x: Any, gate: Any, weight: Any, eps: Any, activation: Any, norm_before_gate: Any, group_size: Any) -> Form:
     _parameters.flag("norm_before_gate", norm_before_gate)
-    if activation == "swish":
-        activation = "silu"
-    if activation not in ACTIVATIONS:
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ValueError(f'activation is {activation!r:.80}, expected "silu" or "sigmoid"')
     is_number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
     if not is_number or not 0 <= eps < float("inf"):
