@@ -236,13 +236,14 @@ def _fake_tangents(tangents: Any, tensors: list[torch.Tensor], program: str, lay
 # --- vmap -------------------------------------------------------------------------------------------------------------
 
 
-def _with_batch(x: torch.Tensor, dim: int | None, size: int) -> torch.Tensor:
+def with_batch(x: torch.Tensor, dim: int | None, size: int) -> torch.Tensor:
+    """A tensor of which torch.vmap maps a dimension, or none, with this dimension in front."""
     return x.unsqueeze(0).expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
 
 
 def _vmap(info: Any, in_dims: Any, tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> Any:
     """One call after another: an operand without a batch, such as a decay of each head, is shared in a program."""
-    mapped = [_with_batch(x, dim, info.batch_size) for x, dim in zip(tensors, in_dims[0])]
+    mapped = [with_batch(x, dim, info.batch_size) for x, dim in zip(tensors, in_dims[0])]
     found = [torch.ops.saccade.linear_attention([x[i] for x in mapped], program, layout, columns)
              for i in range(info.batch_size)]
     stacked = [torch.stack(parts) for parts in zip(*found)]
@@ -251,7 +252,7 @@ def _vmap(info: Any, in_dims: Any, tensors: list[torch.Tensor], program: str, la
 
 def _vmap_derivatives(operator: Any, info: Any, in_dims: Any, *arguments: Any) -> Any:
     lists = [each for each in arguments if isinstance(each, list)]
-    mapped = [[_with_batch(x, dim, info.batch_size) for x, dim in zip(each, dims)]
+    mapped = [[with_batch(x, dim, info.batch_size) for x, dim in zip(each, dims)]
               for each, dims in zip(lists, in_dims)]
     found = [operator(*[[x[i] for x in each] for each in mapped], *arguments[len(lists):])
              for i in range(info.batch_size)]

@@ -1,11 +1,13 @@
 """`saccade.causal_conv1d` agrees with PyTorch's conv1d in float64: outputs, states and gradients, for widths, lengths
 around the width, ragged and padded batches, element types, strides and `out`; and what it refuses, by name."""
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 from torch.nn import functional
 
 import saccade
@@ -208,6 +210,35 @@ def test_graphs_have_the_operator():
     compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
     gradients = [torch.autograd.grad(call(x, weight, state)[0].sum(), weight)[0] for call in (compiled, step)]
     assert torch.equal(*gradients)
+
+
+def test_transforms_of_torch_func():
+    x, weight, state = torch.randn(2, 6, 9), torch.randn(6, 4), torch.randn(2, 6, 3)
+
+    def energy(*tensors):
+        return saccade.causal_conv1d(*tensors[:2], activation="silu", state=tensors[2]).square().sum()
+
+    leaves = [each.clone().requires_grad_() for each in (x, weight, state)]
+    expected = torch.autograd.grad(energy(*leaves), leaves)
+    for own, other in zip(torch.func.grad(energy, argnums=(0, 1, 2))(x, weight, state), expected):
+        assert torch.allclose(own, other, atol=1e-5)
+    many = torch.randn(3, 2, 6, 9)
+    found = torch.func.vmap(saccade.causal_conv1d, in_dims=(0, None))(many, weight)
+    assert torch.equal(found, torch.stack([saccade.causal_conv1d(each, weight) for each in many]))
+    with pytest.raises(NotImplementedError, match="causal_conv1d: tangents"):
+        torch.func.jvp(lambda x: saccade.causal_conv1d(x, weight), (x,), (x,))
+
+
+def test_dynamic_lengths_have_one_graph():
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    weight = torch.randn(6, 4)
+    step = functools.partial(saccade.causal_conv1d, activation="silu", layout="bsd")
+    compiled = torch.compile(lambda x: step(x, weight), backend=counter, fullgraph=True, dynamic=True)
+    for length in (5, 9, 17):
+        x = torch.randn(2, length, 6)
+        assert torch.equal(compiled(x), step(x, weight))
+    assert counter.frame_count == 1
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
