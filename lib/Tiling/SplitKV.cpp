@@ -26,8 +26,8 @@ static constexpr int64_t maxMergedRows = 16;
 namespace {
 
 struct SplitKVTiler {
-  SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool onDevice)
-      : e(b, op.getLoc()), op(op), sequences(sequences), plan(b, op, sequences, onDevice), whole(b, op),
+  SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool onDevice, OutputEpilogue *epilogue)
+      : e(b, op.getLoc()), op(op), sequences(sequences), epilogue(epilogue), plan(b, op, sequences, onDevice), whole(b, op),
         stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)),
         mergesHeads(onDevice && op.getSplitKvAttr().getRows() > maxMergedRows) {
     if (isUsed)
@@ -38,6 +38,7 @@ struct SplitKVTiler {
   IndexEmitter e;
   AttentionOp op;
   Sequences &sequences;
+  OutputEpilogue *epilogue; ///< null without one
   SplitPlan plan;
   AttentionSteps whole; ///< for shapes only
   int64_t stateRows;    ///< the largest number of rows of a state in memory
@@ -199,6 +200,10 @@ SplitKVTiler::Insertions SplitKVTiler::finalize(Task &task, const State &state, 
     }
     State rows = task.steps.rowsOfHead(state, task.heads, head, task.group.queries);
     SmallVector<Value> done = task.steps.finalize(rows, destinations, ScheduleAttr());
+    if (epilogue) {
+      Heads whole{e.add(task.heads.first, head), Value()};
+      done[0] = epilogue->emit(e.b, done[0], resultSlice(task, results[0], /*isWithinTask=*/false, whole));
+    }
     for (auto [value, tile, slice] : llvm::zip_equal(done, carried, slices))
       next.push_back(slice.insert(e.b, e.loc, value, tile));
     return next;
@@ -336,8 +341,8 @@ SmallVector<Value> SplitKVTiler::mergeFinal(ValueRange merged, Value accs, Value
 } // namespace
 
 SmallVector<Value> saccade::tileSplitKV(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed,
-                                        ValueRange inits, bool onDevice) {
-  SplitKVTiler tiler(b, op, sequences, isUsed, onDevice);
+                                        ValueRange inits, bool onDevice, OutputEpilogue *epilogue) {
+  SplitKVTiler tiler(b, op, sequences, isUsed, onDevice, epilogue);
   SmallVector<Value> results = tiler.whole.orderedResults();
   SmallVector<Value> outs =
       llvm::map_to_vector(results, [&](Value result) { return inits[cast<OpResult>(result).getResultNumber()]; });

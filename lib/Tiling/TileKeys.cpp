@@ -4,7 +4,7 @@
 // TilingInterface, because its bounds follow from the mask and the lengths.
 //
 //===----------------------------------------------------------------------===//
-#include "AttentionSteps.h"
+#include "OutputEpilogue.h"
 #include "UpperBound.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -26,9 +26,11 @@ namespace {
 
 /// Rewrites one attention op over a single batch and head.
 struct KeyLoop : AttentionSteps {
-  KeyLoop(RewriterBase &rewriter, AttentionOp op) : AttentionSteps(rewriter, op), rewriter(rewriter) {}
+  KeyLoop(RewriterBase &rewriter, AttentionOp op)
+      : AttentionSteps(rewriter, op), rewriter(rewriter), epilogue(OutputEpilogue::find(op.getOutput())) {}
 
   RewriterBase &rewriter;
+  std::optional<OutputEpilogue> epilogue;
   SmallVector<scf::ForOp, 1> loops; ///< those that were created
   Heads head{index(0), Value()};
 
@@ -40,6 +42,10 @@ struct KeyLoop : AttentionSteps {
   Bounds bounds();
   State loopOverKeys(const Bounds &bounds, Value query, const State &state, bool isFinal);
 
+  /// Applies the epilogue to the tile of the output.
+  Value applyEpilogue(Value tile);
+  /// `result`, or that of its epilogue.
+  Value lastOf(Value result) { return epilogue && result == op.getOutput() ? epilogue->result() : result; }
   /// The op by which the enclosing task inserts `result`, or null. If it exists, the result is written in place.
   tensor::ParallelInsertSliceOp insertionOf(Value result);
   /// The destination of `result`, without batch and head.
@@ -96,12 +102,32 @@ void KeyLoop::rewrite() {
   SmallVector<Value> results = orderedResults();
   SmallVector<Value> destinations = llvm::map_to_vector(results, [&](Value result) { return destination(result); });
   SmallVector<Value> done = finalize(state, destinations, op.getScheduleAttr());
+  if (epilogue)
+    done[0] = applyEpilogue(done[0]);
   for (auto [result, tile] : llvm::zip_equal(results, done))
     replaceResult(result, tile);
+  if (epilogue)
+    rewriter.eraseOp(epilogue->op);
   rewriter.eraseOp(op);
 }
 
+Value KeyLoop::applyEpilogue(Value tile) {
+  OpBuilder::InsertionGuard guard(b);
+  // Its operands are computed before it.
+  b.setInsertionPoint(epilogue->op);
+  Slice place;
+  unsigned next = 0;
+  for (Dim dim : op.getOutputDims().getDims()) {
+    if (dim == Dim::Batch || dim == Dim::Head)
+      place.addPosition(b.getIndexAttr(0));
+    else
+      place.add(b.getIndexAttr(0), tensor::getMixedSize(b, loc, tile, next++), b.getIndexAttr(1));
+  }
+  return epilogue->emit(b, tile, place);
+}
+
 tensor::ParallelInsertSliceOp KeyLoop::insertionOf(Value result) {
+  result = lastOf(result);
   return result.hasOneUse() ? dyn_cast<tensor::ParallelInsertSliceOp>(*result.getUsers().begin()) : nullptr;
 }
 
@@ -133,6 +159,9 @@ void KeyLoop::replaceResult(Value result, Value tile) {
                                                                insertion.getMixedStrides());
     return;
   }
+  OpBuilder::InsertionGuard guard(b);
+  if (lastOf(result) != result)
+    b.setInsertionPointAfterValue(tile);
   auto type = cast<RankedTensorType>(result.getType());
   auto tileType = cast<RankedTensorType>(tile.getType());
   SmallVector<OpFoldResult> sizes, strides(type.getRank(), b.getIndexAttr(1)),
@@ -149,7 +178,7 @@ void KeyLoop::replaceResult(Value result, Value tile) {
   }
   if (whole.getType() != type)
     whole = tensor::CastOp::create(b, loc, type, whole);
-  rewriter.replaceAllUsesWith(result, whole);
+  rewriter.replaceAllUsesWith(lastOf(result), whole);
 }
 
 /// Verifies that the state of a task has a row for each of its queries.

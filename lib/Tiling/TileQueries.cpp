@@ -4,6 +4,7 @@
 // requires a single batch and head.
 //
 //===----------------------------------------------------------------------===//
+#include "OutputEpilogue.h"
 #include "HeadSections.h"
 #include "SplitKV.h"
 #include "WorkList.h"
@@ -59,6 +60,7 @@ struct QueryTiling {
   RewriterBase &rewriter;
   attn::AttentionOp op;
   bool gpu;
+  std::optional<OutputEpilogue> epilogue;
 
   Results tile() {
     if (!op.getScheduleAttr())
@@ -80,7 +82,11 @@ struct QueryTiling {
     if (failed(tensor::getOrCreateDestinations(rewriter, op.getLoc(), op, inits)))
       return op.emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
     Sequences sequences(rewriter, op, gpu);
-    return tileSplitKV(rewriter, op, sequences, /*isUsed=*/nullptr, inits, /*onDevice=*/gpu);
+    return splitKV(rewriter, sequences, /*isUsed=*/nullptr, inits);
+  }
+
+  SmallVector<Value> splitKV(OpBuilder &b, Sequences &sequences, Value isUsed, ValueRange inits) {
+    return tileSplitKV(b, op, sequences, isUsed, inits, /*onDevice=*/gpu, epilogue ? &*epilogue : nullptr);
   }
 
   /// Emits the i1 condition that split-KV applies to all sequences. Null if it differs between sequences, or if `op`
@@ -171,6 +177,8 @@ struct QueryTiling {
         else if (dim == attn::Dim::Seq)
           offset = row;
       }
+      if (epilogue && op->getResult(i) == op.getOutput())
+        value = epilogue->emit(b, value, wholeSlice(place, extents));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToEnd(loop.getTerminator().getBody());
       tensor::ParallelInsertSliceOp::create(b, loc, value, loop.getRegionIterArgs()[i], place, extents,
@@ -180,8 +188,25 @@ struct QueryTiling {
     b.setInsertionPointAfter(loop);
     SmallVector<Value> results(loop.getResults());
     if (op.getSplitKvAttr())
-      results = tileSplitKV(b, op, sequences, /*isUsed=*/nullptr, results, /*onDevice=*/gpu);
+      results = splitKV(b, sequences, /*isUsed=*/nullptr, results);
     return results;
+  }
+
+  static Slice wholeSlice(ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
+    Slice slice;
+    for (auto [offset, size] : llvm::zip_equal(offsets, sizes))
+      slice.add(offset, size, IntegerAttr::get(IndexType::get(offset.getContext()), 1));
+    return slice;
+  }
+
+  /// Applies the epilogue to the output of `tile`, which its task inserts.
+  void applyEpilogue(attn::AttentionOp tile) {
+    auto insertion = cast<tensor::ParallelInsertSliceOp>(*tile.getOutput().getUsers().begin());
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPointAfter(tile);
+    Slice place = wholeSlice(insertion.getMixedOffsets(), insertion.getMixedSizes());
+    Value applied = epilogue->emit(rewriter, tile.getOutput(), place);
+    rewriter.modifyOpInPlace(insertion, [&] { insertion.getSourceMutable().assign(applied); });
   }
 
   /// Replaces a loop over batch, head and chunk of queries by one over work items in the order of `HeadSections`, the
@@ -227,8 +252,11 @@ struct QueryTiling {
         scf::tileUsingSCF(rewriter, cast<TilingInterface>(op.getOperation()), options);
     if (failed(tiled))
       return op.emitOpError() << "could not be tiled over batch, head and queries";
-    for (Operation *tile : tiled->tiledOps)
+    for (Operation *tile : tiled->tiledOps) {
       cast<attn::AttentionOp>(tile).removeSplitKvAttr();
+      if (epilogue)
+        applyEpilogue(cast<attn::AttentionOp>(tile));
+    }
     SmallVector<Value> results = tiled->replacements;
     auto loop = results[0].getDefiningOp<scf::ForallOp>();
     if (gpu && !op.getMask().empty())
@@ -236,7 +264,7 @@ struct QueryTiling {
     if (isSplitKV) {
       rewriter.setInsertionPointAfter(loop);
       Sequences sequences(rewriter, op, gpu);
-      results = tileSplitKV(rewriter, op, sequences, isSplitKV, results, /*onDevice=*/gpu);
+      results = splitKV(rewriter, sequences, isSplitKV, results);
       rewriter.setInsertionPoint(loop);
       Value none = arith::ConstantIndexOp::create(rewriter, op.getLoc(), 0);
       for (OpOperand &bound : loop.getDynamicUpperBoundMutable())
@@ -269,9 +297,13 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
 
 FailureOr<SmallVector<Value>> saccade::tileQueries(RewriterBase &rewriter, attn::AttentionOp op, bool gpu) {
   OpBuilder::InsertionGuard guard(rewriter);
+  std::optional<OutputEpilogue> epilogue = OutputEpilogue::take(rewriter, op);
   rewriter.setInsertionPoint(op);
-  FailureOr<SmallVector<Value>> results = QueryTiling{rewriter, op, gpu}.tile();
-  if (succeeded(results))
-    rewriter.replaceOp(op, *results);
+  FailureOr<SmallVector<Value>> results = QueryTiling{rewriter, op, gpu, epilogue}.tile();
+  if (failed(results))
+    return failure();
+  if (epilogue)
+    rewriter.replaceOp(epilogue->op, results->front());
+  rewriter.replaceOp(op, *results);
   return results;
 }

@@ -7,6 +7,7 @@
 #include "AttentionState.h"
 #include "ComputedRows.h"
 #include "KernelFamily.h"
+#include "OutputEpilogue.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -118,6 +119,7 @@ FailureOr<SmallVector<AttentionState>> device::findStates(func::FuncOp kernel,
   kernel.walk([&](FinalizeOp op) { ends.push_back(op); });
   SmallVector<AttentionState> states;
   for (FinalizeOp end : ends) {
+    OutputEpilogue::join(end);
     AttentionState state;
     state.finalize = end;
     state.acc = end.getAcc().getDefiningOp<memref::AllocOp>();

@@ -14,7 +14,8 @@ using namespace saccade::device;
 
 linalg::GenericOp device::findComputation(Value tile) {
   for (Operation *user : tile.getUsers())
-    if (auto op = dyn_cast<linalg::GenericOp>(user); op && op.getDpsInits()[0] == tile)
+    if (auto op = dyn_cast<linalg::GenericOp>(user);
+        op && op.getDpsInits()[0] == tile && !op.payloadUsesValueFromOperand(op.getDpsInitOperand(0)))
       return op;
   return {};
 }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "../GlobalMatrix.h"
 #include "../KernelFamily.h"
+#include "../OutputEpilogue.h"
 #include "../RowParts.h"
 #include "../SharedMemory.h"
 #include "saccade/Codegen/GPU/Passes.h"
@@ -249,12 +250,13 @@ private:
 };
 
 void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t valueDepth) {
+  OutputEpilogue epilogue(op);
   GlobalMatrix output(e, op.getOutput(), op.getOutputDims());
   Value row = e.toIndex(e.thread());
   e.ifElse(e.isLess(row, output.rows), [&] {
     RowResult result = finalizeRow(e, e.load(state.sum, 0));
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
-      Value x = normalize(e, result, e.load(state.acc, {c}));
+      Value x = epilogue.apply(e, row, c, normalize(e, result, e.load(state.acc, {c})));
       LLVM::StoreOp::create(e.b, e.loc, e.truncate(x, output.element), output.address(e, row, c));
     });
     if (op.getLse())
@@ -270,12 +272,14 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
       });
     }
   });
+  epilogue.erase();
 }
 
 /// Whether the ops of `state` are all of the kernel that distribute elements over threads.
 bool isOnlyOpOfThreads(func::FuncOp kernel, const AttentionState &state) {
   bool hasOther = kernel->hasAttr(familyAttr);
-  kernel.walk([&](linalg::LinalgOp op) { hasOther |= !llvm::is_contained(state.inits, op); });
+  linalg::GenericOp epilogue = findEpilogue(FinalizeOp(state.finalize).getOutput());
+  kernel.walk([&](linalg::LinalgOp op) { hasOther |= op != epilogue && !llvm::is_contained(state.inits, op); });
   return !hasOther;
 }
 

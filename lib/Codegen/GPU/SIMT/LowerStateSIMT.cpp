@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "../AttentionState.h"
 #include "../GlobalMatrix.h"
+#include "../OutputEpilogue.h"
 #include "MergeLoop.h"
 #include "saccade/Codegen/GPU/Passes.h"
 
@@ -58,12 +59,14 @@ static void lowerMerge(Emitter &e, MergeOp op) {
 }
 
 static void lowerFinalize(Emitter &e, FinalizeOp op) {
+  OutputEpilogue epilogue(op);
   GlobalMatrix output(e, op.getOutput(), op.getOutputDims());
   auto normalized = [&](Value row, Value x) { return normalize(e, finalizeRow(e, e.load(op.getSum(), {row})), x); };
   forElements(e, output.rows, output.columns, [&](Value row, Value column) {
-    Value x = e.truncate(normalized(row, e.load(op.getAcc(), {row, column})), output.element);
-    LLVM::StoreOp::create(e.b, e.loc, x, output.address(e, row, column));
+    Value x = epilogue.apply(e, row, column, normalized(row, e.load(op.getAcc(), {row, column})));
+    LLVM::StoreOp::create(e.b, e.loc, e.truncate(x, output.element), output.address(e, row, column));
   });
+  epilogue.erase();
   for (auto [from, to] : llvm::zip_equal(op.getOthers(), op.getOtherOutputs())) {
     GlobalMatrix part(e, to);
     bool isTally = cast<MemRefType>(from.getType()).getRank() == 2;
@@ -92,6 +95,8 @@ struct LowerStateSIMT : saccade::impl::LowerStateSIMTBase<LowerStateSIMT> {
     for (Operation *op : ops) {
       if (auto merge = dyn_cast<MergeOp>(op); merge && lowerMergeLoop(merge))
         continue;
+      if (auto end = dyn_cast<FinalizeOp>(op))
+        OutputEpilogue::join(end);
       OpBuilder b(op);
       Emitter e{b, op->getLoc(), cast<FloatType>(getElementTypeOrSelf(op->getOperand(0)))};
       if (auto merge = dyn_cast<MergeOp>(op))

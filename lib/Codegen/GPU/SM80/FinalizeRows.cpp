@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "FinalizeRows.h"
+#include "../OutputEpilogue.h"
 #include "MMA.h"
 
 using namespace mlir;
@@ -19,7 +20,7 @@ public:
   RowFinalizer(const Emitter &e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape,
                const std::optional<RowStaging> &staging, Value thread, bool isOpaque)
       : e(e), op(op), state(state), shape(shape), staging(staging), thread(thread), lane(this->e, shape, thread),
-        output(this->e, op.getOutput(), op.getOutputDims(), isOpaque) {}
+        epilogue(op), output(this->e, op.getOutput(), op.getOutputDims(), isOpaque) {}
 
   void run() {
     LseResults lse(e, op);
@@ -53,6 +54,7 @@ public:
               e.ifElse(e.isLess(row, output.rows), [&, r = r] { storeRow(row, r, result, /*inPairs=*/false); });
             }
           });
+    epilogue.erase();
   }
 
 private:
@@ -136,6 +138,8 @@ private:
       SmallVector<Value> pair = pairOf(r, tile, result);
       if (inPairs) {
         guarded(column, [&] {
+          for (int64_t i : {0, 1})
+            pair[i] = epilogue.apply(e, row, e.add(column, i), pair[i]);
           Value word = packWord(e, shape.element, pair[0], pair[1]);
           LLVM::StoreOp::create(e.b, e.loc, word, output.address(e, row, column));
         });
@@ -143,8 +147,8 @@ private:
       }
       for (int64_t i : {0, 1})
         guarded(e.add(column, i), [&] {
-          Value x = e.truncate(pair[i], output.element);
-          LLVM::StoreOp::create(e.b, e.loc, x, output.address(e, row, e.add(column, i)));
+          Value x = epilogue.apply(e, row, e.add(column, i), pair[i]);
+          LLVM::StoreOp::create(e.b, e.loc, e.truncate(x, output.element), output.address(e, row, e.add(column, i)));
         });
     }
   }
@@ -163,6 +167,7 @@ private:
   std::optional<RowStaging> staging;
   Value thread;
   Lane lane;
+  OutputEpilogue epilogue;
   GlobalMatrix output;
 };
 

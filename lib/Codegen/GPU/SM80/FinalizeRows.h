@@ -13,7 +13,8 @@ struct RowStaging {
   int64_t boxBytes;
 };
 
-/// Lowers `op`. Four lanes share a row; each stores its columns of the results. With `staging`, results of the type of
+/// Lowers `op` and its epilogue. Four lanes share a row; each stores its columns of the results. With `staging`, which
+/// an op with an epilogue has not, results of the type of
 /// the operands go through shared memory if their rows are aligned; `shape` has one tile of rows for a warp then.
 /// `thread` (i32) is the index of the thread, null for that of `Emitter`.
 void finalizeRows(const Emitter &e, attn::FinalizeOp op, const PrivateState &state, const AttentionShape &shape,

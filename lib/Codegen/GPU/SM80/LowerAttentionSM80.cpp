@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "../KernelFamily.h"
 #include "../LiveRanges.h"
+#include "../OutputEpilogue.h"
 #include "../RowParts.h"
 #include "AttentionStep.h"
 #include "FinalizeRows.h"
@@ -49,7 +50,10 @@ struct TensorCoreFamily : KernelFamily {
     }
     b.setInsertionPoint(state.finalize);
     Emitter e{b, state.finalize.getLoc(), b.getF32Type()};
+    linalg::GenericOp epilogue = findEpilogue(state.finalize.getOutput());
     recomputeOperands(e, state.finalize);
+    if (epilogue)
+      epilogue.getDpsInitsMutable()[0].set(state.finalize.getOutput());
     finalizeRows(e, state.finalize, privateState, shape);
     state.erase();
     return success();

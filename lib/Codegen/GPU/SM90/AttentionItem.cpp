@@ -1,5 +1,6 @@
 //===- AttentionItem.cpp - A work item of attention on sm_90a -----------------===//
 #include "AttentionItem.h"
+#include "../OutputEpilogue.h"
 #include "../SM80/FinalizeRows.h"
 #include "KernelRoles.h"
 #include "PartialState.h"
@@ -61,7 +62,8 @@ StringRef device::findItemObstacle(AccumulateOp step, const AttentionState *stat
     if (llvm::is_contained(erased, op))
       return WalkResult::skip();
     bool isOfState =
-        state ? op == state->finalize || llvm::is_contained(state->inits, op) || llvm::is_contained(state->buffers, op)
+        state ? op == state->finalize || op == findEpilogue(FinalizeOp(state->finalize).getOutput()) ||
+                    llvm::is_contained(state->inits, op) || llvm::is_contained(state->buffers, op)
               : isOfPartialState(op, step);
     // Ops with regions may have effects of their own too, as linalg ops have.
     bool isContainer = op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isa<MemoryEffectOpInterface>(op);
@@ -76,6 +78,8 @@ StringRef device::findItemObstacle(AccumulateOp step, const AttentionState *stat
 /// Erases the state and its ops in the producer's copy of the body.
 static void eraseState(const AttentionState &state, const IRMapping &copies) {
   auto erase = [&](Operation *op) { copies.lookup(op)->erase(); };
+  if (Operation *epilogue = findEpilogue(FinalizeOp(state.finalize).getOutput()))
+    erase(epilogue);
   erase(state.finalize);
   for (linalg::LinalgOp init : state.inits)
     erase(init);
@@ -90,7 +94,7 @@ static void eraseState(const AttentionState &state, const IRMapping &copies) {
 /// The rows of queries of this warp, which no product reads any more, if those of the results fit.
 static std::optional<RowStaging> stagingFor(Emitter &e, FinalizeOp op, const WarpgroupShape &shape, Value shared,
                                             Value thread) {
-  if (getElementTypeOrSelf(op.getOutput()) != shape.element || shape.valueDepth % 8 != 0 ||
+  if (findEpilogue(op.getOutput()) || getElementTypeOrSelf(op.getOutput()) != shape.element || shape.valueDepth % 8 != 0 ||
       shape.boxes(shape.valueDepth) > shape.boxes(shape.depth))
     return std::nullopt;
   Value rows = e.mul(Lane(e, shape, thread).firstRow, shape.boxRowBytes);

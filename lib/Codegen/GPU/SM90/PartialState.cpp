@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "PartialState.h"
 #include "../ComputedRows.h"
+#include "../OutputEpilogue.h"
 #include "Ring.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -55,6 +56,8 @@ bool device::isOfPartialState(Operation *op, AccumulateOp step) {
     auto view = filled.getDefiningOp<memref::SubViewOp>();
     return isPart(filled) || (view && isPart(view.getSource()));
   }
+  if (auto update = dyn_cast<linalg::GenericOp>(op))
+    return findEpilogue(update.getDpsInits()[0]) == update;
   auto end = dyn_cast<FinalizeOp>(op);
   return end && end.getOthers().empty();
 }

@@ -1,11 +1,13 @@
 //===- FoldTransposes.cpp - Fold transposes into attention --------------------===//
 //
-// Replaces transposes of operands and outputs of attention by other dimension names. Runs after fusion, which converts
+// Replaces transposes of operands and outputs of attention by other dimension names, and roundings of outputs by other
+// element types. Runs after fusion, which converts
 // all transposes to structured ops, and before tiling.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -99,10 +101,49 @@ struct FoldOutput : OpRewritePattern<AttentionOp> {
   }
 };
 
+/// An op that rounds an output to the type of the query, and is its only user, becomes one that copies a rounded output:
+/// a frontend whose attention has results of f32 rounds them.
+struct FoldRounding : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    Value output = op.getOutput();
+    auto round = output.hasOneUse() ? dyn_cast<linalg::GenericOp>(*output.user_begin()) : linalg::GenericOp();
+    if (!round || round.getNumDpsInputs() != 1 || round->getNumResults() != 1)
+      return failure();
+    Operation *end = round.getBody()->getTerminator();
+    auto truncate = end->getOperand(0).getDefiningOp<arith::TruncFOp>();
+    BlockArgument element = round.getBody()->getArgument(0);
+    if (!truncate || truncate.getIn() != element || !element.hasOneUse() ||
+        truncate.getType() != getElementTypeOrSelf(op.getQuery()))
+      return failure();
+    rewriter.modifyOpInPlace(
+        op, [&] { output.setType(cast<RankedTensorType>(output.getType()).clone(truncate.getType())); });
+    rewriter.modifyOpInPlace(round, [&] {
+      element.setType(truncate.getType());
+      end->setOperand(0, element);
+    });
+    rewriter.eraseOp(truncate);
+    return success();
+  }
+};
+
+/// Whether a reshape of the output of attention, which divides heads into groups, moves after the op that rounds it. A
+/// frontend that repeats the KV heads of grouped queries has one.
+bool dividesHeads(OpOperand *operand) {
+  auto reshape = operand->get().getDefiningOp<tensor::ExpandShapeOp>();
+  auto consumer = dyn_cast<linalg::GenericOp>(operand->getOwner());
+  return reshape && consumer && reshape->hasOneUse() && consumer.getNumDpsInputs() == 1 &&
+         consumer.getNumParallelLoops() == consumer.getNumLoops() &&
+         reshape.getSrc().getDefiningOp<AttentionOp>() && reshape.getSrc().hasOneUse();
+}
+
 struct FoldTransposes : attn::impl::FoldTransposesBase<FoldTransposes> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<FoldOperand, FoldOutput>(&getContext());
+    patterns.add<FoldOperand, FoldOutput, FoldRounding>(&getContext());
+    linalg::populateFoldReshapeOpsByCollapsingPatterns(patterns, dividesHeads);
+    tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns, &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

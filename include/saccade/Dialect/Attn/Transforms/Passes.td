@@ -116,7 +116,8 @@ def FoldTransposes : Pass<"attn-fold-transposes", "::mlir::func::FuncOp"> {
   let summary = "fold transposes into attention";
   let description = [{
     Removes structured ops that only transpose a query, key or value, or that transpose an output and are its only user.
-    `attn.attention` names the dimensions of its operands and its output, and reads any strides.
+    `attn.attention` names the dimensions of its operands and its output, and reads any strides. An op that only rounds an
+    output to the type of the query, and is its only user, is removed too: the output has this type then.
   }];
   let dependentDialects = ["::mlir::tensor::TensorDialect"];
 }
@@ -127,6 +128,9 @@ def FlattenRows : Pass<"attn-flatten-rows", "::mlir::func::FuncOp"> {
     If the rows (or columns, or the reduced dimension) of a matmul are several adjacent dimensions in every operand, such
     as batch and sequence, they are collapsed to one. The reshapes are views; they are propagated through structured ops,
     so that opposite ones cancel. A tile of rows may then span several sequences.
+
+    A reshape of the output of attention, which joins the heads, moves after an elementwise op that is its only user, such
+    as an output gate. Tasks of attention can compute an op with the dimensions of the output.
 
     ```mlir
     // [b, s, k] · [k, n] becomes [b·s, k] · [k, n]
