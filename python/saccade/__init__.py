@@ -22,6 +22,7 @@ from saccade.artifact import Artifact, LoadedFunction, load
 from saccade.attention import attention
 from saccade.binding import BoundFunction
 from saccade.conv import causal_conv1d
+from saccade.differential import differential_attention
 from saccade.errors import CompileError, Diagnostic, NotServed, Warning
 from saccade.function import Function, Value
 from saccade.linear import linear_attention
@@ -80,6 +81,7 @@ __all__ = [
     "cache_info",
     "causal_conv1d",
     "compile",
+    "differential_attention",
     "disk_cache",
     "gated_rms_norm",
     "linear_attention",

@@ -36,7 +36,7 @@ def _modes() -> tuple[Any, Any, Any]:
 
 
 def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, normalizer: Any, scale: Any, sink: Any,
-               stats: Any) -> bool:
+               stats: Any, gate: Any) -> bool:
     """Whether gradients may be recorded: grad mode is on, and a tensor requires grad, or may be one of the options or
     captured by one, or torch.func transforms the caller. False for arrays that are no torch tensors."""
     if not _arrays.is_torch(q):
@@ -47,7 +47,7 @@ def may_record(q: Any, k: Any, v: Any, score: Any, weight: Any, normalizer: Any,
     if not is_grad_enabled():
         return False
     return (score is not None or weight is not None or callable(normalizer) or scale is not None
-            or sink is not None or stats is not None
+            or sink is not None or stats is not None or gate is not None
             or q.requires_grad or getattr(k, "requires_grad", False) or getattr(v, "requires_grad", False))
 
 

@@ -44,6 +44,10 @@ class Form(NamedTuple):
     tree: bool = False  # the last keys are those of the queries, and a tensor says which of them a query attends to
     are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
     is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
+    # What follows the attention: the dimensions, such as "bhs", and the element type of a gate, or of the λ of
+    # differential attention, which has no dimensions as a number; and the activation of a gate, None for a difference.
+    # Then whether a difference is normalized, and the element type of the weight of the norm, if it has one.
+    epilogue: tuple[tuple[str, Any], str | None, tuple[bool, Any]] | None = None
     weights: str | None = None  # the result are weights: with "given" or "computed" log-sum-exp; at positions given
 
     @property
@@ -89,7 +93,24 @@ class Form(NamedTuple):
             ("rotary_cos", rotary),
             ("rotary_sin", rotary),
         )  # fmt: skip
-        return [(name, type) for name, type in types if type]
+        return [(name, type) for name, type in types if type] + self._epilogue_operands()
+
+    def _epilogue_operands(self) -> list[tuple[str, str]]:
+        """The gate; or queries and keys of the second map, λ, and numbers and weight of the norm."""
+        if self.epilogue is None:
+            return []
+        (dims, element), activation, (is_normalized, of_weight) = self.epilogue
+        factor = self.tensor(dims, self.head_dim_v, element) if dims else self.precision
+        if activation is not None:
+            return [("gate", factor)]
+        norm = [("norm_eps", self.precision), ("norm_factor", self.precision)] if is_normalized else []
+        norm += [("norm_weight", self.tensor("d", self.head_dim_v, of_weight))] if of_weight else []
+        return [(name, self.tensor(self.layout, self.head_dim)) for name in ("other_q", "other_k")] + [
+            ("lam", factor), *norm]
+
+    def tensor(self, dims: str, head_dim: int, element: str | None = None) -> str:
+        """The type of a tensor with these dimensions."""
+        return f"tensor<{''.join(f'{head_dim}x' if dim == 'd' else '?x' for dim in dims)}{element or self.element}>"
 
     def names(self) -> tuple[str, ...]:
         """The names of `operands`."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from saccade import _functions, _normalizers, _operands
+from saccade import _epilogue, _functions, _normalizers, _operands
 from saccade._form import Operands, key_layout
 from saccade.masks import Mask
 from saccade.scores import Score
@@ -31,10 +31,11 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     of the parameters of `saccade.attention`, which states the exceptions. The caller checks q, k, v and the layout:
     None and 0 stand for an element type and head dimensions that they do not have."""
     (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table, k_scale,
-     v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout) = given
+     v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, gate, gate_activation,
+     layout) = given
     captures: tuple[Any, ...] = ()
     operands: Operands = {}
-    alignment = length = ragged = pages = scales = sink_kind = dropout = heads = None
+    alignment = length = ragged = pages = scales = sink_kind = dropout = heads = epilogue = None
     sides, are_torch = "", True
     tallies: tuple[tuple[int, str], ...] = ()
     if score is not None:
@@ -90,6 +91,11 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
     if k_scale is not None or v_scale is not None:
         scales, (operands["k_scale"], operands["v_scale"]) = _operands.check_scales(
             k_scale, v_scale, q, k, v, layout, ragged is not None, pages is not None)
+    if gate is not None:
+        epilogue, more = _epilogue.read(gate, gate_activation, layout)
+        operands.update(more)
+    elif gate_activation != "sigmoid":
+        _epilogue.check_activation(gate_activation)
     if heads is not None:
         _operands.check_heads(heads, q, layout)
     if qk_type is not None:
@@ -107,5 +113,5 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
         element, head_dim, head_dim_v = None, 0, 0
     fields = (element, head_dim, head_dim_v, layout, alignment, sides, scale is not None, length, ragged, pages, scales,
               qk_type, sink_kind, dropout, return_lse, has_max, return_max, score, mask, weight, normalizer, tallies,
-              None, None, False, False, False, None)  # all fields of Form, in its order
+              None, None, False, False, False, epilogue, None)  # all fields of Form, in its order
     return fields, captures, operands, are_torch

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from saccade import _cache_text
+from saccade import _cache_text, _epilogue
 from saccade._form import Form
 from saccade._merge import merge
 from saccade.regions import Region
@@ -42,7 +42,7 @@ def program(form: Form) -> str:
     after, returned = "", [name for name, _ in results]
     before, keys, new, caches = _keys(form, tensors[1:], types)
 
-    clauses = [_tensors(form, ["q", *keys]), *_read_clauses(form)]
+    clauses = _read_clauses(form)
     clauses += form.append.clauses() if form.append else []
     clauses += _operand_clauses(types, ("kv_len", "scale", "sink", "cu_seqlens_q", "cu_seqlens_k"))
     clauses += ["qk_type(i8)"] if form.qk_type else []
@@ -61,16 +61,28 @@ def program(form: Form) -> str:
         before += "".join(_unpacked(name, type) for name, type in inputs if not type.startswith("tensor"))
         inputs = [(name, type) if type.startswith("tensor") else (f"{name}_operand", f"tensor<{_stored(type)}>")
                   for name, type in inputs]
+    first, second = results, ""
+    if form.epilogue:
+        first = [("attended", output), *results[1:]]
+        if form.epilogue[1] is None:
+            second = _attention(form, [("second", output)], ["other_q", "other_k", "v"], clauses, operands)
+        after = _epilogue.text(form.epilogue, form.layout, output, form.precision,
+                               types.get("gate") or types["lam"])
     returned += [f"{name}_updated" for name, _ in caches]
     number = {name: len(results) + i for i, (name, _) in enumerate(caches)}
     declared = [f"%{name}: {type}" + (f" {{attn.updated_by = {number[name]}}}" if name in number else "")
                 for name, type in inputs]
     return (f"func.func @attention({', '.join(declared)})\n"
             f"    -> ({_types(results + caches)}) {{\n{before}"
-            f"  {_names(results)} = attn.attention {_joined(clauses)}\n"
-            f"    : ({_types(operands)}) -> ({_types(results)})\n{after}"
+            f"{second}{_attention(form, first, ['q', *keys], clauses, operands)}{after}"
             f"  return {', '.join(f'%{name}' for name in returned)} : {_types(results + caches)}\n"
             f"}}\n")
+
+
+def _attention(form: Form, results: _Values, operands: list[str], clauses: list[str], types: _Values) -> str:
+    """The op with these results, operands and clauses."""
+    return (f"  {_names(results)} = attn.attention {_joined([_tensors(form, operands), *clauses])}\n"
+            f"    : ({_types(types)}) -> ({_types(results)})\n")
 
 
 def weights_program(form: Form) -> str:
@@ -241,8 +253,7 @@ def region_texts(**regions: Region | None) -> dict[str, Any]:
 
 
 def _tensor(form: Form, head_dim: int, element: str | None = None, layout: str | None = None) -> str:
-    extents = "x".join(str(head_dim) if dim == "d" else "?" for dim in layout or form.layout)
-    return f"tensor<{extents}x{element or form.element}>"
+    return form.tensor(layout or form.layout, head_dim, element)
 
 
 def _stored(type: str) -> str:

@@ -8,6 +8,7 @@ in terms of the caller's arguments.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any
 from saccade import (
     _arrays,
     _autograd,
+    _epilogue,
     _foreign,
     _functions,
     _gpu,
@@ -142,6 +144,8 @@ def attention(
     return_lse: bool = False,
     return_max: bool = False,
     stats: Any = None,
+    gate: Array | None = None,
+    gate_activation: str = "sigmoid",
     layout: str | None = None,
     target: str | None = None,
     stream: Any = None,
@@ -222,6 +226,10 @@ def attention(
         stats: statistics of the softmax weights, before `weight` and dropout: names such as "entropy" and statistics of
             saccade.stats, in a sequence. The last result is then a `saccade.stats.Statistics` with an array
             for each of them. They are computed in the kernel, in memory that grows with queries times bins.
+        gate: an output gate: the output is multiplied by the activated gate in the kernel. An array of q's kind, of any
+            element type of q, with the shape of the output, or that without head_dim, or [heads]. A PyTorch operator
+            multiplies if gradients are recorded, which the gate then has too.
+        gate_activation: "sigmoid", "softplus", or "none" for the gate as it is.
         layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order. Defaults to
             "bhsd", or "shd" with cu_seqlens_q, which allows no b.
         target: the CPU target, such as "v3", or the GPU target, "sm_75", "sm_80" or "sm_90a"; None uses this machine's,
@@ -265,7 +273,8 @@ def attention(
     if unknown:
         raise _operands.unknown_option(unknown, DEFAULTS)
     given = (score, mask, weight, normalizer, scale, causal, window, kv_len, cu_seqlens_q, cu_seqlens_k, page_table,
-             k_scale, v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, layout)
+             k_scale, v_scale, qk_type, sink, dropout_p, seed, return_lse, return_max, stats, gate, gate_activation,
+             layout)
     if is_compiling():
         return _trace(q, k, v, given, target, stream, out)
     if (_served.is_on or _served.profiler._is_profiler_enabled) and _served.is_new_call():
@@ -277,8 +286,11 @@ def attention(
     if stats is not None and type(stats) is not Tallies:
         return _stats.attend(attention, stats, q, k, v, _named(given, target, stream, out))
     recorder = _autograd.state.recorder
-    if recorder is None and _autograd.may_record(q, k, v, score, weight, normalizer, scale, sink, stats):
-        return _autograd.record(attention, q, k, v, **_named(given, target, stream, out))
+    if recorder is None and _autograd.may_record(q, k, v, score, weight, normalizer, scale, sink, stats, gate):
+        named = _named(given, target, stream, out)
+        with contextlib.suppress(_epilogue.IsRecorded):
+            return _autograd.record(attention, q, k, v, **named)
+        return _epilogue.compose(attention, q, k, v, named)
     gpu = None
     if type(q) is not _Tensor or not q.is_cpu:
         if _served.finds_profiler():
@@ -293,6 +305,8 @@ def attention(
         stream = _gpu.stream_handle(stream)
     fields, values, operands, are_torch = _read(_EAGER, q, k, v, given)
     is_recorded = recorder is not None and recorder.is_needed(q, k, v, *values, *operands.values())
+    if is_recorded and gate is not None:
+        raise _epilogue.IsRecorded
     key = fields, target, gpu, is_recorded, are_torch
     try:
         plan = _plans[key]
@@ -358,9 +372,12 @@ def _trace(q: Any, k: Any, v: Any, given: tuple[Any, ...], target: Any, stream: 
         return untraced("")
     from saccade.torch import tracing  # imported late: it imports torch
 
-    results = tracing.attention(q, k, v, given, target)
+    gate = _named(given)["gate"]
+    results = tracing.attention(q, k, v, given if gate is None else _epilogue.without_gate(given), target)
     if isinstance(results, str):  # the eager call raises the error
         return untraced(f" ({results})")
+    if gate is not None:
+        results = _epilogue.applied(results, _named(given))
     if out is None:
         return results
     outs, made = [x if isinstance(x, tuple) else (x,) for x in (out, results)]
@@ -377,6 +394,8 @@ def _explain(error: Exception, q: Any, k: Any, v: Any, out: Any, operands: Opera
     """Raises an error of the compiled code in terms of the caller's arguments, if they are known."""
     _operands.check_kinds(q, k, v)
     _operands.check_shapes(q, k, v, form.layout, operands, *_operands.split_out(out, form.lse))
+    if form.epilogue:
+        _epilogue.check(operands, q, v, form.layout, form.key_layout, _operands.kind_of(q))
     if found := re.search(r"capture #(\d+) is read by (.*) and (is too small for|starts after) it: (.*)", str(error)):
         number, reader, how, rest = found.groups()
         role, function = _reader_of(int(number), form, functions)
@@ -442,7 +461,9 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, operands: Operands, key: 
                          "gradient")
     if form.scales and is_recorded:
         raise ValueError("k_scale is given, expected None: an input requires grad, and quantized keys have no gradient")
-    form = form._replace(element=_operands.element_of(q.dtype))
+    form = form._replace(element=_operands.element_of(q.dtype), epilogue=_epilogue.stored(form.epilogue))
+    if form.epilogue:
+        _epilogue.check(operands, q, v, form.layout, form.key_layout, kinds)
     # The operator of a recorded call compiles the program that it calls.
     function = None if is_recorded else _compile(_program.program(form), target, gpu)
     plan = _Plan(form, function, kinds, kinds[0] and are_torch)
