@@ -15,9 +15,6 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// The code size of a kernel grows with the head size.
-static constexpr int64_t maxHeadSize = 8192;
-
 static LogicalResult verifyHeadSizes(Operation *op) {
   auto verify = [&](StringRef role, Value operand, attn::DimsAttr dims) -> LogicalResult {
     int64_t size = attn::getStaticDimSize(operand, dims, attn::Dim::Depth);
@@ -25,9 +22,9 @@ static LogicalResult verifyHeadSizes(Operation *op) {
       return isa<attn::LinearOpInterface>(op) // TileLinear reports it
                  ? success()
                  : op->emitOpError() << "head size of " << role << " is dynamic, expected a static one";
-    if (size <= maxHeadSize)
+    if (size <= attn::maxHeadSize)
       return success();
-    return op->emitOpError() << "head size of " << role << " is " << size << ", expected at most " << maxHeadSize;
+    return op->emitOpError() << "head size of " << role << " is " << size << ", expected at most " << attn::maxHeadSize;
   };
   auto verifyBoth = [&](auto each) {
     return failure(failed(verify("key", each.getKey(), each.getKeyDims())) ||

@@ -44,6 +44,7 @@ FUZZERS = [
     ("flex_calls.py", "--first-seed", 2000, ["--random"]),
     ("module_calls.py", "--first-seed", 2000, []),
     ("gradient_calls.py", "--first-seed", 60, []),
+    ("open_modules.py", "--first-seed", 200, []),
     ("onnx_models.py", "--first-seed", 10000, []),
     ("onnx_calls.py", "--first-seed", 3200, []),  # eight calls of three quarters of the nodes
     ("model_calls.py", "--first-seed", 100, []),
@@ -59,7 +60,7 @@ FUZZERS = [
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
 CALLS_OF_TORCH = ("random_calls.py", "stats_calls.py", "linear_calls.py", "wrong_arguments.py", "sdpa_calls.py", "flex_calls.py",
-                  "module_calls.py", "gradient_calls.py")
+                  "module_calls.py", "gradient_calls.py", "open_modules.py")
 CALLS_OF_TRANSFORMERS = ("model_calls.py", "model_types.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
 SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}

@@ -1,9 +1,7 @@
 //===- Frontend.cpp - Translation of unregistered ops by name -------------===//
 #include "saccade/Import/Common/Frontend.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Iterators.h"
+#include "saccade/Import/Common/Extents.h"
 
 using namespace mlir;
 using namespace saccade::frontend;
@@ -123,6 +121,9 @@ static LogicalResult translateOp(Operation *op, const Frontend &frontend, SmallV
   if (results.size() > op->getNumResults())
     results.truncate(op->getNumResults());
   results.resize(op->getNumResults());
+  for (auto [i, value] : llvm::enumerate(results))
+    if (value)
+      value = declareExtents(view, i, value);
   for (auto [old, value] : llvm::zip(op->getResults(), results)) {
     if (value)
       old.replaceAllUsesWith(value);
@@ -163,17 +164,6 @@ LogicalResult FrontendOp::inlineRegion(Region &region, ValueRange arguments, Sma
   return success();
 }
 
-/// Extents are built as folded `affine.apply` ops; expands the remaining ones to `arith`.
-static void expandExtents(func::FuncOp function) {
-  function.walk<WalkOrder::PostOrder, ReverseIterator>([](affine::AffineApplyOp op) {
-    if (!op.use_empty()) {
-      OpBuilder b(op);
-      op.replaceAllUsesWith(affine::expandAffineMap(b, op.getLoc(), op.getAffineMap(), op.getOperands())->front());
-    }
-    op.erase();
-  });
-}
-
 LogicalResult saccade::frontend::translate(func::FuncOp function, const Frontend &frontend) {
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
     if (isTooLarge(type))
@@ -195,7 +185,7 @@ LogicalResult saccade::frontend::translate(func::FuncOp function, const Frontend
   for (Operation *op : missing)
     if (op->use_empty())
       op->erase();
-  expandExtents(function);
+  finishExtents(function);
   // A result declared with an unregistered type takes the type of the returned value.
   if (!function.isExternal() && function.getBody().hasOneBlock()) {
     SmallVector<Type> types(function.getResultTypes());

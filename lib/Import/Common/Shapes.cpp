@@ -1,136 +1,13 @@
 //===- Shapes.cpp - Ops that move elements without computing --------------===//
 #include "saccade/Import/Common/Shapes.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Elements.h"
-#include <numeric>
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::frontend;
 
-//===- Arithmetic on extents ----------------------------------------------===//
-
-OpFoldResult frontend::addExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
-  AffineExpr s0, s1;
-  bindSymbols(b.getContext(), s0, s1);
-  return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0 + s1, {x, y});
-}
-
-OpFoldResult frontend::subtractExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
-  AffineExpr s0, s1;
-  bindSymbols(b.getContext(), s0, s1);
-  return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0 - s1, {x, y});
-}
-
-OpFoldResult frontend::multiplyExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> factors) {
-  OpFoldResult product = b.getIndexAttr(1);
-  AffineExpr s0, s1;
-  bindSymbols(b.getContext(), s0, s1);
-  for (OpFoldResult each : factors)
-    product = affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0 * s1, {product, each});
-  return product;
-}
-
-OpFoldResult frontend::divideExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
-  // Avoid division by 0. The quotient is unspecified then, and the uses of the result check its extents.
-  if (isConstantIntValue(y, 0))
-    y = b.getIndexAttr(1);
-  if (auto divisor = dyn_cast<Value>(y))
-    y = b.createOrFold<arith::MaxSIOp>(divisor, arith::ConstantIndexOp::create(b, 1));
-  AffineExpr s0, s1;
-  bindSymbols(b.getContext(), s0, s1);
-  return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0.floorDiv(s1), {x, y});
-}
-
-std::optional<int64_t> frontend::countElements(ArrayRef<OpFoldResult> extents) {
-  int64_t count = 1;
-  for (OpFoldResult each : extents) {
-    std::optional<int64_t> extent = getConstantIntValue(each);
-    if (!extent || llvm::MulOverflow(count, *extent, count))
-      return std::nullopt;
-  }
-  return count;
-}
-
 //===- Reshapes -----------------------------------------------------------===//
-
-namespace {
-/// A product as a constant factor and the sorted SSA factors.
-struct Factors {
-  int64_t constant = 1;
-  bool overflows = false;
-  SmallVector<Value> values;
-
-  explicit Factors(ArrayRef<OpFoldResult> extents) {
-    for (OpFoldResult each : extents)
-      add(each);
-    llvm::sort(values, [](Value x, Value y) { return x.getAsOpaquePointer() < y.getAsOpaquePointer(); });
-  }
-  bool operator==(const Factors &other) const {
-    return !overflows && !other.overflows && constant == other.constant && values == other.values;
-  }
-
-private:
-  void add(OpFoldResult extent) {
-    if (std::optional<int64_t> size = getConstantIntValue(extent)) {
-      overflows |= llvm::MulOverflow(constant, *size, constant);
-      return;
-    }
-    auto value = cast<Value>(extent);
-    auto apply = value.getDefiningOp<affine::AffineApplyOp>();
-    if (!apply || !addProduct(apply.getAffineMap().getResult(0), apply))
-      values.push_back(value);
-  }
-  /// Adds the factors of `expression`; returns false without changes if it is not a product.
-  bool addProduct(AffineExpr expression, affine::AffineApplyOp apply) {
-    SmallVector<AffineExpr> todo = {expression};
-    SmallVector<OpFoldResult> factors;
-    while (!todo.empty()) {
-      AffineExpr each = todo.pop_back_val();
-      if (auto constant = dyn_cast<AffineConstantExpr>(each))
-        factors.push_back(OpBuilder(apply).getIndexAttr(constant.getValue()));
-      else if (auto dim = dyn_cast<AffineDimExpr>(each))
-        factors.push_back(apply.getMapOperands()[dim.getPosition()]);
-      else if (auto symbol = dyn_cast<AffineSymbolExpr>(each))
-        factors.push_back(apply.getMapOperands()[apply.getAffineMap().getNumDims() + symbol.getPosition()]);
-      else if (auto binary = dyn_cast<AffineBinaryOpExpr>(each); binary && binary.getKind() == AffineExprKind::Mul)
-        todo.append({binary.getLHS(), binary.getRHS()});
-      else
-        return false;
-    }
-    for (OpFoldResult each : factors)
-      add(each);
-    return true;
-  }
-};
-} // namespace
-
-OpFoldResult frontend::divideProducts(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> numerator,
-                                      ArrayRef<OpFoldResult> denominator) {
-  Factors over(numerator), under(denominator);
-  if (over.overflows || under.overflows || under.constant == 0)
-    return divideExtents(b, multiplyExtents(b, numerator), multiplyExtents(b, denominator));
-  // Cancel common factors.
-  for (Value each : SmallVector<Value>(under.values))
-    if (auto *same = llvm::find(over.values, each); same != over.values.end()) {
-      over.values.erase(same);
-      under.values.erase(llvm::find(under.values, each));
-    }
-  int64_t common = over.constant == 0 ? 1 : std::gcd(over.constant, under.constant);
-  auto product = [&](const Factors &factors) {
-    SmallVector<OpFoldResult> all(factors.values.begin(), factors.values.end());
-    all.push_back(b.getIndexAttr(factors.constant / common));
-    return multiplyExtents(b, all);
-  };
-  OpFoldResult divisor = product(under);
-  return isConstantIntValue(divisor, 1) ? product(over) : divideExtents(b, product(over), divisor);
-}
-
-/// Whether two groups of dimensions provably have the same number of elements (equal factors).
-static bool haveSameElementCount(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) {
-  return Factors(from) == Factors(to);
-}
 
 namespace {
 /// Dimensions of a tensor and the dimensions of its reshape with the same elements.
@@ -153,7 +30,7 @@ static SmallVector<Group> matchDimensions(ArrayRef<OpFoldResult> from, ArrayRef<
         n = sum - m;
         if (n > to.size() - j)
           continue;
-        found = haveSameElementCount(from.slice(i, m), to.slice(j, n));
+        found = areEqualProducts(from.slice(i, m), to.slice(j, n));
         if (found)
           break;
       }

@@ -34,6 +34,8 @@ static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim)
   auto type = cast<RankedTensorType>(tensor.getType());
   if (!type.isDynamicDim(dim))
     return b.getIndexAttr(type.getDimSize(dim));
+  if (OpFoldResult declared = attachedExtent(b, tensor, dim))
+    return declared;
   Operation *op = tensor.getDefiningOp();
   if (auto structured = dyn_cast_or_null<DestinationStyleOpInterface>(op))
     return extentOf(b, structured.getTiedOpOperand(cast<OpResult>(tensor))->get(), dim);
@@ -46,11 +48,16 @@ static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim)
   if (auto slice = dyn_cast_or_null<tensor::ExtractSliceOp>(op);
       slice && slice.getSourceType().getRank() == type.getRank())
     return slice.getMixedSizes()[dim];
-  if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(op); concat && static_cast<int64_t>(concat.getDim()) != dim)
-    return extentOf(b, concat.getInputs().front(), dim);
+  if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(op)) {
+    OpFoldResult sum = extentOf(b, concat.getInputs().front(), dim);
+    for (Value each :
+         concat.getInputs().drop_front(static_cast<int64_t>(concat.getDim()) == dim ? 1 : concat.getInputs().size()))
+      sum = addExtents(b, sum, extentOf(b, each, dim));
+    return sum;
+  }
   if (auto collapse = dyn_cast_or_null<tensor::CollapseShapeOp>(op))
-    if (ReassociationIndices group = collapse.getReassociationIndices()[dim]; group.size() == 1)
-      return extentOf(b, collapse.getSrc(), group.front());
+    return multiplyExtents(b, llvm::map_to_vector(collapse.getReassociationIndices()[dim],
+                                                  [&](int64_t each) { return extentOf(b, collapse.getSrc(), each); }));
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     std::tie(tensor, dim) = firstOfName(argument, dim);
   // Reuse a dominating tensor.dim.

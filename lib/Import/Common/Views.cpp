@@ -10,6 +10,10 @@ using namespace saccade::frontend;
 FailureOr<Value> frontend::reshapeInferred(FrontendOp &op, Value tensor, Extents to) {
   ImplicitLocOpBuilder &b = op.builder();
   Extents from = extentsOf(b, tensor);
+  if (Extents declared = declaredExtents(op, 0); declared.size() == to.size())
+    for (auto [extent, expected] : llvm::zip_equal(to, declared))
+      if (expected && getConstantIntValue(extent).value_or(-1) == -1)
+        extent = expected;
   std::optional<size_t> inferred;
   for (auto [i, extent] : llvm::enumerate(to)) {
     std::optional<int64_t> size = getConstantIntValue(extent);
@@ -56,9 +60,10 @@ static OpFoldResult clampToExtent(ImplicitLocOpBuilder &b, OpFoldResult bound, O
   Value whole = getValueOrCreateConstantIndexOp(b, b.getLoc(), extent);
   Value value = getValueOrCreateConstantIndexOp(b, b.getLoc(), bound);
   Value zero = arith::ConstantIndexOp::create(b, 0);
-  Value isNegative = compare(b, b.getLoc(), arith::CmpIPredicate::slt, value, zero);
-  value = select(b, b.getLoc(), isNegative, add(b, b.getLoc(), value, whole), value);
-  value = maximum(b, b.getLoc(), minimum(b, b.getLoc(), value, whole), zero);
+  auto reuse = [&](Value made) { return getValueOrCreateConstantIndexOp(b, b.getLoc(), reuseExtent(b, made)); };
+  Value isNegative = reuse(compare(b, b.getLoc(), arith::CmpIPredicate::slt, value, zero));
+  value = reuse(select(b, b.getLoc(), isNegative, reuse(add(b, b.getLoc(), value, whole)), value));
+  value = reuse(maximum(b, b.getLoc(), reuse(minimum(b, b.getLoc(), value, whole)), zero));
   return getAsOpFoldResult(value);
 }
 
@@ -89,7 +94,7 @@ FailureOr<Slice> frontend::computeSlice(FrontendOp &op, Value tensor, ArrayRef<S
       continue;
     OpFoldResult size = subtractExtents(b, to, offsets[axis]);
     if (auto value = dyn_cast<Value>(size))
-      size = getAsOpFoldResult(maximum(b, b.getLoc(), value, arith::ConstantIndexOp::create(b, 0)));
+      size = reuseExtent(b, getAsOpFoldResult(maximum(b, b.getLoc(), value, arith::ConstantIndexOp::create(b, 0))));
     sizes[axis] = size;
   }
   return computed;
@@ -142,7 +147,7 @@ FailureOr<Value> frontend::makeRange(FrontendOp &op, OpFoldResult start, OpFoldR
     count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(uint64_t(distance), width));
   } else if (*delta == 1) {
     Value distance = getValueOrCreateConstantIndexOp(b, b.getLoc(), subtractExtents(b, end, start));
-    count = getAsOpFoldResult(maximum(b, b.getLoc(), distance, arith::ConstantIndexOp::create(b, 0)));
+    count = reuseExtent(b, getAsOpFoldResult(maximum(b, b.getLoc(), distance, arith::ConstantIndexOp::create(b, 0))));
   } else {
     return op.error() << "found a range of dynamic length, expected a step of 1";
   }

@@ -199,6 +199,15 @@ static Node hoistScaleFactors(Graph &graph, Node node, Node &factor) {
   }
 }
 
+/// The extent of the dimension of `operand` that `loop` indexes.
+static int64_t extentAlong(const Labelled &operand, unsigned loop) {
+  for (auto [label, extent] :
+       llvm::zip_equal(operand.labels, cast<RankedTensorType>(operand.tensor.getType()).getShape()))
+    if (label.loop == loop)
+      return extent;
+  return 1;
+}
+
 bool Raising::chooseOperands(const ScoreMatmul &matmul, Operands &operands) {
   operands.scoreFactor = graph.number(1);
   Node query = hoistScaleFactors(graph, matmul.lhs, operands.scoreFactor);
@@ -223,6 +232,7 @@ bool Raising::chooseOperands(const ScoreMatmul &matmul, Operands &operands) {
       });
     *candidates = std::move(sorted);
   }
+  std::string obstacle;
   for (const Labelled &q : queries)
     for (const Labelled &k : keys)
       for (const Labelled &v : valuesFound) {
@@ -231,11 +241,20 @@ bool Raising::chooseOperands(const ScoreMatmul &matmul, Operands &operands) {
             !isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(element))
           continue;
         naming = nameLoops(graph, loops, q, k, v);
-        if (!naming.reason) {
+        if (naming.reason)
+          continue;
+        int64_t sizes[] = {extentAlong(k, loops.depth), extentAlong(v, loops.valueDepth)};
+        if (llvm::is_contained(sizes, ShapedType::kDynamic)) {
+          obstacle = "its head size is known only at run time";
+        } else if (*llvm::max_element(sizes) > attn::maxHeadSize) {
+          obstacle = ("its head size is more than " + Twine(attn::maxHeadSize)).str();
+        } else {
           operands.query = q, operands.key = k, operands.value = v;
           return true;
         }
       }
+  if (!obstacle.empty())
+    return fail(obstacle);
   return fail(naming.reason ? naming.reason : "queries, keys and values have different element types");
 }
 

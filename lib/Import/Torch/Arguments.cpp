@@ -55,7 +55,8 @@ LogicalResult Arguments::verifyAllConsumed() {
     if (failed(verify(cast<StringAttr>(name).getValue(), /*isOperand=*/true)))
       return failure();
   for (NamedAttribute attribute : op.getOperation()->getAttrs())
-    if (attribute.getName() != "arguments" && failed(verify(attribute.getName(), /*isOperand=*/false)))
+    if (attribute.getName() != "arguments" && attribute.getName() != "extents" &&
+        failed(verify(attribute.getName(), /*isOperand=*/false)))
       return failure();
   return success();
 }

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Torch.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "saccade/Import/Common/Functions.h"
 #include "saccade/Import/Common/Reductions.h"
 #include <cmath>
@@ -109,8 +110,20 @@ static Value alignMask(ImplicitLocOpBuilder &b, Value mask, int64_t group, int64
   return frontend::reshape(b, mask, extents);
 }
 
+/// The factor of the scores in their type: as given, or 1 / √depth.
+static Value emitScale(Arguments &a, OpFoldResult depth, Type type) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  std::optional<int64_t> known = getConstantIntValue(depth);
+  if (known || a.has("scale"))
+    return frontend::makeNumber(b, b.getLoc(), type,
+                                a.number("scale", 1 / std::sqrt(static_cast<double>(known.value_or(1)))));
+  Value size = frontend::convert(b, b.getLoc(), cast<Value>(depth), type);
+  Value one = frontend::makeNumber(b, b.getLoc(), type, 1);
+  return arith::DivFOp::create(b, one, math::SqrtOp::create(b, size));
+}
+
 /// Scales and masks the scores: by a bias or bool mask, and causally if requested.
-static FailureOr<Value> maskScores(Arguments &a, Value scores, const Operands &all, double scale) {
+static FailureOr<Value> maskScores(Arguments &a, Value scores, const Operands &all, Value scale) {
   ImplicitLocOpBuilder &b = a.op.builder();
   Type type = elementOf(scores);
   bool isCausal = a.flag("is_causal");
@@ -125,7 +138,7 @@ static FailureOr<Value> maskScores(Arguments &a, Value scores, const Operands &a
   int64_t rank = rankOf(scores);
   return frontend::generate(
       b, frontend::extentsOf(b, scores), inputs, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-        Value score = frontend::mul(nested, loc, x[rank], frontend::makeNumber(nested, loc, type, scale));
+        Value score = frontend::mul(nested, loc, x[rank], scale);
         Value hidden = arith::ConstantOp::create(nested, loc, frontend::extremeAttr(type, /*largest=*/false));
         if (inputs.size() > 1) {
           Value given = x[rank + 1];
@@ -149,14 +162,13 @@ static LogicalResult translateAttention(Arguments &a, Values &results) {
   if (a.number("dropout_p", 0) != 0)
     return a.op.error() << "dropout is not supported: call eval() on the module";
   Type element = elementOf(all->query), type = frontend::getAccumulatorType(element);
-  std::optional<int64_t> depth = getConstantIntValue(all->queryExtents.back());
-  if (!depth || *depth == 0)
-    return a.op.error() << "the depth of " << all->query.getType() << " must be static and not 0";
+  OpFoldResult depth = all->queryExtents.back();
+  if (isConstantIntValue(depth, 0))
+    return a.op.error() << "the depth of " << all->query.getType() << " must not be 0";
   Extents result(all->queryExtents);
   result.back() = all->valueExtents.back();
   Value scores = emitScores(b, *all, type);
-  double scale = a.number("scale", 1 / std::sqrt(static_cast<double>(*depth)));
-  FailureOr<Value> masked = maskScores(a, scores, *all, scale);
+  FailureOr<Value> masked = maskScores(a, scores, *all, emitScale(a, depth, type));
   if (failed(masked))
     return failure();
   int64_t rank = rankOf(scores);

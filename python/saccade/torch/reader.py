@@ -20,6 +20,7 @@ from saccade._graph import ELEMENTS as STORABLE
 from saccade._graph import SMALL, Value, Writer, tensor_type
 from saccade._text import Names, declare, quote
 from saccade.torch.errors import ExportError
+from saccade.torch.extents import Extents
 from saccade.torch.operators import ALIASES, decompositions, is_known
 from saccade.torch.program import ELEMENTS, Program, Result, Weight
 from saccade.torch.updates import is_update, read_update
@@ -119,6 +120,7 @@ class _Reader:
         self.weight_arguments: list[str] = []
         self.constants: dict[str, torch.Tensor] = {}
         self.names = Names()
+        self.extents = Extents([])
 
     def error(self, message: str, node: Any = None) -> ExportError:
         if node is None:
@@ -130,6 +132,7 @@ class _Reader:
         signature, spec = self.exported.graph_signature, self.exported.call_spec
         placeholders = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
         fixed = self._read_inputs(signature.input_specs, placeholders)
+        self._declare_inputs(placeholders)
         for node in self._needed():
             self._node(node)
         returned: list[Any] = []
@@ -206,6 +209,17 @@ class _Reader:
         open_extents = [str(extent) if not isinstance(extent, int) else "" for extent in node.meta["val"].shape]
         self.arguments.append((name, type_, open_extents))
         self.values[node] = (f"%{name}", type_)
+
+    def _declare_inputs(self, placeholders: list[Any]) -> None:
+        """Declares extents of inputs that follow from those of others."""
+        shapes = {node: node.meta["val"].shape for node in placeholders
+                  if node in self.values and isinstance(node.meta["val"], torch.Tensor)}
+        self.extents = Extents([x for shape in shapes.values() for x in shape if not isinstance(x, int)])
+        for node, shape in shapes.items():
+            if self.extents.is_derived(shape):
+                rest = f' {{arguments = ["self"], extents = {self.extents.attribute([node.meta["val"]])}}}'
+                given = self.out.emit("torch.aten.alias", [self.values[node]], [_UNKNOWN], rest, node.name)
+                self.values[node] = given, _UNKNOWN
 
     def _weight(self, node: Any, given: Any) -> None:
         tensor = self.exported.state_dict.get(given.target)
@@ -287,6 +301,10 @@ class _Reader:
             if attribute:
                 attributes.append(f"{quote(name)} = {attribute}")
         attributes.insert(0, f"arguments = [{', '.join(names)}]")
+        value = node.meta.get("val")
+        declared = self.extents.attribute(value if isinstance(value, (list, tuple)) else [value])
+        if declared and places is None and _UNKNOWN in results:
+            attributes.append(f"extents = {declared}")
         first = self.out.emit(op, operands, results, f" {{{', '.join(attributes)}}}", node.name, _place(node))
         if len(results) == 1:
             self.values[node] = (first, results[0])

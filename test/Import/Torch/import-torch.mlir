@@ -57,6 +57,43 @@ func.func @equal_extents(%x: tensor<?x4xf32> {attn.dim_names = ["n", ""]}, %y: t
 
 // -----
 
+// Extents are polynomials of the sizes of arguments: after a concatenation and a padding the inferred extent is static,
+// and two sums of one value are one.
+// CHECK-LABEL: func.func @quotient_of_polynomials
+// CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3]] output_shape [%{{.*}}, %[[N:.*]], 4, 8]
+// CHECK: linalg.generic {{.*}}tensor<?x?x4x8xf32>
+func.func @quotient_of_polynomials(%x: tensor<?x?x32xf32>, %row: tensor<1x1x32xf32>) -> tensor<?x?x4x8xf32> {
+  %b = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?x?x32xf32>) -> !torch.value
+  %rows = "torch.aten.expand"(%row, %b) {arguments = ["self", "size"], size = [unit, -1, -1]} : (tensor<1x1x32xf32>, !torch.value) -> !torch.value
+  %y = "torch.aten.cat"(%rows, %x) {arguments = ["tensors", "tensors"], dim = 1 : i64} : (!torch.value, tensor<?x?x32xf32>) -> !torch.value
+  %z = "torch.aten.pad"(%y) {arguments = ["self"], pad = [0, 0, 0, 2]} : (!torch.value) -> !torch.value
+  %m = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 1 : i64} : (tensor<?x?x32xf32>) -> !torch.value
+  %n = "torch.sym.add"(%m) {arguments = ["self"], other = 3 : i64} : (!torch.value) -> !torch.value
+  %h = "torch.aten.view"(%z, %b, %n) {arguments = ["self", "size", "size"], size = [unit, unit, 4, -1]}
+    : (!torch.value, !torch.value, !torch.value) -> !torch.value
+  %w = "torch.aten.neg"(%h) {arguments = ["self"]} : (!torch.value) -> tensor<?x?x4x8xf32>
+  return %w : tensor<?x?x4x8xf32>
+}
+
+// -----
+
+// What the exporter knows: a slice of n extents from the second on has n - 1, and -1 in the map is not known.
+// CHECK-LABEL: func.func @declared_extents
+// CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3]] output_shape [%{{.*}}, %{{.*}}, 4, 8]
+// CHECK-NOT: {extents
+func.func @declared_extents(%x: tensor<?x?x32xf32> {attn.dim_names = ["b", "n", ""]}) -> tensor<?x?x4x8xf32> {
+  %b = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?x?x32xf32>) -> !torch.value
+  %m = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 1 : i64} : (tensor<?x?x32xf32>) -> !torch.value
+  %n = "torch.sym.sub"(%m) {arguments = ["self"], other = 1 : i64} : (!torch.value) -> !torch.value
+  %y = "torch.aten.slice"(%x) {arguments = ["self"], dim = 1 : i64, start = 1 : i64, end = 9223372036854775807 : i64,
+    extents = [affine_map<()[b, n] -> (-1, n - 1, 32)>]} : (tensor<?x?x32xf32>) -> !torch.value
+  %h = "torch.aten.view"(%y, %b, %n) {arguments = ["self", "size", "size"], size = [unit, unit, 4, -1],
+    extents = [affine_map<()[b, n] -> (b, n - 1, 4, -1)>]} : (!torch.value, !torch.value, !torch.value) -> tensor<?x?x4x8xf32>
+  return %h : tensor<?x?x4x8xf32>
+}
+
+// -----
+
 // A missing tensor of a list has type none.
 // CHECK-LABEL: func.func @indexed
 // CHECK: tensor.extract

@@ -45,17 +45,6 @@ mlir::Value broadcastAlong(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor,
 mlir::Value pad(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> before,
                 llvm::ArrayRef<mlir::OpFoldResult> after, mlir::Value value);
 
-/// Arithmetic on extents; folds static ones.
-mlir::OpFoldResult addExtents(mlir::ImplicitLocOpBuilder &b, mlir::OpFoldResult x, mlir::OpFoldResult y);
-mlir::OpFoldResult subtractExtents(mlir::ImplicitLocOpBuilder &b, mlir::OpFoldResult x, mlir::OpFoldResult y);
-mlir::OpFoldResult multiplyExtents(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> factors);
-mlir::OpFoldResult divideExtents(mlir::ImplicitLocOpBuilder &b, mlir::OpFoldResult x, mlir::OpFoldResult y);
-/// The quotient of two products; common factors cancel.
-mlir::OpFoldResult divideProducts(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> numerator,
-                                  llvm::ArrayRef<mlir::OpFoldResult> denominator);
-/// The product of the extents if all are static and it fits in 64 bits.
-std::optional<int64_t> countElements(llvm::ArrayRef<mlir::OpFoldResult> extents);
-
 } // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_SHAPES_H

@@ -13,12 +13,10 @@
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "saccade/Import/Common/Extents.h"
 #include "saccade/Import/Common/Scalars.h"
 
 namespace saccade::frontend {
-
-/// Extents; static ones are index attributes.
-using Extents = llvm::SmallVector<mlir::OpFoldResult>;
 
 /// The extents of a ranked tensor.
 Extents extentsOf(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor);

@@ -66,6 +66,9 @@ struct NamedOperand {
 
 namespace saccade::attn {
 
+/// The largest head size of attention: the code size of a kernel grows with it.
+inline constexpr int64_t maxHeadSize = 8192;
+
 /// Argument attribute with the names of dynamic dimensions: an array with a string per dimension, empty for an unnamed
 /// one. Dimensions of the same name have the same extent in a call; the shape function checks this.
 inline constexpr llvm::StringLiteral dimNamesAttr = "attn.dim_names";
