@@ -51,7 +51,7 @@ static OpFoldResult materialize(ImplicitLocOpBuilder &b, const Polynomial &polyn
     if (isa<affine::AffineApplyOp>(user) && isAvailable(b, user) &&
         Polynomial(OpFoldResult(user->getResult(0))) == polynomial)
       return user->getResult(0);
-  llvm::stable_sort(values, comesBefore);
+  llvm::sort(values, comesBefore);
   // Terms in the order of their factors.
   SmallVector<std::pair<SmallVector<unsigned>, int64_t>> sorted;
   for (const auto &[monomial, coefficient] : terms) {

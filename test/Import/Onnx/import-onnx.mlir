@@ -248,3 +248,23 @@ func.func @modified_by_computed_tensors(%q: tensor<1x2x?x8xf32>, %table: tensor<
   }) {regions = ["score_mod"]} : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32>
   return %y : tensor<1x2x?x8xf32>
 }
+
+// -----
+
+// A slice of an open length has one extent, also if two ops make the slice: the inferred extent is static.
+// CHECK-LABEL: func.func @heads_of_a_slice
+// CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3]] output_shape [%{{.*}}, %{{.*}}, 4, 8]
+func.func @heads_of_a_slice(%x: tensor<?x?x32xf32>) -> tensor<?x?x4x8xf32> {
+  %one = arith.constant dense<1> : tensor<1xi64>
+  %zero = arith.constant dense<0> : tensor<1xi64>
+  %end = arith.constant dense<9223372036854775807> : tensor<1xi64>
+  %rest = arith.constant dense<[4, -1]> : tensor<2xi64>
+  %y = "onnx.Slice"(%x, %one, %end, %one) : (tensor<?x?x32xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> !onnx.value
+  %z = "onnx.Slice"(%x, %one, %end, %one) : (tensor<?x?x32xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> !onnx.value
+  %s = "onnx.Shape"(%z) : (!onnx.value) -> !onnx.value
+  %b = "onnx.Gather"(%s, %zero) {axis = 0 : i64} : (!onnx.value, tensor<1xi64>) -> !onnx.value
+  %n = "onnx.Gather"(%s, %one) {axis = 0 : i64} : (!onnx.value, tensor<1xi64>) -> !onnx.value
+  %t = "onnx.Concat"(%b, %n, %rest) {axis = 0 : i64} : (!onnx.value, !onnx.value, tensor<2xi64>) -> !onnx.value
+  %w = "onnx.Reshape"(%y, %t) : (!onnx.value, !onnx.value) -> tensor<?x?x4x8xf32>
+  return %w : tensor<?x?x4x8xf32>
+}
