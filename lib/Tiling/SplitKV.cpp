@@ -26,9 +26,10 @@ static constexpr int64_t maxMergedRows = 16;
 namespace {
 
 struct SplitKVTiler {
-  SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool onDevice, OutputEpilogue *epilogue)
-      : e(b, op.getLoc()), op(op), sequences(sequences), epilogue(epilogue), plan(b, op, sequences, onDevice), whole(b, op),
-        stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)),
+  SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool onDevice,
+               OutputEpilogue *epilogue)
+      : e(b, op.getLoc()), op(op), sequences(sequences), epilogue(epilogue), plan(b, op, sequences, onDevice),
+        whole(b, op), stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)),
         mergesHeads(onDevice && op.getSplitKvAttr().getRows() > maxMergedRows) {
     if (isUsed)
       plan.items = e.select(isUsed, plan.items, e.index(0));

@@ -4,8 +4,8 @@
 // requires a single batch and head.
 //
 //===----------------------------------------------------------------------===//
-#include "OutputEpilogue.h"
 #include "HeadSections.h"
+#include "OutputEpilogue.h"
 #include "SplitKV.h"
 #include "WorkList.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"

@@ -10,21 +10,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from saccade import _arrays, _operands, _parameters
+from saccade._form import Epilogue
 
 ACTIVATIONS = ("sigmoid", "softplus", "none")
 Values = list[tuple[str, str]]
 """Names and MLIR types."""
-
-
-class Epilogue(NamedTuple):
-    """The properties that a program is compiled for."""
-
-    factor: tuple[str, Any]
-    """Of the gate, or of λ: its dimensions, such as "bhs", and its element type, which is that of torch or NumPy in the
-    key of a plan, as `Form.element` is. A number has no dimensions."""
-    activation: str | None  # of a gate; None: differential attention
-    # Whether rows of the difference are normalized, and the element type of the weight of the norm, if it has one.
-    norm: tuple[bool, Any] = (False, None)
 
 
 def stored(epilogue: Epilogue | None) -> Epilogue | None:
@@ -98,8 +88,8 @@ def dims_of(name: str, x: Any, layout: str) -> str:
 
 def check(operands: dict[str, Any], q: Any, v: Any, layout: str, key_layout: str,
           kind: _operands.Kind | None) -> None:
-    """Checks the kinds and shapes of the operands of an epilogue. `kind` is that of q; None if operators of PyTorch read
-    them."""
+    """Checks the kinds and shapes of the operands of an epilogue. `kind` is that of q, None if operators of PyTorch
+    read them."""
     extents = dict(zip(layout, q.shape)) | {"d": v.shape[key_layout.index("d")]}
     for name in ("gate", "lam", "norm_weight"):
         x = operands.get(name)
@@ -269,7 +259,7 @@ def compose(attention: Callable[..., Any], q: Any, k: Any, v: Any, named: dict[s
     gate, layout = named["gate"], layout_of(named)
     epilogue, operands = read(gate, named["gate_activation"], layout)
     stored(epilogue)
-    check(operands, *[x.detach() for x in (q, v)], layout, layout, None)
+    check(operands, q.detach(), v.detach(), layout, layout, None)
     plain = {**named, "gate": None, "gate_activation": "sigmoid"}
     first = attention(q, k, v, **plain)
     if isinstance(gate, Difference):

@@ -13,6 +13,17 @@ Operands: TypeAlias = dict[str, Any]
 """The values of `Form.operands` for one call by their names, in any order."""
 
 
+class Epilogue(NamedTuple):
+    """The properties of what follows attention that one kernel is compiled for."""
+
+    factor: tuple[str, Any]
+    """Of the gate, or of λ: its dimensions, such as "bhs", and its element type, which is that of torch or NumPy in the
+    key of a plan, as `Form.element` is. A number has no dimensions."""
+    activation: str | None  # of a gate; None: differential attention
+    # Whether rows of the difference are normalized, and the element type of the weight of the norm, if it has one.
+    norm: tuple[bool, Any] = (False, None)
+
+
 class Form(NamedTuple):
     """The properties that one kernel is compiled for. It is hashable. Dynamo has plain tuples of the same fields."""
 
@@ -44,10 +55,7 @@ class Form(NamedTuple):
     tree: bool = False  # the last keys are those of the queries, and a tensor says which of them a query attends to
     are_numbers_tensors: bool = False  # scalar inputs are tensors without dimensions: XLA has no other operands
     is_part: bool = False  # the operands begin at positions that are given, and the results are merged with others
-    # What follows the attention: the dimensions, such as "bhs", and the element type of a gate, or of the λ of
-    # differential attention, which has no dimensions as a number; and the activation of a gate, None for a difference.
-    # Then whether a difference is normalized, and the element type of the weight of the norm, if it has one.
-    epilogue: tuple[tuple[str, Any], str | None, tuple[bool, Any]] | None = None
+    epilogue: Epilogue | None = None
     weights: str | None = None  # the result are weights: with "given" or "computed" log-sum-exp; at positions given
 
     @property

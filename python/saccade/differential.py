@@ -93,9 +93,10 @@ def differential_attention(
     if is_compiling():
         if options.get("out") is not None:
             raise TypeError("out is given, expected None in a function that torch.compile traces")
-        found = [attention(x, key, v, **options) for x, key in ((first, keys[0]), (second, keys[1]))]
-        return _epilogue.difference(*found, given, layout)
-    return attention(first, keys[0], v, gate=given, **options)  # type: ignore[return-value, arg-type]
+        outputs = [attention(x, key, v, **options) for x, key in ((first, keys[0]), (second, keys[1]))]
+        return _epilogue.difference(outputs[0], outputs[1], given, layout)
+    found: Any = attention(first, keys[0], v, gate=given, **options)
+    return found
 
 
 def _check_norm(norm_eps: Any, factor: Any, weight: Any) -> tuple[float, float]:

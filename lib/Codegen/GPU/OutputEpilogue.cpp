@@ -13,9 +13,9 @@ using namespace saccade::device;
 
 linalg::GenericOp device::findEpilogue(Value output) {
   for (Operation *user : output.getUsers())
-    if (auto op = dyn_cast<linalg::GenericOp>(user);
-        op && op.getDpsInits()[0] == output && op.payloadUsesValueFromOperand(op.getDpsInitOperand(0)) &&
-        op.getNumParallelLoops() == op.getNumLoops())
+    if (auto op = dyn_cast<linalg::GenericOp>(user); op && op.getDpsInits()[0] == output &&
+                                                     op.payloadUsesValueFromOperand(op.getDpsInitOperand(0)) &&
+                                                     op.getNumParallelLoops() == op.getNumLoops())
       return op;
   return {};
 }
@@ -40,8 +40,7 @@ Value OutputEpilogue::apply(Emitter &e, Value row, Value column, Value x) {
   for (OpOperand *input : op.getDpsInputOperands()) {
     bool isTensor = isa<MemRefType>(input->get().getType());
     if (BlockArgument argument = op.getMatchingBlockArgument(input); !argument.use_empty())
-      values.map(argument,
-                 isTensor ? e.load(input->get(), subscriptsOf(e, op, *input, positions)) : input->get());
+      values.map(argument, isTensor ? e.load(input->get(), subscriptsOf(e, op, *input, positions)) : input->get());
   }
   for (Operation &inner : op.getBody()->without_terminator())
     cloneAt(e, inner, values, positions);

@@ -21,8 +21,8 @@ public:
   explicit OutputEpilogue(attn::FinalizeOp end);
 
   bool exists() { return op != nullptr; }
-  /// The number to store in place of `x`, which is not rounded to the type of the output yet. `row` and `column` (index)
-  /// are those of an element that exists.
+  /// The number to store in place of `x`, which is not rounded to the type of the output yet. `row` and `column`
+  /// (index) are those of an element that exists.
   mlir::Value apply(Emitter &e, mlir::Value row, mlir::Value column, mlir::Value x);
   /// Erases the op.
   void erase();

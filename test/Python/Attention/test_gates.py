@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import saccade
+import saccade.torch
 
 RANDOM = torch.Generator().manual_seed(5)
 ACTIVATIONS = {"sigmoid": torch.sigmoid, "softplus": lambda x: torch.log(1 + torch.exp(x)), "none": lambda x: x}
@@ -165,6 +166,73 @@ def test_wrong_gates_are_refused_by_name():
     saccade.attention(q, k, v, gate=drawn(2, 4, 6))
     with pytest.raises(ValueError, match="gate has shape"):
         saccade.attention(q, k, v, gate=drawn(2, 4, 7))
+
+
+GRADIENTS = """
+#all = affine_map<(b, h, s, d) -> (b, h, s, d)>
+#rows = affine_map<(b, h, s, d) -> (b, h, s)>
+func.func @gated(%q: tensor<?x?x?x16xf32>, %k: tensor<?x?x?x16xf32>, %v: tensor<?x?x?x16xf32>, %gate: tensor<?x?x?xf32>)
+    -> tensor<?x?x?x16xf32> attributes {attn.gradient} {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] mask causal<top_left>
+    : (tensor<?x?x?x16xf32>, tensor<?x?x?x16xf32>, tensor<?x?x?x16xf32>) -> tensor<?x?x?x16xf32>
+  %r = linalg.generic {indexing_maps = [#all, #rows, #all], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%o, %gate : tensor<?x?x?x16xf32>, tensor<?x?x?xf32>) outs(%q : tensor<?x?x?x16xf32>) {
+  ^bb0(%x: f32, %g: f32, %unused: f32):
+    %one = arith.constant 1.0 : f32
+    %n = arith.negf %g : f32
+    %e = math.exp %n : f32
+    %d = arith.addf %e, %one : f32
+    %y = arith.divf %x, %d : f32
+    linalg.yield %y : f32
+  } -> tensor<?x?x?x16xf32>
+  return %r : tensor<?x?x?x16xf32>
+}
+"""
+
+
+def test_the_gradient_function_of_a_gated_program():
+    call = saccade.torch.differentiable(saccade.compile(GRADIENTS), "gated")
+    ours = [drawn(2, h, 11, 16, requires_grad=True) for h in (4, 2, 2)] + [drawn(2, 4, 11, requires_grad=True)]
+    exact = [x.detach().double().requires_grad_() for x in ours]
+    out = call(*ours)
+    expected = plain(*exact[:3], torch.ones(11, 11).tril().bool()) * torch.sigmoid(exact[3])[..., None]
+    close(out.detach(), expected.detach())
+    upstream = drawn(2, 4, 11, 16)
+    out.backward(upstream)
+    expected.backward(upstream.double())
+    for x, y in zip(ours, exact):
+        close(x.grad, y.grad)
+
+
+class Gated(torch.nn.Module):
+    """The attention of Qwen3-Next without norms and rotations."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value = (torch.nn.Linear(48, n, bias=False) for n in (128, 32, 32))
+
+    def forward(self, x):
+        rows = x.shape[:-1]
+        q, gate = self.query(x).view(*rows, 4, 32).chunk(2, dim=-1)
+        k, v = (layer(x).view(*rows, 2, 16).transpose(1, 2) for layer in (self.key, self.value))
+        o = torch.nn.functional.scaled_dot_product_attention(q.transpose(1, 2), k, v, is_causal=True, enable_gqa=True)
+        return o.transpose(1, 2).reshape(*rows, -1).contiguous() * torch.sigmoid(gate.reshape(*rows, -1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_gate_of_an_exported_model_is_in_the_tasks_of_attention(dtype):
+    model, x = Gated().to(dtype).eval(), drawn(2, 21, 48, dtype=dtype)
+    dynamic = ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},)
+    compiled = saccade.torch.compile(model, (x,), dynamic_shapes=dynamic)
+    text = saccade.torch.read(torch.export.export(model, (x,), dynamic_shapes=dynamic)).text
+    launches = [line for line in saccade.compile(text).ir("bufferize").splitlines() if "attn.launch @main." in line]
+    assert any("@main.attention(" in line for line in launches)
+    # The last launch is a part of the attention.
+    assert "@main.attention" in launches[-1]
+    for length in (3, 40):
+        x = drawn(2, length, 48, dtype=dtype)
+        close(compiled(x).detach(), model.double()(x.double()).detach(), dtype)
+        model.to(dtype)
 
 
 # --- differential attention -------------------------------------------------------------------------------------------

@@ -61,10 +61,9 @@ StringRef device::findItemObstacle(AccumulateOp step, const AttentionState *stat
   WalkResult others = kernel.walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
     if (llvm::is_contained(erased, op))
       return WalkResult::skip();
-    bool isOfState =
-        state ? op == state->finalize || op == findEpilogue(FinalizeOp(state->finalize).getOutput()) ||
-                    llvm::is_contained(state->inits, op) || llvm::is_contained(state->buffers, op)
-              : isOfPartialState(op, step);
+    bool isOfState = state ? op == state->finalize || op == findEpilogue(FinalizeOp(state->finalize).getOutput()) ||
+                                 llvm::is_contained(state->inits, op) || llvm::is_contained(state->buffers, op)
+                           : isOfPartialState(op, step);
     // Ops with regions may have effects of their own too, as linalg ops have.
     bool isContainer = op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isa<MemoryEffectOpInterface>(op);
     bool isPlain = isOfState || isContainer || isa<func::FuncOp, memref::AllocOp>(op) ||
@@ -94,8 +93,8 @@ static void eraseState(const AttentionState &state, const IRMapping &copies) {
 /// The rows of queries of this warp, which no product reads any more, if those of the results fit.
 static std::optional<RowStaging> stagingFor(Emitter &e, FinalizeOp op, const WarpgroupShape &shape, Value shared,
                                             Value thread) {
-  if (findEpilogue(op.getOutput()) || getElementTypeOrSelf(op.getOutput()) != shape.element || shape.valueDepth % 8 != 0 ||
-      shape.boxes(shape.valueDepth) > shape.boxes(shape.depth))
+  if (findEpilogue(op.getOutput()) || getElementTypeOrSelf(op.getOutput()) != shape.element ||
+      shape.valueDepth % 8 != 0 || shape.boxes(shape.valueDepth) > shape.boxes(shape.depth))
     return std::nullopt;
   Value rows = e.mul(Lane(e, shape, thread).firstRow, shape.boxRowBytes);
   return RowStaging{e.add(e.add(shared, shape.queries()), rows), shape.boxBytes(shape.rows)};

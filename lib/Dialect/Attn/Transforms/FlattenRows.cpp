@@ -46,8 +46,8 @@ static bool isOutput(Value value) {
   return attention && attention.getOutput() == value;
 }
 
-/// Whether a reshape of the output of attention, which joins the heads, moves after the elementwise op that reads it. The
-/// tasks of the attention can compute an op with the dimensions of the output, such as an output gate.
+/// Whether a reshape of the output of attention, which joins the heads, moves after the elementwise op that reads it.
+/// The tasks of the attention can compute an op with the dimensions of the output, such as an output gate.
 static bool movesReshape(OpOperand *operand) {
   auto reshape = operand->get().getDefiningOp<tensor::CollapseShapeOp>();
   auto consumer = dyn_cast<linalg::GenericOp>(operand->getOwner());

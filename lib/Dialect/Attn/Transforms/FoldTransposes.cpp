@@ -101,8 +101,8 @@ struct FoldOutput : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// An op that rounds an output to the type of the query, and is its only user, becomes one that copies a rounded output:
-/// a frontend whose attention has results of f32 rounds them.
+/// An op that rounds an output to the type of the query, and is its only user, becomes one that copies a rounded
+/// output: a frontend whose attention has results of f32 rounds them.
 struct FoldRounding : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -134,8 +134,8 @@ bool dividesHeads(OpOperand *operand) {
   auto reshape = operand->get().getDefiningOp<tensor::ExpandShapeOp>();
   auto consumer = dyn_cast<linalg::GenericOp>(operand->getOwner());
   return reshape && consumer && reshape->hasOneUse() && consumer.getNumDpsInputs() == 1 &&
-         consumer.getNumParallelLoops() == consumer.getNumLoops() &&
-         reshape.getSrc().getDefiningOp<AttentionOp>() && reshape.getSrc().hasOneUse();
+         consumer.getNumParallelLoops() == consumer.getNumLoops() && reshape.getSrc().getDefiningOp<AttentionOp>() &&
+         reshape.getSrc().hasOneUse();
 }
 
 struct FoldTransposes : attn::impl::FoldTransposesBase<FoldTransposes> {
