@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --count 100
-# RUN: %python %s --gradients --count 30
-# RUN: %python %s --tangents --count 8
+# RUN: %python %s --count 48
+# RUN: %python %s --gradients --count 12
+# RUN: %python %s --tangents --count 5
 """Random calls of saccade.linear_attention for the recurrences of models, against their formulas in float64.
 
 Usage: linear_calls.py [--recurrence NAME] [--gradients | --tangents] [--first-seed N] [--count N] [--seed N]. Draws lengths around the
