@@ -172,5 +172,5 @@ def test_transforms_of_torch_func_agree_with_autograd():
     doubled = torch.func.vmap(torch.func.grad(loss), (0, None, None))(torch.stack([leaves[0], 2 * leaves[0]]), *leaves[1:])
     torch.testing.assert_close(doubled[0], expected[0])
     torch.testing.assert_close(doubled[1], torch.func.grad(loss)(2 * leaves[0], *leaves[1:]))
-    with pytest.raises(NotImplementedError, match="tangents"):
-        torch.func.jvp(lambda q: loss(q, *leaves[1:]), (leaves[0],), (leaves[0],))
+    _, tangent = torch.func.jvp(lambda q: loss(q, *leaves[1:]), (leaves[0],), (leaves[0],))
+    torch.testing.assert_close(tangent, (expected[0] * leaves[0]).sum())
