@@ -62,12 +62,12 @@ def _write(function: Function, tensors: Sequence[Any], results: list[Any]) -> li
     return results
 
 
-def write(name: str, program: str, tensors: Sequence[Any], outs: Sequence[Any], names: Sequence[str]) -> None:
+def write(function: Function, tensors: Sequence[Any], outs: Sequence[Any], names: Sequence[str]) -> None:
     """Writes the results to arrays, whose names in messages are `names`."""
     try:
-        function_of(program, name).into(*tensors, *outs)
+        function.into(*tensors, *outs)
     except (TypeError, ValueError) as error:
-        found = re.fullmatch(rf"{name}: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error), re.DOTALL)
+        found = re.fullmatch(rf"{function.name}: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error), re.DOTALL)
         if found:
             of_results = {f"result{i}": own for i, own in enumerate(names)}
             raise type(error)(f"{of_results.get(found[1], found[1])}: {found[2]}") from None

@@ -197,13 +197,18 @@ def check_heads(heads: int, key_heads: int, value_heads: int) -> None:
         raise ValueError(f"q has {heads} heads, expected a multiple or a divisor of the {value_heads} heads of v")
 
 
-def _check_length_values(kv_len: Any, k: Any, layout: Any) -> None:
+def _check_lengths_of(kv_len: Any, k: Any, layout: Any) -> None:
     axis = layout.find("s") if isinstance(layout, str) else 2
     if not 0 <= axis < len(k.shape) or 0 in kv_len.shape:
         return  # reported elsewhere
-    for length in (int(kv_len.min()), int(kv_len.max())):
-        if not 0 <= length <= k.shape[axis]:
-            raise ValueError(f"kv_len has the element {length}, expected 0 to {k.shape[axis]}, the length of k")
+    check_length_values(kv_len, k.shape[axis], "k")
+
+
+def check_length_values(kv_len: Any, length: int, of: str) -> None:
+    """Refuses lengths beyond that of the operand `of`. At least one is given."""
+    for each in (int(kv_len.min()), int(kv_len.max())):
+        if not 0 <= each <= length:
+            raise ValueError(f"kv_len has the element {each}, expected 0 to {length}, the length of {of}")
 
 
 def layout_of(layout: Any, cu_seqlens: Any) -> str:
@@ -270,7 +275,7 @@ def check_values(given: dict[str, Any], k: Any, layout: Any) -> None:
     """Refuses gates that would make the state NaN or infinite for ever, and lengths beyond that of k. Decays above 1
     are valid."""
     if given.get("kv_len") is not None:
-        _check_length_values(given["kv_len"], k, layout)
+        _check_lengths_of(given["kv_len"], k, layout)
     for name in ("decay", "beta"):
         x = given.get(name)
         if x is None or 0 in x.shape:

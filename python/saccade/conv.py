@@ -144,7 +144,7 @@ class _Call:
         if form.returns_state:
             targets.append(_layer.new_like(self.state) if is_update else self.view(outs[1], self.of_state))
         if 0 not in self.x.shape:
-            _layer.write(_conv.NAME, _program_of(form), tensors, targets, names)
+            _layer.write(_layer.function_of(_program_of(form), _conv.NAME), tensors, targets, names)
         if is_update and form.returns_state:
             self.view(self.given, self.of_state)[...] = targets[1]
         elif len(outs) == 2 and not is_update and not form.returns_state:
@@ -286,9 +286,7 @@ def _check_shape(name: str, x: Any, expected: tuple[Any, ...]) -> None:
 def _check_values(cu_seqlens: Any, kv_len: Any, length: int) -> None:
     """Refuses offsets and lengths beyond the length of x."""
     if kv_len is not None and kv_len.shape[0]:
-        for each in (int(kv_len.min()), int(kv_len.max())):
-            if not 0 <= each <= length:
-                raise ValueError(f"kv_len has the element {each}, expected 0 to {length}, the length of x")
+        _linear.check_length_values(kv_len, length, "x")
     if cu_seqlens is None:
         return
     if int(cu_seqlens[0]) != 0:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 from typing import Any
 
-from saccade import _arrays, _linear, _operands
+from saccade import _arrays, _layer, _linear, _operands
 from saccade._arrays import Array
 from saccade._library import on_cache_clear
 from saccade._opaque import call_untraced, is_compiling
@@ -109,7 +108,7 @@ def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[A
     form, function, shapes = _plan_of(q, k, v, given, options, updates)
     outs = _linear.out_of(out, form.return_state)
     tensors = [q, k, v, *[given[name] for name, _, _ in form.operands]]
-    if _needs_operator(*tensors):
+    if _layer.needs_gradient(*tensors):
         if outs:
             raise ValueError("out is given, expected None: an input requires grad, and gradients are recorded for new "
                              "results only")
@@ -117,7 +116,9 @@ def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[A
 
         return linear_operator.call(form, tensors)
     if outs:
-        return _write(form, function, tensors, outs)
+        names = ("out[0]", "out[1]") if form.return_state else ("out",)
+        _layer.write(function, tensors, outs[:1] if form.updates_state else outs, names)
+        return tuple(outs) if form.return_state else outs[0]
     plain = _arrays.torch_module() and _arrays.torch_module().Tensor
     if not all([type(x) is plain and not x.is_neg() for x in tensors]):
         return function(*tensors)
@@ -129,19 +130,6 @@ def attend(q: Array, k: Array, v: Array, given: dict[str, Any], options: tuple[A
         function(*tensors)  # raises the error
         raise
     return results if form.return_state else output
-
-
-def _write(form: _linear.Form, function: Function, tensors: list[Any], outs: Any) -> Any:
-    """Writes the results to the arrays of `out`."""
-    try:
-        function.into(*tensors, *(outs[:1] if form.updates_state else outs))
-    except (TypeError, ValueError) as error:
-        found = re.fullmatch(r"linear_attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error), re.DOTALL)
-        if found:
-            names = {"result0": "out[0]" if form.return_state else "out", "result1": "out[1]"}
-            raise type(error)(f"{names.get(found[1], found[1])}: {found[2]}") from None
-        raise
-    return tuple(outs) if form.return_state else outs[0]
 
 
 _Plan = tuple[_linear.Form, Function, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -187,16 +175,6 @@ def _function_of(form: _linear.Form) -> Function:
 
 
 on_cache_clear(_function_of.cache_clear)
-
-
-def _needs_operator(*values: Any) -> bool:
-    """Whether PyTorch records the gradient of one of the values, or a transform of torch.func sees them."""
-    torch = _arrays.torch_module()
-    if torch is None or not any([_arrays.is_torch(x) for x in values]):
-        return False
-    if torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0:
-        return True
-    return _linear.is_recorded(*values)
 
 
 def _is_without_values(x: Any) -> bool:

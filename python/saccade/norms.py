@@ -81,7 +81,7 @@ def gated_rms_norm(
     tensors = [x.reshape(-1, dim // size, size), gate.reshape(-1, dim // size, size), weight.reshape(dim // size, size)]
     program = _program_of(form._replace(has_gradient=is_recorded))
     if out is not None and not is_compiling() and _layer.is_contiguous(out):
-        _layer.write(NAME, program, tensors, [out.reshape(tensors[0].shape)], ("out",))
+        _layer.write(_layer.function_of(program, NAME), tensors, [out.reshape(tensors[0].shape)], ("out",))
         return out
     made = _layer.call(NAME, program, tensors, (0,), is_recorded)[0].reshape(x.shape)
     if out is None:

@@ -12,20 +12,14 @@ from typing import Any
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
-from torch.autograd import forward_ad
 
 from saccade.torch import batching, tangents
 from saccade.torch.attention_operator import ARGUMENTS, TAGS, differentiated_overload, overload
 from saccade.torch.differentiated import call_compiled, differentiated, function_of, places, target_of
 from saccade.torch.fallback import has_tangent, requires_grad
+from saccade.torch.levels import BELOW, Function, forward_mode, record_once
 
 __all__ = ["overload"]
-
-# Transforms of torch.func call a kernel once for each of their levels.
-_Function: Any = torch.autograd.function._SingleLevelFunction
-_BELOW: Any = torch._C._after_autograd_keyset
-# A Function turns the forward mode off, also for the other levels, whose kernels must see their tangents.
-_forward_mode: Any = forward_ad._set_fwd_grad_enabled
 
 
 # --- forward ----------------------------------------------------------------------------------------------------------
@@ -36,7 +30,7 @@ def _is_real(x: torch.Tensor) -> bool:
     return not torch._C._len_torch_dispatch_stack() and type(x) in (torch.Tensor, torch.nn.Parameter) and not x.is_meta
 
 
-class _Attention(_Function):  # type: ignore[misc]
+class _Attention(Function):  # type: ignore[misc]
     """The first `count` of the output, the log-sum-exp and its low part of an operator call. The log-sum-exp alone does
     not determine the probabilities of a row whose scores are far from 0, so its low part is saved as well."""
 
@@ -47,7 +41,7 @@ class _Attention(_Function):  # type: ignore[misc]
         if _is_real(tensors[0]):
             # Reports what has no gradient.
             function_of(program, target_of(tensors[0], *options[3:]), "attention_gradient")
-        with _forward_mode(True):
+        with forward_mode(True):
             results = differentiated_overload(_has_levels()).redispatch(keys, tensors, program, *options)
         ctx.call = program, options
         ctx.save_for_backward(*results, *tensors)
@@ -86,7 +80,7 @@ def _record(has_lse: bool, has_max: bool, has_low: bool, keys: Any, tensors: lis
     if has_tangent(*tensors):
         call = functools.partial(_record, has_lse, has_max, has_low, keys)
         return tangents.push(call, has_lse, has_max, tensors, program, *options)
-    keys = keys & _BELOW
+    keys = keys & BELOW
     if not requires_grad(*tensors):
         is_recorded = _has_levels()
         below = differentiated_overload(is_recorded) if has_low else overload(has_lse, has_max, is_recorded=is_recorded)
@@ -119,32 +113,6 @@ def _compute_fake(output_gradient: Any, lse_gradient: Any, output: Any, lse: Any
     return _empty_results(tensors, program)
 
 
-class _Once(_Function):  # type: ignore[misc]
-    """A call of an operator for derivatives whose results are differentiated again, which is an error."""
-
-    @staticmethod
-    def forward(ctx: Any, call: Any, *tensors: torch.Tensor) -> Any:
-        with _forward_mode(True):
-            return tuple(call())
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise NotImplementedError("saccade.attention: second derivatives are not supported")
-
-
-def _record_once(operator: Any, keys: Any, *arguments: Any, **named: Any) -> list[torch.Tensor]:
-    """The kernel of an operator for derivatives for tensors of which PyTorch records gradients."""
-    flat = [x for each in arguments for x in (each if isinstance(each, list) else [each])]
-    differentiable = [x for x in flat if isinstance(x, torch.Tensor)]
-    if has_tangent(*differentiable):
-        raise NotImplementedError("saccade.attention: second derivatives are not supported")
-    call = functools.partial(operator.redispatch, keys & _BELOW, *arguments, **named)
-    if not requires_grad(*differentiable):
-        return call()  # type: ignore[no-any-return]
-    with enable_single_level_autograd_function():
-        return list(_Once.apply(call, *differentiable))
-
-
 # --- registration -----------------------------------------------------------------------------------------------------
 
 _library = torch.library.Library("saccade", "FRAGMENT")
@@ -158,8 +126,8 @@ def _register() -> None:
     torch.library.register_fake("saccade::attention_backward", _compute_fake, lib=_library)
     tangents.register(_library)
     for operator in (torch.ops.saccade.attention_backward.default, torch.ops.saccade.attention_jvp.default):
-        _library.impl(operator.overloadpacket.__name__, functools.partial(_record_once, operator), "Autograd",
-                      with_keyset=True)
+        record = functools.partial(record_once, operator, "saccade.attention")
+        _library.impl(operator.overloadpacket.__name__, record, "Autograd", with_keyset=True)
     for name in ("attention", "attention.lse", "attention.lse_low", "attention.max", "attention.lse_max"):
         flags = "lse" in name, "max" in name, "low" in name
         _library.impl(name, functools.partial(_record, *flags), "Autograd", with_keyset=True)

@@ -14,7 +14,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from saccade import _conv, _layer, _operands, norms
 from saccade.torch.attention_operator import TAGS
 from saccade.torch.fallback import has_tangent, requires_grad
-from saccade.torch.linear_operator import _forward_mode, _Function, with_batch
+from saccade.torch.levels import BELOW, Function, forward_mode, in_turn, record_once
 
 
 def call(name: str, program: str, tensors: list[Any], like: tuple[int, ...]) -> list[torch.Tensor]:
@@ -72,12 +72,12 @@ def _compute_gradients(gradients: list[torch.Tensor], results: list[torch.Tensor
 # --- autograd ---------------------------------------------------------------------------------------------------------
 
 
-class _Layer(_Function):  # type: ignore[misc]
+class _Layer(Function):  # type: ignore[misc]
     """The results of an operator call."""
 
     @staticmethod
     def forward(ctx: Any, keys: Any, name: str, program: str, like: list[int], *tensors: torch.Tensor) -> Any:
-        with _forward_mode(True):
+        with forward_mode(True):
             results = torch.ops.saccade.layer.default.redispatch(keys, list(tensors), name, program, like)
         ctx.name, ctx.program, ctx.count = name, program, len(results)
         ctx.save_for_backward(*results, *tensors)
@@ -90,25 +90,11 @@ class _Layer(_Function):  # type: ignore[misc]
         return (None, None, None, None, *[next(found) if x.is_floating_point() else None for x in tensors])
 
 
-class _Once(_Function):  # type: ignore[misc]
-    """Gradients that are differentiated again, which is an error."""
-
-    @staticmethod
-    def forward(ctx: Any, compute: Any, name: str, *tensors: torch.Tensor) -> Any:
-        ctx.name = name
-        with _forward_mode(True):
-            return tuple(compute())
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise NotImplementedError(f"saccade.{ctx.name}: second derivatives are not supported")
-
-
 def _record(keys: Any, tensors: list[torch.Tensor], name: str, program: str, like: list[int]) -> Any:
     """The kernel of the operator for tensors of which PyTorch records gradients."""
     if has_tangent(*tensors):
         raise NotImplementedError(f"saccade.{name}: tangents (forward mode) are not supported")
-    keys = keys & torch._C._after_autograd_keyset
+    keys = keys & BELOW
     if not requires_grad(*tensors):
         return torch.ops.saccade.layer.default.redispatch(keys, tensors, name, program, like)
     with enable_single_level_autograd_function():
@@ -118,35 +104,8 @@ def _record(keys: Any, tensors: list[torch.Tensor], name: str, program: str, lik
 def _record_once(keys: Any, gradients: list[torch.Tensor], results: list[torch.Tensor], tensors: list[torch.Tensor],
                  name: str, program: str) -> Any:
     """The kernel of the backward operator for tensors of which PyTorch records gradients."""
-    if has_tangent(*gradients, *results, *tensors):
-        raise NotImplementedError(f"saccade.{name}: second derivatives are not supported")
-    call = functools.partial(torch.ops.saccade.layer_backward.default.redispatch,
-                             keys & torch._C._after_autograd_keyset, gradients, results, tensors, name, program)
-    if not requires_grad(*gradients, *results, *tensors):
-        return call()
-    with enable_single_level_autograd_function():
-        return list(_Once.apply(call, name, *gradients, *results, *tensors))
-
-
-# --- vmap -------------------------------------------------------------------------------------------------------------
-
-
-def _vmap(info: Any, in_dims: Any, tensors: list[torch.Tensor], name: str, program: str, like: list[int]) -> Any:
-    """One call after another: weights without a batch are shared in a program."""
-    mapped = [with_batch(x, dim, info.batch_size) for x, dim in zip(tensors, in_dims[0])]
-    found = [torch.ops.saccade.layer([x[i] for x in mapped], name, program, like) for i in range(info.batch_size)]
-    stacked = [torch.stack(parts) for parts in zip(*found)]
-    return stacked, [0] * len(stacked)
-
-
-def _vmap_gradients(info: Any, in_dims: Any, *arguments: Any) -> Any:
-    lists, (name, program) = arguments[:3], arguments[3:]
-    mapped = [[with_batch(x, dim, info.batch_size) for x, dim in zip(each, dims)]
-              for each, dims in zip(lists, in_dims)]
-    found = [torch.ops.saccade.layer_backward(*[[x[i] for x in each] for each in mapped], name, program)
-             for i in range(info.batch_size)]
-    stacked = [torch.stack(parts) for parts in zip(*found)]
-    return stacked, [0] * len(stacked)
+    return record_once(torch.ops.saccade.layer_backward.default, f"saccade.{name}", keys, gradients, results, tensors,
+                       name, program)
 
 
 def _register() -> None:
@@ -154,11 +113,12 @@ def _register() -> None:
     library.define("layer(Tensor[] tensors, str name, str program, int[] like) -> Tensor[]", tags=TAGS)
     library.define("layer_backward(Tensor[] gradients, Tensor[] results, Tensor[] tensors, str name, str program) "
                    "-> Tensor[]", tags=TAGS)
-    for name, compute, fake, rule, record in (
-            ("layer", _compute, _fake, _vmap, _record),
-            ("layer_backward", _compute_gradients, _fake_gradients, _vmap_gradients, _record_once)):
+    for name, compute, fake, record in (
+            ("layer", _compute, _fake, _record),
+            ("layer_backward", _compute_gradients, _fake_gradients, _record_once)):
         library.impl(name, compute, "CPU")
         torch.library.register_fake(f"saccade::{name}", fake, lib=library)
+        rule = functools.partial(in_turn, getattr(torch.ops.saccade, name).default)
         torch.library.register_vmap(f"saccade::{name}", rule, lib=library)
         library.impl(name, record, "Autograd", with_keyset=True)
     _libraries.append(library)

@@ -19,9 +19,9 @@ from saccade import _linear, _operands, _program
 from saccade.torch.attention_operator import TAGS
 from saccade.torch.differentiated import function_of, places
 from saccade.torch.fallback import has_tangent, requires_grad
+from saccade.torch.levels import BELOW, Function, forward_mode, in_turn, record_once, second_derivative
 
-_Function: Any = torch.autograd.function._SingleLevelFunction  # transforms of torch.func call a kernel for each level
-_forward_mode: Any = forward_ad._set_fwd_grad_enabled
+_SUBJECT = "saccade.linear_attention"
 
 ARGUMENTS = "Tensor[] tensors, str program, str layout, int columns"
 """The tensors of the program, of which q, k and v are the first; the program; the layout of q, k and v; the columns of
@@ -137,14 +137,14 @@ def _differentiated(program: str, needs: tuple[bool, ...], attribute: str = "att
     return _program.differentiated(program, needs, attribute)
 
 
-class _Linear(_Function):  # type: ignore[misc]
+class _Linear(Function):  # type: ignore[misc]
     """The results of an operator call."""
 
     @staticmethod
     def forward(ctx: Any, keys: Any, program: str, layout: str, columns: int, *tensors: torch.Tensor) -> Any:
         program = _differentiated(program, tuple(ctx.needs_input_grad[4:]))
         function_of(program, "host", f"{_linear.NAME}_gradient")  # reports what has no gradient
-        with _forward_mode(True):
+        with forward_mode(True):
             results = torch.ops.saccade.linear_attention.default.redispatch(keys, list(tensors), program, layout,
                                                                             columns)
         ctx.program, ctx.count = program, len(results)
@@ -161,43 +161,15 @@ class _Linear(_Function):  # type: ignore[misc]
         return (None, None, None, None, *made)
 
 
-class _Once(_Function):  # type: ignore[misc]
-    """Gradients that are differentiated again, which is an error."""
-
-    @staticmethod
-    def forward(ctx: Any, compute: Any, *tensors: torch.Tensor) -> Any:
-        with _forward_mode(True):
-            return tuple(compute())
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        raise NotImplementedError(_SECOND)
-
-
-_SECOND = "saccade.linear_attention: second derivatives are not supported"
-
-
 def _record(keys: Any, tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> Any:
     """The kernel of the operator for tensors of which PyTorch records gradients, or that have tangents."""
     if has_tangent(*tensors):
         return _push(functools.partial(_record, keys), tensors, program, layout, columns)
-    keys = keys & torch._C._after_autograd_keyset
+    keys = keys & BELOW
     if not requires_grad(*tensors):
         return torch.ops.saccade.linear_attention.default.redispatch(keys, tensors, program, layout, columns)
     with enable_single_level_autograd_function():
         return list(_Linear.apply(keys, program, layout, columns, *tensors))
-
-
-def _record_once(operator: Any, keys: Any, *arguments: Any) -> Any:
-    """The kernel of an operator of derivatives for tensors of which PyTorch records gradients."""
-    tensors = [x for each in arguments if isinstance(each, list) for x in each]
-    if has_tangent(*tensors):
-        raise NotImplementedError(_SECOND)
-    call = functools.partial(operator.redispatch, keys & torch._C._after_autograd_keyset, *arguments)
-    if not requires_grad(*tensors):
-        return call()
-    with enable_single_level_autograd_function():
-        return list(_Once.apply(call, *tensors))
 
 
 # --- forward mode -----------------------------------------------------------------------------------------------------
@@ -206,7 +178,7 @@ def _record_once(operator: Any, keys: Any, *arguments: Any) -> Any:
 def _push(call: Any, tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> Any:
     """The results of an operator call with tangents. `call` is the call for tensors without tangents."""
     if _program.is_differentiated(program):  # the tangents of a call whose gradients are recorded
-        raise NotImplementedError(_SECOND)
+        raise second_derivative(_SUBJECT)
     duals = [forward_ad.unpack_dual(x) for x in tensors]
     primals = [dual.primal for dual in duals]
     given = [dual.tangent for dual in duals if dual.tangent is not None]
@@ -233,33 +205,6 @@ def _fake_tangents(tangents: Any, tensors: list[torch.Tensor], program: str, lay
     return [*_fake(tensors, program, layout, columns), *_fake(tensors, program, layout, columns)]
 
 
-# --- vmap -------------------------------------------------------------------------------------------------------------
-
-
-def with_batch(x: torch.Tensor, dim: int | None, size: int) -> torch.Tensor:
-    """A tensor of which torch.vmap maps a dimension, or none, with this dimension in front."""
-    return x.unsqueeze(0).expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
-
-
-def _vmap(info: Any, in_dims: Any, tensors: list[torch.Tensor], program: str, layout: str, columns: int) -> Any:
-    """One call after another: an operand without a batch, such as a decay of each head, is shared in a program."""
-    mapped = [with_batch(x, dim, info.batch_size) for x, dim in zip(tensors, in_dims[0])]
-    found = [torch.ops.saccade.linear_attention([x[i] for x in mapped], program, layout, columns)
-             for i in range(info.batch_size)]
-    stacked = [torch.stack(parts) for parts in zip(*found)]
-    return stacked, [0] * len(stacked)
-
-
-def _vmap_derivatives(operator: Any, info: Any, in_dims: Any, *arguments: Any) -> Any:
-    lists = [each for each in arguments if isinstance(each, list)]
-    mapped = [[with_batch(x, dim, info.batch_size) for x, dim in zip(each, dims)]
-              for each, dims in zip(lists, in_dims)]
-    found = [operator(*[[x[i] for x in each] for each in mapped], *arguments[len(lists):])
-             for i in range(info.batch_size)]
-    stacked = [torch.stack(parts) for parts in zip(*found)]
-    return stacked, [0] * len(stacked)
-
-
 def _register() -> None:
     library = torch.library.Library("saccade", "FRAGMENT")
     library.define(f"linear_attention({ARGUMENTS}) -> Tensor[]", tags=TAGS)
@@ -267,17 +212,17 @@ def _register() -> None:
                    "-> Tensor[]", tags=TAGS)
     library.define(f"linear_attention_jvp(Tensor[] tangents, {ARGUMENTS}) -> Tensor[]", tags=TAGS)
     derivatives = torch.ops.saccade.linear_attention_backward.default, torch.ops.saccade.linear_attention_jvp.default
-    of_gradients, of_tangents = [functools.partial(_vmap_derivatives, operator) for operator in derivatives]
-    for name, compute, fake, rule in (
-            ("linear_attention", _compute, _fake, _vmap),
-            ("linear_attention_backward", _compute_gradients, _fake_gradients, of_gradients),
-            ("linear_attention_jvp", _compute_tangents, _fake_tangents, of_tangents)):
+    for name, compute, fake in (
+            ("linear_attention", _compute, _fake),
+            ("linear_attention_backward", _compute_gradients, _fake_gradients),
+            ("linear_attention_jvp", _compute_tangents, _fake_tangents)):
         library.impl(name, compute, "CPU")
         torch.library.register_fake(f"saccade::{name}", fake, lib=library)
+        rule = functools.partial(in_turn, getattr(torch.ops.saccade, name).default)
         torch.library.register_vmap(f"saccade::{name}", rule, lib=library)
     library.impl("linear_attention", _record, "Autograd", with_keyset=True)
     for operator in derivatives:
-        library.impl(operator.overloadpacket.__name__, functools.partial(_record_once, operator), "Autograd",
+        library.impl(operator.overloadpacket.__name__, functools.partial(record_once, operator, _SUBJECT), "Autograd",
                      with_keyset=True)
     _libraries.append(library)
 

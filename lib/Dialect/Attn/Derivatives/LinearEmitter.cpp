@@ -1,6 +1,7 @@
 //===- LinearEmitter.cpp - Ops of derivatives of linear attention -------------===//
 #include "LinearEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -18,6 +19,25 @@ std::optional<StringRef> LinearEmitter::findUnsupported() {
 }
 
 Value LinearEmitter::wide(Value x) { return x ? e.withElement(x, type) : x; }
+
+SmallVector<ReassociationIndices> LinearEmitter::dividedAt(unsigned rank, unsigned at) {
+  SmallVector<ReassociationIndices> groups;
+  for (unsigned i = 0, next = 0; i < rank; ++i) {
+    groups.push_back({next++});
+    if (i == at)
+      groups.back().push_back(next++);
+  }
+  return groups;
+}
+
+OpFoldResult LinearEmitter::membersOf(OpFoldResult all, OpFoldResult own) {
+  std::optional<int64_t> whole = getConstantIntValue(all), part = getConstantIntValue(own);
+  if (whole && part)
+    return b.getIndexAttr(*part == 0 ? 0 : *whole / *part);
+  Value divisor = getValueOrCreateConstantIndexOp(b, loc, own);
+  divisor = arith::MaxUIOp::create(b, loc, divisor, arith::ConstantIndexOp::create(b, loc, 1));
+  return arith::DivUIOp::create(b, loc, getValueOrCreateConstantIndexOp(b, loc, all), divisor).getResult();
+}
 
 //===----------------------------------------------------------------------===//
 // Features

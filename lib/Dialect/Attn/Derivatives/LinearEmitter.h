@@ -34,14 +34,19 @@ struct LinearEmitter {
   TensorEmitter e;
   mlir::FloatType type;
 
-  /// Whether queries and keys, and values and outputs, are of the same dimensions but for heads that `op` lacks.
-  /// Otherwise, or with a normalized output of a dynamic head size, says what has no rule.
+  /// What of `op` has no rule: an operand without heads beside one with heads, or a normalized output of a dynamic head
+  /// size. None if all has.
   std::optional<llvm::StringRef> findUnsupported();
 
   bool hasFeatures() { return op.getL2norm() || !op.getFeature().empty(); }
   Value wide(Value x);
   /// φ(x) in the type of the state, or x itself without features and normalization. `ops`: what computes it, in order.
   Value features(Value x, llvm::SmallVectorImpl<Value> &ops);
+
+  /// The groups of dimensions of a tensor of `rank` dimensions if dimension `at` is divided into two.
+  static llvm::SmallVector<mlir::ReassociationIndices> dividedAt(unsigned rank, unsigned at);
+  /// `all` / `own`, numbers of heads; static if both are.
+  mlir::OpFoldResult membersOf(mlir::OpFoldResult all, mlir::OpFoldResult own);
 
   llvm::SmallVector<mlir::OpFoldResult> sizes(Named x) { return mlir::tensor::getMixedSizes(b, loc, x.value); }
   /// Indices [first, first + count) of dimension `dim`.

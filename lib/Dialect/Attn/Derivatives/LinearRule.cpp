@@ -8,7 +8,6 @@
 #include "Gradients.h"
 #include "LinearEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -146,25 +145,15 @@ private:
       from = from.clone(shape);
       gradient = tensor::CastOp::create(b, loc, from, gradient);
     }
-    bool isStatic = !ShapedType::isDynamic(own) && !ShapedType::isDynamic(shape[head]);
     SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, gradient);
-    Value all = getValueOrCreateConstantIndexOp(b, loc, extents[head]);
+    OpFoldResult all = extents[head];
     extents[head] = tensor::getMixedSize(b, loc, like.value, head);
-    Value divisor = getValueOrCreateConstantIndexOp(b, loc, extents[head]);
-    divisor = arith::MaxUIOp::create(b, loc, divisor, arith::ConstantIndexOp::create(b, loc, 1));
-    OpFoldResult members = arith::DivUIOp::create(b, loc, all, divisor).getResult();
-    if (isStatic)
-      members = b.getIndexAttr(own == 0 ? 0 : shape[head] / own);
+    OpFoldResult members = membersOf(all, extents[head]);
     shape[head] = own;
-    shape.insert(shape.begin() + head + 1, isStatic ? *getConstantIntValue(members) : ShapedType::kDynamic);
+    shape.insert(shape.begin() + head + 1, getConstantIntValue(members).value_or(ShapedType::kDynamic));
     extents.insert(extents.begin() + head + 1, members);
-    SmallVector<ReassociationIndices> groups;
-    for (unsigned i = 0, next = 0; i < like.dims.size(); ++i) {
-      groups.push_back({next++});
-      if (i == head)
-        groups.back().push_back(next++);
-    }
-    Value expanded = tensor::ExpandShapeOp::create(b, loc, from.clone(shape), gradient, groups, extents);
+    Value expanded =
+        tensor::ExpandShapeOp::create(b, loc, from.clone(shape), gradient, dividedAt(like.dims.size(), head), extents);
     AffineMap loops = b.getMultiDimIdentityMap(shape.size());
     return e.accumulate({{expanded, loops}}, like.value, loops.dropResult(head + 1), type, addElements());
   }

@@ -14,19 +14,18 @@
 // is k' − G ∘ k then, and e' and q' are e' + G ∘ e and q' + G ∘ q.
 //
 //===----------------------------------------------------------------------===//
-#include "LinearEmitter.h"
+#include "InterleavedEmitter.h"
 #include "Tangents.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 
 using namespace mlir;
 using namespace saccade::attn;
 
 namespace {
 
-class LinearTangent : LinearEmitter {
+class LinearTangent : InterleavedEmitter {
 public:
-  LinearTangent(LinearOp op, Tangents &tangents) : LinearEmitter(op, tangents.b), tangents(tangents) {}
+  LinearTangent(LinearOp op, Tangents &tangents) : InterleavedEmitter(op, tangents.b), tangents(tangents) {}
 
   LogicalResult apply() {
     if (std::optional<StringRef> what = findUnsupported())
@@ -87,47 +86,20 @@ private:
   // Heads and factors
   //===--------------------------------------------------------------------===//
 
-  /// `x` with as many heads as `heads` says, each one repeated.
-  Value repeatHeads(Value x, unsigned head, OpFoldResult heads) {
-    auto from = cast<RankedTensorType>(x.getType());
-    std::optional<int64_t> count = getConstantIntValue(heads);
-    int64_t own = from.getDimSize(head);
-    if (count && *count == own)
-      return x;
-    bool isStatic = count && !ShapedType::isDynamic(own);
-    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, x);
-    Value divisor = getValueOrCreateConstantIndexOp(b, loc, extents[head]);
-    divisor = arith::MaxUIOp::create(b, loc, divisor, arith::ConstantIndexOp::create(b, loc, 1));
-    OpFoldResult members =
-        arith::DivUIOp::create(b, loc, getValueOrCreateConstantIndexOp(b, loc, heads), divisor).getResult();
-    if (isStatic)
-      members = b.getIndexAttr(own == 0 ? 0 : *count / own);
-    SmallVector<int64_t> shape(from.getShape());
-    shape.insert(shape.begin() + head + 1, isStatic ? *getConstantIntValue(members) : ShapedType::kDynamic);
-    extents.insert(extents.begin() + head + 1, members);
-    AffineMap loops = b.getMultiDimIdentityMap(shape.size());
-    auto into = cast<RankedTensorType>(from.clone(shape));
-    Value repeated = e.generic({{x, loops.dropResult(head + 1)}}, {e.filled(extents, into, 0), loops},
-                               [](OpBuilder &, ValueRange elements) { return elements[0]; });
-    SmallVector<ReassociationIndices> groups;
-    for (unsigned i = 0, next = 0; i < unsigned(from.getRank()); ++i) {
-      groups.push_back({next++});
-      if (i == head)
-        groups.back().push_back(next++);
-    }
-    Value merged = tensor::CollapseShapeOp::create(b, loc, repeated, groups);
-    SmallVector<int64_t> result(from.getShape());
-    result[head] = count.value_or(ShapedType::kDynamic);
-    auto type = cast<RankedTensorType>(from.clone(result));
-    return merged.getType() == type ? merged : tensor::CastOp::create(b, loc, type, merged).getResult();
-  }
-
   Pair withHeads(Pair x, OpFoldResult heads) {
     if (std::optional<unsigned> head = x.primal.dims.position(Dim::Head)) {
       x.primal.value = repeatHeads(x.primal.value, *head, heads);
       x.tangent = x.tangent ? repeatHeads(x.tangent, *head, heads) : Value();
     }
     return x;
+  }
+
+  RankedTensorType typeOfState(int64_t rows, int64_t columns) {
+    SmallVector<int64_t> shape;
+    for (Dim dim : op.getStateDims())
+      shape.push_back(dim == Dim::Batch ? getStaticBatches(op) : op.getFactorOwner(dim).size(dim));
+    shape.append({rows, columns});
+    return RankedTensorType::get(shape, type);
   }
 
   OpFoldResult headsOfValue() { return getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head); }
@@ -198,7 +170,8 @@ private:
       shape.push_back(1);
       SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, steps);
       extents.push_back(b.getIndexAttr(1));
-      steps = tensor::ExpandShapeOp::create(b, loc, stepsType.clone(shape), steps, lastUnit(shape.size()), extents);
+      steps = tensor::ExpandShapeOp::create(b, loc, stepsType.clone(shape), steps,
+                                            dividedAt(shape.size() - 1, shape.size() - 2), extents);
     }
     auto wholeType = cast<RankedTensorType>(steps.getType());
     SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, steps);
@@ -206,29 +179,16 @@ private:
     SmallVector<int64_t> shape(wholeType.getShape());
     shape.back() = 1;
     Value ones = e.filled(extents, wholeType.clone(shape), 1);
-    SmallVector<int64_t> stateShape;
-    for (Dim dim : op.getStateDims())
-      stateShape.push_back(dim == Dim::Batch && op.getCuSeqlens() ? ShapedType::kDynamic
-                                                                  : op.getFactorOwner(dim).size(dim));
-    stateShape.append({1, wholeType.getShape().back()});
+    RankedTensorType stateType = typeOfState(1, wholeType.getShape().back());
     auto named = DimsAttr::get(b.getContext(), dims);
-    auto sums = LinearOp::create(b, loc, wholeType, RankedTensorType::get(stateShape, type), ones, ones, steps, Value(),
-                                 Value(), Value(), Value(), op.getCuSeqlens(), op.getKvLen(), named, named, named,
-                                 named, AxesAttr(), AxesAttr(), DimsAttr(), FloatAttr(), FloatAttr(),
+    auto sums = LinearOp::create(b, loc, wholeType, stateType, ones, ones, steps, Value(), Value(), Value(), Value(),
+                                 op.getCuSeqlens(), op.getKvLen(), named, named, named, named, AxesAttr(), AxesAttr(),
+                                 DimsAttr(), FloatAttr(), FloatAttr(),
                                  /*causal=*/true, /*normalize=*/false);
     sumsOfDecay = sums.getOutput();
     if (!op.hasMatrixDecay())
-      sumsOfDecay = tensor::CollapseShapeOp::create(b, loc, sumsOfDecay, lastUnit(shape.size()));
+      sumsOfDecay = tensor::CollapseShapeOp::create(b, loc, sumsOfDecay, dividedAt(shape.size() - 1, shape.size() - 2));
     lastOfDecay = sums.getFinalState();
-  }
-
-  /// The last of `rank` dimensions belongs to the one before it.
-  static SmallVector<ReassociationIndices> lastUnit(unsigned rank) {
-    SmallVector<ReassociationIndices> groups;
-    for (unsigned i = 0; i + 1 < rank; ++i)
-      groups.push_back({int64_t(i)});
-    groups.back().push_back(rank - 1);
-    return groups;
   }
 
   /// G ∘ x, where x has `heads` heads; null for 0.
@@ -244,59 +204,6 @@ private:
   //===--------------------------------------------------------------------===//
   // The recurrence
   //===--------------------------------------------------------------------===//
-
-  /// Two positions for each one of a tensor with dimensions `dims`, and twice the head size if `parts` has four
-  /// entries: the upper and the lower half of position 2t, then of 2t + 1; null stands for 0.
-  Value interleaved(ArrayRef<Value> parts, ArrayRef<Dim> dims, bool isInterleaved = true) {
-    Value like = *llvm::find_if(parts, [](Value part) { return bool(part); });
-    unsigned sequence = llvm::find(dims, Dim::Seq) - dims.begin(), depth = llvm::find(dims, Dim::Depth) - dims.begin();
-    bool isHalved = parts.size() == (isInterleaved ? 4 : 2);
-    SmallVector<int64_t> shape(cast<RankedTensorType>(like.getType()).getShape());
-    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, like), part = extents;
-    int64_t half = isHalved ? shape[depth] : 0;
-    if (isHalved)
-      extents[depth] = b.getIndexAttr(shape[depth] *= 2);
-    if (isInterleaved) {
-      shape.insert(shape.begin() + sequence + 1, 2);
-      extents.insert(extents.begin() + sequence + 1, b.getIndexAttr(2));
-      part.insert(part.begin() + sequence + 1, b.getIndexAttr(1));
-    }
-    Value into = e.zeros(extents, RankedTensorType::get(shape, type));
-    bool isEmpty = llvm::is_contained(shape, 0); // no offset is within a statically empty tensor
-    for (auto [i, each] : llvm::enumerate(parts)) {
-      if (!each || isEmpty)
-        continue;
-      SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), ones(shape.size(), b.getIndexAttr(1));
-      if (isInterleaved)
-        offsets[sequence + 1] = b.getIndexAttr(isHalved ? i / 2 : i);
-      if (isHalved && i % 2)
-        offsets[depth + (isInterleaved && sequence < depth ? 1 : 0)] = b.getIndexAttr(half);
-      into = tensor::InsertSliceOp::create(b, loc, each, into, offsets, part, ones);
-    }
-    if (!isInterleaved)
-      return into;
-    SmallVector<ReassociationIndices> groups;
-    for (unsigned i = 0, next = 0; i < dims.size(); ++i) {
-      groups.push_back({next++});
-      if (i == sequence)
-        groups.back().push_back(next++);
-    }
-    return tensor::CollapseShapeOp::create(b, loc, into, groups);
-  }
-
-  /// 2 · x for lengths or offsets.
-  Value doubled(Value lengths) {
-    if (!lengths)
-      return {};
-    Type element = getElementTypeOrSelf(lengths);
-    return e.elementwise(lengths, element, [&](OpBuilder &nested, ValueRange elements) -> Value {
-      // Longer ones mean all positions.
-      int64_t most = (int64_t(1) << (element.getIntOrFloatBitWidth() - 2)) - 1;
-      Value bound = arith::ConstantOp::create(nested, loc, nested.getIntegerAttr(element, most));
-      Value bounded = arith::MinSIOp::create(nested, loc, elements[0], bound);
-      return arith::AddIOp::create(nested, loc, bounded, bounded);
-    });
-  }
 
   /// The erase keys of the two positions, and the values.
   void emitDeltaRule() {
@@ -352,15 +259,12 @@ private:
       shape[output.at(Dim::Seq)] = doubledExtent(shape[output.at(Dim::Seq)]);
     shape[output.at(Dim::Depth)] += op.getNormalize() ? 1 : 0;
     Value before = bothStates();
-    SmallVector<int64_t> stateShape;
-    for (Dim dim : op.getStateDims())
-      stateShape.push_back(dim == Dim::Batch && op.getCuSeqlens() ? ShapedType::kDynamic
-                                                                  : op.getFactorOwner(dim).size(dim));
-    stateShape.append({2 * getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth), shape[output.at(Dim::Depth)]});
-    return LinearOp::create(b, loc, RankedTensorType::get(shape, type), RankedTensorType::get(stateShape, type),
-                            queries, keys, values, decay, Value(), erased, before, doubled(op.getCuSeqlens()),
-                            doubled(op.getKvLen()), query.primal.dims, key.primal.dims, value.primal.dims, output.dims,
-                            decayAxes, AxesAttr(), eraseDims, op.getScaleAttr(), FloatAttr(), op.getCausal(),
+    RankedTensorType stateType =
+        typeOfState(2 * getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth), shape[output.at(Dim::Depth)]);
+    return LinearOp::create(b, loc, RankedTensorType::get(shape, type), stateType, queries, keys, values, decay,
+                            Value(), erased, before, doubled(op.getCuSeqlens()), doubled(op.getKvLen()),
+                            query.primal.dims, key.primal.dims, value.primal.dims, output.dims, decayAxes, AxesAttr(),
+                            eraseDims, op.getScaleAttr(), FloatAttr(), op.getCausal(),
                             /*normalize=*/false);
   }
 
@@ -396,7 +300,7 @@ private:
       return;
     Named found = {pushed.getOutput(), op.getOutputDims()};
     if (isInterleaved)
-      found.value = oddPositions(found);
+      found.value = oddPositions(found, tensor::getMixedSizes(b, loc, op.getOutput()));
     if (divisors) {
       unsigned depth = found.at(Dim::Depth), rank = found.dims.size();
       int64_t size = found.shape()[depth] - 1;
@@ -416,33 +320,6 @@ private:
                               });
     }
     tangents.set(op.getOutput(), found.value);
-  }
-
-  Value oddPositions(Named x) {
-    unsigned sequence = x.at(Dim::Seq);
-    SmallVector<int64_t> shape = x.shape();
-    SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, op.getOutput());
-    extents[x.at(Dim::Depth)] = b.getIndexAttr(shape[x.at(Dim::Depth)]);
-    SmallVector<int64_t> reduced = shape;
-    reduced[sequence] = shape[sequence] =
-        ShapedType::isDynamic(shape[sequence]) ? shape[sequence] : shape[sequence] / 2;
-    auto whole = cast<RankedTensorType>(x.value.getType());
-    if (llvm::is_contained(shape, 0))
-      return e.zeros(extents, whole.clone(shape));
-    shape.insert(shape.begin() + sequence + 1, 2);
-    SmallVector<OpFoldResult> expanded = extents;
-    expanded.insert(expanded.begin() + sequence + 1, b.getIndexAttr(2));
-    SmallVector<ReassociationIndices> groups;
-    for (unsigned i = 0, next = 0; i < x.dims.size(); ++i) {
-      groups.push_back({next++});
-      if (i == sequence)
-        groups.back().push_back(next++);
-    }
-    Value pairs = tensor::ExpandShapeOp::create(b, loc, whole.clone(shape), x.value, groups, expanded);
-    SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0)), ones(shape.size(), b.getIndexAttr(1));
-    offsets[sequence + 1] = b.getIndexAttr(1);
-    expanded[sequence + 1] = b.getIndexAttr(1);
-    return tensor::ExtractSliceOp::create(b, loc, RankedTensorType::get(reduced, type), pairs, offsets, expanded, ones);
   }
 
   /// The lower half of the final state, + G ∘ the upper half.
