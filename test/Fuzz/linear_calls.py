@@ -6,9 +6,10 @@
 # RUN: %python %s --tangents --count 5
 """Random calls of saccade.linear_attention for the recurrences of models, against their formulas in float64.
 
-Usage: linear_calls.py [--recurrence NAME] [--gradients | --tangents] [--first-seed N] [--count N] [--seed N]. Draws lengths around the
-edges of chunks, decays from 1 to e^-50 and beyond, initial and final states, left padding, groups of heads, layouts, element
-types, torch and NumPy, calls in parts and calls with out=. With --gradients, gradients of all arguments against those that
+Usage: linear_calls.py [--recurrence NAME] [--gradients | --tangents] [--first-seed N] [--count N] [--seed N] [--calls-of-a-form N].
+Draws lengths around the edges of chunks, batches with lengths and ragged ones, decays from 1 to e^-50 and beyond, initial and
+final states, left padding, groups of heads, layouts, element types, torch and NumPy, calls in parts, and calls with out=, also
+in place of the state. What a call must not read is NaN. With --gradients, gradients of all arguments against those that
 PyTorch records of the recurrence, position by position in float64. With --tangents, tangents for those of some arguments.
 """
 
@@ -21,77 +22,16 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent / "Inputs"))
-from recurrences import RECURRENCES, Sizes
-from seeds import chosen_seeds, run_calls, seed_options
+from linear_call import LinearCall, given, order_of, rounded
+from recurrences import RECURRENCES
+from seeds import chosen_seeds, print_coverage, run_calls, seed_options
 
 import saccade
 
-LENGTHS = (1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129)
 # A bound of the error relative to the norm of the result, by element type.
 BOUNDS = {"f64": 1e-11, "f32": 3e-5, "bf16": 2e-2, "f16": 4e-3}
-TYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 STATES = ("decay", "beta", "erase", "state")
 NUMBERS = ("scale", "l2norm", "feature_map", "normalize")
-
-
-class LinearCall:
-    """A call with what it should return."""
-
-    def __init__(self, seed, names):
-        self.seed = seed
-        rng = random.Random(f"{seed} linear")
-        self.name = rng.choice(names)
-        self.recurrence = RECURRENCES[self.name]
-        groups = rng.choice((1, 1, 2, 4)) if self.name != "rwkv7" else 1
-        key_heads = rng.choice((1, 2, 3))
-        length = rng.choice(LENGTHS) if rng.random() < 0.6 else rng.randint(1, 200)
-        self.sizes = Sizes(rng.choice((1, 2, 3)), key_heads * groups, key_heads, length, rng.choice((8, 16, 20, 32, 64)),
-                           rng.choice((8, 16, 24, 32, 64)))
-        self.type = rng.choice(("f64", "f32", "f32", "bf16", "f16"))
-        self.strength = rng.choice((1.0, 5.0, 50.0, 300.0))
-        self.has_state, self.returns_state = rng.random() < 0.5, rng.random() < 0.6
-        self.padding = rng.randint(0, length - 1) if rng.random() < 0.2 else 0
-        self.layout = rng.choice(("bhsd", "bhsd", "bshd", "shbd"))
-        self.is_numpy = self.type != "bf16" and rng.random() < 0.3
-        self.parts = sorted(rng.sample(range(1, length), min(length - 1, 2))) if rng.random() < 0.2 else []
-        self.writes_out = rng.random() < 0.2
-
-    def __str__(self):
-        shown = {name: value for name, value in vars(self).items() if name != "recurrence"}
-        return f"{shown}"
-
-    def draw(self):
-        """The inputs of the model and the initial state, rounded to the element type."""
-        rng = np.random.default_rng(self.seed)
-        inputs = self.recurrence.draw(rng, self.sizes, self.strength)
-        n = self.sizes
-        state = np.zeros((n.batch, n.heads, n.depth, n.width + (self.name == "linear")))
-        if self.has_state:
-            state = rng.standard_normal(state.shape)
-            state[..., -1] = np.abs(state[..., -1])
-        if self.name == "linear":
-            self.padding = 0  # φ(0) is 1
-        if self.padding:  # as models do: what enters a padded position is 0, and its decay is not
-            for name in inputs:
-                if name in ("k", "v", "x", "B", "beta", "b", "kappa"):
-                    inputs[name][:, :, : self.padding] = 0
-        return inputs, state
-
-
-def rounded(x, type):
-    """The float64 values of an array that is stored in an element type."""
-    return torch.from_numpy(np.ascontiguousarray(x)).to(TYPES[type]).double().numpy()
-
-
-def reordered(x, dims, layout):
-    """An array [b,h,s,...] in a layout of which `dims` are there."""
-    order = [dims.index(dim) for dim in layout if dim in dims]
-    return np.transpose(x, order)
-
-
-def given(call, x, dims, type):
-    made = torch.from_numpy(np.ascontiguousarray(reordered(x, dims, call.layout) if dims else x)).to(TYPES[type])
-    return made.numpy() if call.is_numpy else made
 
 
 def operands(call, inputs, state):
@@ -108,39 +48,72 @@ def part_of(arrays, start, end):
     return {name: x[:, :, start:end] if x.ndim > 2 and name != "state" else x for name, x in arrays.items()}
 
 
+def hidden(call, arrays):
+    """The arrays of the call's batch. What a call must not read is NaN, 0 in gates, which are checked."""
+    if call.batches == "dense":
+        return arrays
+    own = call.positions_of_call
+    found = {}
+    for name, x in arrays.items():
+        if x.ndim < 3 or name == "state":
+            found[name] = x
+            continue
+        value = 0.0 if name in ("decay", "beta") else np.nan
+        parts = [part[name] for part in call.sequences(arrays, own)]
+        found[name] = call.batched(parts, own, np.concatenate, lambda shape: np.full(shape, value))
+    return found
+
+
+def named_arguments(call, arrays):
+    """The arrays as the call takes them, by name."""
+    small = "f64" if call.type == "f64" else "f32"
+    dims = {1: "", 3: "bhs", 4: "bhsd"}
+    return {name: given(call, x, dims[x.ndim] if name != "state" else "", call.type if name in ("q", "k", "v", "erase") else small)
+            for name, x in arrays.items()}
+
+
+def check_out(call, tensors, options, results):
+    """Calls again with out=, in place of the initial state where the call updates it."""
+    empty = lambda x: np.empty_like(x) if call.is_numpy else torch.empty_like(x)
+    whole = results if options["return_state"] else (results,)
+    out, copied = [empty(x) for x in whole], dict(tensors)
+    if call.updates_state and options["return_state"]:
+        out[1] = copied["state"] = tensors["state"].copy() if call.is_numpy else tensors["state"].clone()
+    again = saccade.linear_attention(**copied, **options, out=tuple(out) if options["return_state"] else out[0])
+    for x, y in zip(whole, again if options["return_state"] else (again,), strict=True):
+        assert np.array_equal(x, y) if call.is_numpy else torch.equal(x, y), "a call with out= differs"
+
+
 def found_by(call, arrays, numbers):
     """The output and the final state of linear_attention, as float64 arrays [b,h,s,d]."""
-    double = 2 if call.name == "rwkv7" else 1
-    bounds = [0, *[double * at for at in call.parts], arrays["q"].shape[2]]
-    state, outputs = arrays.get("state"), []
-    small = "f64" if call.type == "f64" else "f32"
+    bounds = [0, *[call.positions_of_call * at for at in call.parts], arrays["q"].shape[2]]
+    state, outputs = None, []
+    is_last = len(bounds) > 2 or call.returns_state
+    options = {"causal": True, "layout": call.layout, "return_state": is_last, **numbers, **call.sequence_lengths()}
     for start, end in itertools.pairwise(bounds):
-        mine = part_of(arrays, start, end)
-        named = {}
-        for name, x in mine.items():
-            if name == "state":
-                continue
-            dims = {1: "", 3: "bhs", 4: "bhsd"}[x.ndim]
-            named[name] = given(call, x, dims, call.type if name in "qkv" or name == "erase" else small)
+        tensors = named_arguments(call, part_of(arrays, start, end))
         if state is not None:
-            named["state"] = state if not isinstance(state, np.ndarray) or start else given(call, state, "", small)
-        is_last = len(bounds) > 2 or call.returns_state
-        options = {"causal": True, "layout": call.layout, "return_state": is_last, **numbers}
-        q, k, v = (named.pop(name) for name in "qkv")
-        result = saccade.linear_attention(q, k, v, **named, **options)
+            tensors["state"] = state
+        result = saccade.linear_attention(**tensors, **options)
         if call.writes_out:
-            whole = result if isinstance(result, tuple) else (result,)
-            empty = tuple([np.empty_like(x) if call.is_numpy else torch.empty_like(x) for x in whole])
-            out = empty if is_last else empty[0]
-            again = saccade.linear_attention(q, k, v, **named, **options, out=out)
-            for x, y in zip(whole, again if is_last else (again,)):
-                same = np.array_equal(x, y) if call.is_numpy else torch.equal(x, y)
-                assert same, "a call with out= differs"
+            check_out(call, tensors, options, result)
         output, state = result if is_last else (result, None)
-        order = [call.layout.index(dim) for dim in "bhsd"]
-        outputs.append(np.transpose(np.asarray(output if call.is_numpy else output.double()), order).astype(float))
+        output = np.asarray(output if call.is_numpy else output.double(), dtype=float)
+        output = output if "b" in call.layout else output[None]
+        outputs.append(np.transpose(output, order_of(call.layout)))
     final = None if state is None else np.asarray(state, dtype=float) if call.is_numpy else state.double().numpy()
-    return call.recurrence.output(np.concatenate(outputs, 2)), final if is_last else None
+    return call.recurrence.output(np.concatenate(outputs, 2)), final
+
+
+def expected_of(call, inputs, state):
+    """The output and the final state by the formula, for each sequence."""
+    outputs, finals = [], []
+    for length, own in zip(call.lengths, call.sequences(inputs | {"state": state}, 1), strict=True):
+        before = own.pop("state")
+        nothing = np.zeros((1, call.sizes.heads, 0, call.sizes.width))
+        output, final = call.recurrence.formula(own, before) if length else (nothing, before)
+        outputs.append(output), finals.append(final)
+    return call.batched(outputs, 1, np.concatenate, np.zeros), np.concatenate(finals)
 
 
 def error(found, expected):
@@ -154,8 +127,8 @@ def check(seed, call):
               for name, x in inputs.items()}
     state = rounded(state, "f64" if call.type == "f64" else "f32")
     arrays, numbers = operands(call, inputs, state)
-    output, final = call.recurrence.formula(inputs, state)
-    found, last = found_by(call, arrays, numbers)
+    output, final = expected_of(call, inputs, state)
+    found, last = found_by(call, hidden(call, arrays), numbers)
     if not np.isfinite(found).all():
         return "the output is not finite"
     # Arguments that the model computes from its inputs are rounded once more.
@@ -175,56 +148,70 @@ def check(seed, call):
 # --- gradients --------------------------------------------------------------------------------------------------------
 
 
-def recurrence(q, k, v, layout, scale=1.0, l2norm=None, feature_map="identity", normalize=False, decay=None, beta=None,
-               erase=None, state=None):
+def recurrence(call, tensors, scale=1.0, l2norm=None, feature_map="identity", normalize=False):
     """The output and the final state of causal linear attention with torch's float64 operators, position by position."""
-    order = [layout.index(dim) for dim in "bhsd"]
-    back = [order.index(i) for i in range(4)]
-    q, k, v = (x.permute(order) for x in (q, k, v))
-    rows = [layout.replace("d", "").index(dim) for dim in "bhs"]
-    beta = None if beta is None else beta.permute(rows)
-    erase = None if erase is None else erase.permute(order)
-    if decay is not None:
-        decay = decay[None, :, None, None] if decay.ndim == 1 else (
-            decay.permute(order) if decay.ndim == 4 else decay.permute(rows)[..., None])
-        decay = decay.expand(*v.shape[:3], decay.shape[-1])
+    q, k, v = (in_order(call, tensors[name]) for name in "qkv")
+    heads, own = v.shape[1], call.positions_of_call
     if l2norm is not None:
         q, k = (x / torch.sqrt(x.square().sum(-1, keepdim=True) + l2norm) for x in (q, k))
     phi = {"identity": lambda x: x, "elu+1": lambda x: torch.nn.functional.elu(x) + 1}[feature_map]
-    heads = v.shape[1]
-    q, k = (phi(x).repeat_interleave(heads // x.shape[1], 1) for x in (q, k))
+    arrays = {"q": phi(q), "k": phi(k), "v": v}
+    arrays |= {name: x.repeat_interleave(heads // x.shape[1], 1) for name, x in arrays.items()}
     if normalize:
-        v = torch.cat([v, torch.ones_like(v[..., :1])], -1)
-    s = torch.zeros(*k.shape[:2], k.shape[-1], v.shape[-1], dtype=torch.float64) if state is None else state
-    outputs = []
-    for t in range(k.shape[2]):
+        arrays["v"] = torch.cat([v, torch.ones_like(v[..., :1])], -1)
+    for name in ("decay", "beta", "erase"):
+        if name in tensors:
+            arrays[name] = in_order(call, tensors[name])
+    starts = [own * sum(call.lengths[:i]) if call.batches == "ragged" else 0 for i in range(len(call.lengths))]
+    outputs, finals = [], []
+    for i, (start, length) in enumerate(zip(starts, call.lengths, strict=True)):
+        row = 0 if call.batches == "ragged" else i
+        mine = {name: x if x.ndim == 1 else x[row : row + 1, :, start : start + own * length] for name, x in arrays.items()}
+        state = tensors["state"][i : i + 1] if "state" in tensors else torch.zeros(
+            1, heads, arrays["k"].shape[-1], arrays["v"].shape[-1], dtype=torch.float64)
+        output, final = recurrence_of_sequence(mine, state)
+        output = scale * output
+        outputs.append(output[..., :-1] / output[..., -1:] if normalize else output), finals.append(final)
+    output = call.batched(outputs, own, torch.cat, lambda shape: torch.zeros(shape, dtype=torch.float64))
+    order = order_of(call.layout)
+    output = output.permute([order.index(i) for i in range(4)])
+    return output if "b" in call.layout else output[0], torch.cat(finals)
+
+
+def in_order(call, x):
+    """A tensor of the call's layout as [b,h,s,...]."""
+    if x.ndim == 1:
+        return x
+    is_batched = "b" in call.layout
+    layout = call.layout if x.ndim == 3 + is_batched else call.layout.replace("d", "")
+    layout, x = (layout, x) if is_batched else ("b" + layout, x[None])
+    return x.permute([layout.index(dim) for dim in "bhsd" if dim in layout])
+
+
+def recurrence_of_sequence(x, s):
+    outputs = [x["v"].new_zeros(*x["v"].shape[:2], 0, x["v"].shape[-1])]
+    decay = x.get("decay")
+    if decay is not None and decay.ndim == 1:
+        decay = decay[None, :, None].expand(x["v"].shape[:3])
+    for t in range(x["k"].shape[2]):
         if decay is not None:
-            s = s * decay[:, :, t].exp()[..., None]
-        written = v[:, :, t]
-        if beta is not None or erase is not None:
-            reader = k if erase is None else erase
-            written = written - torch.einsum("bhdm,bhd->bhm", s, reader[:, :, t])
-            written = written if beta is None else beta[:, :, t, None] * written
-        s = s + k[:, :, t, :, None] * written[..., None, :]
-        outputs.append(scale * torch.einsum("bhdm,bhd->bhm", s, q[:, :, t]))
-    output = torch.stack(outputs, 2)
-    if normalize:
-        output = output[..., :-1] / output[..., -1:]
-    return output.permute(back), s
+            rate = decay[:, :, t].exp()
+            s = s * (rate[..., None] if rate.ndim == 3 else rate[..., None, None])
+        k, q, written = (x[name][:, :, t] for name in "kqv")
+        if "beta" in x or "erase" in x:
+            written = written - torch.einsum("bhdm,bhd->bhm", s, x["erase"][:, :, t] if "erase" in x else k)
+            written = x["beta"][:, :, t, None] * written if "beta" in x else written
+        s = s + k[..., None] * written[..., None, :]
+        outputs.append(torch.einsum("bhdm,bhd->bhm", s, q)[:, :, None])
+    return torch.cat(outputs, 2), s
 
 
 def tensors_of(call):
     """The arguments that are tensors, and the others."""
     inputs, state = call.draw()
     arrays, numbers = operands(call, inputs, state)
-    small = "f64" if call.type == "f64" else "f32"
     call.is_numpy = False
-    tensors = {}
-    for name, x in arrays.items():
-        dims = "" if name == "state" else {1: "", 3: "bhs", 4: "bhsd"}[x.ndim]
-        type = call.type if name in "qkv" or name == "erase" else small
-        tensors[name] = given(call, x, dims, type)
-    return tensors, numbers
+    return named_arguments(call, hidden(call, arrays)), numbers
 
 
 def check_gradients(seed, call):
@@ -233,8 +220,9 @@ def check_gradients(seed, call):
     for x in tensors.values():
         x.requires_grad_()
     exact = {name: x.detach().double().requires_grad_() for name, x in tensors.items()}
-    found = saccade.linear_attention(**tensors, **numbers, causal=True, layout=call.layout, return_state=True)
-    expected = recurrence(**exact, **numbers, layout=call.layout)
+    found = saccade.linear_attention(**tensors, **numbers, **call.sequence_lengths(), causal=True, layout=call.layout,
+                                     return_state=True)
+    expected = recurrence(call, exact, **numbers)
     torch.manual_seed(seed)
     weights = [torch.randn(x.shape, dtype=torch.float64) for x in expected]
     for results, leaves in ((found, tensors), (expected, exact)):
@@ -245,7 +233,7 @@ def check_gradients(seed, call):
         if not own.isfinite().all():
             return f"the gradient of {name} is not finite"
         # A gradient of decays is a sum of differences of products, whose rounding is relative to these.
-        least = 0.1 * (exact["q"].grad * exact["q"].detach()).norm() if name == "decay" else 1e-30
+        least = 0.1 * (exact["q"].grad * exact["q"].detach()).nan_to_num().norm() if name == "decay" else 1e-30
         size = float((own - other).norm() / max(float(other.norm()), float(least)))
         if size > bound:
             return f"the gradient of {name} differs by {size:.2e}, bound {bound}"
@@ -263,11 +251,11 @@ def check_tangents(seed, call):
     wide = {name: x.double() for name, x in steps.items()}
 
     def attention(own):
-        return saccade.linear_attention(**{**tensors, **own}, **numbers, causal=True, layout=call.layout,
-                                        return_state=True)
+        return saccade.linear_attention(**{**tensors, **own}, **numbers, **call.sequence_lengths(), causal=True,
+                                        layout=call.layout, return_state=True)
 
     def formula(own):
-        return recurrence(**{**exact, **own}, **numbers, layout=call.layout)
+        return recurrence(call, {**exact, **own}, **numbers)
 
     results, found = torch.func.jvp(attention, ({name: tensors[name] for name in names},), (steps,))
     values, expected = torch.func.jvp(formula, ({name: exact[name] for name in names},), (wide,))
@@ -288,18 +276,24 @@ CHECKS = {"": check, "--gradients ": check_gradients, "--tangents ": check_tange
 def main():
     parser = seed_options(__doc__, 500)
     parser.add_argument("--recurrence", choices=RECURRENCES, action="append", help="only this recurrence")
+    parser.add_argument("--calls-of-a-form", type=int, default=1, metavar="N",
+                        help="how many consecutive seeds share the compiled program (default: %(default)s)")
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--gradients", action="store_true", help="compare gradients")
     mode.add_argument("--tangents", action="store_true", help="compare tangents")
     args = parser.parse_args()
     names = args.recurrence or list(RECURRENCES)
-    seeds = chosen_seeds(args)
+    make = lambda seed: LinearCall(seed, names, args.calls_of_a_form)
+    seeds = chosen_seeds(args, lambda seed: make(seed).features())
+    if args.coverage:
+        return print_coverage([make(seed).features() for seed in seeds])
     kind = "--gradients " * args.gradients + "--tangents " * args.tangents
-    failures = run_calls(__file__, args, seeds, lambda seed: LinearCall(seed, names), CHECKS[kind],
-                         kind + "".join(f"--recurrence {x} " for x in args.recurrence or ()))
+    shared = f"--calls-of-a-form {args.calls_of_a_form} " * (args.calls_of_a_form != 1)
+    failures = run_calls(__file__, args, seeds, make, CHECKS[kind],
+                         kind + shared + "".join(f"--recurrence {x} " for x in args.recurrence or ()))
     print(f"{len(seeds) - failures} of {len(seeds)} calls of saccade.linear_attention agree")
-    sys.exit(failures > 0)
+    return failures > 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
