@@ -10,7 +10,7 @@
 #              in software
 #   %{v4}, %{v4-bf16}, %{v4-amx}   the CPU target of this name, or its expanded form if the processor lacks its features
 #
-# Features for REQUIRES: numpy, ml_dtypes, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
+# Features for REQUIRES: numpy, ml_dtypes, torch, onnx, onnxruntime, jax, onnxscript, transformers (in .venv, the last with torch), expecttest and
 # attn_gym (for tests of other projects); ptxas, nvdisasm, libdevice; qemu (qemu-x86_64 7.2 or later, which emulates AVX2 but not
 # AVX-512); aarch64 (qemu-aarch64, and a build with the runtime for AArch64); llvm-mca; asan, tsan; int8-handler
 # and tile-handler (a handler can execute vpdpbssd of v3-int8; the processor runs v4-bf16, so that it can execute the tile instructions of v4-amx). No other is a processor feature: with AVX2, every machine runs the kernels of every x86-64 target. With
@@ -59,7 +59,7 @@ if python == venv:
         config.available_features.add("transformers")
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnxscript")):
         config.available_features.add("onnxscript")
-    for name in ("expecttest", "attn_gym", "ml_dtypes"):
+    for name in ("expecttest", "attn_gym", "ml_dtypes", "onnxruntime"):
         if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", name)):
             config.available_features.add(name)
 packaged = glob.glob(

@@ -30,9 +30,10 @@ FUZZERS = [
     ("inserted_passes.py", "--first-seed", 20, ["--build=BUILD", "--run=saccade-run --device=ptxsim"]),
     ("random_calls.py", "--first-seed", 100, []),
     ("stats_calls.py", "--first-seed", 500, []),
-    ("linear_calls.py", "--first-seed", 100, []),
-    ("linear_calls.py", "--first-seed", 50, ["--gradients"]),
-    ("linear_calls.py", "--first-seed", 50, ["--tangents"]),
+    # A round has 1,000 calls of ten recurrences.
+    ("linear_calls.py", "--first-seed", 1000, ["--calls-of-a-form=10"]),
+    ("linear_calls.py", "--first-seed", 150, ["--gradients", "--calls-of-a-form=3"]),
+    ("linear_calls.py", "--first-seed", 60, ["--tangents", "--calls-of-a-form=3"]),
     ("wrong_arguments.py", "--first-seed", 1000, []),
     ("serving_traces.py", "--first-seed", 1000, []),
     ("appended_rows.py", "--first-seed", 1000, []),
@@ -47,6 +48,7 @@ FUZZERS = [
     ("open_modules.py", "--first-seed", 200, []),
     ("onnx_models.py", "--first-seed", 10000, []),
     ("onnx_calls.py", "--first-seed", 3200, []),  # eight calls of three quarters of the nodes
+    ("onnx_runtime_calls.py", "--first-seed", 500, []),
     ("model_calls.py", "--first-seed", 100, []),
     ("model_types.py", "--first-seed", 40, []),
     ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
@@ -107,6 +109,9 @@ def main():
     if importlib.util.find_spec("onnx") is None:
         print("onnx_models.py and onnx_calls.py are left out: they need onnx", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] not in ("onnx_models.py", "onnx_calls.py")]
+    if not all(importlib.util.find_spec(each) for each in ("onnx", "onnxruntime")):
+        print("onnx_runtime_calls.py is left out: it needs onnx and onnxruntime", flush=True)
+        fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "onnx_runtime_calls.py"]
     if not all(importlib.util.find_spec(each) for each in ("torch", "onnx", "jax")):
         print("frontend_operators.py is left out: it needs torch, onnx and jax", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "frontend_operators.py"]

@@ -29,23 +29,6 @@ struct Parts {
 
 } // namespace
 
-/// Concatenates `past` and `operand` along the sequence, as [b,h,s,d].
-static FailureOr<AttentionOperand> appendToCache(FrontendOp &op, Value past, const AttentionOperand &operand,
-                                                 StringRef role) {
-  ImplicitLocOpBuilder &b = op.builder();
-  if (!past)
-    return operand;
-  AttentionOperand fresh = toBHSD(b, operand);
-  auto type = cast<RankedTensorType>(past.getType()), own = cast<RankedTensorType>(fresh.tensor.getType());
-  bool fits = type.getRank() == 4 && type.getElementType() == own.getElementType();
-  for (unsigned i : {0u, 1u, 3u})
-    fits = fits && (type.isDynamicDim(i) || own.isDynamicDim(i) || type.getDimSize(i) == own.getDimSize(i));
-  if (!fits)
-    return op.error() << "past " << role << " is " << type << ", new " << role << "s are " << own;
-  Value joined = frontend::concat(b, {past, fresh.tensor}, 2);
-  return AttentionOperand{joined, fresh.dims, frontend::extentsOf(b, joined)};
-}
-
 static FailureOr<Parts> readParts(FrontendOp &op) {
   ImplicitLocOpBuilder &b = op.builder();
   int64_t heads = op.integer("q_num_heads", 0), kvHeads = op.integer("kv_num_heads", 0);
@@ -79,19 +62,6 @@ static FailureOr<Parts> readParts(FrontendOp &op) {
   if (failed(parts.scores.init(op, scores, past)))
     return failure();
   return parts;
-}
-
-/// Fills `region` with a block of arguments of `types` and of the captures, which yields the result of `body`.
-static void fillRegion(ImplicitLocOpBuilder &b, Region &region, ArrayRef<Type> types, ValueRange captures,
-                       function_ref<Value(OpBuilder &, Location, Block &)> body) {
-  Block &block = region.emplaceBlock();
-  for (Type type : types)
-    block.addArgument(type, b.getLoc());
-  for (Value capture : captures)
-    block.addArgument(capture.getType(), b.getLoc());
-  OpBuilder nested = OpBuilder::atBlockBegin(&block);
-  Value result = body(nested, b.getLoc(), block);
-  attn::YieldOp::create(nested, b.getLoc(), result);
 }
 
 static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts) {
@@ -171,11 +141,8 @@ static LogicalResult translateAttention(FrontendOp &op, Values &results) {
   bool needsScores = op.isUsed(3);
   attn::AttentionOp made = buildAttention(op, *parts);
   Value output = made.getOutput();
-  if (parts->isRank3) {
-    Extents extents = frontend::extentsOf(b, output);
-    OpFoldResult width = frontend::multiplyExtents(b, {extents[2], extents[3]});
-    output = frontend::reshape(b, output, {extents[0], extents[1], width});
-  }
+  if (parts->isRank3)
+    output = joinHeads(b, output);
   results.push_back(output);
   results.push_back(op.isUsed(1) ? toBHSD(b, parts->key).tensor : Value());
   results.push_back(op.isUsed(2) ? toBHSD(b, parts->value).tensor : Value());

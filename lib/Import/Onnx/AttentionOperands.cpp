@@ -107,3 +107,46 @@ Value onnx::emitScores(ImplicitLocOpBuilder &b, const AttentionOperand &query, c
     return frontend::mul(nested, loc, x[0], frontend::makeNumber(nested, loc, type, scale));
   });
 }
+
+void onnx::fillRegion(ImplicitLocOpBuilder &b, Region &region, ArrayRef<Type> types, ValueRange captures,
+                      function_ref<Value(OpBuilder &, Location, Block &)> body) {
+  Block &block = region.emplaceBlock();
+  for (Type type : types)
+    block.addArgument(type, b.getLoc());
+  for (Value capture : captures)
+    block.addArgument(capture.getType(), b.getLoc());
+  OpBuilder nested = OpBuilder::atBlockBegin(&block);
+  Value result = body(nested, b.getLoc(), block);
+  attn::YieldOp::create(nested, b.getLoc(), result);
+}
+
+Value onnx::joinHeads(ImplicitLocOpBuilder &b, Value output) {
+  Extents extents = frontend::extentsOf(b, output);
+  return frontend::reshape(b, output, {extents[0], extents[1], frontend::multiplyExtents(b, {extents[2], extents[3]})});
+}
+
+FailureOr<AttentionOperand> onnx::appendToCache(FrontendOp &op, Value past, const AttentionOperand &operand,
+                                                StringRef role) {
+  ImplicitLocOpBuilder &b = op.builder();
+  if (!past)
+    return operand;
+  AttentionOperand fresh = toBHSD(b, operand);
+  auto type = cast<RankedTensorType>(past.getType()), own = cast<RankedTensorType>(fresh.tensor.getType());
+  bool fits = type.getRank() == 4 && type.getElementType() == own.getElementType();
+  for (unsigned i : {0u, 1u, 3u})
+    fits = fits && (type.isDynamicDim(i) || own.isDynamicDim(i) || type.getDimSize(i) == own.getDimSize(i));
+  if (!fits)
+    return op.error() << "past " << role << " is " << type << ", new " << role << "s are " << own;
+  Value joined = frontend::concat(b, {past, fresh.tensor}, 2);
+  return AttentionOperand{joined, fresh.dims, frontend::extentsOf(b, joined)};
+}
+
+Value onnx::sliceLastDim(ImplicitLocOpBuilder &b, Value tensor, int64_t first, int64_t count, int64_t step) {
+  Extents sizes = frontend::extentsOf(b, tensor);
+  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
+  SmallVector<int64_t> steps(sizes.size(), 1);
+  offsets.back() = b.getIndexAttr(first);
+  sizes.back() = b.getIndexAttr(count);
+  steps.back() = step;
+  return frontend::slice(b, tensor, offsets, sizes, steps);
+}

@@ -38,6 +38,27 @@ attn::AttentionFields makeFields(mlir::ImplicitLocOpBuilder &b, const AttentionO
 mlir::Value emitScores(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key,
                        double scale);
 
+/// Fills `region` with a block of arguments of `types` and of the captures, which yields the result of `body`.
+void fillRegion(mlir::ImplicitLocOpBuilder &b, mlir::Region &region, mlir::ArrayRef<mlir::Type> types,
+                mlir::ValueRange captures,
+                llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Block &)> body);
+
+/// Elements first, first + step, … of the last dimension.
+mlir::Value sliceLastDim(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t first, int64_t count,
+                         int64_t step = 1);
+
+/// [b,s,h,d] as [b,s,h·d]
+mlir::Value joinHeads(mlir::ImplicitLocOpBuilder &b, mlir::Value output);
+
+/// `past`, [b,h,s,d], and then `operand` along the sequence, as [b,h,s,d]; a null `past` has no positions.
+mlir::FailureOr<AttentionOperand> appendToCache(FrontendOp &op, mlir::Value past, const AttentionOperand &operand,
+                                                llvm::StringRef role);
+
+/// `input` with the first 2 · `half` elements of each head rotated: pairs (i, i + half), or (2i, 2i + 1) if
+/// `isInterleaved`. `cosines` and `sines` have rows of `half` for each position, and broadcast to `input`.
+mlir::Value rotateHeads(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &input, mlir::Value cosines,
+                        mlir::Value sines, int64_t half, bool isInterleaved);
+
 } // namespace saccade::onnx
 
 #endif // SACCADE_LIB_IMPORT_ONNX_ATTENTIONOPERANDS_H

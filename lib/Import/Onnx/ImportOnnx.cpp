@@ -22,8 +22,11 @@ static const frontend::Frontend &getFrontend() {
     onnx::addElementwise(made);
     onnx::addFlexAttention(made);
     onnx::addGathers(made);
+    onnx::addGroupQueryAttention(made);
     onnx::addLinearAttention(made);
     onnx::addMatmuls(made);
+    onnx::addMicrosoftAttention(made);
+    onnx::addMicrosoftNorms(made);
     onnx::addReductions(made);
     onnx::addRotaryEmbedding(made);
     onnx::addScatters(made);

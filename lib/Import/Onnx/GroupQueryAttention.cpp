@@ -1,0 +1,324 @@
+//===- GroupQueryAttention.cpp - GroupQueryAttention of com.microsoft -----===//
+//
+// As ONNX Runtime 1.31 computes it on a CPU: one causal attn.attention on a cache, behind whose rows of each sequence
+// the new keys and values are put. Sequences start at row 0 of the cache and have lengths of their own.
+//
+//===----------------------------------------------------------------------===//
+#include "AttentionOperands.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/IR/Position.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::onnx;
+using attn::Dim;
+using frontend::Extents;
+using Predicate = arith::CmpIPredicate;
+
+namespace {
+
+class GroupQueryAttention {
+public:
+  GroupQueryAttention(FrontendOp &op) : op(op), b(op.builder()) {}
+  LogicalResult translate(Values &results);
+
+private:
+  LogicalResult checkAttributes();
+  LogicalResult readOperands();
+  LogicalResult readLengths();
+  LogicalResult readBias();
+  LogicalResult rotate();
+  FailureOr<Value> appended(Value past, const AttentionOperand &fresh, StringRef role);
+  attn::AttentionOp build();
+  /// Rows of the cache that sequence `batch` has before this call.
+  Value pastLength(OpBuilder &nested, Location loc, Value lengths, Value queries, Value batch);
+  Value queriesIn(OpBuilder &nested, Location loc, ValueRange inside);
+  int capture(Value value) {
+    captures.push_back(value);
+    return captures.size() - 1;
+  }
+
+  FrontendOp &op;
+  ImplicitLocOpBuilder &b;
+  AttentionOperand query, key, value;
+  Value lengths;        ///< of sequences with the new positions, [b] of i32
+  OpFoldResult queries; ///< new positions
+  OpFoldResult total;   ///< of the longest sequence
+  Value present, presentOfValues;
+  double softcap = 0;
+  int64_t window = -1;
+  bool isCausal = true;
+  SmallVector<Value> captures;
+  int bias = -1, lengthsAt = -1, queriesAt = -1; ///< indices into captures, or -1
+};
+
+} // namespace
+
+LogicalResult GroupQueryAttention::checkAttributes() {
+  static constexpr std::pair<unsigned, StringRef> unsupported[] = {
+      {12, "k_scale"}, {13, "v_scale"}, {14, "q_norm_weight"}, {15, "k_norm_weight"}};
+  for (auto [i, name] : unsupported)
+    if (op.operand(i))
+      return op.error() << "input " << i << " ('" << name << "') is not supported";
+  for (StringRef name : {"k_quant_type", "v_quant_type"})
+    if (op.text(name, "NONE") != "NONE")
+      return op.error() << "'" << name << "' is \"" << op.text(name, "NONE") << "\", expected \"NONE\"";
+  for (StringRef name : {"kv_cache_bit_width", "sliding_window_cache"})
+    if (op.integer(name, 0) != 0)
+      return op.error() << "'" << name << "' is " << op.integer(name, 0) << ", expected 0";
+  (void)op.integer("qk_output", 0);
+  if (op.isUsed(3))
+    return op.error() << "the result 'output_qk' is not supported";
+  isCausal = op.integer("causal", 1) != 0;
+  window = op.integer("local_window_size", -1);
+  if (!isCausal && window > 0)
+    return op.error() << "'local_window_size' is " << window << " without a causal mask, expected -1";
+  softcap = op.number("softcap", 0);
+  if (!std::isfinite(softcap) || softcap < 0)
+    return op.error() << "softcap is " << softcap << ", expected a finite number that is not negative";
+  return success();
+}
+
+LogicalResult GroupQueryAttention::readOperands() {
+  int64_t heads = op.integer("num_heads", 0), kvHeads = op.integer("kv_num_heads", 0);
+  if (heads <= 0 || kvHeads <= 0 || heads % kvHeads)
+    return op.error() << "found " << heads << " query heads, expected a multiple of the " << kvHeads << " KV heads";
+  Value packed = op.operand(0), keys = op.operand(1), values = op.operand(2);
+  if (bool(keys) != bool(values))
+    return op.error() << "found only one of key and value, expected both or none";
+  if (rankOf(packed) != 3 || (keys && (rankOf(keys) != 3 || rankOf(values) != 3)))
+    return op.error() << "the query is " << packed.getType() << ", expected [batch, position, heads * size], and "
+                      << "three dimensions of key and value";
+  if (!keys) {
+    int64_t width = cast<ShapedType>(packed.getType()).getDimSize(2), all = heads + 2 * kvHeads;
+    if (ShapedType::isDynamic(width) || width % all != 0)
+      return op.error() << "the packed query is " << packed.getType() << ", expected a last dimension divisible by "
+                        << all << " heads";
+    int64_t size = width / all;
+    keys = sliceLastDim(b, packed, heads * size, kvHeads * size);
+    values = sliceLastDim(b, packed, (heads + kvHeads) * size, kvHeads * size);
+    packed = sliceLastDim(b, packed, 0, heads * size);
+  }
+  FailureOr<AttentionOperand> q = splitHeads(op, packed, heads, "the query"),
+                              k = splitHeads(op, keys, kvHeads, "the key"),
+                              v = splitHeads(op, values, kvHeads, "the value");
+  if (failed(q) || failed(k) || failed(v))
+    return failure();
+  query = *q, key = *k, value = *v, queries = query.extent(Dim::Seq);
+  if (isConstantIntValue(key.extent(Dim::Seq), 0))
+    return op.error() << "the key is " << keys.getType() << ", expected new positions";
+  return requireFit(op, query, key, value);
+}
+
+LogicalResult GroupQueryAttention::readLengths() {
+  lengths = op.operand(5);
+  if (rankOf(lengths) != 1 || !elementOf(lengths).isInteger(32))
+    return op.error() << "seqlens_k is " << lengths.getType() << ", expected one i32 per batch";
+  FailureOr<OpFoldResult> found = requireExtent(op, 6, "total_sequence_length");
+  if (failed(found))
+    return failure();
+  total = *found;
+  Type type = elementOf(lengths);
+  lengths = frontend::elementwise(b, lengths, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    return frontend::add(nested, loc, x[0], frontend::makeNumber(nested, loc, type, 1));
+  });
+  lengthsAt = capture(lengths);
+  if (auto known = dyn_cast<Value>(queries))
+    queriesAt = capture(known);
+  return success();
+}
+
+LogicalResult GroupQueryAttention::readBias() {
+  Value given = op.operand(10);
+  if (!given)
+    return success();
+  auto type = cast<RankedTensorType>(given.getType());
+  OpFoldResult expected[] = {query.extent(Dim::Batch), query.extent(Dim::Head), queries, total};
+  bool fits = type.getRank() == 4 && isa<FloatType>(type.getElementType());
+  for (unsigned i = 0; fits && i < 4; ++i) {
+    std::optional<int64_t> known = getConstantIntValue(expected[i]);
+    fits = type.isDynamicDim(i) || !known || type.getDimSize(i) == *known || (i < 2 && type.getDimSize(i) == 1);
+  }
+  if (!fits)
+    return op.error() << "attention_bias is " << type
+                      << ", expected [1 or batch, 1 or heads, queries, total positions]";
+  bias = capture(given);
+  return success();
+}
+
+Value GroupQueryAttention::pastLength(OpBuilder &nested, Location loc, Value all, Value fresh, Value batch) {
+  Value length = tensor::ExtractOp::create(nested, loc, all, batch);
+  length = arith::IndexCastOp::create(nested, loc, nested.getIndexType(), length);
+  // A sequence of the first prompt may be shorter than the longest one.
+  return frontend::maximum(nested, loc, frontend::sub(nested, loc, length, fresh),
+                           arith::ConstantIndexOp::create(nested, loc, 0));
+}
+
+Value GroupQueryAttention::queriesIn(OpBuilder &nested, Location loc, ValueRange inside) {
+  return queriesAt >= 0 ? inside[queriesAt] : getValueOrCreateConstantIndexOp(nested, loc, queries);
+}
+
+LogicalResult GroupQueryAttention::rotate() {
+  bool isInterleaved = op.integer("rotary_interleaved", 0) != 0;
+  Value cosines = op.operand(7), sines = op.operand(8), given = op.operand(9);
+  if (op.integer("do_rotary", 0) == 0)
+    return success();
+  int64_t depth = *getConstantIntValue(query.extent(Dim::Depth));
+  for (Value table : {cosines, sines}) {
+    auto type = table ? cast<RankedTensorType>(table.getType()) : RankedTensorType();
+    bool fits = table && type.getRank() == 2 && isa<FloatType>(type.getElementType()) && !type.isDynamicDim(1) &&
+                2 * type.getDimSize(1) <= depth && table.getType() == cosines.getType();
+    if (!fits)
+      return op.error() << "cos_cache and sin_cache have to be [positions, at most " << depth / 2
+                        << "] of floating point with do_rotary";
+  }
+  if (given && (rankOf(given) != 2 || !isa<IntegerType>(elementOf(given))))
+    return op.error() << "position_ids is " << given.getType() << ", expected [batch, position] of integers";
+  Type type = b.getI64Type();
+  Value fresh = getValueOrCreateConstantIndexOp(b, b.getLoc(), queries);
+  Value isPrompt =
+      frontend::compare(b, b.getLoc(), Predicate::eq, fresh, getValueOrCreateConstantIndexOp(b, b.getLoc(), total));
+  Extents extents = {query.extent(Dim::Batch), queries};
+  Value positions =
+      frontend::generate(b, extents, ValueRange(), type, [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
+        Value past = pastLength(nested, loc, lengths, fresh, x[0]);
+        auto asInteger = [&](Value index) { return arith::IndexCastOp::create(nested, loc, type, index).getResult(); };
+        if (!given)
+          return asInteger(frontend::add(nested, loc, past, x[1]));
+        // The first prompt counts from its first position, for every sequence.
+        Value zero = arith::ConstantIndexOp::create(nested, loc, 0);
+        Value first = tensor::ExtractOp::create(nested, loc, given, ValueRange{zero, zero});
+        Value own = tensor::ExtractOp::create(nested, loc, given, ValueRange{x[0], x[1]});
+        first = frontend::add(nested, loc, frontend::convert(nested, loc, first, type), asInteger(x[1]));
+        return frontend::select(nested, loc, isPrompt, first, frontend::convert(nested, loc, own, type));
+      });
+  auto rows = [&](Value table) { return frontend::unsqueeze(b, frontend::gather(b, table, positions, 0), {2}); };
+  Value cosineRows = rows(cosines), sineRows = rows(sines);
+  int64_t half = cast<ShapedType>(cosines.getType()).getDimSize(1);
+  for (AttentionOperand *each : {&query, &key})
+    each->tensor = rotateHeads(b, *each, cosineRows, sineRows, half, isInterleaved);
+  return success();
+}
+
+/// The cache [b,h,s,d] with the new rows of each sequence; 0 behind them.
+FailureOr<Value> GroupQueryAttention::appended(Value past, const AttentionOperand &fresh, StringRef role) {
+  AttentionOperand own = toBHSD(b, fresh);
+  if (!past)
+    return own.tensor;
+  auto type = cast<RankedTensorType>(past.getType()), ownType = cast<RankedTensorType>(own.tensor.getType());
+  bool fits = type.getRank() == 4 && type.getElementType() == ownType.getElementType();
+  for (unsigned i : {0u, 1u, 3u})
+    fits = fits && (type.isDynamicDim(i) || ownType.isDynamicDim(i) || type.getDimSize(i) == ownType.getDimSize(i));
+  if (!fits)
+    return op.error() << "past " << role << " is " << type << ", new " << role << "s are " << ownType;
+  OpFoldResult held = frontend::extentsOf(b, past)[2];
+  if (isConstantIntValue(held, 0))
+    return own.tensor;
+  // A cache with room for all positions keeps its size.
+  Value room = getValueOrCreateConstantIndexOp(b, b.getLoc(), held);
+  Value added = getValueOrCreateConstantIndexOp(b, b.getLoc(), queries);
+  Value hasRoom =
+      frontend::compare(b, b.getLoc(), Predicate::sge, room, getValueOrCreateConstantIndexOp(b, b.getLoc(), total));
+  Value rows = frontend::select(b, b.getLoc(), hasRoom, room, frontend::add(b, b.getLoc(), room, added));
+  Extents extents = own.extents;
+  extents[2] = getAsOpFoldResult(rows);
+  // The rows of a sequence are those before its length in the old cache, then new ones. Both are read from one tensor,
+  // since the old cache may have no rows.
+  Value all = frontend::concat(b, {past, own.tensor}, 2);
+  Type element = type.getElementType();
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
+    Value before = pastLength(nested, loc, lengths, added, x[0]), place = frontend::sub(nested, loc, x[2], before);
+    Value isOld = frontend::compare(nested, loc, Predicate::slt, x[2], before);
+    Value isNew = frontend::compare(nested, loc, Predicate::slt, place, added);
+    Value last = frontend::sub(nested, loc, added, arith::ConstantIndexOp::create(nested, loc, 1));
+    Value newRow = frontend::add(nested, loc, room, frontend::minimum(nested, loc, place, last));
+    Value row = frontend::select(nested, loc, isOld, x[2], newRow);
+    Value found = tensor::ExtractOp::create(nested, loc, all, ValueRange{x[0], x[1], row, x[3]});
+    Value isFilled = arith::OrIOp::create(nested, loc, isOld, isNew);
+    return frontend::select(nested, loc, isFilled, found, frontend::makeNumber(nested, loc, element, 0));
+  };
+  return frontend::generate(b, extents, ValueRange(), element, body);
+}
+
+attn::AttentionOp GroupQueryAttention::build() {
+  double depth = *getConstantIntValue(query.extent(Dim::Depth)), given = op.number("scale", 0);
+  auto cache = [&](Value tensor) {
+    return AttentionOperand{tensor, bhsdDims(b.getContext()), frontend::extentsOf(b, tensor)};
+  };
+  attn::AttentionFields fields =
+      makeFields(b, query, cache(present), cache(presentOfValues), given != 0 ? given : 1 / std::sqrt(depth));
+  Type type = attn::getScoreType(elementOf(query.tensor)), index = b.getIndexType();
+  fields.kvLen = lengths;
+  if (Value sink = op.operand(11))
+    fields.sink = frontend::castElements(b, sink, type);
+  else if (op.integer("smooth_softmax", 0) == 1)
+    fields.sink = frontend::splat(b, {query.extent(Dim::Head)}, type, 0);
+  fields.captures = captures;
+  attn::AttentionOp made = fields.create(b, b.getLoc());
+  if (softcap > 0 || bias >= 0)
+    fillRegion(b, made.getScore(), {type, index, index, index, index}, captures,
+               [&](OpBuilder &nested, Location loc, Block &block) {
+                 auto inputs = block.getArguments();
+                 Value score = inputs[0];
+                 if (softcap > 0) {
+                   Value cap = frontend::makeNumber(nested, loc, type, softcap);
+                   Value ratio = math::TanhOp::create(nested, loc, frontend::div(nested, loc, score, cap));
+                   score = frontend::mul(nested, loc, ratio, cap);
+                 }
+                 if (bias < 0)
+                   return score;
+                 Value table = inputs[5 + bias];
+                 SmallVector<Value> place(inputs.begin() + 1, inputs.begin() + 5);
+                 for (unsigned i = 0; i < 2; ++i)
+                   if (cast<ShapedType>(table.getType()).getDimSize(i) == 1)
+                     place[i] = arith::ConstantIndexOp::create(nested, loc, 0);
+                 Value element = tensor::ExtractOp::create(nested, loc, table, place);
+                 return frontend::add(nested, loc, score, frontend::convert(nested, loc, element, type));
+               });
+  if (isCausal)
+    fillRegion(b, made.getMask(), {index, index, index, index}, captures,
+               [&](OpBuilder &nested, Location loc, Block &block) {
+                 auto inputs = block.getArguments();
+                 ValueRange inside = inputs.drop_front(4);
+                 Value past = pastLength(nested, loc, inside[lengthsAt], queriesIn(nested, loc, inside), inputs[0]);
+                 Value own = frontend::add(nested, loc, past, inputs[2]);
+                 Value visible = frontend::compare(nested, loc, Predicate::sle, inputs[3], own);
+                 if (window <= 0)
+                   return visible;
+                 Value first = frontend::sub(nested, loc, own, arith::ConstantIndexOp::create(nested, loc, window));
+                 return arith::AndIOp::create(nested, loc, visible,
+                                              frontend::compare(nested, loc, Predicate::sgt, inputs[3], first))
+                     .getResult();
+               });
+  return made;
+}
+
+LogicalResult GroupQueryAttention::translate(Values &results) {
+  if (failed(checkAttributes()) || failed(readOperands()) || failed(readLengths()) || failed(readBias()) ||
+      failed(rotate()))
+    return failure();
+  if (bool(op.operand(3)) != bool(op.operand(4)))
+    return op.error() << "found only one of past_key and past_value, expected both or none";
+  FailureOr<Value> keys = appended(op.operand(3), key, "key");
+  FailureOr<Value> values = failed(keys) ? keys : appended(op.operand(4), value, "value");
+  if (failed(values))
+    return failure();
+  present = *keys, presentOfValues = *values;
+  results.append({joinHeads(b, build().getOutput()), present, presentOfValues, Value()});
+  return success();
+}
+
+static LogicalResult translateGroupQueryAttention(FrontendOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 16)))
+    return failure();
+  for (unsigned i : {5u, 6u})
+    if (!op.operand(i))
+      return op.error() << "input " << i << " is missing";
+  return GroupQueryAttention(op).translate(results);
+}
+
+void onnx::addGroupQueryAttention(frontend::Frontend &frontend) {
+  frontend.translators["microsoft.GroupQueryAttention"] = translateGroupQueryAttention;
+}
