@@ -57,7 +57,7 @@ class Call:
                 continue
             dims = [self.node.names.get((i, dim), extent) if self.is_open else extent for dim, extent in enumerate(x.shape)]
             values.append(helper.make_tensor_value_info(names[-1], TYPES[x.dtype.type], dims))
-        outputs = [f"y{i}" if wanted else "" for i, wanted in enumerate(self.node.outputs)]
+        outputs = [f"y{i}" if requested else "" for i, requested in enumerate(self.node.outputs)]
         node = helper.make_node(self.name, names, outputs, domain="com.microsoft", **self.node.attributes)
         graph = helper.make_graph([node], "graph", values, [onnx.ValueInfoProto(name=name) for name in outputs if name], weights)
         opsets = [helper.make_opsetid("", 22), helper.make_opsetid("com.microsoft", 1)]

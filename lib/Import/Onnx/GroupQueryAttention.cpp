@@ -216,12 +216,12 @@ FailureOr<Value> GroupQueryAttention::appended(Value past, const AttentionOperan
   OpFoldResult held = frontend::extentsOf(b, past)[2];
   if (isConstantIntValue(held, 0))
     return own.tensor;
-  // A cache with room for all positions keeps its size.
-  Value room = getValueOrCreateConstantIndexOp(b, b.getLoc(), held);
+  // A cache of as many positions keeps its size.
+  Value oldRows = getValueOrCreateConstantIndexOp(b, b.getLoc(), held);
   Value added = getValueOrCreateConstantIndexOp(b, b.getLoc(), queries);
-  Value hasRoom =
-      frontend::compare(b, b.getLoc(), Predicate::sge, room, getValueOrCreateConstantIndexOp(b, b.getLoc(), total));
-  Value rows = frontend::select(b, b.getLoc(), hasRoom, room, frontend::add(b, b.getLoc(), room, added));
+  Value isKept =
+      frontend::compare(b, b.getLoc(), Predicate::sge, oldRows, getValueOrCreateConstantIndexOp(b, b.getLoc(), total));
+  Value rows = frontend::select(b, b.getLoc(), isKept, oldRows, frontend::add(b, b.getLoc(), oldRows, added));
   Extents extents = own.extents;
   extents[2] = getAsOpFoldResult(rows);
   // The rows of a sequence are those before its length in the old cache, then new ones. Both are read from one tensor,
@@ -233,7 +233,7 @@ FailureOr<Value> GroupQueryAttention::appended(Value past, const AttentionOperan
     Value isOld = frontend::compare(nested, loc, Predicate::slt, x[2], before);
     Value isNew = frontend::compare(nested, loc, Predicate::slt, place, added);
     Value last = frontend::sub(nested, loc, added, arith::ConstantIndexOp::create(nested, loc, 1));
-    Value newRow = frontend::add(nested, loc, room, frontend::minimum(nested, loc, place, last));
+    Value newRow = frontend::add(nested, loc, oldRows, frontend::minimum(nested, loc, place, last));
     Value row = frontend::select(nested, loc, isOld, x[2], newRow);
     Value found = tensor::ExtractOp::create(nested, loc, all, ValueRange{x[0], x[1], row, x[3]});
     Value isFilled = arith::OrIOp::create(nested, loc, isOld, isNew);

@@ -58,8 +58,8 @@ def skip_norm(has_mean):
             names |= {(1, 0): "b", (1, 1): "s"}
         elif not is_flat:
             names[1, len(skip) - 2] = "s"
-        wanted = [True, False, False, rng.random() < 0.6]
-        return Node(inputs, attributes, wanted if wanted[3] else [True], names, [f"skip of {len(skip)}"])
+        requested = [True, False, False, rng.random() < 0.6]
+        return Node(inputs, attributes, requested if requested[3] else [True], names, [f"skip of {len(skip)}"])
 
     return draw
 
@@ -202,8 +202,8 @@ def group_query_attention(rng, values):
     total = before + new
     # The longest sequence has all positions.
     lengths = [total] + [rng.randint(1 if is_prompt else new, total) for _ in range(batch - 1)]
-    has_room = rng.random() < 0.5
-    held = None if form == "prompt" else total + rng.randint(0, 5) if has_room else before
+    is_kept = rng.random() < 0.5
+    held = None if form == "prompt" else total + rng.randint(0, 5) if is_kept else before
     if form == "prompt with a cache":
         held = total + rng.randint(0, 5)
     is_packed = rng.random() < 0.5
@@ -230,7 +230,7 @@ def group_query_attention(rng, values):
     queries = [np.concatenate([q, k, v], -1), None, None] if is_packed else [q, k, v]
     inputs = [*queries, *cache, np.array(lengths, np.int32) - 1, np.array(total, np.int32), *tables, positions, bias, sink]
     names = {(i, 0): "b" for i in (0, 1, 2, 3, 4, 5)} | {(i, 1): "s" for i in (0, 1, 2)} if batch > 1 and new > 1 else {}
-    return Node(inputs, attributes, [True, True, True], names, [form, "room" if has_room else "none"], 10.0, {6})
+    return Node(inputs, attributes, [True, True, True], names, [form, "kept" if is_kept else "grows"], 10.0, {6})
 
 
 NODES = {

@@ -128,7 +128,7 @@ def test_a_decoder_with_a_cache_that_grows():
         past = by_runtime(made, inputs)[1:]
 
 
-def test_a_decoder_with_a_cache_that_has_room():
+def test_a_decoder_with_a_cache_that_keeps_its_size():
     made, width, kv_heads, size = decoder()
     prepared = backend.prepare(made)
     past = [np.zeros((2, kv_heads, 12, size), np.float32)] * 2
