@@ -18,6 +18,7 @@ static const frontend::Frontend &getFrontend() {
   static const frontend::Frontend frontend = [] {
     frontend::Frontend made{"onnx.", {}};
     onnx::addAttention(made);
+    onnx::addCausalConvolution(made);
     onnx::addControl(made);
     onnx::addElementwise(made);
     onnx::addFlexAttention(made);

@@ -26,6 +26,7 @@ int64_t opsetOf(FrontendOp &op);
 
 // Each function adds the operators of one family to the frontend.
 void addAttention(frontend::Frontend &frontend);
+void addCausalConvolution(frontend::Frontend &frontend);
 void addControl(frontend::Frontend &frontend);
 void addElementwise(frontend::Frontend &frontend);
 void addFlexAttention(frontend::Frontend &frontend);

@@ -23,18 +23,19 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-OPERATORS = {"Attention": 186, "FlexAttention": 22, "LinearAttention": 28, "RotaryEmbedding": 16}
-"""The attention operators, and the number of test cases of each."""
+OPERATORS = {"Attention": 186, "CausalConvWithState": 26, "FlexAttention": 22, "LinearAttention": 28,
+             "RotaryEmbedding": 16}
+"""The operators of attention and of its layers, and the number of test cases of each."""
 
 SUPPORTED = """
-    Abs Add And Attention BatchNormalization BitwiseAnd BitwiseOr BitwiseXor Cast CastLike Ceil Clip Concat
-    ConstantOfShape Conv Cos CumSum Div Dropout Einsum Elu Equal Erf Exp Expand Flatten FlexAttention Floor
-    Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual Identity If IsNaN LayerNormalization
+    Abs Add And Attention BatchNormalization BitwiseAnd BitwiseOr BitwiseXor Cast CastLike CausalConvWithState Ceil
+    Clip Concat ConstantOfShape Conv Cos CumSum Div Dropout Einsum Elu Equal Erf Exp Expand Flatten FlexAttention
+    Floor Gather GatherElements GatherND Gelu Gemm Greater GreaterOrEqual Identity If IsNaN LayerNormalization
     LeakyRelu Less LessOrEqual LinearAttention Log LogSoftmax Loop MatMul Max Min Mod Mul Neg Not Or Pad Pow
-    RMSNormalization Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
-    ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape RotaryEmbedding Round Scan ScatterElements
-    ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Swish Tanh Transpose
-    Trilu Unsqueeze Where Xor""".split()
+    RMSNormalization Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
+    ReduceProd ReduceSum ReduceSumSquare Relu Reshape RotaryEmbedding Round Scan ScatterElements ScatterND Shape
+    Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Swish Tanh Transpose Trilu Unsqueeze
+    Where Xor""".split()
 """The operators that --all runs."""
 
 _SHAPES = {"ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "If": (0,), "Loop": (0, 1), "Pad": (1, 3),

@@ -157,3 +157,75 @@ func.func @updates_of_another_rank(%x: tensor<3x4xf32>, %i: tensor<3x4xi64>, %u:
   %y = "onnx.ScatterElements"(%x, %i, %u) : (tensor<3x4xf32>, tensor<3x4xi64>, tensor<3xf32>) -> tensor<3x4xf32>
   return %y : tensor<3x4xf32>
 }
+
+// -----
+
+func.func @input_of_two_dimensions(%x: tensor<6x9xf32>, %w: tensor<6x1x3xf32>) -> tensor<2x6x9xf32> {
+  // expected-error @+1 {{onnx.CausalConvWithState: the input is 'tensor<6x9xf32>', expected [batch, channels, length] of floating point}}
+  %y = "onnx.CausalConvWithState"(%x, %w)
+    : (tensor<6x9xf32>, tensor<6x1x3xf32>) -> tensor<2x6x9xf32>
+  return %y : tensor<2x6x9xf32>
+}
+
+// -----
+
+func.func @filters_of_several_channels(%x: tensor<2x6x9xf32>, %w: tensor<6x2x3xf32>) -> tensor<2x6x9xf32> {
+  // expected-error @+1 {{onnx.CausalConvWithState: the weight is 'tensor<6x2x3xf32>', expected [channels, 1, width] with static extents}}
+  %y = "onnx.CausalConvWithState"(%x, %w)
+    : (tensor<2x6x9xf32>, tensor<6x2x3xf32>) -> tensor<2x6x9xf32>
+  return %y : tensor<2x6x9xf32>
+}
+
+// -----
+
+func.func @filters_of_another_type(%x: tensor<2x6x9xf32>, %w: tensor<6x1x3xf16>) -> tensor<2x6x9xf32> {
+  // expected-error @+1 {{onnx.CausalConvWithState: the weight is 'tensor<6x1x3xf16>', expected 3 dimensions of 'f32'}}
+  %y = "onnx.CausalConvWithState"(%x, %w)
+    : (tensor<2x6x9xf32>, tensor<6x1x3xf16>) -> tensor<2x6x9xf32>
+  return %y : tensor<2x6x9xf32>
+}
+
+// -----
+
+func.func @filters_of_other_channels(%x: tensor<2x6x9xf32>, %w: tensor<5x1x3xf32>) -> tensor<2x6x9xf32> {
+  // expected-error @+1 {{onnx.CausalConvWithState: channels of the input: found 6, expected 5}}
+  %y = "onnx.CausalConvWithState"(%x, %w)
+    : (tensor<2x6x9xf32>, tensor<5x1x3xf32>) -> tensor<2x6x9xf32>
+  return %y : tensor<2x6x9xf32>
+}
+
+// -----
+
+func.func @bias_of_other_channels(%x: tensor<2x6x9xf32>, %w: tensor<6x1x3xf32>, %b: tensor<5xf32>) -> tensor<2x6x9xf32> {
+  // expected-error @+1 {{onnx.CausalConvWithState: elements of the bias: found 5, expected 6}}
+  %y = "onnx.CausalConvWithState"(%x, %w, %b)
+    : (tensor<2x6x9xf32>, tensor<6x1x3xf32>, tensor<5xf32>) -> tensor<2x6x9xf32>
+  return %y : tensor<2x6x9xf32>
+}
+
+// -----
+
+func.func @bias_of_two_dimensions(%x: tensor<2x6x9xf32>, %w: tensor<6x1x3xf32>, %b: tensor<6x1xf32>) -> tensor<2x6x9xf32> {
+  // expected-error @+1 {{onnx.CausalConvWithState: the bias is 'tensor<6x1xf32>', expected 1 dimension of 'f32'}}
+  %y = "onnx.CausalConvWithState"(%x, %w, %b)
+    : (tensor<2x6x9xf32>, tensor<6x1x3xf32>, tensor<6x1xf32>) -> tensor<2x6x9xf32>
+  return %y : tensor<2x6x9xf32>
+}
+
+// -----
+
+func.func @state_of_another_width(%x: tensor<2x6x9xf32>, %w: tensor<6x1x3xf32>, %b: tensor<6xf32>, %p: tensor<2x6x3xf32>) -> tensor<2x6x9xf32> {
+  // expected-error @+1 {{onnx.CausalConvWithState: past_state is 'tensor<2x6x3xf32>', expected [batch, channels, width - 1] as in 'tensor<2x6x2xf32>'}}
+  %y = "onnx.CausalConvWithState"(%x, %w, %b, %p)
+    : (tensor<2x6x9xf32>, tensor<6x1x3xf32>, tensor<6xf32>, tensor<2x6x3xf32>) -> tensor<2x6x9xf32>
+  return %y : tensor<2x6x9xf32>
+}
+
+// -----
+
+func.func @unknown_activation(%x: tensor<2x6x9xf32>, %w: tensor<6x1x3xf32>) -> tensor<2x6x9xf32> {
+  // expected-error @+1 {{onnx.CausalConvWithState: unknown activation 'relu', expected none, silu or swish}}
+  %y = "onnx.CausalConvWithState"(%x, %w) {activation = "relu"}
+    : (tensor<2x6x9xf32>, tensor<6x1x3xf32>) -> tensor<2x6x9xf32>
+  return %y : tensor<2x6x9xf32>
+}

@@ -139,6 +139,25 @@ func.func @linear_attention(%q: tensor<?x?x16xf32>, %k: tensor<?x?x8xf32>, %v: t
 
 // -----
 
+// The taps are slices of the state with the input behind it. An unused state is not computed.
+// CHECK-LABEL: func.func @causal_convolution
+// CHECK-SAME: %[[X:[^:]*]]: tensor<?x6x?xf32>, %{{[^:]*}}: tensor<6x1x2xf32>, %[[PAST:[^:]*]]: tensor<?x6x1xf32>
+// CHECK: %[[WHOLE:.*]] = tensor.concat dim(2) %[[PAST]], %[[X]]
+// CHECK: %[[FIRST:.*]] = tensor.extract_slice %[[WHOLE]][0, 0, 0]
+// CHECK: %[[SECOND:.*]] = tensor.extract_slice %[[WHOLE]][0, 0, 1]
+// CHECK-NOT: tensor.extract_slice %[[WHOLE]]
+// CHECK: linalg.generic {{.*}} ins(%[[FIRST]], %[[SECOND]], %{{.*}}, %{{.*}} : tensor<?x6x?xf32>, tensor<?x6x?xf32>, tensor<6x1xf32>, tensor<6x1xf32>)
+// CHECK: math.exp
+func.func @causal_convolution(%x: tensor<?x6x?xf32>, %w: tensor<6x1x2xf32>, %past: tensor<?x6x1xf32>)
+    -> tensor<?x6x?xf32> {
+  %none = "onnx.NoValue"() : () -> none
+  %y:2 = "onnx.CausalConvWithState"(%x, %w, %none, %past) {activation = "silu"}
+    : (tensor<?x6x?xf32>, tensor<6x1x2xf32>, none, tensor<?x6x1xf32>) -> (tensor<?x6x?xf32>, !onnx.value)
+  return %y#0 : tensor<?x6x?xf32>
+}
+
+// -----
+
 // Computed extents end as `arith`.
 // CHECK-LABEL: func.func @computed_extent
 // CHECK-NOT: affine.apply

@@ -14,7 +14,7 @@ from saccade.onnx.conformance import OPERATORS, SUPPORTED
 from saccade.onnx.reader import read_model
 
 # Claimed operators with tests of their own: with subgraphs, and those whose cases the suite runs.
-ELSEWHERE = {"If", "Loop", "Scan", "FlexAttention", "LinearAttention"}
+ELSEWHERE = {"If", "Loop", "Scan", "CausalConvWithState", "FlexAttention", "LinearAttention"}
 REFUSALS = {
     "integers of Erf": (r"Erf-9", "expected floating point"),
     "old LogSoftmax": (r"LogSoftmax-(1|11)", "expected floating point in version 13"),

@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
+import ml_dtypes
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -102,6 +103,53 @@ def test_linear_attention_agrees_for_more_tokens_than_a_chunk(rule, factors, ran
             # Factors of a decay down to nearly 0.
             given[name] = -4 * np.abs(drawn) if name == "decay" else np.float32(0.5) + drawn / 8
         expect_near(prepared.run(given), ReferenceEvaluator(linear).run(None, given))
+
+
+def convolution_model(width, roles, activation, dtype=FLOAT):
+    """A causal convolution of any batch and length, with 6 channels."""
+    shapes = {"x": ["batch", 6, "length"], "w": [6, 1, width], "b": [6], "past": ["batch", 6, width - 1]}
+    made = node("CausalConvWithState", ["x", "w", *[name if name in roles else "" for name in ("b", "past")]], ["y", "last"],
+                activation=activation)  # fmt: skip
+    values = [value(name, dtype, shape) for name, shape in shapes.items() if name in ("x", "w", *roles)]
+    outputs = [value("y", dtype, shapes["x"]), value("last", dtype, shapes["past"])]
+    return helper.make_model(helper.make_graph([made], "convolution", values, outputs), opset_imports=[helper.make_opsetid("", 27)])
+
+
+@pytest.mark.parametrize(("width", "roles", "activation"), [
+    (4, ("b", "past"), "silu"), (3, ("past",), "none"), (6, (), "swish"), (1, ("b",), "silu"),
+], ids=str)  # fmt: skip
+def test_causal_convolutions_agree_with_the_definition_and_in_steps(width, roles, activation, random):
+    prepared = backend.prepare(convolution_model(width, roles, activation))
+    for batch, length in ((2, 37), (1, 1), (3, 2)):
+        given = {"x": random(batch, 6, length), "w": random(6, 1, width), "b": random(6), "past": random(batch, 6, width - 1)}
+        given = {name: x for name, x in given.items() if name in ("x", "w", *roles)}
+        # The definition, by NumPy in float64.
+        past = given.get("past", np.zeros((batch, 6, width - 1)))
+        whole = np.concatenate([past, given["x"]], 2).astype(np.float64)
+        y = sum(given["w"][:, 0, j, None] * whole[:, :, j:j + length] for j in range(width)) + given.get("b", np.zeros(6))[:, None]
+        y = y if activation == "none" else y / (1 + np.exp(-y))
+        found, last = prepared.run(given)
+        np.testing.assert_allclose(found, y, rtol=1e-5, atol=1e-5)
+        assert np.array_equal(last, whole[:, :, length:].astype(np.float32))
+    if "past" not in roles:
+        return
+    steps, state = [], given["past"]
+    for i in range(length):
+        step, state = prepared.run({**given, "x": given["x"][:, :, i:i + 1], "past": state})
+        steps.append(step)
+    expect_near([np.concatenate(steps, 2), state], [found, last])
+
+
+def test_a_causal_convolution_of_bfloat16_agrees_with_the_reference(random):
+    model = convolution_model(4, ("past",), "silu", TensorProto.BFLOAT16)
+    given = {name: random(*shape).astype(ml_dtypes.bfloat16)
+             for name, shape in (("x", (2, 6, 9)), ("w", (6, 1, 4)), ("past", (2, 6, 3)))}
+    found, last = backend.prepare(model).run(given)
+    expected, kept = ReferenceEvaluator(convolution_model(4, ("past",), "silu")).run(
+        None, {name: x.astype(np.float32) for name, x in given.items()})
+    assert found.dtype == last.dtype == ml_dtypes.bfloat16
+    np.testing.assert_allclose(found.astype(np.float32), expected, rtol=1e-2, atol=1e-2)
+    assert np.array_equal(last.astype(np.float32), kept)
 
 
 def test_extents_that_only_the_run_time_knows(random):
