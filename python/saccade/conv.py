@@ -98,9 +98,7 @@ class _Call:
     def zeros(self) -> Any:
         """The state of inputs that are 0, as the program has it."""
         form, x = self.form, self.x
-        batch = self.lengths.shape[0] - 1 if form.is_ragged else x.shape[0]
-        channels = x.shape[form.layout.index("d")]
-        shape = (batch, form.width - 1, channels) if form.layout[-1] == "d" else (batch, channels, form.width - 1)
+        shape = state_shape(form, x, self.lengths)
         return x.new_zeros(shape) if _arrays.is_torch(x) else _arrays.library_of(x).zeros(shape, x.dtype)
 
     def results(self, weight: Any, bias: Any, outs: Any, is_recorded: bool) -> Any:
@@ -152,6 +150,13 @@ class _Call:
         return tuple(outs) if len(outs) == 2 else outs[0]
 
 
+def state_shape(form: _conv.Form, x: Any, lengths: Any) -> tuple[Any, Any, Any]:
+    """The shape of a state of width − 1 positions, for an input with the layout of the form."""
+    batch = lengths.shape[0] - 1 if form.is_ragged else x.shape[0]
+    channels = x.shape[form.layout.index("d")]
+    return (batch, form.width - 1, channels) if form.layout[-1] == "d" else (batch, channels, form.width - 1)
+
+
 _plans: dict[Any, tuple[_conv.Form, bool]] = {}
 """The forms of checked calls, by all that checks depend on."""
 _MAX_PLANS = 512
@@ -195,10 +200,21 @@ def _layout_of(layout: Any, cu_seqlens: Any) -> str:
     return str(layout)
 
 
-def _form_of(x: Any, weight: Any, bias: Any, activation: Any, state: Any, return_state: Any, cu_seqlens: Any,
-             kv_len: Any, layout: Any) -> tuple[_conv.Form, bool]:
+def _form_of(*call: Any) -> tuple[_conv.Form, bool]:
     """The form of a call, which is checked, and whether the program has channels and positions exchanged, so that the
-    last dimension is one along which x is contiguous. In a function that is traced, element types are those of
+    last dimension is one along which x is contiguous."""
+    form, x = form_of(*call), call[0]
+    layout = form.layout
+    inner, other = len(layout) - 1, len(layout) - 2
+    is_swapped = not _layer.is_contiguous_along(x, inner) and _layer.is_contiguous_along(x, other)
+    if x.shape[layout.index("s")] == 1:  # contiguous along both
+        is_swapped = layout[-1] == "s"
+    return form._replace(layout=_conv.LAYOUTS[layout]) if is_swapped else form, is_swapped
+
+
+def form_of(x: Any, weight: Any, bias: Any, activation: Any, state: Any, return_state: Any, cu_seqlens: Any,
+            kv_len: Any, layout: Any) -> _conv.Form:
+    """The form of a call in its own layout, which is checked. In a function that is traced, element types are those of
     torch."""
     layout = _layout_of(layout, cu_seqlens)
     _parameters.flag("return_state", return_state)
@@ -238,15 +254,8 @@ def _form_of(x: Any, weight: Any, bias: Any, activation: Any, state: Any, return
         _check_shape("kv_len", kv_len, (batch,))
     if state is not None:
         _check_state(state, x, element, batch, channels, width, layout)
-    s = layout.index("s")
-    inner, other = len(layout) - 1, len(layout) - 2
-    is_swapped = not _layer.is_contiguous_along(x, inner) and _layer.is_contiguous_along(x, other)
-    if x.shape[s] == 1:  # contiguous along both
-        is_swapped = layout[-1] == "s"
-    if is_swapped:
-        layout = _conv.LAYOUTS[layout]
     return _conv.Form(element, layout, index(width), own, of_bias, activation and "silu", state is not None,
-                      bool(return_state), of_lengths), is_swapped
+                      bool(return_state), of_lengths)
 
 
 def _check_state(state: Any, x: Any, element: Any, batch: Any, channels: Any, width: Any, layout: str) -> None:

@@ -63,7 +63,7 @@ def gated_rms_norm(
         TypeError: an element type that is not one of the above.
         NotImplementedError: a second derivative.
     """
-    form = _form_of(x, gate, weight, eps, activation, norm_before_gate, group_size)
+    form = form_of(x, gate, weight, eps, activation, norm_before_gate, group_size)
     is_recorded = _layer.needs_gradient(x, gate, weight)
     if out is not None:
         if is_recorded:
@@ -94,7 +94,8 @@ def gated_rms_norm(
     return out
 
 
-def _form_of(x: Any, gate: Any, weight: Any, eps: Any, activation: Any, norm_before_gate: Any, group_size: Any) -> Form:
+def form_of(x: Any, gate: Any, weight: Any, eps: Any, activation: Any, norm_before_gate: Any, group_size: Any) -> Form:
+    """The form of a call, which is checked."""
     _parameters.flag("norm_before_gate", norm_before_gate)
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         raise ValueError(f'activation is {activation!r:.80}, expected "silu" or "sigmoid"')

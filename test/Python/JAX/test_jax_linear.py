@@ -57,6 +57,76 @@ def test_gradients_agree_with_the_recurrence():
         jax.grad(lambda q: (own(q, K, V, DECAY, STATE)[0] ** 2).sum())(Q)
 
 
+ARGUMENTS = Q, K, V, DECAY, STATE
+TANGENTS = tuple(jax.random.normal(key, x.shape) for key, x in zip(jax.random.split(jax.random.key(1), 5), ARGUMENTS))
+
+
+def own(*x):
+    return call(*x[:3], decay=x[3], state=x[4])
+
+
+def test_tangents_agree_with_those_of_the_recurrence():
+    expected = jax.jvp(recurrence, ARGUMENTS, TANGENTS)
+    assert_close(jax.jit(lambda *x: jax.jvp(own, ARGUMENTS, x))(*TANGENTS), expected, 1e-4)
+    output, push = jax.linearize(own, *ARGUMENTS)
+    assert_close((output, push(*TANGENTS)), expected, 1e-4)
+    mapped = jax.vmap(lambda q, dq: jax.jvp(lambda q: own(q, *ARGUMENTS[1:]), (q,), (dq,)))(*[jnp.stack([x, 2 * x]) for x in (Q, K)])
+    other = jax.vmap(lambda q, dq: jax.jvp(lambda q: recurrence(q, *ARGUMENTS[1:]), (q,), (dq,)))(
+        *[jnp.stack([x, 2 * x]) for x in (Q, K)])
+    assert_close(mapped, other, 1e-4)
+
+
+def test_jacobians_of_both_modes_agree():
+    short = [x[:1, :1, :5] for x in ARGUMENTS[:4]]
+
+    def jacobian(mode, function):
+        return mode(lambda state: function(*short, state)[0])(STATE[:1, :1])
+
+    expected = jacobian(jax.jacrev, recurrence)
+    for mode in (jax.jacfwd, jax.jacrev):
+        assert_close(jacobian(mode, own), expected, 1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float32, 1e-4), (jnp.bfloat16, 5e-2)])
+def test_tangents_of_a_ragged_delta_rule_agree_with_its_sequences(dtype, tolerance):
+    """The recurrence of each sequence, by JAX's scan."""
+    q, k, v = (jnp.swapaxes(x[0], 0, 1).astype(dtype) for x in (Q, K, V))
+    beta = jax.random.uniform(KEYS[5], (66, 4), dtype)
+
+    def plain(q, k, v, beta):
+        q, k, v, beta = (x.astype(jnp.float32) for x in (q, k, v, beta))
+        q, k = (x / jnp.sqrt((x * x).sum(-1, keepdims=True) + 1e-6) for x in (q, k))
+        q, k = (jnp.repeat(x, 2, 1) for x in (q, k))
+
+        def step(state, x):
+            q, k, v, beta, is_first = x
+            state = jnp.where(is_first, 0, state)
+            change = beta[:, None] * (v - jnp.einsum("hd,hde->he", k, state))
+            state = state + k[:, :, None] * change[:, None]
+            return state, jnp.einsum("hd,hde->he", q, state)
+
+        is_first = jnp.zeros(66, bool).at[jnp.array([0, 10])].set(True)
+        return jax.lax.scan(step, jnp.zeros((4, 16, 8)), (q, k, v, beta, is_first))[1]
+
+    def ragged(*x):
+        return saccade.jax.linear_attention(*x[:3], causal=True, beta=x[3], l2norm=1e-6, scale=1.0, layout="shd",
+                                            cu_seqlens=jnp.array([0, 10, 66])).astype(jnp.float32)
+
+    arguments = q, k, v, beta
+    tangents = tuple(jnp.ones_like(x) if x is beta else x[::-1] for x in arguments)
+    assert_close(jax.jvp(ragged, arguments, tangents), jax.jvp(plain, arguments, tangents), tolerance)
+
+
+def test_second_derivatives_are_refused_in_all_modes():
+    def loss(q):
+        return (own(q, *ARGUMENTS[1:])[0] ** 2).sum()
+
+    for second in (jax.hessian(loss), jax.grad(lambda q: jax.jvp(loss, (q,), (q,))[1]),
+                   lambda q: jax.jvp(jax.grad(loss), (q,), (q,))):
+        with pytest.raises(NotImplementedError, match="linear_attention: second derivatives are not supported"):
+            second(Q)
+
+
 def test_a_mapped_axis_is_one_call_after_another():
     both = jnp.stack([Q, 2 * Q])
     found = jax.vmap(lambda q: call(q, K, V, decay=DECAY)[0])(both)
