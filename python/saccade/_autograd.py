@@ -100,16 +100,13 @@ class Programs:
     """The first and the end of the captures of tallies, which `max` does not take, if there are tallies."""
     has_lse: bool
     layout: str
-    has_normalizer: bool
-    """There is no log-sum-exp, which the operators of PyTorch keep for gradients."""
 
     @staticmethod
     def of(form: Form) -> Programs:
         main = _program.program(form._replace(max=False, argmax=False))
         largest = _program.program(form._replace(lse=False, argmax=True, tallies=())) if form.max else None
         end, without = len(form.captures()), len(form._replace(tallies=()).captures())
-        return Programs(main, largest, form.argmax, (without, end) if form.tallies else None, form.lse, form.layout,
-                        form.normalizer is not None)
+        return Programs(main, largest, form.argmax, (without, end) if form.tallies else None, form.lse, form.layout)
 
 
 class Recorder:
@@ -178,7 +175,7 @@ class Recorder:
         named = {"layout": programs.layout, "target": target or "host"}
         self.torch._C._set_grad_enabled(self.has_grad)
         try:
-            if programs.tally_captures or programs.has_normalizer:
+            if programs.tally_captures:
                 results = self._differentiable(programs.main, target, q, k, v, *values)
             else:
                 operator = gradients.overload(programs.has_lse, False)

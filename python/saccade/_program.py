@@ -215,8 +215,10 @@ def differentiated(program: str, needed: Sequence[bool], attribute: str = "attn.
     """The program with a gradient function, which returns gradients of the `needed` arguments with float elements. It
     takes the arguments of @attention, its results, the log-sum-exp if it is none of them, and the gradients of the
     results. With the attribute `attn.jvp`, the program with a function of tangents: it takes the arguments of
-    @attention and tangents of the needed ones, and returns the results of @attention and their tangents."""
+    @attention and tangents of the needed ones, and returns the results of @attention and their tangents. A program that
+    is differentiated already becomes one with the new function only."""
     header, _, rest = program.partition("\n")
+    header = header.replace(" {attn.no_gradient}", "")
     flags = iter(needed)
 
     def mark(found: re.Match[str]) -> str:
@@ -224,12 +226,24 @@ def differentiated(program: str, needed: Sequence[bool], attribute: str = "attn.
         return found[0] if is_needed or not is_float(found[1]) else f"{found[0]} {{attn.no_gradient}}"
 
     results, _, body = rest.partition(" {\n")
+    results = results.partition(" attributes {attn.")[0]
     return f"{_ARGUMENT.sub(mark, header)}\n{results} attributes {{{attribute}}} {{\n{body}"
 
 
 def is_differentiated(program: str) -> bool:
     """Whether the program is a result of `differentiated`."""
     return " attributes {attn." in program[: program.index(" {\n")]
+
+
+def result_count(program: str) -> int:
+    """The number of results of the program, without those that it returns to its gradient function only."""
+    results, _, _ = program.partition("\n")[2].partition(" {\n")
+    return results.count("tensor<")
+
+
+def has_normalizer(program: str) -> bool:
+    """Whether the weights of the program @attention are those of a normalizer, which have no log-sum-exp."""
+    return "\n    normalizer(" in program
 
 
 def is_float(type: str) -> bool:

@@ -259,7 +259,7 @@ def attention(
     Gradients are those of the output and the log-sum-exp, with respect to q, k, v, `sink`, a tensor as `scale`, and
     float tensors that `score`, `weight` or `normalizer` captures; the row maximum has none. A weight that is not
     proportional to p has no gradient (saccade.CompileError), and second derivatives are not supported
-    (NotImplementedError), nor are transforms of torch.func of a call with a normalizer.
+    (NotImplementedError).
 
     One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
     functions. Other lengths, batches, head counts, scales, offsets, windows, dropout probabilities, seeds and captured

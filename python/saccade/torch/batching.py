@@ -21,7 +21,7 @@ from saccade.torch.attention_operator import differentiated_overload, overload
 from saccade.torch.differentiated import places
 
 _FUNCTION = re.compile(r"%b\b")
-_REGION = re.compile(r"(?:score|mask|weight)\([^)]*%b\b[^)]*\) \{")
+_REGION = re.compile(r"(?:score|mask|weight|normalizer)\([^)]*%b\b[^)]*\) \{")
 
 
 def attention_rule(operator: Any, info: Any, in_dims: Any, tensors: Any, program: str, integers: Any = None,

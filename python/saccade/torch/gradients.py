@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 
+from saccade import _program
 from saccade.torch import batching, tangents
 from saccade.torch.attention_operator import ARGUMENTS, TAGS, differentiated_overload, overload
 from saccade.torch.differentiated import call_compiled, differentiated, function_of, places, target_of
 from saccade.torch.fallback import has_tangent, requires_grad
-from saccade.torch.levels import BELOW, Function, forward_mode, record_once
+from saccade.torch.levels import BELOW, Function, has_levels, lower_levels, record_once
 
 __all__ = ["overload"]
 
@@ -32,7 +33,8 @@ def _is_real(x: torch.Tensor) -> bool:
 
 class _Attention(Function):  # type: ignore[misc]
     """The first `count` of the output, the log-sum-exp and its low part of an operator call. The log-sum-exp alone does
-    not determine the probabilities of a row whose scores are far from 0, so its low part is saved as well."""
+    not determine the probabilities of a row whose scores are far from 0, so its low part is saved as well. With a
+    normalizer there is the output only."""
 
     @staticmethod
     def forward(ctx: Any, count: int, keys: Any, program: str, options: tuple[Any, ...],
@@ -41,11 +43,17 @@ class _Attention(Function):  # type: ignore[misc]
         if _is_real(tensors[0]):
             # Reports what has no gradient.
             function_of(program, target_of(tensors[0], *options[3:]), "attention_gradient")
-        with forward_mode(True):
-            results = differentiated_overload(_has_levels()).redispatch(keys, tensors, program, *options)
+        is_recorded = has_levels()
+        operator = differentiated_overload(is_recorded)
+        if _program.has_normalizer(program):
+            operator = overload(False, False, is_recorded=is_recorded)
+        with lower_levels():
+            results = operator.redispatch(keys, tensors, program, *options)
+        results = (results, None, None) if isinstance(results, torch.Tensor) else results
         ctx.call = program, options
         ctx.save_for_backward(*results, *tensors)
-        ctx.mark_non_differentiable(results[2])
+        ctx.has_lse = _program.result_count(program) > 1
+        ctx.mark_non_differentiable(*[x for x in results[2 if ctx.has_lse else 1:] if x is not None])
         return results[:count] if count > 1 else results[0]
 
     @staticmethod
@@ -53,7 +61,7 @@ class _Attention(Function):  # type: ignore[misc]
         program, options = ctx.call
         output, lse, lse_low, *tensors = ctx.saved_tensors
         found = torch.ops.saccade.attention_backward(
-            gradients[0], gradients[1] if len(gradients) > 1 else None, output, lse, lse_low, tensors, program,
+            gradients[0], gradients[1] if ctx.has_lse else None, output, lse, lse_low, tensors, program,
             *options)
         made: list[Any] = [None] * len(tensors)
         for place, gradient in zip(places(program), found):
@@ -68,11 +76,6 @@ def lse_low_of(lse: torch.Tensor) -> torch.Tensor:
     return low
 
 
-def _has_levels() -> bool:
-    """Whether a further level of torch.func needs the kernel for autograd of the operator that this one calls."""
-    return torch._C._functorch.maybe_current_level() is not None
-
-
 def _record(has_lse: bool, has_max: bool, has_low: bool, keys: Any, tensors: list[torch.Tensor], program: str,
             *options: Any) -> Any:
     """The kernel of the operators for tensors of which PyTorch records gradients, or that have tangents. `options` are
@@ -82,7 +85,7 @@ def _record(has_lse: bool, has_max: bool, has_low: bool, keys: Any, tensors: lis
         return tangents.push(call, has_lse, has_max, tensors, program, *options)
     keys = keys & BELOW
     if not requires_grad(*tensors):
-        is_recorded = _has_levels()
+        is_recorded = has_levels()
         below = differentiated_overload(is_recorded) if has_low else overload(has_lse, has_max, is_recorded=is_recorded)
         return below.redispatch(keys, tensors, program, *options)
     if has_max:
@@ -95,9 +98,10 @@ def _record(has_lse: bool, has_max: bool, has_low: bool, keys: Any, tensors: lis
 # --- backward ---------------------------------------------------------------------------------------------------------
 
 
-def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, output: torch.Tensor, lse: torch.Tensor,
-             lse_low: torch.Tensor, tensors: list[torch.Tensor], program: str, integers: list[int] | None = None,
-             floats: list[float] | None = None, layout: str = "bhsd", target: str = "host") -> list[torch.Tensor]:
+def _compute(output_gradient: torch.Tensor, lse_gradient: torch.Tensor | None, output: torch.Tensor,
+             lse: torch.Tensor | None, lse_low: torch.Tensor | None, tensors: list[torch.Tensor], program: str,
+             integers: list[int] | None = None, floats: list[float] | None = None, layout: str = "bhsd",
+             target: str = "host") -> list[torch.Tensor]:
     """The kernel of the backward operator for memory of a CPU or a GPU."""
     given = [x for x in (output, lse, lse_low, output_gradient, lse_gradient) if x is not None]
     return call_compiled("attention_backward", "attention_gradient", program, target, tensors, (integers, floats),
@@ -119,7 +123,7 @@ _library = torch.library.Library("saccade", "FRAGMENT")
 
 
 def _register() -> None:
-    given = "Tensor output_gradient, Tensor? lse_gradient, Tensor output, Tensor lse, Tensor lse_low"
+    given = "Tensor output_gradient, Tensor? lse_gradient, Tensor output, Tensor? lse, Tensor? lse_low"
     _library.define(f"attention_backward({given}, {ARGUMENTS}) -> Tensor[]", tags=TAGS)
     for key in ("CPU", "CUDA"):
         _library.impl("attention_backward", _compute, key)

@@ -14,7 +14,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from saccade import _conv, _layer, _operands, norms
 from saccade.torch.attention_operator import TAGS
 from saccade.torch.fallback import has_tangent, requires_grad
-from saccade.torch.levels import BELOW, Function, forward_mode, in_turn, record_once
+from saccade.torch.levels import BELOW, Function, in_turn, lower_levels, record_once
 
 
 def call(name: str, program: str, tensors: list[Any], like: tuple[int, ...]) -> list[torch.Tensor]:
@@ -77,7 +77,7 @@ class _Layer(Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, keys: Any, name: str, program: str, like: list[int], *tensors: torch.Tensor) -> Any:
-        with forward_mode(True):
+        with lower_levels():
             results = torch.ops.saccade.layer.default.redispatch(keys, list(tensors), name, program, like)
         ctx.name, ctx.program, ctx.count = name, program, len(results)
         ctx.save_for_backward(*results, *tensors)

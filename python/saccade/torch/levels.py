@@ -3,8 +3,10 @@ once, and calls in turn for a dimension that torch.vmap maps."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,8 +18,19 @@ from saccade.torch.fallback import has_tangent, requires_grad
 # Transforms of torch.func call a kernel once for each of their levels.
 Function: Any = torch.autograd.function._SingleLevelFunction
 BELOW: Any = torch._C._after_autograd_keyset
-# A Function turns the forward mode off, also for the other levels, whose kernels must see their tangents.
-forward_mode: Any = forward_ad._set_fwd_grad_enabled
+
+
+def has_levels() -> bool:
+    """Whether a further level of torch.func needs the kernel for autograd of the operator that a kernel calls."""
+    return torch._C._functorch.maybe_current_level() is not None
+
+
+@contextlib.contextmanager
+def lower_levels() -> Iterator[None]:
+    """Around the call of an operator in `Function.forward`, which turns both modes of differentiation off, also for the
+    levels below. The kernels of these must see tangents, and record gradients."""
+    with forward_ad._set_fwd_grad_enabled(True), torch.set_grad_enabled(has_levels() or torch.is_grad_enabled()):
+        yield
 
 
 # --- derivatives that are taken once ----------------------------------------------------------------------------------
@@ -29,7 +42,7 @@ class _Once(Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, call: Any, subject: str, *tensors: torch.Tensor) -> Any:
         ctx.subject = subject
-        with forward_mode(True):
+        with lower_levels():
             return tuple(call())
 
     @staticmethod

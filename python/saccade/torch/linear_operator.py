@@ -19,7 +19,7 @@ from saccade import _linear, _operands, _program
 from saccade.torch.attention_operator import TAGS
 from saccade.torch.differentiated import function_of, places
 from saccade.torch.fallback import has_tangent, requires_grad
-from saccade.torch.levels import BELOW, Function, forward_mode, in_turn, record_once, second_derivative
+from saccade.torch.levels import BELOW, Function, in_turn, lower_levels, record_once, second_derivative
 
 _SUBJECT = "saccade.linear_attention"
 
@@ -144,7 +144,7 @@ class _Linear(Function):  # type: ignore[misc]
     def forward(ctx: Any, keys: Any, program: str, layout: str, columns: int, *tensors: torch.Tensor) -> Any:
         program = _differentiated(program, tuple(ctx.needs_input_grad[4:]))
         function_of(program, "host", f"{_linear.NAME}_gradient")  # reports what has no gradient
-        with forward_mode(True):
+        with lower_levels():
             results = torch.ops.saccade.linear_attention.default.redispatch(keys, list(tensors), program, layout,
                                                                             columns)
         ctx.program, ctx.count = program, len(results)

@@ -52,7 +52,6 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None,
         if options[name] is not None:
             raise TypeError(f"{name} is not traced")
     layout = _with_tensors(q, k, v, options)
-    has_normalizer = options["normalizer"] not in (None, "softmax")
     fields, captures, operands, _ = read(_CHECKS, q, k, v, tuple(options.values()))
     dtype, head_dim, head_dim_v, *others = fields
     fields = (dtype, index(head_dim), index(head_dim_v), *others)  # a dynamic head size becomes a constant of the graph
@@ -75,8 +74,6 @@ def _call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, target: str | None,
             tensors, program, integers or None, floats, layout, target or "host")
 
     has_lse, has_max = options["return_lse"], options["return_max"]
-    if has_normalizer and requires_grad(q, k, v, *captures, *operands.values()):
-        raise TypeError("the gradients of a normalizer are not traced")
     if not has_max or not requires_grad(q, k, v, *captures, *operands.values()):
         return call(has_lse, has_max, False)
     # The row maximum has no gradient.
