@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from saccade import _normalizers
 from saccade._operands import ELEMENTS
 from saccade.jax import gradients, overwriting
 from saccade.jax.functions import trace
@@ -41,8 +42,10 @@ def dot_product_attention(
     implementation: str | None = None,
     return_residual: bool = False,
     score: Callable[..., Any] | None = None,
+    normalizer: str | Callable[..., Any] | None = None,
 ) -> Any:
-    """softmax(mask(scale * q kᵀ + bias)) v, as `jax.nn.dot_product_attention` of JAX 0.10, on a CPU.
+    """softmax(mask(scale * q kᵀ + bias)) v, as `jax.nn.dot_product_attention` of JAX 0.10, on a CPU. A normalizer may
+    replace the softmax.
 
     Works in `jit`, `vmap`, `scan` and outside of them. Nothing of the size queries × keys is allocated, and masked
     parts are skipped, in the backward pass, too. One kernel serves all lengths, batches and head counts.
@@ -64,9 +67,11 @@ def dot_product_attention(
         return_residual: also returns the log-sum-exp [batch, queries, heads], of the element type of key.
         score: a function (s, b, h, i, j) of the scaled score, as that of `saccade.attention`; it may be from
             saccade.scores. The bias is added to what it returns.
+        normalizer: that of `saccade.attention`: "sigmoid", "silu", "relu_squared" or a function (s, b, h, i, j), by
+            which the weight of a key is a function of its score alone. A query without keys returns 0 then.
 
-    The functions score and mask are traced with jax.numpy's functions on scalars, and may read elements of arrays,
-    including those traced by `jit`: `table[h, i - j]`.
+    The functions score, mask and normalizer are traced with jax.numpy's functions on scalars, and may read elements of
+    arrays, including those traced by `jit`: `table[h, i - j]`.
 
     Returns:
         The output, of the shape and type of query, or with return_residual a tuple. As in JAX, a query without keys
@@ -75,8 +80,9 @@ def dot_product_attention(
     Raises:
         ValueError, TypeError, AssertionError: for arguments that `jax.nn.dot_product_attention` refuses, the exception
             that it raises.
-        saccade.TraceError: a TypeError: score or mask cannot be traced.
-        saccade.CompileError: the call is differentiated, and `score` has an operation without a derivative.
+        ValueError: return_residual with a normalizer, or an unknown one.
+        saccade.TraceError: a TypeError: score, mask or normalizer cannot be traced.
+        saccade.CompileError: the call is differentiated, and a function has an operation without a derivative.
 
     Both modes of differentiation work (jax.grad, jax.jvp), once: a second derivative is a NotImplementedError.
 
@@ -86,7 +92,12 @@ def dot_product_attention(
     """
     mask_function = mask if callable(mask) else None
     mask = None if mask_function is not None else mask
-    has_functions = score is not None or mask_function is not None
+    weigh = None if normalizer is None else _normalizers.function_of(normalizer)
+    if weigh is not None and return_residual:
+        raise ValueError("return_residual is True, expected False: it belongs to the softmax, and a normalizer is "
+                         "given")
+    functions = {"score": score, "mask": mask_function, "normalizer": weigh}
+    has_functions = any(function is not None for function in functions.values())
     by_jax = functools.partial(
         _of_jax, query, key, value, bias, mask, scale=scale, is_causal=is_causal,
         query_seq_lengths=query_seq_lengths, key_value_seq_lengths=key_value_seq_lengths,
@@ -100,14 +111,15 @@ def dot_product_attention(
         result = by_jax(implementation="xla")  # raises JAX's exceptions
         if has_functions:
             q, k = arrays[:2]
-            raise TypeError(f"a call with {'score' if score is not None else 'a function as mask'} has query of "
+            role = "score" if score is not None else "a normalizer" if weigh is not None else "a function as mask"
+            raise TypeError(f"a call with {role} has query of "
                             f"{q.dtype}{q.shape} and key of {k.dtype}{k.shape}, expected arrays with elements, of "
                             f"{', '.join(ELEMENTS)}")
         return result
     if has_functions and implementation not in (None, "saccade"):
-        raise ValueError(f"Unsupported implementation option: {implementation} has no score and mask functions")
-    operands, form = _operands(arrays, lengths, scale, bool(is_causal), local_window_size, return_residual, score,
-                               mask_function)
+        raise ValueError(f"Unsupported implementation option: {implementation} has no score and mask functions, and no "
+                         "normalizer")
+    operands, form = _operands(arrays, lengths, scale, bool(is_causal), local_window_size, return_residual, functions)
     out, residual = _attend(form, operands)
     shape = jnp.shape(query)
     out = out.reshape(shape)
@@ -144,43 +156,42 @@ def _broadcasts(x: Any, full: tuple[int, ...]) -> bool:
 
 
 def _operands(arrays: list[Any], lengths: list[Any], scale: Any, is_causal: bool, window: Any, return_residual: bool,
-              score: Callable[..., Any] | None, mask: Callable[..., Any] | None) -> tuple[Operands, Form]:
-    """The operands of the kernel and its form."""
+              functions: dict[str, Callable[..., Any] | None]) -> tuple[Operands, Form]:
+    """The operands of the kernel and its form. `functions` are those of the call by their roles."""
     q, k, v, bias, mask_array = arrays
     precision = "f64" if q.dtype == jnp.float64 else "f32"
     number = jnp.float64 if precision == "f64" else jnp.float32
     if bias is not None and bias.dtype.name not in ELEMENTS:
         bias = bias.astype(number)
     regions: dict[str, Region] = {}
-    captured: list[Any] = []
-    for role, function in (("score", score), ("mask", mask)):
+    captured: dict[str, Any] = {}
+    for role, function in functions.items():
         if function is not None:
-            regions[role], found = trace(function, role, precision)
-            captured.append(found)
+            regions[role], captured[f"{role}_captures"] = trace(function, role, precision)
         else:
-            captured.append(())
+            captured[f"{role}_captures"] = ()
     # A window leaves queries without keys if there are more queries than keys; the kernel is the same for all lengths.
-    may_be_empty = any(x is not None for x in (mask_array, mask, lengths[1], window))
+    may_be_empty = any(x is not None for x in (mask_array, functions["mask"], lengths[1], window))
     sides = None
     if window is not None:
         left, right = (window, window) if isinstance(window, int) else window
         sides = _side(left), _side(right)
     has_hidden = may_be_empty or is_causal or lengths[0] is not None
     # Scores of -inf come from biases and from functions; overflows of q kᵀ are not followed.
-    may_be_empty |= bias is not None or score is not None
+    may_be_empty |= bias is not None or functions["score"] is not None
     lowered = None
     if bias is not None and not regions:
         lowered = overwriting.lowered(overwriting.Hiding(
             precision, array_kind(bias), array_kind(mask_array), is_causal, window is not None, lengths[1] is not None,
             lengths[0] is not None)) if has_hidden else NOTHING_HIDDEN
     form = Form(is_causal, tuple([(role, remember(role, region)) for role, region in regions.items()]),
-                bool(return_residual), may_be_empty, lowered)
+                bool(return_residual), may_be_empty and functions["normalizer"] is None, lowered)
     if scale is None:
         scale = 1.0 / np.sqrt(q.shape[3])
     return Operands(
         q=q, k=k, v=v, bias=bias, mask=mask_array, query_lengths=lengths[0],
         key_lengths=None if lengths[1] is None else jnp.clip(lengths[1], 0, k.shape[1]),
-        scale=jnp.asarray(scale, number), window=sides, score_captures=captured[0], mask_captures=captured[1]), form
+        scale=jnp.asarray(scale, number), window=sides, **captured), form
 
 
 def _side(side: Any) -> Any:

@@ -89,7 +89,7 @@ def _one_by_one(function: Any, size: int, mapped: Any, *arguments: Any) -> Any:
 def _is_joinable(form: Form, mapped: Operands) -> bool:
     """Whether the mapped axis can be joined with the batch: no other operand is mapped, and no function of the user
     reads the index of the batch, which would count over both."""
-    others = (mapped.scale, mapped.window, mapped.score_captures, mapped.mask_captures)
+    others = (mapped.scale, mapped.window, mapped.score_captures, mapped.mask_captures, mapped.normalizer_captures)
     return not any(jax.tree_util.tree_leaves(others)) and not form.reads_batch
 
 
@@ -122,7 +122,7 @@ def _forward(form: Form, needed: tuple[bool, ...] | None, x: Operands) -> tuple[
     if form.returns_lse:
         precision = jnp.float64 if x.q.dtype == jnp.float64 else jnp.float32
         results.append(jax.ShapeDtypeStruct((batch, heads, queries), precision))
-    if needed is not None:
+    if needed is not None and form.returns_lse:
         results.append(results[1])
     out, *lse = call_kernel(target_name(_kind(form, x), needed), results, operands_of(x))
     return out, None if not lse else lse[0] if needed is None else tuple(lse)
@@ -144,7 +144,7 @@ def _gradient(form: Form, needed: tuple[bool, ...], x: Operands, *others: Any) -
 
 
 def run_tangents(form: Form, needed: tuple[bool, ...], x: Operands, lse: Any, tangents: list[Any]) -> list[Any]:
-    """The tangents of the output and of the log-sum-exp, from those of the needed operands."""
+    """The tangents of the output and of the log-sum-exp, if there is one, from those of the needed operands."""
     if form.lowered is None:
         return _tangents(form, needed, x, tangents)
     return overwriting.corrected_tangents(_tangents, form, needed, x, lse, tangents)
@@ -155,9 +155,10 @@ def _tangents(form: Form, needed: tuple[bool, ...], x: Operands, tangents: list[
     batch, queries, heads, _ = x.q.shape
     precision = jnp.float64 if x.q.dtype == jnp.float64 else jnp.float32
     results = [jax.ShapeDtypeStruct(x.q.shape, x.q.dtype), jax.ShapeDtypeStruct((batch, heads, queries), precision)]
+    results = results[: 1 + form.returns_lse]
     name = target_name(_kind(form, x), needed, "attn.jvp") + "_jvp"
     found = call_kernel(name, results * 2, [*operands_of(x), *tangents])
-    return list(found[2:])
+    return list(found[len(results):])
 
 
 def _kind(form: Form, x: Operands) -> Kind:

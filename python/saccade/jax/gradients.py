@@ -81,8 +81,8 @@ def _rule(form: Form, primals: tuple[Operands], given: tuple[Any]) -> Any:
     needed = _wanted(x, tangents)
     out, lse = _differentiated_once(batching.forward, form, _of_gradients(x, needed), x)
     pushed = [tangent for tangent, is_needed in zip(operands_of(tangents), needed) if is_needed]
-    out_tangent, lse_tangent = _bind(form, needed, x, out, lse, pushed)
-    return (out, lse[0] if form.returns_lse else None), (out_tangent, lse_tangent if form.returns_lse else None)
+    out_tangent, *lse_tangent = _bind(form, needed, x, out, lse, pushed)
+    return (out, lse[0] if form.returns_lse else None), (out_tangent, lse_tangent[0] if form.returns_lse else None)
 
 
 _kernel.defjvp(_rule, symbolic_zeros=True)
@@ -112,7 +112,7 @@ _push.multiple_results = True
 
 def _bind(form: Form, needed: tuple[bool, ...], x: Operands, out: Any, lse: Any, tangents: list[Any]) -> list[Any]:
     """The tangents of the output and of the log-sum-exp [batch, heads, queries], from those of the needed operands.
-    `lse` is the pair of the log-sum-exp and its low part."""
+    `lse` is the pair of the log-sum-exp and its low part; None without them."""
     leaves, tree = jax.tree_util.tree_flatten((x, out, lse))
     found: list[Any] = _push.bind(*leaves, *tangents, form=form, needed=needed, tree=tree)
     return found
@@ -129,8 +129,8 @@ def _compute(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -
 
 
 def _abstract(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
-    (_, out, (lse, _)), _ = _split(arguments, tree)
-    return [jax.core.ShapedArray(each.shape, each.dtype) for each in (out, lse)]
+    (_, out, lse), _ = _split(arguments, tree)
+    return [jax.core.ShapedArray(each.shape, each.dtype) for each in (out, *(lse or ())[:1])]
 
 
 def _push_again(primals: Any, tangents: Any, *, form: Form, needed: tuple[bool, ...], tree: Any) -> Any:
@@ -148,8 +148,9 @@ def _push_again(primals: Any, tangents: Any, *, form: Form, needed: tuple[bool, 
 def _transpose(given: Any, *arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
     (x, out, lse), _ = _split(arguments, tree)
     gradients = [jnp.zeros(array.shape, array.dtype) if isinstance(gradient, ad.Zero) else gradient
-                 for gradient, array in zip(given, (out, lse[0]))]
-    found = iter(_differentiated_once(batching.backward, form, _of_gradients(x, needed), x, out, *lse, *gradients))
+                 for gradient, array in zip(given, (out, *(lse or ())[:1]))]
+    found = iter(_differentiated_once(batching.backward, form, _of_gradients(x, needed), x, out, *(lse or ()),
+                                      *gradients))
     made: list[Any] = [next(found) if is_needed else None for is_needed in _of_gradients(x, needed)]
     place = _place_of_scale(x)
     if needed[place]:

@@ -48,7 +48,12 @@ class Form:
     @property
     def returns_lse(self) -> bool:
         """Whether the kernel returns the log-sum-exp."""
-        return self.has_residual or self.may_be_empty
+        return (self.has_residual or self.may_be_empty) and not self.has_normalizer
+
+    @property
+    def has_normalizer(self) -> bool:
+        """Whether the weights are those of a normalizer, which have no log-sum-exp."""
+        return any(role == "normalizer" for role, _ in self.functions)
 
     @property
     def reads_batch(self) -> bool:
@@ -132,7 +137,7 @@ def _program_form(kind: Kind) -> _form.Form:
         ELEMENTS[kind.dtype], kind.head_dim, kind.head_dim, "bshd", causal="top_left" if kind.form.is_causal else None,
         sides="lr" if kind.has_window else "", scale=True, kv_len="i32" if kind.has_key_lengths else None,
         lse=kind.form.returns_lse, are_numbers_tensors=True,
-        **_program.region_texts(score=score, mask=mask))
+        **_program.region_texts(score=score, mask=mask, normalizer=regions.get("normalizer")))
 
 
 def _with_array(role: str, region: Region | None, dtype: str, axes: tuple[bool, ...], precision: str) -> Region:

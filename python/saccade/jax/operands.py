@@ -27,6 +27,7 @@ class Operands:
     window: Any  # a pair of arrays without dimensions
     score_captures: tuple[Any, ...]
     mask_captures: tuple[Any, ...]
+    normalizer_captures: tuple[Any, ...] = ()
 
 
 def named_operands(x: Operands) -> list[tuple[Role, Any]]:
@@ -34,7 +35,8 @@ def named_operands(x: Operands) -> list[tuple[Role, Any]]:
     left, right = x.window or (None, None)
     found = [("q", x.q), ("k", x.k), ("v", x.v), *[("score_captures", each) for each in x.score_captures],
              ("bias", x.bias), *[("mask_captures", each) for each in x.mask_captures], ("mask", x.mask),
-             ("scale", x.scale), ("left", left), ("right", right), ("key_lengths", x.key_lengths)]  # fmt: skip
+             *[("normalizer_captures", each) for each in x.normalizer_captures], ("scale", x.scale), ("left", left),
+             ("right", right), ("key_lengths", x.key_lengths)]  # fmt: skip
     return [(role, array) for role, array in found if array is not None]
 
 
