@@ -314,6 +314,8 @@ void AttentionReport::write() {
   if (isTiledByScript)
     text += "; tiled by a script, counts suppose tasks of equal sizes";
   addLine("schedule", text);
+  if (op.getStickBreaking())
+    addLine("normalizer", "stick_breaking, each key takes a part of what later keys leave");
   if (op.getQkTypeAttr())
     writeInt8Obstacle();
   writeMask();

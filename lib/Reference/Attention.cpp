@@ -1,6 +1,7 @@
 //===- Attention.cpp - attn.attention as plain unfused attention ------------------===//
 //
-// The definition, row by row: scale · Q Kᵀ, score region, mask, softmax over all keys or a normalizer of each, times V.
+// The definition, row by row: scale · Q Kᵀ, score region, mask, softmax over all keys, a normalizer of each
+// or stick-breaking, times V.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionRows.h"
@@ -155,6 +156,8 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
         SoftmaxSums sums;
         if (op.getPointwise())
           weights.assign(scores.size(), 0);
+        else if (op.getStickBreaking())
+          breakStick(scores, weights);
         else
           sums = softmax(frame, scorer->scoreType, scores, isWithin ? *sink : -INFINITY, weights);
         factors = weights;

@@ -15,8 +15,8 @@ struct AttentionRow {
   int64_t batch, head;
   int64_t position;   ///< within its batch
   int64_t tokenIndex; ///< row in the query and result tensors; differs from `position` for ragged sequences
-  /// Probabilities exp(score − max) / sum of the keys up to the length; 0 if masked, or with a normalizer. Empty if the
-  /// row attends to neither a key nor a sink.
+  /// Probabilities exp(score − max) / sum of the keys up to the length, or weights by stick-breaking; 0 if masked, or
+  /// with a normalizer of each score. Empty if the row of a softmax attends to neither a key nor a sink.
   llvm::ArrayRef<double> weights;
   /// Weights after the weight region, or those of a normalizer: the factors of the values.
   llvm::ArrayRef<double> factors;

@@ -163,11 +163,39 @@ static LogicalResult accumulatePointwise(Frame &frame, Scorer &scorer, ArrayRef<
   return success();
 }
 
+/// The same with stick_breaking: keys before the tile share what the keys of the tile leave of the stick. Its base-2
+/// logarithm is the maximum of the state.
+static LogicalResult accumulateStick(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
+                                     int64_t row) {
+  std::vector<double> weights;
+  double stick = breakStick(scores, weights), *sums = state.o(row);
+  state.m(row) = frame.rounded(scorer.scoreType, state.m(row) + std::log2(stick));
+  for (int64_t depth = 0; depth < state.depth(); ++depth)
+    sums[depth] *= stick;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    int64_t key = frame.term(i, scores.size());
+    if (scores[key] == -INFINITY)
+      continue;
+    FailureOr<double> weight = scorer.modifiedWeight(key, weights[key]);
+    if (failed(weight))
+      return failure();
+    double factor = frame.rounded(scorer.inputType, *weight);
+    const double *values = scorer.value.at(0, 0, key);
+    for (int64_t depth = 0; depth < state.depth(); ++depth)
+      sums[depth] += factor * values[depth * scorer.value.stride(Dim::Depth)];
+  }
+  for (int64_t depth = 0; depth < state.depth(); ++depth)
+    sums[depth] = frame.rounded(scorer.scoreType, sums[depth]);
+  return success();
+}
+
 /// Accumulates one row of scores into row `row` of the state. If `op` is final, max and sum are those of all keys.
 static LogicalResult accumulateRow(attn::AccumulateOp op, Frame &frame, Scorer &scorer, ArrayRef<double> scores,
                                    const TileState &state, const OtherState &others, int64_t row) {
   if (op.getPointwise())
     return accumulatePointwise(frame, scorer, scores, state, row);
+  if (op.getStickBreaking())
+    return accumulateStick(frame, scorer, scores, state, row);
   Type type = scorer.scoreType;
   bool isFinal = op.getFinal(), isNatural = op.getNaturalMax();
   updateRowMax(scorer, scores, others, row);
@@ -264,6 +292,15 @@ static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, uns
 // attn.merge
 //===----------------------------------------------------------------------===//
 
+/// The other state is that of later keys, which leave the factor 2^m of the stick to the keys of `state`.
+static void mergeStick(Frame &frame, Type type, const TileState &state, const TileState &other, int64_t row) {
+  double factor = std::exp2(other.m(row));
+  state.m(row) = frame.rounded(type, state.m(row) + other.m(row));
+  state.l(row) += other.l(row);
+  for (int64_t depth = 0; depth < state.depth(); ++depth)
+    state.o(row)[depth] = frame.rounded(type, state.o(row)[depth] * factor + other.o(row)[depth]);
+}
+
 static LogicalResult evaluateMerge(attn::MergeOp op, Frame &frame, unsigned, const Box &) {
   attn::State otherParts = op.getOtherState();
   FailureOr<TileState> other = TileState::read(frame, otherParts.acc, otherParts.max, otherParts.sum);
@@ -276,6 +313,10 @@ static LogicalResult evaluateMerge(attn::MergeOp op, Frame &frame, unsigned, con
     return failure();
   Type type = state->acc->getElementType();
   for (int64_t row = 0; row < state->rows(); ++row) {
+    if (op.getStickBreaking()) {
+      mergeStick(frame, type, *state, *other, row);
+      continue;
+    }
     double newMax = maxOrNaN(state->m(row), other->m(row));
     if (newMax == -INFINITY)
       continue;

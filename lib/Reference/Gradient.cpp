@@ -69,6 +69,34 @@ protected:
     return delta ? checkRows("delta", delta) : success();
   }
 
+  /// With stick_breaking the score of a key changes its own weight and those of the keys before it. With the products
+  /// g = weight · (output gradient · value), the gradient of a score is g (1 − σ) − σ Σ g of the keys before it.
+  LogicalResult beginRow(int64_t batch, int64_t head, int64_t position, ArrayRef<double> weights) override {
+    ofScores.assign(weights.size(), 0);
+    sizesOfScores.assign(weights.size(), 0);
+    const double *gradient = outputGradient.at(batch, head, position);
+    double sum = 0, size = 0;
+    for (auto [key, weight] : llvm::enumerate(weights)) {
+      if (scores[key] == -INFINITY)
+        continue;
+      FailureOr<double> factor = scorer.modifiedWeight(int64_t(key), weight);
+      if (failed(factor))
+        return failure();
+      double product = 0, magnitude = 0;
+      const double *value = scorer.value.at(batch, scorer.kvHead(head), int64_t(key));
+      for (int64_t i = 0; i < scorer.value.extent(Dim::Depth); ++i) {
+        double term = gradient[i * outputGradient.stride(Dim::Depth)] * value[i * scorer.value.stride(Dim::Depth)];
+        product += *factor * term;
+        magnitude += std::abs(*factor * term);
+      }
+      StickBreak part(scores[key]);
+      ofScores[key] = product * part.rest - part.taken * sum;
+      sizesOfScores[key] = magnitude * part.rest + part.taken * size;
+      sum += product, size += magnitude;
+    }
+    return success();
+  }
+
   LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
                         SmallVector<int64_t> &row) override {
     int64_t kvHead = scorer.kvHead(head);
@@ -76,7 +104,7 @@ protected:
     double dp = rounded(dot<double>(scorer.value.extent(Dim::Depth), outputGradient.at(batch, head, position),
                                     outputGradient.stride(Dim::Depth), scorer.value.at(batch, kvHead, key),
                                     scorer.value.stride(Dim::Depth)));
-    FailureOr<double> ds = scoreGradient(key, p, dp, deltaOf(row));
+    FailureOr<double> ds = scoreGradient(key, p, dp, deltaOf(row, key));
     if (failed(factor) || failed(ds))
       return failure();
     // Plain evaluation multiplies matrices of the input type.
@@ -88,11 +116,15 @@ protected:
     return success();
   }
 
-  /// Delta of a row, 0 with a normalizer.
-  double deltaOf(ArrayRef<int64_t> row) { return delta ? delta->at(row).real : 0; }
+  /// Delta of a row, 0 with a normalizer. With stick_breaking, the gradient of the score after the score region.
+  double deltaOf(ArrayRef<int64_t> row, int64_t key) {
+    return op.getStickBreaking() ? ofScores[key] : delta ? delta->at(row).real : 0;
+  }
 
   /// The gradient of a score; adds those of captures.
   FailureOr<double> scoreGradient(int64_t key, double p, double dp, double rowDelta) {
+    if (op.getGradient().empty() && op.getStickBreaking())
+      return rounded(rowDelta);
     if (op.getGradient().empty())
       return rounded(p * rounded(dp - rowDelta));
     FailureOr<Program *> program = scorer.runDerivative(key, {p, scorer.scaledScore(key), dp, rowDelta});
@@ -120,6 +152,9 @@ protected:
   NamedCells outputGradient;
   SmallVector<NamedCells, 3> gradients; ///< of query, key and value
   SmallVector<Cells *> captureGradients;
+  /// With stick_breaking: the gradients of the scores of a row after the score region, and the magnitudes of their
+  /// terms.
+  std::vector<double> ofScores, sizesOfScores;
 };
 
 /// Adds, for each pair, how far the gradient of its score changes if the gradient of its weight, Σ dO · v, changes by
@@ -143,7 +178,7 @@ private:
   LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
                         SmallVector<int64_t> &row) override {
     int64_t kvHead = scorer.kvHead(head);
-    double dp = 0, rowDelta = deltaOf(row), magnitude = std::abs(rowDelta);
+    double dp = 0, rowDelta = deltaOf(row, key), magnitude = std::abs(rowDelta);
     const double *gradient = outputGradient.at(batch, head, position), *value = scorer.value.at(batch, kvHead, key);
     for (int64_t i = 0; i < scorer.value.extent(Dim::Depth); ++i) {
       double term = gradient[i * outputGradient.stride(Dim::Depth)] * value[i * scorer.value.stride(Dim::Depth)];
@@ -151,7 +186,8 @@ private:
       magnitude += std::abs(term);
     }
     FailureOr<double> ds = scoreGradient(key, p, dp, rowDelta),
-                      changed = scoreGradient(key, p, dp + magnitude, rowDelta);
+                      changed = scoreGradient(key, p, dp + magnitude,
+                                              op.getStickBreaking() ? rowDelta + sizesOfScores[key] : rowDelta);
     if (failed(ds) || failed(changed))
       return failure();
     double change = std::abs((*changed - *ds) * scorer.getScale());

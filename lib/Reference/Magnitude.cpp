@@ -36,10 +36,26 @@ static std::vector<double> scoreSizes(const Scorer &scorer, const AttentionRow &
   return sizes;
 }
 
+/// For every key of `row`, Σ σ(s) |δs| over the keys after it: with stick_breaking, the logarithm of its weight changes
+/// by this and by δs of its own. `errors`: |δs| of each key; first-order changes if `isSmall`.
+static std::vector<double> changesOfStick(const AttentionRow &row, ArrayRef<double> errors, bool isSmall) {
+  std::vector<double> changes(errors.size());
+  double sum = 0;
+  for (size_t key = errors.size(); key-- > 0;) {
+    changes[key] = sum;
+    if (std::isinf(errors[key]))
+      sum = INFINITY;
+    else if (row.scores[key] != -INFINITY)
+      sum += StickBreak(row.scores[key] + (isSmall ? 0 : errors[key])).taken * errors[key];
+  }
+  return changes;
+}
+
 /// For every key of `row`: a bound on the change of its factor, |f(p') − f(p)|, if queries and keys are rounded to
 /// int8. Score and weight region are taken to be monotonic within the errors of their arguments. A key may cross a
 /// threshold of the score region; the error of its score is then infinite.
-static FailureOr<std::vector<double>> changesByQuantization(Scorer &scorer, const AttentionRow &row, bool isPointwise) {
+static FailureOr<std::vector<double>> changesByQuantization(attn::AttentionOp op, Scorer &scorer,
+                                                            const AttentionRow &row) {
   int64_t keys = int64_t(row.scores.size());
   std::vector<double> errors(keys), changes(keys);
   StridedRow query = scorer.queryRow(row.batch, row.head, row.position);
@@ -59,17 +75,19 @@ static FailureOr<std::vector<double>> changesByQuantization(Scorer &scorer, cons
     }
     largest = std::max(largest, bound);
   }
+  std::vector<double> ofLater =
+      op.getStickBreaking() ? changesOfStick(row, errors, /*isSmall=*/false) : std::vector<double>(keys, largest);
   for (auto [key, change] : llvm::enumerate(changes)) {
     bool hasWeight = row.scores[key] != -INFINITY;
     if (!scorer.isVisible(int64_t(key)) || (!hasWeight && errors[key] == 0))
       continue;
+    double logWeight = op.getStickBreaking() ? std::log(row.weights[key]) : row.scores[key] - row.logSumExp;
     for (double sign : {-1, 1}) {
       // A probability may be 0 where its logarithm is not. With an infinite error it is anything.
-      double exponent = std::isinf(errors[key] + largest)
-                            ? sign * INFINITY
-                            : row.scores[key] - row.logSumExp + sign * (errors[key] + largest);
+      double error = errors[key] + ofLater[key];
+      double exponent = std::isinf(error) ? sign * INFINITY : logWeight + sign * error;
       double weight = std::min(1.0, std::exp(exponent));
-      if (isPointwise)
+      if (op.getPointwise())
         weight = row.scores[key] + sign * errors[key];
       FailureOr<double> factor = scorer.modifiedWeight(int64_t(key), weight);
       if (failed(factor))
@@ -144,8 +162,11 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
       magnitude.depth = scorer.key.extent(Dim::Depth);
       std::vector<double> sizes = scoreSizes(scorer, row);
       FailureOr<std::vector<double>> changes = std::vector<double>();
-      if (isQuantized && failed(changes = changesByQuantization(scorer, row, op.getPointwise())))
+      if (isQuantized && failed(changes = changesByQuantization(op, scorer, row)))
         return failure();
+      bool isStick = op.getStickBreaking();
+      std::vector<double> ofLater =
+          isStick ? changesOfStick(row, sizes, /*isSmall=*/true) : std::vector<double>(sizes.size());
       double meanSize = 0;
       for (auto [weight, size] : llvm::zip_equal(row.weights, sizes))
         meanSize += weight * size;
@@ -160,13 +181,12 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
           if (row.scores[key] == -INFINITY)
             continue;
           // Subnormal weights are rounded as the smallest normal one. Those of a softmax are multiples of the largest.
-          double size =
-              op.getPointwise() && weight != 0 ? std::max(std::abs(weight), smallestNormal) : std::abs(weight);
+          double size = !op.hasSoftmax() && weight != 0 ? std::max(std::abs(weight), smallestNormal) : std::abs(weight);
           double term = size * std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
                                                         key)[depth * scorer.value.stride(Dim::Depth)]);
           weighted += term;
           squares += term * term;
-          conditioned += term * sizes[key];
+          conditioned += term * (sizes[key] + ofLater[key]);
         }
         index[depthDim] = i;
         int64_t element = start + linearIndex(index, strides);
@@ -174,7 +194,7 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
         magnitude.spread.values[element].real = std::sqrt(squares);
         if (isQuantized)
           magnitude.quantized.values[element].real = changeOfOutput(op, scorer, row, *changes, depth);
-        magnitude.conditioned.values[element].real = conditioned + weighted * meanSize;
+        magnitude.conditioned.values[element].real = conditioned + (isStick ? 0 : weighted * meanSize);
       }
       return success();
     };

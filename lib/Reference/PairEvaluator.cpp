@@ -66,9 +66,17 @@ LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t positio
     return success();
   if (failed(scorer.scores(batch, head, position, keys, scores)))
     return failure();
+  bool isStick = op.getStickBreaking();
+  if (isStick) {
+    breakStick(scores, weights);
+    if (failed(beginRow(batch, head, position, weights)))
+      return failure();
+  }
   for (int64_t i = 0; i < keys; ++i) {
     int64_t key = frame.term(i, keys);
-    double p = lse ? rounded(std::exp(rounded(rounded(scores[key] - rowLse) - rowLow))) : scores[key];
+    double p = lse       ? rounded(std::exp(rounded(rounded(scores[key] - rowLse) - rowLow)))
+               : isStick ? rounded(weights[key])
+                         : scores[key];
     if (scores[key] != -INFINITY && failed(addPair(batch, head, position, key, p, row)))
       return failure();
   }

@@ -21,10 +21,12 @@ public:
 protected:
   /// Computes the operands and allocates the results.
   virtual mlir::LogicalResult demandOperands() = 0;
+  /// Called before the pairs of a row, of which the first `keys` keys have these weights; without a softmax only.
+  virtual mlir::LogicalResult beginRow(int64_t, int64_t, int64_t, llvm::ArrayRef<double>) { return mlir::success(); }
   /// Checks at run time what the verifier checks for static sizes.
   virtual mlir::LogicalResult checkExtents() = 0;
-  /// Adds a visible pair with probability `p`, or with score `p` without a log-sum-exp. `row`: its indices in a tensor
-  /// with a number for each row.
+  /// Adds a visible pair with probability `p`, with its weight by stick_breaking, or with score `p`. `row`: its indices
+  /// in a tensor with a number for each row.
   virtual mlir::LogicalResult addPair(int64_t batch, int64_t head, int64_t position, int64_t key, double p,
                                       llvm::SmallVector<int64_t> &row) = 0;
 
@@ -49,6 +51,9 @@ private:
   attn::ScoringOpInterface op;
   mlir::Value lse, lseLow; ///< may be null
   llvm::SmallVector<attn::Dim> rowDims;
+  std::vector<double> weights; ///< by stick_breaking, of the row
+
+protected:
   std::vector<double> scores; ///< of the row
 };
 

@@ -14,7 +14,8 @@
 // log-sum-exp changes by log(1 − p + r), a tally T = Σ p a(s) as the output does. The row maximum is between the
 // largest of the least scores and the largest of all.
 //
-// With a normalizer f in place of the softmax, a key moves the output by (f(s') − f(s)) v.
+// With a normalizer f in place of the softmax, a key moves the output by (f(s') − f(s)) v. With stick_breaking it also
+// multiplies the terms of the keys before it by (1 − σ(s')) / (1 − σ(s)).
 //
 // At a threshold of a score region a key may lose its weight, or gain it: r is 0 or p is 0.
 //
@@ -61,7 +62,8 @@ namespace {
 struct RoundedScore {
   double score;
   double weight;    ///< p'
-  double shift;     ///< (p' − p) / (1 − p), by which the output approaches the value; −inf if p is 1 and p' 0
+  double shift;     ///< (p' − p) / (1 − p), by which the output approaches the value; −inf if p is 1 and p' 0. With
+                    ///< stick_breaking, the relative change of the rest of the stick
   double factor;    ///< change of the factor of the value, f(p') − f(p) with the weight region f
   double logSumExp; ///< magnitude of its change
 };
@@ -81,6 +83,21 @@ static FailureOr<RoundedScore> pointwiseWithScore(Scorer &scorer, const KeyRange
   if (failed(factor))
     return failure();
   return RoundedScore{score, 0, 0, *factor - range.factor, 0};
+}
+
+/// log(1 + exp(x))
+static double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+/// The same of stick_breaking. `later`: the logarithm of what later keys leave of the stick; `exact`: the exact score.
+static FailureOr<RoundedScore> stickWithScore(Scorer &scorer, const KeyRange &range, double later, double exact,
+                                              double score) {
+  double weight =
+      score == -INFINITY ? 0 : std::exp(later + std::min(score, 0.0) - std::log1p(std::exp(-std::abs(score))));
+  FailureOr<double> factor = scorer.modifiedWeight(range.key, weight);
+  if (failed(factor))
+    return failure();
+  double before = exact == -INFINITY ? 0 : softplus(exact), after = score == -INFINITY ? 0 : softplus(score);
+  return RoundedScore{score, weight, std::expm1(before - after), *factor - range.factor, 0};
 }
 
 static FailureOr<RoundedScore> withScore(Scorer &scorer, const AttentionRow &row, const KeyRange &range, double score) {
@@ -108,8 +125,12 @@ static FailureOr<RoundedScore> withScore(Scorer &scorer, const AttentionRow &row
 }
 
 /// The visible keys of `row` that have a weight, or have one if their scores are rounded.
-static FailureOr<std::vector<KeyRange>> rangesOfKeys(Scorer &scorer, const AttentionRow &row, bool isPointwise) {
+static FailureOr<std::vector<KeyRange>> rangesOfKeys(attn::AttentionOp op, Scorer &scorer, const AttentionRow &row) {
   std::vector<KeyRange> ranges;
+  std::vector<double> later(row.scores.size());
+  if (op.getStickBreaking())
+    for (size_t key = later.size(); key-- > 1;)
+      later[key - 1] = later[key] - (row.scores[key] == -INFINITY ? 0 : softplus(row.scores[key]));
   // Of an error within half an ulp of a number in [1, 2).
   double unit = tolerance::roundingDeviations * epsilonOf(scorer.scoreType) / std::sqrt(12);
   double ownUnit = unit * std::sqrt(roundingsOfScore);
@@ -142,8 +163,10 @@ static FailureOr<std::vector<KeyRange>> rangesOfKeys(Scorer &scorer, const Atten
     bool hasWeight = !row.weights.empty() && score != -INFINITY;
     KeyRange range{int64_t(key), hasWeight ? row.weights[key] : 0, hasWeight ? row.factors[key] : 0, {}};
     for (auto [end, rounded] : llvm::zip_equal(range.ends, std::array{least, largest})) {
-      FailureOr<RoundedScore> found =
-          isPointwise ? pointwiseWithScore(scorer, range, rounded) : withScore(scorer, row, range, rounded);
+      FailureOr<RoundedScore> found = op.getPointwise() ? pointwiseWithScore(scorer, range, rounded)
+                                      : op.getStickBreaking()
+                                          ? stickWithScore(scorer, range, later[key], score, rounded)
+                                          : withScore(scorer, row, range, rounded);
       if (failed(found))
         return failure();
       end = *found;
@@ -154,20 +177,24 @@ static FailureOr<std::vector<KeyRange>> rangesOfKeys(Scorer &scorer, const Atten
 }
 
 /// The change of each element of a row of the output.
-static std::vector<double> changesOfOutput(const Scorer &scorer, const AttentionRow &row, ArrayRef<KeyRange> ranges) {
+static std::vector<double> changesOfOutput(attn::AttentionOp op, const Scorer &scorer, const AttentionRow &row,
+                                           ArrayRef<KeyRange> ranges) {
   std::vector<double> changes(scorer.value.extent(Dim::Depth));
   for (auto [depth, change] : llvm::enumerate(changes)) {
     auto value = [&](const KeyRange &range) {
       const double *values = scorer.value.at(row.batch, scorer.kvHead(row.head), range.key);
       return values[int64_t(depth) * scorer.value.stride(Dim::Depth)];
     };
-    double output = 0, largest = 0, squares = 0;
+    double output = 0, largest = 0, squares = 0, before = 0;
     for (const KeyRange &range : ranges) {
       output += range.factor * value(range);
       largest = std::max(largest, std::abs(value(range)));
     }
     for (const KeyRange &range : ranges) {
       double most = 0, others = output - range.factor * value(range);
+      // Keys share the stick with those before them only.
+      if (op.getStickBreaking())
+        others = -std::exchange(before, before + range.factor * value(range));
       for (const RoundedScore &end : range.ends) {
         // Keys whose weights are too small to be known may have all the weight.
         double moved = std::isinf(end.shift) ? std::abs(output) + largest
@@ -249,12 +276,12 @@ FailureOr<std::optional<Tensor>> saccade::reference::scoreRoundingOf(attn::Atten
   start = 0;
   for (const Box &box : boxes) {
     auto visit = [&](Scorer &scorer, const AttentionRow &row) {
-      FailureOr<std::vector<KeyRange>> ranges = rangesOfKeys(scorer, row, op.getPointwise());
+      FailureOr<std::vector<KeyRange>> ranges = rangesOfKeys(op, scorer, row);
       if (failed(ranges))
         return failure();
       std::vector<double> changes(1);
       if (result == op.getOutput()) {
-        changes = changesOfOutput(scorer, row, *ranges);
+        changes = changesOfOutput(op, scorer, row, *ranges);
       } else if (isTally) {
         int64_t bins = cast<RankedTensorType>(result.getType()).getShape().back();
         FailureOr<std::vector<double>> ofTally = changesOfTally(scorer, row, *ranges, number, bins);

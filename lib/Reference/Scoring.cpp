@@ -215,6 +215,19 @@ LogicalResult Scorer::tally(unsigned number, int64_t key, double score, int64_t 
   return success();
 }
 
+double saccade::reference::breakStick(ArrayRef<double> scores, std::vector<double> &weights) {
+  weights.assign(scores.size(), 0);
+  double stick = 1;
+  for (size_t key = scores.size(); key-- > 0;) {
+    if (scores[key] == -INFINITY)
+      continue;
+    StickBreak part(scores[key]);
+    weights[key] = part.taken * stick;
+    stick *= part.rest;
+  }
+  return stick;
+}
+
 LogicalResult saccade::reference::addTallies(Frame &frame, Scorer &scorer, ArrayRef<double> scores,
                                              ArrayRef<double> weights, ArrayRef<MutableArrayRef<double>> sums) {
   for (auto [number, bins] : llvm::enumerate(sums))

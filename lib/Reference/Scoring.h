@@ -122,6 +122,16 @@ private:
 mlir::LogicalResult addTallies(Frame &frame, Scorer &scorer, llvm::ArrayRef<double> scores,
                                llvm::ArrayRef<double> weights, llvm::ArrayRef<llvm::MutableArrayRef<double>> sums);
 
+/// Part σ(score) of the stick that a key takes, and the rest 1 − σ(score).
+struct StickBreak {
+  double taken, rest;
+  explicit StickBreak(double score) : taken(1 / (1 + std::exp(-score))), rest(1 / (1 + std::exp(score))) {}
+};
+
+/// The weights of stick-breaking attention (Tan et al. 2024): from the last key to the first, each takes its part of a
+/// stick. Returns what is left of one of length 1.
+double breakStick(llvm::ArrayRef<double> scores, std::vector<double> &weights);
+
 /// Row maximum, ignoring NaN, and its key; −inf and −1 if there is none.
 struct RowMax {
   double score = -INFINITY;

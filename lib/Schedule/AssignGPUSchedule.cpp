@@ -160,6 +160,14 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
     const GPUTarget *gpu = requireGPUTarget(getOperation(), target);
     if (!gpu)
       return signalPassFailure();
+    WalkResult refused = getOperation().walk([&](attn::ScoringOpInterface op) {
+      if (!op.getStickBreaking())
+        return WalkResult::advance();
+      op->emitOpError() << "has the normalizer stick_breaking, which has no kernels for GPUs";
+      return WalkResult::interrupt();
+    });
+    if (refused.wasInterrupted())
+      return signalPassFailure();
     getOperation().walk([&](attn::AttentionOp op) {
       int64_t depth = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth);
       int64_t valueDepth = attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth);

@@ -115,9 +115,11 @@ State AttentionSteps::emptyState(ArrayRef<OpFoldResult> leading, OpFoldResult ro
 
 State AttentionSteps::filledState(const State &destination) {
   auto filled = [&](Value part) -> Value {
-    TypedAttr value = part == destination.argmax                              ? TypedAttr(b.getI64IntegerAttr(-1))
-                      : part == destination.max || part == destination.rowMax ? b.getFloatAttr(type, minusInfinity)
-                                                                              : b.getFloatAttr(type, 0.0);
+    // With stick_breaking the maximum is the logarithm of the rest of the stick.
+    bool isMax = (part == destination.max && !op.getStickBreaking()) || part == destination.rowMax;
+    TypedAttr value = part == destination.argmax ? TypedAttr(b.getI64IntegerAttr(-1))
+                      : isMax                    ? b.getFloatAttr(type, minusInfinity)
+                                                 : b.getFloatAttr(type, 0.0);
     Value scalar = arith::ConstantOp::create(b, loc, value);
     return linalg::FillOp::create(b, loc, scalar, part).getResult(0);
   };
@@ -127,9 +129,10 @@ State AttentionSteps::filledState(const State &destination) {
 State AttentionSteps::newState(int64_t rows) { return filledState(emptyState({}, b.getIndexAttr(rows))); }
 
 /// A sink is an extra score without a value. It is the state of a row before the first key. So is the divisor 1 of
-/// weights without a softmax: a score of 0, which is the maximum of all their states.
+/// weights without a softmax: a score of 0, which is the maximum of all their states, or the logarithm of a whole
+/// stick.
 void AttentionSteps::addSinks(State &state, Heads heads, Value count) {
-  if (!op.getSink() && !op.getPointwise())
+  if (!op.getSink() && op.hasSoftmax())
     return;
   auto number = [&](double value) -> Value { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); };
   auto startOf = [&](Value head) -> std::array<Value, 2> {
@@ -219,8 +222,8 @@ State AttentionSteps::accumulate(const State &state, Value query, Heads heads, V
   auto accumulate = AccumulateOp::create(
       b, loc, TypeRange(ValueRange(state.getParts())), query, key, value, op.getCaptures(), queryEnd, keyEnd,
       op.getScaleValue(), tileAt.inOrder(), state.acc, state.max, state.sum, state.tallies, state.rowMax, state.argmax,
-      queryDims, keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), op.getPointwise(), step.isFinal,
-      step.schedule, step.unpacked, hasNaturalMax(), state.tallies.size());
+      queryDims, keyDims, valueDims, op.getScaleAttr(), op.getQkTypeAttr(), op.getPointwise(), op.getStickBreaking(),
+      step.isFinal, step.schedule, step.unpacked, hasNaturalMax(), state.tallies.size());
   setFiniteMax(accumulate, step.finiteMax);
   auto copy = [](Region &from, Region &to) {
     IRMapping mapping;

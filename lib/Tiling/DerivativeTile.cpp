@@ -257,13 +257,17 @@ DerivativeTile::Pair DerivativeTile::evaluatePair(Value i, Value j, Value produc
   Value score = pair.score;
   if (!attention.getScore().empty())
     score = inlineRegion(attention.getScore(), score, i, j)[0];
-  if (attention.getPointwise()) {
+  if (!attention.hasSoftmax()) {
     if (!attention.getMask().empty())
       pair.isVisible = inlineRegion(attention.getMask(), {}, i, j)[0];
     if (!attention.getScore().empty()) {
       Value hidden = scalar(-std::numeric_limits<double>::infinity());
       Value isScored = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, score, hidden);
       pair.isVisible = pair.isVisible ? arith::AndIOp::create(b, loc, pair.isVisible, isScored).getResult() : isScored;
+    }
+    if (attention.getStickBreaking()) {
+      pair.stick = score;
+      return pair;
     }
     pair.probability = score;
     pair.weight = ifVisible(pair, inlineRegion(attention.getWeight(), score, i, j)[0]);
@@ -365,7 +369,8 @@ Value DerivativeTile::product(const PairTile &tile, const Matrix &lhs, const Mat
 }
 
 SmallVector<Value> DerivativeTile::overKeyTiles(Value begin, const Extent &count, ValueRange sums,
-                                                function_ref<SmallVector<Value>(const PairTile &, ValueRange)> body) {
+                                                function_ref<SmallVector<Value>(const PairTile &, ValueRange)> body,
+                                                bool isDescending) {
   Value first = add(at.firstQuery, begin), last = add(first, sub(asIndex(count.size), index(1)));
   KeyRange visible =
       KeyBounds(attention).computeKeyRange(b, loc, at.absoluteBatch, at.absoluteHead, at.queryEnd, at.keyEnd, first,
@@ -373,7 +378,10 @@ SmallVector<Value> DerivativeTile::overKeyTiles(Value begin, const Extent &count
   // Tiles start at multiples of their size.
   Value firstKey = max(index(0), sub(visible.begin, at.firstKey)), end = min(at.keys, sub(visible.end, at.firstKey));
   firstKey = mul(div(firstKey, columns), columns);
-  return loop(firstKey, end, columns, sums, [&](Value key, ValueRange carried) {
+  return loop(firstKey, end, columns, sums, [&](Value place, ValueRange carried) {
+    Value key = place;
+    if (isDescending)
+      key = sub(add(firstKey, mul(div(sub(sub(end, index(1)), firstKey), columns), columns)), sub(place, firstKey));
     PairTile tile{begin, key, count, {getAsOpFoldResult(min(index(columns), sub(end, key))), columns}};
     return whereVisible(tile, carried, [&] { return body(tile, carried); });
   });

@@ -87,10 +87,11 @@ protected:
 
   // --- pairs
 
-  /// A query and a key: the score before the score region, the probability (with a normalizer, the score after the
-  /// region) and the weight, 0 if it is not visible.
+  /// A query and a key: the score before the score region, the probability (with a normalizer of each score, the score
+  /// after the region) and the weight, 0 if it is not visible. With stick_breaking the last two follow from other keys
+  /// too, and `stick` has the score after the region.
   struct Pair {
-    Value score, probability, weight;
+    Value score, probability, weight, stick;
     Value isVisible; ///< null if all are
   };
   /// The log-sum-exp of a row, or of the rows of a tile.
@@ -111,16 +112,20 @@ protected:
   using Body = llvm::function_ref<llvm::SmallVector<Value>()>;
   /// `body()`, or `sums` if no pair of the tile is visible.
   llvm::SmallVector<Value> whereVisible(const PairTile &tile, mlir::ValueRange sums, Body body);
-  /// Emits a loop over the tiles of keys that the `count` queries at `begin` may see.
+  /// Emits a loop over the tiles of keys that the `count` queries at `begin` may see, the last tile first if
+  /// `isDescending`.
   llvm::SmallVector<Value>
   overKeyTiles(Value begin, const Extent &count, mlir::ValueRange sums,
-               llvm::function_ref<llvm::SmallVector<Value>(const PairTile &, mlir::ValueRange)> body);
+               llvm::function_ref<llvm::SmallVector<Value>(const PairTile &, mlir::ValueRange)> body,
+               bool isDescending = false);
   /// The extent of the tile of queries, or of keys, at `begin`.
   Extent queryExtent(Value begin);
   Extent keyExtent(Value begin);
   /// temporary = lhs · rhs over `headSize`, a matrix of pairs.
   Value product(const PairTile &tile, const Matrix &lhs, const Matrix &rhs, int64_t headSize);
   attn::ScheduleAttr block(int64_t rows, int64_t columns, int64_t depth);
+  /// 2^`exponent` of the type of scores, 0 if it is tiny. NaN stays NaN.
+  Value emitProbability(Value exponent);
 
   bool onDevice;
   int64_t depth, valueDepth;
@@ -133,8 +138,6 @@ protected:
   Value lseLow; ///< what its rounding took, as a base-2 exponent
 
 private:
-  /// 2^`exponent` of the type of scores, 0 if it is tiny. NaN stays NaN.
-  Value emitProbability(Value exponent);
   /// Whether some pair of the tile may be visible, an i1; null if the bounds of the key loop express the mask.
   Value mayBeVisible(const PairTile &tile);
 

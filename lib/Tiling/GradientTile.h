@@ -37,8 +37,22 @@ struct GradientTile : DerivativeTile {
   /// Stores the gradients of the tile of keys and values at `begin` in `results`, at `to`. Adds to those of queries and
   /// captures.
   Gradients overQueries(Value begin, Gradients results, Value to);
+  /// With stick_breaking: stores the gradients of the tile of queries at `begin` of head `member` of the group, and
+  /// adds to those of keys, values and captures.
+  Gradients overSticks(Value member, Value begin, Gradients results);
 
 private:
+  /// What the keys that have been visited leave in the rows of a tile: the sum of −log2(1 − σ), and that of the
+  /// products g.
+  struct StickRows {
+    Value later, products;
+  };
+  /// Visits the keys of a tile, the last one first. `scores` and `products` are matrices of keys × queries. With
+  /// `total`, the sum of the products of a row, the results after those of the rows are weights, gradients of scores
+  /// and `captureTypes`.
+  llvm::SmallVector<Value> breakSticks(const PairTile &tile, Value scores, Value products, const StickRows &rows,
+                                       Value total, llvm::ArrayRef<mlir::Type> captureTypes);
+  llvm::SmallVector<Value> breakStick(Value i, Value j, mlir::ValueRange args);
   struct Queries {
     Matrix query, outputGradient;
     RowLse row;  ///< of each query

@@ -145,8 +145,9 @@ State SplitKVTiler::stateAt(ValueRange states, Value place, const Rows &rows) {
 
 State SplitKVTiler::merge(const State &from, const State &into) {
   SmallVector<Value> parts = into.getParts();
-  return State(MergeOp::create(e.b, e.loc, TypeRange(ValueRange(parts)), from.getParts(), parts, whole.hasNaturalMax())
-                   ->getResults());
+  auto merged = MergeOp::create(e.b, e.loc, TypeRange(ValueRange(parts)), from.getParts(), parts, whole.hasNaturalMax(),
+                                op.getStickBreaking());
+  return State(merged->getResults());
 }
 
 /// Merges `rows` of the first `chunks` chunks of a head tile, from left to right. They are the rows of the task.

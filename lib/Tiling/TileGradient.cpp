@@ -70,7 +70,9 @@ scf::ForallOp GradientTasks::ofKeys(Value query, Value key, Value value, ValueRa
   for (auto [i, place, shared] : llvm::enumerate(places, loop.getRegionIterArgs())) {
     Value part = slice(shared, place);
     bool isCapture = i >= places.size() - accumulators.size(), isQuery = query && i == 0;
-    if (isCapture || op.getCuSeqlens(isQuery ? Role::Query : Role::Key))
+    if (!isCapture && op.getStickBreaking())
+      results.push_back(op.getCuSeqlens(isQuery ? Role::Query : Role::Key) ? part : filled(part, 0.0));
+    else if (isCapture || op.getCuSeqlens(isQuery ? Role::Query : Role::Key))
       results.push_back(part); // begins with 0
     else if (isQuery || isTiled)
       results.push_back(filled(part, 0.0));
@@ -80,7 +82,20 @@ scf::ForallOp GradientTasks::ofKeys(Value query, Value key, Value value, ValueRa
   Gradients gradients;
   gradients.query = query, gradients.key = key, gradients.value = value;
   gradients = gradients.with(results);
-  if (isTiled) {
+  if (op.getStickBreaking()) {
+    SmallVector<Value> done =
+        this->loop(index(0), at.group, 1, gradients.getValues(), [&](Value member, ValueRange carried) {
+          beginHead(member);
+          SmallVector<Value> next =
+              this->loop(index(0), validQueries, rows, carried, [&](Value begin, ValueRange inner) {
+                return overSticks(member, begin, gradients.with(inner)).getValues();
+              });
+          Gradients ended = gradients.with(next);
+          ended.captures = captures.endHead(at, ended.captures);
+          return ended.getValues();
+        });
+    gradients = gradients.with(done);
+  } else if (isTiled) {
     gradients = overQueries(loop.getInductionVar(2), gradients, index(0));
   } else {
     SmallVector<Value> done =
@@ -111,8 +126,10 @@ LogicalResult GradientTasks::rewrite() {
     return emptyResult(tensor::getMixedSizes(b, loc, like), element, role);
   };
   Value query = emptyLike(op.getQuery(), onDevice ? elementOf(op.getQueryGradient()) : type, Role::Query);
-  Value key = emptyLike(op.getKey(), elementOf(op.getKeyGradient()), Role::Key);
-  Value value = emptyLike(op.getValue(), elementOf(op.getValueGradient()), Role::Key);
+  // With stick_breaking tiles add to the gradients of keys and values, which are rounded in the end.
+  auto elementOfSums = [&](Value result) { return op.getStickBreaking() ? Type(type) : elementOf(result); };
+  Value key = emptyLike(op.getKey(), elementOfSums(op.getKeyGradient()), Role::Key);
+  Value value = emptyLike(op.getValue(), elementOfSums(op.getValueGradient()), Role::Key);
   SmallVector<Value> accumulators = captures.inits(sequences.sequenceCount), results;
   if (onDevice)
     results.push_back(ofQueries(query).getResult(0));

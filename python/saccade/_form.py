@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from saccade import _cache_text
+from saccade._normalizers import STICK_BREAKING
 
 ROLES = ("score", "mask", "weight", "normalizer")
 Operands: TypeAlias = dict[str, Any]
@@ -48,7 +49,7 @@ class Form(NamedTuple):
     score: str | None = None  # a text of `_program.region_text`
     mask: str | None = None
     weight: str | None = None
-    normalizer: str | None = None  # None: the softmax
+    normalizer: str | None = None  # None: the softmax; or the name "stick_breaking"
     tallies: tuple[tuple[int, str], ...] = ()  # the number of bins and the text of each
     rotation: _cache_text.Rotation | None = None  # keys are rotated when they are read
     append: _cache_text.Append | None = None  # k and v are caches, to which new rows are appended first
@@ -70,7 +71,8 @@ class Form(NamedTuple):
 
     def functions(self) -> list[tuple[str, Any]]:
         """The roles and the texts of the traced functions."""
-        functions = [(role, text) for role in ROLES if (text := getattr(self, role)) is not None]
+        functions = [(role, text) for role in ROLES
+                     if (text := getattr(self, role)) is not None and text != STICK_BREAKING]
         return functions + [(f"tally_{i}", text) for i, (_, text) in enumerate(self.tallies)]
 
     def captures(self) -> list[tuple[str, str]]:

@@ -1,11 +1,14 @@
-"""The option `normalizer` of `saccade.attention`: the weight of a key as a function of its score alone."""
+"""The option `normalizer` of `saccade.attention`: the weight of a key as a function of its score alone, or a part of
+what later keys leave of a stick."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-NAMES = ("softmax", "sigmoid", "silu", "relu_squared")
+STICK_BREAKING = "stick_breaking"
+"""Not a function of one score, so it is a clause of the program and no region."""
+NAMES = ("softmax", "sigmoid", "silu", "relu_squared", STICK_BREAKING)
 
 # As the functions of saccade.scores, these avoid isinstance and hasattr, so that they have fingerprints.
 
@@ -45,10 +48,12 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {"sigmoid": _sigmoid, "silu": _silu,
 
 
 def function_of(normalizer: Any) -> Any:
-    """The function (s, b, h, i, j) of a normalizer; None for the softmax. Raises ValueError for an unknown name.
+    """The function (s, b, h, i, j) of a normalizer; None for the softmax, the name of stick-breaking. Raises ValueError for an unknown name.
     What is no string is a function, which the caller checks."""
     if not isinstance(normalizer, str) or normalizer == "softmax":
         return None if isinstance(normalizer, str) else normalizer
+    if normalizer == STICK_BREAKING:
+        return normalizer
     if normalizer not in _FUNCTIONS:
         raise ValueError(f"normalizer is {normalizer!r:.80}, expected one of {', '.join(map(repr, NAMES))}, or a "
                          "function (s, b, h, i, j) -> weight")

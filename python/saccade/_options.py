@@ -52,6 +52,7 @@ def read(checks: Checks, q: Any, k: Any, v: Any,
         normalizer = _normalizers.function_of(normalizer)
     if normalizer is not None:
         _normalizers.check_without_sum(sink, return_lse, return_max, stats)
+    if normalizer is not None and not isinstance(normalizer, str):
         normalizer, more, is_torch = checks.function("normalizer", normalizer, q)
         captures, are_torch = captures + more, are_torch and is_torch
     for bins, function in () if stats is None else stats:

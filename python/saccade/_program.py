@@ -14,6 +14,7 @@ from typing import Any
 from saccade import _cache_text, _epilogue
 from saccade._form import Form
 from saccade._merge import merge
+from saccade._normalizers import STICK_BREAKING
 from saccade.regions import Region
 from saccade.regions.traced_function import PARAMETERS
 
@@ -156,7 +157,8 @@ def _operand_clauses(types: dict[str, str], names: Sequence[str]) -> list[str]:
 
 def _region_clauses(form: Form) -> list[str]:
     read = _read(form)
-    return _masks(form, read) + [_region(role, text, form, read) for role, text in form.functions() if role != "mask"]
+    clauses = _masks(form, read) + [_region(role, text, form, read) for role, text in form.functions() if role != "mask"]
+    return clauses + ([f"normalizer {STICK_BREAKING}"] if form.normalizer == STICK_BREAKING else [])
 
 
 def caches_of(form: Form) -> list[tuple[str, str]]:

@@ -178,9 +178,11 @@ def attention(
         normalizer: what makes a weight of a score: None or "softmax"; or the weight of a key is a function of its score
             alone, without a sum over the keys: "sigmoid" (1 / (1 + exp(-s)); Ramapuram et al. 2024), "silu" (s times
             the sigmoid of s; HSTU, Zhai et al. 2024, which also divides by the length), "relu_squared" (max(s, 0)
-            squared; So et al. 2021), or a function (s, b, h, i, j), traced likewise. Masked keys, and keys of score
-            -inf, have weight 0, and `weight` and dropout apply to these weights. There is no log-sum-exp: with one of
-            these, sink, return_lse, return_max and stats are a ValueError.
+            squared; So et al. 2021), or a function (s, b, h, i, j), traced likewise; or "stick_breaking", which gives
+            key j the part sigmoid(s) of what the visible keys after it leave of a stick of length 1 (Tan et al. 2024;
+            their causal form is causal=-1): `weight` must be proportional to its argument then. Masked keys, and keys
+            of score -inf, have weight 0, and `weight` and dropout apply to these weights. There is no log-sum-exp: with
+            one of these, sink, return_lse, return_max and stats are a ValueError.
         scale: the factor of q k^T, a number or a torch tensor without dimensions; None uses 1/sqrt(head_dim).
         causal: masks out keys after the query's own key: key i for query i ("top_left"); the last query owns the last
             key within kv_len ("bottom_right"); or key i + n for an int n.

@@ -113,7 +113,7 @@ Exp2Error AccumulateLowering::weightError() {
   auto ofElement = [&] {
     return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
   };
-  if (op.getPointwise())
+  if (!op.hasSoftmax())
     return traits().roundsWeights() ? ofElement() : Exp2Error::Unit;
   bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
   if (!isLocal || !llvm::all_of(op.getSum().getUsers(), isQuotient))
@@ -266,7 +266,7 @@ void AccumulateLowering::findMaxima(const Block &rows) {
   Value end = e.add(rows.first, rows.count);
   e.loop(rows.first, end, 1, [&](Value r) {
     Value max = rows.tile.scoreRow(r, e.add(rows.row, r), rows.visible.hull(e));
-    if (!op.getPointwise())
+    if (op.hasSoftmax())
       e.storeVector(max, state->laneValues, {r, e.index(0)});
   });
 }
@@ -281,7 +281,7 @@ void AccumulateLowering::storeMaxima(const Block &rows, RegisterBlock block, Val
       arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sle, e.add(column, width), rows.common.end));
   auto update = [&](Value row, function_ref<Value(Value max)> larger) {
     // A normalizer takes no maximum.
-    if (op.getPointwise())
+    if (!op.hasSoftmax())
       return (void)larger(e.splat(-std::numeric_limits<double>::infinity()));
     e.storeVector(larger(e.loadVector(state->laneValues, {row, e.index(0)})), state->laneValues, {row, e.index(0)});
   };

@@ -33,12 +33,16 @@ static bool isContiguous(Value memref) {
 
 /// max' = max(max, other); accumulators, sums and tallies are scaled by 2^(max − max') and 2^(other − max') and added.
 /// The larger row maximum and its position are kept; of equal ones, that of the state.
+/// With stick_breaking the other state is that of later keys: accumulators of the state are scaled by 2^other, what
+/// they leave of the stick.
 static void lowerMerge(Emitter &e, MergeOp op) {
   State state = op.getState(), other = op.getOtherState();
   e.loop(e.index(0), e.size(state.acc, 0), 1, [&](Value r) {
     auto inAllLanes = [&](Value memref) { return e.broadcast(e.load(memref, r)); };
-    MergedRow merged = mergeRow(e, inAllLanes(state.max), inAllLanes(state.sum), inAllLanes(other.max),
-                                inAllLanes(other.sum), op.getNaturalMax());
+    Value max = inAllLanes(state.max), sum = inAllLanes(state.sum), otherMax = inAllLanes(other.max),
+          otherSum = inAllLanes(other.sum);
+    MergedRow merged = op.getStickBreaking() ? mergeSticks(e, max, sum, otherMax, otherSum)
+                                             : mergeRow(e, max, sum, otherMax, otherSum, op.getNaturalMax());
     Value factor = merged.stateFactor, otherFactor = merged.otherFactor;
     auto scalarOf = [&](Value vector) -> Value {
       return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});

@@ -46,7 +46,7 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, con
                      Value keys)
     : e(e), op(op), scores(scores), product(product), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
       keys(keys), toNatural(!op.getScore().empty() ? Value()
-                            : op.getPointwise()    ? nonzero(e, scale)
+                            : !op.hasSoftmax()     ? nonzero(e, scale)
                                                    : scale),
       regions(e, op, toNatural, keys, cast<MemRefType>(scores.getType()).getDimSize(1), error) {
   if (!op.getMask().empty() && !bounds.isExact())
@@ -300,7 +300,8 @@ Value ScoreTile::weighRow(const WeighedRow &row, const ColumnRuns &group) {
 SmallVector<Value> ScoreTile::weighColumns(const WeighedRow &row, KeyRange columns, ArrayRef<Value> before,
                                            bool isBounded) {
   SmallVector<Value> sums(before);
-  bool isPointwise = op.getPointwise();
+  // Those of stick_breaking are only packed.
+  bool areWeights = !op.hasSoftmax();
   // Scores are not scaled if the scale is a power of two, which is exact: the shift is divided by it (`softmaxGroup`).
   std::optional<double> power = naturalPower();
   bool isNatural = op.getNaturalMax(), isScaled = isNatural && naturalScale && !power;
@@ -319,7 +320,7 @@ SmallVector<Value> ScoreTile::weighColumns(const WeighedRow &row, KeyRange colum
       SmallVector<Value> weights, given, next(carried);
       for (int64_t u = 0; u < vectors; ++u) {
         given.push_back(e.loadVector(scores, {row.row, e.add(column, u * e.lanes())}));
-        if (isPointwise)
+        if (areWeights)
           continue;
         // A natural maximum is subtracted from scores, which must be rounded as it was.
         Value score = e.subf(isScaled ? e.mulf(given[u], natural) : given[u], row.shift);
@@ -327,11 +328,11 @@ SmallVector<Value> ScoreTile::weighColumns(const WeighedRow &row, KeyRange colum
         weights.push_back(emitExp2(e, exponent, error, smallestWeight));
         next[u % 2] = e.addf(next[u % 2], weights[u]);
       }
-      if (isPointwise)
+      if (areWeights)
         weights = given;
       if (row.largest)
         findArgmax(row, given, column);
-      if (!regions.empty())
+      if (!regions.empty() && !op.getStickBreaking())
         regions.apply(given, weights, column, MutableArrayRef(next).drop_front(2), isBounded);
       product.storeWeights(e, weights, scores, row.row, column);
       if (vectors % 2)
@@ -436,6 +437,8 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   };
   if (op.getPointwise())
     return normalizeGroup(state, firstRow, rows, group, onRow);
+  if (op.getStickBreaking())
+    return breakSticks(state, firstRow, rows, group, onRow);
   forLanesOfRows([&](int64_t first, Value mask) {
     Value tileMax = reduceRows(e, state.laneValues, first, groupRows(), minusInfinity,
                                [&](Value x, Value y) { return e.maxf(x, y); });

@@ -92,6 +92,12 @@ private:
     mlir::Value shift, offset;
     mlir::Value largest; ///< the score whose key is sought, NaN if it is known; null without argmax
   };
+  void breakSticks(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
+                   llvm::function_ref<void(mlir::Value row)> onRow);
+  /// Computes the weights of a row by stick-breaking, of a stick of length 1 for its columns. Returns the base-2
+  /// logarithm of 1 / the rest, in all lanes.
+  mlir::Value breakStick(const WeighedRow &row, const ColumnRuns &group);
+  mlir::Value breakColumns(const WeighedRow &row, attn::KeyRange columns, mlir::Value taken);
   /// Computes the weights of a row and returns their sum per lane.
   mlir::Value weighRow(const WeighedRow &row, const ColumnRuns &group);
   llvm::SmallVector<mlir::Value> weighColumns(const WeighedRow &row, attn::KeyRange columns,

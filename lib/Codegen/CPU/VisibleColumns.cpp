@@ -47,6 +47,14 @@ SmallVector<Value> ColumnRuns::forEach(Emitter &e, ValueRange inits, CarryingBod
                 [&](Value run, ValueRange carried) { return body(load(e, run), carried); });
 }
 
+SmallVector<Value> ColumnRuns::forEachDescending(Emitter &e, ValueRange inits, CarryingBody body) const {
+  if (!bounds)
+    return body(single, inits);
+  Value last = e.sub(count, e.index(1));
+  return e.loop(e.index(0), count, 1, inits,
+                [&](Value i, ValueRange carried) { return body(load(e, e.sub(last, i)), carried); });
+}
+
 void ColumnRuns::forEach(Emitter &e, Body full, Body partial) const {
   if (!bounds)
     return partial(single);

@@ -30,6 +30,8 @@ public:
   /// Emits `body` for each run in ascending order.
   void forEach(Emitter &e, Body body) const;
   llvm::SmallVector<mlir::Value> forEach(Emitter &e, mlir::ValueRange inits, CarryingBody body) const;
+  /// The same in descending order.
+  llvm::SmallVector<mlir::Value> forEachDescending(Emitter &e, mlir::ValueRange inits, CarryingBody body) const;
   /// Emits `full` or `partial` for each run, depending on whether it has masked columns.
   void forEach(Emitter &e, Body full, Body partial) const;
 

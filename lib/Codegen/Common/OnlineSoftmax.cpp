@@ -108,6 +108,10 @@ MergedRow saccade::mergeRow(KernelEmitter &e, Value max, Value sum, Value otherM
   return merged;
 }
 
+MergedRow saccade::mergeSticks(KernelEmitter &e, Value max, Value sum, Value otherMax, Value otherSum) {
+  return {e.addf(max, otherMax), e.addf(sum, otherSum), e.exp2(otherMax), e.floatLike(max, 1.0)};
+}
+
 RowResult saccade::finalizeRow(KernelEmitter &e, Value sum) {
   Value isEmpty = compare(e, arith::CmpFPredicate::OEQ, sum, e.floatLike(sum, 0.0));
   return {isEmpty, arith::DivFOp::create(e.b, e.loc, e.floatLike(sum, 1.0), sum)};

@@ -72,6 +72,10 @@ struct MergedRow {
 MergedRow mergeRow(KernelEmitter &e, mlir::Value max, mlir::Value sum, mlir::Value otherMax, mlir::Value otherSum,
                    bool isNatural);
 
+/// The same with stick_breaking. Maxima are base-2 logarithms of what the keys of a state leave of a stick; the other
+/// state is that of later keys.
+MergedRow mergeSticks(KernelEmitter &e, mlir::Value max, mlir::Value sum, mlir::Value otherMax, mlir::Value otherSum);
+
 /// The divisor of a row, whose sum is 0 if it has no keys.
 struct RowResult {
   mlir::Value isEmpty, inverse;

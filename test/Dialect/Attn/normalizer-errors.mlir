@@ -99,3 +99,46 @@ func.func @step_with_row_maxima(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
     normalizer(%s, %b, %h, %i, %j) { attn.yield %s : f32 } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
   return
 }
+
+// -----
+
+func.func @sticks_and_lse(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'lse' belongs to a softmax, but the weights are those of 'normalizer'}}
+  %o, %l = attn.attention %x[s,d], %x[s,d], %x[s,d] normalizer stick_breaking lse : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+}
+
+// -----
+
+func.func @sticks_and_a_region(%x: tensor<4x8xf32>) {
+  // expected-error @+2 {{clause 'normalizer' is given twice}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] normalizer stick_breaking
+    normalizer(%s, %b, %h, %i, %j) { attn.yield %s : f32 } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @sticks_and_another_attribute(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has the normalizer stick_breaking and a normalizer of each score, expected one of them}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] normalizer stick_breaking
+    weight(%p, %b, %h, %i, %j) { attn.yield %p : f32 } {pointwise} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @square_of_a_part(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has a weight region that is not proved proportional to its argument, as the normalizer stick_breaking needs it}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] normalizer stick_breaking
+    weight(%p, %b, %h, %i, %j) {
+      %r = arith.mulf %p, %p : f32
+      attn.yield %r : f32
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @tangents_of_sticks(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'normalizer stick_breaking' does not belong to attn.jvp, which has no tangents of it}}
+  %o, %r = attn.jvp %x[s,d], %x[s,d], %x[s,d] query_tangent(%x : tensor<4x8xf32>) normalizer stick_breaking : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+}

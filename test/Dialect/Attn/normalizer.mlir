@@ -76,3 +76,19 @@ func.func @step(%x: tensor<4x8xf32>, %m: tensor<4xf32>) -> tensor<4x8xf32> {
     normalizer(%s, %b, %h, %i, %j) { attn.yield %s : f32 } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
   return %a : tensor<4x8xf32>
 }
+
+// CHECK-LABEL: func.func @sticks
+// CHECK: attn.attention %{{.*}}[h,s,d], %{{.*}}[h,s,d], %{{.*}}[h,s,d] normalizer stick_breaking : (
+func.func @sticks(%q: tensor<2x4x8xf32>) -> tensor<2x4x8xf32> {
+  %o = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] normalizer stick_breaking
+    : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  return %o : tensor<2x4x8xf32>
+}
+
+// CHECK-LABEL: func.func @sticks_of_a_gradient
+// CHECK: attn.gradient {{.*}} output_gradient(%{{.*}}[s,d] : tensor<4x8xf32>) normalizer stick_breaking : (
+func.func @sticks_of_a_gradient(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %a, %b, %c = attn.gradient %x[s,d], %x[s,d], %x[s,d] output_gradient(%x[s,d] : tensor<4x8xf32>)
+    normalizer stick_breaking : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return %a : tensor<4x8xf32>
+}

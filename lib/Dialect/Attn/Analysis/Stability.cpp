@@ -22,7 +22,7 @@ static bool isFinite(FloatRange scores, FloatType type) {
 static Stability analyze(ScoringOpInterface op, bool MaskProof::*seesFirstKey) {
   Stability result;
   result.scores = analyzeScore(op.getScore());
-  if (op.getPointwise()) {
+  if (!op.hasSoftmax()) {
     result.finiteMax = FiniteMax::EveryStep;
     result.reason = "a normalizer takes no maximum";
     return result;

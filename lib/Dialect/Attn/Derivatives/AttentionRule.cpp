@@ -26,12 +26,12 @@ public:
       return gradients.emitError(op) << "no rule for the row maximum of '" << op->getName() << "'";
     if (Value low = op.getLseLow(); low && gradients.of(low))
       return gradients.emitError(op) << "no rule for the low part of the log-sum-exp of '" << op->getName() << "'";
-    if (!op.getPointwise())
+    if (op.hasSoftmax())
       lse = gradients.primal(op.getLse()), lseLow = gradients.primal(op.getLseLow());
     outputGradient = gradients.of(op.getOutput());
     if (!outputGradient)
       outputGradient = e.zeros(gradients.primal(op.getOutput()), getElementTypeOrSelf(op.getOutput()));
-    if (!op.getPointwise())
+    if (op.hasSoftmax())
       emitDelta();
     if (failed(emitGradient()))
       return failure();
@@ -125,7 +125,7 @@ private:
         GradientOp::create(b, loc, types, op.getQuery(), op.getKey(), op.getValue(), captures.values, op.getQLen(),
                            op.getKvLen(), op.getCuSeqlensQ(), op.getCuSeqlensK(), scale, op.getAt(), outputGradient,
                            lse, lseLow, delta, op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(),
-                           op.getOutputDimsAttr(), op.getScaleAttr(), op.getPointwise(), reads,
+                           op.getOutputDimsAttr(), op.getScaleAttr(), op.getPointwise(), op.getStickBreaking(), reads,
                            /*schedule=*/ScheduleAttr());
     cloneRegions(op, cast<DerivativeOpInterface>(gradient.getOperation()), captures.values);
     gradient.getGradient().takeBody(region);

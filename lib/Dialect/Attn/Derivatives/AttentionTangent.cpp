@@ -112,6 +112,9 @@ public:
   LogicalResult apply() {
     if (Value max = op.getRowMax(); max && tangents.isNeeded(max))
       return tangents.emitError(op) << "no rule for the row maximum of '" << op->getName() << "'";
+    if (op.getStickBreaking())
+      return tangents.emitError(op) << "no rule for tangents of the normalizer stick_breaking of '" << op->getName()
+                                    << "'";
     FailureOr<JvpOp> sums = emitSums();
     if (failed(sums))
       return failure();

@@ -19,7 +19,7 @@ SmallVector<Value> saccade::attn::getUsedValues(Operation *op) {
 
 AttentionOp saccade::attn::addLse(AttentionOp op) {
   op.removeQkTypeAttr();
-  if (op.getLseLow() || op.getPointwise())
+  if (op.getLseLow() || !op.hasSoftmax())
     return op;
   OpBuilder b(op);
   SmallVector<int64_t> shape;

@@ -11,6 +11,7 @@
 //
 //     ∂L/∂s' = dp · f'(s')
 //
+// With stick_breaking ∂L/∂s' depends on the weights of the other keys. It is the argument delta.
 //
 //===----------------------------------------------------------------------===//
 #include "GradientRegion.h"
@@ -38,8 +39,8 @@ public:
     for (auto [tally, gradient] : llvm::zip_equal(op.getTallyRegions(), captures.tallyGradients))
       if (gradient && failed(addTally(tally, score1, *gradient)))
         return failure();
-    Value ofScore = ofWeight;
-    if (!op.getPointwise()) {
+    Value ofScore = op.getStickBreaking() ? delta : ofWeight;
+    if (op.hasSoftmax()) {
       Value difference = arith::SubFOp::create(b, loc, ofWeight, delta);
       ofScore = add(multiply(p, difference), viaTallies);
     }

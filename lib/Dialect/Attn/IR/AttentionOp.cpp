@@ -80,6 +80,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
   properties.scale = clauses.scale;
   properties.qk_type = clauses.qkType;
   properties.pointwise = clauses.pointwise(parser);
+  properties.stick_breaking = clauses.stickBreaking(parser);
   clauses.addRegionsTo(result);
   result.addTypes(resultTypes);
   return success();
@@ -100,10 +101,10 @@ void AttentionOp::print(OpAsmPrinter &printer) {
                                 std::pair(getRowMax(), "max"), std::pair(getArgmax(), "argmax")})
     if (result)
       printer << ' ' << clause;
-  printer.printOptionalAttrDict((*this)->getAttrs(),
-                                {"operandSegmentSizes", "resultSegmentSizes", getQueryDimsAttrName(),
-                                 getKeyDimsAttrName(), getValueDimsAttrName(), getOutputDimsAttrName(),
-                                 getScaleAttrName(), getQkTypeAttrName(), getPointwiseAttrName()});
+  printer.printOptionalAttrDict(
+      (*this)->getAttrs(), {"operandSegmentSizes", "resultSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
+                            getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(), getQkTypeAttrName(),
+                            getPointwiseAttrName(), getStickBreakingAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ";
   if (getNumResults() == 1)
     printer << getOutput().getType();
@@ -188,8 +189,8 @@ static LogicalResult verifySink(AttentionOp op) {
 }
 
 /// Without a softmax there are no results of one.
-static LogicalResult verifyPointwise(AttentionOp op) {
-  if (!op.getPointwise())
+static LogicalResult verifyNormalizer(AttentionOp op) {
+  if (op.hasSoftmax())
     return success();
   for (auto [role, value] :
        {std::pair("a sink", op.getSink()), std::pair("a log-sum-exp", Value(op.getLse())),
@@ -203,7 +204,7 @@ static LogicalResult verifyPointwise(AttentionOp op) {
 
 LogicalResult AttentionOp::verify() {
   return failure(failed(verifyWholeOperands(*this)) || failed(verifyOutput(*this)) || failed(verifyRowResults(*this)) ||
-                 failed(verifySink(*this)) || failed(verifyPointwise(*this)));
+                 failed(verifySink(*this)) || failed(verifyNormalizer(*this)));
 }
 
 LogicalResult AttentionOp::verifyRegions() { return syntax::verifyRegions(*this); }

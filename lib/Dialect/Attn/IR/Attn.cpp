@@ -220,7 +220,7 @@ bool saccade::attn::isProportional(Region &weight) {
 }
 
 bool saccade::attn::needsSoftmaxWeights(ScoringOpInterface op) {
-  return !op.getPointwise() && !op.getWeight().empty() && !isProportional(op.getWeight());
+  return op.hasSoftmax() && !op.getWeight().empty() && !isProportional(op.getWeight());
 }
 
 int64_t saccade::attn::getStaticDimSize(Value value, DimsAttr dims, Dim dim) {

@@ -44,6 +44,7 @@ ParseResult GradientOp::parse(OpAsmParser &parser, OperationState &result) {
   properties.output_dims = clauses.outputDims;
   properties.scale = clauses.scale;
   properties.pointwise = clauses.pointwise(parser);
+  properties.stick_breaking = clauses.stickBreaking(parser);
   properties.reads = parser.getBuilder().getDenseI64ArrayAttr(clauses.reads);
   std::unique_ptr<Region> gradient = std::move(clauses.gradient);
   clauses.addRegionsTo(result);
@@ -60,9 +61,10 @@ void GradientOp::print(OpAsmPrinter &printer) {
   printer << " : " << getOutputGradient().getType() << ')';
   printTyped(printer, {{"lse", getLse()}, {"lse_low", getLseLow()}, {"delta", getDelta()}});
   printRegions(printer, *this, /*bins=*/{}, getReads());
-  printer.printOptionalAttrDict(
-      (*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(), getValueDimsAttrName(),
-                            getOutputDimsAttrName(), getScaleAttrName(), getReadsAttrName(), getPointwiseAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(),
+                                {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
+                                 getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName(),
+                                 getReadsAttrName(), getPointwiseAttrName(), getStickBreakingAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ("
           << getResultTypes() << ')';
 }
@@ -132,8 +134,8 @@ static LogicalResult verifyOutputs(GradientOp op) {
   if (failed(verifyOutputExtents(cast<DerivativeOpInterface>(op.getOperation()), "output gradient",
                                  op.getOutputGradient())))
     return failure();
-  if (bool(op.getLse()) == op.getPointwise() || bool(op.getDelta()) == op.getPointwise() ||
-      (op.getPointwise() && op.getLseLow()))
+  bool hasSoftmax = op.hasSoftmax();
+  if (bool(op.getLse()) != hasSoftmax || bool(op.getDelta()) != hasSoftmax || (!hasSoftmax && op.getLseLow()))
     return op.emitOpError() << "expected either a log-sum-exp and delta or a normalizer";
   for (auto [role, rows] :
        {std::pair("log-sum-exp", Value(op.getLse())), std::pair("low part of the log-sum-exp", Value(op.getLseLow())),

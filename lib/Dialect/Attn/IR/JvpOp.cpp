@@ -18,6 +18,9 @@ ParseResult JvpOp::parse(OpAsmParser &parser, OperationState &result) {
                                          << " result types, expected those of output, row and the tallies";
   if (failed(refuseForeignClauses(parser, loc, clauses, "attn.jvp")))
     return failure();
+  if (clauses.hasStickBreaking)
+    return parser.emitError(loc,
+                            "'normalizer stick_breaking' does not belong to attn.jvp, which has no tangents of it");
   if (!clauses.lse && !clauses.given.contains("normalizer"))
     return parser.emitError(loc, "has no clause 'lse(...)'");
   if (!clauses.tallies.empty() || clauses.dropout || clauses.hasMax || clauses.hasArgmax || clauses.sink)

@@ -114,6 +114,13 @@ ParseResult parseTally(OpAsmParser &parser, Clauses &clauses) {
   return parseScoringRegion(parser, "tally", "s", clauses, clauses.tallies.emplace_back());
 }
 
+/// Parses `stick_breaking` or a region.
+ParseResult parseNormalizer(OpAsmParser &parser, Clauses &clauses) {
+  clauses.hasStickBreaking = succeeded(parser.parseOptionalKeyword("stick_breaking"));
+  return clauses.hasStickBreaking ? success()
+                                  : parseScoringRegion(parser, "normalizer", "s", clauses, clauses.normalizer);
+}
+
 /// Parses `<0, 0, 2>`, which may be missing, and the region.
 ParseResult parseGradient(OpAsmParser &parser, Clauses &clauses) {
   SMLoc loc = parser.getCurrentLocation();
@@ -206,8 +213,7 @@ constexpr ClauseRow clauseRows[] = {
                  SMLoc) { return parseScoringRegion(parser, "weight", "p", clauses, clauses.weight); },
      .isRegion = true},
     {.name = "normalizer",
-     .parse = [](OpAsmParser &parser, Clauses &clauses,
-                 SMLoc) { return parseScoringRegion(parser, "normalizer", "s", clauses, clauses.normalizer); },
+     .parse = [](OpAsmParser &parser, Clauses &clauses, SMLoc) { return parseNormalizer(parser, clauses); },
      .isRegion = true},
     {"dropout", [](OpAsmParser &parser, Clauses &clauses, SMLoc loc) { return parseDropout(parser, loc, clauses); }},
     {.name = "tally",
@@ -311,13 +317,15 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses, bool has
 }
 
 ParseResult syntax::joinNormalizer(OpAsmParser &parser, SMLoc loc, Clauses &clauses) {
-  if (!clauses.normalizer)
+  if (!clauses.normalizer && !clauses.hasStickBreaking)
     return success();
   // The last ones of a softmax, and of its state.
   for (StringRef clause : {"lse", "lse_low", "sink", "max", "argmax", "tally", "delta"})
     if (clauses.given.contains(clause))
       return parser.emitError(loc, "'") << clause
                                         << "' belongs to a softmax, but the weights are those of 'normalizer'";
+  if (clauses.hasStickBreaking)
+    return success();
   std::unique_ptr<Region> weight = std::move(clauses.weight);
   clauses.weight = std::move(clauses.normalizer);
   if (!weight)
@@ -420,6 +428,8 @@ void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op) {
 
 void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef<int64_t> bins,
                           ArrayRef<int64_t> reads) {
+  if (op.getStickBreaking())
+    printer << " normalizer stick_breaking";
   for (const NamedRegion &named : getNamedRegions(op)) {
     auto [name, region, numberNames] = named;
     printer.increaseIndent();

@@ -40,7 +40,7 @@ struct Clauses {
   llvm::SmallVector<int64_t> reads;         ///< the captures of the reads that the gradient region differentiates
   llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
   llvm::SmallVector<int64_t> bins; ///< of each tally
-  bool hasLse = false, hasLseLow = false, hasMax = false, hasArgmax = false;
+  bool hasLse = false, hasLseLow = false, hasMax = false, hasArgmax = false, hasStickBreaking = false;
   /// `dropout(rate, %seed, heads : types)`; a missing operand is a constant, or the default.
   struct Dropout {
     llvm::SMLoc loc;
@@ -61,7 +61,11 @@ struct Clauses {
                                          mlir::OperationState &result) const;
   /// The attribute `pointwise` of the op, null without a normalizer.
   mlir::UnitAttr pointwise(mlir::OpAsmParser &parser) const {
-    return given.contains("normalizer") ? parser.getBuilder().getUnitAttr() : mlir::UnitAttr();
+    return given.contains("normalizer") && !hasStickBreaking ? parser.getBuilder().getUnitAttr() : mlir::UnitAttr();
+  }
+  /// The attribute `stick_breaking` of the op, null without this normalizer.
+  mlir::UnitAttr stickBreaking(mlir::OpAsmParser &parser) const {
+    return hasStickBreaking ? parser.getBuilder().getUnitAttr() : mlir::UnitAttr();
   }
   /// Moves the regions to `result`, in the order of the op.
   void addRegionsTo(mlir::OperationState &result);

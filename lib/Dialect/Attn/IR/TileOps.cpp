@@ -101,6 +101,7 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   properties.scale = clauses.scale;
   properties.qk_type = clauses.qkType;
   properties.pointwise = clauses.pointwise(parser);
+  properties.stick_breaking = clauses.stickBreaking(parser);
   clauses.addRegionsTo(result);
   for (Type type : clauses.intoTypes)
     if (isa<RankedTensorType>(type))
@@ -116,9 +117,10 @@ void AccumulateOp::print(OpAsmPrinter &printer) {
   for (Value tally : getTallies())
     bins.push_back(cast<ShapedType>(tally.getType()).getShape().back());
   printRegions(printer, *this, bins);
-  printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
-                                                      getKeyDimsAttrName(), getValueDimsAttrName(), getScaleAttrName(),
-                                                      getQkTypeAttrName(), getPointwiseAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(),
+                                {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
+                                 getValueDimsAttrName(), getScaleAttrName(), getQkTypeAttrName(),
+                                 getPointwiseAttrName(), getStickBreakingAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ')';
 }
 
@@ -177,7 +179,7 @@ LogicalResult AccumulateOp::verify() {
 LogicalResult AccumulateOp::verifyRegions() {
   if (failed(syntax::verifyRegions(*this)))
     return failure();
-  if (getPointwise() && (getFinal() || getNaturalMax() || getDpsInits().size() != 3))
+  if (!hasSoftmax() && (getFinal() || getNaturalMax() || getDpsInits().size() != 3))
     return emitOpError()
            << "has a normalizer, expected no final step, no natural maximum, no tallies and no row maxima";
   if (!getFinal() && needsSoftmaxWeights(*this))

@@ -304,8 +304,17 @@ LogicalResult syntax::verifyWholeOperands(ScoringOpInterface op) {
 LogicalResult syntax::verifyRegions(ScoringOpInterface op) {
   if (op.getPointwise() && op.getWeight().empty())
     return op->emitOpError() << "is pointwise, expected a normalizer";
-  return success(llvm::all_of(getNamedRegions(op),
-                              [&](const NamedRegion &region) { return succeeded(verifyRegion(op, region)); }));
+  if (op.getStickBreaking() && op.getPointwise())
+    return op->emitOpError()
+           << "has the normalizer stick_breaking and a normalizer of each score, expected one of them";
+  if (!llvm::all_of(getNamedRegions(op),
+                    [&](const NamedRegion &region) { return succeeded(verifyRegion(op, region)); }))
+    return failure();
+  if (op.getStickBreaking() && !op.getWeight().empty() && !isProportional(op.getWeight()))
+    return op->emitOpError()
+           << "has a weight region that is not proved proportional to its argument, as the normalizer "
+              "stick_breaking needs it";
+  return success();
 }
 
 LogicalResult syntax::verifyElement(Operation *op, StringRef role, Value value, Type expected) {

@@ -21,6 +21,7 @@ struct AttentionFields {
   mlir::FloatAttr scale;
   mlir::TypeAttr qkType;
   bool isPointwise = false; ///< the weight region is a normalizer
+  bool isStickBreaking = false;
   ScheduleAttr schedule;
   SplitKVAttr splitKV;
   mlir::Type output, lse, lseLow, rowMax, argmax;

@@ -33,6 +33,8 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
                     "::mlir::TypeAttr", "getQkTypeAttr", (ins), "", "return ::mlir::TypeAttr();">,
     InterfaceMethod<"Whether the weight region is a normalizer: it takes the score of a key, not its softmax weight.",
                     "bool", "getPointwise", (ins), "", "return false;">,
+    InterfaceMethod<"Whether keys break the rest of a stick of length 1 in place of a softmax, the last key first.",
+                    "bool", "getStickBreaking", (ins), "", "return false;">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getQueryDims">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getKeyDims">,
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getValueDims">,
@@ -46,6 +48,8 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
     ::mlir::FloatType getScoreType() {
       return ::saccade::attn::getScoreType(::mlir::getElementTypeOrSelf($_op.getQuery().getType()));
     }
+    /// Whether a softmax makes the weights, so that a row has a log-sum-exp.
+    bool hasSoftmax() { return !$_op.getPointwise() && !$_op.getStickBreaking(); }
     /// Whether queries or keys are ragged.
     bool isRagged() { return $_op.getCuSeqlensQ() || $_op.getCuSeqlensK(); }
     /// The cumulative sequence lengths of queries, or of keys and values; null if they are not ragged.

@@ -61,6 +61,9 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
       softmax: no sum divides the weights. Masked keys, and keys with a score of −inf, have weight 0. The weight region and
       dropout apply to this weight; the parser appends them to the region, which the op keeps as its weight region with
       `pointwise`. There is no log-sum-exp: `lse`, `lse_low`, `sink`, `max`, `argmax` and `tally` are refused.
+    - `normalizer stick_breaking`: from the last visible key to the first, each key takes the part σ(score) of what later
+      keys leave of a stick of length 1 (Tan et al. 2024). The weight of key j is σ(s_j) Π_{k > j} (1 − σ(s_k)). The rest
+      has no value. The weight region takes this weight and must be proportional to it. The same clauses are refused.
     - `dropout(rate, %seed, heads : types)`: sets each weight to 0 with probability `rate` and divides the others by
       1 − rate, after the weight region. The rate is a constant in [0, 1] or an f32, the seed an i64, `heads` an integer or
       an index: the number of heads that the bits count, by default that of the query. Operands may also be tensors with
@@ -97,7 +100,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<Attn_Sink>:$sink,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type,
-                       UnitAttr:$pointwise, OptionalAttr<Attn_ScheduleAttr>:$schedule,
+                       UnitAttr:$pointwise, UnitAttr:$stick_breaking, OptionalAttr<Attn_ScheduleAttr>:$schedule,
                        OptionalAttr<Attn_SplitKVAttr>:$split_kv);
   let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$lse_low,
                       Optional<AnyRankedTensor>:$row_max, Optional<AnyRankedTensor>:$argmax,
@@ -144,6 +147,8 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
       output · output_gradient along a row.
     - `normalizer` is that of the `attn.attention`. There are neither `lse` nor `delta` then, p is the score after the score
       region, and the gradient region gets 0 as %delta.
+    - `normalizer stick_breaking`: neither, as well. p is the weight, and %delta is the gradient of the score after the score
+      region: g_j (1 − σ_j) − σ_j Σ_{k < j} g_k with g = weight(p) · dp. It is ds by default.
     - `gradient(%p, %s, %dp, %delta, %b, %h, %q, %k, captures...)`: a region that yields ds; p · (dp − delta) by default.
       `gradient<0, 0, 2>(...)` lists the captures of reads whose gradients are computed. For each of them the region
       then yields the indices of the read and a number. The number is added to the gradient of this element.
@@ -176,7 +181,7 @@ def Attn_GradientOp : Attn_Op<"gradient", [Pure, AttrSizedOperandSegments, Isola
                        Optional<AnyRankedTensor>:$delta,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale, UnitAttr:$pointwise,
-                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reads,
+                       UnitAttr:$stick_breaking, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$reads,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs AnyRankedTensor:$query_gradient, AnyRankedTensor:$key_gradient, AnyRankedTensor:$value_gradient,
                       Variadic<AnyRankedTensor>:$capture_gradients);
@@ -333,6 +338,10 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
     the weight: acc' = acc + Σ normalizer(score) · v. The maximum becomes 0 and the sum does not change, so that `attn.merge`
     adds accumulators. The state before the first key, with maximum 0 and sum 1, makes `attn.finalize` divide by 1.
 
+    `normalizer stick_breaking`: the maximum is the base-2 logarithm of what the keys so far leave of a stick of length 1, 0
+    before the first key, and the sum does not change. The keys of the tile come after those of the state:
+    acc' = 2^m acc + Σ weight(p) · v and max' = max + m, where p are the weights and m is the maximum of the tile alone.
+
     `unpacked`: keys and values are read unpacked, for few rows. The query tile may then have a dimension `h` with heads
     of one KV head (`at` names the first): row i · heads + h is query i of head h. The number of rows of the state is a
     multiple of 4.
@@ -343,7 +352,8 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
                        Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum, Variadic<Attn_Shaped>:$tallies,
                        Optional<Attn_Shaped>:$row_max, Optional<Attn_Shaped>:$argmax,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type, UnitAttr:$pointwise, UnitAttr:$final,
+                       OptionalAttr<F64Attr>:$scale, OptionalAttr<TypeAttr>:$qk_type, UnitAttr:$pointwise,
+                       UnitAttr:$stick_breaking, UnitAttr:$final,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule, UnitAttr:$unpacked, UnitAttr:$natural_max);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
@@ -374,9 +384,11 @@ def Attn_MergeOp : Attn_Op<"merge", [SameVariadicOperandSize, DestinationStyleOp
     ```
     Both states have the parts of `attn.accumulate`: after accumulator, max and sum the tallies, which are rescaled like
     the sum, and optionally the row maximum and its position. The first of two equal row maxima counts. `natural_max`: so
-    are the maxima of both.
+    are the maxima of both. `stick_breaking`: maxima are logarithms of sticks, and the keys of the other state come later, so
+    acc' = 2^other acc + acc of the other, and maxima and sums are added.
   }];
-  let arguments = (ins Variadic<Attn_Shaped>:$other_parts, Variadic<Attn_Shaped>:$parts, UnitAttr:$natural_max);
+  let arguments = (ins Variadic<Attn_Shaped>:$other_parts, Variadic<Attn_Shaped>:$parts, UnitAttr:$natural_max,
+                       UnitAttr:$stick_breaking);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
     `(` $other_parts `)` `into` `(` $parts `)` attr-dict `:` functional-type(operands, $results)
