@@ -18,6 +18,7 @@ def normalizers(length):
 
     bias = -math.log(length)
     return {"sigmoid": "sigmoid", "silu": "silu", "relu_squared": "relu_squared",
+            "stick_breaking": "stick_breaking",
             "sigmoid with a bias": lambda s, b, h, i, j: torch.sigmoid(s + bias)}  # fmt: skip
 
 

@@ -2,10 +2,11 @@
 # REQUIRES: numpy
 # RUN: %python %s --quick --check-page
 # RUN: %python %s --quick --normalizers
+# RUN: %python %s --quick --stick-breaking
 """Random programs of every form × feature × target × type against the float64 reference, and the table of them.
 
 Usage: form_table.py [--first-seed N] [--count N] [--quick] [--all] [--number N] [--jobs N] [--record FILE] [--page]
-                     [--check-page] [--normalizers]
+                     [--check-page] [--normalizers] [--stick-breaking]
 
 Inputs/form_plan.py says which form, features, target and type each number has, Inputs/form_graph.py draws the program.
 A program passes if it is accepted, agrees with the reference, and has the kernels of its form: on a GPU they ran, on a
@@ -14,7 +15,8 @@ CPU they were compiled, as a third of the programs show.
 --record adds a line for each program to a CSV file and leaves out the numbers that are in it; --all does so for the whole
 plan and the file of the page. --page writes docs/reference/forms.md from that file. --check-page shows that the page is
 made from that file, that the file follows from the plan, and that no cell of the table is empty, refused or wrong.
---normalizers gives each program a normalizer in place of the softmax, without the features that need one.
+--normalizers gives each program a normalizer in place of the softmax, without the features that need one;
+--stick-breaking does so with stick-breaking, on CPUs.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 import form_page
 from form_graph import FormGraph
-from form_plan import FORMS, GPU_TARGETS, PROGRAMS, QUICK, TARGETS, make_plan, with_normalizer
+from form_plan import FORMS, GPU_TARGETS, PROGRAMS, QUICK, TARGETS, make_plan, with_normalizer, with_stick_breaking
 from random_graphs import write
 
 
@@ -130,9 +132,12 @@ def main():
     parser.add_argument("--page", action="store_true", help="write the page from the recorded file")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-forms")
     parser.add_argument("--normalizers", action="store_true", help="weights are functions of a score without a sum")
+    parser.add_argument("--stick-breaking", action="store_true", help="weights are those of stick-breaking")
     args = parser.parse_args()
     if args.normalizers:
         PLAN[:] = [with_normalizer(entry) for entry in PLAN]
+    if args.stick_breaking:
+        PLAN[:] = [with_stick_breaking(entry, number) for number, entry in enumerate(PLAN)]
     numbers = list(range(args.first_seed, args.first_seed + args.count))
     if args.number is not None:
         numbers = [args.number]

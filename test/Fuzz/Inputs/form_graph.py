@@ -218,6 +218,8 @@ class FormGraph(Graph):
                    if feature in self.requested]  # fmt: skip
         if "normalizer" in self.requested:
             weights.append(FormRegion(self, self.more).normalizer())
+        if "stick-breaking" in self.requested:
+            weights.append("normalizer stick_breaking")
         return weights
 
     def draw_tallies(self):

@@ -65,6 +65,13 @@ def with_normalizer(entry):
     return entry._replace(features=[each for each in entry.features if each not in OF_SOFTMAX] + ["normalizer"])
 
 
+def with_stick_breaking(entry, number):
+    """The same with stick-breaking, which has kernels for CPUs only."""
+    target = entry.target if entry.target in CPU_TARGETS else CPU_TARGETS[number % len(CPU_TARGETS)]
+    features = [each for each in entry.features if each not in OF_SOFTMAX]
+    return entry._replace(target=target, features=[*features, "stick-breaking"])
+
+
 def subjects(entry):
     """All that an entry shows: its pairs, triples and quadruples with at most two features, as sorted tuples."""
     form, target, element, features = entry
