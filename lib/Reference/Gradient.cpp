@@ -86,13 +86,14 @@ protected:
       const double *value = scorer.value.at(batch, scorer.kvHead(head), int64_t(key));
       for (int64_t i = 0; i < scorer.value.extent(Dim::Depth); ++i) {
         double term = gradient[i * outputGradient.stride(Dim::Depth)] * value[i * scorer.value.stride(Dim::Depth)];
-        product += *factor * term;
+        product = rounded(product + rounded(term));
         magnitude += std::abs(*factor * term);
       }
       StickBreak part(scores[key]);
-      ofScores[key] = product * part.rest - part.taken * sum;
+      product = rounded(*factor * product);
+      ofScores[key] = rounded(rounded(product * rounded(part.rest)) - rounded(rounded(part.taken) * sum));
       sizesOfScores[key] = magnitude * part.rest + part.taken * size;
-      sum += product, size += magnitude;
+      sum = rounded(sum + product), size += magnitude;
     }
     return success();
   }

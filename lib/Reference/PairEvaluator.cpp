@@ -33,6 +33,18 @@ LogicalResult PairEvaluator::run() {
   return success();
 }
 
+/// Plain evaluation adds logarithms of sigma and 1 - sigma.
+void PairEvaluator::roundSticks() {
+  double later = 0;
+  for (size_t key = scores.size(); key-- > 0;) {
+    if (scores[key] == -INFINITY)
+      continue;
+    StickBreak part(scores[key]);
+    weights[key] = rounded(std::exp(rounded(rounded(std::log(part.taken)) + later)));
+    later = rounded(later + rounded(std::log(part.rest)));
+  }
+}
+
 LogicalResult PairEvaluator::demand(ArrayRef<Value> operands) {
   for (Value operand : operands)
     if (operand && failed(frame.demandAll(operand)))
@@ -69,6 +81,8 @@ LogicalResult PairEvaluator::addRow(int64_t batch, int64_t head, int64_t positio
   bool isStick = op.getStickBreaking();
   if (isStick) {
     breakStick(scores, weights);
+    if (frame.isRounded())
+      roundSticks();
     if (failed(beginRow(batch, head, position, weights)))
       return failure();
   }

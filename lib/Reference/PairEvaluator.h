@@ -46,6 +46,7 @@ protected:
 private:
   /// Computes the first `keys` keys and values of a batch.
   mlir::LogicalResult demandKeys(int64_t batch, int64_t keys);
+  void roundSticks();
   mlir::LogicalResult addRow(int64_t batch, int64_t head, int64_t position, int64_t keys);
 
   attn::ScoringOpInterface op;

@@ -48,8 +48,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {"sigmoid": _sigmoid, "silu": _silu,
 
 
 def function_of(normalizer: Any) -> Any:
-    """The function (s, b, h, i, j) of a normalizer; None for the softmax, the name of stick-breaking. Raises ValueError for an unknown name.
-    What is no string is a function, which the caller checks."""
+    """The function (s, b, h, i, j) of a normalizer; None for the softmax, the name for stick-breaking. Raises
+    ValueError for an unknown name. What is no string is a function, which the caller checks."""
     if not isinstance(normalizer, str) or normalizer == "softmax":
         return None if isinstance(normalizer, str) else normalizer
     if normalizer == STICK_BREAKING:

@@ -157,8 +157,9 @@ def _operand_clauses(types: dict[str, str], names: Sequence[str]) -> list[str]:
 
 def _region_clauses(form: Form) -> list[str]:
     read = _read(form)
-    clauses = _masks(form, read) + [_region(role, text, form, read) for role, text in form.functions() if role != "mask"]
-    return clauses + ([f"normalizer {STICK_BREAKING}"] if form.normalizer == STICK_BREAKING else [])
+    regions = [_region(role, text, form, read) for role, text in form.functions() if role != "mask"]
+    sticks = [f"normalizer {STICK_BREAKING}"] if form.normalizer == STICK_BREAKING else []
+    return _masks(form, read) + regions + sticks
 
 
 def caches_of(form: Form) -> list[tuple[str, str]]:

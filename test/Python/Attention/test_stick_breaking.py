@@ -324,6 +324,5 @@ def test_keys_that_are_left_nothing_have_no_gradient():
 
 def test_tangents_are_refused():
     q, k, v = operands()
-    with pytest.raises(Exception, match="stick_breaking|tangent|forward"):
-        with torch.autograd.forward_ad.dual_level():
-            attend(torch.autograd.forward_ad.make_dual(q, torch.ones_like(q)), k, v)
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(Exception, match="no rule for tangents"):
+        attend(torch.autograd.forward_ad.make_dual(q, torch.ones_like(q)), k, v)
