@@ -246,7 +246,7 @@ def result_count(program: str) -> int:
 
 def has_normalizer(program: str) -> bool:
     """Whether the weights of the program @attention are those of a normalizer, which have no log-sum-exp."""
-    return "\n    normalizer(" in program
+    return "\n    normalizer(" in program or f"\n    normalizer {STICK_BREAKING}" in program
 
 
 def is_float(type: str) -> bool:

@@ -48,8 +48,8 @@ def part_of(arrays, start, end):
     return {name: x[:, :, start:end] if x.ndim > 2 and name != "state" else x for name, x in arrays.items()}
 
 
-def hidden(call, arrays):
-    """The arrays of the call's batch. What a call must not read is NaN, 0 in gates, which are checked."""
+def hidden(call, arrays, unread=np.nan):
+    """The arrays of the call's batch. What a call must not read is `unread`, 0 in gates, which are checked."""
     if call.batches == "dense":
         return arrays
     own = call.positions_of_call
@@ -58,7 +58,7 @@ def hidden(call, arrays):
         if x.ndim < 3 or name == "state":
             found[name] = x
             continue
-        value = 0.0 if name in ("decay", "beta") else np.nan
+        value = 0.0 if name in ("decay", "beta") else unread
         parts = [part[name] for part in call.sequences(arrays, own)]
         found[name] = call.batched(parts, own, np.concatenate, lambda shape: np.full(shape, value))
     return found
@@ -211,7 +211,8 @@ def tensors_of(call):
     inputs, state = call.draw()
     arrays, numbers = operands(call, inputs, state)
     call.is_numpy = False
-    return named_arguments(call, hidden(call, arrays)), numbers
+    # Not NaN: where a position is not read, the gradient of a norm or feature is 0 times its derivative there.
+    return named_arguments(call, hidden(call, arrays, unread=1.0)), numbers
 
 
 def check_gradients(seed, call):
@@ -229,14 +230,14 @@ def check_gradients(seed, call):
         sum((x.double() * w).sum() for x, w in zip(results, weights)).backward()
     bound = 10 * BOUNDS[call.type]
     # Some gradients are 0 but for rounding: that of the query of a single key with `normalize`.
-    floor = 1e-6 * sum(float(x.grad.norm()) for x in exact.values() if x.grad is not None) + 1e-30
+    gradients = {name: torch.zeros_like(x) if x.grad is None else x.grad for name, x in exact.items()}
+    floor = 0.01 * bound * sum(float(x.norm()) for x in gradients.values()) + 1e-30
     for name, x in tensors.items():
-        own, other = x.grad.double(), exact[name].grad
-        other = torch.zeros_like(own) if other is None else other  # of sequences without positions
+        own, other = x.grad.double(), gradients[name]
         if not own.isfinite().all():
             return f"the gradient of {name} is not finite"
         # A gradient of decays is a sum of differences of products, whose rounding is relative to these.
-        least = 0.1 * (exact["q"].grad * exact["q"].detach()).nan_to_num().norm() if name == "decay" else floor
+        least = 0.1 * (gradients["q"] * exact["q"].detach()).nan_to_num().norm() if name == "decay" else floor
         size = float((own - other).norm() / max(float(other.norm()), float(least)))
         if size > bound:
             return f"the gradient of {name} differs by {size:.2e}, bound {bound}"

@@ -81,6 +81,7 @@ def dot_product_attention(
         ValueError, TypeError, AssertionError: for arguments that `jax.nn.dot_product_attention` refuses, the exception
             that it raises.
         ValueError: return_residual with a normalizer, or an unknown one.
+        NotImplementedError: the normalizer "stick_breaking".
         saccade.TraceError: a TypeError: score, mask or normalizer cannot be traced.
         saccade.CompileError: the call is differentiated, and a function has an operation without a derivative.
 
@@ -93,6 +94,8 @@ def dot_product_attention(
     mask_function = mask if callable(mask) else None
     mask = None if mask_function is not None else mask
     weigh = None if normalizer is None else _normalizers.function_of(normalizer)
+    if weigh == _normalizers.STICK_BREAKING:
+        raise NotImplementedError("normalizer is 'stick_breaking', which saccade.jax does not have")
     if weigh is not None and return_residual:
         raise ValueError("return_residual is True, expected False: it belongs to the softmax, and a normalizer is "
                          "given")

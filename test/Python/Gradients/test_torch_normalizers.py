@@ -30,9 +30,13 @@ def plain(q, k, v, normalizer="silu"):
     i, j = torch.arange(7)[:, None], torch.arange(11)
     if callable(normalizer):
         weights = F.silu(s + BIAS[:, None, None]) / (i + 1)
-    else:
+    visible = j <= i + LENGTHS[:, None, None, None] - 7
+    if normalizer == "stick_breaking":
+        parts = torch.where(visible, F.logsigmoid(-s), 0.0)
+        weights = (F.logsigmoid(s) + parts.flip(-1).cumsum(-1).flip(-1) - parts).exp()
+    elif not callable(normalizer):
         weights = NAMED[normalizer](s)
-    return torch.where(j <= i + LENGTHS[:, None, None, None] - 7, weights, 0.0) @ v
+    return torch.where(visible, weights, 0.0) @ v
 
 
 def loss(function, *arguments, **options):
@@ -65,10 +69,16 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize(("transform", "normalizer"), [
-    *[("grad", name) for name in NAMED], ("jvp", "relu_squared"), *[(name, OWN) for name in TRANSFORMS],
+    *[("grad", name) for name in [*NAMED, "stick_breaking"]], ("jvp", "relu_squared"), *[(name, OWN) for name in TRANSFORMS],
+    *[(name, "stick_breaking") for name in ("vjp", "vmap of all", "vmap of grad", "grad of vmap", "jacrev")],
 ], ids=lambda x: x if isinstance(x, str) else "function")
 def test_transforms_of_torch_func(transform, normalizer):
     close(*[TRANSFORMS[transform](lambda *x, f=f: f(*x, normalizer=normalizer)) for f in (attend, plain)])
+
+
+def test_tangents_of_sticks_are_refused_by_name():
+    with pytest.raises(saccade.CompileError, match="no rule for tangents of the normalizer stick_breaking"):
+        TRANSFORMS["jvp"](lambda *x: attend(*x, normalizer="stick_breaking"))
 
 
 def test_batched_gradients_and_forward_mode_of_tensors_that_require_grad():
@@ -89,7 +99,7 @@ def test_batched_gradients_and_forward_mode_of_tensors_that_require_grad():
     close(both(attend), both(plain))
 
 
-@pytest.mark.parametrize("normalizer", ["sigmoid", OWN], ids=["sigmoid", "function"])
+@pytest.mark.parametrize("normalizer", ["sigmoid", "stick_breaking", OWN], ids=["sigmoid", "sticks", "function"])
 @pytest.mark.parametrize("backend", ["aot_eager", "saccade"])
 def test_graphs_have_gradients_without_a_break(backend, normalizer):
     def run(function):

@@ -93,3 +93,9 @@ def test_softmax_is_the_default_and_what_is_refused():
         own(Q, K, V, normalizer=3)
     with pytest.raises(NotImplementedError, match="second derivatives are not supported"):
         jax.hessian(lambda q: own(q, K, V, normalizer="silu").sum())(Q)
+
+
+def test_stick_breaking_is_refused_by_name():
+    x = jax.numpy.ones((1, 3, 2, 8))
+    with pytest.raises(NotImplementedError, match="'stick_breaking', which saccade"):
+        saccade.jax.dot_product_attention(x, x, x, normalizer="stick_breaking")
