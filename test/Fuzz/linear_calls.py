@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --count 48
-# RUN: %python %s --gradients --count 12
-# RUN: %python %s --tangents --count 5
+# RUN: %python %s --count 40 --calls-of-a-form 5
+# RUN: %python %s --gradients --count 9 --calls-of-a-form 3
+# RUN: %python %s --tangents --count 4 --calls-of-a-form 2
 """Random calls of saccade.linear_attention for the recurrences of models, against their formulas in float64.
 
 Usage: linear_calls.py [--recurrence NAME] [--gradients | --tangents] [--first-seed N] [--count N] [--seed N] [--calls-of-a-form N].
@@ -48,8 +48,8 @@ def part_of(arrays, start, end):
     return {name: x[:, :, start:end] if x.ndim > 2 and name != "state" else x for name, x in arrays.items()}
 
 
-def hidden(call, arrays, unread=np.nan):
-    """The arrays of the call's batch. What a call must not read is `unread`, 0 in gates, which are checked."""
+def hidden(call, arrays):
+    """The arrays of the call's batch. What a call must not read is NaN, 0 in gates, which are checked."""
     if call.batches == "dense":
         return arrays
     own = call.positions_of_call
@@ -58,7 +58,7 @@ def hidden(call, arrays, unread=np.nan):
         if x.ndim < 3 or name == "state":
             found[name] = x
             continue
-        value = 0.0 if name in ("decay", "beta") else unread
+        value = 0.0 if name in ("decay", "beta") else np.nan
         parts = [part[name] for part in call.sequences(arrays, own)]
         found[name] = call.batched(parts, own, np.concatenate, lambda shape: np.full(shape, value))
     return found
@@ -211,8 +211,7 @@ def tensors_of(call):
     inputs, state = call.draw()
     arrays, numbers = operands(call, inputs, state)
     call.is_numpy = False
-    # Not NaN: where a position is not read, the gradient of a norm or feature is 0 times its derivative there.
-    return named_arguments(call, hidden(call, arrays, unread=1.0)), numbers
+    return named_arguments(call, hidden(call, arrays)), numbers
 
 
 def check_gradients(seed, call):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --first-seed 0 --count 24
-# RUN: %python %s --first-seed 0 --count 8 --gradients
+# RUN: %python %s --first-seed 0 --count 10
+# RUN: %python %s --first-seed 0 --count 3 --gradients
 """Random linear attention against the float64 reference.
 
 Usage: linear_graphs.py [--first-seed N] [--count N] [--seed N] [--gradients] [--run "saccade-run ..."] [--keep FOLDER]

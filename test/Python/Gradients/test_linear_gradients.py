@@ -2,6 +2,8 @@
 16 bits and over several chunks, decays from 1 to 0.
 """
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -174,3 +176,27 @@ def test_transforms_of_torch_func_agree_with_autograd():
     torch.testing.assert_close(doubled[1], torch.func.grad(loss)(2 * leaves[0], *leaves[1:]))
     _, tangent = torch.func.jvp(lambda q: loss(q, *leaves[1:]), (leaves[0],), (leaves[0],))
     torch.testing.assert_close(tangent, (expected[0] * leaves[0]).sum())
+
+
+@pytest.mark.parametrize("options", [{"l2norm": 1e-6}, {"feature_map": "elu+1", "normalize": True}, {}], ids=["norm", "feature", "plain"])
+@pytest.mark.parametrize("batch", ["lengths", "ragged"])
+def test_positions_that_are_not_read_have_gradients_of_zero(batch, options):
+    torch.manual_seed(0)
+    if batch == "ragged":
+        q, k, v = (torch.randn(9, 2, 4) for _ in range(3))
+        given, unread = {"cu_seqlens": torch.tensor([0, 2, 6])}, [(slice(6, None),)]
+    else:
+        q, k, v = (torch.randn(2, 2, 5, 4) for _ in range(3))
+        given, unread = {"kv_len": torch.tensor([2, 4])}, [(0, slice(None), slice(2, None)), (1, slice(None), slice(4, None))]
+    tensors = [q, k, v]
+    finite = [x.clone().requires_grad_() for x in tensors]
+    saccade.linear_attention(*finite, causal=True, **given, **options).square().sum().backward()
+    for x in tensors:
+        for place in unread:
+            x[place] = math.nan
+        x.requires_grad_()
+    saccade.linear_attention(*tensors, causal=True, **given, **options).square().sum().backward()
+    for x, y in zip(tensors, finite):
+        assert torch.equal(x.grad, y.grad)
+        for place in unread:
+            assert not x.grad[place].any()

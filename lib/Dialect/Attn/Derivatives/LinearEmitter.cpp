@@ -2,6 +2,7 @@
 #include "LinearEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -46,8 +47,13 @@ OpFoldResult LinearEmitter::membersOf(OpFoldResult all, OpFoldResult own) {
 Value LinearEmitter::features(Value x, SmallVectorImpl<Value> &ops) {
   if (!hasFeatures())
     return op.getNormalize() ? wide(x) : x;
+  DimsAttr dims = x == op.getQuery() ? op.getQueryDims() : op.getKeyDims();
+  if (op.getCuSeqlens() || op.getKvLen()) {
+    ops.push_back(withoutUnread(x, dims));
+    x = ops.back();
+  }
   if (op.getL2norm())
-    ops.append(emitNorm(x, op.getL2norm()->convertToDouble()));
+    ops.append(emitNorm(x, dims, op.getL2norm()->convertToDouble()));
   if (op.getFeature().empty())
     return ops.back();
   Region &region = op.getFeature();
@@ -61,8 +67,30 @@ Value LinearEmitter::features(Value x, SmallVectorImpl<Value> &ops) {
   return ops.back();
 }
 
-SmallVector<Value> LinearEmitter::emitNorm(Value x, double epsilon) {
-  DimsAttr dims = x == op.getQuery() ? op.getQueryDims() : op.getKeyDims();
+Value LinearEmitter::withoutUnread(Value x, DimsAttr dims) {
+  AffineMap all = b.getMultiDimIdentityMap(dims.size());
+  SmallVector<TensorEmitter::Indexed> inputs = {{x, all}};
+  Value end;
+  if (Value lengths = op.getKvLen()) {
+    inputs.push_back({lengths, AffineMap::get(dims.size(), 0, b.getAffineDimExpr(*dims.position(Dim::Batch)))});
+  } else {
+    Value starts = op.getCuSeqlens();
+    Value count = tensor::DimOp::create(b, loc, starts, 0);
+    Value last = arith::SubIOp::create(b, loc, count, arith::ConstantIndexOp::create(b, loc, 1));
+    end = tensor::ExtractOp::create(b, loc, starts, last);
+  }
+  return e.generic(inputs, {e.empty(x, cast<RankedTensorType>(x.getType()).getElementType()), all},
+                   [&](OpBuilder &nested, ValueRange elements) -> Value {
+                     Value length = end ? end : elements[1];
+                     length = arith::IndexCastOp::create(nested, loc, nested.getIndexType(), length);
+                     Value position = linalg::IndexOp::create(nested, loc, *dims.position(Dim::Seq));
+                     Value isRead = arith::CmpIOp::create(nested, loc, arith::CmpIPredicate::slt, position, length);
+                     Value zero = arith::ConstantOp::create(nested, loc, nested.getZeroAttr(elements[0].getType()));
+                     return arith::SelectOp::create(nested, loc, isRead, elements[0], zero);
+                   });
+}
+
+SmallVector<Value> LinearEmitter::emitNorm(Value x, DimsAttr dims, double epsilon) {
   unsigned rank = dims.size(), depth = *dims.position(Dim::Depth);
   AffineMap all = b.getMultiDimIdentityMap(rank), rows = all.dropResult(depth);
   SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, x);

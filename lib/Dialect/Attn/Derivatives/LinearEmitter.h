@@ -60,8 +60,11 @@ struct LinearEmitter {
   Value quotient(mlir::OpBuilder &nested, Value x, Value divisor);
 
 private:
+  /// x, and 0 at positions outside of the sequences: a gradient of 0 there, times the derivative of a feature of what
+  /// nobody reads, may be NaN.
+  Value withoutUnread(Value x, DimsAttr dims);
   /// Σ x² and x / √(Σ x² + `epsilon`) along the head size.
-  llvm::SmallVector<Value> emitNorm(Value x, double epsilon);
+  llvm::SmallVector<Value> emitNorm(Value x, DimsAttr dims, double epsilon);
 };
 
 } // namespace saccade::attn
