@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: onnxruntime
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --count 90
+# RUN: %python %s --count 60
 """Random nodes of com.microsoft's operators against ONNX Runtime.
 
 Usage: onnx_runtime_calls.py [--operator NAME] [--first-seed N] [--count N] [--seed N] [--coverage]. Draws optional inputs,

@@ -1,5 +1,7 @@
 //===- AttentionOperands.cpp - Operands of ONNX attention ops -------------===//
 #include "AttentionOperands.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace saccade;
@@ -149,4 +151,36 @@ Value onnx::sliceLastDim(ImplicitLocOpBuilder &b, Value tensor, int64_t first, i
   sizes.back() = b.getIndexAttr(count);
   steps.back() = step;
   return frontend::slice(b, tensor, offsets, sizes, steps);
+}
+
+LogicalResult onnx::requireScoreBias(FrontendOp &op, Value given, ArrayRef<OpFoldResult> extents) {
+  auto type = cast<RankedTensorType>(given.getType());
+  bool fits = type.getRank() == 4 && isa<FloatType>(type.getElementType());
+  for (unsigned i = 0; fits && i < 4; ++i) {
+    std::optional<int64_t> expected = getConstantIntValue(extents[i]);
+    fits = type.isDynamicDim(i) || !expected || type.getDimSize(i) == *expected || (i < 2 && type.getDimSize(i) == 1);
+  }
+  if (fits)
+    return success();
+  return op.error() << "attention_bias is " << type << ", expected [1 or batch, 1 or heads, queries, keys]";
+}
+
+Value onnx::addScoreBias(OpBuilder &b, Location loc, Value score, Value bias, SmallVector<Value, 4> position) {
+  for (unsigned i = 0; i < 2; ++i)
+    if (cast<ShapedType>(bias.getType()).getDimSize(i) == 1)
+      position[i] = arith::ConstantIndexOp::create(b, loc, 0);
+  Value element = tensor::ExtractOp::create(b, loc, bias, position);
+  return frontend::add(b, loc, score, frontend::convert(b, loc, element, score.getType()));
+}
+
+double onnx::scaleOf(FrontendOp &op, const AttentionOperand &query) {
+  double given = op.number("scale", 0);
+  return given != 0 ? given : 1 / std::sqrt(double(*getConstantIntValue(query.extent(Dim::Depth))));
+}
+
+LogicalResult onnx::refuseInputs(FrontendOp &op, ArrayRef<std::pair<unsigned, StringRef>> inputs) {
+  for (auto [i, name] : inputs)
+    if (op.operand(i))
+      return op.error() << "input " << i << " ('" << name << "') is not supported";
+  return success();
 }

@@ -30,6 +30,16 @@ AttentionOperand toBHSD(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &o
 mlir::LogicalResult requireFit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key,
                                const AttentionOperand &value);
 
+/// Emits an error unless `given`, which is added to scores of `extents` [b,h,q,k], is [1 or b, 1 or h, q, k].
+mlir::LogicalResult requireScoreBias(FrontendOp &op, mlir::Value given, mlir::ArrayRef<mlir::OpFoldResult> extents);
+/// `score` + the element of such a bias at `position`.
+mlir::Value addScoreBias(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, mlir::Value bias,
+                         llvm::SmallVector<mlir::Value, 4> position);
+/// The attribute `scale`, or 1 / √(head size) if it is 0 or missing.
+double scaleOf(FrontendOp &op, const AttentionOperand &query);
+/// Emits an error for an input that is given and not supported.
+mlir::LogicalResult refuseInputs(FrontendOp &op, mlir::ArrayRef<std::pair<unsigned, llvm::StringRef>> inputs);
+
 /// An attn.attention of these operands; the output has the dimensions of the query.
 attn::AttentionFields makeFields(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &query,
                                  const AttentionOperand &key, const AttentionOperand &value, double scale);

@@ -57,11 +57,8 @@ private:
 } // namespace
 
 LogicalResult GroupQueryAttention::checkAttributes() {
-  static constexpr std::pair<unsigned, StringRef> unsupported[] = {
-      {12, "k_scale"}, {13, "v_scale"}, {14, "q_norm_weight"}, {15, "k_norm_weight"}};
-  for (auto [i, name] : unsupported)
-    if (op.operand(i))
-      return op.error() << "input " << i << " ('" << name << "') is not supported";
+  if (failed(refuseInputs(op, {{12, "k_scale"}, {13, "v_scale"}, {14, "q_norm_weight"}, {15, "k_norm_weight"}})))
+    return failure();
   for (StringRef name : {"k_quant_type", "v_quant_type"})
     if (op.text(name, "NONE") != "NONE")
       return op.error() << "'" << name << "' is \"" << op.text(name, "NONE") << "\", expected \"NONE\"";
@@ -107,8 +104,9 @@ LogicalResult GroupQueryAttention::readOperands() {
   if (failed(q) || failed(k) || failed(v))
     return failure();
   query = *q, key = *k, value = *v, queries = query.extent(Dim::Seq);
-  if (isConstantIntValue(key.extent(Dim::Seq), 0))
-    return op.error() << "the key is " << keys.getType() << ", expected new positions";
+  std::optional<int64_t> found = getConstantIntValue(key.extent(Dim::Seq)), expected = getConstantIntValue(queries);
+  if (found && expected && *found != *expected)
+    return op.error() << "the key has " << *found << " positions, expected those of the query, " << *expected;
   return requireFit(op, query, key, value);
 }
 
@@ -134,16 +132,9 @@ LogicalResult GroupQueryAttention::readBias() {
   Value given = op.operand(10);
   if (!given)
     return success();
-  auto type = cast<RankedTensorType>(given.getType());
-  OpFoldResult expected[] = {query.extent(Dim::Batch), query.extent(Dim::Head), queries, total};
-  bool fits = type.getRank() == 4 && isa<FloatType>(type.getElementType());
-  for (unsigned i = 0; fits && i < 4; ++i) {
-    std::optional<int64_t> known = getConstantIntValue(expected[i]);
-    fits = type.isDynamicDim(i) || !known || type.getDimSize(i) == *known || (i < 2 && type.getDimSize(i) == 1);
-  }
-  if (!fits)
-    return op.error() << "attention_bias is " << type
-                      << ", expected [1 or batch, 1 or heads, queries, total positions]";
+  OpFoldResult extents[] = {query.extent(Dim::Batch), query.extent(Dim::Head), queries, total};
+  if (failed(requireScoreBias(op, given, extents)))
+    return failure();
   bias = capture(given);
   return success();
 }
@@ -174,8 +165,12 @@ LogicalResult GroupQueryAttention::rotate() {
       return op.error() << "cos_cache and sin_cache have to be [positions, at most " << depth / 2
                         << "] of floating point with do_rotary";
   }
-  if (given && (rankOf(given) != 2 || !isa<IntegerType>(elementOf(given))))
-    return op.error() << "position_ids is " << given.getType() << ", expected [batch, position] of integers";
+  auto fitsQuery = [&](RankedTensorType found) {
+    auto expected = cast<RankedTensorType>(frontend::typeOf({query.extent(Dim::Batch), queries}, b.getI64Type()));
+    return found.getElementType().isInteger(64) && succeeded(verifyCompatibleShape(found, expected));
+  };
+  if (given && !fitsQuery(cast<RankedTensorType>(given.getType())))
+    return op.error() << "position_ids is " << given.getType() << ", expected i64 [batch, position]";
   Type type = b.getI64Type();
   Value fresh = getValueOrCreateConstantIndexOp(b, b.getLoc(), queries);
   Value isPrompt =
@@ -218,7 +213,7 @@ FailureOr<Value> GroupQueryAttention::appended(Value past, const AttentionOperan
     return own.tensor;
   // A cache of as many positions keeps its size.
   Value oldRows = getValueOrCreateConstantIndexOp(b, b.getLoc(), held);
-  Value added = getValueOrCreateConstantIndexOp(b, b.getLoc(), queries);
+  Value added = getValueOrCreateConstantIndexOp(b, b.getLoc(), own.extents[2]);
   Value isKept =
       frontend::compare(b, b.getLoc(), Predicate::sge, oldRows, getValueOrCreateConstantIndexOp(b, b.getLoc(), total));
   Value rows = frontend::select(b, b.getLoc(), isKept, oldRows, frontend::add(b, b.getLoc(), oldRows, added));
@@ -243,12 +238,10 @@ FailureOr<Value> GroupQueryAttention::appended(Value past, const AttentionOperan
 }
 
 attn::AttentionOp GroupQueryAttention::build() {
-  double depth = *getConstantIntValue(query.extent(Dim::Depth)), given = op.number("scale", 0);
   auto cache = [&](Value tensor) {
     return AttentionOperand{tensor, bhsdDims(b.getContext()), frontend::extentsOf(b, tensor)};
   };
-  attn::AttentionFields fields =
-      makeFields(b, query, cache(present), cache(presentOfValues), given != 0 ? given : 1 / std::sqrt(depth));
+  attn::AttentionFields fields = makeFields(b, query, cache(present), cache(presentOfValues), scaleOf(op, query));
   Type type = attn::getScoreType(elementOf(query.tensor)), index = b.getIndexType();
   fields.kvLen = lengths;
   if (Value sink = op.operand(11))
@@ -267,15 +260,9 @@ attn::AttentionOp GroupQueryAttention::build() {
                    Value ratio = math::TanhOp::create(nested, loc, frontend::div(nested, loc, score, cap));
                    score = frontend::mul(nested, loc, ratio, cap);
                  }
-                 if (bias < 0)
-                   return score;
-                 Value table = inputs[5 + bias];
-                 SmallVector<Value> place(inputs.begin() + 1, inputs.begin() + 5);
-                 for (unsigned i = 0; i < 2; ++i)
-                   if (cast<ShapedType>(table.getType()).getDimSize(i) == 1)
-                     place[i] = arith::ConstantIndexOp::create(nested, loc, 0);
-                 Value element = tensor::ExtractOp::create(nested, loc, table, place);
-                 return frontend::add(nested, loc, score, frontend::convert(nested, loc, element, type));
+                 return bias < 0 ? score
+                                 : addScoreBias(nested, loc, score, inputs[5 + bias],
+                                                SmallVector<Value, 4>(inputs.begin() + 1, inputs.begin() + 5));
                });
   if (isCausal)
     fillRegion(b, made.getMask(), {index, index, index, index}, captures,

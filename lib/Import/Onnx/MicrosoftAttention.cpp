@@ -6,7 +6,6 @@
 //===----------------------------------------------------------------------===//
 #include "MicrosoftScores.h"
 #include "saccade/Import/Common/Matmul.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace saccade;
@@ -34,30 +33,20 @@ static Value biased(ImplicitLocOpBuilder &b, Value tensor, Value bias, int64_t f
   });
 }
 
-static LogicalResult finish(FrontendOp &op, const Operands &operands, MicrosoftScores &scores, Value &output) {
+static Value attend(FrontendOp &op, const Operands &operands, const MicrosoftScores &scores) {
   ImplicitLocOpBuilder &b = op.builder();
-  double depth = *getConstantIntValue(operands.query.extent(Dim::Depth)), given = op.number("scale", 0);
-  double scale = given != 0 ? given : 1 / std::sqrt(depth);
-  attn::AttentionFields fields = makeFields(b, operands.query, operands.key, operands.value, scale);
+  attn::AttentionFields fields =
+      makeFields(b, operands.query, operands.key, operands.value, scaleOf(op, operands.query));
   fields.captures = scores.getCaptures();
   attn::AttentionOp made = fields.create(b, b.getLoc());
   scores.fillRegions(op, made);
-  output = joinHeads(b, made.getOutput());
-  return success();
+  return joinHeads(b, made.getOutput());
 }
 
 static MicrosoftScores scoresOf(const Operands &operands) {
   OpFoldResult extents[] = {operands.query.extent(Dim::Batch), operands.query.extent(Dim::Head),
                             operands.query.extent(Dim::Seq), operands.key.extent(Dim::Seq)};
   return MicrosoftScores(extents, operands.past);
-}
-
-/// Emits an error for an input that has another name in no operator set that this importer knows.
-static LogicalResult refuseInputs(FrontendOp &op, ArrayRef<std::pair<unsigned, StringRef>> inputs) {
-  for (auto [i, name] : inputs)
-    if (op.operand(i))
-      return op.error() << "input " << i << " ('" << name << "') is not supported";
-  return success();
 }
 
 //===- MultiHeadAttention -------------------------------------------------===//
@@ -81,7 +70,7 @@ static FailureOr<Operands> readMultiHead(FrontendOp &op, int64_t heads) {
     int64_t width = widthOf(query);
     int64_t last = isOther ? cast<ShapedType>(value.getType()).getDimSize(1) * widthOf(value) : widthOf(value);
     bool isKnown = !ShapedType::isDynamic(width) && !ShapedType::isDynamic(widthOf(value)) &&
-                   (!isOther || !cast<ShapedType>(value.getType()).isDynamicDim(1));
+                   (isOther ? !cast<ShapedType>(value.getType()).isDynamicDim(1) : widthOf(key) == width);
     if (!isKnown || type.getRank() != 1 || type.getDimSize(0) != 2 * width + last ||
         type.getElementType() != elementOf(query))
       return op.error() << "the bias is " << type << ", expected one element for each of query, key and value";
@@ -121,19 +110,14 @@ static LogicalResult translateMultiHeadAttention(FrontendOp &op, Values &results
   if (failed(operands) || failed(addPast(op, *operands, op.operand(6), op.operand(7))))
     return failure();
   MicrosoftScores scores = scoresOf(*operands);
-  scores.readCausal(op, /*seesAllAtLast=*/rankOf(op.operand(1)) == 4);
+  scores.readCausal(op, /*seesAllAtLast=*/true);
   if (failed(scores.readPadding(op, op.operand(4))) || failed(scores.readBias(op, op.operand(5))))
     return failure();
-  double given = op.number("scale", 0), depth = *getConstantIntValue(operands->query.extent(Dim::Depth));
-  Value output;
-  if (failed(finish(op, *operands, scores, output)))
-    return failure();
-  results.push_back(output);
+  results.push_back(attend(op, *operands, scores));
   results.push_back(op.isUsed(1) ? toBHSD(b, operands->key).tensor : Value());
   results.push_back(op.isUsed(2) ? toBHSD(b, operands->value).tensor : Value());
-  results.push_back(op.isUsed(3)
-                        ? scores.emit(op, operands->query, operands->key, given != 0 ? given : 1 / std::sqrt(depth))
-                        : Value());
+  double scale = scaleOf(op, operands->query);
+  results.push_back(op.isUsed(3) ? scores.emit(op, operands->query, operands->key, scale) : Value());
   return success();
 }
 
@@ -196,11 +180,9 @@ static LogicalResult translateAttention(FrontendOp &op, Values &results) {
     return failure();
   MicrosoftScores scores = scoresOf(*operands);
   scores.readCausal(op, /*seesAllAtLast=*/false);
-  Value output;
-  if (failed(scores.readPadding(op, op.operand(3))) || failed(scores.readBias(op, op.operand(5))) ||
-      failed(finish(op, *operands, scores, output)))
+  if (failed(scores.readPadding(op, op.operand(3))) || failed(scores.readBias(op, op.operand(5))))
     return failure();
-  results.push_back(output);
+  results.push_back(attend(op, *operands, scores));
   Value present;
   if (op.isUsed(1)) {
     Value key = frontend::unsqueeze(b, toBHSD(b, operands->key).tensor, {0});

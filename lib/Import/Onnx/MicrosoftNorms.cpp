@@ -110,9 +110,12 @@ static LogicalResult translateEmbedNorm(FrontendOp &op, Values &results) {
   if (Value given = op.operand(8)) {
     found = frontend::gatherSlices(op, positions, given, 0);
   } else {
-    Extents extents = frontend::extentsOf(b, positions);
-    extents[0] = frontend::extentsOf(b, ids)[1];
-    found = frontend::slice(b, positions, {b.getIndexAttr(0), b.getIndexAttr(0)}, extents, {1, 1});
+    Type index = b.getI64Type();
+    Extents extents = {frontend::extentsOf(b, ids)[1]};
+    Value own = frontend::generate(b, extents, ValueRange(), index, [&](OpBuilder &nested, Location loc, ValueRange x) {
+      return arith::IndexCastOp::create(nested, loc, index, x[0]).getResult();
+    });
+    found = frontend::gatherSlices(op, positions, own, 0);
   }
   if (failed(found))
     return failure();

@@ -31,40 +31,36 @@ LogicalResult MicrosoftScores::readPadding(FrontendOp &op, Value given) {
     std::optional<int64_t> expected = getConstantIntValue(extent);
     return type.isDynamicDim(dim) || !expected || type.getDimSize(dim) == *expected;
   };
-  bool fits = isa<IntegerType>(type.getElementType());
+  bool fits = type.getElementType().isInteger(32);
   if (type.getRank() == 1) {
-    bool isRange = batches && first == 2 * *batches, hasMore = batches && first == 3 * *batches + 2;
-    fits &= isRange || hasMore || agrees(0, extents[0]);
-    // Without the number of batches a mask of a known size may be any of the three.
-    fits &= batches || type.isDynamicDim(0);
-    padding = isRange && !agrees(0, extents[0]) ? Padding::Ranges : Padding::Lengths;
+    bool isLengths = agrees(0, extents[0]) || (batches && first == 3 * *batches + 2);
+    bool isOpen = type.isDynamicDim(0) || !batches;
+    fits &= isLengths || isOpen || first == 2 * *batches;
+    padding = isLengths && !isOpen ? Padding::Lengths : Padding::Ranges;
   } else {
     fits &= (type.getRank() == 2 || type.getRank() == 3) && agrees(0, extents[0]) &&
             agrees(type.getRank() - 1, extents[3]) && (type.getRank() == 2 || agrees(1, extents[2]));
     padding = Padding::Elements;
   }
   if (!fits)
-    return op.error()
-           << "the padding mask is " << type
-           << ", expected integers: lengths [batch], [2 * batch] or [3 * batch + 2], or a mask [batch, keys] "
-              "or [batch, queries, keys]";
+    return op.error() << "the padding mask is " << type
+                      << ", expected i32: lengths [batch], [2 * batch] or [3 * batch + 2], or a mask [batch, keys] "
+                         "or [batch, queries, keys]";
   mask = capture(given);
-  if (auto known = dyn_cast<Value>(extents[0]); known && padding == Padding::Ranges)
-    capture(known);
+  if (padding != Padding::Ranges)
+    return success();
+  maskLength = frontend::extentsOf(op.builder(), given)[0];
+  for (OpFoldResult size : {extents[0], maskLength})
+    if (auto open = dyn_cast<Value>(size))
+      capture(open);
   return success();
 }
 
 LogicalResult MicrosoftScores::readBias(FrontendOp &op, Value given) {
   if (!given)
     return success();
-  auto type = cast<RankedTensorType>(given.getType());
-  bool fits = type.getRank() == 4 && isa<FloatType>(type.getElementType());
-  for (unsigned i = 0; fits && i < 4; ++i) {
-    std::optional<int64_t> expected = getConstantIntValue(extents[i]);
-    fits = type.isDynamicDim(i) || !expected || type.getDimSize(i) == *expected || (i < 2 && type.getDimSize(i) == 1);
-  }
-  if (!fits)
-    return op.error() << "attention_bias is " << type << ", expected [1 or batch, 1 or heads, queries, keys]";
+  if (failed(requireScoreBias(op, given, extents)))
+    return failure();
   bias = capture(given);
   return success();
 }
@@ -104,8 +100,13 @@ Value MicrosoftScores::isPadding(OpBuilder &b, Location loc, const attn::Positio
   Value isBehind = frontend::compare(b, loc, Predicate::sge, at.key, bound(at.batch));
   if (padding == Padding::Lengths)
     return isBehind;
-  Value start = bound(frontend::add(b, loc, at.batch, extent(b, loc, extents[0], inside)));
-  return arith::OrIOp::create(b, loc, isBehind, frontend::compare(b, loc, Predicate::slt, at.key, start));
+  // Other numbers of elements than 2 · b are lengths alone.
+  Value batches = extent(b, loc, extents[0], inside), elements = extent(b, loc, maskLength, inside);
+  Value place = frontend::minimum(b, loc, frontend::add(b, loc, at.batch, batches),
+                                  frontend::sub(b, loc, elements, arith::ConstantIndexOp::create(b, loc, 1)));
+  Value hasStarts = frontend::compare(b, loc, Predicate::eq, elements, frontend::add(b, loc, batches, batches));
+  Value isBefore = frontend::compare(b, loc, Predicate::slt, at.key, bound(place));
+  return arith::OrIOp::create(b, loc, isBehind, arith::AndIOp::create(b, loc, hasStarts, isBefore));
 }
 
 Value MicrosoftScores::isVisible(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
@@ -119,19 +120,13 @@ Value MicrosoftScores::isVisible(OpBuilder &b, Location loc, const attn::Positio
 
 Value MicrosoftScores::sum(OpBuilder &b, Location loc, Value score, const attn::Position &at, ValueRange inside) const {
   Type type = score.getType();
-  if (bias >= 0) {
-    SmallVector<Value> position = at.inOrder();
-    auto shape = cast<ShapedType>(inside[bias].getType());
-    for (unsigned i = 0; i < 2; ++i)
-      if (shape.getDimSize(i) == 1)
-        position[i] = arith::ConstantIndexOp::create(b, loc, 0);
-    Value element = tensor::ExtractOp::create(b, loc, inside[bias], position);
-    score = frontend::add(b, loc, score, frontend::convert(b, loc, element, type));
-  }
-  if (mask < 0)
+  if (bias >= 0)
+    score = addScoreBias(b, loc, score, inside[bias], at.inOrder());
+  if (mask < 0 && !addsCausal())
     return score;
-  Value added = frontend::select(b, loc, isPadding(b, loc, at, inside), frontend::makeNumber(b, loc, type, padded),
-                                 frontend::makeNumber(b, loc, type, 0));
+  Value added = frontend::makeNumber(b, loc, type, 0);
+  if (mask >= 0)
+    added = frontend::select(b, loc, isPadding(b, loc, at, inside), frontend::makeNumber(b, loc, type, padded), added);
   if (addsCausal())
     added = frontend::select(b, loc, isVisible(b, loc, at, inside), added, frontend::makeNumber(b, loc, type, lowest));
   return frontend::add(b, loc, score, added);

@@ -30,11 +30,11 @@ public:
   mlir::ValueRange getCaptures() const { return captures; }
 
 private:
-  enum class Padding { None, Lengths, Ranges, Elements };
+  enum class Padding { None, Lengths, Ranges, Elements }; // `Ranges` may be lengths alone
 
-  /// Whether keys behind the query are hidden by a number that is added, as padding is. With a large number for
-  /// padding, a query that sees only padding has equal weights for all keys, hidden ones too.
-  bool addsCausal() const { return isCausal && mask >= 0 && padded <= -1e30; }
+  /// Whether keys behind the query are hidden by a number that is added, as padding is. Where the scores of all other
+  /// keys may be as low, a query has equal weights for all keys, hidden ones too.
+  bool addsCausal() const { return isCausal && (bias >= 0 || (mask >= 0 && padded <= -1e30)); }
 
   int capture(mlir::Value value);
   mlir::Value sum(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, const attn::Position &at,
@@ -46,7 +46,7 @@ private:
   mlir::Value extent(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult size, mlir::ValueRange inside) const;
 
   llvm::SmallVector<mlir::OpFoldResult, 4> extents;
-  mlir::OpFoldResult pastLength;
+  mlir::OpFoldResult pastLength, maskLength;
   llvm::SmallVector<mlir::Value> captures;
   Padding padding = Padding::None;
   double padded = -10000;   ///< is added to the score of a padded key

@@ -113,8 +113,8 @@ static LogicalResult translateOfMicrosoft(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   Value x = op.operand(0), positions = op.operand(1), cosines = op.operand(2), sines = op.operand(3);
   auto table = cast<RankedTensorType>(cosines.getType());
-  if (table.getRank() != 2 || table.isDynamicDim(1) || !isa<FloatType>(table.getElementType()) ||
-      sines.getType() != table)
+  if (table.getRank() != 2 || table.isDynamicDim(1) || table.getDimSize(1) == 0 ||
+      !isa<FloatType>(table.getElementType()) || sines.getType() != table)
     return op.error() << "cos_cache is " << table << " and sin_cache " << sines.getType()
                       << ", expected equal tables [positions, columns] of floating point";
   auto given = cast<RankedTensorType>(positions.getType());

@@ -92,10 +92,10 @@ def padding(rng, values, batch, queries, keys, forms):
         return lengths.astype(np.int32), {0: "b"}, form
     if form == "ranges":
         starts = np.array([values.integers(0, max(int(end), 1)) for end in lengths])
-        return np.concatenate([lengths, starts]).astype(np.int32), {}, form
+        return np.concatenate([lengths, starts]).astype(np.int32), {0: "twice"}, form
     if form == "more":
         rest = values.integers(0, keys + 1, 2 * batch + 2)
-        return np.concatenate([lengths, rest]).astype(np.int32), {}, form
+        return np.concatenate([lengths, rest]).astype(np.int32), {0: "more"}, form
     shape = (batch, keys) if form == "keys" else (batch, queries, keys)
     mask = values.integers(-1 if rng.random() < 0.2 else 0, 2, shape).astype(np.int32)
     if rng.random() < 0.3:
@@ -108,6 +108,8 @@ def score_bias(rng, values, batch, heads, queries, keys):
         return None, {}
     shape = (rng.choice((1, batch)), rng.choice((1, heads)), queries, keys)
     bias = floats(values, *shape)
+    if rng.random() < 0.3:
+        bias[:, :, rng.randrange(queries)] = LOWEST
     return bias, {2: "s", 3: "t"} | ({0: "b"} if shape[0] == batch and batch > 1 else {})
 
 
@@ -128,9 +130,7 @@ def attention(rng, values):
     wants_present = size_of_value == size and (past or rng.random() < 0.3)
     open_names = {(0, 0): "b", (0, 1): "s"} | {(3, i): name for i, name in names.items()}
     open_names |= {(4, 1): "b", (4, 3): "p"} | {(5, i): name for i, name in names_of_bias.items()}
-    if form in ("ranges", "more"):
-        open_names = {}
-    return Node(inputs, attributes, [True, True] if wants_present else [True], open_names, [form], 100.0)
+    return Node(inputs, attributes, [True, True] if wants_present else [True], open_names, [form], 1.0 if form == "none" else 100.0)
 
 
 def options(rng):
@@ -159,17 +159,13 @@ def multi_head_attention(rng, values):
     inputs = [floats(values, batch, queries, width), floats(values, *shaped(size)), floats(values, *shaped(size_of_value)),
               floats(values, 2 * width + width_of_value) if rng.random() < 0.5 else None, mask, bias, cache(size), cache(size)]
     attributes = {"num_heads": heads} | options(rng)
-    if keys != queries and not is_other:
-        attributes.pop("unidirectional", None)
     length = 2 if is_other else 1
     open_names = {(0, 0): "b", (0, 1): "s", (1, 0): "b", (2, 0): "b", (1, length): "k", (2, length): "k"}
     open_names |= {(4, i): name for i, name in names.items()} | {(5, i): name for i, name in names_of_bias.items()}
     open_names |= {(6, 0): "b", (7, 0): "b", (6, 2): "p", (7, 2): "p"}
-    if form in ("ranges", "more"):
-        open_names = {}
     wants = bool(past) or (not is_other and size_of_value == size and rng.random() < 0.3)
     outputs = [True, wants, wants] if wants else [True]
-    return Node(inputs, attributes, outputs, open_names, [form, "other"] if is_other else [form], 100.0)
+    return Node(inputs, attributes, outputs, open_names, [form, "other"] if is_other else [form], 1.0 if form == "none" else 100.0)
 
 
 def rotary_embedding(rng, values):
@@ -212,7 +208,7 @@ def group_query_attention(rng, values):
     attributes = {"num_heads": heads, "kv_num_heads": kv_heads}
     attributes |= {name: value for name, value, odds in (
         ("scale", rng.choice((0.0, 0.2, -0.3)), 0.4), ("softcap", rng.choice((0.0, 2.0)), 0.4),
-        ("local_window_size", rng.choice((1, 2, 4)), 0.4), ("smooth_softmax", 1, 0.2)) if rng.random() < odds}
+        ("local_window_size", rng.choice((1, 2, 4)), 0.4), ("smooth_softmax", rng.choice((1, 0, -1)), 0.3)) if rng.random() < odds}
     if is_prompt and "local_window_size" in attributes:
         lengths = [total] * batch  # the runtime reads what is behind the keys for queries behind the end of a sequence
     tables, positions = [None, None], None
@@ -221,7 +217,7 @@ def group_query_attention(rng, values):
         attributes |= {"do_rotary": 1} | ({"rotary_interleaved": 1} if rng.random() < 0.4 else {})
         tables = [floats(values, 32, half), floats(values, 32, half)]
         if rng.random() < 0.4:
-            start = np.maximum(np.array(lengths)[:, None] - new, 0)
+            start = np.maximum(np.array(lengths)[:, None] - new, 0) + values.integers(0, 9, (batch, 1))
             positions = (start + np.arange(new)).astype(np.int64)
     bias = None
     if rng.random() < 0.3:
@@ -230,6 +226,7 @@ def group_query_attention(rng, values):
     queries = [np.concatenate([q, k, v], -1), None, None] if is_packed else [q, k, v]
     inputs = [*queries, *cache, np.array(lengths, np.int32) - 1, np.array(total, np.int32), *tables, positions, bias, sink]
     names = {(i, 0): "b" for i in (0, 1, 2, 3, 4, 5)} | {(i, 1): "s" for i in (0, 1, 2)} if batch > 1 and new > 1 else {}
+    names |= {(3, 2): "held", (4, 2): "held"}
     return Node(inputs, attributes, [True, True, True], names, [form, "kept" if is_kept else "grows"], 10.0, {6})
 
 

@@ -162,6 +162,15 @@ CASES = {
     "a mask of other shape": (
         microsoft("MultiHeadAttention", ["q", "k", "v", "", "i_mask"], ["y"], num_heads=2), QKV | {"i_mask": [1, 3]},
         "the padding mask is"),
+    "keys of other positions": (
+        microsoft("GroupQueryAttention", ["q", "k", "v", "", "", "i_lengths", "total"], ["y"], num_heads=2, kv_num_heads=2),
+        GQA | {"k": [2, 2, 16], "v": [2, 2, 16]}, "the key has 2 positions, expected those of the query, 1"),
+    "positions of one sequence": (
+        microsoft("GroupQueryAttention", ["q", "k", "v", "", "", "i_lengths", "total", "cos", "cos", "n_at"], ["y"], num_heads=1,
+                  kv_num_heads=1, do_rotary=1), GQA | {"cos": [8, 8], "n_at": [1, 1]}, "position_ids is 'tensor<1x1xi64>'"),
+    "tables without columns": (
+        microsoft("RotaryEmbedding", ["q", "n_at", "cos", "cos"], ["y"]), {"q": [2, 3, 16], "n_at": [1], "cos": [8, 0]},
+        "cos_cache is 'tensor<8x0xf32>'"),
     "a bias of other shape": (
         microsoft("MultiHeadAttention", ["q", "k", "v", "", "", "bias"], ["y"], num_heads=2), QKV | {"bias": [2, 2, 3, 1]},
         "attention_bias is"),
