@@ -33,7 +33,7 @@ private:
   FailureOr<Value> appended(Value past, const AttentionOperand &fresh, StringRef role);
   attn::AttentionOp build();
   /// Rows of the cache that sequence `batch` has before this call.
-  Value pastLength(OpBuilder &nested, Location loc, Value lengths, Value queries, Value batch);
+  Value pastLength(OpBuilder &nested, Location loc, Value all, Value fresh, Value batch);
   Value queriesIn(OpBuilder &nested, Location loc, ValueRange inside);
   int capture(Value value) {
     captures.push_back(value);
@@ -61,7 +61,7 @@ LogicalResult GroupQueryAttention::checkAttributes() {
     return failure();
   for (StringRef name : {"k_quant_type", "v_quant_type"})
     if (op.text(name, "NONE") != "NONE")
-      return op.error() << "'" << name << "' is \"" << op.text(name, "NONE") << "\", expected \"NONE\"";
+      return op.error() << "'" << name << "' is '" << op.text(name, "NONE") << "', expected 'NONE'";
   for (StringRef name : {"kv_cache_bit_width", "sliding_window_cache"})
     if (op.integer(name, 0) != 0)
       return op.error() << "'" << name << "' is " << op.integer(name, 0) << ", expected 0";

@@ -182,7 +182,7 @@ CASES = {
         "expected columns for queries, as many for keys, and for values"),
     "a quantized cache": (
         microsoft("GroupQueryAttention", ["q", "k", "v", "", "", "i_lengths", "total"], ["y"], num_heads=2, kv_num_heads=2,
-                  k_quant_type="PER_TENSOR"), GQA, "'k_quant_type' is \"PER_TENSOR\""),
+                  k_quant_type="PER_TENSOR"), GQA, "'k_quant_type' is 'PER_TENSOR', expected 'NONE'"),
     "heads that do not divide": (
         microsoft("GroupQueryAttention", ["q", "k", "v", "", "", "i_lengths", "total"], ["y"], num_heads=3, kv_num_heads=2), GQA,
         "found 3 query heads, expected a multiple of the 2 KV heads"),
