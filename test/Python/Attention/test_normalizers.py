@@ -8,18 +8,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from normalizer_calls import TOLERANCES, close, diagonal, draw_call, operands
 
 import saccade
 from saccade.dropout import dropout_mask
 
 NAMED = {"sigmoid": torch.sigmoid, "silu": F.silu, "relu_squared": lambda s: s.relu() ** 2}
-TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 5e-2}
-
-
-def operands(dtype=torch.float64, batch=2, heads=4, kv_heads=2, queries=37, keys=53, depth=16, depth_v=24, seed=0):
-    torch.manual_seed(seed)
-    return tuple(torch.randn(batch, n, length, d, dtype=torch.float64).to(dtype)
-                 for n, length, d in ((heads, queries, depth), (kv_heads, keys, depth), (kv_heads, keys, depth_v)))  # fmt: skip
 
 
 def plain(q, k, v, function, sees=None, scale=None, score=None):
@@ -28,16 +22,6 @@ def plain(q, k, v, function, sees=None, scale=None, score=None):
     s = q @ k.transpose(2, 3) * (q.shape[3] ** -0.5 if scale is None else scale)
     weights = function(s if score is None else score(s))
     return (weights if sees is None else torch.where(sees, weights, 0)) @ v
-
-
-def diagonal(queries, keys, first=0):
-    return torch.ones(queries, keys).tril(first).bool()
-
-
-def close(found, expected, dtype):
-    tolerance = TOLERANCES[dtype]
-    return found.dtype == dtype and torch.allclose(found.double(), expected, tolerance,
-                                                   tolerance * expected.abs().max().item())  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
@@ -158,39 +142,13 @@ def test_pages_and_quantized_caches():
 def draw(seed):
     """A random call and its expected output."""
     rng = random.Random(seed)
-    dtype = rng.choice(list(TOLERANCES))
-    kv_heads, group = rng.choice([1, 2]), rng.choice([1, 2, 3])
-    queries, keys = rng.choice([1, 3, 8, 9, 30, 70]), rng.choice([1, 17, 64, 130, 600])
-    q, k, v = operands(dtype, rng.choice([1, 2]), kv_heads * group, kv_heads, queries, keys, rng.choice([4, 8, 20, 64]),
-                       rng.choice([8, 24, 64]), seed)  # fmt: skip
-    options, sees = {}, torch.ones(queries, keys, dtype=torch.bool)
-    i, j = torch.arange(queries)[:, None], torch.arange(keys)
-    causal = rng.choice([None, "top_left", "bottom_right", rng.randint(-2, 9)])
-    if causal is not None:
-        shift = {"top_left": 0, "bottom_right": keys - queries}.get(causal, causal)
-        options["causal"], sees = causal, sees & (j <= i + shift)
-    if rng.random() < 0.3:
-        table = torch.rand(queries, keys) < 0.7
-        options["mask"], sees = (lambda b, h, i, j: table[i, j]), sees & table
-    if rng.random() < 0.3:
-        length = rng.randint(0, keys)
-        if causal == "bottom_right":
-            sees = (j <= i + length - queries) & (sees if "mask" not in options else table)
-        options["kv_len"], sees = length, sees & (j < length)
-    scale = None
-    if rng.random() < 0.3:
-        scale = options["scale"] = rng.choice([0.05, 0.3, -0.2])
-    score = None
-    if rng.random() < 0.4:
-        bias = torch.randn(kv_heads * group, keys, dtype=torch.float64).to(
-            torch.float64 if dtype == torch.float64 else torch.float32)
-        options["score"], score = (lambda s, b, h, i, j: s + bias[h, j]), lambda s: s + bias[:, None].double()
+    (q, k, v), options, sees, scale, score = draw_call(rng, seed)
     name = rng.choice(list(NAMED))
     function = NAMED[name]
     options["normalizer"] = name
     if rng.random() < 0.3:
         options["weight"], function = (lambda p, b, h, i, j: p * 0.5 - 0.01), lambda s, f=function: f(s) * 0.5 - 0.01
-    if rng.random() < 0.2 and dtype == torch.float32:
+    if rng.random() < 0.2 and q.dtype == torch.float32:
         options["layout"] = "bshd"
     expected = plain(q.double(), k.double(), v.double(), function, sees, scale, score)
     if "layout" in options:

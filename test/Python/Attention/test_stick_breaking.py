@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from normalizer_calls import TOLERANCES, close, diagonal, draw_call, operands
 
 import saccade
 from saccade.dropout import dropout_mask
-
-TOLERANCES = {torch.float64: 1e-12, torch.float32: 2e-5, torch.float16: 6e-3, torch.bfloat16: 5e-2}
-
-
-def operands(dtype=torch.float64, batch=2, heads=4, kv_heads=2, queries=37, keys=53, depth=16, depth_v=24, seed=0):
-    torch.manual_seed(seed)
-    return tuple(torch.randn(batch, n, length, d, dtype=torch.float64).to(dtype)
-                 for n, length, d in ((heads, queries, depth), (kv_heads, keys, depth), (kv_heads, keys, depth_v)))  # fmt: skip
 
 
 def plain(q, k, v, sees=None, scale=None, score=None, kept=None):
@@ -37,16 +30,6 @@ def plain(q, k, v, sees=None, scale=None, score=None, kept=None):
 
 def attend(*arguments, **options):
     return saccade.attention(*arguments, normalizer="stick_breaking", **options)
-
-
-def diagonal(queries, keys, first=0):
-    return torch.ones(queries, keys).tril(first).bool()
-
-
-def close(found, expected, dtype):
-    tolerance = TOLERANCES[dtype]
-    return found.dtype == dtype and torch.allclose(found.double(), expected, tolerance,
-                                                   tolerance * expected.abs().max().item())  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
@@ -213,37 +196,11 @@ def test_weights_that_are_not_proportional_are_refused():
 def draw(seed):
     """A random call and its expected output."""
     rng = random.Random(seed)
-    dtype = rng.choice(list(TOLERANCES))
-    kv_heads, group = rng.choice([1, 2]), rng.choice([1, 2, 3])
-    queries, keys = rng.choice([1, 3, 8, 9, 30, 70]), rng.choice([1, 17, 64, 130, 600])
-    q, k, v = operands(dtype, rng.choice([1, 2]), kv_heads * group, kv_heads, queries, keys, rng.choice([4, 8, 20, 64]),
-                       rng.choice([8, 24, 64]), seed)  # fmt: skip
-    options, sees = {}, torch.ones(queries, keys, dtype=torch.bool)
-    i, j = torch.arange(queries)[:, None], torch.arange(keys)
-    causal = rng.choice([None, "top_left", "bottom_right", rng.randint(-2, 9)])
-    if causal is not None:
-        shift = {"top_left": 0, "bottom_right": keys - queries}.get(causal, causal)
-        options["causal"], sees = causal, sees & (j <= i + shift)
-    if rng.random() < 0.3:
-        table = torch.rand(queries, keys) < 0.7
-        options["mask"], sees = (lambda b, h, i, j: table[i, j]), sees & table
-    if rng.random() < 0.3:
-        length = rng.randint(0, keys)
-        if causal == "bottom_right":
-            sees = (j <= i + length - queries) & (sees if "mask" not in options else table)
-        options["kv_len"], sees = length, sees & (j < length)
-    scale = None
-    if rng.random() < 0.3:
-        scale = options["scale"] = rng.choice([0.05, 0.3, -0.2])
-    score = None
-    if rng.random() < 0.4:
-        bias = torch.randn(kv_heads * group, keys, dtype=torch.float64).to(
-            torch.float64 if dtype == torch.float64 else torch.float32)
-        options["score"], score = (lambda s, b, h, i, j: s + bias[h, j]), lambda s: s + bias[:, None].double()
+    (q, k, v), options, sees, scale, score = draw_call(rng, seed)
     kept = None
     if rng.random() < 0.3:
         options["weight"], kept = (lambda p, b, h, i, j: p * 0.5), 0.5
-    if rng.random() < 0.2 and dtype == torch.float32:
+    if rng.random() < 0.2 and q.dtype == torch.float32:
         options["layout"] = "bshd"
     expected = plain(q.double(), k.double(), v.double(), sees, scale, score, kept)
     if "layout" in options:
@@ -324,7 +281,7 @@ def test_hidden_keys_have_no_gradient():
 
 
 def test_keys_that_are_left_nothing_have_no_gradient():
-    """The last key takes the whole stick, so the gradients of all others are 0 but for rounding."""
+    """The last key takes the whole stick, so the gradients of all others are 0 apart from rounding."""
     q, k, v = (x.requires_grad_() for x in operands(torch.float32, queries=40, keys=400))
     attend(q, k, v, score=lambda s, b, h, i, j: torch.where(j == 399, 90.0, s)).sum().backward()
     assert k.grad[:, :, :399].abs().max() < 1e-5 and v.grad[:, :, :399].abs().max() < 1e-5
