@@ -10,11 +10,11 @@ import jax
 import jax.extend
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
-from jax.interpreters import ad, mlir
-from jax.interpreters import batching as batching_rules
+from jax.interpreters import ad
 
 from saccade.jax import batching, overwriting
 from saccade.jax.kernels import Form
+from saccade.jax.linear_primitive import define, once
 from saccade.jax.operands import Operands, operands_of
 
 
@@ -51,20 +51,17 @@ def _with_means(out: Any, lse: Any, v: Any) -> Any:
 # --- derivatives ------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def _differentiated_once(make: Any, form: Form, needed: tuple[bool, ...], *arguments: Any) -> Any:
-    """A function of batching of these arguments, in a rule that JAX would differentiate for a second derivative."""
+def _raise_second(*constants: Any, **parameters: Any) -> NoReturn:
+    raise NotImplementedError("saccade.jax.dot_product_attention: second derivatives are not supported: use "
+                              "jax.nn.dot_product_attention")
+
+
+def _differentiated(make: Any, form: Form, needed: tuple[bool, ...], *arguments: Any) -> Any:
+    """A function of batching of these arguments."""
     return make(form, needed)(*arguments)
 
 
-@_differentiated_once.defjvp  # type: ignore[untyped-decorator]
-def _refuse(make: Any, form: Form, needed: tuple[bool, ...], primals: Any, tangents: Any) -> Any:
-    _raise_second()
-
-
-def _raise_second() -> NoReturn:
-    raise NotImplementedError("saccade.jax.dot_product_attention: second derivatives are not supported: use "
-                              "jax.nn.dot_product_attention")
+_differentiated_once = once(_differentiated, 3, _raise_second)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -107,7 +104,6 @@ def _of_gradients(x: Operands, needed: tuple[bool, ...]) -> tuple[bool, ...]:
 # --- the linear function ----------------------------------------------------------------------------------------------
 
 _push = jax.extend.core.Primitive("saccade_attention_jvp")
-_push.multiple_results = True
 
 
 def _bind(form: Form, needed: tuple[bool, ...], x: Operands, out: Any, lse: Any, tangents: list[Any]) -> list[Any]:
@@ -131,18 +127,6 @@ def _compute(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -
 def _abstract(*arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
     (_, out, lse), _ = _split(arguments, tree)
     return [jax.core.ShapedArray(each.shape, each.dtype) for each in (out, *(lse or ())[:1])]
-
-
-def _push_again(primals: Any, tangents: Any, *, form: Form, needed: tuple[bool, ...], tree: Any) -> Any:
-    """The primitive is linear in the tangents, but its other operands would have second derivatives."""
-    count = tree.num_leaves
-    if any(not isinstance(tangent, ad.Zero) for tangent in tangents[:count]):
-        _raise_second()
-    bind = functools.partial(_push.bind, form=form, needed=needed, tree=tree)
-    results = bind(*primals)
-    if all(isinstance(tangent, ad.Zero) for tangent in tangents):
-        return results, [ad.Zero.from_primal_value(each) for each in results]
-    return results, bind(*primals[:count], *map(ad.instantiate_zeros, tangents[count:]))
 
 
 def _transpose(given: Any, *arguments: Any, form: Form, needed: tuple[bool, ...], tree: Any) -> list[Any]:
@@ -173,9 +157,4 @@ def _batch(arguments: Any, dims: Any, *, form: Form, needed: tuple[bool, ...], t
     return results, [0] * len(results)
 
 
-_push.def_impl(_compute)
-_push.def_abstract_eval(_abstract)
-ad.primitive_jvps[_push] = _push_again
-ad.primitive_transposes[_push] = _transpose
-batching_rules.primitive_batchers[_push] = _batch
-mlir.register_lowering(_push, mlir.lower_fun(_compute, multiple_results=True))
+define(_push, _compute, _abstract, _transpose, _batch, lambda tree, **_: tree.num_leaves, _raise_second)

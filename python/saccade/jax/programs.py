@@ -17,10 +17,11 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad
 
 from saccade import _program
 from saccade.jax.kernels import handler
+from saccade.jax.linear_primitive import define, once
 from saccade.module import compile
 
 _registered: set[str] = set()
@@ -59,18 +60,7 @@ def run(call: Call, operands: tuple[Any, ...]) -> tuple[Any, ...]:
 # --- derivatives ------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2, 3))
-def _once(call: Call, program: str, suffix: str, results: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
-    """`_kernel` in a rule that JAX would differentiate for a second derivative."""
-    return _kernel(call, program, suffix, results, operands)
-
-
-@_once.defjvp  # type: ignore[untyped-decorator]
-def _refuse(call: Call, program: str, suffix: str, results: Any, primals: Any, tangents: Any) -> Any:
-    _raise_second(call)
-
-
-def _raise_second(call: Call) -> NoReturn:
+def _raise_second(call: Call, *constants: Any, **parameters: Any) -> NoReturn:
     raise NotImplementedError(f"saccade.jax.{call.name}: second derivatives are not supported")
 
 
@@ -97,7 +87,6 @@ def is_float(x: Any) -> bool:
 
 _push = jax.extend.core.Primitive("saccade_program_jvp")
 """The tangents of the results, from the operands, the results, and the tangents of the needed operands."""
-_push.multiple_results = True
 
 
 def _compute(*arguments: Any, call: Call, needed: tuple[bool, ...]) -> list[Any]:
@@ -118,18 +107,6 @@ def _compute(*arguments: Any, call: Call, needed: tuple[bool, ...]) -> list[Any]
 
 def _abstract(*arguments: Any, call: Call, needed: tuple[bool, ...]) -> list[Any]:
     return [jax.core.ShapedArray(shape, dtype) for shape, dtype in call.results]
-
-
-def _push_again(primals: Any, tangents: Any, *, call: Call, needed: tuple[bool, ...]) -> Any:
-    """The primitive is linear in the tangents, but its other operands would have second derivatives."""
-    count = len(needed) + len(call.results)
-    if any(not isinstance(tangent, ad.Zero) for tangent in tangents[:count]):
-        _raise_second(call)
-    bind = functools.partial(_push.bind, call=call, needed=needed)
-    results = bind(*primals)
-    if all(isinstance(tangent, ad.Zero) for tangent in tangents):
-        return results, [ad.Zero.from_primal_value(each) for each in results]
-    return results, bind(*primals[:count], *map(ad.instantiate_zeros, tangents[count:]))
 
 
 def _transpose(given: Any, *arguments: Any, call: Call, needed: tuple[bool, ...]) -> list[Any]:
@@ -156,12 +133,8 @@ def _batch(arguments: Any, dims: Any, *, call: Call, needed: tuple[bool, ...]) -
     return jax.lax.map(one, jnp.arange(size)), [0] * len(call.results)
 
 
-_push.def_impl(_compute)
-_push.def_abstract_eval(_abstract)
-ad.primitive_jvps[_push] = _push_again
-ad.primitive_transposes[_push] = _transpose
-batching.primitive_batchers[_push] = _batch
-mlir.register_lowering(_push, mlir.lower_fun(_compute, multiple_results=True))
+define(_push, _compute, _abstract, _transpose, _batch,
+       lambda call, needed: len(needed) + len(call.results), _raise_second)
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -173,6 +146,9 @@ def _kernel(call: Call, program: str, suffix: str, results: tuple[Any, ...], ope
     found: tuple[Any, ...] = tuple(jax.ffi.ffi_call(_target(call.name, program) + suffix, structs,
                                                     vmap_method="sequential")(*operands))
     return found
+
+
+_once = once(_kernel, 4, _raise_second)
 
 
 def _target(name: str, program: str) -> str:
