@@ -141,37 +141,10 @@ static void updateRowMax(const Scorer &scorer, ArrayRef<double> scores, const Ot
     state.argmax->data()[row].integer = scorer.at.key + max.key;
 }
 
-/// The same without a softmax: adds the values times what the normalizer computes from the scores.
-static LogicalResult accumulatePointwise(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
-                                         int64_t row) {
+/// Adds the values of the visible keys to row `row`, times what the weight region makes of `weights`.
+static LogicalResult addValues(Frame &frame, Scorer &scorer, ArrayRef<double> scores, ArrayRef<double> weights,
+                               const TileState &state, int64_t row) {
   double *sums = state.o(row);
-  for (size_t i = 0; i < scores.size(); ++i) {
-    int64_t key = frame.term(i, scores.size());
-    if (scores[key] == -INFINITY)
-      continue;
-    state.m(row) = 0;
-    FailureOr<double> weight = scorer.modifiedWeight(key, scores[key]);
-    if (failed(weight))
-      return failure();
-    double factor = frame.rounded(scorer.inputType, *weight);
-    const double *values = scorer.value.at(0, 0, key);
-    for (int64_t depth = 0; depth < state.depth(); ++depth)
-      sums[depth] += factor * values[depth * scorer.value.stride(Dim::Depth)];
-  }
-  for (int64_t depth = 0; depth < state.depth(); ++depth)
-    sums[depth] = frame.rounded(scorer.scoreType, sums[depth]);
-  return success();
-}
-
-/// The same with stick_breaking: keys before the tile share what the keys of the tile leave of the stick. Its base-2
-/// logarithm is the maximum of the state.
-static LogicalResult accumulateStick(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
-                                     int64_t row) {
-  std::vector<double> weights;
-  double stick = breakStick(scores, weights), *sums = state.o(row);
-  state.m(row) = frame.rounded(scorer.scoreType, state.m(row) + std::log2(stick));
-  for (int64_t depth = 0; depth < state.depth(); ++depth)
-    sums[depth] *= stick;
   for (size_t i = 0; i < scores.size(); ++i) {
     int64_t key = frame.term(i, scores.size());
     if (scores[key] == -INFINITY)
@@ -187,6 +160,26 @@ static LogicalResult accumulateStick(Frame &frame, Scorer &scorer, ArrayRef<doub
   for (int64_t depth = 0; depth < state.depth(); ++depth)
     sums[depth] = frame.rounded(scorer.scoreType, sums[depth]);
   return success();
+}
+
+/// The same without a softmax: adds the values times what the normalizer computes from the scores.
+static LogicalResult accumulatePointwise(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
+                                         int64_t row) {
+  if (llvm::any_of(scores, [](double score) { return score != -INFINITY; }))
+    state.m(row) = 0;
+  return addValues(frame, scorer, scores, scores, state, row);
+}
+
+/// The same with stick_breaking: keys before the tile share what the keys of the tile leave of the stick. Its base-2
+/// logarithm is the maximum of the state.
+static LogicalResult accumulateStick(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
+                                     int64_t row) {
+  std::vector<double> weights;
+  double stick = breakStick(scores, weights), *sums = state.o(row);
+  state.m(row) = frame.rounded(scorer.scoreType, state.m(row) + std::log2(stick));
+  for (int64_t depth = 0; depth < state.depth(); ++depth)
+    sums[depth] *= stick;
+  return addValues(frame, scorer, scores, weights, state, row);
 }
 
 /// Accumulates one row of scores into row `row` of the state. If `op` is final, max and sum are those of all keys.

@@ -129,7 +129,7 @@ struct StickBreak {
 };
 
 /// The weights of stick-breaking attention (Tan et al. 2024): from the last key to the first, each takes its part of a
-/// stick. Returns what is left of one of length 1.
+/// stick. Returns the rest of a stick of length 1.
 double breakStick(llvm::ArrayRef<double> scores, std::vector<double> &weights);
 
 /// Row maximum, ignoring NaN, and its key; −inf and −1 if there is none.

@@ -70,11 +70,9 @@ scf::ForallOp GradientTasks::ofKeys(Value query, Value key, Value value, ValueRa
   for (auto [i, place, shared] : llvm::enumerate(places, loop.getRegionIterArgs())) {
     Value part = slice(shared, place);
     bool isCapture = i >= places.size() - accumulators.size(), isQuery = query && i == 0;
-    if (!isCapture && op.getStickBreaking())
-      results.push_back(op.getCuSeqlens(isQuery ? Role::Query : Role::Key) ? part : filled(part, 0.0));
-    else if (isCapture || op.getCuSeqlens(isQuery ? Role::Query : Role::Key))
+    if (isCapture || op.getCuSeqlens(isQuery ? Role::Query : Role::Key))
       results.push_back(part); // begins with 0
-    else if (isQuery || isTiled)
+    else if (isQuery || isTiled || op.getStickBreaking())
       results.push_back(filled(part, 0.0));
     else
       results.push_back(withoutInvalidKeys(part, i == (query ? 1 : 0) ? op.getKeyDims() : op.getValueDims()));

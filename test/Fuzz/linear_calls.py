@@ -228,7 +228,7 @@ def check_gradients(seed, call):
     for results, leaves in ((found, tensors), (expected, exact)):
         sum((x.double() * w).sum() for x, w in zip(results, weights)).backward()
     bound = 10 * BOUNDS[call.type]
-    # Some gradients are 0 but for rounding: that of the query of a single key with `normalize`.
+    # Some gradients are 0 apart from rounding, such as that of the query of a single key with `normalize`.
     gradients = {name: torch.zeros_like(x) if x.grad is None else x.grad for name, x in exact.items()}
     floor = 0.01 * bound * sum(float(x.norm()) for x in gradients.values()) + 1e-30
     for name, x in tensors.items():

@@ -156,6 +156,16 @@ Value frontend::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResu
   });
 }
 
+Value frontend::sliceLastDim(ImplicitLocOpBuilder &b, Value tensor, OpFoldResult first, OpFoldResult count,
+                             int64_t step) {
+  Extents sizes = extentsOf(b, tensor), offsets(sizes.size(), b.getIndexAttr(0));
+  SmallVector<int64_t> steps(sizes.size(), 1);
+  offsets.back() = first;
+  sizes.back() = count;
+  steps.back() = step;
+  return slice(b, tensor, offsets, sizes, steps);
+}
+
 Value frontend::selectIndex(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, int64_t index) {
   Extents sizes = extentsOf(b, tensor);
   SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));

@@ -1,5 +1,6 @@
 //===- AttentionOperands.cpp - Operands of ONNX attention ops -------------===//
 #include "AttentionOperands.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <cmath>
 
@@ -14,6 +15,33 @@ attn::DimsAttr onnx::bhsdDims(MLIRContext *context) {
 }
 attn::DimsAttr onnx::bshdDims(MLIRContext *context) {
   return attn::DimsAttr::get(context, {Dim::Batch, Dim::Seq, Dim::Head, Dim::Depth});
+}
+
+int RegionCaptures::add(Value value) {
+  auto found = llvm::find(values, value);
+  if (found != values.end())
+    return found - values.begin();
+  values.push_back(value);
+  return values.size() - 1;
+}
+
+void RegionCaptures::addExtent(OpFoldResult extent) {
+  if (auto value = dyn_cast<Value>(extent))
+    add(value);
+}
+
+Value RegionCaptures::extent(OpBuilder &b, Location loc, OpFoldResult extent, ValueRange inside) const {
+  if (auto value = dyn_cast<Value>(extent))
+    return inside[llvm::find(values, value) - values.begin()];
+  return getValueOrCreateConstantIndexOp(b, loc, extent);
+}
+
+Value onnx::softcapped(OpBuilder &b, Location loc, Value score, double cap) {
+  if (cap <= 0)
+    return score;
+  Value limit = frontend::makeNumber(b, loc, score.getType(), cap);
+  Value ratio = frontend::div(b, loc, score, limit);
+  return frontend::mul(b, loc, math::TanhOp::create(b, loc, ratio), limit);
 }
 
 FailureOr<AttentionOperand> onnx::splitHeads(FrontendOp &op, Value tensor, int64_t heads, StringRef role) {
@@ -141,16 +169,6 @@ FailureOr<AttentionOperand> onnx::appendToCache(FrontendOp &op, Value past, cons
     return op.error() << "past " << role << " is " << type << ", new " << role << "s are " << own;
   Value joined = frontend::concat(b, {past, fresh.tensor}, 2);
   return AttentionOperand{joined, fresh.dims, frontend::extentsOf(b, joined)};
-}
-
-Value onnx::sliceLastDim(ImplicitLocOpBuilder &b, Value tensor, int64_t first, int64_t count, int64_t step) {
-  Extents sizes = frontend::extentsOf(b, tensor);
-  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
-  SmallVector<int64_t> steps(sizes.size(), 1);
-  offsets.back() = b.getIndexAttr(first);
-  sizes.back() = b.getIndexAttr(count);
-  steps.back() = step;
-  return frontend::slice(b, tensor, offsets, sizes, steps);
 }
 
 LogicalResult onnx::requireScoreBias(FrontendOp &op, Value given, ArrayRef<OpFoldResult> extents) {

@@ -19,6 +19,23 @@ struct AttentionOperand {
 attn::DimsAttr bhsdDims(mlir::MLIRContext *context); // [b,h,s,d]
 attn::DimsAttr bshdDims(mlir::MLIRContext *context); // [b,s,h,d]
 
+/// The captures of regions: tensors, and extents that are not static.
+class RegionCaptures {
+public:
+  /// Captures `value` unless it is captured. Returns its place.
+  int add(mlir::Value value);
+  void addExtent(mlir::OpFoldResult extent);
+  /// The value of an extent that was added. `inside` are the captures where it is used.
+  mlir::Value extent(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult extent, mlir::ValueRange inside) const;
+  mlir::ValueRange getValues() const { return values; }
+
+private:
+  llvm::SmallVector<mlir::Value> values;
+};
+
+/// cap · tanh(score / cap); `score` itself if `cap` is not positive.
+mlir::Value softcapped(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, double cap);
+
 /// Returns a rank-4 tensor [b,h,s,d] unchanged and reshapes [b,s,h·d] to [b,s,h,d]. Emits an error that names `role`
 /// for other tensors.
 mlir::FailureOr<AttentionOperand> splitHeads(FrontendOp &op, mlir::Value tensor, int64_t heads, llvm::StringRef role);
@@ -52,10 +69,6 @@ mlir::Value emitScores(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &qu
 void fillRegion(mlir::ImplicitLocOpBuilder &b, mlir::Region &region, mlir::ArrayRef<mlir::Type> types,
                 mlir::ValueRange captures,
                 llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Block &)> body);
-
-/// Elements first, first + step, … of the last dimension.
-mlir::Value sliceLastDim(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t first, int64_t count,
-                         int64_t step = 1);
 
 /// [b,s,h,d] as [b,s,h·d]
 mlir::Value joinHeads(mlir::ImplicitLocOpBuilder &b, mlir::Value output);

@@ -8,11 +8,6 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 
-void AttentionScores::capture(OpFoldResult size) {
-  if (auto value = dyn_cast<Value>(size); value && !llvm::is_contained(captures, value))
-    captures.push_back(value);
-}
-
 /// Requires that the mask broadcasts to the scores as far as shapes are known. Its last dimension may be shorter.
 static LogicalResult requireMaskShape(FrontendOp &op, RankedTensorType type, ArrayRef<OpFoldResult> scores) {
   if (type.getRank() < 1 || type.getRank() > 4)
@@ -59,10 +54,9 @@ LogicalResult AttentionScores::init(FrontendOp &op, ArrayRef<OpFoldResult> score
     isBias = isa<FloatType>(type.getElementType());
     if (!isBias && !type.getElementType().isInteger(1))
       return op.error() << "the mask has elements of " << type.getElementType() << ", expected bool or floating point";
-    mask = captures.size();
-    captures.push_back(given);
+    mask = captures.add(given);
     maskLength = frontend::extentsOf(op.builder(), given).back();
-    capture(maskLength);
+    captures.addExtent(maskLength);
     broadcastsOneColumn = opsetOf(op) < 24;
   }
   if (Value given = op.operand(6)) {
@@ -71,22 +65,15 @@ LogicalResult AttentionScores::init(FrontendOp &op, ArrayRef<OpFoldResult> score
       return op.error() << "nonpad_kv_seqlen is " << type << ", expected one i64 per batch";
     if (op.operand(4))
       return op.error() << "nonpad_kv_seqlen and past_key are mutually exclusive";
-    lengths = captures.size();
-    captures.push_back(given);
+    lengths = captures.add(given);
   }
   if (isCausal || leftWindow >= 0 || rightWindow >= 0) {
     if (lengths >= 0)
-      capture(queryLength);
+      captures.addExtent(queryLength);
     else
-      capture(pastLength);
+      captures.addExtent(pastLength);
   }
   return success();
-}
-
-Value AttentionScores::extent(OpBuilder &b, Location loc, OpFoldResult size, ValueRange inside) const {
-  if (auto value = dyn_cast<Value>(size))
-    return inside[std::distance(captures.begin(), llvm::find(captures, value))];
-  return getValueOrCreateConstantIndexOp(b, loc, size);
 }
 
 /// Whether the mask has a column for key `k`. A mask shorter than the keys hides the remaining ones. One column hides
@@ -95,7 +82,7 @@ Value AttentionScores::hasColumn(OpBuilder &b, Location loc, Value k, ValueRange
   std::optional<int64_t> known = getConstantIntValue(maskLength);
   if (known && (getConstantIntValue(keyLength) == known || (*known == 1 && broadcastsOneColumn)))
     return nullptr;
-  Value length = extent(b, loc, maskLength, inside);
+  Value length = captures.extent(b, loc, maskLength, inside);
   Value has = frontend::compare(b, loc, arith::CmpIPredicate::slt, k, length);
   if (known || !broadcastsOneColumn)
     return has;
@@ -107,14 +94,15 @@ Value AttentionScores::hasColumn(OpBuilder &b, Location loc, Value k, ValueRange
 /// The mask element for a (query, key) pair; mask dimensions are aligned at the last one. Keys beyond its end are
 /// clamped to the last element.
 Value AttentionScores::element(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
-  auto type = cast<RankedTensorType>(captures[mask].getType());
+  auto type = cast<RankedTensorType>(getCaptures()[mask].getType());
   SmallVector<Value> position = at.inOrder();
   position.erase(position.begin(), position.end() - type.getRank());
   for (int64_t i = 0; i < type.getRank(); ++i)
     if (type.getDimSize(i) == 1)
       position[i] = arith::ConstantIndexOp::create(b, loc, 0);
   if (type.getShape().back() != 1) {
-    Value last = frontend::sub(b, loc, extent(b, loc, maskLength, inside), arith::ConstantIndexOp::create(b, loc, 1));
+    Value last =
+        frontend::sub(b, loc, captures.extent(b, loc, maskLength, inside), arith::ConstantIndexOp::create(b, loc, 1));
     position.back() = frontend::minimum(b, loc, position.back(), last);
   }
   return tensor::ExtractOp::create(b, loc, inside[mask], position);
@@ -122,10 +110,10 @@ Value AttentionScores::element(OpBuilder &b, Location loc, const attn::Position 
 
 Value AttentionScores::offset(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
   if (lengths < 0)
-    return extent(b, loc, pastLength, inside);
+    return captures.extent(b, loc, pastLength, inside);
   Value length = tensor::ExtractOp::create(b, loc, inside[lengths], at.batch);
   length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
-  return frontend::sub(b, loc, length, extent(b, loc, queryLength, inside));
+  return frontend::sub(b, loc, length, captures.extent(b, loc, queryLength, inside));
 }
 
 Value AttentionScores::isVisible(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
@@ -163,11 +151,7 @@ Value AttentionScores::isVisible(OpBuilder &b, Location loc, const attn::Positio
 }
 
 Value AttentionScores::softcapped(OpBuilder &b, Location loc, Value score) const {
-  if (softcap <= 0)
-    return score;
-  Value cap = frontend::makeNumber(b, loc, score.getType(), softcap);
-  Value ratio = frontend::div(b, loc, score, cap);
-  return frontend::mul(b, loc, math::TanhOp::create(b, loc, ratio), cap);
+  return onnx::softcapped(b, loc, score, softcap);
 }
 
 Value AttentionScores::biased(OpBuilder &b, Location loc, Value score, const attn::Position &at,

@@ -2,7 +2,7 @@
 #ifndef SACCADE_LIB_IMPORT_ONNX_ATTENTIONSCORES_H
 #define SACCADE_LIB_IMPORT_ONNX_ATTENTIONSCORES_H
 
-#include "Onnx.h"
+#include "AttentionOperands.h"
 #include "saccade/Dialect/Attn/IR/Position.h"
 
 namespace saccade::onnx {
@@ -15,7 +15,7 @@ public:
   /// cached keys.
   mlir::LogicalResult init(FrontendOp &op, mlir::ArrayRef<mlir::OpFoldResult> scores, mlir::OpFoldResult past);
 
-  mlir::ValueRange getCaptures() const { return captures; }
+  mlir::ValueRange getCaptures() const { return captures.getValues(); }
   bool hasMask() const { return mask >= 0 || isCausal || leftWindow >= 0 || rightWindow >= 0; }
   bool changesScores() const { return softcap > 0 || isBias; }
 
@@ -32,11 +32,8 @@ private:
   mlir::Value element(mlir::OpBuilder &b, mlir::Location loc, const attn::Position &at, mlir::ValueRange inside) const;
   /// The offset from query positions to key positions, to which the causal mask and windows are aligned.
   mlir::Value offset(mlir::OpBuilder &b, mlir::Location loc, const attn::Position &at, mlir::ValueRange inside) const;
-  mlir::Value extent(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult size, mlir::ValueRange inside) const;
-  /// Captures a dynamic size.
-  void capture(mlir::OpFoldResult size);
 
-  mlir::SmallVector<mlir::Value> captures;
+  RegionCaptures captures;
   int mask = -1, lengths = -1; // indices into captures, or -1
   bool isBias = false;         // whether the mask is floating point
   bool broadcastsOneColumn = false;

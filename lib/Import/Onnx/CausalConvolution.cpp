@@ -10,6 +10,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 using frontend::Extents;
+using frontend::sliceLastDim;
 
 namespace {
 
@@ -58,14 +59,6 @@ static FailureOr<Convolution> readConvolution(FrontendOp &op) {
   return found;
 }
 
-/// Elements first, first + 1, … of the last dimension.
-static Value sliceLength(ImplicitLocOpBuilder &b, Value tensor, OpFoldResult first, OpFoldResult count) {
-  Extents sizes = frontend::extentsOf(b, tensor), offsets(3, b.getIndexAttr(0));
-  offsets.back() = first;
-  sizes.back() = count;
-  return frontend::slice(b, tensor, offsets, sizes, {1, 1, 1});
-}
-
 static LogicalResult translateCausalConvWithState(FrontendOp &op, Values &results) {
   FailureOr<Convolution> found = readConvolution(op);
   if (failed(found))
@@ -85,7 +78,7 @@ static LogicalResult translateCausalConvWithState(FrontendOp &op, Values &result
   // Slices by taps, then weights by taps [channels, 1], then the bias.
   SmallVector<Value> inputs;
   for (int64_t tap = 0; tap < found->width; ++tap)
-    inputs.push_back(sliceLength(b, whole, b.getIndexAttr(tap), extents[2]));
+    inputs.push_back(sliceLastDim(b, whole, b.getIndexAttr(tap), extents[2]));
   for (int64_t tap = 0; tap < found->width; ++tap)
     inputs.push_back(frontend::selectIndex(b, found->weight, 2, tap));
   if (found->bias)
@@ -98,13 +91,13 @@ static LogicalResult translateCausalConvWithState(FrontendOp &op, Values &result
       sum = sum ? frontend::add(nested, loc, sum, product) : product;
     }
     if (found->isActivated)
-      sum = frontend::mul(nested, loc, sum, frontend::sigmoid(nested, loc, sum));
+      sum = frontend::swish(nested, loc, sum, 1);
     return frontend::convert(nested, loc, sum, element);
   }));
   if (!op.isUsed(1))
     results.push_back(Value());
   else
-    results.push_back(found->width == 1 ? past : sliceLength(b, whole, extents[2], kept));
+    results.push_back(found->width == 1 ? past : sliceLastDim(b, whole, extents[2], kept));
   return success();
 }
 

@@ -5,9 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionOperands.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Dialect/Attn/IR/Position.h"
 #include <cmath>
 
 using namespace mlir;
@@ -15,6 +13,7 @@ using namespace saccade;
 using namespace saccade::onnx;
 using attn::Dim;
 using frontend::Extents;
+using frontend::sliceLastDim;
 using Predicate = arith::CmpIPredicate;
 
 namespace {
@@ -32,13 +31,9 @@ private:
   LogicalResult rotate();
   FailureOr<Value> appended(Value past, const AttentionOperand &fresh, StringRef role);
   attn::AttentionOp build();
+  Value indexOf(OpFoldResult extent) { return getValueOrCreateConstantIndexOp(b, b.getLoc(), extent); }
   /// Rows of the cache that sequence `batch` has before this call.
   Value pastLength(OpBuilder &nested, Location loc, Value all, Value fresh, Value batch);
-  Value queriesIn(OpBuilder &nested, Location loc, ValueRange inside);
-  int capture(Value value) {
-    captures.push_back(value);
-    return captures.size() - 1;
-  }
 
   FrontendOp &op;
   ImplicitLocOpBuilder &b;
@@ -50,8 +45,8 @@ private:
   double softcap = 0;
   int64_t window = -1;
   bool isCausal = true;
-  SmallVector<Value> captures;
-  int bias = -1, lengthsAt = -1, queriesAt = -1; ///< indices into captures, or -1
+  RegionCaptures captures;
+  int bias = -1, lengthsAt = -1; ///< indices into captures, or -1
 };
 
 } // namespace
@@ -122,9 +117,8 @@ LogicalResult GroupQueryAttention::readLengths() {
   lengths = frontend::elementwise(b, lengths, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
     return frontend::add(nested, loc, x[0], frontend::makeNumber(nested, loc, type, 1));
   });
-  lengthsAt = capture(lengths);
-  if (auto known = dyn_cast<Value>(queries))
-    queriesAt = capture(known);
+  lengthsAt = captures.add(lengths);
+  captures.addExtent(queries);
   return success();
 }
 
@@ -135,7 +129,7 @@ LogicalResult GroupQueryAttention::readBias() {
   OpFoldResult extents[] = {query.extent(Dim::Batch), query.extent(Dim::Head), queries, total};
   if (failed(requireScoreBias(op, given, extents)))
     return failure();
-  bias = capture(given);
+  bias = captures.add(given);
   return success();
 }
 
@@ -145,10 +139,6 @@ Value GroupQueryAttention::pastLength(OpBuilder &nested, Location loc, Value all
   // A sequence of the first prompt may be shorter than the longest one.
   return frontend::maximum(nested, loc, frontend::sub(nested, loc, length, fresh),
                            arith::ConstantIndexOp::create(nested, loc, 0));
-}
-
-Value GroupQueryAttention::queriesIn(OpBuilder &nested, Location loc, ValueRange inside) {
-  return queriesAt >= 0 ? inside[queriesAt] : getValueOrCreateConstantIndexOp(nested, loc, queries);
 }
 
 LogicalResult GroupQueryAttention::rotate() {
@@ -172,9 +162,8 @@ LogicalResult GroupQueryAttention::rotate() {
   if (given && !fitsQuery(cast<RankedTensorType>(given.getType())))
     return op.error() << "position_ids is " << given.getType() << ", expected i64 [batch, position]";
   Type type = b.getI64Type();
-  Value fresh = getValueOrCreateConstantIndexOp(b, b.getLoc(), queries);
-  Value isPrompt =
-      frontend::compare(b, b.getLoc(), Predicate::eq, fresh, getValueOrCreateConstantIndexOp(b, b.getLoc(), total));
+  Value fresh = indexOf(queries);
+  Value isPrompt = frontend::compare(b, b.getLoc(), Predicate::eq, fresh, indexOf(total));
   Extents extents = {query.extent(Dim::Batch), queries};
   Value positions =
       frontend::generate(b, extents, ValueRange(), type, [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
@@ -202,27 +191,21 @@ FailureOr<Value> GroupQueryAttention::appended(Value past, const AttentionOperan
   AttentionOperand own = toBHSD(b, fresh);
   if (!past)
     return own.tensor;
-  auto type = cast<RankedTensorType>(past.getType()), ownType = cast<RankedTensorType>(own.tensor.getType());
-  bool fits = type.getRank() == 4 && type.getElementType() == ownType.getElementType();
-  for (unsigned i : {0u, 1u, 3u})
-    fits = fits && (type.isDynamicDim(i) || ownType.isDynamicDim(i) || type.getDimSize(i) == ownType.getDimSize(i));
-  if (!fits)
-    return op.error() << "past " << role << " is " << type << ", new " << role << "s are " << ownType;
+  // The rows of a sequence are those before its length in the old cache, then new ones. Both are read from one tensor,
+  // since the old cache may have no rows.
+  FailureOr<AttentionOperand> all = appendToCache(op, past, own, role);
+  if (failed(all))
+    return failure();
   OpFoldResult held = frontend::extentsOf(b, past)[2];
   if (isConstantIntValue(held, 0))
     return own.tensor;
   // A cache of as many positions keeps its size.
-  Value oldRows = getValueOrCreateConstantIndexOp(b, b.getLoc(), held);
-  Value added = getValueOrCreateConstantIndexOp(b, b.getLoc(), own.extents[2]);
-  Value isKept =
-      frontend::compare(b, b.getLoc(), Predicate::sge, oldRows, getValueOrCreateConstantIndexOp(b, b.getLoc(), total));
+  Value oldRows = indexOf(held), added = indexOf(own.extents[2]);
+  Value isKept = frontend::compare(b, b.getLoc(), Predicate::sge, oldRows, indexOf(total));
   Value rows = frontend::select(b, b.getLoc(), isKept, oldRows, frontend::add(b, b.getLoc(), oldRows, added));
   Extents extents = own.extents;
   extents[2] = getAsOpFoldResult(rows);
-  // The rows of a sequence are those before its length in the old cache, then new ones. Both are read from one tensor,
-  // since the old cache may have no rows.
-  Value all = frontend::concat(b, {past, own.tensor}, 2);
-  Type element = type.getElementType();
+  Type element = elementOf(past);
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
     Value before = pastLength(nested, loc, lengths, added, x[0]), place = frontend::sub(nested, loc, x[2], before);
     Value isOld = frontend::compare(nested, loc, Predicate::slt, x[2], before);
@@ -230,7 +213,7 @@ FailureOr<Value> GroupQueryAttention::appended(Value past, const AttentionOperan
     Value last = frontend::sub(nested, loc, added, arith::ConstantIndexOp::create(nested, loc, 1));
     Value newRow = frontend::add(nested, loc, oldRows, frontend::minimum(nested, loc, place, last));
     Value row = frontend::select(nested, loc, isOld, x[2], newRow);
-    Value found = tensor::ExtractOp::create(nested, loc, all, ValueRange{x[0], x[1], row, x[3]});
+    Value found = tensor::ExtractOp::create(nested, loc, all->tensor, ValueRange{x[0], x[1], row, x[3]});
     Value isFilled = arith::OrIOp::create(nested, loc, isOld, isNew);
     return frontend::select(nested, loc, isFilled, found, frontend::makeNumber(nested, loc, element, 0));
   };
@@ -248,28 +231,24 @@ attn::AttentionOp GroupQueryAttention::build() {
     fields.sink = frontend::castElements(b, sink, type);
   else if (op.integer("smooth_softmax", 0) == 1)
     fields.sink = frontend::splat(b, {query.extent(Dim::Head)}, type, 0);
-  fields.captures = captures;
+  fields.captures = captures.getValues();
   attn::AttentionOp made = fields.create(b, b.getLoc());
   if (softcap > 0 || bias >= 0)
-    fillRegion(b, made.getScore(), {type, index, index, index, index}, captures,
+    fillRegion(b, made.getScore(), {type, index, index, index, index}, captures.getValues(),
                [&](OpBuilder &nested, Location loc, Block &block) {
                  auto inputs = block.getArguments();
-                 Value score = inputs[0];
-                 if (softcap > 0) {
-                   Value cap = frontend::makeNumber(nested, loc, type, softcap);
-                   Value ratio = math::TanhOp::create(nested, loc, frontend::div(nested, loc, score, cap));
-                   score = frontend::mul(nested, loc, ratio, cap);
-                 }
+                 Value score = softcapped(nested, loc, inputs[0], softcap);
                  return bias < 0 ? score
                                  : addScoreBias(nested, loc, score, inputs[5 + bias],
                                                 SmallVector<Value, 4>(inputs.begin() + 1, inputs.begin() + 5));
                });
   if (isCausal)
-    fillRegion(b, made.getMask(), {index, index, index, index}, captures,
+    fillRegion(b, made.getMask(), {index, index, index, index}, captures.getValues(),
                [&](OpBuilder &nested, Location loc, Block &block) {
                  auto inputs = block.getArguments();
                  ValueRange inside = inputs.drop_front(4);
-                 Value past = pastLength(nested, loc, inside[lengthsAt], queriesIn(nested, loc, inside), inputs[0]);
+                 Value past = pastLength(nested, loc, inside[lengthsAt], captures.extent(nested, loc, queries, inside),
+                                         inputs[0]);
                  Value own = frontend::add(nested, loc, past, inputs[2]);
                  Value visible = frontend::compare(nested, loc, Predicate::sle, inputs[3], own);
                  if (window <= 0)

@@ -12,6 +12,7 @@ using namespace saccade;
 using namespace saccade::onnx;
 using attn::Dim;
 using frontend::Extents;
+using frontend::sliceLastDim;
 
 namespace {
 

@@ -11,15 +11,6 @@ using Predicate = arith::CmpIPredicate;
 /// Is added to the score of a key behind the query, instead of the number for padding.
 static constexpr double lowest = std::numeric_limits<float>::lowest();
 
-int MicrosoftScores::capture(Value value) {
-  auto found = llvm::find(captures, value);
-  if (found == captures.end()) {
-    captures.push_back(value);
-    return captures.size() - 1;
-  }
-  return found - captures.begin();
-}
-
 LogicalResult MicrosoftScores::readPadding(FrontendOp &op, Value given) {
   padded = op.number("mask_filter_value", -10000.0F);
   if (!given)
@@ -46,13 +37,12 @@ LogicalResult MicrosoftScores::readPadding(FrontendOp &op, Value given) {
     return op.error() << "the padding mask is " << type
                       << ", expected i32: lengths [batch], [2 * batch] or [3 * batch + 2], or a mask [batch, keys] "
                          "or [batch, queries, keys]";
-  mask = capture(given);
+  mask = captures.add(given);
   if (padding != Padding::Ranges)
     return success();
   maskLength = frontend::extentsOf(op.builder(), given)[0];
   for (OpFoldResult size : {extents[0], maskLength})
-    if (auto open = dyn_cast<Value>(size))
-      capture(open);
+    captures.addExtent(size);
   return success();
 }
 
@@ -61,7 +51,7 @@ LogicalResult MicrosoftScores::readBias(FrontendOp &op, Value given) {
     return success();
   if (failed(requireScoreBias(op, given, extents)))
     return failure();
-  bias = capture(given);
+  bias = captures.add(given);
   return success();
 }
 
@@ -70,16 +60,9 @@ void MicrosoftScores::readCausal(FrontendOp &op, bool seesAll) {
   seesAllAtLast = seesAll;
   if (!isCausal)
     return;
-  if (auto known = dyn_cast<Value>(pastLength))
-    capture(known);
-  if (auto known = dyn_cast<Value>(extents[2]); known && seesAllAtLast)
-    capture(known);
-}
-
-Value MicrosoftScores::extent(OpBuilder &b, Location loc, OpFoldResult size, ValueRange inside) const {
-  if (auto value = dyn_cast<Value>(size))
-    return inside[std::distance(captures.begin(), llvm::find(captures, value))];
-  return getValueOrCreateConstantIndexOp(b, loc, size);
+  captures.addExtent(pastLength);
+  if (seesAllAtLast)
+    captures.addExtent(extents[2]);
 }
 
 Value MicrosoftScores::isPadding(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
@@ -101,7 +84,7 @@ Value MicrosoftScores::isPadding(OpBuilder &b, Location loc, const attn::Positio
   if (padding == Padding::Lengths)
     return isBehind;
   // Other numbers of elements than 2 · b are lengths alone.
-  Value batches = extent(b, loc, extents[0], inside), elements = extent(b, loc, maskLength, inside);
+  Value batches = captures.extent(b, loc, extents[0], inside), elements = captures.extent(b, loc, maskLength, inside);
   Value place = frontend::minimum(b, loc, frontend::add(b, loc, at.batch, batches),
                                   frontend::sub(b, loc, elements, arith::ConstantIndexOp::create(b, loc, 1)));
   Value hasStarts = frontend::compare(b, loc, Predicate::eq, elements, frontend::add(b, loc, batches, batches));
@@ -110,11 +93,12 @@ Value MicrosoftScores::isPadding(OpBuilder &b, Location loc, const attn::Positio
 }
 
 Value MicrosoftScores::isVisible(OpBuilder &b, Location loc, const attn::Position &at, ValueRange inside) const {
-  Value own = frontend::add(b, loc, at.query, extent(b, loc, pastLength, inside));
+  Value own = frontend::add(b, loc, at.query, captures.extent(b, loc, pastLength, inside));
   Value visible = frontend::compare(b, loc, Predicate::sle, at.key, own);
   if (!seesAllAtLast)
     return visible;
-  Value last = frontend::sub(b, loc, extent(b, loc, extents[2], inside), arith::ConstantIndexOp::create(b, loc, 1));
+  Value last =
+      frontend::sub(b, loc, captures.extent(b, loc, extents[2], inside), arith::ConstantIndexOp::create(b, loc, 1));
   return arith::OrIOp::create(b, loc, visible, frontend::compare(b, loc, Predicate::eq, at.query, last));
 }
 
@@ -136,13 +120,13 @@ void MicrosoftScores::fillRegions(FrontendOp &op, attn::AttentionOp made) const 
   ImplicitLocOpBuilder &b = op.builder();
   Type type = attn::getScoreType(elementOf(made.getQuery())), index = b.getIndexType();
   if (mask >= 0 || bias >= 0)
-    fillRegion(b, made.getScore(), {type, index, index, index, index}, captures,
+    fillRegion(b, made.getScore(), {type, index, index, index, index}, getCaptures(),
                [&](OpBuilder &nested, Location loc, Block &block) {
                  auto inputs = block.getArguments();
                  return sum(nested, loc, inputs[0], attn::Position::of(inputs.slice(1, 4)), inputs.drop_front(5));
                });
   if (isCausal && !addsCausal())
-    fillRegion(b, made.getMask(), {index, index, index, index}, captures,
+    fillRegion(b, made.getMask(), {index, index, index, index}, getCaptures(),
                [&](OpBuilder &nested, Location loc, Block &block) {
                  auto inputs = block.getArguments();
                  return isVisible(nested, loc, attn::Position::of(inputs), inputs.drop_front(4));
@@ -157,10 +141,10 @@ Value MicrosoftScores::emit(FrontendOp &op, const AttentionOperand &query, const
   return frontend::generate(b, frontend::extentsOf(b, raw), raw, element,
                             [&](OpBuilder &nested, Location loc, ValueRange x) {
                               auto at = attn::Position::of(x);
-                              Value score = sum(nested, loc, x[4], at, captures);
+                              Value score = sum(nested, loc, x[4], at, getCaptures());
                               if (isCausal && !addsCausal()) {
                                 Value hidden = frontend::makeNumber(nested, loc, type, lowest);
-                                score = frontend::select(nested, loc, isVisible(nested, loc, at, captures), score,
+                                score = frontend::select(nested, loc, isVisible(nested, loc, at, getCaptures()), score,
                                                          frontend::add(nested, loc, x[4], hidden));
                               }
                               return frontend::convert(nested, loc, score, element);

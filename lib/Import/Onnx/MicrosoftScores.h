@@ -27,7 +27,7 @@ public:
   void fillRegions(FrontendOp &op, attn::AttentionOp made) const;
   /// scale · Q Kᵀ with all that is added, and the lowest number where a key is hidden.
   mlir::Value emit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key, double scale) const;
-  mlir::ValueRange getCaptures() const { return captures; }
+  mlir::ValueRange getCaptures() const { return captures.getValues(); }
 
 private:
   enum class Padding { None, Lengths, Ranges, Elements }; // `Ranges` may be lengths alone
@@ -36,18 +36,16 @@ private:
   /// keys may be as low, a query has equal weights for all keys, hidden ones too.
   bool addsCausal() const { return isCausal && (bias >= 0 || (mask >= 0 && padded <= -1e30)); }
 
-  int capture(mlir::Value value);
   mlir::Value sum(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, const attn::Position &at,
                   mlir::ValueRange inside) const;
   mlir::Value isPadding(mlir::OpBuilder &b, mlir::Location loc, const attn::Position &at,
                         mlir::ValueRange inside) const;
   mlir::Value isVisible(mlir::OpBuilder &b, mlir::Location loc, const attn::Position &at,
                         mlir::ValueRange inside) const;
-  mlir::Value extent(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult size, mlir::ValueRange inside) const;
 
   llvm::SmallVector<mlir::OpFoldResult, 4> extents;
   mlir::OpFoldResult pastLength, maskLength;
-  llvm::SmallVector<mlir::Value> captures;
+  RegionCaptures captures;
   Padding padding = Padding::None;
   double padded = -10000;   ///< is added to the score of a padded key
   int mask = -1, bias = -1; ///< indices into captures, or -1

@@ -11,6 +11,7 @@ using namespace saccade;
 using namespace saccade::onnx;
 using attn::Dim;
 using frontend::Extents;
+using frontend::sliceLastDim;
 
 /// The cos or sin values for each position, with a head dimension of extent 1.
 static FailureOr<Value> readCache(FrontendOp &op, unsigned input, int64_t half, bool isBHSD, StringRef role) {

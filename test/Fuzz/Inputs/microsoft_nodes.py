@@ -13,7 +13,7 @@ class Node:
     """Arrays; None for an optional input that is missing."""
     attributes: dict
     outputs: list
-    """Whether each output is asked for."""
+    """Whether the model has each output."""
     names: dict = dataclasses.field(default_factory=dict)
     """(input, dimension) -> the name of an extent that a model may leave open."""
     forms: list = dataclasses.field(default_factory=list)

@@ -27,6 +27,14 @@ mlir::Value transpose(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::A
 mlir::Value slice(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> offsets,
                   llvm::ArrayRef<mlir::OpFoldResult> sizes, llvm::ArrayRef<int64_t> steps);
 
+/// Elements first, first + step, … of the last dimension.
+mlir::Value sliceLastDim(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, mlir::OpFoldResult first,
+                         mlir::OpFoldResult count, int64_t step = 1);
+inline mlir::Value sliceLastDim(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t first, int64_t count,
+                                int64_t step = 1) {
+  return sliceLastDim(b, tensor, b.getIndexAttr(first), b.getIndexAttr(count), step);
+}
+
 /// The slice at `index` along `axis`, without that dimension.
 mlir::Value selectIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t axis, int64_t index);
 

@@ -60,8 +60,8 @@ struct LinearEmitter {
   Value quotient(mlir::OpBuilder &nested, Value x, Value divisor);
 
 private:
-  /// x, and 0 at positions outside of the sequences: a gradient of 0 there, times the derivative of a feature of what
-  /// nobody reads, may be NaN.
+  /// x, and 0 at positions outside of the sequences. A gradient of 0 times the derivative of a feature may be NaN
+  /// there.
   Value withoutUnread(Value x, DimsAttr dims);
   /// Σ x² and x / √(Σ x² + `epsilon`) along the head size.
   llvm::SmallVector<Value> emitNorm(Value x, DimsAttr dims, double epsilon);
