@@ -111,7 +111,7 @@ static LogicalResult translateMultiHeadAttention(FrontendOp &op, Values &results
   if (failed(operands) || failed(addPast(op, *operands, op.operand(6), op.operand(7))))
     return failure();
   MicrosoftScores scores = scoresOf(*operands);
-  scores.readCausal(op, /*seesAllAtLast=*/true);
+  scores.readCausal(op, /*seesAll=*/true);
   if (failed(scores.readPadding(op, op.operand(4))) || failed(scores.readBias(op, op.operand(5))))
     return failure();
   results.push_back(attend(op, *operands, scores));
@@ -180,7 +180,7 @@ static LogicalResult translateAttention(FrontendOp &op, Values &results) {
   if (failed(operands) || failed(addPast(op, *operands, partOfPast(op, past, 0), partOfPast(op, past, 1))))
     return failure();
   MicrosoftScores scores = scoresOf(*operands);
-  scores.readCausal(op, /*seesAllAtLast=*/false);
+  scores.readCausal(op, /*seesAll=*/false);
   if (failed(scores.readPadding(op, op.operand(3))) || failed(scores.readBias(op, op.operand(5))))
     return failure();
   results.push_back(attend(op, *operands, scores));

@@ -15,13 +15,13 @@ public:
   MicrosoftScores(llvm::ArrayRef<mlir::OpFoldResult> scores, mlir::OpFoldResult past)
       : extents(scores), pastLength(past) {}
 
-  /// `mask`, which may be null, tells the padded keys: [b] lengths, [2·b] ends and then starts, [3·b + 2] lengths and
+  /// `given`, which may be null, tells the padded keys: [b] lengths, [2·b] ends and then starts, [3·b + 2] lengths and
   /// what is not read, or [b,k] or [b,q,k], where elements up to 0 are padding.
-  mlir::LogicalResult readPadding(FrontendOp &op, mlir::Value mask);
+  mlir::LogicalResult readPadding(FrontendOp &op, mlir::Value given);
   /// `given`, which may be null, is added: [1 or b, 1 or h, q, k].
   mlir::LogicalResult readBias(FrontendOp &op, mlir::Value given);
-  /// Reads the attribute `unidirectional`. With `seesAllAtLast` the last query sees keys behind it too.
-  void readCausal(FrontendOp &op, bool seesAllAtLast);
+  /// Reads the attribute `unidirectional`. With `seesAll` the last query sees keys behind it too.
+  void readCausal(FrontendOp &op, bool seesAll);
 
   /// Fills the regions of `made`, whose captures are `getCaptures`.
   void fillRegions(FrontendOp &op, attn::AttentionOp made) const;
