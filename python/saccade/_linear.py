@@ -206,6 +206,7 @@ def _check_lengths_of(kv_len: Any, k: Any, layout: Any) -> None:
 
 def check_length_values(kv_len: Any, length: int, of: str) -> None:
     """Refuses lengths beyond that of the operand `of`. At least one is given."""
+    _operands.integer_type("kv_len", kv_len)
     for each in (int(kv_len.min()), int(kv_len.max())):
         if not 0 <= each <= length:
             raise ValueError(f"kv_len has the element {each}, expected 0 to {length}, the length of {of}")
@@ -280,6 +281,7 @@ def check_values(given: dict[str, Any], k: Any, layout: Any) -> None:
         x = given.get(name)
         if x is None or 0 in x.shape:
             continue
+        _operands.element_of(x.dtype, name)
         largest = float((x.detach() if _arrays.is_torch(x) else x).max())  # NaN if an element is
         if not largest < float("inf"):
             raise ValueError(f"{name} has an element that is {'NaN' if largest != largest else 'infinite'}, expected "
