@@ -73,6 +73,28 @@ def test_losses_agree_at_every_step(make, variant):
     assert largest_difference(runs) <= TOLERANCE, list(zip(*(run.losses for run in runs)))
 
 
+def test_hybrid_model_learns_the_same():
+    pytest.importorskip("transformers")
+    import char_gpt
+    import hybrid_lm
+    import trainer
+
+    text, characters = char_gpt.encode(char_gpt.read_text())
+    layers = ("linear_attention", "full_attention")
+    runs = hybrid_lm.make_runs(("eager", "saccade", "reordered"), characters, 0, layers=layers, width=64, heads=2)
+    batches = char_gpt.batches(text, 0, size=2, context=96)
+    batch = next(batches)
+    (expected, eager_calls), (found, calls), (reordered, _) = [gradients(run, batch) for run in runs]
+    assert calls["saccade::linear_attention_backward"] == calls["saccade::attention_backward"] == 1
+    assert not [name for name in eager_calls if name.startswith("saccade::")]
+    assert any(not torch.equal(reordered[name], gradient) for name, gradient in expected.items())
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6, msg=lambda text: f"{name}: {text}")
+    trainer.train(runs, batches, STEPS, seed=0, rate=3e-3)
+    assert runs[0].losses[-1] < runs[0].losses[0] - 0.5
+    assert largest_difference(runs[:2]) <= TOLERANCE, list(zip(*(run.losses for run in runs)))
+
+
 def test_a_gradient_with_an_error_of_one_percent_exceeds_the_tolerance():
     import trainer
 
