@@ -14,8 +14,8 @@ from typing import Protocol
 class Program(Protocol):
     """The result of a reader."""
 
-    def write(self, path: str) -> list[str]:
-        """Writes the program and its weight files; returns the file names."""
+    def write(self, path: str, weights: str | None = None) -> list[str]:
+        """Writes the program and its weights, to files of their own or to one; returns the file names."""
 
 
 def write_program(package: str, model: str, read: Callable[[str], Program], refusal: type[Exception]) -> int:
@@ -30,9 +30,11 @@ def write_program(package: str, model: str, read: Callable[[str], Program], refu
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=f"Writes {model} as a program.")
     parser.add_argument("model", help=model)
     parser.add_argument("-o", dest="output", required=True, help="the program to write; weights go to files next to it")
+    parser.add_argument("--weights", metavar="FILE",
+                        help="write all weights to one safetensors file, by the model's names")
     options = parser.parse_args()
     try:
-        files = read(options.model).write(options.output)
+        files = read(options.model).write(options.output, options.weights)
     except refusal as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import re
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+from saccade import _weights_file
 from saccade._text import quote
 
 ELEMENTS = {"f32": ("<f4", 4), "i8": ("|i1", 1), "i16": ("<i2", 2), "i32": ("<i4", 4), "i64": ("<i8", 8),
@@ -28,6 +30,10 @@ SMALL = 64
 
 class Weight(Protocol):
     """A weight that can be written to a file."""
+
+    @property
+    def stored(self) -> Tensor:
+        """The weight with its elements."""
 
     def npy(self) -> bytes:
         """The weight in NumPy's .npy format; bf16 as the uint16 bits."""
@@ -50,6 +56,11 @@ class Tensor:
     def count(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def stored(self) -> Tensor:
+        """Itself, as a `Weight`."""
+        return self
 
     def dense(self) -> str:
         """The elements as a `dense` attribute, without rounding."""
@@ -97,13 +108,19 @@ class Program:
     """Each weight with its elements, which have `npy`."""
     outputs: list[Value]
 
-    def write(self, path: str | os.PathLike[str]) -> list[str]:
-        """Writes the program to `path` and each weight to `<path without .mlir>.<argument>.npy`. Each file is replaced
-        atomically. Returns the names of all files, the program's last."""
+    def write(self, path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None) -> list[str]:
+        """Writes the program to `path` and each weight to `<path without .mlir>.<argument>.npy`, or all weights to one
+        safetensors file `weights`, under the model's names. Each file is replaced atomically. Returns the names of all
+        files, the program's last."""
         path = os.fspath(path)
         stem = re.sub(r"\.mlir$", "", path)
-        files = [(f"{stem}.{weight.argument}.npy", tensor.npy) for weight, tensor in self.weights]
-        files.append((path, self.text.encode))
+        files: list[tuple[str, Callable[[], Iterable[bytes]]]] = []
+        if weights is None:
+            files += ((f"{stem}.{value.argument}.npy", functools.partial(_npy, weight))
+                      for value, weight in self.weights)
+        else:
+            files.append((os.fspath(weights), functools.partial(_weights_file.pieces, self.weights)))
+        files.append((path, lambda: [self.text.encode()]))
         # All files are written to temporary names first, so an error leaves no partial result.
         written: list[tuple[str, str]] = []
         try:
@@ -117,6 +134,10 @@ class Program:
         for temporary, name in written:
             os.replace(temporary, name)
         return [name for name, _ in files]
+
+
+def _npy(tensor: Weight) -> list[bytes]:
+    return [tensor.npy()]
 
 
 class Writer:
@@ -178,11 +199,12 @@ def tensor_type(element: str, shape: Sequence[int | None]) -> str:
     return f"tensor<{extents}{element}>"
 
 
-def _write_beside(path: str, data: bytes) -> str:
+def _write_beside(path: str, pieces: Iterable[bytes]) -> str:
     handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=os.path.basename(path) + ".")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            for piece in pieces:
+                file.write(piece)
         os.chmod(temporary, 0o644)
     except BaseException:
         with contextlib.suppress(OSError):

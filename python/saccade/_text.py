@@ -23,6 +23,12 @@ class Scope:
         return None
 
 
+def identifier(name: str) -> str:
+    """A valid identifier of MLIR: `name` with underscores in place of all but letters, digits and underscores."""
+    name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{name}" if not re.match(r"[A-Za-z_]", name) or name.startswith("arg") else name
+
+
 class Names:
     """Unique identifiers that are valid in MLIR."""
 
@@ -30,10 +36,8 @@ class Names:
         self.used: set[str] = set()
 
     def unique(self, name: str) -> str:
-        """A valid identifier derived from `name` that has not been returned before."""
-        name = re.sub(r"[^A-Za-z0-9_]", "_", name)
-        if not re.match(r"[A-Za-z_]", name) or name.startswith("arg"):
-            name = f"_{name}"
+        """`identifier(name)`, with a number if that has been returned before."""
+        name = identifier(name)
         candidate, i = name, 0
         while candidate in self.used:
             i += 1

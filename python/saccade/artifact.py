@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_void_p
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
-from saccade import _arrays, _elf, _gpu
+from saccade import _elf, _gpu
 from saccade._arrays import Array
 from saccade._function_map import FunctionMap
 from saccade._library import ERRORS, DataType, ValueInfo
 from saccade._opaque import opaque
-from saccade.function import Function, Shape
+from saccade._weights_file import Weights, WeightsByArgument
+from saccade.binding import PREPACK, BoundFunction, bind_to, expected_arguments
+from saccade.function import Function, Shape, Value
 
 
 class _ValueType(ctypes.Structure):
@@ -54,6 +58,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 _GPU_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {"saccade_entry_call_on_stream": (c_int32, [*_CALL, c_void_p])}
 _INTEGER, _BOOL, _FLOAT, _TENSOR = 1, 2, 3, 7  # SaccadeArgumentKind
+_PLACES = {_INTEGER: 1, _BOOL: 1, _FLOAT: 2, _TENSOR: 0}  # of the value in a SaccadeValue
 
 
 class _Library:
@@ -64,7 +69,7 @@ class _Library:
         self.cpu_targets = tuple(target for target in note.targets if not target.startswith("sm_"))
         self.gpu_targets = tuple(target for target in note.targets if target.startswith("sm_"))
         try:
-            self.functions = ctypes.CDLL(path, mode=os.RTLD_LOCAL | os.RTLD_NOW)
+            self.functions = _map(path)
         except OSError as error:
             raise ImportError(f"{path} cannot be loaded: {error}", path=path) from error
         for name, (result, arguments) in {**_FUNCTIONS, **(_GPU_FUNCTIONS if self.gpu_targets else {})}.items():
@@ -78,6 +83,28 @@ class _Library:
         """Raises the exception for a SaccadeStatus other than success."""
         if status:
             raise ERRORS[status](self.functions.saccade_entry_last_error().decode(errors="replace"))
+
+
+_mapped: dict[str, os.stat_result] = {}
+"""The files that were mapped, by path."""
+_mapping = threading.Lock()
+
+
+def _map(path: str) -> ctypes.CDLL:
+    """Maps the file of now. The dynamic linker knows libraries by path, and would return the old one where a file has
+    replaced another."""
+    mode = os.RTLD_LOCAL | os.RTLD_NOW
+    with _mapping:
+        now = os.stat(path)
+        before = _mapped.setdefault(path, now)
+        if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
+            if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+                raise OSError("it was written to after this process had loaded it: replace the file by another one")
+            return ctypes.CDLL(path, mode=mode)
+        with tempfile.TemporaryDirectory() as folder:
+            other = os.path.join(folder, os.path.basename(path))
+            os.symlink(path, other)
+            return ctypes.CDLL(other, mode=mode)
 
 
 class LoadedFunction(Function):
@@ -94,6 +121,7 @@ class LoadedFunction(Function):
         infos = [ValueInfo(v.name, v.text, DataType(v.code, v.bits, 1), v.rank, v.extents, v.updated_by - 1)
                  for v in values]  # fmt: skip
         self._set_signature(name, infos, entry.num_inputs, device == "cuda")
+        self._kinds = [_kind_of(value) for value in (*self.inputs, *self.results)]
         both = device == "cpu" and library.gpu_targets
         self._on_gpu: LoadedFunction | None = LoadedFunction(library, name, "cuda") if both else None
 
@@ -119,13 +147,16 @@ class LoadedFunction(Function):
         """As `Function.result_shapes`."""
         return Function.result_shapes(self._choose(*inputs, *named.values()), *inputs, **named)
 
-    def bind(self, /, **values: Any) -> NoReturn:
-        """Not available: raises TypeError. A library compiled with --prepack has F__prepack, whose results F takes."""
-        prepack = f"{self.name}__prepack"
-        recipe = (f"call {prepack} once, and give its results to each call of {self.name}"
-                  if prepack in self._library.note.functions else f"compile with --prepack and call {prepack} once")
-        raise TypeError(f"{self.name} is loaded from {self._library.path}, which cannot be compiled again to bind "
-                        f"arguments: {recipe}")
+    def bind(self, /, **values: Any) -> BoundFunction:
+        """As `Function.bind`. What depends on constants alone is computed here once if the library was compiled with
+        --prepack, in each call otherwise. A library with code for CPUs and for GPUs is bound for CPUs."""
+        return bind_to(self, self._prepack(), values)
+
+    def _prepack(self) -> LoadedFunction | None:
+        """The function that computes inputs of this one of its constants, if the library has it."""
+        name = self.name + PREPACK
+        is_packed = self.device == "cpu" and name in self._library.note.functions
+        return LoadedFunction(self._library, name, "cpu") if is_packed else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _load_function, (self._library.path, self.name)
@@ -141,48 +172,47 @@ class LoadedFunction(Function):
     def _tvm_ffi_address(self) -> int:
         return self._library.address(f"__tvm_ffi_{self.name}")
 
-    def _query_sizes(self, described: list[Any], sizes: ctypes.Array[ctypes.c_int64]) -> None:
-        memory, arguments = _encode_arguments(described)
-        compute = self._library.functions.saccade_entry_shapes
-        self._library.check(compute(self._table, arguments, len(described), sizes))
-        del memory  # the tensors of `arguments`
-
-    def _run(self, described: list[Any], stream: int | None = None) -> None:
-        memory, arguments = _encode_arguments(described)
-        functions = self._library.functions
+    def _run_encoded(self, memory: ctypes.Array[Any], count: int, stream: int | None) -> None:
+        functions, arguments = self._library.functions, self._arguments(memory, count)
         if stream is None:
-            status = functions.saccade_entry_call(self._table, arguments, len(described))
+            status = functions.saccade_entry_call(self._table, arguments, count)
         else:
-            status = functions.saccade_entry_call_on_stream(self._table, arguments, len(described), stream)
+            status = functions.saccade_entry_call_on_stream(self._table, arguments, count, stream)
         self._library.check(status)
-        del memory
+
+    def _query_encoded(self, memory: ctypes.Array[Any], count: int, sizes: ctypes.Array[ctypes.c_int64]) -> None:
+        compute = self._library.functions.saccade_entry_shapes
+        self._library.check(compute(self._table, self._arguments(memory, count), count, sizes))
+
+    def _arguments(self, memory: ctypes.Array[Any], count: int) -> ctypes.Array[c_int64]:
+        """SaccadeArgument[count] with what `_encode` returns, whose memory they point to."""
+        slots: list[int] = []
+        for i in range(count):
+            expected = self._kinds[i] if i < len(self._kinds) else _TENSOR
+            kind = _TENSOR if memory[3 * i] else _INTEGER if expected == _TENSOR else expected
+            slots += kind, memory[3 * i + _PLACES[kind]]  # the entry refuses other counts and kinds than its own
+        return (c_int64 * len(slots))(*slots)
 
 
-def _encode_arguments(described: list[Any]) -> tuple[Any, ctypes.Array[c_int64]]:
-    """SaccadeArgument[len(described)], and the memory of the DLTensors that it points to."""
-    memory = _arrays.encode_values(described)
-    slots: list[int] = []
-    for i, value in enumerate(described):
-        if type(value) is tuple:
-            slots += _TENSOR, memory[3 * i]
-        elif type(value) is float:
-            slots += _FLOAT, memory[3 * i + 2]
-        else:
-            slots += _BOOL if type(value) is bool else _INTEGER, memory[3 * i + 1]
-    return memory, (c_int64 * len(slots))(*slots)
+def _kind_of(value: Value) -> int:
+    """The SaccadeArgumentKind of a value."""
+    if value.shape is not None:
+        return _TENSOR
+    return _BOOL if value.dtype == "bool" else _FLOAT if "float" in value.dtype else _INTEGER
 
 
-class Artifact(FunctionMap[LoadedFunction]):
+class Artifact(FunctionMap[LoadedFunction | BoundFunction]):
     """A loaded library. Its functions are its items and, if their names are valid Python, its attributes."""
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: str | os.PathLike[str], weights: Weights | None = None):
         """Called by `load`."""
         self._library = library = _Library(os.path.abspath(path), _elf.read_note(path))
         device = "cpu" if library.cpu_targets else "cuda"
-        self.functions: Mapping[str, LoadedFunction] = MappingProxyType(
-            {name: LoadedFunction(library, name, device) for name in library.note.functions}
-        )
-        """The functions by name, in program order."""
+        self._loaded = {name: LoadedFunction(library, name, device) for name in library.note.functions}
+        bound = {} if weights is None else _bind_weights(self._loaded.values(), WeightsByArgument(weights))
+        self._weights = weights
+        self.functions: Mapping[str, LoadedFunction | BoundFunction] = MappingProxyType({**self._loaded, **bound})
+        """The functions by name, in program order; those with weights have them bound."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -193,7 +223,7 @@ class Artifact(FunctionMap[LoadedFunction]):
     @property
     def target(self) -> str | None:
         """The CPU target whose code calls on CPU tensors run; None if the library has none for this processor."""
-        return next(iter(self.functions.values())).target
+        return next(iter(self._loaded.values())).target
 
     def set_cpu_limit(self, target: str | None) -> None:
         """Limits calls of all loaded libraries of the process to code that runs on processors of the CPU target
@@ -212,28 +242,57 @@ class Artifact(FunctionMap[LoadedFunction]):
         return "\n  ".join(lines) + ">"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Artifact, (self._library.path,)
+        return Artifact, (self._library.path, self._weights)
 
 
-def load(path: str | os.PathLike[str]) -> Artifact:
+def _bind_weights(functions: Iterable[LoadedFunction], weights: WeightsByArgument) -> dict[str, BoundFunction]:
+    """The functions that take some of the weights, with these bound."""
+    bound: dict[str, BoundFunction] = {}
+    for function in functions:
+        if function.name.endswith(PREPACK):
+            continue
+        prepack = function._prepack()
+        found = {name: tensor for name, value in expected_arguments(function, prepack).items()
+                 if value.shape is not None and value.updated_by is None
+                 and (tensor := weights.name_of(name)) is not None}  # fmt: skip
+        if missing := [value.name for value in prepack.inputs if value.name not in found] if prepack else []:
+            raise ValueError(weights.missing(missing))
+        if found:
+            values = {name: weights.read(tensor) for name, tensor in found.items()}
+            bound[function.name] = bind_to(function, prepack, values, found)
+    if not bound:
+        raise ValueError(weights.missing(value.name for function in functions for value in function.inputs))
+    return bound
+
+
+def load(path: str | os.PathLike[str], weights: Weights | None = None) -> Artifact:
     """Loads a shared library that `saccade-compile --emit=so` wrote. It needs neither the compiler nor LLVM.
 
     Size and checksum of the file are verified before it is mapped, so a file that is incomplete or was changed is never
     executed. The checksum finds damage, not forgery: load files from sources you trust only.
 
+    Args:
+        path: the library.
+        weights: a safetensors file, a list of the files of one model, or a mapping from names to arrays. Each tensor
+            is bound to the argument of its name, as by `bind`: dots in names are underscores in arguments. With torch
+            a file is mapped, and processes share its memory, except what is packed.
+
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it is no such library, one for another version, incomplete, or changed.
-        ImportError: the dynamic linker refuses it.
+        OSError: a file cannot be read.
+        ValueError: it is no such library, one for another version, incomplete, or changed; a safetensors file is
+            damaged, constants of a function are not in it, or they have another shape.
+        TypeError: a weight of another element type or rank.
+        ImportError: the dynamic linker refuses the library, or the package safetensors is not installed.
 
     Example:
 
         >>> attend = saccade.load("attend.so").attend
         >>> o = attend(q, k, v)
+        >>> encoder = saccade.load("encoder.so", weights="model.safetensors").main
     """
-    return Artifact(path)
+    return Artifact(path, weights)
 
 
 def _load_function(path: str, name: str) -> LoadedFunction:
     """Unpickles a function."""
-    return Artifact(path)[name]
+    return Artifact(path)._loaded[name]

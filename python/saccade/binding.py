@@ -15,7 +15,7 @@ from saccade._library import library
 from saccade._watched import Owner, Watched, check_storage, is_versioned
 from saccade.function import Function, Handle, Shape, Value
 
-_PREPACK = "__prepack"
+PREPACK = "__prepack"
 _ALIGNMENT = 64  # bytes; prepacked tensors are aligned to cache lines
 
 
@@ -23,20 +23,21 @@ class BoundFunction(Function):
     """A function with some arguments bound by `Function.bind`. It is called with the remaining `inputs` and is
     thread-safe. It has no TVM-FFI form and cannot be pickled."""
 
-    def __init__(self, handle: Handle, weights: _Weights):
-        """Called by `bind`."""
-        super().__init__(handle, weights.main._pointer.value)
-        self._weights = weights
-        every = self.inputs
+    def __init__(self, weights: _Weights):
+        """Called by `bind_to`."""
+        self._weights, main = weights, weights.main
+        self.name, self.results, self.device = main.name, main.results, main.device
+        self._tvm_ffi, self._torch_dtypes, self._shapes = None, [], {}
+        every = main.inputs
         left = [i for i, value in enumerate(every) if value.name not in weights.bound]
         self._places = left + list(range(len(every), len(every) + len(self.results)))
         self.inputs: tuple[Value, ...] = tuple(every[i] for i in left)
         """The remaining inputs of a call, in order."""
         renumbered = {i: place for place, i in enumerate(left)}
         self._names = [value.name for value in (*self.inputs, *self.results)]
-        self._tensors = [(renumbered[i], name) for i, name in self._tensors if i in renumbered]
-        self._scalars = [(renumbered[i], *rest) for i, *rest in self._scalars if i in renumbered]  # type: ignore[misc]
-        self._updated = [(renumbered[i], name) for i, name in self._updated]
+        self._tensors = [(renumbered[i], name) for i, name in main._tensors if i in renumbered]
+        self._scalars = [(renumbered[i], *rest) for i, *rest in main._scalars if i in renumbered]  # type: ignore[misc]
+        self._updated = [(renumbered[i], name) for i, name in main._updated]
 
     @property
     def tvm_ffi(self) -> Any:
@@ -67,6 +68,12 @@ class BoundFunction(Function):
         memory.owner = fixed  # type: ignore[attr-defined]  # another thread may replace it
         return memory, len(fixed) - len(self._places) + len(described)
 
+    def _run_encoded(self, memory: ctypes.Array[Any], count: int, stream: int | None) -> None:
+        self._weights.main._run_encoded(memory, count, stream)
+
+    def _query_encoded(self, memory: ctypes.Array[Any], count: int, sizes: ctypes.Array[ctypes.c_int64]) -> None:
+        self._weights.main._query_encoded(memory, count, sizes)
+
 
 class _Weights:
     """The bound arguments of a function. They are described, and packed by the prepack function, again after torch
@@ -75,7 +82,7 @@ class _Weights:
     def __init__(self, main: Function, prepack: Function | None, values: dict[str, Any], titles: Mapping[str, str],
                  owners: Mapping[str, Owner]):
         self.main, self._prepack, self._titles, self._owners = main, prepack, titles, owners
-        self._expected = _expected(main, prepack)
+        self._expected = expected_arguments(main, prepack)
         self._taken = {value.name for value in main.inputs}
         self._packed = {value.name for value in prepack.inputs} if prepack else set()
         self._lock = threading.Lock()
@@ -136,7 +143,7 @@ class _Weights:
             self._read(values)
 
 
-def _expected(main: Function, prepack: Function | None) -> dict[str, Value]:
+def expected_arguments(main: Function, prepack: Function | None) -> dict[str, Value]:
     """The arguments that can be bound, by name."""
     made = {value.name for value in prepack.results} if prepack else set()
     return {value.name: value for value in (*(prepack.inputs if prepack else ()), *main.inputs)
@@ -152,24 +159,30 @@ def bind(function: Function, values: dict[str, Any], titles: Mapping[str, str] =
         owners: where the tensors of a module are, which may be replaced by others.
     """
     handle, prepack = _prepack_function(function)
-    if function.device == "cuda":
+    return bind_to(Function(handle, _find(handle, function.name)), prepack, values, titles, owners)
+
+
+def bind_to(main: Function, prepack: Function | None, values: dict[str, Any],
+            titles: Mapping[str, str] = MappingProxyType({}),
+            owners: Mapping[str, Owner] = MappingProxyType({})) -> BoundFunction:
+    """As `bind`, for `main` of a library whose `prepack` computes inputs of it once."""
+    if main.device == "cuda":
         handle_of_stream = _gpu.current_stream(values.values())
         values = {name: x if _arrays.is_torch(x) else _gpu.view(name, x, handle_of_stream)
                   for name, x in values.items()}  # fmt: skip
-    main = Function(handle, _find(handle, function.name))
-    expected = _expected(main, prepack)
+    expected = expected_arguments(main, prepack)
     for name in values:
         if name not in expected:
-            raise TypeError(f"{function.name} has no argument {name!r}; it has: {', '.join(expected)}")
+            raise TypeError(f"{main.name} has no argument {name!r}; it has: {', '.join(expected)}")
         if expected[name].updated_by is not None:
-            raise TypeError(f"{function.name} updates {name!r}, so it cannot be bound: pass it to each call")
+            raise TypeError(f"{main.name} updates {name!r}, so it cannot be bound: pass it to each call")
     if prepack and (missing := [value.name for value in prepack.inputs if value.name not in values]):
-        raise TypeError(f"{function.name} is bound without its constant argument{'s' * (len(missing) > 1)} "
+        raise TypeError(f"{main.name} is bound without its constant argument{'s' * (len(missing) > 1)} "
                         f"{', '.join(missing)}")
     for name, x in values.items():
         if expected[name].shape is not None:
-            (_arrays.check_tensor if function.device == "cpu" else _gpu.check_tensor)(titles.get(name, name), x)
-    return BoundFunction(handle, _Weights(main, prepack, values, titles, owners))
+            (_arrays.check_tensor if main.device == "cpu" else _gpu.check_tensor)(titles.get(name, name), x)
+    return BoundFunction(_Weights(main, prepack, values, titles, owners))
 
 
 def _prepack_function(function: Function) -> tuple[Handle, Function | None]:
@@ -183,7 +196,7 @@ def _prepack_function(function: Function) -> tuple[Handle, Function | None]:
         handle = function._handle
     else:
         handle = Module(source, name, (*options, ("prepack", "true")))._handle
-    pointer = _find(handle, function.name + _PREPACK)
+    pointer = _find(handle, function.name + PREPACK)
     return handle, Function(handle, pointer) if pointer else None
 
 

@@ -307,10 +307,7 @@ class Function:
 
     def _query_sizes(self, described: list[Any], sizes: ctypes.Array[ctypes.c_int64]) -> None:
         """Writes the extents of all results for these inputs, one result after the other."""
-        memory, count = self._encode(described)
-        compute = library().saccade_function_result_shapes
-        if error := compute(self._pointer, ctypes.addressof(memory), count, sizes):
-            raise_error(error)
+        self._query_encoded(*self._encode(described), sizes)
 
     def _find_shapes(self, inputs: tuple[Any, ...],
                      described: list[Any] | None = None) -> tuple[tuple[Shape, ...], tuple[Any, ...] | None]:
@@ -390,7 +387,14 @@ class Function:
         return results if handle is None else tuple([_gpu.source_of(result) for result in results])
 
     def _run(self, described: list[Any], stream: int | None = None) -> None:
-        memory, count = self._encode(described)
+        self._run_encoded(*self._encode(described), stream)
+
+    def _encode(self, described: list[Any]) -> tuple[ctypes.Array[Any], int]:
+        """The values as the C API takes them, and their count."""
+        return _arrays.encode_values(described), len(described)
+
+    def _run_encoded(self, memory: ctypes.Array[Any], count: int, stream: int | None) -> None:
+        """Calls the code with what `_encode` returns."""
         if stream is None:
             error = library().saccade_function_call(self._pointer, ctypes.addressof(memory), count)
         else:
@@ -398,9 +402,11 @@ class Function:
         if error:
             raise_error(error)
 
-    def _encode(self, described: list[Any]) -> tuple[ctypes.Array[Any], int]:
-        """The values as the C API takes them, and their count."""
-        return _arrays.encode_values(described), len(described)
+    def _query_encoded(self, memory: ctypes.Array[Any], count: int, sizes: ctypes.Array[ctypes.c_int64]) -> None:
+        """As `_run_encoded`, for `_query_sizes`."""
+        compute = library().saccade_function_result_shapes
+        if error := compute(self._pointer, ctypes.addressof(memory), count, sizes):
+            raise_error(error)
 
     def _empty_torch(self, inputs: tuple[Any, ...], shapes: tuple[Shape, ...]) -> tuple[Any, ...]:
         if not self._torch_dtypes:

@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 SMALL = 64
 """Constants of at most this many elements stay in the program, larger ones become arguments."""
 
-_TYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
+TYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
           "i32": "int32", "i64": "int64"}
 
 
@@ -64,7 +64,7 @@ def _make_arguments(function: Any, attributes: dict[str, Any]) -> list[Any]:
             continue
         type = ir.RankedTensorType(op.results[0].type)
         # MLIR's Python bindings fail on complex attributes; the compiler reports the type.
-        if str(type.element_type) not in _TYPES or not isinstance(op.attributes["value"], ir.DenseElementsAttr):
+        if str(type.element_type) not in TYPES or not isinstance(op.attributes["value"], ir.DenseElementsAttr):
             continue
         value = op.attributes["value"]
         if not value.is_splat and math.prod(type.shape) > SMALL and (array := _array(value, type)) is not None:
@@ -103,7 +103,7 @@ def _call_with(call: Any, arguments: list[Any]) -> None:
 
 def _array(value: Any, type: Any) -> Any:
     """The elements of a constant; None if its text has an unsupported form."""
-    found = _TYPES[str(type.element_type)]
+    found = TYPES[str(type.element_type)]
     # MLIR's Python bindings do not support bfloat16; the text contains all elements as hexadecimal bytes.
     text = re.match(r'dense<"0x([0-9A-Fa-f]*)">', str(value))
     if text is None:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from saccade import _graph
+from saccade.jax.constants import TYPES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +55,13 @@ class Program:
         args, kwargs = jax.tree_util.tree_unflatten(self.in_tree, leaves)
         jax.eval_shape(self.exported.call, *args, **kwargs)
 
-    def write(self, path: str | os.PathLike[str]) -> list[str]:
-        """Writes the program to `path` and each constant to `<path without .mlir>.constant_<i>.npy`. Each file is
-        replaced atomically. Returns the names of all files, the program's last."""
+    def write(self, path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None) -> list[str]:
+        """Writes the program to `path` and each constant to `<path without .mlir>.constant_<i>.npy`, or all of them to
+        one safetensors file `weights`. Each file is replaced atomically. Returns the names of all files, the program's
+        last."""
         files = [(_graph.Value(name, name, "", each.shape), _File(each))
                  for name, each in ((f"constant_{i}", each) for i, each in enumerate(self.constants))]
-        return _graph.Program(self.text, [], files, []).write(path)
+        return _graph.Program(self.text, [], files, []).write(path, weights)
 
 
 class _File:
@@ -67,6 +69,12 @@ class _File:
 
     def __init__(self, array: np.ndarray):
         self.array = array
+
+    @property
+    def stored(self) -> _graph.Tensor:
+        data = np.ascontiguousarray(self.array)
+        element = next(element for element, dtype in TYPES.items() if dtype == data.dtype.name)
+        return _graph.Tensor(element, data.shape, data.tobytes())
 
     def npy(self) -> bytes:
         file = io.BytesIO()
