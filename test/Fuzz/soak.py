@@ -65,7 +65,8 @@ CALLS_OF_TORCH = ("random_calls.py", "stats_calls.py", "linear_calls.py", "wrong
                   "module_calls.py", "gradient_calls.py", "open_modules.py")
 CALLS_OF_TRANSFORMERS = ("model_calls.py", "model_types.py")
 # Scripts that need several seconds before their first case; left out of a short run, since each is a test of its own.
-SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py"}
+SLOW_TO_START = {"disk_cache.py", "frontend_operators.py", "raising_near_misses.py", "../Execution/GPU/mutants.py",
+                 "linear_calls.py", "model_calls.py", "model_types.py", "jax_calls.py", "open_modules.py"}
 # Unit tests that compare the claims of analyses with evaluation, on random regions, programs and calls.
 CLAIMS = [
     ("AttnAnalysisTests", "MaskBoxTest.*"),
