@@ -227,7 +227,7 @@ def form_of(x: Any, weight: Any, bias: Any, activation: Any, state: Any, return_
     for name, each in (("weight", weight), ("bias", bias), ("state", state), ("cu_seqlens", cu_seqlens),
                        ("kv_len", kv_len)):
         if kind is not None and each is not None and _arrays.kind_of(each) != kind:
-            raise TypeError(f"{name} is not a {kind} array, expected one, as x is")
+            raise TypeError(f"{name} is {_arrays.kind_of(each) or type(each).__name__}, expected {kind}, as x is")
     channels = x.shape[layout.index("d")]
     own = _parameter("weight", weight, 2, x, element)
     width = weight.shape[1]

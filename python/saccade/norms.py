@@ -110,7 +110,7 @@ def form_of(x: Any, gate: Any, weight: Any, eps: Any, activation: Any, norm_befo
             continue
         elements.append(_linear.element_of(name, each, expected))
         if _arrays.kind_of(each) != _arrays.kind_of(x):
-            raise TypeError(f"{name} is not a {_arrays.kind_of(x)} array, expected one, as x is")
+            raise TypeError(f"{name} is {_arrays.kind_of(each)}, expected {_arrays.kind_of(x)}, as x is")
         _layer.check_width(name, each, elements[-1], x, elements[0])
     if tuple(gate.shape) != tuple(x.shape):
         raise ValueError(f"gate has shape {tuple(gate.shape)}, expected {tuple(x.shape)}")

@@ -15,7 +15,7 @@ import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
-from saccade import _linear, _operands, _program
+from saccade import _arrays, _linear, _operands, _program
 from saccade.torch.attention_operator import TAGS
 from saccade.torch.differentiated import function_of, places
 from saccade.torch.fallback import has_tangent, requires_grad
@@ -30,7 +30,7 @@ the final state, which is the second result, or 0 without one."""
 
 def call(form: _linear.Form, tensors: list[Any]) -> Any:
     """The results of a call of a checked Form, by the operator."""
-    tensors = [torch.as_tensor(x) for x in tensors]
+    tensors = [torch.as_tensor(_arrays.snapshot(x)) for x in tensors]  # the gradient reads them later
     return _results(form, tensors, _linear.program(form))
 
 

@@ -117,10 +117,12 @@ OPTIONS = {
     "kv_len": lambda: torch.tensor([6, 8]),
     "seed": lambda: torch.tensor([12345678]),
     "window": lambda: [3, 2],
+    "gate": lambda: tensor(B, H, N, D),
+    "gate with a gradient": lambda: tensor(B, H, N, D).requires_grad_(),
 }
 # Parameters that are no memory, or whose calls have no gradient.
 OTHERS = {"k_scale", "v_scale", "page_table", "qk_type", "out", "return_lse", "return_max", "layout", "target", "stream",
-          "causal", "dropout_p", "unknown"}  # fmt: skip
+          "causal", "dropout_p", "normalizer", "gate_activation", "unknown"}  # fmt: skip
 
 
 def attention_call(score=None, mask=None, weight=None, options=(), grads=("q",), **named):
@@ -280,6 +282,16 @@ def program(bias):
     return make
 
 
+def convolution():
+    inputs = {"x": tensor(B, D, N).requires_grad_(), "weight": tensor(D, 3), "state": tensor(B, D, 2)}
+    return lambda: saccade.causal_conv1d(**inputs, activation="silu"), inputs
+
+
+def norm():
+    inputs = {"x": tensor(B, D).requires_grad_(), "gate": tensor(B, D), "weight": tensor(D)}
+    return lambda: saccade.gated_rms_norm(**inputs), inputs
+
+
 def sdpa(mask):
     def make():
         inputs = {"q": tensor(B, H, N, D).requires_grad_(), "k": tensor(B, H, M, D, seed=1),
@@ -302,6 +314,8 @@ CALLS = {
     "linear_attention": linear(),
     "linear_attention of arrays": linear(decay=lambda: -abs(normal(B, H, N)), state=lambda: normal(B, H, D, D)),
     "linear_attention of tensors": linear(decay=lambda: -abs(tensor(B, H, N)), state=lambda: tensor(B, H, D, D)),
+    "causal_conv1d": convolution,
+    "gated_rms_norm": norm,
     "performer": performer,
     "linformer": linformer,
     "differentiable with an array": program(normal),
