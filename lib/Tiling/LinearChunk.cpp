@@ -94,7 +94,7 @@ Value ChunkEmitter::decayed(Value x, const ChunkDecay &decay, Value factor, int6
     return x;
   return apply(2, 0, inputs, {{temporary({-1, columns}, productType), {0, 1}}},
                [&](ValueRange args) -> SmallVector<Value> {
-                 Value element = args[0];
+                 Value element = convert(args[0], type);
                  if (factor)
                    element = arith::MulFOp::create(b, loc, element, args[1]);
                  if (scale == -1)

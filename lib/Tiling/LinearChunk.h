@@ -34,8 +34,9 @@ struct ChunkEmitter : StructuredEmitter {
   ChunkEmitter(mlir::OpBuilder &b, mlir::Location loc, mlir::FloatType type, mlir::FloatType productType)
       : StructuredEmitter(b, loc, type), productType(productType) {}
 
-  /// Positions of a chunk. With 64 the matmuls within a chunk cost about as much as those with the state.
-  static constexpr int64_t rows = 64;
+  /// Positions of a chunk. With 64 and heads of 64 the matmuls within a chunk cost about as much as those with the
+  /// state.
+  int64_t rows = 64;
   /// Positions of a block of a chunk, within which decays by row and triangular systems are computed without matmuls.
   static constexpr int64_t blockRows = 16;
 
@@ -47,6 +48,8 @@ struct ChunkEmitter : StructuredEmitter {
   Value filled(llvm::ArrayRef<int64_t> shape, double value);
   using StructuredEmitter::filled;
 
+  /// x in `productType`, if it is in `type`.
+  Value asOperand(Value x);
   /// sums + Σ lhs · rhs, where loops 0, 1, 2 are m, n, k. The operands are rounded to `productType`.
   Value matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums);
   /// The same for one column, as a structured op that is not a matmul: register tiles would be wasted on it.
@@ -110,8 +113,6 @@ private:
   Value matrixOf(mlir::OpFoldResult count, int64_t bound, int64_t columns);
   /// `matmul` without rounding of the operands.
   Value exactMatmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums);
-  /// x in `productType`, if it is in `type`.
-  Value asOperand(Value x);
   /// e[i] + Σ_j factors[i, j] · known[j], where the factors for j ≥ i are 0.
   Value substituted(Value known, Value factors, Value i);
   int64_t columnsOf(Value matrix) { return llvm::cast<mlir::ShapedType>(matrix.getType()).getDimSize(1); }

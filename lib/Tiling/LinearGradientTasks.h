@@ -60,7 +60,7 @@ private:
   /// The part of the decay of the whole chunk in the gradient of decay, [depth] or a number.
   Value decayOfState(const Chunk &chunk, Value state, Value after, Value ofKeys);
   Value storeDecay(const Chunk &chunk, Value sums, Value ofState, Value into);
-  SmallVector<Value> emitNonCausal(Results results);
+  llvm::SmallVector<Value> emitNonCausal(Results results);
 
   llvm::SmallVector<Place> places();
   Place placeOfChunks();

@@ -16,12 +16,12 @@ using namespace saccade::attn;
 //===----------------------------------------------------------------------===//
 
 LinearTasks::Rows LinearTasks::rowsAt(ArrayRef<Dim> dims, OpFoldResult batch, Value head, Value begin,
-                                      int64_t columns) {
+                                      OpFoldResult first, int64_t columns) {
   Rows at;
   for (Dim dim : dims) {
     bool isSeq = dim == Dim::Seq, isDepth = dim == Dim::Depth;
-    at.offsets.push_back(isSeq ? begin : isDepth ? OpFoldResult(b.getIndexAttr(0)) : dim == Dim::Batch ? batch : head);
-    at.sizes.push_back(isSeq ? size : b.getIndexAttr(isDepth ? columns : 1));
+    at.offsets.push_back(isSeq ? begin : isDepth ? first : dim == Dim::Batch ? batch : head);
+    at.sizes.push_back(isSeq ? present : b.getIndexAttr(isDepth ? columns : 1));
     at.isKept.push_back(isSeq || isDepth);
     if (at.isKept.back())
       at.loops.push_back(isSeq ? 0 : 1);
@@ -29,23 +29,73 @@ LinearTasks::Rows LinearTasks::rowsAt(ArrayRef<Dim> dims, OpFoldResult batch, Va
   return at;
 }
 
+Value LinearTasks::presentRows(Value matrix) {
+  if (present == size)
+    return matrix;
+  SmallVector<OpFoldResult> offsets(cast<ShapedType>(matrix.getType()).getRank(), b.getIndexAttr(0)),
+      extents = tensor::getMixedSizes(b, loc, matrix);
+  extents[0] = present;
+  return slice(matrix, offsets, extents, SmallVector<bool>(extents.size(), true));
+}
+
+Value LinearTasks::insertPresentRows(Value part, Value matrix) {
+  if (present == size)
+    return part;
+  SmallVector<OpFoldResult> offsets(cast<ShapedType>(matrix.getType()).getRank(), b.getIndexAttr(0)),
+      ones(offsets.size(), b.getIndexAttr(1)), extents = tensor::getMixedSizes(b, loc, matrix);
+  extents[0] = present;
+  return tensor::InsertSliceOp::create(b, loc, part, matrix, offsets, extents, ones);
+}
+
+Value LinearTasks::ofPositions(int64_t columns, Type element, double padding, llvm::function_ref<Value(Value)> store) {
+  Value whole = columns ? temporary({-1, columns}, element) : temporary({-1}, element);
+  whole = insertPresentRows(store(presentRows(whole)), whole);
+  if (present == size)
+    return whole;
+  SmallVector<OpFoldResult> offsets(cast<ShapedType>(whole.getType()).getRank(), b.getIndexAttr(0)),
+      ones(offsets.size(), b.getIndexAttr(1)), extents = tensor::getMixedSizes(b, loc, whole);
+  offsets[0] = present, extents[0] = getAsOpFoldResult(sub(asIndex(size), asIndex(present)));
+  Value rest =
+      StructuredEmitter::filled(slice(whole, offsets, extents, SmallVector<bool>(extents.size(), true)), padding);
+  return tensor::InsertSliceOp::create(b, loc, rest, whole, offsets, extents, ones);
+}
+
 Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin) {
-  int64_t columns = getStaticDimSize(tensor, dims, Dim::Depth);
-  Rows at = rowsAt(dims.getDims(), sequence, head, start ? add(start, begin) : begin, columns);
-  Value source = slice(tensor, at.offsets, at.sizes, at.isKept);
-  return apply(2, 0, {{source, at.loops}}, {{temporary({-1, columns}), {0, 1}}},
-               [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], type)}; })[0];
+  return loadColumns(tensor, dims, head, begin, index(0), getStaticDimSize(tensor, dims, Dim::Depth), type);
+}
+
+StructuredEmitter::IndexedOperand LinearTasks::rowsOf(Value tensor, DimsAttr dims, Value head, Value begin, Value first,
+                                                      int64_t columns) {
+  Rows at =
+      rowsAt(dims.getDims(), sequence, head, start ? add(start, begin) : begin, getAsOpFoldResult(first), columns);
+  return {slice(tensor, at.offsets, at.sizes, at.isKept), at.loops};
+}
+
+Value LinearTasks::loadColumns(Value tensor, DimsAttr dims, Value head, Value begin, Value first, int64_t columns,
+                               Type element) {
+  IndexedOperand source = rowsOf(tensor, dims, head, begin, first, columns);
+  return ofPositions(columns, element, 0, [&](Value part) -> Value {
+    // Not a slice of the caller's tensor, to which an elementwise op without effect would be folded: rows of a
+    // temporary have static strides.
+    if (arePadded && source.loops[0] == 0 && getElementTypeOrSelf(source.value) == element)
+      return linalg::CopyOp::create(b, loc, source.value, part).getResult(0);
+    return apply(2, 0, {source}, {{part, {0, 1}}},
+                 [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
+  });
 }
 
 Value LinearTasks::loadFactor(Value tensor, AxesAttr axes, Value begin, bool isDecay) {
   bool isMatrix = axes.position(Dim::Depth).has_value();
-  Rows at = rowsAt(axes.getDims(), sequence, stateHead, start ? add(start, begin) : begin, depth);
+  Rows at = rowsAt(axes.getDims(), sequence, stateHead, start ? add(start, begin) : begin, b.getIndexAttr(0), depth);
   Value source = slice(tensor, at.offsets, at.sizes, at.isKept);
-  IndexedOperand to = isMatrix ? IndexedOperand{temporary({-1, depth}), {0, 1}} : IndexedOperand{temporary({-1}), {0}};
-  return apply(isMatrix ? 2 : 1, 0, {{source, at.loops}}, {to}, [&](ValueRange args) -> SmallVector<Value> {
-    Value element = convert(args[0], type);
-    return {isDecay ? math::ExpOp::create(b, loc, element).getResult() : element};
-  })[0];
+  SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
+  return ofPositions(isMatrix ? depth : 0, type, isDecay ? 1 : 0, [&](Value part) {
+    return apply(isMatrix ? 2 : 1, 0, {{source, at.loops}}, {{part, loops}},
+                 [&](ValueRange args) -> SmallVector<Value> {
+                   Value element = convert(args[0], type);
+                   return {isDecay ? math::ExpOp::create(b, loc, element).getResult() : element};
+                 })[0];
+  });
 }
 
 Value LinearTasks::headOf(Value tensor, DimsAttr dims) {
@@ -101,11 +151,19 @@ Value LinearTasks::storeRows(Value into, ArrayRef<Dim> dims, Value member, Value
   int64_t columns = 1;
   if (auto position = llvm::find(dims, Dim::Depth); position != dims.end())
     columns = cast<ShapedType>(into.getType()).getDimSize(position - dims.begin());
+  return storeColumns(into, dims, member, begin, index(0), columns, rows, element);
+}
+
+Value LinearTasks::storeColumns(Value into, ArrayRef<Dim> dims, Value member, Value begin, Value first, int64_t columns,
+                                ArrayRef<IndexedOperand> rows, Rounding element) {
   // The slice of a task has one batch.
-  Rows at = rowsAt(dims, b.getIndexAttr(0), member, begin, columns);
+  Rows at = rowsAt(dims, b.getIndexAttr(0), member, begin, getAsOpFoldResult(first), columns);
   Value to = slice(into, at.offsets, at.sizes, at.isKept);
+  SmallVector<IndexedOperand> parts;
+  for (const IndexedOperand &each : rows)
+    parts.push_back({!each.loops.empty() && each.loops[0] == 0 ? presentRows(each.value) : each.value, each.loops});
   Type type = getElementTypeOrSelf(into);
-  Value done = apply(at.loops.size(), 0, rows, {{to, at.loops}},
+  Value done = apply(at.loops.size(), 0, parts, {{to, at.loops}},
                      [&](ValueRange args) -> SmallVector<Value> { return {convert(element(args), type)}; })[0];
   return tensor::InsertSliceOp::create(b, loc, done, into, at.offsets, at.sizes,
                                        SmallVector<OpFoldResult>(at.sizes.size(), b.getIndexAttr(1)));

@@ -31,7 +31,7 @@ SmallVector<Value> LinearForwardTasks::visitChunksOrPositions(ValueRange carried
 }
 
 SmallVector<Value> LinearForwardTasks::visitPositions(ValueRange carried) {
-  size = b.getIndexAttr(1);
+  size = present = b.getIndexAttr(1);
   return loop(index(0), asIndex(length), 1, carried,
               [&](Value position, ValueRange before) { return visitPosition(position, before); });
 }

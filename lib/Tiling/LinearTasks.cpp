@@ -115,8 +115,9 @@ SmallVector<Value> LinearTasks::overChunks(bool isForward, ValueRange inits, Car
     if (!isForward)
       begin = sub(mul(div(sub(positions, index(1)), rows), rows), begin);
     bool isFixed = known && (*known <= rows || *known % rows == 0);
-    size = isFixed ? OpFoldResult(b.getIndexAttr(std::min(*known, rows)))
-                   : OpFoldResult(min(sub(positions, begin), index(rows)));
+    present = isFixed ? OpFoldResult(b.getIndexAttr(std::min(*known, rows)))
+                      : OpFoldResult(min(sub(positions, begin), index(rows)));
+    size = arePadded && !isFixed ? OpFoldResult(b.getIndexAttr(rows)) : present;
     return body(begin, carried);
   });
 }

@@ -47,6 +47,17 @@ protected:
   }
   Chunk loadChunk(Value begin);
   Value loadRows(Value tensor, attn::DimsAttr dims, Value head, Value begin);
+  /// `columns` columns of the rows of a chunk, from column `first` on, in an operand.
+  IndexedOperand rowsOf(Value tensor, attn::DimsAttr dims, Value head, Value begin, Value first, int64_t columns);
+  /// `columns` columns of the rows of a chunk from column `first` on, as elements of type `element`.
+  Value loadColumns(Value tensor, attn::DimsAttr dims, Value head, Value begin, Value first, int64_t columns,
+                    mlir::Type element);
+  /// A temporary of the positions of the chunk and `columns` columns, a vector for 0, that `store` fills: it gets the
+  /// rows of the sequence and returns their contents. The rows behind it become `padding`.
+  Value ofPositions(int64_t columns, mlir::Type element, double padding, llvm::function_ref<Value(Value)> store);
+  /// The rows of `matrix`, or the elements of a vector, that are positions of the sequence; and `matrix` with these.
+  Value presentRows(Value matrix);
+  Value insertPresentRows(Value part, Value matrix);
   Value loadFactor(Value tensor, attn::AxesAttr axes, Value begin, bool isDecay);
   /// The number of a head of keys, or of another operand that value heads share.
   Value headOf(Value tensor, attn::DimsAttr dims);
@@ -61,6 +72,9 @@ protected:
   using Rounding = llvm::function_ref<Value(mlir::ValueRange)>;
   Value storeRows(Value into, llvm::ArrayRef<attn::Dim> dims, Value member, Value begin,
                   llvm::ArrayRef<IndexedOperand> rows, Rounding element);
+  /// The same for `columns` columns from column `first` on.
+  Value storeColumns(Value into, llvm::ArrayRef<attn::Dim> dims, Value member, Value begin, Value first,
+                     int64_t columns, llvm::ArrayRef<IndexedOperand> rows, Rounding element);
   Value storeRows(Value into, llvm::ArrayRef<attn::Dim> dims, Value member, Value begin, Value rows);
 
   //===--- State ---===//
@@ -101,6 +115,9 @@ protected:
   Value sequence, stateHead;
   Value start; ///< of the sequence in the operands; null for 0
   mlir::OpFoldResult length;
+  /// Positions of the sequence in the current chunk. If chunks are padded, `size` is that of a whole chunk.
+  mlir::OpFoldResult present;
+  bool arePadded = false;
   Value group;       ///< query heads of a state
   Value repetitions; ///< states of a query head
 
@@ -111,7 +128,8 @@ private:
     llvm::SmallVector<unsigned> loops;
   };
   /// The rank-reducing slice of a chunk in a tensor, and the loops that index its kept dimensions.
-  Rows rowsAt(llvm::ArrayRef<attn::Dim> dims, mlir::OpFoldResult batch, Value head, Value begin, int64_t columns);
+  Rows rowsAt(llvm::ArrayRef<attn::Dim> dims, mlir::OpFoldResult batch, Value head, Value begin,
+              mlir::OpFoldResult first, int64_t columns);
   mlir::LogicalResult checkSizes();
   void beginTask(mlir::scf::ForallOp loop);
 };

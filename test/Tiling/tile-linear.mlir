@@ -1,5 +1,5 @@
-// One task per batch and head of values carries the state through chunks of 64 positions. Within a chunk, a decay of rows
-// is computed in blocks of 16.
+// One task per batch and head of values carries the state through chunks of 32 positions, or of 64 if operands of matmuls
+// are bf16. Within a chunk, a decay of rows is computed in blocks of 16.
 // RUN: saccade-opt %s -attn-tile-linear | FileCheck %s
 // RUN: saccade-opt %s -attn-tile-linear | FileCheck %s --check-prefix=BLOCKS
 // BLOCKS-NOT: #attn.schedule<rows = {{[0-9]?[0-9]}},
@@ -20,7 +20,7 @@ func.func @causal(%q: tensor<2x6x?x8xbf16>, %k: tensor<2x3x?x8xbf16>, %v: tensor
 }
 
 // CHECK-LABEL: func.func @rows_decay
-// CHECK: scf.for %{{.*}} step %c64
+// CHECK: scf.for %{{.*}} step %c32
 // CHECK: math.exp
 // CHECK: scf.for %{{.*}} step %c16
 func.func @rows_decay(%x: tensor<?x8xf32>, %g: tensor<?x8xf32>) -> tensor<?x8xf32> {
@@ -73,4 +73,20 @@ func.func @no_batches(%x: tensor<0x?x8xf32>) -> tensor<0x?x8xf32> {
   %o = attn.linear %x[b,s,d], %x[b,s,d], %x[b,s,d] causal
     : (tensor<0x?x8xf32>, tensor<0x?x8xf32>, tensor<0x?x8xf32>) -> tensor<0x?x8xf32>
   return %o : tensor<0x?x8xf32>
+}
+
+// Columns of values in blocks of 32, each of which has its own part of the state. The last chunk is filled with zeros, so
+// that all matmuls have 32 positions.
+// CHECK-LABEL: func.func @columns
+// CHECK: linalg.fill {{.*}} -> tensor<2x8x32xf32>
+// CHECK: scf.for %{{.*}} step %c32
+// CHECK: linalg.copy ins({{.*}} -> tensor<?x8xf32>
+// CHECK: linalg.fill {{.*}} -> tensor<?x8xf32>
+// CHECK: tensor.insert_slice {{.*}} : tensor<?x8xf32> into tensor<32x8xf32>
+// CHECK: scf.for %[[BLOCK:.*]] = %c0{{.*}} to %c2
+// CHECK: tensor.extract_slice %{{.*}}[%[[BLOCK]], 0, 0] [1, 8, 32] [1, 1, 1] : tensor<2x8x32xf32> to tensor<8x32xf32>
+func.func @columns(%q: tensor<?x8xf32>, %v: tensor<?x64xf32>, %b: tensor<?xf32>) -> tensor<?x64xf32> {
+  %o = attn.linear %q[s,d], %q[s,d], %v[s,d] causal beta(%b[s] : tensor<?xf32>)
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
 }

@@ -120,7 +120,8 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
       return ofBlock();
     e.ifElse(isLast, [&] { emitPrefetchPanel(e, panels.nextItem, p, from, panelShare); }, ofBlock);
   };
-  auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isInPlace) {
+  auto addGroup = [&](Value first, Value count, RegisterBlock registers, GroupForm form, bool isWhole) {
+    bool isInPlace = isWhole && inPlace.rows;
     Value row = e.add(block.row, first), into = isInPlace ? inPlace.rows : tile, intoRow = isInPlace ? row : first;
     if (form == GroupForm::Rows)
       product.packRows(e, emitBlock(e, lhs, {row, count, k, depth}), count, e.index(registers.rows), group);
@@ -136,6 +137,12 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
         prefetchPanel(first, p);
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       Value intoColumn = isInPlace ? e.add(block.column, column) : column;
+      if (isInPlace && !tiles) {
+        for (Value matrix : beforeSums)
+          emitPrefetchBlock(e, matrix, row, intoColumn, registers.rows, width);
+        if (!nextStep.views.empty())
+          emitPrefetchPart(e, nextStep, e.add(e.mul(e.div(first, int64_t(full.rows)), panelCount), p));
+      }
       if (tiles) {
         auto load = [&] { return emitLoadTiles(e, registers, into, intoRow, intoColumn); };
         return e.loop(zero, kPacks, TileMatmul::part, [&](Value k) {
@@ -175,11 +182,27 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
   // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
   Value fullEnd = e.roundDown(block.rows, groupRows);
   GroupForm form = formOf(lhs);
-  e.loop(zero, fullEnd, full.rows,
-         [&](Value r) { addGroup(r, e.index(full.rows), full, form, inPlace.rows != nullptr); });
+  if (std::optional<int64_t> rest = knownRest(lhs, block.rows)) {
+    Value restBegin = e.sub(block.rows, e.index(*rest));
+    e.loop(zero, restBegin, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full, form, /*isWhole=*/true); });
+    if (*rest > 0)
+      addGroup(restBegin, e.index(*rest), {unsigned(*rest), full.vectors}, form, /*isWhole=*/true);
+    return;
+  }
+  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full, form, /*isWhole=*/true); });
   // Excess rows of the last group repeat the last row.
-  e.loop(fullEnd, block.rows, tail.rows,
-         [&](Value r) { addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, GroupForm::Rows, false); });
+  e.loop(fullEnd, block.rows, tail.rows, [&](Value r) {
+    addGroup(r, e.min(e.sub(block.rows, r), e.index(tail.rows)), tail, GroupForm::Rows, /*isWhole=*/false);
+  });
+}
+
+/// The rows of a block after the last whole register block, if their number is known and the microkernel reads the LHS
+/// in place. They are one register block.
+std::optional<int64_t> BlockedMatmul::knownRest(Value lhs, Value rows) {
+  std::optional<int64_t> count = getConstantIntValue(rows);
+  if (!count || formOf(lhs) != GroupForm::Unpacked)
+    return std::nullopt;
+  return *count % panelBlock(e.target, /*isTail=*/false).rows;
 }
 
 void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanels, InPlace inPlace,
@@ -189,27 +212,35 @@ void BlockedMatmul::run(Value lhs, Value result, Begin begin, GetPanels getPanel
   Value kPacks = kPacksOf(e.size(lhs, 1));
   if (formOf(lhs) == GroupForm::Panel)
     panel = e.alloc({1, maxBlock.depth, int64_t(e.lanes())});
+  auto extentFrom = [&](Value begin, Value end, int64_t most) {
+    std::optional<int64_t> known = getConstantIntValue(end);
+    return inPlace.rows && known && *known % most == 0 ? e.index(most) : e.min(e.sub(end, begin), e.index(most));
+  };
   e.loop(zero, columns, maxBlock.columns, [&](Value column) {
-    Value columnCount = e.min(e.sub(columns, column), e.index(maxBlock.columns));
+    Value columnCount = extentFrom(column, columns, maxBlock.columns);
     e.loop(zero, rows, maxBlock.rows, [&](Value row) {
-      ResultBlock block{row, e.min(e.sub(rows, row), e.index(maxBlock.rows)), column, columnCount};
+      ResultBlock block{row, extentFrom(row, rows, maxBlock.rows), column, columnCount};
       ResultBlock copied = block;
       if (inPlace.rows) {
-        Value whole = e.roundDown(block.rows, groupRows);
+        Value whole = knownRest(lhs, block.rows) ? block.rows : e.roundDown(block.rows, groupRows);
         copied.row = e.add(row, whole), copied.rows = e.sub(block.rows, whole);
       }
       // The rows of the tile that are used have the same places as in the block.
       Value first = e.sub(copied.row, row);
-      Value rowsOfTile = inPlace.rows ? emitBlock(e, tile, {first, copied.rows, zero, columnCount}) : tile;
-      begin(rowsOfTile, copied);
+      bool isCopied = !isConstantIntValue(copied.rows, 0);
+      Value rowsOfTile = inPlace.rows && isCopied ? emitBlock(e, tile, {first, copied.rows, zero, columnCount}) : tile;
+      if (isCopied)
+        begin(rowsOfTile, copied);
       auto add = [&](Value kPack) {
-        Value count = e.min(e.sub(kPacks, kPack), e.index(maxBlock.depth));
+        Value count = extentFrom(kPack, kPacks, maxBlock.depth);
         addBlock(lhs, inPlace, fromRow, block, kPack, count, getPanels(block, kPack, count));
       };
       if (inPlace.isZero)
         add(zero);
       else
         e.loop(zero, kPacks, maxBlock.depth, add);
+      if (!isCopied)
+        return;
       if (!fromRow)
         return emitUnpackRows(e, rowsOfTile, emitBlock(e, result, copied));
       // Without k-packs nothing has been stored in the result.

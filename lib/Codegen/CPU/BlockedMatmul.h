@@ -4,6 +4,7 @@
 
 #include "Emitter.h"
 #include "Microkernel.h"
+#include "Prefetch.h"
 #include "Product.h"
 #include "TileProduct.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
@@ -40,6 +41,16 @@ public:
 
   /// Sets matrices whose elements are prefetched when `runFromRow` stores those of the result.
   void prefetchEpilogue(llvm::SmallVector<mlir::Value> matrices) { epilogue = std::move(matrices); }
+  /// The same before the sums of a group of rows in place, and a part of `next` for each of these groups and panels.
+  void prefetchInPlace(llvm::SmallVector<mlir::Value> matrices, NextMatrices next) {
+    beforeSums = std::move(matrices);
+    nextStep = std::move(next);
+  }
+  /// The groups of rows and panels of a block of `rows` and `columns`.
+  int64_t groupsOf(int64_t rows, int64_t columns) const {
+    return llvm::divideCeil(rows, panelBlock(e.target, /*isTail=*/false).rows) *
+           llvm::divideCeil(columns, 2 * e.lanes());
+  }
 
   /// A result that stays in the cache, in which whole groups of rows are accumulated without a copy.
   struct InPlace {
@@ -75,13 +86,15 @@ private:
   enum class GroupForm { Unpacked, Rows, Panel };
   GroupForm formOf(mlir::Value lhs);
   mlir::Value kPacksOf(mlir::Value depth);
+  std::optional<int64_t> knownRest(mlir::Value lhs, mlir::Value rows);
   void addBlock(mlir::Value lhs, InPlace inPlace, const std::optional<FromRow> &fromRow, const ResultBlock &block,
                 mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
 
   Emitter &e;
   const Product &product;
   MatmulBlock maxBlock;
-  llvm::SmallVector<mlir::Value> epilogue;
+  llvm::SmallVector<mlir::Value> epilogue, beforeSums;
+  NextMatrices nextStep;
   int64_t groupRows;               ///< LHS rows of a group
   std::optional<TileMatmul> tiles; ///< set if products are computed in tile registers
   mlir::Value tile;                ///< accumulators of a block of the result

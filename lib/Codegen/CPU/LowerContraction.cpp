@@ -24,6 +24,10 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::cpu;
 
+/// The widest rows of an RHS that microkernels read in place. With longer ones, the lines of a panel would be far apart
+/// and compete for the same sets of the L1 cache.
+static constexpr int64_t maxRowBytes = 256;
+
 /// The outermost loop around `op` that does not change `operand`, or null.
 static scf::ForOp getInvariantLoop(Operation *op, Value operand) {
   scf::ForOp found;
@@ -59,7 +63,8 @@ class ContractionLowering {
 public:
   /// Analyzes `op`, before any contraction is lowered.
   explicit ContractionLowering(linalg::LinalgOp op);
-  void run(Emitter e);
+  /// Lowers the op. `prefetched`: the elementwise ops whose matrices a matmul before it has prefetched.
+  void run(Emitter e, llvm::DenseSet<Operation *> &prefetched);
   linalg::LinalgOp getOp() { return op; }
 
 private:
@@ -73,6 +78,7 @@ private:
   memref::AllocOp buffer;  ///< that the result begins, if nothing else views it, or null
 
   Value emitWholePanels(Emitter &e, Value result);
+  Value emitPanelsInPlace(Emitter &e, const ProductTraits &traits);
   Value matrix(Emitter &e, Value memory, OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at);
 };
 
@@ -121,6 +127,28 @@ Value ContractionLowering::emitWholePanels(Emitter &e, Value result) {
   return buffer ? emitBlock(e, buffer, {zero, e.size(result, 0), zero, e.index(columns)}) : result;
 }
 
+/// The RHS of a tile as panels, or null if its memory has not the order of panels that a microkernel reads: rows along
+/// n that are contiguous, in the compute type, and as wide as one panel or as a few.
+Value ContractionLowering::emitPanelsInPlace(Emitter &e, const ProductTraits &traits) {
+  auto type = cast<MemRefType>(rhs->get().getType());
+  if (!isTile || type.getRank() != 2 || traits.form != attn::ProductForm::MultiplyAdd ||
+      type.getElementType() != e.type || !op.getMatchingIndexingMap(rhs).getResult(0).isFunctionOfDim(dims.k.back()))
+    return nullptr;
+  auto [strides, offset] = type.getStridesAndOffset();
+  int64_t width = 2 * e.lanes(), columns = type.getDimSize(1);
+  if (ShapedType::isDynamic(columns) || strides[0] != columns || strides[1] != 1 || columns % width != 0 ||
+      columns * type.getElementTypeBitWidth() > 8 * maxRowBytes)
+    return nullptr;
+  auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, rhs->get());
+  auto panels = MemRefType::get({columns / width, type.getDimSize(0), width}, type.getElementType(),
+                                StridedLayoutAttr::get(e.b.getContext(), offset, {width, columns, 1}));
+  SmallVector<OpFoldResult> sizes = {e.b.getIndexAttr(columns / width), memref::getMixedSize(e.b, e.loc, rhs->get(), 0),
+                                     e.b.getIndexAttr(width)};
+  SmallVector<OpFoldResult> steps = {e.b.getIndexAttr(width), e.b.getIndexAttr(columns), e.b.getIndexAttr(1)};
+  return memref::ReinterpretCastOp::create(e.b, e.loc, panels, metadata.getBaseBuffer(),
+                                           metadata.getConstifiedMixedOffset(), sizes, steps);
+}
+
 /// A view of `memory`, which has the dimensions of `operand`, as a matrix over two loops, at the indices `at` of all
 /// others.
 Value ContractionLowering::matrix(Emitter &e, Value memory, OpOperand *operand, unsigned rowLoop, unsigned columnLoop,
@@ -161,7 +189,7 @@ Value ContractionLowering::matrix(Emitter &e, Value memory, OpOperand *operand, 
   return isTransposed ? emitTransposed(e, view) : view;
 }
 
-void ContractionLowering::run(Emitter e) {
+void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched) {
   unsigned m = dims.m.back(), n = dims.n.back(), k = dims.k.back();
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   auto atMost = [&](int64_t limit, unsigned loop) {
@@ -184,8 +212,8 @@ void ContractionLowering::run(Emitter e) {
     Value depth = e.min(e.mul(kPacks, elements), e.sub(e.size(rhs, 1), first));
     product.packPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels);
   };
-  Value packed;
-  if (unchanged) {
+  Value packed, panelsInPlace = emitPanelsInPlace(e, traits);
+  if (unchanged && !panelsInPlace) {
     OpBuilder::InsertionGuard guard(e.b);
     e.b.setInsertionPoint(unchanged);
     Value all = matrix(e, wholeRHS, rhs, n, k, {}), zero = e.index(0);
@@ -197,8 +225,14 @@ void ContractionLowering::run(Emitter e) {
   bool isZero = zeroFill != nullptr;
   if (isZero)
     zeroFill.erase();
+  SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);
   BlockedMatmul matmul(e, product, block);
-  if (!unchanged)
+  if (isTile && ranges.size() == 3) {
+    bool isKnown = !ShapedType::isDynamic(extents[m]) && !ShapedType::isDynamic(extents[n]);
+    matmul.prefetchInPlace(emitEpilogueMatrices(e, op, op.getDpsInits()[0], &prefetched),
+                           isKnown ? emitNextMatrices(e, op, matmul.groupsOf(extents[m], extents[n])) : NextMatrices());
+  }
+  if (!packed && !panelsInPlace)
     packed = alloc(block.columns, block.depth * elements);
   auto multiply = [&](Value lhs, Value rhs, Value result) {
     auto begin = [&](Value tile, const ResultBlock &at) {
@@ -211,7 +245,9 @@ void ContractionLowering::run(Emitter e) {
       });
     };
     matmul.run(lhs, result, begin,
-               [&](const ResultBlock &at, Value kPack, Value kPacks) {
+               [&](const ResultBlock &at, Value kPack, Value kPacks) -> BlockedMatmul::Panels {
+                 if (panelsInPlace)
+                   return {panelsInPlace, e.div(at.column, width), kPack, {}, {}};
                  if (!unchanged)
                    pack(rhs, at, kPack, kPacks, packed);
                  return BlockedMatmul::Panels{packed, e.index(0), e.index(0), {}, {}};
@@ -219,7 +255,6 @@ void ContractionLowering::run(Emitter e) {
                {isTile ? emitWholePanels(e, result) : Value(), isZero});
   };
 
-  SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);
   SmallVector<Value> at(ranges.size());
   std::function<void(unsigned)> nest = [&](unsigned loop) {
     if (loop == ranges.size()) {
@@ -253,13 +288,14 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
       if (isMatmul(op) && op.hasPureBufferSemantics())
         lowerings.emplace_back(op);
     });
+    llvm::DenseSet<Operation *> prefetched;
     for (ContractionLowering &lowering : lowerings) {
       linalg::LinalgOp op = lowering.getOp();
       // 16-bit operands accumulate in f32.
       bool isF64 = llvm::any_of(op->getOperandTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
       OpBuilder b(op);
       FloatType type = isF64 ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
-      lowering.run({b, op.getLoc(), *cpu, type});
+      lowering.run({b, op.getLoc(), *cpu, type}, prefetched);
       op.erase();
     }
   }

@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Dialect/Attn/Analysis/Memory.h"
 
 using namespace mlir;
 using namespace saccade::cpu;
@@ -70,7 +72,12 @@ Value NextStep::clone(Value value) {
   Operation *op = value.getDefiningOp();
   if (!outermost->isAncestor(value.getParentBlock()->getParentOp()))
     return value;
-  if (!op || op->getNumRegions() != 0)
+  if (!op) {
+    auto loop = dyn_cast<scf::ForOp>(value.getParentBlock()->getParentOp());
+    bool isInside = loop && loop != outermost && loop.getInductionVar() == value;
+    return isInside ? clone(loop.getLowerBound()) : Value();
+  }
+  if (op->getNumRegions() != 0)
     return nullptr;
   auto load = dyn_cast<memref::LoadOp>(op);
   if (load ? outermost->isAncestor(load.getMemRef().getParentBlock()->getParentOp()) : !isMemoryEffectFree(op))
@@ -124,17 +131,34 @@ static Value cloneBefore(Emitter &e, Operation *op, Value value, IRMapping &clon
   return e.b.clone(*producer, clones)->getResult(cast<OpResult>(value).getResultNumber());
 }
 
-SmallVector<Value> saccade::cpu::emitEpilogueMatrices(Emitter &e, Operation *op, Value result) {
-  SmallVector<Value> matrices;
+/// `matrix` and the views of its first rows and columns.
+static SmallVector<Value> viewsOfFirst(Value matrix) {
+  SmallVector<Value> views = {matrix};
+  for (Operation *user : matrix.getUsers())
+    if (auto view = dyn_cast<memref::SubViewOp>(user); view && view.getType().getRank() == 2 &&
+                                                       llvm::all_of(view.getMixedOffsets(), isZeroInteger) &&
+                                                       llvm::all_of(view.getMixedStrides(), isOneInteger))
+      views.push_back(view);
+  return views;
+}
+
+SmallVector<Value> saccade::cpu::emitEpilogueMatrices(Emitter &e, Operation *op, Value result,
+                                                      llvm::DenseSet<Operation *> *done) {
+  SmallVector<Value> matrices, views = viewsOfFirst(result);
   IRMapping clones;
-  for (Operation *user : result.getUsers()) {
+  llvm::SetVector<Operation *> users;
+  for (Value view : views)
+    users.insert_range(view.getUsers());
+  for (Operation *user : users) {
     auto epilogue = dyn_cast<linalg::LinalgOp>(user);
     if (!epilogue || user == op || user->getBlock() != op->getBlock() || user->isBeforeInBlock(op) ||
         epilogue.getNumLoops() != 2 || epilogue.getNumParallelLoops() != 2)
       continue;
     auto isAtElement = [&](OpOperand &operand) { return epilogue.getMatchingIndexingMap(&operand).isIdentity(); };
     if (!llvm::all_of(user->getOpOperands(),
-                      [&](OpOperand &each) { return each.get() != result || isAtElement(each); }))
+                      [&](OpOperand &each) { return !llvm::is_contained(views, each.get()) || isAtElement(each); }))
+      continue;
+    if (done && !done->insert(user).second)
       continue;
     for (OpOperand &operand : user->getOpOperands())
       if (isa<MemRefType>(operand.get().getType()) && isAtElement(operand) && !isScratch(operand.get()))
@@ -142,6 +166,64 @@ SmallVector<Value> saccade::cpu::emitEpilogueMatrices(Emitter &e, Operation *op,
           matrices.push_back(matrix);
   }
   return matrices;
+}
+
+static bool hasMatmulAfter(Operation *op) {
+  for (Operation *next = op->getNextNode(); next; next = next->getNextNode())
+    if (next->walk([](Operation *each) {
+              return each->hasAttr(saccade::tileMatmulAttr) ? WalkResult::interrupt() : WalkResult::advance();
+            })
+            .wasInterrupted())
+      return true;
+  return false;
+}
+
+NextMatrices saccade::cpu::emitNextMatrices(Emitter &e, Operation *op, int64_t parts) {
+  NextMatrices next;
+  auto step = dyn_cast<scf::ForOp>(op->getParentOp());
+  if (!step || hasMatmulAfter(op))
+    return next;
+  next.firstPart = e.index(0);
+  if (auto outer = dyn_cast<scf::ForOp>(step->getParentOp())) {
+    std::optional<APInt> trips = step.getStaticTripCount();
+    if (!trips || !isConstantIntValue(step.getLowerBound(), 0) || !isOneInteger(step.getStep()) || hasMatmulAfter(step))
+      return next;
+    next.firstPart = e.mul(step.getInductionVar(), parts);
+    parts *= trips->getSExtValue();
+    step = outer;
+  }
+  // What the step copies before its matmuls, which have been lowered, in itself or in loops inside of it.
+  SmallVector<linalg::CopyOp> copies;
+  step.walk([&](linalg::CopyOp copy) { copies.push_back(copy); });
+  std::optional<NextStep> following;
+  for (linalg::CopyOp copy : copies) {
+    Value from = copy.getInputs()[0], into = getBaseMemory(copy.getOutputs()[0]);
+    auto type = dyn_cast<MemRefType>(from.getType()), whole = dyn_cast<MemRefType>(into.getType());
+    if (!type || !whole || type.getRank() != 2 || type.isDynamicDim(1) || isScratch(from) || !whole.hasStaticShape())
+      continue;
+    Operation *inStep = step.getBody()->findAncestorOpInBlock(*copy);
+    if (!following)
+      following.emplace(e, inStep);
+    if (Value view = following->view(from)) {
+      next.views.push_back(view);
+      int64_t bits = type.getElementTypeBitWidth();
+      int64_t lines = llvm::divideCeil(type.getDimSize(1) * bits, cacheLine * 8) * whole.getDimSize(0);
+      next.share = std::max<int64_t>(next.share, llvm::divideCeil(lines, parts));
+    }
+  }
+  return next;
+}
+
+void saccade::cpu::emitPrefetchPart(Emitter &e, const NextMatrices &next, Value part) {
+  Value first = e.mul(e.add(next.firstPart, part), next.share);
+  for (Value matrix : next.views) {
+    auto type = cast<MemRefType>(matrix.getType());
+    int64_t width = cacheLine * 8 / type.getElementTypeBitWidth(), lines = llvm::divideCeil(type.getDimSize(1), width);
+    for (int64_t i = 0; i < next.share; ++i) {
+      Value line = e.add(first, i), row = e.div(line, lines);
+      emitPrefetch(e, matrix, row, e.mul(e.sub(line, e.mul(row, lines)), width));
+    }
+  }
 }
 
 void saccade::cpu::emitPrefetchBlock(Emitter &e, Value matrix, Value row, Value column, int64_t rows, int64_t columns) {

@@ -19,8 +19,8 @@ public:
   /// Emits the loop counters of the next step before `op`.
   NextStep(Emitter &e, mlir::Operation *op);
 
-  /// The view `operand` of `op` in the next step. Null if it does not change or if it depends on memory written in a
-  /// step.
+  /// The view `operand` of `op` in the next step, in which loops inside of it begin. Null if it does not change or if
+  /// it depends on memory written in a step.
   mlir::Value view(mlir::Value operand);
 
   mlir::Value exists;    ///< i1; null if the loops around `op` are not supported
@@ -40,9 +40,24 @@ inline constexpr int64_t cacheLine = 64;
 /// Prefetches the cache line of element (row, column) of a 2-D memref; the row may be out of bounds.
 void emitPrefetch(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value column, bool isWrite = false);
 
-/// The matrices that the elementwise op after `op` reads or writes at the rows and columns of `result`, a block in
-/// scratch memory that `op` computes. Their views are emitted before `op`.
-llvm::SmallVector<mlir::Value> emitEpilogueMatrices(Emitter &e, mlir::Operation *op, mlir::Value result);
+/// The matrices that elementwise ops after `op` read or write at the rows and columns of `result`, a block in scratch
+/// memory that `op` computes, or of its first ones. Their views are emitted before `op`. Ops in `done` have been seen
+/// before, and others are added.
+llvm::SmallVector<mlir::Value> emitEpilogueMatrices(Emitter &e, mlir::Operation *op, mlir::Value result,
+                                                    llvm::DenseSet<mlir::Operation *> *done = nullptr);
+
+/// Cache lines of matrices that a task copies at the beginning of its next step, in parts of `share` lines of each.
+struct NextMatrices {
+  llvm::SmallVector<mlir::Value> views;
+  int64_t share = 0;
+  mlir::Value firstPart; ///< that the op prefetches
+};
+
+/// The matrices of the step after `op`, whose views are emitted before it, if it is the last matmul of a step of a loop
+/// or of a loop at its end. It prefetches `parts` parts.
+NextMatrices emitNextMatrices(Emitter &e, mlir::Operation *op, int64_t parts);
+/// Prefetches part `part`. Lines beyond the end of a matrix are harmless.
+void emitPrefetchPart(Emitter &e, const NextMatrices &next, mlir::Value part);
 
 /// Prefetches the columns [column, column + columns) of the rows [row, row + rows) of a 2-D memref.
 void emitPrefetchBlock(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value column, int64_t rows,

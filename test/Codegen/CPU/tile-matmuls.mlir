@@ -6,6 +6,7 @@
 #rhs = affine_map<(m, n, k) -> (n, k)>
 #rhs_rows = affine_map<(m, n, k) -> (k, n)>
 #sums = affine_map<(m, n, k) -> (m, n)>
+#block_of_panel = affine_map<(m, n) -> (m, n)>
 #loops = {indexing_maps = [#lhs, #rhs, #sums], iterator_types = ["parallel", "parallel", "reduction"],
           attn.tile_matmul, schedule = #attn.schedule<rows = 24, cols = 64, depth = 16>}
 #rows_loops = {indexing_maps = [#lhs, #rhs_rows, #sums], iterator_types = ["parallel", "parallel", "reduction"],
@@ -186,4 +187,36 @@ func.func @columns_before_others(%a: memref<24x16xf32>, %b: memref<16x40xf32>, %
   }
   %other = memref.load %c[%i, %i] : memref<24x64xf32>
   return %other : f32
+}
+
+// Rows of an RHS that are as wide as a panel are not packed, and the 8 rows after twelve are one group. A matmul prefetches
+// the matrix that the op after it reads at the elements of the result.
+// CHECK-LABEL: @rhs_in_rows_of_a_panel
+// CHECK-SAME: %[[A:[^ ,]*]]: memref<20x16xf32>, %[[B:[^ ,]*]]: memref<16x32xf32>, %[[X:[^ ,]*]]: memref<20x32xf32>
+// CHECK-NOT: memref.alloc
+// CHECK: %[[C:.*]] = memref.alloc() : memref<20x32xf32>
+// CHECK-NOT: memref.alloc
+// CHECK: %[[PANELS:.*]] = memref.reinterpret_cast %[[B]] to offset: [0], sizes: [1, 16, 32], strides: [32, 32, 1]
+// CHECK: memref.prefetch %[[X]][%c11, %c16], read
+// CHECK: vector.load %[[PANELS]]
+// CHECK: memref.prefetch %[[X]][%c12, %c0], read
+// CHECK: vector.load %[[PANELS]]
+// CHECK: memref.load %[[A]][%c19,
+func.func @rhs_in_rows_of_a_panel(%a: memref<20x16xf32>, %b: memref<16x32xf32>, %x: memref<20x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c = memref.alloc() : memref<20x32xf32>
+  linalg.fill ins(%zero : f32) outs(%c : memref<20x32xf32>)
+  linalg.generic #rows_loops ins(%a, %b : memref<20x16xf32>, memref<16x32xf32>) outs(%c : memref<20x32xf32>) {
+    ^bb0(%l: f32, %r: f32, %s: f32):
+      %p = arith.mulf %l, %r : f32
+      %t = arith.addf %s, %p : f32
+      linalg.yield %t : f32
+  }
+  linalg.generic {indexing_maps = [#block_of_panel, #block_of_panel], iterator_types = ["parallel", "parallel"]}
+      ins(%c : memref<20x32xf32>) outs(%x : memref<20x32xf32>) {
+    ^bb0(%l: f32, %r: f32):
+      %p = arith.addf %l, %r : f32
+      linalg.yield %p : f32
+  }
+  return
 }
