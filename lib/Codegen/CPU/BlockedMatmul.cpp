@@ -137,7 +137,7 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
         prefetchPanel(first, p);
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       Value intoColumn = isInPlace ? e.add(block.column, column) : column;
-      if (isInPlace && !tiles) {
+      if (isInPlace) {
         for (Value matrix : beforeSums)
           emitPrefetchBlock(e, matrix, row, intoColumn, registers.rows, width);
         if (!nextStep.views.empty())

@@ -48,7 +48,7 @@ public:
   }
   /// The groups of rows and panels of a block of `rows` and `columns`.
   int64_t groupsOf(int64_t rows, int64_t columns) const {
-    return llvm::divideCeil(rows, panelBlock(e.target, /*isTail=*/false).rows) *
+    return llvm::divideCeil(rows, tiles ? maxTileBlock.rows : panelBlock(e.target, /*isTail=*/false).rows) *
            llvm::divideCeil(columns, 2 * e.lanes());
   }
 

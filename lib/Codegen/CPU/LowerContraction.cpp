@@ -66,6 +66,9 @@ public:
   /// Lowers the op. `prefetched`: the elementwise ops whose matrices a matmul before it has prefetched.
   void run(Emitter e, llvm::DenseSet<Operation *> &prefetched);
   linalg::LinalgOp getOp() { return op; }
+  /// Lets the op read the panels that `earlier` packs, if it has the same RHS, which nothing changes in between.
+  void sharePanelsOf(ContractionLowering &earlier);
+  bool isShared() const { return packer != nullptr; }
 
 private:
   linalg::LinalgOp op;
@@ -74,8 +77,10 @@ private:
   bool isTile;
   linalg::FillOp zeroFill; ///< that initializes the result, or null
   Value wholeRHS;          ///< has the RHS first
-  scf::ForOp unchanged;    ///< the outermost loop that does not change `wholeRHS`, or null
-  memref::AllocOp buffer;  ///< that the result begins, if nothing else views it, or null
+  Operation *packedBefore; ///< the outermost loop that does not change `wholeRHS`, where it is packed, or null
+  ContractionLowering *packer = nullptr; ///< that packs the RHS for this op too, or null
+  Value panels;                          ///< of `wholeRHS`, after `run`
+  memref::AllocOp buffer;                ///< that the result begins, if nothing else views it, or null
 
   Value emitWholePanels(Emitter &e, Value result);
   Value emitPanelsInPlace(Emitter &e, const ProductTraits &traits);
@@ -84,7 +89,7 @@ private:
 
 ContractionLowering::ContractionLowering(linalg::LinalgOp op)
     : op(op), dims(*linalg::inferContractionDims(op)), lhs(op.getDpsInputOperand(0)), rhs(op.getDpsInputOperand(1)),
-      isTile(op->hasAttr(tileMatmulAttr)) {
+      isTile(op->hasAttr(tileMatmulAttr)), packedBefore(nullptr) {
   // The operand whose map contains m is the LHS.
   if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(dims.m.back()))
     std::swap(lhs, rhs);
@@ -112,7 +117,31 @@ ContractionLowering::ContractionLowering(linalg::LinalgOp op)
   };
   if (!isAtMost(dims.n.back(), block.columns) || !isAtMost(dims.k.back(), block.depth))
     wholeRHS = rhs->get();
-  unchanged = getInvariantLoop(op, wholeRHS);
+  packedBefore = getInvariantLoop(op, wholeRHS);
+}
+
+void ContractionLowering::sharePanelsOf(ContractionLowering &earlier) {
+  if (packer || !wholeRHS || wholeRHS != earlier.wholeRHS || op->getOperandTypes().empty())
+    return;
+  auto isAlongN = [](ContractionLowering &each) {
+    return each.op.getMatchingIndexingMap(each.rhs).getResult(0).isFunctionOfDim(each.dims.n.back());
+  };
+  auto elementsOf = [](ContractionLowering &each) {
+    return llvm::map_to_vector(each.op->getOperandTypes(), [](Type type) { return getElementTypeOrSelf(type); });
+  };
+  auto type = cast<MemRefType>(wholeRHS.getType());
+  if (!type.hasStaticShape() || type.getRank() != 2 || isAlongN(*this) != isAlongN(earlier) ||
+      elementsOf(*this) != elementsOf(earlier))
+    return;
+  Operation *first = earlier.packedBefore ? earlier.packedBefore : earlier.op.getOperation();
+  Operation *last = packedBefore ? packedBefore : op.getOperation();
+  if (first->getBlock() != last->getBlock() || !first->isBeforeInBlock(last))
+    return;
+  for (Operation *each = first; each != last; each = each->getNextNode())
+    if (mayWrite(each, getBaseMemory(wholeRHS)))
+      return;
+  packer = &earlier;
+  earlier.packedBefore = first;
 }
 
 /// A view of `result`, the matrix of the op, whose rows consist of whole panels, or null. A result that has fewer
@@ -213,15 +242,19 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
     product.packPanels(e, emitBlock(e, rhs, {at.column, at.columns, first, depth}), at.columns, panels);
   };
   Value packed, panelsInPlace = emitPanelsInPlace(e, traits);
-  if (unchanged && !panelsInPlace) {
+  if (packer && !panelsInPlace) {
+    packed = packer->panels;
+  } else if (packedBefore && !panelsInPlace) {
     OpBuilder::InsertionGuard guard(e.b);
-    e.b.setInsertionPoint(unchanged);
+    e.b.setInsertionPoint(packedBefore);
     Value all = matrix(e, wholeRHS, rhs, n, k, {}), zero = e.index(0);
     auto shape = cast<MemRefType>(all.getType()).getShape();
     auto capacity = [](int64_t extent, int64_t ofBlock) { return ShapedType::isDynamic(extent) ? ofBlock : extent; };
     packed = alloc(capacity(shape[0], block.columns), capacity(shape[1], block.depth * elements));
     pack(all, {zero, zero, zero, e.size(all, 0)}, zero, emitUnits(e, traits, e.size(all, 1)), packed);
   }
+  panels = packed;
+  bool isPackedWhole = packed != nullptr;
   bool isZero = zeroFill != nullptr;
   if (isZero)
     zeroFill.erase();
@@ -248,7 +281,7 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
                [&](const ResultBlock &at, Value kPack, Value kPacks) -> BlockedMatmul::Panels {
                  if (panelsInPlace)
                    return {panelsInPlace, e.div(at.column, width), kPack, {}, {}};
-                 if (!unchanged)
+                 if (!isPackedWhole)
                    pack(rhs, at, kPack, kPacks, packed);
                  return BlockedMatmul::Panels{packed, e.index(0), e.index(0), {}, {}};
                },
@@ -288,6 +321,10 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
       if (isMatmul(op) && op.hasPureBufferSemantics())
         lowerings.emplace_back(op);
     });
+    for (unsigned i = 0; i < lowerings.size(); ++i)
+      for (unsigned j = 0; j < i; ++j)
+        if (!lowerings[j].isShared())
+          lowerings[i].sharePanelsOf(lowerings[j]);
     llvm::DenseSet<Operation *> prefetched;
     for (ContractionLowering &lowering : lowerings) {
       linalg::LinalgOp op = lowering.getOp();

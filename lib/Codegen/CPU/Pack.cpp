@@ -272,15 +272,54 @@ static void packVector(Emitter &e, KPackReader src, unsigned parts, Value unit, 
     forPadding(e, kPacks, parts, [&](Value place) { e.store(e.scalar(0.0), dst, {to, place}); });
 }
 
+/// Packs squares of `src` [rows, depth], whose columns are contiguous, as many as its `rows`, a multiple of the lanes,
+/// and depth have: reads k-packs of adjacent rows and transposes them. Returns the k-packs that are done.
+static Value packSquares(Emitter &e, Value src, int64_t rows, Value dst, const ProductTraits &product) {
+  unsigned factor = product.kPackElements;
+  KPackReader reader{e, emitTransposed(e, src), {factor, /*isColumn=*/factor > 1}};
+  Value done = e.roundDown(e.div(e.size(src, 1), factor), e.lanes());
+  e.loop(e.index(0), e.index(rows), e.lanes(), [&](Value row) {
+    e.loop(e.index(0), done, e.lanes(), [&](Value w) {
+      SmallVector<Value> vectors;
+      for (int64_t i = 0; i < e.lanes(); ++i)
+        vectors.push_back(reader.vector(e.mul(e.add(w, i), factor), row));
+      emitTranspose(e, vectors);
+      for (auto [i, each] : llvm::enumerate(vectors))
+        e.storeVector(each, dst, {e.add(row, i), w});
+    });
+  });
+  return done;
+}
+
 void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst,
                                 const ProductTraits &product, Value signMask) {
   Value lastRow = e.sub(rows, e.index(1));
-  auto pack = [&](Value unit) {
+  auto packRowsOf = [&](Value src, Value unit, Value dst) {
     e.loop(e.index(0), paddedRows, 1, [&](Value r) {
       packVector(e, {e, src, {product.kPackElements}}, product.parts, unit, e.min(r, lastRow), dst, r, signMask);
     });
   };
-  emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
+  auto pack = [&](Value unit) { packRowsOf(src, unit, dst); };
+  auto type = cast<MemRefType>(src.getType());
+  std::optional<int64_t> count = getConstantIntValue(rows);
+  bool hasSquares = count && *count % e.lanes() == 0 && isEqualConstantIntOrValue(rows, paddedRows) && !signMask &&
+                    product.parts == 1 && type.getStridesAndOffset().first[0] == 1 &&
+                    (product.kPackElements == 2 ? type.getElementType().isBF16() : type.getElementType() == e.type);
+  emitByInnerStride(e, src, pack, [&] {
+    if (!hasSquares)
+      return pack(nullptr);
+    Value done = packSquares(e, src, *count, dst, product);
+    Value first = e.mul(done, product.kPackElements), depth = e.size(src, 1);
+    e.ifElse(e.isLess(first, depth), [&] {
+      auto from = [&](Value matrix, Value column, Value columns) -> Value {
+        SmallVector<OpFoldResult> ones(2, e.b.getIndexAttr(1));
+        OpFoldResult zero = e.b.getIndexAttr(0), all = getAsOpFoldResult(paddedRows);
+        return memref::SubViewOp::create(e.b, e.loc, matrix, ArrayRef<OpFoldResult>{zero, getAsOpFoldResult(column)},
+                                         ArrayRef<OpFoldResult>{all, getAsOpFoldResult(columns)}, ones);
+      };
+      packRowsOf(from(src, first, e.sub(depth, first)), nullptr, from(dst, done, e.sub(e.size(dst, 1), done)));
+    });
+  });
 }
 
 void saccade::cpu::emitPackColumns(Emitter &e, Value src, Value dst, const ProductTraits &product) {

@@ -220,3 +220,38 @@ func.func @rhs_in_rows_of_a_panel(%a: memref<20x16xf32>, %b: memref<16x32xf32>, 
   }
   return
 }
+
+// Two matmuls with one RHS, which nothing changes in between, share its panels; the third follows a change.
+// CHECK-LABEL: @shared_panels
+// CHECK: %[[SHARED:.*]] = memref.alloc() {{.*}} : memref<1x16x32xf32>
+// CHECK: vector.store %{{.*}}, %[[SHARED]]
+// CHECK-NOT: memref.alloc() {{.*}} : memref<1x16x32xf32>
+// CHECK: vector.load %[[SHARED]]
+// CHECK-NOT: vector.store %{{.*}}, %[[SHARED]]
+// CHECK: vector.load %[[SHARED]]
+// CHECK: linalg.fill
+// CHECK: %[[OWN:.*]] = memref.alloc() {{.*}} : memref<1x16x32xf32>
+// CHECK: vector.load %[[OWN]]
+func.func @shared_panels(%a: memref<24x16xf32>, %b: memref<32x16xf32>, %c: memref<24x32xf32>, %d: memref<24x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.generic #loops ins(%a, %b : memref<24x16xf32>, memref<32x16xf32>) outs(%c : memref<24x32xf32>) {
+    ^bb0(%l: f32, %r: f32, %s: f32):
+      %p = arith.mulf %l, %r : f32
+      %t = arith.addf %s, %p : f32
+      linalg.yield %t : f32
+  }
+  linalg.generic #loops ins(%a, %b : memref<24x16xf32>, memref<32x16xf32>) outs(%d : memref<24x32xf32>) {
+    ^bb0(%l: f32, %r: f32, %s: f32):
+      %p = arith.mulf %l, %r : f32
+      %t = arith.addf %s, %p : f32
+      linalg.yield %t : f32
+  }
+  linalg.fill ins(%zero : f32) outs(%b : memref<32x16xf32>)
+  linalg.generic #loops ins(%a, %b : memref<24x16xf32>, memref<32x16xf32>) outs(%d : memref<24x32xf32>) {
+    ^bb0(%l: f32, %r: f32, %s: f32):
+      %p = arith.mulf %l, %r : f32
+      %t = arith.addf %s, %p : f32
+      linalg.yield %t : f32
+  }
+  return
+}
