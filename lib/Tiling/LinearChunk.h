@@ -100,9 +100,8 @@ private:
   /// `isForward`, from the last to the first with x[j] · Π_{t=i+1..j} each[t] for j ≥ i.
   llvm::SmallVector<Value> overPositions(Value each, Value x, mlir::OpFoldResult count, bool isForward,
                                          mlir::ValueRange inits, PositionBody body);
-  /// Extends `known`, the keys before a block decayed to its beginning, to its end. `entering`: the forward cumulative
-  /// products of `each`, the decays of the block.
-  Value keysUpTo(Value known, Value keys, Value each, Value entering, Value first, mlir::OpFoldResult count);
+  /// Extends `known`, the keys before a block of `count` positions decayed to its beginning, to its end.
+  Value keysUpTo(Value known, Value keys, Value decays, Value first, mlir::OpFoldResult count);
   Value queryGradients(Value weights, Value keys, Value each, Value sums);
   Value keyGradients(Value weights, Value query, Value each, Value sums);
   Value product(Value x, Value factors, mlir::OpFoldResult count);

@@ -1,7 +1,7 @@
 //===- LinearColumns.cpp - Blocks of columns of linear attention --------------===//
 //
-// Columns of the state do not depend on each other. In blocks as wide as a panel of a matmul, the state and what a chunk
-// writes are panels, which microkernels read and update in place, and a block of the state stays in the L1 cache.
+// Columns of the state do not depend on each other. In blocks as wide as a panel of a matmul, the state and what a
+// chunk writes are panels, which microkernels read and update in place, and a block of the state stays in the L1 cache.
 //
 //===----------------------------------------------------------------------===//
 #include "LinearForwardTasks.h"

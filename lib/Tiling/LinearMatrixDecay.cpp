@@ -56,9 +56,12 @@ Value ChunkEmitter::product(Value x, Value factors, OpFoldResult count) {
                })[0];
 }
 
-Value ChunkEmitter::keysUpTo(Value known, Value keys, Value each, Value entering, Value first, OpFoldResult count) {
+Value ChunkEmitter::keysUpTo(Value known, Value keys, Value decays, Value first, OpFoldResult count) {
+  Value each = block(decays, rowsFrom(decays, first, count));
   Value leaving = cumulativeProducts(each, count, blockRows, /*isForward=*/false);
-  Value whole = row(entering, sub(asIndex(count), index(1)));
+  Value whole = apply(
+      1, 0, {{row(decays, first), {0}}, {row(leaving, index(0)), {0}}}, {{filled({columnsOf(decays)}, 0.0), {0}}},
+      [&](ValueRange args) -> SmallVector<Value> { return {arith::MulFOp::create(b, loc, args[0], args[1])}; })[0];
   Block before = rowsFrom(known, b.getIndexAttr(0), first), own = rowsFrom(known, first, count);
   known = insertBlock(scaled(block(known, before), {whole, {1}}), known, before);
   return insertBlock(product(block(keys, own), leaving, count), known, own);
@@ -72,7 +75,10 @@ Value ChunkEmitter::decayedScores(Value query, Value keys, Value each) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   auto ofBlock = [&](Value first, OpFoldResult count, ValueRange carried) -> SmallVector<Value> {
     Block own = rowsFrom(each, first, count), before = {first, zero, count, first};
-    Value factors = block(each, own), known = carried[0], sums = carried[1];
+    // The last block, whose keys no other one reads, is not visited for them.
+    Value previous = sub(first, min(first, index(blockRows)));
+    Value known = keysUpTo(carried[0], keys, each, previous, getAsOpFoldResult(sub(first, previous)));
+    Value factors = block(each, own), sums = carried[1];
     Value entering = cumulativeProducts(factors, count, blockRows, /*isForward=*/true);
     Value keysBefore = block(known, rowsFrom(known, zero, first));
     Value found =
@@ -87,7 +93,7 @@ Value ChunkEmitter::decayedScores(Value query, Value keys, Value each) {
       return {tensor::InsertSliceOp::create(b, loc, found, so[0], offsets, extents, SmallVector<OpFoldResult>(2, one))};
     };
     sums = overPositions(factors, block(keys, own), count, /*isForward=*/true, {sums}, ofPosition)[0];
-    return {keysUpTo(known, keys, factors, entering, first, count), sums};
+    return {known, sums};
   };
   return overBlocks({temporary({-1, columnsOf(each)}), filled({-1, -1}, 0.0)}, /*isForward=*/true, ofBlock)[1];
 }
@@ -115,7 +121,7 @@ Value ChunkEmitter::queryGradients(Value weights, Value keys, Value each, Value 
       return {insertRow(found, before[0], position)};
     };
     gradient = overPositions(factors, block(keys, own), count, /*isForward=*/true, {gradient}, ofPosition)[0];
-    return {keysUpTo(known, keys, factors, entering, first, count), gradient};
+    return {keysUpTo(known, keys, each, first, count), gradient};
   };
   return overBlocks({temporary({-1, columnsOf(each)}), sums}, /*isForward=*/true, ofBlock)[1];
 }

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "LinearTasks.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -48,10 +49,16 @@ Value LinearTasks::insertPresentRows(Value part, Value matrix) {
 }
 
 Value LinearTasks::ofPositions(int64_t columns, Type element, double padding, llvm::function_ref<Value(Value)> store) {
-  Value whole = columns ? temporary({-1, columns}, element) : temporary({-1}, element);
-  whole = insertPresentRows(store(presentRows(whole)), whole);
   if (present == size)
-    return whole;
+    return store(columns ? temporary({-1, columns}, element) : temporary({-1}, element));
+  // Not a tensor.empty: common subexpressions would be eliminated, and the rows of two matrices be parts of one value,
+  // which bufferization copies.
+  SmallVector<int64_t> shape = {rows};
+  if (columns)
+    shape.push_back(columns);
+  Value whole = bufferization::AllocTensorOp::create(b, loc, RankedTensorType::get(shape, element ? element : type),
+                                                     ValueRange());
+  whole = insertPresentRows(store(presentRows(whole)), whole);
   SmallVector<OpFoldResult> offsets(cast<ShapedType>(whole.getType()).getRank(), b.getIndexAttr(0)),
       ones(offsets.size(), b.getIndexAttr(1)), extents = tensor::getMixedSizes(b, loc, whole);
   offsets[0] = present, extents[0] = getAsOpFoldResult(sub(asIndex(size), asIndex(present)));

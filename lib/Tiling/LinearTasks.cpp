@@ -175,15 +175,13 @@ Value LinearTasks::weighted(Value products, const Chunk &chunk, bool isStrict, d
   })[0];
 }
 
-Value LinearTasks::remainders(const Chunk &chunk, Value state, Value factor) {
+Value LinearTasks::remainders(const Chunk &chunk, Value state) {
   // v − Sᵀ e, before the writes of the chunk.
   // An elementwise op without effect would be folded, and the values may be a slice of the caller's tensor.
   Value errors = linalg::CopyOp::create(b, loc, chunk.values, temporary({-1, valueDepth})).getResult(0);
   Value erase = decayed(chunk.erase, chunk.decay, chunk.decay.entering, depth, /*scale=*/-1);
   errors = matmul({erase, {0, 2}}, {state, {2, 1}}, errors);
   Value solved = inverse(negativeSystem(chunk, /*ofEarlier=*/true));
-  if (factor)
-    solved = scaled(solved, {factor, {0}});
   return matmul({solved, {0, 2}}, {errors, {2, 1}}, filled({-1, valueDepth}, 0.0));
 }
 

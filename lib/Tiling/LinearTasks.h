@@ -98,8 +98,7 @@ protected:
   /// and multiplied by `scale` and `factor`, which is null or a number for each index of loop `loopOfFactor`.
   Value weighted(Value products, const Chunk &chunk, bool isStrict, double scale, Value factor, unsigned loopOfFactor);
   /// What the delta rule leaves of the values: v − Sᵀ e, where the state S has the positions before the own one.
-  /// Multiplied by `factor`, a number for each position, if it is not null.
-  Value remainders(const Chunk &chunk, Value state, Value factor = {});
+  Value remainders(const Chunk &chunk, Value state);
   /// beta · `x`.
   Value timesBeta(const Chunk &chunk, Value x);
 

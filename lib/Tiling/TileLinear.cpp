@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "LinearForwardTasks.h"
 #include "LinearGradientTasks.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

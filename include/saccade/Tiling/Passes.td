@@ -117,7 +117,8 @@ def TileLinear : Pass<"attn-tile-linear", "::mlir::func::FuncOp"> {
     With `gpu`, a task computes the table of ragged sequences.
   }];
   let options = [Option<"gpu", "gpu", "bool", "false", "compute tables of sequences in a task">];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::bufferization::BufferizationDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 

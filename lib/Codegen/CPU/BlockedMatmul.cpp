@@ -81,6 +81,31 @@ void BlockedMatmul::addParts(RegisterBlock block, const FromRow &fromRow, const 
             /*hasConstantParts=*/!e.target.hasLaneProducts, addPart);
 }
 
+/// Prefetches what `prefetchInPlace` has set for the registers at (row, column) of the result, which are number `part`.
+void BlockedMatmul::prefetchOperands(RegisterBlock registers, Value row, Value column, Value part) {
+  for (Value matrix : beforeSums)
+    emitPrefetchBlock(e, matrix, row, column, registers.rows, 2 * e.lanes());
+  if (!nextStep.views.empty())
+    emitPrefetchPart(e, nextStep, part);
+}
+
+/// Adds the packed group · panel `panel` of `panels` to the tile registers at (row, column) of `into`.
+void BlockedMatmul::addTiles(RegisterBlock registers, const Panels &panels, Value panel, Value kPack, Value kPacks,
+                             Value into, Value row, Value column, bool isZero) {
+  Value zero = e.index(0);
+  auto load = [&] { return emitLoadTiles(e, registers, into, row, column); };
+  e.loop(zero, kPacks, TileMatmul::part, [&](Value k) {
+    Value length = e.min(e.sub(kPacks, k), e.index(TileMatmul::part)), begin = e.add(kPack, k);
+    auto start = [&]() -> SmallVector<Value> {
+      if (isZero)
+        return e.choose(e.isEqual(begin, zero), [&] { return emitZeroTiles(e, registers); }, load);
+      return load();
+    };
+    tiles->add(registers, {group, zero, k, kPacks, panels.memref, panel, e.add(panels.kPack, k)}, begin, length, into,
+               row, column, start);
+  });
+}
+
 /// Adds lhs · panels for the k-packs [kPack, kPack + kPacks): whole groups of rows to those in place, all others to the
 /// tile.
 void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<FromRow> &fromRow,
@@ -137,25 +162,10 @@ void BlockedMatmul::addBlock(Value lhs, InPlace inPlace, const std::optional<Fro
         prefetchPanel(first, p);
       Value rhs = e.add(panels.panel, p), column = e.mul(p, width);
       Value intoColumn = isInPlace ? e.add(block.column, column) : column;
-      if (isInPlace) {
-        for (Value matrix : beforeSums)
-          emitPrefetchBlock(e, matrix, row, intoColumn, registers.rows, width);
-        if (!nextStep.views.empty())
-          emitPrefetchPart(e, nextStep, e.add(e.mul(e.div(first, int64_t(full.rows)), panelCount), p));
-      }
-      if (tiles) {
-        auto load = [&] { return emitLoadTiles(e, registers, into, intoRow, intoColumn); };
-        return e.loop(zero, kPacks, TileMatmul::part, [&](Value k) {
-          Value length = e.min(e.sub(kPacks, k), e.index(TileMatmul::part)), begin = e.add(kPack, k);
-          auto start = [&]() -> SmallVector<Value> {
-            if (isInPlace && inPlace.isZero)
-              return e.choose(e.isEqual(begin, zero), [&] { return emitZeroTiles(e, registers); }, load);
-            return load();
-          };
-          tiles->add(registers, {group, zero, k, kPacks, panels.memref, rhs, e.add(panels.kPack, k)}, begin, length,
-                     into, intoRow, intoColumn, start);
-        });
-      }
+      if (isInPlace)
+        prefetchOperands(registers, row, intoColumn, e.add(e.mul(e.div(first, int64_t(full.rows)), panelCount), p));
+      if (tiles)
+        return addTiles(registers, panels, rhs, kPack, kPacks, into, intoRow, intoColumn, isInPlace && inPlace.isZero);
       const VectorProduct &inVectors = Product::inVectors(product.traits.form);
       SmallVector<Value> zeros(registers.rows * registers.vectors, e.splat(0.0));
       auto sum = [&](Value begin, Value length) {

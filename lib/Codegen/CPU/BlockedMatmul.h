@@ -86,7 +86,10 @@ private:
   enum class GroupForm { Unpacked, Rows, Panel };
   GroupForm formOf(mlir::Value lhs);
   mlir::Value kPacksOf(mlir::Value depth);
+  void prefetchOperands(RegisterBlock registers, mlir::Value row, mlir::Value column, mlir::Value part);
   std::optional<int64_t> knownRest(mlir::Value lhs, mlir::Value rows);
+  void addTiles(RegisterBlock registers, const Panels &panels, mlir::Value panel, mlir::Value kPack, mlir::Value kPacks,
+                mlir::Value into, mlir::Value row, mlir::Value column, bool isZero);
   void addBlock(mlir::Value lhs, InPlace inPlace, const std::optional<FromRow> &fromRow, const ResultBlock &block,
                 mlir::Value kPack, mlir::Value kPacks, const Panels &panels);
 

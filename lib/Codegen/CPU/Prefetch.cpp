@@ -192,12 +192,16 @@ NextMatrices saccade::cpu::emitNextMatrices(Emitter &e, Operation *op, int64_t p
     parts *= trips->getSExtValue();
     step = outer;
   }
-  // What the step copies before its matmuls, which have been lowered, in itself or in loops inside of it.
-  SmallVector<linalg::CopyOp> copies;
-  step.walk([&](linalg::CopyOp copy) { copies.push_back(copy); });
+  // What the step copies, in itself or in loops inside of it, or converts.
+  SmallVector<linalg::LinalgOp> copies;
+  step.walk([&](linalg::LinalgOp copy) {
+    bool isCopy = isa<linalg::CopyOp>(copy) || copy->getBlock() == step.getBody();
+    if (isCopy && copy.getNumDpsInputs() == 1 && copy.getNumDpsInits() == 1 && copy.getNumParallelLoops() == 2)
+      copies.push_back(copy);
+  });
   std::optional<NextStep> following;
-  for (linalg::CopyOp copy : copies) {
-    Value from = copy.getInputs()[0], into = getBaseMemory(copy.getOutputs()[0]);
+  for (linalg::LinalgOp copy : copies) {
+    Value from = copy.getDpsInputs()[0], into = getBaseMemory(copy.getDpsInits()[0]);
     auto type = dyn_cast<MemRefType>(from.getType()), whole = dyn_cast<MemRefType>(into.getType());
     if (!type || !whole || type.getRank() != 2 || type.isDynamicDim(1) || isScratch(from) || !whole.hasStaticShape())
       continue;
