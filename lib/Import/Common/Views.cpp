@@ -67,6 +67,20 @@ static OpFoldResult clampToExtent(ImplicitLocOpBuilder &b, OpFoldResult bound, O
   return getAsOpFoldResult(value);
 }
 
+/// The largest step along dynamic extents, whose arithmetic it cannot overflow.
+static constexpr int64_t maxStep = int64_t(1) << 31;
+
+/// The number of elements first, first + step, … before `last`, or after it for a negative step.
+static OpFoldResult countSteps(ImplicitLocOpBuilder &b, OpFoldResult first, OpFoldResult last, int64_t step) {
+  OpFoldResult distance = step > 0 ? subtractExtents(b, last, first) : subtractExtents(b, first, last);
+  if (int64_t width = std::abs(step); width != 1)
+    distance = divideExtents(b, addExtents(b, distance, b.getIndexAttr(width - 1)), b.getIndexAttr(width));
+  auto value = dyn_cast<Value>(distance);
+  if (!value)
+    return b.getIndexAttr(std::max<int64_t>(*getConstantIntValue(distance), 0));
+  return reuseExtent(b, getAsOpFoldResult(maximum(b, b.getLoc(), value, arith::ConstantIndexOp::create(b, 0))));
+}
+
 FailureOr<Slice> frontend::computeSlice(FrontendOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(tensor.getType());
@@ -85,17 +99,16 @@ FailureOr<Slice> frontend::computeSlice(FrontendOp &op, Value tensor, ArrayRef<S
       sizes[axis] = b.getIndexAttr(distance > 0 ? llvm::divideCeil(distance, std::abs(step)) : 0);
       continue;
     }
-    if (step != 1)
-      return op.error() << "steps along a dynamic dimension are not supported";
+    if (step > maxStep)
+      return op.error() << "the step along a dynamic dimension is " << step << ", expected at most " << maxStep;
+    if (step < 0)
+      return op.error() << "negative steps along a dynamic dimension are not supported";
     OpFoldResult extent = sizes[axis];
     offsets[axis] = clampToExtent(b, start, extent);
     OpFoldResult to = clampToExtent(b, end, extent);
-    if (to == extent && isConstantIntValue(offsets[axis], 0))
+    if (to == extent && isConstantIntValue(offsets[axis], 0) && step == 1)
       continue;
-    OpFoldResult size = subtractExtents(b, to, offsets[axis]);
-    if (auto value = dyn_cast<Value>(size))
-      size = reuseExtent(b, getAsOpFoldResult(maximum(b, b.getLoc(), value, arith::ConstantIndexOp::create(b, 0))));
-    sizes[axis] = size;
+    sizes[axis] = countSteps(b, offsets[axis], to, step);
   }
   return computed;
 }
@@ -145,11 +158,10 @@ FailureOr<Value> frontend::makeRange(FrontendOp &op, OpFoldResult start, OpFoldR
       return op.error() << "range from " << *first << " to " << *limit << " is too long";
     uint64_t width = *delta < 0 ? -uint64_t(*delta) : uint64_t(*delta);
     count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(uint64_t(distance), width));
-  } else if (*delta == 1) {
-    Value distance = getValueOrCreateConstantIndexOp(b, b.getLoc(), subtractExtents(b, end, start));
-    count = reuseExtent(b, getAsOpFoldResult(maximum(b, b.getLoc(), distance, arith::ConstantIndexOp::create(b, 0))));
   } else {
-    return op.error() << "found a range of dynamic length, expected a step of 1";
+    if (*delta < -maxStep || *delta > maxStep)
+      return op.error() << "the step of a range of dynamic length is " << *delta << ", expected at most " << maxStep;
+    count = countSteps(b, start, end, *delta);
   }
   return generate(b, {count}, {}, element, [&](OpBuilder &nested, Location loc, ValueRange at) {
     Value from = getValueOrCreateConstantIndexOp(nested, loc, start);
