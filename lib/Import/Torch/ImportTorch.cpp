@@ -28,9 +28,12 @@ static const frontend::Frontend &getFrontend() {
     torch::addPrograms(made);
     torch::addReductions(made);
     torch::addRefusals(made);
+    torch::addScatters(made);
     torch::addShapes(made);
     torch::addSizes(made);
+    torch::addSorts(made);
     torch::addStrides(made);
+    torch::addWindows(made);
     return made;
   }();
   return frontend;

@@ -1,5 +1,7 @@
 //===- Shapes.cpp - PyTorch shape operators -------------------------------===//
 #include "Torch.h"
+#include "saccade/Import/Common/Gather.h"
+#include "saccade/Import/Common/Reductions.h"
 #include "saccade/Import/Common/Views.h"
 
 using namespace mlir;
@@ -200,8 +202,57 @@ static LogicalResult translateRepeat(Arguments &a, Values &results) {
   return success();
 }
 
+/// For each of `size` copies, the position of the element that it is a copy of, given how often each is repeated: the
+/// number of elements whose last copy comes before it.
+static FailureOr<Value> repeatedPositions(Arguments &a, Value repeats, OpFoldResult size) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  if (rankOf(repeats) != 1 || !isa<IntegerType>(elementOf(repeats)) || elementOf(repeats).isInteger(1))
+    return a.op.error() << "'repeats' is " << repeats.getType() << ", expected a row of integers";
+  Value ends = frontend::cumulativeSum(b, frontend::castElements(b, repeats, b.getI64Type()), 0, /*isExclusive=*/false,
+                                       /*isReversed=*/false);
+  Extents table = {size, frontend::extentsOf(b, repeats)[0]};
+  Value isBefore = frontend::generate(b, table, ends, b.getI64Type(), [](OpBuilder &nested, Location loc, ValueRange x) {
+    Value place = frontend::convert(nested, loc, x[0], x[2].getType());
+    Value ended = frontend::compare(nested, loc, arith::CmpIPredicate::sle, x[2], place);
+    return frontend::convert(nested, loc, ended, x[2].getType());
+  });
+  return frontend::reduceBy(b, {frontend::Reduction::Zero, frontend::add}, isBefore, {1}, /*keepDims=*/false);
+}
+
+/// Repeats elements along `dim` as often as a tensor says, whose sum is `output_size`. Without `self`, their positions.
+static LogicalResult repeatByTensor(Arguments &a, Value repeats, Values &results) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  if (!a.has("output_size"))
+    return a.op.error() << "the result shape depends on the data of 'repeats': pass its sum as 'output_size'";
+  FailureOr<OpFoldResult> size = a.size("output_size", 0);
+  if (failed(size))
+    return failure();
+  Value tensor = a.tensor("self");
+  if (tensor && !a.attribute("dim"))
+    tensor = frontend::reshape(b, tensor, {frontend::multiplyExtents(b, frontend::extentsOf(b, tensor))});
+  int64_t rank = tensor ? rankOf(tensor) : 1;
+  FailureOr<int64_t> dim = a.axis("dim", 0, rank);
+  if (failed(dim))
+    return failure();
+  if (tensor && rankOf(repeats) == 1 && cast<RankedTensorType>(repeats.getType()).getDimSize(0) == 1) {
+    Extents extents = {frontend::extentsOf(b, tensor)[*dim]};
+    repeats = frontend::broadcastTo(b, repeats, extents);
+  }
+  if (tensor && rankOf(repeats) == 1 &&
+      failed(frontend::requireEqual(a.op, cast<RankedTensorType>(repeats.getType()).getDimSize(0),
+                                    cast<RankedTensorType>(tensor.getType()).getDimSize(*dim), "elements of 'repeats'")))
+    return failure();
+  FailureOr<Value> positions = repeatedPositions(a, repeats, *size);
+  if (failed(positions))
+    return failure();
+  return tensor ? append(frontend::gatherSlices(a.op, tensor, *positions, *dim), results) : append(positions, results);
+}
+
 /// Repeats every element consecutively.
 static LogicalResult translateRepeatInterleave(Arguments &a, Values &results) {
+  // A tensor of sizes is a number in a tensor; one of other elements counts the copies of each element.
+  if (Value counts = a.tensor("repeats"); counts && !(rankOf(counts) == 0 && frontend::elementsOf(counts)))
+    return repeatByTensor(a, counts, results);
   FailureOr<Value> tensor = a.required("self");
   FailureOr<OpFoldResult> repeats = a.size("repeats", 1);
   if (failed(tensor) || failed(repeats))

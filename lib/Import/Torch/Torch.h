@@ -111,9 +111,12 @@ void addMatmuls(frontend::Frontend &frontend);
 void addPrograms(frontend::Frontend &frontend);
 void addReductions(frontend::Frontend &frontend);
 void addRefusals(frontend::Frontend &frontend);
+void addScatters(frontend::Frontend &frontend);
 void addShapes(frontend::Frontend &frontend);
 void addSizes(frontend::Frontend &frontend);
+void addSorts(frontend::Frontend &frontend);
 void addStrides(frontend::Frontend &frontend);
+void addWindows(frontend::Frontend &frontend);
 
 //===- Types --------------------------------------------------------------===//
 
