@@ -45,6 +45,8 @@ static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim)
     return expand.getMixedOutputShape()[dim];
   if (auto cast = dyn_cast_or_null<tensor::CastOp>(op); cast && isa<RankedTensorType>(cast.getSource().getType()))
     return extentOf(b, cast.getSource(), dim);
+  if (auto parts = dyn_cast_or_null<UnrealizedConversionCastOp>(op); parts && parts.getNumOperands() > 0)
+    return extentOf(b, parts.getOperand(0), dim); // the parts of a complex tensor
   if (auto slice = dyn_cast_or_null<tensor::ExtractSliceOp>(op);
       slice && slice.getSourceType().getRank() == type.getRank())
     return slice.getMixedSizes()[dim];

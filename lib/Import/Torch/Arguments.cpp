@@ -1,5 +1,5 @@
 //===- Arguments.cpp - Named arguments of a PyTorch op --------------------===//
-#include "Torch.h"
+#include "Complex.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -213,7 +213,7 @@ FailureOr<SmallVector<int64_t>> Arguments::axes(StringRef name, int64_t rank) co
 }
 
 void torch::add(frontend::Frontend &frontend, StringRef name, ArgumentTranslator translate) {
-  frontend.translators[name] = [translate](FrontendOp &op, Values &results) -> LogicalResult {
+  frontend::Translator ofReals = [translate](FrontendOp &op, Values &results) -> LogicalResult {
     Arguments arguments(op);
     if (failed(arguments.verify()))
       return failure();
@@ -226,5 +226,8 @@ void torch::add(frontend::Frontend &frontend, StringRef name, ArgumentTranslator
                    cast<RankedTensorType>(results[0].getType()).getNumDynamicDims() == 0 &&
                    cast<RankedTensorType>(results[0].getType()).getNumElements() == 0;
     return isEmpty ? success() : arguments.verifyAllConsumed();
+  };
+  frontend.translators[name] = [ofReals](FrontendOp &op, Values &results) -> LogicalResult {
+    return isOnComplex(op) ? translateComplex(op, ofReals, results) : ofReals(op, results);
   };
 }

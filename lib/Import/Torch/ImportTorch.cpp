@@ -3,6 +3,7 @@
 // Applies the PyTorch translators to every function. Runs first, because no other pass handles these ops.
 //
 //===----------------------------------------------------------------------===//
+#include "Complex.h"
 #include "Torch.h"
 #include "saccade/Import/Common/Structured.h"
 #include "saccade/Import/Passes.h"
@@ -19,6 +20,7 @@ static const frontend::Frontend &getFrontend() {
   static const frontend::Frontend frontend = [] {
     frontend::Frontend made{"torch.", {}};
     torch::addAttention(made);
+    torch::addComplex(made);
     torch::addCreations(made);
     torch::addElementwise(made);
     torch::addGathers(made);
@@ -43,9 +45,11 @@ namespace {
 
 struct ImportTorch : saccade::impl::ImportTorchBase<ImportTorch> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>())
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (failed(frontend::translate(function, getFrontend())))
         return signalPassFailure();
+      torch::eraseComplexCasts(function);
+    }
   }
 };
 

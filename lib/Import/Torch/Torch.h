@@ -102,6 +102,7 @@ FailureOr<Value> extremeOf(Arguments &arguments, bool isLargest);
 
 // Each function adds the operators of one family to the frontend.
 void addAttention(frontend::Frontend &frontend);
+void addComplex(frontend::Frontend &frontend);
 void addCreations(frontend::Frontend &frontend);
 void addElementwise(frontend::Frontend &frontend);
 void addGathers(frontend::Frontend &frontend);

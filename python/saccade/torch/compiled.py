@@ -133,7 +133,8 @@ class Compiled:
         module = compile_model(program.text, True, **self._options)
         weights = {value.argument: weight.source for value, weight in program.weights}
         titles = {value.argument: value.name for value, _ in program.weights}
-        held = {argument: owners[name] for argument, name in titles.items() if name in owners}
+        held = {argument: owners[name] for argument, name in titles.items()
+                if name in owners and name not in program.constants}  # complex ones are read again
         with _log.step(f"packing {len(weights)} weights"), torch.no_grad():
             main = bind(module.main, weights, titles, held)
         self.program, self.module, self.main, self._constants = program, module, main, watched
@@ -166,7 +167,7 @@ class Compiled:
                                 "exported")  # fmt: skip
         if program.fixed_inputs:
             leaves = [leaf for i, leaf in enumerate(leaves) if i not in program.fixed_inputs]
-        results = self.main(*leaves)
+        results = self.main(*program.arguments(leaves))
         if not isinstance(results, tuple):
             results = (results,)
         returned = [results[leaf.number] if isinstance(leaf, Result) else leaf for leaf in program.returned]

@@ -9,21 +9,22 @@ import torch
 from saccade.torch import quantizing
 
 OPERATORS = frozenset("""
-    __and__ __or__ __xor__ _assert_async _assert_scalar _assert_tensor_metadata _log_softmax
+    __and__ __or__ __xor__ _assert_async _assert_scalar _assert_tensor_metadata _conj _conj_physical _log_softmax
     _native_batch_norm_legit_no_training _safe_softmax _softmax _to_copy _unsafe_view abs adaptive_avg_pool1d
     adaptive_avg_pool2d add addcmul addmm alias all amax amin any arange argmax argmin as_strided baddbmm bitwise_and
-    bitwise_or bitwise_xor bmm cat ceil chunk clamp clamp_max clamp_min clone constant_pad_nd contiguous conv2d
-    convolution copy cos cumsum detach diagonal diff div dot dropout einsum elu embedding empty empty_like eq erf exp
-    exp2 expand expand_as expm1 fill flatten flip floor floor_divide fmod full full_like gather ge gelu group_norm gt
-    hardtanh index index_put index_select isinf isnan layer_norm le leaky_relu lift_fresh_copy linalg_vector_norm
-    linear log log1p log2 log_softmax logical_and logical_not logical_or logical_xor logsumexp lt mT masked_fill
-    matmul max maximum mean min minimum mm mul mv narrow native_dropout native_layer_norm ne neg new_empty new_full
-    new_ones new_zeros ones ones_like outer pad permute pow prod reciprocal relu remainder repeat repeat_interleave
-    reshape reshape_as rms_norm roll round rsqrt rsub scalar_tensor scaled_dot_product_attention scatter scatter_add
-    scatter_reduce select select_scatter sigmoid sign silu sin slice slice_scatter softmax sort split
-    split_with_sizes sqrt square squeeze stack std std_mean sub sum sym_constrain_range sym_constrain_range_for_size
-    sym_numel sym_size t tanh tile to topk transpose tril triu trunc type_as unbind unflatten unfold unsqueeze var
-    var_mean view view_as where zero zeros zeros_like
+    bitwise_or bitwise_xor bmm cat ceil chunk clamp clamp_max clamp_min clone complex constant_pad_nd contiguous
+    conv2d convolution copy cos cumsum detach diagonal diff div dot dropout einsum elu embedding empty empty_like eq
+    erf exp exp2 expand expand_as expm1 fill flatten flip floor floor_divide fmod full full_like gather ge gelu
+    group_norm gt hardtanh index index_put index_select isinf isnan layer_norm le leaky_relu lift_fresh_copy
+    linalg_vector_norm linear log log1p log2 log_softmax logical_and logical_not logical_or logical_xor logsumexp lt
+    mT masked_fill matmul max maximum mean min minimum mm mul mv narrow native_dropout native_layer_norm ne neg
+    new_empty new_full new_ones new_zeros ones ones_like outer pad permute polar pow prod reciprocal relu remainder
+    repeat repeat_interleave reshape reshape_as rms_norm roll round rsqrt rsub scalar_tensor
+    scaled_dot_product_attention scatter scatter_add scatter_reduce select select_scatter sigmoid sign silu sin slice
+    slice_scatter softmax sort split split_with_sizes sqrt square squeeze stack std std_mean sub sum
+    sym_constrain_range sym_constrain_range_for_size sym_numel sym_size t tanh tile to topk transpose tril triu trunc
+    type_as unbind unflatten unfold unsqueeze var var_mean view view_as view_as_complex view_as_real where zero zeros
+    zeros_like
 """.split())
 """In namespace aten; those of namespace saccade have their program as an argument."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ ELEMENTS = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", to
             torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.bool: "i1",
             torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2"}
 """MLIR's names of the element types."""
+
+COMPLEX = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""The types of the parts of complex elements. Programs have both parts of an input in a last dimension."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +57,17 @@ class Program(_graph.Program):
     returned: list[Any]
     """The leaves of the results: `Result` for a tensor of @main, others unchanged."""
     constants: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
-    """The small buffers of the module that are constants of @main, by name; also those that it does not read, such as
+    """The small buffers of the module that are constants of @main, and complex ones, by name; also those that it does not read, such as
     the number of batches by which a batch norm counts changes of its statistics."""
+    complex_inputs: frozenset[int] = frozenset()
+    """The numbers of the inputs that are complex."""
+
+    def arguments(self, given: Sequence[Any]) -> Sequence[Any]:
+        """Arguments of @main: complex tensors as their real and imaginary parts."""
+        if not self.complex_inputs:
+            return given
+        return [torch.view_as_real(x.resolve_conj()) if i in self.complex_inputs and torch.is_complex(x) else x
+                for i, x in enumerate(given)]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

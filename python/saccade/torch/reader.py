@@ -22,7 +22,7 @@ from saccade._text import Names, declare, quote
 from saccade.torch.errors import ExportError
 from saccade.torch.extents import Extents
 from saccade.torch.operators import ALIASES, decompositions, is_known
-from saccade.torch.program import ELEMENTS, Program, Result, Weight
+from saccade.torch.program import COMPLEX, ELEMENTS, Program, Result, Weight
 from saccade.torch.updates import is_update, read_update
 
 _UNKNOWN = "!torch.value"
@@ -119,6 +119,7 @@ class _Reader:
         self.updated: dict[str, int] = {}  # the results that update inputs, by the name in the program
         self.weight_arguments: list[str] = []
         self.constants: dict[str, torch.Tensor] = {}
+        self.complex_inputs: set[int] = set()
         self.names = Names()
         self.extents = Extents([])
 
@@ -166,7 +167,7 @@ class _Reader:
         arguments = [declare(name, type, extents, self.updated.get(name)) for name, type, extents in self.arguments]
         text = self.out.function(arguments + self.weight_arguments, results)
         return Program(text, self.inputs, self.weights, outputs, spec.in_spec, spec.out_spec, fixed, returned,
-                       self.constants)
+                       self.constants, frozenset(self.complex_inputs))
 
     def _alias(self, node: Any, user: Any, type: str, name: str) -> str:
         """A value as a result of @main. It has a single type in the graph; the alias has the type of the export."""
@@ -203,12 +204,18 @@ class _Reader:
             return
         if not isinstance(argument, TensorArgument):
             raise self.error(f"an input is a {type(argument).__name__}, expected a tensor", node)
-        element, shape = self._meta(node)
+        is_complex = node.meta["val"].dtype in COMPLEX
+        element, shape = self._meta(node, with_complex=True)
+        open_extents = [str(extent) if not isinstance(extent, int) else "" for extent in node.meta["val"].shape]
+        if is_complex:
+            self.complex_inputs.add(len(self.inputs))
+            open_extents.append("")
         self.inputs.append(Value(node.name, name, element, shape))
         type_ = tensor_type(element, shape)
-        open_extents = [str(extent) if not isinstance(extent, int) else "" for extent in node.meta["val"].shape]
         self.arguments.append((name, type_, open_extents))
         self.values[node] = (f"%{name}", type_)
+        if is_complex:
+            self.values[node] = self._joined(self.values[node], node.name)
 
     def _declare_inputs(self, placeholders: list[Any]) -> None:
         """Declares extents of inputs that follow from those of others."""
@@ -228,22 +235,38 @@ class _Reader:
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout != torch.strided:
             place = getattr(tensor, "device", None)
             raise self.error(f"the weight '{given.target}' is on {place}, expected a dense tensor on cpu")
+        is_complex = tensor.dtype in COMPLEX
+        if is_complex:
+            self.constants[given.target] = tensor
+            tensor = torch.view_as_real(tensor.resolve_conj())
         if ELEMENTS.get(tensor.dtype) not in STORABLE:
             raise self.error(f"the weight '{given.target}': the type {tensor.dtype} is not supported")
         weight = Weight(tensor)
         if given.kind != InputKind.PARAMETER and tensor.numel() <= SMALL and not _is_statistic(node):
-            self.constants[given.target] = tensor
+            self.constants.setdefault(given.target, tensor)
             self.values[node] = self.out.constant(weight.stored)
+            if is_complex:
+                self.values[node] = self._joined(self.values[node], node.name)
             return
         value = Value(given.target, self.names.unique(given.target), ELEMENTS[tensor.dtype], tuple(tensor.shape))
         type = tensor_type(value.element, tensor.shape)
         self.weights.append((value, weight))
         self.weight_arguments.append(f"%{value.argument}: {type} {{attn.constant}}")
         self.values[node] = (f"%{value.argument}", type)
+        if is_complex:
+            self.values[node] = self._joined(self.values[node], node.name)
 
-    def _meta(self, node: Any) -> tuple[str, tuple[int | None, ...]]:
-        """The element type and shape at the export; None for a dynamic extent."""
+    def _joined(self, parts: tuple[str, str], name: str) -> tuple[str, str]:
+        """The complex tensor whose parts are the last dimension of a value."""
+        return self.out.emit("torch.aten.view_as_complex", [parts], [_UNKNOWN], ' {arguments = ["self"]}', name), _UNKNOWN
+
+    def _meta(self, node: Any, with_complex: bool = False) -> tuple[str, tuple[int | None, ...]]:
+        """The element type and shape at the export; None for a dynamic extent. Parts of complex elements are a last
+        dimension."""
         value = node.meta["val"]
+        if with_complex and value.dtype in COMPLEX:
+            parts = tuple(extent if isinstance(extent, int) else None for extent in value.shape)
+            return ELEMENTS[COMPLEX[value.dtype]], (*parts, 2)
         if value.dtype not in ELEMENTS:
             raise self.error(f"the type {value.dtype} is not supported", node)
         return ELEMENTS[value.dtype], tuple(extent if isinstance(extent, int) else None for extent in value.shape)
@@ -348,6 +371,8 @@ class _Reader:
             return quote(value)
         if isinstance(value, torch.dtype) and value in ELEMENTS:
             return ELEMENTS[value]
+        if isinstance(value, torch.dtype) and value in COMPLEX:
+            return f"complex<{ELEMENTS[COMPLEX[value]]}>"
         expected = ""
         if isinstance(value, torch.dtype):
             expected = f": a program has {', '.join(str(each).removeprefix('torch.') for each in ELEMENTS)}"

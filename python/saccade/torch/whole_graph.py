@@ -49,7 +49,8 @@ def _compile(graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Call
     returned = program.returned
 
     def call(*arguments: Any) -> Any:
-        results = main(*[int(x) if isinstance(x, torch.SymInt) else x for x in arguments])
+        given = program.arguments(arguments)
+        results = main(*[int(x) if isinstance(x, torch.SymInt) else x for x in given])
         if not isinstance(results, tuple):
             results = (results,)
         return [results[leaf.number] if isinstance(leaf, Result) else leaf for leaf in returned]
