@@ -96,10 +96,9 @@ struct Writes {
 
   /// For each position, how many updates there are.
   Value count(ImplicitLocOpBuilder &b) const {
-    return reduce(b, ScatterRule::Sum, b.getI64IntegerAttr(0), nullptr, {},
-                  [](OpBuilder &nested, Location loc, Value, Value) {
-                    return makeNumber(nested, loc, nested.getI64Type(), 1);
-                  });
+    return reduce(
+        b, ScatterRule::Sum, b.getI64IntegerAttr(0), nullptr, {},
+        [](OpBuilder &nested, Location loc, Value, Value) { return makeNumber(nested, loc, nested.getI64Type(), 1); });
   }
 
   /// For each position, all updates there combined, in the type that accumulates their elements.
@@ -122,8 +121,8 @@ static Value merged(OpBuilder &b, Location loc, ScatterRule rule, Value self, Va
   Value zero = makeNumber(b, loc, count.getType(), 0), one = makeNumber(b, loc, count.getType(), 1);
   Value isWritten = compare(b, loc, Predicate::sgt, count, zero);
   if (rule.kind == ScatterRule::Mean) {
-    Value number = convert(b, loc, rule.includesSelf ? add(b, loc, count, one) : maximum(b, loc, count, one),
-                           sum.getType());
+    Value number =
+        convert(b, loc, rule.includesSelf ? add(b, loc, count, one) : maximum(b, loc, count, one), sum.getType());
     // Integers are rounded down.
     Value rest = isa<FloatType>(sum.getType()) ? Value() : mod(b, loc, value, number, /*truncated=*/false);
     value = div(b, loc, rest ? sub(b, loc, value, rest) : value, number);

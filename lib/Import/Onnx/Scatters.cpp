@@ -1,6 +1,6 @@
 //===- Scatters.cpp - ONNX scatter operators ------------------------------===//
-#include "saccade/Import/Common/Scatter.h"
 #include "Onnx.h"
+#include "saccade/Import/Common/Scatter.h"
 
 using namespace mlir;
 using namespace saccade;

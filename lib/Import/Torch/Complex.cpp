@@ -47,9 +47,8 @@ static ComplexType complexTypeOf(FrontendOp &op) {
 }
 
 bool torch::isOnComplex(FrontendOp &op) {
-  return complexTypeOf(op) || llvm::any_of(op.getOperation()->getOperands(), [](Value each) {
-           return partsOf(each).has_value();
-         });
+  return complexTypeOf(op) ||
+         llvm::any_of(op.getOperation()->getOperands(), [](Value each) { return partsOf(each).has_value(); });
 }
 
 void torch::eraseComplexCasts(func::FuncOp function) {
@@ -60,19 +59,33 @@ void torch::eraseComplexCasts(func::FuncOp function) {
 
 //===- Operators that are linear ------------------------------------------===//
 
+/// Operators that fill a tensor with a real number.
+static bool isCreation(StringRef name) {
+  return name.contains("zeros") || name.contains("ones") || name.contains("empty");
+}
+
 /// Operators that move or add elements: they apply to each part.
 static bool isLinear(StringRef name) {
-  static const llvm::StringSet<> names = {
-      "_to_copy", "_unsafe_view", "add",       "alias",        "as_strided",  "cat",     "chunk",   "clone",
-      "constant_pad_nd", "contiguous", "copy", "cumsum",       "detach",      "diagonal", "diff",   "embedding",
-      "expand",   "expand_as",    "flatten",   "flip",         "gather",      "index",   "index_put", "index_select",
-      "lift_fresh_copy", "mT",    "masked_fill", "mean",       "narrow",      "neg",     "pad",     "permute",
-      "repeat",   "repeat_interleave", "reshape", "reshape_as", "roll",       "rsub",    "scatter", "scatter_add",
-      "select",   "select_scatter", "slice",   "slice_scatter", "split",      "split_with_sizes", "squeeze", "stack",
-      "sub",      "sum",          "t",         "tile",         "to",          "transpose", "tril",  "triu",
-      "type_as",  "unbind",       "unflatten", "unfold",       "unsqueeze",   "view",    "view_as", "where"};
-  return names.contains(name) || name.starts_with("new_") || name.contains("zeros") || name.contains("ones") ||
-         name.contains("empty");
+  static const StringRef names =
+      "_to_copy _unsafe_view add alias as_strided cat chunk clone constant_pad_nd contiguous copy cumsum detach "
+      "diagonal diff embedding expand expand_as flatten flip gather index index_put index_select lift_fresh_copy "
+      "mT masked_fill mean narrow neg pad permute repeat repeat_interleave reshape reshape_as roll rsub scatter "
+      "scatter_add select select_scatter slice slice_scatter split split_with_sizes squeeze stack sub sum t tile "
+      "to transpose tril triu type_as unbind unflatten unfold unsqueeze view view_as where";
+  SmallVector<StringRef> listed;
+  names.split(listed, ' ');
+  return llvm::is_contained(listed, name) || isCreation(name);
+}
+
+/// Operators of which the result is real although an operand is complex: it gives a shape or a real type, or is written
+/// to a real tensor.
+static bool isRealResult(FrontendOp &op, StringRef name, bool isFirstComplex, bool isSecondComplex) {
+  if (llvm::is_contained({"copy", "expand_as", "reshape_as", "view_as"}, name))
+    return !isFirstComplex;
+  if (name == "type_as")
+    return !isSecondComplex;
+  // A conversion to real numbers drops the imaginary part.
+  return (name == "_to_copy" || name == "to") && op.attribute("dtype") && !complexTypeOf(op);
 }
 
 /// Whether an operand has elements of the result, as opposed to positions, conditions and sizes.
@@ -124,15 +137,13 @@ static LogicalResult translateParts(FrontendOp &op, const frontend::Translator &
   SmallVector<Value> real, imaginary;
   if (failed(translatePart(op, translate, /*isReal=*/true, multiplies, real)))
     return failure();
-  bool isCreated = op.getName().contains("ones") || op.getName().contains("empty") || op.getName().contains("zeros");
-  if (isCreated)
+  if (isCreation(op.getName()))
     for (Value each : real)
       imaginary.push_back(frontend::splat(b, frontend::extentsOf(b, each), elementOf(each), 0));
   else if (failed(translatePart(op, translate, /*isReal=*/false, multiplies, imaginary)))
     return failure();
   for (auto [i, x, y] : llvm::enumerate(real, imaginary))
-    results.push_back(
-        join(b, {frontend::declareExtents(op, i, x), frontend::declareExtents(op, i, y)}));
+    results.push_back(join(b, {frontend::declareExtents(op, i, x), frontend::declareExtents(op, i, y)}));
   return success();
 }
 
@@ -140,12 +151,11 @@ static LogicalResult translateParts(FrontendOp &op, const frontend::Translator &
 
 /// What `compute` gives for the parts a, b, c, d of a + bi and c + di, in the type that they are promoted to.
 static Value combine(ImplicitLocOpBuilder &b, Parts x, Parts y, Type type, frontend::ScalarBuilder compute) {
-  return frontend::elementwise(b, {x.real, x.imaginary, y.real, y.imaginary}, type,
-                               [&](OpBuilder &nested, Location loc, ValueRange given) {
-                                 auto wide = llvm::map_to_vector(
-                                     given, [&](Value each) { return frontend::convert(nested, loc, each, type); });
-                                 return compute(nested, loc, wide);
-                               });
+  return frontend::elementwise(
+      b, {x.real, x.imaginary, y.real, y.imaginary}, type, [&](OpBuilder &nested, Location loc, ValueRange given) {
+        auto wide = llvm::map_to_vector(given, [&](Value each) { return frontend::convert(nested, loc, each, type); });
+        return compute(nested, loc, wide);
+      });
 }
 
 static LogicalResult multiply(FrontendOp &op, Parts x, Parts y, Values &results) {
@@ -164,12 +174,11 @@ static LogicalResult multiply(FrontendOp &op, Parts x, Parts y, Values &results)
   return success();
 }
 
-/// A part of (a + bi) / (c + di) by the algorithm of R. L. Smith (Algorithm 116, Communications of the ACM, 1962), which
-/// divides by the larger of c and d first.
+/// A part of (a + bi) / (c + di) by the algorithm of R. L. Smith (Algorithm 116, Communications of the ACM, 1962),
+/// which divides by the larger of c and d first.
 static Value smithQuotient(OpBuilder &b, Location loc, ValueRange v, bool isReal) {
   using namespace frontend;
-  Value isFirst =
-      compare(b, loc, arith::CmpIPredicate::sge, absolute(b, loc, v[2]), absolute(b, loc, v[3]));
+  Value isFirst = compare(b, loc, arith::CmpIPredicate::sge, absolute(b, loc, v[2]), absolute(b, loc, v[3]));
   Value large = select(b, loc, isFirst, v[2], v[3]), small = select(b, loc, isFirst, v[3], v[2]);
   Value ratio = div(b, loc, small, large), divisor = add(b, loc, large, mul(b, loc, small, ratio));
   // With r = d / c: (a + b r, b − a r). With r = c / d: (a r + b, b r − a).
@@ -220,8 +229,8 @@ LogicalResult torch::translateComplex(FrontendOp &op, frontend::Translator trans
   std::optional<Parts> x = partsOf(op.operand(0)), y = op.numOperands() > 1 ? partsOf(op.operand(1)) : std::nullopt;
   if (x && name == "view_as_real") {
     int64_t rank = rankOf(x->real);
-    results.push_back(frontend::concat(
-        b, {frontend::unsqueeze(b, x->real, rank), frontend::unsqueeze(b, x->imaginary, rank)}, rank));
+    results.push_back(
+        frontend::concat(b, {frontend::unsqueeze(b, x->real, rank), frontend::unsqueeze(b, x->imaginary, rank)}, rank));
     return success();
   }
   if (x && name == "abs") {
@@ -248,8 +257,7 @@ LogicalResult torch::translateComplex(FrontendOp &op, frontend::Translator trans
     return x && y ? multiply(op, *x, *y, results) : translateParts(op, translate, /*multiplies=*/true, results);
   if (x && name == "div" && !op.attribute("rounding_mode"))
     return y ? divide(op, *x, *y, results) : translateParts(op, translate, /*multiplies=*/true, results);
-  // A conversion to real numbers drops the imaginary part.
-  if (x && op.attribute("dtype") && !complexTypeOf(op) && (name == "_to_copy" || name == "to"))
+  if (isRealResult(op, name, x.has_value(), y.has_value()))
     return translatePart(op, translate, /*isReal=*/true, /*multiplies=*/false, results);
   if (isLinear(name))
     return translateParts(op, translate, /*multiplies=*/false, results);

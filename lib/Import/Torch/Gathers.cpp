@@ -36,8 +36,8 @@ static LogicalResult translateGather(Arguments &a, Values &results) {
 
 namespace {
 
-/// Advanced indexing tensor[i, j, :, ...]: index tensors broadcast to one another, None keeps a dimension. The broadcast
-/// dimensions replace the indexed ones, or come first if the indexed dimensions are not adjacent.
+/// Advanced indexing tensor[i, j, :, ...]: index tensors broadcast to one another, None keeps a dimension. The
+/// broadcast dimensions replace the indexed ones, or come first if the indexed dimensions are not adjacent.
 struct Indexing {
   SmallVector<int64_t> dims;   // that are indexed
   SmallVector<Value> indices;  // for each of them
@@ -122,8 +122,8 @@ static LogicalResult translateIndex(Arguments &a, Values &results) {
   return success();
 }
 
-/// Replaces the elements that a mask selects by `values`, which broadcast to the dimensions that the mask lacks. The mask
-/// has the dimensions of the tensor from `first` on.
+/// Replaces the elements that a mask selects by `values`, which broadcast to the dimensions that the mask lacks. The
+/// mask has the dimensions of the tensor from `first` on.
 static LogicalResult putByMask(Arguments &a, Value tensor, Value mask, int64_t first, Value values, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   int64_t rank = rankOf(tensor), after = rank - first - rankOf(mask);

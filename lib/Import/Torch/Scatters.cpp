@@ -1,6 +1,6 @@
 //===- Scatters.cpp - PyTorch scatter operators ---------------------------===//
-#include "saccade/Import/Common/Scatter.h"
 #include "Torch.h"
+#include "saccade/Import/Common/Scatter.h"
 #include "saccade/Import/Common/Views.h"
 
 using namespace mlir;
@@ -67,8 +67,8 @@ static LogicalResult translateScatter(Arguments &a, Values &results) {
       return failure();
     updates = *part;
   } else if (isa_and_present<Attribute>(number)) {
-    updates = frontend::filled(b, frontend::extentsOf(b, positions),
-                               elementAttr(cast<Attribute>(number), elementOf(tensor)));
+    updates =
+        frontend::filled(b, frontend::extentsOf(b, positions), elementAttr(cast<Attribute>(number), elementOf(tensor)));
   } else {
     return a.op.error() << "the argument 'src' is missing, or 'value' is not a constant number";
   }

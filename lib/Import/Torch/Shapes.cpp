@@ -211,11 +211,12 @@ static FailureOr<Value> repeatedPositions(Arguments &a, Value repeats, OpFoldRes
   Value ends = frontend::cumulativeSum(b, frontend::castElements(b, repeats, b.getI64Type()), 0, /*isExclusive=*/false,
                                        /*isReversed=*/false);
   Extents table = {size, frontend::extentsOf(b, repeats)[0]};
-  Value isBefore = frontend::generate(b, table, ends, b.getI64Type(), [](OpBuilder &nested, Location loc, ValueRange x) {
-    Value place = frontend::convert(nested, loc, x[0], x[2].getType());
-    Value ended = frontend::compare(nested, loc, arith::CmpIPredicate::sle, x[2], place);
-    return frontend::convert(nested, loc, ended, x[2].getType());
-  });
+  Value isBefore =
+      frontend::generate(b, table, ends, b.getI64Type(), [](OpBuilder &nested, Location loc, ValueRange x) {
+        Value place = frontend::convert(nested, loc, x[0], x[2].getType());
+        Value ended = frontend::compare(nested, loc, arith::CmpIPredicate::sle, x[2], place);
+        return frontend::convert(nested, loc, ended, x[2].getType());
+      });
   return frontend::reduceBy(b, {frontend::Reduction::Zero, frontend::add}, isBefore, {1}, /*keepDims=*/false);
 }
 
@@ -240,7 +241,8 @@ static LogicalResult repeatByTensor(Arguments &a, Value repeats, Values &results
   }
   if (tensor && rankOf(repeats) == 1 &&
       failed(frontend::requireEqual(a.op, cast<RankedTensorType>(repeats.getType()).getDimSize(0),
-                                    cast<RankedTensorType>(tensor.getType()).getDimSize(*dim), "elements of 'repeats'")))
+                                    cast<RankedTensorType>(tensor.getType()).getDimSize(*dim),
+                                    "elements of 'repeats'")))
     return failure();
   FailureOr<Value> positions = repeatedPositions(a, repeats, *size);
   if (failed(positions))

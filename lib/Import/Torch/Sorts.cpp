@@ -25,16 +25,16 @@ static Value comesBefore(OpBuilder &b, Location loc, bool isDescending, Value x,
   if (isa<FloatType>(x.getType())) {
     Value isNaN = frontend::isNaN(b, loc, x), other = frontend::isNaN(b, loc, y);
     Value one = isDescending ? isNaN : other, two = isDescending ? other : isNaN;
-    isFirst = b.createOrFold<arith::OrIOp>(
-        loc, isFirst, b.createOrFold<arith::AndIOp>(loc, one, frontend::logicalNot(b, loc, two)));
+    isFirst = b.createOrFold<arith::OrIOp>(loc, isFirst,
+                                           b.createOrFold<arith::AndIOp>(loc, one, frontend::logicalNot(b, loc, two)));
     isSame = b.createOrFold<arith::OrIOp>(loc, isSame, b.createOrFold<arith::AndIOp>(loc, isNaN, other));
   }
   Value isEarlier = frontend::compare(b, loc, Predicate::slt, i, j);
   return b.createOrFold<arith::OrIOp>(loc, isFirst, b.createOrFold<arith::AndIOp>(loc, isSame, isEarlier));
 }
 
-/// Σ over positions j along `axis` of `value`, for each position i along it, as i64. `value` takes i, j, and the elements
-/// of `inputs`, of which those that are `summed` are read at j and the others at i.
+/// Σ over positions j along `axis` of `value`, for each position i along it, as i64. `value` takes i, j, and the
+/// elements of `inputs`, of which those that are `summed` are read at j and the others at i.
 static Value sumAlong(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, int64_t axis, ValueRange inputs,
                       ArrayRef<bool> summed, frontend::ScalarBuilder value) {
   int64_t rank = extents.size();
@@ -64,12 +64,13 @@ static Value sortedPositions(ImplicitLocOpBuilder &b, Value tensor, int64_t axis
                              OpFoldResult count) {
   Extents extents = frontend::extentsOf(b, tensor), made(extents);
   made[axis] = count;
-  Value places = sumAlong(b, extents, axis, {tensor, tensor}, {false, true},
-                          [&](OpBuilder &nested, Location loc, ValueRange x) {
-                            return comesBefore(nested, loc, isDescending, x[3], x[1], x[2], x[0]);
-                          });
+  Value places =
+      sumAlong(b, extents, axis, {tensor, tensor}, {false, true}, [&](OpBuilder &nested, Location loc, ValueRange x) {
+        return comesBefore(nested, loc, isDescending, x[3], x[1], x[2], x[0]);
+      });
   return sumAlong(b, made, axis, places, {true}, [](OpBuilder &nested, Location loc, ValueRange x) {
-    Value i = frontend::convert(nested, loc, x[0], x[2].getType()), j = frontend::convert(nested, loc, x[1], i.getType());
+    Value i = frontend::convert(nested, loc, x[0], x[2].getType()),
+          j = frontend::convert(nested, loc, x[1], i.getType());
     Value isHere = frontend::compare(nested, loc, Predicate::eq, x[2], i);
     return frontend::select(nested, loc, isHere, j, frontend::makeNumber(nested, loc, j.getType(), 0));
   });
@@ -104,7 +105,8 @@ static LogicalResult translateSort(Arguments &a, Values &results) {
   if (isConstantIntValue(made, 0) || llvm::is_contained(cast<RankedTensorType>(tensor->getType()).getShape(), 0)) {
     Extents extents = frontend::extentsOf(b, *tensor);
     extents[*axis] = made;
-    results.append({frontend::splat(b, extents, elementOf(*tensor), 0), frontend::splat(b, extents, b.getI64Type(), 0)});
+    results.append(
+        {frontend::splat(b, extents, elementOf(*tensor), 0), frontend::splat(b, extents, b.getI64Type(), 0)});
     return success();
   }
   Value positions = sortedPositions(b, *tensor, *axis, isDescending, made);

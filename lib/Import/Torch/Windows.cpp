@@ -11,8 +11,7 @@ static OpFoldResult atLeastZero(ImplicitLocOpBuilder &b, OpFoldResult extent) {
   if (std::optional<int64_t> known = getConstantIntValue(extent))
     return b.getIndexAttr(std::max<int64_t>(*known, 0));
   Value zero = arith::ConstantIndexOp::create(b, 0);
-  return frontend::reuseExtent(
-      b, getAsOpFoldResult(frontend::maximum(b, b.getLoc(), cast<Value>(extent), zero)));
+  return frontend::reuseExtent(b, getAsOpFoldResult(frontend::maximum(b, b.getLoc(), cast<Value>(extent), zero)));
 }
 
 /// Windows of `size` elements along `dimension`, one every `step` elements. Their elements are the last dimension.

@@ -57,8 +57,8 @@ class Program(_graph.Program):
     returned: list[Any]
     """The leaves of the results: `Result` for a tensor of @main, others unchanged."""
     constants: dict[str, torch.Tensor] = dataclasses.field(default_factory=dict)
-    """The small buffers of the module that are constants of @main, and complex ones, by name; also those that it does not read, such as
-    the number of batches by which a batch norm counts changes of its statistics."""
+    """The small buffers of the module that are constants of @main, and complex ones, by name; also those that it does
+    not read, such as the number of batches by which a batch norm counts changes of its statistics."""
     complex_inputs: frozenset[int] = frozenset()
     """The numbers of the inputs that are complex."""
 

@@ -258,7 +258,8 @@ class _Reader:
 
     def _joined(self, parts: tuple[str, str], name: str) -> tuple[str, str]:
         """The complex tensor whose parts are the last dimension of a value."""
-        return self.out.emit("torch.aten.view_as_complex", [parts], [_UNKNOWN], ' {arguments = ["self"]}', name), _UNKNOWN
+        rest = ' {arguments = ["self"]}'
+        return self.out.emit("torch.aten.view_as_complex", [parts], [_UNKNOWN], rest, name), _UNKNOWN
 
     def _meta(self, node: Any, with_complex: bool = False) -> tuple[str, tuple[int | None, ...]]:
         """The element type and shape at the export; None for a dynamic extent. Parts of complex elements are a last

@@ -28,8 +28,10 @@ class Split(nn.Module):
     def __init__(self, draw):
         super().__init__()
         self.heads, self.width = draw.choice(HEADS), 4 * draw.choice((4, 8))
-        self.before = draw.choices(("none", "cat token", "cat self", "pad", "pad both", "drop first", "drop last", "stride"),
+        self.before = draw.choices(("none", "cat token", "cat self", "pad", "pad both", "drop first", "drop last", "stride",
+                                    "every second", "windows", "index copy", "scatter add", "topk", "sorted"),
                                    k=draw.choice((1, 1, 2)))
+        self.turn = draw.choice((False, False, True))
         self.split = draw.choice(("view", "unflatten", "reshape", "chunk", "permute", "folded", "grouped"))
         self.attend = draw.choice(("sdpa", "sdpa causal", "softmax", "softmax bias", "channels", "channels sdpa"))
         self.merge = draw.choice(("reshape", "flatten", "view"))
@@ -53,7 +55,27 @@ class Split(nn.Module):
                 x = x[:, :-1]
             elif each == "stride":
                 x = x.unflatten(-1, (2, -1)).flatten(2)
+            elif each == "every second":
+                x = torch.cat([x[:, ::2], x[:, 1::2] * 2], 1)
+            elif each == "windows":
+                x = F.pad(x, (0, 0, 2, 0)).unfold(1, 3, 1).mean(-1)
+            elif each == "index copy":
+                x = x.index_copy(1, torch.tensor([1, 0]), self.token.expand(x.shape[0], -1, -1))
+            elif each == "scatter add":
+                places = torch.arange(x.shape[1], device=x.device) // 2
+                x = torch.zeros_like(x).scatter_add(1, places[:, None].expand(x.shape), x)
+            elif each == "topk":
+                places = (x + 0.01 * torch.arange(x.shape[-1], device=x.device)).topk(3, -1)[1]  # no two are equal
+                x = x + torch.zeros_like(x).scatter(-1, places, 1.0)
+            elif each == "sorted":
+                x = x.sort(1, descending=True)[0]
         return x
+
+    def turned(self, x):
+        """Rotary positions by complex numbers, of tensors [..., n, d]."""
+        angles = torch.arange(x.shape[-2], device=x.device)[:, None] * 0.3 ** torch.arange(x.shape[-1] // 2, device=x.device)
+        factors = torch.polar(torch.ones_like(angles), angles).to(torch.complex128 if x.dtype == torch.float64 else torch.complex64)
+        return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * factors).flatten(-2)
 
     def parts(self, x):
         b, n, _ = x.shape
@@ -77,6 +99,8 @@ class Split(nn.Module):
         x = self.joined(x)
         b, n, _ = x.shape
         q, k, v = self.parts(x)
+        if self.turn and self.split != "folded":
+            q, k = self.turned(q), self.turned(k)
         if self.attend.startswith("channels"):
             q, k, v = (each.transpose(-1, -2) for each in (q, k, v))
         if "sdpa" in self.attend:
@@ -114,6 +138,7 @@ class Case:
             self.module = Split(draw)
             self.layout, self.masks = [("b", "n", self.module.width), (1,)], []
             self.features += [*self.module.before, self.module.split, self.module.attend, self.module.after]
+            self.features += ["turned"] * self.module.turn
         else:
             self._attention()
         self.module.eval()
@@ -183,7 +208,7 @@ class Case:
     def variants(self):
         """The sizes of the example, then others, among them a batch of one and short lengths."""
         draw = self.draw
-        least = 3 if self.kind == "split" else 1
+        least = 4 if self.kind == "split" else 1
         drawn = lambda: {"b": draw.randrange(1, 6), "n": draw.randrange(least, 20), "m": draw.randrange(1, 20)}
         return [{}, {"b": 1}, {"n": least}, drawn(), drawn(), drawn()]
 

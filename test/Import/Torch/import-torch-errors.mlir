@@ -430,3 +430,77 @@ func.func @program_with_fewer_arguments(%q: tensor<2x4xf32>) -> tensor<2x4xf32> 
     : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
   return %r : tensor<2x4xf32>
 }
+
+// -----
+
+func.func @scatter_of_another_type(%x: tensor<4xf32>, %i: tensor<2xi64>, %u: tensor<2xf64>) -> tensor<4xf32> {
+  // expected-error @+1 {{torch.aten.scatter: updates are 'tensor<2xf64>', expected elements of 'f32'}}
+  %y = "torch.aten.scatter"(%x, %i, %u) {arguments = ["self", "index", "src"], dim = 0 : i64} : (tensor<4xf32>, tensor<2xi64>, tensor<2xf64>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @scatter_of_too_few(%x: tensor<4xf32>, %i: tensor<3xi64>, %u: tensor<2xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{torch.aten.scatter_add: 'src' is 'tensor<2xf32>', expected extents of at least those of the index, 'tensor<3xi64>'}}
+  %y = "torch.aten.scatter_add"(%x, %i, %u) {arguments = ["self", "index", "src"], dim = 0 : i64} : (tensor<4xf32>, tensor<3xi64>, tensor<2xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @reduction_without_a_name(%x: tensor<4xf32>, %i: tensor<2xi64>, %u: tensor<2xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{torch.aten.scatter_reduce: the reduction 'median' is not supported}}
+  %y = "torch.aten.scatter_reduce"(%x, %i, %u) {arguments = ["self", "index", "src"], dim = 0 : i64, reduce = "median"} : (tensor<4xf32>, tensor<2xi64>, tensor<2xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @values_that_a_mask_counts(%x: tensor<4xf32>, %m: tensor<4xi1>, %v: tensor<2xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{torch.aten.index_put: values for each element that a mask selects are not supported: their number depends on the data}}
+  %y = "torch.aten.index_put"(%x, %m, %v) {arguments = ["self", "indices", "values"]} : (tensor<4xf32>, tensor<4xi1>, tensor<2xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @more_than_there_are(%x: tensor<4xf32>) -> tensor<5xf32> {
+  // expected-error @+1 {{torch.aten.topk: 'k' is 5, expected at most the extent of dimension 0 of 'tensor<4xf32>'}}
+  %y:2 = "torch.aten.topk"(%x) {arguments = ["self"], k = 5 : i64} : (tensor<4xf32>) -> (tensor<5xf32>, tensor<5xi64>)
+  return %y#0 : tensor<5xf32>
+}
+
+// -----
+
+func.func @windows_that_do_not_fit(%x: tensor<4xf32>) -> tensor<1x5xf32> {
+  // expected-error @+1 {{torch.aten.unfold: found windows of 5 elements every 1 elements, which do not fit dimension 0 of 'tensor<4xf32>'}}
+  %y = "torch.aten.unfold"(%x) {arguments = ["self"], dimension = 0 : i64, size = 5 : i64, step = 1 : i64} : (tensor<4xf32>) -> tensor<1x5xf32>
+  return %y : tensor<1x5xf32>
+}
+
+// -----
+
+func.func @copies_without_a_size(%x: tensor<4xf32>, %n: tensor<4xi64>) -> tensor<?xf32> {
+  // expected-error @+1 {{torch.aten.repeat_interleave: the result shape depends on the data of 'repeats': pass its sum as 'output_size'}}
+  %y = "torch.aten.repeat_interleave"(%x, %n) {arguments = ["self", "repeats"], dim = 0 : i64} : (tensor<4xf32>, tensor<4xi64>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+
+// -----
+
+func.func @function_of_complex_numbers(%x: tensor<4x2xf32>) -> tensor<4xf32> {
+  %c = "torch.aten.view_as_complex"(%x) {arguments = ["self"]} : (tensor<4x2xf32>) -> !torch.value
+  // expected-error @+1 {{torch.aten.exp: complex numbers are not supported by this op}}
+  %y = "torch.aten.exp"(%c) {arguments = ["self"]} : (!torch.value) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @three_parts(%x: tensor<4x3xf32>) -> tensor<4xf32> {
+  // expected-error @+1 {{torch.aten.view_as_complex: found 'tensor<4x3xf32>', expected floats with a last dimension of 2}}
+  %c = "torch.aten.view_as_complex"(%x) {arguments = ["self"]} : (tensor<4x3xf32>) -> !torch.value
+  %y = "torch.aten.abs"(%c) {arguments = ["self"]} : (!torch.value) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}

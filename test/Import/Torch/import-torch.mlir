@@ -132,3 +132,78 @@ func.func @copies_of_unknown_extents(%x: tensor<4xf32>, %y: tensor<?xf32>) -> (t
   %b = "torch.aten.copy"(%y, %x) {arguments = ["self", "src"]} : (tensor<?xf32>, tensor<4xf32>) -> tensor<?xf32>
   return %a, %b : tensor<4xf32>, tensor<?xf32>
 }
+
+// -----
+
+// Steps along an open extent: the number of elements is rounded up, and the program is one strided slice.
+// CHECK-LABEL: func.func @steps_of_open_lengths
+// CHECK-SAME: (%[[X:[^ :]*]]: tensor<?x4xf32>)
+// CHECK: arith.floordivsi
+// CHECK: tensor.extract_slice %[[X]][%{{.*}}, 0] [%{{.*}}, 4] [3, 1] : tensor<?x4xf32> to tensor<?x4xf32>
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<?xi64>)
+func.func @steps_of_open_lengths(%x: tensor<?x4xf32>) -> (tensor<?x4xf32>, tensor<?xi64>) {
+  %n = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?x4xf32>) -> !torch.value
+  %y = "torch.aten.slice"(%x) {arguments = ["self"], dim = 0 : i64, start = 1 : i64, step = 3 : i64} : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  %r = "torch.aten.arange"(%n) {arguments = ["start"], end = 0 : i64, start = unit, step = -2 : i64} : (!torch.value) -> tensor<?xi64>
+  return %y, %r : tensor<?x4xf32>, tensor<?xi64>
+}
+
+// -----
+
+// A scatter is a reduction over the updates of each position. It writes the last one, or the sum of all.
+// CHECK-LABEL: func.func @scatter
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: arith.maxsi
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel"]
+// CHECK: tensor.extract %{{.*}} : tensor<2x3xf32>
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]
+// CHECK: arith.addf
+func.func @scatter(%x: tensor<2x8xf32>, %i: tensor<2x3xi64>, %u: tensor<2x3xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>) {
+  %y = "torch.aten.scatter"(%x, %i, %u) {arguments = ["self", "index", "src"], dim = -1 : i64}
+    : (tensor<2x8xf32>, tensor<2x3xi64>, tensor<2x3xf32>) -> tensor<2x8xf32>
+  %z = "torch.aten.scatter_add"(%x, %i, %u) {arguments = ["self", "index", "src"], dim = 1 : i64}
+    : (tensor<2x8xf32>, tensor<2x3xi64>, tensor<2x3xf32>) -> tensor<2x8xf32>
+  return %y, %z : tensor<2x8xf32>, tensor<2x8xf32>
+}
+
+// -----
+
+// The places of elements are counted; the positions of the first two are found by their places.
+// CHECK-LABEL: func.func @topk
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]{{.*}} outs(%{{.*}} : tensor<?x16xi64>)
+// CHECK: linalg.generic {{.*}}iterator_types = ["parallel", "parallel", "reduction"]{{.*}} outs(%{{.*}} : tensor<?x2xi64>)
+// CHECK: return {{.*}} : tensor<?x2xf32>, tensor<?x2xi64>
+func.func @topk(%x: tensor<?x16xf32>) -> (tensor<?x2xf32>, tensor<?x2xi64>) {
+  %y:2 = "torch.aten.topk"(%x) {arguments = ["self"], k = 2 : i64} : (tensor<?x16xf32>) -> (tensor<?x2xf32>, tensor<?x2xi64>)
+  return %y#0, %y#1 : tensor<?x2xf32>, tensor<?x2xi64>
+}
+
+// -----
+
+// Complex numbers are pairs of reals; the program has none.
+// CHECK-LABEL: func.func @rotary
+// CHECK-NOT: complex
+// CHECK: math.cos
+// CHECK: math.sin
+// CHECK-NOT: unrealized_conversion_cast
+// CHECK: tensor.concat dim(2)
+func.func @rotary(%x: tensor<?x4x2xf32>, %a: tensor<4xf32>) -> tensor<?x4x2xf32> {
+  %one = "torch.aten.ones_like"(%a) {arguments = ["self"]} : (tensor<4xf32>) -> !torch.value
+  %f = "torch.aten.polar"(%one, %a) {arguments = ["abs", "angle"]} : (!torch.value, tensor<4xf32>) -> !torch.value
+  %g = "torch.aten.unsqueeze"(%f) {arguments = ["self"], dim = 0 : i64} : (!torch.value) -> !torch.value
+  %c = "torch.aten.view_as_complex"(%x) {arguments = ["self"]} : (tensor<?x4x2xf32>) -> !torch.value
+  %p = "torch.aten.mul"(%c, %g) {arguments = ["self", "other"]} : (!torch.value, !torch.value) -> !torch.value
+  %y = "torch.aten.view_as_real"(%p) {arguments = ["self"]} : (!torch.value) -> tensor<?x4x2xf32>
+  return %y : tensor<?x4x2xf32>
+}
+
+// -----
+
+// Windows of an open dimension.
+// CHECK-LABEL: func.func @windows
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<2x?x3xf32>)
+// CHECK: tensor.extract
+func.func @windows(%x: tensor<2x?xf32>) -> tensor<2x?x3xf32> {
+  %y = "torch.aten.unfold"(%x) {arguments = ["self"], dimension = 1 : i64, size = 3 : i64, step = 2 : i64} : (tensor<2x?xf32>) -> tensor<2x?x3xf32>
+  return %y : tensor<2x?x3xf32>
+}

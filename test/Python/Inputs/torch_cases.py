@@ -194,6 +194,35 @@ OPEN = {
     "softmax": (lambda a: a.softmax(0), x), "expand": (lambda a: a[None].expand(2, -1, -1), y),
     "repeat": (lambda a: a.repeat(2, 1), i), "triu": (lambda a: a.triu(1), i), "split": (lambda a: a.split(1, 1), i),
     "matmul": (lambda a: a @ a.mT, x), "full": (lambda a: torch.full((a.shape[0], 2), 7.0), x),
+    "every second": (lambda a: a[::2], x), "every third after one": (lambda a: a[1::3], i),
+    "every second to the last": (lambda a: a[:-1:2], y), "every second of the last": (lambda a: a[-3::2], x),
+    "every fifth of half": (lambda a: a[a.shape[0] // 2 :: 5], i),
+    "write every second": (lambda a: torch.slice_scatter(a, a[::2] * 2, 0, 0, a.shape[0], 2), x),
+    "range by two": (lambda a: torch.arange(0, a.shape[0], 2), x),
+    "range by three": (lambda a: torch.arange(1, 4 * a.shape[0], 3, dtype=torch.float32), x),
+    "range down": (lambda a: torch.arange(a.shape[0] - 1, -1, -1), x),
+    "range down by two": (lambda a: torch.arange(a.shape[0], -2, -2), x),
+    "windows": (lambda a: a.unfold(0, 2, 1), x), "windows apart": (lambda a: F.pad(a, (0, 0, 1, 2)).unfold(0, 3, 2), i),
+    "images of windows": (lambda a: F.unfold(a[None], 3, padding=1, stride=2), x[:, None].expand(-1, 4, 4, 5)[:, 0]),
+    "diagonal": (lambda a: (a @ a.mT).diagonal(dim1=-2, dim2=-1), x), "diagonal above": (lambda a: a.diagonal(1), i),
+    "topk": (lambda a: a.topk(2, 0), x), "smallest": (lambda a: a.topk(2, largest=False), x),
+    "sort": (lambda a: a.sort(0, descending=True), x), "argsort": (lambda a: a.argsort(0, stable=True), i),
+    "scatter": (lambda a: torch.zeros_like(a).scatter(1, a.abs() % 4, 1), i),
+    "scatter rows": (lambda a: a.scatter(0, (a.abs() + 1) % 2, a * 2), i),
+    "scatter add": (lambda a: a.scatter_add(1, a.abs() % 4, a), i),
+    "scatter largest": (lambda a: a.scatter_reduce(0, a.abs() % 2, a, "amax", include_self=False), i),
+    "scatter mean": (lambda a: a.scatter_reduce(1, a.long().abs() % 4, a * 3, "mean"), torch.randn(3, 4)),
+    "index copy": (lambda a: a.index_copy(0, torch.tensor([1, 0]), a[:2] * 2), x),
+    "index copy inner": (lambda a: a.index_copy(1, torch.tensor([2, 0]), a[:, 2:]), x),
+    "index add": (lambda a: a.index_add(0, torch.tensor([1, 1]), a[:2], alpha=-2), x),
+    "index fill": (lambda a: a.index_fill(0, torch.tensor([-1, 0]), 9), i),
+    "put rows": (lambda a: _put(a, (torch.tensor([1, 0]),), a[:2] + 1), x),
+    "put pairs": (lambda a: _put(a, (torch.tensor([1, 0]), torch.tensor([0, 3])), -1.0), x),
+    "put last": (lambda a: _put(a, (slice(None), torch.arange(2)[:, None], torch.tensor([4, 1])), a[:, :2, :2]), x),
+    "put flags": (lambda a: _put(a, (slice(None), a[0] > 0), 7), i),
+    "put row by flags": (lambda a: _put(a, (a[..., 0] > 0,), a[0, 0]), x),
+    "repeat by lengths": (lambda a: a.repeat_interleave(torch.tensor([2, 0, 1, 3]), dim=1, output_size=6), x),
+    "turned": (lambda a: _turned(a, torch.arange(a.shape[0])[:, None, None]), wide[:, :, :, :4]),
 }
 q, k, v = torch.randn(2, 4, 6, 8), torch.randn(2, 4, 9, 8), torch.randn(2, 4, 9, 5)
 hidden = torch.rand(6, 9) > 0.3
@@ -226,6 +255,19 @@ for kv_heads, shape in itertools.chain(itertools.product([2, 3], [(2, 6, 6, 9), 
     ATTENTION[f"{kv_heads} KV heads of 6, mask {shape}"] = (
         lambda a, b, c, m: F.scaled_dot_product_attention(a, b, c, m, enable_gqa=True),
         torch.randn(2, 6, 6, 8), torch.randn(2, kv_heads, 9, 8), torch.randn(2, kv_heads, 9, 8), torch.randn(shape))
+
+
+def _put(a, indices, values):
+    a = a.clone()
+    a[indices] = values
+    return a
+
+
+def _turned(a, positions):
+    """Rotary positions by complex numbers, as Llama has them."""
+    angles = positions * 100.0 ** -torch.arange(0, a.shape[-1], 2).div(a.shape[-1])
+    factors = torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(torch.view_as_complex(a.reshape(*a.shape[:-1], -1, 2)) * factors[:, :, None]).flatten(-2)
 
 
 def _grid(a):

@@ -192,9 +192,89 @@ def index_dense(r):
 
 
 def index_put(r):
-    shape = r.shape(1, 3)
-    mask = r.tensor(shape[:r.random.randint(1, len(shape))], torch.bool)
-    return {"self": r.tensor(shape), "indices": [mask], "values": r.tensor([]), "accumulate": r.chance(0.2)}
+    shape = [max(each, 1) for each in r.shape(1, 3)]
+    if r.chance(0.3):  # a mask of some dimensions, and a value for all that it selects, or one for each
+        first = r.random.randrange(len(shape))
+        mask = r.tensor(shape[first:r.random.randint(first + 1, len(shape))], torch.bool)
+        count = [int(mask.sum())] if first == 0 and r.chance(0.3) else []
+        after = shape[first + mask.dim():]
+        values = r.tensor([*count, *after] if count else r.choice([[], after]))
+        return {"self": r.tensor(shape), "indices": [None] * first + [mask], "values": values, "accumulate": r.chance(0.2)}
+    accumulates = r.chance(0.5)
+    common = r.shape(0, 2) if accumulates else r.shape(1, 1)
+    dims = sorted(r.random.sample(range(len(shape)), r.random.randint(1, len(shape))))
+    indices = [None] * len(shape)
+    if not accumulates:  # no position twice: PyTorch does not say which value is kept
+        common = [min(common[0], shape[dims[0]])]
+    for dim in dims:
+        extent = shape[dim]
+        own = r.broadcast(common) if accumulates else common
+        indices[dim] = r.tensor(own, r.choice([torch.int64, torch.int32]), -extent, extent - 1)
+    if not accumulates:
+        places = torch.randperm(shape[dims[0]], generator=r.generator)[: common[0]]
+        indices[dims[0]] = places - shape[dims[0]] * r.tensor(common, torch.bool).long()
+    while indices[-1] is None:
+        indices.pop()
+    made = torch.zeros(shape)[tuple(slice(None) if each is None else each.long() for each in indices)].shape
+    return {"self": r.tensor(shape), "indices": indices, "values": r.tensor(r.broadcast(list(made))), "accumulate": accumulates}
+
+
+def index_put_dense(r):
+    given = index_put(r)
+    return given if None not in given["indices"] else given | {"indices": given["indices"][:0]}
+
+
+def scatter(r, reductions=()):
+    shape = [max(each, 1) for each in r.shape(1, 3)] if r.chance(0.9) else []
+    dim = r.dim(len(shape))
+    own = [r.random.randint(1, extent) for extent in shape]
+    if shape:
+        own[dim] = r.choice([0, 1, 2, 4])
+    index = r.tensor(own, torch.int64, 0, shape[dim] - 1 if shape else 0)
+    small = {"low": -2, "high": 2}  # of which products are exact
+    src = r.tensor([extent + r.choice([0, 0, 1]) for extent in own], **small)
+    given = {"self": r.tensor(shape, **small), "dim": dim, "index": index, "src": src, "value": r.choice([2, -1.5, 0.25, True])}
+    return given | ({"reduce": r.choice(reductions)} if reductions else {})
+
+
+def ordered(r, count=False):
+    """Numbers of which no two are equal, as PyTorch leaves the order of equal ones open."""
+    shape = [max(each, 1) for each in r.shape(1, 3)] if r.chance(0.9) else []
+    dim = r.dim(len(shape))
+    if shape and r.dtype == torch.bool:
+        shape[dim] = min(shape[dim], 2)
+    order = torch.rand(shape, generator=r.generator).argsort(dim if shape else 0) if shape else r.tensor([], torch.int64)
+    given = {"self": (order - (0 if r.dtype == torch.bool else 1)).to(r.dtype), "dim": dim}
+    return given | ({"k": r.random.randint(0, shape[dim] if shape else 1)} if count else {})
+
+
+def sort_stable(r):
+    shape = r.shape(0, 3)
+    return {"self": r.tensor(shape, special=True), "dim": r.dim(len(shape)), "stable": True}
+
+
+def unfold(r):
+    shape = [max(each, 1) for each in r.shape(1, 4)] if r.chance(0.9) else []
+    dim = r.dim(len(shape))
+    return {"self": r.tensor(shape), "dimension": dim, "size": r.random.randint(1, shape[dim] if shape else 1),
+            "step": r.choice([1, 1, 2, 3])}  # fmt: skip
+
+
+def diagonal(r):
+    shape = r.shape(2, 4)
+    first, second = r.random.sample(range(len(shape)), 2)
+    return {"self": r.tensor(shape), "offset": r.random.randint(-3, 3), "dim1": first - len(shape) * r.chance(0.5), "dim2": second}
+
+
+def repeats(r, with_self=True):
+    shape = [max(each, 1) for each in r.shape(1, 3)]
+    has_dim = r.chance(0.7)
+    dim = r.dim(len(shape)) if has_dim else None
+    count = shape[dim] if has_dim else math.prod(shape)
+    numbers = r.tensor([1 if with_self and r.chance(0.2) else count], r.choice([torch.int64, torch.int32]), 0, 3)
+    total = int(numbers.sum()) * (count if numbers.numel() == 1 and with_self else 1)
+    given = {"repeats": numbers, "output_size": total}
+    return given | {"self": r.tensor(shape), "dim": dim} if with_self else given
 
 
 def index_select(r):
@@ -488,11 +568,16 @@ RECIPES = {
     "pow.Tensor_Scalar": power_number, "pow.Scalar": power_base, "outer": lambda r: {
         "self": r.tensor(r.shape(1, 1)), "vec2": r.tensor(r.shape(1, 1), r.choice([r.dtype, torch.float32]))},
     "softmax": softmax, "_softmax": softmax, "log_softmax": softmax, "_log_softmax": softmax, "_safe_softmax": softmax,
+    "scatter": scatter, "scatter_add": scatter, "scatter.reduce": lambda r: scatter(r, ["add", "multiply"]),
+    "scatter.value_reduce": lambda r: scatter(r, ["add", "multiply"]),
+    "scatter_reduce": lambda r: scatter(r, ["sum", "prod", "mean", "amax", "amin"]), "topk": lambda r: ordered(r, True),
+    "sort": ordered, "sort.stable": sort_stable, "unfold": unfold, "diagonal": diagonal,
+    "repeat_interleave.self_Tensor": repeats, "repeat_interleave.Tensor": lambda r: repeats(r, False),
     "hardtanh": hardtanh, "dropout": dropout, "native_dropout": dropout, "where": where, "t": lambda r: {
         "self": r.tensor(r.shape(0, 2))}, "adaptive_avg_pool1d": lambda r: {
         "self": r.tensor(r.shape(2, 3)), "output_size": r.choice([[1], [1], [1], [2]])}, "adaptive_avg_pool2d": lambda r: {
         "self": r.tensor(r.shape(3, 4)), "output_size": r.choice([[1, 1], [1, 1], [2, 1]])},
-    "exp": tensor_only(-3, 3), "expm1": tensor_only(-3, 3), "log": tensor_only(-1, 4), "index_put.hacked_twin": index_put,
+    "exp": tensor_only(-3, 3), "expm1": tensor_only(-3, 3), "log": tensor_only(-1, 4), "index_put.hacked_twin": index_put_dense,
 }  # fmt: skip
 
 
