@@ -247,7 +247,10 @@ static LogicalResult repeatByTensor(Arguments &a, Value repeats, Values &results
   FailureOr<Value> positions = repeatedPositions(a, repeats, *size);
   if (failed(positions))
     return failure();
-  return tensor ? append(frontend::gatherSlices(a.op, tensor, *positions, *dim), results) : append(positions, results);
+  if (tensor)
+    return append(frontend::gatherSlices(a.op, tensor, *positions, *dim), results);
+  results.push_back(frontend::castElements(b, *positions, elementOf(repeats)));
+  return success();
 }
 
 /// Repeats every element consecutively.

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 OPEN = torch.export.Dim.DYNAMIC
 torch.manual_seed(0)
 x, y = torch.randn(2, 3, 4, 2), torch.randn(3, 4, 2)
-z, w = torch.view_as_complex(x), torch.view_as_complex(y)
+z, w = torch.view_as_complex(x).clone(), torch.view_as_complex(y).clone()
 places = torch.tensor([2, 0])
 
 
