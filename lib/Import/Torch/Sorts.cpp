@@ -34,15 +34,15 @@ static Value comesBefore(OpBuilder &b, Location loc, bool isDescending, Value x,
 }
 
 /// Σ over positions j along `axis` of `value`, for each position i along it, as i64. `value` takes i, j, and the
-/// elements of `inputs`, of which those that are `summed` are read at j and the others at i.
+/// elements of `inputs`, of which those that are reduced are read at j and the others at i.
 static Value sumAlong(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, int64_t axis, ValueRange inputs,
-                      ArrayRef<bool> summed, frontend::ScalarBuilder value) {
+                      ArrayRef<bool> areReduced, frontend::ScalarBuilder value) {
   int64_t rank = extents.size();
   SmallVector<AffineMap> maps;
-  for (bool isSummed : summed) {
+  for (bool isReduced : areReduced) {
     SmallVector<AffineExpr> dims;
     for (int64_t i = 0; i < rank; ++i)
-      dims.push_back(b.getAffineDimExpr(i == axis && isSummed ? rank : i));
+      dims.push_back(b.getAffineDimExpr(i == axis && isReduced ? rank : i));
     maps.push_back(AffineMap::get(rank + 1, 0, dims, b.getContext()));
   }
   maps.push_back(b.getMultiDimIdentityMap(rank + 1).getMajorSubMap(rank));

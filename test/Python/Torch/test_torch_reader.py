@@ -195,7 +195,7 @@ def test_operators_that_the_compiler_lacks_are_decomposed():
     pytest.param(["mutates 'calls'"], Counting, (x,), id="mutation"),
     pytest.param(["complex64", "not supported"], Named, (x.to(torch.complex64), x), id="complex"),
     pytest.param(["uint8", "not supported"], Named, (x.to(torch.uint8), x), id="uint8"),
-    pytest.param(["index_put", "one mask"], Choosing, (x[:1], x[:1] > 0), id="index_put"),
+    pytest.param(["index_put", "a mask selects"], Choosing, (x[:1], x[:1] > 0), id="index_put"),
     pytest.param(["dropout", "eval()"], lambda: torch.nn.Dropout().train(), (x,), id="dropout"),
 ])  # fmt: skip
 def test_unsupported_module_is_refused(words, module, inputs):
