@@ -122,10 +122,10 @@ LinearForwardTasks::State LinearForwardTasks::write(const Chunk &chunk, Value va
 // Reads
 //===----------------------------------------------------------------------===//
 
-Value LinearForwardTasks::divisorsOf(Value queries, Value factor, double scale, Value within, const State &state) {
+Value LinearForwardTasks::divisorsOf(Value entering, Value factor, double scale, Value within, const State &state) {
   if (!state.sum)
     return nullptr;
-  Value sums = rowSums({{queries, {0, 1}}, {state.sum, {1}}}, filled({-1}, 0.0));
+  Value sums = rowSums({{entering, {0, 1}}, {state.sum, {1}}}, filled({-1}, 0.0));
   if (factor || scale != 1) {
     SmallVector<IndexedOperand> inputs;
     if (factor)

@@ -222,7 +222,7 @@ static Value absoluteOf(ImplicitLocOpBuilder &b, Parts x) {
 
 //===- Operators ----------------------------------------------------------===//
 
-LogicalResult torch::translateComplex(FrontendOp &op, frontend::Translator translate, Values &results) {
+LogicalResult torch::translateComplex(FrontendOp &op, const frontend::Translator &translate, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   StringRef name = op.getName();
   name.consume_front("aten.");

@@ -16,7 +16,7 @@ bool isOnComplex(FrontendOp &op);
 
 /// Translates an op on complex tensors, whose translator of real ones is `translate`. Emits an error if it is not
 /// supported.
-LogicalResult translateComplex(FrontendOp &op, frontend::Translator translate, Values &results);
+LogicalResult translateComplex(FrontendOp &op, const frontend::Translator &translate, Values &results);
 
 /// Erases the casts that nothing reads.
 void eraseComplexCasts(mlir::func::FuncOp function);
