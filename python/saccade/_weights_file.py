@@ -43,8 +43,8 @@ def pieces(weights: Sequence[tuple[Any, Any]]) -> Iterator[bytes]:
 
 
 class WeightsByArgument:
-    """Finds the tensor of an argument: the one of the same name, or of a name whose identifier it is, such as
-    "encoder.layer.0.weight" for the argument "encoder_layer_0_weight" that importers make of it."""
+    """Finds the tensor of an argument: the one of a name whose identifier it is, such as "encoder.layer.0.weight" for
+    the argument "encoder_layer_0_weight" that importers make of it."""
 
     def __init__(self, weights: Weights):
         """Reads the names of all tensors.
@@ -79,8 +79,8 @@ class WeightsByArgument:
 
     def name_of(self, argument: str) -> str | None:
         """The name of the tensor of an argument, if there is one. Raises ValueError if there are several."""
-        if argument in self._arrays or argument in self._files:
-            return argument
+        if identifier(argument) != argument:  # of a program that no importer wrote
+            return argument if argument in self._arrays or argument in self._files else None
         names = self._by_argument.get(argument, [])
         if len(names) > 1:
             raise ValueError(f"{self.title}: {' and '.join(map(repr, names))} fit the argument {argument!r}; give "
@@ -123,6 +123,13 @@ class WeightsByArgument:
             if name in self._files:
                 raise ValueError(f"{path}: {name!r} is in {self._files[name][0]}, too")
             self._files[name] = path, file
+
+
+def absolute(weights: Any) -> Any:
+    """The weights with paths that hold in any folder."""
+    if isinstance(weights, (str, os.PathLike)):
+        return os.path.abspath(weights)
+    return [absolute(each) for each in weights] if isinstance(weights, (list, tuple)) else weights
 
 
 def _has_torch() -> bool:

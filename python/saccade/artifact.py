@@ -16,7 +16,7 @@ from saccade._arrays import Array
 from saccade._function_map import FunctionMap
 from saccade._library import ERRORS, DataType, ValueInfo
 from saccade._opaque import opaque
-from saccade._weights_file import Weights, WeightsByArgument
+from saccade._weights_file import Weights, WeightsByArgument, absolute
 from saccade.binding import PREPACK, BoundFunction, bind_to, expected_arguments
 from saccade.function import Function, Shape, Value
 
@@ -85,8 +85,10 @@ class _Library:
             raise ERRORS[status](self.functions.saccade_entry_last_error().decode(errors="replace"))
 
 
-_mapped: dict[str, os.stat_result] = {}
-"""The files that were mapped, by path."""
+_mapped: dict[tuple[int, int], tuple[int, int]] = {}
+"""The files that are mapped, by device and number: size and time of the last write."""
+_file_of: dict[str, tuple[int, int]] = {}
+"""The file that the dynamic linker knows by a path: the first that was mapped."""
 _mapping = threading.Lock()
 
 
@@ -95,16 +97,20 @@ def _map(path: str) -> ctypes.CDLL:
     replaced another."""
     mode = os.RTLD_LOCAL | os.RTLD_NOW
     with _mapping:
-        now = os.stat(path)
-        before = _mapped.setdefault(path, now)
-        if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino):
-            if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-                raise OSError("it was written to after this process had loaded it: replace the file by another one")
-            return ctypes.CDLL(path, mode=mode)
-        with tempfile.TemporaryDirectory() as folder:
-            other = os.path.join(folder, os.path.basename(path))
-            os.symlink(path, other)
-            return ctypes.CDLL(other, mode=mode)
+        status = os.stat(path)
+        file, state = (status.st_dev, status.st_ino), (status.st_size, status.st_mtime_ns)
+        if _mapped.get(file, state) != state:
+            raise OSError("it was written to after this process had loaded it: replace the file by another one")
+        if _file_of.get(path, file) == file:
+            library = ctypes.CDLL(path, mode=mode)
+            _file_of[path] = file
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                other = os.path.join(folder, os.path.basename(path))
+                os.symlink(path, other)
+                library = ctypes.CDLL(other, mode=mode)
+        _mapped[file] = state
+        return library
 
 
 class LoadedFunction(Function):
@@ -209,8 +215,8 @@ class Artifact(FunctionMap[LoadedFunction | BoundFunction]):
         self._library = library = _Library(os.path.abspath(path), _elf.read_note(path))
         device = "cpu" if library.cpu_targets else "cuda"
         self._loaded = {name: LoadedFunction(library, name, device) for name in library.note.functions}
-        bound = {} if weights is None else _bind_weights(self._loaded.values(), WeightsByArgument(weights))
-        self._weights = weights
+        self._weights = absolute(weights)
+        bound = {} if weights is None else _bind_weights(self._loaded.values(), WeightsByArgument(self._weights))
         self.functions: Mapping[str, LoadedFunction | BoundFunction] = MappingProxyType({**self._loaded, **bound})
         """The functions by name, in program order; those with weights have them bound."""
 
@@ -280,7 +286,7 @@ def load(path: str | os.PathLike[str], weights: Weights | None = None) -> Artifa
     Raises:
         OSError: a file cannot be read.
         ValueError: it is no such library, one for another version, incomplete, or changed; a safetensors file is
-            damaged, constants of a function are not in it, or they have another shape.
+            damaged, it lacks constants that a library with --prepack packs, or a tensor has another shape.
         TypeError: a weight of another element type or rank.
         ImportError: the dynamic linker refuses the library, or the package safetensors is not installed.
 

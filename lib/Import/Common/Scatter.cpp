@@ -161,13 +161,17 @@ FailureOr<Value> frontend::scatterElements(FrontendOp &op, Value tensor, Value i
   if (llvm::is_contained(cast<RankedTensorType>(indices.getType()).getShape(), 0) ||
       llvm::is_contained(cast<RankedTensorType>(updates.getType()).getShape(), 0))
     return tensor;
-  Extents extents = extentsOf(b, tensor);
+  Extents extents = extentsOf(b, tensor), covered = extentsOf(b, indices);
+  // The slice checks that there is an update for each index.
+  if (covered != extentsOf(b, updates))
+    updates =
+        slice(b, updates, SmallVector<OpFoldResult>(rank, b.getIndexAttr(0)), covered, SmallVector<int64_t>(rank, 1));
   SmallVector<AffineExpr> along;
   for (int64_t i = 0; i < rank; ++i)
     along.push_back(b.getAffineDimExpr(i == axis ? rank : i));
   AffineMap map = AffineMap::get(rank + 1, 0, along, b.getContext());
   // The positions that the indices cover.
-  Writes writes{extentsOf(b, indices), {indices}, {map}, {axis}, {sizeOf(b, extents[axis])}};
+  Writes writes{covered, {indices}, {map}, {axis}, {sizeOf(b, extents[axis])}};
   writes.places[axis] = extents[axis];
   bool isLast = rule.kind == ScatterRule::Last;
   Value made = isLast ? writes.last(b) : writes.combined(b, rule.kind, updates, map);

@@ -77,6 +77,23 @@ static bool isLinear(StringRef name) {
   return llvm::is_contained(listed, name) || isCreation(name);
 }
 
+static bool isConversion(StringRef name) { return name == "_to_copy" || name == "to"; }
+
+/// Operators of isLinear that are not linear with these operands: numbers are true if either part is, products are no
+/// products of parts, and sums in a real type drop a part.
+static bool isUnsupported(FrontendOp &op, StringRef name) {
+  auto isBool = [](Type type) { return type.isInteger(1); };
+  if (name == "type_as")
+    return isBool(elementOf(op.operand(1)));
+  auto dtype = dyn_cast_or_null<TypeAttr>(op.attribute("dtype"));
+  if (isConversion(name))
+    return dtype && isBool(dtype.getValue());
+  if (dtype && !isCreation(name) && !complexTypeOf(op))
+    return true;
+  auto reduce = dyn_cast_or_null<StringAttr>(op.attribute("reduce"));
+  return reduce && reduce.getValue() != "add";
+}
+
 /// Operators of which the result is real although an operand is complex: it gives a shape or a real type, or is written
 /// to a real tensor.
 static bool isRealResult(FrontendOp &op, StringRef name, bool isFirstComplex, bool isSecondComplex) {
@@ -84,8 +101,8 @@ static bool isRealResult(FrontendOp &op, StringRef name, bool isFirstComplex, bo
     return !isFirstComplex;
   if (name == "type_as")
     return !isSecondComplex;
-  // A conversion to real numbers drops the imaginary part.
-  return (name == "_to_copy" || name == "to") && op.attribute("dtype") && !complexTypeOf(op);
+  // A conversion to real numbers drops the imaginary part; filled tensors have none.
+  return (isConversion(name) || isCreation(name)) && op.attribute("dtype") && !complexTypeOf(op);
 }
 
 /// Whether an operand has elements of the result, as opposed to positions, conditions and sizes.
@@ -121,7 +138,7 @@ static LogicalResult translatePart(FrontendOp &op, const frontend::Translator &t
   Builder b(each->getContext());
   if (ComplexType complex = complexTypeOf(op))
     each->setAttr("dtype", TypeAttr::get(complex.getElementType()));
-  for (StringRef name : {"other", "value"})
+  for (StringRef name : {"other", "self", "value"})
     if (!isReal && !multiplies && isa_and_present<IntegerAttr, FloatAttr>(each->getAttr(name)))
       each->setAttr(name, b.getI64IntegerAttr(0));
   LogicalResult done = translate(op, results);
@@ -163,7 +180,7 @@ static LogicalResult multiply(FrontendOp &op, Parts x, Parts y, Values &results)
   ImplicitLocOpBuilder &b = op.builder();
   if (failed(requireBroadcast(op, {x.real, y.real})))
     return failure();
-  Type type = torch::promote(elementOf(x.real), elementOf(y.real));
+  Type type = torch::promote(b.getContext(), {x.real, y.real});
   Value real = combine(b, x, y, type, [](OpBuilder &n, Location loc, ValueRange v) {
     return sub(n, loc, mul(n, loc, v[0], v[2]), mul(n, loc, v[1], v[3]));
   });
@@ -192,7 +209,7 @@ static LogicalResult divide(FrontendOp &op, Parts x, Parts y, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   if (failed(frontend::requireBroadcast(op, {x.real, y.real})))
     return failure();
-  Type type = torch::promote(elementOf(x.real), elementOf(y.real));
+  Type type = torch::promote(b.getContext(), {x.real, y.real});
   auto part = [&](bool isReal) {
     return combine(b, x, y, type, [&](OpBuilder &nested, Location loc, ValueRange v) {
       return smithQuotient(nested, loc, v, isReal);
@@ -257,6 +274,8 @@ LogicalResult torch::translateComplex(FrontendOp &op, const frontend::Translator
     return x && y ? multiply(op, *x, *y, results) : translateParts(op, translate, /*multiplies=*/true, results);
   if (x && name == "div" && !op.attribute("rounding_mode"))
     return y ? divide(op, *x, *y, results) : translateParts(op, translate, /*multiplies=*/true, results);
+  if (isLinear(name) && isUnsupported(op, name))
+    return op.error() << "complex numbers are not supported by this op with these arguments";
   if (isRealResult(op, name, x.has_value(), y.has_value()))
     return translatePart(op, translate, /*isReal=*/true, /*multiplies=*/false, results);
   if (isLinear(name))

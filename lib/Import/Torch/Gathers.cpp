@@ -58,7 +58,7 @@ static FailureOr<Indexing> readIndexing(Arguments &a, Value tensor) {
     if (!index)
       continue;
     if (elementOf(index).isInteger(1))
-      return a.op.error() << "a bool mask as index is not supported: the result shape depends on the data";
+      return a.op.error() << "a bool mask as index is not supported: the number of elements depends on the data";
     read.dims.push_back(dim);
     read.indices.push_back(index);
   }
@@ -134,7 +134,9 @@ static LogicalResult putByMask(Arguments &a, Value tensor, Value mask, int64_t f
   bool repeats = rankOf(values) == after + 1 && cast<RankedTensorType>(values.getType()).getDimSize(0) == 1;
   if (first == 0 && repeats)
     values = frontend::squeeze(b, values, {0});
-  if (a.flag("accumulate") || rankOf(values) > after)
+  if (a.flag("accumulate"))
+    return a.op.error() << "'accumulate' is not supported where a mask selects elements";
+  if (rankOf(values) > after)
     return a.op.error() << "values for each element that a mask selects are not supported: their number depends on the "
                            "data, expected a value that all of them share";
   for (auto [found, expected] : llvm::zip(cast<RankedTensorType>(mask.getType()).getShape(),

@@ -109,7 +109,15 @@ static LogicalResult translateSort(Arguments &a, Values &results) {
         {frontend::splat(b, extents, elementOf(*tensor), 0), frontend::splat(b, extents, b.getI64Type(), 0)});
     return success();
   }
-  Value positions = sortedPositions(b, *tensor, *axis, isDescending, made);
+  // Of an open extent all are sorted first: the slice checks that there are as many as `k`.
+  bool isChecked = !isPart || (first && all);
+  Value positions = sortedPositions(b, *tensor, *axis, isDescending, isChecked ? made : extent);
+  if (!isChecked) {
+    Extents sizes = frontend::extentsOf(b, positions);
+    SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0));
+    sizes[*axis] = made;
+    positions = frontend::slice(b, positions, offsets, sizes, SmallVector<int64_t>(rank, 1));
+  }
   FailureOr<Value> values = frontend::gatherElements(a.op, *tensor, positions, *axis);
   if (failed(values))
     return failure();

@@ -17,7 +17,7 @@ REFUSALS = {
     "pooling": (r"adaptive_avg_pool..\..*", "only pooling with an output size of 1"),
     "images of integers": (r"conv.*", "expected one to three spatial dimensions"),
     "differences": (r"diff\..*", "'n' is 2, expected 1"),
-    "index_put": (r"index_put\..*", "values for each element that a mask selects are not supported"),
+    "accumulate": (r"index_put\..*", "'accumulate' is not supported where a mask selects elements"),
     "order of norm": (r"linalg_vector_norm\..*", "found a norm of order"),
     "softmax of integers": (r".*softmax\..*|logsumexp\..*|adaptive.*", "expected floating point"),
     "run-time sizes": (r"narrow\.Tensor", "must be constant or computed from shapes"),

@@ -93,7 +93,15 @@ def check(artifact, weights=WEIGHTS):
 
 def test_weights_of_a_file(path, file):
     check(saccade.load(path, weights=file))
-    check(pickle.loads(pickle.dumps(saccade.load(str(path), weights=str(file)))))
+
+
+def test_pickled_weights_are_found_in_another_folder(path, file, tmp_path, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    for weights in (file.name, [file.name]):
+        monkeypatch.chdir(file.parent)
+        pickled = pickle.dumps(saccade.load(path.name, weights=weights))
+        monkeypatch.chdir(tmp_path)
+        check(pickle.loads(pickled))
 
 
 def test_weights_of_several_files(path, folder):
@@ -139,6 +147,8 @@ def test_functions_bind_by_argument(path):
                  ["layer.0.bias has element type float32, expected bfloat16"], id="type"),
     pytest.param({"layer.0_weight": torch.zeros(24, 40)}, ValueError,
                  ["'layer.0.weight' and 'layer.0_weight' fit the argument 'layer_0_weight'"], id="twice"),
+    pytest.param({"layer_0_weight": torch.zeros(24, 40)}, ValueError,
+                 ["'layer.0.weight' and 'layer_0_weight' fit the argument 'layer_0_weight'"], id="twice, exactly"),
 ])  # fmt: skip
 def test_weights_that_do_not_fit_are_refused(path, change, error, words):
     given = {name: x for name, x in (WEIGHTS | change).items() if x is not None}
@@ -185,6 +195,9 @@ def test_a_library_that_replaces_another_is_loaded(tmp_path, folder):
     x = np.zeros(4, np.float32)
     assert [float(each.f(x)[0]) for each in loaded] == [1, 2, 3]
     assert float(saccade.load(tmp_path / "f.so").f(x)[0]) == 3
+    os.utime(tmp_path / "f.so", ns=(0, 0))  # as a copy into the file would
+    with pytest.raises(ImportError, match="written to after this process had loaded it"):
+        saccade.load(tmp_path / "f.so")
 
 
 def test_importers_write_one_file(tmp_path):

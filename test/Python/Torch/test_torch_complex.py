@@ -46,6 +46,10 @@ OPERATORS = {
     "split": lambda a, b: torch.cat(a.split((1, 3), -1)[::-1], -1), "slice": lambda a, b: a[:, 1:, ::2],
     "select": lambda a, b: a[:, -1] * b[0], "index": lambda a, b: a[:, places] * b[places], "gather": lambda a, b: b.index_select(1, places),
     "where": lambda a, b: torch.where(a.real > 0, a, b), "masked": lambda a, b: a.masked_fill(a.imag > 0, 3.0),
+    "where with numbers": lambda a, b: torch.where(a.real > 0, 1.5, a) * torch.where(a.imag > 0, a, 2),
+    "precision of one number": lambda a, b: a * b[0, 0].to(torch.complex128).sum() / b.to(torch.complex128).sum(),
+    "real zeros": lambda a, b: torch.zeros_like(a, dtype=torch.float32) + torch.ones_like(a, dtype=torch.int64),
+    "scattered": lambda a, b: b.scatter(0, places[:, None].expand(2, 4), a[:, 0], reduce="add"),
     "repeat": lambda a, b: b.repeat(2, 1, 1).repeat_interleave(2, 0), "flip": lambda a, b: a.flip(1) * a.roll(1, 2),
     "precision": lambda a, b: a.to(torch.complex128) * b, "from real": lambda a, b: a.real.to(torch.complex64) * b,
     "complex": lambda a, b: torch.complex(a.real, b.imag.expand(2, -1, -1)), "zeros": lambda a, b: torch.zeros_like(a) + b,
@@ -171,3 +175,13 @@ def test_complex_results_are_refused():
 
     with pytest.raises(saccade.torch.ExportError, match=r"the type torch\.complex64 is not supported"):
         saccade.torch.compile(Module(), (x,))
+
+
+@pytest.mark.parametrize("function", [
+    lambda a: a.to(torch.bool), lambda a: a.type_as(a.real > 0),
+    lambda a: a.scatter(0, places[:1, None, None].expand(1, 3, 4), a[1:], reduce="multiply"),
+    lambda a: a.sum(1, dtype=torch.float32),
+])  # fmt: skip
+def test_operators_that_parts_cannot_compute_are_refused(function):
+    with pytest.raises(saccade.CompileError, match="complex numbers are not supported by this op"):
+        saccade.torch.compile(Call(function), (z,))
