@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --count 2
-# RUN: %python %s --target sm_90a --kind dropped --count 5
-# RUN: %python %s --target sm_90a --program pages --count 2
-# RUN: %python %s --target sm_90a --program matmul --kind dropped --count 4
-# RUN: %python %s --target sm_90a --program matmul --kind changed --count 4
+# RUN: %python %s --count 1
+# RUN: %python %s --target sm_90a --kind dropped --count 3
+# RUN: %python %s --target sm_90a --program pages --count 1
+# RUN: %python %s --target sm_90a --program matmul --kind dropped --count 2
+# RUN: %python %s --target sm_90a --program matmul --kind changed --count 2
 """Mutation test of PtxSim: it must detect every mutant of a compiled kernel.
 
 Usage: mutants.py [--count N] [--seed N] [--kind dropped|changed|bounds] [--target sm_80|sm_90a] [--program attention|pages|matmul] [--verbose]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --count 6
-# RUN: %python %s --chunks --count 3
+# RUN: %python %s --count 4
+# RUN: %python %s --chunks --count 2
 """Paged caches on the simulated GPU: kernels compute the place of each row, or of each box of rows, from the page table.
 
 Usage: paged.py [--count N] [--seed N] [--chunks]
