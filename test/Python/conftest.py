@@ -19,6 +19,17 @@ sys.path.insert(0, str(HERE / "Inputs"))
 os.environ["SACCADE_CACHE"] = "0"
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what Inputs/sampled.py says, unless SACCADE_LONG is set or single tests are named."""
+    from sampled import left_out
+
+    if os.environ.get("SACCADE_LONG") or config.option.keyword or any("::" in each for each in config.args):
+        return
+    out = set(left_out([(item.originalname, item.name) for item in items]))
+    config.hook.pytest_deselected(items=[item for place, item in enumerate(items) if place in out])
+    items[:] = [item for place, item in enumerate(items) if place not in out]
+
+
 @pytest.fixture(scope="session")
 def root() -> pathlib.Path:
     """The root of the source tree."""
