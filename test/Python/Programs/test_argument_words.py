@@ -5,7 +5,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from constant_weights import PROGRAM
 from programs import refused
 
 import saccade
@@ -47,16 +46,3 @@ def test_a_cache_in_the_other_layout_names_the_option(function, layout):
     given = (rows, rows, cache, cache) if function is append_kvcache else (rows, cache, cache, rows, rows)
     refused(ValueError, ["k_cache has shape", f"16 heads in layout '{layout}'", f"give layout='{other}'"], function, *given,
             cache_seqlens=3, layout=layout)  # fmt: skip
-
-
-def test_binding_a_loaded_function_says_what_its_library_has(tmp_path, build):
-    import subprocess
-
-    (tmp_path / "f.mlir").write_text(PROGRAM.replace("@main", "@f"))
-    for option, words in (([], "compile with --prepack and call f__prepack once"),
-                          (["--prepack"], "call f__prepack once, and give its results to each call of f")):  # fmt: skip
-        path = tmp_path / f"f{len(option)}.so"
-        subprocess.run([build / "bin" / "saccade-compile", tmp_path / "f.mlir", "--target=host", "--emit=so", *option,
-                        "-o", path], check=True)  # fmt: skip
-        error = refused(TypeError, [words], saccade.load(path).f.bind, w=np.zeros((64, 64), np.float32))
-        assert ("--prepack" in str(error)) == (not option)
