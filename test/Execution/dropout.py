@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-# RUN: %python %s --target=portable
-# RUN: %python %s --target=v3
 # RUN: %python %s --target=%{v4}
 # RUN: %python %s --device=ptxsim --target=sm_80
-# RUN: %python %s --device=ptxsim --target=sm_75
 """Dropout against NumPy: the same weights are kept on all targets, for any tiles, positions and numbers of threads.
 
 Usage: dropout.py [OPTION OF saccade-run ...]. On the simulator extents are smaller, and gradients are not computed.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 1 --count 40
+# RUN: %python %s --first-seed 1 --count 20
 """Whatever torch.compile(backend="saccade") raises to attention computes the same: random graphs and near misses.
 
 Usage: graph_raising.py [--first-seed N] [--count N] [--seed N]

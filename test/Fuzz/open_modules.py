@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 0 --count 200 --cover 16
+# RUN: %python %s --first-seed 0 --count 200 --cover 10
 """Random modules with open batches and lengths, compiled by saccade.torch.compile, against the modules in float64.
 
 Usage: open_modules.py [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage]

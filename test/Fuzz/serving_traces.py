@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy, ml_dtypes
-# RUN: %python %s --first-seed 0 --count 25
+# RUN: %python %s --first-seed 0 --count 12
 """Random traces of a server with a paged cache against attention computed from scratch in float64.
 
 Usage: serving_traces.py [--first-seed N] [--count N] [--seed N]

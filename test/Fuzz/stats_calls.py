@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
-# RUN: %python %s --first-seed 0 --count 400 --cover 30
+# RUN: %python %s --first-seed 0 --count 400 --cover 18
 """Statistics of random calls of saccade.attention against float64 PyTorch.
 
 The calls are those of random_calls.py, with sinks, dropout, pages and scores of -inf besides.

@@ -38,6 +38,8 @@ class Call:
                 self.options |= {"kdim": 12, "vdim": 20}
         else:
             self.options = {"norm_first": draw.random() < 0.5, "activation": draw.choice(["relu", "gelu"])}
+            if self.type == "bf16":  # a rounding that changes the sign of a number jumps the derivative of relu
+                self.options["activation"] = "gelu"
         self.has_shift = shifts and draw.random() < 0.5
         self.shift = draw.choice(SHIFTS)
         self.features = [self.type, self.kind, f"padding {self.padding}", f"mask {self.mask}",

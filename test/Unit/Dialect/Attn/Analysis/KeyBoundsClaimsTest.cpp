@@ -141,7 +141,7 @@ std::string KeyBoundsClaims::findViolation(AffineMask &mask, uint64_t seed, KeyC
 }
 
 TEST_F(KeyBoundsClaims, NoKeyIsLostAndExactBoundsHaveNoOthers) {
-  Cases cases(1500);
+  Cases cases(800);
   KeyCounts counts;
   int64_t simple = 0;
   for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {

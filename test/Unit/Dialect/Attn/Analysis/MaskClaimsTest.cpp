@@ -203,7 +203,7 @@ protected:
 };
 
 TEST_F(MaskClaims, NoValueOfACommonMaskLeavesItsInterval) {
-  Cases cases(600);
+  Cases cases(350);
   MaskCounts counts;
   for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {
     RandomMask mask(context, seed, maskExtent);
@@ -221,7 +221,7 @@ TEST_F(MaskClaims, NoValueOfACommonMaskLeavesItsInterval) {
 }
 
 TEST_F(MaskClaims, NoValueOfAnyOpsLeavesItsInterval) {
-  Cases cases(600);
+  Cases cases(350);
   MaskCounts counts;
   RegionOps ops(context);
   for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {

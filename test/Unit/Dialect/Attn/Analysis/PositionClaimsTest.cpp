@@ -183,7 +183,7 @@ std::string findViolation(RandomRegion &drawn, int64_t &terms) {
 }
 
 TEST_F(PositionClaims, TermsAreFunctionsOfTheRelativePosition) {
-  Cases cases(500);
+  Cases cases(250);
   int64_t terms = 0, ignored = 0;
   for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {
     RandomRegion drawn(*ops, context, seed, /*size=*/8, /*lanes=*/1);

@@ -60,7 +60,7 @@ std::string findViolation(Region &region, const Environment &inputs, int64_t *bo
 }
 
 TEST_F(RangeClaims, NoValueLeavesItsRange) {
-  Cases cases(1500);
+  Cases cases(800);
   int64_t bounded = 0, boundable = 0;
   for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {
     RandomRegion drawn(*ops, context, seed, /*size=*/24, /*lanes=*/96);

@@ -69,7 +69,7 @@ void extendMask(AffineMask &mask, std::mt19937_64 &random) {
 }
 
 TEST_F(StabilityClaims, AProvedMaximumIsFinite) {
-  Cases cases(800);
+  Cases cases(500);
   int64_t proved[3] = {0, 0, 0}, finite = 0;
   for (int64_t seed = cases.seed; seed < cases.seed + cases.count; ++seed) {
     std::mt19937_64 random(seed);
