@@ -33,8 +33,14 @@ static LogicalResult translateUnfold(Arguments &a, Values &results) {
     return a.op.error() << "found windows of " << width.value_or(-1) << " elements every " << step
                         << " elements, which do not fit dimension " << *axis << " of " << tensor.getType();
   OpFoldResult rest = frontend::subtractExtents(b, extents[*axis], *size);
-  rest = frontend::divideExtents(b, rest, b.getIndexAttr(step));
-  extents[*axis] = atLeastZero(b, frontend::addExtents(b, rest, b.getIndexAttr(1)));
+  rest = atLeastZero(b, frontend::divideExtents(b, rest, b.getIndexAttr(step)));
+  if (!width || !extent) { // the slice has a window, and checks that it fits
+    Extents covered = extents;
+    SmallVector<OpFoldResult> offsets(extents.size(), b.getIndexAttr(0));
+    covered[*axis] = frontend::addExtents(b, frontend::multiplyExtents(b, {rest, b.getIndexAttr(step)}), *size);
+    tensor = frontend::slice(b, tensor, offsets, covered, SmallVector<int64_t>(extents.size(), 1));
+  }
+  extents[*axis] = frontend::addExtents(b, rest, b.getIndexAttr(1));
   extents.push_back(*size);
   Value made = frontend::generate(
       b, extents, {}, elementOf(tensor), [&](OpBuilder &nested, Location loc, ValueRange at) -> Value {

@@ -136,3 +136,12 @@ def test_extents_that_others_define():
         torch.testing.assert_close(compiled(*inputs), pairs(*inputs))
     with pytest.raises(ValueError, match="in dimension 0"):
         compiled(torch.randn(5, 4), torch.randn(6, 3))
+
+
+@pytest.mark.parametrize("step", [1, 2, 8])
+@pytest.mark.parametrize("function", ["unfold", "topk"])
+def test_more_elements_than_an_open_extent_has_are_refused(function, step):
+    take = Call(lambda x: x.unfold(1, 3, step) if function == "unfold" else x.topk(3, 1)[0])
+    compiled = agrees(take, lambda b, n: (torch.randn(b, n),), ({0: OPEN, 1: OPEN},), (2, 10), (1, 3), (4, 5))
+    with pytest.raises(ValueError, match="slice leaves its tensor in dimension 1"):
+        compiled(torch.randn(2, 2))
