@@ -170,6 +170,29 @@ FailureOr<Value> frontend::makeRange(FrontendOp &op, OpFoldResult start, OpFoldR
   });
 }
 
+FailureOr<Value> frontend::tile(FrontendOp &op, Value tensor, ArrayRef<OpFoldResult> repeats) {
+  ImplicitLocOpBuilder &b = op.builder();
+  Extents own = extentsOf(b, tensor), unsqueezed, broadcasted, joined;
+  if (own.size() > repeats.size())
+    return op.error() << "found " << repeats.size() << " repeat counts, expected one for each of " << own.size()
+                      << " dimensions";
+  own.insert(own.begin(), repeats.size() - own.size(), b.getIndexAttr(1));
+  int64_t count = 1;
+  for (auto [i, extent] : llvm::enumerate(own)) {
+    int64_t times = getConstantIntValue(repeats[i]).value_or(1);
+    if (times < 0)
+      return op.error() << "extent " << i << " of the shape is " << times;
+    for (int64_t size : {times, getConstantIntValue(extent).value_or(1)})
+      if (size != 0 && (llvm::MulOverflow(count, size, count) || count > maxTensorElements))
+        return op.error() << "the shape has too many elements";
+    // A dimension before each is broadcast, and both are collapsed.
+    unsqueezed.append({b.getIndexAttr(1), extent});
+    broadcasted.append({repeats[i], extent});
+    joined.push_back(multiplyExtents(b, {repeats[i], extent}));
+  }
+  return reshape(b, broadcastTo(b, reshape(b, tensor, unsqueezed), broadcasted), joined);
+}
+
 Value frontend::filled(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, TypedAttr value) {
   std::optional<int64_t> count = countElements(extents);
   if (count && *count <= maxFoldedElements)

@@ -135,6 +135,18 @@ static LogicalResult translateExpand(FrontendOp &op, Values &results) {
   return success();
 }
 
+static LogicalResult translateTile(FrontendOp &op, Values &results) {
+  if (failed(requireOperands(op, 2, 2)))
+    return failure();
+  FailureOr<Extents> repeats = requireExtents(op, 1, "the repeats");
+  if (failed(repeats))
+    return failure();
+  if (static_cast<int64_t>(repeats->size()) != rankOf(op.operand(0)))
+    return op.error() << "found " << repeats->size() << " repeats, expected one for each dimension of "
+                      << op.operand(0).getType();
+  return append(frontend::tile(op, op.operand(0), *repeats), results);
+}
+
 static LogicalResult translateConstantOfShape(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
@@ -178,6 +190,7 @@ void onnx::addShapes(frontend::Frontend &frontend) {
   frontend.translators["Shape"] = translateShape;
   frontend.translators["Size"] = translateSize;
   frontend.translators["Squeeze"] = translateSqueeze;
+  frontend.translators["Tile"] = translateTile;
   frontend.translators["Transpose"] = translateTranspose;
   frontend.translators["Unsqueeze"] = translateUnsqueeze;
 }

@@ -176,30 +176,15 @@ static LogicalResult translateExpand(Arguments &a, Values &results) {
   return append(expandTo(a, *tensor, *size), results);
 }
 
-/// Tiles the tensor: inserts a dimension before each, broadcasts it and collapses both.
 static LogicalResult translateRepeat(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   FailureOr<Extents> repeats = a.requiredSizes(a.has("dims") ? "dims" : "repeats");
   if (failed(tensor) || failed(repeats))
     return failure();
-  ImplicitLocOpBuilder &b = a.op.builder();
-  Extents own = frontend::extentsOf(b, *tensor), unsqueezed, broadcasted, joined;
-  if (a.has("dims") && own.size() > repeats->size())
-    repeats->insert(repeats->begin(), own.size() - repeats->size(), b.getIndexAttr(1));
-  if (own.size() > repeats->size())
-    return a.op.error() << "found " << repeats->size() << " repeat counts, expected one for each of " << own.size()
-                        << " dimensions";
-  own.insert(own.begin(), repeats->size() - own.size(), b.getIndexAttr(1));
-  for (auto [extent, count] : llvm::zip(own, *repeats)) {
-    unsqueezed.append({b.getIndexAttr(1), extent});
-    broadcasted.append({count, extent});
-    joined.push_back(frontend::multiplyExtents(b, {count, extent}));
-  }
-  if (failed(a.shape(broadcasted)))
-    return failure();
-  results.push_back(
-      frontend::reshape(b, frontend::broadcastTo(b, frontend::reshape(b, *tensor, unsqueezed), broadcasted), joined));
-  return success();
+  int64_t missing = rankOf(*tensor) - static_cast<int64_t>(repeats->size());
+  if (a.has("dims") && missing > 0)
+    repeats->insert(repeats->begin(), missing, a.op.builder().getIndexAttr(1));
+  return append(frontend::tile(a.op, *tensor, *repeats), results);
 }
 
 /// For each of `size` copies, the position of the element that it is a copy of, given how often each is repeated: the

@@ -34,13 +34,13 @@ SUPPORTED = """
     LeakyRelu Less LessOrEqual LinearAttention Log LogSoftmax Loop MatMul Max Min Mod Mul Neg Not Or Pad Pow
     RMSNormalization Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
     ReduceProd ReduceSum ReduceSumSquare Relu Reshape RotaryEmbedding Round Scan ScatterElements ScatterND Shape
-    Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Swish Tanh Transpose Trilu Unsqueeze
+    Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Swish Tanh Tile Transpose Trilu Unsqueeze
     Where Xor""".split()
 """The operators that --all runs."""
 
 _SHAPES = {"ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "If": (0,), "Loop": (0, 1), "Pad": (1, 3),
-           "Range": (0, 1, 2), "Reshape": (1,), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Trilu": (1,),
-           "Unsqueeze": (1,)}
+           "Range": (0, 1, 2), "Reshape": (1,), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Tile": (1,),
+           "Trilu": (1,), "Unsqueeze": (1,)}
 """Inputs that must be constant at compile time; for reductions the second one."""
 
 _REFUSED = {"Not"}

@@ -333,6 +333,11 @@ def expand(r):
     return Node([r.tensor(r.broadcast(shape)), ints([*r.filled(0, 1), *shape] if r.chance(0.7) else r.broadcast(shape))], constants={1})
 
 
+def tile(r):
+    shape = r.filled(0, 3)
+    return Node([r.tensor(shape), ints([r.choice([0, 1, 2, 3]) for _ in shape])], constants={1})
+
+
 def cumsum(r):
     shape = r.filled(1, 3)
     axis = np.array(r.dim(len(shape)), r.choice([np.int32, np.int64]))
@@ -489,7 +494,7 @@ RECIPES = {
     "CastLike": cast_like, "Concat": concat, "Split": split, "Slice": slicing, "Pad": pad, "Squeeze": lambda r: squeeze(r, False),
     "Unsqueeze": lambda r: squeeze(r, True), "Reshape": reshape, "Gather": gather, "GatherElements": gather_elements,
     "GatherND": gather_nd, "ScatterElements": lambda r: gather_elements(r, True), "ScatterND": scatter_nd, "Trilu": trilu,
-    "Expand": expand, "CumSum": cumsum, "Conv": conv, "BatchNormalization": batch_norm, "Einsum": einsum, "RotaryEmbedding": rotary, "Attention": attention,
+    "Expand": expand, "Tile": tile, "CumSum": cumsum, "Conv": conv, "BatchNormalization": batch_norm, "Einsum": einsum, "RotaryEmbedding": rotary, "Attention": attention,
     "Shape": shape_of, "Flatten": flatten, "Transpose": transpose, "Where": where, "Pow": power, "Range": ranges,
     "ConstantOfShape": constant_of_shape, "Dropout": dropout,
 }  # fmt: skip

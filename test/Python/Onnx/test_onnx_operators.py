@@ -231,3 +231,19 @@ def test_attention_with_too_large_a_head_is_refused():
     shapes = {"q": [1, 1, 2, 8], "k": [1, 1, 2, 8], "v": [1, 1, 2, 1 << 20]}
     made = model([node("Attention", ["q", "k", "v"], ["y"])], shapes, opset=23)
     refused(["head size of value is 1048576, expected at most"], backend.prepare, made)
+
+
+# --- Tile.
+
+
+def test_tile_repeats_as_often_as_a_shape_says():
+    tile = model([node("Shape", ["i"], ["n"]), node("Tile", ["x", "n"], ["y"])], {"x": ["b", 3], "i": ["p", "q"]})
+    check(tile, TABLE[:2, :3], np.zeros((3, 2), np.int64))
+    check(tile, TABLE[:1, :3], np.zeros((0, 4), np.int64))
+
+
+@pytest.mark.parametrize(("repeats", "words"), [([2], "found 1 repeats"), ([2, -1], "extent 1 of the shape is -1"),
+                                                ([2**40, 2**40], "too many elements")])  # fmt: skip
+def test_tile_refuses(repeats, words):
+    made = model([node("Tile", ["x", "n"], ["y"])], {"x": [3, 4]}, weights=[("n", np.array(repeats))])
+    refused(["Tile", words], backend.prepare, made)

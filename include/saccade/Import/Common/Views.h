@@ -39,6 +39,10 @@ mlir::LogicalResult splitInto(FrontendOp &op, mlir::Value tensor, int64_t axis, 
 mlir::FailureOr<mlir::Value> makeRange(FrontendOp &op, mlir::OpFoldResult start, mlir::OpFoldResult end,
                                        mlir::OpFoldResult step, mlir::Type element);
 
+/// Repeats the tensor along each dimension, or along new dimensions in front. Emits an error for fewer counts than
+/// dimensions, negative counts, and results of more than `maxTensorElements`.
+mlir::FailureOr<mlir::Value> tile(FrontendOp &op, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> repeats);
+
 /// A tensor filled with `value`; small ones have known elements.
 mlir::Value filled(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::TypedAttr value);
 
