@@ -1,0 +1,135 @@
+"""Whole models with the fused operators of ONNX Runtime, beside ONNX Runtime itself: time of a call in paired rounds.
+
+The models are those of `saccade_bench/runtime_models.py`, with four layers of width 768. Both sides get the same file and
+the same inputs, in one process, and allocate their outputs. Rounds alternate which side is first; the ratio is the median
+over rounds of the runtime's time over Saccade's.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# A row: its name, the model, batch, new tokens, and rows of the cache with what is in use of them, if any.
+CASES = {
+    "bert-128": ("bert", 1, 128, {}), "bert-512": ("bert", 1, 512, {}), "vit": ("vit", 1, 1, {}),
+    "gpt2-256": ("gpt2", 1, 256, {}), "gpt2-decode": ("gpt2-cached", 1, 1, {"past": 1023}),
+    "t5-encoder": ("t5-encoder", 1, 128, {}), "t5-decoder": ("t5-decoder", 1, 64, {}),
+    "whisper-encoder": ("whisper-encoder", 1, 1, {}), "whisper-decoder": ("whisper-decoder", 1, 64, {}),
+    "genai-256": ("genai", 1, 256, {"past": 0}), "genai-decode": ("genai", 1, 1, {"past": 1023}),
+    "genai-decode-in-room": ("genai", 1, 1, {"past": 1023, "room": 1024}),
+}  # fmt: skip
+TEXTS = {
+    "bert-128": "BERT, 128 tokens", "bert-512": "BERT, 512 tokens", "vit": "ViT, 197 patches",
+    "gpt2-256": "GPT-2, a prompt of 256", "gpt2-decode": "GPT-2, one token behind 1,023", "t5-encoder": "T5's encoder, 128 tokens",
+    "t5-decoder": "T5's decoder, 64 tokens, 128 of the encoder", "whisper-encoder": "Whisper's encoder, 1,500 frames",
+    "whisper-decoder": "Whisper's decoder, 64 tokens, 1,500 frames", "genai-256": "GenAI, a prompt of 256",
+    "genai-decode": "GenAI, one token, a cache that grows from 1,023", "genai-decode-in-room": "GenAI, one token, a cache of 1,024 rows",
+}  # fmt: skip
+HEADER = ["model", "threads", "ms", "ONNX Runtime ms", "speedup", "difference"]
+MAX_ERROR = 1e-4
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--case", action="append", choices=list(CASES), help="only this one; can be repeated")
+    parser.add_argument("--threads", action="append", type=int, help="default: 1 and 2")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--tiny", action="store_true", help="two layers of width 64, to try the script")
+    parser.add_argument("--models", type=pathlib.Path, help="folder that keeps exported models")
+    parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="output folder")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree")
+    options = parser.parse_args()
+    options.build, options.out = options.build.resolve(), options.out.resolve()
+    return options
+
+
+def file_of(name, size, folder):
+    """The path of a model, which is made if it is not there yet."""
+    import onnx
+
+    from saccade_bench.runtime_models import genai, optimized
+
+    path = folder / f"{name}-{size.width}.onnx"
+    if not path.exists():
+        made = genai(size) if name == "genai" else optimized(name, size, folder)
+        onnx.save(made, path)
+    return path
+
+
+def inputs_for(case, size, session):
+    from saccade_bench.runtime_models import genai_inputs, inputs_of
+
+    name, batch, length, cache = CASES[case]
+    made = genai_inputs(size, batch, length, **cache) if name == "genai" else inputs_of(name, size, batch=batch, length=length, **cache)
+    kinds = {"tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32"}
+    return {each.name: made[each.name].astype(kinds[each.type]) for each in session.get_inputs()}
+
+
+def measure(case, size, folder, rounds, threads):
+    """A row of the table."""
+    import numpy as np
+    import onnxruntime
+
+    import saccade
+    from saccade.onnx import backend
+
+    path = file_of(CASES[case][0], size, folder)
+    saccade.set_num_threads(threads)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    prepared, inputs = backend.prepare(path), inputs_for(case, size, session)
+    calls = {"saccade": lambda: prepared.run(inputs), "runtime": lambda: session.run(None, inputs)}
+    results = {name: call() for name, call in calls.items()}
+    error = max(float(np.abs(x - y).max() / max(1, np.abs(y).max())) for x, y in zip(*results.values(), strict=True))
+    del results
+    seconds = {name: [] for name in calls}
+    for number in range(rounds):
+        for name in list(calls)[:: 1 if number % 2 else -1]:
+            calls[name]()  # wakes the threads
+            start = time.perf_counter()
+            calls[name]()
+            seconds[name].append(time.perf_counter() - start)
+    ratio = statistics.median(b / a for a, b in zip(seconds["saccade"], seconds["runtime"]))
+    ours, theirs = (f"{statistics.median(each) * 1e3:.2f}" for each in seconds.values())
+    if error > MAX_ERROR:
+        raise SystemExit(f"runtime: {case} differs by {error:.1e} from ONNX Runtime")
+    return [TEXTS[case], str(threads), ours, theirs, f"{ratio:.2f}×", f"{error:.0e}"]
+
+
+def main():
+    options = parse_arguments()
+    sys.path[:0] = [str(ROOT / "benchmarks"), str(options.build / "python")]
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    warnings.simplefilter("ignore")
+    import onnxruntime
+    import transformers
+
+    from saccade_bench.report import processor, publish, table
+    from saccade_bench.runtime_models import BASE, TINY
+
+    onnxruntime.set_default_logger_severity(4)
+    size, rows = TINY if options.tiny else BASE, []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.models or pathlib.Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        for case in options.case or CASES:
+            for threads in options.threads or (1, 2):
+                rows.append(measure(case, size, folder, options.rounds, threads))
+                print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+    text = (f"{processor()}; ONNX Runtime {onnxruntime.__version__}, transformers {transformers.__version__}; "
+            f"{size.layers} layers of width {size.width}, {size.heads} heads, f32. Medians of {options.rounds} rounds.\n\n"
+            f"{table(HEADER, rows)}")
+    publish(text, "onnx-runtime", options)
+
+
+if __name__ == "__main__":
+    main()
