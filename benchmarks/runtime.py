@@ -1,17 +1,17 @@
 """Whole models with the fused operators of ONNX Runtime, beside ONNX Runtime itself: time of a call in paired rounds.
 
 The models are those of `saccade_bench/runtime_models.py`, with four layers of width 768. Both sides get the same file and
-the same inputs, in one process, and allocate their outputs. Rounds alternate which side is first; the ratio is the median
+the same inputs, in a process each, and allocate their outputs. Rounds alternate which side is first; the ratio is the median
 over rounds of the runtime's time over Saccade's.
 """
 
 import argparse
+import importlib.metadata
 import os
 import pathlib
 import statistics
 import sys
 import tempfile
-import time
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -63,60 +63,52 @@ def file_of(name, size, folder):
     return path
 
 
-def inputs_for(case, size, session):
+def inputs_for(case, size, path):
+    """The inputs of a case by name, in the types that the file has."""
+    import onnx
+
     from saccade_bench.runtime_models import genai_inputs, inputs_of
 
     name, batch, length, cache = CASES[case]
     made = genai_inputs(size, batch, length, **cache) if name == "genai" else inputs_of(name, size, batch=batch, length=length, **cache)
-    kinds = {"tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32"}
-    return {each.name: made[each.name].astype(kinds[each.type]) for each in session.get_inputs()}
+    kinds = {each.name: onnx.helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type) for each in onnx.load(path).graph.input}
+    return {name: made[name].astype(kind) for name, kind in kinds.items()}
 
 
 def measure(case, size, folder, rounds, threads):
     """A row of the table."""
     import numpy as np
-    import onnxruntime
 
-    import saccade
-    from saccade.onnx import backend
+    from saccade_bench.runtime_workers import Ours, Runtime
+    from saccade_bench.workers import WorkerProcess
 
     path = file_of(CASES[case][0], size, folder)
-    saccade.set_num_threads(threads)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    prepared, inputs = backend.prepare(path), inputs_for(case, size, session)
-    calls = {"saccade": lambda: prepared.run(inputs), "runtime": lambda: session.run(None, inputs)}
-    results = {name: call() for name, call in calls.items()}
-    error = max(float(np.abs(x - y).max() / max(1, np.abs(y).max())) for x, y in zip(*results.values(), strict=True))
-    del results
-    seconds = {name: [] for name in calls}
-    for number in range(rounds):
-        for name in list(calls)[:: 1 if number % 2 else -1]:
-            calls[name]()  # wakes the threads
-            start = time.perf_counter()
-            calls[name]()
-            seconds[name].append(time.perf_counter() - start)
-    ratio = statistics.median(b / a for a, b in zip(seconds["saccade"], seconds["runtime"]))
-    ours, theirs = (f"{statistics.median(each) * 1e3:.2f}" for each in seconds.values())
+    inputs = inputs_for(case, size, path)
+    sides = [WorkerProcess(each.__name__, each, threads, str(path), threads) for each in (Ours, Runtime)]
+    results = [each.call("start", inputs) for each in sides]
+    error = max(float(np.abs(x - y).max() / max(1, np.abs(y).max())) for x, y in zip(*results, strict=True))
     if error > MAX_ERROR:
         raise SystemExit(f"runtime: {case} differs by {error:.1e} from ONNX Runtime")
+    seconds = [[], []]
+    for number in range(rounds):
+        for side in (0, 1) if number % 2 else (1, 0):
+            seconds[side].append(sides[side].call("timed_run"))
+    for each in sides:
+        each.close()
+    ratio = statistics.median(b / a for a, b in zip(*seconds))
+    ours, theirs = (f"{statistics.median(each) * 1e3:.2f}" for each in seconds)
     return [TEXTS[case], str(threads), ours, theirs, f"{ratio:.2f}×", f"{error:.0e}"]
 
 
 def main():
     options = parse_arguments()
     sys.path[:0] = [str(ROOT / "benchmarks"), str(options.build / "python")]
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])  # for the workers
     warnings.simplefilter("ignore")
-    import onnxruntime
-    import transformers
-
     from saccade_bench.report import processor, publish, table
     from saccade_bench.runtime_models import BASE, TINY
 
-    onnxruntime.set_default_logger_severity(4)
+    version = importlib.metadata.version
     size, rows = TINY if options.tiny else BASE, []
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.models or pathlib.Path(temporary)
@@ -125,7 +117,7 @@ def main():
             for threads in options.threads or (1, 2):
                 rows.append(measure(case, size, folder, options.rounds, threads))
                 print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
-    text = (f"{processor()}; ONNX Runtime {onnxruntime.__version__}, transformers {transformers.__version__}; "
+    text = (f"{processor()}; ONNX Runtime {version('onnxruntime')}, transformers {version('transformers')}; "
             f"{size.layers} layers of width {size.width}, {size.heads} heads, f32. Medians of {options.rounds} rounds.\n\n"
             f"{table(HEADER, rows)}")
     publish(text, "onnx-runtime", options)

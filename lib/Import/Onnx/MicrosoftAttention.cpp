@@ -158,9 +158,30 @@ static FailureOr<Operands> project(FrontendOp &op, int64_t heads) {
   return Operands{parts[0], parts[1], parts[2], b.getIndexAttr(0)};
 }
 
-/// Element 0 or 1 of the cache, [2,b,h,s,d].
-static Value partOfPast(FrontendOp &op, Value past, int64_t part) {
-  return past ? frontend::selectIndex(op.builder(), past, 0, part) : past;
+/// The cache [2,b,h,s,d] with the new keys and values behind `past`, which may be null. With a past, `operands` become parts
+/// of it, so that rows are copied once.
+static FailureOr<Value> joinPresent(FrontendOp &op, Operands &operands, Value past) {
+  ImplicitLocOpBuilder &b = op.builder();
+  Value key = frontend::unsqueeze(b, toBHSD(b, operands.key).tensor, {0});
+  Value value = frontend::unsqueeze(b, toBHSD(b, operands.value).tensor, {0});
+  if (key.getType() != value.getType())
+    return op.error() << "present has keys " << key.getType() << " and values " << value.getType()
+                      << ", expected equal sizes";
+  Value fresh = frontend::concat(b, {key, value}, 0);
+  if (!past)
+    return fresh;
+  auto type = cast<RankedTensorType>(past.getType()), own = cast<RankedTensorType>(fresh.getType());
+  SmallVector<int64_t> expected(own.getShape());
+  expected[3] = ShapedType::kDynamic;
+  if (type.getElementType() != own.getElementType() || failed(verifyCompatibleShape(type.getShape(), expected)))
+    return op.error() << "the past is " << type << ", new keys and values are " << own;
+  Value present = frontend::concat(b, {past, fresh}, 3);
+  operands.past = frontend::extentsOf(b, past)[3];
+  for (auto [part, operand] : llvm::enumerate(ArrayRef<AttentionOperand *>{&operands.key, &operands.value})) {
+    Value tensor = frontend::selectIndex(b, present, 0, part);
+    *operand = AttentionOperand{tensor, toBHSD(b, *operand).dims, frontend::extentsOf(b, tensor)};
+  }
+  return present;
 }
 
 static LogicalResult translateAttention(FrontendOp &op, Values &results) {
@@ -170,30 +191,29 @@ static LogicalResult translateAttention(FrontendOp &op, Values &results) {
     if (op.integer(name, 0) != 0)
       return op.error() << "'" << name << "' is 1, expected 0";
   (void)op.integer("rotary_embedding_dim", 0); // of do_rotary
-  ImplicitLocOpBuilder &b = op.builder();
   Value past = op.operand(4);
   if (past && (rankOf(past) != 5 || cast<ShapedType>(past.getType()).getDimSize(0) != 2))
     return op.error() << "the past is " << past.getType() << ", expected [2, batch, heads, position, size]";
   if (past && op.operand(5))
     return op.error() << "found a past and attention_bias, expected one of them";
   FailureOr<Operands> operands = project(op, op.integer("num_heads", 0));
-  if (failed(operands) || failed(addPast(op, *operands, partOfPast(op, past, 0), partOfPast(op, past, 1))))
+  if (failed(operands))
+    return failure();
+  Value present;
+  if (past || op.isUsed(1)) {
+    FailureOr<Value> joined = joinPresent(op, *operands, past);
+    if (failed(joined))
+      return failure();
+    present = *joined;
+  }
+  if (failed(requireFit(op, operands->query, operands->key, operands->value)))
     return failure();
   MicrosoftScores scores = scoresOf(*operands);
   scores.readCausal(op, /*seesAll=*/false);
   if (failed(scores.readPadding(op, op.operand(3))) || failed(scores.readBias(op, op.operand(5))))
     return failure();
   results.push_back(attend(op, *operands, scores));
-  Value present;
-  if (op.isUsed(1)) {
-    Value key = frontend::unsqueeze(b, toBHSD(b, operands->key).tensor, {0});
-    Value value = frontend::unsqueeze(b, toBHSD(b, operands->value).tensor, {0});
-    if (key.getType() != value.getType())
-      return op.error() << "present has keys " << key.getType() << " and values " << value.getType()
-                        << ", expected equal sizes";
-    present = frontend::concat(b, {key, value}, 0);
-  }
-  results.push_back(present);
+  results.push_back(op.isUsed(1) ? present : Value());
   return success();
 }
 

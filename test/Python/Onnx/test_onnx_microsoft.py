@@ -177,6 +177,9 @@ CASES = {
     "rotary positions in Attention": (
         microsoft("Attention", ["q", "w"], ["y"], num_heads=2, do_rotary=1), {"q": [2, 3, 16], "w": [16, 48]},
         "'do_rotary' is 1, expected 0"),
+    "a past of other heads": (
+        microsoft("Attention", ["q", "w", "", "", "past"], ["y", "present"], num_heads=2),
+        {"q": [2, 3, 16], "w": [16, 48], "past": [2, 2, 3, 4, 8]}, "the past is 'tensor<2x2x3x4x8xf32>', new keys and values are"),
     "weights without three parts": (
         microsoft("Attention", ["q", "w"], ["y"], num_heads=2), {"q": [2, 3, 16], "w": [16, 40]},
         "expected columns for queries, as many for keys, and for values"),

@@ -14,10 +14,8 @@ import numpy as np
 import onnxruntime
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "benchmarks"))
-from saccade_bench.runtime_models import MODELS, TINY, genai, genai_inputs, inputs_of, optimized
-
-import saccade
 from saccade.onnx import backend
+from saccade_bench.runtime_models import MODELS, TINY, genai, genai_inputs, inputs_of, optimized
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 onnxruntime.set_default_logger_severity(4)
