@@ -85,8 +85,8 @@ void BlockedMatmul::addParts(RegisterBlock block, const FromRow &fromRow, const 
 void BlockedMatmul::prefetchOperands(RegisterBlock registers, Value row, Value column, Value part) {
   for (Value matrix : beforeSums)
     emitPrefetchBlock(e, matrix, row, column, registers.rows, 2 * e.lanes());
-  if (!nextStep.views.empty())
-    emitPrefetchPart(e, nextStep, part);
+  for (const NextMatrices &each : next)
+    emitPrefetchPart(e, each, part);
 }
 
 /// Adds the packed group · panel `panel` of `panels` to the tile registers at (row, column) of `into`.

@@ -42,9 +42,9 @@ public:
   /// Sets matrices whose elements are prefetched when `runFromRow` stores those of the result.
   void prefetchEpilogue(llvm::SmallVector<mlir::Value> matrices) { epilogue = std::move(matrices); }
   /// The same before the sums of a group of rows in place, and a part of `next` for each of these groups and panels.
-  void prefetchInPlace(llvm::SmallVector<mlir::Value> matrices, NextMatrices next) {
+  void prefetchInPlace(llvm::SmallVector<mlir::Value> matrices, llvm::SmallVector<NextMatrices> nextMatrices) {
     beforeSums = std::move(matrices);
-    nextStep = std::move(next);
+    next = std::move(nextMatrices);
   }
   /// The groups of rows and panels of a block of `rows` and `columns`.
   int64_t groupsOf(int64_t rows, int64_t columns) const {
@@ -97,12 +97,12 @@ private:
   const Product &product;
   MatmulBlock maxBlock;
   llvm::SmallVector<mlir::Value> epilogue, beforeSums;
-  NextMatrices nextStep;
-  int64_t groupRows;               ///< LHS rows of a group
-  std::optional<TileMatmul> tiles; ///< set if products are computed in tile registers
-  mlir::Value tile;                ///< accumulators of a block of the result
-  mlir::Value group;               ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
-  mlir::Value panel;               ///< packed group of LHS rows whose columns are contiguous, if `run` needs it
+  llvm::SmallVector<NextMatrices> next; ///< of the loops around the op
+  int64_t groupRows;                    ///< LHS rows of a group
+  std::optional<TileMatmul> tiles;      ///< set if products are computed in tile registers
+  mlir::Value tile;                     ///< accumulators of a block of the result
+  mlir::Value group; ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
+  mlir::Value panel; ///< packed group of LHS rows whose columns are contiguous, if `run` needs it
 };
 
 } // namespace saccade::cpu

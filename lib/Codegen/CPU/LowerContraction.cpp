@@ -64,7 +64,10 @@ public:
   /// Analyzes `op`, before any contraction is lowered.
   explicit ContractionLowering(linalg::LinalgOp op);
   /// Lowers the op. `prefetched`: the elementwise ops whose matrices a matmul before it has prefetched.
-  void run(Emitter e, llvm::DenseSet<Operation *> &prefetched);
+  /// `multiplied`: the matrices that matmuls of tiles read in place.
+  void run(Emitter e, llvm::DenseSet<Operation *> &prefetched, ArrayRef<Value> multiplied);
+  /// The LHS of a tile, which is read in place.
+  Value getTileLHS() const { return isTile ? lhs->get() : Value(); }
   linalg::LinalgOp getOp() { return op; }
   /// Lets the op read the panels that `earlier` packs, if it has the same RHS, which nothing changes in between.
   void sharePanelsOf(ContractionLowering &earlier);
@@ -218,7 +221,7 @@ Value ContractionLowering::matrix(Emitter &e, Value memory, OpOperand *operand, 
   return isTransposed ? emitTransposed(e, view) : view;
 }
 
-void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched) {
+void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched, ArrayRef<Value> multiplied) {
   unsigned m = dims.m.back(), n = dims.n.back(), k = dims.k.back();
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   auto atMost = [&](int64_t limit, unsigned loop) {
@@ -263,7 +266,8 @@ void ContractionLowering::run(Emitter e, llvm::DenseSet<Operation *> &prefetched
   if (isTile && ranges.size() == 3) {
     bool isKnown = !ShapedType::isDynamic(extents[m]) && !ShapedType::isDynamic(extents[n]);
     matmul.prefetchInPlace(emitEpilogueMatrices(e, op, op.getDpsInits()[0], &prefetched),
-                           isKnown ? emitNextMatrices(e, op, matmul.groupsOf(extents[m], extents[n])) : NextMatrices());
+                           isKnown ? emitNextMatrices(e, op, matmul.groupsOf(extents[m], extents[n]), multiplied)
+                                   : SmallVector<NextMatrices>());
   }
   if (!packed && !panelsInPlace)
     packed = alloc(block.columns, block.depth * elements);
@@ -326,13 +330,17 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
         if (!lowerings[j].isShared())
           lowerings[i].sharePanelsOf(lowerings[j]);
     llvm::DenseSet<Operation *> prefetched;
+    llvm::SetVector<Value> multiplied;
+    for (ContractionLowering &lowering : lowerings)
+      if (Value lhs = lowering.getTileLHS())
+        multiplied.insert(lhs);
     for (ContractionLowering &lowering : lowerings) {
       linalg::LinalgOp op = lowering.getOp();
       // 16-bit operands accumulate in f32.
       bool isF64 = llvm::any_of(op->getOperandTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
       OpBuilder b(op);
       FloatType type = isF64 ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
-      lowering.run({b, op.getLoc(), *cpu, type}, prefetched);
+      lowering.run({b, op.getLoc(), *cpu, type}, prefetched, multiplied.getArrayRef());
       op.erase();
     }
   }

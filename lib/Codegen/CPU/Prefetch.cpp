@@ -27,26 +27,34 @@ static scf::ForOp findItems(Operation *op) {
   return nullptr;
 }
 
-NextStep::NextStep(Emitter &e, Operation *op) : e(e) {
+NextStep::NextStep(Emitter &e, Operation *op, bool isNested) : e(e) {
   items = findItems(op);
-  tiles = op->getParentOfType<scf::ForOp>();
-  if (!tiles)
+  auto loop = op->getParentOfType<scf::ForOp>();
+  if (!loop)
     return;
-  if (tiles == items)
-    tiles = nullptr;
-  else if (items && tiles->getParentOfType<scf::ForOp>() != items)
+  for (; loop && loop != items; loop = loop->getParentOfType<scf::ForOp>())
+    tiles.push_back(loop);
+  if (!isNested && items && tiles.size() > 1)
     return;
+  if (!isNested && tiles.size() > 1)
+    tiles.resize(1);
   Value yes = arith::ConstantOp::create(e.b, e.loc, e.b.getBoolAttr(true));
   Value no = arith::ConstantOp::create(e.b, e.loc, e.b.getBoolAttr(false));
   auto advanced = [&](scf::ForOp loop) {
     return e.b.createOrFold<arith::AddIOp>(e.loc, loop.getInductionVar(), loop.getStep());
   };
-  Value hasTile = no, hasItem = no, nextTile;
-  if (tiles) {
-    nextTile = advanced(tiles);
-    hasTile = e.isLess(nextTile, tiles.getUpperBound());
+  Value hasTile = no, hasItem = no;
+  isNewItem = yes;
+  // Whether the loops inside of each one are at their ends, its next counter, and whether it has one.
+  SmallVector<Value> isAtEnd, nextTiles, isWithin;
+  for (scf::ForOp tile : tiles) {
+    isAtEnd.push_back(isNewItem);
+    nextTiles.push_back(advanced(tile));
+    isWithin.push_back(e.isLess(nextTiles.back(), tile.getUpperBound()));
+    Value moves = e.b.createOrFold<arith::AndIOp>(e.loc, isNewItem, isWithin.back());
+    hasTile = e.b.createOrFold<arith::OrIOp>(e.loc, hasTile, moves);
+    isNewItem = e.select(isWithin.back(), no, isNewItem);
   }
-  isNewItem = e.select(hasTile, no, yes);
   if (items) {
     // The last item has no successor; its own index keeps views in bounds.
     Value item = advanced(items);
@@ -54,11 +62,11 @@ NextStep::NextStep(Emitter &e, Operation *op) : e(e) {
     Value isNext = e.b.createOrFold<arith::AndIOp>(e.loc, isNewItem, hasItem);
     next.map(items.getInductionVar(), e.select(isNext, item, items.getInductionVar()));
   }
-  if (tiles) {
-    Value first = clone(tiles.getLowerBound()), end = clone(tiles.getUpperBound());
+  for (auto [tile, atEnd, nextTile, within] : llvm::reverse(llvm::zip_equal(tiles, isAtEnd, nextTiles, isWithin))) {
+    Value first = clone(tile.getLowerBound()), end = clone(tile.getUpperBound());
     if (!first || !end)
       return;
-    next.map(tiles.getInductionVar(), e.select(hasTile, nextTile, first));
+    next.map(tile.getInductionVar(), e.select(atEnd, e.select(within, nextTile, first), tile.getInductionVar()));
   }
   exists = e.b.createOrFold<arith::OrIOp>(e.loc, hasTile, hasItem);
 }
@@ -68,7 +76,7 @@ NextStep::NextStep(Emitter &e, Operation *op) : e(e) {
 Value NextStep::clone(Value value) {
   if (Value known = next.lookupOrNull(value))
     return known;
-  Operation *outermost = items ? items : tiles;
+  Operation *outermost = items ? items : tiles.back();
   Operation *op = value.getDefiningOp();
   if (!outermost->isAncestor(value.getParentBlock()->getParentOp()))
     return value;
@@ -178,44 +186,66 @@ static bool hasMatmulAfter(Operation *op) {
   return false;
 }
 
-NextMatrices saccade::cpu::emitNextMatrices(Emitter &e, Operation *op, int64_t parts) {
+/// The matrices that the next step of loop `step` copies, in itself or in loops inside of it, or converts, and those of
+/// `multiplied` that are views in it, in `parts` parts. `inner`, an op or loop of the step, is not visited.
+static NextMatrices emitNextMatricesOf(Emitter &e, scf::ForOp step, Operation *inner, int64_t parts,
+                                       ArrayRef<Value> multiplied) {
   NextMatrices next;
-  auto step = dyn_cast<scf::ForOp>(op->getParentOp());
-  if (!step || hasMatmulAfter(op))
-    return next;
-  next.firstPart = e.index(0);
-  if (auto outer = dyn_cast<scf::ForOp>(step->getParentOp())) {
-    std::optional<APInt> trips = step.getStaticTripCount();
-    if (!trips || !isConstantIntValue(step.getLowerBound(), 0) || !isOneInteger(step.getStep()) || hasMatmulAfter(step))
-      return next;
-    next.firstPart = e.mul(step.getInductionVar(), parts);
-    parts *= trips->getSExtValue();
-    step = outer;
-  }
-  // What the step copies, in itself or in loops inside of it, or converts.
   SmallVector<linalg::LinalgOp> copies;
-  step.walk([&](linalg::LinalgOp copy) {
+  auto visit = [&](linalg::LinalgOp copy) {
     bool isCopy = isa<linalg::CopyOp>(copy) || copy->getBlock() == step.getBody();
     if (isCopy && copy.getNumDpsInputs() == 1 && copy.getNumDpsInits() == 1 && copy.getNumParallelLoops() == 2)
       copies.push_back(copy);
-  });
+  };
+  for (Operation &each : *step.getBody())
+    if (&each != inner)
+      each.walk(visit);
   std::optional<NextStep> following;
-  for (linalg::LinalgOp copy : copies) {
-    Value from = copy.getDpsInputs()[0], into = getBaseMemory(copy.getDpsInits()[0]);
-    auto type = dyn_cast<MemRefType>(from.getType()), whole = dyn_cast<MemRefType>(into.getType());
-    if (!type || !whole || type.getRank() != 2 || type.isDynamicDim(1) || isScratch(from) || !whole.hasStaticShape())
-      continue;
-    Operation *inStep = step.getBody()->findAncestorOpInBlock(*copy);
+  auto addView = [&](Value from, Operation *user, int64_t rows) {
+    auto type = dyn_cast<MemRefType>(from.getType());
+    if (!type || type.getRank() != 2 || type.isDynamicDim(1) || isScratch(from) || ShapedType::isDynamic(rows))
+      return;
     if (!following)
-      following.emplace(e, inStep);
+      following.emplace(e, step.getBody()->findAncestorOpInBlock(*user), /*isNested=*/true);
     if (Value view = following->view(from)) {
       next.views.push_back(view);
       int64_t bits = type.getElementTypeBitWidth();
-      int64_t lines = llvm::divideCeil(type.getDimSize(1) * bits, cacheLine * 8) * whole.getDimSize(0);
+      int64_t lines = llvm::divideCeil(type.getDimSize(1) * bits, cacheLine * 8) * rows;
       next.share = std::max<int64_t>(next.share, llvm::divideCeil(lines, parts));
     }
-  }
+  };
+  for (linalg::LinalgOp copy : copies)
+    if (auto whole = dyn_cast<MemRefType>(getBaseMemory(copy.getDpsInits()[0]).getType());
+        whole && whole.hasStaticShape())
+      addView(copy.getDpsInputs()[0], copy, whole.getDimSize(0));
+  for (Value matrix : multiplied)
+    if (auto type = dyn_cast<MemRefType>(matrix.getType());
+        type && type.getRank() == 2 && matrix.getParentBlock() == step.getBody())
+      addView(matrix, step.getBody()->getTerminator(), type.getDimSize(0));
   return next;
+}
+
+SmallVector<NextMatrices> saccade::cpu::emitNextMatrices(Emitter &e, Operation *op, int64_t parts,
+                                                         ArrayRef<Value> multiplied) {
+  SmallVector<NextMatrices> found;
+  scf::ForOp items = findItems(op);
+  // The number of `op` among its runs in a step of each loop.
+  Value number = e.index(0);
+  int64_t runs = 1;
+  Operation *inner = op;
+  for (auto step = dyn_cast<scf::ForOp>(op->getParentOp()); step && step != items && !hasMatmulAfter(inner);
+       inner = step, step = dyn_cast<scf::ForOp>(step->getParentOp())) {
+    NextMatrices next = emitNextMatricesOf(e, step, inner, parts * runs, multiplied);
+    next.firstPart = e.mul(number, parts);
+    if (!next.views.empty())
+      found.push_back(next);
+    std::optional<APInt> trips = step.getStaticTripCount();
+    if (!trips || !isConstantIntValue(step.getLowerBound(), 0) || !isOneInteger(step.getStep()))
+      break;
+    number = e.add(e.mul(step.getInductionVar(), runs), number);
+    runs *= trips->getSExtValue();
+  }
+  return found;
 }
 
 void saccade::cpu::emitPrefetchPart(Emitter &e, const NextMatrices &next, Value part) {

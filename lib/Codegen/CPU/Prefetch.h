@@ -16,8 +16,9 @@ namespace saccade::cpu {
 /// one of the next work item.
 class NextStep {
 public:
-  /// Emits the loop counters of the next step before `op`.
-  NextStep(Emitter &e, mlir::Operation *op);
+  /// Emits the loop counters of the next step before `op`. `isNested`: after the last iteration of a loop comes the
+  /// next one of the loop around it.
+  NextStep(Emitter &e, mlir::Operation *op, bool isNested = false);
 
   /// The view `operand` of `op` in the next step, in which loops inside of it begin. Null if it does not change or if
   /// it depends on memory written in a step.
@@ -30,7 +31,8 @@ private:
   mlir::Value clone(mlir::Value value);
 
   Emitter &e;
-  mlir::scf::ForOp items, tiles;
+  mlir::scf::ForOp items;
+  llvm::SmallVector<mlir::scf::ForOp> tiles; ///< the innermost loop first
   mlir::IRMapping next;
 };
 
@@ -46,16 +48,17 @@ void emitPrefetch(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value c
 llvm::SmallVector<mlir::Value> emitEpilogueMatrices(Emitter &e, mlir::Operation *op, mlir::Value result,
                                                     llvm::DenseSet<mlir::Operation *> *done = nullptr);
 
-/// Cache lines of matrices that a task copies at the beginning of its next step, in parts of `share` lines of each.
+/// Cache lines of matrices that a task copies or multiplies in its next step, in parts of `share` lines of each.
 struct NextMatrices {
   llvm::SmallVector<mlir::Value> views;
   int64_t share = 0;
   mlir::Value firstPart; ///< that the op prefetches
 };
 
-/// The matrices of the step after `op`, whose views are emitted before it, if it is the last matmul of a step of a loop
-/// or of a loop at its end. It prefetches `parts` parts.
-NextMatrices emitNextMatrices(Emitter &e, mlir::Operation *op, int64_t parts);
+/// The matrices of the steps after `op`, whose views are emitted before it: of each loop around it inside of which it
+/// is the last matmul. `multiplied`: the matrices that matmuls of the task read in place. It prefetches `parts` parts.
+llvm::SmallVector<NextMatrices> emitNextMatrices(Emitter &e, mlir::Operation *op, int64_t parts,
+                                                 llvm::ArrayRef<mlir::Value> multiplied);
 /// Prefetches part `part`. Lines beyond the end of a matrix are harmless.
 void emitPrefetchPart(Emitter &e, const NextMatrices &next, mlir::Value part);
 
