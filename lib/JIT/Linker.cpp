@@ -23,6 +23,7 @@ static orc::SymbolMap runtimeSymbols(orc::ExecutionSession &session) {
                                      JITSymbolFlags::Exported | JITSymbolFlags::Callable};
   };
   add("saccade_parallel_for", &saccade::checkedParallelFor);
+  add("saccade_threads", &saccade_threads);
   add("saccade_launch", &saccade::launchKernel);
   add("saccade_encode_tensor_map", &saccade::encodeTensorMap);
   add("saccade_allocate", &saccade::checkedAllocate);

@@ -228,8 +228,18 @@ struct DeallocLowering : ConvertOpToLLVMPattern<memref::DeallocOp> {
   }
 };
 
+struct ThreadsLowering : ConvertOpToLLVMPattern<attn::ThreadsOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(attn::ThreadsOp op, OpAdaptor, ConversionPatternRewriter &rewriter) const override {
+    Value count = callRuntime(rewriter, op, "saccade_threads", {}, rewriter.getI32Type());
+    rewriter.replaceOpWithNewOp<LLVM::SExtOp>(op, getIndexType(), count);
+    return success();
+  }
+};
+
 } // namespace
 
 void saccade::populateRuntimeCallPatterns(const LLVMTypeConverter &converter, RewritePatternSet &patterns) {
-  patterns.add<LaunchLowering, AllocLowering, DeallocLowering>(converter);
+  patterns.add<LaunchLowering, AllocLowering, DeallocLowering, ThreadsLowering>(converter);
 }

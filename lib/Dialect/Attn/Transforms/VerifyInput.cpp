@@ -82,7 +82,7 @@ static LogicalResult verifyOp(Operation *op) {
   if (isa<scf::ForallOp, scf::ParallelOp, scf::ReduceOp, tensor::ScatterOp, tensor::GatherOp, linalg::PackOp,
           linalg::UnPackOp>(op))
     return op->emitError() << "'" << op->getName() << "' is not supported";
-  if (isa<attn::AccumulateOp, attn::MergeOp, attn::FinalizeOp, attn::LaunchOp>(op))
+  if (isa<attn::AccumulateOp, attn::MergeOp, attn::FinalizeOp, attn::LaunchOp, attn::ThreadsOp>(op))
     return op->emitError() << "'" << op->getName() << "' is for use in the compiler only, expected attn.attention";
   // The size and owner of a tensor's buffer must not depend on control flow.
   bool isControlFlow = isa_and_nonnull<scf::SCFDialect>(op->getDialect());

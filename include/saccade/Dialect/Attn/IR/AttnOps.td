@@ -621,4 +621,18 @@ def Attn_LaunchOp : Attn_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
   }];
 }
 
+def Attn_ThreadsOp : Attn_Op<"threads", [MemoryEffects<[MemRead]>]> {
+  let summary = "the number of threads that run work items";
+  let description = [{
+    Returns the most threads that `attn.launch` may use in this call. Tilings select between forms of a computation by it
+    whose results have the same bits.
+
+    ```mlir
+    %n = attn.threads
+    ```
+  }];
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict";
+}
+
 #endif // SACCADE_ATTN_OPS_TD
