@@ -76,8 +76,8 @@ struct ChunkEmitter : StructuredEmitter {
 
   /// The products of the decay factors `each`, [positions] or, if `isMatrix`, [positions, columns].
   ChunkDecay decayOf(Value each, bool isMatrix);
-  /// Σ_d query[i, d] · keys[j, d] · Π_{t=j+1..i} each[t, d] for j ≤ i, else 0.
-  Value decayedScores(Value query, Value keys, Value each);
+  /// Σ_d query[i, d] · keys[j, d] · Π_{t=j+1..i} each[t, d] for j ≤ i, else 0, for each of the `queries`.
+  llvm::SmallVector<Value> decayedScores(mlir::ValueRange queries, Value keys, Value each);
   /// The gradients of query and keys in these scores, whose gradient is `weights`, 0 for j > i: adds
   /// Σ_j weights[i, j] · keys[j] · Π_{t=j+1..i} each[t] to `queryGradient`, and the products with the transposes to
   /// `keyGradient`.

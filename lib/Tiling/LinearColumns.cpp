@@ -16,37 +16,20 @@ SmallVector<Value> LinearForwardTasks::overColumns(ValueRange inits, CarryingBod
 
 Value LinearForwardTasks::columnsOf(int64_t extent, Type element) {
   if (blocks() == 1)
-    return temporary({extent, valueDepth}, element);
+    return temporary({extent, taskColumns}, element);
   Extent positions = extent < 0 ? Extent{size, rows} : Extent{b.getIndexAttr(extent), extent};
   return StructuredEmitter::temporary(
       {{b.getIndexAttr(blocks()), blocks()}, positions, {b.getIndexAttr(blockColumns), blockColumns}}, element);
 }
 
-Value LinearForwardTasks::columns(Value matrix, Value number) {
-  if (blocks() == 1)
-    return matrix;
-  OpFoldResult zero = b.getIndexAttr(0);
-  SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, matrix);
-  extents[0] = b.getIndexAttr(1);
-  return slice(matrix, {getAsOpFoldResult(number), zero, zero}, extents, {false, true, true});
-}
+Value LinearForwardTasks::columns(Value matrix, Value number) { return blocks() == 1 ? matrix : part(matrix, number); }
 
 Value LinearForwardTasks::insertColumns(Value block, Value matrix, Value number) {
-  if (blocks() == 1)
-    return block;
-  OpFoldResult zero = b.getIndexAttr(0);
-  SmallVector<OpFoldResult> extents = tensor::getMixedSizes(b, loc, matrix), ones(3, b.getIndexAttr(1));
-  extents[0] = ones[0];
-  return tensor::InsertSliceOp::create(b, loc, block, matrix,
-                                       ArrayRef<OpFoldResult>{getAsOpFoldResult(number), zero, zero}, extents, ones);
+  return blocks() == 1 ? block : insertPart(block, matrix, number);
 }
 
-Value LinearForwardTasks::toBlocks(Value state) {
-  if (blocks() == 1)
-    return state;
-  if (!linear.getState())
-    return StructuredEmitter::filled(columnsOf(depth, type), 0.0);
-  return overColumns({columnsOf(depth, type)}, [&](Value number, ValueRange carried) -> SmallVector<Value> {
+Value LinearForwardTasks::blocksOf(Value state, Value into) {
+  return overColumns({into}, [&](Value number, ValueRange carried) -> SmallVector<Value> {
     Value from = slice(state, {b.getIndexAttr(0), getAsOpFoldResult(mul(number, blockColumns))},
                        {b.getIndexAttr(depth), b.getIndexAttr(blockColumns)}, {true, true});
     Value copy = linalg::CopyOp::create(b, loc, from, columns(carried[0], number)).getResult(0);
@@ -54,15 +37,37 @@ Value LinearForwardTasks::toBlocks(Value state) {
   })[0];
 }
 
-Value LinearForwardTasks::fromBlocks(Value blocksOfState, Value into) {
+Value LinearForwardTasks::toBlocks(Value states) {
   if (blocks() == 1)
-    return blocksOfState;
-  if (!linear.getFinalState())
-    return into;
+    return states;
+  SmallVector<Extent> shape = {{b.getIndexAttr(blocks()), blocks()},
+                               {b.getIndexAttr(depth), depth},
+                               {b.getIndexAttr(blockColumns), blockColumns}};
+  if (heads > 1)
+    shape.insert(shape.begin(), {b.getIndexAttr(heads), heads});
+  Value into = StructuredEmitter::temporary(shape, type);
+  if (!linear.getState())
+    return StructuredEmitter::filled(into, 0.0);
+  return overHeads({into}, [&](ValueRange ofHead) -> SmallVector<Value> {
+    return {blocksOf(heads == 1 ? states : part(states, headInTask), ofHead[0])};
+  })[0];
+}
+
+Value LinearForwardTasks::stateFrom(Value blocksOfState, Value into) {
   return overColumns({into}, [&](Value number, ValueRange carried) -> SmallVector<Value> {
     Block at = {b.getIndexAttr(0), getAsOpFoldResult(mul(number, blockColumns)), b.getIndexAttr(depth),
                 b.getIndexAttr(blockColumns)};
     Value copy = linalg::CopyOp::create(b, loc, columns(blocksOfState, number), block(carried[0], at)).getResult(0);
     return {insertBlock(copy, carried[0], at)};
+  })[0];
+}
+
+Value LinearForwardTasks::fromBlocks(Value blocksOfStates, Value into) {
+  if (blocks() == 1)
+    return blocksOfStates;
+  if (!linear.getFinalState())
+    return into;
+  return overHeads({into}, [&](ValueRange ofHead) -> SmallVector<Value> {
+    return {stateFrom(heads == 1 ? blocksOfStates : part(blocksOfStates, headInTask), ofHead[0])};
   })[0];
 }

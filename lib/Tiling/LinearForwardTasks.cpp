@@ -16,12 +16,11 @@ using namespace saccade::attn;
 /// work within a chunk, and the state in registers and the L1 cache makes up for more visits of it.
 static constexpr int64_t positionsInVectors = 32;
 
-/// Columns of a block of values: those of a panel of a matmul with AVX-512, of two with AVX2.
-static constexpr int64_t columnsInVectors = 32;
-
 LinearForwardTasks::LinearForwardTasks(IRRewriter &rewriter, LinearOp op, bool onDevice)
     : LinearTasks(rewriter, op, onDevice), linear(op) {
   arePadded = !onDevice;
+  heads = onDevice ? 1 : headsOfTask(op);
+  scalesValues = !onDevice && op.getCausal() && !op.hasMatrixDecay();
   blockColumns = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   if (onDevice || type != productType)
     return;
@@ -72,8 +71,8 @@ Value LinearForwardTasks::loadFeatures(Value tensor, DimsAttr dims, Value head, 
 Value LinearForwardTasks::errors(const Chunk &chunk, Value erase, Value state, Value number) {
   // v − Sᵀ e, before the writes of the chunk. A decay that all rows of the state share is a factor of the product.
   Value stored = matmul({erase, {0, 2}}, {state, {2, 1}}, filled({-1, blockColumns}, 0.0));
-  SmallVector<IndexedOperand> inputs = {
-      rowsOf(op.getValue(), op.getValueDims(), stateHead, chunk.begin, mul(number, blockColumns), blockColumns)};
+  SmallVector<IndexedOperand> inputs = {rowsOf(op.getValue(), op.getValueDims(), stateHead, chunk.begin,
+                                               add(firstColumn, mul(number, blockColumns)), blockColumns)};
   if (chunk.decay.between)
     inputs.push_back({presentRows(chunk.decay.entering), {0}});
   Value left = apply(2, 0, inputs, {{presentRows(stored), {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
@@ -85,35 +84,66 @@ Value LinearForwardTasks::errors(const Chunk &chunk, Value erase, Value state, V
   return insertPresentRows(left, stored);
 }
 
-Value LinearForwardTasks::written(const Chunk &chunk, Value state) {
-  Value into = columnsOf(-1, type);
+void LinearForwardTasks::multiplyTogether(Chunk &chunk) {
+  if (!op.hasMatrixDecay() || !op.hasDeltaRule() || getConstantIntValue(group) != 1)
+    return;
+  chunk.queries = loadFeatures(op.getQuery(), op.getQueryDims(), div(stateHead, repetitions), chunk.begin);
+  SmallVector<Value> products = decayedScores({chunk.queries, chunk.erase}, chunk.keys, chunk.decay.each);
+  chunk.queryProducts = products[0], chunk.eraseProducts = products[1];
+}
+
+LinearForwardTasks::Writing LinearForwardTasks::writingOf(const Chunk &chunk) {
+  Writing writing;
   if (!op.hasDeltaRule())
-    return asOperand(overColumns({into}, [&](Value number, ValueRange carried) -> SmallVector<Value> {
-      Value values = loadColumns(op.getValue(), op.getValueDims(), stateHead, chunk.begin, mul(number, blockColumns),
-                                 blockColumns, getElementTypeOrSelf(op.getValue()) == productType ? productType : type);
-      return {insertColumns(values, carried[0], number)};
-    })[0]);
+    return writing;
   Value solved = inverse(negativeSystem(chunk, /*ofEarlier=*/true));
   if (chunk.beta)
     solved = scaled(solved, {chunk.beta, {0}});
-  solved = asOperand(solved);
+  writing.solved = asOperand(solved);
   Value erase = chunk.decay.between ? chunk.erase : decayed(chunk.erase, chunk.decay, chunk.decay.entering, depth);
-  erase = asOperand(erase);
-  return asOperand(overColumns({into}, [&](Value number, ValueRange carried) -> SmallVector<Value> {
-    Value left = asOperand(errors(chunk, erase, columns(state, number), number));
-    Value sums = StructuredEmitter::filled(columns(carried[0], number), 0.0);
-    return {insertColumns(matmul({solved, {0, 2}}, {left, {2, 1}}, sums), carried[0], number)};
+  writing.erase = asOperand(erase);
+  return writing;
+}
+
+Value LinearForwardTasks::writtenColumns(const Chunk &chunk, const Writing &writing, Value state, Value number,
+                                         Value into) {
+  if (!op.hasDeltaRule())
+    return loadColumns(op.getValue(), op.getValueDims(), stateHead, chunk.begin,
+                       add(firstColumn, mul(number, blockColumns)), blockColumns,
+                       getElementTypeOrSelf(op.getValue()) == productType ? productType : type);
+  Value left = asOperand(errors(chunk, writing.erase, state, number));
+  return matmul({writing.solved, {0, 2}}, {left, {2, 1}}, StructuredEmitter::filled(into, 0.0));
+}
+
+Value LinearForwardTasks::written(const Chunk &chunk, const Writing &writing, Value state) {
+  return asOperand(overColumns({columnsOf(-1, type)}, [&](Value number, ValueRange carried) -> SmallVector<Value> {
+    Value into = columns(carried[0], number), own = state ? columns(state, number) : Value();
+    return {insertColumns(writtenColumns(chunk, writing, own, number, into), carried[0], number)};
   })[0]);
 }
 
-LinearForwardTasks::State LinearForwardTasks::write(const Chunk &chunk, Value values, State state) {
+Value LinearForwardTasks::keysToWrite(const Chunk &chunk) {
+  return asOperand(scalesValues ? chunk.keys : decayed(chunk.keys, chunk.decay, chunk.decay.leaving, depth));
+}
+
+Value LinearForwardTasks::writeColumns(const Chunk &chunk, Value keys, Value values, Value state) {
+  if (scalesValues)
+    values = decayed(values, chunk.decay, chunk.decay.leaving, blockColumns);
+  return matmul({keys, {2, 0}}, {values, {2, 1}}, decayState(chunk, state));
+}
+
+Value LinearForwardTasks::writeSum(const Chunk &chunk, Value sum) {
+  if (!sum)
+    return sum;
   Value keys = decayed(chunk.keys, chunk.decay, chunk.decay.leaving, depth);
-  if (state.sum)
-    state.sum = rowSums({{keys, {1, 0}}}, decayState(chunk, state.sum));
-  keys = asOperand(keys);
+  return rowSums({{keys, {1, 0}}}, decayState(chunk, sum));
+}
+
+LinearForwardTasks::State LinearForwardTasks::write(const Chunk &chunk, Value keys, Value values, State state) {
+  state.sum = writeSum(chunk, state.sum);
   state.products = overColumns({state.products}, [&](Value number, ValueRange carried) -> SmallVector<Value> {
-    Value before = decayState(chunk, columns(carried[0], number));
-    return {insertColumns(matmul({keys, {2, 0}}, {columns(values, number), {2, 1}}, before), carried[0], number)};
+    Value next = writeColumns(chunk, keys, columns(values, number), columns(carried[0], number));
+    return {insertColumns(next, carried[0], number)};
   })[0];
   return state;
 }
@@ -122,10 +152,10 @@ LinearForwardTasks::State LinearForwardTasks::write(const Chunk &chunk, Value va
 // Reads
 //===----------------------------------------------------------------------===//
 
-Value LinearForwardTasks::divisorsOf(Value entering, Value factor, double scale, Value within, const State &state) {
-  if (!state.sum)
+Value LinearForwardTasks::divisorsOf(Value entering, Value factor, double scale, Value within, Value sum) {
+  if (!sum)
     return nullptr;
-  Value sums = rowSums({{entering, {0, 1}}, {state.sum, {1}}}, filled({-1}, 0.0));
+  Value sums = rowSums({{entering, {0, 1}}, {sum, {1}}}, filled({-1}, 0.0));
   if (factor || scale != 1) {
     SmallVector<IndexedOperand> inputs;
     if (factor)
@@ -138,35 +168,39 @@ Value LinearForwardTasks::divisorsOf(Value entering, Value factor, double scale,
   return within ? rowSums({{within, {0, 1}}}, sums) : sums;
 }
 
-Value LinearForwardTasks::readHead(Value output, Value member, Value begin, Value head, const Chunk *chunk,
-                                   Value values, const State &state) {
+LinearForwardTasks::Reading LinearForwardTasks::readingOf(Value head, Value begin, const Chunk *chunk, Value sum) {
   double scale = linear.getScale() ? linear.getScale()->convertToDouble() : 1;
   ChunkDecay decay = chunk ? chunk->decay : ChunkDecay();
-  Value queries = loadFeatures(op.getQuery(), op.getQueryDims(), head, begin), within,
-        factor = decay.between ? decay.entering : Value();
-  Value entering = decay.entering && !factor ? decayed(queries, decay, decay.entering, depth) : queries;
+  bool areShared = chunk && chunk->queries;
+  Value queries = areShared ? chunk->queries : loadFeatures(op.getQuery(), op.getQueryDims(), head, begin);
+  Reading reading;
+  reading.factor = decay.between ? decay.entering : Value();
+  Value entering = decay.entering && !reading.factor ? decayed(queries, decay, decay.entering, depth) : queries;
   if (chunk)
-    within = scores(queries, *chunk, scale);
-  Value divisors = divisorsOf(entering, factor, scale, within, state);
-  entering = asOperand(entering);
+    reading.within = scores(queries, *chunk, scale);
+  reading.divisors = divisorsOf(entering, reading.factor, scale, reading.within, sum);
+  reading.entering = asOperand(entering);
   if (chunk)
-    within = asOperand(within);
-  auto readColumns = [&](Value number, ValueRange carried) -> SmallVector<Value> {
-    Value read = matmul({entering, {0, 2}}, {columns(state.products, number), {2, 1}}, filled({-1, blockColumns}, 0.0));
-    SmallVector<IndexedOperand> inputs = {{read, {0, 1}}};
-    if (factor)
-      inputs.push_back({factor, {0}});
-    if (chunk)
-      inputs.push_back(
-          {matmul({within, {0, 2}}, {columns(values, number), {2, 1}}, filled({-1, blockColumns}, 0.0)), {0, 1}});
-    if (divisors)
-      inputs.push_back({divisors, {0}});
-    return {storeColumns(carried[0], op.getOutputDims().getDims(), member, begin, mul(number, blockColumns),
-                         blockColumns, inputs, [&](ValueRange args) -> Value {
-                           return outputOf(args, factor != nullptr, scale, chunk != nullptr, divisors != nullptr);
-                         })};
-  };
-  return overColumns({output}, readColumns)[0];
+    reading.within = asOperand(reading.within);
+  return reading;
+}
+
+Value LinearForwardTasks::readColumns(Value output, const Reading &reading, Value member, Value begin, Value number,
+                                      Value values, Value state) {
+  double scale = linear.getScale() ? linear.getScale()->convertToDouble() : 1;
+  Value read = matmul({reading.entering, {0, 2}}, {state, {2, 1}}, filled({-1, blockColumns}, 0.0));
+  SmallVector<IndexedOperand> inputs = {{read, {0, 1}}};
+  if (reading.factor)
+    inputs.push_back({reading.factor, {0}});
+  if (values)
+    inputs.push_back({matmul({reading.within, {0, 2}}, {values, {2, 1}}, filled({-1, blockColumns}, 0.0)), {0, 1}});
+  if (reading.divisors)
+    inputs.push_back({reading.divisors, {0}});
+  return storeColumns(output, op.getOutputDims().getDims(), member, begin, mul(number, blockColumns), blockColumns,
+                      inputs, [&](ValueRange args) -> Value {
+                        return outputOf(args, reading.factor != nullptr, scale, values != nullptr,
+                                        reading.divisors != nullptr);
+                      });
 }
 
 Value LinearForwardTasks::outputOf(ValueRange args, bool hasFactor, double scale, bool hasWithin, bool isNormalized) {
@@ -185,16 +219,21 @@ Value LinearForwardTasks::outputOf(ValueRange args, bool hasFactor, double scale
   return select(isZero, scalar(0.0), quotient);
 }
 
-Value LinearForwardTasks::read(Value output, Value begin, const Chunk *chunk, Value values, const State &state) {
+Value LinearForwardTasks::read(Value output, Value begin, ReadingOfHead readingOfHead, Value values,
+                               const State &state) {
   return overQueryHeads({output}, [&](Value head, Value member, ValueRange carried) -> SmallVector<Value> {
-    return {readHead(carried[0], member, begin, head, chunk, values, state)};
+    Reading reading = readingOfHead(head, member);
+    return overColumns({carried[0]}, [&](Value number, ValueRange before) -> SmallVector<Value> {
+      Value own = values ? columns(values, number) : Value();
+      return {readColumns(before[0], reading, member, begin, number, own, columns(state.products, number))};
+    });
   })[0];
 }
 
 LinearForwardTasks::State LinearForwardTasks::initialState(ValueRange parts) {
   Value before = linear.getState();
   if (isInPlace()) {
-    Place place = placeInState(valueDepth);
+    Place place = placeOfAll();
     SmallVector<bool> isKept(place.sizes.size() - 2, false);
     isKept.append(2, true);
     Value state = slice(parts[1], place.offsets, place.sizes, isKept);
@@ -215,16 +254,50 @@ SmallVector<Value> LinearForwardTasks::visitChunks(ValueRange carried) {
   SmallVector<Value> begun(carried);
   begun[0] = toBlocks(carried[0]);
   SmallVector<Value> done = overChunks(/*isForward=*/true, begun, [&](Value begin, ValueRange before) {
-    State state = stateOf(before), operands = asOperands(state);
-    Chunk chunk = loadChunk(begin);
-    Value values = written(chunk, operands.products);
-    Value output = read(before.back(), begin, &chunk, values, operands);
-    SmallVector<Value> next = valuesOf(write(chunk, values, state));
-    next.push_back(output);
-    return next;
+    if (heads == 1)
+      return visitChunk(loadChunk(begin), before);
+    Chunk shared = loadShared(begin);
+    return overHeads(before, [&](ValueRange ofHead) {
+      Chunk chunk = shared;
+      loadHead(chunk);
+      return visitChunk(chunk, ofHead);
+    });
   });
   done[0] = fromBlocks(done[0], carried[0]);
   return done;
+}
+
+SmallVector<Value> LinearForwardTasks::visitChunk(Chunk chunk, ValueRange carried) {
+  multiplyTogether(chunk);
+  Value sum = stateOf(carried).sum;
+  auto reading = [&](Value head, Value) { return readingOf(head, chunk.begin, &chunk, sum); };
+  return visitColumns(chunk, writingOf(chunk), reading, keysToWrite(chunk), carried);
+}
+
+SmallVector<Value> LinearForwardTasks::visitColumns(const Chunk &chunk, const Writing &writing,
+                                                    ReadingOfHead readingOfHead, Value keys, ValueRange carried) {
+  State state = stateOf(carried), operands = asOperands(state);
+  if (getConstantIntValue(group) != 1 || op.hasDeltaRule()) {
+    Value values = written(chunk, writing, operands.products);
+    Value output = read(carried.back(), chunk.begin, readingOfHead, values, operands);
+    SmallVector<Value> next = valuesOf(write(chunk, keys, values, state));
+    next.push_back(output);
+    return next;
+  }
+  // A block of the state is read and written while it is in the L1 cache, which the operands of the delta rule fill.
+  Reading reading = readingOfHead(div(stateHead, repetitions), headInTask);
+  state.sum = writeSum(chunk, state.sum);
+  auto visitBlock = [&](Value number, ValueRange before) -> SmallVector<Value> {
+    Value own = columns(before[0], number), operand = blocks() == 1 ? operands.products : own;
+    Value values = asOperand(writtenColumns(chunk, writing, operand, number, Value()));
+    Value output = readColumns(before[1], reading, headInTask, chunk.begin, number, values, operand);
+    return {insertColumns(writeColumns(chunk, keys, values, own), before[0], number), output};
+  };
+  SmallVector<Value> done = overColumns({state.products, carried.back()}, visitBlock);
+  state.products = done[0];
+  SmallVector<Value> next = valuesOf(state);
+  next.push_back(done[1]);
+  return next;
 }
 
 /// The output and the state in `carried` if all queries read all keys.
@@ -238,13 +311,15 @@ SmallVector<Value> LinearForwardTasks::visitAllKeys(ValueRange carried) {
     length = getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Seq);
   SmallVector<Value> done = overChunks(/*isForward=*/true, begun, [&](Value begin, ValueRange before) {
     Chunk chunk = loadChunk(begin);
-    return valuesOf(write(chunk, written(chunk, /*state=*/Value()), stateOf(before)));
+    Value values = written(chunk, Writing(), /*state=*/Value());
+    return valuesOf(write(chunk, keysToWrite(chunk), values, stateOf(before)));
   });
   length = isDense ? getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq) : keys;
   State operands = asOperands(stateOf(done));
   Value output =
       overChunks(/*isForward=*/true, {carried.back()}, [&](Value begin, ValueRange before) -> SmallVector<Value> {
-        return {read(before[0], begin, /*chunk=*/nullptr, Value(), operands)};
+        auto reading = [&](Value head, Value) { return readingOf(head, begin, /*chunk=*/nullptr, operands.sum); };
+        return {read(before[0], begin, reading, Value(), operands)};
       })[0];
   done[0] = fromBlocks(done[0], carried[0]);
   done.push_back(output);
@@ -252,7 +327,8 @@ SmallVector<Value> LinearForwardTasks::visitAllKeys(ValueRange carried) {
 }
 
 SmallVector<Value> LinearForwardTasks::emitTask(ValueRange parts) {
-  SmallVector<Value> results(parts), carried = valuesOf(initialState(parts));
+  SmallVector<Value> results(parts), carried;
+  carried = heads == 1 ? valuesOf(initialState(parts)) : SmallVector<Value>{initialStates(parts)};
   carried.push_back(results[0]);
   carried = op.getCausal() ? visitChunksOrPositions(carried) : visitAllKeys(carried);
   results[0] = carried.pop_back_val();
@@ -260,12 +336,14 @@ SmallVector<Value> LinearForwardTasks::emitTask(ValueRange parts) {
     return results;
   State state = stateOf(carried);
   if (isInPlace()) {
-    Place place = placeInState(valueDepth);
+    Place place = placeOfAll();
     results[1] = tensor::InsertSliceOp::create(b, loc, state.products, results[1], place.offsets, place.sizes,
                                                SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
     return results;
   }
-  results[1] = storeState(state.products, results[1], 0);
+  results[1] = overHeads({state.products, results[1]}, [&](ValueRange ofHead) -> SmallVector<Value> {
+    return {ofHead[0], storeState(ofHead[0], ofHead[1], 0)};
+  })[1];
   if (state.sum)
     results[1] = storeState(state.sum, results[1], valueDepth);
   return results;
@@ -282,13 +360,17 @@ LogicalResult LinearForwardTasks::rewrite() {
   }
   if (isInPlace() && linear.getState())
     (*inits)[1] = tensor::CastOp::create(b, loc, (*inits)[1].getType(), linear.getState());
+  rewriter.replaceOp(op, hasSplitForm() ? emitForms(*inits) : emitHeads(*inits));
+  return success();
+}
+
+SmallVector<Value> LinearForwardTasks::emitHeads(ValueRange inits) {
   auto places = [&]() -> SmallVector<Place> {
     SmallVector<Place> found = {placeOfQueries(op.getOutputDims(), valueDepth)};
     if (linear.getFinalState())
       found.push_back(placeOfState(valueDepth + (linear.getNormalize() ? 1 : 0)));
     return found;
   };
-  scf::ForallOp loop = overTasks("linear_attention", *inits, places, [&](ValueRange parts) { return emitTask(parts); });
-  rewriter.replaceOp(op, loop.getResults());
-  return success();
+  auto body = [&](ValueRange parts) { return emitTask(parts); };
+  return SmallVector<Value>(overTasks("linear_attention", inits, places, body).getResults());
 }

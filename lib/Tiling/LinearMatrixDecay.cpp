@@ -71,31 +71,59 @@ Value ChunkEmitter::keysUpTo(Value known, Value keys, Value decays, Value first,
 // Scores
 //===----------------------------------------------------------------------===//
 
-Value ChunkEmitter::decayedScores(Value query, Value keys, Value each) {
+SmallVector<Value> ChunkEmitter::decayedScores(ValueRange queries, Value keys, Value each) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   auto ofBlock = [&](Value first, OpFoldResult count, ValueRange carried) -> SmallVector<Value> {
     Block own = rowsFrom(each, first, count), before = {first, zero, count, first};
-    // The last block, whose keys no other one reads, is not visited for them.
-    Value previous = sub(first, min(first, index(blockRows)));
-    Value known = keysUpTo(carried[0], keys, each, previous, getAsOpFoldResult(sub(first, previous)));
-    Value factors = block(each, own), sums = carried[1];
-    Value entering = cumulativeProducts(factors, count, blockRows, /*isForward=*/true);
-    Value keysBefore = block(known, rowsFrom(known, zero, first));
-    Value found =
-        matmul({product(block(query, own), entering, count), {0, 2}}, {keysBefore, {1, 2}}, block(sums, before));
-    sums = insertBlock(found, sums, before);
+    Value factors = block(each, own);
+    auto readBefore = [&]() {
+      // The last block, whose keys no other one reads, is not visited for them.
+      Value previous = sub(first, min(first, index(blockRows)));
+      Value known = keysUpTo(carried[0], keys, each, previous, getAsOpFoldResult(sub(first, previous)));
+      Value entering = cumulativeProducts(factors, count, blockRows, /*isForward=*/true);
+      Value keysBefore = block(known, rowsFrom(known, zero, first));
+      SmallVector<Value> next(carried);
+      next[0] = known;
+      for (auto [query, so] : llvm::zip_equal(queries, MutableArrayRef(next).drop_front())) {
+        Value found =
+            matmul({product(block(query, own), entering, count), {0, 2}}, {keysBefore, {1, 2}}, block(so, before));
+        so = insertBlock(found, so, before);
+      }
+      return next;
+    };
+    SmallVector<Value> done = choose(isEqual(first, index(0)), [&] { return SmallVector<Value>(carried); }, readBefore);
+    Value known = done[0];
     auto ofPosition = [&](Value i, Value left, ValueRange so) -> SmallVector<Value> {
       OpFoldResult visited = getAsOpFoldResult(add(i, 1)), position = getAsOpFoldResult(add(first, i));
-      Value earlier = block(left, rowsFrom(left, zero, visited));
       SmallVector<OpFoldResult> offsets = {position, first}, extents = {one, visited};
-      Value to = slice(so[0], offsets, extents, {false, true});
-      Value found = rowSums({{earlier, {0, 1}}, {row(query, add(first, i)), {1}}}, to);
-      return {tensor::InsertSliceOp::create(b, loc, found, so[0], offsets, extents, SmallVector<OpFoldResult>(2, one))};
+      // One pass over the keys for all queries.
+      SmallVector<IndexedOperand> inputs = {{block(left, rowsFrom(left, zero, visited)), {0, 1}}}, outputs;
+      for (auto [query, sums] : llvm::zip_equal(queries, so)) {
+        inputs.push_back({row(query, add(first, i)), {1}});
+        outputs.push_back({slice(sums, offsets, extents, {false, true}), {0}});
+      }
+      auto products = [&](ValueRange args) {
+        SmallVector<Value> found;
+        for (unsigned q = 0; q < queries.size(); ++q) {
+          Value product = arith::MulFOp::create(b, loc, convert(args[0], type), convert(args[1 + q], type));
+          found.push_back(arith::AddFOp::create(b, loc, args[1 + queries.size() + q], product));
+        }
+        return found;
+      };
+      SmallVector<Value> next = apply(2, 1, inputs, outputs, products);
+      for (auto [found, sums] : llvm::zip_equal(next, so))
+        found = tensor::InsertSliceOp::create(b, loc, found, sums, offsets, extents, SmallVector<OpFoldResult>(2, one));
+      return next;
     };
-    sums = overPositions(factors, block(keys, own), count, /*isForward=*/true, {sums}, ofPosition)[0];
-    return {known, sums};
+    SmallVector<Value> sums =
+        overPositions(factors, block(keys, own), count, /*isForward=*/true, ArrayRef(done).drop_front(), ofPosition);
+    sums.insert(sums.begin(), known);
+    return sums;
   };
-  return overBlocks({temporary({-1, columnsOf(each)}), filled({-1, -1}, 0.0)}, /*isForward=*/true, ofBlock)[1];
+  SmallVector<Value> inits = {temporary({-1, columnsOf(each)})};
+  for (unsigned q = 0; q < queries.size(); ++q)
+    inits.push_back(filled({-1, -1}, 0.0));
+  return SmallVector<Value>(llvm::drop_begin(overBlocks(inits, /*isForward=*/true, ofBlock)));
 }
 
 //===----------------------------------------------------------------------===//

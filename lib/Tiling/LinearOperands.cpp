@@ -113,19 +113,28 @@ Value LinearTasks::headOf(Value tensor, DimsAttr dims) {
   return div(stateHead, div(extentOf(op.getValue(), op.getValueDims(), Dim::Head), extentOf(tensor, dims, Dim::Head)));
 }
 
-LinearTasks::Chunk LinearTasks::loadChunk(Value begin) {
+LinearTasks::Chunk LinearTasks::loadKeys(Value begin) {
   Chunk chunk;
   chunk.begin = begin;
-  if (op.getDecay())
-    chunk.decay =
-        decayOf(loadFactor(op.getDecay(), op.getDecayAxesAttr(), begin, /*isDecay=*/true), op.hasMatrixDecay());
   chunk.keys = loadFeatures(op.getKey(), op.getKeyDims(), headOf(op.getKey(), op.getKeyDims()), begin);
-  chunk.values = loadRows(op.getValue(), op.getValueDims(), stateHead, begin);
-  if (op.getBeta())
-    chunk.beta = loadFactor(op.getBeta(), op.getBetaAxesAttr(), begin, /*isDecay=*/false);
   chunk.erase = op.getErase() ? loadRows(op.getErase(), op.getEraseDimsAttr(),
                                          headOf(op.getErase(), op.getEraseDimsAttr()), begin)
                               : chunk.keys;
+  return chunk;
+}
+
+void LinearTasks::loadHead(Chunk &chunk) {
+  if (op.getDecay())
+    chunk.decay =
+        decayOf(loadFactor(op.getDecay(), op.getDecayAxesAttr(), chunk.begin, /*isDecay=*/true), op.hasMatrixDecay());
+  chunk.values = loadColumns(op.getValue(), op.getValueDims(), stateHead, chunk.begin, firstColumn, taskColumns, type);
+  if (op.getBeta())
+    chunk.beta = loadFactor(op.getBeta(), op.getBetaAxesAttr(), chunk.begin, /*isDecay=*/false);
+}
+
+LinearTasks::Chunk LinearTasks::loadChunk(Value begin) {
+  Chunk chunk = loadKeys(begin);
+  loadHead(chunk);
   return chunk;
 }
 
@@ -188,8 +197,8 @@ Value LinearTasks::storeRows(Value into, ArrayRef<Dim> dims, Value member, Value
 StructuredEmitter::Place LinearTasks::placeOfState(int64_t columns) {
   Place place;
   for (Dim dim : op.getStateDims()) {
-    place.offsets.push_back(dim == Dim::Batch ? sequence : stateHead);
-    place.sizes.push_back(b.getIndexAttr(1));
+    place.offsets.push_back(dim == Dim::Batch ? sequence : firstHead);
+    place.sizes.push_back(b.getIndexAttr(dim == Dim::Batch ? 1 : heads));
   }
   place.offsets.append(2, b.getIndexAttr(0));
   place.sizes.append({b.getIndexAttr(depth), b.getIndexAttr(columns)});
@@ -199,6 +208,11 @@ StructuredEmitter::Place LinearTasks::placeOfState(int64_t columns) {
 StructuredEmitter::Place LinearTasks::placeInState(int64_t columns) {
   Place place = placeOfState(columns);
   place.offsets.assign(place.sizes.size(), b.getIndexAttr(0));
+  for (auto [position, dim] : llvm::enumerate(op.getStateDims()))
+    if (dim == Dim::Head) {
+      place.offsets[position] = getAsOpFoldResult(headInTask);
+      place.sizes[position] = b.getIndexAttr(1);
+    }
   return place;
 }
 
@@ -208,6 +222,11 @@ Value LinearTasks::stateOrZeros(Value tensor) {
 
 Value LinearTasks::loadState(Value tensor, int64_t first, int64_t columns, bool isVector) {
   Place place = placeOfState(columns);
+  for (auto [position, dim] : llvm::enumerate(op.getStateDims()))
+    if (dim == Dim::Head) {
+      place.offsets[position] = stateHead;
+      place.sizes[position] = b.getIndexAttr(1);
+    }
   place.offsets.back() = b.getIndexAttr(first);
   SmallVector<bool> isKept(place.sizes.size() - 2, false);
   isKept.append({true, !isVector});

@@ -11,9 +11,6 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// The longest sequence that is computed position by position.
-static constexpr int64_t stepPositions = 8;
-
 SmallVector<Value> LinearForwardTasks::visitChunksOrPositions(ValueRange carried) {
   // Normalized outputs have a second state, and are not what models decode with.
   if (linear.getNormalize() || (getConstantIntValue(length) && *getConstantIntValue(length) > stepPositions))
@@ -32,8 +29,10 @@ SmallVector<Value> LinearForwardTasks::visitChunksOrPositions(ValueRange carried
 
 SmallVector<Value> LinearForwardTasks::visitPositions(ValueRange carried) {
   size = present = b.getIndexAttr(1);
-  return loop(index(0), asIndex(length), 1, carried,
-              [&](Value position, ValueRange before) { return visitPosition(position, before); });
+  return overHeads(carried, [&](ValueRange ofHead) {
+    return loop(index(0), asIndex(length), 1, ofHead,
+                [&](Value position, ValueRange before) { return visitPosition(position, before); });
+  });
 }
 
 std::pair<Value, Value> LinearForwardTasks::update(const Chunk &chunk, Value key, Value value, Value state,
@@ -45,7 +44,7 @@ std::pair<Value, Value> LinearForwardTasks::update(const Chunk &chunk, Value key
     inputs.push_back({chunk.decay.whole, chunk.decay.loopsOfWhole(1)});
   if (query) {
     inputs.push_back({query, {1}});
-    outputs.push_back({filled({valueDepth}, 0.0), {0}});
+    outputs.push_back({filled({taskColumns}, 0.0), {0}});
   }
   SmallVector<Value> results = apply(2, query ? 1 : 0, inputs, outputs, [&](ValueRange args) -> SmallVector<Value> {
     Value before = args[inputs.size()];
@@ -67,7 +66,7 @@ SmallVector<Value> LinearForwardTasks::visitPosition(Value position, ValueRange 
   Value key = row(chunk.keys, zero), value = row(chunk.values, zero);
   if (op.hasDeltaRule()) {
     Value erase = row(decayed(chunk.erase, chunk.decay, chunk.decay.entering, depth), zero);
-    Value stored = rowSums({{state, {1, 0}}, {erase, {1}}}, filled({valueDepth}, 0.0));
+    Value stored = rowSums({{state, {1, 0}}, {erase, {1}}}, filled({taskColumns}, 0.0));
     SmallVector<IndexedOperand> inputs = {{value, {0}}};
     if (chunk.beta)
       inputs.push_back({tensor::ExtractOp::create(b, loc, chunk.beta, zero), {}});
@@ -87,12 +86,12 @@ SmallVector<Value> LinearForwardTasks::visitPosition(Value position, ValueRange 
   if (getConstantIntValue(group) == 1 && !onDevice) {
     Value query = row(loadFeatures(op.getQuery(), op.getQueryDims(), div(stateHead, repetitions), position), zero);
     auto [next, read] = update(chunk, key, value, state, query);
-    return {next, store(output, zero, read)};
+    return {next, store(output, headInTask, read)};
   }
   state = update(chunk, key, value, state, /*query=*/Value()).first;
   output = overQueryHeads({output}, [&](Value head, Value member, ValueRange before) -> SmallVector<Value> {
     Value query = row(loadFeatures(op.getQuery(), op.getQueryDims(), head, position), zero);
-    return {store(before[0], member, rowSums({{state, {1, 0}}, {query, {1}}}, filled({valueDepth}, 0.0)))};
+    return {store(before[0], member, rowSums({{state, {1, 0}}, {query, {1}}}, filled({taskColumns}, 0.0)))};
   })[0];
   return {state, output};
 }

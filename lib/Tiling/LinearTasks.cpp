@@ -50,7 +50,8 @@ FailureOr<SmallVector<Value>> LinearTasks::prepare(unsigned filledResults, bool 
   auto hasNone = [](Value tensor, DimsAttr dims) {
     return getStaticDimSize(tensor, dims, Dim::Batch) == 0 || getStaticDimSize(tensor, dims, Dim::Head) == 0;
   };
-  isEmpty = isConstantIntValue(getBatches(b, op), 0) || hasNone(op.getQuery(), op.getQueryDims()) ||
+  batches = getBatches(b, op);
+  isEmpty = isConstantIntValue(batches, 0) || hasNone(op.getQuery(), op.getQueryDims()) ||
             hasNone(op.getKey(), op.getKeyDims()) || hasNone(op.getValue(), op.getValueDims());
   if (isEmpty)
     return inits;
@@ -64,7 +65,11 @@ FailureOr<SmallVector<Value>> LinearTasks::prepare(unsigned filledResults, bool 
 }
 
 void LinearTasks::beginTask(scf::ForallOp loop) {
-  sequence = loop.getInductionVar(0), stateHead = loop.getInductionVar(1);
+  sequence = loop.getInductionVar(0);
+  stateHead = firstHead = heads == 1 ? Value(loop.getInductionVar(1)) : mul(loop.getInductionVar(1), heads);
+  headInTask = firstColumn = index(0);
+  partOfTask = loop.getRank() == 3 ? Value(loop.getInductionVar(2)) : Value();
+  taskColumns = valueDepth;
   start = Value();
   length = getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Seq);
   if (starts) {
@@ -84,20 +89,24 @@ void LinearTasks::beginTask(scf::ForallOp loop) {
   repetitions = max(div(heads, queries), index(1));
 }
 
-scf::ForallOp LinearTasks::overTasks(StringRef name, ValueRange inits, Places places, TaskBody body) {
-  SmallVector<OpFoldResult> tasks = {getBatches(b, op),
-                                     getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head)};
+scf::ForallOp LinearTasks::overTasks(StringRef name, ValueRange inits, Places places, TaskBody body,
+                                     OpFoldResult parts) {
+  OpFoldResult states = getDimSize(b, loc, op.getValue(), op.getValueDims(), Dim::Head);
+  SmallVector<OpFoldResult> tasks = {
+      batches, heads == 1 ? states : OpFoldResult(b.getIndexAttr(*getConstantIntValue(states) / heads))};
+  if (parts)
+    tasks.push_back(parts);
   auto loop = scf::ForallOp::create(b, loc, tasks, inits, taskMapping(b.getContext(), tasks.size()));
   loop->setAttr(tiledFromAttr, b.getStringAttr(name));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   beginTask(loop);
   SmallVector<Place> at = places();
-  SmallVector<Value> parts;
+  SmallVector<Value> slices;
   for (auto [shared, place] : llvm::zip_equal(loop.getRegionIterArgs(), at))
-    parts.push_back(llvm::is_contained(cast<ShapedType>(shared.getType()).getShape(), 0) ? Value(shared)
-                                                                                         : slice(shared, place));
-  SmallVector<Value> results = body(parts);
+    slices.push_back(llvm::is_contained(cast<ShapedType>(shared.getType()).getShape(), 0) ? Value(shared)
+                                                                                          : slice(shared, place));
+  SmallVector<Value> results = body(slices);
   b.setInsertionPointToEnd(loop.getTerminator().getBody());
   for (auto [result, shared, place] : llvm::zip_equal(results, loop.getRegionIterArgs(), at))
     if (result != shared)
@@ -106,18 +115,24 @@ scf::ForallOp LinearTasks::overTasks(StringRef name, ValueRange inits, Places pl
   return loop;
 }
 
-SmallVector<Value> LinearTasks::overChunks(bool isForward, ValueRange inits, CarryingBody body) {
+void LinearTasks::beginChunk(Value begin) {
   std::optional<int64_t> known = getConstantIntValue(length);
-  if (known == 0)
+  bool isFixed = known && (*known <= rows || *known % rows == 0);
+  present = isFixed ? OpFoldResult(b.getIndexAttr(std::min(*known, rows)))
+                    : OpFoldResult(min(sub(asIndex(length), begin), index(rows)));
+  size = arePadded && !isFixed ? OpFoldResult(b.getIndexAttr(rows)) : present;
+}
+
+SmallVector<Value> LinearTasks::overChunks(bool isForward, ValueRange inits, CarryingBody body, Value first,
+                                           Value end) {
+  if (getConstantIntValue(length) == 0)
     return SmallVector<Value>(inits);
   Value positions = asIndex(length);
-  return loop(index(0), positions, rows, inits, [&](Value begin, ValueRange carried) {
+  Value from = first ? first : index(0), to = end ? min(positions, end) : positions;
+  return loop(from, to, rows, inits, [&](Value begin, ValueRange carried) {
     if (!isForward)
       begin = sub(mul(div(sub(positions, index(1)), rows), rows), begin);
-    bool isFixed = known && (*known <= rows || *known % rows == 0);
-    present = isFixed ? OpFoldResult(b.getIndexAttr(std::min(*known, rows)))
-                      : OpFoldResult(min(sub(positions, begin), index(rows)));
-    size = arePadded && !isFixed ? OpFoldResult(b.getIndexAttr(rows)) : present;
+    beginChunk(begin);
     return body(begin, carried);
   });
 }
@@ -125,7 +140,7 @@ SmallVector<Value> LinearTasks::overChunks(bool isForward, ValueRange inits, Car
 SmallVector<Value> LinearTasks::overQueryHeads(ValueRange inits,
                                                llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> body) {
   if (getConstantIntValue(group) == 1)
-    return body(div(stateHead, repetitions), index(0), inits);
+    return body(div(stateHead, repetitions), headInTask, inits);
   return loop(index(0), group, 1, inits, [&](Value member, ValueRange carried) {
     return body(div(add(mul(stateHead, group), member), repetitions), member, carried);
   });
@@ -143,20 +158,23 @@ Value LinearTasks::decayState(const Chunk &chunk, Value state) {
 
 Value LinearTasks::productsWithKeys(Value x, const Chunk &chunk) {
   if (op.hasMatrixDecay())
-    return decayedScores(x, chunk.keys, chunk.decay.each);
+    return decayedScores(x, chunk.keys, chunk.decay.each)[0];
   return matmul({x, {0, 2}}, {chunk.keys, {1, 2}}, filled({-1, -1}, 0.0));
 }
 
 Value LinearTasks::scores(Value queries, const Chunk &chunk, double scale) {
-  return weighted(productsWithKeys(queries, chunk), chunk, /*isStrict=*/false, scale, /*factor=*/Value(), 0);
+  Value products = chunk.queryProducts ? chunk.queryProducts : productsWithKeys(queries, chunk);
+  return weighted(products, heads > 1 && chunk.queryProducts, chunk, /*isStrict=*/false, scale, /*factor=*/Value(), 0);
 }
 
 Value LinearTasks::negativeSystem(const Chunk &chunk, bool ofEarlier) {
-  return weighted(productsWithKeys(chunk.erase, chunk), chunk, /*isStrict=*/true, -1, chunk.beta, ofEarlier ? 1 : 0);
+  Value products = chunk.eraseProducts ? chunk.eraseProducts : productsWithKeys(chunk.erase, chunk);
+  return weighted(products, heads > 1 && chunk.eraseProducts, chunk, /*isStrict=*/true, -1, chunk.beta,
+                  ofEarlier ? 1 : 0);
 }
 
-Value LinearTasks::weighted(Value products, const Chunk &chunk, bool isStrict, double scale, Value factor,
-                            unsigned loopOfFactor) {
+Value LinearTasks::weighted(Value products, bool areShared, const Chunk &chunk, bool isStrict, double scale,
+                            Value factor, unsigned loopOfFactor) {
   SmallVector<IndexedOperand> inputs;
   if (chunk.decay.between)
     inputs.push_back({chunk.decay.between, {0, 1}});
@@ -165,7 +183,15 @@ Value LinearTasks::weighted(Value products, const Chunk &chunk, bool isStrict, d
   bool isMasked = isStrict || (!chunk.decay.between && !op.hasMatrixDecay());
   if (inputs.empty() && !isMasked && scale == 1)
     return products;
-  return apply(2, 0, inputs, {{products, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
+  // The last argument is the element of the products.
+  SmallVector<IndexedOperand> outputs = {{products, {0, 1}}};
+  if (areShared) {
+    inputs.push_back({products, {0, 1}});
+    outputs = {{temporary({-1, -1}), {0, 1}}};
+  }
+  return apply(2, 0, inputs, outputs, [&](ValueRange args) -> SmallVector<Value> {
+    if (areShared)
+      args = args.drop_back();
     Value element = args.back();
     for (Value each : args.drop_back())
       element = arith::MulFOp::create(b, loc, element, each);

@@ -13,7 +13,7 @@
 
 namespace saccade {
 
-/// The tasks of an op. A task has one sequence and one head of states.
+/// The tasks of an op. A task has one sequence and one head of states, or `heads` that share queries and keys.
 class LinearTasks : protected ChunkEmitter {
 protected:
   LinearTasks(mlir::IRRewriter &rewriter, attn::LinearOpInterface op, bool onDevice);
@@ -24,20 +24,27 @@ protected:
     Value keys, values, beta;
     Value erase; ///< the keys at which the delta rule reads; `keys` without an own operand
     ChunkDecay decay;
+    Value queries;       ///< if they are loaded with the keys, else null
+    Value queryProducts; ///< of `queries` with the keys, not decayed unless the decay is of rows
+    Value eraseProducts; ///< those of `erase`
   };
 
   /// Checks head sizes, and emits what all tasks read before the loops and the destinations of the results. The first
   /// `filledResults` of them are 0 at positions outside of the sequences. `isEmpty`: the results have no elements.
   llvm::FailureOr<llvm::SmallVector<Value>> prepare(unsigned filledResults, bool &isEmpty);
-  /// A parallel loop over sequences and heads, whose tasks are named `name`. `body` gets the slices of `inits` at its
-  /// `places` and returns their new contents.
+  /// A parallel loop over sequences, heads and, if it is set, `parts`, whose tasks are named `name`. `body` gets the
+  /// slices of `inits` at its `places` and returns their new contents.
   using Places = llvm::function_ref<llvm::SmallVector<Place>()>;
   using TaskBody = llvm::function_ref<llvm::SmallVector<Value>(mlir::ValueRange parts)>;
-  mlir::scf::ForallOp overTasks(llvm::StringRef name, mlir::ValueRange inits, Places places, TaskBody body);
+  mlir::scf::ForallOp overTasks(llvm::StringRef name, mlir::ValueRange inits, Places places, TaskBody body,
+                                mlir::OpFoldResult parts = {});
   /// Runs `body(begin, carried)` over the chunks of the sequence with `size` set, `isForward` or from the last to the
-  /// first.
-  llvm::SmallVector<Value> overChunks(bool isForward, mlir::ValueRange inits, CarryingBody body);
-  /// Runs `body(head, member, carried)` for the query heads of this task; `member`: the number in its group.
+  /// first. With `first` and `end`, over those of the positions [first, end), which are forward.
+  llvm::SmallVector<Value> overChunks(bool isForward, mlir::ValueRange inits, CarryingBody body, Value first = {},
+                                      Value end = {});
+  /// Sets `size` and `present` for the chunk at `begin`.
+  void beginChunk(Value begin);
+  /// Runs `body(head, member, carried)` for the query heads of the current state; `member`: the number in the task.
   llvm::SmallVector<Value> overQueryHeads(mlir::ValueRange inits,
                                           llvm::function_ref<llvm::SmallVector<Value>(Value, Value, mlir::ValueRange)>);
 
@@ -46,6 +53,9 @@ protected:
     return loadRows(tensor, dims, head, begin);
   }
   Chunk loadChunk(Value begin);
+  /// The operands of a chunk that do not differ between the heads of a task, and those that do.
+  Chunk loadKeys(Value begin);
+  void loadHead(Chunk &chunk);
   Value loadRows(Value tensor, attn::DimsAttr dims, Value head, Value begin);
   /// `columns` columns of the rows of a chunk, from column `first` on, in an operand.
   IndexedOperand rowsOf(Value tensor, attn::DimsAttr dims, Value head, Value begin, Value first, int64_t columns);
@@ -65,7 +75,7 @@ protected:
   Place placeOfRows(llvm::ArrayRef<attn::Dim> dims, Value first, Value heads, int64_t columns);
   /// The same for all query heads of the task.
   Place placeOfQueries(attn::DimsAttr dims, int64_t columns);
-  /// Where a task stores its state, and the whole state in the slice at this place.
+  /// Where a task stores its states, and the state of the current head in the slice at this place.
   Place placeOfState(int64_t columns);
   Place placeInState(int64_t columns);
   /// Stores rows [`begin`, `begin` + size) of head `member` into a slice at `placeOfRows`.
@@ -95,8 +105,10 @@ protected:
   /// The products of `x` with the keys, decayed if the decay is of rows, not masked.
   Value productsWithKeys(Value x, const Chunk &chunk);
   /// `products`, of positions and keys, in place: decayed, unless they are, 0 above the diagonal (`isStrict`: on it),
-  /// and multiplied by `scale` and `factor`, which is null or a number for each index of loop `loopOfFactor`.
-  Value weighted(Value products, const Chunk &chunk, bool isStrict, double scale, Value factor, unsigned loopOfFactor);
+  /// and multiplied by `scale` and `factor`, which is null or a number for each index of loop `loopOfFactor`. Products
+  /// that heads share, `areShared`, are kept.
+  Value weighted(Value products, bool areShared, const Chunk &chunk, bool isStrict, double scale, Value factor,
+                 unsigned loopOfFactor);
   /// What the delta rule leaves of the values: v − Sᵀ e, where the state S has the positions before the own one.
   Value remainders(const Chunk &chunk, Value state);
   /// beta · `x`.
@@ -110,9 +122,15 @@ protected:
   attn::LinearOpInterface op;
   bool onDevice; ///< a task computes the table of ragged sequences
   int64_t depth = 0, valueDepth = 0;
-  Value starts; ///< of ragged sequences, clamped to the operands; null for dense ones
+  mlir::OpFoldResult batches; ///< of the tasks that are emitted
+  int64_t heads = 1;          ///< of states of a task; several ones share queries, keys and erase keys
+  Value starts;               ///< of ragged sequences, clamped to the operands; null for dense ones
   Value sequence, stateHead;
-  Value start; ///< of the sequence in the operands; null for 0
+  Value firstHead, headInTask; ///< `stateHead` is their sum
+  Value partOfTask;            ///< of the parts of a head; null without
+  Value firstColumn;           ///< of the values that the task has
+  int64_t taskColumns = 0;     ///< their number
+  Value start;                 ///< of the sequence in the operands; null for 0
   mlir::OpFoldResult length;
   /// Positions of the sequence in the current chunk. If chunks are padded, `size` is that of a whole chunk.
   mlir::OpFoldResult present;

@@ -9,7 +9,7 @@
 Usage: linear_calls.py [--recurrence NAME] [--gradients | --tangents] [--first-seed N] [--count N] [--seed N] [--calls-of-a-form N].
 Draws lengths around the edges of chunks, batches with lengths and ragged ones, decays from 1 to e^-50 and beyond, initial and
 final states, left padding, groups of heads, layouts, element types, torch and NumPy, calls in parts, and calls with out=, also
-in place of the state. What a call must not read is NaN. With --gradients, gradients of all arguments against those that
+in place of the state. The bits of a call with several threads are those with one. What a call must not read is NaN. With --gradients, gradients of all arguments against those that
 PyTorch records of the recurrence, position by position in float64. With --tangents, tangents for those of some arguments.
 """
 
@@ -84,6 +84,19 @@ def check_out(call, tensors, options, results):
         assert np.array_equal(x, y) if call.is_numpy else torch.equal(x, y), "a call with out= differs"
 
 
+def check_threads(call, tensors, options, results):
+    """Calls again with the threads of the call: with fewer tasks than threads, another form computes the same bits."""
+    whole = results if options["return_state"] else (results,)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(call.threads)
+        again = saccade.linear_attention(**tensors, **options)
+    finally:
+        torch.set_num_threads(before)
+    for x, y in zip(whole, again if options["return_state"] else (again,), strict=True):
+        assert np.array_equal(x, y) if call.is_numpy else torch.equal(x, y), f"a call with {call.threads} threads differs"
+
+
 def found_by(call, arrays, numbers):
     """The output and the final state of linear_attention, as float64 arrays [b,h,s,d]."""
     bounds = [0, *[call.positions_of_call * at for at in call.parts], arrays["q"].shape[2]]
@@ -97,6 +110,8 @@ def found_by(call, arrays, numbers):
         result = saccade.linear_attention(**tensors, **options)
         if call.writes_out:
             check_out(call, tensors, options, result)
+        if call.threads > 1:
+            check_threads(call, tensors, options, result)
         output, state = result if is_last else (result, None)
         output = np.asarray(output if call.is_numpy else output.double(), dtype=float)
         output = output if "b" in call.layout else output[None]

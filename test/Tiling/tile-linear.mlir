@@ -90,3 +90,34 @@ func.func @columns(%q: tensor<?x8xf32>, %v: tensor<?x64xf32>, %b: tensor<?xf32>)
     : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
+
+// Heads of values that share queries and keys are one task, at most 8 of them. It multiplies queries and keys once.
+// CHECK-LABEL: func.func @shared
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (%{{.*}}, 3)
+// CHECK: scf.for %{{.*}} step %c32
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<32x8xf32>, tensor<32x8xf32>) outs(%{{.*}} : tensor<32x32xf32>) attrs = {attn.tile_matmul
+// CHECK: scf.for %[[HEAD:.*]] = %c0{{.*}} to %c8
+// CHECK: tensor.extract_slice %{{.*}}[%[[HEAD]], 0, 0, 0] [1, 2, 8, 32] [1, 1, 1, 1] : tensor<8x2x8x32xf32> to tensor<2x8x32xf32>
+// CHECK-NOT: tensor<32x8xf32>, tensor<32x8xf32>) outs(%{{.*}} : tensor<32x32xf32>)
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (%{{.*}}, 24)
+func.func @shared(%q: tensor<1x?x8xf32>, %v: tensor<24x?x64xf32>, %g: tensor<24x?xf32>) -> tensor<24x?x64xf32> {
+  %o = attn.linear %q[h,s,d], %q[h,s,d], %v[h,s,d] causal decay(%g[h,s] : tensor<24x?xf32>)
+    : (tensor<1x?x8xf32>, tensor<1x?x8xf32>, tensor<24x?x64xf32>) -> tensor<24x?x64xf32>
+  return %o : tensor<24x?x64xf32>
+}
+
+// With fewer tasks than threads, the first loop has no tasks. Segments of positions are prepared by chunks, and divided by
+// columns of the state.
+// CHECK-LABEL: func.func @split
+// CHECK: attn.threads
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (%{{.*}}, 1)
+// CHECK: scf.for %{{.*}} step %c2048
+// CHECK: scf.forall (%{{.*}}, %{{.*}}, %{{.*}}) in (%{{.*}}, 1, %{{.*}})
+// CHECK: {attn.tiled_from = "linear_attention.chunks"
+// CHECK: scf.forall (%{{.*}}, %{{.*}}, %{{.*}}) in (%{{.*}}, 1, 2)
+// CHECK: tensor<1x1x2x8x32xf32> to tensor<2x8x32xf32>
+func.func @split(%q: tensor<1x?x8xf32>, %v: tensor<1x?x128xf32>, %b: tensor<1x?xf32>) -> tensor<1x?x128xf32> {
+  %o = attn.linear %q[h,s,d], %q[h,s,d], %v[h,s,d] causal beta(%b[h,s] : tensor<1x?xf32>)
+    : (tensor<1x?x8xf32>, tensor<1x?x8xf32>, tensor<1x?x128xf32>) -> tensor<1x?x128xf32>
+  return %o : tensor<1x?x128xf32>
+}

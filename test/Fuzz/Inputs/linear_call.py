@@ -32,11 +32,12 @@ class LinearCall:
         if not is_dense:
             self.lengths = [rng.choice((0, 1, length, rng.randint(0, length))) for _ in self.lengths]
         self.spare = rng.choice((0, 0, 3)) if self.batches == "ragged" else 0
+        self.threads = rng.choice((1, 1, 2, 16))
 
     def draw_form(self, rng, names):
         self.name = rng.choice(names)
         self.recurrence = RECURRENCES[self.name]
-        self.depth, self.width = rng.choice((8, 16, 20, 32, 64)), rng.choice((8, 16, 24, 32, 64))
+        self.depth, self.width = rng.choice((8, 16, 20, 32, 64)), rng.choice((8, 16, 24, 32, 64, 128))
         self.type = rng.choice(("f64", "f32", "f32", "bf16", "f16"))
         self.has_state, self.returns_state = rng.random() < 0.5, rng.random() < 0.6
         self.layout = rng.choice(("bhsd", "bhsd", "bshd", "shbd"))
@@ -49,7 +50,8 @@ class LinearCall:
         return f"{ {name: value for name, value in vars(self).items() if name != 'recurrence'} }"
 
     def features(self):
-        named = ("name", "type", "layout", "batches", "is_numpy", "has_state", "returns_state", "writes_out", "updates_state")
+        named = ("name", "type", "layout", "batches", "is_numpy", "has_state", "returns_state", "writes_out", "updates_state",
+                 "threads")
         return [f"{name}={getattr(self, name)}" for name in named] + ["parts"] * bool(self.parts)
 
     @property
