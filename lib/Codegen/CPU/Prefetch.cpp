@@ -248,15 +248,24 @@ SmallVector<NextMatrices> saccade::cpu::emitNextMatrices(Emitter &e, Operation *
   return found;
 }
 
+/// The most lines of a part that are prefetched without a loop, whose mispredicted end costs more than a few of them.
+static constexpr int64_t maxUnrolledLines = 8;
+
 void saccade::cpu::emitPrefetchPart(Emitter &e, const NextMatrices &next, Value part) {
   Value first = e.mul(e.add(next.firstPart, part), next.share);
   for (Value matrix : next.views) {
     auto type = cast<MemRefType>(matrix.getType());
     int64_t width = cacheLine * 8 / type.getElementTypeBitWidth(), lines = llvm::divideCeil(type.getDimSize(1), width);
-    for (int64_t i = 0; i < next.share; ++i) {
-      Value line = e.add(first, i), row = e.div(line, lines);
+    auto prefetchLine = [&](Value line) {
+      Value row = e.div(line, lines);
       emitPrefetch(e, matrix, row, e.mul(e.sub(line, e.mul(row, lines)), width));
+    };
+    if (next.share > maxUnrolledLines) {
+      e.loop(first, e.add(first, next.share), 1, prefetchLine);
+      continue;
     }
+    for (int64_t i = 0; i < next.share; ++i)
+      prefetchLine(e.add(first, i));
   }
 }
 
