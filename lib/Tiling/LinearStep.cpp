@@ -12,6 +12,8 @@ using namespace saccade;
 using namespace saccade::attn;
 
 SmallVector<Value> LinearForwardTasks::visitChunksOrPositions(ValueRange carried) {
+  if (getConstantIntValue(length) == 0)
+    return SmallVector<Value>(carried);
   // Normalized outputs have a second state, and are not what models decode with.
   if (linear.getNormalize() || (getConstantIntValue(length) && *getConstantIntValue(length) > stepPositions))
     return visitChunks(carried);

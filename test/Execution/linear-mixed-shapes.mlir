@@ -16,3 +16,11 @@ func.func @empty(%q: tensor<?x?x8xf32>, %k: tensor<0x?x8xf32>, %v: tensor<?x?x6x
       : (tensor<?x?x8xf32>, tensor<0x?x8xf32>, tensor<?x?x6xf32>) -> tensor<0x?x6xf32>
   return %o : tensor<0x?x6xf32>
 }
+
+// A static length of 0: the final state is the initial one.
+// RUN: saccade-run %s --entry=no_positions --check --arg=2x0x8:f32 --arg=2x0x64:f32 --arg=2x8x64:f32:1 --out=%t.o.npy --out=%t.s.npy
+func.func @no_positions(%q: tensor<?x0x8xf32>, %v: tensor<?x0x64xf32>, %s: tensor<?x8x64xf32>) -> (tensor<?x0x64xf32>, tensor<?x8x64xf32>) {
+  %o:2 = attn.linear %q[h,s,d], %q[h,s,d], %v[h,s,d] causal state(%s : tensor<?x8x64xf32>)
+      : (tensor<?x0x8xf32>, tensor<?x0x8xf32>, tensor<?x0x64xf32>) -> (tensor<?x0x64xf32>, tensor<?x8x64xf32>)
+  return %o#0, %o#1 : tensor<?x0x64xf32>, tensor<?x8x64xf32>
+}
