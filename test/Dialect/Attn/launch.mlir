@@ -10,3 +10,11 @@ func.func @scratch_is_written_where_it_is_known(%x: memref<8xf32>, %n: index) {
   attn.launch @task(%x) count(%n) scratch(4096) : (memref<8xf32>)
   return
 }
+
+// CHECK-LABEL: func.func @threads(
+// CHECK-NEXT:    %[[N:.*]] = attn.threads
+// CHECK-NEXT:    return %[[N]] : index
+func.func @threads() -> index {
+  %n = attn.threads
+  return %n : index
+}
