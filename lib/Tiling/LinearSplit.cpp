@@ -130,8 +130,10 @@ LinearForwardTasks::Prepared LinearForwardTasks::emptyPrepared(Value chunks) {
   int64_t positions = preparedRows();
   Value batches = asIndex(this->batches);
   auto empty = [&](bool ofQueries, ArrayRef<int64_t> shape, Type element) -> Value {
-    Value heads = ofQueries ? extentOf(linear.getOutput(), op.getOutputDims(), Dim::Head)
-                            : extentOf(op.getValue(), op.getValueDims(), Dim::Head);
+    // The output has the larger number of heads.
+    Value heads = extentOf(op.getValue(), op.getValueDims(), Dim::Head);
+    if (ofQueries)
+      heads = max(heads, extentOf(op.getQuery(), op.getQueryDims(), Dim::Head));
     SmallVector<OpFoldResult> sizes = getAsOpFoldResult(ValueRange{batches, heads, chunks});
     for (int64_t extent : shape)
       sizes.push_back(b.getIndexAttr(extent));

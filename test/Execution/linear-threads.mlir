@@ -54,14 +54,14 @@ func.func @shared(%q: tensor<1x1x?x32xf32>, %k: tensor<1x1x?x32xf32>, %v: tensor
   return %o : tensor<1x6x?x64xf32>
 }
 
-// bf16 without decay.
+// bf16 without decay, and any number of heads.
 // REDEFINE: %{entry} = half
 // REDEFINE: %{args} = --arg=1x1x150x32:bf16:1 --arg=1x1x150x32:bf16:2 --arg=1x1x150x128:bf16:3
 // RUN: %{run} --threads=1 --out=%t/o1.npy --check
 // RUN: %{run} --threads=16 --out=%t/o16.npy
 // RUN: cmp %t/o1.npy %t/o16.npy
-func.func @half(%q: tensor<1x1x?x32xbf16>, %k: tensor<1x1x?x32xbf16>, %v: tensor<1x1x?x128xbf16>) -> tensor<1x1x?x128xbf16> {
+func.func @half(%q: tensor<1x?x?x32xbf16>, %k: tensor<1x?x?x32xbf16>, %v: tensor<1x?x?x128xbf16>) -> tensor<1x?x?x128xbf16> {
   %o = attn.linear %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] causal
-      : (tensor<1x1x?x32xbf16>, tensor<1x1x?x32xbf16>, tensor<1x1x?x128xbf16>) -> tensor<1x1x?x128xbf16>
-  return %o : tensor<1x1x?x128xbf16>
+      : (tensor<1x?x?x32xbf16>, tensor<1x?x?x32xbf16>, tensor<1x?x?x128xbf16>) -> tensor<1x?x?x128xbf16>
+  return %o : tensor<1x?x?x128xbf16>
 }
