@@ -4,7 +4,9 @@ import zlib
 
 SAMPLED = {
     "test_a_gate": 3,
+    "test_a_model_of_the_optimizer": 4,
     "test_a_model_type_is_as_the_page_says": 3,
+    "test_attention_that_the_optimizer_leaves": 14,
     "test_compiled_random_function_agrees_with_float64": 2,
     "test_differential_attention": 4,
     "test_each_combination_is_exact_or_refused": 2,

@@ -1,7 +1,7 @@
 """Whole models as ONNX Runtime's transformer optimizer writes them, with its operators of attention, agree with the runtime
-in every size, and each operator runs as kernels of attention. SACCADE_LONG=1 adds models that take long to export."""
+in every size, and each operator runs as kernels of attention. Exporting takes most of the time: a run has a sample of
+the models (Inputs/sampled.py)."""
 
-import os
 import pathlib
 import sys
 
@@ -19,7 +19,6 @@ from saccade_bench.runtime_models import MODELS, TINY, genai, genai_inputs, inpu
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 onnxruntime.set_default_logger_severity(4)
-IS_LONG = bool(os.environ.get("SACCADE_LONG"))
 SIZES = [{"batch": 2, "length": 12}, {"batch": 3, "length": 29}, {"batch": 1, "length": 1}]
 
 
@@ -46,7 +45,7 @@ def check_report(report, attentions):
     assert "kernel family" in report, report
 
 
-@pytest.mark.parametrize("name", [each for each in MODELS if IS_LONG or each != "t5-decoder"])
+@pytest.mark.parametrize("name", list(MODELS))
 def test_a_model_of_the_optimizer(name, tmp_path):
     made = optimized(name, TINY, tmp_path)
     expected = {kind: n * TINY.layers for kind, n in MODELS[name].operators.items()}
@@ -56,7 +55,6 @@ def test_a_model_of_the_optimizer(name, tmp_path):
     check_report(report, sum(expected.values()))
 
 
-@pytest.mark.skipif(not IS_LONG, reason="torch.export takes long: SACCADE_LONG=1")
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize(("name", "attentions"), [("bert", 2), ("vit", 2), ("gpt2", 2), ("t5-encoder", 2), ("t5-decoder", 4),
                                                   ("whisper-encoder", 2), ("whisper-decoder", 4)])
