@@ -86,3 +86,19 @@ func.func @delta(%k: tensor<?x2x16xf32>, %v: tensor<?x4x24xf32>, %e: tensor<?x4x
       : (tensor<?x2x16xf32>, tensor<?x2x16xf32>, tensor<?x4x24xf32>) -> (tensor<?x4x24xf32>, tensor<4x16x24xf32>)
   return %o, %s : tensor<?x4x24xf32>, tensor<4x16x24xf32>
 }
+
+// The sum of a normalized form has a loop over the query heads that share keys, before the matmul of the chunk whose next
+// operands are prefetched.
+// RUN: %python -c "import numpy as n; n.save(r'%t.cu.npy', n.int32([0, 70, 70, 103]))"
+// RUN: saccade-run %s --entry=shared --check --arg=3x103x20:f32:1 --arg=3x103x20:f32:2 --arg=6x103x32:f32:3 --arg=3x6x20x33:f32:4 --arg=%t.cu.npy --out=%t.o.npy --out=%t.s.npy
+// RUN: saccade-run %s --entry=shared_gradient --check --arg=3x103x20:f32:1 --arg=3x103x20:f32:2 --arg=6x103x32:f32:3 --arg=3x6x20x33:f32:4 --arg=%t.cu.npy --arg=%t.o.npy --arg=%t.s.npy --arg=6x103x32:f32:6 --arg=3x6x20x33:f32:7
+// RUN: saccade-compile %s --target=v4 -o %t.o
+func.func @shared(%q: tensor<3x?x20xf32>, %k: tensor<3x?x20xf32>, %v: tensor<6x?x32xf32>, %s: tensor<?x6x20x33xf32>,
+                  %n: tensor<?xi32>) -> (tensor<6x?x32xf32>, tensor<?x6x20x33xf32>) attributes {attn.gradient} {
+  %o, %t = attn.linear %q[h,s,d], %k[h,s,d], %v[h,s,d] causal normalize state(%s : tensor<?x6x20x33xf32>)
+      cu_seqlens(%n : tensor<?xi32>) feature(%x: f32) {
+    %y = math.exp %x : f32
+    attn.yield %y : f32
+  } : (tensor<3x?x20xf32>, tensor<3x?x20xf32>, tensor<6x?x32xf32>) -> (tensor<6x?x32xf32>, tensor<?x6x20x33xf32>)
+  return %o, %t : tensor<6x?x32xf32>, tensor<?x6x20x33xf32>
+}

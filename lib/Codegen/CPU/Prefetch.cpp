@@ -83,7 +83,10 @@ Value NextStep::clone(Value value) {
   if (!op) {
     auto loop = dyn_cast<scf::ForOp>(value.getParentBlock()->getParentOp());
     bool isInside = loop && loop != outermost && loop.getInductionVar() == value;
-    return isInside ? clone(loop.getLowerBound()) : Value();
+    Value first = isInside ? clone(loop.getLowerBound()) : Value();
+    if (first)
+      next.map(value, first);
+    return first;
   }
   if (op->getNumRegions() != 0)
     return nullptr;
