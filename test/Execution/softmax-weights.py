@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-# RUN: %python %s --device=ptxsim --target=sm_80
 """Sinks, weight regions, tallies, max and argmax against NumPy, with several tiles of keys.
 
 Usage: softmax-weights.py [OPTION OF saccade-run ...]. On the simulator extents are smaller, with several tiles nonetheless.

@@ -2,7 +2,7 @@
 # REQUIRES: torch
 # UNSUPPORTED: asan, tsan
 # RUN: %python %s --first-seed 0 --count 10
-# RUN: %python %s --random --first-seed 0 --count 120
+# RUN: %python %s --random --first-seed 0 --count 80
 """The programs of test/Python/Inputs/flex_programs.py with saccade.torch.flex_attention against PyTorch's.
 
 Usage: flex_calls.py [--random] [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--no-shifts]

@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --quick --check-page
-# RUN: %python %s --quick --normalizers
-# RUN: %python %s --quick --stick-breaking
 """Random programs of every form × feature × target × type against the float64 reference, and the table of them.
 
 Usage: form_table.py [--first-seed N] [--count N] [--quick] [--all] [--number N] [--jobs N] [--record FILE] [--page]
